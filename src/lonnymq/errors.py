@@ -1,0 +1,146 @@
+"""What can go wrong, and which SQLSTATE says so.
+
+Expected outcomes (a lost lease, a message that is gone) are values. What is raised here is a broken promise:
+an argument outside what is allowed, or a schema this package cannot work with. No driver is imported.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class LonnyMQError(Exception):
+    """The base of every error of ours. `hint`, where there is one, says what to do about it."""
+
+    sqlstate: ClassVar[str | None] = None
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[type[LonnyMQError], tuple[str, str | None]]:
+        return type(self), (self.message, self.hint)
+
+
+class InvalidArgument(LonnyMQError, ValueError):
+    """A call was given something it does not take. Nothing was changed."""
+
+
+class InvalidChannel(InvalidArgument):
+    """The channel's name is null, empty or too long."""
+
+    sqlstate = "LM001"
+
+
+class InvalidContent(InvalidArgument):
+    """The content is null or larger than the queue takes."""
+
+    sqlstate = "LM002"
+
+
+class InvalidTime(InvalidArgument):
+    """A time is out of range."""
+
+    sqlstate = "LM003"
+
+
+class InvalidLease(InvalidArgument):
+    """A lease is out of range."""
+
+    sqlstate = "LM004"
+
+
+class InvalidLimit(InvalidArgument):
+    """A limit is out of range."""
+
+    sqlstate = "LM005"
+
+
+class ArrayLengthMismatch(InvalidArgument):
+    """The arrays of a batch call differ in length."""
+
+    sqlstate = "LM006"
+
+
+class InvalidChannelPolicy(InvalidArgument):
+    """A channel's policy is out of range."""
+
+    sqlstate = "LM007"
+
+
+class InvalidMaxAttempts(InvalidArgument):
+    """The number of attempts is out of range."""
+
+    sqlstate = "LM008"
+
+
+class WrongIsolationLevel(LonnyMQError):
+    """The call does not run in the transaction's isolation level."""
+
+    sqlstate = "LM009"
+
+
+class InvalidField(InvalidArgument):
+    """Headers, state, consumer, id or token are not valid."""
+
+    sqlstate = "LM010"
+
+
+class InvalidQueueSetting(InvalidArgument):
+    """A setting of the queue is out of range."""
+
+    sqlstate = "LM011"
+
+
+class SchemaError(LonnyMQError):
+    """The schema is not one that this package can work with."""
+
+
+class SchemaMissing(SchemaError):
+    """There is no LonnyMQ in the schema."""
+
+    sqlstate = "LM101"
+
+
+class SchemaOutdated(SchemaError):
+    """The schema is older than what this package needs."""
+
+    sqlstate = "LM102"
+
+
+class SchemaTooNew(SchemaError):
+    """The schema is newer than what this package knows."""
+
+    sqlstate = "LM103"
+
+
+class SchemaOccupied(SchemaError):
+    """Something in the schema that LonnyMQ did not make has a name that LonnyMQ needs."""
+
+    sqlstate = "LM104"
+
+
+class InvalidSchemaName(SchemaError, ValueError):
+    """PostgreSQL would not take the schema's name, or would cut it short."""
+
+
+def _subclasses(base: type[LonnyMQError]) -> list[type[LonnyMQError]]:
+    found = []
+    for child in base.__subclasses__():
+        found += [child, *_subclasses(child)]
+    return found
+
+
+BY_SQLSTATE: dict[str, type[LonnyMQError]] = {
+    cls.sqlstate: cls for cls in _subclasses(LonnyMQError) if cls.sqlstate is not None
+}
+
+
+def from_sqlstate(code: str | None, message: str, hint: str | None = None) -> LonnyMQError | None:
+    """The error that a SQLSTATE stands for, or None when the SQLSTATE is not one of ours."""
+    cls = BY_SQLSTATE.get(code or "")
+    return cls(message, hint) if cls else None

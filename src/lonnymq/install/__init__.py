@@ -1,0 +1,138 @@
+"""Install LonnyMQ into a schema of a PostgreSQL database, bring it up to date, check it, and remove it.
+
+Each call is one transaction on a psycopg connection. Within a transaction of the caller's it joins that one, and
+the caller commits. The role needs CREATE on the database, or on the schema if that exists; never a superuser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lonnymq.errors import SchemaMissing, SchemaOutdated, SchemaTooNew, from_sqlstate
+from lonnymq.install.files import SqlFiles, read
+from lonnymq.install.naming import check_schema_name, identifier
+from lonnymq.install.plan import CONTRACT, OLDEST_CONTRACT, is_installed, plan, removal, script
+
+if TYPE_CHECKING:
+    from psycopg import Connection, Cursor
+
+__all__ = [
+    "CONTRACT",
+    "OLDEST_CONTRACT",
+    "Installed",
+    "SqlFiles",
+    "install",
+    "plan",
+    "read",
+    "removal",
+    "script",
+    "uninstall",
+    "upgrade",
+    "verify",
+]
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What a schema holds: the last step applied to its tables, and the release its functions are of."""
+
+    schema: str
+    step: int
+    release: str
+    contract: int
+    oldest_contract: int
+
+
+def install(conn: Connection[Any], schema: str = "lonnymq", sql_files: SqlFiles | None = None) -> Installed:
+    """Install into the schema, made if need be; bring what is there up to date. Harmless when there is nothing to do."""
+    _run(conn, plan(schema, sql_files))
+    return inspect(conn, schema)
+
+
+def upgrade(conn: Connection[Any], schema: str = "lonnymq", sql_files: SqlFiles | None = None) -> Installed:
+    """Bring an installation up to date. Raises SchemaMissing when there is none."""
+    _run(conn, plan(schema, sql_files, must_exist=True))
+    return inspect(conn, schema)
+
+
+def uninstall(conn: Connection[Any], schema: str = "lonnymq") -> None:
+    """Remove the installation with all its messages, and the schema if it was made for it and is then empty.
+
+    Nothing else is dropped: when something of the user's depends on what would go, PostgreSQL's error says so and
+    nothing has changed. Raises SchemaMissing when there is no installation.
+    """
+    _run(conn, removal(schema))
+
+
+def inspect(conn: Connection[Any], schema: str = "lonnymq") -> Installed:
+    """What is in the schema, whether or not this package can work with it. Raises SchemaMissing when nothing is."""
+    check_schema_name(schema)
+    name = identifier(schema)
+    with _cursor(conn) as cursor:
+        books = _one(cursor, f"SELECT 1 WHERE {is_installed(schema)}") and _one(
+            cursor,
+            f"SELECT (SELECT COALESCE(max(step), 0) FROM {name}.migration), release, contract, oldest_contract"
+            f" FROM {name}.installation",
+        )
+    if books is None:
+        raise SchemaMissing(f"there is no LonnyMQ in schema {name}", "run `lonnymq install`")
+    return Installed(schema, *books)
+
+
+def verify(conn: Connection[Any], schema: str = "lonnymq") -> Installed:
+    """Check that this package works with the schema: a newer one does as long as it still serves our calls."""
+    found = inspect(conn, schema)
+    if found.contract < CONTRACT:
+        raise SchemaOutdated(
+            f"schema {identifier(schema)} is of LonnyMQ {found.release}, older than this package needs",
+            "run `lonnymq upgrade`",
+        )
+    if found.oldest_contract > CONTRACT:
+        raise SchemaTooNew(
+            f"schema {identifier(schema)} is of LonnyMQ {found.release}, which no longer serves this package",
+            f"upgrade the lonnymq package to >= {found.release}",
+        )
+    return found
+
+
+def _run(conn: Connection[Any], statements: Sequence[str]) -> None:
+    with _cursor(conn) as cursor:
+        for statement in statements:
+            cursor.execute(statement.encode(conn.info.encoding), prepare=False)
+
+
+def _one(cursor: Cursor[tuple[Any, ...]], query: str) -> tuple[Any, ...] | None:
+    return cursor.execute(query.encode(cursor.connection.info.encoding), prepare=False).fetchone()
+
+
+@contextmanager
+def _cursor(conn: Connection[Any]) -> Iterator[Cursor[tuple[Any, ...]]]:
+    """A cursor in a transaction that leaves the caller's settings as they were and raises errors of ours."""
+    from psycopg import Cursor, Error
+    from psycopg.pq import TransactionStatus
+    from psycopg.rows import tuple_row
+
+    joins = conn.info.transaction_status != TransactionStatus.IDLE
+    try:
+        with conn.transaction(), Cursor(conn, row_factory=tuple_row) as cursor:
+            if not joins:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            settings = _one(
+                cursor, "SELECT current_setting('search_path'), current_setting('check_function_bodies')"
+            )
+            yield cursor
+            if joins and settings is not None:
+                cursor.execute(
+                    "SELECT set_config('search_path', %s, true), set_config('check_function_bodies', %s, true)",
+                    settings,
+                )
+    except Error as error:
+        ours = from_sqlstate(
+            error.sqlstate, error.diag.message_primary or str(error), error.diag.message_hint
+        )
+        if ours is None:
+            raise
+        raise ours from error

@@ -1,0 +1,53 @@
+"""How names and texts are written into plain SQL."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from lonnymq.errors import InvalidSchemaName
+
+NAME_MAX_BYTES = 63
+
+
+def check_schema_name(schema: str) -> None:
+    """Raise InvalidSchemaName for what PostgreSQL would refuse, cut short or read as something else."""
+    try:
+        size = len(schema.encode())
+    except UnicodeEncodeError:
+        raise InvalidSchemaName("the schema's name is not valid Unicode") from None
+    if size == 0:
+        raise InvalidSchemaName("the schema's name is empty")
+    if size > NAME_MAX_BYTES:
+        raise InvalidSchemaName(
+            f"the schema's name is {size} bytes long, at most {NAME_MAX_BYTES} are allowed"
+        )
+    if "\0" in schema:
+        raise InvalidSchemaName("the schema's name contains a zero byte")
+    if schema.startswith("pg_") or schema == "information_schema":
+        raise InvalidSchemaName(f'the schema name "{schema}" is reserved by PostgreSQL')
+    if schema == "$user":
+        raise InvalidSchemaName('the schema name "$user" stands for the current user in a search_path')
+
+
+def identifier(name: str) -> str:
+    """The name in double quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """The text as a string constant, whatever standard_conforming_strings says."""
+    quoted = "'" + text.replace("'", "''") + "'"
+    return " E" + quoted.replace("\\", "\\\\") if "\\" in quoted else quoted
+
+
+def text_array(texts: list[str]) -> str:
+    """The texts as a TEXT[] constant."""
+    return f"CAST(ARRAY[{', '.join(literal(text) for text in texts)}] AS TEXT[])"
+
+
+def dollar_quoted(text: str, word: str) -> str:
+    """The text between dollar quotes, with a tag made of the word that does not occur in it."""
+    tag = next(
+        tag for n in count() if (tag := f"${word}{n or ''}$") not in text and not text.endswith(tag[:-1])
+    )
+    return f"{tag}{text}{tag}"
