@@ -1,7 +1,7 @@
 """Install LonnyMQ into a schema of a PostgreSQL database, bring it up to date, check it, and remove it.
 
-Each call is one transaction on a psycopg connection. Within a transaction of the caller's it joins that one, and
-the caller commits. The role needs CREATE on the database, or on the schema if that exists; never a superuser.
+Each call is one transaction on a psycopg connection. Within a transaction of the caller's it joins that one,
+and the caller commits. The role needs CREATE on the database, or on the schema if that exists; no superuser.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from lonnymq.errors import SchemaMissing, SchemaOutdated, SchemaTooNew, from_sqlstate
 from lonnymq.install.files import SqlFiles, read
 from lonnymq.install.naming import check_schema_name, identifier
-from lonnymq.install.plan import CONTRACT, OLDEST_CONTRACT, is_installed, plan, removal, script
+from lonnymq.install.plan import CONTRACT, OLDEST_CONTRACT, plan, script
+from lonnymq.install.refusals import is_installed
+from lonnymq.install.removal import removal
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor
@@ -47,7 +49,9 @@ class Installed:
 
 
 def install(conn: Connection[Any], schema: str = "lonnymq", sql_files: SqlFiles | None = None) -> Installed:
-    """Install into the schema, made if need be; bring what is there up to date. Harmless when there is nothing to do."""
+    """Install into the schema, made if need be, or bring what is there up to date. Raises SchemaTooNew when
+    what is there is of a newer release: older functions over newer tables would break it.
+    """
     _run(conn, plan(schema, sql_files))
     return inspect(conn, schema)
 
@@ -61,20 +65,20 @@ def upgrade(conn: Connection[Any], schema: str = "lonnymq", sql_files: SqlFiles 
 def uninstall(conn: Connection[Any], schema: str = "lonnymq") -> None:
     """Remove the installation with all its messages, and the schema if it was made for it and is then empty.
 
-    Nothing else is dropped: when something of the user's depends on what would go, PostgreSQL's error says so and
-    nothing has changed. Raises SchemaMissing when there is no installation.
+    Nothing else is dropped: when something of the user's depends on what would go, PostgreSQL's error says so
+    and nothing has changed. Raises SchemaMissing when there is no installation.
     """
     _run(conn, removal(schema))
 
 
 def inspect(conn: Connection[Any], schema: str = "lonnymq") -> Installed:
-    """What is in the schema, whether or not this package can work with it. Raises SchemaMissing when nothing is."""
+    """What is in the schema, whether or not this package works with it. Raises SchemaMissing."""
     check_schema_name(schema)
     name = identifier(schema)
     with _cursor(conn) as cursor:
         books = _one(cursor, f"SELECT 1 WHERE {is_installed(schema)}") and _one(
             cursor,
-            f"SELECT (SELECT COALESCE(max(step), 0) FROM {name}.migration), release, contract, oldest_contract"
+            f"SELECT COALESCE((SELECT max(step) FROM {name}.migration), 0), release, contract, oldest_contract"
             f" FROM {name}.installation",
         )
     if books is None:
@@ -83,7 +87,7 @@ def inspect(conn: Connection[Any], schema: str = "lonnymq") -> Installed:
 
 
 def verify(conn: Connection[Any], schema: str = "lonnymq") -> Installed:
-    """Check that this package works with the schema: a newer one does as long as it still serves our calls."""
+    """Check that this package works with the schema. A newer one does while it still serves our calls."""
     found = inspect(conn, schema)
     if found.contract < CONTRACT:
         raise SchemaOutdated(
@@ -125,10 +129,8 @@ def _cursor(conn: Connection[Any]) -> Iterator[Cursor[tuple[Any, ...]]]:
             )
             yield cursor
             if joins and settings is not None:
-                cursor.execute(
-                    "SELECT set_config('search_path', %s, true), set_config('check_function_bodies', %s, true)",
-                    settings,
-                )
+                restore = "SELECT set_config('search_path', %s, true), set_config('check_function_bodies', %s, true)"
+                cursor.execute(restore, settings)
     except Error as error:
         ours = from_sqlstate(
             error.sqlstate, error.diag.message_primary or str(error), error.diag.message_hint

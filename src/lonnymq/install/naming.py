@@ -1,4 +1,4 @@
-"""How names and texts are written into plain SQL."""
+"""How names, texts and blocks are written into plain SQL."""
 
 from __future__ import annotations
 
@@ -51,3 +51,13 @@ def dollar_quoted(text: str, word: str) -> str:
         tag for n in count() if (tag := f"${word}{n or ''}$") not in text and not text.endswith(tag[:-1])
     )
     return f"{tag}{text}{tag}"
+
+
+def namespace(schema: str) -> str:
+    """The schema as a REGNAMESPACE constant."""
+    return f"CAST({literal(identifier(schema))} AS REGNAMESPACE)"
+
+
+def do_block(body: str) -> str:
+    """The body as a DO statement."""
+    return f"DO {dollar_quoted(body + chr(10), 'lonnymq')}"
