@@ -3,6 +3,7 @@
 Each call is one transaction on a psycopg connection. Within a transaction of the caller's it joins that one,
 and the caller commits. The role needs CREATE on the database, or on the schema if that exists; no superuser.
 """
+# ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.naming
 
 from __future__ import annotations
 
@@ -35,6 +36,9 @@ __all__ = [
     "upgrade",
     "verify",
 ]
+
+_REMEMBER = "SELECT current_setting('search_path'), current_setting('check_function_bodies')"
+_RESTORE = "SELECT set_config('search_path', %s, TRUE), set_config('check_function_bodies', %s, TRUE)"
 
 
 @dataclass(frozen=True)
@@ -78,8 +82,8 @@ def inspect(conn: Connection[Any], schema: str = "lonnymq") -> Installed:
     with _cursor(conn) as cursor:
         books = _one(cursor, f"SELECT 1 WHERE {is_installed(schema)}") and _one(
             cursor,
-            f"SELECT COALESCE((SELECT max(step) FROM {name}.migration), 0), release, contract, oldest_contract"
-            f" FROM {name}.installation",
+            "SELECT COALESCE(max(m.step), 0), i.release, i.contract, i.oldest_contract"
+            f" FROM {name}.installation i LEFT JOIN {name}.migration m ON TRUE GROUP BY i.one",
         )
     if books is None:
         raise SchemaMissing(f"there is no LonnyMQ in schema {name}", "run `lonnymq install`")
@@ -124,13 +128,10 @@ def _cursor(conn: Connection[Any]) -> Iterator[Cursor[tuple[Any, ...]]]:
         with conn.transaction(), Cursor(conn, row_factory=tuple_row) as cursor:
             if not joins:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-            settings = _one(
-                cursor, "SELECT current_setting('search_path'), current_setting('check_function_bodies')"
-            )
+            before = _one(cursor, _REMEMBER)
             yield cursor
-            if joins and settings is not None:
-                restore = "SELECT set_config('search_path', %s, true), set_config('check_function_bodies', %s, true)"
-                cursor.execute(restore, settings)
+            if joins:
+                cursor.execute(_RESTORE, before)
     except Error as error:
         ours = from_sqlstate(
             error.sqlstate, error.diag.message_primary or str(error), error.diag.message_hint

@@ -5,6 +5,8 @@ installations at once the second finds the work of the first done. Two tables ke
 the steps that ran, `installation` (one row) the release of the functions and the clients that they serve.
 """
 
+# ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.naming
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Statements that stop an installation before it does harm, each with a SQLSTATE of ours."""
 
+# ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.naming
+
 from __future__ import annotations
 
 from lonnymq.install.files import SqlFiles
