@@ -1,0 +1,33 @@
+"""A PostgreSQL of our own on a data folder, for demos, tests and single-machine use.
+
+>>> with Server(Path("data")) as server:
+...     connection = psycopg.connect(server.dsn())
+"""
+
+from lonnymq.embedded.discovery import binaries
+from lonnymq.embedded.errors import (
+    BinariesMissing,
+    BinariesUnreachable,
+    DataFolderUnusable,
+    EmbeddedError,
+    InitFailed,
+    NotRunning,
+    StartFailed,
+    StillInUse,
+    StopFailed,
+)
+from lonnymq.embedded.server import Server
+
+__all__ = [
+    "BinariesMissing",
+    "BinariesUnreachable",
+    "DataFolderUnusable",
+    "EmbeddedError",
+    "InitFailed",
+    "NotRunning",
+    "Server",
+    "StartFailed",
+    "StillInUse",
+    "StopFailed",
+    "binaries",
+]

@@ -1,0 +1,174 @@
+"""The server process of a cluster: where it listens, whether it lives, how it is started and ended."""
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lonnymq.embedded.errors import StartFailed, StopFailed
+from lonnymq.embedded.folder import Folder
+
+HOST = "127.0.0.1"
+START_ATTEMPTS = 5
+START_TIMEOUT = 60
+STOP_TIMEOUT = 60
+ORPHAN_PATIENCE = 5.0
+LINES_OF_LOG = 20
+
+
+@dataclass(frozen=True)
+class Postmaster:
+    """What a running server has written into postmaster.pid."""
+
+    pid: int
+    port: int
+    socket_dir: Path
+
+
+def find(folder: Folder) -> Postmaster | None:
+    """The live server of this cluster, if there is one."""
+    written = _written(folder)
+    return written if written is not None and _serves(written.pid, folder) else None
+
+
+def start(folder: Folder, bin_dir: Path, settings: Mapping[str, str]) -> Postmaster:
+    """Start a server. Called under the folder's lock, when there is none."""
+    _clear_remains(folder)
+    for attempt in range(1, START_ATTEMPTS + 1):
+        log_start = folder.log.stat().st_size if folder.log.exists() else 0
+        arguments = _server_arguments(_free_port(), folder.socket_dir(), settings)
+        outcome = folder.account.run(
+            [bin_dir / "pg_ctl", "start", "--silent", "--wait", f"--timeout={START_TIMEOUT}",
+             f"--pgdata={folder.cluster}", f"--log={folder.log}", f"--options={arguments}"],
+            timeout=START_TIMEOUT + 10,
+        )  # fmt: skip
+        found = find(folder)
+        if outcome.returncode == 0 and found is not None:
+            return found
+        log = _log_since(folder, log_start)
+        # Another program may take the free port between our look and the server's.
+        if "could not bind" not in log or attempt == START_ATTEMPTS:
+            break
+    raise StartFailed(f"PostgreSQL did not start on {folder.path}:\n{outcome.stdout}{log}")
+
+
+def stop(folder: Folder, bin_dir: Path, mode: str) -> None:
+    """Stop the server, if one runs, and wait until it is gone."""
+    running = find(folder)
+    if running is None:
+        return
+    outcome = folder.account.run(
+        [bin_dir / "pg_ctl", "stop", "--silent", "--wait", f"--timeout={STOP_TIMEOUT}",
+         f"--mode={mode}", f"--pgdata={folder.cluster}"],
+        timeout=STOP_TIMEOUT + 10,
+    )  # fmt: skip
+    if outcome.returncode != 0 and find(folder) is not None:
+        raise StopFailed(f"PostgreSQL did not stop on {folder.path}:\n{outcome.stdout}")
+    _remove_socket_dir(folder, running)
+
+
+def end_without_care(folder: Folder) -> None:
+    """End the server, if one runs, when its data is of no more use."""
+    running = find(folder)
+    if running is not None:
+        _kill(running.pid)
+    _clear_remains(folder)
+
+
+def _server_arguments(port: int, socket_dir: Path, settings: Mapping[str, str]) -> str:
+    options = {
+        "listen_addresses": HOST,
+        "port": str(port),
+        "unix_socket_directories": str(socket_dir),
+        "unix_socket_permissions": "0700",
+        **settings,
+    }
+    return shlex.join(part for name, value in options.items() for part in ("-c", f"{name}={value}"))
+
+
+def _written(folder: Folder) -> Postmaster | None:
+    try:
+        lines = (folder.cluster / "postmaster.pid").read_text(encoding="utf-8").splitlines()
+        return Postmaster(pid=int(lines[0]), port=int(lines[3]), socket_dir=Path(lines[4]))
+    except (FileNotFoundError, IndexError, ValueError):
+        return None
+
+
+def _serves(pid: int, folder: Folder) -> bool:
+    """Whether this process is a server of this cluster, which is where PostgreSQL's processes stand.
+
+    That a process has the number says little: it may be a zombie, or a stranger since the machine restarted.
+    """
+    try:
+        return Path(f"/proc/{pid}/cwd").readlink() == folder.cluster
+    except OSError:
+        return not Path("/proc/self/cwd").exists() and _exists(pid)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _clear_remains(folder: Folder) -> None:
+    """After kill -9: let the dead server's last processes end, then remove what it could not remove itself.
+
+    PostgreSQL clears a stale postmaster.pid too, but not when the number is a zombie's or belongs to somebody
+    else by now. The file guards the data against a second server while processes of the first still write, so
+    it goes only after the last of them; where /proc cannot tell (not on Linux), it is left to PostgreSQL.
+    """
+    pid_file = folder.cluster / "postmaster.pid"
+    if not pid_file.exists() or not Path("/proc/self/cwd").exists():
+        return
+    deadline = time.monotonic() + ORPHAN_PATIENCE
+    while orphans := list(_processes_of(folder)):
+        if time.monotonic() > deadline:
+            for pid in orphans:
+                _kill(pid)
+        time.sleep(0.02)
+    written = _written(folder)
+    if written is not None:
+        _remove_socket_dir(folder, written)
+    pid_file.unlink(missing_ok=True)
+
+
+def _processes_of(folder: Folder) -> Iterator[int]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and _serves(int(entry.name), folder):
+            yield int(entry.name)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _remove_socket_dir(folder: Folder, server: Postmaster) -> None:
+    if server.socket_dir.name.startswith("lonnymq-") and folder.storage not in server.socket_dir.parents:
+        shutil.rmtree(server.socket_dir, ignore_errors=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _log_since(folder: Folder, position: int) -> str:
+    if not folder.log.exists():
+        return ""
+    with folder.log.open(encoding="utf-8", errors="replace") as log:
+        log.seek(position)
+        return "".join(log.readlines()[-LINES_OF_LOG:])

@@ -1,0 +1,123 @@
+"""Fixtures for every test.
+
+`--pg 18` (the default) is the embedded server, `--pg 15` the oldest supported one, from Debian. One server
+serves a whole run, shared by all of its processes; each process installs the schema once, into a template, and
+each test gets a copy. LONNYMQ_TEST_DSN points the tests to a server elsewhere.
+"""
+
+import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from lonnymq.embedded import Server, binaries
+from lonnymq.install import install
+from tests import debian
+from tests.database import (
+    EMBEDDED_VERSION,
+    AnyServer,
+    Connect,
+    ServerElsewhere,
+    create_database,
+    drop_database,
+    embedded_server,
+    unique_name,
+)
+from tests.skips import Skips
+
+SCHEMA = "lonnymq"
+DATA_DIR = pytest.StashKey[Path]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--pg", type=int, default=EMBEDDED_VERSION, help="PostgreSQL's major version to test on")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        config.stash[DATA_DIR] = Path(config.workerinput["data_dir"])
+        return
+    # Not pytest's own temporary folder: under root, it is closed to the account that the server runs as.
+    config.stash[DATA_DIR] = Path(tempfile.mkdtemp(prefix="lonnymq-tests-"))
+    config.pluginmanager.register(Skips(), "skips")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["data_dir"] = str(node.config.stash[DATA_DIR])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    data_dir = config.stash.get(DATA_DIR, None)
+    if data_dir is not None and not hasattr(config, "workerinput"):
+        Server(data_dir).erase()
+        shutil.rmtree(data_dir, ignore_errors=True)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("debian"):
+        debian.require(*marker.args)
+
+
+@pytest.fixture(scope="session")
+def server(pytestconfig: pytest.Config) -> Iterator[AnyServer]:
+    elsewhere = os.environ.get("LONNYMQ_TEST_DSN")
+    if elsewhere:
+        yield ServerElsewhere(elsewhere)
+        return
+    version = pytestconfig.getoption("--pg")
+    if version != EMBEDDED_VERSION:
+        debian.require(f"postgresql-{version}")
+    with embedded_server(pytestconfig.stash[DATA_DIR], binaries(version)) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def template(server: AnyServer) -> Iterator[str]:
+    """The name of a database with the schema installed. Connect to its copies, never to itself."""
+    name = unique_name("lonnymq_template")
+    create_database(server, name)
+    with psycopg.connect(server.dsn(name), autocommit=True) as connection:
+        install(connection, schema=SCHEMA)
+        if importlib.util.find_spec("tests.seeded_bugs") is not None:
+            importlib.import_module("tests.seeded_bugs").apply_from_env(connection, SCHEMA)
+    yield name
+    drop_database(server, name)
+
+
+@pytest.fixture
+def dsn(server: AnyServer, template: str) -> Iterator[str]:
+    name = unique_name("lonnymq_test")
+    create_database(server, name, template)
+    yield server.dsn(name)
+    drop_database(server, name)
+
+
+@pytest.fixture
+def connect(dsn: str, request: pytest.FixtureRequest) -> Iterator[Connect]:
+    opened: list[psycopg.Connection] = []
+
+    def open_connection(**keywords: Any) -> psycopg.Connection:
+        defaults: dict[str, Any] = {
+            "autocommit": True,
+            "options": f"-c search_path={SCHEMA}",
+            "application_name": request.node.name[:63],
+        }
+        connection = psycopg.connect(dsn, **(defaults | keywords))
+        opened.append(connection)
+        return connection
+
+    yield open_connection
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def conn(connect: Connect) -> psycopg.Connection:
+    return connect()
