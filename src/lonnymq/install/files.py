@@ -3,10 +3,11 @@
 `tables/NNNN_name.sql` is a step. It runs once in the life of a schema, in the order of its number, and never
 changes once released. It must not refer to functions: those come after all steps.
 
-`functions/*.sql` hold one CREATE OR REPLACE FUNCTION each, ending in SET search_path FROM CURRENT, and are
-applied again at every install. CREATE OR REPLACE cannot change a function's output columns or the names of
-its parameters, and with other parameters it makes a second function: such a change comes with a step that
-drops the old one. Within the schema the names of our functions are ours, whatever their parameters.
+`functions/*.sql` hold one CREATE OR REPLACE FUNCTION each, with SET search_path FROM CURRENT, and are applied
+again at every install. CREATE OR REPLACE cannot change a function's output columns or the names of its
+parameters, and with other parameters it makes a second function: such a change comes with a step that drops
+the old one (IF EXISTS: in a new schema there is none). Within the schema the names of our functions are ours,
+whatever their parameters.
 """
 
 from __future__ import annotations

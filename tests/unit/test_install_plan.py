@@ -1,0 +1,133 @@
+"""The plan is pure: statements from files, without a connection."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import lonnymq
+from lonnymq.errors import BY_SQLSTATE, InvalidChannel, InvalidSchemaName, from_sqlstate
+from lonnymq.install import SqlFiles, plan, read, removal, script
+from lonnymq.install.files import Function, Step
+from lonnymq.install.naming import dollar_quoted, identifier, literal
+
+FILES = SqlFiles(
+    steps=(Step(1, "core", "CREATE TABLE message (id BIGINT);"), Step(2, "more", "CREATE TABLE dead ();")),
+    functions=(Function("f", "CREATE OR REPLACE FUNCTION f() ..."), Function("g", "CREATE ... g()")),
+)
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        kind, stem = name.split("__")
+        (folder / kind).mkdir(exist_ok=True)
+        (folder / kind / f"{stem}.sql").write_text(text)
+    return folder
+
+
+def test_the_same_arguments_give_the_same_statements() -> None:
+    assert plan("my q", FILES) == plan("my q", FILES)
+
+
+def test_steps_come_in_their_order_and_functions_after_them() -> None:
+    text = script(plan("q", FILES))
+    places = [text.index(part) for part in ("TABLE message", "TABLE dead", "FUNCTION f()", "g()", "COMMIT;")]
+    assert places == sorted(places)
+
+
+def test_the_script_is_one_transaction() -> None:
+    for statements in (plan("q", FILES), removal("q")):
+        text = script(statements)
+        assert text.startswith("BEGIN ISOLATION LEVEL READ COMMITTED;")
+        assert text.endswith("COMMIT;\n")
+        assert len(re.findall(r"^(?:COMMIT|ROLLBACK)\b", text, re.MULTILINE)) == 1
+
+
+def test_nothing_is_dropped_with_what_depends_on_it() -> None:
+    assert "CASCADE" not in script(plan("q", FILES)) + script(removal("q"))
+
+
+@pytest.mark.parametrize(
+    "name", ["lonnymq", "my q", 'we"ird', "ünï", "x" * 63, "ü" * 31, "public", "PG_up", "$"]
+)
+def test_schema_names_that_are_taken(name: str) -> None:
+    assert f"SET LOCAL search_path TO {identifier(name)}, pg_temp" in plan(name, FILES)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "x" * 64, "ü" * 32, "pg_catalog", "pg_x", "information_schema", "$user", "a\0b", "\ud800"]
+)
+def test_schema_names_that_are_refused(name: str) -> None:
+    for make in (plan, removal):
+        with pytest.raises(InvalidSchemaName):
+            make(name)
+
+
+def test_dollar_quotes_do_not_meet_their_tag_in_the_text() -> None:
+    assert dollar_quoted("x", "q") == "$q$x$q$"
+    assert dollar_quoted("a $q$ b $q1$", "q") == "$q2$a $q$ b $q1$$q2$"
+    assert dollar_quoted("x $q", "q") == "$q1$x $q$q1$"
+
+
+def test_quoting() -> None:
+    assert identifier('we"ird') == '"we""ird"'
+    assert literal("o'q") == "'o''q'"
+    assert literal("a\\'b") == " E'a\\\\''b'"
+
+
+def test_a_step_knows_the_relations_it_makes() -> None:
+    text = """
+        -- CREATE TABLE not_this
+        CREATE TABLE one (id BIGINT); create unlogged table two ();
+        CREATE TABLE IF NOT EXISTS three (); CREATE SEQUENCE four; CREATE VIEW five AS SELECT 1;
+        CREATE INDEX one_ix ON one (id); ALTER TABLE two RENAME TO six;
+    """
+    assert Step(1, "s", text).relations == ["five", "four", "one", "six", "three", "two"]
+
+
+def test_reading_files(tmp_path: Path) -> None:
+    function = (
+        "-- What it promises.\nCREATE OR REPLACE FUNCTION b() RETURNS INT LANGUAGE sql AS 'SELECT 1';\n"
+    )
+    found = read(write(tmp_path, tables__0002_two="T2", tables__0001_one="T1", functions__b=function))
+    assert found.steps == (Step(1, "one", "T1"), Step(2, "two", "T2"))
+    assert found.functions == (Function("b", function.rstrip().removesuffix(";")),)
+    assert found.last_step == 2
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"tables__0002_late": ""},
+        {"tables__one": ""},
+        {"functions__a": "CREATE TABLE a ();"},
+        {"functions__a": "CREATE OR REPLACE FUNCTION other() RETURNS INT LANGUAGE sql AS 'SELECT 1';"},
+        {"functions__a": "CREATE OR REPLACE FUNCTION a() RETURNS INT LANGUAGE sql AS 'SELECT 1'"},
+    ],
+)
+def test_files_that_are_not_what_they_should_be(tmp_path: Path, files: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"\.sql|numbered"):
+        read(write(tmp_path, **files))
+
+
+def test_the_files_of_the_package_are_in_order() -> None:
+    found = read()
+    assert found.steps
+    assert len({function.name for function in found.functions}) == len(found.functions) > 0
+
+
+def test_errors_are_made_from_their_sqlstate() -> None:
+    error = from_sqlstate("LM001", "the channel is empty", "name one")
+    assert type(error) is InvalidChannel
+    assert isinstance(error, ValueError)
+    assert str(error) == "the channel is empty (name one)"
+    assert from_sqlstate("42P01", "no such table") is None
+    assert from_sqlstate(None, "no answer") is None
+    assert [f"LM{n:03}" for n in range(1, 12)] == [code for code in sorted(BY_SQLSTATE) if code < "LM1"]
+
+
+def test_the_package_and_its_metadata_agree_on_the_version() -> None:
+    assert lonnymq.__version__ == version("lonnymq")
