@@ -1,8 +1,8 @@
 """Fixtures for every test.
 
 `--pg 18` (the default) is the embedded server, `--pg 15` the oldest supported one, from Debian. One server
-serves a whole run, shared by all of its processes; each process installs the schema once, into a template, and
-each test gets a copy. LONNYMQ_TEST_DSN points the tests to a server elsewhere.
+serves a whole run, shared by all of its processes; each process installs the schema once, into a template,
+and each test gets a copy. LONNYMQ_TEST_DSN points the tests to a server elsewhere.
 """
 
 import importlib.util
@@ -18,7 +18,6 @@ import pytest
 
 from lonnymq.embedded import Server, binaries
 from lonnymq.install import install
-from tests import debian
 from tests.database import (
     EMBEDDED_VERSION,
     AnyServer,
@@ -29,7 +28,7 @@ from tests.database import (
     embedded_server,
     unique_name,
 )
-from tests.skips import Skips
+from tests.skips import Skips, require_package
 
 SCHEMA = "lonnymq"
 DATA_DIR = pytest.StashKey[Path]()
@@ -62,7 +61,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("debian"):
-        debian.require(*marker.args)
+        require_package(*marker.args)
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +72,7 @@ def server(pytestconfig: pytest.Config) -> Iterator[AnyServer]:
         return
     version = pytestconfig.getoption("--pg")
     if version != EMBEDDED_VERSION:
-        debian.require(f"postgresql-{version}")
+        require_package(f"postgresql-{version}")
     with embedded_server(pytestconfig.stash[DATA_DIR], binaries(version)) as running:
         yield running
 

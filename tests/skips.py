@@ -4,9 +4,17 @@ import os
 
 import pytest
 
-from tests import debian
+from dev import debian
 
 Report = pytest.TestReport | pytest.CollectReport
+
+
+def require_package(package: str) -> None:
+    """Skip the test, with the line that installs what it needs, when the Debian package is not there."""
+    if package not in debian.named_packages():
+        pytest.fail(f"{package} is not named in packages.txt")
+    if not debian.is_installed(package):
+        pytest.skip(f"needs Debian's {package}: apt-get install {package}")
 
 
 def fail_here() -> bool:

@@ -1,9 +1,9 @@
 """Stopping our servers when the process ends.
 
 A process that returns, raises, or handles its signals runs atexit in its own good time; with a handler of its
-own (a worker that drains on SIGTERM, Python's KeyboardInterrupt) it needs its database until then. So a signal
-is handled here only while its action is the default one, which ends the process and skips atexit: we stop the
-servers, then let the signal do its default work.
+own (a worker that drains on SIGTERM, Python's KeyboardInterrupt) it needs its database until then. So a
+signal is handled here only while its action is the default one, which ends the process and skips atexit: we
+stop the servers, then let the signal do its default work.
 """
 
 import atexit
