@@ -8,20 +8,19 @@ from lonnymq.embedded.discovery import binaries
 from lonnymq.embedded.errors import (
     BinariesMissing,
     BinariesUnreachable,
-    DataFolderUnusable,
     EmbeddedError,
     InitFailed,
     NotRunning,
     StartFailed,
     StillInUse,
     StopFailed,
+    WrongVersion,
 )
 from lonnymq.embedded.server import Server
 
 __all__ = [
     "BinariesMissing",
     "BinariesUnreachable",
-    "DataFolderUnusable",
     "EmbeddedError",
     "InitFailed",
     "NotRunning",
@@ -29,5 +28,6 @@ __all__ = [
     "StartFailed",
     "StillInUse",
     "StopFailed",
+    "WrongVersion",
     "binaries",
 ]

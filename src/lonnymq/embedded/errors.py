@@ -15,8 +15,8 @@ class BinariesUnreachable(EmbeddedError):
     """We are root, and the account that PostgreSQL runs as cannot reach its programs."""
 
 
-class DataFolderUnusable(EmbeddedError):
-    """The data folder cannot be used by this process, or not with this server."""
+class WrongVersion(EmbeddedError):
+    """The data was made by another major version of PostgreSQL."""
 
 
 class InitFailed(EmbeddedError):

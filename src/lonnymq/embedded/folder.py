@@ -36,7 +36,11 @@ class Folder:
 
     @property
     def made_by_version(self) -> int | None:
-        return made_by_version(self.path)
+        """The major version of the server that made the cluster; None when there is no cluster yet."""
+        try:
+            return int((self.cluster / "PG_VERSION").read_text(encoding="ascii"))
+        except FileNotFoundError:
+            return None
 
     def password(self) -> str:
         return (self.path / "password").read_text(encoding="ascii")
@@ -54,14 +58,6 @@ class Folder:
     def erase(self) -> None:
         shutil.rmtree(self.storage, ignore_errors=True)
         shutil.rmtree(self.path, ignore_errors=True)
-
-
-def made_by_version(data_dir: Path) -> int | None:
-    """The major version of the server that made the cluster; None when there is no cluster yet."""
-    try:
-        return int((data_dir / "postgres" / "data" / "PG_VERSION").read_text(encoding="ascii"))
-    except FileNotFoundError:
-        return None
 
 
 def locate(data_dir: Path, account: Account) -> Folder:

@@ -73,11 +73,16 @@ def stop(folder: Folder, bin_dir: Path, mode: str) -> None:
     _remove_socket_dir(folder, running)
 
 
+def kill(folder: Folder) -> None:
+    """End the server's first process, if there is one, and wait until it is gone."""
+    while (running := find(folder)) is not None:
+        _kill(running.pid)
+        time.sleep(0.01)
+
+
 def end_without_care(folder: Folder) -> None:
     """End the server, if one runs, when its data is of no more use."""
-    running = find(folder)
-    if running is not None:
-        _kill(running.pid)
+    kill(folder)
     _clear_remains(folder)
 
 

@@ -1,7 +1,5 @@
 """The server that a program asks for."""
 
-import os
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -9,8 +7,8 @@ from typing import Literal, Self
 from urllib.parse import quote
 
 from lonnymq.embedded import account, cluster, folder, postmaster, reach, sharing, shutdown
-from lonnymq.embedded.discovery import binaries
-from lonnymq.embedded.errors import NotRunning, StillInUse
+from lonnymq.embedded.discovery import binaries, major_version
+from lonnymq.embedded.errors import NotRunning, StillInUse, WrongVersion
 
 StopMode = Literal["smart", "fast", "immediate"]
 
@@ -57,8 +55,9 @@ class Server:
             self._leave(mode)
 
     def kill(self) -> None:
-        """End the server as a crash would, with SIGKILL."""
-        os.kill(self.pid, signal.SIGKILL)
+        """End the server as a crash would, with SIGKILL. Its other processes notice and follow."""
+        self._running()
+        postmaster.kill(self._located())
 
     def erase(self) -> None:
         """Remove the data folder, the server on it included. Refused while another process uses it."""
@@ -136,12 +135,23 @@ class Server:
     def _join_or_start(self) -> None:
         runs_as = account.for_server()
         self._folder = folder.prepare(self.data_dir, runs_as)
-        bin_dir = self._bin_dir or binaries(self._folder.made_by_version)
-        self._bin_dir = reach.reachable_binaries(bin_dir, runs_as)
+        self._bin_dir = reach.reachable_binaries(self._suitable_binaries(self._folder), runs_as)
         if postmaster.find(self._folder) is None:
             durable = self._settings.get("fsync") != "off"
             cluster.make_cluster(self._folder, self._bin_dir, durable=durable)
             postmaster.start(self._folder, self._bin_dir, self._settings)
+
+    def _suitable_binaries(self, located: folder.Folder) -> Path:
+        made_by = located.made_by_version
+        if self._bin_dir is None:
+            return binaries(made_by)
+        version = major_version(self._bin_dir)
+        if made_by not in {None, version}:
+            raise WrongVersion(
+                f"the data in {self.data_dir} is of PostgreSQL {made_by}, the binaries are of {version}",
+                f"use bin_dir=binaries({made_by}), or another data folder",
+            )
+        return self._bin_dir
 
     def _leave(self, mode: StopMode) -> None:
         use, self._use = self._use, None

@@ -1,0 +1,203 @@
+"""The command line, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+import lonnymq
+from lonnymq.embedded import binaries
+from lonnymq.install import install, plan, read, uninstall, verify
+
+Done = subprocess.CompletedProcess[str]
+NOWHERE = "postgresql://someone:s3cret@127.0.0.1:1/db"
+
+
+def run(*arguments: str, env: Mapping[str, str] | None = None, stdin: str = "") -> Done:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PG", "LONNYMQ_", "DATABASE_URL"))}
+    return subprocess.run(
+        [sys.executable, "-m", "lonnymq", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=clean | {"NO_COLOR": "1"} | dict(env or {}),
+    )
+
+
+def psql(dsn: str, text: str) -> None:
+    command = [str(binaries() / "psql"), "--no-psqlrc", "--set", "ON_ERROR_STOP=1", "--dbname", dsn]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def has_schema(conn: psycopg.Connection[Any], name: str) -> bool:
+    return conn.execute("SELECT FROM pg_namespace WHERE nspname = %s", [name]).fetchone() is not None
+
+
+def test_help_names_every_command() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    for command in ("install", "upgrade", "uninstall", "verify", "sql", "demo", "version"):
+        assert command in done.stdout
+
+
+def test_help_imports_neither_driver_nor_server() -> None:
+    program = (
+        "import sys; sys.argv[1:] = ['version']\n"
+        "from lonnymq.cli import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "sys.exit(' '.join({'psycopg', 'lonnymq.embedded', 'lonnymq.install'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_version() -> None:
+    assert run("version").stdout == f"lonnymq {lonnymq.__version__}\n"
+    assert json.loads(run("version", "--json").stdout)["version"] == lonnymq.__version__
+
+
+def test_the_life_of_a_schema(conn: psycopg.Connection[Any], dsn: str) -> None:
+    env = {"LONNYMQ_DSN": dsn, "LONNYMQ_SCHEMA": "my q"}
+    for command, result in {"install": "installed", "upgrade": "upgraded", "verify": "works"}.items():
+        done = run(command, "--json", env=env)
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        assert (report["result"], report["schema"], report["step"]) == (result, "my q", read().last_step)
+    assert run("verify", env=env).stdout.startswith(f"works: LonnyMQ {lonnymq.__version__} in schema 'my q'")
+    assert run("uninstall", "--yes", env=env).returncode == 0
+    assert not has_schema(conn, "my q")
+    assert has_schema(conn, "lonnymq")
+
+
+def test_uninstall_asks(conn: psycopg.Connection[Any], dsn: str) -> None:
+    install(conn, "q")
+    done = run("uninstall", "--schema", "q", env={"LONNYMQ_DSN": dsn}, stdin="y\n")
+    assert done.returncode == 2
+    assert "--yes" in done.stderr
+    assert has_schema(conn, "q")
+    assert _answer(dsn, b"n\n") == 1
+    assert has_schema(conn, "q")
+    assert _answer(dsn, b"y\n") == 0
+    assert not has_schema(conn, "q")
+
+
+def _answer(dsn: str, answer: bytes) -> int:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "lonnymq", "uninstall", "--schema", "q", "--dsn", dsn]
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as asked:
+        os.write(ours, answer)
+        code = asked.wait(60)
+    os.close(ours)
+    os.close(theirs)
+    return code
+
+
+@pytest.mark.parametrize("schema", ["lonny", "my q", "ünï'\"$\\"])
+def test_the_printed_sql_runs_through_psql(conn: psycopg.Connection[Any], dsn: str, schema: str) -> None:
+    for command in ("install", "upgrade"):
+        psql(dsn, run("sql", command, "--schema", schema).stdout)
+        assert verify(conn, schema).step == read().last_step
+    psql(dsn, run("sql", "uninstall", "--schema", schema, env={"PYTHONIOENCODING": "ascii"}).stdout)
+    assert not has_schema(conn, schema)
+
+
+def test_the_address_is_looked_for_in_order(dsn: str) -> None:
+    wrong = {"LONNYMQ_DSN": NOWHERE, "DATABASE_URL": NOWHERE, "PGHOST": "127.0.0.1", "PGPORT": "1"}
+    names = {"dbname": "PGDATABASE"}
+    libpq = {
+        names.get(name, f"PG{name.upper()}"): str(value) for name, value in conninfo_to_dict(dsn).items()
+    }
+    driver = dsn.replace("postgresql://", "postgresql+psycopg://")
+    for arguments, env in (
+        (["--dsn", dsn], wrong),
+        ([], wrong | {"LONNYMQ_DSN": dsn}),
+        ([], wrong | {"LONNYMQ_DSN": "", "DATABASE_URL": driver}),
+        ([], libpq),
+    ):
+        done = run("verify", *arguments, env=env)
+        assert done.returncode == 0, done.stderr
+    assert run("verify", env=wrong | libpq).returncode == 3
+
+
+def test_no_address_says_what_to_set() -> None:
+    done = run("verify")
+    assert done.returncode == 3
+    for name in ("--dsn", "LONNYMQ_DSN", "DATABASE_URL", "PGHOST"):
+        assert name in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "code"),
+    [
+        (NOWHERE, 3),
+        ("postgresql://someone:s3cret@nowhere.invalid/db", 3),
+        ("postgresql://someone:s3cret/more@host/db", 2),
+        ("postgresql://someone:s3cret@more@host/db", 2),
+        ("postgresql://someone:s3cret?more@nowhere.invalid/db", 3),
+        ("postgresql://someone:%s3cret@host/db", 2),
+        ("host=x password='s3cret", 2),
+        ("s3cret", 2),
+    ],
+)
+def test_a_password_is_never_shown(address: str, code: int) -> None:
+    for more in ([], ["--debug"]):
+        done = run("verify", *more, env={"LONNYMQ_DSN": address})
+        assert done.returncode == (1 if more else code)
+        assert done.stderr
+        assert "cret" not in done.stderr + done.stdout
+
+
+def test_a_schema_that_is_missing_outdated_or_too_new(conn: psycopg.Connection[Any], dsn: str) -> None:
+    env = {"LONNYMQ_DSN": dsn, "LONNYMQ_SCHEMA": "q"}
+    for command in (["verify"], ["upgrade"], ["uninstall", "--yes"]):
+        done = run(*command, env=env)
+        assert (done.returncode, done.stderr.count("\n")) == (4, 1)
+        assert "there is no LonnyMQ in schema" in done.stderr
+    install(conn, "q")
+    conn.execute("UPDATE q.installation SET contract = 0, release = '0.0.1'")
+    done = run("verify", env=env)
+    assert done.returncode == 4
+    assert "lonnymq upgrade" in done.stderr
+    uninstall(conn, "q")
+    with conn.transaction():
+        for statement in plan("q", release="99", contract=99, oldest_contract=98):
+            conn.execute(statement.encode())
+    for command in (["verify"], ["install"]):
+        done = run(*command, env=env)
+        assert done.returncode == 4
+        assert "upgrade the lonnymq package to >= 99" in done.stderr
+
+
+def test_wrong_use() -> None:
+    assert run("no-such-command").returncode == 2
+    assert run("verify", "--no-such-option").returncode == 2
+    assert run("sql", "install", "--schema", "pg_x").returncode == 2
+    assert run("sql", "install", "--schema", "x" * 64).stdout == ""
+
+
+def test_a_traceback_is_shown_when_asked_for() -> None:
+    assert "Traceback" not in run("verify").stderr
+    for arguments in (["--debug", "verify"], ["verify", "--debug"]):
+        assert "Traceback" in run(*arguments).stderr
+
+
+def test_an_error_of_postgresql_is_one_sentence(conn: psycopg.Connection[Any], dsn: str) -> None:
+    install(conn, "q")
+    conn.execute("CREATE VIEW public.mine AS SELECT * FROM q.installation")
+    done = run("uninstall", "--yes", "--schema", "q", env={"LONNYMQ_DSN": dsn})
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "mine" in done.stderr

@@ -1,0 +1,205 @@
+"""However its process ends, the server ends with it, and what it kept is there the next time."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from lonnymq.embedded import NotRunning, Server, postmaster
+from tests.e2e.programs import FAST, USE_UNTIL_THE_END, USE_UNTIL_TOLD, Program, eventually, is_alive
+
+
+def test_stops_when_the_program_returns(data_dir: Path) -> None:
+    with Program(USE_UNTIL_THE_END, data_dir) as program:
+        pid = int(program.hear())
+        program.go_on()
+        assert program.end() == 0
+        assert not is_alive(pid)
+
+
+def test_stops_when_the_program_raises(data_dir: Path) -> None:
+    with Program("server.start(); say(server.pid); sys.stderr.close(); 1 / 0", data_dir) as program:
+        pid = int(program.hear())
+        assert program.end() == 1
+        assert not is_alive(pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_stops_on_a_signal_that_still_ends_the_program(data_dir: Path, number: signal.Signals) -> None:
+    with Program(USE_UNTIL_THE_END, data_dir) as program:
+        pid = int(program.hear())
+        program.send(number)
+        assert program.end() == -number
+        assert not is_alive(pid)
+
+
+def test_stops_on_ctrl_c(data_dir: Path) -> None:
+    source = """
+try:
+    server.start()
+    say(server.pid)
+    wait()
+except KeyboardInterrupt:
+    query("SELECT 1")
+    sys.exit(130)
+"""
+    with Program(source, data_dir) as program:
+        pid = int(program.hear())
+        program.press_ctrl_c()
+        assert program.end() == 130
+        assert not is_alive(pid)
+
+
+def test_a_program_with_a_handler_keeps_its_server_until_it_is_done(data_dir: Path) -> None:
+    source = """
+asked = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: asked.set())
+server.start()
+say(server.pid)
+asked.wait()
+query("SELECT 1")
+say("drained")
+"""
+    with Program(source, data_dir) as program:
+        pid = int(program.hear())
+        program.send(signal.SIGTERM)
+        assert program.hear() == "drained"
+        assert program.end() == 0
+        assert not is_alive(pid)
+
+
+def test_a_signal_while_starting_leaves_nothing_behind(data_dir: Path) -> None:
+    source = """
+from lonnymq.embedded import postmaster
+start = postmaster.start
+def slow_start(*arguments):
+    started = start(*arguments)
+    say(started.pid)
+    time.sleep(0.5)
+    return started
+postmaster.start = slow_start
+server.start()
+"""
+    with Program(source, data_dir) as program:
+        pid = int(program.hear())
+        program.send(signal.SIGTERM)
+        assert program.end() == -signal.SIGTERM
+        assert not is_alive(pid)
+
+
+def test_gives_the_signals_back_when_it_stops(data_dir: Path) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)]
+    with Server(data_dir, settings=FAST):
+        assert signal.getsignal(signal.SIGINT) is before[2]
+    after = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)]
+    assert after == before
+
+
+def test_starts_outside_of_the_main_thread(data_dir: Path) -> None:
+    source = """
+thread = threading.Thread(target=server.start)
+thread.start()
+thread.join()
+say(server.pid)
+wait()
+"""
+    with Program(source, data_dir) as program:
+        pid = int(program.hear())
+        program.go_on()
+        assert program.end() == 0
+        assert not is_alive(pid)
+
+
+def test_a_forked_child_does_not_take_the_server_with_it(data_dir: Path) -> None:
+    source = """
+server.start()
+if os.fork() == 0:
+    sys.exit()
+os.wait()
+query("SELECT 1")
+say(server.pid)
+"""
+    with Program(source, data_dir) as program:
+        pid = int(program.hear())
+        assert program.end() == 0
+        assert not is_alive(pid)
+
+
+def kept(server: Server) -> list[tuple[object, ...]]:
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        return connection.execute("SELECT answer FROM kept").fetchall()
+
+
+KEEP = "server.start(); query('CREATE TABLE kept AS SELECT 42 AS answer'); say(server.pid); wait()"
+
+
+def test_after_kill_9_of_the_program_the_next_one_joins_its_server(data_dir: Path) -> None:
+    with Program(KEEP, data_dir) as program:
+        pid = int(program.hear())
+        program.send(signal.SIGKILL)
+        program.end()
+    assert is_alive(pid)
+    with Server(data_dir, settings=FAST) as server:
+        assert server.pid == pid
+        assert kept(server) == [(42,)]
+    assert not is_alive(pid)
+
+
+def test_after_kill_9_of_program_and_server_the_next_one_recovers(data_dir: Path) -> None:
+    with Program(KEEP, data_dir) as program:
+        pid = int(program.hear())
+        program.send(signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
+        program.end()
+    with Server(data_dir, settings=FAST) as server:
+        assert server.pid != pid
+        assert kept(server) == [(42,)]
+
+
+def test_after_a_crash_it_waits_for_the_last_process_of_the_old_server(data_dir: Path) -> None:
+    """A busy backend outlives its postmaster for a while, and a second server must not write beside it."""
+    first = Server(data_dir, settings=FAST)
+    first.start()
+    connection = psycopg.connect(first.dsn(), autocommit=True)
+    connection.execute("CREATE TABLE kept AS SELECT 42 AS answer")
+    backend = connection.info.backend_pid
+    os.kill(backend, signal.SIGSTOP)
+    first.kill()
+    with Program(USE_UNTIL_TOLD, data_dir) as second:
+        time.sleep(1)
+        with pytest.raises(NotRunning):
+            first.dsn()
+        os.kill(backend, signal.SIGCONT)
+        assert int(second.hear()) == first.pid
+        assert not is_alive(backend)
+        assert kept(first) == [(42,)]
+        second.go_on()
+        second.end()
+    connection.close()
+    first.stop()
+
+
+def test_after_a_crash_it_does_not_wait_for_ever(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postmaster, "ORPHAN_PATIENCE", 0.2)
+    with Server(data_dir, settings=FAST) as first:
+        connection = psycopg.connect(first.dsn(), autocommit=True)
+        os.kill(connection.info.backend_pid, signal.SIGSTOP)
+        first.kill()
+        with Server(data_dir, settings=FAST) as second:
+            assert not is_alive(connection.info.backend_pid)
+            psycopg.connect(second.dsn()).close()
+    connection.close()
+
+
+def test_a_process_that_got_the_old_number_is_not_taken_for_the_server(data_dir: Path) -> None:
+    with Server(data_dir, settings=FAST) as server:
+        pid_file = data_dir / "postgres" / "data" / "postmaster.pid"
+        lines = pid_file.read_text(encoding="utf-8").splitlines()
+        pid = server.pid
+    assert eventually(lambda: not is_alive(pid))
+    pid_file.write_text("\n".join([str(os.getpid()), *lines[1:]]), encoding="utf-8")
+    with Server(data_dir, settings=FAST) as server:
+        assert server.pid != os.getpid()
