@@ -27,6 +27,7 @@ __all__ = [
     "OLDEST_CONTRACT",
     "Installed",
     "SqlFiles",
+    "inspect",
     "install",
     "plan",
     "read",

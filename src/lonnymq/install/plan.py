@@ -73,7 +73,8 @@ def script(statements: Sequence[str]) -> str:
 def opening(schema: str) -> Sequence[str]:
     """Wait for other installations of the same schema, so as to see what they did."""
     lock = literal(f"lonnymq install {schema}")
-    return [refuse_isolation(), f"SELECT pg_advisory_xact_lock(hashtextextended({lock}, 0))"]
+    wait = f"\nBEGIN\n    PERFORM pg_advisory_xact_lock(hashtextextended({lock}, 0));\nEND"
+    return [refuse_isolation(), do_block(wait)]
 
 
 def _create_books(schema: str) -> str:

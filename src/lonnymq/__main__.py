@@ -1,0 +1,5 @@
+"""`python -m lonnymq` is `lonnymq`."""
+
+from lonnymq.cli import main
+
+main()

@@ -1,0 +1,40 @@
+"""All commands together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import lonnymq
+from lonnymq.cli import demo, schema, sql
+from lonnymq.cli.options import Json, print_json
+
+app = typer.Typer(
+    name="lonnymq",
+    help="LonnyMQ: a multi-tenant message queue inside PostgreSQL.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+schema.register(app)
+demo.register(app)
+app.add_typer(sql.app, name="sql")
+
+
+@app.callback()
+def common(
+    *,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Show --debug in the help; it is taken before the commands see it."""
+
+
+@app.command()
+def version(*, as_json: Json = False) -> None:
+    """Print the version of this package."""
+    if as_json:
+        from lonnymq.install import CONTRACT
+
+        print_json({"version": lonnymq.__version__, "contract": CONTRACT})
+    else:
+        typer.echo(f"lonnymq {lonnymq.__version__}")

@@ -1,0 +1,72 @@
+"""demo: three tenants on a PostgreSQL of its own, and what fairness does for them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import typer
+
+from lonnymq.cli.options import Json, print_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from lonnymq.demo import Outcome
+    from lonnymq.demo.service import Record
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(demo)
+
+
+def demo(*, as_json: Json = False) -> None:
+    """Show three tenants served fairly, on a PostgreSQL made for it and removed afterwards."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    from lonnymq.demo import TENANTS, run, temporary_server
+
+    screen = Console(stderr=True)
+    screen.print("A PostgreSQL starts in a temporary folder ...")
+    columns = TextColumn("{task.description:>12}"), BarColumn(), MofNCompleteColumn()
+    with temporary_server() as server, Progress(*columns, console=screen) as progress:
+        bars = {
+            tenant.channel: progress.add_task(tenant.channel, total=tenant.messages) for tenant in TENANTS
+        }
+
+        def watch(record: Record) -> None:
+            for channel, bar in bars.items():
+                progress.update(bar, completed=record.order.count(channel))
+
+        shown = run(server.dsn(), watch=watch)
+    if as_json:
+        print_json(asdict(shown))
+        return
+    Console().print(_table(shown))
+    typer.echo(_summary(shown))
+
+
+def _table(shown: Outcome) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE, caption_justify="left")
+    table.add_column("tenant")
+    for name in ("sent", "completed", "dead", "last one served", "in a plain queue", "at once", "limit"):
+        table.add_column(name, justify="right")
+    for tenant in shown.tenants:
+        numbers = (tenant.messages, tenant.completed, tenant.dead, tenant.last_position, tenant.fifo_position)
+        limit = str(tenant.max_concurrency or "-")
+        table.add_row(tenant.channel, *map(str, numbers), str(tenant.most_held), limit)
+    return table
+
+
+def _summary(shown: Outcome) -> str:
+    total = sum(tenant.messages for tenant in shown.tenants)
+    loud, *others = shown.tenants
+    names = " and ".join(tenant.channel for tenant in others)
+    return (
+        f"{total} messages in {shown.seconds:.1f} s. {loud.channel} sent {loud.messages} of them at once,"
+        f" before the others; {names} did not wait for that.\nThe server is gone, its folder too."
+    )

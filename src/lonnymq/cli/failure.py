@@ -1,0 +1,56 @@
+"""What a command that failed says, and the code it ends with.
+
+0 is success, 1 a failure, 2 a wrong use, 3 a database that was not reached, 4 a schema this package does not
+work with.
+"""
+
+from __future__ import annotations
+
+from lonnymq import errors
+
+
+class NoAddress(errors.LonnyMQError):
+    """No database was named."""
+
+
+class BadAddress(errors.LonnyMQError):
+    """The address of the database cannot be read."""
+
+
+class Unreachable(errors.LonnyMQError):
+    """The database did not answer."""
+
+
+class NotConfirmed(errors.LonnyMQError):
+    """There was no one to ask."""
+
+
+FAILURE, USAGE, UNREACHABLE, SCHEMA = 1, 2, 3, 4
+
+_CODES: dict[type[Exception], int] = {
+    NoAddress: UNREACHABLE,
+    Unreachable: UNREACHABLE,
+    BadAddress: USAGE,
+    NotConfirmed: USAGE,
+    errors.InvalidSchemaName: USAGE,
+    errors.SchemaMissing: SCHEMA,
+    errors.SchemaOutdated: SCHEMA,
+    errors.SchemaTooNew: SCHEMA,
+}
+_EXTRAS = {"typer": "cli", "rich": "cli"}
+_CONNECTION_LOST = ("08", "57P")
+
+
+def exit_code(error: Exception) -> int:
+    """The code for an error that a command did not expect."""
+    sqlstate = getattr(error, "sqlstate", None) or ""
+    if sqlstate.startswith(_CONNECTION_LOST) or type(error).__name__ == "OperationalError":
+        return UNREACHABLE
+    return _CODES.get(type(error), FAILURE)
+
+
+def sentence(error: Exception) -> str:
+    """The error in one line."""
+    if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
+        return f"this needs {error.name} (pip install 'lonnymq[{_EXTRAS[error.name]}]')"
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,43 @@
+"""sql install, sql upgrade, sql uninstall: what those commands would run, as plain SQL for psql."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import typer
+
+from lonnymq.cli.options import Schema
+
+SCHEMA = "lonnymq"
+
+app = typer.Typer(no_args_is_help=True, help="Print what a command would run, as plain SQL for psql.")
+
+
+@app.command()
+def install(*, schema: Schema = SCHEMA) -> None:
+    """Print the SQL that installs the queue, or brings it up to date."""
+    from lonnymq.install import plan
+
+    _print(plan(schema))
+
+
+@app.command()
+def upgrade(*, schema: Schema = SCHEMA) -> None:
+    """Print the SQL that brings an installed queue up to date."""
+    from lonnymq.install import plan
+
+    _print(plan(schema, must_exist=True))
+
+
+@app.command()
+def uninstall(*, schema: Schema = SCHEMA) -> None:
+    """Print the SQL that removes the queue and all its messages."""
+    from lonnymq.install import removal
+
+    _print(removal(schema))
+
+
+def _print(statements: Sequence[str]) -> None:
+    from lonnymq.install import script
+
+    typer.echo(script(statements).encode(), nl=False)
