@@ -1,0 +1,29 @@
+-- Set a channel's policy; what is omitted keeps its value. Holds from the commit on, also for what waits or runs.
+-- Locks the channel's policy, which only this function writes. Returns what channel_get does.
+CREATE OR REPLACE FUNCTION channel_set (
+    p_channel TEXT,
+    p_max_concurrency INT DEFAULT NULL,         -- 0 lifts the limit
+    p_release_interval_ms BIGINT DEFAULT NULL,  -- 0 lifts it
+    p_paused BOOLEAN DEFAULT NULL
+) RETURNS TABLE (channel TEXT, max_concurrency INT, release_interval_ms BIGINT, paused BOOLEAN)
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM channel_check(p_channel);
+    IF p_max_concurrency NOT BETWEEN 0 AND 10000 THEN
+        PERFORM refuse('LM007', format('a max_concurrency of %s is not possible', p_max_concurrency),
+            'Allow 1 to 10,000 at once, or 0 for no limit; p_paused => TRUE stops a channel.');
+    END IF;
+    IF p_release_interval_ms NOT BETWEEN 0 AND 86400000 THEN
+        PERFORM refuse('LM007', format('a release_interval_ms of %s is not possible', p_release_interval_ms),
+            'Ask for 1 to 86,400,000 ms between releases (a day), or 0 for none.');
+    END IF;
+    INSERT INTO channel AS c (name, max_concurrency, release_interval_ms, paused)
+    VALUES (p_channel, NULLIF(p_max_concurrency, 0), COALESCE(p_release_interval_ms, 0), COALESCE(p_paused, FALSE))
+    ON CONFLICT (name) DO UPDATE SET
+        max_concurrency = CASE WHEN p_max_concurrency IS NULL THEN c.max_concurrency ELSE NULLIF(p_max_concurrency, 0) END,
+        release_interval_ms = COALESCE(p_release_interval_ms, c.release_interval_ms),
+        paused = COALESCE(p_paused, c.paused);
+    INSERT INTO wake (channel) VALUES (p_channel);
+    RETURN QUERY SELECT * FROM channel_get(p_channel);
+END $$;

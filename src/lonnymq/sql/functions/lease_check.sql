@@ -1,0 +1,12 @@
+-- Refuse a lease that is no lease, or longer than the queue allows.
+CREATE OR REPLACE FUNCTION lease_check (p_lease_ms BIGINT)
+RETURNS VOID LANGUAGE plpgsql AS $$
+DECLARE
+    v_max BIGINT;
+BEGIN
+    SELECT lease_max_ms INTO v_max FROM queue;
+    IF p_lease_ms IS NULL OR p_lease_ms <= 0 OR p_lease_ms > v_max THEN
+        PERFORM refuse('LM004', format('a lease of %s ms is not possible', COALESCE(p_lease_ms::TEXT, 'NULL')),
+            format('Ask for 1 to %s ms; queue_set(p_lease_max_ms => ...) allows longer ones.', v_max));
+    END IF;
+END $$;

@@ -1,0 +1,54 @@
+-- Clean up behind the engine: wakes that are folded, and the ring rows of channels that have been quiet for an hour.
+-- Anyone may call it at any time, and often: it waits for nobody, cleans at most p_limit wakes and looks at 200 channels
+-- a call, and writes nothing when there is nothing to do. Returns how many rows went.
+CREATE OR REPLACE FUNCTION maintain (p_limit INT DEFAULT 10000)
+RETURNS BIGINT LANGUAGE plpgsql
+SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off
+SET enable_bitmapscan TO off SET enable_hashjoin TO off SET enable_mergejoin TO off AS $$
+DECLARE
+    t tick;
+    u upkeep;
+    v_folded_to XID8;
+    v_last XID8;
+    v_wakes BIGINT;
+    v_next TEXT;
+    v_quiet TEXT[];
+    v_rings BIGINT;
+BEGIN
+    PERFORM isolation_check('maintain');
+    IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 1000000 THEN
+        PERFORM refuse('LM005', format('cleaning %s rows is not possible', COALESCE(p_limit::TEXT, 'NULL')), 'Clean 1 to 1,000,000 at a time.');
+    END IF;
+    SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
+    SELECT * INTO u FROM upkeep;
+    IF t.id IS NULL OR tick_is_foreign(t, clock_ms()) THEN
+        RETURN 0;                           -- the next fold will rebuild
+    END IF;
+    -- Below the lowest transaction that a fold still has to come back to, everything is folded.
+    v_folded_to := LEAST(t.seen_xid, (SELECT MIN(x) FROM unnest(t.open_xids) x));
+    SELECT * INTO v_next, v_quiet FROM ring_quiet(u.next_channel, 200, clock_ms());
+    IF NOT EXISTS (SELECT FROM wake WHERE xid >= u.cleaned_xid AND xid < v_folded_to)
+        AND v_quiet IS NULL AND v_next IS NOT DISTINCT FROM u.next_channel
+    THEN
+        RETURN 0;
+    END IF;
+    SELECT * INTO u FROM upkeep FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN 0;                           -- another one cleans
+    END IF;
+    WITH old AS MATERIALIZED (
+        SELECT w.ctid AS tid FROM wake w WHERE w.xid >= u.cleaned_xid AND w.xid < v_folded_to ORDER BY w.xid, w.id LIMIT p_limit),
+    gone AS (
+        DELETE FROM wake w USING old WHERE w.ctid = old.tid RETURNING w.xid)
+    SELECT COUNT(*), MAX(xid) INTO v_wakes, v_last FROM gone;
+    WITH mine AS MATERIALIZED (
+        SELECT r.channel, r.turn FROM unnest(v_quiet) q (channel)
+        CROSS JOIN LATERAL (
+            SELECT r.channel, r.turn FROM ring r
+            WHERE r.channel = q.channel AND r.due_at IS NULL AND r.head_at IS NULL FOR UPDATE SKIP LOCKED) r),
+    gone AS (
+        DELETE FROM ring r USING mine m WHERE r.channel = m.channel AND r.turn = m.turn RETURNING 1)
+    SELECT COUNT(*) INTO v_rings FROM gone;
+    UPDATE upkeep SET next_channel = v_next, cleaned_xid = CASE WHEN v_wakes = p_limit THEN v_last ELSE GREATEST(cleaned_xid, v_folded_to) END;
+    RETURN v_wakes + v_rings;
+END $$;

@@ -1,0 +1,38 @@
+-- message_extend for many: one row (id, result, lease_end_at) each, in the order given. Locks the messages in the order of
+-- their ids. The new ends are appended as a wake: a sweep may have passed them by the time this commits.
+CREATE OR REPLACE FUNCTION message_extend_many (p_ids BIGINT[], p_tokens UUID[], p_lease_ms BIGINT)
+RETURNS TABLE (id BIGINT, result TEXT, lease_end_at BIGINT) LANGUAGE plpgsql
+SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off
+SET enable_bitmapscan TO off SET enable_hashjoin TO off SET enable_mergejoin TO off AS $$
+#variable_conflict use_column
+DECLARE
+    v_ids BIGINT[];
+    v_tokens UUID[];
+    v_ends BIGINT[];
+    v_end BIGINT;
+BEGIN
+    PERFORM lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0));
+    PERFORM lease_check(p_lease_ms);
+    v_end := clock_ms() + p_lease_ms;
+    WITH longer AS (
+        UPDATE message m SET lease_end_at = GREATEST(m.lease_end_at, v_end)
+        FROM (SELECT DISTINCT u.id, u.token FROM unnest(p_ids, p_tokens) u (id, token) ORDER BY u.id) u
+        WHERE m.id = u.id AND m.token = u.token
+        RETURNING m.id, m.token, m.lease_end_at)
+    SELECT array_agg(l.id), array_agg(l.token), array_agg(l.lease_end_at) INTO v_ids, v_tokens, v_ends FROM longer l;
+    IF v_ids IS NOT NULL THEN
+        INSERT INTO wake (lo_at, hi_at) SELECT MIN(e), MAX(e) FROM unnest(v_ends) e;
+    END IF;
+    RETURN QUERY
+    SELECT x.id, CASE WHEN x.token = x.my_token THEN 'extended' ELSE message_missed(x.id) END,
+        CASE WHEN x.token = x.my_token THEN x.my_end END
+    FROM (
+        SELECT z.id, z.ord, z.token, MAX(z.my_end) OVER same AS my_end,
+            MAX(z.token::TEXT) FILTER (WHERE z.ord IS NULL) OVER same::UUID AS my_token
+        FROM (
+            SELECT u.id, u.token, u.ord, NULL::BIGINT AS my_end FROM unnest(p_ids, p_tokens) WITH ORDINALITY u (id, token, ord)
+            UNION ALL
+            SELECT u.id, u.token, NULL, u.e FROM unnest(v_ids, v_tokens, v_ends) u (id, token, e)) z
+        WINDOW same AS (PARTITION BY z.id)) x
+    WHERE x.ord IS NOT NULL ORDER BY x.ord;
+END $$;

@@ -1,0 +1,36 @@
+-- Remake all derived state (ring, wakes, tick, postponed) from the messages and the policies. For after a restore: folds call
+-- it by themselves when they find the tick of another cluster. Waits for open dequeues and holds new ones up
+-- until it commits; producers and finishers go on. The places in the ring are then filled by the next folds.
+CREATE OR REPLACE FUNCTION rebuild ()
+RETURNS VOID LANGUAGE plpgsql
+SET search_path FROM CURRENT SET enable_seqscan TO off SET enable_bitmapscan TO off AS $$
+DECLARE
+    v_now BIGINT := clock_ms();
+    v_snapshot PG_SNAPSHOT;
+BEGIN
+    PERFORM isolation_check('rebuild');
+    PERFORM FROM fold_lock FOR UPDATE;
+    LOCK TABLE ring IN EXCLUSIVE MODE;
+    -- Whatever this snapshot does not see commits its wakes later and is read by the folds to come.
+    v_snapshot := pg_current_snapshot();
+    DELETE FROM tick;
+    DELETE FROM postponed;
+    DELETE FROM wake;
+    DELETE FROM ring r WHERE EXISTS (SELECT FROM ring x WHERE x.channel = r.channel AND x.turn > r.turn);
+    UPDATE ring SET turn = nextval('turn'), due_at = NULL, is_full = FALSE, head_at = NULL, head_id = NULL, skip_from_at = NULL,
+        skip_from_id = NULL, skip_to_at = NULL, skip_to_id = NULL, released_at = LEAST(released_at, v_now), running = NULL;
+    INSERT INTO wake (channel, lo_at, lo_id, hi_at, hi_id)
+    WITH RECURSIVE first AS (
+        (SELECT channel, dequeue_at, id FROM message WHERE NOT leased ORDER BY channel, dequeue_at, id LIMIT 1)
+        UNION ALL
+        SELECT next.* FROM first CROSS JOIN LATERAL (
+            SELECT m.channel, m.dequeue_at, m.id FROM message m
+            WHERE NOT m.leased AND m.channel > first.channel ORDER BY m.channel, m.dequeue_at, m.id LIMIT 1) next)
+    SELECT channel, dequeue_at, id, 9223372036854775807, 9223372036854775807 FROM first;
+    INSERT INTO tick (at, seen_xid, seen_id, open_xids, open_ids, swept_at, swept_id, lease_max_at, floor_at, floor_turn,
+        postponed_to, started_at, system_id)
+    SELECT v_now, pg_snapshot_xmax(v_snapshot), 0, array_agg(x), array_agg(0),
+        -9223372036854775808, 0, COALESCE((SELECT MAX(lease_end_at) FROM message WHERE leased), 0), -9223372036854775808, 0,
+        v_now, pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system())
+    FROM (SELECT pg_current_xact_id() AS x UNION SELECT pg_snapshot_xip(v_snapshot)) o;
+END $$;

@@ -1,0 +1,6 @@
+-- Raise one of the queue's own errors. The codes are listed in docs/sql.md.
+CREATE OR REPLACE FUNCTION refuse (p_sqlstate TEXT, p_message TEXT, p_hint TEXT)
+RETURNS VOID LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = p_sqlstate, MESSAGE = p_message, HINT = p_hint;
+END $$;

@@ -1,0 +1,25 @@
+-- Part of a dequeue, under the ring rows' locks: what the visited channels with a concurrency limit have room for.
+-- Each ring row lists the messages leased from it; those that ended are struck off by looking them up, and only when
+-- the list leaves no room for p_limit more. Nothing is counted up and down, so nothing can drift. A message counts until it is completed,
+-- deferred or swept, however late. A channel without a list (its limit is new) is counted once from the leases.
+-- room and until are NULL where there was no need to look. until: when the room may grow without anybody saying so.
+CREATE OR REPLACE FUNCTION running_count (
+    p_channel TEXT[], p_max INT[], p_running TEXT[], p_cap INT[], p_limit INT, p_now BIGINT)
+RETURNS TABLE (ord BIGINT, cap INT, room INT, running TEXT, until BIGINT) LANGUAGE sql VOLATILE AS $$
+    SELECT v.ord, GREATEST(0, LEAST(v.cap, r.room)), r.room, COALESCE(r.ids, v.running), r.until
+    FROM (
+        SELECT u.ord, u.channel, u.cap, u.max, CASE WHEN u.max IS NOT NULL THEN u.running END AS running,
+            u.max IS NOT NULL AND (u.running IS NULL OR cardinality(u.running::BIGINT[]) + p_limit > u.max) AS is_tight
+        FROM unnest(p_channel, p_max, p_running, p_cap) WITH ORDINALITY u (channel, max, running, cap, ord)) v
+    LEFT JOIN LATERAL (
+        SELECT v.max - COUNT(*)::INT AS room, COALESCE(array_agg(x.id), '{}')::TEXT AS ids,
+            CASE WHEN BOOL_AND(x.slot) THEN MIN(x.lease_end_at) ELSE p_now + 100 END AS until
+        FROM (
+            SELECT m.id, m.slot, m.lease_end_at
+            FROM (SELECT DISTINCT i FROM unnest(CASE WHEN v.is_tight THEN v.running::BIGINT[] END) i) i
+            CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id = i.i AND m.leased OFFSET 0) m
+            UNION ALL
+            SELECT m.id, m.slot, m.lease_end_at FROM message m
+            WHERE v.is_tight AND v.running IS NULL AND m.leased AND m.channel = v.channel) x
+    ) r ON v.is_tight
+$$;
