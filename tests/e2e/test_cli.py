@@ -110,7 +110,7 @@ def test_the_printed_sql_runs_through_psql(conn: psycopg.Connection[Any], dsn: s
     for command in ("install", "upgrade"):
         psql(dsn, run("sql", command, "--schema", schema).stdout)
         assert verify(conn, schema).step == read().last_step
-    psql(dsn, run("sql", "uninstall", "--schema", schema, env={"PYTHONIOENCODING": "ascii"}).stdout)
+    psql(dsn, run("sql", "uninstall", "--schema", schema, env={"PYTHONIOENCODING": "latin-1"}).stdout)
     assert not has_schema(conn, schema)
 
 

@@ -53,4 +53,7 @@ def sentence(error: Exception) -> str:
     """The error in one line."""
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
         return f"this needs {error.name} (pip install 'lonnymq[{_EXTRAS[error.name]}]')"
-    return " ".join(str(error).split()) or type(error).__name__
+    diag = getattr(error, "diag", None)
+    parts = [getattr(diag, f"message_{part}", None) for part in ("primary", "detail", "hint")]
+    text = ". ".join(part for part in parts if part) or str(error)
+    return " ".join(text.split()) or type(error).__name__
