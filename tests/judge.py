@@ -1,0 +1,100 @@
+"""What must hold of the tables at rest, read straight from them: no function of the engine is asked.
+
+"At rest" means that no transaction is open and folding has come to its end.
+"""
+
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+
+# Each query returns the rows that break its rule.
+RULES = {
+    "one live ring row a channel": "SELECT channel, COUNT(*) FROM ring GROUP BY channel HAVING COUNT(*) > 1",
+    "invariant 8: no waiting message sorts before its channel's head, or lies in the stretch to be skipped": """
+        SELECT m.id, m.channel, m.dequeue_at, r.* FROM message m LEFT JOIN ring r ON r.channel = m.channel
+        WHERE NOT m.leased AND NOT EXISTS (SELECT FROM postponed p WHERE p.channel = m.channel) AND (
+            r.head_at IS NULL OR (m.dequeue_at, m.id) < (r.head_at, r.head_id)
+            OR (r.skip_to_at IS NOT NULL AND (m.dequeue_at, m.id) > (r.skip_from_at, r.skip_from_id)
+                AND (m.dequeue_at, m.id) < (r.skip_to_at, r.skip_to_id)))""",
+    "invariant 8: a channel with waiting messages is in the ring": """
+        SELECT DISTINCT m.channel FROM message m LEFT JOIN ring r ON r.channel = m.channel
+        LEFT JOIN channel c ON c.name = m.channel
+        WHERE NOT m.leased AND r.due_at IS NULL AND NOT COALESCE(c.paused, FALSE)
+            AND NOT EXISTS (SELECT FROM postponed p WHERE p.channel = m.channel)""",
+    "every due ring row lies above the floor": """
+        SELECT r.channel, r.due_at, r.turn, t.floor_at, t.floor_turn FROM ring r CROSS JOIN tick t
+        WHERE r.due_at IS NOT NULL AND (r.due_at, r.turn) < (t.floor_at, t.floor_turn)
+            AND NOT EXISTS (SELECT FROM postponed p WHERE p.channel = r.channel)""",
+    "every lease ends after the sweep": """
+        SELECT m.id, m.lease_end_at, t.swept_at, t.swept_id FROM message m CROSS JOIN tick t
+        WHERE m.leased AND (m.lease_end_at, m.id) <= (t.swept_at, t.swept_id)
+            AND NOT EXISTS (SELECT FROM postponed p WHERE p.message_id = m.id)""",
+    "every lease ends before the latest known": """
+        SELECT m.id, m.lease_end_at, t.lease_max_at FROM message m CROSS JOIN tick t
+        WHERE m.leased AND m.lease_end_at > t.lease_max_at""",
+    "a list of what runs misses nothing": """
+        SELECT m.id, r.channel FROM message m JOIN ring r ON r.channel = m.channel
+        WHERE m.leased AND r.running IS NOT NULL AND m.id <> ALL (r.running)""",
+    "invariant 7: no channel above its limit": """
+        SELECT m.channel, COUNT(*), c.max_concurrency FROM message m JOIN channel c ON c.name = m.channel
+        WHERE m.leased GROUP BY m.channel, c.max_concurrency HAVING COUNT(*) > c.max_concurrency""",
+    "invariant 4: a message is leased under a token and an end, or waits without": """
+        SELECT id FROM message WHERE leased <> (token IS NOT NULL) OR leased <> (lease_end_at IS NOT NULL) OR (slot AND NOT leased)""",
+    "nobody is both dead and alive": "SELECT id FROM message JOIN dead USING (id)",
+    "one tick": "SELECT COUNT(*) FROM tick HAVING COUNT(*) > 1",
+}
+
+
+class Delivery(NamedTuple):
+    id: int
+    channel: str
+    content: bytes
+    headers: dict[str, Any] | None
+    state: bytes | None
+    attempts: int
+    token: UUID
+    lease_end_at: int
+
+
+def fold(conn: psycopg.Connection) -> int:
+    """Fold until nothing is left, and say how many calls it took."""
+    calls = 1
+    while conn.execute("SELECT wake_fold()").fetchone() == (True,):
+        calls += 1
+        assert calls < 100_000, "folding does not come to an end"
+    return calls
+
+
+def dequeue(
+    conn: psycopg.Connection, limit: int = 1, lease_ms: int = 30_000, consumer: str | None = None
+) -> tuple[list[Delivery], int | None]:
+    """The messages, and when to ask again."""
+    rows = conn.execute("SELECT * FROM message_dequeue(%s, %s, %s)", (limit, lease_ms, consumer)).fetchall()
+    again_at = rows.pop()[8] if rows and rows[-1][0] is None else None
+    return [Delivery(*row[:8]) for row in rows], again_at
+
+
+def check(conn: psycopg.Connection, *, but: tuple[str, ...] = ()) -> None:
+    """Every rule, at rest. `but` names rules, by their beginning, that the test at hand suspends."""
+    fold(conn)
+    for rule, query in RULES.items():
+        if not rule.startswith(but or "\0"):
+            broken = conn.execute(query).fetchall()  # type: ignore[call-overload]
+            assert not broken, f"{rule}: {broken[:5]}"
+
+
+def drain(conn: psycopg.Connection, *, limit: int = 100) -> list[Delivery]:
+    """Deliver and complete everything that is due, in the order of delivery, then judge what is left (invariant 17)."""
+    delivered: list[Delivery] = []
+    for _ in range(100_000):
+        fold(conn)
+        messages, _again_at = dequeue(conn, limit)
+        if not messages:
+            break
+        delivered += messages
+        for message in messages:
+            done = conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token)).fetchone()
+            assert done == ("completed",), f"message {message.id} was {done}"
+    check(conn)
+    return delivered
