@@ -52,7 +52,9 @@ def unique_name(prefix: str) -> str:
 def create_database(server: AnyServer, name: str, template: str = "template0") -> None:
     with psycopg.connect(server.dsn("postgres"), autocommit=True) as admin:
         admin.execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
+            sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(
+                sql.Identifier(name), sql.Identifier(template)
+            )
         )
 
 
