@@ -51,10 +51,10 @@ def _table(shown: Outcome) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE, caption_justify="left")
-    table.add_column("tenant")
-    for name in ("sent", "completed", "dead", "last one served", "in a plain queue", "at once", "limit"):
-        table.add_column(name, justify="right")
+    table = Table(box=box.SIMPLE, title="After how many messages was a tenant done?")
+    table.add_column("tenant", no_wrap=True)
+    for name in ("sent", "served", "dead", "done at", "with FIFO", "at once", "limit"):
+        table.add_column(name, justify="right", no_wrap=True)
     for tenant in shown.tenants:
         numbers = (tenant.messages, tenant.completed, tenant.dead, tenant.last_position, tenant.fifo_position)
         limit = str(tenant.max_concurrency or "-")
@@ -67,6 +67,6 @@ def _summary(shown: Outcome) -> str:
     loud, *others = shown.tenants
     names = " and ".join(tenant.channel for tenant in others)
     return (
-        f"{total} messages in {shown.seconds:.1f} s. {loud.channel} sent {loud.messages} of them at once,"
-        f" before the others; {names} did not wait for that.\nThe server is gone, its folder too."
+        f"{total} messages in {shown.seconds:.1f} s. {loud.channel} sent its {loud.messages} first;"
+        f" {names} did not wait for them.\nThe server is stopped and its folder removed."
     )

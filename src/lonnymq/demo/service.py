@@ -14,7 +14,7 @@ from psycopg.rows import class_row
 
 from lonnymq.demo.tenants import POISON
 
-BATCH = 5
+BATCH = 2
 LEASE_MS = 30_000
 WORK_S = 0.01
 
