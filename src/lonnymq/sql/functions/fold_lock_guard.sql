@@ -3,9 +3,9 @@
 CREATE OR REPLACE FUNCTION fold_lock_guard ()
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
-    v_ms INT := (SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout');
+    v_set INTERVAL := current_setting('idle_in_transaction_session_timeout');
 BEGIN
-    IF v_ms = 0 OR v_ms > 10000 THEN
+    IF v_set = INTERVAL '0' OR v_set > INTERVAL '10s' THEN
         PERFORM set_config('idle_in_transaction_session_timeout', '10s', TRUE);
     END IF;
 END $$;

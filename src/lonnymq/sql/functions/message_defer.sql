@@ -3,6 +3,7 @@
 -- Returns 'deferred', 'dead', 'lost' or 'not_found'.
 CREATE OR REPLACE FUNCTION message_defer (
     p_id BIGINT, p_token UUID, p_dequeue_at BIGINT DEFAULT NULL, p_state BYTEA DEFAULT NULL, p_error TEXT DEFAULT NULL)
-RETURNS TEXT LANGUAGE sql VOLATILE SET search_path FROM CURRENT AS $$
-    SELECT x.result FROM message_defer_many(ARRAY[p_id], ARRAY[p_token], ARRAY[p_dequeue_at], ARRAY[p_state], ARRAY[p_error]) x
-$$;
+RETURNS TEXT LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN (SELECT x.result FROM message_defer_many(ARRAY[p_id], ARRAY[p_token], ARRAY[p_dequeue_at], ARRAY[p_state], ARRAY[p_error]) x);
+END $$;

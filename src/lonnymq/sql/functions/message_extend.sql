@@ -2,6 +2,7 @@
 -- Returns 'extended' and the lease's end, or 'lost' or 'not_found'.
 CREATE OR REPLACE FUNCTION message_extend (p_id BIGINT, p_token UUID, p_lease_ms BIGINT)
 RETURNS TABLE (result TEXT, lease_end_at BIGINT)
-LANGUAGE sql VOLATILE SET search_path FROM CURRENT AS $$
-    SELECT x.result, x.lease_end_at FROM message_extend_many(ARRAY[p_id], ARRAY[p_token], p_lease_ms) x
-$$;
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN QUERY SELECT x.result, x.lease_end_at FROM message_extend_many(ARRAY[p_id], ARRAY[p_token], p_lease_ms) x;
+END $$;

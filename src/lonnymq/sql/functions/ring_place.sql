@@ -12,7 +12,7 @@ BEGIN
         SELECT w.channel, MIN(ARRAY[w.lo_at, w.lo_id]) FILTER (WHERE w.lo_at IS NOT NULL) AS lo,
             BOOL_OR(w.lo_at IS NULL) AS is_look,
             array_agg(ARRAY[w.lo_at, w.lo_id, w.hi_at, w.hi_id]) FILTER (WHERE w.lo_at IS NOT NULL) AS spans
-        FROM unnest(p_wakes) w GROUP BY w.channel ORDER BY 2),
+        FROM unnest(p_wakes) w WHERE w.channel IS NOT NULL GROUP BY w.channel ORDER BY 2),
     known AS MATERIALIZED (
         SELECT s.*, last.turn IS NOT NULL AS is_known, r.turn, r.due_at, r.is_full, r.released_at,
             CASE WHEN r.head_at IS NOT NULL THEN ARRAY[r.head_at, r.head_id] END AS head,

@@ -5,7 +5,10 @@
 -- room and until are NULL where there was no need to look. until: when the room may grow without anybody saying so.
 CREATE OR REPLACE FUNCTION running_count (
     p_channel TEXT[], p_max INT[], p_running TEXT[], p_cap INT[], p_limit INT, p_now BIGINT)
-RETURNS TABLE (ord BIGINT, cap INT, room INT, running TEXT, until BIGINT) LANGUAGE sql VOLATILE AS $$
+RETURNS TABLE (ord BIGINT, cap INT, room INT, running TEXT, until BIGINT) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     SELECT v.ord, GREATEST(0, LEAST(v.cap, r.room)), r.room, COALESCE(r.ids, v.running), r.until
     FROM (
         SELECT u.ord, u.channel, u.cap, u.max, CASE WHEN u.max IS NOT NULL THEN u.running END AS running,
@@ -21,5 +24,5 @@ RETURNS TABLE (ord BIGINT, cap INT, room INT, running TEXT, until BIGINT) LANGUA
             UNION ALL
             SELECT m.id, m.slot, m.lease_end_at FROM message m
             WHERE v.is_tight AND v.running IS NULL AND m.leased AND m.channel = v.channel) x
-    ) r ON v.is_tight
-$$;
+    ) r ON v.is_tight;
+END $$;

@@ -2,8 +2,9 @@
 -- that p_snapshot saw open below p_seen_xid, and the caller's own, which may append more before it commits.
 CREATE OR REPLACE FUNCTION tick_open (
     p_tick tick, p_seen_xid XID8, p_snapshot PG_SNAPSHOT, p_late wake[], p_limit INT, OUT open_xids XID8[], OUT open_ids BIGINT[])
-LANGUAGE sql VOLATILE AS $$
-    SELECT COALESCE(array_agg(x.xid), '{}'), COALESCE(array_agg(x.id), '{}')
+LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT COALESCE(array_agg(x.xid), '{}'), COALESCE(array_agg(x.id), '{}') INTO open_xids, open_ids
     FROM (
         SELECT o.xid, COALESCE(l.id, o.id) AS id
         FROM unnest(p_tick.open_xids, p_tick.open_ids) o (xid, id)
@@ -13,5 +14,5 @@ LANGUAGE sql VOLATILE AS $$
         SELECT y, 0 FROM pg_snapshot_xip(p_snapshot) y WHERE y >= p_tick.seen_xid AND y < p_seen_xid AND y <> pg_current_xact_id()
         UNION ALL
         SELECT pg_current_xact_id(), 0 WHERE pg_current_xact_id() < p_seen_xid
-    ) x
-$$;
+    ) x;
+END $$;

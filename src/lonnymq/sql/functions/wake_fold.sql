@@ -17,6 +17,12 @@ DECLARE
     v_wakes wake[];
     v_swept RECORD;
     v_due RECORD;
+    v_late_ids BIGINT[];
+    v_late_channels TEXT[];
+    v_lease_from BIGINT;
+    v_is_due BOOLEAN;
+    v_is_swept BOOLEAN;
+    v_is_more BOOLEAN;
 BEGIN
     PERFORM isolation_check('wake_fold');
     IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
@@ -31,7 +37,9 @@ BEGIN
     SELECT MIN(s.snapshot::TEXT), array_agg(w.wake) FILTER (WHERE NOT w.late), array_agg(w.wake) FILTER (WHERE w.late)
     INTO v_snapshot, v_newer, v_late
     FROM s LEFT JOIN LATERAL wake_read(t, s.snapshot, p_limit) w ON TRUE;
-    IF v_newer IS NULL AND v_late IS NULL AND NOT lease_is_due(t, v_now) AND NOT postponed_is_due(t, v_now) THEN
+    v_is_due := EXISTS (SELECT FROM postponed p WHERE p.due_at > t.postponed_to AND p.due_at <= v_now);
+    v_is_swept := lease_is_due(t, v_now);
+    IF v_newer IS NULL AND v_late IS NULL AND NOT v_is_due AND NOT v_is_swept THEN
         RETURN FALSE;
     END IF;
     PERFORM FROM fold_lock FOR UPDATE SKIP LOCKED;
@@ -43,18 +51,27 @@ BEGIN
     n.at := v_now;
     n.started_at := pg_postmaster_start_time();
     SELECT * INTO n.floor_at, n.floor_turn FROM ring_floor(t, v_now, p_limit);
-    SELECT * INTO v_due FROM postponed_read(t, v_now, p_limit);
-    n.postponed_to := v_due.done_to;
-    n.lease_max_at := GREATEST(t.lease_max_at, (SELECT MAX(w.hi_at) FROM unnest(v_newer || v_late) w WHERE w.channel IS NULL));
-    SELECT * INTO v_swept FROM lease_sweep(t, (SELECT MIN(w.lo_at) FROM unnest(v_newer || v_late) w WHERE w.channel IS NULL),
-        v_due.message_ids, v_now, p_limit);
-    n.swept_at := v_swept.swept_at;
-    n.swept_id := v_swept.swept_id;
-    v_wakes := ARRAY(SELECT w FROM unnest(v_newer || v_late || v_swept.wakes || v_due.wakes) w WHERE w.channel IS NOT NULL);
-    PERFORM ring_place(v_wakes, v_due.channels, v_now, n.floor_at, n.floor_turn);
+    v_wakes := v_newer || v_late;
+    v_is_more := COALESCE(cardinality(v_newer) = p_limit, FALSE) OR COALESCE(cardinality(v_late) >= p_limit, FALSE);
+    IF v_is_due THEN
+        SELECT * INTO v_due FROM postponed_read(t, v_now, p_limit);
+        v_late_ids := v_due.message_ids;
+        v_late_channels := v_due.channels;
+        n.postponed_to := v_due.done_to;
+        v_wakes := v_wakes || v_due.wakes;
+        v_is_more := v_is_more OR v_due.is_more;
+    END IF;
+    SELECT MIN(w.lo_at), GREATEST(t.lease_max_at, MAX(w.hi_at)) INTO v_lease_from, n.lease_max_at FROM unnest(v_wakes) w WHERE w.channel IS NULL;
+    IF v_is_swept OR v_lease_from <= t.swept_at OR v_late_ids IS NOT NULL THEN
+        SELECT * INTO v_swept FROM lease_sweep(t, v_lease_from, v_late_ids, v_now, p_limit);
+        n.swept_at := v_swept.swept_at;
+        n.swept_id := v_swept.swept_id;
+        v_wakes := v_wakes || v_swept.wakes;
+        v_is_more := v_is_more OR v_swept.is_more;
+    END IF;
+    PERFORM ring_place(v_wakes, v_late_channels, v_now, n.floor_at, n.floor_turn);
     IF cardinality(v_newer) = p_limit THEN
-        n.seen_xid := (v_newer[p_limit]).xid;
-        n.seen_id := (v_newer[p_limit]).id;
+        SELECT w.xid, w.id INTO n.seen_xid, n.seen_id FROM unnest(v_newer) w ORDER BY w.xid DESC, w.id DESC LIMIT 1;
     ELSE
         n.seen_xid := pg_snapshot_xmax(v_snapshot);
         n.seen_id := 0;
@@ -65,6 +82,5 @@ BEGIN
         postponed_to, started_at, system_id)
     VALUES (n.at, n.seen_xid, n.seen_id, n.open_xids, n.open_ids, n.swept_at, n.swept_id, n.lease_max_at, n.floor_at, n.floor_turn,
         n.postponed_to, n.started_at, n.system_id);
-    RETURN COALESCE(cardinality(v_newer), 0) = p_limit OR COALESCE(cardinality(v_late), 0) >= p_limit
-        OR v_swept.is_more OR v_due.is_more;
+    RETURN v_is_more;
 END $$;
