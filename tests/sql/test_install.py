@@ -197,6 +197,23 @@ def test_killed_after_any_statement_of_a_removal(connect: Connect, count: int) -
     assert contents(watcher, "q") == []
 
 
+@pytest.mark.slow
+def test_killed_after_any_statement_of_what_the_package_holds(connect: Connect) -> None:
+    watcher = connect()
+    statements = plan("q")
+    for count in range(len(statements)):
+        _die_after(connect, watcher, statements[: count + 1])
+        assert contents(watcher, "q") == []
+    assert install(watcher, "q").step == read().last_step
+    watcher.execute("SELECT q.message_create('acme', 'kept')")
+    before = contents(watcher, "q")
+    for count in range(len(statements)):
+        _die_after(connect, watcher, statements[: count + 1])
+    assert install(watcher, "q").step == read().last_step
+    assert contents(watcher, "q") == before
+    assert watcher.execute("SELECT content FROM q.message").fetchall() == [(b"kept",)]
+
+
 def _die_after(connect: Connect, watcher: Conn, statements: Sequence[str]) -> None:
     victim = connect(autocommit=False)
     for statement in statements:
