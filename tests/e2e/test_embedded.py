@@ -16,6 +16,7 @@ from lonnymq.embedded import (
     StillInUse,
     WrongVersion,
     binaries,
+    processes,
 )
 from tests.e2e.programs import FAST, is_alive
 
@@ -132,6 +133,18 @@ def test_erases_its_folder_but_not_while_another_uses_it(data_dir: Path) -> None
         assert value(other, "SELECT 1") == 1
     server.erase()
     assert not data_dir.exists()
+
+
+def test_its_processes_are_known_by_proc_and_by_ps(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server(data_dir, settings=FAST) as server:
+        cluster = (data_dir / "postgres" / "data").resolve()
+        assert server.pid in list(processes.of_cluster(cluster))
+        assert len(list(processes.of_cluster(cluster))) > 1
+        assert not processes.belongs(server.pid, data_dir)
+        pid = server.pid
+        monkeypatch.setattr(processes, "PROC", Path("/nonexistent"))
+        assert processes.belongs(pid, cluster)
+        assert not processes.belongs(pid, cluster / "other")
 
 
 @as_root

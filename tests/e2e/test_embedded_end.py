@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from lonnymq.embedded import NotRunning, Server, postmaster
+from lonnymq.embedded import NotRunning, Server, StartFailed, postmaster
 from tests.e2e.programs import FAST, USE_UNTIL_THE_END, USE_UNTIL_TOLD, Program, eventually, is_alive
 
 
@@ -182,15 +182,20 @@ def test_after_a_crash_it_waits_for_the_last_process_of_the_old_server(data_dir:
     first.stop()
 
 
-def test_after_a_crash_it_does_not_wait_for_ever(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postmaster, "ORPHAN_PATIENCE", 0.2)
+def test_after_a_crash_it_names_what_does_not_end_and_leaves_it_alone(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postmaster, "ORPHAN_PATIENCE", 0.5)
     with Server(data_dir, settings=FAST) as first:
         connection = psycopg.connect(first.dsn(), autocommit=True)
-        os.kill(connection.info.backend_pid, signal.SIGSTOP)
+        backend = connection.info.backend_pid
+        os.kill(backend, signal.SIGSTOP)
         first.kill()
-        with Server(data_dir, settings=FAST) as second:
-            assert not is_alive(connection.info.backend_pid)
-            psycopg.connect(second.dsn()).close()
+        with pytest.raises(StartFailed, match=rf"still use .*: {backend} "):
+            Server(data_dir, settings=FAST).start()
+        assert is_alive(backend)
+        os.kill(backend, signal.SIGCONT)
+        assert eventually(lambda: not is_alive(backend))
     connection.close()
 
 

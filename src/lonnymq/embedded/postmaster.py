@@ -7,10 +7,11 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lonnymq.embedded import processes
 from lonnymq.embedded.errors import StartFailed, StopFailed
 from lonnymq.embedded.folder import Folder
 
@@ -18,7 +19,7 @@ HOST = "127.0.0.1"
 START_ATTEMPTS = 5
 START_TIMEOUT = 60
 STOP_TIMEOUT = 60
-ORPHAN_PATIENCE = 5.0
+ORPHAN_PATIENCE = 30.0
 LINES_OF_LOG = 20
 
 
@@ -34,7 +35,7 @@ class Postmaster:
 def find(folder: Folder) -> Postmaster | None:
     """The live server of this cluster, if there is one."""
     written = _written(folder)
-    return written if written is not None and _serves(written.pid, folder) else None
+    return written if written is not None and processes.belongs(written.pid, folder.cluster) else None
 
 
 def start(folder: Folder, bin_dir: Path, settings: Mapping[str, str]) -> Postmaster:
@@ -74,9 +75,16 @@ def stop(folder: Folder, bin_dir: Path, mode: str) -> None:
 
 
 def kill(folder: Folder) -> None:
-    """End the server's first process, if there is one, and wait until it is gone."""
-    while (running := find(folder)) is not None:
-        _kill(running.pid)
+    """End the server's first process, if there is one, with SIGKILL, and wait until it is gone."""
+    running = find(folder)
+    if running is None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(running.pid, signal.SIGKILL)
+    deadline = time.monotonic() + STOP_TIMEOUT
+    while find(folder) is not None:
+        if time.monotonic() > deadline:
+            raise StopFailed(f"process {running.pid} on {folder.path} does not end, not even by SIGKILL")
         time.sleep(0.01)
 
 
@@ -105,58 +113,29 @@ def _written(folder: Folder) -> Postmaster | None:
         return None
 
 
-def _serves(pid: int, folder: Folder) -> bool:
-    """Whether this process is a server of this cluster, which is where PostgreSQL's processes stand.
-
-    That a process has the number says little: it may be a zombie, or a stranger since the machine restarted.
-    """
-    try:
-        return Path(f"/proc/{pid}/cwd").readlink() == folder.cluster
-    except OSError:
-        return not Path("/proc/self/cwd").exists() and _exists(pid)
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
 def _clear_remains(folder: Folder) -> None:
     """After kill -9: let the dead server's last processes end, then remove what it could not remove itself.
 
     PostgreSQL clears a stale postmaster.pid too, but not when the number is a zombie's or belongs to somebody
     else by now. The file guards the data against a second server while processes of the first still write, so
-    it goes only after the last of them; where /proc cannot tell (not on Linux), it is left to PostgreSQL.
+    it goes only after the last of them. They end by themselves when they see that the first is gone; we never
+    end them. Where we cannot tell which they are, the file is left to PostgreSQL.
     """
     pid_file = folder.cluster / "postmaster.pid"
-    if not pid_file.exists() or not Path("/proc/self/cwd").exists():
+    if not pid_file.exists() or not processes.can_tell_all():
         return
     deadline = time.monotonic() + ORPHAN_PATIENCE
-    while orphans := list(_processes_of(folder)):
+    while orphans := list(processes.of_cluster(folder.cluster)):
         if time.monotonic() > deadline:
-            for pid in orphans:
-                _kill(pid)
+            raise StartFailed(
+                f"processes of a crashed server still use {folder.path}: {' '.join(map(str, orphans))}",
+                "wait for them or end them, then start again",
+            )
         time.sleep(0.02)
     written = _written(folder)
     if written is not None:
         _remove_socket_dir(folder, written)
     pid_file.unlink(missing_ok=True)
-
-
-def _processes_of(folder: Folder) -> Iterator[int]:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and _serves(int(entry.name), folder):
-            yield int(entry.name)
-
-
-def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
 
 
 def _remove_socket_dir(folder: Folder, server: Postmaster) -> None:
