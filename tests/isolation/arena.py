@@ -1,0 +1,199 @@
+"""Several sessions on one queue, and the account of what it must still deliver."""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from tests import judge
+from tests.conftest import SCHEMA
+
+# Far beyond what a call takes, far below what a reader minds when a test fails.
+PATIENCE = 10.0
+
+
+def until(is_true: Callable[[], bool], what: str) -> None:
+    """Poll; give up when it takes longer than anything should."""
+    deadline = time.monotonic() + PATIENCE
+    while not is_true():
+        assert time.monotonic() < deadline, f"waited in vain for: {what}"
+        time.sleep(0.002)
+
+
+def value(conn: psycopg.Connection, query: str, *parameters: Any) -> Any:
+    row = conn.execute(query, parameters or None).fetchone()
+    return None if row is None else row[0]
+
+
+@dataclass
+class Ledger:
+    """What the queue owes. Ids, because those are what must not come twice."""
+
+    contents: dict[int, bytes] = field(default_factory=dict)  # of every message that must still be there
+    used: dict[int, int] = field(default_factory=dict)  # attempts used up
+    leases: dict[int, UUID] = field(default_factory=dict)  # live, and honoured until completed
+    expired: dict[int, UUID] = field(default_factory=dict)  # ran out: honoured until the next sweep
+    void: list[tuple[int, UUID]] = field(default_factory=list)  # never to be honoured again
+    policies: dict[str, tuple[int | None, int, bool]] = field(default_factory=dict)
+
+    def create(self, message_id: int, content: bytes) -> None:
+        self.contents[message_id] = content
+        self.used[message_id] = 0
+
+    def lease(self, delivery: judge.Delivery) -> None:
+        assert delivery.id not in self.leases, f"invariant 4: message {delivery.id} runs already"
+        assert delivery.content == self.contents[delivery.id], "invariant 3: not what was created"
+        assert delivery.attempts == self.used[delivery.id] + 1, f"invariant 14: {delivery}"
+        self.leases[delivery.id] = delivery.token
+
+    def end_lease(self, message_id: int) -> None:
+        token = self.leases.pop(message_id, None) or self.expired.pop(message_id)
+        self.void.append((message_id, token))
+
+    def sweep(self) -> None:
+        """Every lease that ran out is over."""
+        for message_id in list(self.expired):
+            self.end_lease(message_id)
+            self.used[message_id] += 1
+
+    def finish(self, message_id: int) -> None:
+        self.end_lease(message_id)
+        del self.contents[message_id]
+
+
+def held_slots(conn: psycopg.Connection) -> dict[str, int]:
+    rows = conn.execute("SELECT channel, COUNT(*) FROM message WHERE leased GROUP BY channel").fetchall()
+    return {str(channel): int(count) for channel, count in rows}
+
+
+def check_limits(conn: psycopg.Connection) -> None:
+    """Invariant 7, at any moment: also while others have transactions open."""
+    limits = conn.execute("SELECT name, max_concurrency FROM channel WHERE max_concurrency IS NOT NULL")
+    held = held_slots(conn)
+    for channel, limit in limits.fetchall():
+        assert held.get(channel, 0) <= limit, (
+            f"invariant 7: {held[channel]} run in {channel}, allowed are {limit}"
+        )
+
+
+def take(conn: psycopg.Connection, limit: int = 100, lease_ms: int = 3_600_000) -> list[judge.Delivery]:
+    return judge.dequeue(conn, limit, lease_ms)[0]
+
+
+def run_out(conn: psycopg.Connection, deliveries: list[judge.Delivery]) -> None:
+    last = max(delivery.lease_end_at for delivery in deliveries)
+    until(lambda: bool(value(conn, "SELECT clock_ms() > %s", last)), "leases to run out")
+
+
+def account(conn: psycopg.Connection, ledger: Ledger) -> None:
+    """At rest: every rule holds, all that is owed is delivered once, and exactly the live tokens are honoured."""
+    ledger.sweep()
+    judge.check(conn)
+    check_limits(conn)
+    for channel, policy in ledger.policies.items():
+        row = conn.execute("SELECT * FROM channel_get(%s)", (channel,)).fetchone()
+        assert row == (channel, *policy)
+    for message_id, token in ledger.void:
+        refused = value(conn, "SELECT message_complete(%s, %s)", message_id, token)
+        assert refused in {"lost", "not_found"}, (
+            f"invariant 5: a token that was void made {message_id} {refused}"
+        )
+    running = dict(ledger.leases)
+    deliver_all(conn, ledger, but=set(running))
+    for message_id, token in running.items():
+        honoured = value(conn, "SELECT message_complete(%s, %s)", message_id, token)
+        assert honoured == "completed", f"invariant 5: a live token made {message_id} {honoured}"
+        ledger.finish(message_id)
+    deliver_all(conn, ledger)
+    assert not ledger.contents, f"invariant 1: lost {ledger.contents}"
+    assert value(conn, "SELECT COUNT(*) FROM message") == 0, "invariant 2: more is there than was created"
+    assert value(conn, "SELECT COUNT(*) FROM dead") == 0
+    judge.check(conn)
+
+
+def deliver_all(
+    conn: psycopg.Connection, ledger: Ledger, but: frozenset[int] | set[int] = frozenset()
+) -> None:
+    """Deliver and complete all that can be: not what runs elsewhere, nor what waits for its slot."""
+
+    def is_stuck(message_id: int) -> bool:
+        channel = value(conn, "SELECT channel FROM message WHERE id = %s", message_id)
+        limit = value(conn, "SELECT max_concurrency FROM channel WHERE name = %s", channel)
+        return limit is not None and held_slots(conn).get(channel, 0) >= limit
+
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        judge.fold(conn)
+        for delivery in take(conn):
+            ledger.lease(delivery)
+            check_limits(conn)
+            done = value(conn, "SELECT message_complete(%s, %s)", delivery.id, delivery.token)
+            assert done == "completed", f"message {delivery.id} was {done}"
+            ledger.finish(delivery.id)
+        left = [message_id for message_id in ledger.contents if message_id not in but]
+        if all(is_stuck(message_id) for message_id in left):
+            return
+        assert time.monotonic() < deadline, f"invariant 13: {left} are not delivered"
+
+
+class Arena:
+    """One database for a whole module, emptied before each test. Its sessions live long, as clients' do."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        self.sessions: dict[str, psycopg.Connection] = {}
+        self.threads = ThreadPoolExecutor(8)
+
+    def session(self, name: str) -> psycopg.Connection:
+        if name not in self.sessions:
+            self.sessions[name] = psycopg.connect(
+                self.dsn, autocommit=True, options=f"-c search_path={SCHEMA}", application_name=name
+            )
+        return self.sessions[name]
+
+    def empty(self) -> None:
+        for name, conn in list(self.sessions.items()):
+            if conn.closed or conn.info.transaction_status is not TransactionStatus.IDLE:
+                conn.close()
+                del self.sessions[name]
+        conn = self.session("judge")
+        # What a test that failed has left running.
+        conn.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'"
+        )
+        for table in ("message", "dead", "channel", "wake", "ring", "postponed", "tick"):
+            conn.execute(f"DELETE FROM {table}")
+        judge.fold(conn)
+
+    def close(self) -> None:
+        for conn in self.sessions.values():
+            conn.close()
+        self.threads.shutdown()
+
+    def is_waiting(self, waiter: psycopg.Connection, holder: psycopg.Connection) -> bool:
+        blocking: list[int] = value(
+            self.session("judge"), "SELECT pg_blocking_pids(%s)", waiter.info.backend_pid
+        )
+        return holder.info.backend_pid in blocking
+
+    def start(self, call: Callable[[], Any]) -> "Future[Any]":
+        return self.threads.submit(call)
+
+
+@contextmanager
+def impatient(conn: psycopg.Connection) -> Iterator[None]:
+    """Whoever waits for a lock in here fails."""
+    conn.execute("SET lock_timeout = '300ms'; SET statement_timeout = '10s'")
+    yield
+    conn.execute("RESET lock_timeout; RESET statement_timeout")
+
+
+def end(conn: psycopg.Connection, ending: str) -> None:
+    conn.execute("COMMIT" if ending == "commit" else "ROLLBACK")

@@ -1,0 +1,180 @@
+"""A queue in the middle of its work, and the operations that two sessions run on it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+
+from tests import judge
+from tests.isolation.arena import Ledger, run_out, take, value
+
+MANY = 50
+
+
+class Lease(NamedTuple):
+    id: int
+    token: UUID
+
+
+@dataclass
+class Scene:
+    """Three channels. Two have leases that run (and, if asked for, one each that ran out); all have messages
+    that wait in the line; and there are messages that no fold has seen, in the first channel and in a new one.
+    """
+
+    ledger: Ledger
+    first: str
+    second: str
+    held: dict[str, list[Lease]] = field(default_factory=dict)  # two a channel
+    expired: dict[str, Lease] = field(default_factory=dict)
+    third: str = "third"
+    new: str = "new"
+
+
+def create(conn: psycopg.Connection, ledger: Ledger, channel: str, text: str, at: int | None = None) -> int:
+    message_id: int = value(conn, "SELECT id FROM message_create(%s, %s, %s)", channel, text.encode(), at)
+    ledger.create(message_id, text.encode())
+    return message_id
+
+
+def build(conn: psycopg.Connection, *, expired: bool = False) -> Scene:
+    ledger = Ledger()
+    for channel in ("east", "west"):
+        for at in (1, 2, 3, 10, 11):
+            create(conn, ledger, channel, f"{channel} {at}", at)
+    judge.fold(conn)
+    scene = Scene(ledger, first="", second="")
+    for delivery in take(conn, 4):
+        ledger.lease(delivery)
+        scene.held.setdefault(delivery.channel, []).append(Lease(delivery.id, delivery.token))
+    for at in (10, 11):
+        create(conn, ledger, scene.third, f"third {at}", at)
+    judge.fold(conn)
+    last = take(conn, 2, lease_ms=1 if expired else 3_600_000)
+    ledger.lease(take(conn, 1)[0])  # the third channel goes to the end of the line
+    for delivery in last:
+        if expired:
+            ledger.expired[delivery.id] = delivery.token
+            scene.expired[delivery.channel] = Lease(delivery.id, delivery.token)
+        else:
+            ledger.lease(delivery)
+    if expired:
+        run_out(conn, last)
+    line = conn.execute("SELECT channel FROM ring WHERE due_at IS NOT NULL ORDER BY due_at, turn").fetchall()
+    scene.first, scene.second, third = (channel for (channel,) in line)
+    assert third == scene.third
+    assert sorted(scene.held) == ["east", "west"]
+    create(conn, ledger, scene.new, "new 1", 10)
+    create(conn, ledger, scene.first, "first, unfolded", 12)
+    return scene
+
+
+@dataclass
+class Outcome:
+    """What a call said, and what it means for the ledger once it is committed."""
+
+    result: Any
+    commit: Callable[[Ledger], None] = lambda _ledger: None
+    rollback: Callable[[Ledger], None] = lambda _ledger: None
+
+
+Operation = Callable[[psycopg.Connection, Scene, Any], Outcome]
+
+
+def do_create(conn: psycopg.Connection, _scene: Scene, channel: str) -> Outcome:
+    row = conn.execute("SELECT * FROM message_create(%s, 'created')", (channel,)).fetchone()
+    message_id, result = row or ()
+    return Outcome(result, lambda ledger: ledger.create(message_id, b"created"))
+
+
+def do_producer(conn: psycopg.Connection, scene: Scene, _target: None) -> Outcome:
+    channels = [scene.first, scene.second, scene.third, scene.new, *(f"bulk {i}" for i in range(MANY))]
+    contents = [channel.encode() for channel in channels]
+    rows = conn.execute("SELECT * FROM message_create_many(%s, %s)", (channels, contents)).fetchall()
+
+    def commit(ledger: Ledger) -> None:
+        for (message_id, _), content in zip(rows, contents, strict=True):
+            ledger.create(message_id, content)
+
+    return Outcome({result for _, result in rows}, commit)
+
+
+def do_fold(conn: psycopg.Connection, _scene: Scene, _target: None) -> Outcome:
+    return Outcome(value(conn, "SELECT wake_fold()"))
+
+
+def do_sweep(conn: psycopg.Connection, _scene: Scene, _target: None) -> Outcome:
+    return Outcome(value(conn, "SELECT wake_fold()"))
+
+
+def do_dequeue(conn: psycopg.Connection, _scene: Scene, limit: int) -> Outcome:
+    deliveries, again_at = judge.dequeue(conn, limit, 3_600_000)
+    assert (again_at is not None) == (len(deliveries) < limit)
+
+    def commit(ledger: Ledger) -> None:
+        for delivery in deliveries:
+            ledger.lease(delivery)
+
+    def rollback(ledger: Ledger) -> None:
+        ledger.void += [(delivery.id, delivery.token) for delivery in deliveries]
+
+    return Outcome({delivery.channel for delivery in deliveries}, commit, rollback)
+
+
+def do_complete(conn: psycopg.Connection, _scene: Scene, lease: Lease) -> Outcome:
+    result = value(conn, "SELECT message_complete(%s, %s)", *lease)
+    return Outcome(result, lambda ledger: ledger.finish(lease.id) if result == "completed" else None)
+
+
+def do_extend(conn: psycopg.Connection, _scene: Scene, lease: Lease) -> Outcome:
+    result = value(conn, "SELECT result FROM message_extend(%s, %s, 7200000)", *lease)
+
+    def commit(ledger: Ledger) -> None:
+        if result == "extended" and lease.id in ledger.expired:
+            ledger.leases[lease.id] = ledger.expired.pop(lease.id)
+
+    return Outcome(result, commit)
+
+
+def do_defer(conn: psycopg.Connection, _scene: Scene, lease: Lease) -> Outcome:
+    result = value(conn, "SELECT message_defer(%s, %s, p_dequeue_at => 20)", *lease)
+    return Outcome(result, lambda ledger: ledger.end_lease(lease.id) if result == "deferred" else None)
+
+
+def do_channel_set(conn: psycopg.Connection, _scene: Scene, target: tuple[str, dict[str, int]]) -> Outcome:
+    channel, options = target
+    arguments = "".join(f", p_{name} => {number}" for name, number in options.items())
+    row = conn.execute(f"SELECT * FROM channel_set(%s{arguments})", (channel,)).fetchone()
+    assert row is not None
+
+    def commit(ledger: Ledger) -> None:
+        ledger.policies[channel] = (row[1], row[2], row[3])
+
+    return Outcome(row[1:], commit)
+
+
+def do_snapshot(conn: psycopg.Connection, _scene: Scene, _target: None) -> Outcome:
+    return Outcome(see(conn))
+
+
+def see(conn: psycopg.Connection) -> Any:
+    """All that a snapshot sees of the work."""
+    return conn.execute(
+        "SELECT id, channel, leased, token, lease_end_at, dequeue_at FROM message ORDER BY id"
+    ).fetchall()
+
+
+OPERATIONS: dict[str, Operation] = {
+    "create": do_create,
+    "fold": do_fold,
+    "dequeue": do_dequeue,
+    "complete": do_complete,
+    "extend": do_extend,
+    "defer": do_defer,
+    "sweep": do_sweep,
+    "channel_set": do_channel_set,
+    "producer": do_producer,
+    "snapshot": do_snapshot,
+}

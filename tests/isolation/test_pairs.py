@@ -1,0 +1,441 @@
+"""Every ordered pair of operations: the first runs and its transaction stays open, the second runs meanwhile, the
+first commits or rolls back. What the second may experience is written down for each pair; a third session then
+judges that nothing was lost, nothing came twice, limits held and exactly the live tokens are honoured.
+"""
+
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+
+from tests import judge
+from tests.isolation.arena import (
+    Arena,
+    account,
+    check_limits,
+    end,
+    held_slots,
+    impatient,
+    take,
+    until,
+    value,
+)
+from tests.isolation.scene import OPERATIONS, Outcome, Scene, build, do_dequeue, see
+
+
+class Experience(NamedTuple):
+    """What the second operation meets. Only who is said to wait may wait."""
+
+    kind: str
+    left: frozenset[str] = frozenset()  # stepped over: the roles of channels
+    results: tuple[str, str] = ("", "")  # having waited: after a commit, after a rollback
+
+
+AT_ONCE = Experience("at once")
+LOST = Experience("lost")
+POLICY = Experience("waits for the policy")
+
+
+def steps_over(*roles: str) -> Experience:
+    return Experience("steps over", frozenset(roles))
+
+
+def waits(committed: str, rolled_back: str) -> Experience:
+    return Experience("waits", results=(committed, rolled_back))
+
+
+# The fold lock is taken: the call says TRUE, "call again", and has done nothing.
+FOLD_TAKEN = steps_over("first", "new")
+SWEEP_TAKEN = steps_over("first", "second")
+
+# (open, meanwhile): {where they meet: what the second experiences}
+PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
+    # Producers only append: whatever is open, they go on.
+    ("create", "create"): {"same channel": AT_ONCE},
+    ("fold", "create"): {"same channel": AT_ONCE},
+    ("dequeue", "create"): {"same channel": AT_ONCE},
+    ("complete", "create"): {"same channel": AT_ONCE},
+    ("extend", "create"): {"same channel": AT_ONCE},
+    ("defer", "create"): {"same channel": AT_ONCE},
+    ("sweep", "create"): {"same channel": AT_ONCE},
+    ("channel_set", "create"): {"same channel": AT_ONCE},
+    ("producer", "create"): {"same channel": AT_ONCE},
+    ("snapshot", "create"): {"same channel": AT_ONCE},
+    ("create", "producer"): {"same channel": AT_ONCE},
+    ("fold", "producer"): {"same channel": AT_ONCE},
+    ("dequeue", "producer"): {"same channel": AT_ONCE},
+    ("complete", "producer"): {"same channel": AT_ONCE},
+    ("extend", "producer"): {"same channel": AT_ONCE},
+    ("defer", "producer"): {"same channel": AT_ONCE},
+    ("sweep", "producer"): {"same channel": AT_ONCE},
+    ("channel_set", "producer"): {"same channel": AT_ONCE},
+    ("producer", "producer"): {"same channel": AT_ONCE},
+    ("snapshot", "producer"): {"same channel": AT_ONCE},
+    # A fold gives way to another one, and to a channel that a dequeue holds.
+    ("create", "fold"): {"same channel": AT_ONCE},
+    ("fold", "fold"): {"same channel": FOLD_TAKEN},
+    ("dequeue", "fold"): {"same channel": steps_over("first")},
+    ("complete", "fold"): {"same channel": AT_ONCE},
+    ("extend", "fold"): {"same channel": AT_ONCE},
+    ("defer", "fold"): {"same channel": AT_ONCE},
+    ("sweep", "fold"): {"same channel": FOLD_TAKEN},
+    ("channel_set", "fold"): {"same channel": AT_ONCE},
+    ("producer", "fold"): {"same channel": AT_ONCE},
+    ("snapshot", "fold"): {"same channel": AT_ONCE},
+    # A dequeue serves all channels but those whose place in the line somebody holds.
+    ("create", "dequeue"): {"same channel": AT_ONCE},
+    ("fold", "dequeue"): {"same channel": steps_over("first")},
+    ("dequeue", "dequeue"): {
+        "same channel": steps_over("first"),
+        "all channels": steps_over("first", "second", "third"),
+    },
+    ("complete", "dequeue"): {"same channel": AT_ONCE},
+    ("extend", "dequeue"): {"same channel": AT_ONCE},
+    ("defer", "dequeue"): {"same channel": AT_ONCE},
+    ("sweep", "dequeue"): {"same channel": steps_over("first", "second")},
+    ("channel_set", "dequeue"): {"same channel": AT_ONCE},
+    ("producer", "dequeue"): {"same channel": AT_ONCE},
+    ("snapshot", "dequeue"): {"same channel": AT_ONCE},
+    # Holders meet only on one and the same message: there the later one waits, and is told what became of it.
+    ("create", "complete"): {"same channel": AT_ONCE},
+    ("fold", "complete"): {"same channel": AT_ONCE},
+    ("dequeue", "complete"): {"same channel": AT_ONCE, "same message": LOST},
+    ("complete", "complete"): {"same channel": AT_ONCE, "same message": waits("not_found", "completed")},
+    ("extend", "complete"): {"same channel": AT_ONCE, "same message": waits("completed", "completed")},
+    ("defer", "complete"): {"same channel": AT_ONCE, "same message": waits("lost", "completed")},
+    ("sweep", "complete"): {"same channel": AT_ONCE, "same message": waits("lost", "completed")},
+    ("channel_set", "complete"): {"same channel": AT_ONCE},
+    ("producer", "complete"): {"same channel": AT_ONCE},
+    ("snapshot", "complete"): {"same channel": AT_ONCE},
+    ("create", "extend"): {"same channel": AT_ONCE},
+    ("fold", "extend"): {"same channel": AT_ONCE},
+    ("dequeue", "extend"): {"same channel": AT_ONCE, "same message": LOST},
+    ("complete", "extend"): {"same channel": AT_ONCE, "same message": waits("not_found", "extended")},
+    ("extend", "extend"): {"same channel": AT_ONCE, "same message": waits("extended", "extended")},
+    ("defer", "extend"): {"same channel": AT_ONCE, "same message": waits("lost", "extended")},
+    ("sweep", "extend"): {"same channel": AT_ONCE, "same message": waits("lost", "extended")},
+    ("channel_set", "extend"): {"same channel": AT_ONCE},
+    ("producer", "extend"): {"same channel": AT_ONCE},
+    ("snapshot", "extend"): {"same channel": AT_ONCE},
+    ("create", "defer"): {"same channel": AT_ONCE},
+    ("fold", "defer"): {"same channel": AT_ONCE},
+    ("dequeue", "defer"): {"same channel": AT_ONCE, "same message": LOST},
+    ("complete", "defer"): {"same channel": AT_ONCE, "same message": waits("not_found", "deferred")},
+    ("extend", "defer"): {"same channel": AT_ONCE, "same message": waits("deferred", "deferred")},
+    ("defer", "defer"): {"same channel": AT_ONCE, "same message": waits("lost", "deferred")},
+    ("sweep", "defer"): {"same channel": AT_ONCE, "same message": waits("lost", "deferred")},
+    ("channel_set", "defer"): {"same channel": AT_ONCE},
+    ("producer", "defer"): {"same channel": AT_ONCE},
+    ("snapshot", "defer"): {"same channel": AT_ONCE},
+    # A sweep steps over the lease that its holder has in hand, and sweeps all others.
+    ("create", "sweep"): {"same channel": AT_ONCE},
+    ("fold", "sweep"): {"same channel": SWEEP_TAKEN},
+    ("dequeue", "sweep"): {"same channel": AT_ONCE},
+    ("complete", "sweep"): {"same channel": AT_ONCE, "same message": steps_over("first")},
+    ("extend", "sweep"): {"same channel": AT_ONCE, "same message": steps_over("first")},
+    ("defer", "sweep"): {"same channel": AT_ONCE, "same message": steps_over("first")},
+    ("sweep", "sweep"): {"same channel": SWEEP_TAKEN},
+    ("channel_set", "sweep"): {"same channel": AT_ONCE},
+    ("producer", "sweep"): {"same channel": AT_ONCE},
+    ("snapshot", "sweep"): {"same channel": AT_ONCE},
+    # A policy is locked by who sets it, and by nobody else.
+    ("create", "channel_set"): {"same channel": AT_ONCE},
+    ("fold", "channel_set"): {"same channel": AT_ONCE},
+    ("dequeue", "channel_set"): {"same channel": AT_ONCE},
+    ("complete", "channel_set"): {"same channel": AT_ONCE},
+    ("extend", "channel_set"): {"same channel": AT_ONCE},
+    ("defer", "channel_set"): {"same channel": AT_ONCE},
+    ("sweep", "channel_set"): {"same channel": AT_ONCE},
+    ("channel_set", "channel_set"): {"same channel": POLICY, "other channel": AT_ONCE},
+    ("producer", "channel_set"): {"same channel": AT_ONCE},
+    ("snapshot", "channel_set"): {"same channel": AT_ONCE},
+    # A snapshot locks nothing, and sees nothing of what is open.
+    ("create", "snapshot"): {"same channel": AT_ONCE},
+    ("fold", "snapshot"): {"same channel": AT_ONCE},
+    ("dequeue", "snapshot"): {"same channel": AT_ONCE},
+    ("complete", "snapshot"): {"same channel": AT_ONCE},
+    ("extend", "snapshot"): {"same channel": AT_ONCE},
+    ("defer", "snapshot"): {"same channel": AT_ONCE},
+    ("sweep", "snapshot"): {"same channel": AT_ONCE},
+    ("channel_set", "snapshot"): {"same channel": AT_ONCE},
+    ("producer", "snapshot"): {"same channel": AT_ONCE},
+    ("snapshot", "snapshot"): {"same channel": AT_ONCE},
+}
+
+CASES = [
+    pytest.param(
+        *pair, place, ending, id=f"{pair[1]}-while-{pair[0]}-open-{place.replace(' ', '-')}-{ending}"
+    )
+    for pair, places in PAIRS.items()
+    for place in places
+    for ending in ("commit", "rollback")
+]
+ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
+HOLDERS = {"complete": "completed", "extend": "extended", "defer": "deferred"}
+
+
+def test_every_pair_is_there() -> None:
+    assert set(PAIRS) == {(first, second) for first in OPERATIONS for second in OPERATIONS}
+
+
+@pytest.mark.parametrize(("first", "second", "place", "ending"), CASES)
+def test_pair(arena: Arena, first: str, second: str, place: str, ending: str) -> None:
+    experience = PAIRS[first, second][place]
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    scene = prepare(observer, first, second, experience)
+    begin(one, first)
+    opened = OPERATIONS[first](one, scene, target_of_first(scene, first, second, place))
+    visible = see(observer)
+
+    def meanwhile() -> Outcome:
+        if second in {"producer", "snapshot"}:
+            begin(two, second)
+        return OPERATIONS[second](two, scene, target_of_second(scene, first, second, place))
+
+    if experience.kind.startswith("waits"):
+        running = arena.start(meanwhile)
+        until(lambda: arena.is_waiting(two, one), f"{second} to wait for {first}")
+        end(one, ending)
+        met = running.result(timeout=10)
+    else:
+        with impatient(two):
+            met = meanwhile()
+        check_limits(observer)
+        check_view(observer, scene, second, experience, met, visible)
+        assert first != "snapshot" or see(one) == opened.result
+        end(one, ending)
+    check_result(second, experience, met, ending)
+
+    (opened.commit if ending == "commit" else opened.rollback)(scene.ledger)
+    if second == "producer":
+        judge.fold(observer)  # passes it while it is still open
+        end(two, "commit")
+    met.commit(scene.ledger)
+    account(observer, scene.ledger)
+    if second == "snapshot":
+        assert see(two) == met.result
+        end(two, "commit")
+
+
+def prepare(conn: psycopg.Connection, first: str, second: str, experience: Experience) -> Scene:
+    scene = build(conn, expired="sweep" in {first, second} or experience is LOST)
+    if experience is LOST:
+        # The lease ran out and was swept: its holder is a zombie, and the message heads the line.
+        judge.fold(conn)
+        scene.ledger.sweep()
+    return scene
+
+
+def begin(conn: psycopg.Connection, operation: str) -> None:
+    conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ" if operation == "snapshot" else "BEGIN")
+
+
+def target_of_first(scene: Scene, first: str, second: str = "", place: str = "") -> Any:
+    if first == "create":
+        return scene.first
+    if first == "dequeue":
+        return 100 if place == "all channels" else 1
+    if first in HOLDERS:
+        is_swept = second == "sweep" and place == "same message"
+        return scene.expired[scene.first] if is_swept else scene.held[scene.first][0]
+    if first == "channel_set":
+        return scene.first, {"max_concurrency": 7}
+    return None
+
+
+def target_of_second(scene: Scene, first: str, second: str, place: str) -> Any:
+    if second == "create":
+        return scene.first
+    if second == "dequeue":
+        return 100
+    if second in HOLDERS:
+        if place == "same channel":
+            return scene.held[scene.first][1]
+        return scene.held[scene.first][0] if first in HOLDERS else scene.expired[scene.first]
+    if second == "channel_set":
+        return scene.second if place == "other channel" else scene.first, {"release_interval_ms": 1}
+    return None
+
+
+def check_view(
+    conn: psycopg.Connection, scene: Scene, second: str, experience: Experience, met: Outcome, visible: Any
+) -> None:
+    """What the second one did while the first was open: exactly what the table says it must leave is left."""
+    left = {getattr(scene, role) for role in experience.left}
+    if second == "snapshot":
+        assert met.result == visible
+    elif second == "dequeue":
+        assert {scene.first, scene.second, scene.third} - met.result == left
+    elif second == "sweep":
+        leased = {message_id for (message_id,) in conn.execute("SELECT id FROM message WHERE leased")}
+        assert {channel for channel, lease in scene.expired.items() if lease.id in leased} == left
+        assert met.result == (experience is SWEEP_TAKEN)
+    elif second == "fold":
+        folded = value(
+            conn, "SELECT COUNT(*) FROM ring WHERE channel = %s AND due_at <= clock_ms()", scene.new
+        )
+        assert folded == (0 if scene.new in left else 1)
+        assert met.result == (experience is FOLD_TAKEN)
+        postponed = {channel for (channel,) in conn.execute("SELECT channel FROM postponed")}
+        assert postponed == (set() if experience is FOLD_TAKEN else left)
+
+
+def check_result(second: str, experience: Experience, met: Outcome, ending: str) -> None:
+    if second in HOLDERS:
+        expected = {
+            "at once": HOLDERS[second],
+            "lost": "lost",
+            "waits": experience.results[ending == "rollback"],
+        }
+        assert met.result == expected[experience.kind]
+    elif second == "channel_set":
+        # What the first one set is seen by who waited for it, if it committed.
+        limit = 7 if experience is POLICY and ending == "commit" else None
+        assert met.result == (limit, 1, False)
+    elif second in {"create", "producer"}:
+        assert met.result in ("created", {"created"})
+
+
+@ENDINGS
+@pytest.mark.parametrize("first", [name for name in OPERATIONS if name not in {"fold", "sweep"}])
+def test_new_messages_of_others_are_served_while_open(arena: Arena, first: str, ending: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    scene = build(observer)
+    begin(one, first)
+    opened = OPERATIONS[first](one, scene, target_of_first(scene, first))
+    with impatient(two):
+        for round_ in range(3):
+            name = f"stranger {round_}"
+            message_id = value(two, "SELECT id FROM message_create(%s, %s)", name, name.encode())
+            scene.ledger.create(message_id, name.encode())
+            assert value(two, "SELECT wake_fold()") is False
+            served = do_dequeue(two, scene, 100)
+            assert name in served.result
+            served.commit(scene.ledger)
+    end(one, ending)
+    (opened.commit if ending == "commit" else opened.rollback)(scene.ledger)
+    account(observer, scene.ledger)
+
+
+# How many more a full channel gives, once the operation committed or rolled back.
+FREED = {
+    "create": (0, 0),
+    "fold": (0, 0),
+    "dequeue": (0, 0),
+    "complete": (1, 0),
+    "extend": (0, 0),
+    "defer": (1, 0),
+    "sweep": (1, 1),  # rolled back, the next fold sweeps again
+    "channel_set": (2, 0),
+    "producer": (0, 0),
+    "snapshot": (0, 0),
+}
+
+
+@ENDINGS
+@pytest.mark.parametrize("first", FREED)
+def test_a_full_channel_gives_no_more_until_a_slot_is_free_for_good(
+    arena: Arena, first: str, ending: str
+) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    scene = build(observer, expired=first == "sweep")
+    running = held_slots(observer)[scene.first]
+    observer.execute("SELECT channel_set(%s, p_max_concurrency => %s)", (scene.first, running))
+    if first != "sweep":
+        judge.fold(observer)
+        assert scene.first not in {delivery.channel for delivery in lease_all(observer, scene)}
+    begin(one, first)
+    more = (scene.first, {"max_concurrency": running + 2})
+    opened = OPERATIONS[first](one, scene, more if first == "channel_set" else target_of_first(scene, first))
+    with impatient(two):
+        two.execute("SELECT wake_fold()")
+        assert scene.first not in {delivery.channel for delivery in lease_all(two, scene)}
+    check_limits(observer)
+    end(one, ending)
+    (opened.commit if ending == "commit" else opened.rollback)(scene.ledger)
+    scene.ledger.sweep()
+
+    freed = FREED[first][ending == "rollback"]
+    given: list[judge.Delivery] = []
+
+    def is_given() -> bool:
+        judge.fold(observer)
+        given.extend(delivery for delivery in lease_all(observer, scene) if delivery.channel == scene.first)
+        check_limits(observer)
+        return len(given) >= freed and value(observer, "SELECT COUNT(*) FROM postponed") == 0
+
+    until(is_given, "the freed slots to be used")
+    assert len(given) == freed
+    account(observer, scene.ledger)
+
+
+def lease_all(conn: psycopg.Connection, scene: Scene) -> list[judge.Delivery]:
+    deliveries = take(conn)
+    for delivery in deliveries:
+        scene.ledger.lease(delivery)
+    return deliveries
+
+
+@ENDINGS
+def test_the_last_free_slot_is_given_once(arena: Arena, ending: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    scene = build(observer)
+    running = held_slots(observer)[scene.first]
+    observer.execute("SELECT channel_set(%s, p_max_concurrency => %s)", (scene.first, running + 1))
+    one.execute("BEGIN")
+    opened = do_dequeue(one, scene, 1)
+    assert opened.result == {scene.first}
+    with impatient(two):
+        met = do_dequeue(two, scene, 100)
+    assert scene.first not in met.result
+    end(one, ending)
+    (opened.commit if ending == "commit" else opened.rollback)(scene.ledger)
+    met.commit(scene.ledger)
+    judge.fold(observer)
+    more = [delivery for delivery in lease_all(observer, scene) if delivery.channel == scene.first]
+    assert len(more) == (0 if ending == "commit" else 1)
+    account(observer, scene.ledger)
+
+
+@ENDINGS
+@pytest.mark.parametrize("change", ["pause", "resume"])
+def test_pausing_holds_from_its_commit_on(arena: Arena, change: str, ending: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    scene = build(observer)
+    paused = change == "pause"
+    observer.execute("SELECT channel_set(%s, p_paused => %s)", (scene.first, not paused))
+    judge.fold(observer)
+    one.execute("BEGIN")
+    one.execute("SELECT channel_set(%s, p_paused => %s)", (scene.first, paused))
+    with impatient(two):
+        met = do_dequeue(two, scene, 3)
+    assert (scene.first in met.result) == paused
+    met.commit(scene.ledger)
+    end(one, ending)
+    judge.fold(observer)
+    is_paused = paused == (ending == "commit")
+    assert (scene.first in {delivery.channel for delivery in lease_all(observer, scene)}) == (not is_paused)
+    observer.execute("SELECT channel_set(%s, p_paused => FALSE)", (scene.first,))
+    account(observer, scene.ledger)
+
+
+@pytest.mark.parametrize("change", ["none", "extend", "complete", "defer", "sweep"])
+@pytest.mark.parametrize("call", HOLDERS)
+def test_an_old_snapshot_finishes_what_it_sees_or_is_to_retry(arena: Arena, call: str, change: str) -> None:
+    """Holders work at every level. One whose snapshot is no longer true gets 40001, never a wrong answer."""
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    scene = build(observer, expired=change == "sweep")
+    lease = scene.expired[scene.first] if change == "sweep" else scene.held[scene.first][0]
+    begin(one, "snapshot")
+    see(one)
+    if change == "none":
+        outcome = OPERATIONS[call](one, scene, lease)
+        assert outcome.result == HOLDERS[call]
+        end(one, "commit")
+        outcome.commit(scene.ledger)
+    else:
+        OPERATIONS[change](two, scene, lease).commit(scene.ledger)
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            OPERATIONS[call](one, scene, lease)
+        end(one, "rollback")
+    account(observer, scene.ledger)
