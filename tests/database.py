@@ -1,6 +1,7 @@
 """The server that tests run on, and fresh databases on it."""
 
 import secrets
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -61,3 +62,16 @@ def create_database(server: AnyServer, name: str, template: str = "template0") -
 def drop_database(server: AnyServer, name: str) -> None:
     with psycopg.connect(server.dsn("postgres"), autocommit=True) as admin:
         admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def until_waiting(watcher: psycopg.Connection, waiter: psycopg.Connection, seconds: float = 10) -> None:
+    """Return once `waiter`, busy in another thread, waits for a lock."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        row = watcher.execute(
+            "SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s", (waiter.info.backend_pid,)
+        ).fetchone()
+        if row == ("Lock",):
+            return
+        time.sleep(0.005)
+    raise AssertionError("it does not wait for a lock")

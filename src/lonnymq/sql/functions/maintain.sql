@@ -8,7 +8,9 @@ SET enable_bitmapscan TO off SET enable_hashjoin TO off SET enable_mergejoin TO 
 DECLARE
     t tick;
     u upkeep;
-    v_folded_to XID8;
+    v_open XID8[];
+    v_held XID8;
+    v_from XID8;
     v_last XID8;
     v_wakes BIGINT;
     v_next TEXT;
@@ -24,10 +26,12 @@ BEGIN
     IF t.id IS NULL OR tick_is_foreign(t, clock_ms()) THEN
         RETURN 0;                           -- the next fold will rebuild
     END IF;
-    -- Below the lowest transaction that a fold still has to come back to, everything is folded.
-    v_folded_to := LEAST(t.seen_xid, (SELECT MIN(x) FROM unnest(t.open_xids) x));
+    -- Transactions a fold has to come back to keep their wakes; what others wrote goes, also above them.
+    SELECT array_agg(o.xid), MIN(o.xid) INTO v_open, v_held FROM unnest(t.open_xids, t.open_ids) o (xid, id)
+    WHERE NOT pg_visible_in_snapshot(o.xid, pg_current_snapshot()) OR EXISTS (SELECT FROM wake w WHERE w.xid = o.xid AND w.id > o.id);
+    v_from := CASE WHEN u.held_xid IS NOT DISTINCT FROM v_held THEN u.passed_xid ELSE u.cleaned_xid END;
     SELECT * INTO v_next, v_quiet FROM ring_quiet(u.next_channel, 200, clock_ms());
-    IF NOT EXISTS (SELECT FROM wake WHERE xid >= u.cleaned_xid AND xid < v_folded_to)
+    IF NOT EXISTS (SELECT FROM wake w WHERE w.xid >= v_from AND w.xid < t.seen_xid AND (w.xid <> ALL (v_open)) IS NOT FALSE)
         AND v_quiet IS NULL AND v_next IS NOT DISTINCT FROM u.next_channel
     THEN
         RETURN 0;
@@ -37,7 +41,8 @@ BEGIN
         RETURN 0;                           -- another one cleans
     END IF;
     WITH old AS MATERIALIZED (
-        SELECT w.ctid AS tid FROM wake w WHERE w.xid >= u.cleaned_xid AND w.xid < v_folded_to ORDER BY w.xid, w.id LIMIT p_limit),
+        SELECT w.ctid AS tid FROM wake w WHERE w.xid >= v_from AND w.xid < t.seen_xid AND (w.xid <> ALL (v_open)) IS NOT FALSE
+        ORDER BY w.xid, w.id LIMIT p_limit),
     gone AS (
         DELETE FROM wake w USING old WHERE w.ctid = old.tid RETURNING w.xid)
     SELECT COUNT(*), MAX(xid) INTO v_wakes, v_last FROM gone;
@@ -49,6 +54,7 @@ BEGIN
     gone AS (
         DELETE FROM ring r USING mine m WHERE r.channel = m.channel AND r.turn = m.turn RETURNING 1)
     SELECT COUNT(*) INTO v_rings FROM gone;
-    UPDATE upkeep SET next_channel = v_next, cleaned_xid = CASE WHEN v_wakes = p_limit THEN v_last ELSE GREATEST(cleaned_xid, v_folded_to) END;
+    v_last := CASE WHEN v_wakes = p_limit THEN v_last ELSE t.seen_xid END;
+    UPDATE upkeep SET next_channel = v_next, cleaned_xid = LEAST(v_last, v_held), passed_xid = v_last, held_xid = v_held;
     RETURN v_wakes + v_rings;
 END $$;

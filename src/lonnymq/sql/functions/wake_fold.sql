@@ -62,7 +62,7 @@ BEGIN
         v_is_more := v_is_more OR v_due.is_more;
     END IF;
     SELECT MIN(w.lo_at), GREATEST(t.lease_max_at, MAX(w.hi_at)) INTO v_lease_from, n.lease_max_at FROM unnest(v_wakes) w WHERE w.channel IS NULL;
-    IF v_is_swept OR v_lease_from <= t.swept_at OR v_late_ids IS NOT NULL THEN
+    IF v_is_swept OR v_lease_from <= t.swept_at OR v_late_ids IS NOT NULL OR (v_lease_from IS NOT NULL AND lease_is_due(n, v_now)) THEN
         SELECT * INTO v_swept FROM lease_sweep(t, v_lease_from, v_late_ids, v_now, p_limit);
         n.swept_at := v_swept.swept_at;
         n.swept_id := v_swept.swept_id;

@@ -1,0 +1,163 @@
+"""channel_set and channel_get, and the limits they set."""
+
+import psycopg
+import pytest
+
+from tests.clock import FakeClock
+from tests.database import Connect
+from tests.judge import Delivery, check, dequeue, drain, fold
+from tests.sql.test_dequeue import fill
+
+
+def finish(conn: psycopg.Connection, *messages: Delivery) -> None:
+    for message in messages:
+        done = conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token)).fetchone()
+        assert done == ("completed",)
+
+
+def test_a_channel_without_a_policy_has_no_limits(conn: psycopg.Connection) -> None:
+    row = conn.execute("SELECT * FROM channel_get('never heard of')").fetchone()
+    assert row == ("never heard of", None, 0, False)
+
+
+def test_omitted_options_keep_their_value_and_zero_lifts_a_limit(conn: psycopg.Connection) -> None:
+    for arguments, expected in (
+        ("'a', 3", ("a", 3, 0, False)),
+        ("'a', p_paused => TRUE", ("a", 3, 0, True)),
+        ("'a', p_release_interval_ms => 50", ("a", 3, 50, True)),
+        ("'a', 0, 0, FALSE", ("a", None, 0, False)),
+    ):
+        assert conn.execute(f"SELECT * FROM channel_set({arguments})").fetchone() == expected
+    assert conn.execute("SELECT * FROM channel_get('a')").fetchone() == ("a", None, 0, False)
+
+
+def test_max_concurrency_holds_and_a_freed_slot_is_filled(conn: psycopg.Connection) -> None:
+    """Invariants 7 and 13."""
+    FakeClock(conn)
+    conn.execute("SELECT channel_set('a', 2)")
+    fill(conn, a=5, b=1)
+    messages, _ = dequeue(conn, 10)
+    assert sorted(message.channel for message in messages) == ["a", "a", "b"]
+    fold(conn)
+    assert dequeue(conn, 10)[0] == []
+    finish(conn, next(message for message in messages if message.channel == "a"))
+    fold(conn)
+    assert len(dequeue(conn, 10)[0]) == 1
+    check(conn)
+
+
+@pytest.mark.parametrize("end", ["defer", "fail", "expire", "die"])
+def test_every_end_of_a_lease_frees_its_slot(conn: psycopg.Connection, end: str) -> None:
+    clock = FakeClock(conn)
+    conn.execute("SELECT channel_set('a', 1)")
+    conn.execute("SELECT message_create('a', '', NULL, NULL, %s)", (1 if end == "die" else 5,))
+    fill(conn, a=1)
+    [message], _ = dequeue(conn, 1, 1000)
+    assert dequeue(conn)[0] == []
+    if end == "expire":
+        clock.advance(1000)
+    else:
+        error = None if end == "defer" else "e"
+        conn.execute("SELECT message_defer(%s, %s, NULL, NULL, %s)", (message.id, message.token, error))
+    fold(conn)
+    assert len(dequeue(conn, 5)[0]) == 1
+    check(conn)
+
+
+def test_many_turns_under_a_limit_do_not_use_it_up(conn: psycopg.Connection) -> None:
+    """Invariant 7: what ended is struck off the list; a limit neither leaks nor drifts."""
+    FakeClock(conn)
+    conn.execute("SELECT channel_set('a', 3)")
+    fill(conn, a=40)
+    for _ in range(20):
+        fold(conn)
+        messages, _ = dequeue(conn, 2)
+        assert len(messages) == 2
+        finish(conn, *messages)
+    check(conn)
+
+
+def test_a_limit_that_comes_late_counts_what_runs_already(conn: psycopg.Connection) -> None:
+    """Invariant 7."""
+    clock = FakeClock(conn)
+    fill(conn, a=6)
+    running, _ = dequeue(conn, 3)
+    conn.execute("SELECT channel_set('a', 4)")
+    fold(conn)
+    assert len(dequeue(conn, 10)[0]) == 1
+    finish(conn, *running[:2])  # leased before the limit, these free their slots without a word
+    clock.advance(100)
+    fold(conn)
+    assert len(dequeue(conn, 10)[0]) == 2
+    check(conn)
+
+
+def test_a_raised_limit_takes_effect_at_once_and_a_lowered_one_waits(conn: psycopg.Connection) -> None:
+    FakeClock(conn)
+    conn.execute("SELECT channel_set('a', 1)")
+    fill(conn, a=9)
+    first, _ = dequeue(conn, 9)
+    conn.execute("SELECT channel_set('a', 3)")
+    fold(conn)
+    second, _ = dequeue(conn, 9)
+    assert [len(first), len(second)] == [1, 2]
+    conn.execute("SELECT channel_set('a', 1)")
+    for message in first + second:
+        fold(conn)
+        assert dequeue(conn, 9)[0] == []
+        finish(conn, message)
+    fold(conn)
+    assert len(dequeue(conn, 9)[0]) == 1
+    conn.execute("SELECT channel_set('a', 0)")
+    fold(conn)
+    assert len(dequeue(conn, 9)[0]) == 5
+
+
+def test_the_interval_keeps_releases_apart(conn: psycopg.Connection) -> None:
+    """Invariant 10: whatever the batch size, also when the channel ran empty in between."""
+    clock = FakeClock(conn)
+    conn.execute("SELECT channel_set('a', NULL, 100)")
+    fill(conn, a=2, b=3)
+    assert sorted(message.channel for message in dequeue(conn, 10)[0]) == ["a", "b", "b", "b"]
+    clock.advance(90)
+    fold(conn)
+    assert dequeue(conn, 10) == ([], clock.at + 10)
+    clock.advance(10)
+    assert len(dequeue(conn, 10)[0]) == 1
+    clock.advance(50)
+    fill(conn, a=1)
+    assert dequeue(conn, 10)[0] == [], "the channel was empty, its last release is not forgotten"
+    clock.advance(50)
+    assert len(dequeue(conn, 10)[0]) == 1
+
+
+def test_redeliveries_keep_the_interval_too(conn: psycopg.Connection) -> None:
+    """Invariant 10."""
+    clock = FakeClock(conn)
+    conn.execute("SELECT channel_set('a', NULL, 1000)")
+    fill(conn, a=1)
+    [message], _ = dequeue(conn, 1, 400)
+    clock.advance(400)
+    fold(conn)
+    assert dequeue(conn)[0] == []
+    clock.advance(600)
+    assert [again.id for again in dequeue(conn)[0]] == [message.id]
+
+
+def test_a_paused_channel_rests_and_the_others_do_not(conn: psycopg.Connection) -> None:
+    fill(conn, a=2, b=1)
+    conn.execute("SELECT channel_set('a', p_paused => TRUE)")
+    assert [message.channel for message in dequeue(conn, 5)[0]] == ["b"], "it holds before the next fold as well"
+    fill(conn, a=1)
+    assert drain(conn) == []
+    conn.execute("SELECT channel_set('a', p_paused => FALSE)")
+    assert len(drain(conn)) == 3
+
+
+def test_a_policy_that_is_not_committed_holds_nobody_up(connect: Connect) -> None:
+    one, other = connect(autocommit=False), connect()
+    one.execute("SELECT channel_set('a', 1)")
+    other.execute("SET lock_timeout TO '1s'")
+    other.execute("SELECT channel_set('b', 1)")
+    fill(other, a=2)
+    assert len(dequeue(other, 2)[0]) == 2

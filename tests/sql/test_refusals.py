@@ -1,0 +1,141 @@
+"""Bad input: refused with a SQLSTATE of ours and a hint that says what is allowed, and nothing is changed."""
+
+from typing import Any
+
+import psycopg
+import pytest
+
+NAME = "Name the channel with 1 to 255 bytes"
+TIME = "between -2^53 and 2^53"
+DAY = "Ask for 1 to 86400000 ms"
+MANY = "Ask for 1 to 10,000"
+EACH = "one element a message"
+MIB = "At most 1048576 bytes"
+TOKEN = "'00000000-0000-0000-0000-000000000000'"
+TOO_LARGE = "convert_to(repeat('x', 1048577), 'UTF8')"
+
+REFUSED = {
+    "no channel": ("message_create(NULL, '')", "LM001", NAME),
+    "an empty channel": ("message_create('', '')", "LM001", NAME),
+    "a channel of 256 bytes": ("message_create(repeat('x', 256), '')", "LM001", NAME),
+    "a channel of 128 characters and 256 bytes": ("message_create(repeat('ü', 128), '')", "LM001", NAME),
+    "an empty channel in a batch": (
+        "message_create_many(ARRAY['a', ''], ARRAY['', '']::BYTEA[])",
+        "LM001",
+        NAME,
+    ),
+    "a channel missing in a batch": (
+        "message_create_many(ARRAY['a', NULL], ARRAY['', '']::BYTEA[])",
+        "LM001",
+        NAME,
+    ),
+    "no content": ("message_create('a', NULL)", "LM002", "Give bytes"),
+    "no content in a batch": ("message_create_many(ARRAY['a'], ARRAY[NULL]::BYTEA[])", "LM002", "Give bytes"),
+    "content over the limit": (f"message_create('a', {TOO_LARGE})", "LM002", MIB),
+    "content over the limit in a batch": (
+        f"message_create_many(ARRAY['a', 'a'], ARRAY['', {TOO_LARGE}])",
+        "LM002",
+        MIB,
+    ),
+    "a time too far": ("message_create('a', '', 9007199254740993)", "LM003", TIME),
+    "a time too far back": ("message_create('a', '', -9007199254740993)", "LM003", TIME),
+    "a time too far in a batch": (
+        "message_create_many(ARRAY['a'], ARRAY['']::BYTEA[], ARRAY[9007199254740993])",
+        "LM003",
+        TIME,
+    ),
+    "a defer too far": (f"message_defer(1, {TOKEN}, 9007199254740993)", "LM003", TIME),
+    "no lease": ("message_dequeue(1, NULL)", "LM004", DAY),
+    "a lease of nothing": ("message_dequeue(1, 0)", "LM004", DAY),
+    "a lease before it began": ("message_dequeue(1, -1)", "LM004", DAY),
+    "a lease above a day": ("message_dequeue(1, 86400001)", "LM004", "queue_set(p_lease_max_ms => ...)"),
+    "an extension of nothing": (f"message_extend(1, {TOKEN}, 0)", "LM004", DAY),
+    "a limit of none": ("message_dequeue(0)", "LM005", MANY),
+    "no limit": ("message_dequeue(NULL)", "LM005", MANY),
+    "a limit too high": ("message_dequeue(10001)", "LM005", MANY),
+    "a fold of nothing": ("wake_fold(0)", "LM005", "Fold 1 to 100,000"),
+    "a cleaning of nothing": ("maintain(0)", "LM005", "Clean 1 to 1,000,000"),
+    "fewer contents than channels": (
+        "message_create_many(ARRAY['a', 'b'], ARRAY['']::BYTEA[])",
+        "LM006",
+        EACH,
+    ),
+    "fewer times than channels": ("message_create_many(ARRAY['a'], ARRAY['']::BYTEA[], '{}')", "LM006", EACH),
+    "no channels at all": ("message_create_many(NULL, '{}')", "LM006", "Give an array"),
+    "fewer tokens than ids": ("message_complete_many(ARRAY[1], '{}')", "LM006", EACH),
+    "no tokens": ("message_complete_many(ARRAY[1], NULL)", "LM006", EACH),
+    "no tokens to extend": ("message_extend_many(ARRAY[1], NULL, 1000)", "LM006", EACH),
+    "more errors than ids": ("message_defer_many('{}', '{}', NULL, NULL, ARRAY['e'])", "LM006", EACH),
+    "negative concurrency": ("channel_set('a', -1)", "LM007", "or 0 for no limit"),
+    "concurrency too high": ("channel_set('a', 10001)", "LM007", "or 0 for no limit"),
+    "a negative interval": ("channel_set('a', NULL, -1)", "LM007", "or 0 for none"),
+    "an interval above a day": ("channel_set('a', NULL, 86400001)", "LM007", "or 0 for none"),
+    "a policy for no channel": ("channel_set('', 1)", "LM001", NAME),
+    "the policy of no channel": ("channel_get(NULL)", "LM001", NAME),
+    "no attempts": ("message_create('a', '', NULL, NULL, 0)", "LM008", "1 to 1,000,000"),
+    "no attempts in a batch": (
+        "message_create_many(ARRAY['a'], ARRAY['']::BYTEA[], NULL, NULL, ARRAY[0])",
+        "LM008",
+        "1 to 1,000,000",
+    ),
+    "headers that are a list": ("message_create('a', '', NULL, '[]')", "LM010", "as a JSON object"),
+    "headers that are null": ("message_create('a', '', NULL, 'null')", "LM010", "as a JSON object"),
+    "headers too large": (
+        "message_create('a', '', NULL, jsonb_build_object('x', repeat('y', 70000)))",
+        "LM010",
+        "At most 65,536 bytes of headers",
+    ),
+    "a consumer's name too long": (
+        "message_dequeue(1, 1000, repeat('x', 256))",
+        "LM010",
+        "at most 255 bytes",
+    ),
+    "a state over the limit": (f"message_defer(1, {TOKEN}, NULL, {TOO_LARGE})", "LM010", MIB),
+    "no content allowed": ("queue_set(0)", "LM011", "1 byte to 256 MiB"),
+    "no lease allowed": ("queue_set(NULL, 0)", "LM011", "1 to 31,536,000,000 ms"),
+    "no attempts allowed": ("queue_set(NULL, NULL, 0)", "LM011", "1 to 1,000,000"),
+}
+
+
+def contents(conn: psycopg.Connection) -> list[Any]:
+    tables = ("queue", "message", "dead", "channel", "wake", "ring", "tick", "postponed", "upkeep")
+    return [conn.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in tables]
+
+
+@pytest.mark.parametrize(("call", "sqlstate", "hint"), REFUSED.values(), ids=REFUSED.keys())
+def test_refused(conn: psycopg.Connection, call: str, sqlstate: str, hint: str) -> None:
+    conn.execute("SELECT message_create('a', 'as it was')")
+    conn.execute("SELECT wake_fold()")
+    before = contents(conn)
+    with pytest.raises(psycopg.Error) as error:
+        conn.execute("SELECT * FROM " + call)
+    assert error.value.sqlstate == sqlstate
+    assert hint in (error.value.diag.message_hint or "")
+    assert contents(conn) == before
+
+
+def test_what_is_just_within_the_bounds_is_not_refused(conn: psycopg.Connection) -> None:
+    for call in (
+        "message_create(repeat('x', 255), convert_to(repeat('x', 1048576), 'UTF8'), 2^53::BIGINT, '{}', 1000000)",
+        "message_create('a', '', -2^53::BIGINT, NULL, 1)",
+        "message_dequeue(10000, 86400000, repeat('x', 255))",
+        "channel_set('a', 10000, 86400000)",
+        "queue_set(268435456, 31536000000, 1000000)",
+        "message_dequeue(1, 31536000000)",
+    ):
+        conn.execute("SELECT * FROM " + call.replace("2^53::BIGINT", "9007199254740992"))
+
+
+def test_a_batch_says_which_element_was_wrong(conn: psycopg.Connection) -> None:
+    wrong = r"the time 9007199254740993 is out of range \(message 2 of 3\)"
+    with pytest.raises(psycopg.Error, match=wrong):
+        conn.execute(
+            "SELECT message_create_many(%s, %s::BYTEA[], %s)", (["a"] * 3, [b""] * 3, [None, 2**53 + 1, None])
+        )
+
+
+def test_settings_hold(conn: psycopg.Connection) -> None:
+    assert conn.execute("SELECT * FROM queue_get()").fetchone() == (1048576, 86_400_000, 5)
+    assert conn.execute("SELECT * FROM queue_set(10, NULL, 2)").fetchone() == (10, 86_400_000, 2)
+    with pytest.raises(psycopg.Error, match="the content is 11 bytes long"):
+        conn.execute("SELECT message_create('a', '12345678901')")
