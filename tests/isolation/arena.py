@@ -92,7 +92,7 @@ def run_out(conn: psycopg.Connection, deliveries: list[judge.Delivery]) -> None:
 
 
 def account(conn: psycopg.Connection, ledger: Ledger) -> None:
-    """At rest: every rule holds, all that is owed is delivered once, and exactly the live tokens are honoured."""
+    """At rest: every rule holds, all that is owed comes once, exactly the live tokens are honoured."""
     ledger.sweep()
     judge.check(conn)
     check_limits(conn)

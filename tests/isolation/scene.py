@@ -21,7 +21,7 @@ class Lease(NamedTuple):
 @dataclass
 class Scene:
     """Three channels. Two have leases that run (and, if asked for, one each that ran out); all have messages
-    that wait in the line; and there are messages that no fold has seen, in the first channel and in a new one.
+    that wait in the line; and no fold has seen one message each in the first channel and in a new one.
     """
 
     ledger: Ledger

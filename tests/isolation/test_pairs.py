@@ -1,6 +1,6 @@
-"""Every ordered pair of operations: the first runs and its transaction stays open, the second runs meanwhile, the
-first commits or rolls back. What the second may experience is written down for each pair; a third session then
-judges that nothing was lost, nothing came twice, limits held and exactly the live tokens are honoured.
+"""Every ordered pair of operations: the first runs and its transaction stays open, the second runs meanwhile,
+the first commits or rolls back. What the second may experience is written down for each pair; a third session
+then judges that nothing was lost, nothing came twice, limits held and exactly the live tokens are honoured.
 """
 
 from typing import Any, NamedTuple
