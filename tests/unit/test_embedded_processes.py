@@ -16,9 +16,16 @@ def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(processes, "PROC", Path("/nonexistent"))
 
 
-@pytest.mark.parametrize("pid", [1, 0, -1, -2])
-def test_numbers_that_mean_many_processes_are_never_taken(source: None, pid: int) -> None:
-    assert not processes.belongs(pid, Path.cwd())
+@pytest.mark.parametrize(("pid", "taken"), [(2, True), (1, False), (0, False), (-1, False), (-2, False)])
+def test_numbers_that_mean_many_processes_are_never_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pid: int, taken: bool
+) -> None:
+    for name in ("self", str(pid)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "cwd").symlink_to(tmp_path)
+        (tmp_path / name / "exe").symlink_to("/usr/bin/postgres")
+    monkeypatch.setattr(processes, "PROC", tmp_path)
+    assert processes.belongs(pid, tmp_path) is taken
 
 
 def test_a_stranger_is_not_taken(source: None, tmp_path: Path) -> None:
