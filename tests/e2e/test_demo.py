@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,11 +22,14 @@ COMMAND = [sys.executable, "-m", "lonnymq", "demo"]
 
 
 @pytest.fixture
-def own_tmp(tmp_path: Path) -> dict[str, str]:
-    """An environment whose temporary folder is the test's own, and open to the account a server runs as."""
-    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        folder.chmod(0o755)
-    return os.environ | {"TMPDIR": str(tmp_path), "NO_COLOR": "1"}
+def own_tmp() -> Iterator[dict[str, str]]:
+    """An environment whose temporary folder is the test's own.
+
+    Not pytest's own: under root, the account that a server runs as cannot reach that one.
+    """
+    with tempfile.TemporaryDirectory(prefix="lonnymq-e2e-") as folder:
+        Path(folder).chmod(0o755)
+        yield os.environ | {"TMPDIR": folder, "NO_COLOR": "1"}
 
 
 def test_the_command_shows_it_without_a_terminal(own_tmp: dict[str, str]) -> None:
