@@ -111,6 +111,7 @@ def test_what_was_rolled_back_is_never_seen(connect: Connect) -> None:
 def test_a_commit_that_comes_late_is_seen(connect: Connect) -> None:
     """Invariant 1: transactions commit in another order than they began; a fold that passed one comes back to it."""
     first, second, consumer = connect(autocommit=False), connect(autocommit=False), connect()
+    fold(consumer)
     create(first, "a", b"first")
     create(second, "b", b"second")
     second.commit()

@@ -186,6 +186,7 @@ def test_batches_lock_in_the_order_of_their_ids(connect: Connect, call: str) -> 
     for the lowest id holds none of the others, whatever the order given."""
     conn, holder, batch, other = connect(), connect(autocommit=False), connect(), connect(autocommit=False)
     first, second = lease(conn, 2)
+    batch.execute("SET statement_timeout TO '10s'")
     holder.execute("SELECT FROM message WHERE id = %s FOR UPDATE", (first.id,))
     with ThreadPoolExecutor() as pool:
         rows = pool.submit(

@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION lease_is_due (p_tick tick, p_now BIGINT)
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN p_tick.lease_max_at > p_tick.swept_at AND (
+    RETURN (p_tick.lease_max_at, 9223372036854775807) > (p_tick.swept_at, p_tick.swept_id) AND (
         p_now >= p_tick.swept_at + 1000
         OR EXISTS (
             SELECT FROM message m

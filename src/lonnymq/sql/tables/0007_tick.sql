@@ -10,6 +10,11 @@ CREATE TABLE tick (
     postponed_to BIGINT NOT NULL,                       -- postponed rows due up to here are done
     started_at TIMESTAMPTZ NOT NULL, system_id BIGINT NOT NULL -- of the server that wrote it
 );
+INSERT INTO tick (at, seen_xid, seen_id, open_xids, open_ids, swept_at, swept_id, lease_max_at, floor_at, floor_turn,
+    postponed_to, started_at, system_id)
+SELECT 0, pg_snapshot_xmax(pg_current_snapshot()), 0, array_agg(x), array_agg(0), 0, 0, 0, 0, 0, 0,
+    pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system())
+FROM (SELECT pg_current_xact_id() UNION SELECT pg_snapshot_xip(pg_current_snapshot())) o (x);
 
 -- Whoever holds this row folds. A row and not an advisory lock: nobody without rights on it can hold it.
 CREATE TABLE fold_lock (only_row BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (only_row));

@@ -1,0 +1,111 @@
+"""Twelve bugs that queues have had, kept as small changes to the engine's text.
+
+A test suite is worth what it catches: tests/e2e/test_seeded_bugs.py installs each of them and demands that the tests
+named beside it fail. LONNYMQ_SEEDED_BUG names the one that the template database is made with.
+"""
+
+import os
+from dataclasses import dataclass
+from importlib.resources import files
+
+import psycopg
+from psycopg import sql
+
+FUNCTIONS = files("lonnymq") / "sql" / "functions"
+
+
+@dataclass(frozen=True)
+class SeededBug:
+    file: str
+    right: str
+    wrong: str
+    caught_by: tuple[str, ...]
+
+    def text(self) -> str:
+        text = (FUNCTIONS / self.file).read_text()
+        assert self.right in text, f"{self.file} has changed: seed this bug anew"
+        return text.replace(self.right, self.wrong)
+
+
+BUGS = {
+    "tokenless complete": SeededBug(
+        "message_complete.sql",
+        "WHERE id = p_id AND token = p_token",
+        "WHERE id = p_id",
+        ("tests/sql/test_finish.py::test_complete_once_by_who_holds_it",),
+    ),
+    "unguarded expiry": SeededBug(
+        "lease_sweep.sql",
+        "FROM message m WHERE m.id = d.id AND m.leased AND m.lease_end_at <= p_now\n        FOR UPDATE",
+        "FROM message m WHERE m.id = d.id\n        FOR UPDATE",
+        ("tests/sql/test_sweep.py::test_a_lease_extended_while_the_sweep_looked_is_left_alone",),
+    ),
+    "more than the limit": SeededBug(
+        "message_dequeue.sql",
+        "LEAST(u.cap, v_left / v_hungry",
+        "LEAST(u.cap, v_left",
+        ("tests/sql/test_dequeue.py::test_a_batch_is_shared_and_leftovers_go_to_those_that_have_more",),
+    ),
+    "NOW() in dequeue": SeededBug(
+        "clock_ms.sql",
+        "clock_timestamp()",
+        "now()",
+        ("tests/sql/test_dequeue.py::test_time_is_the_clocks_and_not_the_transactions",),
+    ),
+    "id cursor instead of snapshot": SeededBug(
+        "tick_open.sql",
+        "SELECT y, 0 FROM pg_snapshot_xip(p_snapshot) y WHERE",
+        "SELECT y, 0 FROM pg_snapshot_xip(p_snapshot) y WHERE FALSE AND",
+        ("tests/sql/test_create.py::test_a_commit_that_comes_late_is_seen",),
+    ),
+    "dropped unique index": SeededBug(
+        "to_epoch.sql",
+        "CREATE OR REPLACE",
+        "DROP INDEX postponed_message_ix; CREATE OR REPLACE",
+        ("tests/sql/test_sweep.py::test_leases_that_somebody_holds_are_stepped_over",),
+    ),
+    "stale head": SeededBug(
+        "ring_place.sql",
+        "LEAST(k.head, k.lo) AS new_head",
+        "COALESCE(k.head, k.lo) AS new_head",
+        ("tests/sql/test_create.py::test_urgent_newcomers_are_served_before_an_old_backlog_and_hide_nothing",),
+    ),
+    "lost wake": SeededBug(
+        "ring_place.sql",
+        "FROM placed p WHERE p.is_known AND p.turn IS NULL",
+        "FROM placed p WHERE FALSE",
+        ("tests/sql/test_sweep.py::test_a_wake_for_a_channel_that_a_consumer_holds_is_kept",),
+    ),
+    "early release": SeededBug(
+        "message_dequeue.sql",
+        "WHERE c.rn <= v.look AND c.at <= v_now AND m.ctid",
+        "WHERE c.rn <= v.look AND m.ctid",
+        ("tests/sql/test_create.py::test_urgent_before_ordinary_before_scheduled",),
+    ),
+    "asynchronous create": SeededBug(
+        "message_create.sql",
+        "    result := 'created';",
+        "    result := 'created'; PERFORM set_config('synchronous_commit', 'off', TRUE);",
+        ("tests/sql/test_create.py::test_creates_commit_as_durably_as_the_session_asks",),
+    ),
+    "unsorted locks": SeededBug(
+        "message_complete_many.sql",
+        "(SELECT DISTINCT u.id, u.token FROM unnest(p_ids, p_tokens) u (id, token) ORDER BY u.id) u",
+        "unnest(p_ids, p_tokens) u (id, token)",
+        ("tests/sql/test_finish.py::test_batches_lock_in_the_order_of_their_ids",),
+    ),
+    "counter drift": SeededBug(
+        "running_count.sql",
+        "CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id = i.i AND m.leased OFFSET 0) m",
+        "LEFT JOIN LATERAL (SELECT * FROM message m WHERE m.id = i.i AND m.leased OFFSET 0) m ON TRUE",
+        ("tests/sql/test_channel.py::test_many_turns_under_a_limit_do_not_use_it_up",),
+    ),
+}
+
+
+def apply_from_env(conn: psycopg.Connection, schema: str) -> None:
+    name = os.environ.get("LONNYMQ_SEEDED_BUG")
+    if name:
+        with conn.transaction():
+            conn.execute(sql.SQL("SET LOCAL search_path TO {}, pg_temp").format(sql.Identifier(schema)))
+            conn.execute(BUGS[name].text().encode())
