@@ -10,8 +10,9 @@ import psycopg
 
 # Each query returns the rows that break its rule.
 RULES = {
-    "one live ring row a channel": "SELECT channel, COUNT(*) FROM ring GROUP BY channel HAVING COUNT(*) > 1",
-    "invariant 8: no waiting message sorts before its channel's head, or lies in the stretch to be skipped": """
+    "one live ring row a channel": """
+        SELECT channel, COUNT(*) FROM ring GROUP BY channel HAVING COUNT(*) > 1""",
+    "invariant 8: no waiting message sorts before its channel's head, or lies in what is skipped": """
         SELECT m.id, m.channel, m.dequeue_at, r.* FROM message m LEFT JOIN ring r ON r.channel = m.channel
         WHERE NOT m.leased AND NOT EXISTS (SELECT FROM postponed p WHERE p.channel = m.channel) AND (
             r.head_at IS NULL OR (m.dequeue_at, m.id) < (r.head_at, r.head_id)
@@ -40,7 +41,8 @@ RULES = {
         SELECT m.channel, COUNT(*), c.max_concurrency FROM message m JOIN channel c ON c.name = m.channel
         WHERE m.leased GROUP BY m.channel, c.max_concurrency HAVING COUNT(*) > c.max_concurrency""",
     "invariant 4: a message is leased under a token and an end, or waits without": """
-        SELECT id FROM message WHERE leased <> (token IS NOT NULL) OR leased <> (lease_end_at IS NOT NULL) OR (slot AND NOT leased)""",
+        SELECT id FROM message
+        WHERE leased <> (token IS NOT NULL) OR leased <> (lease_end_at IS NOT NULL) OR slot AND NOT leased""",
     "nobody is both dead and alive": "SELECT id FROM message JOIN dead USING (id)",
     "one tick": "SELECT COUNT(*) FROM tick HAVING COUNT(*) > 1",
 }
@@ -80,12 +82,12 @@ def check(conn: psycopg.Connection, *, but: tuple[str, ...] = ()) -> None:
     fold(conn)
     for rule, query in RULES.items():
         if not rule.startswith(but or "\0"):
-            broken = conn.execute(query).fetchall()  # type: ignore[call-overload]
+            broken = conn.execute(query).fetchall()
             assert not broken, f"{rule}: {broken[:5]}"
 
 
 def drain(conn: psycopg.Connection, *, limit: int = 100) -> list[Delivery]:
-    """Deliver and complete everything that is due, in the order of delivery, then judge what is left (invariant 17)."""
+    """Deliver and complete everything that is due, in order, then judge what is left (invariant 17)."""
     delivered: list[Delivery] = []
     for _ in range(100_000):
         fold(conn)

@@ -1,7 +1,7 @@
 """Twelve bugs that queues have had, kept as small changes to the engine's text.
 
-A test suite is worth what it catches: tests/e2e/test_seeded_bugs.py installs each of them and demands that the tests
-named beside it fail. LONNYMQ_SEEDED_BUG names the one that the template database is made with.
+A test suite is worth what it catches: tests/e2e/test_seeded_bugs.py installs each of them and demands that
+the tests named beside it fail. LONNYMQ_SEEDED_BUG names the one that the template database is made with.
 """
 
 import os
@@ -68,7 +68,7 @@ BUGS = {
         "ring_place.sql",
         "LEAST(k.head, k.lo) AS new_head",
         "COALESCE(k.head, k.lo) AS new_head",
-        ("tests/sql/test_create.py::test_urgent_newcomers_are_served_before_an_old_backlog_and_hide_nothing",),
+        ("tests/sql/test_create.py::test_urgent_newcomers_are_served_first_and_hide_nothing",),
     ),
     "lost wake": SeededBug(
         "ring_place.sql",

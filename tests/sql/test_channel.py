@@ -147,7 +147,9 @@ def test_redeliveries_keep_the_interval_too(conn: psycopg.Connection) -> None:
 def test_a_paused_channel_rests_and_the_others_do_not(conn: psycopg.Connection) -> None:
     fill(conn, a=2, b=1)
     conn.execute("SELECT channel_set('a', p_paused => TRUE)")
-    assert [message.channel for message in dequeue(conn, 5)[0]] == ["b"], "it holds before the next fold as well"
+    assert [message.channel for message in dequeue(conn, 5)[0]] == ["b"], (
+        "it holds before the next fold as well"
+    )
     fill(conn, a=1)
     assert drain(conn) == []
     conn.execute("SELECT channel_set('a', p_paused => FALSE)")

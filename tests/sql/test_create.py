@@ -19,10 +19,16 @@ def create(conn: psycopg.Connection, channel: str, content: bytes, dequeue_at: i
 def test_what_was_created_is_delivered_byte_for_byte(conn: psycopg.Connection) -> None:
     """Invariant 3."""
     content = bytes(range(256)) * 100
-    conn.execute("SELECT message_create('a', %s, NULL, %s, 7)", (content, Jsonb({"trace": "1", "n": [1, None]})))
+    conn.execute(
+        "SELECT message_create('a', %s, NULL, %s, 7)", (content, Jsonb({"trace": "1", "n": [1, None]}))
+    )
     fold(conn)
     [message], _ = dequeue(conn)
-    assert (message.channel, message.content, message.headers) == ("a", content, {"trace": "1", "n": [1, None]})
+    assert (message.channel, message.content, message.headers) == (
+        "a",
+        content,
+        {"trace": "1", "n": [1, None]},
+    )
     assert (message.state, message.attempts) == (None, 1)
 
 
@@ -30,7 +36,9 @@ def test_a_transactions_messages_keep_their_order(conn: psycopg.Connection) -> N
     """Invariant 11: one default dequeue_at a transaction, so ids decide, across calls and statements."""
     with conn.transaction():
         ids = [create(conn, "a", b"%d" % n) for n in range(5)]
-        rows = conn.execute("SELECT id FROM message_create_many(array_fill('a'::TEXT, ARRAY[5]), array_fill(''::BYTEA, ARRAY[5]))")
+        rows = conn.execute(
+            "SELECT id FROM message_create_many(ARRAY['a', 'a', 'a'], ARRAY['', '', '']::BYTEA[])"
+        )
         ids += [row[0] for row in rows]
     assert ids == sorted(ids)
     assert [message.id for message in drain(conn, limit=3)] == ids
@@ -50,8 +58,8 @@ def test_urgent_before_ordinary_before_scheduled(conn: psycopg.Connection) -> No
     assert [message.id for message in drain(conn)] == [later]
 
 
-def test_urgent_newcomers_are_served_before_an_old_backlog_and_hide_nothing(conn: psycopg.Connection) -> None:
-    """Invariant 8: the stretch between urgent newcomers and the old head is skipped, what arrives in it is not."""
+def test_urgent_newcomers_are_served_first_and_hide_nothing(conn: psycopg.Connection) -> None:
+    """Invariant 8: the stretch between them and the old head is skipped, what arrives in it is not."""
     clock = FakeClock(conn)
     backlog = [create(conn, "a", b"", clock.at - 1000 + n) for n in range(6)]
     fold(conn)
@@ -98,10 +106,9 @@ def test_what_was_rolled_back_is_never_seen(connect: Connect) -> None:
     """Invariant 2, savepoints included."""
     producer, consumer = connect(autocommit=False), connect()
     create(producer, "a", b"kept")
-    with pytest.raises(psycopg.errors.DivisionByZero), producer.transaction():
+    with producer.transaction(force_rollback=True):
         create(producer, "a", b"undone")
         create(producer, "b", b"undone")
-        producer.execute("SELECT 1 / 0")
     fold(consumer)
     assert dequeue(consumer)[0] == []
     producer.commit()
@@ -109,7 +116,7 @@ def test_what_was_rolled_back_is_never_seen(connect: Connect) -> None:
 
 
 def test_a_commit_that_comes_late_is_seen(connect: Connect) -> None:
-    """Invariant 1: transactions commit in another order than they began; a fold that passed one comes back to it."""
+    """Invariant 1: a fold that passed an open transaction comes back to it."""
     first, second, consumer = connect(autocommit=False), connect(autocommit=False), connect()
     fold(consumer)
     create(first, "a", b"first")

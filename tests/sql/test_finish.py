@@ -12,7 +12,10 @@ from tests.judge import Delivery, check, dequeue, drain, fold
 
 
 def lease(conn: psycopg.Connection, count: int, lease_ms: int = 30_000) -> list[Delivery]:
-    conn.execute("SELECT message_create_many(array_fill('a'::TEXT, ARRAY[%s]), array_fill(''::BYTEA, ARRAY[%s]))", (count, count))
+    conn.execute(
+        "SELECT message_create_many(array_fill('a'::TEXT, ARRAY[%s]), array_fill(''::BYTEA, ARRAY[%s]))",
+        (count, count),
+    )
     fold(conn)
     messages, _ = dequeue(conn, count, lease_ms)
     assert len(messages) == count
@@ -26,9 +29,15 @@ def complete(conn: psycopg.Connection, id_: int, token: UUID) -> str:
 
 
 def defer(
-    conn: psycopg.Connection, message: Delivery, at: int | None = None, state: bytes | None = None, error: str | None = None
+    conn: psycopg.Connection,
+    message: Delivery,
+    at: int | None = None,
+    state: bytes | None = None,
+    error: str | None = None,
 ) -> str:
-    row = conn.execute("SELECT message_defer(%s, %s, %s, %s, %s)", (message.id, message.token, at, state, error)).fetchone()
+    row = conn.execute(
+        "SELECT message_defer(%s, %s, %s, %s, %s)", (message.id, message.token, at, state, error)
+    ).fetchone()
     assert row is not None
     return str(row[0])
 
@@ -61,7 +70,9 @@ def test_complete_many_is_the_sequence_of_its_parts(conn: psycopg.Connection) ->
         (one.id, uuid4()),
         (three.id, uuid4()),
     ]
-    rows = conn.execute("SELECT * FROM message_complete_many(%s, %s)", ([c[0] for c in calls], [c[1] for c in calls])).fetchall()
+    rows = conn.execute(
+        "SELECT * FROM message_complete_many(%s, %s)", ([c[0] for c in calls], [c[1] for c in calls])
+    ).fetchall()
     assert rows == list(
         zip(
             [c[0] for c in calls],
@@ -69,14 +80,18 @@ def test_complete_many_is_the_sequence_of_its_parts(conn: psycopg.Connection) ->
             strict=True,
         )
     )
-    assert conn.execute("SELECT * FROM message_complete_many(%s, %s)", ([three.id], [three.token])).fetchall() == [(three.id, "completed")]
+    assert conn.execute(
+        "SELECT * FROM message_complete_many(%s, %s)", ([three.id], [three.token])
+    ).fetchall() == [(three.id, "completed")]
 
 
 def test_one_token_does_not_complete_for_another(conn: psycopg.Connection) -> None:
-    """Invariant 5: ids and tokens count as pairs, also when the batch holds the right token beside another id."""
+    """Invariant 5: ids and tokens count as pairs, also beside the right token of another."""
     [one] = lease(conn, 1)
     [two] = lease(conn, 1)
-    rows = conn.execute("SELECT result FROM message_complete_many(%s, %s)", ([one.id, two.id], [two.token, one.token])).fetchall()
+    rows = conn.execute(
+        "SELECT result FROM message_complete_many(%s, %s)", ([one.id, two.id], [two.token, one.token])
+    ).fetchall()
     assert rows == [("lost",), ("lost",)]
 
 
@@ -133,7 +148,9 @@ def test_defer_many_is_the_sequence_of_its_parts(conn: psycopg.Connection) -> No
         ),
     ).fetchall()
     assert [row[1] for row in rows] == ["lost", "deferred", "lost", "dead", "lost", "not_found"]
-    assert conn.execute("SELECT dequeue_at, state, error, attempts FROM message WHERE id = %s", (one.id,)).fetchone() == (-5, b"s", "e", 1)
+    assert conn.execute(
+        "SELECT dequeue_at, state, error, attempts FROM message WHERE id = %s", (one.id,)
+    ).fetchone() == (-5, b"s", "e", 1)
     assert conn.execute("SELECT error FROM dead").fetchall() == [("f",)]
     check(conn)
 
@@ -176,21 +193,28 @@ def test_until_it_is_swept_the_holder_may_finish_late(conn: psycopg.Connection) 
     first, second = lease(conn, 2, 1000)
     clock.advance(5000)
     assert complete(conn, first.id, first.token) == "completed"
-    assert conn.execute("SELECT result FROM message_extend(%s, %s, 1000)", (second.id, second.token)).fetchone() == ("extended",)
+    assert conn.execute(
+        "SELECT result FROM message_extend(%s, %s, 1000)", (second.id, second.token)
+    ).fetchone() == ("extended",)
     assert drain(conn) == []
 
 
-@pytest.mark.parametrize("call", ["message_complete_many(%s, %s)", "message_defer_many(%s, %s)", "message_extend_many(%s, %s, 1000)"])
+@pytest.mark.parametrize(
+    "call",
+    ["message_complete_many(%s, %s)", "message_defer_many(%s, %s)", "message_extend_many(%s, %s, 1000)"],
+)
 def test_batches_lock_in_the_order_of_their_ids(connect: Connect, call: str) -> None:
-    """Batches that name the same messages in opposite orders wait for each other, but never in a circle: one that waits
-    for the lowest id holds none of the others, whatever the order given."""
+    """Batches that name the same messages in opposite orders never wait in a circle: one that waits for the
+    lowest id holds none of the others, whatever the order given."""
     conn, holder, batch, other = connect(), connect(autocommit=False), connect(), connect(autocommit=False)
     first, second = lease(conn, 2)
     batch.execute("SET statement_timeout TO '10s'")
     holder.execute("SELECT FROM message WHERE id = %s FOR UPDATE", (first.id,))
     with ThreadPoolExecutor() as pool:
         rows = pool.submit(
-            lambda: batch.execute("SELECT * FROM " + call, ([second.id, first.id], [second.token, first.token])).fetchall()
+            lambda: batch.execute(
+                "SELECT * FROM " + call, ([second.id, first.id], [second.token, first.token])
+            ).fetchall()
         )
         until_waiting(conn, batch)
         other.execute("SELECT FROM message WHERE id = %s FOR UPDATE NOWAIT", (second.id,))

@@ -11,7 +11,7 @@ DAY = "Ask for 1 to 86400000 ms"
 MANY = "Ask for 1 to 10,000"
 EACH = "one element a message"
 MIB = "At most 1048576 bytes"
-TOKEN = "'00000000-0000-0000-0000-000000000000'"
+NOBODYS = "'00000000-0000-0000-0000-000000000000'"
 TOO_LARGE = "convert_to(repeat('x', 1048577), 'UTF8')"
 
 REFUSED = {
@@ -44,12 +44,12 @@ REFUSED = {
         "LM003",
         TIME,
     ),
-    "a defer too far": (f"message_defer(1, {TOKEN}, 9007199254740993)", "LM003", TIME),
+    "a defer too far": (f"message_defer(1, {NOBODYS}, 9007199254740993)", "LM003", TIME),
     "no lease": ("message_dequeue(1, NULL)", "LM004", DAY),
     "a lease of nothing": ("message_dequeue(1, 0)", "LM004", DAY),
     "a lease before it began": ("message_dequeue(1, -1)", "LM004", DAY),
     "a lease above a day": ("message_dequeue(1, 86400001)", "LM004", "queue_set(p_lease_max_ms => ...)"),
-    "an extension of nothing": (f"message_extend(1, {TOKEN}, 0)", "LM004", DAY),
+    "an extension of nothing": (f"message_extend(1, {NOBODYS}, 0)", "LM004", DAY),
     "a limit of none": ("message_dequeue(0)", "LM005", MANY),
     "no limit": ("message_dequeue(NULL)", "LM005", MANY),
     "a limit too high": ("message_dequeue(10001)", "LM005", MANY),
@@ -90,7 +90,7 @@ REFUSED = {
         "LM010",
         "at most 255 bytes",
     ),
-    "a state over the limit": (f"message_defer(1, {TOKEN}, NULL, {TOO_LARGE})", "LM010", MIB),
+    "a state over the limit": (f"message_defer(1, {NOBODYS}, NULL, {TOO_LARGE})", "LM010", MIB),
     "no content allowed": ("queue_set(0)", "LM011", "1 byte to 256 MiB"),
     "no lease allowed": ("queue_set(NULL, 0)", "LM011", "1 to 31,536,000,000 ms"),
     "no attempts allowed": ("queue_set(NULL, NULL, 0)", "LM011", "1 to 1,000,000"),
@@ -116,7 +116,8 @@ def test_refused(conn: psycopg.Connection, call: str, sqlstate: str, hint: str) 
 
 def test_what_is_just_within_the_bounds_is_not_refused(conn: psycopg.Connection) -> None:
     for call in (
-        "message_create(repeat('x', 255), convert_to(repeat('x', 1048576), 'UTF8'), 2^53::BIGINT, '{}', 1000000)",
+        "message_create(repeat('x', 255), convert_to(repeat('x', 1048576), 'UTF8'), 2^53::BIGINT, '{}')",
+        "message_create('a', '', NULL, NULL, 1000000)",
         "message_create('a', '', -2^53::BIGINT, NULL, 1)",
         "message_dequeue(10000, 86400000, repeat('x', 255))",
         "channel_set('a', 10000, 86400000)",

@@ -23,7 +23,8 @@ def test_leases_that_somebody_holds_are_stepped_over(connect: Connect) -> None:
     mine = leased(conn, 100, a=30)
     others = leased(conn, 100, b=5)
     finisher.execute(
-        "SELECT message_complete_many(%s, %s)", ([message.id for message in mine], [message.token for message in mine])
+        "SELECT message_complete_many(%s, %s)",
+        ([message.id for message in mine], [message.token for message in mine]),
     )
     clock.advance(100)
     for _ in range(20):
@@ -61,7 +62,9 @@ def test_a_lease_extended_while_the_sweep_looked_is_left_alone(connect: Connect)
     clock.advance(2000)
     fold(conn)
     assert dequeue(conn)[0] == []
-    assert holder.execute("SELECT message_complete(%s, %s)", (message.id, message.token)).fetchone() == ("completed",)
+    assert holder.execute("SELECT message_complete(%s, %s)", (message.id, message.token)).fetchone() == (
+        "completed",
+    )
 
 
 def test_a_wake_for_a_channel_that_a_consumer_holds_is_kept(connect: Connect) -> None:
