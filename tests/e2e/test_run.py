@@ -55,7 +55,7 @@ def test_runs_from_any_folder_and_past_a_package_named_like_ours(tmp_path: Path)
 
 
 def test_adds_well_under_a_second() -> None:
-    assert min(seconds_of_help() for _ in range(5)) < 0.3
+    assert min(seconds_of_help() for _ in range(5)) < 0.5
 
 
 def seconds_of_help() -> float:
