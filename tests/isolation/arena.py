@@ -191,8 +191,10 @@ class Arena:
 def impatient(conn: psycopg.Connection) -> Iterator[None]:
     """Whoever waits for a lock in here fails."""
     conn.execute("SET lock_timeout = '300ms'; SET statement_timeout = '10s'")
-    yield
-    conn.execute("RESET lock_timeout; RESET statement_timeout")
+    try:
+        yield
+    finally:
+        conn.execute("RESET lock_timeout; RESET statement_timeout")
 
 
 def end(conn: psycopg.Connection, ending: str) -> None:
