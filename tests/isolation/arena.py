@@ -18,9 +18,9 @@ from tests.conftest import SCHEMA
 PATIENCE = 10.0
 
 
-def until(is_true: Callable[[], bool], what: str) -> None:
+def until(is_true: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
     """Poll; give up when it takes longer than anything should."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     while not is_true():
         assert time.monotonic() < deadline, f"waited in vain for: {what}"
         time.sleep(0.002)
@@ -91,8 +91,20 @@ def run_out(conn: psycopg.Connection, deliveries: list[judge.Delivery]) -> None:
     until(lambda: bool(value(conn, "SELECT clock_ms() > %s", last)), "leases to run out")
 
 
+def settle(conn: psycopg.Connection) -> None:
+    """Fold until nothing is postponed and every lease that ran out is swept: until then its token counts."""
+
+    def is_settled() -> bool:
+        judge.fold(conn)
+        postponed = value(conn, "SELECT COUNT(*) FROM postponed")
+        return postponed + value(conn, "SELECT COUNT(*) FROM message WHERE lease_end_at < clock_ms()") == 0
+
+    until(is_settled, "folding to settle")
+
+
 def account(conn: psycopg.Connection, ledger: Ledger) -> None:
     """At rest: every rule holds, all that is owed comes once, exactly the live tokens are honoured."""
+    settle(conn)
     ledger.sweep()
     judge.check(conn)
     check_limits(conn)

@@ -1,0 +1,371 @@
+"""Transactions left open for long, while everybody else goes on as if they were not there."""
+
+import statistics
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests import judge
+from tests.database import unique_name
+from tests.isolation.arena import (
+    Arena,
+    Ledger,
+    account,
+    check_limits,
+    deliver_all,
+    end,
+    impatient,
+    run_out,
+    take,
+    until,
+    value,
+)
+from tests.isolation.scene import Scene, build, create, do_channel_set, do_dequeue
+
+ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
+
+# A consumer and a producer at work: four transactions a round.
+WORK = """
+DO $$
+DECLARE
+    v RECORD;
+    v_asked INT;
+BEGIN
+    FOR i IN 1 .. {rounds} LOOP
+        PERFORM message_create('{channel} ' || i % 20, 'work');
+        COMMIT;
+        FOR v_asked IN 1 .. {asks} LOOP
+            PERFORM wake_fold();
+            COMMIT;
+            SELECT * INTO v FROM message_dequeue(1, 60000) LIMIT 1;
+            COMMIT;
+            EXIT WHEN v.id IS NOT NULL;
+        END LOOP;
+        IF v.id IS NULL THEN
+            RAISE 'round % was served nothing', i;
+        ELSIF message_complete(v.id, v.token) <> 'completed' THEN
+            RAISE 'round % did not complete', i;
+        END IF;
+        COMMIT;
+    END LOOP;
+END $$"""
+
+
+def work(conn: psycopg.Connection, operations: int, channel: str = "busy", asks: int = 1) -> None:
+    conn.execute(WORK.format(rounds=operations // 4, channel=channel, asks=asks))
+
+
+def blocks(conn: psycopg.Connection, call: str) -> int:
+    """How many pages a call touches. It is rolled back, to be counted again."""
+    conn.execute("BEGIN")
+    plan = value(conn, f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM {call}")[0]["Plan"]
+    conn.execute("ROLLBACK")
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+def cost(conn: psycopg.Connection, ledger: Ledger) -> dict[str, int]:
+    """What a fold with something to do, and the dequeue after it, take."""
+    costs: dict[str, list[int]] = {"fold": [], "dequeue": []}
+    for _ in range(7):
+        create(conn, ledger, "measured", "measured")
+        costs["fold"].append(blocks(conn, "wake_fold()"))
+        judge.fold(conn)
+        costs["dequeue"].append(blocks(conn, "message_dequeue(10)"))
+        serve(conn, ledger)
+    return {name: int(statistics.median(measured)) for name, measured in costs.items()}
+
+
+def serve(conn: psycopg.Connection, ledger: Ledger) -> None:
+    """Deliver and complete what can be had now."""
+    for delivery in take(conn):
+        ledger.lease(delivery)
+        assert value(conn, "SELECT message_complete(%s, %s)", delivery.id, delivery.token) == "completed"
+        ledger.finish(delivery.id)
+
+
+@ENDINGS
+def test_dequeue_left_open(arena: Arena, ending: str) -> None:
+    """5,000 operations of others later, theirs cost what they did; its own channel goes on where it stood."""
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    ledger = Ledger()
+    cost(two, ledger)  # a session's first calls read the catalogue
+    for number in range(3):
+        create(observer, ledger, "held", f"held {number}", number)
+    judge.fold(observer)
+    one.execute("BEGIN")
+    opened = do_dequeue(one, Scene(ledger, "", ""), 1)
+    assert opened.result == {"held"}
+    create(observer, ledger, "held", "an urgent one, meanwhile", -1)
+    with impatient(two):
+        before = cost(two, ledger)
+        work(two, 5_000)
+        after = cost(two, ledger)
+    assert after["dequeue"] <= 2 * before["dequeue"], (before, after)
+    assert after["fold"] <= 2 * before["fold"], (before, after)
+    end(one, ending)
+    (opened.commit if ending == "commit" else opened.rollback)(ledger)
+    deliver_all(observer, ledger, but=set(ledger.leases))
+    account(observer, ledger)
+
+
+@ENDINGS
+def test_complete_of_1000_expired_leases_left_open(arena: Arena, ending: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    ledger = Ledger()
+    for channel, count in (("mine", 1_000), ("theirs", 50)):
+        contents = [f"{channel} {number}".encode() for number in range(count)]
+        rows = observer.execute(
+            "SELECT id FROM message_create_many(%s, %s)", ([channel] * count, contents)
+        ).fetchall()
+        for (message_id,), content in zip(rows, contents, strict=True):
+            ledger.create(message_id, content)
+    judge.fold(observer)
+    leases = take(observer, 1_050, lease_ms=1)
+    ledger.expired = {delivery.id: delivery.token for delivery in leases}
+    run_out(observer, leases)
+    mine = [delivery for delivery in leases if delivery.channel == "mine"]
+    assert len(mine) == 1_000
+    one.execute("BEGIN")
+    results = one.execute(
+        "SELECT result FROM message_complete_many(%s, %s)",
+        ([delivery.id for delivery in mine], [delivery.token for delivery in mine]),
+    ).fetchall()
+    assert results == [("completed",)] * 1_000
+    with impatient(two):
+        served: list[judge.Delivery] = []
+
+        def is_served() -> bool:
+            judge.fold(two)
+            served.extend(take(two))
+            return len(served) >= 50
+
+        until(is_served, "the others' leases to be swept and served")
+    assert {delivery.channel for delivery in served} == {"theirs"}
+    for delivery in served:
+        ledger.end_lease(delivery.id)
+        ledger.used[delivery.id] += 1
+        ledger.lease(delivery)
+    work(two, 400)
+    end(one, ending)
+    if ending == "commit":
+        for delivery in mine:
+            ledger.finish(delivery.id)
+    account(observer, ledger)
+
+
+@pytest.mark.slow
+@ENDINGS
+def test_producer_of_200000_channels_left_open(arena: Arena, ending: str) -> None:
+    """Nobody's calls cost more for it. Committed, all of it is served, a bounded piece of work a call."""
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    ledger = Ledger()
+    cost(two, ledger)
+    before = cost(two, ledger)
+    one.execute("BEGIN")
+    made = 0
+    for start in range(0, 200_000, 10_000):
+        names = [f"bulk {number}" for number in range(start, start + 10_000)]
+        made += value(one, "SELECT COUNT(*) FROM message_create_many(%s, %s)", names, [b"bulk"] * len(names))
+    assert made == 200_000
+    with impatient(two):
+        during = cost(two, ledger)
+        work(two, 1_000)
+        later = cost(two, ledger)
+    for costs in (during, later):
+        assert costs["dequeue"] <= 2 * before["dequeue"], (before, during, later)
+        assert costs["fold"] <= 2 * before["fold"], (before, during, later)
+    account(observer, ledger)
+    end(one, ending)
+    two.execute("SET statement_timeout = '10s'")
+    folds = judge.fold(two)
+    if ending == "rollback":
+        assert folds < 5
+        assert take(two) == []
+        return
+    assert folds >= 200, "a call folds a thousand wakes at most"
+    served: set[int] = set()
+    while batch := take(two, 10_000):
+        ids = [delivery.id for delivery in batch]
+        assert served.isdisjoint(ids), "invariant 4: delivered twice"
+        served.update(ids)
+        two.execute(
+            "SELECT message_complete_many(%s, %s)", (ids, [delivery.token for delivery in batch])
+        ).fetchall()
+    two.execute("RESET statement_timeout")
+    assert len(served) == 200_000
+    account(observer, ledger)
+
+
+@ENDINGS
+def test_channel_set_left_open(arena: Arena, ending: str) -> None:
+    """The old policy holds for all until the commit, and others set the policies of other channels."""
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    ledger = Ledger()
+    scene = Scene(ledger, "busy 1", "busy 2")
+    one.execute("BEGIN")
+    one.execute("SELECT channel_set('busy 1', p_paused => TRUE)")
+    with impatient(two):
+        work(two, 1_000)
+        do_channel_set(two, scene, ("busy 2", {"max_concurrency": 3})).commit(ledger)
+        work(two, 400)
+    end(one, ending)
+    for channel in ("busy 1", "busy 2"):
+        create(observer, ledger, channel, f"after: {channel}")
+    judge.fold(observer)
+    expected = {"busy 2"} if ending == "commit" else {"busy 1", "busy 2"}
+    taken = do_dequeue(observer, scene, 100)
+    assert taken.result == expected
+    taken.commit(ledger)
+    observer.execute("SELECT channel_set('busy 1', p_paused => FALSE)")
+    account(observer, ledger)
+
+
+@ENDINGS
+def test_producer_left_prepared(arena: Arena, ending: str) -> None:
+    """A prepared transaction is open to everybody, also after a long time and many folds that passed it."""
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    ledger, prepared = Ledger(), Ledger()
+    name = unique_name("producer")
+    one.execute("BEGIN")
+    for channel in ("busy 1", "alone"):
+        create(one, prepared, channel, f"prepared: {channel}")
+    one.execute(f"PREPARE TRANSACTION '{name}'")
+    try:
+        with impatient(two):
+            work(two, 1_200)
+            judge.fold(two)
+            assert take(two) == []
+    finally:
+        one.execute(f"{ending} PREPARED '{name}'")
+    if ending == "commit":
+        ledger.contents, ledger.used = prepared.contents, prepared.used
+    account(observer, ledger)
+
+
+@ENDINGS
+def test_dequeue_left_prepared(arena: Arena, ending: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    scene = build(observer)
+    name = unique_name("consumer")
+    one.execute("BEGIN")
+    opened = do_dequeue(one, scene, 1)
+    one.execute(f"PREPARE TRANSACTION '{name}'")
+    try:
+        with impatient(two):
+            met = do_dequeue(two, scene, 100)
+            met.commit(scene.ledger)
+            judge.fold(two)
+            serve(two, scene.ledger)
+            work(two, 400)
+    finally:
+        one.execute(f"{ending} PREPARED '{name}'")
+    assert scene.first not in met.result
+    (opened.commit if ending == "commit" else opened.rollback)(scene.ledger)
+    account(observer, scene.ledger)
+
+
+@ENDINGS
+@pytest.mark.parametrize("limited", ["unlimited", "limited"])
+def test_complete_left_prepared_past_the_lease(arena: Arena, limited: str, ending: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    ledger = Ledger()
+    name = unique_name("finisher")
+    if limited == "limited":
+        observer.execute("SELECT channel_set('slow', p_max_concurrency => 1)")
+    message_id = create(observer, ledger, "slow", "the first")
+    judge.fold(observer)
+    (lease,) = take(observer, 1, lease_ms=1)
+    create(observer, ledger, "slow", "the second")
+    run_out(observer, [lease])
+    one.execute("BEGIN")
+    assert value(one, "SELECT message_complete(%s, %s)", lease.id, lease.token) == "completed"
+    one.execute(f"PREPARE TRANSACTION '{name}'")
+    try:
+        with impatient(two):
+            judge.fold(two)
+            serve(two, ledger)
+            assert len(ledger.contents) == (2 if limited == "limited" else 1)
+            # The full channel is looked at again and again, and that may be all that a dequeue of one does.
+            work(two, 200, channel="others", asks=100 if limited == "limited" else 1)
+            check_limits(observer)
+    finally:
+        one.execute(f"{ending} PREPARED '{name}'")
+    ledger.expired[message_id] = lease.token
+    if ending == "commit":
+        ledger.finish(message_id)
+    account(observer, ledger)
+
+
+def guard(conn: psycopg.Connection) -> str:
+    return str(value(conn, "SHOW idle_in_transaction_session_timeout"))
+
+
+@ENDINGS
+@pytest.mark.parametrize(("own", "inside"), [("0", "10s"), ("1h", "10s"), ("3s", "3s")])
+def test_fold_left_open_is_guarded(arena: Arena, own: str, inside: str, ending: str) -> None:
+    """It holds everybody's fold lock: idle, it is cut off. The caller's own setting is back afterwards."""
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    scene = build(observer)
+    one.execute(f"SET idle_in_transaction_session_timeout = '{own}'")
+    one.execute("BEGIN")
+    assert value(one, "SELECT wake_fold()") is False
+    assert guard(one) == inside
+    with impatient(two):
+        create(two, scene.ledger, "elsewhere", "meanwhile")
+        assert value(two, "SELECT wake_fold()") is True
+    end(one, ending)
+    assert guard(one) == own
+    one.execute("RESET idle_in_transaction_session_timeout")
+    judge.fold(two)
+    assert value(two, "SELECT COUNT(*) FROM ring WHERE channel = 'elsewhere' AND due_at IS NOT NULL") == 1
+    account(observer, scene.ledger)
+
+
+@pytest.mark.parametrize(
+    "own", ["200ms", pytest.param("0", marks=pytest.mark.slow)], ids=["soon", "in-ten-seconds"]
+)
+def test_fold_left_idle_is_cut_off(arena: Arena, own: str) -> None:
+    observer, one = arena.session("judge"), arena.session("one")
+    scene = build(observer)
+    one.execute(f"SET idle_in_transaction_session_timeout = '{own}'")
+    one.execute("BEGIN")
+    one.execute("SELECT wake_fold()")
+
+    def is_gone() -> bool:
+        here = value(observer, "SELECT COUNT(*) FROM pg_stat_activity WHERE pid = %s", one.info.backend_pid)
+        return bool(here == 0)
+
+    until(is_gone, "the idle fold to be cut off", patience=20)
+    with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+        one.execute("COMMIT")
+    one.close()
+    account(observer, scene.ledger)
+
+
+@ENDINGS
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_snapshot_held(arena: Arena, level: str, ending: str) -> None:
+    """A report or a backup: dead rows stay, and cost no time. It may still create and finish."""
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    cost(two, Ledger())
+    scene = build(observer)
+    one.execute(f"BEGIN ISOLATION LEVEL {level}")
+    seen: Any = one.execute("SELECT id, token FROM message ORDER BY id").fetchall()
+    deliver_all(two, scene.ledger, but=set(scene.ledger.leases))
+    before = cost(two, scene.ledger)
+    work(two, 5_000)
+    after = cost(two, scene.ledger)
+    assert after["dequeue"] <= 2 * before["dequeue"], (before, after)
+    assert after["fold"] <= 2 * before["fold"], (before, after)
+    assert one.execute("SELECT id, token FROM message ORDER BY id").fetchall() == seen
+    mine = Ledger()
+    create(one, mine, scene.first, "from an old snapshot")
+    lease = scene.held[scene.first][0]
+    assert value(one, "SELECT message_complete(%s, %s)", *lease) == "completed"
+    end(one, ending)
+    if ending == "commit":
+        scene.ledger.finish(lease.id)
+        scene.ledger.contents |= mine.contents
+        scene.ledger.used |= mine.used
+    account(observer, scene.ledger)
