@@ -1,0 +1,83 @@
+"""Clusters of a test's own, for what cannot be done to the one that all tests share."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+from lonnymq.embedded import Server, account, binaries
+from tests.database import EMBEDDED_VERSION, SETTINGS, AnyServer
+
+DURABLE = {"autovacuum": "on", "max_connections": "50"}
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """Not pytest's own temporary folder: under root, it is closed to the account that the server runs as."""
+    path = Path(tempfile.mkdtemp(prefix="lonnymq-faults-"))
+    try:
+        yield path
+    finally:
+        Server(path).erase()
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def cluster(version: int = EMBEDDED_VERSION, settings: Mapping[str, str] = SETTINGS) -> Iterator[Server]:
+    with folder() as path, Server(path, bin_dir=binaries(version), settings=settings) as server:
+        yield server
+
+
+def connect(server: AnyServer, dbname: str) -> psycopg.Connection:
+    return psycopg.connect(server.dsn(dbname), autocommit=True, options="-c search_path=lonnymq")
+
+
+def next_xid(server: AnyServer) -> int:
+    with psycopg.connect(server.dsn(), autocommit=True) as conn:
+        return int(str(conn.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::TEXT").fetchall()[0][0]))
+
+
+def raise_xids(server: AnyServer, above: int) -> None:
+    """Use transaction numbers up."""
+    with psycopg.connect(server.dsn(), autocommit=True) as conn:
+        conn.execute("SET synchronous_commit = off")
+        while next_xid(server) <= above:
+            conn.execute(
+                "DO $$ BEGIN FOR i IN 1 .. 5000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$"
+            )
+
+
+def dump_and_restore(source: Server, target: Server, dbname: str, restored: str, version: int) -> None:
+    with folder() as path:
+        archive = path / "archive"
+        subprocess.run(
+            [binaries(version) / "pg_dump", "--format=custom", f"--file={archive}", f"--dbname={dbname}"],
+            env=source.psql_env,
+            check=True,
+        )
+        subprocess.run(
+            [binaries(version) / "createdb", "--template=template0", restored],
+            env=target.psql_env,
+            check=True,
+        )
+        subprocess.run(
+            [binaries(version) / "pg_restore", "--exit-on-error", f"--dbname={restored}", archive],
+            env=target.psql_env,
+            check=True,
+        )
+
+
+def copy_stopped(source: Path, target: Path) -> None:
+    """The whole folder of a server that does not run, owners kept."""
+    subprocess.run(["cp", "-a", f"{source.resolve()}/.", target], check=True)
+    storage = target / "postgres"
+    if storage.is_symlink():
+        real = storage.resolve()
+        storage.unlink()
+        subprocess.run(["cp", "-a", real, storage], check=True)
+    target.chmod(source.stat().st_mode)
+    account.for_server().give(storage)

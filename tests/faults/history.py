@@ -1,0 +1,396 @@
+"""What clients saw, written down as it happened, and what must hold of it.
+
+No function of the engine is asked. Every stamp is Unix milliseconds of the server's clock, read by the client
+before and after what it did: what a call did took effect between the two. What a client cannot know (its
+connection was cut) is `UNKNOWN`: it counts as done, or as not done, whichever excuses the engine.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise
+from typing import Any, Self
+from uuid import UUID
+
+
+class Outcome(Enum):
+    OK = "ok"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Create:
+    content: bytes  # tells the message apart, also where the id was not learnt
+    channel: str
+    outcome: Outcome
+    id: int | None = None
+    dequeue_at: int | None = None
+    headers: dict[str, Any] | None = None
+    max_attempts: int = 5
+
+
+@dataclass(frozen=True)
+class Delivery:
+    client: str
+    call: int
+    place: int  # within the call's rows
+    id: int
+    channel: str
+    content: bytes
+    headers: dict[str, Any] | None
+    state: bytes | None
+    attempts: int
+    token: UUID
+    lease_end_at: int
+    lease_ms: int
+    outcome: Outcome
+    done_at: int  # when its commit was known
+
+    @classmethod
+    def from_row(
+        cls,
+        row: tuple[Any, ...],
+        client: str,
+        call: int,
+        place: int,
+        lease_ms: int,
+        outcome: Outcome,
+        done_at: int,
+    ) -> Self:
+        """A row of `message_dequeue`."""
+        id_, channel, content, headers, state, attempts, token, lease_end_at = row[:8]
+        return cls(
+            client=client,
+            call=call,
+            place=place,
+            id=id_,
+            channel=channel,
+            content=content,
+            headers=headers,
+            state=state,
+            attempts=attempts,
+            token=token,
+            lease_end_at=lease_end_at,
+            lease_ms=lease_ms,
+            outcome=outcome,
+            done_at=done_at,
+        )
+
+    @property
+    def released_at(self) -> int:
+        return self.lease_end_at - self.lease_ms
+
+
+@dataclass(frozen=True)
+class Finish:
+    kind: str  # complete, defer, fail, extend
+    id: int
+    token: UUID
+    result: str
+    outcome: Outcome
+    asked_at: int
+    done_at: int
+    lease_end_at: int | None = None
+    dequeue_at: int | None = None
+    state: bytes | None = None
+
+    @property
+    def is_end(self) -> bool:
+        """Whether, for all the client knows, it ended the lease."""
+        return self.outcome is not Outcome.FAIL and self.result in {"completed", "deferred", "dead"}
+
+
+@dataclass(frozen=True)
+class Pause:
+    channel: str
+    from_at: int  # the policy was known to hold
+    to_at: int  # its end was not yet asked for
+
+
+@dataclass(frozen=True)
+class Policy:
+    max_concurrency: int | None = None
+    release_interval_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Dead:
+    id: int
+    attempts: int
+    max_attempts: int | None
+    content: bytes
+
+
+@dataclass
+class History:
+    creates: list[Create] = field(default_factory=list)
+    deliveries: list[Delivery] = field(default_factory=list)
+    finishes: list[Finish] = field(default_factory=list)
+    pauses: list[Pause] = field(default_factory=list)
+    hidden_dequeues: int = 0  # calls that may have leased messages nobody was told of
+    deadlocks: int = 0
+    notes: Counter[str] = field(default_factory=Counter)
+
+    def __iadd__(self, other: "History") -> Self:
+        self.creates += other.creates
+        self.deliveries += other.deliveries
+        self.finishes += other.finishes
+        self.pauses += other.pauses
+        self.hidden_dequeues += other.hidden_dequeues
+        self.deadlocks += other.deadlocks
+        self.notes += other.notes
+        return self
+
+
+class Judge:
+    """Finds what a history breaks. At the end, `stored` are the contents still queued, `dead` the parked."""
+
+    def __init__(
+        self,
+        history: History,
+        *,
+        stored: Iterable[bytes] = (),
+        dead: Iterable[Dead] = (),
+        policies: dict[str, Policy] | None = None,
+    ) -> None:
+        self._history = history
+        self._stored = Counter(stored)
+        self._dead = {parked.id: parked for parked in dead}
+        self._policies = policies or {}
+        self._created = {create.content: create for create in history.creates}
+        # A dequeue whose commit is unknown is settled by what was done under its token.
+        proven = {
+            finish.token for finish in history.finishes if finish.is_end and finish.outcome is Outcome.OK
+        }
+        self._deliveries = [d for d in history.deliveries if d.outcome is Outcome.OK or d.token in proven]
+        self._doubtful = {d.id for d in history.deliveries if d.outcome is Outcome.UNKNOWN}
+        self._of_message: dict[int, list[Delivery]] = {}
+        # Not by their stamps: a release is stamped before it picks, and a defer may lie between.
+        for delivery in sorted(self._deliveries, key=lambda d: (d.attempts, d.done_at)):
+            self._of_message.setdefault(delivery.id, []).append(delivery)
+        self._finishes: dict[tuple[int, UUID], list[Finish]] = defaultdict(list)
+        for finish in sorted(history.finishes, key=lambda f: f.done_at):
+            self._finishes[finish.id, finish.token].append(finish)
+
+    def violations(self) -> list[str]:
+        rules = (
+            self._nothing_vanishes,
+            self._nothing_unexpected,
+            self._one_lease_a_message,
+            self._one_complete_a_message,
+            self._limits,
+            self._never_early,
+            self._intervals,
+            self._order,
+            self._attempts,
+            self._dead_at_the_limit,
+            self._pauses,
+            self._deadlocks,
+        )
+        return [broken for rule in rules for broken in rule()]
+
+    def _ended(self, delivery: Delivery) -> Finish | None:
+        return next((f for f in self._finishes[delivery.id, delivery.token] if f.is_end), None)
+
+    def _lease_end(self, delivery: Delivery) -> int:
+        """The latest end that the holder was told of."""
+        extended = [
+            f.lease_end_at
+            for f in self._finishes[delivery.id, delivery.token]
+            if f.kind == "extend" and f.outcome is Outcome.OK and f.lease_end_at is not None
+        ]
+        return max([delivery.lease_end_at, *extended])
+
+    def _nothing_vanishes(self) -> Iterator[str]:
+        completed: Counter[int] = Counter()
+        maybe: set[int] = set()
+        for finish in self._history.finishes:
+            if finish.kind == "complete" and finish.outcome is Outcome.UNKNOWN:
+                maybe.add(finish.id)
+            elif finish.result == "completed" and finish.outcome is Outcome.OK:
+                completed[finish.id] += 1
+        for create in self._history.creates:
+            if create.id is None:
+                continue
+            ends = completed[create.id] + (create.id in self._dead) + self._stored[create.content]
+            if create.outcome is Outcome.OK and ends == 0 and create.id not in maybe:
+                yield f"1: message {create.id} in {create.channel} vanished"
+            if ends > 1:
+                yield f"1: message {create.id} ended {ends} times"
+            if create.outcome is Outcome.FAIL and ends:
+                yield f"2: message {create.id} was rolled back and is there"
+
+    def _nothing_unexpected(self) -> Iterator[str]:
+        states: dict[int, set[bytes | None]] = defaultdict(lambda: {None})
+        for finish in self._history.finishes:
+            if finish.kind in {"defer", "fail"} and finish.outcome is not Outcome.FAIL:
+                states[finish.id].add(finish.state)
+        for delivery in self._history.deliveries:
+            create = self._created.get(delivery.content)
+            if create is None:
+                yield f"3: nobody made the content of message {delivery.id}"
+            elif create.outcome is Outcome.FAIL:
+                yield f"2: message {delivery.id} was rolled back and delivered"
+            elif create.id not in {None, delivery.id} or (create.channel, create.headers) != (
+                delivery.channel,
+                delivery.headers,
+            ):
+                yield f"3: message {delivery.id} is not as it was made: {delivery} of {create}"
+            elif delivery.state not in states[delivery.id]:
+                yield f"3: message {delivery.id} has a state that nobody gave it"
+
+    def _one_lease_a_message(self) -> Iterator[str]:
+        pairs = Counter((d.id, d.token) for d in self._history.deliveries)
+        yield from (
+            f"4: message {pair[0]} was delivered twice under one token" for pair, n in pairs.items() if n > 1
+        )
+        for id_, deliveries in self._of_message.items():
+            for first, second in pairwise(deliveries):
+                ended = self._ended(first)
+                if ended is None and second.done_at < self._lease_end(first):
+                    until = self._lease_end(first)
+                    yield f"4: message {id_} was delivered by {second.done_at}, leased until {until}"
+                if (
+                    ended is not None
+                    and ended.result in {"completed", "dead"}
+                    and ended.outcome is Outcome.OK
+                ):
+                    yield f"5: message {id_} was delivered after it was {ended.result}"
+
+    def _one_complete_a_message(self) -> Iterator[str]:
+        known = {(d.id, d.token) for d in self._history.deliveries}
+        for (id_, token), finishes in self._finishes.items():
+            if (id_, token) not in known:
+                yield f"5: message {id_} was finished under a token that was not given out"
+            ends = [f for f in finishes if f.is_end and f.outcome is Outcome.OK]
+            if len(ends) > 1:
+                yield f"5: message {id_} was finished {len(ends)} times under one token"
+            for finish in (f for f in finishes if f.outcome is Outcome.OK):
+                taken_over = any(d.done_at < finish.asked_at for d in self._after(id_, token))
+                if taken_over and finish.result not in {"lost", "not_found"}:
+                    yield f"5: a zombie {finish.result} message {id_} after it was taken over"
+                after = [f for f in ends if f.done_at < finish.asked_at]
+                expected = {"completed": {"not_found"}, "dead": {"lost"}, "deferred": {"lost", "not_found"}}
+                if after and finish not in ends and finish.result not in expected[after[0].result]:
+                    yield f"6: message {id_} was {after[0].result}, and then a call was told {finish.result}"
+                if finish.result in {"lost", "not_found"} and not any(
+                    f is not finish and f.is_end for f in finishes
+                ):
+                    yield from self._lost_too_soon(id_, token, finish)
+
+    def _after(self, id_: int, token: UUID) -> list[Delivery]:
+        """Those of the message that came after the one with this token."""
+        deliveries = self._of_message.get(id_, [])
+        tokens = [d.token for d in deliveries]
+        return deliveries[tokens.index(token) + 1 :] if token in tokens else []
+
+    def _lost_too_soon(self, id_: int, token: UUID, finish: Finish) -> Iterator[str]:
+        for delivery in self._of_message.get(id_, []):
+            if delivery.token == token and finish.done_at < self._lease_end(delivery):
+                yield f"5: the holder of message {id_} was told {finish.result} before its lease ended"
+
+    def _limits(self) -> Iterator[str]:
+        for channel, policy in self._policies.items():
+            if policy.max_concurrency is None:
+                continue
+            changes: list[tuple[int, int]] = []
+            for delivery in self._deliveries:
+                if delivery.channel != channel:
+                    continue
+                ended = self._ended(delivery)
+                # Certainly leased from the known commit on, to the lease's end or to when that was asked for.
+                until = self._lease_end(delivery)
+                if ended is not None:
+                    until = ended.asked_at if ended.outcome is Outcome.OK else min(until, ended.asked_at)
+                if until > delivery.done_at:
+                    changes += [(delivery.done_at, 1), (until, -1)]
+            running = 0
+            for at, change in sorted(changes):
+                running += change
+                if running > policy.max_concurrency:
+                    yield f"7: {running} ran in {channel} at {at}, {policy.max_concurrency} may"
+                    break
+
+    def _never_early(self) -> Iterator[str]:
+        for id_, deliveries in self._of_message.items():
+            create = self._created.get(deliveries[0].content)
+            times = [None if create is None else create.dequeue_at]
+            for delivery in deliveries:
+                wanted = [at for at in times if at is not None]
+                if wanted and delivery.released_at < min(wanted):
+                    yield f"9: message {id_} was released at {delivery.released_at}, not before {min(wanted)}"
+                ended = self._ended(delivery)
+                if ended is not None and ended.dequeue_at is not None:
+                    # Not known to be deferred: then either time may hold.
+                    times = [ended.dequeue_at, *(times if ended.outcome is Outcome.UNKNOWN else [])]
+
+    def _intervals(self) -> Iterator[str]:
+        for channel, policy in self._policies.items():
+            stamps = sorted(d.released_at for d in self._deliveries if d.channel == channel)
+            for one, two in pairwise(stamps):
+                if policy.release_interval_ms and two - one < policy.release_interval_ms:
+                    yield f"10: {channel} released at {one} and {two}, {policy.release_interval_ms} ms apart"
+
+    def _order(self) -> Iterator[str]:
+        """Within a call. The time in force is known where no end of a lease is in doubt."""
+        at: dict[tuple[int, UUID], int] = {}
+        for deliveries in self._of_message.values():
+            create = self._created.get(deliveries[0].content)
+            place = None if create is None else create.dequeue_at
+            for delivery in deliveries:
+                if place is not None:
+                    at[delivery.id, delivery.token] = place
+                ended = self._ended(delivery)
+                if ended is not None and ended.outcome is Outcome.UNKNOWN:
+                    break
+                if ended is not None and ended.dequeue_at is not None:
+                    place = ended.dequeue_at
+        last: dict[tuple[str, int, str], tuple[int, int]] = {}
+        for delivery in sorted(self._deliveries, key=lambda d: (d.client, d.call, d.place)):
+            if (delivery.id, delivery.token) in at and delivery.id not in self._doubtful:
+                line = (delivery.client, delivery.call, delivery.channel)
+                place_now = (at[delivery.id, delivery.token], delivery.id)
+                if line in last and place_now < last[line]:
+                    yield f"11: message {delivery.id} came after one that sorts behind it"
+                last[line] = place_now
+
+    def _attempts(self) -> Iterator[str]:
+        hidden = 0
+        for id_, deliveries in self._of_message.items():
+            expected = 1
+            for delivery in deliveries:
+                if delivery.attempts < expected:
+                    yield f"14: message {id_} was at attempt {expected}, now at {delivery.attempts}"
+                hidden += max(0, delivery.attempts - expected) if id_ not in self._doubtful else 0
+                ended = self._ended(delivery)
+                is_free = ended is not None and ended.kind == "defer"
+                expected = delivery.attempts + (0 if is_free else 1)
+        # A dequeue that nobody was told of uses up an attempt of each message it took.
+        if hidden > 100 * self._history.hidden_dequeues:
+            yield f"14: {hidden} attempts were used up that nobody had"
+
+    def _dead_at_the_limit(self) -> Iterator[str]:
+        for parked in self._dead.values():
+            create = self._created.get(parked.content)
+            limit = None if create is None else create.max_attempts
+            if parked.attempts != limit:
+                yield f"14: message {parked.id} is dead after {parked.attempts} attempts of {limit}"
+            last = max((d.attempts for d in self._of_message.get(parked.id, [])), default=0)
+            if last != limit and not self._history.hidden_dequeues and parked.id not in self._doubtful:
+                yield f"14: message {parked.id} is dead and was last delivered for attempt {last} of {limit}"
+        for id_, deliveries in self._of_message.items():
+            create = self._created.get(deliveries[0].content)
+            if create is not None and any(d.attempts > create.max_attempts for d in deliveries):
+                yield f"14: message {id_} was delivered more often than {create.max_attempts} times"
+
+    def _pauses(self) -> Iterator[str]:
+        for pause in self._history.pauses:
+            for delivery in self._deliveries:
+                if delivery.channel == pause.channel and pause.from_at < delivery.released_at < pause.to_at:
+                    yield f"paused: {pause.channel} released message {delivery.id} at {delivery.released_at}"
+
+    def _deadlocks(self) -> Iterator[str]:
+        if self._history.deadlocks:
+            yield f"{self._history.deadlocks} deadlocks"

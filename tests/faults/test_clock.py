@@ -1,0 +1,310 @@
+"""The server's clock is stepped: by an hour either way, and back by a little.
+
+Invariants 1, 7, 8, 9, 10 and 13, as far as they can hold: nothing stalls for good, nothing is released before
+its time by that very clock, a limit stays a limit, and an interval is kept and never grows by the jump.
+"""
+
+import random
+
+import psycopg
+import pytest
+
+from tests.clock import FakeClock
+from tests.database import Connect
+from tests.judge import Delivery, check, dequeue, fold
+
+HOUR = 3_600_000
+SMALL = (1, 2, 50, 499, 900)
+STRANDED = (
+    "what is postponed after a small step back is due before what counts as done, and never tried again"
+)
+
+
+@pytest.fixture
+def clock(conn: psycopg.Connection) -> FakeClock:
+    return FakeClock(conn)
+
+
+def create(conn: psycopg.Connection, channel: str, content: str = "x", at: int | None = None) -> None:
+    conn.execute("SELECT message_create(%s, %s::bytea, %s)", (channel, content, at))
+
+
+def serve(conn: psycopg.Connection, limit: int = 100, lease_ms: int = 30_000) -> list[Delivery]:
+    fold(conn)
+    return dequeue(conn, limit, lease_ms)[0]
+
+
+def contents(deliveries: list[Delivery]) -> list[bytes]:
+    return [d.content for d in deliveries]
+
+
+def complete(conn: psycopg.Connection, deliveries: list[Delivery]) -> None:
+    for d in deliveries:
+        assert conn.execute("SELECT message_complete(%s, %s)", (d.id, d.token)).fetchone() == ("completed",)
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR, *(-ms for ms in SMALL)])
+def test_what_is_created_after_a_step_is_served(
+    conn: psycopg.Connection, clock: FakeClock, jump: int
+) -> None:
+    """In a channel that was served, in one where an older message waits, in a new one."""
+    create(conn, "served")
+    complete(conn, serve(conn))
+    create(conn, "waiting", "old")
+    fold(conn)
+    before = clock.at
+    clock.advance(jump)
+    for channel in ("served", "waiting", "new"):
+        create(conn, channel, "new")
+    got = serve(conn, lease_ms=2 * HOUR)
+    if jump < 0:
+        # After a small step the ring goes on from the time it had reached.
+        clock.advance(min(-jump, 1000))
+        got += serve(conn, lease_ms=2 * HOUR)
+    assert contents(got).count(b"new") == 3
+    clock.set(max(before, clock.at))
+    got += serve(conn)
+    assert sorted(contents(got)) == [b"new", b"new", b"new", b"old"]
+    check(conn)
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR, *(-ms for ms in SMALL)])
+def test_a_scheduled_message_waits_for_its_time_by_the_new_clock(
+    conn: psycopg.Connection, clock: FakeClock, jump: int
+) -> None:
+    at = clock.at + 2 * HOUR
+    create(conn, "a", at=at)
+    assert serve(conn) == []
+    clock.advance(jump)
+    assert serve(conn) == []
+    clock.set(at - 1)
+    assert serve(conn) == []
+    clock.set(at)
+    assert len(serve(conn)) == 1
+    check(conn)
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR, *(-ms for ms in SMALL)])
+def test_a_lease_ends_at_its_end_by_the_new_clock(
+    conn: psycopg.Connection, clock: FakeClock, jump: int
+) -> None:
+    create(conn, "a")
+    [first] = serve(conn, lease_ms=30_000)
+    fold(conn)
+    clock.advance(jump)
+    assert contents(serve(conn)) == ([b"x"] if jump > 0 else [])
+    if jump < 0:
+        clock.set(first.lease_end_at - 1)
+        assert serve(conn) == []
+        clock.set(first.lease_end_at)
+        [second] = serve(conn)
+        assert second.attempts == 2
+    check(conn)
+
+
+@pytest.mark.parametrize("jump", [-HOUR, *(-ms for ms in SMALL)])
+def test_a_lease_taken_after_a_step_back_is_swept(
+    conn: psycopg.Connection, clock: FakeClock, jump: int
+) -> None:
+    """Its end lies before what the sweep has passed already."""
+    create(conn, "a", "early", at=1)
+    fold(conn)
+    create(conn, "b", "swept", at=1)
+    [swept] = serve(conn, 1, 10)
+    clock.advance(10)
+    fold(conn)
+    clock.advance(jump)
+    create(conn, "c", "late", at=1)
+    late = [d for d in serve(conn, lease_ms=5) if d.content == b"late"]
+    if not late:
+        clock.advance(1000)
+        late = [d for d in serve(conn, lease_ms=5) if d.content == b"late"]
+    assert late
+    for _ in range(3):  # nothing else happens: the sweep must come back to it by itself
+        clock.advance(700)
+        fold(conn)
+    assert conn.execute("SELECT COUNT(*) FROM message WHERE leased").fetchone() == (0,)
+    assert swept.content in {b"early", b"swept"}
+    check(conn)
+
+
+def postpone_and_catch_up(conn: psycopg.Connection, holder: psycopg.Connection, clock: FakeClock) -> None:
+    """A fold leaves a channel that is held, and a later one does it: it remembers how far it came."""
+    create(conn, "before", "1")
+    fold(conn)
+    assert dequeue(holder)[0]
+    create(conn, "before", "2")
+    fold(conn)
+    assert conn.execute("SELECT COUNT(*) FROM postponed WHERE channel = 'before'").fetchone() == (1,)
+    holder.rollback()
+    clock.advance(2)
+    complete(conn, serve(conn))
+    assert conn.execute("SELECT COUNT(*) FROM postponed WHERE channel = 'before'").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    "back", [1, *(pytest.param(ms, marks=pytest.mark.xfail(reason=STRANDED)) for ms in SMALL[1:]), HOUR]
+)
+@pytest.mark.parametrize("is_kept", [True, False], ids=["committed", "rolled-back"])
+def test_a_channel_that_was_held_during_a_step_back(
+    conn: psycopg.Connection, connect: Connect, clock: FakeClock, back: int, *, is_kept: bool
+) -> None:
+    """What a fold had to leave because somebody held the channel is done later, whatever the clock did."""
+    holder = connect(autocommit=False)
+    postpone_and_catch_up(conn, holder, clock)
+    create(conn, "a", "1")
+    create(conn, "a", "2")
+    fold(conn)
+    held, _ = dequeue(holder)
+    clock.advance(-back)
+    create(conn, "a", "urgent", at=-1)
+    conn.execute("SELECT wake_fold()")
+    if is_kept:
+        holder.commit()
+    else:
+        holder.rollback()
+    clock.advance(back)
+    for _ in range(30):
+        clock.advance(50)
+        fold(conn)
+    expected = [b"urgent", b"2"] if is_kept else [b"urgent", b"1", b"2"]
+    assert contents(serve(conn)) == expected
+    assert contents(held) == [b"1"]
+    check(conn)
+
+
+@pytest.mark.parametrize(
+    "back", [1, *(pytest.param(ms, marks=pytest.mark.xfail(reason=STRANDED)) for ms in SMALL[1:]), HOUR]
+)
+def test_an_expired_lease_that_was_held_during_a_step_back(
+    conn: psycopg.Connection, connect: Connect, clock: FakeClock, back: int
+) -> None:
+    late = connect(autocommit=False)
+    create(conn, "a", at=1)
+    fold(conn)
+    [first], _ = dequeue(late, 1, 1)
+    clock.advance(back + 5)
+    postpone_and_catch_up(conn, connect(autocommit=False), clock)
+    clock.advance(-back)
+    late.commit()
+    late.execute("SELECT FROM message WHERE id = %s FOR UPDATE", (first.id,))
+    conn.execute("SELECT wake_fold()")
+    late.rollback()
+    clock.advance(back)
+    for _ in range(30):
+        clock.advance(100)
+        fold(conn)
+    assert len(serve(conn)) == 1
+    check(conn)
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR, *(-ms for ms in SMALL)])
+def test_a_limit_stays_a_limit(conn: psycopg.Connection, clock: FakeClock, jump: int) -> None:
+    conn.execute("SELECT * FROM channel_set('a', 1)")
+    create(conn, "a", "1", at=1)
+    create(conn, "a", "2", at=2)
+    [running] = serve(conn, lease_ms=10 * HOUR)
+    clock.advance(jump)
+    assert serve(conn) == []
+    clock.advance(1000)
+    assert serve(conn) == []
+    complete(conn, [running])
+    got = contents(serve(conn))
+    clock.advance(1000)
+    assert got + contents(serve(conn)) == [b"2"]
+    check(conn)
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR, *(-ms for ms in SMALL)])
+def test_an_interval_does_not_grow_by_the_jump(conn: psycopg.Connection, clock: FakeClock, jump: int) -> None:
+    conn.execute("SELECT * FROM channel_set('a', p_release_interval_ms => 5000)")
+    for i in range(3):
+        create(conn, "a", str(i), at=i)
+    assert contents(serve(conn, lease_ms=10 * HOUR)) == [b"0"]
+    clock.advance(jump)
+    if jump < 0:
+        assert serve(conn) == [], "the interval has not passed by any clock"
+        clock.advance(5000 + min(1000, -jump))
+    assert contents(serve(conn)) == [b"1"]
+    clock.advance(4999)
+    assert serve(conn) == []
+    clock.advance(1)
+    assert contents(serve(conn)) == [b"2"]
+    check(conn)
+
+
+class Chaos:
+    """Creates, folds, dequeues held open, extensions and steps of the clock, in any order."""
+
+    CHANNELS = ("a", "b", "limited", "slow")
+
+    def __init__(
+        self, conn: psycopg.Connection, holder: psycopg.Connection, clock: FakeClock, size: str, seed: int
+    ) -> None:
+        self.conn = conn
+        self.holder = holder
+        self.clock = clock
+        self.is_small = size == "small"
+        self.chance = random.Random(f"{size}/{seed}")
+        self.made = 0
+        self.latest = clock.at
+        self.leased: list[Delivery] = []
+
+    def act(self) -> None:
+        actions = (self.create, self.create, self.fold, self.fold, self.take, self.hold, self.release)
+        self.chance.choice((*actions, self.extend, self.step, self.step_back))()
+        self.latest = max(self.latest, self.clock.at)
+
+    def create(self) -> None:
+        self.made += 1
+        at = self.chance.choice((None, -5, self.clock.at, self.clock.at + 100))
+        create(self.conn, self.chance.choice(self.CHANNELS), str(self.made), at)
+
+    def fold(self) -> None:
+        # Not to its end: while a dequeue is open, the clock's step may have to wait for it.
+        self.conn.execute("SELECT wake_fold()")
+
+    def take(self) -> None:
+        self.leased += dequeue(self.conn, self.chance.choice((1, 3)), self.chance.choice((5, 50, 5000)))[0]
+
+    def hold(self) -> None:
+        dequeue(self.holder, self.chance.choice((1, 3)), self.chance.choice((5, 50, 5000)))
+
+    def release(self) -> None:
+        self.chance.choice((self.holder.commit, self.holder.rollback))()
+
+    def extend(self) -> None:
+        if self.leased:
+            late = self.leased.pop(self.chance.randrange(len(self.leased)))
+            self.conn.execute("SELECT message_extend(%s, %s, 60)", (late.id, late.token))
+
+    def step(self) -> None:
+        self.clock.advance(self.chance.randint(1, 400) if self.is_small else self.chance.choice((100, HOUR)))
+
+    def step_back(self) -> None:
+        # Small: never far enough behind the latest to be taken for a clock that was set anew.
+        at = self.latest - self.chance.randint(1, 900) if self.is_small else self.clock.at - HOUR
+        self.clock.set(at)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("size", ["small", "hour"])
+def test_random_steps_strand_nothing(
+    conn: psycopg.Connection, connect: Connect, clock: FakeClock, size: str, seed: int
+) -> None:
+    conn.execute("SELECT * FROM queue_set(p_max_attempts => 1000)")
+    conn.execute("SELECT * FROM channel_set('limited', 1)")
+    conn.execute("SELECT * FROM channel_set('slow', p_release_interval_ms => 300)")
+    chaos = Chaos(conn, connect(autocommit=False), clock, size, seed)
+    for _ in range(120):
+        chaos.act()
+    chaos.holder.rollback()
+    clock.set(chaos.latest + 10_000)
+    served: list[bytes] = []
+    for _ in range(100 + 2 * chaos.made):
+        clock.advance(310)
+        got = serve(conn)
+        complete(conn, got)
+        served += contents(got)
+    assert sorted(served, key=int) == [str(i + 1).encode() for i in range(chaos.made)]
+    check(conn)

@@ -1,0 +1,279 @@
+"""The server is killed (SIGKILL) while clients work, on a cluster that syncs to disk.
+
+Invariants 1, 2, 3, 5 and 6: what was created stays, what was completed stays completed, no (id, token) is
+given out twice, also when dequeues commit asynchronously. LONNYMQ_FAULT_CRASHES says how often,
+LONNYMQ_FAULT_SEED repeats the clients' choices.
+"""
+
+import os
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from lonnymq.embedded import NotRunning, Server
+from lonnymq.install import install
+from tests.database import create_database
+from tests.faults.clients import CUT, DEQUEUE, Client
+from tests.faults.clusters import DURABLE, cluster, connect
+from tests.faults.history import Create, Delivery, Finish, History, Judge, Outcome
+from tests.judge import check, dequeue, drain, fold
+
+# Asynchronous commits stay in memory for as long as PostgreSQL lets them.
+SETTINGS = DURABLE | {"wal_writer_delay": "10s", "wal_writer_flush_after": "2GB", "bgwriter_delay": "10s"}
+CRASHES = int(os.environ.get("LONNYMQ_FAULT_CRASHES", "3"))
+ROUNDS_OF_CONTROL = 10
+# A dequeue lost in a crash takes its lease, its stamp and its attempt with it: those are not judged.
+ASKED = ("1:", "2:", "3:", "6:", "5: message", "5: a zombie", "4: message")
+
+
+@pytest.fixture(scope="module")
+def server(pytestconfig: pytest.Config) -> Iterator[Server]:
+    with cluster(pytestconfig.getoption("--pg"), SETTINGS) as running:
+        create_database(running, "template")
+        with connect(running, "template") as conn:
+            install(conn, schema="lonnymq")
+        yield running
+
+
+@pytest.fixture
+def database(server: Server) -> str:
+    name = f"queue_{secrets.token_hex(4)}"
+    create_database(server, name, "template")
+    return name
+
+
+def now_ms() -> int:
+    """The server's clock is this machine's."""
+    return time.time_ns() // 1_000_000
+
+
+def crash(server: Server) -> None:
+    server.kill()
+    server.stop()
+    server.start()
+
+
+class Worker(Client):
+    """Opens its connections to wherever the server is now."""
+
+    def __init__(self, name: str, server: Server, database: str, seed: str) -> None:
+        super().__init__(name, "", seed)
+        self._server = server
+        self._database = database
+
+    @property
+    def connection(self) -> psycopg.Connection:
+        if self._connection is None or self._connection.closed:
+            self.dsn = self._server.dsn(self._database)
+        return super().connection
+
+    def run(self, until: threading.Event) -> History:
+        while not until.is_set():
+            try:
+                self.step()
+            except (*CUT, NotRunning):
+                self.cut()
+                until.wait(0.02)
+        self.close()
+        return self.history
+
+    def step(self) -> None:
+        raise NotImplementedError
+
+
+class Maker(Worker):
+    n = 0
+
+    def step(self) -> None:
+        self.n += 1
+        content = f"{self.name}/{self.n}".encode()
+        channel = f"c{self.random.randrange(5)}"
+        id_, outcome = None, Outcome.UNKNOWN
+        try:
+            id_ = self.value(
+                "SELECT id FROM message_create(%s, %s, p_max_attempts => 100)", (channel, content)
+            )
+            outcome = Outcome.OK
+        finally:
+            self.history.creates.append(Create(content, channel, outcome, id_, max_attempts=100))
+
+
+class Taker(Worker):
+    """Dequeues asynchronously, completes durably, at once or long after, and tries old tokens again."""
+
+    calls = 0
+
+    def __init__(self, name: str, server: Server, database: str, seed: str) -> None:
+        super().__init__(name, server, database, seed)
+        self._kept: list[Delivery] = []
+
+    def step(self) -> None:
+        self.value("SELECT wake_fold()")
+        self._take()
+        self.random.shuffle(self._kept)
+        while len(self._kept) > self.random.randint(0, 40):
+            self._complete(self._kept[-1])
+            self._kept.pop()
+
+    def _take(self) -> None:
+        self.calls += 1
+        rows, outcome = [], Outcome.UNKNOWN
+        try:
+            with self.connection.transaction():
+                self.connection.execute("SET LOCAL synchronous_commit = off")
+                rows = self.connection.execute(DEQUEUE, (10, 300, self.name)).fetchall()
+            outcome = Outcome.OK
+        finally:
+            taken = [
+                Delivery.from_row(row, self.name, self.calls, place, 300, outcome, now_ms())
+                for place, row in enumerate(rows)
+                if row[0] is not None
+            ]
+            self.history.deliveries += taken
+            self._kept += taken
+
+    def _complete(self, delivery: Delivery) -> None:
+        result, outcome = "completed", Outcome.UNKNOWN
+        asked_at = now_ms()
+        try:
+            result = self.value("SELECT message_complete(%s, %s)", (delivery.id, delivery.token))
+            outcome = Outcome.OK
+        finally:
+            finish = Finish("complete", delivery.id, delivery.token, result, outcome, asked_at, now_ms())
+            self.history.finishes.append(finish)
+            self.history.notes[f"{result} {outcome.value}"] += 1
+
+
+@pytest.mark.timeout(1800)
+def test_kill_9_with_asynchronous_dequeues(server: Server, database: str) -> None:
+    seed = os.environ.get("LONNYMQ_FAULT_SEED", secrets.token_hex(4))
+    print(f"LONNYMQ_FAULT_SEED={seed}")
+    makers = [Maker(f"maker-{i}", server, database, seed) for i in range(2)]
+    takers = [Taker(f"taker-{i}", server, database, seed) for i in range(3)]
+    until = threading.Event()
+    history = History()
+    with ThreadPoolExecutor(max_workers=5) as pool:
+        try:
+            clients = [pool.submit(client.run, until) for client in [*makers, *takers]]
+            for _ in range(CRASHES):
+                time.sleep(1.5)  # work to be interrupted
+                started = time.monotonic()
+                crash(server)
+                assert time.monotonic() - started < 30, "ready again in time"
+            time.sleep(0.5)
+        finally:
+            until.set()
+        for client in clients:
+            history += client.result(timeout=60)
+    print(dict(sorted(history.notes.items())))
+    with connect(server, database) as conn:
+        deadline = time.monotonic() + 30
+        while conn.execute("SELECT EXISTS (SELECT FROM message)").fetchone() == (True,):
+            assert time.monotonic() < deadline, "not served"
+            for d in drain(conn):
+                history.deliveries.append(Delivery.from_row(d, "last", 0, 0, 30_000, Outcome.OK, now_ms()))
+                done = Finish("complete", d.id, d.token, "completed", Outcome.OK, now_ms(), now_ms())
+                history.finishes.append(done)
+            time.sleep(0.05)
+        check(conn)
+        assert conn.execute("SELECT COUNT(*) FROM dead").fetchone() == (0,)
+    found = [v for v in Judge(history).violations() if v.startswith(ASKED) and "leased until" not in v]
+    assert not found, f"seed {seed}: {len(found)} violations, the first: {found[:10]}"
+    assert history.notes["completed ok"] > 100
+    assert len(history.creates) > 100
+
+
+def test_a_lost_dequeue_is_the_harm_that_asynchronous_does(server: Server, database: str) -> None:
+    """The message is due again, and the old token is nobody's."""
+    with connect(server, database) as conn:
+        conn.execute("SELECT message_create('free', 'x')")
+        fold(conn)
+    lost = _dequeue_asynchronously(server, database)
+    crash(server)
+    with connect(server, database) as conn:
+        assert conn.execute("SELECT leased FROM message").fetchall() == [(False,)], "it was in memory only"
+        fold(conn)
+        [again], _ = dequeue(conn)
+        assert again.id == lost[0]
+        assert again.token != lost[1]
+        assert conn.execute("SELECT message_complete(%s, %s)", lost).fetchone() == ("lost",)
+        assert conn.execute("SELECT message_complete(%s, %s)", (again.id, again.token)).fetchone() == (
+            "completed",
+        )
+        check(conn)
+
+
+@pytest.mark.parametrize(("limit", "interval"), [(1, 0), (0, 60_000), (2, 60_000)])
+def test_what_a_limit_or_an_interval_promises_survives(
+    server: Server, database: str, limit: int, interval: int
+) -> None:
+    """Invariants 7 and 10: such a dequeue commits synchronously, though asked not to."""
+    with connect(server, database) as conn:
+        conn.execute("SELECT * FROM channel_set('limited', %s, %s)", (limit, interval))
+        conn.execute("SELECT message_create_many(ARRAY['limited', 'limited'], ARRAY['1', '2']::BYTEA[])")
+        fold(conn)
+    held = _dequeue_asynchronously(server, database)
+    crash(server)
+    with connect(server, database) as conn:
+        rows = conn.execute("SELECT id, token FROM message WHERE leased").fetchall()
+        assert rows == [held]
+        fold(conn)
+        if limit == 1 or interval:
+            assert dequeue(conn, 10)[0] == []
+        assert conn.execute("SELECT message_complete(%s, %s)", held).fetchone() == ("completed",)
+        check(conn)
+
+
+@pytest.mark.parametrize(
+    ("limit", "interval", "setting"), [(0, 0, "off"), (1, 0, "on"), (0, 1000, "on"), (5, 1000, "on")]
+)
+@pytest.mark.parametrize("asked", ["off", "local", "on"])
+def test_how_a_dequeue_commits(
+    server: Server, database: str, limit: int, interval: int, setting: str, asked: str
+) -> None:
+    with connect(server, database) as conn:
+        conn.execute("SELECT * FROM channel_set('a', %s, %s)", (limit, interval))
+        conn.execute("SELECT message_create('a', 'x')")
+        fold(conn)
+        with conn.transaction():
+            conn.execute(f"SET LOCAL synchronous_commit = {asked}")
+            assert len(dequeue(conn)[0]) == 1
+            commits = conn.execute("SHOW synchronous_commit").fetchone()
+        assert commits == (setting if asked == "off" else asked,)
+        assert conn.execute("SHOW synchronous_commit").fetchone() == ("on",), "for that transaction alone"
+
+
+def test_asynchronous_creates_are_lost_and_the_judge_says_so(server: Server, database: str) -> None:
+    """The control: a durability that is not there must show."""
+    for _ in range(ROUNDS_OF_CONTROL):
+        history = History()
+        with connect(server, database) as conn:
+            conn.execute("SET synchronous_commit = off")
+            for _ in range(50):
+                content = secrets.token_bytes(8)
+                row = conn.execute("SELECT id FROM message_create('a', %s)", (content,)).fetchone()
+                assert row is not None
+                history.creates.append(Create(content, "a", Outcome.OK, row[0]))
+            crash(server)
+        with connect(server, database) as conn:
+            stored = [row[0] for row in conn.execute("SELECT content FROM message")]
+        found = Judge(history, stored=stored).violations()
+        if found:
+            assert all(v.startswith("1:") and v.endswith("vanished") for v in found)
+            return
+    pytest.fail(
+        f"{ROUNDS_OF_CONTROL} crashes lost no asynchronous create: the judge was given nothing to find"
+    )
+
+
+def _dequeue_asynchronously(server: Server, database: str) -> tuple[int, object]:
+    with connect(server, database) as conn:
+        with conn.transaction():
+            conn.execute("SET LOCAL synchronous_commit = off")
+            [taken], _ = dequeue(conn, 1)
+        return taken.id, taken.token

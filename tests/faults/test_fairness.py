@@ -1,0 +1,137 @@
+"""Nobody starves and nobody jumps another's turn: invariants 12 and 13, counted in messages served."""
+
+import random
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from tests.database import Connect
+from tests.judge import check, dequeue, fold
+
+QUIET = [f"quiet {i}" for i in range(20)]
+
+
+def create(conn: psycopg.Connection, channel: str, content: str = "", at: int | None = None) -> None:
+    conn.execute("SELECT message_create(%s, %s::bytea, %s)", (channel, content, at))
+
+
+def flood(conn: psycopg.Connection, channel: str, n: int, at: int | None = None) -> None:
+    conn.execute(
+        "SELECT COUNT(*) FROM message_create_many("
+        "array_fill(%s::TEXT, %s), array_fill(''::BYTEA, %s), array_fill(%s::BIGINT, %s))",
+        (channel, [n], [n], at, [n]),
+    )
+
+
+def serve(conn: psycopg.Connection, limit: int = 1) -> list[str]:
+    """Fold, dequeue and complete; the channels that were served."""
+    fold(conn)
+    messages, _ = dequeue(conn, limit)
+    for m in messages:
+        assert conn.execute("SELECT message_complete(%s, %s)", (m.id, m.token)).fetchone() == ("completed",)
+    return [m.channel for m in messages]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 8, 20])
+@pytest.mark.parametrize("a_turn", [1, 5])
+def test_constant_urgent_arrivals(conn: psycopg.Connection, limit: int, a_turn: int) -> None:
+    """One channel gets urgent messages before every dequeue: it is served its share, no more, and no less."""
+    others = [f"other {i}" for i in range(9)]
+    for channel in others:
+        flood(conn, channel, 60)
+    served: Counter[str] = Counter()
+    while sum(served.values()) < 400:
+        for _ in range(max(a_turn, limit)):
+            create(conn, "urgent", at=-1)
+        served.update(serve(conn, limit))
+    share = max(1, -(-limit // 10))
+    assert len(served) == 10
+    assert max(served.values()) - min(served.values()) <= share, served
+    check(conn)
+
+
+def test_urgent_messages_go_ahead_within_their_channel(conn: psycopg.Connection) -> None:
+    """The priority of one is its own affair: first in its channel, in its channel's turn."""
+    for channel in ("a", "b", "c"):
+        flood(conn, channel, 10)
+    assert Counter(serve(conn, 3)) == {"a": 1, "b": 1, "c": 1}
+    create(conn, "b", "urgent", -1)
+    fold(conn)
+    messages, _ = dequeue(conn, 3)
+    assert Counter(m.channel for m in messages) == {"a": 1, "b": 1, "c": 1}
+    assert [m.channel for m in messages if m.content == b"urgent"] == ["b"]
+    assert messages[0].channel == "a", "its turn did not come sooner"
+
+
+@pytest.mark.parametrize("limit", [1, 7])
+@pytest.mark.parametrize("at", [None, -1], ids=["plain", "urgent"])
+def test_one_tenant_floods(conn: psycopg.Connection, limit: int, at: int | None) -> None:
+    """5,000 wait in one channel. A message of a quiet one waits at most two turns of the ring."""
+    chance = random.Random(f"{limit}/{at}")
+    flood(conn, "flood", 5000, at)
+    served = 0
+    made: dict[str, int] = {}
+    waits: list[int] = []
+    shares: Counter[str] = Counter()
+    while served < 1500:
+        quiet = chance.choice(QUIET)
+        if quiet not in made and chance.random() < 0.5:
+            create(conn, quiet)
+            made[quiet] = served
+        for channel in serve(conn, limit):
+            served += 1
+            shares[channel] += 1
+            if channel in made:
+                waits.append(served - made.pop(channel))
+    turn = max(limit, len(QUIET) + 1)
+    assert len(waits) > 50
+    assert max(waits) <= 2 * turn, f"waited for {max(waits)}"
+    assert max(made.values(), default=served) >= served - 2 * turn
+    assert shares["flood"] > 100, "what nobody else needs is the flood's"
+
+
+def test_one_tenant_floods_and_many_consume(connect: Connect, conn: psycopg.Connection) -> None:
+    """Four consumers in batches of five; each may be a batch ahead of what the others see."""
+    consumers, limit, quiets = 4, 5, 300
+    flood(conn, "flood", 5000)
+    fold(conn)
+    lock = threading.Lock()
+    over = threading.Event()
+    served = 0
+    made: dict[bytes, int] = {}
+    waits: list[int] = []
+
+    def consume(mine: psycopg.Connection) -> None:
+        nonlocal served
+        while not over.is_set():
+            mine.execute("SELECT wake_fold()")
+            messages, _ = dequeue(mine, limit)
+            with lock:
+                served += len(messages)
+                waits.extend(served - made.pop(m.content) for m in messages if m.content in made)
+            for m in messages:
+                mine.execute("SELECT message_complete(%s, %s)", (m.id, m.token))
+
+    with ThreadPoolExecutor(max_workers=consumers) as pool:
+        try:
+            futures = [pool.submit(consume, connect()) for _ in range(consumers)]
+            for n in range(quiets):
+                content = f"{n}"
+                with lock:
+                    made[content.encode()] = served
+                create(conn, QUIET[n % len(QUIET)], content)
+                while made.keys() >= {content.encode()} and n % 3 == 0:
+                    assert not any(future.done() for future in futures)
+                    time.sleep(0.001)
+        finally:
+            over.set()
+        for future in futures:
+            future.result(timeout=30)
+    turn = len(QUIET) + 1 + consumers * limit
+    print(f"{len(waits)} waited for at most {max(waits)} of {served} served")
+    assert len(waits) >= quiets // 2
+    assert max(waits) <= 3 * turn

@@ -1,0 +1,185 @@
+"""What each call does at each isolation level.
+
+Dequeue, fold and what else reads, locks and reads again are refused above READ COMMITTED (invariant 8: a head
+must not pass what the caller cannot see). Creates and finishers work at every level; where two meet on one
+message, the later one fails as PostgreSQL has it (40001, retry the transaction) and changes nothing
+(invariants 1, 2, 5).
+"""
+
+from collections.abc import Callable
+from typing import Any, LiteralString
+
+import psycopg
+import pytest
+from psycopg import IsolationLevel, errors
+
+from tests.database import Connect
+from tests.judge import Delivery, check, dequeue, drain, fold
+
+Open = Callable[[], psycopg.Connection]
+ABOVE = [IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE]
+ALL = [IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED, *ABOVE]
+REFUSED: list[LiteralString] = [
+    "SELECT * FROM message_dequeue()",
+    "SELECT wake_fold()",
+    "SELECT maintain()",
+    "SELECT rebuild()",
+]
+FINISHERS: dict[str, LiteralString] = {
+    "complete": "SELECT message_complete(%s, %s)",
+    "complete_many": "SELECT result FROM message_complete_many(ARRAY[%s::BIGINT], ARRAY[%s::UUID])",
+    "defer": "SELECT message_defer(%s, %s)",
+    "fail": "SELECT message_defer(%s, %s, p_error => 'broken')",
+    "extend": "SELECT result FROM message_extend(%s, %s, 60000)",
+}
+DONE = {
+    "complete": "completed",
+    "complete_many": "completed",
+    "defer": "deferred",
+    "fail": "deferred",
+    "extend": "extended",
+}
+
+
+def level_name(level: Any) -> str | None:
+    return level.name.lower() if isinstance(level, IsolationLevel) else None
+
+
+def at_level(connect: Connect, level: IsolationLevel) -> psycopg.Connection:
+    """A transaction whose snapshot is taken."""
+    caller = connect(autocommit=False)
+    caller.isolation_level = level
+    caller.execute("SELECT pg_current_snapshot()")
+    return caller
+
+
+def leased(conn: psycopg.Connection, lease_ms: int = 30_000) -> Delivery:
+    conn.execute("SELECT message_create('a', 'x')")
+    fold(conn)
+    [delivery], _ = dequeue(conn, 1, lease_ms)
+    return delivery
+
+
+@pytest.mark.parametrize("level", ABOVE, ids=level_name)
+@pytest.mark.parametrize("call", REFUSED)
+def test_refused(
+    conn: psycopg.Connection, connect: Connect, level: IsolationLevel, call: LiteralString
+) -> None:
+    conn.execute("SELECT message_create('a', 'x')")
+    caller = at_level(connect, level)
+    with pytest.raises(psycopg.Error, match=level.name.replace("_", " ")) as refused:
+        caller.execute(call)
+    assert refused.value.sqlstate == "LM009"
+    assert "READ COMMITTED" in (refused.value.diag.message_hint or "")
+    caller.rollback()
+    assert len(drain(conn)) == 1
+
+
+@pytest.mark.parametrize("call", REFUSED)
+@pytest.mark.parametrize(
+    "level", [IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED], ids=level_name
+)
+def test_accepted(connect: Connect, level: IsolationLevel, call: LiteralString) -> None:
+    caller = at_level(connect, level)
+    caller.execute(call)
+    caller.commit()
+
+
+@pytest.mark.parametrize("level", ALL, ids=level_name)
+def test_creates_work(conn: psycopg.Connection, connect: Connect, level: IsolationLevel) -> None:
+    """From old snapshots, two at once, while others fold and dequeue."""
+    one, two = at_level(connect, level), at_level(connect, level)
+    conn.execute("SELECT message_create('a', '0')")
+    assert len(drain(conn)) == 1
+    one.execute("SELECT message_create('a', '1')")
+    two.execute("SELECT message_create_many(ARRAY['b', 'a'], ARRAY['2', '3']::BYTEA[])")
+    one.execute("SELECT message_create('b', '4')")
+    fold(conn)
+    one.commit()
+    two.commit()
+    assert sorted(d.content for d in drain(conn)) == [b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("level", ALL, ids=level_name)
+@pytest.mark.parametrize("kind", FINISHERS)
+def test_finishers_work(conn: psycopg.Connection, connect: Connect, level: IsolationLevel, kind: str) -> None:
+    delivery = leased(conn)
+    caller = at_level(connect, level)
+    assert caller.execute(FINISHERS[kind], (delivery.id, delivery.token)).fetchone() == (DONE[kind],)
+    caller.commit()
+    left = conn.execute("SELECT leased, attempts FROM message").fetchall()
+    assert left == {"defer": [(False, 0)], "fail": [(False, 1)], "extend": [(True, 0)]}.get(kind, [])
+    check(conn)
+
+
+@pytest.mark.parametrize("level", ALL, ids=level_name)
+@pytest.mark.parametrize("kind", FINISHERS)
+def test_finishers_say_what_is_not_theirs(
+    conn: psycopg.Connection, connect: Connect, level: IsolationLevel, kind: str
+) -> None:
+    delivery = leased(conn)
+    conn.execute("SELECT message_defer(%s, %s)", (delivery.id, delivery.token))
+    caller = at_level(connect, level)
+    assert caller.execute(FINISHERS[kind], (delivery.id, delivery.token)).fetchone() == ("lost",)
+    assert caller.execute(FINISHERS[kind], (delivery.id + 1, delivery.token)).fetchone() == ("not_found",)
+    caller.commit()
+    assert len(drain(conn)) == 1
+
+
+@pytest.mark.parametrize("level", ABOVE, ids=level_name)
+@pytest.mark.parametrize("kind", FINISHERS)
+def test_a_finisher_that_another_came_before_must_retry(
+    conn: psycopg.Connection, connect: Connect, level: IsolationLevel, kind: str
+) -> None:
+    """The other one extended the lease after this caller's snapshot."""
+    delivery = leased(conn)
+    caller = at_level(connect, level)
+    conn.execute("SELECT message_extend(%s, %s, 90000)", (delivery.id, delivery.token))
+    with pytest.raises(errors.SerializationFailure):
+        caller.execute(FINISHERS[kind], (delivery.id, delivery.token))
+    caller.rollback()
+    caller.execute("SELECT 1")
+    assert caller.execute(FINISHERS[kind], (delivery.id, delivery.token)).fetchone() == (DONE[kind],)
+    caller.commit()
+    check(conn)
+
+
+@pytest.mark.parametrize("level", ABOVE, ids=level_name)
+@pytest.mark.parametrize("kind", FINISHERS)
+def test_a_finisher_that_lost_to_a_takeover_changes_nothing(
+    conn: psycopg.Connection, connect: Connect, level: IsolationLevel, kind: str
+) -> None:
+    delivery = leased(conn, lease_ms=1)
+    caller = at_level(connect, level)
+    taken: list[Delivery] = []
+    while not taken:
+        fold(conn)
+        taken, _ = dequeue(conn)
+    with pytest.raises(errors.SerializationFailure):
+        caller.execute(FINISHERS[kind], (delivery.id, delivery.token))
+    caller.rollback()
+    caller.execute("SELECT 1")
+    assert caller.execute(FINISHERS[kind], (delivery.id, delivery.token)).fetchone() == ("lost",)
+    caller.commit()
+    done = conn.execute("SELECT message_complete(%s, %s)", (taken[0].id, taken[0].token)).fetchone()
+    assert done == ("completed",)
+    check(conn)
+
+
+def test_serializable_callers_do_not_fail_each_other(conn: psycopg.Connection, connect: Connect) -> None:
+    """Each completes its own message and creates the next: some get through, and none does half of it."""
+    level = IsolationLevel.SERIALIZABLE
+    held = [leased(conn) for _ in range(4)]
+    callers = [at_level(connect, level) for _ in held]
+    failures = 0
+    for caller, delivery in zip(callers, held, strict=True):
+        caller.execute("SELECT message_complete(%s, %s)", (delivery.id, delivery.token))
+        caller.execute("SELECT message_create('b', 'next')")
+    for caller in callers:
+        try:
+            caller.commit()
+        except errors.SerializationFailure:
+            failures += 1
+    assert failures < len(held), "at least one of those that meet gets through"
+    served = [d.content for d in drain(conn)]
+    assert served == [b"next"] * (len(held) - failures)

@@ -1,0 +1,93 @@
+"""Much at once, under a short statement_timeout: every call ends in time and gets on (invariant 13).
+
+And nothing at all: an idle visit writes nothing.
+"""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from lonnymq.embedded import Server
+from lonnymq.install import install
+from tests.database import SETTINGS, create_database
+from tests.faults.clusters import cluster, connect
+from tests.judge import check, dequeue, drain, fold
+
+CHANNELS = 100_000
+WAKES = 1_000_000
+TIMEOUT = "500ms"
+
+
+@pytest.fixture
+def quiet(pytestconfig: pytest.Config) -> Iterator[Server]:
+    """A cluster where nobody else writes."""
+    settings = SETTINGS | {"autovacuum": "off", "wal_level": "minimal", "max_wal_senders": "0"}
+    with cluster(pytestconfig.getoption("--pg"), settings) as server:
+        create_database(server, "queue")
+        with connect(server, "queue") as conn:
+            install(conn, schema="lonnymq")
+        yield server
+
+
+def test_an_idle_visit_writes_nothing(quiet: Server) -> None:
+    with connect(quiet, "queue") as conn:
+        conn.execute("SELECT * FROM channel_set('limited', 1, 100)")
+        for channel in ("a", "limited"):
+            conn.execute("SELECT message_create(%s, '')", (channel,))
+        conn.execute("SELECT message_create('later', '', 4e12::BIGINT)")
+        drain(conn)
+        conn.execute("SELECT maintain()")
+        fold(conn)
+        for call in ("SELECT wake_fold()", "SELECT * FROM message_dequeue(10)", "SELECT maintain()"):
+            before = conn.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
+            with conn.transaction():
+                conn.execute(call)
+                xid = conn.execute("SELECT pg_current_xact_id_if_assigned()").fetchone()
+            assert xid == (None,), call
+            assert conn.execute("SELECT pg_current_wal_insert_lsn()").fetchone() == before, call
+        conn.execute("SELECT message_create('a', '')")
+        before = conn.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
+        fold(conn)
+        after = conn.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
+        assert after != before, "a fold with work to do is seen"
+
+
+def bulk(conn: psycopg.Connection, messages: int, channels: int) -> None:
+    """One message and one wake a channel."""
+    for _ in range(messages // channels):
+        conn.execute(
+            "SELECT COUNT(*) FROM message_create_many("
+            "ARRAY(SELECT 'channel ' || i FROM generate_series(1, %s) i), array_fill(''::BYTEA, ARRAY[%s]))",
+            (channels, channels),
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_million_wakes(conn: psycopg.Connection) -> None:
+    """Whether the queue was ever used before or not."""
+    bulk(conn, WAKES, CHANNELS)
+    assert conn.execute("SELECT COUNT(*) FROM wake").fetchone() == (WAKES,)
+    conn.execute(f"SET statement_timeout = '{TIMEOUT}'")
+    calls = 0
+    places: list[tuple[int, int]] = [(0, 0)]
+    while conn.execute("SELECT wake_fold()").fetchone() == (True,):
+        calls += 1
+        places += conn.execute("SELECT seen_xid::TEXT::BIGINT, seen_id FROM tick").fetchall()
+        assert places[-1] > places[-2], f"call {calls} did not get on"
+    assert calls <= WAKES / 1000 * 1.1
+    conn.execute("SET statement_timeout = 0")
+    assert conn.execute("SELECT COUNT(*) FROM ring WHERE due_at IS NOT NULL").fetchone() == (CHANNELS,)
+    conn.execute(f"SET statement_timeout = '{TIMEOUT}'")
+    served: dict[str, int] = {}
+    for limit in (1, 10, *[1000] * 120):
+        messages, _ = dequeue(conn, limit)
+        assert len(messages) == limit
+        for message in messages:
+            served[message.channel] = served.get(message.channel, 0) + 1
+    # Invariant 12: all were served once before some were served twice.
+    assert len(served) == CHANNELS
+    assert max(served.values()) == 2
+    conn.execute("SET statement_timeout = 0")
+    check(conn)

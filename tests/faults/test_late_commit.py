@@ -1,0 +1,178 @@
+"""What commits after the sweep has passed its lease's end is swept all the same: invariants 1, 4, 5, 13."""
+
+import psycopg
+import pytest
+
+from tests.clock import FakeClock
+from tests.database import Connect
+from tests.judge import check, dequeue, fold
+
+LEASE_MS = 50
+
+
+@pytest.fixture
+def clock(conn: psycopg.Connection) -> FakeClock:
+    return FakeClock(conn)
+
+
+def create(conn: psycopg.Connection, channel: str = "a", content: bytes = b"x") -> None:
+    conn.execute("SELECT message_create(%s, %s)", (channel, content))
+
+
+def sweep_past(conn: psycopg.Connection, clock: FakeClock) -> None:
+    """Have others' leases swept far beyond the end of the one that is about to commit."""
+    for step in range(5):
+        create(conn, "others", f"{step}".encode())
+        fold(conn)
+        assert len(dequeue(conn, 1, LEASE_MS)[0]) == 1
+        clock.advance(LEASE_MS + 1)
+        fold(conn)
+        [taken], _ = dequeue(conn, 1)
+        conn.execute("SELECT message_complete(%s, %s)", (taken.id, taken.token))
+        fold(conn)
+    swept = conn.execute("SELECT swept_at FROM tick").fetchone()
+    assert swept is not None
+    assert swept[0] >= clock.at - LEASE_MS
+
+
+def test_a_dequeue(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
+    create(conn)
+    fold(conn)
+    late = connect(autocommit=False)
+    [first], _ = dequeue(late, 1, LEASE_MS)
+    sweep_past(conn, clock)
+    late.commit()
+    fold(conn)
+    [second], _ = dequeue(conn)
+    assert (second.id, second.attempts) == (first.id, 2)
+    assert second.token != first.token
+    assert conn.execute("SELECT message_complete(%s, %s)", (first.id, first.token)).fetchone() == ("lost",)
+    check(conn)
+
+
+def test_a_dequeue_of_the_last_attempt_is_parked(
+    conn: psycopg.Connection, connect: Connect, clock: FakeClock
+) -> None:
+    conn.execute("SELECT message_create('a', 'x', p_max_attempts => 1)")
+    fold(conn)
+    late = connect(autocommit=False)
+    assert dequeue(late, 1, LEASE_MS)[0]
+    sweep_past(conn, clock)
+    late.commit()
+    fold(conn)
+    assert conn.execute("SELECT attempts FROM dead").fetchall() == [(1,)]
+    check(conn)
+
+
+def test_an_extension(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
+    create(conn)
+    fold(conn)
+    [first], _ = dequeue(conn, 1, 10)
+    late = connect(autocommit=False)
+    extended = late.execute(
+        "SELECT * FROM message_extend(%s, %s, %s)", (first.id, first.token, LEASE_MS)
+    ).fetchone()
+    assert extended == ("extended", clock.at + LEASE_MS)
+    sweep_past(conn, clock)
+    late.commit()
+    for _ in range(100):  # the row was held while the sweep passed: it comes back to it with a pause
+        clock.advance(50)
+        fold(conn)
+    [second], _ = dequeue(conn)
+    assert (second.id, second.attempts) == (first.id, 2)
+    check(conn)
+
+
+def test_an_extension_while_the_sweep_has_passed_the_old_end_too(
+    conn: psycopg.Connection, connect: Connect, clock: FakeClock
+) -> None:
+    """The row is locked when its lease runs out; after the commit it runs on to the new end, not beyond."""
+    create(conn)
+    fold(conn)
+    [first], _ = dequeue(conn, 1, 10)
+    late = connect(autocommit=False)
+    late.execute("SELECT * FROM message_extend(%s, %s, %s)", (first.id, first.token, 2000)).fetchone()
+    clock.advance(500)
+    fold(conn)
+    late.commit()
+    clock.advance(1000)
+    fold(conn)
+    assert dequeue(conn)[0] == []
+    clock.advance(501)
+    fold(conn)
+    [second], _ = dequeue(conn)
+    assert second.attempts == 2
+    check(conn)
+
+
+def test_a_defer(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
+    """Its lease ran out and its new time has come, both before it commits."""
+    create(conn)
+    fold(conn)
+    [first], _ = dequeue(conn, 1, LEASE_MS)
+    late = connect(autocommit=False)
+    parameters = (first.id, first.token, clock.at + 20)
+    assert late.execute("SELECT message_defer(%s, %s, %s)", parameters).fetchone() == ("deferred",)
+    sweep_past(conn, clock)
+    late.commit()
+    fold(conn)
+    [second], _ = dequeue(conn)
+    assert (second.id, second.attempts) == (first.id, 1), (
+        "deferred without an error: the attempt is not used up"
+    )
+    check(conn)
+
+
+def test_a_defer_given_up(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
+    create(conn)
+    fold(conn)
+    [first], _ = dequeue(conn, 1, LEASE_MS)
+    late = connect(autocommit=False)
+    assert late.execute("SELECT message_defer(%s, %s)", (first.id, first.token)).fetchone() == ("deferred",)
+    sweep_past(conn, clock)
+    late.rollback()
+    for _ in range(100):
+        clock.advance(50)
+        fold(conn)
+    [second], _ = dequeue(conn)
+    assert (second.id, second.attempts) == (first.id, 2)
+    check(conn)
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_a_dequeue_under_a_limit(
+    conn: psycopg.Connection, connect: Connect, clock: FakeClock, limit: int
+) -> None:
+    """Invariant 7 too: the late leases hold their slots until they are swept, and no longer."""
+    conn.execute("SELECT * FROM channel_set('a', %s)", (limit,))
+    for _ in range(limit * 3):
+        create(conn)
+    fold(conn)
+    late = connect(autocommit=False)
+    assert len(dequeue(late, 10, LEASE_MS)[0]) == limit
+    sweep_past(conn, clock)
+    late.commit()
+    for _ in range(100):
+        clock.advance(50)
+        fold(conn)
+    again, _ = dequeue(conn, 10)
+    assert [m.attempts for m in again] == [2] * limit
+    assert dequeue(conn, 10)[0] == []
+    check(conn)
+
+
+def test_leases_of_one_end_that_are_more_than_a_fold_takes(
+    conn: psycopg.Connection, clock: FakeClock
+) -> None:
+    conn.execute(
+        "SELECT FROM message_create_many(array_fill('a'::TEXT, '{25}'), array_fill(''::BYTEA, '{25}'))"
+    )
+    fold(conn)
+    assert len(dequeue(conn, 25, LEASE_MS)[0]) == 25
+    fold(conn)
+    clock.advance(LEASE_MS)
+    for _ in range(10):
+        conn.execute("SELECT wake_fold(10)")
+    assert conn.execute("SELECT COUNT(*) FROM message WHERE leased").fetchone() == (0,)
+    assert len(dequeue(conn, 100)[0]) == 25
+    check(conn)
