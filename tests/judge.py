@@ -14,7 +14,7 @@ RULES = {
         SELECT channel, COUNT(*) FROM ring GROUP BY channel HAVING COUNT(*) > 1""",
     "invariant 8: no waiting message sorts before its channel's head, or lies in what is skipped": """
         SELECT m.id, m.channel, m.dequeue_at, r.* FROM message m LEFT JOIN ring r ON r.channel = m.channel
-        WHERE NOT m.leased AND NOT EXISTS (SELECT FROM postponed p WHERE p.channel = m.channel) AND (
+        WHERE NOT m.leased AND NOT EXISTS (SELECT FROM postponed p WHERE p.key = 'c' || m.channel) AND (
             r.head_at IS NULL OR (m.dequeue_at, m.id) < (r.head_at, r.head_id)
             OR (r.skip_to_at IS NOT NULL AND (m.dequeue_at, m.id) > (r.skip_from_at, r.skip_from_id)
                 AND (m.dequeue_at, m.id) < (r.skip_to_at, r.skip_to_id)))""",
@@ -22,15 +22,15 @@ RULES = {
         SELECT DISTINCT m.channel FROM message m LEFT JOIN ring r ON r.channel = m.channel
         LEFT JOIN channel c ON c.name = m.channel
         WHERE NOT m.leased AND r.due_at IS NULL AND NOT COALESCE(c.paused, FALSE)
-            AND NOT EXISTS (SELECT FROM postponed p WHERE p.channel = m.channel)""",
+            AND NOT EXISTS (SELECT FROM postponed p WHERE p.key = 'c' || m.channel)""",
     "every due ring row lies above the floor": """
         SELECT r.channel, r.due_at, r.turn, t.floor_at, t.floor_turn FROM ring r CROSS JOIN tick t
         WHERE r.due_at IS NOT NULL AND (r.due_at, r.turn) < (t.floor_at, t.floor_turn)
-            AND NOT EXISTS (SELECT FROM postponed p WHERE p.channel = r.channel)""",
+            AND NOT EXISTS (SELECT FROM postponed p WHERE p.key = 'c' || r.channel)""",
     "every lease ends after the sweep": """
         SELECT m.id, m.lease_end_at, t.swept_at, t.swept_id FROM message m CROSS JOIN tick t
         WHERE m.leased AND (m.lease_end_at, m.id) <= (t.swept_at, t.swept_id)
-            AND NOT EXISTS (SELECT FROM postponed p WHERE p.message_id = m.id)""",
+            AND NOT EXISTS (SELECT FROM postponed p WHERE p.key = 'm' || m.id)""",
     "every lease ends before the latest known": """
         SELECT m.id, m.lease_end_at, t.lease_max_at FROM message m CROSS JOIN tick t
         WHERE m.leased AND m.lease_end_at > t.lease_max_at""",
@@ -44,6 +44,12 @@ RULES = {
         SELECT id FROM message
         WHERE leased <> (token IS NOT NULL) OR leased <> (lease_end_at IS NOT NULL) OR slot AND NOT leased""",
     "nobody is both dead and alive": "SELECT id FROM message JOIN dead USING (id)",
+    "what is postponed is still to be tried": """
+        SELECT p.key, p.due_at, t.postponed_to FROM postponed p CROSS JOIN tick t
+        WHERE p.due_at <= t.postponed_to OR p.id < t.postponed_id""",
+    "a channel with leases has its row in the ring": """
+        SELECT DISTINCT channel FROM message m
+        WHERE m.leased AND NOT EXISTS (SELECT FROM ring r WHERE r.channel = m.channel)""",
     "one tick": "SELECT COUNT(*) FROM tick HAVING COUNT(*) > 1",
 }
 

@@ -43,7 +43,7 @@ def test_what_a_finisher_held_and_finished_is_not_looked_for_any_longer(connect:
     finisher.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
     clock.advance(100)
     fold(conn)
-    assert conn.execute("SELECT message_id FROM postponed").fetchall() == [(message.id,)]
+    assert conn.execute("SELECT key FROM postponed").fetchall() == [(f"m{message.id}",)]
     finisher.commit()
     clock.advance(2000)
     assert drain(conn) == []

@@ -4,11 +4,12 @@ CREATE OR REPLACE FUNCTION dequeue_again_at (p_now BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
     t tick;
+    v_is_woken BOOLEAN;                     -- by somebody else: what this transaction appended is not for it to fold
 BEGIN
     SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
-    IF tick_is_foreign(t, p_now) OR EXISTS (
-        SELECT FROM wake_read(t, pg_current_snapshot(), 16) w WHERE (w.wake).channel IS NOT NULL)
-    THEN
+    SELECT COUNT(*) = 16 OR COALESCE(BOOL_OR((w.wake).xid <> pg_current_xact_id_if_assigned() OR pg_current_xact_id_if_assigned() IS NULL), FALSE)
+    INTO v_is_woken FROM (SELECT * FROM wake_read(t, pg_current_snapshot(), 16) LIMIT 16) w;
+    IF tick_is_foreign(t) OR v_is_woken THEN
         RETURN p_now;
     END IF;
     RETURN GREATEST(p_now + 5, LEAST(

@@ -1,16 +1,15 @@
 -- Part of a fold. Leases that ran out: the attempt is used up, and the message goes back to its place in its channel's line,
 -- or is parked as dead. Starts where the last sweep ended, or at p_from, the lowest lease end that was committed since.
--- Rechecks every lease under its row's lock; one that somebody holds is postponed, never waited for.
--- Returns wakes for what came back and how far it got.
+-- Looks at p_late again, leases that somebody held before. Rechecks every lease under its row's lock; one that is held is not waited
+-- for. Returns wakes for what came back, what was held, and how far it got.
 CREATE OR REPLACE FUNCTION lease_sweep (
-    p_tick tick, p_from BIGINT, p_postponed BIGINT[], p_now BIGINT, p_limit INT,
-    OUT wakes wake[], OUT swept_at BIGINT, OUT swept_id BIGINT, OUT is_more BOOLEAN)
+    p_tick tick, p_from BIGINT, p_late BIGINT[], p_now BIGINT, p_limit INT,
+    OUT wakes wake[], OUT held TEXT[], OUT swept_at BIGINT, OUT swept_id BIGINT, OUT is_more BOOLEAN)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_due BIGINT[];
     v_last BIGINT[];
     v_mine BIGINT[];
-    v_held BIGINT[];
     v_from_at BIGINT := LEAST(p_tick.swept_at, p_from);
     v_from_id BIGINT := CASE WHEN p_from <= p_tick.swept_at THEN 0 ELSE p_tick.swept_id END;
     v_more wake[];
@@ -23,12 +22,12 @@ BEGIN
     is_more := COALESCE(cardinality(v_due), 0) = p_limit;
     swept_at := CASE WHEN is_more THEN v_last[1] WHEN p_now > v_from_at THEN p_now ELSE v_from_at END;
     swept_id := CASE WHEN is_more THEN v_last[2] WHEN p_now > v_from_at THEN 9223372036854775807 ELSE v_from_id END;
-    IF v_due IS NULL AND p_postponed IS NULL THEN
+    IF v_due IS NULL AND p_late IS NULL THEN
         RETURN;
     END IF;
-    SELECT array_agg(d.id) FILTER (WHERE l.is_mine), array_agg(d.id) FILTER (WHERE l.is_mine IS NULL AND v.is_due)
-    INTO v_mine, v_held
-    FROM (SELECT DISTINCT id FROM unnest(v_due || p_postponed) id ORDER BY id) d
+    SELECT array_agg(d.id) FILTER (WHERE l.is_mine), array_agg('m' || d.id) FILTER (WHERE l.is_mine IS NULL AND v.is_due)
+    INTO v_mine, held
+    FROM (SELECT DISTINCT id FROM unnest(v_due || p_late) id ORDER BY id) d
     LEFT JOIN LATERAL (
         SELECT TRUE AS is_mine FROM message m WHERE m.id = d.id AND m.leased AND m.lease_end_at <= p_now
         FOR UPDATE SKIP LOCKED) l ON TRUE
@@ -53,8 +52,4 @@ BEGIN
         || array_agg(ROW(NULL, NULL, NULL, NULL, NULL, NULL, b.channel)::wake)
     INTO v_more FROM back b;
     wakes := wakes || v_more;
-    DELETE FROM postponed p WHERE p.message_id = ANY (p_postponed) AND (p.message_id <> ALL (v_held)) IS NOT FALSE;
-    INSERT INTO postponed AS p (message_id, due_at) SELECT h, p_now + 2 FROM unnest(v_held) h
-    ON CONFLICT (message_id) WHERE message_id IS NOT NULL
-    DO UPDATE SET pause_ms = LEAST(1000, p.pause_ms * 2), due_at = p_now + LEAST(1000, p.pause_ms * 2);
 END $$;

@@ -1,10 +1,10 @@
--- Clean up behind the engine: wakes that are folded, and the ring rows of channels that have been quiet for an hour.
--- Anyone may call it at any time, and often: it waits for nobody, cleans at most p_limit wakes and looks at 200 channels
+-- Clean up behind the engine: the ring rows of channels that have been quiet for an hour, and wakes that are folded.
+-- Anyone may call it at any time, and often: it waits for nobody, looks at 200 channels and cleans at most p_limit wakes
 -- a call, and writes nothing when there is nothing to do. Returns how many rows went.
 CREATE OR REPLACE FUNCTION maintain (p_limit INT DEFAULT 10000)
 RETURNS BIGINT LANGUAGE plpgsql
-SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off
-SET enable_bitmapscan TO off SET enable_hashjoin TO off SET enable_mergejoin TO off AS $$
+SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off
+SET enable_hashjoin TO off SET enable_mergejoin TO off SET enable_tidscan TO on SET jit TO off AS $$
 DECLARE
     t tick;
     u upkeep;
@@ -15,7 +15,7 @@ DECLARE
     v_wakes BIGINT;
     v_next TEXT;
     v_quiet TEXT[];
-    v_rings BIGINT;
+    v_rings BIGINT := 0;
 BEGIN
     PERFORM isolation_check('maintain');
     IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 1000000 THEN
@@ -23,22 +23,33 @@ BEGIN
     END IF;
     SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
     SELECT * INTO u FROM upkeep;
-    IF t.id IS NULL OR tick_is_foreign(t, clock_ms()) THEN
+    IF tick_is_foreign(t) THEN
         RETURN 0;                           -- the next fold will rebuild
     END IF;
     -- Transactions a fold has to come back to keep their wakes; what others wrote goes, also above them.
     SELECT array_agg(o.xid), MIN(o.xid) INTO v_open, v_held FROM unnest(t.open_xids, t.open_ids) o (xid, id)
     WHERE NOT pg_visible_in_snapshot(o.xid, pg_current_snapshot()) OR EXISTS (SELECT FROM wake w WHERE w.xid = o.xid AND w.id > o.id);
     v_from := CASE WHEN u.held_xid IS NOT DISTINCT FROM v_held THEN u.passed_xid ELSE u.cleaned_xid END;
+    IF v_from > t.seen_xid THEN
+        v_from := '0';                      -- from before a restore
+    END IF;
     SELECT * INTO v_next, v_quiet FROM ring_quiet(u.next_channel, 200, clock_ms());
     IF NOT EXISTS (SELECT FROM wake w WHERE w.xid >= v_from AND w.xid < t.seen_xid AND (w.xid <> ALL (v_open)) IS NOT FALSE)
         AND v_quiet IS NULL AND v_next IS NOT DISTINCT FROM u.next_channel
     THEN
         RETURN 0;
     END IF;
-    SELECT * INTO u FROM upkeep FOR UPDATE SKIP LOCKED;
+    PERFORM FROM upkeep FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN 0;                           -- another one cleans
+    END IF;
+    IF v_quiet IS NOT NULL THEN
+        BEGIN
+            LOCK TABLE ring IN ROW EXCLUSIVE MODE NOWAIT;
+            v_rings := ring_forget(t, v_quiet, clock_ms());
+        EXCEPTION WHEN lock_not_available THEN
+            RETURN 0;                       -- a rebuild is on
+        END;
     END IF;
     WITH old AS MATERIALIZED (
         SELECT w.ctid AS tid FROM wake w WHERE w.xid >= v_from AND w.xid < t.seen_xid AND (w.xid <> ALL (v_open)) IS NOT FALSE
@@ -46,14 +57,6 @@ BEGIN
     gone AS (
         DELETE FROM wake w USING old WHERE w.ctid = old.tid RETURNING w.xid)
     SELECT COUNT(*), MAX(xid) INTO v_wakes, v_last FROM gone;
-    WITH mine AS MATERIALIZED (
-        SELECT r.channel, r.turn FROM unnest(v_quiet) q (channel)
-        CROSS JOIN LATERAL (
-            SELECT r.channel, r.turn FROM ring r
-            WHERE r.channel = q.channel AND r.due_at IS NULL AND r.head_at IS NULL FOR UPDATE SKIP LOCKED) r),
-    gone AS (
-        DELETE FROM ring r USING mine m WHERE r.channel = m.channel AND r.turn = m.turn RETURNING 1)
-    SELECT COUNT(*) INTO v_rings FROM gone;
     v_last := CASE WHEN v_wakes = p_limit THEN v_last ELSE t.seen_xid END;
     UPDATE upkeep SET next_channel = v_next, cleaned_xid = LEAST(v_last, v_held), passed_xid = v_last, held_xid = v_held;
     RETURN v_wakes + v_rings;

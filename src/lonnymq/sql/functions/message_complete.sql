@@ -2,7 +2,7 @@
 -- Locks the message alone; a freed slot is said by appending, never by locking the channel.
 -- Returns 'completed', 'lost' (not under this token) or 'not_found'.
 CREATE OR REPLACE FUNCTION message_complete (p_id BIGINT, p_token UUID)
-RETURNS TEXT LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan TO off AS $$
+RETURNS TEXT LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan TO off SET jit TO off AS $$
 DECLARE
     v_done RECORD;
 BEGIN

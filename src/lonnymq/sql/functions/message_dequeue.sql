@@ -14,8 +14,8 @@ CREATE OR REPLACE FUNCTION message_dequeue (p_limit INT DEFAULT 1, p_lease_ms BI
 RETURNS TABLE (
     id BIGINT, channel TEXT, content BYTEA, headers JSONB, state BYTEA, attempts INT, token UUID, lease_end_at BIGINT, again_at BIGINT)
 LANGUAGE plpgsql
-SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off
-SET enable_bitmapscan TO off SET enable_hashjoin TO off SET enable_mergejoin TO off SET jit TO off AS $$
+SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off
+SET enable_hashjoin TO off SET enable_mergejoin TO off SET enable_tidscan TO on SET jit TO off AS $$
 #variable_conflict use_column
 DECLARE
     c_end CONSTANT BIGINT := 9223372036854775807;
@@ -29,18 +29,19 @@ DECLARE
     v_limited BOOLEAN;
     v_round INT := 0;
     -- One element a visited channel:
-    v_channel TEXT[]; v_turn BIGINT[]; v_released_at BIGINT[]; v_running TEXT[];
+    v_tid TID[]; v_channel TEXT[]; v_released_at BIGINT[];
+    v_running TEXT[];                       -- lists of ids, written as text: an array of arrays must not be ragged
     v_at BIGINT[]; v_id BIGINT[];           -- where to read on; NULL: nothing waits there
     v_to_at BIGINT[]; v_to_id BIGINT[];     -- the end of this stretch
     v_next_at BIGINT[]; v_next_id BIGINT[]; -- the start of the stretch behind it, if any
     v_held_at BIGINT[]; v_held_id BIGINT[]; -- the first message that somebody else held
     v_cap INT[];                            -- how many it may still give
     v_max INT[]; v_interval BIGINT[]; v_paused BOOLEAN[];
-    v_room INT[]; v_until BIGINT[];         -- under a concurrency limit
+    v_room INT[]; v_struck_to INT[]; v_until BIGINT[]; -- under a concurrency limit
     v_took INT[];
     -- One element a channel and round in which something was taken:
-    v_pick_ord INT[]; v_pick_base INT[]; v_pick_tids TEXT[]; v_pick_ids TEXT[];
-    v_new_ord INT[]; v_new_base INT[]; v_new_tids TEXT[]; v_new_ids TEXT[];
+    v_pick_ord INT[]; v_pick_base INT[]; v_pick_slot BOOLEAN[]; v_pick_tids TEXT[]; v_pick_ids TEXT[];
+    v_new_ord INT[]; v_new_base INT[]; v_new_slot BOOLEAN[]; v_new_tids TEXT[]; v_new_ids TEXT[];
 BEGIN
     PERFORM isolation_check('message_dequeue');
     PERFORM lease_check(p_lease_ms);
@@ -50,47 +51,50 @@ BEGIN
         PERFORM refuse('LM010', format('the consumer name is %s bytes long', octet_length(p_consumer)), 'Name the consumer with at most 255 bytes of text.');
     END IF;
     SELECT floor_at, floor_turn INTO v_floor_at, v_floor_turn FROM tick ORDER BY tick.id DESC LIMIT 1;
-    SELECT array_agg(r.channel), array_agg(r.turn), array_agg(r.released_at), array_agg(r.running::TEXT), array_agg(r.head_at), array_agg(r.head_id),
-        array_agg(COALESCE(r.skip_from_at, c_end)), array_agg(COALESCE(r.skip_from_id, c_end)), array_agg(r.skip_to_at), array_agg(r.skip_to_id)
-    INTO v_channel, v_turn, v_released_at, v_running, v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id
+    SELECT array_agg(r.tid), array_agg(r.channel), array_agg(r.released_at), array_agg(r.running::TEXT), array_agg(r.struck_to),
+        array_agg(r.head_at), array_agg(r.head_id), array_agg(COALESCE(r.skip_from_at, c_end)), array_agg(COALESCE(r.skip_from_id, c_end)), array_agg(r.skip_to_at), array_agg(r.skip_to_id)
+    INTO v_tid, v_channel, v_released_at, v_running, v_struck_to, v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id
     FROM (
-        SELECT * FROM ring
+        SELECT ctid AS tid, * FROM ring
         WHERE due_at IS NOT NULL AND (due_at, turn) >= (v_floor_at, v_floor_turn) AND due_at <= v_now
         ORDER BY due_at, turn LIMIT p_limit FOR UPDATE SKIP LOCKED) r;
     IF v_channel IS NOT NULL THEN
-        -- Stamp releases after the locks are had: two releases of a channel are then as far apart as their stamps.
         v_now := clock_ms();
-        v_end := v_now + p_lease_ms;
         SELECT array_agg(x.cap), array_agg(x.max_concurrency), array_agg(x.interval_ms), array_agg(x.paused),
             COUNT(*) FILTER (WHERE x.cap > 0), BOOL_OR(x.max_concurrency IS NOT NULL), array_agg(NULL::BIGINT), array_agg(0)
         INTO v_cap, v_max, v_interval, v_paused, v_hungry, v_limited, v_until, v_took
         FROM (
             SELECT c.max_concurrency, COALESCE(c.release_interval_ms, 0) AS interval_ms, COALESCE(c.paused, FALSE) AS paused,
-                CASE WHEN c.paused OR c.release_interval_ms > 0 AND v.released_at + c.release_interval_ms > v_now THEN 0
+                CASE WHEN c.paused OR v.released_at IS NOT NULL AND c.release_interval_ms > 0 AND LEAST(v.released_at, v_now) + c.release_interval_ms > v_now THEN 0
                      WHEN c.release_interval_ms > 0 THEN 1 ELSE p_limit END AS cap
             FROM unnest(v_channel, v_released_at) WITH ORDINALITY v (channel, released_at, ord)
-            LEFT JOIN channel c ON c.name = v.channel
+            LEFT JOIN LATERAL (SELECT * FROM channel c WHERE c.name = v.channel OFFSET 0) c ON TRUE
             ORDER BY v.ord) x;
         v_held_at := v_until;
         v_held_id := v_until;
         IF v_limited THEN
-            SELECT array_agg(x.cap), array_agg(x.room), array_agg(x.running), array_agg(x.until), COUNT(*) FILTER (WHERE x.cap > 0)
-            INTO v_cap, v_room, v_running, v_until, v_hungry
-            FROM (SELECT r.* FROM running_count(v_channel, v_max, v_running, v_cap, p_limit, v_now) r ORDER BY r.ord) x;
+            SELECT array_agg(x.cap), array_agg(x.room), array_agg(x.running), array_agg(x.struck_to), array_agg(x.until),
+                COUNT(*) FILTER (WHERE x.cap > 0)
+            INTO v_cap, v_room, v_running, v_struck_to, v_until, v_hungry
+            FROM (SELECT r.* FROM running_count(v_channel, v_max, v_running, v_struck_to, v_cap, p_limit, v_now) r ORDER BY r.ord) x;
         ELSE
             v_room := v_until;
             v_running := v_until;
         END IF;
+        -- Stamp releases after the locks are had: two releases of a channel are then as far apart as their stamps.
+        v_now := clock_ms();
+        v_end := v_now + p_lease_ms;
         WHILE v_left > 0 AND v_hungry > 0 AND v_round < 24 LOOP
             SELECT array_agg(x.new_at), array_agg(x.new_id), array_agg(x.new_to_at), array_agg(x.new_to_id), array_agg(x.new_next_at), array_agg(x.new_next_id),
                 array_agg(x.new_held[1]), array_agg(x.new_held[2]), array_agg(x.took + x.n), array_agg(x.cap_left),
                 COUNT(*) FILTER (WHERE x.cap_left > 0), v_left - SUM(x.n),
                 array_agg(x.ord) FILTER (WHERE x.n > 0), array_agg(x.took) FILTER (WHERE x.n > 0),
+                array_agg(x.max IS NOT NULL) FILTER (WHERE x.n > 0),
                 array_agg(x.tids) FILTER (WHERE x.n > 0), array_agg(x.ids) FILTER (WHERE x.n > 0)
             INTO v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id, v_held_at, v_held_id, v_took, v_cap, v_hungry, v_left,
-                v_new_ord, v_new_base, v_new_tids, v_new_ids
+                v_new_ord, v_new_base, v_new_slot, v_new_tids, v_new_ids
             FROM (
-                SELECT v.ord, v.took, p.n, p.tids, p.ids,
+                SELECT v.ord, v.took, v.max, p.n, p.tids, p.ids,
                     CASE WHEN v.want = 0 THEN v.at WHEN p.next IS NULL THEN v.next_at ELSE p.next[1] END AS new_at,
                     CASE WHEN v.want = 0 THEN v.id WHEN p.next IS NULL THEN v.next_id ELSE p.next[2] END AS new_id,
                     CASE WHEN v.want = 0 OR p.next IS NOT NULL THEN v.to_at ELSE c_end END AS new_to_at,
@@ -107,8 +111,8 @@ BEGIN
                     FROM (
                         SELECT u.*, LEAST(u.cap, v_left / v_hungry
                             + CASE WHEN SUM(SIGN(u.cap)) OVER (ORDER BY u.ord) <= v_left % v_hungry THEN 1 ELSE 0 END) AS want
-                        FROM unnest(v_channel, v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id, v_held_at, v_held_id, v_took, v_cap)
-                            WITH ORDINALITY u (channel, at, id, to_at, to_id, next_at, next_id, held_at, held_id, took, cap, ord)) w) v
+                        FROM unnest(v_channel, v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id, v_held_at, v_held_id, v_took, v_cap, v_max)
+                            WITH ORDINALITY u (channel, at, id, to_at, to_id, next_at, next_id, held_at, held_id, took, cap, max, ord)) w) v
                 CROSS JOIN LATERAL (
                     SELECT COUNT(*) FILTER (WHERE m.is_mine)::INT AS n,
                         array_agg(m.tid) FILTER (WHERE m.is_mine)::TEXT AS tids,
@@ -133,6 +137,7 @@ BEGIN
                 ORDER BY v.ord) x;
             v_pick_ord := v_pick_ord || v_new_ord;
             v_pick_base := v_pick_base || v_new_base;
+            v_pick_slot := v_pick_slot || v_new_slot;
             v_pick_tids := v_pick_tids || v_new_tids;
             v_pick_ids := v_pick_ids || v_new_ids;
             v_round := v_round + 1;
@@ -142,8 +147,8 @@ BEGIN
         THEN
             PERFORM set_config('synchronous_commit', 'on', TRUE); -- what is promised exactly must not be lost in a crash
         END IF;
-        PERFORM ring_turn(v_channel, v_turn, v_released_at, v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id, v_held_at, v_held_id,
-            v_took, v_interval, v_paused, v_max, v_room, v_running, v_until, v_pick_ord, v_pick_ids, v_now, v_end);
+        PERFORM ring_turn(v_tid, v_released_at, v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id, v_held_at, v_held_id,
+            v_took, v_interval, v_paused, v_max, v_room, v_running, v_struck_to, v_until, v_pick_ord, v_pick_ids, v_now, v_end);
         IF v_pick_ord IS NOT NULL THEN
             -- A sweep may have passed this lease's end by the time the transaction commits.
             INSERT INTO wake (lo_at, hi_at) VALUES (v_end, v_end);
@@ -152,8 +157,8 @@ BEGIN
                 UPDATE message m
                 SET leased = TRUE, slot = t.slot, token = v_token, lease_end_at = v_end, consumer = p_consumer
                 FROM (
-                    SELECT p.ord, p.base + x.rn AS rn, x.tid, v_max[p.ord] IS NOT NULL AS slot
-                    FROM unnest(v_pick_ord, v_pick_base, v_pick_tids) p (ord, base, tids)
+                    SELECT p.ord, p.base + x.rn AS rn, x.tid, p.slot
+                    FROM unnest(v_pick_ord, v_pick_base, v_pick_slot, v_pick_tids) p (ord, base, slot, tids)
                     CROSS JOIN LATERAL unnest(p.tids::TID[]) WITH ORDINALITY x (tid, rn)) t
                 WHERE m.ctid = t.tid
                 RETURNING m.*, t.ord, t.rn)

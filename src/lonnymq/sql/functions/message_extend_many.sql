@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION message_extend_many (p_ids BIGINT[], p_tokens UUID[], p_lease_ms BIGINT)
 RETURNS TABLE (id BIGINT, result TEXT, lease_end_at BIGINT) LANGUAGE plpgsql
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off
-SET enable_bitmapscan TO off SET enable_hashjoin TO off SET enable_mergejoin TO off AS $$
+SET enable_bitmapscan TO off SET jit TO off AS $$
 #variable_conflict use_column
 DECLARE
     v_ids BIGINT[];
@@ -16,8 +16,7 @@ BEGIN
     v_end := clock_ms() + p_lease_ms;
     WITH longer AS (
         UPDATE message m SET lease_end_at = GREATEST(m.lease_end_at, v_end)
-        FROM (SELECT DISTINCT u.id, u.token FROM unnest(p_ids, p_tokens) u (id, token) ORDER BY u.id) u
-        WHERE m.id = u.id AND m.token = u.token
+        WHERE m.id = ANY (p_ids) AND COALESCE((m.id, m.token) IN (SELECT u.id, u.token FROM unnest(p_ids, p_tokens) u (id, token)), FALSE)
         RETURNING m.id, m.token, m.lease_end_at)
     SELECT array_agg(l.id), array_agg(l.token), array_agg(l.lease_end_at) INTO v_ids, v_tokens, v_ends FROM longer l;
     IF v_ids IS NOT NULL THEN

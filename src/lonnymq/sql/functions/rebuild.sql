@@ -3,7 +3,7 @@
 -- until it commits; producers and finishers go on. The places in the ring are then filled by the next folds.
 CREATE OR REPLACE FUNCTION rebuild ()
 RETURNS VOID LANGUAGE plpgsql
-SET search_path FROM CURRENT SET enable_seqscan TO off SET enable_bitmapscan TO off AS $$
+SET search_path FROM CURRENT SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off AS $$
 DECLARE
     v_now BIGINT := clock_ms();
     v_snapshot PG_SNAPSHOT;
@@ -19,6 +19,11 @@ BEGIN
     DELETE FROM ring r WHERE EXISTS (SELECT FROM ring x WHERE x.channel = r.channel AND x.turn > r.turn);
     UPDATE ring SET turn = nextval('turn'), due_at = NULL, is_full = FALSE, head_at = NULL, head_id = NULL, skip_from_at = NULL,
         skip_from_id = NULL, skip_to_at = NULL, skip_to_id = NULL, released_at = LEAST(released_at, v_now), running = NULL;
+    -- A channel without a row would be taken for one that has nothing leased.
+    INSERT INTO ring (channel, turn)
+    SELECT m.channel, nextval('turn')
+    FROM (SELECT DISTINCT m.channel FROM message m WHERE m.leased) m
+    WHERE NOT EXISTS (SELECT FROM ring r WHERE r.channel = m.channel);
     INSERT INTO wake (channel, lo_at, lo_id, hi_at, hi_id)
     WITH RECURSIVE first AS (
         (SELECT channel, dequeue_at, id FROM message WHERE NOT leased ORDER BY channel, dequeue_at, id LIMIT 1)
@@ -28,9 +33,9 @@ BEGIN
             WHERE NOT m.leased AND m.channel > first.channel ORDER BY m.channel, m.dequeue_at, m.id LIMIT 1) next)
     SELECT channel, dequeue_at, id, 9223372036854775807, 9223372036854775807 FROM first;
     INSERT INTO tick (at, seen_xid, seen_id, open_xids, open_ids, swept_at, swept_id, lease_max_at, floor_at, floor_turn,
-        postponed_to, started_at, system_id)
+        postponed_to, postponed_id, started_at, system_id)
     SELECT v_now, pg_snapshot_xmax(v_snapshot), 0, array_agg(x), array_agg(0),
         -9223372036854775808, 0, COALESCE((SELECT MAX(lease_end_at) FROM message WHERE leased), 0), -9223372036854775808, 0,
-        v_now, pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system())
+        v_now, 0, pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system())
     FROM (SELECT pg_current_xact_id() AS x UNION SELECT pg_snapshot_xip(v_snapshot)) o;
 END $$;

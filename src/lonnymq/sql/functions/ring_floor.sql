@@ -1,13 +1,13 @@
 -- Part of a fold: the lowest live, due ring row, below which nobody need look.
--- Every write to a ring row leaves it at or above where it was or at or above the clock, so the floor only rises. A row that has not moved
--- since the last tick may be held by a transaction left open; it is stepped over and its channel postponed, or
--- the dead rows that pile up behind it would lie in everyone's way.
-CREATE OR REPLACE FUNCTION ring_floor (p_tick tick, p_now BIGINT, p_limit INT, OUT floor_at BIGINT, OUT floor_turn BIGINT)
+-- Every write leaves a ring row at or above where it was, or at the clock, so the floor only rises. A row that has not moved since the last
+-- tick may be held by a transaction left open: it is stepped over and its channel returned, to be postponed, or the
+-- dead rows that pile up behind it would lie in everyone's way.
+CREATE OR REPLACE FUNCTION ring_floor (
+    p_tick tick, p_now BIGINT, p_limit INT, OUT floor_at BIGINT, OUT floor_turn BIGINT, OUT held TEXT[])
 LANGUAGE plpgsql AS $$
 DECLARE
     r RECORD;
     u RECORD;
-    v_channels TEXT[];
     v_last BIGINT[];
 BEGIN
     SELECT due_at, turn INTO r FROM ring
@@ -21,14 +21,13 @@ BEGIN
         SELECT due_at, turn INTO u FROM ring
         WHERE due_at IS NOT NULL AND (due_at, turn) >= (r.due_at, r.turn) AND due_at <= p_now
         ORDER BY due_at, turn LIMIT 1 FOR UPDATE SKIP LOCKED;
-        SELECT array_agg(x.channel), MAX(ARRAY[x.due_at, x.turn]) INTO v_channels, v_last
+        SELECT array_agg('c' || x.channel), MAX(ARRAY[x.due_at, x.turn]) INTO held, v_last
         FROM (
             SELECT channel, due_at, turn FROM ring
             WHERE due_at IS NOT NULL AND (due_at, turn) >= (r.due_at, r.turn) AND due_at <= p_now
                 AND (due_at, turn) < (COALESCE(u.due_at, p_now + 1), COALESCE(u.turn, 0))
             ORDER BY due_at, turn LIMIT p_limit) x;
-        INSERT INTO postponed (channel, due_at) SELECT c, p_now + 2 FROM unnest(v_channels) c ON CONFLICT DO NOTHING;
-        IF cardinality(v_channels) = p_limit THEN
+        IF cardinality(held) = p_limit THEN
             floor_at := v_last[1];
             floor_turn := v_last[2] + 1;
             RETURN;

@@ -15,5 +15,5 @@ BEGIN
         array_agg(d.channel) FILTER (WHERE d.due_at IS NULL AND d.head_at IS NULL
             AND COALESCE(d.released_at, 0) + GREATEST(3600000, COALESCE(c.release_interval_ms, 0)) < p_now)
     INTO next, quiet
-    FROM down d LEFT JOIN channel c ON c.name = d.channel;
+    FROM down d LEFT JOIN LATERAL (SELECT * FROM channel c WHERE c.name = d.channel OFFSET 0) c ON TRUE;
 END $$;

@@ -1,10 +1,10 @@
--- Part of a dequeue, under the ring rows' locks: give the visited channels their next turn.
+-- Part of a dequeue, under the ring rows' locks: give the visited channels their next turn. The rows are known by their address.
 -- A channel with more to give goes to the end of the line; a full one waits for a slot, at the latest until a lease ends; a held-up one
 -- comes again shortly; one with nothing waiting leaves the line but keeps its row, and with it its last release.
 CREATE OR REPLACE FUNCTION ring_turn (
-    p_channel TEXT[], p_turn BIGINT[], p_released_at BIGINT[], p_at BIGINT[], p_id BIGINT[], p_to_at BIGINT[], p_to_id BIGINT[],
+    p_tid TID[], p_released_at BIGINT[], p_at BIGINT[], p_id BIGINT[], p_to_at BIGINT[], p_to_id BIGINT[],
     p_next_at BIGINT[], p_next_id BIGINT[], p_held_at BIGINT[], p_held_id BIGINT[], p_took INT[], p_interval BIGINT[], p_paused BOOLEAN[],
-    p_max INT[], p_room INT[], p_running TEXT[], p_until BIGINT[],
+    p_max INT[], p_room INT[], p_running TEXT[], p_struck_to INT[], p_until BIGINT[],
     p_pick_ord INT[], p_pick_ids TEXT[], p_now BIGINT, p_end BIGINT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
@@ -20,21 +20,22 @@ BEGIN
         head_at = x.head[1], head_id = x.head[2],
         skip_from_at = CASE WHEN x.next_at IS NOT NULL THEN x.to_at END, skip_from_id = CASE WHEN x.next_at IS NOT NULL THEN x.to_id END,
         skip_to_at = x.next_at, skip_to_id = x.next_id,
-        released_at = CASE WHEN x.took > 0 THEN p_now ELSE r.released_at END, running = x.running::BIGINT[]
+        released_at = CASE WHEN x.took > 0 OR r.released_at > p_now THEN p_now ELSE r.released_at END, running = x.running::BIGINT[],
+        struck_to = x.struck_to
     FROM (
         SELECT y.*,
             CASE WHEN y.paused OR y.head IS NULL THEN NULL
                  WHEN y.is_full THEN GREATEST(LEAST(y.until, p_end), p_now + 1, y.head[1])
                  ELSE GREATEST(y.head[1], p_now + CASE WHEN y.is_held_up THEN 10 ELSE 0 END, CASE WHEN y.interval_ms > 0 THEN
-                     CASE WHEN y.took > 0 THEN p_now ELSE y.released_at END + y.interval_ms END) END AS due_at
+                     CASE WHEN y.took > 0 OR y.released_at > p_now THEN p_now ELSE y.released_at END + y.interval_ms END) END AS due_at
         FROM (
             SELECT v.*, LEAST(CASE WHEN v.at IS NOT NULL THEN ARRAY[v.at, v.id] END,
                     CASE WHEN v.held_at IS NOT NULL THEN ARRAY[v.held_at, v.held_id] END) AS head,
                 COALESCE(v.took >= v.room, FALSE) AS is_full,
                 v.took = 0 AND v.held_at IS NOT NULL AS is_held_up
-            FROM unnest(p_channel, p_turn, p_released_at, p_at, p_id, p_to_at, p_to_id, p_next_at, p_next_id, p_held_at, p_held_id, p_took,
-                p_interval, p_paused, p_room, p_running, p_until)
-                v (channel, turn, released_at, at, id, to_at, to_id, next_at, next_id, held_at, held_id, took,
-                interval_ms, paused, room, running, until)) y) x
-    WHERE r.channel = x.channel AND r.turn = x.turn;
+            FROM unnest(p_tid, p_released_at, p_at, p_id, p_to_at, p_to_id, p_next_at, p_next_id, p_held_at, p_held_id, p_took,
+                p_interval, p_paused, p_room, p_running, p_struck_to, p_until)
+                v (tid, released_at, at, id, to_at, to_id, next_at, next_id, held_at, held_id, took,
+                interval_ms, paused, room, running, struck_to, until)) y) x
+    WHERE r.ctid = x.tid;
 END $$;

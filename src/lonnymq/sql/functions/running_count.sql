@@ -1,19 +1,23 @@
 -- Part of a dequeue, under the ring rows' locks: what the visited channels with a concurrency limit have room for.
--- Each ring row lists the messages leased from it; those that ended are struck off by looking them up, and only when
--- the list leaves no room for p_limit more. Nothing is counted up and down, so nothing can drift. A message counts until it is completed,
--- deferred or swept, however late. A channel without a list (its limit is new) is counted once from the leases.
+-- Each ring row lists the messages leased from it. Those that ended are struck off by looking them up, when the list leaves no room for
+-- p_limit more or has doubled since: one look-up a message, all in all. Nothing is counted up and down, so nothing can
+-- drift. A message counts until it is completed, deferred or swept, however late. A channel without a list (its limit is
+-- new) is counted once from the leases.
 -- room and until are NULL where there was no need to look. until: when the room may grow without anybody saying so.
 CREATE OR REPLACE FUNCTION running_count (
-    p_channel TEXT[], p_max INT[], p_running TEXT[], p_cap INT[], p_limit INT, p_now BIGINT)
-RETURNS TABLE (ord BIGINT, cap INT, room INT, running TEXT, until BIGINT) LANGUAGE plpgsql AS $$
+    p_channel TEXT[], p_max INT[], p_running TEXT[], p_struck_to INT[], p_cap INT[], p_limit INT, p_now BIGINT)
+RETURNS TABLE (ord BIGINT, cap INT, room INT, running TEXT, struck_to INT, until BIGINT) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT v.ord, GREATEST(0, LEAST(v.cap, r.room)), r.room, COALESCE(r.ids, v.running), r.until
+    SELECT v.ord, GREATEST(0, LEAST(v.cap, r.room)), r.room, COALESCE(r.ids, v.running), COALESCE(v.max - r.room, v.struck_to), r.until
     FROM (
-        SELECT u.ord, u.channel, u.cap, u.max, CASE WHEN u.max IS NOT NULL THEN u.running END AS running,
-            u.max IS NOT NULL AND (u.running IS NULL OR cardinality(u.running::BIGINT[]) + p_limit > u.max) AS is_tight
-        FROM unnest(p_channel, p_max, p_running, p_cap) WITH ORDINALITY u (channel, max, running, cap, ord)) v
+        SELECT w.ord, w.channel, w.cap, w.max, w.running, w.struck_to,
+            w.max IS NOT NULL AND (w.running IS NULL OR w.n + p_limit > w.max OR w.n > 2 * w.struck_to + 64) AS is_tight
+        FROM (
+            SELECT u.ord, u.channel, u.cap, u.max, CASE WHEN u.max IS NOT NULL THEN u.running END AS running, u.struck_to,
+                cardinality(u.running::BIGINT[]) AS n
+            FROM unnest(p_channel, p_max, p_running, p_struck_to, p_cap) WITH ORDINALITY u (channel, max, running, struck_to, cap, ord)) w) v
     LEFT JOIN LATERAL (
         SELECT v.max - COUNT(*)::INT AS room, COALESCE(array_agg(x.id), '{}')::TEXT AS ids,
             CASE WHEN BOOL_AND(x.slot) THEN MIN(x.lease_end_at) ELSE p_now + 100 END AS until

@@ -1,9 +1,9 @@
--- Whether the tick cannot be gone on from: there is none, it is from another cluster (a restored dump, whose
--- transaction numbers mean nothing here), or the clock was set back behind it, so that due times lie in a future that was.
-CREATE OR REPLACE FUNCTION tick_is_foreign (p_tick tick, p_now BIGINT)
+-- Whether the tick cannot be gone on from: there is none, or it is from another cluster (a restored dump, whose transaction
+-- numbers mean nothing here).
+CREATE OR REPLACE FUNCTION tick_is_foreign (p_tick tick)
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    IF p_tick.id IS NULL OR p_tick.seen_xid > pg_snapshot_xmax(pg_current_snapshot()) OR p_now < p_tick.at - 1000 THEN
+    IF p_tick.id IS NULL OR p_tick.seen_xid > pg_snapshot_xmax(pg_current_snapshot()) THEN
         RETURN TRUE;
     END IF;
     -- Reading the system identifier opens a file; the server's start time is at hand.

@@ -5,41 +5,45 @@
 -- Returns TRUE when work was left, or may have been: call again.
 CREATE OR REPLACE FUNCTION wake_fold (p_limit INT DEFAULT 1000)
 RETURNS BOOLEAN LANGUAGE plpgsql
-SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off
-SET enable_bitmapscan TO off SET enable_hashjoin TO off SET enable_mergejoin TO off SET jit TO off AS $$
+SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off
+SET enable_hashjoin TO off SET enable_mergejoin TO off SET enable_tidscan TO on SET jit TO off AS $$
 DECLARE
-    v_now BIGINT := clock_ms();
+    v_now BIGINT;
     t tick;                                 -- the last tick
     n tick;                                 -- the next one
     v_snapshot PG_SNAPSHOT;
     v_newer wake[];
     v_late wake[];
     v_wakes wake[];
-    v_swept RECORD;
-    v_due RECORD;
-    v_late_ids BIGINT[];
-    v_late_channels TEXT[];
+    v_due postponed[];                      -- what is to be tried again
+    v_due_leases BIGINT[];
     v_lease_from BIGINT;
-    v_is_due BOOLEAN;
-    v_is_swept BOOLEAN;
+    v_is_sweep BOOLEAN;
     v_is_more BOOLEAN;
+    v_floor RECORD;
+    v_swept RECORD;
+    v_placed RECORD;
+    v_held TEXT[];
 BEGIN
     PERFORM isolation_check('wake_fold');
     IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
         PERFORM refuse('LM005', format('a fold of %s wakes is not possible', COALESCE(p_limit::TEXT, 'NULL')), 'Fold 1 to 100,000 at a time.');
     END IF;
     SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
-    IF tick_is_foreign(t, v_now) THEN
-        RETURN rebuild_if_free();
+    v_now := clock_ms();
+    IF tick_is_foreign(t) OR v_now < t.at - 1000 THEN
+        PERFORM tick_renew();
+        RETURN TRUE;
     END IF;
     -- Read before locking, so that an idle call writes nothing. The snapshot is that of this very statement.
     WITH s AS MATERIALIZED (SELECT pg_current_snapshot() AS snapshot)
     SELECT MIN(s.snapshot::TEXT), array_agg(w.wake) FILTER (WHERE NOT w.late), array_agg(w.wake) FILTER (WHERE w.late)
     INTO v_snapshot, v_newer, v_late
     FROM s LEFT JOIN LATERAL wake_read(t, s.snapshot, p_limit) w ON TRUE;
-    v_is_due := EXISTS (SELECT FROM postponed p WHERE p.due_at > t.postponed_to AND p.due_at <= v_now);
-    v_is_swept := lease_is_due(t, v_now);
-    IF v_newer IS NULL AND v_late IS NULL AND NOT v_is_due AND NOT v_is_swept THEN
+    SELECT array_agg(p.p) INTO v_due
+    FROM (SELECT p FROM postponed p WHERE p.due_at > t.postponed_to AND p.due_at <= v_now ORDER BY p.due_at, p.id LIMIT p_limit) p;
+    v_is_sweep := lease_is_due(t, v_now);
+    IF v_newer IS NULL AND v_late IS NULL AND v_due IS NULL AND NOT v_is_sweep THEN
         RETURN FALSE;
     END IF;
     PERFORM FROM fold_lock FOR UPDATE SKIP LOCKED;
@@ -48,39 +52,40 @@ BEGIN
     END IF;
     PERFORM fold_lock_guard();
     n := t;
-    n.at := v_now;
+    n.at := GREATEST(v_now, t.at);
     n.started_at := pg_postmaster_start_time();
-    SELECT * INTO n.floor_at, n.floor_turn FROM ring_floor(t, v_now, p_limit);
+    SELECT * INTO v_floor FROM ring_floor(t, v_now, p_limit);
+    n.floor_at := v_floor.floor_at;
+    n.floor_turn := v_floor.floor_turn;
+    v_held := v_floor.held;
     v_wakes := v_newer || v_late;
     v_is_more := COALESCE(cardinality(v_newer) = p_limit, FALSE) OR COALESCE(cardinality(v_late) >= p_limit, FALSE);
-    IF v_is_due THEN
-        SELECT * INTO v_due FROM postponed_read(t, v_now, p_limit);
-        v_late_ids := v_due.message_ids;
-        v_late_channels := v_due.channels;
-        n.postponed_to := v_due.done_to;
-        v_wakes := v_wakes || v_due.wakes;
-        v_is_more := v_is_more OR v_due.is_more;
-    END IF;
     SELECT MIN(w.lo_at), GREATEST(t.lease_max_at, MAX(w.hi_at)) INTO v_lease_from, n.lease_max_at FROM unnest(v_wakes) w WHERE w.channel IS NULL;
-    IF v_is_swept OR v_lease_from <= t.swept_at OR v_late_ids IS NOT NULL OR (v_lease_from IS NOT NULL AND lease_is_due(n, v_now)) THEN
-        SELECT * INTO v_swept FROM lease_sweep(t, v_lease_from, v_late_ids, v_now, p_limit);
+    IF v_due IS NOT NULL THEN
+        v_is_more := v_is_more OR cardinality(v_due) = p_limit;
+        n.postponed_to := CASE WHEN cardinality(v_due) = p_limit THEN (SELECT MAX(d.due_at) - 1 FROM unnest(v_due) d) ELSE GREATEST(v_now, t.postponed_to) END;
+        v_wakes := v_wakes || wakes_of(v_due);
+        SELECT array_agg(substr(d.key, 2)::BIGINT) INTO v_due_leases FROM unnest(v_due) d WHERE left(d.key, 1) = 'm';
+    END IF;
+    IF v_is_sweep OR v_lease_from <= t.swept_at OR v_due_leases IS NOT NULL OR (v_lease_from IS NOT NULL AND lease_is_due(n, v_now)) THEN
+        SELECT * INTO v_swept FROM lease_sweep(t, v_lease_from, v_due_leases, v_now, p_limit);
         n.swept_at := v_swept.swept_at;
         n.swept_id := v_swept.swept_id;
         v_wakes := v_wakes || v_swept.wakes;
+        v_held := v_held || v_swept.held;
         v_is_more := v_is_more OR v_swept.is_more;
     END IF;
-    PERFORM ring_place(v_wakes, v_late_channels, v_now, n.floor_at, n.floor_turn);
+    SELECT * INTO v_placed FROM ring_place(v_wakes, v_now, n.floor_at, n.floor_turn);
+    IF v_due IS NOT NULL OR v_held IS NOT NULL OR v_placed.held IS NOT NULL THEN
+        n.postponed_id := postpone(t, v_due, v_placed.held || v_held, v_placed.held_at, v_placed.held_id, v_now);
+    END IF;
     IF cardinality(v_newer) = p_limit THEN
         SELECT w.xid, w.id INTO n.seen_xid, n.seen_id FROM unnest(v_newer) w ORDER BY w.xid DESC, w.id DESC LIMIT 1;
     ELSE
         n.seen_xid := pg_snapshot_xmax(v_snapshot);
         n.seen_id := 0;
     END IF;
-    SELECT * INTO n.open_xids, n.open_ids FROM tick_open(t, n.seen_xid, v_snapshot, v_late, p_limit);
-    DELETE FROM tick WHERE id = t.id;
-    INSERT INTO tick (at, seen_xid, seen_id, open_xids, open_ids, swept_at, swept_id, lease_max_at, floor_at, floor_turn,
-        postponed_to, started_at, system_id)
-    VALUES (n.at, n.seen_xid, n.seen_id, n.open_xids, n.open_ids, n.swept_at, n.swept_id, n.lease_max_at, n.floor_at, n.floor_turn,
-        n.postponed_to, n.started_at, n.system_id);
+    SELECT * INTO n.open_xids, n.open_ids FROM tick_open(t, n.seen_xid, v_snapshot, v_newer || v_late, p_limit);
+    PERFORM tick_write(n);
     RETURN v_is_more;
 END $$;

@@ -12,6 +12,7 @@ CREATE TABLE ring (
     released_at BIGINT,                     -- the last release, for the interval; visits that release nothing leave it
     running BIGINT[],                       -- under a concurrency limit: every leased message is in here, and maybe some that
                                             -- ended. NULL: not counted yet
+    struck_to INT NOT NULL DEFAULT 0,       -- how long that list was when those that ended were last struck off
     PRIMARY KEY (channel, turn)
 );
 CREATE INDEX ring_due_ix ON ring (due_at, turn) WHERE due_at IS NOT NULL;

@@ -8,11 +8,12 @@ CREATE TABLE tick (
     lease_max_at BIGINT NOT NULL,                       -- no lease ends after this
     floor_at BIGINT NOT NULL, floor_turn BIGINT NOT NULL, -- no live, due ring row lies below, but for postponed channels
     postponed_to BIGINT NOT NULL,                       -- postponed rows due up to here are done
+    postponed_id BIGINT NOT NULL,                       -- and none has a lower id
     started_at TIMESTAMPTZ NOT NULL, system_id BIGINT NOT NULL -- of the server that wrote it
 );
 INSERT INTO tick (at, seen_xid, seen_id, open_xids, open_ids, swept_at, swept_id, lease_max_at, floor_at, floor_turn,
-    postponed_to, started_at, system_id)
-SELECT 0, pg_snapshot_xmax(pg_current_snapshot()), 0, array_agg(x), array_agg(0), 0, 0, 0, 0, 0, 0,
+    postponed_to, postponed_id, started_at, system_id)
+SELECT 0, pg_snapshot_xmax(pg_current_snapshot()), 0, array_agg(x), array_agg(0), 0, 0, 0, 0, 0, 0, 0,
     pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system())
 FROM (SELECT pg_current_xact_id() UNION SELECT pg_snapshot_xip(pg_current_snapshot())) o (x);
 
