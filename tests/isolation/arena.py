@@ -97,7 +97,8 @@ def settle(conn: psycopg.Connection) -> None:
     def is_settled() -> bool:
         judge.fold(conn)
         postponed = value(conn, "SELECT COUNT(*) FROM postponed")
-        return postponed + value(conn, "SELECT COUNT(*) FROM message WHERE lease_end_at < clock_ms()") == 0
+        late = value(conn, "SELECT COUNT(*) FROM message WHERE lease_end_at < clock_ms()")
+        return (postponed, late) == (0, 0)
 
     until(is_settled, "folding to settle")
 
@@ -197,6 +198,11 @@ class Arena:
 
     def start(self, call: Callable[[], Any]) -> "Future[Any]":
         return self.threads.submit(call)
+
+
+def overtake(conn: psycopg.Connection) -> None:
+    """A later transaction commits: those open now lie within the snapshots to come, not beyond them."""
+    conn.execute("SELECT pg_current_xact_id()")
 
 
 @contextmanager

@@ -19,9 +19,9 @@ TABLES = ("message", "dead", "wake", "ring", "tick", "postponed")
 STOPS = {
     "dequeue has its channels": ("message_dequeue", "-- Stamp releases after the locks are had"),
     "fold has read": ("wake_fold", "PERFORM FROM fold_lock FOR UPDATE SKIP LOCKED;"),
-    "fold has the tick": ("wake_fold", "IF tick_is_foreign(t, v_now) THEN"),
+    "fold has the tick": ("wake_fold", "IF tick_is_foreign(t"),
     "fold has the lock": ("wake_fold", "PERFORM fold_lock_guard();"),
-    "sweep has read": ("lease_sweep", "IF v_due IS NULL AND p_postponed IS NULL THEN"),
+    "sweep has read": ("lease_sweep", "IF v_due IS NULL AND p_"),
     "rebuild has the locks": ("rebuild", "-- Whatever this snapshot does not see"),
     "rebuild has its snapshot": ("rebuild", "DELETE FROM tick;"),
     "rebuild has no wakes": ("rebuild", "DELETE FROM ring r WHERE EXISTS"),

@@ -16,6 +16,7 @@ from tests.isolation.arena import (
     end,
     held_slots,
     impatient,
+    overtake,
     take,
     until,
     value,
@@ -185,6 +186,7 @@ def test_pair(arena: Arena, first: str, second: str, place: str, ending: str) ->
     scene = prepare(observer, first, second, experience)
     begin(one, first)
     opened = OPERATIONS[first](one, scene, target_of_first(scene, first, second, place))
+    overtake(observer)
     visible = see(observer)
 
     def meanwhile() -> Outcome:
@@ -276,8 +278,8 @@ def check_view(
         )
         assert folded == (0 if scene.new in left else 1)
         assert met.result == (experience is FOLD_TAKEN)
-        postponed = {channel for (channel,) in conn.execute("SELECT channel FROM postponed")}
-        assert postponed == (set() if experience is FOLD_TAKEN else left)
+        postponed = {key for (key,) in conn.execute("SELECT key FROM postponed")}
+        assert postponed == {f"c{channel}" for channel in left if experience is not FOLD_TAKEN}
 
 
 def check_result(second: str, experience: Experience, met: Outcome, ending: str) -> None:

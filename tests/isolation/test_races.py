@@ -9,7 +9,19 @@ import psycopg
 import pytest
 
 from tests import judge
-from tests.isolation.arena import Arena, account, check_limits, end, held_slots, impatient, take, until, value
+from tests.isolation.arena import (
+    Arena,
+    Ledger,
+    account,
+    check_limits,
+    end,
+    held_slots,
+    impatient,
+    overtake,
+    take,
+    until,
+    value,
+)
 from tests.isolation.pausing import paused
 from tests.isolation.scene import (
     OPERATIONS,
@@ -560,13 +572,9 @@ def test_rebuild_while_open(arena: Arena, first: str, ending: str) -> None:
     """It waits for who holds places in the line, and for nobody else."""
     observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
     scene = build(observer, expired=first == "sweep")
-    targets: dict[str, Any] = {
-        "create": scene.first,
-        "dequeue": 1,
-        "channel_set": (scene.first, {"max_concurrency": 7}),
-    } | dict.fromkeys(HOLDERS, scene.held[scene.first][0])
     one.execute("BEGIN ISOLATION LEVEL REPEATABLE READ" if first == "snapshot" else "BEGIN")
-    opened = OPERATIONS[first](one, scene, targets.get(first))
+    opened = OPERATIONS[first](one, scene, target(scene, first))
+    overtake(observer)
     if first in {"fold", "sweep", "dequeue"}:
         running = arena.start(lambda: two.execute("SELECT rebuild()"))
         until(lambda: arena.is_waiting(two, one), f"rebuild to wait for {first}")
@@ -578,4 +586,49 @@ def test_rebuild_while_open(arena: Arena, first: str, ending: str) -> None:
         judge.fold(observer)
         end(one, ending)
     (opened.commit if ending == "commit" else opened.rollback)(scene.ledger)
+    account(observer, scene.ledger)
+
+
+def target(scene: Scene, operation: str) -> Any:
+    targets: dict[str, Any] = {
+        "create": scene.first,
+        "dequeue": 1,
+        "channel_set": (scene.first, {"max_concurrency": 7}),
+    }
+    return (targets | dict.fromkeys(HOLDERS, scene.held[scene.first][0])).get(operation)
+
+
+# Cleaning up against everything.
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("order", ["maintain first", "maintain second"])
+def test_maintain_and_others_go_on_at_once(arena: Arena, order: str, operation: str, ending: str) -> None:
+    """It takes away folded wakes, and the places of channels that were quiet for long and may come back."""
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    message_id = create(observer, Ledger(), "new", "long ago")
+    judge.fold(observer)
+    (lease,) = take(observer, 1)
+    assert value(observer, "SELECT message_complete(%s, %s)", message_id, lease.token) == "completed"
+    take(observer)  # finds nothing more: the channel leaves the line
+    observer.execute("UPDATE ring SET released_at = 0 WHERE channel = 'new'")
+    scene = build(observer, expired=operation == "sweep")
+
+    def clean(conn: psycopg.Connection) -> Outcome:
+        assert value(conn, "SELECT maintain()") > 0
+        return Outcome(None)
+
+    def operate(conn: psycopg.Connection) -> Outcome:
+        return OPERATIONS[operation](conn, scene, target(scene, operation))
+
+    first, second = (clean, operate) if order == "maintain first" else (operate, clean)
+    one.execute("BEGIN")
+    opened = first(one)
+    overtake(observer)
+    with impatient(two):
+        met = second(two)
+    end(one, ending)
+    (opened.commit if ending == "commit" else opened.rollback)(scene.ledger)
+    met.commit(scene.ledger)
     account(observer, scene.ledger)
