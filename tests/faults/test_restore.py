@@ -137,10 +137,7 @@ def test_a_dump_restored_into_another_cluster(source: Server, version: int, xids
             disturb_and_serve(restored, expected)
 
 
-LEAKS = "upkeep remembers a transaction number of the old cluster and cleans nothing below it"
-
-
-@pytest.mark.parametrize("xids", [pytest.param("lower", marks=pytest.mark.xfail(reason=LEAKS)), "higher"])
+@pytest.mark.parametrize("xids", ["lower", "higher"])
 def test_upkeep_goes_on_in_another_cluster(source: Server, version: int, xids: str) -> None:
     with cluster(version) as target, connect(source, "queue") as conn:
         if xids == "higher":
