@@ -61,6 +61,7 @@ BEGIN
         UPDATE ring r
         SET turn = CASE WHEN p.is_kept THEN r.turn ELSE nextval('turn') END, due_at = p.due_at, is_full = p.is_full,
             head_at = p.head_at, head_id = p.head_id,
+            released_at = CASE WHEN r.released_at > p_now THEN p_now ELSE r.released_at END, -- the clock was set back
             skip_from_at = p.from_at, skip_from_id = p.from_id, skip_to_at = p.to_at, skip_to_id = p.to_id
         FROM unnest(v_tid, v_is_kept, v_is_full, v_due_at, v_head_at, v_head_id, v_from_at, v_from_id, v_to_at, v_to_id)
             p (tid, is_kept, is_full, due_at, head_at, head_id, from_at, from_id, to_at, to_id)

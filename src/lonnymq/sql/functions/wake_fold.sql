@@ -21,6 +21,7 @@ DECLARE
     v_is_sweep BOOLEAN;
     v_is_more BOOLEAN;
     v_floor RECORD;
+    v_review RECORD;
     v_swept RECORD;
     v_placed RECORD;
     v_held TEXT[];
@@ -43,7 +44,7 @@ BEGIN
     SELECT array_agg(p.p) INTO v_due
     FROM (SELECT p FROM postponed p WHERE p.due_at > t.postponed_to AND p.due_at <= v_now ORDER BY p.due_at, p.id LIMIT p_limit) p;
     v_is_sweep := lease_is_due(t, v_now);
-    IF v_newer IS NULL AND v_late IS NULL AND v_due IS NULL AND NOT v_is_sweep THEN
+    IF v_newer IS NULL AND v_late IS NULL AND v_due IS NULL AND NOT v_is_sweep AND t.review_at IS NULL THEN
         RETURN FALSE;
     END IF;
     PERFORM FROM fold_lock FOR UPDATE SKIP LOCKED;
@@ -61,6 +62,13 @@ BEGIN
     v_wakes := v_newer || v_late;
     v_is_more := COALESCE(cardinality(v_newer) = p_limit, FALSE) OR COALESCE(cardinality(v_late) >= p_limit, FALSE);
     SELECT MIN(w.lo_at), GREATEST(t.lease_max_at, MAX(w.hi_at)) INTO v_lease_from, n.lease_max_at FROM unnest(v_wakes) w WHERE w.channel IS NULL;
+    IF t.review_at IS NOT NULL THEN
+        SELECT * INTO v_review FROM ring_review(t, p_limit);
+        n.review_at := v_review.review_at;
+        n.review_turn := v_review.review_turn;
+        v_wakes := v_wakes || v_review.wakes;
+        v_is_more := v_is_more OR n.review_at IS NOT NULL;
+    END IF;
     IF v_due IS NOT NULL THEN
         v_is_more := v_is_more OR cardinality(v_due) = p_limit;
         n.postponed_to := CASE WHEN cardinality(v_due) = p_limit THEN (SELECT MAX(d.due_at) - 1 FROM unnest(v_due) d) ELSE GREATEST(v_now, t.postponed_to) END;
