@@ -35,6 +35,7 @@ from tests.isolation.scene import (
     do_dequeue,
     do_extend,
     do_fold,
+    see,
 )
 
 Meanwhile = Callable[[psycopg.Connection, Scene], None]
@@ -438,8 +439,10 @@ def test_holder_stopped(
 
     with paused(arena, stop, holder) as running, impatient(two):
         happens(two, scene, lease)
+        after = see(observer)
     outcome = running.result()
     assert outcome.result == answers[call == "extend"]
+    assert outcome.result == HOLDERS[call] or see(observer) == after, "refused, and yet it changed something"
     outcome.commit(scene.ledger)
     account(observer, scene.ledger)
 
