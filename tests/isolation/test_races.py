@@ -493,11 +493,11 @@ def test_a_slot_is_not_free_before_the_commit(arena: Arena, call: str) -> None:
 @pytest.mark.parametrize("second", HOLDERS)
 @pytest.mark.parametrize("first", HOLDERS)
 def test_batches_in_opposite_orders_do_not_deadlock(arena: Arena, first: str, second: str) -> None:
-    """Both want the same two messages; a third holds the later one until both are on their way."""
+    """Both want the same messages; a third holds one in the middle until both are on their way."""
     observer, gate = arena.session("judge"), arena.session("gate")
     one, two = arena.session("one"), arena.session("two")
     scene = build(observer)
-    leases = sorted(scene.held[scene.first])
+    leases = sorted(scene.held[scene.first] + scene.held[scene.second])
     gate.execute("BEGIN")
     gate.execute("SELECT FROM message WHERE id = %s FOR UPDATE", (leases[1].id,))
 
