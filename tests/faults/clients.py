@@ -258,6 +258,7 @@ class Consumer(Client):
         lease_ms = 2000 if self._is_calm else self.random.choice(self.LEASES)
         parameters = (self.random.choice((1, 1, 5, 30)), lease_ms, self.name)
         self._calls += 1
+        asked_at = self.stamp()
         chance = 1.0 if self._is_calm else self.random.random()
         rows: list[tuple[Any, ...]] = []
         outcome = Outcome.UNKNOWN
@@ -278,9 +279,9 @@ class Consumer(Client):
                 self.cut()
         if outcome is Outcome.UNKNOWN and not rows:
             self.history.hidden_dequeues += 1
-        done_at = self.stamp()
+        between = (asked_at, self.stamp())
         deliveries = [
-            Delivery.from_row(row, self.name, self._calls, place, lease_ms, outcome, done_at)
+            Delivery.from_row(row, self.name, self._calls, place, lease_ms, outcome, between)
             for place, row in enumerate(rows)
             if row[0] is not None
         ]

@@ -46,6 +46,7 @@ class Delivery:
     lease_end_at: int
     lease_ms: int
     outcome: Outcome
+    asked_at: int
     done_at: int  # when its commit was known
 
     @classmethod
@@ -57,7 +58,7 @@ class Delivery:
         place: int,
         lease_ms: int,
         outcome: Outcome,
-        done_at: int,
+        between: tuple[int, int],
     ) -> Self:
         """A row of `message_dequeue`."""
         id_, channel, content, headers, state, attempts, token, lease_end_at = row[:8]
@@ -75,7 +76,8 @@ class Delivery:
             lease_end_at=lease_end_at,
             lease_ms=lease_ms,
             outcome=outcome,
-            done_at=done_at,
+            asked_at=between[0],
+            done_at=between[1],
         )
 
     @property
@@ -388,7 +390,8 @@ class Judge:
     def _pauses(self) -> Iterator[str]:
         for pause in self._history.pauses:
             for delivery in self._deliveries:
-                if delivery.channel == pause.channel and pause.from_at < delivery.released_at < pause.to_at:
+                is_within = pause.from_at < delivery.asked_at and delivery.released_at < pause.to_at
+                if delivery.channel == pause.channel and is_within:
                     yield f"paused: {pause.channel} released message {delivery.id} at {delivery.released_at}"
 
     def _deadlocks(self) -> Iterator[str]:

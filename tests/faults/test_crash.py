@@ -122,6 +122,7 @@ class Taker(Worker):
 
     def _take(self) -> None:
         self.calls += 1
+        asked_at = now_ms()
         rows, outcome = [], Outcome.UNKNOWN
         try:
             with self.connection.transaction():
@@ -130,7 +131,7 @@ class Taker(Worker):
             outcome = Outcome.OK
         finally:
             taken = [
-                Delivery.from_row(row, self.name, self.calls, place, 300, outcome, now_ms())
+                Delivery.from_row(row, self.name, self.calls, place, 300, outcome, (asked_at, now_ms()))
                 for place, row in enumerate(rows)
                 if row[0] is not None
             ]
@@ -176,7 +177,9 @@ def test_kill_9_with_asynchronous_dequeues(server: Server, database: str) -> Non
         while conn.execute("SELECT EXISTS (SELECT FROM message)").fetchone() == (True,):
             assert time.monotonic() < deadline, "not served"
             for d in drain(conn):
-                history.deliveries.append(Delivery.from_row(d, "last", 0, 0, 30_000, Outcome.OK, now_ms()))
+                history.deliveries.append(
+                    Delivery.from_row(d, "last", 0, 0, 30_000, Outcome.OK, (now_ms(), now_ms()))
+                )
                 done = Finish("complete", d.id, d.token, "completed", Outcome.OK, now_ms(), now_ms())
                 history.finishes.append(done)
             time.sleep(0.05)

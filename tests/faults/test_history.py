@@ -13,7 +13,9 @@ POLICIES = {"c": Policy(max_concurrency=1, release_interval_ms=50)}
 
 def delivery(id_: int, token: UUID, at: int, **changes: object) -> Delivery:
     content = f"m{id_}".encode()
-    whole = Delivery("w", at, 0, id_, "c", content, None, None, 1, token, at + 100, 100, Outcome.OK, at + 5)
+    whole = Delivery(
+        "w", at, 0, id_, "c", content, None, None, 1, token, at + 100, 100, Outcome.OK, at, at + 5
+    )
     return replace(whole, **changes)  # type: ignore[arg-type]
 
 

@@ -96,7 +96,6 @@ def test_a_million_wakes(conn: psycopg.Connection) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.xfail(reason="every channel that waits is woken in one statement, however many there are")
 def test_a_clock_set_back_with_many_channels(conn: psycopg.Connection) -> None:
     """What has to be remade is remade in calls that end in time too."""
     clock = FakeClock(conn)

@@ -4,6 +4,8 @@ Invariants 7, 10 and 13: never more than allowed, never sooner, never less than 
 """
 
 import random
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import psycopg
@@ -207,6 +209,44 @@ def test_pause_and_resume(conn: psycopg.Connection, clock: FakeClock) -> None:
     policy(conn, paused=False)
     assert len(serve(conn)) == 4
     check(conn)
+
+
+@pytest.mark.xfail(reason="a fold takes a release that is younger than its own time for one in the future")
+def test_a_release_while_a_fold_is_under_way_counts(
+    conn: psycopg.Connection, connect: Connect, clock: FakeClock
+) -> None:
+    """Invariant 10: the fold read the clock before the release and places the channel after it."""
+    conn.execute("ALTER FUNCTION lease_is_due RENAME TO lease_is_due_unhindered")
+    conn.execute(
+        "CREATE FUNCTION lease_is_due (p_tick tick, p_now BIGINT) RETURNS BOOLEAN LANGUAGE plpgsql AS $$"
+        "BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN lease_is_due_unhindered(p_tick, p_now); END $$"
+    )
+    policy(conn, interval=40)
+    create(conn, 2)
+    fold(conn)
+    conn.execute("SELECT message_create('a', '', -1)")
+    gate, folder = connect(), connect()
+    gate.execute("SELECT pg_advisory_lock(1)")
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        folding = pool.submit(folder.execute, "SELECT wake_fold()")
+        wait_until_blocked(conn, folder)
+        released_at = clock.advance(30)
+        assert len(dequeue(conn, 10)[0]) == 1
+        gate.execute("SELECT pg_advisory_unlock(1)")
+        folding.result(timeout=30)
+    clock.set(released_at + 39)
+    assert serve(conn) == []
+    clock.set(released_at + 40)
+    assert len(serve(conn)) == 1
+    check(conn)
+
+
+def wait_until_blocked(conn: psycopg.Connection, other: psycopg.Connection) -> None:
+    query = "SELECT wait_event FROM pg_stat_activity WHERE pid = %s"
+    deadline = time.monotonic() + 30
+    while conn.execute(query, (other.info.backend_pid,)).fetchone() != ("advisory",):
+        assert time.monotonic() < deadline, "it did not come to the gate"
+        time.sleep(0.005)
 
 
 @dataclass
