@@ -1,0 +1,98 @@
+"""The calls that have two forms: `one` makes a list of them one by one, `many` at once."""
+
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from tests.model.queue_model import Draft
+
+
+class Target(NamedTuple):
+    id: int | None
+    token: UUID | None
+
+
+class Deferral(NamedTuple):
+    dequeue_at: int | None
+    state: bytes | None
+    error: str | None
+
+
+def _column(values: list[Any]) -> list[Any] | None:
+    """An optional array is given as NULL when it would say nothing."""
+    return None if all(value is None for value in values) else values
+
+
+class Client:
+    def __init__(self, conn: psycopg.Connection) -> None:
+        self._conn = conn
+
+    def rows(self, query: str, *parameters: Any) -> list[Any]:
+        return self._conn.execute(query, parameters).fetchall()
+
+    def value(self, query: str, *parameters: Any) -> Any:
+        return self.rows(query, *parameters)[0][0]
+
+    def create(self, drafts: list[Draft], form: str) -> list[tuple[int, str]]:
+        headers = [None if draft.headers is None else Jsonb(draft.headers) for draft in drafts]
+        if form == "one":
+            call = "SELECT * FROM message_create(%s, %s, %s, %s, %s)"
+            given = [
+                (draft.channel, draft.content, draft.dequeue_at, header, draft.max_attempts)
+                for draft, header in zip(drafts, headers, strict=True)
+            ]
+            return [row for each in given for row in self.rows(call, *each)]
+        return self.rows(
+            "SELECT * FROM message_create_many(%s, %s, %s::BIGINT[], %s::JSONB[], %s::INT[])",
+            [draft.channel for draft in drafts],
+            [draft.content for draft in drafts],
+            _column([draft.dequeue_at for draft in drafts]),
+            _column(headers),
+            _column([draft.max_attempts for draft in drafts]),
+        )
+
+    def complete(self, targets: list[Target], form: str) -> list[str]:
+        if form == "one":
+            return [self.value("SELECT message_complete(%s, %s)", *target) for target in targets]
+        return self._in_order(
+            targets,
+            self.rows("SELECT * FROM message_complete_many(%s::BIGINT[], %s::UUID[])", *_columns(targets)),
+        )
+
+    def defer(self, targets: list[Target], deferrals: list[Deferral], form: str) -> list[str]:
+        if form == "one":
+            call = "SELECT message_defer(%s, %s, %s, %s, %s)"
+            return [self.value(call, *t, *d) for t, d in zip(targets, deferrals, strict=True)]
+        types = "%s::BIGINT[], %s::UUID[], %s::BIGINT[], %s::BYTEA[], %s::TEXT[]"
+        rows = self.rows(
+            f"SELECT * FROM message_defer_many({types})",
+            *_columns(targets),
+            *(_column(list(column)) for column in zip(*deferrals, strict=True)),
+        )
+        return self._in_order(targets, rows)
+
+    def extend(self, targets: list[Target], lease_ms: int, form: str) -> list[tuple[str, int | None]]:
+        if form == "one":
+            call = "SELECT * FROM message_extend(%s, %s, %s)"
+            return [self.rows(call, *target, lease_ms)[0] for target in targets]
+        return self._in_order(
+            targets,
+            self.rows(
+                "SELECT * FROM message_extend_many(%s::BIGINT[], %s::UUID[], %s)",
+                *_columns(targets),
+                lease_ms,
+            ),
+        )
+
+    @staticmethod
+    def _in_order(targets: list[Target], rows: list[Any]) -> list[Any]:
+        assert [row[0] for row in rows] == [target.id for target in targets], (
+            "one row each, in the order given"
+        )
+        return [row[1] if len(row) == 2 else row[1:] for row in rows]
+
+
+def _columns(targets: list[Target]) -> tuple[list[int | None], list[UUID | None]]:
+    return [target.id for target in targets], [target.token for target in targets]

@@ -1,0 +1,26 @@
+"""How much the model tries: `pytest tests/model --model-examples N`, and `--model-seed N` to repeat a run."""
+
+import secrets
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("model")
+    group.addoption("--model-examples", type=int, default=500, help="how many lives of a queue to try")
+    group.addoption("--model-seed", type=int, default=None, help="the seed that a failed run has named")
+
+
+# pytest knows these options only when tests/model is named on its command line: hence the defaults here.
+
+
+@pytest.fixture(scope="session")
+def model_examples(pytestconfig: pytest.Config) -> int:
+    chosen: int = pytestconfig.getoption("--model-examples", 500)
+    return chosen
+
+
+@pytest.fixture(scope="session")
+def model_seed(pytestconfig: pytest.Config) -> int:
+    chosen: int | None = pytestconfig.getoption("--model-seed", None)
+    return secrets.randbelow(10**9) if chosen is None else chosen

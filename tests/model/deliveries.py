@@ -1,0 +1,178 @@
+"""Judges what a dequeue gave, by what the model says it might, and hands it to the model."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import combinations
+from uuid import UUID
+
+from tests.judge import Delivery
+from tests.model.queue_model import QueueModel
+
+
+@dataclass
+class Line:
+    """Who stood in the line of channels since when, in calls counted from the start, and what they got."""
+
+    calls: int = 0
+    is_fresh: bool = False  # nothing was leased since the last fold
+    since: dict[str, int] = field(default_factory=dict)  # the call that surely found it in the line
+    served: dict[str, int] = field(default_factory=dict)  # the last call that served it
+    released: set[int] = field(default_factory=set)  # messages that were delivered before
+    leads: dict[tuple[str, str], int] = field(default_factory=dict)  # how much more the first one was given
+    tokens: set[UUID] = field(default_factory=set)
+
+    def stepped(self, model: QueueModel) -> None:
+        """After every call: a channel that cannot release anything may have lost its place."""
+        self.calls += 1
+        for channel in list(self.since):
+            if not model.available(channel):
+                del self.since[channel]
+
+    def folded(self, model: QueueModel) -> None:
+        """After a full fold: whoever can release something stands in the line."""
+        self.is_fresh = True
+        for channel in model.channels():
+            if model.available(channel) and model.is_noticed(channel):
+                self.since.setdefault(channel, self.calls)
+
+    def is_plain(self, channel: str, model: QueueModel) -> bool:
+        """Whether the messages wait in the order they came: none is urgent, none has come back."""
+        ids = [message.id for message in model.waiting(channel)]
+        return ids == sorted(ids) and self.released.isdisjoint(ids)
+
+    def rebuilt(self) -> None:
+        self.since.clear()
+        self.leads.clear()
+
+    def shared(self, took: Counter[str], available: dict[str, int]) -> None:
+        """Sums up what pairs of channels were given, from when on both always had more to give."""
+        hungry = [channel for channel, count in available.items() if took[channel] < count]
+        pairs = combinations(hungry, 2)
+        self.leads = {(a, b): self.leads.get((a, b), 0) + took[a] - took[b] for a, b in pairs}
+
+    def visited(self, rows: list[Delivery], model: QueueModel) -> None:
+        self.is_fresh = self.is_fresh and not rows
+        for row in rows:
+            self.tokens.add(row.token)
+            self.released.add(row.id)
+        for channel in {row.channel for row in rows}:
+            self.served[channel] = self.calls
+            self.since.pop(channel, None)
+            if model.is_settled() and model.available(channel):
+                self.since[channel] = self.calls
+
+
+def take(
+    model: QueueModel,
+    line: Line,
+    rows: list[Delivery],
+    again_at: int | None,
+    limit: int,
+    lease_ms: int,
+    consumer: str | None,
+) -> None:
+    available = {channel: model.available(channel) for channel in model.channels()}
+    due = {channel: [message.id for message in model.due(channel)] for channel in model.channels()}
+    idlers = [c for c in model.channels() if due[c] and not available[c] and not model.policy(c).paused]
+    _judge_rows(model, line, rows, limit, lease_ms)
+    _judge_order(model, rows, due)
+    took = Counter(row.channel for row in rows)
+    for channel, count in took.items():
+        assert count <= available[channel], (
+            f"invariants 7, 10: {channel!r} released {count}, its policy allows {available[channel]}"
+        )
+    if model.is_settled():
+        _judge_total(took, available, limit, len(idlers))
+        _judge_turns(line, took, available)
+    if model.is_settled() and all(line.is_plain(channel, model) for channel in available):
+        _judge_shares(line, took, available)
+    else:
+        line.leads.clear()
+    for row in rows:
+        model.lease(row.id, row.token, lease_ms, consumer)
+    _judge_again_at(model, line, again_at, is_short=len(rows) < limit)
+    line.visited(rows, model)
+
+
+def _judge_rows(model: QueueModel, line: Line, rows: list[Delivery], limit: int, lease_ms: int) -> None:
+    assert len(rows) <= limit
+    assert len({row.id for row in rows}) == len(rows), "invariant 4: a message twice in one dequeue"
+    for row in rows:
+        assert row.id in model.messages, f"invariants 2, 3: message {row.id} was never created, or has ended"
+        message = model.messages[row.id]
+        assert message.token is None, f"invariant 4: message {row.id} is leased already"
+        assert message.dequeue_at <= model.now, f"invariant 9: message {row.id} came before its time"
+        assert row[1:5] == (message.channel, message.content, message.headers, message.state), "invariant 3"
+        assert row.attempts == message.attempts + 1, "invariant 14"
+        assert row.lease_end_at == model.now + lease_ms
+        assert row.token not in line.tokens, "invariant 5: a token was given twice"
+
+
+def _judge_order(model: QueueModel, rows: list[Delivery], due: dict[str, list[int]]) -> None:
+    """Invariant 11. What was appended since the last fold may come in its place, or not yet."""
+    nth: Counter[str] = Counter()
+    ranks = []
+    for row in rows:
+        nth[row.channel] += 1
+        ranks.append(nth[row.channel])
+    assert ranks == sorted(ranks), "the first of each channel comes before the second of any"
+    for channel in nth:
+        picked = [row.id for row in rows if row.channel == channel]
+        upto = due[channel].index(picked[-1]) + 1
+        expected = [i for i in due[channel][:upto] if i in picked or i not in model.unfolded]
+        assert picked == expected, f"invariant 11: {channel!r} gave {picked}, its line is {due[channel]}"
+
+
+def _judge_total(took: Counter[str], available: dict[str, int], limit: int, idlers: int) -> None:
+    """Everything asked for that can be given is given.
+
+    An idler is a channel with messages due and no right to release one. It may still stand in the line, and
+    then the call that finds it there spends a visit on it.
+    """
+    able = [channel for channel, count in available.items() if count]
+    visits = min(len(able), max(0, limit - idlers))
+    assert len(took) >= visits, f"invariant 13: {able} were due, {limit} asked for, only {list(took)} served"
+    expected = min(limit, sum(available[channel] for channel in took))
+    assert took.total() == expected, (
+        f"invariant 13: {dict(took)} of {available}, {limit} asked for: not all that was there"
+    )
+
+
+def _judge_shares(line: Line, took: Counter[str], available: dict[str, int]) -> None:
+    """Equal shares within a call, and over the calls: nobody gets the odd message every time.
+
+    Only for channels whose messages wait in the order they came. Where newcomers stand before what was there
+    already, a channel is read in two goes and may fall short of its share.
+    """
+    for channel, count in took.items():
+        if count < available[channel]:
+            most = max(took.values())
+            assert most <= count + 1, f"invariant 12: {dict(took)} of {available} are no equal shares"
+    line.shared(took, available)
+    unfair = {pair: lead for pair, lead in line.leads.items() if abs(lead) > 2}
+    assert not unfair, f"invariant 12: over several calls, some were given more than others: {unfair}"
+
+
+def _judge_turns(line: Line, took: Counter[str], available: dict[str, int]) -> None:
+    passed_over = [channel for channel, count in available.items() if count and channel not in took]
+    for waiting in passed_over:
+        for served in took:
+            assert line.since.get(waiting, line.calls) >= line.served.get(served, -1), (
+                f"invariants 12, 13: {served!r} was served again while {waiting!r} stood in the line"
+            )
+
+
+def _judge_again_at(model: QueueModel, line: Line, again_at: int | None, *, is_short: bool) -> None:
+    assert (again_at is not None) == is_short, "again_at comes with fewer than asked for, and only then"
+    if again_at is None:
+        return
+    assert model.now <= again_at <= model.now + 1000, f"again_at is {again_at - model.now} ms ahead"
+    if not model.is_settled():
+        return
+    next_at = model.next_at()
+    if next_at is not None:
+        assert again_at <= max(model.now + 5, next_at), (
+            f"invariant 13: due in {next_at - model.now} ms, again_at in {again_at - model.now} ms"
+        )
+    if not model.waiting() and line.is_fresh:
+        assert again_at == model.now + 1000, f"nothing waits, yet again_at is {again_at - model.now} ms ahead"
