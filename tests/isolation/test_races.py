@@ -537,6 +537,7 @@ def test_batches_in_opposite_orders_do_not_deadlock(arena: Arena, first: str, se
     limit,
     cancel_first,
     fold,
+    maintain,
 )
 @pytest.mark.parametrize(
     "stop",

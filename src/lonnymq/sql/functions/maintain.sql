@@ -53,7 +53,7 @@ BEGIN
     END IF;
     WITH old AS MATERIALIZED (
         SELECT w.ctid AS tid FROM wake w WHERE w.xid >= v_from AND w.xid < t.seen_xid AND (w.xid <> ALL (v_open)) IS NOT FALSE
-        ORDER BY w.xid, w.id LIMIT p_limit),
+        ORDER BY w.xid, w.id LIMIT p_limit FOR UPDATE SKIP LOCKED),
     gone AS (
         DELETE FROM wake w USING old WHERE w.ctid = old.tid RETURNING w.xid)
     SELECT COUNT(*), MAX(xid) INTO v_wakes, v_last FROM gone;

@@ -5,7 +5,8 @@
 -- Ring rows are locked in one statement and messages picked in the next, whose snapshot is younger: whatever the last
 -- holder of the row did is seen.
 --
--- Each channel gets an equal share; what some leave, the others get in further rounds. A channel's messages are read from its
+-- Each channel gets an equal share; what some leave, the others get in further rounds. Channels that can give nothing take
+-- nobody's turn: the call visits further ones, within bounds. A channel's messages are read from its
 -- head on, in two stretches when urgent newcomers lie before the old head; the head passes only what this call took.
 --
 -- Returns the messages, the first of each channel before the second of any; then, if fewer than asked, a row
@@ -27,7 +28,9 @@ DECLARE
     v_left INT := p_limit;                  -- messages still wanted
     v_hungry INT;                           -- channels that may give more
     v_limited BOOLEAN;
-    v_round INT := 0;
+    v_round INT;
+    v_visit INT := 0;
+    v_asked INT;
     -- One element a visited channel:
     v_tid TID[]; v_channel TEXT[]; v_released_at BIGINT[];
     v_running TEXT[];                       -- lists of ids, written as text: an array of arrays must not be ragged
@@ -39,9 +42,10 @@ DECLARE
     v_max INT[]; v_interval BIGINT[]; v_paused BOOLEAN[];
     v_room INT[]; v_struck_to INT[]; v_until BIGINT[]; -- under a concurrency limit
     v_took INT[];
-    -- One element a channel and round in which something was taken:
-    v_pick_ord INT[]; v_pick_base INT[]; v_pick_slot BOOLEAN[]; v_pick_tids TEXT[]; v_pick_ids TEXT[];
+    -- One element a channel and round in which something was taken, of this visit and of all:
     v_new_ord INT[]; v_new_base INT[]; v_new_slot BOOLEAN[]; v_new_tids TEXT[]; v_new_ids TEXT[];
+    v_pick_ord INT[]; v_pick_ids TEXT[];
+    v_lease_visit INT[]; v_lease_ord INT[]; v_lease_base INT[]; v_lease_slot BOOLEAN[]; v_lease_tids TEXT[]; v_lease_end BIGINT[];
 BEGIN
     PERFORM isolation_check('message_dequeue');
     PERFORM lease_check(p_lease_ms);
@@ -51,14 +55,16 @@ BEGIN
         PERFORM refuse('LM010', format('the consumer name is %s bytes long', octet_length(p_consumer)), 'Name the consumer with at most 255 bytes of text.');
     END IF;
     SELECT floor_at, floor_turn INTO v_floor_at, v_floor_turn FROM tick ORDER BY tick.id DESC LIMIT 1;
-    SELECT array_agg(r.tid), array_agg(r.channel), array_agg(r.released_at), array_agg(r.running::TEXT), array_agg(r.struck_to),
-        array_agg(r.head_at), array_agg(r.head_id), array_agg(COALESCE(r.skip_from_at, c_end)), array_agg(COALESCE(r.skip_from_id, c_end)), array_agg(r.skip_to_at), array_agg(r.skip_to_id)
-    INTO v_tid, v_channel, v_released_at, v_running, v_struck_to, v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id
-    FROM (
-        SELECT ctid AS tid, * FROM ring
-        WHERE due_at IS NOT NULL AND (due_at, turn) >= (v_floor_at, v_floor_turn) AND due_at <= v_now
-        ORDER BY due_at, turn LIMIT p_limit FOR UPDATE SKIP LOCKED) r;
-    IF v_channel IS NOT NULL THEN
+    LOOP
+        SELECT array_agg(r.tid), array_agg(r.channel), array_agg(r.released_at), array_agg(r.running::TEXT), array_agg(r.struck_to),
+            array_agg(r.head_at), array_agg(r.head_id), array_agg(COALESCE(r.skip_from_at, c_end)), array_agg(COALESCE(r.skip_from_id, c_end)), array_agg(r.skip_to_at), array_agg(r.skip_to_id)
+        INTO v_tid, v_channel, v_released_at, v_running, v_struck_to, v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id
+        FROM (
+            SELECT ctid AS tid, * FROM ring
+            WHERE due_at IS NOT NULL AND (due_at, turn) >= (v_floor_at, v_floor_turn) AND due_at <= v_now
+            ORDER BY due_at, turn LIMIT v_left FOR UPDATE SKIP LOCKED) r;
+        EXIT WHEN v_channel IS NULL;
+        v_asked := v_left;
         v_now := clock_ms();
         SELECT array_agg(x.cap), array_agg(x.max_concurrency), array_agg(x.interval_ms), array_agg(x.paused),
             COUNT(*) FILTER (WHERE x.cap > 0), BOOL_OR(x.max_concurrency IS NOT NULL), array_agg(NULL::BIGINT), array_agg(0)
@@ -66,7 +72,7 @@ BEGIN
         FROM (
             SELECT c.max_concurrency, COALESCE(c.release_interval_ms, 0) AS interval_ms, COALESCE(c.paused, FALSE) AS paused,
                 CASE WHEN c.paused OR v.released_at IS NOT NULL AND c.release_interval_ms > 0 AND LEAST(v.released_at, v_now) + c.release_interval_ms > v_now THEN 0
-                     WHEN c.release_interval_ms > 0 THEN 1 ELSE p_limit END AS cap
+                     WHEN c.release_interval_ms > 0 THEN 1 ELSE v_left END AS cap
             FROM unnest(v_channel, v_released_at) WITH ORDINALITY v (channel, released_at, ord)
             LEFT JOIN LATERAL (SELECT * FROM channel c WHERE c.name = v.channel OFFSET 0) c ON TRUE
             ORDER BY v.ord) x;
@@ -76,7 +82,7 @@ BEGIN
             SELECT array_agg(x.cap), array_agg(x.room), array_agg(x.running), array_agg(x.struck_to), array_agg(x.until),
                 COUNT(*) FILTER (WHERE x.cap > 0)
             INTO v_cap, v_room, v_running, v_struck_to, v_until, v_hungry
-            FROM (SELECT r.* FROM running_count(v_channel, v_max, v_running, v_struck_to, v_cap, p_limit, v_now) r ORDER BY r.ord) x;
+            FROM (SELECT r.* FROM running_count(v_channel, v_max, v_running, v_struck_to, v_cap, v_left) r ORDER BY r.ord) x;
         ELSE
             v_room := v_until;
             v_running := v_until;
@@ -84,6 +90,9 @@ BEGIN
         -- Stamp releases after the locks are had: two releases of a channel are then as far apart as their stamps.
         v_now := clock_ms();
         v_end := v_now + p_lease_ms;
+        v_round := 0;
+        v_pick_ord := NULL;
+        v_pick_ids := NULL;
         WHILE v_left > 0 AND v_hungry > 0 AND v_round < 24 LOOP
             SELECT array_agg(x.new_at), array_agg(x.new_id), array_agg(x.new_to_at), array_agg(x.new_to_id), array_agg(x.new_next_at), array_agg(x.new_next_id),
                 array_agg(x.new_held[1]), array_agg(x.new_held[2]), array_agg(x.took + x.n), array_agg(x.cap_left),
@@ -136,10 +145,13 @@ BEGIN
                             FOR UPDATE SKIP LOCKED) mine ON TRUE) m) p
                 ORDER BY v.ord) x;
             v_pick_ord := v_pick_ord || v_new_ord;
-            v_pick_base := v_pick_base || v_new_base;
-            v_pick_slot := v_pick_slot || v_new_slot;
-            v_pick_tids := v_pick_tids || v_new_tids;
             v_pick_ids := v_pick_ids || v_new_ids;
+            v_lease_visit := v_lease_visit || array_fill(v_visit, ARRAY[COALESCE(cardinality(v_new_ord), 0)]);
+            v_lease_ord := v_lease_ord || v_new_ord;
+            v_lease_base := v_lease_base || v_new_base;
+            v_lease_slot := v_lease_slot || v_new_slot;
+            v_lease_tids := v_lease_tids || v_new_tids;
+            v_lease_end := v_lease_end || array_fill(v_end, ARRAY[COALESCE(cardinality(v_new_ord), 0)]);
             v_round := v_round + 1;
         END LOOP;
         IF EXISTS (SELECT FROM unnest(v_max, v_interval, v_took) x (max, interval, took) WHERE took > 0 AND (max IS NOT NULL OR interval > 0))
@@ -149,22 +161,25 @@ BEGIN
         END IF;
         PERFORM ring_turn(v_tid, v_released_at, v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id, v_held_at, v_held_id,
             v_took, v_interval, v_paused, v_max, v_room, v_running, v_struck_to, v_until, v_pick_ord, v_pick_ids, v_now, v_end);
-        IF v_pick_ord IS NOT NULL THEN
-            -- A sweep may have passed this lease's end by the time the transaction commits.
-            INSERT INTO wake (lo_at, hi_at) VALUES (v_end, v_end);
-            RETURN QUERY
-            WITH mine AS (
-                UPDATE message m
-                SET leased = TRUE, slot = t.slot, token = v_token, lease_end_at = v_end, consumer = p_consumer
-                FROM (
-                    SELECT p.ord, p.base + x.rn AS rn, x.tid, p.slot
-                    FROM unnest(v_pick_ord, v_pick_base, v_pick_slot, v_pick_tids) p (ord, base, slot, tids)
-                    CROSS JOIN LATERAL unnest(p.tids::TID[]) WITH ORDINALITY x (tid, rn)) t
-                WHERE m.ctid = t.tid
-                RETURNING m.*, t.ord, t.rn)
-            SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.token, m.lease_end_at, NULL::BIGINT
-            FROM mine m ORDER BY m.rn, m.ord;
-        END IF;
+        v_visit := v_visit + 1;
+        -- What was visited could not give enough. If that was all that is due, be content; else others are not to wait for it.
+        EXIT WHEN v_left <= 0 OR cardinality(v_channel) < v_asked OR v_visit >= 64;
+    END LOOP;
+    IF v_lease_ord IS NOT NULL THEN
+        -- A sweep may have passed these ends by the time the transaction commits.
+        INSERT INTO wake (lo_at, hi_at) SELECT MIN(e), MAX(e) FROM unnest(v_lease_end) e;
+        RETURN QUERY
+        WITH mine AS (
+            UPDATE message m
+            SET leased = TRUE, slot = t.slot, token = v_token, lease_end_at = t.end_at, consumer = p_consumer
+            FROM (
+                SELECT p.visit, p.ord, p.base + x.rn AS rn, x.tid, p.slot, p.end_at
+                FROM unnest(v_lease_visit, v_lease_ord, v_lease_base, v_lease_slot, v_lease_tids, v_lease_end) p (visit, ord, base, slot, tids, end_at)
+                CROSS JOIN LATERAL unnest(p.tids::TID[]) WITH ORDINALITY x (tid, rn)) t
+            WHERE m.ctid = t.tid
+            RETURNING m.*, t.visit, t.ord, t.rn)
+        SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.token, m.lease_end_at, NULL::BIGINT
+        FROM mine m ORDER BY m.rn, m.visit, m.ord;
     END IF;
     IF v_left > 0 THEN
         again_at := dequeue_again_at(v_now);

@@ -1,6 +1,7 @@
 -- Part of a dequeue, under the ring rows' locks: give the visited channels their next turn. The rows are known by their address.
--- A channel with more to give goes to the end of the line; a full one waits for a slot, at the latest until a lease ends; a held-up one
--- comes again shortly; one with nothing waiting leaves the line but keeps its row, and with it its last release.
+-- A channel with more to give goes to the end of the line. A full one waits for a slot; who frees one says so, but for leases from before the
+-- limit. That, and messages that somebody holds, are looked for with pauses that grow with the time since the last release, up to a
+-- second. One with nothing waiting leaves the line but keeps its row, and with it its last release.
 CREATE OR REPLACE FUNCTION ring_turn (
     p_tid TID[], p_released_at BIGINT[], p_at BIGINT[], p_id BIGINT[], p_to_at BIGINT[], p_to_id BIGINT[],
     p_next_at BIGINT[], p_next_id BIGINT[], p_held_at BIGINT[], p_held_id BIGINT[], p_took INT[], p_interval BIGINT[], p_paused BOOLEAN[],
@@ -25,14 +26,16 @@ BEGIN
     FROM (
         SELECT y.*,
             CASE WHEN y.paused OR y.head IS NULL THEN NULL
-                 WHEN y.is_full THEN GREATEST(LEAST(y.until, p_end), p_now + 1, y.head[1])
-                 ELSE GREATEST(y.head[1], p_now + CASE WHEN y.is_held_up THEN 10 ELSE 0 END, CASE WHEN y.interval_ms > 0 THEN
+                 WHEN y.is_full AND y.until = -1 THEN GREATEST(y.head[1], p_now + GREATEST(100, y.pause_ms))
+                 WHEN y.is_full THEN GREATEST(y.head[1], p_now + 1000, LEAST(y.until, p_end))
+                 ELSE GREATEST(y.head[1], p_now + CASE WHEN y.is_held_up THEN y.pause_ms ELSE 0 END, CASE WHEN y.interval_ms > 0 THEN
                      CASE WHEN y.took > 0 OR y.released_at > p_now THEN p_now ELSE y.released_at END + y.interval_ms END) END AS due_at
         FROM (
             SELECT v.*, LEAST(CASE WHEN v.at IS NOT NULL THEN ARRAY[v.at, v.id] END,
                     CASE WHEN v.held_at IS NOT NULL THEN ARRAY[v.held_at, v.held_id] END) AS head,
                 COALESCE(v.took >= v.room, FALSE) AS is_full,
-                v.took = 0 AND v.held_at IS NOT NULL AS is_held_up
+                v.took = 0 AND v.held_at IS NOT NULL AS is_held_up,
+                LEAST(1000, GREATEST(10, (p_now - COALESCE(v.released_at, p_now - 1000)) / 2)) AS pause_ms
             FROM unnest(p_tid, p_released_at, p_at, p_id, p_to_at, p_to_id, p_next_at, p_next_id, p_held_at, p_held_id, p_took,
                 p_interval, p_paused, p_room, p_running, p_struck_to, p_until)
                 v (tid, released_at, at, id, to_at, to_id, next_at, next_id, held_at, held_id, took,

@@ -3,9 +3,10 @@
 -- p_limit more or has doubled since: one look-up a message, all in all. Nothing is counted up and down, so nothing can
 -- drift. A message counts until it is completed, deferred or swept, however late. A channel without a list (its limit is
 -- new) is counted once from the leases.
--- room and until are NULL where there was no need to look. until: when the room may grow without anybody saying so.
+-- room and until are NULL where there was no need to look. until: when the first of them runs out; -1: some were leased before the
+-- limit was set, and will end without a word.
 CREATE OR REPLACE FUNCTION running_count (
-    p_channel TEXT[], p_max INT[], p_running TEXT[], p_struck_to INT[], p_cap INT[], p_limit INT, p_now BIGINT)
+    p_channel TEXT[], p_max INT[], p_running TEXT[], p_struck_to INT[], p_cap INT[], p_limit INT)
 RETURNS TABLE (ord BIGINT, cap INT, room INT, running TEXT, struck_to INT, until BIGINT) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -20,7 +21,7 @@ BEGIN
             FROM unnest(p_channel, p_max, p_running, p_struck_to, p_cap) WITH ORDINALITY u (channel, max, running, struck_to, cap, ord)) w) v
     LEFT JOIN LATERAL (
         SELECT v.max - COUNT(*)::INT AS room, COALESCE(array_agg(x.id), '{}')::TEXT AS ids,
-            CASE WHEN BOOL_AND(x.slot) THEN MIN(x.lease_end_at) ELSE p_now + 100 END AS until
+            CASE WHEN BOOL_AND(x.slot) THEN MIN(x.lease_end_at) WHEN COUNT(*) > 0 THEN -1 END AS until
         FROM (
             SELECT m.id, m.slot, m.lease_end_at
             FROM (SELECT DISTINCT i FROM unnest(CASE WHEN v.is_tight THEN v.running::BIGINT[] END) i) i

@@ -1,0 +1,45 @@
+"""Channels that can give nothing for the moment take nobody else's turn."""
+
+import pytest
+
+from tests import judge
+from tests.isolation.arena import Arena, end, run_out, take, value
+
+BLOCKED = 100
+
+
+@pytest.mark.parametrize(
+    "why", ["full", "full, limited later", "full, and the lease's end is held open", "its messages are held"]
+)
+def test_blocked_channels_take_nobody_elses_turn(arena: Arena, why: str) -> None:
+    """Of a thousand calls for one message, all but a few for each blocked channel are served."""
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    names = [f"blocked {number}" for number in range(BLOCKED)]
+    for name in names:
+        observer.execute("SELECT message_create_many(%s, %s)", ([name] * 2, [b"a", b"b"]))
+        if why.startswith("full") and "later" not in why:
+            observer.execute("SELECT channel_set(%s, p_max_concurrency => 1)", (name,))
+    judge.fold(observer)
+    one.execute("BEGIN")
+    if why.startswith("full"):
+        leases = take(observer, BLOCKED, lease_ms=1 if "open" in why else 3_600_000)
+        assert {lease.channel for lease in leases} == set(names)
+        if "later" in why:
+            for name in names:
+                observer.execute("SELECT channel_set(%s, p_max_concurrency => 1)", (name,))
+        if "open" in why:
+            run_out(observer, leases)
+            one.execute(
+                "SELECT message_complete_many(%s, %s)",
+                ([lease.id for lease in leases], [lease.token for lease in leases]),
+            )
+    else:
+        one.execute("SELECT id FROM message FOR UPDATE")
+    value(two, "SELECT COUNT(*) FROM message_create_many(%s, %s)", ["free"] * 1_000, [b"free"] * 1_000)
+    judge.fold(two)
+    served = 0
+    for _ in range(1_000):
+        two.execute("SELECT wake_fold()")
+        served += len(take(two, 1))
+    end(one, "rollback")
+    assert served >= 1_000 - 3 * BLOCKED
