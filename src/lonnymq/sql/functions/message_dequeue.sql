@@ -71,7 +71,8 @@ BEGIN
         INTO v_cap, v_max, v_interval, v_paused, v_hungry, v_limited, v_until, v_took
         FROM (
             SELECT c.max_concurrency, COALESCE(c.release_interval_ms, 0) AS interval_ms, COALESCE(c.paused, FALSE) AS paused,
-                CASE WHEN c.paused OR v.released_at IS NOT NULL AND c.release_interval_ms > 0 AND LEAST(v.released_at, v_now) + c.release_interval_ms > v_now THEN 0
+                CASE WHEN c.paused OR c.release_interval_ms > 0
+                         AND CASE WHEN v.released_at > v_now + 1000 THEN v_now ELSE v.released_at END + c.release_interval_ms > v_now THEN 0
                      WHEN c.release_interval_ms > 0 THEN 1 ELSE v_left END AS cap
             FROM unnest(v_channel, v_released_at) WITH ORDINALITY v (channel, released_at, ord)
             LEFT JOIN LATERAL (SELECT * FROM channel c WHERE c.name = v.channel OFFSET 0) c ON TRUE

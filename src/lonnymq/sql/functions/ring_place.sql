@@ -35,7 +35,8 @@ BEGIN
             FROM generate_subscripts(k.spans, 1) i WHERE ARRAY[k.spans[i][1], k.spans[i][2]] < k.edge) low),
     readied AS MATERIALIZED (
         SELECT h.*, CASE WHEN NOT h.is_paused AND h.new_head IS NOT NULL THEN
-            GREATEST(h.new_head[1], CASE WHEN h.interval_ms > 0 AND h.released_at IS NOT NULL THEN LEAST(h.released_at, p_now) + h.interval_ms END) END AS ready_at
+            GREATEST(h.new_head[1], CASE WHEN h.interval_ms > 0 THEN
+                CASE WHEN h.released_at > p_now + 1000 THEN p_now ELSE h.released_at END + h.interval_ms END) END AS ready_at
         FROM headed h),
     placed AS MATERIALIZED (
         SELECT r.*, CASE WHEN r.ready_at IS NULL OR r.due_at IS NULL THEN r.ready_at IS NULL AND r.due_at IS NULL
@@ -61,7 +62,8 @@ BEGIN
         UPDATE ring r
         SET turn = CASE WHEN p.is_kept THEN r.turn ELSE nextval('turn') END, due_at = p.due_at, is_full = p.is_full,
             head_at = p.head_at, head_id = p.head_id,
-            released_at = CASE WHEN r.released_at > p_now THEN p_now ELSE r.released_at END, -- the clock was set back
+            -- Far ahead, it is from before the clock was set back; a little, from a dequeue that came after this fold began.
+            released_at = CASE WHEN r.released_at > p_now + 1000 THEN p_now ELSE r.released_at END,
             skip_from_at = p.from_at, skip_from_id = p.from_id, skip_to_at = p.to_at, skip_to_id = p.to_id
         FROM unnest(v_tid, v_is_kept, v_is_full, v_due_at, v_head_at, v_head_id, v_from_at, v_from_id, v_to_at, v_to_id)
             p (tid, is_kept, is_full, due_at, head_at, head_id, from_at, from_id, to_at, to_id)

@@ -1,7 +1,7 @@
 -- Part of a dequeue, under the ring rows' locks: give the visited channels their next turn. The rows are known by their address.
--- A channel with more to give goes to the end of the line. A full one waits for a slot; who frees one says so, but for leases from before the
--- limit. That, and messages that somebody holds, are looked for with pauses that grow with the time since the last release, up to a
--- second. One with nothing waiting leaves the line but keeps its row, and with it its last release.
+-- A channel with more to give goes to the end of the line. A full one waits for a slot; who frees one says so, but for leases from before
+-- the limit, which are looked for every 100 ms. Messages that somebody holds are looked for with pauses that grow with the
+-- time since the last release, up to a second. One with nothing waiting leaves the line but keeps its row, and with it its last release.
 CREATE OR REPLACE FUNCTION ring_turn (
     p_tid TID[], p_released_at BIGINT[], p_at BIGINT[], p_id BIGINT[], p_to_at BIGINT[], p_to_id BIGINT[],
     p_next_at BIGINT[], p_next_id BIGINT[], p_held_at BIGINT[], p_held_id BIGINT[], p_took INT[], p_interval BIGINT[], p_paused BOOLEAN[],
@@ -21,15 +21,15 @@ BEGIN
         head_at = x.head[1], head_id = x.head[2],
         skip_from_at = CASE WHEN x.next_at IS NOT NULL THEN x.to_at END, skip_from_id = CASE WHEN x.next_at IS NOT NULL THEN x.to_id END,
         skip_to_at = x.next_at, skip_to_id = x.next_id,
-        released_at = CASE WHEN x.took > 0 OR r.released_at > p_now THEN p_now ELSE r.released_at END, running = x.running::BIGINT[],
+        released_at = CASE WHEN x.took > 0 OR r.released_at > p_now + 1000 THEN p_now ELSE r.released_at END, running = x.running::BIGINT[],
         struck_to = x.struck_to
     FROM (
         SELECT y.*,
             CASE WHEN y.paused OR y.head IS NULL THEN NULL
-                 WHEN y.is_full AND y.until = -1 THEN GREATEST(y.head[1], p_now + GREATEST(100, y.pause_ms))
+                 WHEN y.is_full AND y.until = -1 THEN GREATEST(y.head[1], p_now + 100)
                  WHEN y.is_full THEN GREATEST(y.head[1], p_now + 1000, LEAST(y.until, p_end))
                  ELSE GREATEST(y.head[1], p_now + CASE WHEN y.is_held_up THEN y.pause_ms ELSE 0 END, CASE WHEN y.interval_ms > 0 THEN
-                     CASE WHEN y.took > 0 OR y.released_at > p_now THEN p_now ELSE y.released_at END + y.interval_ms END) END AS due_at
+                     CASE WHEN y.took > 0 OR y.released_at > p_now + 1000 THEN p_now ELSE y.released_at END + y.interval_ms END) END AS due_at
         FROM (
             SELECT v.*, LEAST(CASE WHEN v.at IS NOT NULL THEN ARRAY[v.at, v.id] END,
                     CASE WHEN v.held_at IS NOT NULL THEN ARRAY[v.held_at, v.held_id] END) AS head,
