@@ -113,3 +113,18 @@ def test_a_clock_set_back_with_many_channels(conn: psycopg.Connection) -> None:
     assert len(dequeue(conn, 1000)[0]) == 1000
     conn.execute("SET statement_timeout = 0")
     check(conn)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.xfail(reason="a rebuild is one call, and takes longer the more channels there are")
+def test_a_restored_queue_with_many_channels(conn: psycopg.Connection) -> None:
+    bulk(conn, CHANNELS, CHANNELS)
+    fold(conn)
+    # As a restore into another cluster leaves it.
+    conn.execute("UPDATE tick SET system_id = system_id + 1, started_at = started_at - INTERVAL '1 s'")
+    conn.execute(f"SET statement_timeout = '{TIMEOUT}'")
+    fold(conn)
+    assert len(dequeue(conn, 1000)[0]) == 1000
+    conn.execute("SET statement_timeout = 0")
+    check(conn)
