@@ -117,7 +117,6 @@ def test_a_clock_set_back_with_many_channels(conn: psycopg.Connection) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.xfail(reason="a rebuild is one call, and takes longer the more channels there are")
 def test_a_restored_queue_with_many_channels(conn: psycopg.Connection) -> None:
     bulk(conn, CHANNELS, CHANNELS)
     fold(conn)

@@ -1,5 +1,5 @@
--- Remake all derived state (ring, wakes, tick, postponed) from the messages and the policies. For after a restore: folds call
--- it by themselves when they find the tick of another cluster. Waits for open dequeues and holds new ones up
+-- Remake all derived state (ring, wakes, tick, postponed) from the messages and the policies. Folds call it by themselves when there is no
+-- tick; after a restore they find every channel again from its messages, in pieces. Waits for open dequeues and holds new ones up
 -- until it commits; producers and finishers go on. The places in the ring are then filled by the next folds.
 CREATE OR REPLACE FUNCTION rebuild ()
 RETURNS VOID LANGUAGE plpgsql

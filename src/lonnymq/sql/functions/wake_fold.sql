@@ -22,6 +22,7 @@ DECLARE
     v_is_more BOOLEAN;
     v_floor RECORD;
     v_review RECORD;
+    v_resume RECORD;
     v_swept RECORD;
     v_placed RECORD;
     v_held TEXT[];
@@ -44,7 +45,7 @@ BEGIN
     SELECT array_agg(p.p) INTO v_due
     FROM (SELECT p FROM postponed p WHERE p.due_at > t.postponed_to AND p.due_at <= v_now ORDER BY p.due_at, p.id LIMIT p_limit) p;
     v_is_sweep := lease_is_due(t, v_now);
-    IF v_newer IS NULL AND v_late IS NULL AND v_due IS NULL AND NOT v_is_sweep AND t.review_at IS NULL THEN
+    IF v_newer IS NULL AND v_late IS NULL AND v_due IS NULL AND NOT v_is_sweep AND t.review_at IS NULL AND t.resume_channel IS NULL THEN
         RETURN FALSE;
     END IF;
     PERFORM FROM fold_lock FOR UPDATE SKIP LOCKED;
@@ -68,6 +69,12 @@ BEGIN
         n.review_turn := v_review.review_turn;
         v_wakes := v_wakes || v_review.wakes;
         v_is_more := v_is_more OR n.review_at IS NOT NULL;
+    END IF;
+    IF t.resume_channel IS NOT NULL THEN
+        SELECT * INTO v_resume FROM ring_resume(t, p_limit);
+        n.resume_channel := v_resume.resume_channel;
+        v_wakes := v_wakes || v_resume.wakes;
+        v_is_more := v_is_more OR n.resume_channel IS NOT NULL;
     END IF;
     IF v_due IS NOT NULL THEN
         v_is_more := v_is_more OR cardinality(v_due) = p_limit;

@@ -10,6 +10,7 @@ CREATE TABLE tick (
     postponed_to BIGINT NOT NULL,                       -- postponed rows due up to here are done
     postponed_id BIGINT NOT NULL,                       -- and none has a lower id
     review_at BIGINT, review_turn BIGINT,               -- after the clock was set back: ring rows above are to be looked at anew
+    resume_channel TEXT COLLATE "C",                    -- after a restore: channels above are still to be found from their messages
     started_at TIMESTAMPTZ NOT NULL, system_id BIGINT NOT NULL -- of the server that wrote it
 );
 INSERT INTO tick (at, seen_xid, seen_id, open_xids, open_ids, swept_at, swept_id, lease_max_at, floor_at, floor_turn,
