@@ -154,6 +154,7 @@ def test_after_kill_9_of_program_and_server_the_next_one_recovers(data_dir: Path
         program.send(signal.SIGKILL)
         os.kill(pid, signal.SIGKILL)
         program.end()
+    assert eventually(lambda: not is_alive(pid))
     with Server(data_dir, settings=FAST) as server:
         assert server.pid != pid
         assert kept(server) == [(42,)]
