@@ -95,7 +95,9 @@ def _tests_on_oldest(report: Report) -> None:
 
 
 def _tests(name: str, arguments: list[str], report: Report) -> None:
-    processes = [] if any(argument.startswith(("-n", "--pdb")) for argument in arguments) else ["-n", "2"]
+    # A process that is done takes from the other's list: a few tests are much longer than the rest.
+    both = ["-n", "2", "--dist", "worksteal"]
+    processes = [] if any(argument.startswith(("-n", "--pdb")) for argument in arguments) else both
     with tempfile.TemporaryDirectory(prefix="lonnymq-report-") as folder, report.step(name) as step:
         results = Path(folder) / "results.xml"
         code = _call(BIN / "pytest", [*processes, f"--junit-xml={results}", *arguments])
