@@ -120,7 +120,7 @@ BEGIN
                     SELECT w.*, w.want + CASE WHEN w.want > 0 AND w.held_at IS NOT NULL THEN 1 << LEAST(v_round, 14) ELSE 0 END AS look
                     FROM (
                         SELECT u.*, LEAST(u.cap, v_left / v_hungry
-                            + CASE WHEN SUM(SIGN(u.cap)) OVER (ORDER BY u.ord) <= v_left % v_hungry THEN 1 ELSE 0 END) AS want
+                            + CASE WHEN SUM(SIGN(u.cap)) OVER (ORDER BY u.took, u.ord) <= v_left % v_hungry THEN 1 ELSE 0 END) AS want
                         FROM unnest(v_channel, v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id, v_held_at, v_held_id, v_took, v_cap, v_max)
                             WITH ORDINALITY u (channel, at, id, to_at, to_id, next_at, next_id, held_at, held_id, took, cap, max, ord)) w) v
                 CROSS JOIN LATERAL (

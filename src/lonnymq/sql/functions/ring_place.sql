@@ -17,7 +17,7 @@ BEGIN
             array_agg(ARRAY[w.lo_at, w.lo_id, w.hi_at, w.hi_id]) FILTER (WHERE w.lo_at IS NOT NULL) AS spans
         FROM unnest(p_wakes) w WHERE w.channel IS NOT NULL GROUP BY w.channel ORDER BY 2),
     known AS MATERIALIZED (
-        SELECT s.*, last.turn IS NOT NULL AS is_known, r.ctid AS tid, r.turn, r.due_at, r.is_full, r.released_at,
+        SELECT s.*, last.turn IS NOT NULL AS is_known, r.ctid AS tid, r.turn, r.due_at, r.is_full AS was_full, r.is_full AND NOT s.is_look AS is_full, r.released_at,
             CASE WHEN r.head_at IS NOT NULL THEN ARRAY[r.head_at, r.head_id] END AS head,
             CASE WHEN r.skip_to_at IS NOT NULL THEN ARRAY[r.skip_from_at, r.skip_from_id] END AS skip_from,
             CASE WHEN r.skip_to_at IS NOT NULL THEN ARRAY[r.skip_to_at, r.skip_to_id]
@@ -48,7 +48,7 @@ BEGIN
         SELECT p.*, CASE WHEN p.is_kept THEN p.due_at WHEN p.ready_at IS NOT NULL THEN GREATEST(p.ready_at, p_now, p_floor_at) END AS new_due
         FROM placed p
         WHERE NOT p.is_held AND CASE WHEN p.is_known
-            THEN NOT p.is_kept OR p.new_head IS DISTINCT FROM p.head OR p.new_from IS DISTINCT FROM p.skip_from ELSE p.lo IS NOT NULL END)
+            THEN NOT p.is_kept OR p.is_full <> p.was_full OR p.new_head IS DISTINCT FROM p.head OR p.new_from IS DISTINCT FROM p.skip_from ELSE p.lo IS NOT NULL END)
     SELECT w.*, h.* INTO v_tid, v_channel, v_is_kept, v_is_full, v_due_at, v_head_at, v_head_id, v_from_at, v_from_id, v_to_at, v_to_id,
         held, held_at, held_id
     FROM (

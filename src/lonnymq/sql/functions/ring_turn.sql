@@ -26,7 +26,7 @@ BEGIN
     FROM (
         SELECT y.*,
             CASE WHEN y.paused OR y.head IS NULL THEN NULL
-                 WHEN y.is_full AND y.until = -1 THEN GREATEST(y.head[1], p_now + 100)
+                 WHEN y.is_full AND y.until = -1 THEN p_now + 100
                  WHEN y.is_full THEN GREATEST(y.head[1], p_now + 1000, LEAST(y.until, p_end))
                  ELSE GREATEST(y.head[1], p_now + CASE WHEN y.is_held_up THEN y.pause_ms ELSE 0 END, CASE WHEN y.interval_ms > 0 THEN
                      CASE WHEN y.took > 0 OR y.released_at > p_now + 1000 THEN p_now ELSE y.released_at END + y.interval_ms END) END AS due_at
@@ -37,8 +37,9 @@ BEGIN
                 v.took = 0 AND v.held_at IS NOT NULL AS is_held_up,
                 LEAST(1000, GREATEST(10, (p_now - COALESCE(v.released_at, p_now - 1000)) / 2)) AS pause_ms
             FROM unnest(p_tid, p_released_at, p_at, p_id, p_to_at, p_to_id, p_next_at, p_next_id, p_held_at, p_held_id, p_took,
-                p_interval, p_paused, p_room, p_running, p_struck_to, p_until)
+                p_interval, p_paused, p_room, p_running, p_struck_to, p_until) WITH ORDINALITY
                 v (tid, released_at, at, id, to_at, to_id, next_at, next_id, held_at, held_id, took,
-                interval_ms, paused, room, running, struck_to, until)) y) x
+                interval_ms, paused, room, running, struck_to, until, ord)
+            ORDER BY v.took, v.ord) y) x           -- who got an odd message stands behind those who did not
     WHERE r.ctid = x.tid;
 END $$;

@@ -1,0 +1,452 @@
+"""A queue lives thirty calls, chosen by chance, and the model says after each what it must have come to."""
+
+import copy
+import sys
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from psycopg import sql
+
+from tests.clock import FakeClock
+from tests.database import Connect
+from tests.judge import check, dequeue
+from tests.model.bad_calls import BAD_CALLS
+from tests.model.client import Client, Deferral, Target
+from tests.model.deliveries import Line, take
+from tests.model.queue_model import Draft, QueueModel
+
+PARTS = 4  # so that several processes share the work
+STEPS = 30
+START = 1_700_000_000_000
+NOBODY = UUID("00000000-0000-4000-8000-000000000000")
+
+NAMES = ["a", "b", "c", "d", "é '\" %"]
+CHANNELS = st.sampled_from(NAMES)
+FORMS = st.sampled_from(["one", "many"])
+# From the clock on, and with no relation to it.
+TIMES = st.one_of(
+    st.none(),
+    st.tuples(st.just("clock"), st.integers(-20, 20)),
+    st.sampled_from([("clock", -5000), ("clock", 300), ("clock", 5000), ("clock", 3_600_000)]),
+    st.sampled_from([("at", 0), ("at", -1), ("at", -7), ("at", -(2**53)), ("at", 2**53)]),
+)
+LEASES = st.sampled_from([1, 2, 50, 1000, 30_000, 60_000])
+DRAFTS = st.tuples(
+    CHANNELS,
+    st.sampled_from([b"", b"\x00\xff", b"'\\"]),
+    TIMES,
+    st.sampled_from([None, None, {}, {"kind": "é", "list": [1, None, 2.5]}]),
+    st.sampled_from([None, None, 1, 2, 3]),
+)
+# Which message and token: mostly two that belong together.
+TARGETS = st.tuples(
+    st.sampled_from(["held", "held", "held", "held", "forged", "stale", "unknown", "null id", "null token"]),
+    st.integers(0, 30),
+)
+BACKLOGS = st.lists(st.integers(0, 12), min_size=1, max_size=len(NAMES))
+POLICIES = st.tuples(
+    st.sampled_from([None, None, 0, 1, 2, 5]),
+    st.sampled_from([None, None, None, 0, 1, 100, 1500]),
+    st.sampled_from([None, None, None, False, False, True]),
+)
+DEFERRALS = st.tuples(
+    TIMES, st.sampled_from([None, None, b"", b"step 2"]), st.sampled_from([None, None, "", "it broke"])
+)
+
+STORED = """
+    SELECT id, channel, content, headers, max_attempts, created_at, dequeue_at, attempts, state, error,
+        consumer, token, lease_end_at, NULL FROM message
+    UNION ALL
+    SELECT id, channel, content, headers, max_attempts, created_at, dequeue_at, attempts, state, error,
+        consumer, NULL, NULL, dead_at FROM dead"""
+RESET = """
+    TRUNCATE {tables} RESTART IDENTITY;
+    ALTER SEQUENCE turn RESTART;
+    INSERT INTO queue DEFAULT VALUES;
+    INSERT INTO fold_lock DEFAULT VALUES;
+    INSERT INTO upkeep DEFAULT VALUES"""
+ENGINE_TABLES = [
+    "channel",
+    "dead",
+    "fold_lock",
+    "message",
+    "postponed",
+    "queue",
+    "ring",
+    "tick",
+    "upkeep",
+    "wake",
+]
+
+
+class Bench:
+    """One database for all the lives: a fresh copy for each would take most of the time."""
+
+    def __init__(self, connect: Connect) -> None:
+        self.conn = connect()
+        self.clock = FakeClock(connect(), START)
+        self.drained = 0
+        tables = sql.SQL(", ").join(map(sql.Identifier, ENGINE_TABLES))
+        self._reset = sql.SQL(RESET).format(tables=tables)
+
+    def reset(self) -> None:
+        self.conn.rollback()
+        self.conn.execute(self._reset)
+        self.clock.set(START)
+
+
+class Before(NamedTuple):
+    """What a rollback brings back."""
+
+    model: QueueModel
+    line: Line
+
+
+class QueueMachine(RuleBasedStateMachine):
+    def __init__(self, bench: Bench) -> None:
+        super().__init__()
+        bench.reset()
+        self.bench = bench
+        self.conn = bench.conn
+        self.clock = bench.clock
+        self.client = Client(bench.conn)
+        self.model = QueueModel(START)
+        self.line = Line()
+        self.befores: list[Before] = []  # one a transaction or savepoint that is open
+        self.began_at = START
+        self.is_dirty = False  # this transaction has appended something, which no fold of its own can read
+        self.is_founded = False  # the first fold is a rebuild, which appends
+        self.handles: list[Target] = []  # every delivery there ever was
+        self.drafted = 0
+
+    # The world
+
+    @initialize(policies=st.lists(POLICIES, max_size=len(NAMES)), counts=BACKLOGS)
+    def life_begins(self, policies: list[tuple[Any, ...]], counts: list[int]) -> None:
+        for channel, (max_concurrency, interval_ms, paused) in zip(NAMES, policies, strict=False):
+            self.channel_set(channel, max_concurrency, interval_ms, paused=paused)
+        self.create_backlog(counts, None, later=True)
+
+    @rule(ms=st.sampled_from([1, 2, 5, 20, 99, 100, 101, 1000, 1001, 30_000, 90_000_000]))
+    def clock_moves(self, ms: int) -> None:
+        self.set_clock(self.clock.at + ms)
+
+    @precondition(lambda self: self.model.leases())
+    @rule(number=st.integers(0, 30), offset=st.integers(-1, 1), then=st.booleans())
+    def clock_moves_to_a_lease_end(self, number: int, offset: int, *, then: bool) -> None:
+        ends = sorted(message.lease_end_at or 0 for message in self.model.leases())
+        self.set_clock(max(self.clock.at, ends[number % len(ends)] + offset))
+        if then and not self.is_dirty:
+            self.dequeue(5, 50, None)
+
+    @precondition(lambda self: (self.model.next_at() or 0) > self.clock.at)
+    @rule(offset=st.integers(-1, 0))
+    def clock_moves_to_the_next_message(self, offset: int) -> None:
+        self.set_clock((self.model.next_at() or 0) + offset)
+
+    @precondition(lambda self: len(self.befores) < 3)
+    @rule()
+    def transaction_begins(self) -> None:
+        if not self.befores:
+            self.began_at = self.clock.at
+            self.is_dirty = not self.is_founded
+        self.conn.execute("SAVEPOINT here" if self.befores else "BEGIN")
+        self.befores.append(Before(copy.deepcopy(self.model), copy.deepcopy(self.line)))
+
+    @precondition(lambda self: self.befores)
+    @rule(keep=st.booleans())
+    def transaction_ends(self, *, keep: bool) -> None:
+        before = self.befores.pop()
+        if keep:
+            self.conn.execute("RELEASE here" if self.befores else "COMMIT")
+        else:
+            self.conn.execute("ROLLBACK TO here; RELEASE here" if self.befores else "ROLLBACK")
+            self.model, self.line = before
+            self.set_clock(self.clock.at)
+        self.is_dirty = self.is_dirty and bool(self.befores)
+
+    @precondition(lambda self: not self.befores and self.is_founded)
+    @rule(ms=st.sampled_from([1, 100, 1500]), keep=st.booleans())
+    def consumer_is_slow(self, ms: int, *, keep: bool) -> None:
+        """Time goes by between the start of its transaction and its call."""
+        self.transaction_begins()
+        self.set_clock(self.clock.at + ms)
+        self.dequeue(5, 50, "slow")
+        self.transaction_ends(keep=keep)
+
+    # Producers
+
+    @rule(drafts=st.lists(DRAFTS, min_size=1, max_size=8), form=FORMS)
+    def create(self, drafts: list[tuple[Any, ...]], form: str) -> None:
+        given = []
+        for channel, suffix, time, headers, max_attempts in drafts:
+            self.drafted += 1
+            content = b"%d" % self.drafted + suffix
+            given.append(Draft(channel, content, self.time(time), headers, max_attempts))
+        rows = self.client.create(given, form)
+        ids = [message_id for message_id, _ in rows]
+        assert [result for _, result in rows] == ["created"] * len(given)
+        assert ids == sorted(set(ids)), "ids rise in the order given"
+        assert ids[0] > max(self.model.messages, default=0), "ids rise"
+        self.model.create(ids, given, self.began_at if self.befores else self.clock.at)
+        self.wrote()
+
+    @rule(counts=BACKLOGS, max_attempts=st.sampled_from([None, None, 1]), later=st.booleans())
+    def create_backlog(self, counts: list[int], max_attempts: int | None, *, later: bool) -> None:
+        """Plain messages, so many a channel, one of them for `later`: fairness shows only in plenty."""
+        plain = [
+            (name, b"", ("clock", 5000) if later and not left else None, None, max_attempts)
+            for name, n in zip(NAMES, counts, strict=False)
+            for left in reversed(range(n))
+        ]
+        if plain:
+            self.create(plain, "many")
+
+    # Consumers
+
+    @precondition(lambda self: not self.is_dirty)
+    @rule(limit=st.sampled_from([1, 2, 3, 1000]))
+    def fold(self, limit: int = 1000) -> None:
+        for calls in range(1, 1000):
+            if not self.client.value("SELECT wake_fold(%s)", limit):
+                break
+            assert calls < 999, "folding does not come to an end"
+        self.is_founded |= not self.befores
+        self.model.fold()
+        self.line.stepped(self.model)
+        self.line.folded(self.model)
+        # The model judges invariant 7 itself: it knows when the limit was lowered.
+        check(self.conn, but=("invariant 7",))
+
+    @rule(
+        limit=st.integers(1, 20), lease_ms=LEASES, consumer=st.sampled_from([None, "me"]), first=st.booleans()
+    )
+    def dequeue(self, limit: int, lease_ms: int, consumer: str | None, *, first: bool = True) -> None:
+        """`first` folds first, as consumers do."""
+        if first and not self.is_dirty:
+            self.fold()
+        rows, again_at = dequeue(self.conn, limit, lease_ms, consumer)
+        take(self.model, self.line, rows, again_at, limit, lease_ms, consumer)
+        self.handles += [Target(row.id, row.token) for row in rows]
+        self.wrote()
+
+    @precondition(lambda self: not self.is_dirty)
+    @rule(limits=st.lists(st.integers(1, 12), min_size=1, max_size=4), is_done=st.booleans())
+    def work(self, limits: list[int], *, is_done: bool) -> None:
+        """A consumer's loop, that completes what it gets or holds on to it."""
+        for limit in limits:
+            self.dequeue(limit, 1000, "worker")
+            held = len(self.model.leases())
+            if is_done and held:
+                self.complete([("held", number) for number in range(held)], "many")
+
+    @rule(whom=st.lists(TARGETS, min_size=1, max_size=6), form=FORMS)
+    def complete(self, whom: list[tuple[str, int]], form: str) -> None:
+        given = [self.target(*each) for each in whom]
+        results = self.client.complete(given, form)
+        assert results == [self.model.complete(*target) for target in given], "invariants 5, 6, 16"
+        self.wrote()
+
+    @rule(each=st.lists(st.tuples(TARGETS, DEFERRALS), min_size=1, max_size=6), form=FORMS)
+    def defer(self, each: list[tuple[Any, Any]], form: str) -> None:
+        given = [self.target(*target) for target, _ in each]
+        deferrals = [Deferral(self.time(at), state, error) for _, (at, state, error) in each]
+        results = self.client.defer(given, deferrals, form)
+        expected = [
+            self.model.defer(*t, d.dequeue_at, d.state, d.error)
+            for t, d in zip(given, deferrals, strict=True)
+        ]
+        assert results == expected, "invariants 5, 14, 16"
+        self.wrote()
+
+    @rule(whom=st.lists(TARGETS, min_size=1, max_size=6), lease_ms=LEASES, form=FORMS)
+    def extend(self, whom: list[tuple[str, int]], lease_ms: int, form: str) -> None:
+        given = [self.target(*each) for each in whom]
+        results = self.client.extend(given, lease_ms, form)
+        assert results == [self.model.extend(*target, lease_ms) for target in given], "invariants 5, 16"
+        self.wrote()
+
+    # Settings and upkeep
+
+    @rule(number=st.integers(0, 30), policy=POLICIES, limit=st.sampled_from([None, 1, 5]))
+    def channel_changes(self, number: int, policy: tuple[Any, ...], limit: int | None) -> None:
+        """It holds at once: with a limit, somebody asks who has folded before."""
+        max_concurrency, interval_ms, paused = policy
+        if limit is not None and not self.is_dirty:
+            self.fold()
+        channels = self.model.channels() or NAMES
+        self.channel_set(channels[number % len(channels)], max_concurrency, interval_ms, paused=paused)
+        if limit is not None:
+            self.dequeue(limit, 1000, None, first=False)
+
+    def channel_set(
+        self, channel: str, max_concurrency: int | None, interval_ms: int | None, *, paused: bool | None
+    ) -> None:
+        given = (channel, max_concurrency, interval_ms, paused)
+        rows = self.client.rows("SELECT * FROM channel_set(%s, %s, %s, %s)", *given)
+        self.model.channel_set(*given)
+        policy = self.model.policy(channel)
+        assert rows == [(channel, policy.max_concurrency, policy.release_interval_ms, policy.paused)]
+        assert rows == self.client.rows("SELECT * FROM channel_get(%s)", channel)
+        self.wrote()
+
+    @rule(
+        content_max_bytes=st.sampled_from([None, 16, 1_048_576]),
+        lease_max_ms=st.sampled_from([None, 60_000, 86_400_000]),
+        max_attempts=st.sampled_from([None, 1, 2, 3]),
+    )
+    def queue_set(
+        self, content_max_bytes: int | None, lease_max_ms: int | None, max_attempts: int | None
+    ) -> None:
+        given = (content_max_bytes, lease_max_ms, max_attempts)
+        rows = self.client.rows("SELECT * FROM queue_set(%s, %s, %s)", *given)
+        self.model.queue_set(*given)
+        now = self.model.settings
+        assert rows == [(now.content_max_bytes, now.lease_max_ms, now.max_attempts)]
+
+    @rule()
+    def rebuild(self) -> None:
+        self.client.rows("SELECT rebuild()")
+        self.model.rebuild()
+        self.line.rebuilt()
+        self.wrote()
+
+    @rule(limit=st.sampled_from([1, 3, 10_000]))
+    def maintain(self, limit: int) -> None:
+        assert self.client.value("SELECT maintain(%s)", limit) >= 0
+
+    @rule(bad=st.sampled_from(BAD_CALLS))
+    def bad_call(self, bad: tuple[str, str]) -> None:
+        """Refused with its code; that nothing changed, the next look at what is stored will say."""
+        sqlstate, call = bad
+        too_long = f"convert_to(repeat('x', {self.model.settings.content_max_bytes + 1}), 'UTF8')"
+        with pytest.raises(psycopg.Error) as refused, self.conn.transaction():
+            self.client.rows(call.replace("{bytes}", too_long))
+        assert refused.value.sqlstate == sqlstate, f"{call}: {refused.value.sqlstate} {refused.value}"
+        assert refused.value.diag.message_hint, f"{call}: it does not say what is allowed"
+
+    # Always
+
+    @invariant()
+    def what_is_stored_is_what_the_model_has(self) -> None:
+        stored = {row[0]: row for row in self.client.rows(STORED)}
+        expected = {
+            message.id: tuple(vars(message).values())[:14]
+            for message in (*self.model.messages.values(), *self.model.dead.values())
+        }
+        assert stored == expected, "invariants 1, 2, 3, 14"
+
+    def teardown(self) -> None:
+        """Drain, unless the life ended before its time."""
+        if sys.exc_info()[0] is None:
+            self.drain()
+            self.bench.drained += 1
+
+    def drain(self) -> None:
+        while self.befores:
+            self.transaction_ends(keep=True)
+        made = {*self.model.messages, *self.model.dead, *self.model.completed}
+        for channel in self.model.policies:
+            self.channel_set(channel, None, None, paused=False)
+        for rounds in range(1000):
+            self.dequeue(20, 1000, None)
+            while self.model.leases():
+                self.complete([("held", n) for n in range(len(self.model.leases()))], "many")
+                self.dequeue(20, 1000, None)
+            if not self.model.messages:
+                break
+            if rounds == 10:  # slow ones have shown that they go on
+                for channel in self.model.policies:
+                    self.channel_set(channel, 0, 0, paused=None)
+            else:
+                self.set_clock(self.next_event())
+        assert not self.model.messages, "invariants 1, 13: the queue does not drain"
+        assert made == {*self.model.dead, *self.model.completed}, "invariant 1"
+        self.what_is_stored_is_what_the_model_has()
+        self.fold()
+        left = "SELECT channel FROM ring WHERE due_at IS NOT NULL OR head_at IS NOT NULL"
+        assert not self.client.rows(left), "invariant 17: drained, yet a channel stands in the line"
+        tick = self.client.rows("SELECT * FROM tick")
+        self.fold()
+        assert tick == self.client.rows("SELECT * FROM tick"), (
+            "invariant 17: an idle fold has something to do"
+        )
+
+    # How it is done
+
+    def wrote(self) -> None:
+        self.is_dirty = bool(self.befores)
+        self.line.stepped(self.model)
+
+    def set_clock(self, at: int) -> None:
+        self.clock.set(at)
+        self.model.now = at
+        self.line.stepped(self.model)
+
+    def next_event(self) -> int:
+        ends = [message.lease_end_at for message in self.model.leases()]
+        times = (*ends, *self.model.noticed_at.values(), self.model.next_at())
+        return min(at for at in times if at is not None and at > self.clock.at)
+
+    def time(self, time: tuple[str, int] | None) -> int | None:
+        if time is None:
+            return None
+        kind, ms = time
+        return min(self.clock.at + ms, 2**53) if kind == "clock" else ms
+
+    def target(self, kind: str, number: int) -> Target:
+        held = self.model.leases()
+        if kind in {"held", "forged"} and held:
+            message = held[number % len(held)]
+            return Target(message.id, message.token if kind == "held" else NOBODY)
+        if not self.handles or kind in {"held", "forged", "unknown"}:
+            return Target(10**9 + number, NOBODY)
+        message_id, token = self.handles[-1 - number % len(self.handles)]
+        return Target(None if kind == "null id" else message_id, None if kind == "null token" else token)
+
+
+@pytest.fixture
+def bench(connect: Connect) -> Bench:
+    return Bench(connect)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))]
+)
+def test_a_life_of_the_queue_is_as_the_model_says(
+    bench: Bench, part: int, model_seed: int, model_examples: int
+) -> None:
+    examples = -(-model_examples // PARTS)
+
+    @seed(model_seed + part)
+    def machine() -> QueueMachine:
+        return QueueMachine(bench)
+
+    chosen = settings(
+        max_examples=examples,
+        stateful_step_count=STEPS,
+        deadline=None,
+        print_blob=True,
+        report_multiple_bugs=False,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    try:
+        run_state_machine_as_test(machine, settings=chosen)  # type: ignore[arg-type]
+    except BaseException as error:
+        error.add_note(f"to repeat it: --model-seed {model_seed} --model-examples {examples * PARTS}")
+        raise
+    assert bench.drained >= examples // 2

@@ -1,0 +1,110 @@
+"""Turns in the line of channels that chance seldom plays through, told one by one."""
+
+from collections import Counter
+
+import psycopg
+import pytest
+
+from tests.clock import FakeClock
+from tests.database import Connect
+from tests.judge import Delivery, dequeue, fold
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+
+@pytest.fixture
+def clock(connect: Connect) -> FakeClock:
+    return FakeClock(connect())
+
+
+def create(conn: psycopg.Connection, channel: str, content: bytes, dequeue_at: int | None = None) -> None:
+    conn.execute("SELECT message_create(%s, %s, %s)", (channel, content, dequeue_at))
+
+
+def take(conn: psycopg.Connection, limit: int = 10, lease_ms: int = DAY_MS) -> list[Delivery]:
+    fold(conn)
+    return dequeue(conn, limit, lease_ms)[0]
+
+
+def complete(conn: psycopg.Connection, message: Delivery) -> None:
+    conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
+
+
+@pytest.mark.parametrize("limit", [3, 5, 6, 7, 10])
+def test_the_odd_messages_of_a_dequeue_go_round(
+    conn: psycopg.Connection, clock: FakeClock, limit: int
+) -> None:
+    """Invariant 12, over many calls."""
+    for _ in range(100):
+        for channel in "abcd":
+            create(conn, channel, b"")
+    served: Counter[str] = Counter()
+    for _ in range(20):
+        served.update(message.channel for message in take(conn, limit))
+        clock.advance(1)
+        assert max(served.values()) - min(served[channel] for channel in "abcd") <= 1, (
+            f"invariant 12: {served}"
+        )
+
+
+def test_what_some_leave_goes_to_those_that_got_least(conn: psycopg.Connection, clock: FakeClock) -> None:
+    for channel, count in {"a": 1, "b": 10, "c": 10}.items():
+        for _ in range(count):
+            create(conn, channel, b"")
+    served = Counter(message.channel for message in take(conn, limit=5))
+    assert served == {"a": 1, "b": 2, "c": 2}, "invariant 12"
+
+
+def test_a_channel_that_was_full_serves_newcomers_before_its_scheduled_message(
+    conn: psycopg.Connection, clock: FakeClock
+) -> None:
+    """Invariant 13: its slot came free while only something scheduled was waiting."""
+    conn.execute("SELECT channel_set('a', 1)")
+    create(conn, "a", b"now")
+    create(conn, "a", b"in an hour", clock.at + HOUR_MS)
+    (first,) = take(conn, lease_ms=1000)
+    complete(conn, first)
+    fold(conn)
+    create(conn, "a", b"new")
+    assert [message.content for message in take(conn)] == [b"new"], "invariant 13"
+
+
+def test_a_lease_older_than_the_limit_frees_its_slot_within_100_ms(
+    conn: psycopg.Connection, clock: FakeClock
+) -> None:
+    """Invariant 13: what else waits is scheduled for later, which is no reason to stop looking."""
+    create(conn, "a", b"first")
+    (first,) = take(conn)
+    conn.execute("SELECT channel_set('a', 2)")
+    create(conn, "a", b"second")
+    create(conn, "a", b"in an hour", clock.at + HOUR_MS)
+    assert [message.content for message in take(conn)] == [b"second"]
+    create(conn, "a", b"new")
+    assert not take(conn), "invariant 7"
+    complete(conn, first)
+    clock.advance(100)
+    assert [message.content for message in take(conn)] == [b"new"], "invariant 13"
+
+
+def test_a_rebuild_is_no_release(conn: psycopg.Connection, clock: FakeClock) -> None:
+    """Invariant 13: a channel that never released anything has no interval to wait for."""
+    conn.execute("SELECT channel_set('a', p_release_interval_ms => 60000)")
+    create(conn, "a", b"first")
+    fold(conn)
+    conn.execute("SELECT rebuild()")
+    assert [message.content for message in take(conn)] == [b"first"], "invariant 13"
+
+
+@pytest.mark.parametrize("pause_ms", [0, 1])
+def test_the_line_goes_round(conn: psycopg.Connection, clock: FakeClock, pause_ms: int) -> None:
+    """Invariant 12: also within one millisecond, where the times of two turns are equal."""
+    for _ in range(5):
+        for channel in "abcd":
+            create(conn, channel, b"")
+    turns = []
+    for _ in range(20):
+        turns += [message.channel for message in take(conn, limit=1)]
+        clock.advance(pause_ms)
+    assert turns == turns[:4] * 5, "invariant 12"
+    assert set(turns[:4]) == set("abcd"), "invariant 12"
