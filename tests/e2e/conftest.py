@@ -1,3 +1,4 @@
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,3 +14,11 @@ def data_dir() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="lonnymq-e2e-"))
     yield path
     Server(path).erase()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def signals_reach_programs() -> None:
+    """A run in the background of a shell ignores these two, and every program it starts inherits that."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
