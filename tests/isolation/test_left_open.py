@@ -52,6 +52,10 @@ BEGIN
 END $$"""
 
 
+# What a look for leases that ran out adds to a fold, once a second: it may fall into one count and not the other.
+SWEEP = 60
+
+
 def work(conn: psycopg.Connection, operations: int, channel: str = "busy", asks: int = 1) -> None:
     conn.execute(WORK.format(rounds=operations // 4, channel=channel, asks=asks))
 
@@ -102,7 +106,7 @@ def test_dequeue_left_open(arena: Arena, ending: str) -> None:
         work(two, 5_000)
         after = cost(two, ledger)
     assert after["dequeue"] <= 2 * before["dequeue"], (before, after)
-    assert after["fold"] <= 2 * before["fold"], (before, after)
+    assert after["fold"] <= 2 * before["fold"] + SWEEP, (before, after)
     end(one, ending)
     (opened.commit if ending == "commit" else opened.rollback)(ledger)
     deliver_all(observer, ledger, but=set(ledger.leases))
@@ -174,7 +178,7 @@ def test_producer_of_200000_channels_left_open(arena: Arena, ending: str) -> Non
         later = cost(two, ledger)
     for costs in (during, later):
         assert costs["dequeue"] <= 2 * before["dequeue"], (before, during, later)
-        assert costs["fold"] <= 2 * before["fold"], (before, during, later)
+        assert costs["fold"] <= 2 * before["fold"] + SWEEP, (before, during, later)
     account(observer, ledger)
     end(one, ending)
     two.execute("SET statement_timeout = '10s'")
@@ -356,7 +360,7 @@ def test_snapshot_held(arena: Arena, level: str, ending: str) -> None:
     work(two, 5_000)
     after = cost(two, scene.ledger)
     assert after["dequeue"] <= 2 * before["dequeue"], (before, after)
-    assert after["fold"] <= 2 * before["fold"], (before, after)
+    assert after["fold"] <= 2 * before["fold"] + SWEEP, (before, after)
     assert one.execute("SELECT id, token FROM message ORDER BY id").fetchall() == seen
     mine = Ledger()
     create(one, mine, scene.first, "from an old snapshot")
