@@ -52,7 +52,7 @@ BEGIN
 END $$"""
 
 
-# What a look for leases that ran out adds to a fold, once a second: it may fall into one count and not the other.
+# What a look for leases that ran out adds to a fold, once a second: it may fall into one count only.
 SWEEP = 60
 
 
