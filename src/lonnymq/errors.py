@@ -124,6 +124,12 @@ class SchemaOccupied(SchemaError):
     sqlstate = "LM104"
 
 
+class RoleUnsuitable(SchemaError):
+    """A role that LonnyMQ needs cannot be made, or is not one that rights should go to."""
+
+    sqlstate = "LM105"
+
+
 class InvalidSchemaName(SchemaError, ValueError):
     """PostgreSQL would not take the schema's name, or would cut it short."""
 

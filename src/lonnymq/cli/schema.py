@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,19 +15,28 @@ if TYPE_CHECKING:
 
 SCHEMA = "lonnymq"
 
+Roles = Annotated[
+    bool,
+    typer.Option(
+        "--roles",
+        help="Make the roles <schema>_producer, _consumer, _observer and _admin. Later upgrades keep their"
+        " rights up to date.",
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     for command in (install, upgrade, uninstall, verify):
         app.command()(command)
 
 
-def install(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
+def install(*, dsn: Dsn = None, schema: Schema = SCHEMA, roles: Roles = False, as_json: Json = False) -> None:
     """Install the queue into a schema, or bring what is there up to date."""
     from lonnymq import install as installer
     from lonnymq.cli.database import connect
 
     with connect(dsn) as conn:
-        _report("installed", installer.install(conn, schema), as_json=as_json)
+        _report("installed", installer.install(conn, schema, roles=roles), as_json=as_json)
 
 
 def upgrade(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import typer
 
 from lonnymq.cli.options import Schema
+from lonnymq.cli.schema import Roles
 
 SCHEMA = "lonnymq"
 
@@ -14,11 +15,11 @@ app = typer.Typer(no_args_is_help=True, help="Print what a command would run, as
 
 
 @app.command()
-def install(*, schema: Schema = SCHEMA) -> None:
+def install(*, schema: Schema = SCHEMA, roles: Roles = False) -> None:
     """Print the SQL that installs the queue, or brings it up to date."""
     from lonnymq.install import plan
 
-    _print(plan(schema))
+    _print(plan(schema, roles=roles))
 
 
 @app.command()

@@ -1,7 +1,8 @@
 """Install LonnyMQ into a schema of a PostgreSQL database, bring it up to date, check it, and remove it.
 
 Each call is one transaction on a psycopg connection. Within a transaction of the caller's it joins that one,
-and the caller commits. The role needs CREATE on the database, or on the schema if that exists; no superuser.
+and the caller commits. The role needs CREATE on the database, or on the schema if that exists, and CREATEROLE
+to make the queue's roles; no superuser.
 """
 # ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.naming
 
@@ -53,11 +54,20 @@ class Installed:
     oldest_contract: int
 
 
-def install(conn: Connection[Any], schema: str = "lonnymq", sql_files: SqlFiles | None = None) -> Installed:
+def install(
+    conn: Connection[Any],
+    schema: str = "lonnymq",
+    sql_files: SqlFiles | None = None,
+    *,
+    roles: bool = False,
+) -> Installed:
     """Install into the schema, made if need be, or bring what is there up to date. Raises SchemaTooNew when
     what is there is of a newer release: older functions over newer tables would break it.
+
+    With `roles`, the roles <schema>_producer, _consumer, _observer and _admin are made and given their
+    rights, as they are at every later install and upgrade. Raises RoleUnsuitable when that is not possible.
     """
-    _run(conn, plan(schema, sql_files))
+    _run(conn, plan(schema, sql_files, roles=roles))
     return inspect(conn, schema)
 
 
@@ -69,6 +79,7 @@ def upgrade(conn: Connection[Any], schema: str = "lonnymq", sql_files: SqlFiles 
 
 def uninstall(conn: Connection[Any], schema: str = "lonnymq") -> None:
     """Remove the installation with all its messages, and the schema if it was made for it and is then empty.
+    Its roles go too, but for those that other objects or databases need or that the caller may not drop.
 
     Nothing else is dropped: when something of the user's depends on what would go, PostgreSQL's error says so
     and nothing has changed. Raises SchemaMissing when there is no installation.

@@ -1,4 +1,4 @@
-"""The SQL files an installation is made of: numbered steps for tables, one file a function.
+"""The SQL files an installation is made of: numbered steps for tables, one file a function, one a view.
 
 `tables/NNNN_name.sql` is a step. It runs once in the life of a schema, in the order of its number, and never
 changes once released. It must not refer to functions: those come after all steps.
@@ -8,6 +8,9 @@ again at every install. CREATE OR REPLACE cannot change a function's output colu
 parameters, and with other parameters it makes a second function: such a change comes with a step that drops
 the old one (IF EXISTS: in a new schema there is none). Within the schema the names of our functions are ours,
 whatever their parameters.
+
+`views/*.sql` hold one CREATE OR REPLACE VIEW each and are applied after the functions, at every install, in
+the order of their file names. A view whose columns change or that goes away is dropped by a step, IF EXISTS.
 """
 
 from __future__ import annotations
@@ -20,10 +23,15 @@ from importlib.resources.abc import Traversable
 
 _STEP_NAME = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 _MAKES_RELATION = re.compile(
-    r"\b(?:CREATE\s+(?:UNLOGGED\s+)?(?:TABLE|SEQUENCE|VIEW)|RENAME\s+TO)\s+(?:IF\s+NOT\s+EXISTS\s+)?([a-z0-9_]+)",
+    r"\b(?:CREATE\s+(?:OR\s+REPLACE\s+)?(?:UNLOGGED\s+)?(?:TABLE|SEQUENCE|VIEW)|RENAME\s+TO)"
+    r"\s+(?:IF\s+NOT\s+EXISTS\s+)?([a-z0-9_]+)",
     re.IGNORECASE,
 )
 _MAKES_FUNCTION = re.compile(r"\s*CREATE\s+OR\s+REPLACE\s+FUNCTION\s+([a-z0-9_]+)\s*\(", re.IGNORECASE)
+_MAKES_VIEW = re.compile(
+    r"\s*CREATE\s+OR\s+REPLACE\s+VIEW\s+([a-z0-9_]+)\s+WITH\s*\(\s*security_barrier\s*\)\s*AS\b",
+    re.IGNORECASE,
+)
 _COMMENT = re.compile(r"--[^\n]*")
 
 
@@ -49,11 +57,20 @@ class Function:
 
 
 @dataclass(frozen=True)
+class View:
+    """One view, as its file holds it."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
 class SqlFiles:
     """All that an installation runs."""
 
     steps: tuple[Step, ...]
     functions: tuple[Function, ...]
+    views: tuple[View, ...] = ()
 
     @property
     def last_step(self) -> int:
@@ -66,7 +83,8 @@ def read(directory: Traversable | None = None) -> SqlFiles:
     steps = tuple(_step(file, text) for file, text in _texts(root / "tables"))
     if [step.number for step in steps] != list(range(1, len(steps) + 1)):
         raise ValueError("the steps are not numbered 0001, 0002, ... without a gap")
-    return SqlFiles(steps, tuple(_function(file, text) for file, text in _texts(root / "functions")))
+    functions = tuple(_function(file, text) for file, text in _texts(root / "functions"))
+    return SqlFiles(steps, functions, tuple(_view(file, text) for file, text in _texts(root / "views")))
 
 
 def _texts(folder: Traversable) -> Iterator[tuple[str, str]]:
@@ -85,9 +103,18 @@ def _step(file: str, text: str) -> Step:
 
 
 def _function(file: str, text: str) -> Function:
-    match = _MAKES_FUNCTION.match(_COMMENT.sub("", text))
+    return Function(*_named(file, text, _MAKES_FUNCTION, "CREATE OR REPLACE FUNCTION name(...) ...;"))
+
+
+def _view(file: str, text: str) -> View:
+    head = "CREATE OR REPLACE VIEW name WITH (security_barrier) AS ...;"
+    return View(*_named(file, text, _MAKES_VIEW, head))
+
+
+def _named(file: str, text: str, makes: re.Pattern[str], expected: str) -> tuple[str, str]:
+    match = makes.match(_COMMENT.sub("", text))
     if match is None or not text.endswith(";"):
-        raise ValueError(f"{file}: a function file holds one CREATE OR REPLACE FUNCTION name(...) ...;")
+        raise ValueError(f"{file}: the file holds one {expected}")
     if not file.removesuffix(".sql").endswith(match[1]):
-        raise ValueError(f"{file}: the file is named after another function than {match[1]}")
-    return Function(match[1], text[:-1].rstrip())
+        raise ValueError(f"{file}: the file is named after something else than {match[1]}")
+    return match[1], text[:-1].rstrip()

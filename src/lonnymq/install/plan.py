@@ -2,7 +2,8 @@
 
 They are one transaction, so whatever stops it leaves the schema as it was. They begin with a lock, so of two
 installations at once the second finds the work of the first done. Two tables keep the books: `migration` has
-the steps that ran, `installation` (one row) the release of the functions and the clients that they serve.
+the steps that ran, `installation` (one row) the release of the functions, the clients that they serve, and
+the names that were given to functions and views.
 """
 
 # ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.naming
@@ -12,13 +13,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import lonnymq
-from lonnymq.install.files import Function, SqlFiles, Step, read
+from lonnymq.install.files import SqlFiles, Step, read
+from lonnymq.install.grants import grant, protect
 from lonnymq.install.naming import (
     check_schema_name,
     do_block,
     dollar_quoted,
     identifier,
     literal,
+    namespace,
     text_array,
 )
 from lonnymq.install.refusals import (
@@ -29,6 +32,7 @@ from lonnymq.install.refusals import (
     refuse_occupied,
     refuse_occupied_books,
 )
+from lonnymq.install.roles import check_role_names
 
 CONTRACT = 1
 """What a client of this release calls. It rises with every change of the SQL contract, additions too."""
@@ -47,9 +51,14 @@ def plan(
     contract: int = CONTRACT,
     oldest_contract: int = OLDEST_CONTRACT,
     must_exist: bool = False,
+    roles: bool = False,
 ) -> Sequence[str]:
-    """The statements that install into the schema, or bring what is there up to this release."""
+    """The statements that install into the schema, or bring what is there up to this release. With `roles`
+    they make its roles; once made, every later plan grants them their rights anew.
+    """
     check_schema_name(schema)
+    if roles:
+        check_role_names(schema)
     sql_files = sql_files or read()
     return [
         *opening(schema),
@@ -57,10 +66,14 @@ def plan(
         f"SET LOCAL search_path TO {identifier(schema)}, pg_temp",
         "SET LOCAL check_function_bodies TO off",
         refuse_newer(schema, sql_files.last_step, release, contract),
+        _extend_books(schema),
         refuse_occupied(schema, sql_files),
         *(_run_step(step, release) for step in sql_files.steps),
         *(function.text for function in sql_files.functions),
-        _record(sql_files.functions, release, contract, oldest_contract),
+        *(view.text for view in sql_files.views),
+        _record(sql_files, release, contract, oldest_contract, roles=roles),
+        protect(schema),
+        *grant(schema, sql_files),
     ]
 
 
@@ -71,10 +84,12 @@ def script(statements: Sequence[str]) -> str:
 
 
 def opening(schema: str) -> Sequence[str]:
-    """Wait for other installations of the same schema, so as to see what they did."""
+    """Wait for other installations of the same schema, so as to see what they did. No function or operator of
+    others is called meanwhile, whatever the caller's search_path.
+    """
     lock = literal(f"lonnymq install {schema}")
     wait = f"\nBEGIN\n    PERFORM pg_advisory_xact_lock(hashtextextended({lock}, 0));\nEND"
-    return [refuse_isolation(), do_block(wait)]
+    return ["SET LOCAL search_path TO pg_catalog, pg_temp", refuse_isolation(), do_block(wait)]
 
 
 def _create_books(schema: str) -> str:
@@ -112,6 +127,22 @@ BEGIN
 END""")
 
 
+def _extend_books(schema: str) -> str:
+    """Books of earlier releases lack these columns. Without need the table is not locked."""
+    return do_block(f"""
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM pg_catalog.pg_attribute a
+        JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+        WHERE c.relnamespace = {namespace(schema)} AND c.relname = 'installation' AND a.attname = 'roles'
+    ) THEN
+        ALTER TABLE installation
+            ADD COLUMN IF NOT EXISTS views TEXT[] NOT NULL DEFAULT '{{}}',
+            ADD COLUMN IF NOT EXISTS roles BOOLEAN NOT NULL DEFAULT FALSE;
+    END IF;
+END""")
+
+
 def _run_step(step: Step, release: str) -> str:
     return do_block(f"""
 BEGIN
@@ -126,12 +157,15 @@ BEGIN
 END""")
 
 
-def _record(functions: Sequence[Function], release: str, contract: int, oldest_contract: int) -> str:
-    """The functions of earlier releases stay on the list: what a step dropped, a removal does not find."""
-    names = text_array([function.name for function in functions])
+def _record(sql_files: SqlFiles, release: str, contract: int, oldest_contract: int, *, roles: bool) -> str:
+    """The names of earlier releases stay on the lists: what a step dropped, a removal does not find."""
+    functions = text_array([function.name for function in sql_files.functions])
+    views = text_array([view.name for view in sql_files.views])
     return f"""UPDATE installation
 SET contract = {contract},
     oldest_contract = {oldest_contract},
     release = {literal(release)},
-    functions = ARRAY(SELECT DISTINCT f FROM unnest(functions || {names}) f ORDER BY f),
+    functions = ARRAY(SELECT DISTINCT f FROM unnest(functions || {functions}) f ORDER BY f),
+    views = ARRAY(SELECT DISTINCT v FROM unnest(views || {views}) v ORDER BY v),
+    roles = roles OR {str(roles).upper()},
     applied_at = {_NOW}"""

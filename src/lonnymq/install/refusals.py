@@ -94,6 +94,13 @@ def refuse_occupied(schema: str, sql_files: SqlFiles) -> str:
           ON c.relname = r.relation AND c.relnamespace = {namespace(schema)}
         WHERE NOT EXISTS (SELECT FROM migration m WHERE m.step = s.step OR r.relation = ANY (m.relations))
         UNION ALL
+        SELECT 'relation "' || c.relname || '"'
+        FROM pg_catalog.pg_class c
+        WHERE c.relname = ANY ({text_array([view.name for view in sql_files.views])})
+          AND c.relnamespace = {namespace(schema)}
+          AND NOT EXISTS (SELECT FROM installation i WHERE c.relname = ANY (i.views))
+          AND NOT EXISTS (SELECT FROM migration m WHERE c.relname = ANY (m.relations))
+        UNION ALL
         SELECT 'function "' || p.proname || '"'
         FROM pg_catalog.pg_proc p
         WHERE p.proname = ANY ({text_array([function.name for function in sql_files.functions])})

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lonnymq.install.naming import check_schema_name, do_block, identifier, namespace
+from lonnymq.install.grants import drop_roles
+from lonnymq.install.naming import check_schema_name, do_block, identifier
+from lonnymq.install.owned import our_relations, our_routines
 from lonnymq.install.plan import opening
 from lonnymq.install.refusals import refuse_missing
 
@@ -18,39 +20,37 @@ def removal(schema: str = "lonnymq") -> Sequence[str]:
 
 
 def _remove(schema: str) -> str:
-    """A table may lean on a function as a function on a table: what cannot go first goes after the tables."""
+    """A relation may lean on a function as a function on a relation: what cannot go first goes last."""
     name = identifier(schema)
-    functions = f"""ARRAY(
-        SELECT CAST(p.oid AS REGPROCEDURE)
-        FROM pg_catalog.pg_proc p
-        WHERE p.pronamespace = {namespace(schema)} AND p.proname = ANY (v_names)
-        ORDER BY 1
-    )"""
     return do_block(f"""
 DECLARE
-    v_names TEXT[];
     v_schema_created BOOLEAN;
-    v_function REGPROCEDURE;
+    v_roles BOOLEAN;
+    v_routines REGPROCEDURE[];
+    v_routine REGPROCEDURE;
     v_drops TEXT[];
     v_drop TEXT;
+    v_role TEXT;
 BEGIN
-    SELECT i.functions, i.schema_created INTO STRICT v_names, v_schema_created FROM {name}.installation i;
+    SELECT i.schema_created, COALESCE(CAST(to_jsonb(i) ->> 'roles' AS BOOLEAN), FALSE)
+    INTO STRICT v_schema_created, v_roles
+    FROM {name}.installation i;
+    v_routines := ARRAY(
+        SELECT r.routine FROM ({our_routines(schema)}
+        ) r ORDER BY r.routine
+    );
     v_drops := ARRAY(
-        SELECT format('DROP %s IF EXISTS ', k.kind) || string_agg(CAST(CAST(c.oid AS REGCLASS) AS TEXT), ', ')
-        FROM pg_catalog.pg_class c
+        SELECT format('DROP %s IF EXISTS ', k.name) || string_agg(CAST(r.relation AS TEXT), ', ')
+        FROM ({our_relations(schema)}
+        ) r
         JOIN (VALUES ('v', 1, 'VIEW'), ('r', 2, 'TABLE'), ('p', 2, 'TABLE'), ('S', 3, 'SEQUENCE'))
-          AS k (relkind, rank, kind) ON k.relkind = CAST(c.relkind AS TEXT)
-        WHERE c.relnamespace = {namespace(schema)}
-          AND (
-              c.relname IN ('migration', 'installation')
-              OR EXISTS (SELECT FROM {name}.migration m WHERE c.relname = ANY (m.relations))
-          )
-        GROUP BY k.rank, k.kind
+          AS k (kind, rank, name) ON k.kind = r.kind
+        GROUP BY k.rank, k.name
         ORDER BY k.rank
     );
-    FOREACH v_function IN ARRAY {functions} LOOP
+    FOREACH v_routine IN ARRAY v_routines LOOP
         BEGIN
-            EXECUTE 'DROP ROUTINE ' || v_function;
+            EXECUTE 'DROP ROUTINE ' || v_routine;
         EXCEPTION WHEN dependent_objects_still_exist THEN
             NULL;
         END;
@@ -58,8 +58,8 @@ BEGIN
     FOREACH v_drop IN ARRAY v_drops LOOP
         EXECUTE v_drop;
     END LOOP;
-    FOREACH v_function IN ARRAY {functions} LOOP
-        EXECUTE 'DROP ROUTINE ' || v_function;
+    FOR v_routine IN SELECT p.oid FROM pg_catalog.pg_proc p WHERE p.oid = ANY (CAST(v_routines AS OID[])) LOOP
+        EXECUTE 'DROP ROUTINE ' || v_routine;
     END LOOP;
     IF v_schema_created THEN
         BEGIN
@@ -67,5 +67,7 @@ BEGIN
         EXCEPTION WHEN dependent_objects_still_exist THEN
             NULL;
         END;
+    END IF;
+    IF v_roles THEN{drop_roles(schema)}
     END IF;
 END""")
