@@ -1,0 +1,185 @@
+"""The statements that give and take rights: they leave what lonnymq.install.roles says, whatever was before."""
+
+# ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.naming
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lonnymq.install.files import SqlFiles
+from lonnymq.install.naming import do_block, identifier, literal, text_array
+from lonnymq.install.owned import our_grantables, our_routines
+from lonnymq.install.roles import (
+    APPENDS_TO_STAGING,
+    EXECUTES,
+    MEMBER_OF_ALL,
+    READS_VIEWS,
+    ROLES,
+    STAGING,
+    STAGING_COLUMNS,
+    role_name,
+    role_names,
+)
+
+
+def protect(schema: str) -> str:
+    """Take from PUBLIC what PostgreSQL, or the owner's default privileges, gave it."""
+    return do_block(f"""
+BEGIN
+{_revoke_all(schema, "PUBLIC")}
+    IF (SELECT i.schema_created FROM installation i) THEN
+        REVOKE ALL ON SCHEMA {identifier(schema)} FROM PUBLIC;
+    END IF;
+END""")
+
+
+def grant(schema: str, sql_files: SqlFiles) -> Sequence[str]:
+    """Where roles are installed: make those that are missing, and give all of them their rights anew."""
+    if not role_names(schema):
+        return []
+    return [_make_roles(schema), _grant(schema, sql_files)]
+
+
+def drop_roles(schema: str) -> str:
+    """A part of a block: drop the roles, but for those that something else, in whichever database, needs."""
+    return f"""
+    FOR v_role IN SELECT r.rolname FROM pg_catalog.pg_roles r WHERE r.rolname = ANY ({_names(schema)}) LOOP
+        IF EXISTS (SELECT FROM pg_catalog.pg_namespace n WHERE n.nspname = {literal(schema)}) THEN
+            EXECUTE format('REVOKE ALL ON SCHEMA %I FROM %I', {literal(schema)}, v_role);
+        END IF;
+        BEGIN
+            EXECUTE format('DROP ROLE %I', v_role);
+        EXCEPTION WHEN dependent_objects_still_exist OR insufficient_privilege OR object_in_use THEN
+            NULL;
+        END;
+    END LOOP;"""
+
+
+def _names(schema: str) -> str:
+    return text_array(role_names(schema))
+
+
+def _identifiers(names: Iterable[str]) -> str:
+    return ", ".join(identifier(name) for name in names)
+
+
+def _revoke_all(schema: str, grantees: str) -> str:
+    """ON TABLE takes views and sequences too, and with a table's rights go those on its columns."""
+    return f"""
+    EXECUTE (
+        SELECT format('REVOKE ALL ON TABLE %s FROM ', string_agg(CAST(g.relation AS TEXT), ', '))
+        FROM ({our_grantables(schema)}
+        ) g
+    ) || {literal(grantees)};
+    EXECUTE COALESCE((
+        SELECT format('REVOKE ALL ON ROUTINE %s FROM ', string_agg(CAST(r.routine AS TEXT), ', '))
+        FROM ({our_routines(schema)}
+        ) r
+    ) || {literal(grantees)}, 'SELECT');"""
+
+
+def _make_roles(schema: str) -> str:
+    admin = role_name(schema, MEMBER_OF_ALL)
+    return do_block(f"""
+DECLARE
+    v_role TEXT;
+    v_statements TEXT[];
+    v_statement TEXT;
+BEGIN
+    IF NOT (SELECT i.roles FROM installation i) THEN
+        RETURN;
+    END IF;
+    SELECT r.rolname INTO v_role FROM pg_catalog.pg_roles r
+    WHERE r.rolname = ANY ({_names(schema)}) AND (r.rolcanlogin OR r.rolsuper) LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'LM105',
+            MESSAGE = format('the role %I can log in or is a superuser', v_role),
+            HINT = format(
+                'rename it, or install into another schema: the rights on %I go to roles that only have members',
+                {literal(schema)}
+            );
+    END IF;
+    v_statements := ARRAY(
+        SELECT format('CREATE ROLE %I NOLOGIN', n.name)
+        FROM unnest({_names(schema)}) AS n (name)
+        WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = n.name)
+    ) || ARRAY(
+        SELECT format('GRANT %I TO %I', n.name, {literal(admin)})
+        FROM unnest({_names(schema)}) AS n (name)
+        WHERE n.name <> {literal(admin)} AND NOT EXISTS (
+            SELECT FROM pg_catalog.pg_auth_members m
+            JOIN pg_catalog.pg_roles r ON r.oid = m.roleid
+            JOIN pg_catalog.pg_roles a ON a.oid = m.member
+            WHERE r.rolname = n.name AND a.rolname = {literal(admin)}
+        )
+    );
+    FOREACH v_statement IN ARRAY v_statements LOOP
+        BEGIN
+            EXECUTE v_statement;
+        EXCEPTION
+            WHEN duplicate_object OR unique_violation THEN
+                NULL; -- roles belong to all databases: an installation in another one was faster
+            WHEN insufficient_privilege THEN
+                RAISE EXCEPTION USING ERRCODE = 'LM105',
+                    MESSAGE = format(
+                        'role %I may not make the roles of schema %I', current_user, {literal(schema)}
+                    ),
+                    HINT = format('have an administrator run: %s;', array_to_string(v_statements, '; '));
+        END;
+    END LOOP;
+END""")
+
+
+def _grant(schema: str, sql_files: SqlFiles) -> str:
+    roles = _identifiers(role_names(schema))
+    return do_block(f"""
+DECLARE
+    v_grant TEXT;
+BEGIN
+    IF NOT (SELECT i.roles FROM installation i) THEN
+        RETURN;
+    END IF;
+{_revoke_all(schema, roles)}
+    FOR v_grant IN
+        SELECT format('GRANT EXECUTE ON ROUTINE %s TO %I', string_agg(CAST(r.routine AS TEXT), ', '), g.role)
+        FROM (VALUES {_executes(schema, sql_files)}) AS g (role, functions)
+        JOIN ({our_routines(schema)}
+        ) r ON r.name = ANY (g.functions)
+        GROUP BY g.role
+    LOOP
+        EXECUTE v_grant;
+    END LOOP;
+{_grant_views(schema, sql_files)}{_grant_staging(schema, sql_files)}
+    GRANT USAGE ON SCHEMA {identifier(schema)} TO {roles};
+    -- Whoever does not own the schema gets no error from that but a warning.
+    IF NOT (
+        SELECT bool_and(has_schema_privilege(n.name, {literal(identifier(schema))}, 'USAGE'))
+        FROM unnest({_names(schema)}) AS n (name)
+    ) THEN
+        RAISE EXCEPTION USING ERRCODE = 'LM105',
+            MESSAGE = format('role %I may not grant rights on schema %I', current_user, {literal(schema)}),
+            HINT = {literal(f"have its owner run: GRANT USAGE ON SCHEMA {identifier(schema)} TO {roles};")};
+    END IF;
+END""")
+
+
+def _executes(schema: str, sql_files: SqlFiles) -> str:
+    made = {function.name for function in sql_files.functions}
+    granted = {role: [name for name in EXECUTES[role] if name in made] for role in ROLES}
+    return ", ".join(
+        f"({literal(role_name(schema, role))}, {text_array(names)})" for role, names in granted.items()
+    )
+
+
+def _grant_views(schema: str, sql_files: SqlFiles) -> str:
+    if not sql_files.views:
+        return ""
+    views = _identifiers(view.name for view in sql_files.views)
+    return f"    GRANT SELECT ON TABLE {views} TO {identifier(role_name(schema, READS_VIEWS))};\n"
+
+
+def _grant_staging(schema: str, sql_files: SqlFiles) -> str:
+    if not any(STAGING in step.relations for step in sql_files.steps):
+        return ""
+    producer = identifier(role_name(schema, APPENDS_TO_STAGING))
+    return f"    GRANT INSERT ({_identifiers(STAGING_COLUMNS)}) ON TABLE {STAGING} TO {producer};\n"

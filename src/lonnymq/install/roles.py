@@ -1,0 +1,96 @@
+"""Who may do what: four roles a schema, none of which has rights on a table but to append to `staging`.
+
+Functions that are not named here are internal: their owner alone may call them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lonnymq.errors import InvalidSchemaName
+from lonnymq.install.naming import NAME_MAX_BYTES
+
+ROLES = ("producer", "consumer", "observer", "admin")
+
+MEMBER_OF_ALL = "admin"
+"""The role that has all the rights of the others, and some of its own."""
+
+READS_VIEWS = "observer"
+
+APPENDS_TO_STAGING = "producer"
+STAGING = "staging"
+STAGING_COLUMNS = (
+    "batch",
+    "ord",
+    "channel",
+    "content",
+    "dequeue_at",
+    "headers",
+    "max_attempts",
+    "dedupe_key",
+)
+
+_EVERYONE = ("to_epoch", "queue_get")
+
+EXECUTES: Mapping[str, tuple[str, ...]] = {
+    "producer": (*_EVERYONE, "message_create", "message_create_many", "staging_publish"),
+    "consumer": (
+        *_EVERYONE,
+        "wake_fold",
+        "wake_await",
+        "message_dequeue",
+        "message_complete",
+        "message_complete_many",
+        "message_defer",
+        "message_defer_many",
+        "message_extend",
+        "message_extend_many",
+        "maintain",
+    ),
+    "observer": (
+        *_EVERYONE,
+        "channel_get",
+        "channel_stats",
+        "channel_list",
+        "message_get",
+        "message_list",
+        "dead_list",
+        "queue_stats",
+        "bound_channels",
+    ),
+    "admin": (
+        *_EVERYONE,
+        "channel_set",
+        "channel_delete",
+        "queue_set",
+        "message_cancel",
+        "message_cancel_many",
+        "message_reschedule",
+        "dead_retry",
+        "dead_retry_all",
+        "dead_discard",
+        "dead_discard_all",
+        "credential_bind",
+        "credential_list",
+        "rebuild",
+    ),
+}
+
+
+def role_name(schema: str, role: str) -> str:
+    return f"{schema}_{role}"
+
+
+def role_names(schema: str) -> list[str]:
+    """The names of the roles. A schema that leaves no room for them cannot have any."""
+    names = [role_name(schema, role) for role in ROLES]
+    return names if max(len(name.encode()) for name in names) <= NAME_MAX_BYTES else []
+
+
+def check_role_names(schema: str) -> None:
+    """Raise InvalidSchemaName for a schema whose roles' names PostgreSQL would cut short."""
+    if not role_names(schema):
+        room = NAME_MAX_BYTES - max(len(role_name("", role)) for role in ROLES)
+        raise InvalidSchemaName(
+            f"the schema's name is {len(schema.encode())} bytes long, with roles at most {room} are allowed"
+        )
