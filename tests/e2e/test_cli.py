@@ -17,6 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 import lonnymq
 from lonnymq.embedded import binaries
 from lonnymq.install import install, plan, read, uninstall, verify
+from tests.database import unique_name
 
 Done = subprocess.CompletedProcess[str]
 NOWHERE = "postgresql://someone:s3cret@127.0.0.1:1/db"
@@ -112,6 +113,27 @@ def test_the_printed_sql_runs_through_psql(conn: psycopg.Connection[Any], dsn: s
         assert verify(conn, schema).step == read().last_step
     psql(dsn, run("sql", "uninstall", "--schema", schema, env={"PYTHONIOENCODING": "latin-1"}).stdout)
     assert not has_schema(conn, schema)
+
+
+def test_roles_are_made_when_asked_for(conn: psycopg.Connection[Any], dsn: str) -> None:
+    schema = unique_name("my q")
+
+    def roles() -> list[str]:
+        query = "SELECT rolname FROM pg_roles WHERE starts_with(rolname, %s) ORDER BY 1"
+        return [row[0].removeprefix(schema) for row in conn.execute(query, [schema]).fetchall()]
+
+    for command in ("install", "upgrade"):
+        psql(dsn, run("sql", command, "--schema", schema).stdout)
+        assert roles() == []
+    psql(dsn, run("sql", "install", "--schema", schema, "--roles").stdout)
+    assert roles() == ["_admin", "_consumer", "_observer", "_producer"]
+    env = {"LONNYMQ_DSN": dsn, "LONNYMQ_SCHEMA": schema}
+    assert run("uninstall", "--yes", env=env).returncode == 0
+    assert roles() == []
+    assert run("install", "--roles", env=env).returncode == 0
+    assert roles() == ["_admin", "_consumer", "_observer", "_producer"]
+    assert run("uninstall", "--yes", env=env).returncode == 0
+    assert run("install", "--roles", env=env | {"LONNYMQ_SCHEMA": "x" * 55}).returncode == 2
 
 
 def test_the_address_is_looked_for_in_order(dsn: str) -> None:

@@ -26,7 +26,7 @@ from lonnymq.install import (
     upgrade,
     verify,
 )
-from lonnymq.install.files import Function, Step
+from lonnymq.install.files import Function, Step, View
 from lonnymq.install.naming import identifier
 from tests.database import Connect
 
@@ -40,7 +40,12 @@ STEP_2 = Step(
     "more",
     "ALTER TABLE thing ADD size BIGINT; CREATE SEQUENCE turn; CREATE VIEW seen AS SELECT * FROM thing;",
 )
-STEP_3 = Step(3, "drop", "DROP FUNCTION IF EXISTS thing_count(); ALTER TABLE part RENAME TO piece;")
+STEP_3 = Step(
+    3,
+    "drop",
+    "DROP VIEW IF EXISTS big, all_things; DROP FUNCTION IF EXISTS thing_count();"
+    " ALTER TABLE part RENAME TO piece;",
+)
 
 
 def function(name: str, returns: str, body: str) -> Function:
@@ -51,10 +56,21 @@ def function(name: str, returns: str, body: str) -> Function:
     )
 
 
+def view(name: str, query: str) -> View:
+    return View(name, f"CREATE OR REPLACE VIEW {name} WITH (security_barrier) AS {query}")
+
+
 COUNT = function("thing_count", "BIGINT", "SELECT count(*) FROM thing")
 LEAST = function("thing_least", "thing", "SELECT t FROM thing t LIMIT 1")
 FIRST = SqlFiles((STEP_1,), (COUNT,))
-SECOND = SqlFiles((STEP_1, STEP_2), (COUNT, LEAST))
+SECOND = SqlFiles(
+    (STEP_1, STEP_2),
+    (COUNT, LEAST),
+    (
+        view("all_things", "SELECT t.id, thing_count() AS of FROM thing t"),
+        view("big", "SELECT id FROM all_things"),
+    ),
+)
 THIRD = SqlFiles((STEP_1, STEP_2, STEP_3), (function("thing_count", "TEXT", "SELECT 'three'"), LEAST))
 
 NAMES = [
@@ -328,10 +344,119 @@ def test_uninstall_removes_functions_that_tables_lean_on(conn: Conn) -> None:
     assert contents(conn, "q") == []
 
 
+def test_views_stay_with_their_rights_and_go_with_the_installation(conn: Conn) -> None:
+    install(conn, "q", SECOND)
+    assert conn.execute("SELECT * FROM q.big").fetchall() == []
+    wider = view("big", "SELECT id, of FROM all_things")
+    conn.execute("CREATE VIEW public.mine AS SELECT id FROM q.big")
+    install(conn, "q", SqlFiles(SECOND.steps, SECOND.functions, (SECOND.views[0], wider)))
+    conn.execute("INSERT INTO q.thing VALUES (7)")
+    assert conn.execute("SELECT * FROM q.big").fetchall() == [(7, 1)]
+    with pytest.raises(psycopg.errors.DependentObjectsStillExist):
+        uninstall(conn, "q")
+    conn.execute("DROP VIEW public.mine")
+    uninstall(conn, "q")
+    assert contents(conn, "q") == []
+
+
+def test_uninstall_drops_views_that_a_later_release_no_longer_has(conn: Conn) -> None:
+    install(conn, "q", SECOND)
+    install(conn, "q", SqlFiles(SECOND.steps, SECOND.functions, (view("other", "SELECT 1 AS one"),)))
+    assert {"relation all_things", "relation big", "relation other"} <= set(contents(conn, "q"))
+    uninstall(conn, "q")
+    assert contents(conn, "q") == []
+
+
+def test_uninstall_drops_views_that_lean_on_functions_that_lean_on_views(conn: Conn) -> None:
+    least = function("big_least", "big", "SELECT b FROM big b LIMIT 1")
+    install(conn, "q", SECOND)
+    install(conn, "q", SqlFiles(SECOND.steps, (*SECOND.functions, least), SECOND.views))
+    assert call(conn, "q", "big_least") is None
+    uninstall(conn, "q")
+    assert contents(conn, "q") == []
+
+
+def test_uninstall_drops_partitions_made_at_run_time(conn: Conn) -> None:
+    past = Step(1, "past", "CREATE TABLE past (at BIGINT) PARTITION BY RANGE (at);")
+    later = Step(2, "rest", "CREATE TABLE past_other PARTITION OF past DEFAULT;")
+    install(conn, "q", SqlFiles((past, later), ()))
+    conn.execute("CREATE TABLE q.past_1 PARTITION OF q.past FOR VALUES FROM (1) TO (2)")
+    uninstall(conn, "q")
+    assert contents(conn, "q") == []
+
+
+def test_books_of_an_earlier_release_are_extended_or_removed_as_they_are(conn: Conn) -> None:
+    older = "ALTER TABLE q.installation DROP COLUMN views, DROP COLUMN roles"
+    install(conn, "q", FIRST)
+    conn.execute(older.encode())
+    upgrade(conn, "q", SECOND)
+    books = conn.execute("SELECT views, roles FROM q.installation").fetchall()
+    assert books == [(["all_things", "big"], False)]
+    uninstall(conn, "q")
+    assert contents(conn, "q") == []
+    install(conn, "q", FIRST)
+    conn.execute(older.encode())
+    uninstall(conn, "q")
+    assert contents(conn, "q") == []
+
+
+RIGHTS_OF_PUBLIC = """
+    WITH n AS (SELECT oid, nspacl FROM pg_namespace WHERE nspname = 'q'),
+    rights AS (
+        SELECT 'schema' AS name, nspacl AS acl FROM n
+        UNION ALL SELECT relname, relacl FROM pg_class, n WHERE relnamespace = n.oid
+        UNION ALL
+        SELECT proname, COALESCE(proacl, acldefault('f', proowner)) FROM pg_proc, n WHERE pronamespace = n.oid
+    )
+    SELECT name FROM rights, aclexplode(acl) a WHERE a.grantee = 0 ORDER BY 1"""
+
+
+def test_public_gets_nothing_whatever_the_owner_gives_by_default(conn: Conn) -> None:
+    for kind in ("TABLES", "SEQUENCES", "SCHEMAS"):
+        conn.execute(f"ALTER DEFAULT PRIVILEGES GRANT ALL ON {kind} TO PUBLIC".encode())
+    identity = Step(2, "identity", "CREATE TABLE numbered (id BIGINT GENERATED ALWAYS AS IDENTITY);")
+    conn.execute("CREATE TABLE public.probe ()")
+    install(conn, "q", SqlFiles((STEP_1, identity), SECOND.functions, SECOND.views))
+    assert conn.execute(RIGHTS_OF_PUBLIC).fetchall() == []
+    conn.execute("CREATE FUNCTION q.thing_count(INT) RETURNS INT LANGUAGE sql AS 'SELECT 1'")
+    conn.execute("CREATE FUNCTION q.mine() RETURNS INT LANGUAGE sql AS 'SELECT 1'")
+    conn.execute("GRANT SELECT (id) ON q.thing TO PUBLIC")
+    upgrade(conn, "q", SqlFiles((STEP_1, identity), (COUNT,)))
+    assert conn.execute(RIGHTS_OF_PUBLIC).fetchall() == [("mine",)]
+    columns = "SELECT count(*) FROM pg_attribute WHERE attrelid = 'q.thing'::REGCLASS AND attacl <> '{}'"
+    assert conn.execute(columns.encode()).fetchone() == (0,)
+
+
+def test_what_public_may_in_a_schema_of_the_users_stays(conn: Conn) -> None:
+    conn.execute("CREATE SCHEMA q")
+    conn.execute("GRANT USAGE ON SCHEMA q TO PUBLIC")
+    install(conn, "q", SECOND)
+    assert conn.execute(RIGHTS_OF_PUBLIC).fetchall() == [("schema",)]
+
+
+def test_the_callers_search_path_does_not_lead_to_anothers_functions(conn: Conn) -> None:
+    install(conn, "q", SECOND)
+    conn.execute("CREATE SCHEMA evil")
+    # It fits better than the one of PostgreSQL, which takes anything.
+    conn.execute(
+        "CREATE FUNCTION evil.to_jsonb(q.installation) RETURNS JSONB LANGUAGE plpgsql"
+        " AS $$ BEGIN RAISE 'evil ran'; END $$"
+    )
+    conn.execute("SET search_path TO evil")
+    upgrade(conn, "q", SECOND)
+    with pytest.raises(psycopg.errors.DependentObjectsStillExist, match="installation"):
+        uninstall(conn, "q")
+    conn.execute("DROP FUNCTION evil.to_jsonb(q.installation)")
+    uninstall(conn, "q")
+    assert contents(conn, "q") == []
+
+
 @pytest.mark.parametrize(
     "mine",
     [
         "CREATE TABLE q.thing (id INT)",
+        "CREATE VIEW q.all_things AS SELECT 1 AS id",
+        "CREATE TABLE q.big (id INT)",
         "CREATE TABLE q.migration (version TEXT)",
         "CREATE VIEW q.installation AS SELECT 1 AS one",
         "CREATE FUNCTION q.thing_count() RETURNS BIGINT LANGUAGE sql AS 'SELECT CAST(7 AS BIGINT)'",
@@ -350,9 +475,11 @@ def test_install_refuses_to_replace_what_is_not_ours(conn: Conn, mine: str) -> N
 
 def test_upgrade_refuses_to_replace_what_is_not_ours(conn: Conn) -> None:
     install(conn, "q", FIRST)
-    conn.execute("CREATE TABLE q.seen (id INT)")
-    with pytest.raises(errors.SchemaOccupied, match="seen"):
-        upgrade(conn, "q", SECOND)
+    for name in ("seen", "big"):
+        conn.execute(f"CREATE TABLE q.{name} (id INT)".encode())
+        with pytest.raises(errors.SchemaOccupied, match=name):
+            upgrade(conn, "q", SECOND)
+        conn.execute(f"DROP TABLE q.{name}".encode())
 
 
 @pytest.mark.parametrize(

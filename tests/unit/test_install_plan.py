@@ -11,12 +11,14 @@ import pytest
 import lonnymq
 from lonnymq.errors import BY_SQLSTATE, InvalidChannel, InvalidSchemaName, from_sqlstate
 from lonnymq.install import SqlFiles, plan, read, removal, script
-from lonnymq.install.files import Function, Step
+from lonnymq.install.files import Function, Step, View
 from lonnymq.install.naming import dollar_quoted, identifier, literal
+from lonnymq.install.roles import EXECUTES, ROLES, STAGING_COLUMNS
 
 FILES = SqlFiles(
     steps=(Step(1, "core", "CREATE TABLE message (id BIGINT);"), Step(2, "more", "CREATE TABLE dead ();")),
     functions=(Function("f", "CREATE OR REPLACE FUNCTION f() ..."), Function("g", "CREATE ... g()")),
+    views=(View("v", "CREATE OR REPLACE VIEW v ..."), View("w", "CREATE ... w")),
 )
 
 
@@ -32,9 +34,20 @@ def test_the_same_arguments_give_the_same_statements() -> None:
     assert plan("my q", FILES) == plan("my q", FILES)
 
 
-def test_steps_come_in_their_order_and_functions_after_them() -> None:
+def test_steps_come_in_their_order_then_functions_then_views_then_rights() -> None:
     text = script(plan("q", FILES))
-    places = [text.index(part) for part in ("TABLE message", "TABLE dead", "FUNCTION f()", "g()", "COMMIT;")]
+    parts = (
+        "TABLE message",
+        "TABLE dead",
+        "FUNCTION f()",
+        "g()",
+        "VIEW v ...",
+        "CREATE ... w",
+        "REVOKE ALL",
+        "GRANT EXECUTE",
+        "COMMIT;",
+    )
+    places = [text.index(part) for part in parts]
     assert places == sorted(places)
 
 
@@ -66,6 +79,36 @@ def test_schema_names_that_are_refused(name: str) -> None:
             make(name)
 
 
+def test_roles_need_room_behind_the_schema_name() -> None:
+    assert plan("x" * 54, FILES, roles=True)
+    with pytest.raises(InvalidSchemaName, match=r"55 bytes.*54"):
+        plan("x" * 55, FILES, roles=True)
+    assert not any("CREATE ROLE" in statement for statement in plan("x" * 55, FILES))
+
+
+def test_every_function_has_one_role_but_what_everyone_may_call() -> None:
+    holders: dict[str, list[str]] = {}
+    for role in ROLES:
+        for name in EXECUTES[role]:
+            holders.setdefault(name, []).append(role)
+    shared = {name: roles for name, roles in holders.items() if len(roles) > 1}
+    assert shared == {"to_epoch": list(ROLES), "queue_get": list(ROLES)}
+
+
+def test_only_what_the_files_make_is_granted() -> None:
+    def grants(sql_files: SqlFiles) -> str:
+        return plan("q", sql_files, roles=True)[-1]
+
+    some = SqlFiles((Step(1, "s", "CREATE TABLE staging ();"),), (Function("maintain", "..."),), FILES.views)
+    assert "'maintain'" in grants(some)
+    assert "'message_create'" not in grants(some)
+    assert 'GRANT SELECT ON TABLE "v", "w" TO "q_observer"' in grants(some)
+    assert all(f'"{column}"' in grants(some) for column in STAGING_COLUMNS)
+    none = SqlFiles((Step(1, "s", "CREATE TABLE t ();"),), ())
+    assert "GRANT SELECT" not in grants(none)
+    assert "GRANT INSERT" not in grants(none)
+
+
 def test_dollar_quotes_do_not_meet_their_tag_in_the_text() -> None:
     assert dollar_quoted("x", "q") == "$q$x$q$"
     assert dollar_quoted("a $q$ b $q1$", "q") == "$q2$a $q$ b $q1$$q2$"
@@ -84,8 +127,11 @@ def test_a_step_knows_the_relations_it_makes() -> None:
         CREATE TABLE one (id BIGINT); create unlogged table two ();
         CREATE TABLE IF NOT EXISTS three (); CREATE SEQUENCE four; CREATE VIEW five AS SELECT 1;
         CREATE INDEX one_ix ON one (id); ALTER TABLE two RENAME TO six;
+        CREATE TABLE seven (at BIGINT) PARTITION BY RANGE (at); CREATE TABLE eight PARTITION OF seven DEFAULT;
+        CREATE OR REPLACE VIEW nine AS SELECT 1; ALTER TABLE one RENAME COLUMN id TO ten;
     """
-    assert Step(1, "s", text).relations == ["five", "four", "one", "six", "three", "two"]
+    expected = ["eight", "five", "four", "nine", "one", "seven", "six", "three", "two"]
+    assert Step(1, "s", text).relations == expected
 
 
 def test_reading_files(tmp_path: Path) -> None:
@@ -95,7 +141,16 @@ def test_reading_files(tmp_path: Path) -> None:
     found = read(write(tmp_path, tables__0002_two="T2", tables__0001_one="T1", functions__b=function))
     assert found.steps == (Step(1, "one", "T1"), Step(2, "two", "T2"))
     assert found.functions == (Function("b", function.rstrip().removesuffix(";")),)
+    assert found.views == ()
     assert found.last_step == 2
+
+
+def test_views_come_in_the_order_of_their_file_names(tmp_path: Path) -> None:
+    def view(name: str) -> str:
+        return f"-- What it shows.\nCREATE OR REPLACE VIEW {name} WITH (security_barrier) AS SELECT 1;\n"
+
+    found = read(write(tmp_path, views__02_a=view("a"), views__01_b=view("b")))
+    assert found.views == tuple(View(name, view(name).rstrip().removesuffix(";")) for name in "ba")
 
 
 @pytest.mark.parametrize(
@@ -106,6 +161,9 @@ def test_reading_files(tmp_path: Path) -> None:
         {"functions__a": "CREATE TABLE a ();"},
         {"functions__a": "CREATE OR REPLACE FUNCTION other() RETURNS INT LANGUAGE sql AS 'SELECT 1';"},
         {"functions__a": "CREATE OR REPLACE FUNCTION a() RETURNS INT LANGUAGE sql AS 'SELECT 1'"},
+        {"views__a": "CREATE OR REPLACE VIEW a AS SELECT 1;"},
+        {"views__a": "CREATE OR REPLACE VIEW b WITH (security_barrier) AS SELECT 1;"},
+        {"views__a": "CREATE OR REPLACE VIEW a WITH (security_barrier) AS SELECT 1"},
     ],
 )
 def test_files_that_are_not_what_they_should_be(tmp_path: Path, files: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""The statements that give and take rights: they leave what lonnymq.install.roles says, whatever was before."""
+"""Statements that give and take rights. They leave what lonnymq.install.roles says, whatever was before."""
 
 # ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.naming
 
@@ -25,8 +25,9 @@ from lonnymq.install.roles import (
 def protect(schema: str) -> str:
     """Take from PUBLIC what PostgreSQL, or the owner's default privileges, gave it."""
     return do_block(f"""
-BEGIN
-{_revoke_all(schema, "PUBLIC")}
+DECLARE
+    v_statement TEXT;
+BEGIN{_revoke_all(schema, "PUBLIC")}
     IF (SELECT i.schema_created FROM installation i) THEN
         REVOKE ALL ON SCHEMA {identifier(schema)} FROM PUBLIC;
     END IF;
@@ -66,16 +67,18 @@ def _identifiers(names: Iterable[str]) -> str:
 def _revoke_all(schema: str, grantees: str) -> str:
     """ON TABLE takes views and sequences too, and with a table's rights go those on its columns."""
     return f"""
-    EXECUTE (
-        SELECT format('REVOKE ALL ON TABLE %s FROM ', string_agg(CAST(g.relation AS TEXT), ', '))
+    FOR v_statement IN
+        SELECT 'REVOKE ALL ON TABLE ' || string_agg(CAST(g.relation AS TEXT), ', ') || ' FROM '
         FROM ({our_grantables(schema)}
         ) g
-    ) || {literal(grantees)};
-    EXECUTE COALESCE((
-        SELECT format('REVOKE ALL ON ROUTINE %s FROM ', string_agg(CAST(r.routine AS TEXT), ', '))
+        UNION ALL
+        SELECT 'REVOKE ALL ON ROUTINE ' || string_agg(CAST(r.routine AS TEXT), ', ') || ' FROM '
         FROM ({our_routines(schema)}
         ) r
-    ) || {literal(grantees)}, 'SELECT');"""
+        HAVING count(*) > 0
+    LOOP
+        EXECUTE v_statement || {literal(grantees)};
+    END LOOP;"""
 
 
 def _make_roles(schema: str) -> str:
@@ -95,7 +98,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'LM105',
             MESSAGE = format('the role %I can log in or is a superuser', v_role),
             HINT = format(
-                'rename it, or install into another schema: the rights on %I go to roles that only have members',
+                'rename it, or install into another schema: the rights on %I go to roles without a login',
                 {literal(schema)}
             );
     END IF;
@@ -134,26 +137,25 @@ def _grant(schema: str, sql_files: SqlFiles) -> str:
     roles = _identifiers(role_names(schema))
     return do_block(f"""
 DECLARE
-    v_grant TEXT;
+    v_statement TEXT;
 BEGIN
     IF NOT (SELECT i.roles FROM installation i) THEN
         RETURN;
-    END IF;
-{_revoke_all(schema, roles)}
-    FOR v_grant IN
+    END IF;{_revoke_all(schema, roles)}
+    FOR v_statement IN
         SELECT format('GRANT EXECUTE ON ROUTINE %s TO %I', string_agg(CAST(r.routine AS TEXT), ', '), g.role)
         FROM (VALUES {_executes(schema, sql_files)}) AS g (role, functions)
         JOIN ({our_routines(schema)}
         ) r ON r.name = ANY (g.functions)
         GROUP BY g.role
     LOOP
-        EXECUTE v_grant;
+        EXECUTE v_statement;
     END LOOP;
 {_grant_views(schema, sql_files)}{_grant_staging(schema, sql_files)}
     GRANT USAGE ON SCHEMA {identifier(schema)} TO {roles};
     -- Whoever does not own the schema gets no error from that but a warning.
     IF NOT (
-        SELECT bool_and(has_schema_privilege(n.name, {literal(identifier(schema))}, 'USAGE'))
+        SELECT bool_and(has_schema_privilege(n.name, {literal(schema)}, 'USAGE'))
         FROM unnest({_names(schema)}) AS n (name)
     ) THEN
         RAISE EXCEPTION USING ERRCODE = 'LM105',
