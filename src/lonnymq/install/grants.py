@@ -104,17 +104,19 @@ BEGIN
     END IF;
     v_statements := ARRAY(
         SELECT format('CREATE ROLE %I NOLOGIN', n.name)
-        FROM unnest({_names(schema)}) AS n (name)
+        FROM unnest({_names(schema)}) WITH ORDINALITY AS n (name, place)
         WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = n.name)
+        ORDER BY n.place
     ) || ARRAY(
         SELECT format('GRANT %I TO %I', n.name, {literal(admin)})
-        FROM unnest({_names(schema)}) AS n (name)
+        FROM unnest({_names(schema)}) WITH ORDINALITY AS n (name, place)
         WHERE n.name <> {literal(admin)} AND NOT EXISTS (
             SELECT FROM pg_catalog.pg_auth_members m
             JOIN pg_catalog.pg_roles r ON r.oid = m.roleid
             JOIN pg_catalog.pg_roles a ON a.oid = m.member
             WHERE r.rolname = n.name AND a.rolname = {literal(admin)}
         )
+        ORDER BY n.place
     );
     FOREACH v_statement IN ARRAY v_statements LOOP
         BEGIN
