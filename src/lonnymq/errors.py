@@ -96,6 +96,34 @@ class InvalidQueueSetting(InvalidArgument):
     sqlstate = "LM011"
 
 
+class ChannelForbidden(LonnyMQError):
+    """The login role is bound to other channels, or may not make this call at all."""
+
+    sqlstate = "LM012"
+
+
+class InvalidQuery(InvalidArgument):
+    """A list was asked for in an order, a status or from a cursor that there is not."""
+
+    sqlstate = "LM013"
+
+
+class RetryTransaction(LonnyMQError):
+    """Another transaction was in the way, and this one was rolled back: run it again from its beginning."""
+
+
+class Deadlock(RetryTransaction):
+    """Two transactions waited for each other, each with several calls that take dedupe keys or sized channels."""
+
+    sqlstate = "40P01"
+
+
+class SerializationFailure(RetryTransaction):
+    """The isolation level does not allow what another transaction has committed meanwhile."""
+
+    sqlstate = "40001"
+
+
 class SchemaError(LonnyMQError):
     """The schema is not one that this package can work with."""
 
@@ -147,6 +175,8 @@ BY_SQLSTATE: dict[str, type[LonnyMQError]] = {
 
 
 def from_sqlstate(code: str | None, message: str, hint: str | None = None) -> LonnyMQError | None:
-    """The error that a SQLSTATE stands for, or None when the SQLSTATE is not one of ours."""
+    """The error that a SQLSTATE stands for, or None when the SQLSTATE is not one we know."""
     cls = BY_SQLSTATE.get(code or "")
+    if cls is not None and issubclass(cls, RetryTransaction):
+        hint = "run the transaction again"
     return cls(message, hint) if cls else None

@@ -34,10 +34,10 @@ from lonnymq.install.refusals import (
 )
 from lonnymq.install.roles import check_role_names
 
-CONTRACT = 1
+CONTRACT = 2
 """What a client of this release calls. It rises with every change of the SQL contract, additions too."""
 
-OLDEST_CONTRACT = 1
+OLDEST_CONTRACT = 2
 """The oldest client that the functions of this release serve. It rises when a call changes or goes away."""
 
 _NOW = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"

@@ -1,19 +1,23 @@
 -- Part of a fold. Leases that ran out: the attempt is used up, and the message goes back to its place in its channel's line,
--- or is parked as dead. Starts where the last sweep ended, or at p_from, the lowest lease end that was committed since.
+-- or is parked as dead; what was cancelled goes. Starts where the last sweep ended, or at p_from, the lowest lease end that was committed since.
 -- Looks at p_late again, leases that somebody held before. Rechecks every lease under its row's lock; one that is held is not waited
 -- for. Returns wakes for what came back, what was held, and how far it got.
 CREATE OR REPLACE FUNCTION lease_sweep (
     p_tick tick, p_from BIGINT, p_late BIGINT[], p_now BIGINT, p_limit INT,
-    OUT wakes wake[], OUT held TEXT[], OUT swept_at BIGINT, OUT swept_id BIGINT, OUT is_more BOOLEAN)
+    OUT wakes wake[], OUT held TEXT[], OUT swept_at BIGINT, OUT swept_id BIGINT, OUT is_more BOOLEAN, OUT back_count INT)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_due BIGINT[];
     v_last BIGINT[];
-    v_mine BIGINT[];
+    v_tids TID[];
+    v_outcomes TEXT[];                      -- NULL where it comes back
+    v_errors TEXT[];
     v_from_at BIGINT := LEAST(p_tick.swept_at, p_from);
     v_from_id BIGINT := CASE WHEN p_from <= p_tick.swept_at THEN 0 ELSE p_tick.swept_id END;
     v_more wake[];
+    v_max INT := (SELECT q.max_attempts FROM queue q);
 BEGIN
+    back_count := 0;
     SELECT array_agg(x.id), MAX(ARRAY[x.lease_end_at, x.id]) INTO v_due, v_last
     FROM (
         SELECT m.id, m.lease_end_at FROM message m
@@ -25,31 +29,31 @@ BEGIN
     IF v_due IS NULL AND p_late IS NULL THEN
         RETURN;
     END IF;
-    SELECT array_agg(d.id) FILTER (WHERE l.is_mine), array_agg('m' || d.id) FILTER (WHERE l.is_mine IS NULL AND v.is_due)
-    INTO v_mine, held
+    SELECT array_agg(l.tid) FILTER (WHERE l.tid IS NOT NULL),
+        array_agg(CASE WHEN l.is_cancelled THEN 'cancelled' WHEN l.attempts + 1 >= COALESCE(l.max_attempts, v_max) THEN 'dead' END)
+            FILTER (WHERE l.tid IS NOT NULL),
+        array_agg('the lease ran out'::TEXT) FILTER (WHERE l.tid IS NOT NULL),
+        array_agg(ROW(NULL, NULL, NULL, NULL, NULL, NULL, l.channel, 0)::wake) FILTER (WHERE l.slot),
+        array_agg('m' || d.id) FILTER (WHERE l.tid IS NULL AND v.is_due)
+    INTO v_tids, v_outcomes, v_errors, wakes, held
     FROM (SELECT DISTINCT id FROM unnest(v_due || p_late) id ORDER BY id) d
     LEFT JOIN LATERAL (
-        SELECT TRUE AS is_mine FROM message m WHERE m.id = d.id AND m.leased AND m.lease_end_at <= p_now
+        SELECT m.ctid AS tid, m.channel, m.slot, m.is_cancelled, m.attempts, m.max_attempts
+        FROM message m WHERE m.id = d.id AND m.leased AND m.lease_end_at <= p_now
         FOR UPDATE SKIP LOCKED) l ON TRUE
     LEFT JOIN LATERAL (
         SELECT TRUE AS is_due FROM message m WHERE m.id = d.id AND m.leased AND m.lease_end_at <= p_now OFFSET 0) v ON TRUE;
-    WITH gone AS (
-        DELETE FROM message m
-        WHERE m.id = ANY (v_mine) AND m.attempts + 1 >= COALESCE(m.max_attempts, (SELECT q.max_attempts FROM queue q))
-        RETURNING m.*),
-    parked AS (
-        INSERT INTO dead (id, dequeue_at, created_at, dead_at, attempts, max_attempts, channel, consumer, error, headers, state, content)
-        SELECT g.id, g.dequeue_at, g.created_at, p_now, g.attempts + 1, g.max_attempts, g.channel, g.consumer, 'the lease ran out',
-            g.headers, g.state, g.content
-        FROM gone g)
-    SELECT array_agg(ROW(NULL, NULL, NULL, NULL, NULL, NULL, g.channel)::wake) INTO wakes FROM gone g WHERE g.slot;
+    IF array_remove(v_outcomes, NULL) <> '{}' THEN
+        PERFORM message_end(v_tids, v_outcomes, v_errors, NULL, p_now);
+    END IF;
     WITH back AS (
         UPDATE message m
         SET leased = FALSE, slot = FALSE, token = NULL, lease_end_at = NULL, attempts = m.attempts + 1, error = 'the lease ran out'
-        WHERE m.id = ANY (v_mine)
+        FROM unnest(v_tids, v_outcomes) u (tid, outcome)
+        WHERE m.ctid = u.tid AND u.outcome IS NULL
         RETURNING m.channel, m.dequeue_at, m.id)
-    SELECT array_agg(ROW(NULL, NULL, b.dequeue_at, b.id, b.dequeue_at, b.id, b.channel)::wake)
-        || array_agg(ROW(NULL, NULL, NULL, NULL, NULL, NULL, b.channel)::wake)
-    INTO v_more FROM back b;
+    SELECT array_agg(ROW(NULL, NULL, b.dequeue_at, b.id, b.dequeue_at, b.id, b.channel, 1)::wake)
+        || array_agg(ROW(NULL, NULL, NULL, NULL, NULL, NULL, b.channel, 0)::wake), COUNT(*)
+    INTO v_more, back_count FROM back b;
     wakes := wakes || v_more;
 END $$;

@@ -1,8 +1,9 @@
--- Clean up behind the engine: the ring rows of channels that have been quiet for an hour, and wakes that are folded.
+-- Clean up behind the engine: the ring rows of channels that have been quiet for an hour, wakes that are folded, dedupe keys that are free again, what was
+-- staged a day ago, the history's old partitions; and make its new ones.
 -- Anyone may call it at any time, and often: it waits for nobody, looks at 200 channels and cleans at most p_limit wakes
 -- a call, and writes nothing when there is nothing to do. Returns how many rows went.
 CREATE OR REPLACE FUNCTION maintain (p_limit INT DEFAULT 10000)
-RETURNS BIGINT LANGUAGE plpgsql
+RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off
 SET enable_hashjoin TO off SET enable_mergejoin TO off SET enable_tidscan TO on SET jit TO off AS $$
 DECLARE
@@ -16,6 +17,9 @@ DECLARE
     v_next TEXT;
     v_quiet TEXT[];
     v_rings BIGINT := 0;
+    v_now BIGINT := clock_ms();
+    v_is_due BOOLEAN;
+    v_more BIGINT := 0;
 BEGIN
     PERFORM isolation_check('maintain');
     IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 1000000 THEN
@@ -33,9 +37,10 @@ BEGIN
     IF v_from > t.seen_xid THEN
         v_from := '0';                      -- from before a restore
     END IF;
-    SELECT * INTO v_next, v_quiet FROM ring_quiet(u.next_channel, 200, clock_ms());
+    SELECT * INTO v_next, v_quiet FROM ring_quiet(u.next_channel, 200, v_now);
+    v_is_due := upkeep_is_due(u, v_now);
     IF NOT EXISTS (SELECT FROM wake w WHERE w.xid >= v_from AND w.xid < t.seen_xid AND (w.xid <> ALL (v_open)) IS NOT FALSE)
-        AND v_quiet IS NULL AND v_next IS NOT DISTINCT FROM u.next_channel
+        AND v_quiet IS NULL AND v_next IS NOT DISTINCT FROM u.next_channel AND NOT v_is_due
     THEN
         RETURN 0;
     END IF;
@@ -43,12 +48,15 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 0;                           -- another one cleans
     END IF;
+    IF v_is_due THEN
+        v_more := upkeep_more(u, v_now, p_limit);
+    END IF;
     IF v_quiet IS NOT NULL THEN
         BEGIN
             LOCK TABLE ring IN ROW EXCLUSIVE MODE NOWAIT;
-            v_rings := ring_forget(t, v_quiet, clock_ms());
+            v_rings := ring_forget(t, v_quiet, v_now);
         EXCEPTION WHEN lock_not_available THEN
-            RETURN 0;                       -- a rebuild is on
+            RETURN v_more;                  -- a rebuild is on
         END;
     END IF;
     WITH old AS MATERIALIZED (
@@ -59,5 +67,5 @@ BEGIN
     SELECT COUNT(*), MAX(xid) INTO v_wakes, v_last FROM gone;
     v_last := CASE WHEN v_wakes = p_limit THEN v_last ELSE t.seen_xid END;
     UPDATE upkeep SET next_channel = v_next, cleaned_xid = LEAST(v_last, v_held), passed_xid = v_last, held_xid = v_held;
-    RETURN v_wakes + v_rings;
+    RETURN v_wakes + v_rings + v_more;
 END $$;

@@ -1,6 +1,6 @@
 -- Refuse a message that cannot be queued: the slow path of message_create, which says what was wrong.
 CREATE OR REPLACE FUNCTION message_check (
-    p_channel TEXT, p_content BYTEA, p_dequeue_at BIGINT, p_headers JSONB, p_max_attempts INT, p_place TEXT DEFAULT '')
+    p_channel TEXT, p_content BYTEA, p_dequeue_at BIGINT, p_headers JSONB, p_max_attempts INT, p_dedupe_key TEXT, p_place TEXT DEFAULT '')
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
     v_max INT;
@@ -24,5 +24,9 @@ BEGIN
     ELSIF octet_length(p_headers::TEXT) > 65536 THEN
         PERFORM refuse('LM010', format('the headers are %s bytes long%s', octet_length(p_headers::TEXT), p_place),
             'At most 65,536 bytes of headers are allowed; what is larger belongs into the content.');
+    END IF;
+    IF octet_length(p_dedupe_key) NOT BETWEEN 1 AND 255 THEN
+        PERFORM refuse('LM010', format('the dedupe key is %s bytes long%s', octet_length(p_dedupe_key), p_place),
+            'Give 1 to 255 bytes of text, or NULL for none.');
     END IF;
 END $$;

@@ -1,17 +1,21 @@
 -- The work is done: the message goes, if the caller still holds it. May run inside the caller's transaction and then counts when that commits.
--- Locks the message alone; a freed slot is said by appending, never by locking the channel.
--- Returns 'completed', 'lost' (not under this token) or 'not_found'.
+-- Locks the message alone, and its dedupe key if it has one; a freed slot is said by appending, never by locking the channel.
+-- Returns 'completed', 'cancelled' (it goes, and nobody wanted it any more), 'lost' (not under this token) or 'not_found'.
 CREATE OR REPLACE FUNCTION message_complete (p_id BIGINT, p_token UUID)
-RETURNS TEXT LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan TO off SET jit TO off AS $$
+RETURNS TEXT LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan TO off SET jit TO off AS $$
 DECLARE
     v_done RECORD;
 BEGIN
-    DELETE FROM message WHERE id = p_id AND token = p_token RETURNING channel, slot INTO v_done;
+    IF (SELECT q.history FROM queue q) THEN
+        RETURN (SELECT x.result FROM message_complete_many(ARRAY[p_id], ARRAY[p_token]) x);
+    END IF;
+    DELETE FROM message WHERE id = p_id AND token = p_token
+    RETURNING channel, slot, is_counted, is_cancelled, dedupe_key INTO v_done;
     IF v_done.channel IS NULL THEN
-        RETURN message_missed(p_id);
+        RETURN message_missed(p_id, p_token);
     END IF;
-    IF v_done.slot THEN
-        INSERT INTO wake (channel) VALUES (v_done.channel);
+    IF v_done.slot OR v_done.is_counted OR v_done.dedupe_key IS NOT NULL THEN
+        PERFORM message_left(ARRAY[v_done.channel], ARRAY[v_done.slot], ARRAY[v_done.is_counted], ARRAY[v_done.dedupe_key], ARRAY[p_id]);
     END IF;
-    RETURN 'completed';
+    RETURN CASE WHEN v_done.is_cancelled THEN 'cancelled' ELSE 'completed' END;
 END $$;

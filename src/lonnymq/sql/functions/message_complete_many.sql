@@ -2,32 +2,52 @@
 -- so that two calls never wait for each other in a circle: the index is read for an array, which it sorts. The pairs are
 -- checked behind a COALESCE, where the planner cannot make a join of it and read the table.
 CREATE OR REPLACE FUNCTION message_complete_many (p_ids BIGINT[], p_tokens UUID[])
-RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql
+RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off
 SET enable_bitmapscan TO off SET jit TO off AS $$
 #variable_conflict use_column
 DECLARE
+    v_tids TID[];
+    v_outcomes TEXT[];
     v_done BIGINT[];
     v_tokens UUID[];
+    v_cancelled BIGINT[];
+    v_channels TEXT[];
+    v_slots BOOLEAN[];
+    v_counted BOOLEAN[];
+    v_keys TEXT[];
+    v_is_special BOOLEAN;
 BEGIN
     PERFORM lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0));
+    IF (SELECT q.history FROM queue q) THEN
+        SELECT array_agg(x.tid), array_agg(CASE WHEN x.is_cancelled THEN 'cancelled' ELSE 'completed' END) INTO v_tids, v_outcomes
+        FROM (
+            SELECT m.ctid AS tid, m.is_cancelled FROM message m
+            WHERE m.id = ANY (p_ids) AND COALESCE((m.id, m.token) IN (SELECT u.id, u.token FROM unnest(p_ids, p_tokens) u (id, token)), FALSE)
+            FOR UPDATE) x;
+        PERFORM history_append(v_tids, v_outcomes, NULL, clock_ms());
+    END IF;
     WITH done AS (
         DELETE FROM message m
         WHERE m.id = ANY (p_ids) AND COALESCE((m.id, m.token) IN (SELECT u.id, u.token FROM unnest(p_ids, p_tokens) u (id, token)), FALSE)
-        RETURNING m.id, m.token, m.channel, m.slot),
-    freed AS (
-        INSERT INTO wake (channel) SELECT DISTINCT d.channel FROM done d WHERE d.slot)
-    SELECT array_agg(d.id), array_agg(d.token) INTO v_done, v_tokens FROM done d;
-    IF cardinality(v_done) = cardinality(p_ids) THEN
+        RETURNING m.id, m.token, m.channel, m.slot, m.is_counted, m.is_cancelled, m.dedupe_key)
+    SELECT array_agg(d.id), array_agg(d.token), array_agg(d.id) FILTER (WHERE d.is_cancelled),
+        BOOL_OR(d.slot OR d.is_counted OR d.dedupe_key IS NOT NULL),
+        array_agg(d.channel), array_agg(d.slot), array_agg(d.is_counted), array_agg(d.dedupe_key)
+    INTO v_done, v_tokens, v_cancelled, v_is_special, v_channels, v_slots, v_counted, v_keys FROM done d;
+    IF v_is_special THEN
+        PERFORM message_left(v_channels, v_slots, v_counted, v_keys, v_done);
+    END IF;
+    IF cardinality(v_done) = cardinality(p_ids) AND v_cancelled IS NULL THEN
         RETURN QUERY SELECT u.id, 'completed' FROM unnest(p_ids) u (id);
         RETURN;
     END IF;
     -- As a sequence of single calls would have it: the first mention under the right token completes, those after it find nothing.
     RETURN QUERY
-    SELECT x.id, CASE WHEN x.ord = x.done_ord THEN 'completed' WHEN x.ord > x.done_ord THEN 'not_found' WHEN x.ord < x.done_ord THEN 'lost'
-        ELSE message_missed(x.id) END
+    SELECT x.id, CASE WHEN x.ord = x.done_ord AND x.id = ANY (v_cancelled) THEN 'cancelled' WHEN x.ord = x.done_ord THEN 'completed'
+        WHEN x.ord > x.done_ord THEN 'not_found' WHEN x.ord < x.done_ord THEN 'lost' ELSE message_missed(x.id, x.token) END
     FROM (
-        SELECT y.id, y.ord, MIN(y.ord) FILTER (WHERE y.token = y.done_token) OVER (PARTITION BY y.id) AS done_ord
+        SELECT y.id, y.ord, y.token, MIN(y.ord) FILTER (WHERE y.token = y.done_token) OVER (PARTITION BY y.id) AS done_ord
         FROM (
             SELECT z.id, z.ord, z.token, MAX(z.token::TEXT) FILTER (WHERE z.ord IS NULL) OVER (PARTITION BY z.id)::UUID AS done_token
             FROM (

@@ -1,30 +1,48 @@
 -- Queue one message. It is there when the caller's transaction commits.
--- Locks nothing and reads no channel: producers only append, so an open transaction delays nobody. Works in
--- every isolation level. Returns the message's id and 'created'.
+-- Locks nothing and reads no channel: producers only append, so an open transaction delays nobody. With a dedupe key, or where channels have a
+-- max_size, it goes the way of message_create_many. Works in every isolation level.
+-- Returns the message's id and 'created'; or 'duplicate' and the id that holds the key; or NULL and 'full'.
 CREATE OR REPLACE FUNCTION message_create (
     p_channel TEXT,
     p_content BYTEA,
     p_dequeue_at BIGINT DEFAULT NULL,
     p_headers JSONB DEFAULT NULL,
-    p_max_attempts INT DEFAULT NULL
+    p_max_attempts INT DEFAULT NULL,
+    p_dedupe_key TEXT DEFAULT NULL
 ) RETURNS TABLE (id BIGINT, result TEXT)
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
     v_now BIGINT := transaction_ms();
     v_at BIGINT := COALESCE(p_dequeue_at, v_now);
+    v_max INT;
+    v_is_plain BOOLEAN;
+    v_is_asleep BOOLEAN;
 BEGIN
-    IF (p_channel <> '' AND octet_length(p_channel) <= 255
-        AND octet_length(p_content) <= (SELECT content_max_bytes FROM queue)
+    SELECT content_max_bytes, NOT (has_sizes OR has_bound) AND p_dedupe_key IS NULL INTO v_max, v_is_plain FROM queue;
+    IF NOT v_is_plain THEN
+        RETURN QUERY SELECT * FROM message_create_many(
+            ARRAY[p_channel], ARRAY[p_content], ARRAY[p_dequeue_at], ARRAY[p_headers], ARRAY[p_max_attempts], ARRAY[p_dedupe_key]);
+        RETURN;
+    END IF;
+    IF (p_channel <> '' AND octet_length(p_channel) <= 255 AND octet_length(p_content) <= v_max
         AND v_at BETWEEN -9007199254740992 AND 9007199254740992
         AND COALESCE(p_max_attempts BETWEEN 1 AND 1000000, TRUE) AND p_headers IS NULL) IS NOT TRUE
     THEN
-        PERFORM message_check(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts);
+        PERFORM message_check(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts, NULL);
     END IF;
     INSERT INTO message (channel, dequeue_at, created_at, headers, max_attempts, content)
     VALUES (p_channel, v_at, v_now, p_headers, p_max_attempts, p_content)
     RETURNING message.id INTO id;
-    INSERT INTO wake (channel, lo_at, lo_id, hi_at, hi_id) VALUES (p_channel, v_at, message_create.id, v_at, message_create.id);
+    -- Whether someone sleeps is read by the statement that appends: its snapshot is younger than its lock on wake. See wake_await.
+    INSERT INTO wake (channel, lo_at, lo_id, hi_at, hi_id, n)
+    VALUES (p_channel, v_at, message_create.id, v_at, message_create.id, 1)
+    RETURNING (SELECT s.is_asleep FROM sleep s ORDER BY s.id DESC LIMIT 1) OR current_setting('transaction_isolation') <> 'read committed'
+    INTO v_is_asleep;
+    -- Nobody sleeps for more than a second: who is needed later need not be told.
+    IF v_is_asleep AND v_at < clock_ms() + 1000 THEN
+        PERFORM pg_notify(notify_channel(), '');
+    END IF;
     result := 'created';
     RETURN NEXT;
 END $$;

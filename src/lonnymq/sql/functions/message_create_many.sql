@@ -1,39 +1,56 @@
 -- Queue many messages, for any mix of channels; ids rise in the order given. One bad element refuses the call.
--- Locks nothing: calls that name the same channels in opposite orders cannot deadlock.
--- Returns (id, 'created') a message, in the order given.
+-- Locks nothing, so calls that name the same channels in opposite orders cannot deadlock; but for dedupe keys and channels with a
+-- max_size, whose locks are taken in their order: one call never deadlocks with another.
+-- Returns (id, result) a message, in the order given, as message_create does.
 CREATE OR REPLACE FUNCTION message_create_many (
     p_channels TEXT[],
     p_contents BYTEA[],
     p_dequeue_ats BIGINT[] DEFAULT NULL,
     p_headers JSONB[] DEFAULT NULL,
-    p_max_attempts INT[] DEFAULT NULL
+    p_max_attempts INT[] DEFAULT NULL,
+    p_dedupe_keys TEXT[] DEFAULT NULL
 ) RETURNS TABLE (id BIGINT, result TEXT)
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
     v_now BIGINT := transaction_ms();
-    v_bytes INT := (SELECT content_max_bytes FROM queue);
+    q queue;
+    v_first_at BIGINT;
 BEGIN
+    SELECT * INTO q FROM queue;
     PERFORM lengths_check(cardinality(p_channels), cardinality(p_contents), cardinality(p_dequeue_ats),
-        cardinality(p_headers), cardinality(p_max_attempts));
+        cardinality(p_headers), cardinality(p_max_attempts), cardinality(p_dedupe_keys));
     -- The condition is that of message_check; the function is called only to say what was wrong.
-    PERFORM message_check(channel, content, at, headers, max_attempts, format(' (message %s of %s)', ord, cardinality(p_channels)))
-    FROM unnest(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts)
-        WITH ORDINALITY u (channel, content, at, headers, max_attempts, ord)
-    WHERE (channel <> '' AND octet_length(channel) <= 255 AND octet_length(content) <= v_bytes
+    PERFORM message_check(channel, content, at, headers, max_attempts, dedupe_key, format(' (message %s of %s)', ord, cardinality(p_channels)))
+    FROM unnest(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys)
+        WITH ORDINALITY u (channel, content, at, headers, max_attempts, dedupe_key, ord)
+    WHERE (channel <> '' AND octet_length(channel) <= 255 AND octet_length(content) <= q.content_max_bytes
         AND COALESCE(at BETWEEN -9007199254740992 AND 9007199254740992, TRUE)
-        AND COALESCE(max_attempts BETWEEN 1 AND 1000000, TRUE) AND headers IS NULL) IS NOT TRUE;
-    RETURN QUERY
-    WITH given AS MATERIALIZED (
-        SELECT * FROM unnest(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts)
-            WITH ORDINALITY u (channel, content, at, headers, max_attempts, ord)),
-    made AS MATERIALIZED (
-        INSERT INTO message (channel, dequeue_at, created_at, headers, max_attempts, content)
-        SELECT channel, COALESCE(at, v_now), v_now, headers, max_attempts, content FROM given ORDER BY ord
-        RETURNING message.id, channel, dequeue_at),
-    woken AS (
-        INSERT INTO wake (channel, lo_at, lo_id, hi_at, hi_id)
-        SELECT channel, lo[1], lo[2], hi[1], hi[2]
-        FROM (SELECT channel, MIN(ARRAY[dequeue_at, made.id]) AS lo, MAX(ARRAY[dequeue_at, made.id]) AS hi FROM made GROUP BY channel) x)
-    SELECT made.id, 'created' FROM made;
+        AND COALESCE(max_attempts BETWEEN 1 AND 1000000, TRUE) AND headers IS NULL AND dedupe_key IS NULL) IS NOT TRUE;
+    IF q.has_bound THEN
+        PERFORM produce_check(p_channels);
+    END IF;
+    IF q.has_sizes OR array_remove(p_dedupe_keys, NULL) <> '{}' THEN
+        RETURN QUERY SELECT * FROM message_create_admitted(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys, v_now);
+    ELSE
+        RETURN QUERY
+        WITH given AS MATERIALIZED (
+            SELECT * FROM unnest(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts)
+                WITH ORDINALITY u (channel, content, at, headers, max_attempts, ord)),
+        made AS MATERIALIZED (
+            INSERT INTO message (channel, dequeue_at, created_at, headers, max_attempts, content)
+            SELECT channel, COALESCE(at, v_now), v_now, headers, max_attempts, content FROM given ORDER BY ord
+            RETURNING message.id, channel, dequeue_at),
+        woken AS (
+            INSERT INTO wake (channel, lo_at, lo_id, hi_at, hi_id, n)
+            SELECT channel, lo[1], lo[2], hi[1], hi[2], n
+            FROM (
+                SELECT channel, MIN(ARRAY[dequeue_at, made.id]) AS lo, MAX(ARRAY[dequeue_at, made.id]) AS hi, COUNT(*) AS n
+                FROM made GROUP BY channel) x)
+        SELECT made.id, 'created' FROM made;
+    END IF;
+    SELECT MIN(COALESCE(a, v_now)) INTO v_first_at FROM unnest(p_dequeue_ats) a;
+    IF cardinality(p_channels) > 0 AND COALESCE(v_first_at, v_now) < clock_ms() + 1000 THEN
+        PERFORM wake_notify();
+    END IF;
 END $$;

@@ -9,17 +9,20 @@
 -- nobody's turn: the call visits further ones, within bounds. A channel's messages are read from its
 -- head on, in two stretches when urgent newcomers lie before the old head; the head passes only what this call took.
 --
+-- Under a limit over all channels it first takes as many slots as it can get, and looks for so many messages.
+--
 -- Returns the messages, the first of each channel before the second of any; then, if fewer than asked, a row
 -- with a NULL id whose again_at says when to ask again.
-CREATE OR REPLACE FUNCTION message_dequeue (p_limit INT DEFAULT 1, p_lease_ms BIGINT DEFAULT 30000, p_consumer TEXT DEFAULT NULL)
+CREATE OR REPLACE FUNCTION message_dequeue (p_limit INT DEFAULT 1, p_lease_ms BIGINT DEFAULT NULL, p_consumer TEXT DEFAULT NULL)
 RETURNS TABLE (
     id BIGINT, channel TEXT, content BYTEA, headers JSONB, state BYTEA, attempts INT, token UUID, lease_end_at BIGINT, again_at BIGINT)
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off
 SET enable_hashjoin TO off SET enable_mergejoin TO off SET enable_tidscan TO on SET jit TO off AS $$
 #variable_conflict use_column
 DECLARE
     c_end CONSTANT BIGINT := 9223372036854775807;
+    q queue;
     v_now BIGINT := clock_ms();
     v_end BIGINT;
     v_token UUID := gen_random_uuid();
@@ -31,6 +34,8 @@ DECLARE
     v_round INT;
     v_visit INT := 0;
     v_asked INT;
+    v_slots TID[];                          -- under a limit over all channels
+    v_is_full BOOLEAN := FALSE;             -- that limit leaves no room, or the queue is paused
     -- One element a visited channel:
     v_tid TID[]; v_channel TEXT[]; v_released_at BIGINT[];
     v_running TEXT[];                       -- lists of ids, written as text: an array of arrays must not be ragged
@@ -48,14 +53,26 @@ DECLARE
     v_lease_visit INT[]; v_lease_ord INT[]; v_lease_base INT[]; v_lease_slot BOOLEAN[]; v_lease_tids TEXT[]; v_lease_end BIGINT[];
 BEGIN
     PERFORM isolation_check('message_dequeue');
-    PERFORM lease_check(p_lease_ms);
+    SELECT * INTO q FROM queue;
+    p_lease_ms := COALESCE(p_lease_ms, q.lease_ms);
+    IF p_lease_ms NOT BETWEEN 1 AND q.lease_max_ms THEN
+        PERFORM lease_check(p_lease_ms);
+    END IF;
     IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
         PERFORM refuse('LM005', format('a dequeue of %s messages is not possible', COALESCE(p_limit::TEXT, 'NULL')), 'Ask for 1 to 10,000 messages.');
     ELSIF octet_length(p_consumer) > 255 THEN
         PERFORM refuse('LM010', format('the consumer name is %s bytes long', octet_length(p_consumer)), 'Name the consumer with at most 255 bytes of text.');
     END IF;
+    IF q.has_bound THEN
+        PERFORM free_check('message_dequeue');
+    END IF;
+    IF q.max_concurrency IS NOT NULL AND NOT q.paused THEN
+        v_slots := queue_slot_take(q.max_concurrency, p_limit);
+        v_left := COALESCE(cardinality(v_slots), 0);
+    END IF;
+    v_is_full := q.paused OR v_left = 0;
     SELECT floor_at, floor_turn INTO v_floor_at, v_floor_turn FROM tick ORDER BY tick.id DESC LIMIT 1;
-    LOOP
+    WHILE NOT v_is_full LOOP
         SELECT array_agg(r.tid), array_agg(r.channel), array_agg(r.released_at), array_agg(r.running::TEXT), array_agg(r.struck_to),
             array_agg(r.head_at), array_agg(r.head_id), array_agg(COALESCE(r.skip_from_at, c_end)), array_agg(COALESCE(r.skip_from_id, c_end)), array_agg(r.skip_to_at), array_agg(r.skip_to_id)
         INTO v_tid, v_channel, v_released_at, v_running, v_struck_to, v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id
@@ -64,6 +81,12 @@ BEGIN
             WHERE due_at IS NOT NULL AND (due_at, turn) >= (v_floor_at, v_floor_turn) AND due_at <= v_now
             ORDER BY due_at, turn LIMIT v_left FOR UPDATE SKIP LOCKED) r;
         EXIT WHEN v_channel IS NULL;
+        -- A limit over all channels that was set or lifted before these rows were had must hold: ask again.
+        IF v_visit = 0 AND (SELECT x.max_concurrency FROM queue x) IS DISTINCT FROM q.max_concurrency THEN
+            again_at := v_now;
+            RETURN NEXT;
+            RETURN;
+        END IF;
         v_asked := v_left;
         v_now := clock_ms();
         SELECT array_agg(x.cap), array_agg(x.max_concurrency), array_agg(x.interval_ms), array_agg(x.paused),
@@ -155,8 +178,8 @@ BEGIN
             v_lease_end := v_lease_end || array_fill(v_end, ARRAY[COALESCE(cardinality(v_new_ord), 0)]);
             v_round := v_round + 1;
         END LOOP;
-        IF EXISTS (SELECT FROM unnest(v_max, v_interval, v_took) x (max, interval, took) WHERE took > 0 AND (max IS NOT NULL OR interval > 0))
-            AND current_setting('synchronous_commit') = 'off'
+        IF current_setting('synchronous_commit') = 'off' AND (q.history OR q.max_concurrency IS NOT NULL OR EXISTS (
+            SELECT FROM unnest(v_max, v_interval, v_took) x (max, interval, took) WHERE took > 0 AND (max IS NOT NULL OR interval > 0)))
         THEN
             PERFORM set_config('synchronous_commit', 'on', TRUE); -- what is promised exactly must not be lost in a crash
         END IF;
@@ -168,13 +191,17 @@ BEGIN
     END LOOP;
     IF v_lease_ord IS NOT NULL THEN
         -- A sweep may have passed these ends by the time the transaction commits.
-        INSERT INTO wake (lo_at, hi_at) SELECT MIN(e), MAX(e) FROM unnest(v_lease_end) e;
+        INSERT INTO wake (lo_at, hi_at, n) SELECT MIN(e), MAX(e), v_left - COALESCE(cardinality(v_slots), p_limit) FROM unnest(v_lease_end) e;
+        IF v_slots IS NOT NULL THEN
+            PERFORM queue_slot_fill(v_slots, v_lease_tids, v_token);
+        END IF;
         RETURN QUERY
         WITH mine AS (
             UPDATE message m
-            SET leased = TRUE, slot = t.slot, token = v_token, lease_end_at = t.end_at, consumer = p_consumer
+            SET leased = TRUE, slot = t.slot, token = v_token, lease_end_at = t.end_at, consumer = p_consumer,
+                dequeued_at = t.end_at - p_lease_ms, first_dequeued_at = COALESCE(m.first_dequeued_at, m.dequeued_at)
             FROM (
-                SELECT p.visit, p.ord, p.base + x.rn AS rn, x.tid, p.slot, p.end_at
+                SELECT p.visit, p.ord, p.base + x.rn AS rn, x.tid, p.slot OR v_slots IS NOT NULL AS slot, p.end_at
                 FROM unnest(v_lease_visit, v_lease_ord, v_lease_base, v_lease_slot, v_lease_tids, v_lease_end) p (visit, ord, base, slot, tids, end_at)
                 CROSS JOIN LATERAL unnest(p.tids::TID[]) WITH ORDINALITY x (tid, rn)) t
             WHERE m.ctid = t.tid
@@ -182,8 +209,8 @@ BEGIN
         SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.token, m.lease_end_at, NULL::BIGINT
         FROM mine m ORDER BY m.rn, m.visit, m.ord;
     END IF;
-    IF v_left > 0 THEN
-        again_at := dequeue_again_at(v_now);
+    IF v_left > 0 OR v_is_full OR cardinality(v_slots) < p_limit THEN
+        again_at := CASE WHEN v_is_full THEN v_now + CASE WHEN q.paused THEN 1000 ELSE 100 END ELSE dequeue_again_at(v_now) END;
         RETURN NEXT;
     END IF;
 END $$;

@@ -1,7 +1,7 @@
--- message_extend for many: one row (id, result, lease_end_at) each, in the order given. Locks the messages in the order of
+-- message_extend for many: one row (id, result, lease_end_at) each, in the order given. What is cancelled is not extended. Locks the messages in the order of
 -- their ids. The new ends are appended as a wake: a sweep may have passed them by the time this commits.
 CREATE OR REPLACE FUNCTION message_extend_many (p_ids BIGINT[], p_tokens UUID[], p_lease_ms BIGINT)
-RETURNS TABLE (id BIGINT, result TEXT, lease_end_at BIGINT) LANGUAGE plpgsql
+RETURNS TABLE (id BIGINT, result TEXT, lease_end_at BIGINT) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off
 SET enable_bitmapscan TO off SET jit TO off AS $$
 #variable_conflict use_column
@@ -17,13 +17,14 @@ BEGIN
     WITH longer AS (
         UPDATE message m SET lease_end_at = GREATEST(m.lease_end_at, v_end)
         WHERE m.id = ANY (p_ids) AND COALESCE((m.id, m.token) IN (SELECT u.id, u.token FROM unnest(p_ids, p_tokens) u (id, token)), FALSE)
+            AND NOT m.is_cancelled
         RETURNING m.id, m.token, m.lease_end_at)
     SELECT array_agg(l.id), array_agg(l.token), array_agg(l.lease_end_at) INTO v_ids, v_tokens, v_ends FROM longer l;
     IF v_ids IS NOT NULL THEN
         INSERT INTO wake (lo_at, hi_at) SELECT MIN(e), MAX(e) FROM unnest(v_ends) e;
     END IF;
     RETURN QUERY
-    SELECT x.id, CASE WHEN x.token = x.my_token THEN 'extended' ELSE message_missed(x.id) END,
+    SELECT x.id, CASE WHEN x.token = x.my_token THEN 'extended' ELSE message_missed(x.id, x.token) END,
         CASE WHEN x.token = x.my_token THEN x.my_end END
     FROM (
         SELECT z.id, z.ord, z.token, MAX(z.my_end) OVER same AS my_end,

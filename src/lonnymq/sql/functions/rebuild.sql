@@ -2,17 +2,21 @@
 -- tick; after a restore they find every channel again from its messages, in pieces. Waits for open dequeues and holds new ones up
 -- until it commits; producers and finishers go on. The places in the ring are then filled by the next folds.
 CREATE OR REPLACE FUNCTION rebuild ()
-RETURNS VOID LANGUAGE plpgsql
+RETURNS VOID LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off AS $$
 DECLARE
     v_now BIGINT := clock_ms();
     v_snapshot PG_SNAPSHOT;
+    v_waiting BIGINT;
+    v_served BIGINT;
 BEGIN
     PERFORM isolation_check('rebuild');
+    PERFORM free_check('rebuild');
     PERFORM FROM fold_lock FOR UPDATE;
     LOCK TABLE ring IN EXCLUSIVE MODE;
     -- Whatever this snapshot does not see commits its wakes later and is read by the folds to come.
-    v_snapshot := pg_current_snapshot();
+    SELECT pg_current_snapshot(), (SELECT COUNT(*) FROM message WHERE NOT leased) INTO v_snapshot, v_waiting;
+    v_served := COALESCE((SELECT t.served FROM tick t ORDER BY t.id DESC LIMIT 1), 0);
     DELETE FROM tick;
     DELETE FROM postponed;
     DELETE FROM wake;
@@ -33,9 +37,10 @@ BEGIN
             WHERE NOT m.leased AND m.channel > first.channel ORDER BY m.channel, m.dequeue_at, m.id LIMIT 1) next)
     SELECT channel, dequeue_at, id, 9223372036854775807, 9223372036854775807 FROM first;
     INSERT INTO tick (at, seen_xid, seen_id, open_xids, open_ids, swept_at, swept_id, lease_max_at, floor_at, floor_turn,
-        postponed_to, postponed_id, started_at, system_id)
+        postponed_to, postponed_id, started_at, system_id, waiting, served)
     SELECT v_now, pg_snapshot_xmax(v_snapshot), 0, array_agg(x), array_agg(0),
         -9223372036854775808, 0, COALESCE((SELECT MAX(lease_end_at) FROM message WHERE leased), 0), -9223372036854775808, 0,
-        v_now, 0, pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system())
+        v_now, 0, pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system()),
+        v_waiting, v_served
     FROM (SELECT pg_current_xact_id() AS x UNION SELECT pg_snapshot_xip(v_snapshot)) o;
 END $$;

@@ -1,4 +1,5 @@
--- Part of maintain: drop the ring rows of quiet channels, if they are still quiet once locked and nothing of them is leased.
+-- Part of maintain: drop the ring rows of quiet channels, if they are still quiet once locked and nothing of them is leased. What they served
+-- goes into the tally.
 CREATE OR REPLACE FUNCTION ring_forget (p_tick tick, p_channels TEXT[], p_now BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
@@ -23,7 +24,10 @@ BEGIN
     gone AS (
         DELETE FROM ring r USING unnest(v_tids, v_channels) q (tid, channel)
         WHERE r.ctid = q.tid AND COALESCE(q.channel NOT IN (SELECT l.channel FROM leased l), FALSE)
-        RETURNING 1)
+        RETURNING r.channel, r.served, r.released_at),
+    kept AS (
+        INSERT INTO tally AS t (channel, served, released_at) SELECT g.channel, g.served, g.released_at FROM gone g
+        ON CONFLICT (channel) DO UPDATE SET served = t.served + EXCLUDED.served, released_at = EXCLUDED.released_at)
     SELECT COUNT(*) INTO v_gone FROM gone;
     RETURN v_gone;
 END $$;

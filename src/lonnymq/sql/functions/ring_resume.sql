@@ -10,8 +10,8 @@ BEGIN
             SELECT m.channel, m.dequeue_at, m.id, first.n + 1 FROM message m
             WHERE NOT m.leased AND m.channel > first.channel ORDER BY m.channel, m.dequeue_at, m.id LIMIT 1) next
         WHERE first.n < p_limit)
-    SELECT array_agg(ROW(NULL, NULL, f.dequeue_at, f.id, 9223372036854775807, 9223372036854775807, f.channel)::wake)
-        || array_agg(ROW(NULL, NULL, NULL, NULL, NULL, NULL, f.channel)::wake),
+    SELECT array_agg(ROW(NULL, NULL, f.dequeue_at, f.id, 9223372036854775807, 9223372036854775807, f.channel, 0)::wake)
+        || array_agg(ROW(NULL, NULL, NULL, NULL, NULL, NULL, f.channel, 0)::wake),
         CASE WHEN COUNT(*) = p_limit THEN MAX(f.channel) END
     INTO wakes, resume_channel FROM first f;
 END $$;

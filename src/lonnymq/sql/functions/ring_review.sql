@@ -4,7 +4,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_last BIGINT[];
 BEGIN
-    SELECT array_agg(ROW(NULL, NULL, NULL, NULL, NULL, NULL, r.channel)::wake), MAX(ARRAY[r.due_at, r.turn]) INTO wakes, v_last
+    SELECT array_agg(ROW(NULL, NULL, NULL, NULL, NULL, NULL, r.channel, 0)::wake), MAX(ARRAY[r.due_at, r.turn]) INTO wakes, v_last
     FROM (
         SELECT channel, due_at, turn FROM ring
         WHERE due_at IS NOT NULL AND (due_at, turn) > (p_tick.review_at, p_tick.review_turn)

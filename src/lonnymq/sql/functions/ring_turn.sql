@@ -22,7 +22,7 @@ BEGIN
         skip_from_at = CASE WHEN x.next_at IS NOT NULL THEN x.to_at END, skip_from_id = CASE WHEN x.next_at IS NOT NULL THEN x.to_id END,
         skip_to_at = x.next_at, skip_to_id = x.next_id,
         released_at = CASE WHEN x.took > 0 OR r.released_at > p_now + 1000 THEN p_now ELSE r.released_at END, running = x.running::BIGINT[],
-        struck_to = x.struck_to
+        struck_to = x.struck_to, served = r.served + x.took
     FROM (
         SELECT y.*,
             CASE WHEN y.paused OR y.head IS NULL THEN NULL

@@ -4,7 +4,7 @@
 -- Each call does a bounded piece of work and keeps it. Writes nothing when there is nothing to do.
 -- Returns TRUE when work was left, or may have been: call again.
 CREATE OR REPLACE FUNCTION wake_fold (p_limit INT DEFAULT 1000)
-RETURNS BOOLEAN LANGUAGE plpgsql
+RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off
 SET enable_hashjoin TO off SET enable_mergejoin TO off SET enable_tidscan TO on SET jit TO off AS $$
 DECLARE
@@ -62,7 +62,9 @@ BEGIN
     v_held := v_floor.held;
     v_wakes := v_newer || v_late;
     v_is_more := COALESCE(cardinality(v_newer) = p_limit, FALSE) OR COALESCE(cardinality(v_late) >= p_limit, FALSE);
-    SELECT MIN(w.lo_at), GREATEST(t.lease_max_at, MAX(w.hi_at)) INTO v_lease_from, n.lease_max_at FROM unnest(v_wakes) w WHERE w.channel IS NULL;
+    SELECT MIN(w.lo_at) FILTER (WHERE w.channel IS NULL), GREATEST(t.lease_max_at, MAX(w.hi_at) FILTER (WHERE w.channel IS NULL)),
+        t.waiting + COALESCE(SUM(w.n), 0), t.served - COALESCE(SUM(w.n) FILTER (WHERE w.channel IS NULL AND w.lo_at IS NOT NULL), 0)
+    INTO v_lease_from, n.lease_max_at, n.waiting, n.served FROM unnest(v_wakes) w;
     IF t.review_at IS NOT NULL THEN
         SELECT * INTO v_review FROM ring_review(t, p_limit);
         n.review_at := v_review.review_at;
@@ -88,6 +90,7 @@ BEGIN
         n.swept_id := v_swept.swept_id;
         v_wakes := v_wakes || v_swept.wakes;
         v_held := v_held || v_swept.held;
+        n.waiting := n.waiting + v_swept.back_count;
         v_is_more := v_is_more OR v_swept.is_more;
     END IF;
     SELECT * INTO v_placed FROM ring_place(v_wakes, v_now, n.floor_at, n.floor_turn);
@@ -102,5 +105,9 @@ BEGIN
     END IF;
     SELECT * INTO n.open_xids, n.open_ids FROM tick_open(t, n.seen_xid, v_snapshot, v_newer || v_late, p_limit);
     PERFORM tick_write(n);
+    -- Where so much arrives at once, nobody has to be notified.
+    IF cardinality(v_newer) >= 16 THEN
+        PERFORM sleep_end();
+    END IF;
     RETURN v_is_more;
 END $$;

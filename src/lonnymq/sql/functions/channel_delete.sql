@@ -1,0 +1,63 @@
+-- Remove a channel: its policy, its size, its dedupe keys, its tally. One that has messages, waiting, leased or dead, is left alone, unless p_with_messages
+-- says that these go too: at most p_limit a call, and 'more' asks for another. Who holds a lease of such a message finds it gone. Waits for
+-- open finishers of these messages, and for open producers to a channel with a max_size.
+-- Returns 'deleted', 'more', 'not_empty' or 'not_found', and how many messages went.
+CREATE OR REPLACE FUNCTION channel_delete (p_channel TEXT, p_with_messages BOOLEAN DEFAULT FALSE, p_limit INT DEFAULT 10000)
+RETURNS TABLE (result TEXT, messages BIGINT) LANGUAGE plpgsql SECURITY DEFINER
+SET search_path FROM CURRENT SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off AS $$
+#variable_conflict use_column
+DECLARE
+    v_tids TID[];
+    v_slots TEXT[];
+    v_waited INT;
+    v_dead BIGINT;
+BEGIN
+    PERFORM free_check('channel_delete');
+    PERFORM channel_check(p_channel);
+    PERFORM limit_check(p_limit, 100000);
+    messages := 0;
+    IF NOT channel_is_known(p_channel) THEN
+        result := 'not_found';
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    PERFORM FROM channel c WHERE c.name = p_channel FOR UPDATE;
+    PERFORM FROM capacity c WHERE c.channel = p_channel ORDER BY c.turn DESC LIMIT 1 FOR UPDATE;
+    IF p_with_messages THEN
+        SELECT array_agg(x.tid), COUNT(*) FILTER (WHERE NOT x.leased), array_agg(x.channel) FILTER (WHERE x.slot) INTO v_tids, v_waited, v_slots
+        FROM (
+            SELECT m.ctid AS tid, m.leased, m.slot, m.channel FROM message m
+            WHERE m.id = ANY (ARRAY(
+                SELECT y.id FROM (
+                    SELECT w.id FROM message w WHERE w.channel = p_channel AND NOT w.leased
+                    UNION ALL
+                    SELECT l.id FROM message l WHERE l.leased AND l.channel = p_channel
+                    LIMIT p_limit) y)) AND m.channel = p_channel
+            FOR UPDATE) x;
+        messages := COALESCE(cardinality(v_tids), 0);
+        IF messages > 0 THEN
+            PERFORM message_end(v_tids, array_fill('cancelled'::TEXT, ARRAY[messages::INT]), NULL, NULL, clock_ms());
+            INSERT INTO wake (n) VALUES (-v_waited);
+        END IF;
+        WITH gone AS (
+            DELETE FROM dead d WHERE d.ctid = ANY (ARRAY(
+                SELECT x.ctid FROM dead x WHERE x.channel = p_channel ORDER BY x.channel, x.id LIMIT p_limit FOR UPDATE))
+            RETURNING 1)
+        SELECT COUNT(*) INTO v_dead FROM gone;
+        messages := messages + v_dead;
+    END IF;
+    IF channel_is_used(p_channel) THEN
+        result := CASE WHEN p_with_messages THEN 'more' ELSE 'not_empty' END;
+    ELSE
+        DELETE FROM channel c WHERE c.name = p_channel;
+        DELETE FROM capacity c WHERE c.channel = p_channel;
+        DELETE FROM departure d WHERE d.channel = p_channel;
+        DELETE FROM dedupe d WHERE d.channel = p_channel;
+        DELETE FROM tally t WHERE t.channel = p_channel;
+        PERFORM ring_drop(p_channel);
+        result := 'deleted';
+    END IF;
+    INSERT INTO wake (channel) VALUES (p_channel);
+    PERFORM wake_notify();
+    RETURN NEXT;
+END $$;

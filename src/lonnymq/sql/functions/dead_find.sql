@@ -1,0 +1,12 @@
+-- The ids of up to p_limit dead messages above p_after: of a channel, of those whose error is LIKE p_error, or of all.
+CREATE OR REPLACE FUNCTION dead_find (p_channel TEXT, p_error TEXT, p_after BIGINT, p_limit INT)
+RETURNS BIGINT[] LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF p_channel IS NULL THEN
+        RETURN ARRAY(
+            SELECT d.id FROM dead d WHERE d.id > p_after AND (p_error IS NULL OR d.error LIKE p_error) ORDER BY d.id LIMIT p_limit);
+    END IF;
+    RETURN ARRAY(
+        SELECT d.id FROM dead d WHERE d.channel = p_channel AND d.id > p_after AND (p_error IS NULL OR d.error LIKE p_error)
+        ORDER BY d.channel, d.id LIMIT p_limit);
+END $$;

@@ -1,0 +1,6 @@
+-- What finished before this is no longer kept; NULL: everything is.
+CREATE OR REPLACE FUNCTION history_keep_from (p_now BIGINT)
+RETURNS BIGINT LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT p_now - NULLIF(q.history_keep_ms, 0) FROM queue q);
+END $$;

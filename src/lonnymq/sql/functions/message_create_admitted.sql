@@ -1,0 +1,31 @@
+-- Part of message_create_many: the messages that dedupe keys and sizes let in, and what became of the others.
+CREATE OR REPLACE FUNCTION message_create_admitted (
+    p_channels TEXT[], p_contents BYTEA[], p_dequeue_ats BIGINT[], p_headers JSONB[], p_max_attempts INT[], p_dedupe_keys TEXT[], p_now BIGINT)
+RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_sequence REGCLASS := pg_get_serial_sequence('message', 'id');
+    v_ids BIGINT[];
+    a RECORD;
+BEGIN
+    SELECT array_agg(x.id ORDER BY x.ord) INTO v_ids
+    FROM (SELECT nextval(v_sequence) AS id, ord FROM generate_subscripts(p_channels, 1) ord) x;
+    SELECT * INTO a FROM message_admit(p_channels, p_dedupe_keys, v_ids);
+    RETURN QUERY
+    WITH given AS MATERIALIZED (
+        SELECT * FROM unnest(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys, v_ids, a.results, a.holders, a.are_counted)
+            WITH ORDINALITY u (channel, content, at, headers, max_attempts, dedupe_key, id, result, holder, is_counted, ord)),
+    made AS MATERIALIZED (
+        INSERT INTO message (id, channel, dequeue_at, created_at, headers, max_attempts, content, dedupe_key, is_counted)
+        OVERRIDING SYSTEM VALUE
+        SELECT g.id, g.channel, COALESCE(g.at, p_now), p_now, g.headers, g.max_attempts, g.content, g.dedupe_key, g.is_counted
+        FROM given g WHERE g.result = 'created' ORDER BY g.ord
+        RETURNING message.id, channel, dequeue_at),
+    woken AS (
+        INSERT INTO wake (channel, lo_at, lo_id, hi_at, hi_id, n)
+        SELECT channel, lo[1], lo[2], hi[1], hi[2], n
+        FROM (
+            SELECT channel, MIN(ARRAY[dequeue_at, made.id]) AS lo, MAX(ARRAY[dequeue_at, made.id]) AS hi, COUNT(*) AS n
+            FROM made GROUP BY channel) x)
+    SELECT CASE g.result WHEN 'created' THEN g.id WHEN 'duplicate' THEN g.holder END, g.result FROM given g ORDER BY g.ord;
+END $$;

@@ -1,0 +1,15 @@
+-- Refuse channels that the caller's login role is not bound to.
+CREATE OR REPLACE FUNCTION produce_check (p_channels TEXT[])
+RETURNS VOID LANGUAGE plpgsql AS $$
+DECLARE
+    v_bound TEXT[] := bound_channels();
+    v_channel TEXT;
+BEGIN
+    IF v_bound IS NOT NULL THEN
+        SELECT c INTO v_channel FROM unnest(p_channels) c WHERE (c = ANY (v_bound)) IS NOT TRUE LIMIT 1;
+        IF FOUND THEN
+            PERFORM refuse('LM012', format('role %I may not produce to channel %s', session_user, quote_literal(v_channel)),
+                'It is bound to other channels; an administrator changes that with credential_bind.');
+        END IF;
+    END IF;
+END $$;

@@ -1,0 +1,10 @@
+-- Part of maintain: whether anything but wakes and ring rows is to be cleaned or made. Read only.
+CREATE OR REPLACE FUNCTION upkeep_is_due (p_upkeep upkeep, p_now BIGINT)
+RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM dedupe d WHERE d.until_at > p_upkeep.dedupe_from AND d.until_at <= p_now)
+        OR EXISTS (SELECT FROM staging s WHERE s.staged_at < p_now - 86400000)
+        OR (SELECT q.history FROM queue q) AND EXISTS (SELECT FROM history_missing(p_now))
+        OR EXISTS (SELECT FROM history_old(history_keep_from(p_now)))
+        OR EXISTS (SELECT FROM finished_other f WHERE f.finished_at < history_keep_from(p_now));
+END $$;

@@ -1,0 +1,9 @@
+-- After something was appended to wake: tell the consumers that sleep, if any does. In a statement of its own, whose snapshot is
+-- younger than the lock that the append took on wake: see wake_await. Under a snapshot that may be older, tell in any case.
+CREATE OR REPLACE FUNCTION wake_notify ()
+RETURNS VOID LANGUAGE plpgsql AS $$
+BEGIN
+    IF (SELECT s.is_asleep FROM sleep s ORDER BY s.id DESC LIMIT 1) OR current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM pg_notify(notify_channel(), '');
+    END IF;
+END $$;

@@ -1,0 +1,10 @@
+-- Calls whose parameters or columns changed: CREATE OR REPLACE would leave the old one beside the new.
+DROP FUNCTION IF EXISTS message_create(TEXT, BYTEA, BIGINT, JSONB, INT);
+DROP FUNCTION IF EXISTS message_create_many(TEXT[], BYTEA[], BIGINT[], JSONB[], INT[]);
+DROP FUNCTION IF EXISTS message_check(TEXT, BYTEA, BIGINT, JSONB, INT, TEXT);
+DROP FUNCTION IF EXISTS message_missed(BIGINT);
+DROP FUNCTION IF EXISTS channel_get(TEXT);
+DROP FUNCTION IF EXISTS channel_set(TEXT, INT, BIGINT, BOOLEAN);
+DROP FUNCTION IF EXISTS queue_get();
+DROP FUNCTION IF EXISTS queue_set(INT, BIGINT, INT);
+DROP FUNCTION IF EXISTS lease_sweep(tick, BIGINT, BIGINT[], BIGINT, INT);

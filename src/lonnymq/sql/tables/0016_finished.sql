@@ -1,0 +1,24 @@
+-- The history: one row a finished message, if the queue keeps one; appended, never changed. Its day is a partition (UTC), made ahead of time;
+-- finished_other takes what finds none. The writer's xid8 lets a reader follow it by snapshot: each row once, in whatever
+-- order the writers commit.
+CREATE TABLE finished (
+    xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
+    id BIGINT NOT NULL,
+    created_at BIGINT NOT NULL,
+    dequeue_at BIGINT NOT NULL,
+    first_dequeued_at BIGINT,
+    dequeued_at BIGINT,
+    finished_at BIGINT NOT NULL,
+    attempts INT NOT NULL,
+    content_bytes INT NOT NULL,
+    outcome TEXT NOT NULL,                  -- completed, dead, cancelled
+    channel TEXT COLLATE "C" NOT NULL,
+    consumer TEXT,
+    error TEXT,
+    dedupe_key TEXT COLLATE "C",
+    headers JSONB,
+    content BYTEA                           -- if the queue keeps it
+) PARTITION BY RANGE (finished_at);
+CREATE INDEX finished_xid_ix ON finished (xid);
+CREATE INDEX finished_channel_ix ON finished (channel, finished_at, id);
+CREATE TABLE finished_other PARTITION OF finished DEFAULT;

@@ -1,0 +1,16 @@
+-- Where bulk loads are staged, by COPY and by many sessions at once, until staging_publish makes messages of a batch.
+-- Producers may insert here and nothing else; staged_by is not theirs to give.
+CREATE TABLE staging (
+    batch UUID NOT NULL,
+    ord BIGINT NOT NULL,                    -- orders the batch; need not be dense
+    channel TEXT COLLATE "C",
+    content BYTEA,
+    dequeue_at BIGINT,
+    headers JSONB,
+    max_attempts INT,
+    dedupe_key TEXT COLLATE "C",
+    staged_by TEXT NOT NULL DEFAULT session_user,
+    staged_at BIGINT NOT NULL DEFAULT EXTRACT(EPOCH FROM now()) * 1000
+);
+CREATE INDEX staging_ix ON staging (batch, ord);
+CREATE INDEX staging_at_ix ON staging (staged_at);
