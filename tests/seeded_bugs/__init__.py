@@ -1,4 +1,4 @@
-"""Twelve bugs that queues have had, kept as small changes to the engine's text.
+"""Thirteen bugs that queues have had, kept as small changes to the engine's text.
 
 A test suite is worth what it catches: tests/e2e/test_seeded_bugs.py installs each of them and demands that
 the tests named beside it fail. LONNYMQ_SEEDED_BUG names the one that the template database is made with.
@@ -20,11 +20,12 @@ class SeededBug:
     right: str
     wrong: str
     caught_by: tuple[str, ...]
+    before: str = ""  # statements that make room for it
 
     def text(self) -> str:
         text = (FUNCTIONS / self.file).read_text()
         assert self.right in text, f"{self.file} has changed: seed this bug anew"
-        return text.replace(self.right, self.wrong)
+        return self.before + text.replace(self.right, self.wrong)
 
 
 BUGS = {
@@ -59,10 +60,12 @@ BUGS = {
         ("tests/sql/test_create.py::test_a_commit_that_comes_late_is_seen",),
     ),
     "dropped unique index": SeededBug(
-        "to_epoch.sql",
-        "CREATE OR REPLACE",
-        "ALTER TABLE ring DROP CONSTRAINT ring_pkey; CREATE OR REPLACE",
-        ("tests/sql/test_indexes.py::test_what_must_be_unique",),
+        "dedupe_take.sql",
+        "VALUES (p_channel, p_key, p_id) ON CONFLICT (channel, key) DO NOTHING;",
+        "SELECT p_channel, p_key, p_id WHERE NOT EXISTS (\n"
+        "            SELECT FROM dedupe d WHERE d.channel = p_channel AND d.key = p_key);",
+        ("tests/faults/test_keys.py::test_two_producers_race_for_a_key",),
+        before="ALTER TABLE dedupe DROP CONSTRAINT dedupe_pkey;\n",
     ),
     "stale head": SeededBug(
         "ring_place.sql",
@@ -95,6 +98,12 @@ BUGS = {
         " CROSS JOIN LATERAL (SELECT FROM message m WHERE m.id = u.id OFFSET 0 FOR UPDATE) x;\n"
         "    WITH done AS (",
         ("tests/sql/test_finish.py::test_batches_lock_in_the_order_of_their_ids",),
+    ),
+    "unsorted keys": SeededBug(
+        "message_admit.sql",
+        'ORDER BY u.key COLLATE "C", u.ord) FILTER',
+        "ORDER BY u.ord) FILTER",
+        ("tests/faults/test_keys.py::test_batches_take_their_keys_in_order",),
     ),
     "counter drift": SeededBug(
         "running_count.sql",

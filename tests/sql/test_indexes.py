@@ -20,4 +20,10 @@ def test_what_must_be_unique(conn: psycopg.Connection) -> None:
         ("queue", "only_row"),
         ("fold_lock", "only_row"),
         ("upkeep", "only_row"),
+        ("dedupe", "channel, key"),
+        ("capacity", "channel, turn"),
+        ("queue_slot", "number, turn"),
+        ("sleep", "id"),
+        ("tally", "channel"),
+        ("credential", "role"),
     } <= set(rows)

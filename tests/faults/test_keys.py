@@ -1,0 +1,107 @@
+"""Producers that want one dedupe key at the same moment: exactly one message, and nobody waits in a circle."""
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.database import Connect, until_waiting
+from tests.judge import check
+
+Rows = list[tuple[Any, ...]]
+
+
+def create(conn: psycopg.Connection, channel: str, *keys: str) -> Rows:
+    """One message a key, in one call."""
+    return conn.execute(
+        "SELECT * FROM message_create_many(%s, %s, p_dedupe_keys => %s)",
+        ([channel] * len(keys), [key.encode() for key in keys], list(keys)),
+    ).fetchall()
+
+
+def until_waiting_or_done(
+    watcher: psycopg.Connection, waiter: psycopg.Connection, call: Future[Rows]
+) -> None:
+    query = "SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s"
+    deadline = time.monotonic() + 10
+    while watcher.execute(query, (waiter.info.backend_pid,)).fetchone() != ("Lock",) and not call.done():
+        assert time.monotonic() < deadline, "it neither waits nor comes back"
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("max_size", [0, 10])
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_two_producers_race_for_a_key(connect: Connect, end: str, max_size: int) -> None:
+    """Invariant 15: the second waits to see what becomes of the first."""
+    conn, first, second = connect(), connect(autocommit=False), connect()
+    conn.execute("SELECT * FROM channel_set('a', p_max_size => %s)", (max_size,))
+    [(held_by, result)] = create(first, "a", "key")
+    assert result == "created"
+    with ThreadPoolExecutor() as pool:
+        call = pool.submit(create, second, "a", "key")
+        until_waiting_or_done(conn, second, call)
+        first.execute(end)
+        [(id_, result)] = call.result(10)
+    assert result == ("duplicate" if end == "COMMIT" else "created")
+    assert (id_ == held_by) == (end == "COMMIT")
+    assert conn.execute("SELECT id FROM message").fetchall() == [(id_,)]
+    check(conn)
+
+
+def test_many_producers_race_for_a_key(connect: Connect) -> None:
+    racers = [connect() for _ in range(6)]
+    with ThreadPoolExecutor(len(racers)) as pool:
+        for key in (f"key {n}" for n in range(50)):
+            calls = [pool.submit(create, racer, "a", key) for racer in racers]
+            answers = [call.result(10)[0] for call in calls]
+            assert len({id_ for id_, _ in answers}) == 1, "all know the same message"
+            assert sorted(result for _, result in answers) == ["created"] + ["duplicate"] * 5
+    check(racers[0])
+
+
+@pytest.mark.parametrize("max_size", [0, 10])
+def test_batches_take_their_keys_in_order(connect: Connect, max_size: int) -> None:
+    """One that waits for the lowest key holds none of the others, whatever the order given."""
+    conn, holder, batch, other = connect(), connect(autocommit=False), connect(), connect(autocommit=False)
+    create(holder, "a", "1")
+    conn.execute("SELECT * FROM channel_set('a', p_max_size => %s)", (max_size,))
+    other.execute("SET lock_timeout TO '5s'")
+    batch.execute("SET statement_timeout TO '20s'")
+    with ThreadPoolExecutor() as pool:
+        call = pool.submit(create, batch, "a", "2", "1")
+        until_waiting(conn, batch)
+        if not max_size:
+            assert [row[1] for row in create(other, "a", "2")] == ["created"]
+            other.rollback()
+        holder.commit()
+        assert [row[1] for row in call.result(10)] == ["created", "duplicate"]
+    check(conn)
+
+
+def test_batches_in_opposite_orders_never_wait_in_a_circle(connect: Connect) -> None:
+    """Sizes and keys of several channels, each batch in another order: no deadlock, and no key twice."""
+    conn, racers = connect(), [connect() for _ in range(4)]
+    for channel in ("b", "d"):
+        conn.execute("SELECT * FROM channel_set(%s, p_max_size => 100000)", (channel,))
+    channels = ["a", "b", "c", "d"] * 2
+    made: list[int] = []
+    with ThreadPoolExecutor(len(racers)) as pool:
+        for turn in range(40):
+            named = [(channel, f"{turn}/{place}") for place, channel in enumerate(channels)]
+            orders = (named, named[::-1], named[4:] + named[:4], named[::2] + named[1::2])
+            calls = [pool.submit(_create_named, *one) for one in zip(racers, orders, strict=True)]
+            made += [row[0] for call in calls for row in call.result(20) if row[1] == "created"]
+    assert len(made) == 40 * len(channels)
+    assert conn.execute("SELECT COUNT(DISTINCT (channel, dedupe_key)) FROM message").fetchone() == (
+        len(made),
+    )
+    check(conn)
+
+
+def _create_named(conn: psycopg.Connection, named: list[tuple[str, str]]) -> Rows:
+    channels, keys = [channel for channel, _ in named], [key for _, key in named]
+    contents = [b""] * len(named)
+    query = "SELECT * FROM message_create_many(%s, %s, p_dedupe_keys => %s)"
+    return conn.execute(query, (channels, contents, keys)).fetchall()
