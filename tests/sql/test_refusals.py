@@ -4,6 +4,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.rows import dict_row
 
 NAME = "Name the channel with 1 to 255 bytes"
 TIME = "between -2^53 and 2^53"
@@ -45,7 +46,6 @@ REFUSED = {
         TIME,
     ),
     "a defer too far": (f"message_defer(1, {NOBODYS}, 9007199254740993)", "LM003", TIME),
-    "no lease": ("message_dequeue(1, NULL)", "LM004", DAY),
     "a lease of nothing": ("message_dequeue(1, 0)", "LM004", DAY),
     "a lease before it began": ("message_dequeue(1, -1)", "LM004", DAY),
     "a lease above a day": ("message_dequeue(1, 86400001)", "LM004", "queue_set(p_lease_max_ms => ...)"),
@@ -91,14 +91,73 @@ REFUSED = {
         "at most 255 bytes",
     ),
     "a state over the limit": (f"message_defer(1, {NOBODYS}, NULL, {TOO_LARGE})", "LM010", MIB),
+    "a dedupe key of nothing": ("message_create('a', '', p_dedupe_key => '')", "LM010", "1 to 255 bytes"),
+    "a dedupe key too long": (
+        "message_create('a', '', p_dedupe_key => repeat('x', 256))",
+        "LM010",
+        "1 to 255 bytes",
+    ),
+    "a dedupe key too long in a batch": (
+        "message_create_many(ARRAY['a', 'a'], ARRAY['', '']::BYTEA[], p_dedupe_keys => ARRAY[NULL, repeat('x', 256)])",
+        "LM010",
+        "1 to 255 bytes",
+    ),
+    "fewer keys than messages": (
+        "message_create_many(ARRAY['a', 'a'], ARRAY['', '']::BYTEA[], p_dedupe_keys => ARRAY['k'])",
+        "LM006",
+        EACH,
+    ),
+    "a negative size": ("channel_set('a', p_max_size => -1)", "LM007", "or 0 for no limit"),
+    "nobody to cancel": ("message_cancel_many(NULL)", "LM006", "Give an array"),
+    "a time too far to reschedule": ("message_reschedule(1, 9007199254740993)", "LM003", TIME),
+    "nobody to retry": ("dead_retry(NULL)", "LM006", "Give an array"),
+    "a time too far to retry": ("dead_retry('{1}', 9007199254740993)", "LM003", TIME),
+    "a retry of none": ("dead_retry_all(p_limit => 0)", "LM005", "Ask for 1 to 100000"),
+    "nobody to discard": ("dead_discard(NULL)", "LM006", "Give an array"),
+    "a discard of none": ("dead_discard_all(p_limit => 0)", "LM005", "Ask for 1 to 100000"),
+    "a list of no dead": ("dead_list(p_limit => 0)", "LM005", "Ask for 1 to 10000"),
+    "an unknown status": ("message_list(NULL, 'lost')", "LM013", "waiting, due, scheduled or leased"),
+    "no status": ("message_list(NULL, NULL)", "LM013", "waiting, due, scheduled or leased"),
+    "a cursor of nobody's": (
+        "message_list(p_after => 'nonsense')",
+        "LM013",
+        "the last row of the page before",
+    ),
+    "a cursor of other shape": ("message_list(p_after => '{}')", "LM013", "the last row of the page before"),
+    "a list too long": ("message_list(p_limit => 10001)", "LM005", "Ask for 1 to 10000"),
+    "an unknown order": ("channel_list('size')", "LM013", "name, next or waiting"),
+    "a second page of one": ("channel_list('next', 'a')", "LM013", "order by name"),
+    "a list of no channels": ("channel_list(p_limit => 0)", "LM005", "Ask for 1 to 1000"),
+    "the state of no channel": ("channel_stats(NULL)", "LM001", NAME),
+    "a count up to nothing": ("channel_stats('a', 0)", "LM005", "Ask for 1 to 1000000"),
+    "a deletion of no channel": ("channel_delete('')", "LM001", NAME),
+    "a deletion of nothing": ("channel_delete('a', TRUE, 0)", "LM005", "Ask for 1 to 100000"),
+    "a role that is not there": ("credential_bind('nobody at all', '{}')", "LM010", "Name a role"),
+    "a role without a name": ("credential_bind(NULL, '{}')", "LM010", "Name a role"),
+    "a role bound to no name": ("credential_bind(current_user, ARRAY[''])", "LM001", NAME),
     "no content allowed": ("queue_set(0)", "LM011", "1 byte to 256 MiB"),
     "no lease allowed": ("queue_set(NULL, 0)", "LM011", "1 to 31,536,000,000 ms"),
     "no attempts allowed": ("queue_set(NULL, NULL, 0)", "LM011", "1 to 1,000,000"),
+    "a default lease of nothing": ("queue_set(p_lease_ms => 0)", "LM011", "Give 1 to 86400000 ms"),
+    "a default lease above the longest": (
+        "queue_set(p_lease_max_ms => 29999)",
+        "LM011",
+        "Give 1 to 29999 ms",
+    ),
+    "negative concurrency of all": ("queue_set(p_max_concurrency => -1)", "LM011", "or 0 for no limit"),
+    "concurrency of all too high": ("queue_set(p_max_concurrency => 10001)", "LM011", "or 0 for no limit"),
+    "keys kept for less than nothing": ("queue_set(p_dedupe_keep_ms => -1)", "LM011", "0 to 31,536,000,000"),
+    "keys kept for ever": ("queue_set(p_dedupe_keep_ms => 31536000001)", "LM011", "0 to 31,536,000,000"),
+    "history kept for minutes": ("queue_set(p_history_keep_ms => 60000)", "LM011", "or 0 for ever"),
+    "history kept for less than nothing": ("queue_set(p_history_keep_ms => -1)", "LM011", "or 0 for ever"),
 }
 
 
 def contents(conn: psycopg.Connection) -> list[Any]:
-    tables = ("queue", "message", "dead", "channel", "wake", "ring", "tick", "postponed", "upkeep")
+    tables = (
+        *("queue", "message", "dead", "channel", "wake", "ring", "tick", "postponed", "upkeep", "dedupe"),
+        *("capacity", "departure", "queue_slot", "finished", "sleep", "tally", "staging", "credential"),
+    )
     return [conn.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in tables]
 
 
@@ -121,7 +180,8 @@ def test_what_is_just_within_the_bounds_is_not_refused(conn: psycopg.Connection)
         "message_create('a', '', -2^53::BIGINT, NULL, 1)",
         "message_dequeue(10000, 86400000, repeat('x', 255))",
         "channel_set('a', 10000, 86400000)",
-        "queue_set(268435456, 31536000000, 1000000)",
+        "queue_set(268435456, 31536000000, 1000000, 1, 10000, FALSE, 31536000000, TRUE, TRUE, 3600000, FALSE)",
+        "message_create('a', '', p_dedupe_key => repeat('x', 255))",
         "message_dequeue(1, 31536000000)",
     ):
         conn.execute("SELECT * FROM " + call.replace("2^53::BIGINT", "9007199254740992"))
@@ -135,8 +195,47 @@ def test_a_batch_says_which_element_was_wrong(conn: psycopg.Connection) -> None:
         )
 
 
+def settings(conn: psycopg.Connection, call: str = "queue_get()") -> dict[str, Any]:
+    with conn.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute("SELECT * FROM " + call).fetchone()
+    assert row is not None
+    return row
+
+
 def test_settings_hold(conn: psycopg.Connection) -> None:
-    assert conn.execute("SELECT * FROM queue_get()").fetchone() == (1048576, 86_400_000, 5)
-    assert conn.execute("SELECT * FROM queue_set(10, NULL, 2)").fetchone() == (10, 86_400_000, 2)
+    defaults = {
+        "content_max_bytes": 1048576,
+        "lease_ms": 30_000,
+        "lease_max_ms": 86_400_000,
+        "max_attempts": 5,
+        "max_concurrency": None,
+        "paused": False,
+        "dedupe_keep_ms": 600_000,
+        "history": False,
+        "history_content": False,
+        "history_keep_ms": 2_592_000_000,
+        "notify": True,
+    }
+    found = settings(conn)
+    assert found.pop("notify_channel").startswith("lonnymq_")
+    assert found == defaults
+    for name, value in {
+        "content_max_bytes": 10,
+        "lease_ms": 1000,
+        "lease_max_ms": 50_000,
+        "max_attempts": 2,
+        "max_concurrency": 3,
+        "paused": True,
+        "dedupe_keep_ms": 0,
+        "history": True,
+        "history_content": True,
+        "history_keep_ms": 0,
+        "notify": False,
+    }.items():
+        defaults[name] = value
+        found = settings(conn, f"queue_set(p_{name} => {value})")
+        assert found.items() >= defaults.items(), "what is omitted keeps its value"
+        assert found == settings(conn)
+    assert settings(conn, "queue_set(p_max_concurrency => 0)")["max_concurrency"] is None
     with pytest.raises(psycopg.Error, match="the content is 11 bytes long"):
         conn.execute("SELECT message_create('a', '12345678901')")

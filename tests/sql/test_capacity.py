@@ -1,0 +1,154 @@
+"""max_size: a channel that is full says so, exactly."""
+
+import psycopg
+import pytest
+
+from tests.clock import FakeClock
+from tests.judge import Delivery, check, dequeue, fold
+
+
+def create(conn: psycopg.Connection, count: int = 1, channel: str = "a") -> list[str]:
+    return [
+        row[0]
+        for row in conn.execute(
+            "SELECT result FROM message_create_many(array_fill(%s::TEXT, ARRAY[%s]), array_fill(''::BYTEA, ARRAY[%s]))",
+            (channel, count, count),
+        )
+    ]
+
+
+def limit(conn: psycopg.Connection, size: int, channel: str = "a") -> None:
+    conn.execute("SELECT channel_set(%s, p_max_size => %s)", (channel, size))
+
+
+def take(conn: psycopg.Connection, lease_ms: int = 30_000) -> Delivery:
+    fold(conn)
+    [message], _ = dequeue(conn, 1, lease_ms)
+    return message
+
+
+def test_full_is_said_at_exactly_the_limit_and_nothing_is_made(conn: psycopg.Connection) -> None:
+    limit(conn, 3)
+    assert create(conn, 2) == ["created"] * 2
+    assert create(conn, 3) == ["created", "full", "full"]
+    assert conn.execute("SELECT * FROM message_create('a', '')").fetchone() == (None, "full")
+    assert create(conn, 1, "b") == ["created"], "other channels are not asked"
+    assert conn.execute("SELECT COUNT(*) FROM message WHERE channel = 'a'").fetchone() == (3,)
+    assert len(dequeue_all(conn)) == 4
+
+
+def dequeue_all(conn: psycopg.Connection) -> list[Delivery]:
+    fold(conn)
+    return dequeue(conn, 100)[0]
+
+
+ENDS = {
+    "complete": "message_complete({id}, '{token}')",
+    "complete many": "message_complete_many(ARRAY[{id}]::BIGINT[], ARRAY['{token}']::UUID[])",
+    "die": "message_defer({id}, '{token}', p_error => 'e')",
+    "cancel while leased": "message_cancel({id})",
+}
+
+
+@pytest.mark.parametrize("end", [*ENDS, "expire", "cancel while waiting", "delete", "defer"])
+def test_a_place_is_free_when_its_message_ends_and_not_before(conn: psycopg.Connection, end: str) -> None:
+    clock = FakeClock(conn)
+    conn.execute("SELECT queue_set(p_max_attempts => 1)")
+    limit(conn, 1)
+    assert create(conn) == ["created"]
+    if end == "cancel while waiting":
+        conn.execute("SELECT message_cancel(id) FROM message")
+    elif end == "delete":
+        conn.execute("SELECT channel_delete('a', TRUE)")
+        limit(conn, 1)
+    else:
+        message = take(conn, 1000)
+        assert create(conn) == ["full"], "leased messages count"
+        call = ENDS.get(end, "message_defer({id}, '{token}')").format(id=message.id, token=message.token)
+        if end != "expire":
+            conn.execute("SELECT " + call)
+        if end == "cancel while leased":
+            assert create(conn) == ["full"], "it is only marked"
+            conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
+        if end == "expire":
+            clock.advance(1000)
+            fold(conn)
+    assert create(conn, 2) == (["full", "full"] if end == "defer" else ["created", "full"])
+    check(conn)
+
+
+def test_many_rounds_do_not_use_the_limit_up(conn: psycopg.Connection) -> None:
+    limit(conn, 3)
+    for _ in range(20):
+        assert create(conn, 2) == ["created", "created"]
+        for message in dequeue_all(conn):
+            conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
+    assert create(conn, 4) == ["created"] * 3 + ["full"]
+    size = conn.execute("SELECT size - (SELECT COUNT(*) FROM departure) FROM capacity").fetchone()
+    assert size == (3,)
+
+
+def test_a_limit_that_comes_late_counts_what_is_there(conn: psycopg.Connection) -> None:
+    clock = FakeClock(conn)
+    create(conn, 3)
+    early = take(conn)
+    limit(conn, 4)
+    assert create(conn, 2) == ["created", "full"]
+    conn.execute("SELECT message_complete(%s, %s)", (early.id, early.token))
+    clock.advance(1000)
+    assert create(conn, 2) == ["created", "full"], "it left without a word, and is found to be gone"
+
+
+def test_a_limit_lifted_lowered_and_set_again(conn: psycopg.Connection) -> None:
+    clock = FakeClock(conn)
+    limit(conn, 2)
+    create(conn, 2)
+    limit(conn, 0)
+    assert create(conn, 3) == ["created"] * 3
+    limit(conn, 4)
+    assert create(conn) == ["full"]
+    limit(conn, 6)
+    assert create(conn, 2) == ["created", "full"]
+    for message in dequeue_all(conn):
+        conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
+    clock.advance(1000)
+    assert create(conn, 7) == ["created"] * 6 + ["full"]
+
+
+def test_what_is_rolled_back_takes_no_place(conn: psycopg.Connection) -> None:
+    limit(conn, 1)
+    with conn.transaction(force_rollback=True):
+        assert create(conn) == ["created"]
+        assert create(conn) == ["full"]
+    assert create(conn) == ["created"]
+
+
+def test_duplicates_take_no_place_and_are_said_before_full(conn: psycopg.Connection) -> None:
+    limit(conn, 2)
+    rows = conn.execute(
+        "SELECT * FROM message_create_many(%s, %s::BYTEA[], p_dedupe_keys => %s)",
+        (["a"] * 5, [b""] * 5, ["k", "k", None, "l", "k"]),
+    ).fetchall()
+    assert [result for _, result in rows] == ["created", "duplicate", "created", "full", "duplicate"]
+    again = conn.execute("SELECT * FROM message_create('a', '', p_dedupe_key => 'k')").fetchone()
+    assert again == (rows[0][0], "duplicate")
+    conn.execute("SELECT message_cancel(%s)", (rows[2][0],))
+    assert conn.execute("SELECT result FROM message_create('a', '', p_dedupe_key => 'l')").fetchone() == (
+        "created",
+    ), "a key that was refused for want of room is free"
+
+
+def test_the_dead_take_no_place_and_come_back_only_where_there_is_one(conn: psycopg.Connection) -> None:
+    limit(conn, 1)
+    conn.execute("SELECT message_create('a', '', p_max_attempts => 1)")
+    message = take(conn)
+    conn.execute("SELECT message_defer(%s, %s, p_error => 'e')", (message.id, message.token))
+    assert create(conn) == ["created"]
+    assert conn.execute("SELECT result FROM dead_retry(ARRAY[%s]::BIGINT[])", (message.id,)).fetchone() == (
+        "full",
+    )
+    conn.execute("SELECT message_cancel(id) FROM message")
+    assert conn.execute("SELECT result FROM dead_retry(ARRAY[%s]::BIGINT[])", (message.id,)).fetchone() == (
+        "retried",
+    )
+    assert create(conn) == ["full"]
