@@ -1,0 +1,146 @@
+"""A concurrency limit over all channels, and a pause of the whole queue."""
+
+import psycopg
+import pytest
+
+from tests.clock import FakeClock
+from tests.database import Connect
+from tests.judge import check, dequeue, fold
+from tests.sql.test_channel import finish
+from tests.sql.test_dequeue import fill
+
+
+def limit(conn: psycopg.Connection, most: int) -> None:
+    conn.execute("SELECT queue_set(p_max_concurrency => %s)", (most,))
+    fold(conn)
+
+
+def test_no_more_run_than_the_limit_over_all_channels(conn: psycopg.Connection) -> None:
+    limit(conn, 3)
+    fill(conn, a=5, b=5, c=5)
+    first, again_at = dequeue(conn, 2)
+    second, soon = dequeue(conn, 10)
+    assert (len(first), len(second)) == (2, 1)
+    assert (again_at, soon is not None) == (None, True)
+    assert dequeue(conn, 10)[0] == []
+    finish(conn, first[0])
+    assert len(dequeue(conn, 10)[0]) == 1
+    check(conn)
+
+
+def test_channels_still_take_turns_under_it(conn: psycopg.Connection) -> None:
+    FakeClock(conn)
+    limit(conn, 1)
+    fill(conn, noisy=50, quiet=3)
+    served = []
+    for _ in range(6):
+        [message], _ = dequeue(conn, 5)
+        served.append(message.channel)
+        finish(conn, message)
+        fold(conn)
+    assert sorted(served) == ["noisy"] * 3 + ["quiet"] * 3
+
+
+@pytest.mark.parametrize("end", ["defer", "fail", "expire", "die"])
+def test_every_end_of_a_lease_frees_its_slot(conn: psycopg.Connection, end: str) -> None:
+    clock = FakeClock(conn)
+    limit(conn, 1)
+    conn.execute("SELECT message_create('a', '', NULL, NULL, %s)", (1 if end == "die" else 5,))
+    fill(conn, a=1)
+    [message], _ = dequeue(conn, 1, 1000)
+    assert dequeue(conn)[0] == []
+    if end == "expire":
+        clock.advance(1000)
+    else:
+        error = None if end == "defer" else "e"
+        conn.execute("SELECT message_defer(%s, %s, NULL, NULL, %s)", (message.id, message.token, error))
+    fold(conn)
+    assert len(dequeue(conn, 5)[0]) == 1
+    check(conn)
+
+
+def test_a_message_leased_again_takes_one_slot(conn: psycopg.Connection) -> None:
+    """Its old slot is free, though the message is leased: under another token."""
+    limit(conn, 2)
+    fill(conn, a=2)
+    for _ in range(20):
+        messages, _ = dequeue(conn, 2)
+        assert len(messages) == 2
+        for message in messages:
+            conn.execute("SELECT message_defer(%s, %s)", (message.id, message.token))
+        fold(conn)
+
+
+def test_a_limit_that_comes_late_counts_what_runs(conn: psycopg.Connection) -> None:
+    fill(conn, a=10)
+    running, _ = dequeue(conn, 5)
+    limit(conn, 3)
+    for message in running[:3]:
+        assert dequeue(conn, 5)[0] == []
+        finish(conn, message)
+    assert len(dequeue(conn, 5)[0]) == 1
+    check(conn)
+
+
+def test_lowered_it_waits_raised_it_releases_lifted_it_is_gone(conn: psycopg.Connection) -> None:
+    limit(conn, 5)
+    fill(conn, a=20)
+    running, _ = dequeue(conn, 10)
+    assert len(running) == 5
+    limit(conn, 2)
+    for message in running[:4]:
+        assert dequeue(conn, 10)[0] == []
+        finish(conn, message)
+    assert len(dequeue(conn, 10)[0]) == 1
+    limit(conn, 4)
+    assert len(dequeue(conn, 10)[0]) == 2
+    limit(conn, 0)
+    assert len(dequeue(conn, 3)[0]) == 3
+    limit(conn, 8)
+    assert len(dequeue(conn, 10)[0]) == 1
+
+
+def test_a_dequeue_left_open_holds_its_slots_and_no_others(connect: Connect) -> None:
+    conn, other = connect(), connect(autocommit=False)
+    limit(conn, 5)
+    fill(conn, **{f"c{n}": 1 for n in range(10)})
+    assert len(dequeue(other, 2)[0]) == 2
+    conn.execute("SET lock_timeout TO '1s'")
+    assert len(dequeue(conn, 10)[0]) == 3
+    other.rollback()
+    assert len(dequeue(conn, 10)[0]) == 2
+
+
+def test_a_paused_queue_rests(conn: psycopg.Connection) -> None:
+    fill(conn, a=1)
+    conn.execute("SELECT queue_set(p_paused => TRUE)")
+    messages, again_at = dequeue(conn)
+    assert (messages, again_at is not None) == ([], True)
+    conn.execute("SELECT queue_set(p_paused => FALSE)")
+    assert len(dequeue(conn)[0]) == 1
+
+
+def test_a_lease_that_names_no_length_has_the_queues(conn: psycopg.Connection) -> None:
+    clock = FakeClock(conn)
+    conn.execute("SELECT queue_set(p_lease_ms => 1234)")
+    fill(conn, a=1)
+    row = conn.execute("SELECT lease_end_at FROM message_dequeue()").fetchone()
+    assert row == (clock.at + 1234,)
+
+
+@pytest.mark.parametrize("reason", ["a limit over all channels", "history"])
+def test_what_must_not_be_lost_is_committed_durably(conn: psycopg.Connection, reason: str) -> None:
+    fill(conn, a=2)
+    with conn.transaction():
+        conn.execute("SET LOCAL synchronous_commit TO off")
+        dequeue(conn)
+        assert conn.execute("SHOW synchronous_commit").fetchone() == ("off",)
+    conn.execute(
+        "SELECT queue_set(p_history => TRUE)"
+        if reason == "history"
+        else "SELECT queue_set(p_max_concurrency => 9)"
+    )
+    with conn.transaction():
+        conn.execute("SET LOCAL synchronous_commit TO off")
+        dequeue(conn)
+        assert conn.execute("SHOW synchronous_commit").fetchone() == ("on",)
