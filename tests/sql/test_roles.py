@@ -307,13 +307,12 @@ SIGNATURES = """
     ORDER BY p.proname"""
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_calls_work_or_are_refused(queue: Queue, role: str) -> None:
-    """Each function, with NULL for what must be given. Who may call it is told what is wrong, at most."""
-    member = queue.login(role)
+def call_each(queue: Queue, member: Conn) -> tuple[set[str], set[str]]:
+    """Call each function, with NULL for what must be given; say which ran and which were refused.
+    What runs may say what is wrong with its arguments, and nothing else.
+    """
     refused, called = set(), set()
-    functions = queue.conn.execute(SIGNATURES, [queue.schema]).fetchall()
-    for name, arguments in functions:
+    for name, arguments in queue.conn.execute(SIGNATURES, [queue.schema]).fetchall():
         nulls = sql.SQL(", ".join(arguments))
         try:
             member.execute(sql.SQL("SELECT * FROM {}({})").format(ident(queue.schema, name), nulls))
@@ -324,8 +323,14 @@ def test_calls_work_or_are_refused(queue: Queue, role: str) -> None:
         except psycopg.Error as error:
             assert (error.sqlstate or "").startswith("LM0"), (name, error)  # noqa: PT017
             called.add(name)
+    return called, refused
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_calls_work_or_are_refused(queue: Queue, role: str) -> None:
+    called, refused = call_each(queue, queue.login(role))
+    names = {name for _, name in queue.conn.execute(ROUTINES, [queue.schema])}
     allowed = {name for name, roles in CALLERS.items() if role in roles}
-    names = {name for name, _ in functions}
     assert (called, refused) == (names & allowed, names - allowed)
 
 
@@ -342,7 +347,6 @@ def table_statements(relation: sql.Identifier, column: sql.Identifier) -> Iterat
         "COPY {0} TO STDOUT",
         "COPY {0} FROM STDIN",
         "ALTER TABLE {0} DISABLE TRIGGER ALL",
-        "CREATE TABLE pg_temp.child () INHERITS ({0})",
         "CREATE TABLE pg_temp.copied (LIKE {0})",
         "DROP TABLE {0}",
     ):
@@ -454,6 +458,7 @@ def live(queue: Queue, sessions: dict[str, Conn], channels: Sequence[str]) -> No
     again = _dequeue(queue, consumer, 2 * len(channels))
     assert {bytes(row[4] or b"") for row in again} == {b"state", b""}
     assert {row[0] for row in again} == {id_ for id_, _ in [*made, *more]}
+    _observe(queue, sessions["observer"], again, channels)
     id_, token = again[0][0], again[0][6]
     assert queue.call(consumer, "message_complete", id_, token) == [("completed",)]
     rest = [row[0] for row in again[1:]], [row[6] for row in again[1:]]
@@ -464,6 +469,15 @@ def live(queue: Queue, sessions: dict[str, Conn], channels: Sequence[str]) -> No
         queue.conn.execute(sql.SQL("SELECT * FROM {}").format(ident(queue.schema, "message"))).fetchall()
         == []
     )
+
+
+def _observe(queue: Queue, observer: Conn, leased: list[tuple[Any, ...]], channels: Sequence[str]) -> None:
+    for channel in channels:
+        listed = queue.call(observer, "message_list", channel, "leased")
+        assert {row[0] for row in listed} == {row[0] for row in leased if row[1] == channel}
+    assert {row[0] for row in queue.call(observer, "channel_list")} == set(channels)
+    seen = observer.execute(sql.SQL("SELECT id, channel FROM {}").format(ident(queue.schema, "leases")))
+    assert set(seen.fetchall()) == {(row[0], row[1]) for row in leased}
 
 
 def _dequeue(queue: Queue, consumer: Conn, count: int) -> list[tuple[Any, ...]]:
@@ -624,7 +638,7 @@ def make_evil(queue: Queue, attacker: Conn, evil: str) -> None:
 
 def test_what_a_session_puts_in_the_way_does_not_run(queue: Queue) -> None:
     sessions = sessions_of(queue)
-    for role in ("producer", "consumer", "observer"):
+    for role in ROLES:
         make_evil(queue, sessions[role], f"evil {role}")
         with pytest.raises(psycopg.errors.RaiseException, match="evil ran as"):
             sessions[role].execute("SELECT now()")
@@ -633,6 +647,9 @@ def test_what_a_session_puts_in_the_way_does_not_run(queue: Queue) -> None:
         with pytest.raises(psycopg.errors.UndefinedColumn):
             sessions[role].execute("SELECT id FROM message")
     live(queue, sessions, ["acme", "bluebird"])
+    for role in ROLES:
+        called, _ = call_each(queue, sessions[role])
+        assert called == {name for name, roles in CALLERS.items() if role in roles}
 
 
 def test_refusals_say_what_is_wrong_whatever_is_in_the_way(queue: Queue) -> None:
@@ -667,6 +684,46 @@ def test_casts_of_a_caller_run_as_the_caller(queue: Queue) -> None:
     producer.execute(create)
     stored = sql.SQL("SELECT channel FROM {}").format(ident(queue.schema, "message"))
     assert queue.conn.execute(stored).fetchall() == [(login,)]
+
+
+def populate(queue: Queue, channels: Sequence[str]) -> None:
+    """A dead, a finished, a leased and a waiting message a channel."""
+    conn, schema = queue.conn, ident(queue.schema)
+    conn.execute(sql.SQL("SELECT * FROM {}.queue_set(p_history => TRUE)").format(schema))
+    for channel in channels:
+        for _ in range(3):
+            queue.call(conn, "message_create", channel, b"x", -1, None, 1)
+    _dequeue(queue, conn, 2 * len(channels))
+    leased = sql.SQL("SELECT array_agg(id), array_agg(token) FROM {}.message WHERE leased GROUP BY channel")
+    for ids, tokens in conn.execute(leased.format(schema)).fetchall():
+        assert queue.call(conn, "message_defer", ids[0], tokens[0], None, None, "broken") == [("dead",)]
+        assert queue.call(conn, "message_complete", ids[1], tokens[1]) == [("completed",)]
+    _dequeue(queue, conn, len(channels))
+    for channel in channels:
+        queue.call(conn, "message_create", channel, b"x", -1)
+
+
+def test_a_bound_reader_cannot_look_behind_a_view(queue: Queue) -> None:
+    """A cheap function in a condition would see what the view hides, were it called before the filter."""
+    populate(queue, ["mine", "theirs"])
+    observer = queue.login("observer")
+    login = observer.info.user
+    queue.conn.execute(sql.SQL("CREATE SCHEMA evil AUTHORIZATION {}").format(ident(login)))
+    observer.execute(
+        "CREATE FUNCTION evil.peek(TEXT) RETURNS BOOLEAN COST 0.0001 LANGUAGE plpgsql"
+        " AS $$ BEGIN IF $1 = 'theirs' THEN RAISE EXCEPTION 'seen'; END IF; RETURN TRUE; END $$"
+    )
+    names = [view.name for view in read().views]
+    peeks = [
+        sql.SQL("SELECT channel FROM {} WHERE evil.peek(channel)").format(ident(queue.schema, name))
+        for name in names
+    ]
+    for peek in peeks:
+        with pytest.raises(psycopg.errors.RaiseException, match="seen"):
+            observer.execute(peek)
+    queue.call(queue.conn, "credential_bind", login, ["mine"])
+    for peek in peeks:
+        assert set(observer.execute(peek).fetchall()) == {("mine",)}
 
 
 # How roles come, change and go.
