@@ -8,9 +8,8 @@ SET search_path FROM CURRENT SET enable_seqscan TO off SET enable_bitmapscan TO 
 #variable_conflict use_column
 DECLARE
     v_tids TID[];
-    v_slots TEXT[];
     v_waited INT;
-    v_dead BIGINT;
+    v_dead TID[];
 BEGIN
     PERFORM free_check('channel_delete');
     PERFORM channel_check(p_channel);
@@ -22,11 +21,15 @@ BEGIN
         RETURN;
     END IF;
     PERFORM FROM channel c WHERE c.name = p_channel FOR UPDATE;
+    -- The dead before the size, and that before the living: the order in which everybody locks them.
+    IF p_with_messages THEN
+        v_dead := ARRAY(SELECT d.ctid FROM dead d WHERE d.channel = p_channel ORDER BY d.channel, d.id LIMIT p_limit FOR UPDATE);
+    END IF;
     PERFORM FROM capacity c WHERE c.channel = p_channel ORDER BY c.turn DESC LIMIT 1 FOR UPDATE;
     IF p_with_messages THEN
-        SELECT array_agg(x.tid), COUNT(*) FILTER (WHERE NOT x.leased), array_agg(x.channel) FILTER (WHERE x.slot) INTO v_tids, v_waited, v_slots
+        SELECT array_agg(x.tid), COUNT(*) FILTER (WHERE NOT x.leased) INTO v_tids, v_waited
         FROM (
-            SELECT m.ctid AS tid, m.leased, m.slot, m.channel FROM message m
+            SELECT m.ctid AS tid, m.leased FROM message m
             WHERE m.id = ANY (ARRAY(
                 SELECT y.id FROM (
                     SELECT w.id FROM message w WHERE w.channel = p_channel AND NOT w.leased
@@ -39,12 +42,8 @@ BEGIN
             PERFORM message_end(v_tids, array_fill('cancelled'::TEXT, ARRAY[messages::INT]), NULL, NULL, clock_ms());
             INSERT INTO wake (n) VALUES (-v_waited);
         END IF;
-        WITH gone AS (
-            DELETE FROM dead d WHERE d.ctid = ANY (ARRAY(
-                SELECT x.ctid FROM dead x WHERE x.channel = p_channel ORDER BY x.channel, x.id LIMIT p_limit FOR UPDATE))
-            RETURNING 1)
-        SELECT COUNT(*) INTO v_dead FROM gone;
-        messages := messages + v_dead;
+        DELETE FROM dead d WHERE d.ctid = ANY (v_dead);
+        messages := messages + cardinality(v_dead);
     END IF;
     IF channel_is_used(p_channel) THEN
         result := CASE WHEN p_with_messages THEN 'more' ELSE 'not_empty' END;
