@@ -1,4 +1,4 @@
-"""Producers that want one dedupe key at the same moment: exactly one message, and nobody waits in a circle."""
+"""Producers that want one dedupe key at the same moment: one message, and nobody waits in a circle."""
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor

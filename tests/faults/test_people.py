@@ -1,0 +1,87 @@
+"""What people call while the queue is at work: one call never waits in a circle with another."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+
+from tests.clock import FakeClock
+from tests.database import Connect, until_waiting
+from tests.judge import check, dequeue, fold
+
+
+def kill(conn: psycopg.Connection, channel: str) -> int:
+    """A message that used up its attempts."""
+    conn.execute("SELECT message_create(%s, 'poison', p_max_attempts => 1)", (channel,))
+    fold(conn)
+    [message], _ = dequeue(conn)
+    conn.execute("SELECT message_defer(%s, %s, p_error => 'poison')", (message.id, message.token))
+    return message.id
+
+
+def call(conn: psycopg.Connection, query: str, *parameters: object) -> Callable[[], list[tuple[Any, ...]]]:
+    conn.execute("SET statement_timeout TO '20s'")
+    return lambda: conn.execute(query.encode(), parameters).fetchall()
+
+
+def test_a_channel_is_deleted_while_its_dead_are_retried(connect: Connect) -> None:
+    """Both want the channel's size and the dead message."""
+    conn, producer, deleter, retrier = connect(), connect(autocommit=False), connect(), connect()
+    conn.execute("SELECT * FROM channel_set('a', p_max_size => 10)")
+    dead = kill(conn, "a")
+    producer.execute("SELECT * FROM message_create('a', 'open')")
+    with ThreadPoolExecutor() as pool:
+        deleted = pool.submit(call(deleter, "SELECT result FROM channel_delete('a', TRUE)"))
+        until_waiting(conn, deleter)
+        retried = pool.submit(call(retrier, "SELECT result FROM dead_retry(%s)", [dead]))
+        until_waiting(conn, retrier)
+        producer.commit()
+        assert deleted.result(30) in ([("deleted",)], [("more",)])
+        assert retried.result(30) in ([("not_found",)], [("retried",)])
+    check(conn)
+
+
+def test_a_channel_is_deleted_while_its_keys_are_taken_again(connect: Connect) -> None:
+    """The keys are free, and both want them: in what order they lie in the table says nothing."""
+    conn, holder, deleter, batch = connect(), connect(autocommit=False), connect(), connect()
+    clock = FakeClock(conn)
+    for key in ("2", "1"):
+        conn.execute("SELECT * FROM message_create('a', '', p_dedupe_key => %s)", (key,))
+    fold(conn)
+    for message in dequeue(conn, 2)[0]:
+        conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
+    clock.advance(3_600_000)
+    holder.execute("SELECT FROM dedupe WHERE key = '2' FOR UPDATE")
+    query = """
+        SELECT result FROM message_create_many(
+            ARRAY['a', 'a'], ARRAY['', '']::BYTEA[], p_dedupe_keys => ARRAY['1', '2'])"""
+    with ThreadPoolExecutor() as pool:
+        deleted = pool.submit(call(deleter, "SELECT result FROM channel_delete('a')"))
+        until_waiting(conn, deleter)
+        made = pool.submit(call(batch, query))
+        until_waiting(conn, batch)
+        holder.rollback()
+        assert deleted.result(30) in ([("deleted",)], [("not_empty",)])
+        assert made.result(30) == [("created",), ("created",)]
+    check(conn)
+
+
+def test_a_key_taken_again_while_its_channel_is_deleted_is_held(connect: Connect) -> None:
+    """Invariant 15: the deletion began before the message was there, and must leave its key alone."""
+    conn, producer, deleter = connect(), connect(autocommit=False), connect()
+    clock = FakeClock(conn)
+    query = "SELECT result FROM message_create('a', '', p_dedupe_key => 'key')"
+    conn.execute(query)
+    fold(conn)
+    [message], _ = dequeue(conn)
+    conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
+    clock.advance(3_600_000)
+    assert producer.execute(query).fetchone() == ("created",)
+    with ThreadPoolExecutor() as pool:
+        deleted = pool.submit(call(deleter, "SELECT result FROM channel_delete('a')"))
+        until_waiting(conn, deleter)
+        producer.commit()
+        assert deleted.result(30) in ([("deleted",)], [("not_empty",)])
+    assert conn.execute(query).fetchone() == ("duplicate",)
+    check(conn)
