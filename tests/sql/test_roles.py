@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from psycopg import sql
 from lonnymq import errors
 from lonnymq.install import SqlFiles, install, read, uninstall, upgrade
 from lonnymq.install.files import Function, Step, View
-from tests.database import AnyServer, Connect, create_database, drop_database, unique_name
+from tests.database import AnyServer, Connect, create_database, drop_database, unique_name, until_waiting
 
 Conn = psycopg.Connection[Any]
 
@@ -878,6 +879,22 @@ def test_uninstall_leaves_roles_that_are_used_in_another_database(bare: Queue, s
             assert rights(Queue(other, bare.schema, bare.connect)) == SMALL_RIGHTS
             uninstall(other, bare.schema)
             assert bare.roles() == []
+    finally:
+        drop_database(server, name)
+
+
+def test_installations_in_two_databases_make_the_roles_at_once(bare: Queue, server: AnyServer) -> None:
+    name = unique_name("lonnymq_other")
+    create_database(server, name)
+    try:
+        with psycopg.connect(server.dsn(name), autocommit=True) as other, ThreadPoolExecutor() as pool:
+            with bare.conn.transaction():
+                install(bare.conn, bare.schema, SMALL, roles=True)
+                second = pool.submit(install, other, bare.schema, SMALL, roles=True)
+                until_waiting(bare.connect(), other)
+            second.result(60)
+            for conn in (bare.conn, other):
+                assert rights(Queue(conn, bare.schema, bare.connect)) == SMALL_RIGHTS
     finally:
         drop_database(server, name)
 
