@@ -1,0 +1,256 @@
+"""channel_stats, channel_list, queue_stats and the views: what they say, and what it costs to ask."""
+
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from tests.clock import FakeClock
+from tests.judge import dequeue, drain, fold
+from tests.sql.test_channel import finish
+from tests.sql.test_dequeue import fill
+from tests.sql.test_plans import buffers
+
+
+def shown(conn: psycopg.Connection, call: str) -> list[dict[str, Any]]:
+    with conn.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute("SELECT * FROM " + call).fetchall()
+
+
+def stats(conn: psycopg.Connection, channel: str = "a") -> dict[str, Any]:
+    fold(conn)
+    [row] = shown(conn, f"channel_stats('{channel}')")
+    return row
+
+
+def names(conn: psycopg.Connection, call: str) -> list[str]:
+    return [row["channel"] for row in shown(conn, call)]
+
+
+def test_a_channel_from_its_first_message_to_its_last(conn: psycopg.Connection) -> None:
+    clock = FakeClock(conn)
+    nothing = {"waiting": 0, "due": 0, "scheduled": 0, "leased": 0, "dead": 0, "served": 0}
+    assert stats(conn).items() >= (nothing | {"blocked_by": "empty", "oldest_due_ms": None}).items()
+    fill(conn, a=3)
+    conn.execute("SELECT message_create('a', '', %s)", (clock.at + 5000,))
+    clock.advance(700)
+    waiting = {"waiting": 4, "due": 3, "scheduled": 1, "oldest_due_ms": 700, "blocked_by": None}
+    assert stats(conn).items() >= waiting.items()
+    served_at = clock.at
+    messages, _ = dequeue(conn, 2)
+    clock.advance(100)
+    running = {"waiting": 2, "due": 1, "leased": 2, "served": 2, "last_served_at": served_at}
+    assert stats(conn).items() >= running.items()
+    conn.execute("SELECT queue_set(p_max_attempts => 1)")
+    conn.execute("SELECT message_defer(%s, %s, p_error => 'e')", (messages[0].id, messages[0].token))
+    finish(conn, messages[1])
+    drain(conn)
+    assert (
+        stats(conn).items()
+        >= {
+            "waiting": 1,
+            "due": 0,
+            "scheduled": 1,
+            "leased": 0,
+            "dead": 1,
+            "served": 3,
+            "oldest_due_ms": None,
+            "blocked_by": "scheduled",
+        }.items()
+    )
+
+
+def test_the_age_of_the_oldest_counts_from_when_it_was_due(conn: psycopg.Connection) -> None:
+    """And not from a time before it was made: urgent messages have such times."""
+    clock = FakeClock(conn)
+    conn.execute("SELECT message_create('a', '', %s)", (clock.at + 200,))
+    clock.advance(300)
+    assert stats(conn)["oldest_due_ms"] == 100
+    conn.execute("SELECT message_create('a', 'urgent', -7)")
+    clock.advance(50)
+    assert stats(conn)["oldest_due_ms"] == 150, "urgent newcomers do not hide it"
+
+
+def test_why_a_channel_is_not_served(conn: psycopg.Connection) -> None:
+    clock = FakeClock(conn)
+    fill(conn, a=5)
+    conn.execute("SELECT channel_set('a', 2)")
+    fold(conn)
+    running, _ = dequeue(conn, 5)
+    assert stats(conn)["blocked_by"] == "concurrency"
+    conn.execute("SELECT channel_set('a', 0, 1000)")
+    assert stats(conn)["blocked_by"] == "rate"
+    clock.advance(1000)
+    assert stats(conn)["blocked_by"] is None
+    conn.execute("SELECT queue_set(p_max_concurrency => 2)")
+    assert stats(conn)["blocked_by"] == "queue limit"
+    finish(conn, running[0])
+    assert stats(conn)["blocked_by"] is None
+    conn.execute("SELECT queue_set(p_paused => TRUE)")
+    assert stats(conn)["blocked_by"] == "paused"
+    conn.execute("SELECT queue_set(p_paused => FALSE), channel_set('a', p_paused => TRUE)")
+    assert stats(conn)["blocked_by"] == "paused"
+
+
+def test_counts_stop_where_they_are_told_to(conn: psycopg.Connection) -> None:
+    fill(conn, a=30)
+    [row] = shown(conn, "channel_stats('a', 10)")
+    assert (row["due"], row["waiting"]) == (10, 10)
+
+
+def test_what_was_served_is_not_forgotten_with_the_ring_row(conn: psycopg.Connection) -> None:
+    clock = FakeClock(conn)
+    fill(conn, a=3)
+    drain(conn)
+    served_at = clock.at
+    for round_ in (1, 2):
+        clock.advance(3_600_001)
+        conn.execute("SELECT maintain()")
+        assert conn.execute("SELECT COUNT(*) FROM ring").fetchone() == (0,)
+        assert stats(conn).items() >= {"served": 3 * round_, "last_served_at": served_at}.items()
+        if round_ == 1:
+            fill(conn, a=3)
+            drain(conn)
+            served_at = clock.at
+
+
+def test_the_queue_sums_up(conn: psycopg.Connection) -> None:
+    clock = FakeClock(conn)
+    fill(conn, a=3, b=2)
+    conn.execute("SELECT message_create('c', '', %s)", (clock.at + 5000,))
+    clock.advance(250)
+    messages, _ = dequeue(conn, 2)
+    conn.execute("SELECT message_cancel(MIN(id)) FROM message WHERE NOT leased AND channel = 'b'")
+    conn.execute("SELECT message_defer(%s, %s)", (messages[0].id, messages[0].token))
+    fold(conn)
+    [row] = shown(conn, "queue_stats()")
+    assert row == {
+        "waiting": 4,
+        "due": 3,
+        "scheduled": 1,
+        "leased": 1,
+        "dead": 0,
+        "oldest_due_ms": 250,
+        "served": 2,
+        "last_served_at": clock.at,
+        "running": None,
+        "max_concurrency": None,
+        "paused": False,
+        "blocked_by": None,
+    }
+    conn.execute("SELECT queue_set(p_max_concurrency => 1)")
+    [row] = shown(conn, "queue_stats()")
+    assert (row["running"], row["blocked_by"]) == (1, "queue limit")
+
+
+@pytest.mark.parametrize("event", ["rebuild", "no tick"])
+def test_the_sum_survives(conn: psycopg.Connection, event: str) -> None:
+    fill(conn, a=3, b=2)
+    dequeue(conn, 2)
+    fold(conn)
+    if event == "rebuild":
+        conn.execute("SELECT rebuild()")
+    else:
+        conn.execute("DELETE FROM tick")
+    fold(conn)
+    [row] = shown(conn, "queue_stats()")
+    assert (row["waiting"], row["leased"]) == (3, 2)
+    assert row["served"] == (2 if event == "rebuild" else 0)
+
+
+def test_channels_are_listed_by_name_page_by_page(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT channel_set('policy only', 1)")
+    conn.execute("SELECT message_create('b dead', '', p_max_attempts => 1)")
+    fold(conn)
+    [message], _ = dequeue(conn)
+    conn.execute("SELECT message_defer(%s, %s, p_error => 'e')", (message.id, message.token))
+    conn.execute("DELETE FROM ring")
+    fill(conn, a=1, z=1)
+    conn.execute("SELECT message_create('not folded', '')")
+    everything = ["a", "b dead", "not folded", "policy only", "z"]
+    assert names(conn, "channel_list()") == everything
+    assert names(conn, "channel_list(p_limit => 2)") == everything[:2]
+    assert names(conn, "channel_list('name', 'b dead', 2)") == everything[2:4]
+    assert names(conn, "channel_list('name', 'z')") == []
+    assert sorted(names(conn, "channels")) == sorted(set(everything) - {"not folded"})
+
+
+def test_channels_are_listed_by_their_turn_and_by_what_waits(conn: psycopg.Connection) -> None:
+    FakeClock(conn)
+    fill(conn, few=2, many=9, some=5)
+    dequeue(conn, 1)
+    assert names(conn, "channel_list('next')") == ["many", "some", "few"]
+    assert names(conn, "channel_list('waiting', NULL, 2)") == ["many", "some"]
+
+
+def test_a_noisy_channel_leads_also_in_a_sample(conn: psycopg.Connection) -> None:
+    fill(conn, noisy=20_000, **{f"quiet{n}": 20 for n in range(100)})
+    size = conn.execute("SELECT pg_relation_size('message') / 8192 > 64").fetchone()
+    assert size == (True,), "it is a sample"
+    assert names(conn, "channel_list('waiting', NULL, 1)") == ["noisy"]
+
+
+def test_the_views_show_what_there_is(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT queue_set(p_history => TRUE, p_max_attempts => 1)")
+    fill(conn, a=4)
+    messages, _ = dequeue(conn, 3, consumer="worker 7")
+    finish(conn, messages[0])
+    conn.execute("SELECT message_defer(%s, %s, p_error => 'e')", (messages[1].id, messages[1].token))
+    assert [(row["id"], row["status"]) for row in shown(conn, "messages ORDER BY id")] == [
+        (messages[2].id, "leased"),
+        (messages[2].id + 1, "due"),
+    ]
+    [lease] = shown(conn, "leases")
+    assert (lease["id"], lease["consumer"], lease["attempt"]) == (messages[2].id, "worker 7", 1)
+    [dead] = shown(conn, "dead_letters")
+    assert (dead["id"], dead["error"]) == (messages[1].id, "e")
+    assert [(row["id"], row["outcome"]) for row in shown(conn, "history ORDER BY id")] == [
+        (messages[0].id, "completed"),
+        (messages[1].id, "dead"),
+    ]
+    assert [row["channel"] for row in shown(conn, "channels")] == ["a"]
+
+
+@pytest.fixture(scope="module")
+def costs() -> dict[tuple[str, int], int]:
+    return {}
+
+
+CALLS = (
+    "channel_list('name', 'c1', 50)",
+    "channel_list('next', NULL, 50)",
+    "channel_stats('c7')",
+    "message_list('c7', 'due', NULL, 50)",
+    "message_list(NULL, 'waiting', NULL, 50)",
+)
+
+
+@pytest.mark.parametrize("channels", [200, 20_000])
+def test_asking_costs_no_more_with_more_channels(
+    conn: psycopg.Connection, costs: dict[tuple[str, int], int], channels: int
+) -> None:
+    conn.execute(
+        """
+        SELECT COUNT(*) FROM message_create_many(
+            (SELECT array_agg('c' || n) FROM generate_series(1, %s) n), array_fill('x'::BYTEA, ARRAY[%s]))""",
+        (channels, channels),
+    )
+    fold(conn)
+    for call in CALLS:
+        conn.execute("SELECT * FROM " + call)
+        costs[call, channels] = buffers(conn, call)
+    if channels > 200:
+        grown = {call: (costs[call, 200], costs[call, channels]) for call in CALLS if (call, 200) in costs}
+        assert all(many <= 2 * few + 50 for few, many in grown.values()), grown
+        assert costs["channel_list('name', 'c1', 50)", channels] <= 50 * 40, "a few pages each"
+
+
+@pytest.mark.parametrize("call", [*CALLS, "channel_list('waiting', NULL, 50)", "queue_stats()"])
+def test_asking_costs_no_more_with_a_longer_backlog(conn: psycopg.Connection, call: str) -> None:
+    fill(conn, c1=20, c7=12_000)
+    conn.execute("SELECT * FROM " + call)
+    few = buffers(conn, call)
+    fill(conn, c7=60_000)
+    many = buffers(conn, call)
+    assert many <= 1.5 * few + 100, f"{few} buffers with 12,000 messages, {many} with 72,000"
