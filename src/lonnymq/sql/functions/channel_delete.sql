@@ -51,7 +51,7 @@ BEGIN
         DELETE FROM channel c WHERE c.name = p_channel;
         DELETE FROM capacity c WHERE c.channel = p_channel;
         DELETE FROM departure d WHERE d.channel = p_channel;
-        DELETE FROM dedupe d WHERE d.channel = p_channel;
+        DELETE FROM dedupe d WHERE d.channel = p_channel AND d.until_at IS NOT NULL; -- what was created meanwhile keeps its key
         DELETE FROM tally t WHERE t.channel = p_channel;
         PERFORM ring_drop(p_channel);
         result := 'deleted';
