@@ -16,6 +16,7 @@ from psycopg import sql
 from lonnymq import errors
 from lonnymq.embedded import binaries
 from lonnymq.install import (
+    CONTRACT,
     SqlFiles,
     install,
     plan,
@@ -503,9 +504,9 @@ def test_newer_code_on_an_older_schema_says_to_upgrade(conn: Conn) -> None:
 
 
 def test_a_newer_schema_works_while_it_serves_our_contract(conn: Conn) -> None:
-    apply(conn, plan("q", THIRD, release="9.1", contract=7, oldest_contract=1))
-    assert verify(conn, "q").contract == 7
-    apply(conn, plan("q", THIRD, release="9.2", contract=7, oldest_contract=2))
+    apply(conn, plan("q", THIRD, release="9.1", contract=CONTRACT + 5, oldest_contract=CONTRACT))
+    assert verify(conn, "q").contract == CONTRACT + 5
+    apply(conn, plan("q", THIRD, release="9.2", contract=CONTRACT + 5, oldest_contract=CONTRACT + 1))
     with pytest.raises(errors.SchemaTooNew, match=r"upgrade the lonnymq package to >= 9\.2"):
         verify(conn, "q")
 
@@ -516,7 +517,7 @@ def test_a_newer_schema_works_while_it_serves_our_contract(conn: Conn) -> None:
         plan("q", SECOND, release="0.1.0"),
         plan("q", FIRST, release="0.10"),
         plan("q", FIRST, release="0.1.1.dev3"),
-        plan("q", FIRST, release="0.1.0", contract=2),
+        plan("q", FIRST, release="0.1.0", contract=CONTRACT + 1),
     ],
 )
 def test_older_code_does_not_install_over_a_newer_schema(conn: Conn, newer: Sequence[str]) -> None:
