@@ -113,7 +113,7 @@ class RetryTransaction(LonnyMQError):
 
 
 class Deadlock(RetryTransaction):
-    """Two transactions waited for each other, each with several calls that take dedupe keys or sized channels."""
+    """Two transactions, of several calls each with dedupe keys or sized channels, waited for each other."""
 
     sqlstate = "40P01"
 

@@ -11,7 +11,8 @@ def create(conn: psycopg.Connection, count: int = 1, channel: str = "a") -> list
     return [
         row[0]
         for row in conn.execute(
-            "SELECT result FROM message_create_many(array_fill(%s::TEXT, ARRAY[%s]), array_fill(''::BYTEA, ARRAY[%s]))",
+            "SELECT result FROM message_create_many("
+            "array_fill(%s::TEXT, ARRAY[%s]), array_fill(''::BYTEA, ARRAY[%s]))",
             (channel, count, count),
         )
     ]

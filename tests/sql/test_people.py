@@ -1,5 +1,6 @@
 """What people call: message_get, message_list, message_cancel, message_reschedule, channel_delete."""
 
+from itertools import chain
 from typing import Any
 
 import psycopg
@@ -104,7 +105,7 @@ def test_lists_go_page_by_page_in_the_order_of_service(conn: psycopg.Connection)
     assert pages(conn, "c", "waiting", 1) == []
     fold(conn)
     held = [message.id for message in dequeue(conn, 4, 1000)[0]]
-    assert sorted(sum(pages(conn, None, "leased", 3), [])) == sorted(held)
+    assert sorted(chain.from_iterable(pages(conn, None, "leased", 3))) == sorted(held)
     only_b = conn.execute("SELECT id, channel FROM message_list('b', 'leased')").fetchall()
     assert only_b
     assert {channel for _, channel in only_b} == {"b"}

@@ -98,7 +98,7 @@ REFUSED = {
         "1 to 255 bytes",
     ),
     "a dedupe key too long in a batch": (
-        "message_create_many(ARRAY['a', 'a'], ARRAY['', '']::BYTEA[], p_dedupe_keys => ARRAY[NULL, repeat('x', 256)])",
+        "message_create_many('{a,a}', '{x,x}', p_dedupe_keys => ARRAY[NULL, repeat('x', 256)])",
         "LM010",
         "1 to 255 bytes",
     ),
@@ -180,7 +180,7 @@ def test_what_is_just_within_the_bounds_is_not_refused(conn: psycopg.Connection)
         "message_create('a', '', -2^53::BIGINT, NULL, 1)",
         "message_dequeue(10000, 86400000, repeat('x', 255))",
         "channel_set('a', 10000, 86400000)",
-        "queue_set(268435456, 31536000000, 1000000, 1, 10000, FALSE, 31536000000, TRUE, TRUE, 3600000, FALSE)",
+        "queue_set(268435456, 31536000000, 1000000, 1, 10000, FALSE, 31536000000, TRUE, TRUE, 3600000)",
         "message_create('a', '', p_dedupe_key => repeat('x', 255))",
         "message_dequeue(1, 31536000000)",
     ):

@@ -5,6 +5,9 @@ RETURNS TEXT LANGUAGE plpgsql AS $$
 DECLARE
     v_is_cancelled BOOLEAN;
 BEGIN
+    IF bound_channels() IS NOT NULL THEN
+        RETURN 'not_found';                 -- who may not consume learns nothing of what there is
+    END IF;
     SELECT is_cancelled AND token = p_token INTO v_is_cancelled FROM message WHERE id = p_id;
     IF FOUND THEN
         RETURN CASE WHEN v_is_cancelled THEN 'cancelled' ELSE 'lost' END;

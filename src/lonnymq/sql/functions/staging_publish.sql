@@ -7,7 +7,7 @@ SET search_path FROM CURRENT SET enable_seqscan TO off SET enable_bitmapscan TO 
 #variable_conflict use_column
 DECLARE
     v_step INT := 10000;
-    v_after BIGINT := -9223372036854775808;
+    v_is_first BOOLEAN := TRUE;
     s RECORD;
     r RECORD;
 BEGIN
@@ -18,14 +18,16 @@ BEGIN
         v_step := 100000;
     END IF;
     LOOP
+        -- What is staged while this runs is published with the rest or stays: only what was read goes.
+        WITH gone AS (
+            DELETE FROM staging g WHERE g.ctid = ANY (ARRAY(
+                SELECT x.ctid FROM staging x WHERE x.batch = p_batch AND x.staged_by = session_user ORDER BY x.batch, x.ord LIMIT v_step FOR UPDATE))
+            RETURNING g.*)
         SELECT array_agg(x.channel) AS channels, array_agg(x.content) AS contents, array_agg(x.dequeue_at) AS ats, array_agg(x.headers) AS headers,
-            array_agg(x.max_attempts) AS max_attempts, array_agg(x.dedupe_key) AS keys, MAX(x.ord) AS last, COUNT(*) AS n
-        INTO s
-        FROM (
-            SELECT * FROM staging x WHERE x.batch = p_batch AND x.ord > v_after AND x.staged_by = session_user
-            ORDER BY x.batch, x.ord LIMIT v_step) x;
+            array_agg(x.max_attempts) AS max_attempts, array_agg(x.dedupe_key) AS keys, COUNT(*) AS n
+        INTO s FROM (SELECT * FROM gone ORDER BY ord) x;
         EXIT WHEN s.n = 0;
-        IF v_after > -9223372036854775808 AND v_step = 100000 THEN
+        IF v_step = 100000 AND NOT v_is_first THEN
             PERFORM refuse('LM005', 'the batch holds more than 100,000 messages', 'With dedupe keys or a max_size, publish at most 100,000 at once.');
         END IF;
         SELECT COUNT(*) FILTER (WHERE m.result = 'created') AS created, COUNT(*) FILTER (WHERE m.result = 'duplicate') AS duplicates,
@@ -34,8 +36,7 @@ BEGIN
         created := created + r.created;
         duplicates := duplicates + r.duplicates;
         refused := refused + r.refused;
-        v_after := s.last;
+        v_is_first := FALSE;
     END LOOP;
-    DELETE FROM staging x WHERE x.batch = p_batch AND x.staged_by = session_user;
     RETURN NEXT;
 END $$;

@@ -1,0 +1,206 @@
+"""Credentials bound to channels: they produce to and observe these, and learn of nothing else (invariant 18).
+
+The login of these tests may execute every function and read every view: the binding alone holds it back.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.database import Connect, unique_name
+from tests.judge import dequeue, drain, fold
+
+PASSWORD = "no secret"  # noqa: S105 - the servers of tests trust everyone on this machine
+
+
+@pytest.fixture
+def login(conn: psycopg.Connection) -> Iterator[str]:
+    name = unique_name("tenant")
+    role = sql.Identifier(name)
+    conn.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(role, sql.Literal(PASSWORD)))
+    for grant in (
+        "USAGE ON SCHEMA lonnymq",
+        "EXECUTE ON ALL FUNCTIONS IN SCHEMA lonnymq",
+        "SELECT ON channels, messages, leases, dead_letters, history",
+        "INSERT (batch, ord, channel, content) ON staging",
+    ):
+        conn.execute(sql.SQL("GRANT {} TO {}").format(sql.SQL(grant), role))
+    yield name
+    conn.execute(sql.SQL("DROP OWNED BY {}").format(role))
+    conn.execute(sql.SQL("DROP ROLE {}").format(role))
+
+
+@pytest.fixture
+def tenant(conn: psycopg.Connection, connect: Connect, login: str) -> psycopg.Connection:
+    """Bound to `mine` and `also mine`, beside another's channel; each has messages of every kind."""
+    conn.execute("SELECT queue_set(p_history => TRUE)")
+    for channel in ("mine", "theirs"):
+        conn.execute(
+            "SELECT message_create_many(array_fill(%s::TEXT, '{4}'), array_fill('secret'::BYTEA, '{4}'),"
+            " p_max_attempts => '{1,1,1,1}')",
+            (channel,),
+        )
+    fold(conn)
+    messages, _ = dequeue(conn, 6, 3_600_000)
+    for message in messages[:2]:
+        conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
+    for message in messages[2:4]:
+        conn.execute("SELECT message_defer(%s, %s, p_error => 'secret')", (message.id, message.token))
+    fold(conn)
+    conn.execute("SELECT credential_bind(%s, %s)", (login, ["mine", "also mine"]))
+    return connect(user=login, password=PASSWORD)
+
+
+def ids_of(conn: psycopg.Connection, channel: str) -> list[int]:
+    query = "SELECT id FROM message WHERE channel = %s UNION ALL SELECT id FROM dead WHERE channel = %s"
+    return [row[0] for row in conn.execute(query, (channel, channel))]
+
+
+def refused(conn: psycopg.Connection, call: str, *parameters: Any) -> bool:
+    try:
+        conn.execute("SELECT * FROM " + call, parameters)
+    except psycopg.Error as error:
+        if error.sqlstate != "LM012" or not error.diag.message_hint:
+            raise
+        return True
+    return False
+
+
+PRODUCES = (
+    "message_create({channel}, '')",
+    "message_create({channel}, '', p_dedupe_key => 'k')",
+    "message_create_many(ARRAY['mine', {channel}], ARRAY['', '']::BYTEA[])",
+)
+OBSERVES = (
+    "channel_get({channel})",
+    "channel_stats({channel})",
+    "message_list({channel})",
+    "message_list({channel}, 'leased')",
+    "dead_list({channel})",
+)
+NEITHER = (
+    "message_list()",
+    "dead_list()",
+    "queue_stats()",
+    "message_dequeue()",
+    "wake_await()",
+    "channel_set('mine', 1)",
+    "channel_delete('mine', TRUE)",
+    "queue_set(1)",
+    "message_cancel(1)",
+    "message_cancel_many('{1}')",
+    "message_reschedule(1)",
+    "dead_retry('{1}')",
+    "dead_retry_all()",
+    "dead_discard('{1}')",
+    "dead_discard_all('mine')",
+    "credential_bind(session_user, NULL)",
+    "credential_list()",
+    "rebuild()",
+)
+HARMLESS = ("queue_get()", "wake_fold()", "maintain()", "to_epoch(now())", "bound_channels()")
+
+
+@pytest.mark.parametrize("call", [*PRODUCES, *OBSERVES])
+def test_calls_are_for_its_own_channels(tenant: psycopg.Connection, call: str) -> None:
+    assert not refused(tenant, call.format(channel="'also mine'"))
+    assert refused(tenant, call.format(channel="'theirs'"))
+
+
+@pytest.mark.parametrize("call", NEITHER)
+def test_it_does_nothing_else(conn: psycopg.Connection, tenant: psycopg.Connection, call: str) -> None:
+    before = ids_of(conn, "mine") + ids_of(conn, "theirs")
+    assert refused(tenant, call)
+    assert ids_of(conn, "mine") + ids_of(conn, "theirs") == before
+
+
+def test_every_call_was_tried(conn: psycopg.Connection) -> None:
+    """All but those that take a token, which nobody can guess: see the next test."""
+    public = "SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'lonnymq'::REGNAMESPACE AND prosecdef"
+    tried = {call.split("(")[0] for call in (*PRODUCES, *OBSERVES, *NEITHER, *HARMLESS)}
+    by_token = {f"message_{verb}{many}" for verb in ("complete", "defer", "extend") for many in ("", "_many")}
+    elsewhere = {"message_get", "channel_list", "staging_publish"}
+    assert {row[0] for row in conn.execute(public)} == (tried - {"to_epoch"}) | by_token | elsewhere
+
+
+def test_ids_of_others_look_like_no_ids_at_all(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:
+    for message_id in (*ids_of(conn, "theirs"), 10**9):
+        assert tenant.execute("SELECT * FROM message_get(%s)", (message_id,)).fetchall() == []
+        for call in (
+            "message_complete(%s, gen_random_uuid())",
+            "message_defer(%s, gen_random_uuid())",
+            "result FROM message_extend(%s, gen_random_uuid(), 1)",
+        ):
+            assert tenant.execute("SELECT " + call, (message_id,)).fetchone() == ("not_found",)
+    for message_id in ids_of(conn, "mine"):
+        assert len(tenant.execute("SELECT * FROM message_get(%s)", (message_id,)).fetchall()) == 1
+
+
+@pytest.mark.parametrize("view", ["channels", "messages", "leases", "dead_letters", "history"])
+def test_views_show_its_own_and_no_count_of_others(tenant: psycopg.Connection, view: str) -> None:
+    assert tenant.execute(f"SELECT DISTINCT channel FROM {view}").fetchall() == [("mine",)]
+    assert tenant.execute(f"SELECT COUNT(*) FROM {view} WHERE channel = 'theirs'").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("order", ["name", "next", "waiting"])
+def test_its_channels_are_listed_whether_or_not_anything_is_in_them(
+    tenant: psycopg.Connection, order: str
+) -> None:
+    rows = tenant.execute("SELECT channel, waiting FROM channel_list(%s)", (order,)).fetchall()
+    assert rows == [("also mine", 0), ("mine", 1)]
+
+
+def test_what_it_stages_is_its_own_and_goes_to_its_own_channels(
+    conn: psycopg.Connection, tenant: psycopg.Connection
+) -> None:
+    batch = "00000000-0000-4000-8000-000000000000"
+    insert = "INSERT INTO staging (batch, ord, channel, content) VALUES (%s, %s, %s, 'x')"
+    conn.execute(insert, (batch, 1, "theirs"))
+    tenant.execute(insert, (batch, 2, "mine"))
+    assert tenant.execute("SELECT * FROM staging_publish(%s)", (batch,)).fetchone() == (1, 0, 0)
+    assert conn.execute("SELECT channel FROM staging").fetchall() == [("theirs",)]
+    tenant.execute(insert, (batch, 3, "theirs"))
+    assert refused(tenant, "staging_publish(%s)", batch)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        tenant.execute("INSERT INTO staging (batch, ord, staged_by) VALUES (%s, 4, 'postgres')", (batch,))
+
+
+def test_bound_to_nothing_freed_and_bound_again(
+    conn: psycopg.Connection, tenant: psycopg.Connection, login: str
+) -> None:
+    conn.execute("SELECT credential_bind(%s, '{}')", (login,))
+    assert refused(tenant, "message_create('mine', '')")
+    assert tenant.execute("SELECT * FROM channel_list()").fetchall() == []
+    assert conn.execute("SELECT * FROM credential_list()").fetchall() == [(login, [])]
+    conn.execute("SELECT credential_bind(%s, NULL)", (login,))
+    assert not refused(tenant, "message_create('theirs', '')")
+    assert conn.execute("SELECT has_bound FROM queue").fetchone() == (False,)
+    conn.execute("SELECT credential_bind(%s, '{theirs}')", (login,))
+    assert refused(tenant, "message_create('mine', '')")
+    assert not refused(tenant, "message_create('theirs', '')")
+
+
+def test_others_are_not_bound_by_it(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:
+    assert tenant.execute("SELECT bound_channels()").fetchone() == (["mine", "also mine"],)
+    assert conn.execute("SELECT bound_channels()").fetchone() == (None,)
+    assert len(drain(conn)) == 2
+
+
+def test_set_role_does_not_loosen_it(
+    conn: psycopg.Connection, tenant: psycopg.Connection, login: str
+) -> None:
+    other = unique_name("other")
+    conn.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(other)))
+    try:
+        conn.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(other), sql.Identifier(login)))
+        conn.execute(sql.SQL("GRANT USAGE ON SCHEMA lonnymq TO {}").format(sql.Identifier(other)))
+        grant = sql.SQL("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lonnymq TO {}")
+        conn.execute(grant.format(sql.Identifier(other)))
+        tenant.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(other)))
+        assert refused(tenant, "message_create('theirs', '')")
+    finally:
+        conn.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(other)))
+        conn.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(other)))

@@ -1,0 +1,85 @@
+"""Bulk loads: rows are staged by COPY and published as messages in one transaction."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from tests.clock import FakeClock
+from tests.judge import drain, fold
+
+COPY = "COPY staging (batch, ord, channel, content, dequeue_at, dedupe_key) FROM STDIN"
+
+
+def stage(conn: psycopg.Connection, batch: UUID, rows: list[tuple[Any, ...]]) -> None:
+    with conn.cursor() as cursor, cursor.copy(COPY) as copy:
+        for row in rows:
+            copy.write_row((batch, *row, *[None] * (5 - len(row))))
+
+
+def publish(conn: psycopg.Connection, batch: UUID) -> tuple[int, int, int] | None:
+    return conn.execute("SELECT * FROM staging_publish(%s)", (batch,)).fetchone()
+
+
+def test_a_batch_becomes_messages_in_its_order(conn: psycopg.Connection) -> None:
+    one, two = uuid4(), uuid4()
+    stage(conn, one, [(n, "ab"[n % 2], b"%d" % n) for n in range(25_000, 0, -1)])
+    stage(conn, two, [(1, "c", b"another")])
+    assert publish(conn, one) == (25_000, 0, 0)
+    rows = conn.execute("SELECT channel, content FROM message ORDER BY id").fetchall()
+    assert rows == [("ab"[n % 2], b"%d" % n) for n in range(1, 25_001)]
+    assert conn.execute("SELECT DISTINCT batch FROM staging").fetchall() == [(two,)]
+    assert publish(conn, one) == (0, 0, 0), "what is published is gone"
+
+
+def test_equal_places_lose_nothing(conn: psycopg.Connection) -> None:
+    batch = uuid4()
+    stage(conn, batch, [(7, "a", b"%d" % n) for n in range(25_000)])
+    assert publish(conn, batch) == (25_000, 0, 0)
+    assert conn.execute("SELECT COUNT(DISTINCT content) FROM message").fetchone() == (25_000,)
+
+
+def test_nothing_is_published_when_one_row_is_bad(conn: psycopg.Connection) -> None:
+    batch = uuid4()
+    stage(conn, batch, [(n, "a", b"") for n in range(12_000)] + [(12_001, None, b"")])
+    with pytest.raises(psycopg.Error, match=r"a channel needs a name \(message 2001 of 2001\)"):
+        publish(conn, batch)
+    assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,)
+    assert conn.execute("SELECT COUNT(*) FROM staging").fetchone() == (12_001,)
+
+
+def test_keys_and_sizes_hold(conn: psycopg.Connection) -> None:
+    clock = FakeClock(conn)
+    conn.execute("SELECT channel_set('small', p_max_size => 2)")
+    batch = uuid4()
+    rows = [(n, "small", b"") for n in range(3)] + [
+        (10 + n, "a", b"", clock.at + 1000, "k") for n in range(2)
+    ]
+    stage(conn, batch, rows)
+    assert publish(conn, batch) == (3, 1, 1)
+    assert len(drain(conn)) == 2
+
+
+def test_with_keys_a_batch_is_not_endless(conn: psycopg.Connection) -> None:
+    """Their locks are taken in order, so all of them at once."""
+    batch = uuid4()
+    stage(conn, batch, [(n, "a", b"", None, "k") for n in range(100_001)])
+    with pytest.raises(psycopg.Error, match="more than 100,000") as error:
+        publish(conn, batch)
+    assert error.value.sqlstate == "LM005"
+    fold(conn)
+    assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,)
+
+
+def test_what_nobody_publishes_is_taken_away_after_a_day(conn: psycopg.Connection) -> None:
+    clock = FakeClock(conn)
+    stage(conn, uuid4(), [(n, "a", b"") for n in range(3)])
+    conn.execute("UPDATE staging SET staged_at = %s", (clock.at,))
+    clock.advance(86_400_000)
+    conn.execute("SELECT maintain()")
+    assert conn.execute("SELECT COUNT(*) FROM staging").fetchone() == (3,)
+    clock.advance(1)
+    conn.execute("SELECT maintain(2)")
+    conn.execute("SELECT maintain(2)")
+    assert conn.execute("SELECT COUNT(*) FROM staging").fetchone() == (0,)
