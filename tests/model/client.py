@@ -6,6 +6,7 @@ from uuid import UUID
 import psycopg
 from psycopg.types.json import Jsonb
 
+from tests.judge import Delivery
 from tests.model.queue_model import Draft
 
 
@@ -35,23 +36,33 @@ class Client:
     def value(self, query: str, *parameters: Any) -> Any:
         return self.rows(query, *parameters)[0][0]
 
-    def create(self, drafts: list[Draft], form: str) -> list[tuple[int, str]]:
+    def create(self, drafts: list[Draft], form: str) -> list[tuple[int | None, str]]:
         headers = [None if draft.headers is None else Jsonb(draft.headers) for draft in drafts]
         if form == "one":
-            call = "SELECT * FROM message_create(%s, %s, %s, %s, %s)"
+            call = "SELECT * FROM message_create(%s, %s, %s, %s, %s, %s)"
             given = [
-                (draft.channel, draft.content, draft.dequeue_at, header, draft.max_attempts)
+                (draft.channel, draft.content, draft.dequeue_at, header, draft.max_attempts, draft.dedupe_key)
                 for draft, header in zip(drafts, headers, strict=True)
             ]
             return [row for each in given for row in self.rows(call, *each)]
+        types = "%s, %s, %s::BIGINT[], %s::JSONB[], %s::INT[], %s::TEXT[]"
         return self.rows(
-            "SELECT * FROM message_create_many(%s, %s, %s::BIGINT[], %s::JSONB[], %s::INT[])",
+            f"SELECT * FROM message_create_many({types})",
             [draft.channel for draft in drafts],
             [draft.content for draft in drafts],
             _column([draft.dequeue_at for draft in drafts]),
             _column(headers),
             _column([draft.max_attempts for draft in drafts]),
+            _column([draft.dedupe_key for draft in drafts]),
         )
+
+    def dequeue(
+        self, limit: int, lease_ms: int | None, consumer: str | None
+    ) -> tuple[list[Delivery], int | None]:
+        """The messages, and when to ask again."""
+        rows = self.rows("SELECT * FROM message_dequeue(%s, %s, %s)", limit, lease_ms, consumer)
+        again_at = rows.pop()[8] if rows and rows[-1][0] is None else None
+        return [Delivery(*row[:8]) for row in rows], again_at
 
     def complete(self, targets: list[Target], form: str) -> list[str]:
         if form == "one":
@@ -85,6 +96,29 @@ class Client:
                 lease_ms,
             ),
         )
+
+    def cancel(self, ids: list[int], form: str) -> list[str]:
+        if form == "one":
+            return [self.value("SELECT message_cancel(%s)", message_id) for message_id in ids]
+        return self._results("SELECT * FROM message_cancel_many(%s::BIGINT[])", ids)
+
+    def reschedule(self, message_id: int, dequeue_at: int | None) -> str:
+        result: str = self.value("SELECT message_reschedule(%s, %s)", message_id, dequeue_at)
+        return result
+
+    def dead_retry(self, ids: list[int], dequeue_at: int | None) -> list[str]:
+        return self._results("SELECT * FROM dead_retry(%s::BIGINT[], %s)", ids, dequeue_at)
+
+    def dead_discard(self, ids: list[int]) -> list[str]:
+        return self._results("SELECT * FROM dead_discard(%s::BIGINT[])", ids)
+
+    def queue_set(self, given: dict[str, Any]) -> tuple[Any, ...]:
+        named = ", ".join(f"p_{name} => %s" for name in given)
+        rows: list[tuple[Any, ...]] = self.rows(f"SELECT * FROM queue_set({named})", *given.values())
+        return rows[0]
+
+    def _results(self, call: str, ids: list[int], *parameters: Any) -> list[Any]:
+        return self._in_order([Target(i, None) for i in ids], self.rows(call, ids, *parameters))
 
     @staticmethod
     def _in_order(targets: list[Target], rows: list[Any]) -> list[Any]:

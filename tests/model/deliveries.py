@@ -20,6 +20,8 @@ class Line:
     released: set[int] = field(default_factory=set)  # messages that were delivered before
     leads: dict[tuple[str, str], int] = field(default_factory=dict)  # how much more the first one was given
     tokens: set[UUID] = field(default_factory=set)
+    # Channels that may stand in the line for messages that went, or are read in two goes.
+    hollow: set[str] = field(default_factory=set)
 
     def stepped(self, model: QueueModel) -> None:
         """After every call: a channel that cannot release anything may have lost its place."""
@@ -38,11 +40,12 @@ class Line:
     def is_plain(self, channel: str, model: QueueModel) -> bool:
         """Whether the messages wait in the order they came: none is urgent, none has come back."""
         ids = [message.id for message in model.waiting(channel)]
-        return ids == sorted(ids) and self.released.isdisjoint(ids)
+        return ids == sorted(ids) and self.released.isdisjoint(ids) and channel not in self.hollow
 
     def rebuilt(self) -> None:
         self.since.clear()
         self.leads.clear()
+        self.hollow.clear()
 
     def shared(self, took: Counter[str], available: dict[str, int]) -> None:
         """Sums up what pairs of channels were given, from when on both always had more to give."""
@@ -73,16 +76,19 @@ def take(
 ) -> None:
     available = {channel: model.available(channel) for channel in model.channels()}
     due = {channel: [message.id for message in model.due(channel)] for channel in model.channels()}
-    idlers = [channel for channel, ids in due.items() if ids and not available[channel]]
+    room = model.room(limit)
+    idlers = {channel for channel, ids in due.items() if ids and not available[channel]}
+    idlers |= {channel for channel in line.hollow if not available.get(channel)}
     _judge_rows(model, line, rows, limit, lease_ms)
     _judge_order(model, rows, due)
+    assert len(rows) <= room, f"the queue released {len(rows)}, and may {room}"
     took = Counter(row.channel for row in rows)
     for channel, count in took.items():
         assert count <= available[channel], (
             f"invariants 7, 10: {channel!r} released {count}, its policy allows {available[channel]}"
         )
     if model.is_settled():
-        _judge_total(took, available, limit, len(idlers))
+        _judge_total(took, available, room, len(idlers))
         _judge_turns(line, took, available)
     if model.is_settled() and not idlers and all(line.is_plain(channel, model) for channel in available):
         _judge_shares(line, took, available)
@@ -123,18 +129,18 @@ def _judge_order(model: QueueModel, rows: list[Delivery], due: dict[str, list[in
         assert picked == expected, f"invariant 11: {channel!r} gave {picked}, its line is {due[channel]}"
 
 
-def _judge_total(took: Counter[str], available: dict[str, int], limit: int, idlers: int) -> None:
+def _judge_total(took: Counter[str], available: dict[str, int], room: int, idlers: int) -> None:
     """Everything asked for that can be given is given, by as many channels as can.
 
-    An idler has messages due and no right to release one. It may still stand in the line; the call that finds
-    it there gives its share to the others.
+    An idler has messages due and no right to release one, or had messages that were given up. It may still
+    stand in the line; the call that finds it there gives its share to the others.
     """
     able = [channel for channel, count in available.items() if count]
-    assert len(took) >= min(len(able), limit - idlers), (
-        f"invariant 13: {able} were due, {limit} asked for, only {dict(took)} came"
+    assert len(took) >= min(len(able), room - idlers), (
+        f"invariant 13: {able} were due, {room} to be had, only {dict(took)} came"
     )
-    assert took.total() == min(limit, sum(available.values())), (
-        f"invariant 13: {dict(took)} of {available}, {limit} asked for: not all that was there"
+    assert took.total() == min(room, sum(available.values())), (
+        f"invariant 13: {dict(took)} of {available}, {room} to be had: not all that was there"
     )
 
 
@@ -174,5 +180,5 @@ def _judge_again_at(model: QueueModel, line: Line, again_at: int | None, *, is_s
         assert again_at <= max(model.now + 5, next_at), (
             f"invariant 13: due in {next_at - model.now} ms, again_at in {again_at - model.now} ms"
         )
-    if not model.waiting() and line.is_fresh:
+    if not model.waiting() and line.is_fresh and model.room(1) and not line.hollow:
         assert again_at == model.now + 1000, f"nothing waits, yet again_at is {again_at - model.now} ms ahead"

@@ -1,30 +1,46 @@
-"""The whole contract of docs/sql.md in plain Python: what each call returns, and what is stored after it.
+"""The whole contract in plain Python: what each call returns, and what is stored after it.
 
-One caller, no waiting, no indexes: where the engine is clever, the model is obvious. Two things are left to
-the engine, and handed to the model as they happened: the ids and tokens it makes up, and which of the due
-channels it visits (see `deliveries`, which judges that).
+One caller, no waiting, no indexes: where the engine is clever, the model is obvious. What is left to the
+engine is handed to the model as it happened: the ids and tokens it makes up, which of the due channels it
+visits (see `deliveries`, which judges that), and answers that the contract leaves open (see `admission`).
 """
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 from uuid import UUID
+
+from tests.model.admission import Admission
 
 RAN_OUT = "the lease ran out"
 NOTICE_MS = 100
+PAST_ERRORS = 10
 
 
-@dataclass
+@dataclass(frozen=True)
 class Settings:
+    """As queue_get shows them."""
+
     content_max_bytes: int = 1_048_576
+    lease_ms: int = 30_000
     lease_max_ms: int = 86_400_000
     max_attempts: int = 5
+    max_concurrency: int | None = None
+    paused: bool = False
+    dedupe_keep_ms: int = 600_000
+    history: bool = False
+    history_content: bool = False
+    history_keep_ms: int = 2_592_000_000
+    notify: bool = True
 
 
-@dataclass
+@dataclass(frozen=True)
 class Policy:
+    """As channel_get shows it."""
+
     max_concurrency: int | None = None
     release_interval_ms: int = 0
     paused: bool = False
+    max_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -36,6 +52,7 @@ class Draft:
     dequeue_at: int | None = None
     headers: dict[str, Any] | None = None
     max_attempts: int | None = None
+    dedupe_key: str | None = None
 
 
 @dataclass
@@ -45,6 +62,7 @@ class Message:
     content: bytes
     headers: dict[str, Any] | None
     max_attempts: int | None
+    dedupe_key: str | None
     created_at: int
     dequeue_at: int
     attempts: int = 0  # used up, the running one not counted
@@ -54,11 +72,41 @@ class Message:
     token: UUID | None = None  # of its lease
     lease_end_at: int | None = None
     dead_at: int | None = None
+    first_dequeued_at: int | None = None
+    dequeued_at: int | None = None
+    is_cancelled: bool = False
+    past_errors: list[dict[str, Any]] | None = None
     is_announced: bool = False  # leased under a concurrency limit: the end of the lease is announced
+    is_counted: bool = False  # came while its channel had a max_size
 
     @property
     def place(self) -> tuple[int, int]:
         return self.dequeue_at, self.id
+
+    @property
+    def stored(self) -> tuple[Any, ...]:
+        """All that a caller can see of it, down to past_errors."""
+        return tuple(vars(self).values())[:19]
+
+
+class Finished(NamedTuple):
+    """A row of the history."""
+
+    id: int
+    finished_at: int
+    outcome: str
+    attempts: int
+    channel: str
+    created_at: int
+    dequeue_at: int
+    first_dequeued_at: int | None
+    dequeued_at: int | None
+    error: str | None
+    consumer: str | None
+    dedupe_key: str | None
+    headers: dict[str, Any] | None
+    content_bytes: int
+    content: bytes | None
 
 
 @dataclass
@@ -68,8 +116,12 @@ class QueueModel:
     policies: dict[str, Policy] = field(default_factory=dict)
     messages: dict[int, Message] = field(default_factory=dict)
     dead: dict[int, Message] = field(default_factory=dict)
-    completed: set[int] = field(default_factory=set)
+    gone: set[int] = field(default_factory=set)  # completed, cancelled or discarded
+    finished: list[Finished] = field(default_factory=list)
+    admission: Admission = field(default_factory=Admission)
     released_at: dict[str, int] = field(default_factory=dict)
+    served: dict[str, int] = field(default_factory=dict)  # by channels, since they came into being
+    served_total: int = 0
     unfolded: set[int] = field(default_factory=set)  # messages that came to wait since the last fold
     is_folded: bool = False  # nothing was appended since the last fold
     noticed_at: dict[str, int] = field(
@@ -78,28 +130,57 @@ class QueueModel:
 
     # Producers
 
-    def create(self, ids: list[int], drafts: list[Draft], transaction_at: int) -> None:
+    def create(self, answers: list[tuple[int | None, str]], drafts: list[Draft], transaction_at: int) -> None:
+        """One after the other, also where the engine was asked for all at once."""
         self.is_folded = False
-        for message_id, draft in zip(ids, drafts, strict=True):
-            at = transaction_at if draft.dequeue_at is None else draft.dequeue_at
-            self.messages[message_id] = Message(
-                message_id,
-                draft.channel,
-                draft.content,
-                draft.headers,
-                draft.max_attempts,
-                transaction_at,
-                at,
-            )
-            self.unfolded.add(message_id)
+        for (message_id, result), draft in zip(answers, drafts, strict=True):
+            holder = self.admission.holder(draft.channel, draft.dedupe_key, self.now)
+            self._judge_answer(draft.channel, draft.dedupe_key, None, result)
+            if result == "created":
+                assert message_id is not None
+                self._make(message_id, draft, transaction_at)
+            else:
+                assert message_id == holder, f"{result}: of {message_id}, the key is held by {holder}"
+
+    def _make(self, message_id: int, draft: Draft, transaction_at: int) -> None:
+        at = transaction_at if draft.dequeue_at is None else draft.dequeue_at
+        message = Message(
+            message_id,
+            draft.channel,
+            draft.content,
+            draft.headers,
+            draft.max_attempts,
+            draft.dedupe_key,
+            transaction_at,
+            at,
+        )
+        self._enter(message)
+
+    def _judge_answer(self, channel: str, key: str | None, message_id: int | None, result: str) -> None:
+        holder = self.admission.holder(channel, key, self.now)
+        if holder not in {None, message_id}:
+            allowed = {"duplicate"}
+        else:
+            size, limit = self.size(channel), self.policy(channel).max_size
+            allowed = self.admission.answers(channel, size, limit, self.now)
+        assert result in allowed, (
+            f"{result!r}: {channel!r} has {self.size(channel)} of {self.policy(channel).max_size}, "
+            f"key {key!r} is held by {holder}: only {allowed}"
+        )
+
+    def _enter(self, message: Message) -> None:
+        message.is_counted = self.policy(message.channel).max_size is not None
+        self.messages[message.id] = message
+        self.admission.take(message.channel, message.dedupe_key, message.id)
+        self.unfolded.add(message.id)
 
     # Consumers
 
     def fold(self) -> None:
-        """Leases that ran out come back, each to its place."""
+        """Leases that ran out come back, each to its place, but for what was cancelled."""
         for message in self.leases():
             if message.lease_end_at is not None and message.lease_end_at <= self.now:
-                self._fail(message, RAN_OUT)
+                self._give_up(message, RAN_OUT) if message.is_cancelled else self._fail(message, RAN_OUT)
         self.unfolded.clear()
         self.is_folded = True
 
@@ -113,13 +194,26 @@ class QueueModel:
             available = min(available, max(0, policy.max_concurrency - len(self.leases(channel))))
         return min(available, 1) if policy.release_interval_ms else available
 
+    def room(self, limit: int) -> int:
+        """How many of `limit` messages the queue may release now, over all channels."""
+        if self.settings.paused:
+            return 0
+        most = self.settings.max_concurrency
+        return limit if most is None else min(limit, max(0, most - len(self.leases())))
+
     def lease(self, message_id: int, token: UUID, lease_ms: int, consumer: str | None) -> Message:
         message = self.messages[message_id]
         message.token = token
         message.lease_end_at = self.now + lease_ms
         message.consumer = consumer
-        message.is_announced = self.policy(message.channel).max_concurrency is not None
+        message.dequeued_at = self.now
+        if message.first_dequeued_at is None:
+            message.first_dequeued_at = self.now
+        limits = (self.policy(message.channel).max_concurrency, self.settings.max_concurrency)
+        message.is_announced = limits != (None, None)
         self.released_at[message.channel] = self.now
+        self.served[message.channel] = self.served.get(message.channel, 0) + 1
+        self.served_total += 1
         self.unfolded.discard(message_id)
         return message
 
@@ -127,11 +221,9 @@ class QueueModel:
         message = self._held(message_id, token)
         if message is None:
             return self._missed(message_id)
-        self.is_folded = False
-        self._end_lease(message)
-        del self.messages[message.id]
-        self.completed.add(message.id)
-        return "completed"
+        outcome = "cancelled" if message.is_cancelled else "completed"
+        self._go(message, outcome)
+        return outcome
 
     def defer(
         self,
@@ -145,6 +237,9 @@ class QueueModel:
         if message is None:
             return self._missed(message_id)
         self.is_folded = False
+        if message.is_cancelled:
+            self._give_up(message, error)
+            return "cancelled"
         if state is not None:
             message.state = state
         if error is not None:
@@ -162,36 +257,127 @@ class QueueModel:
         message = self._held(message_id, token)
         if message is None:
             return self._missed(message_id), None
+        if message.is_cancelled:
+            return "cancelled", None
         self.is_folded = False
         message.lease_end_at = max(message.lease_end_at or 0, self.now + lease_ms)
         return "extended", message.lease_end_at
 
+    # Operators
+
+    def cancel(self, message_id: int) -> str:
+        message = self.messages.get(message_id)
+        if message is None:
+            return self._elsewhere(message_id)
+        if message.token is not None:
+            message.is_cancelled = True
+            return "marked"
+        self._give_up(message)
+        return "cancelled"
+
+    def reschedule(self, message_id: int, dequeue_at: int | None) -> str:
+        message = self.messages.get(message_id)
+        if message is None:
+            return self._elsewhere(message_id)
+        if message.token is not None:
+            return "leased"
+        self.is_folded = False
+        message.dequeue_at = self.now if dequeue_at is None else dequeue_at
+        self.unfolded.add(message_id)
+        return "rescheduled"
+
+    def dead_retry(self, answers: list[tuple[int, str]], dequeue_at: int | None) -> None:
+        """In the order of their ids; a message that is named twice is no longer dead the second time."""
+        first = dict(reversed(answers))
+        for message_id in sorted(first):
+            self._retry(message_id, first[message_id], dequeue_at)
+        seen = set()
+        for message_id, result in answers:
+            again = "not_found" if first[message_id] == "retried" else first[message_id]
+            assert result == (again if message_id in seen else first[message_id])
+            seen.add(message_id)
+
+    def _retry(self, message_id: int, result: str, dequeue_at: int | None) -> None:
+        message = self.dead.get(message_id)
+        if message is None:
+            assert result == "not_found", f"a retry of {message_id}, which is not dead: {result!r}"
+            return
+        created = "created" if result == "retried" else result
+        self._judge_answer(message.channel, message.dedupe_key, message_id, created)
+        if result == "retried":
+            self._revive(message, self.now if dequeue_at is None else dequeue_at)
+
+    def _revive(self, message: Message, dequeue_at: int) -> None:
+        self.is_folded = False
+        died = {"at": message.dead_at, "attempts": message.attempts, "error": message.error}
+        message.past_errors = [*(message.past_errors or []), died][-PAST_ERRORS:]
+        message.attempts = 0
+        message.dead_at = None
+        message.dequeue_at = dequeue_at
+        del self.dead[message.id]
+        self._enter(message)
+
+    def dead_discard(self, message_id: int) -> str:
+        if self.dead.pop(message_id, None) is None:
+            return "not_found"
+        self.gone.add(message_id)
+        return "discarded"
+
     # Settings
 
     def channel_set(
-        self, channel: str, max_concurrency: int | None, release_interval_ms: int | None, paused: bool | None
+        self,
+        channel: str,
+        max_concurrency: int | None = None,
+        release_interval_ms: int | None = None,
+        paused: bool | None = None,
+        max_size: int | None = None,
     ) -> None:
         self.is_folded = False
-        policy = self.policies.setdefault(channel, Policy())
-        if max_concurrency is not None:
-            policy.max_concurrency = max_concurrency or None
-        if release_interval_ms is not None:
-            policy.release_interval_ms = release_interval_ms
-        if paused is not None:
-            policy.paused = paused
+        given = {
+            "max_concurrency": max_concurrency,
+            "release_interval_ms": release_interval_ms,
+            "paused": paused,
+            "max_size": max_size,
+        }
+        self.policies[channel] = _changed(self.policy(channel), given)
 
-    def queue_set(
-        self, content_max_bytes: int | None, lease_max_ms: int | None, max_attempts: int | None
+    def channel_delete(
+        self, channel: str, *, with_messages: bool, limit: int, answer: tuple[str, int], stored: set[int]
     ) -> None:
-        self.settings = Settings(
-            content_max_bytes or self.settings.content_max_bytes,
-            lease_max_ms or self.settings.lease_max_ms,
-            max_attempts or self.settings.max_attempts,
-        )
+        """`stored`: the messages that are still there. Which ones go first is left to the engine."""
+        mine = {m.id: m for m in (*self.messages.values(), *self.dead.values()) if m.channel == channel}
+        left = [message for message_id, message in mine.items() if message_id not in stored]
+        went = min(limit, len(mine)) if with_messages else 0
+        is_known = mine or channel in self.policies or self.served.get(channel)
+        if len(mine) > went:
+            expected = {("more" if with_messages else "not_empty", went)}
+        else:
+            expected = {("deleted", went)} if is_known else {("deleted", 0), ("not_found", 0)}
+        assert answer in expected, f"{answer} of {len(mine)}: only {expected}"
+        assert len(left) == went
+        self.is_folded = False
+        for message in left:
+            self._give_up(message) if message.id in self.messages else self.dead_discard(message.id)
+        if len(mine) == went:
+            self._forget(channel)
+
+    def queue_set(self, given: dict[str, Any]) -> None:
+        self.settings = _changed(self.settings, given)
+        if given.keys() & {"paused", "max_concurrency"}:
+            self.is_folded = False
 
     def rebuild(self) -> None:
         """Changes nothing that a caller sees, but leaves all of it to be folded again."""
         self.is_folded = False
+
+    def trim_history(self, kept: set[tuple[int, int]]) -> None:
+        """`kept`: the ids and times still there. What is too old may go, nothing else."""
+        keep_ms = self.settings.history_keep_ms
+        for row in self.finished:
+            is_old = keep_ms and row.finished_at < self.now - keep_ms
+            assert is_old or row[:2] in kept, f"{row} left the history before its time"
+        self.finished = [row for row in self.finished if row[:2] in kept]
 
     # Reading
 
@@ -211,6 +397,9 @@ class QueueModel:
     def due(self, channel: str) -> list[Message]:
         return [message for message in self.waiting(channel) if message.dequeue_at <= self.now]
 
+    def size(self, channel: str) -> int:
+        return len(self.leases(channel)) + len(self.waiting(channel))
+
     def ready_at(self, channel: str) -> int:
         """When the release interval is over."""
         interval_ms = self.policy(channel).release_interval_ms
@@ -227,6 +416,8 @@ class QueueModel:
 
     def next_at(self) -> int | None:
         """When time alone lets a channel release something: a message's time, or the end of an interval."""
+        if not self.room(1):
+            return None
         times = [
             max(self.waiting(channel)[0].dequeue_at, self.ready_at(channel), self.now)
             for channel in self.channels()
@@ -238,12 +429,29 @@ class QueueModel:
         limit = self.policy(channel).max_concurrency
         return limit is not None and len(self.leases(channel)) >= limit
 
+    # How it is done
+
     def _held(self, message_id: int | None, token: UUID | None) -> Message | None:
         message = None if message_id is None else self.messages.get(message_id)
         return message if message is not None and token is not None and message.token == token else None
 
     def _missed(self, message_id: int | None) -> str:
         return "lost" if message_id in self.messages or message_id in self.dead else "not_found"
+
+    def _elsewhere(self, message_id: int) -> str:
+        return "dead" if message_id in self.dead else "not_found"
+
+    def _give_up(self, message: Message, error: str | None = None) -> None:
+        self._go(message, "cancelled", error)
+
+    def _go(self, message: Message, outcome: str, error: str | None = None) -> None:
+        self.is_folded = False
+        self._leave(message, outcome, error)
+        if message.token is not None:
+            self._end_lease(message)
+        self.unfolded.discard(message.id)
+        del self.messages[message.id]
+        self.gone.add(message.id)
 
     def _end_lease(self, message: Message) -> None:
         """A lease older than the limit it counts against ends unannounced. That is found out by looking."""
@@ -253,11 +461,60 @@ class QueueModel:
 
     def _fail(self, message: Message, error: str) -> None:
         """The attempt is used up; after the last one the message is parked."""
-        self._end_lease(message)
-        message.attempts += 1
-        message.error = error
-        if message.attempts >= (message.max_attempts or self.settings.max_attempts):
+        if message.attempts + 1 >= (message.max_attempts or self.settings.max_attempts):
+            self._leave(message, "dead", error)
             message.dead_at = self.now
             self.dead[message.id] = self.messages.pop(message.id)
         else:
             self.unfolded.add(message.id)
+        self._end_lease(message)
+        message.attempts += 1
+        message.error = error
+
+    def _leave(self, message: Message, outcome: str, error: str | None) -> None:
+        """It no longer waits and no longer runs: the history, its key and its channel's size know."""
+        if self.settings.history:
+            self.finished.append(self._history_row(message, outcome, error))
+        until_at = self.now + self.settings.dedupe_keep_ms
+        self.admission.finish(message.channel, message.dedupe_key, message.id, until_at)
+        if not message.is_counted:
+            self.admission.unsaid.append((message.channel, self.now))
+
+    def _history_row(self, message: Message, outcome: str, error: str | None) -> Finished:
+        return Finished(
+            message.id,
+            self.now,
+            outcome,
+            message.attempts + (message.token is not None),
+            message.channel,
+            message.created_at,
+            message.dequeue_at,
+            message.first_dequeued_at,
+            message.dequeued_at,
+            message.error if error is None else error,
+            message.consumer,
+            message.dedupe_key,
+            message.headers,
+            len(message.content),
+            message.content if self.settings.history_content else None,
+        )
+
+    def _forget(self, channel: str) -> None:
+        self.policies.pop(channel, None)
+        self.served.pop(channel, None)
+        self.released_at.pop(channel, None)
+        self.noticed_at.pop(channel, None)
+        self.admission.forget(channel)
+
+
+def _changed(before: Any, given: dict[str, Any]) -> Any:
+    """What is omitted keeps its value; a limit of 0 is lifted."""
+    limits = {"max_concurrency", "max_size"}
+    return replace(
+        before,
+        **{
+            name: None if name in limits and value == 0 else value
+            for name, value in given.items()
+            if value is not None
+        },
+    )

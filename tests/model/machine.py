@@ -1,0 +1,483 @@
+"""The calls that producers, consumers and settings make of a queue, chosen by chance.
+
+After each, the model says what it must have come to. `operators` adds the calls that people make.
+"""
+
+import copy
+import sys
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from psycopg import sql
+
+from tests.clock import FakeClock
+from tests.database import Connect
+from tests.judge import check
+from tests.model.bad_calls import BAD_CALLS
+from tests.model.client import Client, Deferral, Target
+from tests.model.deliveries import Line, take
+from tests.model.queue_model import Draft, QueueModel
+from tests.model.standing import judge_standing
+
+START = 1_700_000_000_000
+NOBODY = UUID("00000000-0000-4000-8000-000000000000")
+
+NAMES = ["a", "b", "c", "d", "é '\" %"]
+CHANNELS = st.sampled_from(NAMES)
+FORMS = st.sampled_from(["one", "many"])
+# From the clock on, and with no relation to it.
+TIMES = st.one_of(
+    st.none(),
+    st.tuples(st.just("clock"), st.integers(-20, 20)),
+    st.sampled_from([("clock", -5000), ("clock", 300), ("clock", 5000), ("clock", 3_600_000)]),
+    st.sampled_from([("at", 0), ("at", -1), ("at", -7), ("at", -(2**53)), ("at", 2**53)]),
+)
+LEASES = st.sampled_from([1, 2, 50, 1000, 30_000, 60_000])
+KEYS = ["k", "é'"]
+DRAFTS = st.tuples(
+    CHANNELS,
+    st.sampled_from([b"", b"\x00\xff", b"'\\"]),
+    TIMES,
+    st.sampled_from([None, None, {}, {"kind": "é", "list": [1, None, 2.5]}]),
+    st.sampled_from([None, None, 1, 2, 3]),
+    st.sampled_from([None, None, None, *KEYS]),
+)
+# Which message and token: mostly two that belong together.
+TARGETS = st.tuples(
+    st.sampled_from(["held", "held", "held", "held", "forged", "stale", "unknown", "null id", "null token"]),
+    st.integers(0, 30),
+)
+BACKLOGS = st.lists(st.integers(0, 12), min_size=1, max_size=len(NAMES))
+POLICIES = st.tuples(
+    st.sampled_from([None, None, 0, 1, 2, 5]),
+    st.sampled_from([None, None, None, 0, 1, 100, 1500]),
+    st.sampled_from([None, None, None, False, False, True]),
+    st.sampled_from([None, None, None, 0, 1, 2, 5]),
+)
+QUEUES = st.fixed_dictionaries(
+    {},
+    optional={
+        "content_max_bytes": st.sampled_from([16, 1_048_576]),
+        "lease_ms": st.sampled_from([50, 1000]),
+        "lease_max_ms": st.sampled_from([60_000, 86_400_000]),
+        "max_attempts": st.sampled_from([1, 2, 3]),
+        "max_concurrency": st.sampled_from([0, 1, 2, 5]),
+        "paused": st.sampled_from([False, False, True]),
+        "dedupe_keep_ms": st.sampled_from([0, 100, 5000]),
+        "history": st.sampled_from([True, True, False]),
+        "history_content": st.booleans(),
+        "history_keep_ms": st.sampled_from([0, 3_600_000]),
+        "notify": st.booleans(),
+    },
+)
+DEFERRALS = st.tuples(
+    TIMES, st.sampled_from([None, None, b"", b"step 2"]), st.sampled_from([None, None, "", "it broke"])
+)
+
+STORED = """
+    SELECT id, channel, content, headers, max_attempts, dedupe_key, created_at, dequeue_at, attempts, state, error,
+        consumer, token, lease_end_at, NULL, COALESCE(first_dequeued_at, dequeued_at), dequeued_at, is_cancelled,
+        past_errors FROM message
+    UNION ALL
+    SELECT id, channel, content, headers, max_attempts, dedupe_key, created_at, dequeue_at, attempts, state, error,
+        consumer, NULL, NULL, dead_at, COALESCE(first_dequeued_at, dequeued_at), dequeued_at, FALSE,
+        past_errors FROM dead"""
+HISTORY = """
+    SELECT id, finished_at, outcome, attempts, channel, created_at, dequeue_at, first_dequeued_at, dequeued_at,
+        error, consumer, dedupe_key, headers, content_bytes, content FROM history"""
+RESET = """
+    TRUNCATE {tables} RESTART IDENTITY;
+    DELETE FROM finished;
+    ALTER SEQUENCE turn RESTART;
+    INSERT INTO queue DEFAULT VALUES;
+    INSERT INTO fold_lock DEFAULT VALUES;
+    INSERT INTO upkeep DEFAULT VALUES;
+    INSERT INTO sleep (is_asleep) VALUES (FALSE)"""
+ENGINE_TABLES = [
+    "capacity",
+    "channel",
+    "credential",
+    "dead",
+    "dedupe",
+    "departure",
+    "fold_lock",
+    "message",
+    "postponed",
+    "queue",
+    "queue_slot",
+    "ring",
+    "sleep",
+    "staging",
+    "tally",
+    "tick",
+    "upkeep",
+    "wake",
+]
+
+
+class Bench:
+    """One database for all the lives: a fresh copy for each would take most of the time."""
+
+    def __init__(self, connect: Connect) -> None:
+        self.conn = connect()
+        self.clock = FakeClock(connect(), START)
+        self.drained = 0
+        tables = sql.SQL(", ").join(map(sql.Identifier, ENGINE_TABLES))
+        self._reset = sql.SQL(RESET).format(tables=tables)
+
+    def reset(self) -> None:
+        self.conn.rollback()
+        self.conn.execute(self._reset)
+        self.clock.set(START)
+
+
+class Before(NamedTuple):
+    """What a rollback brings back."""
+
+    model: QueueModel
+    line: Line
+
+
+class QueueMachine(RuleBasedStateMachine):
+    def __init__(self, bench: Bench) -> None:
+        super().__init__()
+        bench.reset()
+        self.bench = bench
+        self.conn = bench.conn
+        self.clock = bench.clock
+        self.client = Client(bench.conn)
+        self.model = QueueModel(START)
+        self.line = Line()
+        self.befores: list[Before] = []  # one a transaction or savepoint that is open
+        self.began_at = START
+        self.is_dirty = False  # this transaction has appended something, which no fold of its own can read
+        self.is_founded = False  # the first fold is a rebuild, which appends
+        self.handles: list[Target] = []  # every delivery there ever was
+        self.drafted = 0
+
+    # The world
+
+    @initialize(policies=st.lists(POLICIES, max_size=len(NAMES)), counts=BACKLOGS, given=QUEUES)
+    def life_begins(self, policies: list[tuple[Any, ...]], counts: list[int], given: dict[str, Any]) -> None:
+        self.queue_set(given)
+        for channel, policy in zip(NAMES, policies, strict=False):
+            self.channel_set(channel, *policy)
+        self.create_backlog(counts, None, later=True)
+
+    @rule(ms=st.sampled_from([1, 2, 5, 20, 99, 100, 101, 1000, 1001, 30_000, 90_000_000]))
+    def clock_moves(self, ms: int) -> None:
+        self.set_clock(self.clock.at + ms)
+
+    @precondition(lambda self: self.model.leases())
+    @rule(number=st.integers(0, 30), offset=st.integers(-1, 1), then=st.booleans())
+    def clock_moves_to_a_lease_end(self, number: int, offset: int, *, then: bool) -> None:
+        ends = sorted(message.lease_end_at or 0 for message in self.model.leases())
+        self.set_clock(max(self.clock.at, ends[number % len(ends)] + offset))
+        if then and not self.is_dirty:
+            self.dequeue(5, 50, None)
+
+    @precondition(lambda self: (self.model.next_at() or 0) > self.clock.at)
+    @rule(offset=st.integers(-1, 0))
+    def clock_moves_to_the_next_message(self, offset: int) -> None:
+        self.set_clock((self.model.next_at() or 0) + offset)
+
+    @precondition(lambda self: len(self.befores) < 3)
+    @rule()
+    def transaction_begins(self) -> None:
+        if not self.befores:
+            self.began_at = self.clock.at
+            self.is_dirty = not self.is_founded
+        self.conn.execute("SAVEPOINT here" if self.befores else "BEGIN")
+        self.befores.append(Before(copy.deepcopy(self.model), copy.deepcopy(self.line)))
+
+    @precondition(lambda self: self.befores)
+    @rule(keep=st.booleans())
+    def transaction_ends(self, *, keep: bool) -> None:
+        before = self.befores.pop()
+        if keep:
+            self.conn.execute("RELEASE here" if self.befores else "COMMIT")
+        else:
+            self.conn.execute("ROLLBACK TO here; RELEASE here" if self.befores else "ROLLBACK")
+            self.model, self.line = before
+            self.set_clock(self.clock.at)
+        self.is_dirty = self.is_dirty and bool(self.befores)
+
+    @precondition(lambda self: not self.befores and self.is_founded)
+    @rule(ms=st.sampled_from([1, 100, 1500]), keep=st.booleans())
+    def consumer_is_slow(self, ms: int, *, keep: bool) -> None:
+        """Time goes by between the start of its transaction and its call."""
+        self.transaction_begins()
+        self.set_clock(self.clock.at + ms)
+        self.dequeue(5, 50, "slow")
+        self.transaction_ends(keep=keep)
+
+    # Producers
+
+    @rule(drafts=st.lists(DRAFTS, min_size=1, max_size=8), form=FORMS)
+    def create(self, drafts: list[tuple[Any, ...]], form: str) -> None:
+        given = []
+        for channel, suffix, time, headers, max_attempts, key in drafts:
+            self.drafted += 1
+            content = b"%d" % self.drafted + suffix
+            given.append(Draft(channel, content, self.time(time), headers, max_attempts, key))
+        rows = self.client.create(given, form)
+        ids = [message_id or 0 for message_id, result in rows if result == "created"]
+        assert ids == sorted(set(ids)), "ids rise in the order given"
+        assert not ids or ids[0] > max(self.model.messages, default=0), "ids rise"
+        self.model.create(rows, given, self.began_at if self.befores else self.clock.at)
+        self.wrote()
+
+    @rule(counts=BACKLOGS, max_attempts=st.sampled_from([None, None, 1]), later=st.booleans())
+    def create_backlog(self, counts: list[int], max_attempts: int | None, *, later: bool) -> None:
+        """Plain messages, so many a channel, one of them for `later`: fairness shows only in plenty."""
+        plain = [
+            (name, b"", ("clock", 5000) if later and not left else None, None, max_attempts, None)
+            for name, n in zip(NAMES, counts, strict=False)
+            for left in reversed(range(n))
+        ]
+        if plain:
+            self.create(plain, "many")
+
+    @precondition(lambda self: self.model.admission.keys)
+    @rule(number=st.integers(0, 30), offset=st.sampled_from([-1, -1, 0, 1, None]), form=FORMS)
+    def create_again(self, number: int, offset: int | None, form: str) -> None:
+        """With a key that was given before; with an offset, about the time that it is free again."""
+        keys = sorted(self.model.admission.keys.items())
+        (channel, key), held = keys[number % len(keys)]
+        if offset is not None and held.until_at is not None:
+            self.set_clock(max(self.clock.at, held.until_at + offset))
+        self.create([(channel, b"", None, None, None, key)] * 2, form)
+
+    # Consumers
+
+    @precondition(lambda self: not self.is_dirty)
+    @rule(limit=st.sampled_from([1, 2, 3, 1000]))
+    def fold(self, limit: int = 1000) -> None:
+        for calls in range(1, 1000):
+            if not self.client.value("SELECT wake_fold(%s)", limit):
+                break
+            assert calls < 999, "folding does not come to an end"
+        self.is_founded |= not self.befores
+        self.model.fold()
+        self.line.stepped(self.model)
+        self.line.folded(self.model)
+        # The model judges invariant 7 itself: it knows when the limit was lowered.
+        check(self.conn, but=("invariant 7",))
+        judge_standing(self.client, self.model, NAMES)
+
+    @rule(
+        limit=st.integers(1, 20),
+        lease_ms=st.none() | LEASES,
+        consumer=st.sampled_from([None, "me"]),
+        first=st.booleans(),
+    )
+    def dequeue(self, limit: int, lease_ms: int | None, consumer: str | None, *, first: bool = True) -> None:
+        """`first` folds first, as consumers do."""
+        if first and not self.is_dirty:
+            self.fold()
+        rows, again_at = self.client.dequeue(limit, lease_ms, consumer)
+        lasts_ms = self.model.settings.lease_ms if lease_ms is None else lease_ms
+        take(self.model, self.line, rows, again_at, limit, lasts_ms, consumer)
+        self.handles += [Target(row.id, row.token) for row in rows]
+        self.wrote()
+
+    @precondition(lambda self: not self.is_dirty)
+    @rule(
+        limits=st.lists(st.integers(1, 12), min_size=1, max_size=4),
+        then=st.sampled_from(["complete", "fail", "hold"]),
+    )
+    def work(self, limits: list[int], then: str) -> None:
+        """A consumer's loop, that completes what it gets, fails at it or holds on to it."""
+        for limit in limits:
+            self.dequeue(limit, 1000, "worker")
+            held = [("held", number) for number in range(len(self.model.leases()))]
+            if held and then == "complete":
+                self.complete(held, "many")
+            elif held and then == "fail":
+                self.defer([(target, (None, None, "it broke")) for target in held], "many")
+
+    @rule(whom=st.lists(TARGETS, min_size=1, max_size=6), form=FORMS)
+    def complete(self, whom: list[tuple[str, int]], form: str) -> None:
+        given = [self.target(*each) for each in whom]
+        results = self.client.complete(given, form)
+        assert results == [self.model.complete(*target) for target in given], "invariants 5, 6, 16"
+        self.wrote()
+
+    @rule(each=st.lists(st.tuples(TARGETS, DEFERRALS), min_size=1, max_size=6), form=FORMS)
+    def defer(self, each: list[tuple[Any, Any]], form: str) -> None:
+        given = [self.target(*target) for target, _ in each]
+        deferrals = [Deferral(self.time(at), state, error) for _, (at, state, error) in each]
+        results = self.client.defer(given, deferrals, form)
+        expected = [
+            self.model.defer(*t, d.dequeue_at, d.state, d.error)
+            for t, d in zip(given, deferrals, strict=True)
+        ]
+        assert results == expected, "invariants 5, 14, 16"
+        self.wrote()
+
+    @rule(whom=st.lists(TARGETS, min_size=1, max_size=6), lease_ms=LEASES, form=FORMS)
+    def extend(self, whom: list[tuple[str, int]], lease_ms: int, form: str) -> None:
+        given = [self.target(*each) for each in whom]
+        results = self.client.extend(given, lease_ms, form)
+        assert results == [self.model.extend(*target, lease_ms) for target in given], "invariants 5, 16"
+        self.wrote()
+
+    # Settings and upkeep
+
+    @rule(number=st.integers(0, 30), policy=POLICIES, limit=st.sampled_from([None, 1, 5]))
+    def channel_changes(self, number: int, policy: tuple[Any, ...], limit: int | None) -> None:
+        """It holds at once: with a limit, somebody asks who has folded before."""
+        if limit is not None and not self.is_dirty:
+            self.fold()
+        channels = self.model.channels() or NAMES
+        self.channel_set(channels[number % len(channels)], *policy)
+        if limit is not None:
+            self.dequeue(limit, 1000, None, first=False)
+
+    def channel_set(self, *given: Any) -> None:
+        """The channel, max_concurrency, release_interval_ms, paused, max_size."""
+        rows = self.client.rows("SELECT * FROM channel_set(%s, %s, %s, %s, %s)", *given)
+        self.model.channel_set(*given)
+        assert rows == [(given[0], *vars(self.model.policy(given[0])).values())]
+        assert rows == self.client.rows("SELECT * FROM channel_get(%s)", given[0])
+        self.wrote()
+
+    @rule(given=QUEUES, limit=st.sampled_from([None, 1, 5]))
+    def queue_changes(self, given: dict[str, Any], limit: int | None) -> None:
+        if limit is not None and not self.is_dirty:
+            self.fold()
+        self.queue_set(given)
+        if limit is not None:
+            self.dequeue(limit, 1000, None, first=False)
+
+    def queue_set(self, given: dict[str, Any]) -> None:
+        row = self.client.queue_set(given)
+        self.model.queue_set(given)
+        assert row[:-1] == tuple(vars(self.model.settings).values())
+        assert [row] == self.client.rows("SELECT * FROM queue_get()")
+        if given.keys() & {"max_concurrency", "paused"}:
+            self.wrote()
+
+    @rule()
+    def rebuild(self) -> None:
+        self.client.rows("SELECT rebuild()")
+        self.model.rebuild()
+        self.line.rebuilt()
+        self.wrote()
+
+    @rule(limit=st.sampled_from([1, 3, 10_000]))
+    def maintain(self, limit: int) -> None:
+        assert self.client.value("SELECT maintain(%s)", limit) >= 0
+        self.model.trim_history({row[:2] for row in self.client.rows(HISTORY)})
+
+    @rule(bad=st.sampled_from(BAD_CALLS))
+    def bad_call(self, bad: tuple[str, str]) -> None:
+        """Refused with its code; that nothing changed, the next look at what is stored will say."""
+        sqlstate, call = bad
+        too_long = f"convert_to(repeat('x', {self.model.settings.content_max_bytes + 1}), 'UTF8')"
+        with pytest.raises(psycopg.Error) as refused, self.conn.transaction():
+            self.client.rows(call.replace("{bytes}", too_long))
+        assert refused.value.sqlstate == sqlstate, f"{call}: {refused.value.sqlstate} {refused.value}"
+        assert refused.value.diag.message_hint, f"{call}: it does not say what is allowed"
+
+    # Always
+
+    @invariant()
+    def what_is_stored_is_what_the_model_has(self) -> None:
+        stored = {row[0]: row for row in self.client.rows(STORED)}
+        expected = {
+            message.id: message.stored
+            for message in (*self.model.messages.values(), *self.model.dead.values())
+        }
+        assert stored == expected, "invariants 1, 2, 3, 14"
+
+    @invariant()
+    def the_history_is_what_the_model_has(self) -> None:
+        assert sorted(self.client.rows(HISTORY), key=_in_time) == sorted(self.model.finished, key=_in_time)
+
+    def teardown(self) -> None:
+        """Drain, unless the life ended before its time."""
+        if sys.exc_info()[0] is None:
+            self.drain()
+            self.bench.drained += 1
+
+    def drain(self) -> None:
+        while self.befores:
+            self.transaction_ends(keep=True)
+        made = {*self.model.messages, *self.model.dead, *self.model.gone}
+        self.queue_set({"paused": False})
+        for channel in self.model.policies:
+            self.channel_set(channel, None, None, False, None)
+        for rounds in range(1000):
+            self.dequeue(20, 1000, None)
+            while self.model.leases():
+                self.complete([("held", n) for n in range(len(self.model.leases()))], "many")
+                self.dequeue(20, 1000, None)
+            if not self.model.messages:
+                break
+            if rounds == 10:  # slow ones have shown that they go on
+                for channel in self.model.policies:
+                    self.channel_set(channel, 0, 0, None, None)
+            else:
+                self.set_clock(self.next_event())
+        assert not self.model.messages, "invariants 1, 13: the queue does not drain"
+        assert made == {*self.model.dead, *self.model.gone}, "invariant 1"
+        self.what_is_stored_is_what_the_model_has()
+        self.the_history_is_what_the_model_has()
+        self.leave_the_line()
+
+    def leave_the_line(self) -> None:
+        """Nobody stands in it any more; those whose messages were given up, not after their time has come."""
+        self.fold()
+        last_at = self.client.value("SELECT MAX(due_at) FROM ring")
+        if self.line.hollow and last_at is not None:
+            self.set_clock(max(self.clock.at, last_at))
+            self.dequeue(20, 1000, None)
+            self.fold()
+        left = "SELECT channel FROM ring WHERE due_at IS NOT NULL OR head_at IS NOT NULL"
+        assert not self.client.rows(left), "invariant 17: drained, yet a channel stands in the line"
+        tick = self.client.rows("SELECT * FROM tick")
+        self.fold()
+        assert tick == self.client.rows("SELECT * FROM tick"), (
+            "invariant 17: an idle fold has something to do"
+        )
+
+    # How it is done
+
+    def wrote(self) -> None:
+        self.is_dirty = bool(self.befores)
+        self.line.stepped(self.model)
+
+    def set_clock(self, at: int) -> None:
+        self.clock.set(at)
+        self.model.now = at
+        self.line.stepped(self.model)
+
+    def next_event(self) -> int:
+        ends = [message.lease_end_at for message in self.model.leases()]
+        times = (*ends, *self.model.noticed_at.values(), self.model.next_at())
+        return min(at for at in times if at is not None and at > self.clock.at)
+
+    def time(self, time: tuple[str, int] | None) -> int | None:
+        if time is None:
+            return None
+        kind, ms = time
+        return min(self.clock.at + ms, 2**53) if kind == "clock" else ms
+
+    def target(self, kind: str, number: int) -> Target:
+        held = self.model.leases()
+        if kind in {"held", "forged"} and held:
+            message = held[number % len(held)]
+            return Target(message.id, message.token if kind == "held" else NOBODY)
+        if not self.handles or kind in {"held", "forged", "unknown"}:
+            return Target(10**9 + number, NOBODY)
+        message_id, token = self.handles[-1 - number % len(self.handles)]
+        return Target(None if kind == "null id" else message_id, None if kind == "null token" else token)
+
+
+def _in_time(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return row[:4]

@@ -1,0 +1,71 @@
+"""The calls that people make: cancel, reschedule, retry and discard what died, delete a channel."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from tests.model.machine import FORMS, NAMES, TIMES, QueueMachine
+
+# Which message: one that waits, runs, died, has gone or never was.
+WHOM = st.tuples(
+    st.sampled_from(["waiting", "waiting", "leased", "leased", "dead", "gone", "unknown"]), st.integers(0, 30)
+)
+DEAD = st.tuples(st.sampled_from(["dead", "dead", "dead", "waiting", "unknown"]), st.integers(0, 5))
+
+
+class OperatedQueueMachine(QueueMachine):
+    @rule(whom=st.lists(WHOM, min_size=1, max_size=4), form=FORMS)
+    def cancel(self, whom: list[tuple[str, int]], form: str) -> None:
+        ids = [self.whom(*each) for each in whom]
+        self.line.hollow |= self.channels_of(ids)
+        assert self.client.cancel(ids, form) == [self.model.cancel(message_id) for message_id in ids]
+        self.wrote()
+
+    @rule(whom=WHOM, time=TIMES)
+    def reschedule(self, whom: tuple[str, int], time: tuple[str, int] | None) -> None:
+        message_id, at = self.whom(*whom), self.time(time)
+        self.line.hollow |= self.channels_of([message_id])
+        assert self.client.reschedule(message_id, at) == self.model.reschedule(message_id, at)
+        self.wrote()
+
+    @precondition(lambda self: self.model.dead)
+    @rule(whom=st.lists(DEAD, min_size=1, max_size=4), time=TIMES)
+    def dead_retry(self, whom: list[tuple[str, int]], time: tuple[str, int] | None) -> None:
+        ids, at = [self.whom(*each) for each in whom], self.time(time)
+        results = self.client.dead_retry(ids, at)
+        self.model.dead_retry(list(zip(ids, results, strict=True)), at)
+        self.wrote()
+
+    @precondition(lambda self: self.model.dead)
+    @rule(whom=st.lists(DEAD, min_size=1, max_size=3))
+    def dead_discard(self, whom: list[tuple[str, int]]) -> None:
+        ids = [self.whom(*each) for each in whom]
+        assert self.client.dead_discard(ids) == [self.model.dead_discard(message_id) for message_id in ids]
+
+    @rule(channel=st.sampled_from(NAMES), with_messages=st.booleans(), limit=st.sampled_from([1, 3, 10_000]))
+    def channel_delete(self, channel: str, *, with_messages: bool, limit: int) -> None:
+        self.line.hollow.add(channel)
+        given = (channel, with_messages, limit)
+        (answer,) = self.client.rows("SELECT * FROM channel_delete(%s, %s, %s)", *given)
+        stored = {row[0] for row in self.client.rows("SELECT id FROM message UNION SELECT id FROM dead")}
+        self.model.channel_delete(
+            channel, with_messages=with_messages, limit=limit, answer=answer, stored=stored
+        )
+        self.wrote()
+
+    # How it is done
+
+    def whom(self, kind: str, number: int) -> int:
+        kinds: dict[str, list[int]] = {
+            "waiting": [message.id for message in self.model.waiting()],
+            "leased": [message.id for message in self.model.leases()],
+            "dead": list(self.model.dead),
+            "gone": sorted(self.model.gone),
+        }
+        ids: list[int] = kinds.get(kind, [])
+        return ids[number % len(ids)] if ids else 10**9 + number
+
+    def channels_of(self, ids: list[int]) -> set[str]:
+        messages: dict[int, Any] = self.model.messages
+        return {messages[message_id].channel for message_id in ids if message_id in messages}
