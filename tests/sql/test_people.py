@@ -76,7 +76,8 @@ def test_a_message_is_shown_as_it_stands(conn: psycopg.Connection) -> None:
 
 
 def pages(conn: psycopg.Connection, channel: str | None, status: str, limit: int) -> list[list[int]]:
-    found, cursor = [], None
+    found: list[list[int]] = []
+    cursor = None
     while True:
         rows = conn.execute(
             "SELECT id, cursor FROM message_list(%s, %s, %s, %s)", (channel, status, cursor, limit)

@@ -31,16 +31,14 @@ BEGIN
     THEN
         PERFORM message_check(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts, NULL);
     END IF;
+    -- Whether someone sleeps is read by a statement that locks message first, and then takes its snapshot: see wake_await.
     INSERT INTO message (channel, dequeue_at, created_at, headers, max_attempts, content)
     VALUES (p_channel, v_at, v_now, p_headers, p_max_attempts, p_content)
-    RETURNING message.id INTO id;
-    -- Whether someone sleeps is read by the statement that appends: its snapshot is younger than its lock on wake. See wake_await.
+    RETURNING message.id, (SELECT s.is_asleep FROM sleep s ORDER BY s.id DESC LIMIT 1) INTO id, v_is_asleep;
     INSERT INTO wake (channel, lo_at, lo_id, hi_at, hi_id, n)
-    VALUES (p_channel, v_at, message_create.id, v_at, message_create.id, 1)
-    RETURNING (SELECT s.is_asleep FROM sleep s ORDER BY s.id DESC LIMIT 1) OR current_setting('transaction_isolation') <> 'read committed'
-    INTO v_is_asleep;
-    -- Nobody sleeps for more than a second: who is needed later need not be told.
-    IF v_is_asleep AND v_at < clock_ms() + 1000 THEN
+    VALUES (p_channel, v_at, message_create.id, v_at, message_create.id, 1);
+    -- Under a snapshot that may be older than the sleeper, tell in any case. Nobody sleeps for more than a second: who is needed later need not be told.
+    IF (v_is_asleep OR current_setting('transaction_isolation') <> 'read committed') AND v_at < clock_ms() + 1000 THEN
         PERFORM pg_notify(notify_channel(), '');
     END IF;
     result := 'created';

@@ -6,6 +6,8 @@ RETURNS VOID LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off AS $$
 DECLARE
     v_now BIGINT := clock_ms();
+    t tick;
+    v_is_foreign BOOLEAN;
     v_snapshot PG_SNAPSHOT;
     v_waiting BIGINT;
     v_served BIGINT;
@@ -15,11 +17,17 @@ BEGIN
     PERFORM FROM fold_lock FOR UPDATE;
     LOCK TABLE ring IN EXCLUSIVE MODE;
     -- Whatever this snapshot does not see commits its wakes later and is read by the folds to come.
-    SELECT pg_current_snapshot(), (SELECT COUNT(*) FROM message WHERE NOT leased) INTO v_snapshot, v_waiting;
-    v_served := COALESCE((SELECT t.served FROM tick t ORDER BY t.id DESC LIMIT 1), 0);
+    SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
+    v_is_foreign := tick_is_foreign(t);
+    SELECT pg_current_snapshot(), (SELECT COUNT(*) FROM message WHERE NOT leased), COALESCE(t.served, 0) - COALESCE(SUM(w.n), 0)
+    INTO v_snapshot, v_waiting, v_served
+    FROM wake w                             -- of dequeues that no fold has read
+    WHERE w.channel IS NULL AND w.lo_at IS NOT NULL AND (
+        (w.xid, w.id) > (t.seen_xid, t.seen_id) AND w.xid <> ALL (t.open_xids)
+        OR EXISTS (SELECT FROM unnest(t.open_xids, t.open_ids) o (xid, id) WHERE o.xid = w.xid AND o.id < w.id));
     DELETE FROM tick;
     DELETE FROM postponed;
-    DELETE FROM wake;
+    DELETE FROM wake w WHERE v_is_foreign OR pg_visible_in_snapshot(w.xid, v_snapshot) OR w.xid = pg_current_xact_id();
     DELETE FROM ring r WHERE EXISTS (SELECT FROM ring x WHERE x.channel = r.channel AND x.turn > r.turn);
     UPDATE ring SET turn = nextval('turn'), due_at = NULL, is_full = FALSE, head_at = NULL, head_id = NULL, skip_from_at = NULL,
         skip_from_id = NULL, skip_to_at = NULL, skip_to_id = NULL, released_at = CASE WHEN released_at > v_now THEN v_now ELSE released_at END, running = NULL;

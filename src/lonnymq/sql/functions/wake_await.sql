@@ -1,8 +1,8 @@
 -- Before a consumer sleeps: have it notified of what comes. It must LISTEN to queue_get's notify_channel already, and commit this call before it
 -- looks once more (wake_fold, message_dequeue) and then sleeps, until again_at or a notification.
 --
--- Whoever appends takes a lock on wake, which it holds to its end, and then reads whether someone sleeps. So a writer that read it before this
--- call's commit either holds that lock still, which is seen here afterwards, or has committed, and the last look finds what it
+-- Whoever appends locks message or wake for writing, which it holds to its end, and then reads whether someone sleeps. So a writer that read it before
+-- this call's commit either holds that lock still, which the next call sees, or has committed, and the last look finds what it
 -- wrote. is_sure FALSE: such a writer may be under way, or this call could not say that someone sleeps; sleep a few milliseconds,
 -- look and call again. p_generation: that of the last call that was sure; while it stands nothing has to be asked.
 --
@@ -28,7 +28,7 @@ BEGIN
         RETURN QUERY
         SELECT s.id, NOT EXISTS (
             SELECT FROM pg_locks l
-            WHERE l.locktype = 'relation' AND l.relation = 'wake'::REGCLASS AND l.mode = 'RowExclusiveLock' AND l.granted
+            WHERE l.locktype = 'relation' AND l.relation IN ('message'::REGCLASS, 'wake'::REGCLASS) AND l.mode = 'RowExclusiveLock' AND l.granted
                 AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
                 AND l.pid IS DISTINCT FROM pg_backend_pid());
     END IF;

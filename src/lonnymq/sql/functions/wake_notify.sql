@@ -1,5 +1,5 @@
--- After something was appended to wake: tell the consumers that sleep, if any does. In a statement of its own, whose snapshot is
--- younger than the lock that the append took on wake: see wake_await. Under a snapshot that may be older, tell in any case.
+-- After something was appended: tell the consumers that sleep, if any does. In a statement of its own, whose snapshot is younger than the locks that the
+-- append took: see wake_await. Under a snapshot that may be older, tell in any case.
 CREATE OR REPLACE FUNCTION wake_notify ()
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
