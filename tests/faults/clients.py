@@ -1,18 +1,19 @@
 """Clients of a queue that misbehave in every way clients do, and write down what they saw."""
 
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, LiteralString
+from typing import Any, LiteralString, NamedTuple
 from uuid import UUID
 
 import psycopg
 from psycopg import errors
 from psycopg.types.json import Jsonb
 
-from tests.faults.history import Create, Delivery, Finish, History, Outcome, Pause
+from tests.faults.history import Act, Create, Delivery, Finish, History, Outcome, Pause
 
 STAMP: LiteralString = "SELECT FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT"
 DEQUEUE: LiteralString = "SELECT * FROM message_dequeue(%s, %s, %s)"
@@ -51,6 +52,8 @@ class Client:
             self._connection.close()
 
     def cut(self) -> None:
+        """What is caught as a cut may be a deadlock: that is never overlooked."""
+        self.history.deadlocks += isinstance(sys.exception(), errors.DeadlockDetected)
         self.history.notes["cut"] += 1
         self.close()
 
@@ -105,13 +108,38 @@ class Client:
             self.cut()
 
 
-class Producer(Client):
-    """Creates singly and in bulk, rolls back, rolls back to savepoints, schedules, and puts ahead."""
+class Answer(NamedTuple):
+    id: int | None
+    result: str
+    asked_at: int
+    told_at: int
 
-    def __init__(self, name: str, dsn: str, seed: str, channels: list[str], *, limited: list[str]) -> None:
+
+class Producer(Client):
+    """Creates singly and in bulk, rolls back, rolls back to savepoints, schedules, and puts ahead.
+
+    `keyed` is the share of messages with a dedupe key; keys are the same for all producers. `poison` is the
+    share of messages that always fail.
+    """
+
+    KEYS = 12
+
+    def __init__(
+        self,
+        name: str,
+        dsn: str,
+        seed: str,
+        channels: list[str],
+        *,
+        limited: list[str],
+        keyed: float = 0,
+        poison: float = 0.01,
+    ) -> None:
         super().__init__(name, dsn, seed)
         self.channels = channels
         self.limited = limited  # given fewer, as they are served slowly
+        self.keyed = keyed
+        self.poison = poison
         self._n = 0
 
     def run(self, until: threading.Event) -> History:
@@ -125,7 +153,7 @@ class Producer(Client):
     def _plan(self, channel: str | None = None) -> Plan:
         self._n += 1
         now = int(time.time() * 1000)
-        is_poison = self.random.random() < 0.01
+        is_poison = self.random.random() < self.poison
         name = f"{self.name}/{self._n}/".encode() + self.random.randbytes(8)
         return {
             "channel": channel
@@ -137,43 +165,63 @@ class Producer(Client):
             "headers": {"n": self._n} if self.random.random() < 0.2 else None,
             # More than expiring leases use up, so that none but poison dies.
             "max_attempts": 3 if is_poison else 50,
+            "dedupe_key": f"key {self.random.randrange(self.KEYS)}"
+            if self.random.random() < self.keyed
+            else None,
         }
 
-    def _note(self, plans: list[Plan], ids: list[int | None], outcome: Outcome) -> None:
+    def _note(self, plans: list[Plan], answers: list[Answer | None], outcome: Outcome) -> None:
         self.history.notes[f"create {outcome.value}"] += len(plans)
-        self.history.creates += [Create(outcome=outcome, id=i, **p) for p, i in zip(plans, ids, strict=True)]
+        done_at = self.stamp()
+        for plan, answer in zip(plans, answers, strict=True):
+            told = Answer(None, "unknown", 0, 0) if answer is None else answer
+            is_made = told.result in {"created", "unknown"}
+            self.history.notes[f"create {told.result}"] += 1
+            self.history.creates.append(
+                Create(
+                    outcome=outcome if is_made else Outcome.FAIL,
+                    id=told.id if is_made else None,
+                    result=told.result,
+                    holder=None if is_made else told.id,
+                    asked_at=told.asked_at,
+                    told_at=told.told_at,
+                    done_at=done_at,
+                    **plan,
+                )
+            )
 
-    def _create(self, plan: Plan) -> int:
-        id_: int = self.value(
-            "SELECT id FROM message_create(%s, %s, %s, %s, %s)",
-            (
-                plan["channel"],
-                plan["content"],
-                plan["dequeue_at"],
-                _json(plan["headers"]),
-                plan["max_attempts"],
-            ),
-        )
-        return id_
+    def _create(self, plan: Plan) -> Answer:
+        asked_at = self.value(STAMP)
+        columns = ("channel", "content", "dequeue_at", "headers", "max_attempts", "dedupe_key")
+        row = self.connection.execute(
+            "SELECT id, result FROM message_create(%s, %s, %s, %s, %s, %s)",
+            [_json(plan[c]) if c == "headers" else plan[c] for c in columns],
+        ).fetchone()
+        assert row is not None
+        return Answer(row[0], row[1], asked_at, self.value(STAMP))
 
-    def _create_many(self, plans: list[Plan]) -> list[int | None]:
-        columns = ("channel", "content", "dequeue_at", "headers", "max_attempts")
+    def _create_many(self, plans: list[Plan]) -> list[Answer | None]:
+        columns = ("channel", "content", "dequeue_at", "headers", "max_attempts", "dedupe_key")
         arrays = [[_json(p[c]) if c == "headers" else p[c] for p in plans] for c in columns]
+        asked_at = self.value(STAMP)
         rows = self.connection.execute(
-            "SELECT id FROM message_create_many(%s, %s, %s::bigint[], %s::jsonb[], %s::int[])", arrays
-        )
-        return [row[0] for row in rows]
+            "SELECT id, result FROM message_create_many("
+            "%s, %s, %s::bigint[], %s::jsonb[], %s::int[], %s::text[])",
+            arrays,
+        ).fetchall()
+        told_at = self.value(STAMP)
+        return [Answer(id_, result, asked_at, told_at) for id_, result in rows]
 
     def _single(self) -> None:
         plan = self._plan()
-        id_: int | None = None
+        answer: Answer | None = None
         outcome = Outcome.UNKNOWN
         try:
-            id_ = self._create(plan)
+            answer = self._create(plan)
             outcome = Outcome.OK
         except CUT:
             self.cut()
-        self._note([plan], [id_], outcome)
+        self._note([plan], [answer], outcome)
 
     def _bulk(self) -> None:
         self._together([self._plan() for _ in range(self.random.randint(2, 20))])
@@ -184,31 +232,40 @@ class Producer(Client):
         self._together([self._plan(channel) for channel in channels])
 
     def _together(self, plans: list[Plan]) -> None:
-        ids: list[int | None] = [None] * len(plans)
+        answers: list[Answer | None] = [None] * len(plans)
+        is_one_call = self.random.random() < 0.5
+        if not is_one_call:
+            plans = self._sorted(plans)
         with self.transaction() as outcome:
-            if self.random.random() < 0.5:
-                ids = self._create_many(plans)
+            if is_one_call:
+                answers = self._create_many(plans)
             else:
                 for i, plan in enumerate(plans):
-                    ids[i] = self._create(plan)
+                    answers[i] = self._create(plan)
             if self.random.random() < 0.1:
                 self.pause(50, 300)  # open while others fold past it
             if self.random.random() < 0.2:
                 raise Abandon
-        self._note(plans, ids, outcome())
+        self._note(plans, answers, outcome())
+
+    def _sorted(self, plans: list[Plan]) -> list[Plan]:
+        """One call orders its locks itself. Several in a transaction are the caller's to order."""
+        if not self.keyed:
+            return plans
+        return sorted(plans, key=lambda plan: (plan["channel"], plan["dedupe_key"] or ""))
 
     def _with_savepoints(self) -> None:
-        plans = [self._plan() for _ in range(self.random.randint(2, 6))]
+        plans = self._sorted([self._plan() for _ in range(self.random.randint(2, 6))])
         kept: list[bool] = []
-        ids: list[int | None] = []
+        answers: list[Answer | None] = []
         with self.transaction() as outcome:
             for plan in plans:
                 self.connection.execute("SAVEPOINT s")
-                ids.append(self._create(plan))
+                answers.append(self._create(plan))
                 kept.append(self.random.random() < 0.6)
                 self.connection.execute("RELEASE s" if kept[-1] else "ROLLBACK TO s")
-        for plan, id_, keep in zip(plans, ids, kept, strict=False):
-            self._note([plan], [id_], outcome() if keep else Outcome.FAIL)
+        for plan, answer, keep in zip(plans, answers, kept, strict=False):
+            self._note([plan], [answer], outcome() if keep else Outcome.FAIL)
         self.history.notes["savepoint rolled back"] += kept.count(False)
 
 
@@ -241,7 +298,7 @@ class Consumer(Client):
         self.value("SELECT wake_fold()")
         rest = self._dequeue()
         if not rest:
-            self.pause(1, 10)
+            self._rest()
             return
         if not self._is_calm and self.random.random() < 0.1:
             self.history.notes["stalled"] += len(rest)
@@ -253,6 +310,9 @@ class Consumer(Client):
             self._complete_many(many)
         for delivery in rest:
             self._work(delivery)
+
+    def _rest(self) -> None:
+        self.pause(1, 10)
 
     def _dequeue(self) -> list[Delivery]:
         lease_ms = 2000 if self._is_calm else self.random.choice(self.LEASES)
@@ -381,14 +441,126 @@ class Consumer(Client):
         self.history.notes[f"{finish.kind} {finish.result} {finish.outcome.value}"] += 1
 
 
-class Pauser(Client):
-    """Stops a channel for a while, again and again."""
+class Sleeper(Consumer):
+    """Sleeps when there is nothing to do, until it is notified."""
 
-    def run(self, channel: str, until: threading.Event) -> History:
+    def __init__(self, name: str, dsn: str, seed: str) -> None:
+        super().__init__(name, dsn, seed)
+        self._listens: psycopg.Connection | None = None
+        self._generation: int | None = None
+
+    def _rest(self) -> None:
+        """The visit that found nothing came after the last call of wake_await: if that was sure, sleep."""
+        if self._listens is not self.connection:
+            self._listens, self._generation = self.connection, None
+            name: str = self.value("SELECT notify_channel FROM queue_get()")
+            self.connection.execute(f"LISTEN {name}".encode())
+        elif self._generation is not None:
+            self.history.notes["slept"] += 1
+            heard = list(self.connection.notifies(timeout=0.2, stop_after=1))
+            self.history.notes["notified"] += len(heard)
+        row = self.connection.execute("SELECT * FROM wake_await(%s)", (self._generation,)).fetchone()
+        assert row is not None
+        self._generation = row[0] if row[1] else None
+        if self._generation is None:
+            self.pause(1, 10)
+
+
+class Person(Client):
+    """Cancels, reschedules, retries and discards at random, and deletes a channel."""
+
+    def __init__(self, name: str, dsn: str, seed: str, *, doomed: str, retried: list[str]) -> None:
+        super().__init__(name, dsn, seed)
+        self.doomed = doomed
+        self.retried = retried  # channels whose dead are retried all at once
+
+    def run(self, until: threading.Event) -> History:
+        ways = (
+            *[self._cancel] * 4,
+            *[self._cancel_many] * 2,
+            *[self._reschedule] * 4,
+            *[self._retry] * 2,
+            self._discard,
+            *[self._retry_all] * 3,
+            self._delete,
+        )
+        while not until.is_set():
+            self.random.choice(ways)()
+            self.pause(5, 40)
+        self.close()
+        return self.history
+
+    def _some(self, table: str, count: int) -> list[int]:
+        query = f"SELECT id FROM {table} ORDER BY random() LIMIT {count}"
+        return [row[0] for row in self.connection.execute(query.encode())]
+
+    def _each(self, kind: str, query: LiteralString, *parameters: object, at: int | None = None) -> None:
+        """The query's rows are (id, result)."""
+        asked_at = self.stamp()
+        rows = self.connection.execute(query, parameters).fetchall()
+        done_at = self.stamp()
+        for id_, result in rows:
+            self.history.acts.append(Act(kind, id_, result, asked_at, done_at, dequeue_at=at))
+            self.history.notes[f"{kind} {result}"] += 1
+
+    def _cancel(self) -> None:
+        for id_ in self._some("message", 1):
+            self._each("cancel", "SELECT %s::BIGINT, message_cancel(%s)", id_, id_)
+
+    def _cancel_many(self) -> None:
+        ids = self._some("message", 3) + self._some("dead", 1)
+        self._each("cancel", "SELECT * FROM message_cancel_many(%s::BIGINT[])", ids)
+
+    def _reschedule(self) -> None:
+        at = self.random.choice([None, int(time.time() * 1000) + self.random.randint(-200, 400)])
+        for id_ in self._some("message", 1):
+            self._each("reschedule", "SELECT %s::BIGINT, message_reschedule(%s, %s)", id_, id_, at, at=at)
+
+    def _retry(self) -> None:
+        self._each("retry", "SELECT * FROM dead_retry(%s::BIGINT[])", self._some("dead", 3))
+
+    def _discard(self) -> None:
+        self._each("discard", "SELECT * FROM dead_discard(%s::BIGINT[])", self._some("dead", 1))
+
+    def _retry_all(self) -> None:
+        channel = self.random.choice(self.retried)
+        asked_at = self.stamp()
+        count = self.value("SELECT retried FROM dead_retry_all(%s, 'poi%%', p_limit => 5)", (channel,))
+        act = Act("retry all", 0, "", asked_at, self.stamp(), channel, count=count)
+        self.history.acts.append(act)
+        self.history.notes["retry all"] += count
+
+    def _delete(self) -> None:
+        asked_at = self.stamp()
+        query: LiteralString = "SELECT * FROM channel_delete(%s, TRUE, 20)"
+        [(result, count)] = self.connection.execute(query, (self.doomed,)).fetchall()
+        act = Act("delete", 0, result, asked_at, self.stamp(), self.doomed, count=count)
+        self.history.acts.append(act)
+        self.history.notes[f"delete {result}"] += 1
+
+
+class Auditor(Client):
+    """Looks at the tables again and again. Each query is one snapshot, and returns what is broken in it."""
+
+    def run(self, queries: dict[str, LiteralString], until: threading.Event) -> History:
+        while not until.is_set():
+            for rule, query in queries.items():
+                broken = self.connection.execute(query).fetchall()
+                self.history.audits += [f"{rule}: {row}" for row in broken[:3]]
+            self.history.notes["audited"] += 1
+            self.pause(10, 40)
+        self.close()
+        return self.history
+
+
+class Pauser(Client):
+    """Stops a channel (or the queue: None) for a while, again and again."""
+
+    def run(self, channel: str | None, until: threading.Event) -> History:
         while not until.is_set():
             self._set(channel, paused=True)
             from_at = self.stamp()
-            until.wait(self.random.uniform(0.2, 1.0))
+            until.wait(self.random.uniform(0.2, 1.0) if channel else self.random.uniform(0.02, 0.2))
             to_at = self.stamp()
             self._set(channel, paused=False)
             self.history.pauses.append(Pause(channel, from_at, to_at))
@@ -396,7 +568,10 @@ class Pauser(Client):
         self.close()
         return self.history
 
-    def _set(self, channel: str, *, paused: bool) -> None:
+    def _set(self, channel: str | None, *, paused: bool) -> None:
+        if channel is None:
+            self.value("SELECT paused FROM queue_set(p_paused => %s)", (paused,))
+            return
         self.value("SELECT paused FROM channel_set(%s, p_paused => %s)", (channel, paused))
 
 

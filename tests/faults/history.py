@@ -6,7 +6,7 @@ connection was cut) is `UNKNOWN`: it counts as done, or as not done, whichever e
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
@@ -29,6 +29,12 @@ class Create:
     dequeue_at: int | None = None
     headers: dict[str, Any] | None = None
     max_attempts: int = 5
+    result: str = "created"  # duplicate, full; unknown: the answer did not come
+    holder: int | None = None  # of the key, where it is a duplicate
+    dedupe_key: str | None = None
+    asked_at: int = 0
+    told_at: int = 0
+    done_at: int = 0  # when its commit was known
 
 
 @dataclass(frozen=True)
@@ -101,12 +107,27 @@ class Finish:
     @property
     def is_end(self) -> bool:
         """Whether, for all the client knows, it ended the lease."""
-        return self.outcome is not Outcome.FAIL and self.result in {"completed", "deferred", "dead"}
+        ends = {"completed", "deferred", "dead", "cancelled"}
+        return self.outcome is not Outcome.FAIL and self.kind != "extend" and self.result in ends
+
+
+@dataclass(frozen=True)
+class Act:
+    """What a person did to a message, or to all of a channel (its id is 0)."""
+
+    kind: str  # cancel, reschedule, retry, discard; retry all, delete
+    id: int
+    result: str
+    asked_at: int
+    done_at: int
+    channel: str = ""
+    dequeue_at: int | None = None
+    count: int = 0
 
 
 @dataclass(frozen=True)
 class Pause:
-    channel: str
+    channel: str | None  # None: the queue
     from_at: int  # the policy was known to hold
     to_at: int  # its end was not yet asked for
 
@@ -125,12 +146,27 @@ class Dead:
     content: bytes
 
 
+@dataclass(frozen=True)
+class Finished:
+    """A row of the history."""
+
+    id: int
+    outcome: str
+    channel: str
+    finished_at: int
+    attempts: int
+    dedupe_key: str | None
+    content: bytes
+
+
 @dataclass
 class History:
     creates: list[Create] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
     finishes: list[Finish] = field(default_factory=list)
     pauses: list[Pause] = field(default_factory=list)
+    acts: list[Act] = field(default_factory=list)
+    audits: list[str] = field(default_factory=list)  # what somebody who looked at the tables found broken
     hidden_dequeues: int = 0  # calls that may have leased messages nobody was told of
     deadlocks: int = 0
     notes: Counter[str] = field(default_factory=Counter)
@@ -140,6 +176,8 @@ class History:
         self.deliveries += other.deliveries
         self.finishes += other.finishes
         self.pauses += other.pauses
+        self.acts += other.acts
+        self.audits += other.audits
         self.hidden_dequeues += other.hidden_dequeues
         self.deadlocks += other.deadlocks
         self.notes += other.notes
@@ -156,8 +194,14 @@ class Judge:
         stored: Iterable[bytes] = (),
         dead: Iterable[Dead] = (),
         policies: dict[str, Policy] | None = None,
+        queue_limit: int | None = None,
+        finished: Sequence[Finished] = (),
     ) -> None:
         self._history = history
+        self._queue_limit = queue_limit
+        self._finished_ats: dict[int, list[int]] = defaultdict(list)
+        for row in sorted(finished, key=lambda row: row.finished_at):
+            self._finished_ats[row.id].append(row.finished_at)
         self._stored = Counter(stored)
         self._dead = {parked.id: parked for parked in dead}
         self._policies = policies or {}
@@ -168,10 +212,21 @@ class Judge:
         }
         self._deliveries = [d for d in history.deliveries if d.outcome is Outcome.OK or d.token in proven]
         self._doubtful = {d.id for d in history.deliveries if d.outcome is Outcome.UNKNOWN}
+        self._deleted = {act.channel for act in history.acts if act.kind == "delete"}
+        self._touched = {act.id for act in history.acts if act.result in {"retried", "discarded"}}
+        if any(act.kind == "retry all" for act in history.acts):
+            self._touched |= {finish.id for finish in history.finishes if finish.result == "dead"}
+            self._touched |= {row.id for row in finished if row.outcome == "dead"}
+        self._rescheduled: dict[int, list[int]] = defaultdict(list)
+        for act in history.acts:
+            if act.result == "rescheduled":
+                self._rescheduled[act.id].append(act.asked_at if act.dequeue_at is None else act.dequeue_at)
         self._of_message: dict[int, list[Delivery]] = {}
         # Not by their stamps: a release is stamped before it picks, and a defer may lie between.
         for delivery in sorted(self._deliveries, key=lambda d: (d.attempts, d.done_at)):
             self._of_message.setdefault(delivery.id, []).append(delivery)
+        # Attempts begin anew in another life.
+        self._ordered = {id_: d for id_, d in self._of_message.items() if id_ not in self._touched}
         self._finishes: dict[tuple[int, UUID], list[Finish]] = defaultdict(list)
         for finish in sorted(history.finishes, key=lambda f: f.done_at):
             self._finishes[finish.id, finish.token].append(finish)
@@ -190,6 +245,7 @@ class Judge:
             self._dead_at_the_limit,
             self._pauses,
             self._deadlocks,
+            self._audits,
         )
         return [broken for rule in rules for broken in rule()]
 
@@ -206,23 +262,30 @@ class Judge:
         return max([delivery.lease_end_at, *extended])
 
     def _nothing_vanishes(self) -> Iterator[str]:
-        completed: Counter[int] = Counter()
-        maybe: set[int] = set()
-        for finish in self._history.finishes:
-            if finish.kind == "complete" and finish.outcome is Outcome.UNKNOWN:
-                maybe.add(finish.id)
-            elif finish.result == "completed" and finish.outcome is Outcome.OK:
-                completed[finish.id] += 1
+        gone, maybe = self._gone()
         for create in self._history.creates:
-            if create.id is None:
+            if create.id is None or create.channel in self._deleted:
                 continue
-            ends = completed[create.id] + (create.id in self._dead) + self._stored[create.content]
+            ends = gone[create.id] + (create.id in self._dead) + self._stored[create.content]
             if create.outcome is Outcome.OK and ends == 0 and create.id not in maybe:
                 yield f"1: message {create.id} in {create.channel} vanished"
             if ends > 1:
                 yield f"1: message {create.id} ended {ends} times"
             if create.outcome is Outcome.FAIL and ends:
                 yield f"2: message {create.id} was rolled back and is there"
+
+    def _gone(self) -> tuple[Counter[int], set[int]]:
+        """How often each message is known to have gone for good, and which may have."""
+        gone: Counter[int] = Counter()
+        maybe = {act.id for act in self._history.acts if act.result == "marked"}
+        for finish in self._history.finishes:
+            if finish.kind == "complete" and finish.outcome is Outcome.UNKNOWN:
+                maybe.add(finish.id)
+            elif finish.is_end and finish.outcome is Outcome.OK:
+                gone[finish.id] += finish.result in {"completed", "cancelled"}
+        for act in self._history.acts:
+            gone[act.id] += act.result in {"cancelled", "discarded"}
+        return gone, maybe
 
     def _nothing_unexpected(self) -> Iterator[str]:
         states: dict[int, set[bytes | None]] = defaultdict(lambda: {None})
@@ -248,7 +311,7 @@ class Judge:
         yield from (
             f"4: message {pair[0]} was delivered twice under one token" for pair, n in pairs.items() if n > 1
         )
-        for id_, deliveries in self._of_message.items():
+        for id_, deliveries in self._ordered.items():
             for first, second in pairwise(deliveries):
                 ended = self._ended(first)
                 if ended is None and second.done_at < self._lease_end(first):
@@ -256,7 +319,7 @@ class Judge:
                     yield f"4: message {id_} was delivered by {second.done_at}, leased until {until}"
                 if (
                     ended is not None
-                    and ended.result in {"completed", "dead"}
+                    and ended.result in {"completed", "dead", "cancelled"}
                     and ended.outcome is Outcome.OK
                 ):
                     yield f"5: message {id_} was delivered after it was {ended.result}"
@@ -274,7 +337,12 @@ class Judge:
                 if taken_over and finish.result not in {"lost", "not_found"}:
                     yield f"5: a zombie {finish.result} message {id_} after it was taken over"
                 after = [f for f in ends if f.done_at < finish.asked_at]
-                expected = {"completed": {"not_found"}, "dead": {"lost"}, "deferred": {"lost", "not_found"}}
+                expected = {
+                    "completed": {"not_found"},
+                    "cancelled": {"not_found"},
+                    "dead": {"lost"} | ({"not_found"} if id_ in self._touched else set()),
+                    "deferred": {"lost", "not_found"},
+                }
                 if after and finish not in ends and finish.result not in expected[after[0].result]:
                     yield f"6: message {id_} was {after[0].result}, and then a call was told {finish.result}"
                 if finish.result in {"lost", "not_found"} and not any(
@@ -284,41 +352,43 @@ class Judge:
 
     def _after(self, id_: int, token: UUID) -> list[Delivery]:
         """Those of the message that came after the one with this token."""
-        deliveries = self._of_message.get(id_, [])
+        deliveries = self._ordered.get(id_, [])
         tokens = [d.token for d in deliveries]
         return deliveries[tokens.index(token) + 1 :] if token in tokens else []
 
     def _lost_too_soon(self, id_: int, token: UUID, finish: Finish) -> Iterator[str]:
         for delivery in self._of_message.get(id_, []):
-            if delivery.token == token and finish.done_at < self._lease_end(delivery):
+            if delivery.token != token or delivery.channel in self._deleted:
+                continue
+            if finish.done_at < self._lease_end(delivery):
                 yield f"5: the holder of message {id_} was told {finish.result} before its lease ended"
 
     def _limits(self) -> Iterator[str]:
-        for channel, policy in self._policies.items():
-            if policy.max_concurrency is None:
+        limits: dict[str | None, int | None] = {None: self._queue_limit}
+        limits |= {channel: policy.max_concurrency for channel, policy in self._policies.items()}
+        for channel, limit in limits.items():
+            if limit is None:
                 continue
-            changes: list[tuple[int, int]] = []
-            for delivery in self._deliveries:
-                if delivery.channel != channel:
-                    continue
-                ended = self._ended(delivery)
-                # Certainly leased from the known commit on, to the lease's end or to when that was asked for.
-                until = self._lease_end(delivery)
-                if ended is not None:
-                    until = ended.asked_at if ended.outcome is Outcome.OK else min(until, ended.asked_at)
-                if until > delivery.done_at:
-                    changes += [(delivery.done_at, 1), (until, -1)]
-            running = 0
-            for at, change in sorted(changes):
-                running += change
-                if running > policy.max_concurrency:
-                    yield f"7: {running} ran in {channel} at {at}, {policy.max_concurrency} may"
-                    break
+            leases = (self._certain_lease(d) for d in self._deliveries if channel in {None, d.channel})
+            running, at = busiest(leases)
+            if running > limit:
+                yield f"7: {running} ran in {channel or 'the queue'} at {at}, {limit} may"
+
+    def _certain_lease(self, delivery: Delivery) -> tuple[int, float]:
+        """From the known commit on, to the lease's end or to when that was asked for."""
+        ended = self._ended(delivery)
+        until = self._lease_end(delivery)
+        if ended is not None:
+            until = ended.asked_at if ended.outcome is Outcome.OK else min(until, ended.asked_at)
+        gone = [at for at in self._finished_ats.get(delivery.id, []) if at >= delivery.released_at]
+        return delivery.done_at, min([until, *gone])
 
     def _never_early(self) -> Iterator[str]:
-        for id_, deliveries in self._of_message.items():
+        for id_, deliveries in self._ordered.items():
             create = self._created.get(deliveries[0].content)
             times = [None if create is None else create.dequeue_at]
+            if id_ in self._rescheduled and times != [None]:
+                times += self._rescheduled[id_]
             for delivery in deliveries:
                 wanted = [at for at in times if at is not None]
                 if wanted and delivery.released_at < min(wanted):
@@ -327,6 +397,7 @@ class Judge:
                 if ended is not None and ended.dequeue_at is not None:
                     # Not known to be deferred: then either time may hold.
                     times = [ended.dequeue_at, *(times if ended.outcome is Outcome.UNKNOWN else [])]
+                    times += self._rescheduled.get(id_, [])
 
     def _intervals(self) -> Iterator[str]:
         for channel, policy in self._policies.items():
@@ -338,7 +409,9 @@ class Judge:
     def _order(self) -> Iterator[str]:
         """Within a call. The time in force is known where no end of a lease is in doubt."""
         at: dict[tuple[int, UUID], int] = {}
-        for deliveries in self._of_message.values():
+        for id_, deliveries in self._ordered.items():
+            if id_ in self._rescheduled:
+                continue
             create = self._created.get(deliveries[0].content)
             place = None if create is None else create.dequeue_at
             for delivery in deliveries:
@@ -360,7 +433,7 @@ class Judge:
 
     def _attempts(self) -> Iterator[str]:
         hidden = 0
-        for id_, deliveries in self._of_message.items():
+        for id_, deliveries in self._ordered.items():
             expected = 1
             for delivery in deliveries:
                 if delivery.attempts < expected:
@@ -391,9 +464,23 @@ class Judge:
         for pause in self._history.pauses:
             for delivery in self._deliveries:
                 is_within = pause.from_at < delivery.asked_at and delivery.released_at < pause.to_at
-                if delivery.channel == pause.channel and is_within:
-                    yield f"paused: {pause.channel} released message {delivery.id} at {delivery.released_at}"
+                if pause.channel in {None, delivery.channel} and is_within:
+                    where, at = delivery.channel, delivery.released_at
+                    yield f"paused: {where} released message {delivery.id} at {at}"
 
     def _deadlocks(self) -> Iterator[str]:
         if self._history.deadlocks:
             yield f"{self._history.deadlocks} deadlocks"
+
+    def _audits(self) -> Iterator[str]:
+        yield from (f"audit: {found}" for found in self._history.audits)
+
+
+def busiest(spans: Iterable[tuple[int, float]]) -> tuple[int, float]:
+    """How many lie over one another at most, and where."""
+    changes = [change for start, end in spans if start < end for change in ((start, 1), (end, -1))]
+    running, most = 0, (0, 0.0)
+    for at, change in sorted(changes):
+        running += change
+        most = max(most, (running, at), key=lambda found: found[0])
+    return most

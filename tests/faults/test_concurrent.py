@@ -1,21 +1,35 @@
 """Many clients at once, over real connections, doing everything that clients do wrong.
 
-Invariants 1-7, 9-11, 14 and 17, judged from what the clients saw. LONNYMQ_FAULT_SECONDS makes it last longer,
-LONNYMQ_FAULT_SEED repeats the clients' choices (not the server's timing).
+Invariants 1-7, 9-11, 14, 15 and 17, judged from what the clients saw. LONNYMQ_FAULT_SECONDS makes it last
+longer, LONNYMQ_FAULT_SEED repeats the clients' choices (not the server's timing).
 """
 
 import os
 import secrets
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 
 import psycopg
 import pytest
 
 from tests.database import Connect
-from tests.faults.clients import Consumer, Killer, Maintainer, Pauser, Producer
-from tests.faults.history import Dead, History, Judge, Policy
+from tests.faults.clients import (
+    Auditor,
+    Client,
+    Consumer,
+    Killer,
+    Maintainer,
+    Pauser,
+    Person,
+    Producer,
+    Sleeper,
+)
+from tests.faults.ends import AUDITS, EndJudge
+from tests.faults.history import Dead, Finished, History, Judge, Outcome, Policy
 from tests.judge import check, dequeue, fold
 
 FREE = [f"free-{i}" for i in range(5)]
@@ -26,6 +40,15 @@ POLICIES = {
     "slow-one": Policy(max_concurrency=1, release_interval_ms=25),
     "stopped": Policy(max_concurrency=2),
 }
+DOOMED = "doomed"  # a channel that is deleted again and again
+SIZES = {"free-0": 25, "three": 8}
+QUEUE_LIMIT = 12
+KEEP_MS = 250
+FINISHED = """
+    SELECT id, outcome, channel, finished_at, attempts, dedupe_key, content FROM finished"""
+SERVED = """
+    SELECT channel, SUM(served)::BIGINT
+    FROM (SELECT channel, served FROM ring UNION ALL SELECT channel, served FROM tally) s GROUP BY channel"""
 DRAIN_SECONDS = 60.0
 # What must have happened for the run to say anything.
 WANTED = (
@@ -46,19 +69,47 @@ WANTED = (
     "cut",
     "rows cleaned",
 )
+WANTED_TOO = (
+    "create duplicate",
+    "create full",
+    "complete cancelled ok",
+    "cancel cancelled",
+    "cancel marked",
+    "cancel dead",
+    "reschedule rescheduled",
+    "reschedule leased",
+    "retry retried",
+    "retry all",
+    "discard discarded",
+    "delete deleted",
+    "slept",
+    "notified",
+    "audited",
+)
 
 
-def run_clients(dsn: str, conn: psycopg.Connection, seed: str, seconds: float) -> History:
-    producers = [Producer(f"producer-{i}", dsn, seed, FREE, limited=list(POLICIES)) for i in range(4)]
-    consumers = [Consumer(f"consumer-{i}", dsn, seed) for i in range(4)]
+@dataclass
+class Crew:
+    """Who is at work. `others` stop with the producers, `watchers` when all is served."""
+
+    producers: list[Producer]
+    consumers: list[Consumer]
+    others: list[Callable[[threading.Event], History]]
+    watchers: list[Callable[[threading.Event], History]]
+
+    @property
+    def victims(self) -> list[Client]:
+        return [*self.producers, *self.consumers]
+
+
+def run_clients(conn: psycopg.Connection, crew: Crew, seconds: float) -> History:
     is_over, is_drained = threading.Event(), threading.Event()
-    with ThreadPoolExecutor(max_workers=12) as pool:
+    with ThreadPoolExecutor(max_workers=20) as pool:
         try:
-            makers = [pool.submit(producer.run, is_over) for producer in producers]
-            makers.append(pool.submit(Pauser("pauser", dsn, seed).run, "stopped", is_over))
-            makers.append(pool.submit(Killer("killer", dsn, seed).run, [*producers, *consumers], is_over))
-            servers = [pool.submit(consumer.run, is_over, is_drained) for consumer in consumers]
-            servers.append(pool.submit(Maintainer("maintainer", dsn, seed).run, is_drained))
+            makers = [pool.submit(producer.run, is_over) for producer in crew.producers]
+            makers += [pool.submit(run, is_over) for run in crew.others]
+            servers = [pool.submit(consumer.run, is_over, is_drained) for consumer in crew.consumers]
+            servers += [pool.submit(run, is_drained) for run in crew.watchers]
             _wait(seconds, [*makers, *servers])
             is_over.set()
             history = History()
@@ -84,8 +135,8 @@ def _wait(seconds: float, futures: list[Future[History]]) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.timeout(1200)
-def test_nothing_is_lost_and_no_limit_broken(dsn: str, connect: Connect, conn: psycopg.Connection) -> None:
+def begin(connect: Connect, conn: psycopg.Connection) -> tuple[str, float, psycopg.Connection]:
+    """The seed, how long the run is, and a snapshot that is held all the while."""
     seed = os.environ.get("LONNYMQ_FAULT_SEED", secrets.token_hex(4))
     print(f"LONNYMQ_FAULT_SEED={seed}")
     for channel, policy in POLICIES.items():
@@ -94,19 +145,121 @@ def test_nothing_is_lost_and_no_limit_broken(dsn: str, connect: Connect, conn: p
     snapshot = connect(autocommit=False)
     snapshot.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     snapshot.execute("SELECT 1")
-    history = run_clients(dsn, conn, seed, float(os.environ.get("LONNYMQ_FAULT_SECONDS", "8")))
-    snapshot.rollback()
-    print(dict(sorted(history.notes.items())))
-    stored = [row[0] for row in conn.execute("SELECT content FROM message")]
-    dead = [Dead(*row) for row in conn.execute("SELECT id, attempts, max_attempts, content FROM dead")]
-    broken = Judge(history, stored=stored, dead=dead, policies=POLICIES).violations()
-    assert not broken, f"seed {seed}, {len(broken)} violations, the first: {broken[:10]}"
-    assert not stored, f"seed {seed}: not served: {stored[:5]}"
-    missing = [what for what in WANTED if not history.notes[what]]
-    assert not missing, f"seed {seed}: did not happen: {missing}"
-    # Invariant 17: at rest, and one visit more finds and does nothing.
+    return seed, float(os.environ.get("LONNYMQ_FAULT_SECONDS", "8")), snapshot
+
+
+def parked(conn: psycopg.Connection) -> list[Dead]:
+    return [Dead(*row) for row in conn.execute("SELECT id, attempts, max_attempts, content FROM dead")]
+
+
+def check_at_rest(conn: psycopg.Connection) -> None:
+    """Invariant 17: and one visit more finds and does nothing."""
     check(conn)
     assert conn.execute("SELECT channel FROM ring WHERE due_at IS NOT NULL").fetchall() == []
     assert conn.execute("SELECT * FROM postponed").fetchall() == []
     assert dequeue(conn, 100)[0] == []
     assert fold(conn) == 1
+
+
+@pytest.mark.timeout(1200)
+def test_nothing_is_lost_and_no_limit_broken(dsn: str, connect: Connect, conn: psycopg.Connection) -> None:
+    seed, seconds, snapshot = begin(connect, conn)
+    crew = Crew(
+        producers=[Producer(f"producer-{i}", dsn, seed, FREE, limited=list(POLICIES)) for i in range(4)],
+        consumers=[Consumer(f"consumer-{i}", dsn, seed) for i in range(4)],
+        others=[partial(Pauser("pauser", dsn, seed).run, "stopped")],
+        watchers=[Maintainer("maintainer", dsn, seed).run],
+    )
+    crew.others.append(partial(Killer("killer", dsn, seed).run, crew.victims))
+    history = run_clients(conn, crew, seconds)
+    snapshot.rollback()
+    print(dict(sorted(history.notes.items())))
+    stored = [row[0] for row in conn.execute("SELECT content FROM message")]
+    broken = Judge(history, stored=stored, dead=parked(conn), policies=POLICIES).violations()
+    assert not broken, f"seed {seed}, {len(broken)} violations, the first: {broken[:10]}"
+    assert not stored, f"seed {seed}: not served: {stored[:5]}"
+    missing = [what for what in WANTED if not history.notes[what]]
+    assert not missing, f"seed {seed}: did not happen: {missing}"
+    check_at_rest(conn)
+
+
+def everything_on(conn: psycopg.Connection) -> None:
+    for channel, size in SIZES.items():
+        conn.execute("SELECT * FROM channel_set(%s, p_max_size => %s)", (channel, size))
+    conn.execute(
+        "SELECT * FROM queue_set(p_max_concurrency => %s, p_dedupe_keep_ms => %s, p_history => TRUE,"
+        " p_history_content => TRUE)",
+        (QUEUE_LIMIT, KEEP_MS),
+    )
+
+
+def full_crew(dsn: str, seed: str) -> Crew:
+    channels = [*FREE, DOOMED]
+    limited = list(POLICIES)
+    crew = Crew(
+        producers=[
+            Producer(f"producer-{i}", dsn, seed, channels, limited=limited, keyed=0.4, poison=0.05)
+            for i in range(4)
+        ],
+        consumers=[
+            *(Consumer(f"consumer-{i}", dsn, seed) for i in range(3)),
+            *(Sleeper(f"sleeper-{i}", dsn, seed) for i in range(2)),
+        ],
+        others=[
+            partial(Pauser("pauser", dsn, seed).run, "stopped"),
+            partial(Pauser("queue-pauser", dsn, seed).run, None),
+            *(Person(f"person-{i}", dsn, seed, doomed=DOOMED, retried=FREE).run for i in range(2)),
+        ],
+        watchers=[
+            Maintainer("maintainer", dsn, seed).run,
+            partial(Auditor("auditor", dsn, seed).run, AUDITS),
+        ],
+    )
+    crew.others.append(partial(Killer("killer", dsn, seed).run, crew.victims))
+    return crew
+
+
+@pytest.mark.timeout(1200)
+def test_everything_switched_on(dsn: str, connect: Connect, conn: psycopg.Connection) -> None:
+    """Also invariant 15, sizes, a limit over all channels, and one row of the history for every end."""
+    seed, seconds, snapshot = begin(connect, conn)
+    everything_on(conn)
+    history = run_clients(conn, full_crew(dsn, seed), seconds)
+    snapshot.rollback()
+    print(dict(sorted(history.notes.items())))
+    stored = [row[0] for row in conn.execute("SELECT content FROM message")]
+    finished = [Finished(*row) for row in conn.execute(FINISHED)]
+    fold(conn)
+    served: dict[str, int] = dict(conn.execute(SERVED).fetchall())
+    dead = parked(conn)
+    broken = Judge(
+        history,
+        stored=stored,
+        dead=dead,
+        policies=POLICIES,
+        queue_limit=QUEUE_LIMIT,
+        finished=finished,
+    ).violations()
+    broken += EndJudge(
+        history, finished, stored=stored, dead=dead, keep_ms=KEEP_MS, sizes=SIZES, served=served
+    ).violations()
+    assert not broken, f"seed {seed}, {len(broken)} violations, the first: {broken[:10]}"
+    assert not stored, f"seed {seed}: not served: {stored[:5]}"
+    missing = [what for what in (*WANTED, *WANTED_TOO) if not history.notes[what]]
+    assert not missing, f"seed {seed}: did not happen: {missing}"
+    check_at_rest(conn)
+    for rule, query in AUDITS.items():
+        assert conn.execute(query).fetchall() == [], rule
+    check_counts(conn, history)
+
+
+def check_counts(conn: psycopg.Connection, history: History) -> None:
+    """What the ticks have summed up, over everything that happened."""
+    row = conn.execute("SELECT waiting, leased, dead, served, running FROM queue_stats()").fetchone()
+    assert row is not None
+    dead = conn.execute("SELECT COUNT(*) FROM dead").fetchall()[0][0]
+    assert row[:3] == (0, 0, dead)
+    sure = sum(d.outcome is Outcome.OK for d in history.deliveries)
+    maybe = sum(d.outcome is Outcome.UNKNOWN for d in history.deliveries)
+    assert sure <= row[3] <= sure + maybe + 30 * history.hidden_dequeues
+    assert row[4] == 0

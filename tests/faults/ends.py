@@ -1,0 +1,300 @@
+"""What must hold of dedupe keys, sizes and ends, where the queue keeps a history.
+
+Of times only what is certain counts: a message is there from when its commit was known to the stamp of its
+end, which precedes that end's commit. Rows of the history are believed where clients were told the same, and
+each row must be explained by what somebody did.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
+from typing import LiteralString, NamedTuple
+
+from tests.faults.history import Act, Create, Dead, Finish, Finished, History, Outcome, busiest
+
+ENDED = {"completed", "dead", "cancelled"}
+
+# Each must return nothing, in every snapshot.
+AUDITS: dict[str, LiteralString] = {
+    "size: no channel holds more than its max_size": """
+        SELECT c.name, COUNT(*), c.max_size FROM channel c JOIN message m ON m.channel = c.name
+        WHERE c.max_size IS NOT NULL GROUP BY c.name HAVING COUNT(*) > c.max_size""",
+    "size: what was counted in, less the departures, is there": """
+        SELECT * FROM (
+            SELECT c.channel, c.size, c.uncounted,
+                (SELECT COUNT(*) FROM departure d WHERE d.channel = c.channel) AS left,
+                (SELECT COUNT(*) FROM message m WHERE m.channel = c.channel AND m.is_counted) AS counted
+            FROM capacity c WHERE c.turn = (SELECT MAX(x.turn) FROM capacity x WHERE x.channel = c.channel)) x
+        WHERE x.size - x.left <> x.counted""",
+    "7: no more leases than the queue allows": """
+        SELECT COUNT(*), q.max_concurrency FROM message m CROSS JOIN queue q
+        WHERE m.leased GROUP BY q.max_concurrency HAVING COUNT(*) > q.max_concurrency""",
+    "15: one message a key": """
+        SELECT channel, dedupe_key, array_agg(id) FROM message
+        WHERE dedupe_key IS NOT NULL GROUP BY channel, dedupe_key HAVING COUNT(*) > 1""",
+    "15: a living message holds its key": """
+        SELECT m.id, m.channel, m.dedupe_key FROM message m
+        WHERE m.dedupe_key IS NOT NULL AND NOT EXISTS (
+            SELECT FROM dedupe d WHERE d.channel = m.channel AND d.key = m.dedupe_key
+                AND d.message_id = m.id AND d.until_at IS NULL)""",
+    "15: who holds a key for good lives": """
+        SELECT d.* FROM dedupe d
+        WHERE d.until_at IS NULL AND NOT EXISTS (SELECT FROM message m WHERE m.id = d.message_id)""",
+    "history: what is completed or cancelled is gone": """
+        SELECT f.id, f.outcome FROM finished f JOIN message m ON m.id = f.id WHERE f.outcome <> 'dead'""",
+}
+
+
+class Life(NamedTuple):
+    """Certainly there, from when that was known to its end; `taken_*`: when it took its dedupe key."""
+
+    create: Create
+    id: int
+    taken_from: int
+    taken_to: int
+    known_at: float
+    end_at: float
+
+
+class EndJudge:
+    """`served` are the counts a channel, `keep_ms` how long a key is kept, `sizes` the channels' max_size."""
+
+    def __init__(
+        self,
+        history: History,
+        finished: Sequence[Finished],
+        *,
+        stored: Iterable[bytes] = (),
+        dead: Iterable[Dead] = (),
+        keep_ms: int = 0,
+        sizes: Mapping[str, int] | None = None,
+        served: Mapping[str, int] | None = None,
+    ) -> None:
+        self._history = history
+        self._finished = finished
+        self._stored = Counter(stored)
+        self._parked = {parked.id for parked in dead}
+        self._keep_ms = keep_ms
+        self._sizes = sizes or {}
+        self._served = served or {}
+        self._rows: dict[int, list[Finished]] = defaultdict(list)
+        for row in sorted(finished, key=lambda row: row.finished_at):
+            self._rows[row.id].append(row)
+        self._ids = {row.content: row.id for row in finished}
+        self._made = [create for create in history.creates if create.result in {"created", "unknown"}]
+        self._deletions = [act for act in history.acts if act.kind == "delete"]
+        self._deleted = {act.channel for act in self._deletions}
+        self._acts: dict[int, list[Act]] = defaultdict(list)
+        for act in history.acts:
+            self._acts[act.id].append(act)
+        self._finishes: dict[int, list[Finish]] = defaultdict(list)
+        for finish in history.finishes:
+            self._finishes[finish.id].append(finish)
+        self._lives = [life for create in self._made for life in self._lives_of(create)]
+
+    def violations(self) -> list[str]:
+        rules = (
+            self._one_end,
+            self._every_death,
+            self._rows_that_were_told,
+            self._rows_that_are_explained,
+            self._rows_as_made,
+            self._one_message_a_key,
+            self._holders,
+            self._size,
+            self._full,
+            self._counts,
+        )
+        return [broken for rule in rules for broken in rule()]
+
+    def _id(self, create: Create) -> int | None:
+        return self._ids.get(create.content) if create.id is None else create.id
+
+    def _exists(self, create: Create) -> bool:
+        """Whether it is certain that the message was made."""
+        return (
+            create.outcome is Outcome.OK or create.content in self._ids or bool(self._stored[create.content])
+        )
+
+    def _lives_of(self, create: Create) -> Iterator[Life]:
+        id_ = self._id(create)
+        if id_ is None or not self._exists(create):
+            return
+        ends = [row.finished_at for row in self._rows.get(id_, [])]
+        if create.id is not None:
+            known_at = create.done_at if create.outcome is Outcome.OK else inf
+            yield Life(create, id_, create.asked_at, create.told_at, known_at, min(ends, default=inf))
+        for act in self._acts.get(id_, []):
+            if act.result == "retried":
+                end_at = min((at for at in ends if at >= act.asked_at), default=inf)
+                yield Life(create, id_, act.asked_at, act.done_at, act.done_at, end_at)
+
+    def _one_end(self) -> Iterator[str]:
+        for create in self._made:
+            id_ = self._id(create)
+            rows = self._rows.get(id_ or 0, [])
+            if create.outcome is Outcome.FAIL:
+                if rows:
+                    yield f"2: message {id_} was rolled back and is in the history"
+                continue
+            final = [row.outcome for row in rows if row.outcome != "dead"]
+            ends = len(final) + self._stored[create.content] + (id_ in self._parked) + self._discards(id_)
+            went_with_channel = create.channel in self._deleted and len(rows) > len(final)
+            if ends > 1 or (ends == 0 and create.outcome is Outcome.OK and not went_with_channel):
+                yield f"history: message {id_} in {create.channel} has {ends} ends: {final}"
+
+    def _discards(self, id_: int | None) -> int:
+        return sum(act.result == "discarded" for act in self._acts.get(id_ or 0, []))
+
+    def _every_death(self) -> Iterator[str]:
+        """A message that died is dead, discarded, or was brought back, as often as it died."""
+        more = 0
+        for create in self._made:
+            id_ = self._id(create)
+            deaths = sum(row.outcome == "dead" for row in self._rows.get(id_ or 0, []))
+            retries = sum(act.result == "retried" for act in self._acts.get(id_ or 0, []))
+            rest = deaths - retries - (id_ in self._parked) - self._discards(id_)
+            if rest < 0:
+                yield f"history: message {id_} died {deaths} times, and was retried {retries} times"
+            more += rest if create.channel not in self._deleted else 0
+        retried = sum(act.count for act in self._history.acts if act.kind == "retry all")
+        if more != retried:
+            yield f"history: {more} deaths without a trace, {retried} were retried all at once"
+
+    def _rows_that_were_told(self) -> Iterator[str]:
+        """Who was told of an end finds one row of it, stamped between the question and the answer."""
+        told = [
+            (finish.id, finish.result, finish.asked_at, finish.done_at)
+            for finish in self._history.finishes
+            if finish.is_end and finish.outcome is Outcome.OK and finish.result in ENDED
+        ] + [
+            (act.id, act.result, act.asked_at, act.done_at)
+            for act in self._history.acts
+            if act.result == "cancelled"
+        ]
+        for id_, result, asked_at, done_at in told:
+            rows = [row for row in self._rows[id_] if row.outcome == result]
+            if sum(asked_at <= row.finished_at <= done_at for row in rows) != 1:
+                yield f"history: message {id_} was {result} by {done_at}, and its rows are {rows}"
+
+    def _rows_that_are_explained(self) -> Iterator[str]:
+        for row in self._finished:
+            if not self._is_explained(row):
+                yield f"history: nobody did what this says: {row}"
+
+    def _is_explained(self, row: Finished) -> bool:
+        finishes = [
+            finish
+            for finish in self._finishes[row.id]
+            if finish.asked_at <= row.finished_at <= finish.done_at and finish.outcome is not Outcome.FAIL
+        ]
+        if any(finish.result == row.outcome for finish in finishes if finish.is_end):
+            return True
+        if row.outcome == "dead":
+            create = next((c for c in self._made if self._id(c) == row.id), None)
+            return create is not None and row.attempts == create.max_attempts  # swept, or its answer was lost
+        if row.outcome == "cancelled":
+            acts = self._acts[row.id]
+            return (
+                any(a.result == "cancelled" and a.asked_at <= row.finished_at <= a.done_at for a in acts)
+                or any(a.result == "marked" and a.asked_at <= row.finished_at for a in acts)
+                or any(
+                    d.channel == row.channel and d.asked_at <= row.finished_at <= d.done_at
+                    for d in self._deletions
+                )
+            )
+        return False
+
+    def _rows_as_made(self) -> Iterator[str]:
+        made = {create.content: create for create in self._made}
+        for row in self._finished:
+            create = made.get(row.content)
+            if create is None or (create.channel, create.dedupe_key) != (row.channel, row.dedupe_key):
+                yield f"history: {row} is not as it was made: {create}"
+
+    def _one_message_a_key(self) -> Iterator[str]:
+        """Nobody takes a key that another message certainly holds."""
+        of_key: dict[tuple[str, str], list[Life]] = defaultdict(list)
+        for life in self._lives:
+            if life.create.dedupe_key is not None:
+                of_key[life.create.channel, life.create.dedupe_key].append(life)
+        for (channel, key), lives in of_key.items():
+            keep_ms = 0 if channel in self._deleted else self._keep_ms
+            for one in lives:
+                for two in lives:
+                    is_held = one.taken_to < two.taken_from and two.taken_to < one.end_at + keep_ms
+                    if one.id != two.id and is_held:
+                        yield f"15: {channel}/{key} was {one.id}'s until {one.end_at}, and {two.id} took it"
+
+    def _holders(self) -> Iterator[str]:
+        """A duplicate is one of a message that may hold the key."""
+        known: dict[tuple[str, str | None], set[int | None]] = defaultdict(set)
+        for create in self._made:
+            known[create.channel, create.dedupe_key].add(self._id(create))
+        for create in self._history.creates:
+            if create.result != "duplicate":
+                continue
+            holders = known[create.channel, create.dedupe_key]
+            if create.holder not in holders and None not in holders:
+                yield f"15: a duplicate of {create.holder}, which has not the key {create.dedupe_key}"
+            elif self._is_long_free(create):
+                yield f"15: a duplicate of {create.holder}, whose key was free by {create.asked_at}"
+
+    def _is_long_free(self, duplicate: Create) -> bool:
+        holder = duplicate.holder or 0
+        rows = self._rows.get(holder, [])
+        if not rows or rows[-1].outcome == "dead":
+            return False
+        ends = [finish for finish in self._finishes[holder] if finish.is_end and finish.outcome is Outcome.OK]
+        dones = [finish.done_at for finish in ends if finish.result in {"completed", "cancelled"}]
+        dones += [act.done_at for act in self._acts.get(holder, []) if act.result == "cancelled"]
+        return bool(dones) and max(dones) + self._keep_ms < duplicate.asked_at
+
+    def _size(self) -> Iterator[str]:
+        for channel, size in self._sizes.items():
+            lives = [life for life in self._lives if life.create.channel == channel]
+            held, at = busiest((int(life.known_at), life.end_at) for life in lives if life.known_at < inf)
+            if held > size:
+                yield f"size: {channel} held {held} messages at {at}, {size} may"
+
+    def _full(self) -> Iterator[str]:
+        """Who is told that a channel is full could have found as many messages there as it takes."""
+        for channel, size in self._sizes.items():
+            spans = [
+                span for create in self._made if create.channel == channel for span in self._maybe(create)
+            ]
+            for create in self._history.creates:
+                if create.channel == channel and create.result == "full":
+                    most = sum(start <= create.told_at and create.asked_at <= end for start, end in spans)
+                    if most < size:
+                        yield f"size: {channel} was full with {most} messages at {create.told_at}"
+
+    def _maybe(self, create: Create) -> Iterator[tuple[float, float]]:
+        """When the message may have been there, at most."""
+        id_ = self._id(create) or 0
+        rows = self._rows.get(id_, [])
+        retries = [act for act in self._acts.get(id_, []) if act.result == "retried"]
+        if create.outcome is Outcome.FAIL:
+            yield create.asked_at, create.done_at
+        elif retries or not rows or any(row.outcome == "dead" for row in rows):
+            yield create.asked_at, inf
+        else:
+            yield create.asked_at, self._known_end(rows[-1])
+
+    def _known_end(self, row: Finished) -> float:
+        """When its end was known to have committed."""
+        calls: list[Finish | Act] = [*self._finishes[row.id], *self._acts.get(row.id, [])]
+        dones = [
+            call.done_at
+            for call in calls
+            if call.asked_at <= row.finished_at <= call.done_at and call.result == row.outcome
+        ]
+        return min(dones, default=inf)
+
+    def _counts(self) -> Iterator[str]:
+        sure = Counter(d.channel for d in self._history.deliveries if d.outcome is Outcome.OK)
+        maybe = Counter(d.channel for d in self._history.deliveries if d.outcome is Outcome.UNKNOWN)
+        for channel, served in self._served.items():
+            most = sure[channel] + maybe[channel] + 30 * self._history.hidden_dequeues
+            if channel not in self._deleted and not sure[channel] <= served <= most:
+                yield f"counts: {channel} served {sure[channel]} to {most} messages, and says {served}"
