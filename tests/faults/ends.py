@@ -209,7 +209,11 @@ class EndJudge:
         made = {create.content: create for create in self._made}
         for row in self._finished:
             create = made.get(row.content)
-            if create is None or (create.channel, create.dedupe_key) != (row.channel, row.dedupe_key):
+            if (
+                create is None
+                or create.id not in {None, row.id}
+                or (create.channel, create.dedupe_key) != (row.channel, row.dedupe_key)
+            ):
                 yield f"history: {row} is not as it was made: {create}"
 
     def _one_message_a_key(self) -> Iterator[str]:
