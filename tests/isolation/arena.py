@@ -16,6 +16,10 @@ from tests.conftest import SCHEMA
 
 # Far beyond what a call takes, far below what a reader minds when a test fails.
 PATIENCE = 10.0
+EMPTIED = (
+    *("message", "dead", "channel", "wake", "ring", "postponed", "tick"),
+    *("dedupe", "capacity", "departure", "queue_slot", "tally"),
+)
 
 
 def until(is_true: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
@@ -40,7 +44,7 @@ class Ledger:
     leases: dict[int, UUID] = field(default_factory=dict)  # live, and honoured until completed
     expired: dict[int, UUID] = field(default_factory=dict)  # ran out: honoured until the next sweep
     void: list[tuple[int, UUID]] = field(default_factory=list)  # never to be honoured again
-    policies: dict[str, tuple[int | None, int, bool]] = field(default_factory=dict)
+    policies: dict[str, tuple[int | None, int, bool, int | None]] = field(default_factory=dict)
 
     def create(self, message_id: int, content: bytes) -> None:
         self.contents[message_id] = content
@@ -181,8 +185,10 @@ class Arena:
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'"
         )
-        for table in ("message", "dead", "channel", "wake", "ring", "postponed", "tick"):
+        for table in EMPTIED:
             conn.execute(f"DELETE FROM {table}")
+        conn.execute("DELETE FROM queue; INSERT INTO queue DEFAULT VALUES")
+        conn.execute("UPDATE sleep SET is_asleep = FALSE WHERE is_asleep")
         judge.fold(conn)
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ import psycopg
 
 from tests.isolation.arena import Arena, until, value
 
-TABLES = ("message", "dead", "wake", "ring", "tick", "postponed")
+TABLES = ("message", "dead", "wake", "ring", "tick", "postponed", "sleep", "dedupe", "capacity", "queue_slot")
 # The name of a stop: the function, and the text it comes before.
 STOPS = {
     "dequeue has its channels": ("message_dequeue", "-- Stamp releases after the locks are had"),
@@ -25,6 +25,9 @@ STOPS = {
     "rebuild has the locks": ("rebuild", "-- Whatever this snapshot does not see"),
     "rebuild has its snapshot": ("rebuild", "DELETE FROM tick;"),
     "rebuild has no wakes": ("rebuild", "DELETE FROM ring r WHERE EXISTS"),
+    "writer has appended": ("wake_notify", "IF (SELECT"),
+    "dequeue has its slots": ("message_dequeue", "v_is_full := q.paused OR v_left = 0;"),
+    "retry has its dead": ("dead_retry", "SELECT a.results, a.are_counted INTO"),
 }
 GATE = 815
 

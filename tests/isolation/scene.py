@@ -150,7 +150,7 @@ def do_channel_set(conn: psycopg.Connection, _scene: Scene, target: tuple[str, d
     assert row is not None
 
     def commit(ledger: Ledger) -> None:
-        ledger.policies[channel] = (row[1], row[2], row[3])
+        ledger.policies[channel] = (row[1], row[2], row[3], row[4])
 
     return Outcome(row[1:], commit)
 

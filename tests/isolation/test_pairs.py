@@ -293,7 +293,7 @@ def check_result(second: str, experience: Experience, met: Outcome, ending: str)
     elif second == "channel_set":
         # What the first one set is seen by who waited for it, if it committed.
         limit = 7 if experience is POLICY and ending == "commit" else None
-        assert met.result == (limit, 1, False)
+        assert met.result == (limit, 1, False, None)
     elif second in {"create", "producer"}:
         assert met.result in ("created", {"created"})
 

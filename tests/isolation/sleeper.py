@@ -1,0 +1,74 @@
+"""A consumer that keeps to the protocol of wake_await and, once it is sure, never looks without being notified."""
+
+import select
+import time
+
+import psycopg
+
+from tests import judge
+from tests.isolation.arena import PATIENCE, value
+
+# What a dequeue says when it knows of nothing: ask again in a second. A sleeper does not.
+NO_REASON_MS = 900
+
+
+class Sleeper:
+    def __init__(self, conn: psycopg.Connection) -> None:
+        self.conn = conn
+        self.heard: list[psycopg.Notify] = []
+        self.generation: int | None = None
+        self.again_ms = 0.0
+        conn.add_notify_handler(self.heard.append)
+        conn.execute(f"LISTEN {value(conn, 'SELECT notify_channel FROM queue_get()')}")
+
+    def await_wake(self) -> bool:
+        """What was heard before this call is settled by the look after it; what is heard from here on is not."""
+        self.heard.clear()
+        row = self.conn.execute(
+            "SELECT generation, is_sure FROM wake_await(%s)", (self.generation,)
+        ).fetchone()
+        assert row is not None
+        generation, is_sure = row
+        if is_sure:
+            self.generation = generation
+        return bool(is_sure)
+
+    def look(self) -> list[judge.Delivery]:
+        judge.fold(self.conn)
+        deliveries, again_at = judge.dequeue(self.conn, 10, 3_600_000)
+        self.again_ms = 0 if again_at is None else again_at - value(self.conn, "SELECT clock_ms()")
+        return deliveries
+
+    def try_to_sleep(self) -> bool:
+        """Whether it may sleep, having asked more often than it would ever need to by itself."""
+        for _ in range(4):
+            is_sure = self.await_wake()
+            assert self.look() == []
+            if is_sure:
+                return True
+        return False
+
+    def is_notified(self, seconds: float = PATIENCE) -> bool:
+        deadline = time.monotonic() + seconds
+        while not self.heard:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self.conn.fileno()], [], [], left)[0]:
+                return False
+            self.conn.execute("SELECT")
+        return True
+
+    def pick_up(self, *, is_asleep: bool = False) -> list[judge.Delivery]:
+        """Keep to the protocol until something is delivered; `is_asleep`: from after the last look on."""
+        if is_asleep:
+            assert self.is_notified(), "it sleeps, and nobody tells it"
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            is_sure = self.await_wake()
+            deliveries = self.look()
+            if deliveries:
+                return deliveries
+            if not is_sure or self.again_ms < NO_REASON_MS:
+                time.sleep(0.002)
+            else:
+                assert self.is_notified(), "it is sure that it would be told, and nobody tells it"
+        raise AssertionError("nothing is delivered")

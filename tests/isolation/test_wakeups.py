@@ -1,0 +1,584 @@
+"""No wake-up is lost: a writer, stopped at each of its steps, against a consumer that falls asleep meanwhile.
+
+The consumer ends in one of two ways: it is not sure, and finds the work at a later look; or it is sure, and is
+notified when the writer commits.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+
+from tests import judge
+from tests.isolation.arena import PATIENCE, Arena, end, impatient, take, until, value
+from tests.isolation.pausing import paused
+from tests.isolation.sleeper import Sleeper
+
+HOUR_MS = 3_600_000
+NOTIFIED_CANNOT_PREPARE = psycopg.errors.FeatureNotSupported
+
+Call = tuple[str, tuple[Any, ...]]
+
+
+class Writer(NamedTuple):
+    """A call that makes work available when it commits; `prepare` leaves the queue without any."""
+
+    prepare: Callable[[psycopg.Connection], Call]
+    first_write: str
+
+
+def no_scene(query: str) -> Callable[[psycopg.Connection], Call]:
+    return lambda _conn: (query, ())
+
+
+def leased(conn: psycopg.Connection, count: int = 1, **options: Any) -> judge.Delivery:
+    """One message of `count` runs; what keeps the others from running is the caller's matter."""
+    for _ in range(count):
+        conn.execute(
+            "SELECT message_create('a', 'work', p_max_attempts => %s)", (options.get("max_attempts"),)
+        )
+    judge.fold(conn)
+    (delivery,) = take(conn, 1)
+    return delivery
+
+
+def to_defer(conn: psycopg.Connection) -> Call:
+    delivery = leased(conn)
+    return "SELECT message_defer(%s, %s)", (delivery.id, delivery.token)
+
+
+def to_complete(conn: psycopg.Connection) -> Call:
+    conn.execute("SELECT channel_set('a', p_max_concurrency => 1)")
+    delivery = leased(conn, 2)
+    return "SELECT message_complete(%s, %s)", (delivery.id, delivery.token)
+
+
+def to_complete_under_the_queues_limit(conn: psycopg.Connection) -> Call:
+    conn.execute("SELECT queue_set(p_max_concurrency => 1)")
+    delivery = leased(conn, 2)
+    return "SELECT message_complete_many(%s, %s)", ([delivery.id], [delivery.token])
+
+
+def to_park(conn: psycopg.Connection) -> Call:
+    """Deferred for the last time, it leaves its slot to the next one."""
+    conn.execute("SELECT channel_set('a', p_max_concurrency => 1)")
+    delivery = leased(conn, 2, max_attempts=1)
+    return "SELECT message_defer(%s, %s, p_error => 'bad')", (delivery.id, delivery.token)
+
+
+def to_reschedule(conn: psycopg.Connection) -> Call:
+    message_id = value(conn, "SELECT id FROM message_create('a', 'later', clock_ms() + %s)", HOUR_MS)
+    return "SELECT message_reschedule(%s)", (message_id,)
+
+
+def to_retry(conn: psycopg.Connection) -> Call:
+    delivery = leased(conn, max_attempts=1)
+    done = value(conn, "SELECT message_defer(%s, %s, p_error => 'bad')", delivery.id, delivery.token)
+    assert done == "dead"
+    return "SELECT dead_retry(%s)", ([delivery.id],)
+
+
+def to_unpause(conn: psycopg.Connection) -> Call:
+    conn.execute("SELECT message_create('a', 'work')")
+    conn.execute("SELECT channel_set('a', p_paused => TRUE)")
+    return "SELECT channel_set('a', p_paused => FALSE)", ()
+
+
+def to_raise(conn: psycopg.Connection) -> Call:
+    conn.execute("SELECT channel_set('a', p_max_concurrency => 1)")
+    leased(conn, 2)
+    return "SELECT channel_set('a', p_max_concurrency => 2)", ()
+
+
+def to_unpause_the_queue(conn: psycopg.Connection) -> Call:
+    conn.execute("SELECT message_create('a', 'work')")
+    conn.execute("SELECT queue_set(p_paused => TRUE)")
+    return "SELECT queue_set(p_paused => FALSE)", ()
+
+
+def to_raise_the_queues_limit(conn: psycopg.Connection) -> Call:
+    conn.execute("SELECT queue_set(p_max_concurrency => 1)")
+    leased(conn, 2)
+    return "SELECT queue_set(p_max_concurrency => 2)", ()
+
+
+def to_lift_the_queues_limit(conn: psycopg.Connection) -> Call:
+    conn.execute("SELECT queue_set(p_max_concurrency => 1)")
+    leased(conn, 2)
+    return "SELECT queue_set(p_max_concurrency => 0)", ()
+
+
+def to_publish(conn: psycopg.Connection) -> Call:
+    conn.execute(
+        "INSERT INTO staging (batch, ord, channel, content) VALUES "
+        "('00000000-0000-0000-0000-000000000001', 1, 'a', 'work')"
+    )
+    return "SELECT staging_publish('00000000-0000-0000-0000-000000000001')", ()
+
+
+WRITERS = {
+    "create": Writer(no_scene("SELECT message_create('a', 'work')"), "before insert message"),
+    "create with a key": Writer(
+        no_scene("SELECT message_create('a', 'work', p_dedupe_key => 'k')"), "before insert dedupe"
+    ),
+    "create_many": Writer(
+        no_scene("SELECT message_create_many(ARRAY['a'], ARRAY['work'::BYTEA])"), "before insert message"
+    ),
+    "publish": Writer(to_publish, "before insert message"),
+    "defer": Writer(to_defer, "before update message"),
+    "complete, limited": Writer(to_complete, "before delete message"),
+    "complete_many, limited": Writer(to_complete_under_the_queues_limit, "before delete message"),
+    "park, limited": Writer(to_park, "before delete message"),
+    "reschedule": Writer(to_reschedule, "before update message"),
+    "retry": Writer(to_retry, "before delete dead"),
+    "unpause": Writer(to_unpause, "before insert wake"),
+    "raise": Writer(to_raise, "before insert wake"),
+    "unpause the queue": Writer(to_unpause_the_queue, "before insert wake"),
+    "raise the queue's limit": Writer(to_raise_the_queues_limit, "before insert wake"),
+    "lift the queue's limit": Writer(to_lift_the_queues_limit, "before insert wake"),
+}
+# Where message and wake are appended by one statement, it holds its lock on wake before it writes either.
+LOCKS_AT_ONCE = {
+    *("create_many", "publish", "defer", "retry"),
+    *("unpause", "raise", "unpause the queue", "raise the queue's limit", "lift the queue's limit"),
+}
+# Says whether someone sleeps in the statement that appends.
+LOOKS_AT_ONCE = {"create"}
+
+each_writer = pytest.mark.parametrize("writer", WRITERS)
+
+
+def prepare(arena: Arena, writer: str) -> Call:
+    observer = arena.session("judge")
+    call = WRITERS[writer].prepare(observer)
+    judge.fold(observer)
+    assert take(observer) == [], "the scene leaves work"
+    judge.fold(observer)
+    return call
+
+
+def sleeper(arena: Arena, name: str = "consumer") -> Sleeper:
+    conn = arena.session(name)
+    conn.execute("UNLISTEN *")
+    return Sleeper(conn)
+
+
+# The writer is stopped inside its call.
+
+
+@pytest.mark.parametrize("is_listed", [False, True], ids=["nobody sleeps yet", "another one sleeps"])
+@pytest.mark.parametrize(
+    "stop", ["first write", "before insert wake", "after insert wake", "writer has appended"]
+)
+@each_writer
+def test_a_consumer_falls_asleep_while_the_writer_is_stopped(
+    arena: Arena, writer: str, stop: str, is_listed: bool
+) -> None:
+    if stop == "writer has appended" and writer in LOOKS_AT_ONCE:
+        return
+    at = WRITERS[writer].first_write if stop == "first write" else stop
+    query, parameters = prepare(arena, writer)
+    if is_listed:
+        assert sleeper(arena, "another").try_to_sleep()
+    consumer = sleeper(arena)
+    with paused(arena, at, lambda one: one.execute(query, parameters)) as running:
+        is_asleep = consumer.try_to_sleep()
+    running.result()
+    assert is_asleep == (stop == "first write" and writer not in LOCKS_AT_ONCE)
+    assert len(consumer.pick_up(is_asleep=is_asleep)) == 1
+
+
+@pytest.mark.parametrize(
+    "stop", ["first write", "before insert wake", "after insert wake", "writer has appended"]
+)
+@each_writer
+def test_one_that_sleeps_already_is_notified(arena: Arena, writer: str, stop: str) -> None:
+    """It wakes, finds nothing, and sleeps again while the writer is stopped: its generation stands."""
+    if stop == "writer has appended" and writer in LOOKS_AT_ONCE:
+        return
+    at = WRITERS[writer].first_write if stop == "first write" else stop
+    query, parameters = prepare(arena, writer)
+    consumer = sleeper(arena)
+    assert consumer.try_to_sleep()
+    with paused(arena, at, lambda one: one.execute(query, parameters)) as running:
+        assert consumer.try_to_sleep()
+    running.result()
+    assert len(consumer.pick_up(is_asleep=True)) == 1
+
+
+# The writer's transaction is left open after its call.
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+@each_writer
+def test_a_writer_left_open(arena: Arena, writer: str, ending: str) -> None:
+    query, parameters = prepare(arena, writer)
+    consumer, one = sleeper(arena), arena.session("one")
+    one.execute("BEGIN")
+    one.execute(query, parameters)
+    assert not consumer.try_to_sleep(), "it is sure, and the writer believes that nobody sleeps"
+    end(one, ending)
+    if ending == "commit":
+        assert len(consumer.pick_up()) == 1
+    else:
+        assert consumer.try_to_sleep()
+        assert not consumer.heard
+
+
+@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
+@each_writer
+def test_a_snapshot_from_before_the_consumer_slept(arena: Arena, writer: str, level: str) -> None:
+    """The consumer sees no lock, so it is sure; the writer cannot see that it sleeps, and must tell in any case."""
+    query, parameters = prepare(arena, writer)
+    consumer, one = sleeper(arena), arena.session("one")
+    one.execute(f"BEGIN ISOLATION LEVEL {level}")
+    assert value(one, "SELECT is_asleep FROM sleep") is False
+    assert consumer.try_to_sleep()
+    one.execute(query, parameters)
+    end(one, "commit")
+    assert len(consumer.pick_up(is_asleep=True)) == 1
+
+
+# Savepoints: what is rolled back gives its lock on wake and its notification back.
+
+
+@each_writer
+def test_a_savepoint_that_is_rolled_back_and_done_again(arena: Arena, writer: str) -> None:
+    query, parameters = prepare(arena, writer)
+    consumer, one = sleeper(arena), arena.session("one")
+    one.execute("BEGIN")
+    one.execute("SAVEPOINT s")
+    one.execute(query, parameters)
+    assert not consumer.try_to_sleep()
+    one.execute("ROLLBACK TO s")
+    assert consumer.try_to_sleep(), "nothing is under way"
+    one.execute(query, parameters)
+    end(one, "commit")
+    assert len(consumer.pick_up(is_asleep=True)) == 1
+
+
+@each_writer
+def test_a_savepoint_rolled_back_after_an_append_that_stands(arena: Arena, writer: str) -> None:
+    query, parameters = prepare(arena, writer)
+    consumer, one = sleeper(arena), arena.session("one")
+    one.execute("BEGIN")
+    one.execute(query, parameters)
+    one.execute("SAVEPOINT s")
+    one.execute("SELECT message_create('b', 'given up')")
+    assert not consumer.try_to_sleep()
+    one.execute("ROLLBACK TO s")
+    assert not consumer.try_to_sleep(), "the first append is still under way"
+    end(one, "commit")
+    assert len(consumer.pick_up()) == 1
+
+
+def test_what_is_rolled_back_notifies_nobody(arena: Arena) -> None:
+    consumer, one = sleeper(arena), arena.session("one")
+    assert consumer.try_to_sleep()
+    one.execute("BEGIN")
+    one.execute("SAVEPOINT s")
+    one.execute("SELECT message_create('a', 'given up')")
+    one.execute("ROLLBACK TO s")
+    end(one, "commit")
+    assert heard_until_the_probe(consumer, one) == 0
+
+
+# Prepared transactions.
+
+
+def test_a_create_that_notified_cannot_be_prepared(arena: Arena) -> None:
+    consumer, one = sleeper(arena), arena.session("one")
+    assert consumer.try_to_sleep()
+    one.execute("BEGIN")
+    one.execute("SELECT message_create('a', 'work')")
+    with pytest.raises(NOTIFIED_CANNOT_PREPARE):
+        one.execute("PREPARE TRANSACTION 'told'")
+    one.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
+@each_writer
+def test_without_notifications_everything_can_be_prepared(arena: Arena, writer: str, level: str) -> None:
+    query, parameters = prepare(arena, writer)
+    consumer, one, observer = sleeper(arena), arena.session("one"), arena.session("judge")
+    assert consumer.try_to_sleep()
+    observer.execute("SELECT queue_set(p_notify => FALSE)")
+    assert consumer.is_notified(), "it relied on being told"
+    one.execute(f"BEGIN ISOLATION LEVEL {level}")
+    one.execute(query, parameters)
+    one.execute("PREPARE TRANSACTION 'untold'")
+    try:
+        assert not consumer.try_to_sleep()
+    finally:
+        one.execute("COMMIT PREPARED 'untold'")
+    assert len(consumer.pick_up()) == 1
+
+
+def test_a_prepared_create_keeps_consumers_from_sleeping(arena: Arena) -> None:
+    """Nobody slept when it was made, so it tells nobody; its lock, which no session holds, is seen."""
+    consumer, one = sleeper(arena), arena.session("one")
+    one.execute("BEGIN")
+    one.execute("SELECT message_create('a', 'work')")
+    one.execute("PREPARE TRANSACTION 'untold'")
+    try:
+        assert not consumer.try_to_sleep()
+    finally:
+        one.execute("COMMIT PREPARED 'untold'")
+    assert len(consumer.pick_up()) == 1
+
+
+@pytest.mark.parametrize("stop", ["before update sleep", "after update sleep"])
+def test_notifications_are_switched_off_while_a_consumer_registers(arena: Arena, stop: str) -> None:
+    """Nobody sleeps afterwards, so nobody is told, and what is created can be prepared."""
+    observer, one = arena.session("judge"), arena.session("one")
+    with paused(arena, stop, lambda conn: conn.execute("SELECT wake_await()")) as running:
+        switching = arena.start(lambda: observer.execute("SELECT queue_set(p_notify => FALSE)"))
+        until(lambda: switching.done() or arena_waits(arena, observer, one), "it to go on or wait")
+    running.result()
+    switching.result(timeout=10)
+    one.execute("BEGIN")
+    one.execute("SELECT message_create('a', 'work')")
+    one.execute("PREPARE TRANSACTION 'untold'")
+    one.execute("ROLLBACK PREPARED 'untold'")
+
+
+def arena_waits(arena: Arena, waiter: psycopg.Connection, holder: psycopg.Connection) -> bool:
+    """As Arena.is_waiting, for when its own session is the one that waits."""
+    watcher = arena.session("watcher")
+    blocking: list[int] = value(watcher, "SELECT pg_blocking_pids(%s)", waiter.info.backend_pid)
+    return holder.info.backend_pid in blocking
+
+
+# Several consumers, and the generation they rely on.
+
+
+@pytest.mark.parametrize("stop", ["before update sleep", "after update sleep"])
+def test_two_register_at_once(arena: Arena, stop: str) -> None:
+    first, second = sleeper(arena, "one"), sleeper(arena, "two")
+    with paused(arena, stop, lambda _one: first.await_wake()) as running, impatient(second.conn):
+        was_sure = second.await_wake()
+        assert second.look() == []
+    assert running.result() is False
+    assert was_sure is False
+    assert first.try_to_sleep()
+    assert second.try_to_sleep()
+    arena.session("judge").execute("SELECT message_create('a', 'work')")
+    assert first.is_notified()
+    assert second.is_notified()
+    assert len(first.pick_up()) == 1
+
+
+def test_the_second_to_register_is_not_sure_of_what_the_first_did_not_commit(arena: Arena) -> None:
+    """A registration that is open, and rolled back, was none."""
+    first, second, writer = sleeper(arena, "one"), sleeper(arena, "two"), arena.session("three")
+    first.conn.execute("BEGIN")
+    first.await_wake()
+    with impatient(second.conn):
+        assert not second.try_to_sleep()
+    end(first.conn, "rollback")
+    assert second.try_to_sleep()
+    writer.execute("SELECT message_create('a', 'work')")
+    assert len(second.pick_up(is_asleep=True)) == 1
+
+
+def many_wakes_that_tell_nobody(conn: psycopg.Connection) -> None:
+    """Due in an hour, in many channels: a fold that reads them is a busy one."""
+    conn.execute(
+        "SELECT message_create_many(array_agg('busy ' || i), array_agg('x'::BYTEA), "
+        "array_agg(clock_ms() + %s)) FROM generate_series(1, 20) i",
+        (HOUR_MS,),
+    )
+
+
+def test_a_busy_fold_ends_the_sleep_that_another_relies_on(arena: Arena) -> None:
+    consumer, observer, one = sleeper(arena), arena.session("judge"), arena.session("one")
+    assert consumer.try_to_sleep()
+    many_wakes_that_tell_nobody(observer)
+    judge.fold(observer)
+    assert value(observer, "SELECT is_asleep FROM sleep") is False
+    one.execute("SELECT message_create('a', 'work')")
+    assert len(consumer.pick_up(is_asleep=True)) == 1
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+@pytest.mark.parametrize("writes", ["before the fold's end", "after the fold's end"])
+def test_a_sleep_is_being_ended(arena: Arena, writes: str, ending: str) -> None:
+    """Until the fold commits the old generation stands, and writers tell; from then on all know that it fell."""
+    consumer, observer, one = sleeper(arena), arena.session("judge"), arena.session("one")
+    assert consumer.try_to_sleep()
+    many_wakes_that_tell_nobody(observer)
+    observer.execute("BEGIN")
+    observer.execute("SELECT wake_fold()")
+    assert consumer.await_wake(), "its generation stands"
+    if writes.startswith("before"):
+        one.execute("SELECT message_create('a', 'work')")
+        end(observer, ending)
+    else:
+        end(observer, ending)
+        one.execute("SELECT message_create('a', 'work')")
+    assert len(consumer.pick_up(is_asleep=True)) == 1
+
+
+@pytest.mark.parametrize("stop", ["before update sleep", "after update sleep"])
+def test_one_falls_asleep_while_a_fold_ends_the_sleep(arena: Arena, stop: str) -> None:
+    """It finds the old generation, and is sure of it: so it must hear of its end."""
+    first, consumer = sleeper(arena, "two"), sleeper(arena)
+    observer, writer = arena.session("judge"), arena.session("three")
+    assert first.try_to_sleep()
+    many_wakes_that_tell_nobody(observer)
+    with paused(arena, stop, lambda one: one.execute("SELECT wake_fold()")) as running:
+        assert consumer.await_wake()
+    running.result()
+    writer.execute("SELECT message_create('a', 'work')")
+    assert len(consumer.pick_up(is_asleep=True)) == 1
+
+
+@pytest.mark.parametrize("stop", ["before insert wake", "after insert wake"])
+def test_a_writer_that_saw_nobody_asleep_between_two_generations(arena: Arena, stop: str) -> None:
+    """Asleep, ended, asleep again: the writer read what held in between, so the later consumer is not sure."""
+    consumer, observer = sleeper(arena), arena.session("judge")
+    assert consumer.try_to_sleep()
+    many_wakes_that_tell_nobody(observer)
+    judge.fold(observer)
+    with paused(arena, stop, lambda one: one.execute("SELECT message_create('a', 'work')")) as running:
+        assert not consumer.try_to_sleep(), "its old generation is worth nothing"
+    running.result()
+    assert len(consumer.pick_up()) == 1
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_one_starts_to_listen_between_two_notifications(arena: Arena, ending: str) -> None:
+    earlier, one, two = sleeper(arena, "three"), arena.session("one"), arena.session("two")
+    assert earlier.try_to_sleep()
+    for writer, channel in ((one, "a"), (two, "b")):
+        writer.execute("BEGIN")
+        writer.execute("SELECT message_create(%s, 'work')", (channel,))
+    end(one, ending)
+    consumer = sleeper(arena)
+    assert not consumer.await_wake(), "the second one is under way, and began before it listened"
+    assert len(consumer.look()) == (ending == "commit")
+    end(two, "commit")
+    (delivery,) = consumer.pick_up()
+    assert delivery.channel == "b"
+
+
+# Nobody is told without need.
+
+
+def heard_until_the_probe(consumer: Sleeper, conn: psycopg.Connection) -> int:
+    """How often it was told. Notifications arrive in the order of the commits: the probe comes last."""
+    told = value(conn, "SELECT notify_channel FROM queue_get()")
+    conn.execute("SELECT pg_notify(%s, 'probe')", (told,))
+
+    def is_probed() -> bool:
+        consumer.conn.execute("SELECT")
+        return any(notification.payload == "probe" for notification in consumer.heard)
+
+    until(is_probed, "the probe to be heard")
+    return len(consumer.heard) - 1
+
+
+@each_writer
+def test_nobody_is_told_while_nobody_sleeps(arena: Arena, writer: str) -> None:
+    query, parameters = prepare(arena, writer)
+    listener, one = sleeper(arena), arena.session("one")
+    listener.heard.clear()
+    one.execute(query, parameters)
+    assert heard_until_the_probe(listener, one) == 0
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "told"), [(-HOUR_MS, 1), (0, 1), (500, 1), (1_500, 0), (HOUR_MS, 0)], ids=str
+)
+@pytest.mark.parametrize("form", ["one", "many", "many, the first of them now"])
+def test_what_is_due_in_more_than_a_second_tells_nobody(
+    arena: Arena, form: str, ahead_ms: int, told: int
+) -> None:
+    """Nobody sleeps longer. It stays found: the next look knows when it is due."""
+    consumer, one = sleeper(arena), arena.session("one")
+    assert consumer.try_to_sleep()
+    if form == "one":
+        one.execute("SELECT message_create('a', 'work', clock_ms() + %s)", (ahead_ms,))
+    else:
+        first = "NULL" if "now" in form else f"clock_ms() + {ahead_ms}"
+        one.execute(
+            f"SELECT message_create_many(ARRAY['a', 'b'], ARRAY['1'::BYTEA, '2'], "
+            f"ARRAY[clock_ms() + {ahead_ms}, {first}])"
+        )
+    assert heard_until_the_probe(consumer, one) == (1 if "now" in form else told)
+
+
+# All at once.
+
+
+class Stress:
+    """Rounds of lone messages: the next round begins when all of the last one were picked up."""
+
+    def __init__(self, arena: Arena) -> None:
+        self.arena = arena
+        self.picked: set[int] = set()
+        self.changed = threading.Condition()
+        self.is_over = False
+
+    def consume(self, consumer: Sleeper) -> None:
+        while not self.is_over:
+            is_sure = consumer.await_wake()
+            deliveries = consumer.look()
+            if deliveries:
+                self.take(consumer, deliveries)
+            elif not is_sure or consumer.again_ms < 900:
+                time.sleep(0.001)
+            else:
+                consumer.is_notified(3 * PATIENCE)
+
+    def take(self, consumer: Sleeper, deliveries: list[judge.Delivery]) -> None:
+        consumer.conn.execute(
+            "SELECT message_complete_many(%s, %s)",
+            ([delivery.id for delivery in deliveries], [delivery.token for delivery in deliveries]),
+        )
+        with self.changed:
+            self.picked.update(delivery.id for delivery in deliveries)
+            self.changed.notify()
+
+    def produce(self, name: str, wait: float) -> int:
+        time.sleep(wait)
+        return int(value(self.arena.session(name), "SELECT id FROM message_create(%s, 'lone')", name))
+
+    def await_all(self, ids: set[int]) -> None:
+        with self.changed:
+            is_done = self.changed.wait_for(lambda: ids <= self.picked, PATIENCE)
+        assert is_done, f"never picked up: {ids - self.picked}"
+
+
+def test_lone_messages_against_consumers_that_never_poll(arena: Arena) -> None:
+    """Every few rounds a busy fold ends the sleep, so that consumers register anew amid the messages."""
+    stress, chance = Stress(arena), random.Random(815)
+    observer = arena.session("judge")
+    consumers = [sleeper(arena, f"consumer {number}") for number in range(3)]
+    producers = [f"producer {number}" for number in range(4)]
+    for name in producers:
+        arena.session(name)
+    running = [arena.start(lambda consumer=consumer: stress.consume(consumer)) for consumer in consumers]
+    ends_before = value(observer, "SELECT MAX(id) FROM sleep")
+    try:
+        deadline = time.monotonic() + 6
+        while time.monotonic() < deadline:
+            if chance.random() < 0.4:
+                many_wakes_that_tell_nobody(observer)
+            waits = [(name, chance.random() * 0.006) for name in producers if chance.random() < 0.6]
+            made = [
+                arena.start(lambda name=name, wait=wait: stress.produce(name, wait)) for name, wait in waits
+            ]
+            stress.await_all({future.result(timeout=PATIENCE) for future in made})
+    finally:
+        stress.is_over = True
+        told = value(observer, "SELECT notify_channel FROM queue_get()")
+        observer.execute("SELECT pg_notify(%s, 'over')", (told,))
+    for future in running:
+        future.result(timeout=PATIENCE)
+    assert len(stress.picked) > 100
+    assert value(observer, "SELECT MAX(id) FROM sleep") > ends_before + 20, "nobody had to register anew"
