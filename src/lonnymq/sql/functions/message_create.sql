@@ -17,9 +17,10 @@ DECLARE
     v_at BIGINT := COALESCE(p_dequeue_at, v_now);
     v_max INT;
     v_is_plain BOOLEAN;
+    v_notify BOOLEAN;
     v_is_asleep BOOLEAN;
 BEGIN
-    SELECT content_max_bytes, NOT (has_sizes OR has_bound) AND p_dedupe_key IS NULL INTO v_max, v_is_plain FROM queue;
+    SELECT content_max_bytes, notify, NOT (has_sizes OR has_bound) AND p_dedupe_key IS NULL INTO v_max, v_notify, v_is_plain FROM queue;
     IF NOT v_is_plain THEN
         RETURN QUERY SELECT * FROM message_create_many(
             ARRAY[p_channel], ARRAY[p_content], ARRAY[p_dequeue_at], ARRAY[p_headers], ARRAY[p_max_attempts], ARRAY[p_dedupe_key]);
@@ -38,7 +39,7 @@ BEGIN
     INSERT INTO wake (channel, lo_at, lo_id, hi_at, hi_id, n)
     VALUES (p_channel, v_at, message_create.id, v_at, message_create.id, 1);
     -- Under a snapshot that may be older than the sleeper, tell in any case. Nobody sleeps for more than a second: who is needed later need not be told.
-    IF (v_is_asleep OR current_setting('transaction_isolation') <> 'read committed') AND v_at < clock_ms() + 1000 THEN
+    IF v_notify AND (v_is_asleep OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable')) AND v_at < clock_ms() + 1000 THEN
         PERFORM pg_notify(notify_channel(), '');
     END IF;
     result := 'created';

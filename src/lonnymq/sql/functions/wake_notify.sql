@@ -3,7 +3,9 @@
 CREATE OR REPLACE FUNCTION wake_notify ()
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
-    IF (SELECT s.is_asleep FROM sleep s ORDER BY s.id DESC LIMIT 1) OR current_setting('transaction_isolation') <> 'read committed' THEN
+    IF (SELECT q.notify FROM queue q)
+        AND ((SELECT s.is_asleep FROM sleep s ORDER BY s.id DESC LIMIT 1) OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable'))
+    THEN
         PERFORM pg_notify(notify_channel(), '');
     END IF;
 END $$;
