@@ -18,7 +18,7 @@ from tests.conftest import SCHEMA
 PATIENCE = 10.0
 EMPTIED = (
     *("message", "dead", "channel", "wake", "ring", "postponed", "tick"),
-    *("dedupe", "capacity", "departure", "queue_slot", "tally"),
+    *("dedupe", "capacity", "departure", "queue_slot", "tally", "staging"),
 )
 
 

@@ -1,0 +1,403 @@
+"""One key, several transactions: never two messages, and never none when one that made it committed."""
+
+import itertools
+from concurrent.futures import Future
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests import judge
+from tests.isolation.arena import Arena, end, impatient, run_out, take, until, value
+from tests.isolation.pausing import paused
+
+LEVELS = pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
+ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
+RETRY = psycopg.errors.SerializationFailure
+
+Made = tuple[int | None, str]
+
+
+def create(conn: psycopg.Connection, key: str = "k", channel: str = "a") -> Made:
+    row = conn.execute(
+        "SELECT id, result FROM message_create(%s, 'work', p_dedupe_key => %s)", (channel, key)
+    ).fetchone()
+    assert row is not None
+    return row[0], row[1]
+
+
+def create_or_retry(conn: psycopg.Connection) -> Made:
+    try:
+        return create(conn)
+    except RETRY:
+        return None, "retry"
+
+
+def begin(conn: psycopg.Connection, level: str = "READ COMMITTED") -> None:
+    conn.execute(f"BEGIN ISOLATION LEVEL {level}")
+
+
+def start_waiting(arena: Arena, waiter: str, holder: str, call: Any) -> "Future[Any]":
+    conn, other = arena.session(waiter), arena.session(holder)
+    running = arena.start(lambda: call(conn))
+    until(lambda: running.done() or arena.is_waiting(conn, other), f"{waiter} to wait for {holder}")
+    assert not running.done(), f"did not wait: {running.result()}"
+    return running
+
+
+def keep(conn: psycopg.Connection, ms: int) -> None:
+    conn.execute("SELECT queue_set(p_dedupe_keep_ms => %s)", (ms,))
+
+
+def lease(conn: psycopg.Connection) -> judge.Delivery:
+    judge.fold(conn)
+    (delivery,) = take(conn, 1)
+    return delivery
+
+
+def check_one_key(conn: psycopg.Connection, expected: int) -> None:
+    """So many messages live, each with its key, and none of them shares it."""
+    assert value(conn, "SELECT COUNT(*) FROM message") == expected
+    loose = conn.execute(
+        "SELECT m.id, m.dedupe_key, d.message_id, d.until_at FROM message m "
+        "LEFT JOIN dedupe d ON d.channel = m.channel AND d.key = m.dedupe_key "
+        "WHERE m.dedupe_key IS NOT NULL AND (d.message_id, d.until_at IS NULL) IS DISTINCT FROM (m.id, TRUE)"
+    ).fetchall()
+    assert not loose, f"live without holding their key: {loose}"
+    orphans = conn.execute(
+        "SELECT * FROM dedupe d WHERE until_at IS NULL AND NOT EXISTS "
+        "(SELECT FROM message m WHERE m.id = d.message_id)"
+    ).fetchall()
+    assert not orphans, f"held by nobody, for ever: {orphans}"
+    judge.check(conn)
+
+
+def free_key(arena: Arena) -> int:
+    """A key whose message has finished, and that is free again, its row still there."""
+    conn = arena.session("judge")
+    keep(conn, 0)
+    old, result = create(conn)
+    assert result == "created"
+    delivery = lease(conn)
+    assert value(conn, "SELECT message_complete(%s, %s)", delivery.id, delivery.token) == "completed"
+    assert old is not None
+    until(lambda: value(conn, "SELECT until_at < clock_ms() FROM dedupe") is True, "the key to be free")
+    return old
+
+
+# Two and three at once.
+
+
+@LEVELS
+@pytest.mark.parametrize("key", ["new", "free again"])
+@pytest.mark.parametrize(
+    "first_ends", ["commit", "rollback", "rollback to savepoint", "release, commit", "release, rollback"]
+)
+def test_two_transactions_on_one_key(arena: Arena, first_ends: str, key: str, level: str) -> None:
+    if key == "free again":
+        free_key(arena)
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    begin(one, level)
+    one.execute("SAVEPOINT s")
+    made = create(one)
+    assert made[1] == "created"
+    if first_ends.startswith("release"):
+        one.execute("RELEASE s")
+    begin(two, level)
+    second = start_waiting(arena, "two", "one", create_or_retry)
+    if first_ends.endswith("savepoint"):
+        one.execute("ROLLBACK TO s")
+    else:
+        end(one, first_ends.removeprefix("release, "))
+    met = second.result(timeout=10)
+    if first_ends.endswith("commit"):
+        assert met == ((made[0], "duplicate") if level == "READ COMMITTED" else (None, "retry"))
+        end(two, "rollback")
+        assert create(two) == (made[0], "duplicate")
+    else:
+        assert met[1] == "created"
+        end(two, "commit")
+        if first_ends.endswith("savepoint"):
+            end(one, "commit")
+    check_one_key(observer, 1)
+
+
+@pytest.mark.parametrize("endings", [*itertools.product(["commit", "rollback"], repeat=3)], ids=" ".join)
+@pytest.mark.parametrize("key", ["new", "free again"])
+def test_three_transactions_on_one_key(arena: Arena, key: str, endings: tuple[str, ...]) -> None:
+    if key == "free again":
+        free_key(arena)
+    observer = arena.session("judge")
+    ends = dict(zip(("one", "two", "three"), endings, strict=True))
+    for name in ends:
+        begin(arena.session(name))
+    results = {"one": create(arena.session("one"))}
+    waiting = {name: start_waiting(arena, name, "one", create) for name in ("two", "three")}
+    end(arena.session("one"), ends["one"])
+    standing = results["one"][0] if ends["one"] == "commit" else None
+    while waiting:
+        until(lambda: any(future.done() for future in waiting.values()), "one of them to go on")
+        name = next(name for name, future in waiting.items() if future.done())
+        made = waiting.pop(name).result()
+        assert made == (standing, "duplicate") if standing is not None else made[1] == "created"
+        end(arena.session(name), ends[name])
+        if made[1] == "created" and ends[name] == "commit":
+            standing = made[0]
+    check_one_key(observer, 1 if standing is not None else 0)
+    assert create(observer)[1] == ("created" if standing is None else "duplicate")
+    check_one_key(observer, 1)
+
+
+@LEVELS
+def test_a_snapshot_from_before_the_key_was_taken(arena: Arena, level: str) -> None:
+    observer, one = arena.session("judge"), arena.session("one")
+    begin(one, level)
+    value(one, "SELECT COUNT(*) FROM dedupe")
+    made = create(observer)
+    met = create_or_retry(one)
+    assert met == ((made[0], "duplicate") if level == "READ COMMITTED" else (None, "retry"))
+    end(one, "rollback")
+    check_one_key(observer, 1)
+
+
+@LEVELS
+def test_a_snapshot_from_before_the_key_was_taken_over(arena: Arena, level: str) -> None:
+    free_key(arena)
+    observer, one = arena.session("judge"), arena.session("one")
+    begin(one, level)
+    value(one, "SELECT COUNT(*) FROM dedupe")
+    made = create(observer)
+    met = create_or_retry(one)
+    assert met == ((made[0], "duplicate") if level == "READ COMMITTED" else (None, "retry"))
+    end(one, "rollback")
+    check_one_key(observer, 1)
+
+
+# Against who ends the holder.
+
+FINISHERS = {
+    "complete": "SELECT message_complete(%(id)s, %(token)s)",
+    "complete_many": "SELECT message_complete_many(ARRAY[%(id)s::BIGINT], ARRAY[%(token)s::UUID])",
+    "defer, for the last time": "SELECT message_defer(%(id)s, %(token)s, p_error => 'bad')",
+    "cancel, and complete": "SELECT message_cancel(%(id)s), message_complete(%(id)s, %(token)s)",
+    "sweep": "SELECT wake_fold()",
+    "channel_delete": "SELECT channel_delete('a', TRUE)",
+}
+
+
+@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
+@ENDINGS
+@pytest.mark.parametrize("keep_ms", [0, 600_000])
+@pytest.mark.parametrize("finisher", FINISHERS)
+def test_against_the_holders_end(arena: Arena, finisher: str, keep_ms: int, ending: str, level: str) -> None:
+    """Open, it is waited for; committed, the key is free or kept; rolled back, it is held as ever."""
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    keep(observer, keep_ms)
+    observer.execute("SELECT queue_set(p_max_attempts => 1)")
+    holder, _ = create(observer)
+    judge.fold(observer)
+    (delivery,) = take(observer, 1, lease_ms=1 if finisher == "sweep" else 3_600_000)
+    if finisher == "sweep":
+        run_out(observer, [delivery])
+    begin(one)
+    one.execute(FINISHERS[finisher], {"id": delivery.id, "token": delivery.token})
+    begin(two, level)
+    second = start_waiting(arena, "two", "one", create_or_retry)
+    end(one, ending)
+    met = second.result(timeout=10)
+    end(two, "commit" if met[1] != "retry" else "rollback")
+    if ending == "rollback":
+        assert met == (holder, "duplicate")
+    elif level == "REPEATABLE READ" and finisher != "channel_delete":
+        assert met == (None, "retry")
+    elif keep_ms == 0 or finisher == "channel_delete":
+        assert met[1] == "created"
+    else:
+        assert met == (holder, "duplicate")
+    check_one_key(observer, 1 if ending == "rollback" or met[1] == "created" else 0)
+
+
+@ENDINGS
+def test_a_duplicate_delays_nobody(arena: Arena, ending: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    keep(observer, 0)
+    holder, _ = create(observer)
+    delivery = lease(observer)
+    begin(one)
+    assert create(one) == (holder, "duplicate")
+    with impatient(two):
+        assert create(two) == (holder, "duplicate")
+        assert value(two, "SELECT message_complete(%s, %s)", delivery.id, delivery.token) == "completed"
+        assert create(two)[1] == "created"
+        assert value(two, "SELECT result FROM channel_delete('a', TRUE)") == "deleted"
+        assert create(two)[1] == "created"
+    end(one, ending)
+    check_one_key(observer, 1)
+
+
+# Against an expired key's other fates, with the creator stopped before it takes over.
+
+
+def taken_over(conn: psycopg.Connection) -> int:
+    assert create(conn)[1] == "created"
+    return 1
+
+
+def taken_over_and_cancelled(conn: psycopg.Connection) -> int:
+    made, _ = create(conn)
+    assert value(conn, "SELECT message_cancel(%s)", made) == "cancelled"
+    return 0
+
+
+def maintained(conn: psycopg.Connection) -> int:
+    conn.execute("UPDATE upkeep SET dedupe_from = 0, dedupe_day = 0")
+    conn.execute("SELECT maintain()")
+    assert value(conn, "SELECT COUNT(*) FROM dedupe") == 0
+    return 0
+
+
+def maintained_and_taken(conn: psycopg.Connection) -> int:
+    return maintained(conn) + taken_over(conn)
+
+
+def deleted(conn: psycopg.Connection) -> int:
+    assert value(conn, "SELECT result FROM channel_delete('a')") == "deleted"
+    return 0
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [taken_over, taken_over_and_cancelled, maintained, maintained_and_taken, deleted],
+    ids=lambda function: function.__name__,
+)
+@pytest.mark.parametrize("stop", ["before insert dedupe", "after insert dedupe", "before update dedupe"])
+def test_a_creator_stopped_before_it_takes_over(arena: Arena, stop: str, meanwhile: Any) -> None:
+    free_key(arena)
+    observer, two = arena.session("judge"), arena.session("two")
+    with paused(arena, stop, create) as running, impatient(two):
+        others = meanwhile(two)
+    made = running.result()
+    assert made[1] == ("duplicate" if others else "created")
+    check_one_key(observer, 1)
+
+
+@ENDINGS
+def test_an_open_maintain_is_waited_for(arena: Arena, ending: str) -> None:
+    free_key(arena)
+    observer, one = arena.session("judge"), arena.session("one")
+    begin(one)
+    maintained(one)
+    second = start_waiting(arena, "two", "one", create)
+    end(one, ending)
+    assert second.result(timeout=10)[1] == "created"
+    check_one_key(observer, 1)
+
+
+@ENDINGS
+def test_maintain_leaves_a_key_that_is_being_taken_over(arena: Arena, ending: str) -> None:
+    free_key(arena)
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    observer.execute("UPDATE upkeep SET dedupe_from = 0, dedupe_day = 0")
+    begin(one)
+    assert create(one)[1] == "created"
+    with impatient(two):
+        two.execute("SELECT maintain()")
+    end(one, ending)
+    check_one_key(observer, 1 if ending == "commit" else 0)
+    assert create(two)[1] == ("duplicate" if ending == "commit" else "created")
+    check_one_key(observer, 1)
+
+
+@ENDINGS
+@pytest.mark.parametrize("key", ["new", "free again"])
+@pytest.mark.parametrize("with_messages", [False, True])
+def test_channel_delete_against_an_open_creator(
+    arena: Arena, with_messages: bool, key: str, ending: str
+) -> None:
+    """Whatever it deletes, a message that lives afterwards holds its key."""
+    if key == "free again":
+        free_key(arena)
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    observer.execute("SELECT channel_set('a', p_max_concurrency => 5)")
+    begin(one)
+    assert create(one)[1] == "created"
+    deleting = arena.start(lambda: value(two, "SELECT result FROM channel_delete('a', %s)", with_messages))
+    until(lambda: deleting.done() or arena.is_waiting(two, one), "the delete to go on or to wait")
+    end(one, ending)
+    deleting.result(timeout=10)
+    lives = value(observer, "SELECT COUNT(*) FROM message")
+    check_one_key(observer, lives)
+    assert create(observer)[1] == ("duplicate" if lives else "created")
+    check_one_key(observer, 1)
+
+
+# Against the old holder's return.
+
+
+def dead_holder(arena: Arena, keep_ms: int) -> int:
+    conn = arena.session("judge")
+    keep(conn, keep_ms)
+    conn.execute("SELECT queue_set(p_max_attempts => 1)")
+    holder, _ = create(conn)
+    delivery = lease(conn)
+    assert value(conn, "SELECT message_defer(%s, %s, p_error => 'bad')", holder, delivery.token) == "dead"
+    assert holder is not None
+    if keep_ms == 0:
+        until(lambda: value(conn, "SELECT until_at < clock_ms() FROM dedupe") is True, "the key to be free")
+    return holder
+
+
+def retry(conn: psycopg.Connection, message_id: int) -> str:
+    return str(value(conn, "SELECT result FROM dead_retry(ARRAY[%s::BIGINT])", message_id))
+
+
+@ENDINGS
+def test_a_retry_waits_for_a_creator(arena: Arena, ending: str) -> None:
+    old = dead_holder(arena, 0)
+    observer, one = arena.session("judge"), arena.session("one")
+    begin(one)
+    assert create(one)[1] == "created"
+    second = start_waiting(arena, "two", "one", lambda two: retry(two, old))
+    end(one, ending)
+    assert second.result(timeout=10) == ("duplicate" if ending == "commit" else "retried")
+    assert value(observer, "SELECT COUNT(*) FROM dead") == (1 if ending == "commit" else 0)
+    check_one_key(observer, 1)
+
+
+@ENDINGS
+@pytest.mark.parametrize("keep_ms", [0, 600_000])
+def test_a_creator_waits_for_a_retry(arena: Arena, keep_ms: int, ending: str) -> None:
+    old = dead_holder(arena, keep_ms)
+    observer, one = arena.session("judge"), arena.session("one")
+    begin(one)
+    assert retry(one, old) == "retried"
+    second = start_waiting(arena, "two", "one", create)
+    end(one, ending)
+    made = second.result(timeout=10)
+    if ending == "commit" or keep_ms > 0:
+        assert made == (old, "duplicate")
+    else:
+        assert made[1] == "created"
+    check_one_key(observer, 1 if ending == "commit" or keep_ms == 0 else 0)
+
+
+@ENDINGS
+def test_two_retries_of_one_message(arena: Arena, ending: str) -> None:
+    old = dead_holder(arena, 600_000)
+    observer, one = arena.session("judge"), arena.session("one")
+    begin(one)
+    assert retry(one, old) == "retried"
+    second = start_waiting(arena, "two", "one", lambda two: retry(two, old))
+    end(one, ending)
+    assert second.result(timeout=10) == ("not_found" if ending == "commit" else "retried")
+    check_one_key(observer, 1)
+
+
+@pytest.mark.parametrize("stop", ["retry has its dead", "before insert dedupe", "before update dedupe"])
+def test_a_retry_stopped_while_another_takes_its_key(arena: Arena, stop: str) -> None:
+    old = dead_holder(arena, 0)
+    observer, two = arena.session("judge"), arena.session("two")
+    with paused(arena, stop, lambda one: retry(one, old)) as running, impatient(two):
+        assert create(two)[1] == "created"
+    assert running.result() == "duplicate"
+    check_one_key(observer, 1)
