@@ -51,6 +51,32 @@ RULES = {
         SELECT DISTINCT channel FROM message m
         WHERE m.leased AND NOT EXISTS (SELECT FROM ring r WHERE r.channel = m.channel)""",
     "one tick": "SELECT COUNT(*) FROM tick HAVING COUNT(*) > 1",
+    "one row says whether someone sleeps": "SELECT COUNT(*) FROM sleep HAVING COUNT(*) <> 1",
+    "invariant 15: a message that lives holds its key": """
+        SELECT m.id, m.channel, m.dedupe_key FROM message m
+        WHERE m.dedupe_key IS NOT NULL AND NOT EXISTS (
+            SELECT FROM dedupe d WHERE (d.channel, d.key, d.message_id) = (m.channel, m.dedupe_key, m.id)
+                AND d.until_at IS NULL)""",
+    "invariant 15: a key that is held is held by a message that lives": """
+        SELECT d.* FROM dedupe d
+        WHERE d.until_at IS NULL AND NOT EXISTS (SELECT FROM message m WHERE m.id = d.message_id)""",
+    "a channel's size, less who left, is what was counted in": """
+        SELECT c.channel, c.size, l.n, m.n FROM capacity c
+        CROSS JOIN LATERAL (SELECT COUNT(*) AS n FROM departure d WHERE d.channel = c.channel) l
+        CROSS JOIN LATERAL (SELECT COUNT(*) AS n FROM message m WHERE m.channel = c.channel AND m.is_counted) m
+        WHERE c.size - l.n <> m.n""",
+    "one size a channel": "SELECT channel FROM capacity GROUP BY channel HAVING COUNT(*) > 1",
+    "invariant 7: no more leases than the queue's limit": """
+        SELECT COUNT(*), q.max_concurrency FROM message m CROSS JOIN queue q
+        WHERE m.leased GROUP BY q.max_concurrency HAVING COUNT(*) > q.max_concurrency""",
+    "under the queue's limit every lease has a slot of its own": """
+        SELECT m.id FROM message m CROSS JOIN queue q
+        WHERE m.leased AND q.max_concurrency IS NOT NULL
+            AND (SELECT COUNT(*) FROM queue_slot s WHERE (s.message_id, s.token) = (m.id, m.token)) <> 1""",
+    "one row a slot": "SELECT number FROM queue_slot GROUP BY number HAVING COUNT(*) > 1",
+    "the tick knows how many wait": """
+        SELECT t.waiting, m.n FROM tick t
+        CROSS JOIN (SELECT COUNT(*) AS n FROM message WHERE NOT leased) m WHERE t.waiting <> m.n""",
 }
 
 
