@@ -14,7 +14,20 @@ import psycopg
 
 from tests.isolation.arena import Arena, until, value
 
-TABLES = ("message", "dead", "wake", "ring", "tick", "postponed", "sleep", "dedupe", "capacity", "queue_slot")
+TABLES = (
+    "message",
+    "dead",
+    "wake",
+    "ring",
+    "tick",
+    "postponed",
+    "sleep",
+    "dedupe",
+    "capacity",
+    "queue_slot",
+    "channel",
+    "queue",
+)
 # The name of a stop: the function, and the text it comes before.
 STOPS = {
     "dequeue has its channels": ("message_dequeue", "-- Stamp releases after the locks are had"),
@@ -26,6 +39,7 @@ STOPS = {
     "rebuild has its snapshot": ("rebuild", "DELETE FROM tick;"),
     "rebuild has no wakes": ("rebuild", "DELETE FROM ring r WHERE EXISTS"),
     "writer has appended": ("wake_notify", "IF (SELECT"),
+    "create has the settings": ("message_create", "IF NOT v_is_plain THEN"),
     "dequeue has its slots": ("message_dequeue", "v_is_full := q.paused OR v_left = 0;"),
     "retry has its dead": ("dead_retry", "SELECT a.results, a.are_counted INTO"),
 }

@@ -1,4 +1,4 @@
-"""A consumer that keeps to the protocol of wake_await and, once it is sure, never looks without being notified."""
+"""A consumer that keeps to the protocol of wake_await and, once sure, never looks without being notified."""
 
 import select
 import time
@@ -22,7 +22,7 @@ class Sleeper:
         conn.execute(f"LISTEN {value(conn, 'SELECT notify_channel FROM queue_get()')}")
 
     def await_wake(self) -> bool:
-        """What was heard before this call is settled by the look after it; what is heard from here on is not."""
+        """What was heard before this call is settled by the look after it; what is heard from now on is not."""
         self.heard.clear()
         row = self.conn.execute(
             "SELECT generation, is_sure FROM wake_await(%s)", (self.generation,)

@@ -1,7 +1,7 @@
 """No wake-up is lost: a writer, stopped at each of its steps, against a consumer that falls asleep meanwhile.
 
-The consumer ends in one of two ways: it is not sure, and finds the work at a later look; or it is sure, and is
-notified when the writer commits.
+The consumer ends in one of two ways: it is not sure, and finds the work at a later look; or it is sure, and
+is notified when the writer commits.
 """
 
 import random
@@ -134,19 +134,19 @@ WRITERS = {
     "complete_many, limited": Writer(to_complete_under_the_queues_limit, "before delete message"),
     "park, limited": Writer(to_park, "before delete message"),
     "reschedule": Writer(to_reschedule, "before update message"),
-    "retry": Writer(to_retry, "before delete dead"),
-    "unpause": Writer(to_unpause, "before insert wake"),
-    "raise": Writer(to_raise, "before insert wake"),
-    "unpause the queue": Writer(to_unpause_the_queue, "before insert wake"),
-    "raise the queue's limit": Writer(to_raise_the_queues_limit, "before insert wake"),
-    "lift the queue's limit": Writer(to_lift_the_queues_limit, "before insert wake"),
+    "retry": Writer(to_retry, "retry has its dead"),
+    "unpause": Writer(to_unpause, "before insert channel"),
+    "raise": Writer(to_raise, "before insert channel"),
+    "unpause the queue": Writer(to_unpause_the_queue, "before update queue"),
+    "raise the queue's limit": Writer(to_raise_the_queues_limit, "before update queue"),
+    "lift the queue's limit": Writer(to_lift_the_queues_limit, "before update queue"),
 }
-# Where message and wake are appended by one statement, it holds its lock on wake before it writes either.
-LOCKS_AT_ONCE = {
-    *("create_many", "publish", "defer", "retry"),
-    *("unpause", "raise", "unpause the queue", "raise the queue's limit", "lift the queue's limit"),
+# Their first write is to neither message nor wake: stopped there, they have not read yet whether someone sleeps.
+BEGIN_ELSEWHERE = {
+    *("create with a key", "retry", "unpause", "raise"),
+    *("unpause the queue", "raise the queue's limit", "lift the queue's limit"),
 }
-# Says whether someone sleeps in the statement that appends.
+# Reads whether someone sleeps in the statement that appends.
 LOOKS_AT_ONCE = {"create"}
 
 each_writer = pytest.mark.parametrize("writer", WRITERS)
@@ -188,7 +188,7 @@ def test_a_consumer_falls_asleep_while_the_writer_is_stopped(
     with paused(arena, at, lambda one: one.execute(query, parameters)) as running:
         is_asleep = consumer.try_to_sleep()
     running.result()
-    assert is_asleep == (stop == "first write" and writer not in LOCKS_AT_ONCE)
+    assert is_asleep == (stop == "first write" and writer in BEGIN_ELSEWHERE)
     assert len(consumer.pick_up(is_asleep=is_asleep)) == 1
 
 
@@ -232,7 +232,7 @@ def test_a_writer_left_open(arena: Arena, writer: str, ending: str) -> None:
 @pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
 @each_writer
 def test_a_snapshot_from_before_the_consumer_slept(arena: Arena, writer: str, level: str) -> None:
-    """The consumer sees no lock, so it is sure; the writer cannot see that it sleeps, and must tell in any case."""
+    """No lock is held, so the consumer is sure; the writer cannot see it sleep, and must tell in any case."""
     query, parameters = prepare(arena, writer)
     consumer, one = sleeper(arena), arena.session("one")
     one.execute(f"BEGIN ISOLATION LEVEL {level}")
@@ -353,6 +353,32 @@ def arena_waits(arena: Arena, waiter: psycopg.Connection, holder: psycopg.Connec
     return holder.info.backend_pid in blocking
 
 
+@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
+@pytest.mark.parametrize("writer", ["create", "create_many"])
+def test_notifications_are_switched_on_while_a_writer_is_open(arena: Arena, writer: str, level: str) -> None:
+    query, parameters = prepare(arena, writer)
+    consumer, one, observer = sleeper(arena), arena.session("one"), arena.session("judge")
+    observer.execute("SELECT queue_set(p_notify => FALSE)")
+    one.execute(f"BEGIN ISOLATION LEVEL {level}")
+    one.execute(query, parameters)
+    observer.execute("SELECT queue_set(p_notify => TRUE)")
+    assert not consumer.try_to_sleep()
+    end(one, "commit")
+    assert len(consumer.pick_up()) == 1
+
+
+def test_notifications_are_switched_on_while_a_create_begins(arena: Arena) -> None:
+    """It has read the queue's settings, and appended nothing."""
+    consumer, observer = sleeper(arena), arena.session("judge")
+    observer.execute("SELECT queue_set(p_notify => FALSE)")
+    create = "SELECT message_create('a', 'work')"
+    with paused(arena, "create has the settings", lambda one: one.execute(create)) as running:
+        observer.execute("SELECT queue_set(p_notify => TRUE)")
+        is_asleep = consumer.try_to_sleep()
+    running.result()
+    assert len(consumer.pick_up(is_asleep=is_asleep)) == 1
+
+
 # Several consumers, and the generation they rely on.
 
 
@@ -407,7 +433,7 @@ def test_a_busy_fold_ends_the_sleep_that_another_relies_on(arena: Arena) -> None
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 @pytest.mark.parametrize("writes", ["before the fold's end", "after the fold's end"])
 def test_a_sleep_is_being_ended(arena: Arena, writes: str, ending: str) -> None:
-    """Until the fold commits the old generation stands, and writers tell; from then on all know that it fell."""
+    """Until the fold commits the old generation stands, and writers tell; then all hear that it fell."""
     consumer, observer, one = sleeper(arena), arena.session("judge"), arena.session("one")
     assert consumer.try_to_sleep()
     many_wakes_that_tell_nobody(observer)
@@ -439,7 +465,7 @@ def test_one_falls_asleep_while_a_fold_ends_the_sleep(arena: Arena, stop: str) -
 
 @pytest.mark.parametrize("stop", ["before insert wake", "after insert wake"])
 def test_a_writer_that_saw_nobody_asleep_between_two_generations(arena: Arena, stop: str) -> None:
-    """Asleep, ended, asleep again: the writer read what held in between, so the later consumer is not sure."""
+    """Asleep, ended, asleep again: the writer read what held in between, so the consumer is not sure."""
     consumer, observer = sleeper(arena), arena.session("judge")
     assert consumer.try_to_sleep()
     many_wakes_that_tell_nobody(observer)
