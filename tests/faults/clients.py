@@ -122,7 +122,7 @@ class Producer(Client):
     share of messages that always fail.
     """
 
-    KEYS = 12
+    KEYS = 6
 
     def __init__(
         self,
@@ -479,9 +479,9 @@ class Person(Client):
             *[self._cancel] * 4,
             *[self._cancel_many] * 2,
             *[self._reschedule] * 4,
-            *[self._retry] * 2,
+            self._retry,
             self._discard,
-            *[self._retry_all] * 3,
+            *[self._retry_all] * 2,
             self._delete,
         )
         while not until.is_set():

@@ -197,7 +197,8 @@ class EndJudge:
             acts = self._acts[row.id]
             return (
                 any(a.result == "cancelled" and a.asked_at <= row.finished_at <= a.done_at for a in acts)
-                or any(a.result == "marked" and a.asked_at <= row.finished_at for a in acts)
+                # A sweep is stamped before it looks: who cancels may come between.
+                or any(a.result == "marked" for a in acts)
                 or any(
                     d.channel == row.channel and d.asked_at <= row.finished_at <= d.done_at
                     for d in self._deletions

@@ -43,7 +43,7 @@ POLICIES = {
 DOOMED = "doomed"  # a channel that is deleted again and again
 SIZES = {"free-0": 25, "three": 8}
 QUEUE_LIMIT = 12
-KEEP_MS = 250
+KEEP_MS = 100
 FINISHED = """
     SELECT id, outcome, channel, finished_at, attempts, dedupe_key, content FROM finished"""
 SERVED = """
