@@ -16,7 +16,7 @@ BEGIN
         WITH gone AS (DELETE FROM departure d WHERE d.channel = p_channel RETURNING 1) SELECT COUNT(*) INTO v_left FROM gone;
         c.size := c.size - v_left;
         IF c.uncounted > 0 AND c.size + c.uncounted + p_wanted > p_max AND abs(v_now - c.recounted_at) >= 1000 THEN
-            c.uncounted := capacity_uncounted(p_channel, GREATEST(p_max - c.size, 0));
+            c.uncounted := capacity_uncounted(p_channel, p_max);
             c.recounted_at := v_now;
             v_left := 1;
         END IF;

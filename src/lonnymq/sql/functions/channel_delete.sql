@@ -42,6 +42,7 @@ BEGIN
             PERFORM message_end(v_tids, array_fill('cancelled'::TEXT, ARRAY[messages::INT]), NULL, NULL, clock_ms());
             INSERT INTO wake (n) VALUES (-v_waited);
         END IF;
+        v_dead := v_dead[: p_limit - messages];
         DELETE FROM dead d WHERE d.ctid = ANY (v_dead);
         messages := messages + cardinality(v_dead);
     END IF;

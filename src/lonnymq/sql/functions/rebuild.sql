@@ -46,9 +46,9 @@ BEGIN
     SELECT channel, dequeue_at, id, 9223372036854775807, 9223372036854775807 FROM first;
     INSERT INTO tick (at, seen_xid, seen_id, open_xids, open_ids, swept_at, swept_id, lease_max_at, floor_at, floor_turn,
         postponed_to, postponed_id, started_at, system_id, waiting, served)
-    SELECT v_now, pg_snapshot_xmax(v_snapshot), 0, array_agg(x), array_agg(0),
+    SELECT v_now, pg_snapshot_xmax(v_snapshot), 0, COALESCE(array_agg(x), '{}'), COALESCE(array_agg(0), '{}'),
         -9223372036854775808, 0, COALESCE((SELECT MAX(lease_end_at) FROM message WHERE leased), 0), -9223372036854775808, 0,
         v_now, 0, pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system()),
         v_waiting, v_served
-    FROM (SELECT pg_current_xact_id() AS x UNION SELECT pg_snapshot_xip(v_snapshot)) o;
+    FROM (SELECT pg_current_xact_id() AS x UNION SELECT pg_snapshot_xip(v_snapshot)) o WHERE x < pg_snapshot_xmax(v_snapshot);
 END $$;

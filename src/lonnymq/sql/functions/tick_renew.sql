@@ -28,8 +28,8 @@ BEGIN
         v_snapshot := pg_current_snapshot();
         t.seen_xid := pg_snapshot_xmax(v_snapshot);
         t.seen_id := 0;
-        SELECT array_agg(x), array_agg(0) INTO t.open_xids, t.open_ids
-        FROM (SELECT pg_current_xact_id() AS x UNION SELECT pg_snapshot_xip(v_snapshot)) o;
+        SELECT COALESCE(array_agg(x), '{}'), COALESCE(array_agg(0), '{}') INTO t.open_xids, t.open_ids
+        FROM (SELECT pg_current_xact_id() AS x UNION SELECT pg_snapshot_xip(v_snapshot)) o WHERE x < t.seen_xid;
         t.swept_at := 0;
         t.swept_id := 0;
         t.lease_max_at := COALESCE((SELECT MAX(lease_end_at) FROM message WHERE leased), 0);
