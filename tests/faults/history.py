@@ -244,6 +244,7 @@ class Judge:
             self._attempts,
             self._dead_at_the_limit,
             self._pauses,
+            self._given_up,
             self._deadlocks,
             self._audits,
         )
@@ -467,6 +468,21 @@ class Judge:
                 if pause.channel in {None, delivery.channel} and is_within:
                     where, at = delivery.channel, delivery.released_at
                     yield f"paused: {where} released message {delivery.id} at {at}"
+
+    def _given_up(self) -> Iterator[str]:
+        """A cancelled message is not delivered again, and its worker is told at its next call."""
+        known_at: dict[int, int] = {}
+        for act in self._history.acts:
+            if act.result in {"marked", "cancelled"}:
+                known_at[act.id] = min(act.done_at, known_at.get(act.id, act.done_at))
+        for delivery in self._deliveries:
+            if delivery.asked_at > known_at.get(delivery.id, delivery.asked_at):
+                yield f"cancelled: message {delivery.id} was delivered after it was given up"
+        for finish in self._history.finishes:
+            is_late = finish.asked_at > known_at.get(finish.id, finish.asked_at)
+            is_told = finish.result in {"cancelled", "lost", "not_found"}
+            if is_late and finish.outcome is Outcome.OK and not is_told:
+                yield f"cancelled: message {finish.id} was {finish.result} after it was given up"
 
     def _deadlocks(self) -> Iterator[str]:
         if self._history.deadlocks:

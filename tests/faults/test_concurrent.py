@@ -41,7 +41,7 @@ POLICIES = {
     "stopped": Policy(max_concurrency=2),
 }
 DOOMED = "doomed"  # a channel that is deleted again and again
-SIZES = {"free-0": 25, "three": 8}
+SIZES = {"free-0": 10, "three": 5}
 QUEUE_LIMIT = 12
 KEEP_MS = 100
 FINISHED = """

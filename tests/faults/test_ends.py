@@ -249,6 +249,21 @@ def test_a_release_while_the_queue_was_paused() -> None:
     assert blames(violations(history, rows), "paused:")
 
 
+@pytest.mark.parametrize("result", ["completed", "extended", "deferred"])
+def test_a_worker_that_is_not_told_that_its_message_was_given_up(result: str) -> None:
+    history, rows = clean()
+    kind = {"completed": "complete", "extended": "extend", "deferred": "defer"}[result]
+    history.finishes.append(finish(7, result, 1160, kind))
+    assert any(broken.startswith("cancelled:") for broken in violations(history, rows))
+
+
+@pytest.mark.parametrize("id_", [3, 7])
+def test_a_message_that_is_delivered_though_it_was_given_up(id_: int) -> None:
+    history, rows = clean()
+    history.deliveries.append(delivery(id_, TWO, 1160))
+    assert any(broken.startswith("cancelled:") for broken in violations(history, rows))
+
+
 def test_what_an_auditor_found() -> None:
     history, rows = clean()
     history.audits.append("size: ...")
