@@ -22,7 +22,7 @@ class Sleeper:
         conn.execute(f"LISTEN {value(conn, 'SELECT notify_channel FROM queue_get()')}")
 
     def await_wake(self) -> bool:
-        """What was heard before this call is settled by the look after it; what is heard from now on is not."""
+        """What was heard before this call is settled by the look after it; what is heard later is not."""
         self.heard.clear()
         row = self.conn.execute(
             "SELECT generation, is_sure FROM wake_await(%s)", (self.generation,)

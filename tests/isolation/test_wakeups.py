@@ -141,7 +141,7 @@ WRITERS = {
     "raise the queue's limit": Writer(to_raise_the_queues_limit, "before update queue"),
     "lift the queue's limit": Writer(to_lift_the_queues_limit, "before update queue"),
 }
-# Their first write is to neither message nor wake: stopped there, they have not read yet whether someone sleeps.
+# They write elsewhere first: stopped there, they have not read yet whether someone sleeps.
 BEGIN_ELSEWHERE = {
     *("create with a key", "retry", "unpause", "raise"),
     *("unpause the queue", "raise the queue's limit", "lift the queue's limit"),

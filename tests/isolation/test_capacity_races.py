@@ -1,0 +1,466 @@
+"""A channel with a max_size, and several at it: exactly so many fit, and the size never drifts."""
+
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests import judge
+from tests.isolation.arena import Arena, end, impatient, run_out, take, until, value
+from tests.isolation.pausing import paused
+
+LEVELS = pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
+ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
+RETRY = psycopg.errors.SerializationFailure
+
+
+def create(conn: psycopg.Connection, count: int = 1, channel: str = "a") -> list[str]:
+    rows = conn.execute(
+        "SELECT result FROM message_create_many(%s, %s)", ([channel] * count, [b"work"] * count)
+    ).fetchall()
+    return [result for (result,) in rows]
+
+
+def create_one(conn: psycopg.Connection) -> str:
+    try:
+        return str(value(conn, "SELECT result FROM message_create('a', 'work')"))
+    except RETRY:
+        return "retry"
+
+
+def limit(conn: psycopg.Connection, max_size: int) -> None:
+    conn.execute("SELECT channel_set('a', p_max_size => %s)", (max_size,))
+
+
+def size(conn: psycopg.Connection) -> int:
+    return int(value(conn, "SELECT COUNT(*) FROM message WHERE channel = 'a'"))
+
+
+def check_sizes(conn: psycopg.Connection) -> None:
+    """What was counted in, less what said that it left, is what is there."""
+    drifted = conn.execute(
+        """
+        SELECT c.*, d.n, m.n FROM capacity c
+        CROSS JOIN LATERAL (SELECT COUNT(*) AS n FROM departure d WHERE d.channel = c.channel) d
+        CROSS JOIN LATERAL (
+            SELECT COUNT(*) AS n FROM message m WHERE m.channel = c.channel AND m.is_counted) m
+        WHERE c.size - d.n <> m.n"""
+    ).fetchall()
+    assert not drifted, f"sizes drifted: {drifted}"
+    twice = conn.execute("SELECT channel FROM capacity GROUP BY channel HAVING COUNT(*) > 1").fetchall()
+    assert not twice, f"more than one live size: {twice}"
+    judge.check(conn)
+
+
+def check_exact(conn: psycopg.Connection, max_size: int) -> None:
+    """Filled up, it holds what it may; one out, one in."""
+    check_sizes(conn)
+    while create_one(conn) == "created":
+        assert size(conn) <= max_size
+    assert size(conn) == max_size
+    judge.fold(conn)
+    (delivery,) = take(conn, 1)
+    assert value(conn, "SELECT message_complete(%s, %s)", delivery.id, delivery.token) == "completed"
+    assert [create_one(conn), create_one(conn)] == ["created", "full"]
+    check_sizes(conn)
+
+
+def begin(conn: psycopg.Connection, level: str = "READ COMMITTED") -> None:
+    conn.execute(f"BEGIN ISOLATION LEVEL {level}")
+
+
+def start_waiting(arena: Arena, waiter: str, holder: str, call: Callable[..., Any]) -> "Future[Any]":
+    conn, other = arena.session(waiter), arena.session(holder)
+    running = arena.start(lambda: call(conn))
+    until(lambda: running.done() or arena.is_waiting(conn, other), f"{waiter} to wait for {holder}")
+    assert not running.done(), f"did not wait: {running.result()}"
+    return running
+
+
+# The last place.
+
+
+@LEVELS
+@pytest.mark.parametrize(
+    "first_ends", ["commit", "rollback", "rollback to savepoint", "release, commit", "release, rollback"]
+)
+def test_two_producers_for_the_last_place(arena: Arena, first_ends: str, level: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    limit(observer, 3)
+    create(observer, 2)
+    begin(one, level)
+    one.execute("SAVEPOINT s")
+    assert create_one(one) == "created"
+    if first_ends.startswith("release"):
+        one.execute("RELEASE s")
+    begin(two, level)
+    second = start_waiting(arena, "two", "one", create_one)
+    if first_ends.endswith("savepoint"):
+        one.execute("ROLLBACK TO s")
+    else:
+        end(one, first_ends.removeprefix("release, "))
+    met = second.result(timeout=10)
+    if first_ends.endswith("commit"):
+        assert met == ("full" if level == "READ COMMITTED" else "retry")
+    else:
+        assert met == "created"
+    end(two, "rollback" if met == "retry" else "commit")
+    if first_ends.endswith("savepoint"):
+        end(one, "rollback" if level == "SERIALIZABLE" else "commit")  # it read what the other wrote
+    assert size(observer) == 3
+    check_exact(observer, 3)
+
+
+@ENDINGS
+def test_a_retry_and_a_create_for_the_last_place(arena: Arena, ending: str) -> None:
+    observer, one = arena.session("judge"), arena.session("one")
+    limit(observer, 1)
+    observer.execute("SELECT queue_set(p_max_attempts => 1)")
+    create(observer)
+    judge.fold(observer)
+    (delivery,) = take(observer, 1)
+    assert (
+        value(observer, "SELECT message_defer(%s, %s, p_error => 'x')", delivery.id, delivery.token) == "dead"
+    )
+    begin(one)
+    assert create_one(one) == "created"
+    retrying = start_waiting(
+        arena, "two", "one", lambda two: value(two, "SELECT result FROM dead_retry(%s)", [delivery.id])
+    )
+    end(one, ending)
+    assert retrying.result(timeout=10) == ("full" if ending == "commit" else "retried")
+    assert size(observer) == 1
+    check_sizes(observer)
+
+
+# Finishers and producers do not wait for each other.
+
+FINISHERS = {
+    "complete": "SELECT message_complete(%(id)s, %(token)s)",
+    "complete_many": "SELECT message_complete_many(ARRAY[%(id)s::BIGINT], ARRAY[%(token)s::UUID])",
+    "defer, for the last time": "SELECT message_defer(%(id)s, %(token)s, p_error => 'bad')",
+    "cancel, and complete": "SELECT message_cancel(%(id)s), message_complete(%(id)s, %(token)s)",
+    "cancel what waits": "SELECT message_cancel(id) FROM message WHERE NOT leased LIMIT 1",
+    "sweep": "SELECT wake_fold()",
+}
+
+
+def full_channel(arena: Arena, finisher: str) -> dict[str, Any]:
+    """Of three places one runs and two wait."""
+    observer = arena.session("judge")
+    limit(observer, 3)
+    observer.execute("SELECT queue_set(p_max_attempts => 1)")
+    create(observer, 3)
+    judge.fold(observer)
+    (delivery,) = take(observer, 1, lease_ms=1 if finisher == "sweep" else 3_600_000)
+    if finisher == "sweep":
+        run_out(observer, [delivery])
+    return {"id": delivery.id, "token": delivery.token}
+
+
+@ENDINGS
+@pytest.mark.parametrize("finisher", FINISHERS)
+def test_finishers_do_not_wait_for_open_producers(arena: Arena, finisher: str, ending: str) -> None:
+    lease = full_channel(arena, finisher)
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    begin(one)
+    assert create_one(one) == "full"
+    limit_of_another = "SELECT channel_set('b', p_max_size => 3)"
+    with impatient(two):
+        two.execute(FINISHERS[finisher], lease)
+        two.execute(limit_of_another)
+    assert create_one(one) == "created", "the place came free under its eyes"
+    end(one, ending)
+    observer.execute("SELECT queue_set(p_max_attempts => 5)")
+    assert size(observer) == (3 if ending == "commit" else 2)
+    check_exact(observer, 3)
+
+
+@ENDINGS
+@pytest.mark.parametrize("finisher", FINISHERS)
+def test_producers_do_not_wait_for_open_finishers(arena: Arena, finisher: str, ending: str) -> None:
+    """The place is free when the finisher commits, and not before."""
+    lease = full_channel(arena, finisher)
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    begin(one)
+    one.execute(FINISHERS[finisher], lease)
+    with impatient(two):
+        assert create_one(two) == "full"
+    end(one, ending)
+    with impatient(two):
+        assert create_one(two) == ("created" if ending == "commit" else "full")
+    observer.execute("SELECT queue_set(p_max_attempts => 5)")
+    assert size(observer) == 3
+    check_exact(observer, 3)
+
+
+@pytest.mark.parametrize("finisher", FINISHERS)
+@pytest.mark.parametrize("stop", ["before update capacity", "after update capacity", "before insert message"])
+def test_a_place_comes_free_while_a_producer_is_stopped(arena: Arena, stop: str, finisher: str) -> None:
+    lease = full_channel(arena, finisher)
+    observer, two = arena.session("judge"), arena.session("two")
+    limit(observer, 4)
+    with paused(arena, stop, create_one) as running, impatient(two):
+        two.execute(FINISHERS[finisher], lease)
+    assert running.result() == "created"
+    observer.execute("SELECT queue_set(p_max_attempts => 5)")
+    assert size(observer) == 3
+    check_exact(observer, 4)
+
+
+# The limit is set, changed and lifted.
+
+
+@ENDINGS
+@pytest.mark.parametrize("new", [1, 10])
+def test_a_limit_changes_while_a_producer_is_open(arena: Arena, new: int, ending: str) -> None:
+    observer, one = arena.session("judge"), arena.session("one")
+    limit(observer, 3)
+    create(observer, 2)
+    begin(one)
+    assert create_one(one) == "created"
+    setting = start_waiting(arena, "two", "one", lambda two: limit(two, new))
+    end(one, ending)
+    setting.result(timeout=10)
+    assert create_one(observer) == ("created" if new == 10 else "full")
+    check_sizes(observer)
+
+
+@pytest.mark.parametrize("new", [1, 10])
+def test_who_waited_for_the_limit_is_judged_by_it(arena: Arena, new: int) -> None:
+    observer, one = arena.session("judge"), arena.session("one")
+    limit(observer, 3)
+    create(observer, 2 if new == 1 else 3)
+    begin(one)
+    limit(one, new)
+    waiting = start_waiting(arena, "two", "one", create_one)
+    end(one, "commit")
+    assert waiting.result(timeout=10) == ("full" if new == 1 else "created")
+    check_sizes(observer)
+
+
+@ENDINGS
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_first_limit_is_set_while_a_producer_is_open(arena: Arena, count: int, ending: str) -> None:
+    """What it made counts once it is there, as what was there before the limit does."""
+    observer, one = arena.session("judge"), arena.session("one")
+    begin(one)
+    create(one, count)
+    setting = arena.start(lambda: limit(observer, 2))
+    until(
+        lambda: setting.done() or blocks(arena, "watcher", observer, one), "the limit to be set, or to wait"
+    )
+    if not setting.done():
+        end(one, ending)
+        setting.result(timeout=10)
+    else:
+        end(one, ending)
+    there = count if ending == "commit" else 0
+    results = [create_one(observer) for _ in range(3)]
+    fitting = max(0, 2 - there)
+    assert results == ["created"] * fitting + ["full"] * (3 - fitting)
+    check_sizes(observer)
+
+
+def blocks(arena: Arena, watcher: str, waiter: psycopg.Connection, holder: psycopg.Connection) -> bool:
+    blocking: list[int] = value(
+        arena.session(watcher), "SELECT pg_blocking_pids(%s)", waiter.info.backend_pid
+    )
+    return holder.info.backend_pid in blocking
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+@pytest.mark.parametrize("was", ["none anywhere", "one elsewhere", "lifted here"])
+def test_a_snapshot_from_before_the_limit(arena: Arena, was: str, level: str) -> None:
+    """It cannot see the limit. It is refused, told to try again, or counted; the limit holds afterwards."""
+    observer, one = arena.session("judge"), arena.session("one")
+    if was == "one elsewhere":
+        observer.execute("SELECT channel_set('b', p_max_size => 1)")
+    elif was == "lifted here":
+        limit(observer, 1)
+        limit(observer, 0)
+    begin(one, level)
+    value(one, "SELECT COUNT(*) FROM message")
+    limit(observer, 1)
+    made = create_one(one)
+    end(one, "rollback" if made == "retry" else "commit")
+    while create_one(observer) == "created":
+        pass
+    assert size(observer) == 1
+    check_sizes(observer)
+
+
+@ENDINGS
+def test_a_limit_is_set_while_a_finisher_is_open(arena: Arena, ending: str) -> None:
+    """What it finishes was there before the limit and leaves without a word: the next count finds that out."""
+    observer, one = arena.session("judge"), arena.session("one")
+    create(observer, 2)
+    judge.fold(observer)
+    (delivery, _other) = take(observer, 2)
+    begin(one)
+    one.execute("SELECT message_complete(%s, %s)", (delivery.id, delivery.token))
+    with impatient(observer):
+        limit(observer, 2)
+        assert create_one(observer) == "full"
+    end(one, ending)
+    if ending == "commit":
+        until(lambda: create_one(observer) == "created", "the place to be found")
+    assert create_one(observer) == "full"
+    assert size(observer) == 2
+    check_sizes(observer)
+
+
+@ENDINGS
+def test_lifted_and_set_again_around_an_open_producer(arena: Arena, ending: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    limit(observer, 2)
+    begin(one)
+    assert create_one(one) == "created"
+    with impatient(two):
+        limit(two, 0)
+        assert create(two, 2) == ["created", "created"]
+    setting = start_waiting(arena, "two", "one", lambda two: limit(two, 4))
+    end(one, ending)
+    setting.result(timeout=10)
+    there = 3 if ending == "commit" else 2
+    assert size(observer) == there
+    assert create(observer, 3) == ["created"] * (4 - there) + ["full"] * (there - 1)
+    check_sizes(observer)
+
+
+@ENDINGS
+def test_lifted_while_counted_messages_leave(arena: Arena, ending: str) -> None:
+    observer, one = arena.session("judge"), arena.session("one")
+    limit(observer, 3)
+    create(observer, 3)
+    judge.fold(observer)
+    first, second, _third = take(observer, 3)
+    begin(one)
+    one.execute("SELECT message_complete(%s, %s)", (first.id, first.token))
+    limit(observer, 0)
+    assert value(observer, "SELECT message_complete(%s, %s)", second.id, second.token) == "completed"
+    limit(observer, 3)
+    end(one, ending)
+    left = 1 if ending == "commit" else 2
+    assert create(observer, 3) == ["created"] * (3 - left) + ["full"] * left
+    check_exact(observer, 3)
+
+
+# The channel is deleted.
+
+
+@ENDINGS
+@pytest.mark.parametrize("with_messages", [False, True])
+def test_channel_delete_waits_for_an_open_producer(arena: Arena, with_messages: bool, ending: str) -> None:
+    observer, one = arena.session("judge"), arena.session("one")
+    limit(observer, 2)
+    begin(one)
+    assert create_one(one) == "created"
+    deleting = start_waiting(
+        arena,
+        "two",
+        "one",
+        lambda two: value(two, "SELECT result FROM channel_delete('a', %s)", with_messages),
+    )
+    end(one, ending)
+    is_left = ending == "commit" and not with_messages
+    assert deleting.result(timeout=10) == ("not_empty" if is_left else "deleted")
+    assert size(observer) == (1 if is_left else 0)
+    limit(observer, 2)
+    check_exact(observer, 2)
+
+
+@ENDINGS
+def test_a_producer_waits_for_channel_delete(arena: Arena, ending: str) -> None:
+    observer, one = arena.session("judge"), arena.session("one")
+    limit(observer, 1)
+    create(observer)
+    begin(one)
+    assert value(one, "SELECT result FROM channel_delete('a', TRUE)") == "deleted"
+    waiting = start_waiting(arena, "two", "one", create_one)
+    end(one, ending)
+    assert waiting.result(timeout=10) == ("created" if ending == "commit" else "full")
+    limit(observer, 1)
+    assert create_one(observer) == "full"
+    assert size(observer) == 1
+    check_sizes(observer)
+
+
+def test_deleted_and_limited_anew_under_a_waiting_producer(arena: Arena) -> None:
+    """It was not there when the new limit counted, and the new limit holds all the same."""
+    observer, one = arena.session("judge"), arena.session("one")
+    limit(observer, 1)
+    create(observer)
+    begin(one)
+    assert value(one, "SELECT result FROM channel_delete('a', TRUE)") == "deleted"
+    limit(one, 1)
+    waiting = start_waiting(arena, "two", "one", create_one)
+    end(one, "commit")
+    assert waiting.result(timeout=10) == "created"
+    assert create_one(observer) == "full"
+    check_sizes(observer)
+
+
+# All at once.
+
+
+class Load:
+    """What producers, finishers and who moves the limit do until the time is up."""
+
+    def __init__(self, arena: Arena, highest: int, seconds: float) -> None:
+        self.arena = arena
+        self.highest = highest
+        self.deadline = time.monotonic() + seconds
+
+    def is_on(self) -> bool:
+        return time.monotonic() < self.deadline
+
+    def produce(self, conn: psycopg.Connection, chance: random.Random) -> None:
+        conn.execute("BEGIN")
+        create(conn, chance.randint(1, 4))
+        end(conn, chance.choice(["commit", "commit", "rollback"]))
+
+    def consume(self, conn: psycopg.Connection, chance: random.Random) -> None:
+        conn.execute("SELECT wake_fold()")
+        for delivery in take(conn, 3):
+            conn.execute("BEGIN")
+            finisher = chance.choice(["message_complete(%s, %s)", "message_defer(%s, %s)"])
+            conn.execute(f"SELECT {finisher}", (delivery.id, delivery.token))
+            end(conn, chance.choice(["commit", "commit", "rollback"]))
+
+    def change(self, conn: psycopg.Connection, chance: random.Random) -> None:
+        limit(conn, chance.randint(self.highest // 2, self.highest))
+        time.sleep(0.01)
+
+    def start(self, work: Callable[[psycopg.Connection, random.Random], None], seed: int) -> "Future[None]":
+        conn, chance = self.arena.session(f"load {seed}"), random.Random(seed)
+
+        def run() -> None:
+            while self.is_on():
+                work(conn, chance)
+
+        return self.arena.start(run)
+
+
+def test_nothing_drifts_under_load(arena: Arena) -> None:
+    """A watcher counts all the while, in single snapshots."""
+    observer, watcher = arena.session("judge"), arena.session("watcher")
+    load = Load(arena, highest=8, seconds=3)
+    limit(observer, load.highest)
+    works = [load.produce, load.produce, load.produce, load.consume, load.consume, load.change]
+    running = [load.start(work, seed) for seed, work in enumerate(works)]
+    while load.is_on():
+        assert size(watcher) <= load.highest
+        time.sleep(0.002)
+    for future in running:
+        future.result(timeout=20)
+    limit(observer, load.highest)
+    check_sizes(observer)
+    while create_one(observer) == "created":
+        pass
+    assert size(observer) == load.highest
+    check_sizes(observer)
