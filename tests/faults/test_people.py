@@ -43,23 +43,27 @@ def test_a_channel_is_deleted_while_its_dead_are_retried(connect: Connect) -> No
 
 
 def test_a_channel_is_deleted_while_its_keys_are_taken_again(connect: Connect) -> None:
-    """The keys are free, and both want them: in what order they lie in the table says nothing."""
+    """The keys are free, and both want them, in one order: not as they lie, nor as they came free, which is
+    what the planner thinks of."""
     conn, holder, deleter, batch = connect(), connect(autocommit=False), connect(), connect()
     clock = FakeClock(conn)
-    for key in ("2", "1"):
+    keys = [f"{n:03}" for n in range(200)]
+    for key in reversed(keys):
         conn.execute("SELECT * FROM message_create('a', '', p_dedupe_key => %s)", (key,))
     fold(conn)
-    for message in dequeue(conn, 2)[0]:
+    for message in dequeue(conn, len(keys))[0]:
         conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
+        clock.advance(1)
     clock.advance(3_600_000)
-    holder.execute("SELECT FROM dedupe WHERE key = '2' FOR UPDATE")
+    conn.execute("ANALYZE dedupe")
+    holder.execute("SELECT FROM dedupe WHERE key = %s FOR UPDATE", (keys[-1],))
     query = """
-        SELECT result FROM message_create_many(
-            ARRAY['a', 'a'], ARRAY['', '']::BYTEA[], p_dedupe_keys => ARRAY['1', '2'])"""
+        SELECT result
+        FROM message_create_many(ARRAY['a', 'a'], ARRAY['', '']::BYTEA[], p_dedupe_keys => %s)"""
     with ThreadPoolExecutor() as pool:
         deleted = pool.submit(call(deleter, "SELECT result FROM channel_delete('a')"))
         until_waiting(conn, deleter)
-        made = pool.submit(call(batch, query))
+        made = pool.submit(call(batch, query, [keys[0], keys[-1]]))
         until_waiting(conn, batch)
         holder.rollback()
         assert deleted.result(30) in ([("deleted",)], [("not_empty",)])
