@@ -296,7 +296,7 @@ def test_a_snapshot_from_before_the_limit(arena: Arena, was: str, level: str) ->
 
 @ENDINGS
 def test_a_limit_is_set_while_a_finisher_is_open(arena: Arena, ending: str) -> None:
-    """What it finishes was there before the limit and leaves without a word: the next count finds that out."""
+    """What it finishes was there before the limit and leaves without a word: the next count finds out."""
     observer, one = arena.session("judge"), arena.session("one")
     create(observer, 2)
     judge.fold(observer)

@@ -210,6 +210,17 @@ def test_one_that_sleeps_already_is_notified(arena: Arena, writer: str, stop: st
     assert len(consumer.pick_up(is_asleep=True)) == 1
 
 
+@pytest.mark.parametrize("is_listed", [False, True], ids=["nobody sleeps yet", "another one sleeps"])
+def test_a_create_that_has_locked_nothing_yet_will_see_who_sleeps(arena: Arena, is_listed: bool) -> None:
+    if is_listed:
+        assert sleeper(arena, "another").try_to_sleep()
+    consumer, create = sleeper(arena), "SELECT message_create('a', 'work')"
+    with paused(arena, "create has the settings", lambda one: one.execute(create)) as running:
+        assert consumer.try_to_sleep()
+    running.result()
+    assert len(consumer.pick_up(is_asleep=True)) == 1
+
+
 # The writer's transaction is left open after its call.
 
 

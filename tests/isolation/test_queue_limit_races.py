@@ -1,0 +1,386 @@
+"""A limit over all channels, and several at it: never more leases than it allows, nor fewer for long."""
+
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests import judge
+from tests.isolation.arena import Arena, end, impatient, run_out, take, until, value
+from tests.isolation.pausing import paused
+
+ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
+STOPS = pytest.mark.parametrize(
+    "stop",
+    [
+        "dequeue has its slots",
+        "dequeue has its channels",
+        "before update queue_slot",
+        "before update message",
+    ],
+)
+
+
+def fill(conn: psycopg.Connection, count: int = 30) -> None:
+    channels = [f"c{number % 6}" for number in range(count)]
+    conn.execute("SELECT message_create_many(%s, %s)", (channels, [b"work"] * count))
+    judge.fold(conn)
+
+
+def limit(conn: psycopg.Connection, max_concurrency: int) -> None:
+    conn.execute("SELECT queue_set(p_max_concurrency => %s)", (max_concurrency,))
+
+
+def leased(conn: psycopg.Connection) -> int:
+    return int(value(conn, "SELECT COUNT(*) FROM message WHERE leased"))
+
+
+def complete(conn: psycopg.Connection, deliveries: list[judge.Delivery]) -> None:
+    for delivery in deliveries:
+        assert value(conn, "SELECT message_complete(%s, %s)", delivery.id, delivery.token) == "completed"
+
+
+def complete_all(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT message_complete(id, token) FROM message WHERE leased")
+
+
+def take_all(conn: psycopg.Connection) -> list[judge.Delivery]:
+    """All that can be had, whoever held a channel a moment ago."""
+    deliveries: list[judge.Delivery] = []
+
+    def is_empty_handed() -> bool:
+        judge.fold(conn)
+        more = take(conn)
+        deliveries.extend(more)
+        return not more and value(conn, "SELECT COUNT(*) FROM postponed") == 0
+
+    until(is_empty_handed, "nothing more to be had")
+    return deliveries
+
+
+def check_limit(conn: psycopg.Connection, expected: int) -> None:
+    """At rest: exactly so many can run at once, again and again."""
+    fill(conn)
+    complete_all(conn)
+    for _ in range(2):
+        assert len(take_all(conn)) == expected
+        assert leased(conn) == expected
+        complete_all(conn)
+    twice = conn.execute("SELECT number FROM queue_slot GROUP BY number HAVING COUNT(*) > 1").fetchall()
+    assert not twice, f"more than one live row of slot {twice}"
+    judge.check(conn)
+
+
+def start_waiting(arena: Arena, waiter: str, holder: str, call: Callable[..., Any]) -> "Future[Any]":
+    conn, other = arena.session(waiter), arena.session(holder)
+    running = arena.start(lambda: call(conn))
+    until(lambda: running.done() or arena.is_waiting(conn, other), f"{waiter} to wait for {holder}")
+    assert not running.done(), f"did not wait: {running.result()}"
+    return running
+
+
+# The last slots.
+
+
+@ENDINGS
+def test_two_dequeues_for_the_last_slots(arena: Arena, ending: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    limit(observer, 3)
+    fill(observer)
+    one.execute("BEGIN")
+    assert len(take(one, 2)) == 2
+    with impatient(two):
+        assert len(take(two)) == 1
+        assert take(two) == []
+    end(one, ending)
+    assert len(take_all(observer)) == (0 if ending == "commit" else 2)
+    assert leased(observer) == 3
+    check_limit(observer, 3)
+
+
+@STOPS
+def test_a_dequeue_stopped_shares_no_slot(arena: Arena, stop: str) -> None:
+    observer, two = arena.session("judge"), arena.session("two")
+    limit(observer, 3)
+    fill(observer)
+    with paused(arena, stop, lambda one: take(one, 2)) as running, impatient(two):
+        met = take(two)
+        assert len(met) <= 1
+    assert len(running.result()) == 2
+    take_all(observer)
+    assert leased(observer) == 3
+    check_limit(observer, 3)
+
+
+@ENDINGS
+def test_a_dequeue_left_open_holds_only_its_slots(arena: Arena, ending: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    limit(observer, 3)
+    fill(observer, 60)
+    one.execute("BEGIN")
+    assert len(take(one, 1)) == 1
+    with impatient(two):
+        for _ in range(10):
+            judge.fold(two)
+            deliveries = take(two)
+            assert len(deliveries) == 2
+            complete(two, deliveries)
+    end(one, ending)
+    check_limit(observer, 3)
+
+
+FREEING = {
+    "complete": "SELECT message_complete(%(id)s, %(token)s)",
+    "complete_many": "SELECT message_complete_many(ARRAY[%(id)s::BIGINT], ARRAY[%(token)s::UUID])",
+    "defer": "SELECT message_defer(%(id)s, %(token)s, p_dequeue_at => clock_ms() + 3600000)",
+    "defer, for the last time": "SELECT message_defer(%(id)s, %(token)s, p_error => 'bad')",
+    "cancel, and complete": "SELECT message_cancel(%(id)s), message_complete(%(id)s, %(token)s)",
+    "cancel, and defer": "SELECT message_cancel(%(id)s), message_defer(%(id)s, %(token)s)",
+    "sweep": "SELECT wake_fold()",
+    "channel_delete": "SELECT channel_delete('c0', TRUE)",
+}
+
+
+@ENDINGS
+@pytest.mark.parametrize("freeing", FREEING)
+def test_a_slot_is_free_when_its_lease_ends_for_good(arena: Arena, freeing: str, ending: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    observer.execute("SELECT queue_set(p_max_attempts => 1)")
+    limit(observer, 1)
+    observer.execute("SELECT message_create('c0', 'work')")
+    judge.fold(observer)
+    (delivery,) = take(observer, 1, lease_ms=1 if freeing == "sweep" else 3_600_000)
+    observer.execute("SELECT message_create('d', 'next')")
+    if freeing == "sweep":
+        run_out(observer, [delivery])
+    else:
+        judge.fold(observer)
+    one.execute("BEGIN")
+    one.execute(FREEING[freeing], {"id": delivery.id, "token": delivery.token})
+    with impatient(two):
+        two.execute("SELECT wake_fold()")
+        assert take(two) == []
+    end(one, ending)
+    if freeing == "sweep":
+        judge.fold(observer)  # rolled back, the next fold sweeps
+    assert len(take_all(observer)) == (1 if ending == "commit" or freeing == "sweep" else 0)
+    assert leased(observer) == 1
+    observer.execute("SELECT queue_set(p_max_attempts => 5)")
+    check_limit(observer, 1)
+
+
+def test_a_lease_marked_as_cancelled_keeps_its_slot(arena: Arena) -> None:
+    observer = arena.session("judge")
+    limit(observer, 1)
+    fill(observer)
+    (delivery,) = take(observer)
+    assert value(observer, "SELECT message_cancel(%s)", delivery.id) == "marked"
+    assert take_all(observer) == []
+    check_limit(observer, 1)
+
+
+# A first limit.
+
+
+@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
+@ENDINGS
+def test_a_first_limit_waits_for_an_open_dequeue_and_counts_it(arena: Arena, ending: str, level: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    fill(observer)
+    one.execute("BEGIN")
+    assert len(take(one, 2)) == 2
+    two.execute(f"BEGIN ISOLATION LEVEL {level}")
+    setting = start_waiting(arena, "two", "one", lambda two: limit(two, 3))
+    end(one, ending)
+    try:
+        setting.result(timeout=10)
+    except psycopg.errors.SerializationFailure:
+        assert level != "READ COMMITTED"
+        end(two, "rollback")
+        limit(two, 3)
+    else:
+        end(two, "commit")
+    take_all(observer)
+    assert leased(observer) == 3
+    check_limit(observer, 3)
+
+
+@ENDINGS
+def test_a_dequeue_waits_for_a_first_limit(arena: Arena, ending: str) -> None:
+    observer, one = arena.session("judge"), arena.session("one")
+    fill(observer)
+    one.execute("BEGIN")
+    limit(one, 3)
+    taking = start_waiting(arena, "two", "one", lambda two: judge.dequeue(two, 10, 3_600_000))
+    end(one, ending)
+    deliveries, again_at = taking.result(timeout=10)
+    if ending == "commit":
+        assert (deliveries, again_at is not None) == ([], True), "it is to ask again, under the limit"
+        take_all(observer)
+        assert leased(observer) == 3
+    else:
+        assert len(deliveries) == 10
+
+
+@STOPS
+def test_a_first_limit_meets_a_dequeue_that_is_stopped(arena: Arena, stop: str) -> None:
+    if stop == "before update queue_slot":
+        return  # it has no slots yet
+    observer, two = arena.session("judge"), arena.session("two")
+    fill(observer)
+    with paused(arena, stop, lambda one: take(one, 5)) as running:
+        setting = arena.start(lambda: limit(two, 3))
+        until(lambda: setting.done() or arena.is_waiting(two, arena.session("one")), "the limit")
+    setting.result(timeout=10)
+    taken = len(running.result())
+    assert taken == (0 if stop == "dequeue has its slots" else 5)
+    take_all(observer)
+    assert leased(observer) == max(3, taken)
+    check_limit(observer, 3)
+
+
+# A limit that changes.
+
+
+@ENDINGS
+def test_lowered_while_a_dequeue_is_open(arena: Arena, ending: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    limit(observer, 5)
+    fill(observer)
+    one.execute("BEGIN")
+    running = take(one, 3)
+    with impatient(two):
+        limit(two, 2)
+        assert take(two) == [], "what the open one may have counts"
+    end(one, ending)
+    if ending == "commit":
+        for left in (0, 0, 1):
+            assert len(take_all(observer)) == left
+            complete(observer, [running.pop()])
+        assert leased(observer) == 1
+    assert len(take_all(observer)) == (1 if ending == "commit" else 2)
+    assert leased(observer) == 2
+    check_limit(observer, 2)
+
+
+@ENDINGS
+@pytest.mark.parametrize("new", [3, 5, 8])
+def test_raised_while_a_dequeue_drains(arena: Arena, new: int, ending: str) -> None:
+    """Lowered from five to two, an open dequeue removes the slots above; some of them are needed again."""
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    limit(observer, 5)
+    fill(observer)
+    limit(observer, 2)
+    one.execute("BEGIN")
+    assert len(take(one, 1)) == 1
+    changing = arena.start(lambda: limit(two, new))
+    until(lambda: changing.done() or arena.is_waiting(two, one), "the limit to be raised, or to wait")
+    end(one, ending)
+    changing.result(timeout=10)
+    take_all(observer)
+    assert leased(observer) == new
+    check_limit(observer, new)
+
+
+@ENDINGS
+def test_raised_while_a_dequeue_is_open(arena: Arena, ending: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    limit(observer, 2)
+    fill(observer)
+    one.execute("BEGIN")
+    assert len(take(one, 2)) == 2
+    with impatient(two):
+        limit(two, 4)
+        assert len(take(two)) == 2
+    end(one, ending)
+    assert len(take_all(observer)) == (0 if ending == "commit" else 2)
+    assert leased(observer) == 4
+    check_limit(observer, 4)
+
+
+@STOPS
+@pytest.mark.parametrize("new", [1, 2, 6, 0])
+def test_changed_while_a_dequeue_is_stopped(arena: Arena, stop: str, new: int) -> None:
+    """It gives what the old limit allowed, or nothing; afterwards the new one holds."""
+    observer, two = arena.session("judge"), arena.session("two")
+    limit(observer, 4)
+    fill(observer)
+    with paused(arena, stop, lambda one: take(one, 3)) as running:
+        with impatient(two):
+            limit(two, new)
+            met = len(take(two, 5))
+        assert met <= max(0, (new or 99) - 3) or stop == "dequeue has its slots"
+    taken = len(running.result())
+    assert taken == (0 if stop == "dequeue has its slots" else 3)
+    if new > 0:
+        take_all(observer)
+        assert leased(observer) == max(new, taken + met)
+        check_limit(observer, new)
+
+
+@STOPS
+def test_lifted_and_set_again_while_a_dequeue_is_stopped(arena: Arena, stop: str) -> None:
+    """Whatever it holds already, neither waits for the other in a circle."""
+    observer, two = arena.session("judge"), arena.session("two")
+    limit(observer, 4)
+    fill(observer)
+    one = arena.session("one")
+
+    def lift_and_set(conn: psycopg.Connection) -> None:
+        limit(conn, 0)
+        limit(conn, 4)
+
+    with paused(arena, stop, lambda one: take(one, 3)) as running:
+        changing = arena.start(lambda: lift_and_set(two))
+        until(lambda: changing.done() or arena.is_waiting(two, one), "the limit to change, or to wait")
+    changing.result(timeout=10)
+    running.result()
+    take_all(observer)
+    assert leased(observer) == 4
+    check_limit(observer, 4)
+
+
+# All at once.
+
+
+@pytest.mark.parametrize("moves", [False, True], ids=["a fixed limit", "a limit that moves"])
+def test_the_limit_holds_under_load(arena: Arena, moves: bool) -> None:
+    """Leases end in every way; a watcher counts them all the while, in single snapshots."""
+    observer, watcher, mover = arena.session("judge"), arena.session("watcher"), arena.session("mover")
+    highest, chance = 4, random.Random(1)
+    limit(observer, highest)
+    fill(observer, 600)
+    deadline = time.monotonic() + 3
+    sessions = [arena.session(f"load {seed}") for seed in range(5)]
+    running = [
+        arena.start(lambda conn=conn, seed=seed: consume(conn, seed, deadline))
+        for seed, conn in enumerate(sessions)
+    ]
+    while time.monotonic() < deadline:
+        assert leased(watcher) <= highest
+        if moves and chance.random() < 0.2:
+            limit(mover, chance.randint(1, highest))
+        time.sleep(0.002)
+    assert sum(future.result(timeout=20) for future in running) > 50
+    limit(observer, 3)
+    take_all(observer)
+    check_limit(observer, 3)
+
+
+def consume(conn: psycopg.Connection, seed: int, deadline: float) -> int:
+    """Returns how many leases it had."""
+    chance, count = random.Random(seed), 0
+    while time.monotonic() < deadline:
+        conn.execute("SELECT wake_fold()")
+        conn.execute("BEGIN")
+        deliveries = take(conn, chance.randint(1, 3), lease_ms=chance.choice([1, 60_000]))
+        end(conn, chance.choice(["commit", "commit", "rollback"]))
+        count += len(deliveries)
+        for delivery in deliveries:
+            call = chance.choice(["message_complete(%s, %s)", "message_defer(%s, %s)"])
+            conn.execute(f"SELECT {call}", (delivery.id, delivery.token))
+    return count
