@@ -6,7 +6,7 @@ BEGIN
     UPDATE queue SET has_sizes = TRUE WHERE NOT has_sizes;
     PERFORM FROM capacity c WHERE c.channel = p_channel ORDER BY c.turn DESC LIMIT 1 FOR UPDATE;
     IF FOUND THEN
-        UPDATE capacity SET turn = nextval('turn'), uncounted = capacity_uncounted(p_channel, p_max), recounted_at = clock_ms()
+        UPDATE capacity SET turn = nextval('turn'), uncounted = capacity_uncounted(p_channel, p_max), recounted_at = clock_ms(), open_xids = NULL
         WHERE channel = p_channel;
     ELSE
         INSERT INTO capacity (channel, turn, size, uncounted, recounted_at)

@@ -31,7 +31,7 @@ BEGIN
         ORDER BY x.name
     LOOP
         v_taken := 0;
-        v_room := CASE WHEN v_channel.max_size IS NOT NULL THEN capacity_room(v_channel.name, v_channel.max_size, cardinality(v_channel.ords)) END;
+        v_room := CASE WHEN v_channel.max_size IS NOT NULL THEN capacity_room(v_channel.name, cardinality(v_channel.ords)) END;
         IF v_room IS NOT NULL THEN
             FOREACH i IN ARRAY v_channel.ords LOOP
                 -- The size is locked, so what a key is held by can be read: a duplicate takes no room.

@@ -7,6 +7,7 @@ CREATE TABLE capacity (
     size BIGINT NOT NULL,                   -- messages that were counted in, less the departures taken off
     uncounted BIGINT NOT NULL,              -- messages from before the limit, at most; they leave without a word
     recounted_at BIGINT NOT NULL,
+    open_xids XID8[],                       -- who was at work when the limit was new, and may add to them; NULL: not asked yet
     PRIMARY KEY (channel, turn)
 );
 CREATE TABLE departure (
