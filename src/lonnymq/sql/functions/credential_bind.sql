@@ -8,6 +8,7 @@ BEGIN
         PERFORM refuse('LM010', format('there is no role %s', COALESCE(quote_ident(p_role), 'without a name')), 'Name a role of this cluster.');
     END IF;
     PERFORM channel_check(c) FROM unnest(p_channels) c;
+    PERFORM FROM queue FOR UPDATE;          -- one at a time: has_bound must not miss who is bound at the same moment
     IF p_channels IS NULL THEN
         DELETE FROM credential WHERE role = p_role;
     ELSE

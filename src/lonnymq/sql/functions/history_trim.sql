@@ -20,7 +20,7 @@ BEGIN
             EXECUTE format('DROP TABLE %I', v_name);
             v_gone := v_gone + 1;
             CONTINUE;
-        EXCEPTION WHEN lock_not_available THEN
+        EXCEPTION WHEN lock_not_available OR object_in_use OR dependent_objects_still_exist THEN
             NULL;                           -- then at least its rows
         END;
         BEGIN
@@ -30,7 +30,7 @@ BEGIN
                 EXECUTE format('TRUNCATE %I', v_name);
                 v_gone := v_gone + 1;
             END IF;
-        EXCEPTION WHEN lock_not_available THEN
+        EXCEPTION WHEN lock_not_available OR object_in_use OR dependent_objects_still_exist THEN
             NULL;                           -- somebody reads it: another time
         END;
     END LOOP;

@@ -1,6 +1,6 @@
 -- Queue one message. It is there when the caller's transaction commits.
--- Locks nothing and reads no channel: producers only append, so an open transaction delays nobody. With a dedupe key, or where channels have a
--- max_size, it goes the way of message_create_many. Works in every isolation level.
+-- Locks nothing: producers only append, so an open transaction delays nobody. With a dedupe key, or into a channel with a max_size, it goes
+-- the way of message_create_many. Works in every isolation level.
 -- Returns the message's id and 'created'; or 'duplicate' and the id that holds the key; or NULL and 'full'.
 CREATE OR REPLACE FUNCTION message_create (
     p_channel TEXT,
@@ -16,11 +16,17 @@ DECLARE
     v_now BIGINT := transaction_ms();
     v_at BIGINT := COALESCE(p_dequeue_at, v_now);
     v_max INT;
+    v_has_bound BOOLEAN;
     v_is_plain BOOLEAN;
     v_notify BOOLEAN;
     v_is_asleep BOOLEAN;
 BEGIN
-    SELECT content_max_bytes, notify, NOT (has_sizes OR has_bound) AND p_dedupe_key IS NULL INTO v_max, v_notify, v_is_plain FROM queue;
+    SELECT content_max_bytes, notify, has_bound,
+        p_dedupe_key IS NULL AND NOT (has_sizes AND EXISTS (SELECT FROM channel c WHERE c.name = p_channel AND c.max_size IS NOT NULL))
+    INTO v_max, v_notify, v_has_bound, v_is_plain FROM queue;
+    IF v_has_bound THEN
+        PERFORM produce_check(ARRAY[p_channel]);
+    END IF;
     IF NOT v_is_plain THEN
         RETURN QUERY SELECT * FROM message_create_many(
             ARRAY[p_channel], ARRAY[p_content], ARRAY[p_dequeue_at], ARRAY[p_headers], ARRAY[p_max_attempts], ARRAY[p_dedupe_key]);

@@ -30,7 +30,10 @@ BEGIN
     IF q.has_bound THEN
         PERFORM produce_check(p_channels);
     END IF;
-    IF q.has_sizes OR array_remove(p_dedupe_keys, NULL) <> '{}' THEN
+    IF array_remove(p_dedupe_keys, NULL) <> '{}' OR q.has_sizes AND EXISTS (
+        SELECT FROM (SELECT DISTINCT u.channel FROM unnest(p_channels) u (channel)) u
+        CROSS JOIN LATERAL (SELECT FROM channel c WHERE c.name = u.channel AND c.max_size IS NOT NULL OFFSET 0) c)
+    THEN
         RETURN QUERY SELECT * FROM message_create_admitted(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys, v_now);
     ELSE
         RETURN QUERY

@@ -2,6 +2,9 @@
 CREATE OR REPLACE FUNCTION sleep_end ()
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
+    IF NOT (SELECT s.is_asleep FROM sleep s ORDER BY s.id DESC LIMIT 1) THEN
+        RETURN;
+    END IF;
     UPDATE sleep SET id = DEFAULT, is_asleep = FALSE
     WHERE id = (SELECT s.id FROM sleep s WHERE s.id = (SELECT MAX(x.id) FROM sleep x) AND s.is_asleep FOR UPDATE SKIP LOCKED);
     IF FOUND THEN
