@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -356,10 +357,7 @@ def test_the_limit_holds_under_load(arena: Arena, moves: bool) -> None:
     fill(observer, 600)
     deadline = time.monotonic() + 3
     sessions = [arena.session(f"load {seed}") for seed in range(5)]
-    running = [
-        arena.start(lambda conn=conn, seed=seed: consume(conn, seed, deadline))
-        for seed, conn in enumerate(sessions)
-    ]
+    running = [arena.start(partial(consume, conn, seed, deadline)) for seed, conn in enumerate(sessions)]
     while time.monotonic() < deadline:
         assert leased(watcher) <= highest
         if moves and chance.random() < 0.2:

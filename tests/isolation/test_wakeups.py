@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import psycopg
@@ -599,7 +600,7 @@ def test_lone_messages_against_consumers_that_never_poll(arena: Arena) -> None:
     producers = [f"producer {number}" for number in range(4)]
     for name in producers:
         arena.session(name)
-    running = [arena.start(lambda consumer=consumer: stress.consume(consumer)) for consumer in consumers]
+    running = [arena.start(partial(stress.consume, consumer)) for consumer in consumers]
     ends_before = value(observer, "SELECT MAX(id) FROM sleep")
     try:
         deadline = time.monotonic() + 6
@@ -607,9 +608,7 @@ def test_lone_messages_against_consumers_that_never_poll(arena: Arena) -> None:
             if chance.random() < 0.4:
                 many_wakes_that_tell_nobody(observer)
             waits = [(name, chance.random() * 0.006) for name in producers if chance.random() < 0.6]
-            made = [
-                arena.start(lambda name=name, wait=wait: stress.produce(name, wait)) for name, wait in waits
-            ]
+            made = [arena.start(partial(stress.produce, name, wait)) for name, wait in waits]
             stress.await_all({future.result(timeout=PATIENCE) for future in made})
     finally:
         stress.is_over = True

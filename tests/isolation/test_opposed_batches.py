@@ -1,0 +1,200 @@
+"""Batches that want the same sizes and keys in opposite orders: single calls never wait for each other in a
+circle; several calls in one transaction may, and PostgreSQL says so.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests import judge
+from tests.isolation.arena import Arena, end, take, until, value
+
+DEADLOCK = psycopg.errors.DeadlockDetected
+CHANNELS = ("a", "b", "c")
+KEYS = ("1", "2", "3")
+EVERY = [(channel, key) for channel in CHANNELS for key in KEYS]
+
+Wanted = list[tuple[str, str]]
+
+
+def create(conn: psycopg.Connection, wanted: Wanted) -> list[tuple[int | None, str]]:
+    channels, keys = [channel for channel, _ in wanted], [key for _, key in wanted]
+    return conn.execute(
+        "SELECT id, result FROM message_create_many(%s, %s, p_dedupe_keys => %s)",
+        (channels, [b"work"] * len(wanted), keys),
+    ).fetchall()
+
+
+def limit_sizes(conn: psycopg.Connection, max_size: int) -> None:
+    for channel in CHANNELS:
+        conn.execute("SELECT channel_set(%s, p_max_size => %s)", (channel, max_size))
+
+
+def check(conn: psycopg.Connection) -> None:
+    """No key twice, each live message has its own, and no size drifted."""
+    keys = conn.execute("SELECT channel, dedupe_key FROM message WHERE dedupe_key IS NOT NULL").fetchall()
+    assert max(Counter(keys).values(), default=1) == 1, keys
+    loose = conn.execute(
+        "SELECT m.id FROM message m LEFT JOIN dedupe d ON (d.channel, d.key) = (m.channel, m.dedupe_key) "
+        "WHERE m.dedupe_key IS NOT NULL AND (d.message_id, d.until_at IS NULL) IS DISTINCT FROM (m.id, TRUE)"
+    ).fetchall()
+    assert not loose
+    drifted = conn.execute(
+        "SELECT * FROM capacity c "
+        "WHERE size - (SELECT COUNT(*) FROM departure d WHERE d.channel = c.channel) "
+        "<> (SELECT COUNT(*) FROM message m WHERE m.channel = c.channel AND m.is_counted)"
+    ).fetchall()
+    assert not drifted
+    judge.check(conn)
+
+
+@pytest.mark.parametrize("held", EVERY, ids=" ".join)
+@pytest.mark.parametrize("is_sized", [False, True], ids=["keys", "keys and sizes"])
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_two_batches_behind_one_that_holds_what_both_want(
+    arena: Arena, is_sized: bool, held: tuple[str, str], ending: str
+) -> None:
+    """Both are under way at once, as far as they come; the third in the middle lets them go together."""
+    observer, gate = arena.session("judge"), arena.session("gate")
+    one, two = arena.session("one"), arena.session("two")
+    if is_sized:
+        limit_sizes(observer, 100)
+    gate.execute("BEGIN")
+    create(gate, [held])
+    early = arena.start(partial(create, one, EVERY))
+    until(lambda: arena.is_waiting(one, gate), "the first batch to wait")
+    late = arena.start(partial(create, two, EVERY[::-1]))
+    until(lambda: arena.is_waiting(two, one) or arena.is_waiting(two, gate), "the second batch to wait")
+    end(gate, ending)
+    results = [*early.result(timeout=10), *late.result(timeout=10)]
+    made = len(EVERY) - (1 if ending == "commit" else 0)
+    assert Counter(result for _, result in results) == {"created": made, "duplicate": 2 * len(EVERY) - made}
+    assert value(observer, "SELECT COUNT(*) FROM message") == len(EVERY)
+    check(observer)
+
+
+# Every call that locks sizes, keys, messages or dead ones, all at once, each in a transaction of its own.
+
+
+class Crowd:
+    def __init__(self, arena: Arena, seconds: float) -> None:
+        self.arena = arena
+        self.deadline = time.monotonic() + seconds
+
+    def create(self, conn: psycopg.Connection, chance: random.Random) -> None:
+        create(conn, chance.sample(EVERY, chance.randint(2, len(EVERY))))
+
+    def finish(self, conn: psycopg.Connection, chance: random.Random) -> None:
+        conn.execute("SELECT wake_fold()")
+        deliveries = take(conn, 6)
+        chance.shuffle(deliveries)
+        ids, tokens = [d.id for d in deliveries], [d.token for d in deliveries]
+        if not deliveries:
+            return
+        if chance.random() < 0.5:
+            conn.execute("SELECT message_complete_many(%s, %s)", (ids, tokens))
+        else:
+            errors = ["bad"] * len(ids)
+            conn.execute("SELECT message_defer_many(%s, %s, p_errors => %s)", (ids, tokens, errors))
+
+    def cancel(self, conn: psycopg.Connection, chance: random.Random) -> None:
+        ids = [message_id for (message_id,) in conn.execute("SELECT id FROM message").fetchall()]
+        chance.shuffle(ids)
+        if ids:
+            conn.execute("SELECT message_cancel_many(%s)", (ids[:4],))
+
+    def retry(self, conn: psycopg.Connection, chance: random.Random) -> None:
+        ids = [message_id for (message_id,) in conn.execute("SELECT id FROM dead").fetchall()]
+        chance.shuffle(ids)
+        if ids:
+            call = chance.choice(["dead_retry(%s)", "dead_retry(%s)", "dead_discard(%s)"])
+            conn.execute(f"SELECT {call}", (ids[:6],))
+
+    def limit(self, conn: psycopg.Connection, chance: random.Random) -> None:
+        conn.execute(
+            "SELECT channel_set(%s, p_max_size => %s)", (chance.choice(CHANNELS), chance.choice([0, 2, 5]))
+        )
+
+    def delete(self, conn: psycopg.Connection, chance: random.Random) -> None:
+        conn.execute(
+            "SELECT channel_delete(%s, %s)", (chance.choice(CHANNELS), chance.choice([True, True, False]))
+        )
+        conn.execute("SELECT maintain()")
+
+    def start(self, name: str, seed: int) -> "Future[int]":
+        conn, chance = self.arena.session(f"crowd {seed}"), random.Random(seed)
+        call: Callable[[psycopg.Connection, random.Random], None] = getattr(self, name)
+
+        def run() -> int:
+            conn.execute("SET deadlock_timeout = '50ms'")
+            rounds = 0
+            while time.monotonic() < self.deadline:
+                call(conn, chance)
+                rounds += 1
+            return rounds
+
+        return self.arena.start(run)
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        ("create", "create", "create", "create"),
+        ("create", "create", "create", "finish", "finish"),
+        ("create", "create", "finish", "retry", "retry"),
+        ("create", "create", "finish", "cancel", "retry"),
+        ("create", "create", "create", "limit", "finish"),
+        ("create", "create", "finish", "retry", "delete"),
+        ("create", "create", "finish", "cancel", "retry", "limit", "delete"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("max_size", [0, 3], ids=["keys", "keys and sizes"])
+def test_single_calls_never_deadlock(arena: Arena, max_size: int, calls: tuple[str, ...]) -> None:
+    observer = arena.session("judge")
+    observer.execute("SELECT queue_set(p_dedupe_keep_ms => 0, p_max_attempts => 1)")
+    limit_sizes(observer, max_size)
+    crowd = Crowd(arena, seconds=1.5)
+    running = [crowd.start(name, seed) for seed, name in enumerate(calls)]
+    rounds = [future.result(timeout=20) for future in running]
+    assert min(rounds) > 5, f"no crowd: {rounds}"
+    check(observer)
+
+
+# Several calls in one transaction.
+
+
+@pytest.mark.parametrize("what", ["keys", "sizes"])
+def test_several_calls_in_opposite_orders_are_told_of_the_deadlock(arena: Arena, what: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    if what == "sizes":
+        limit_sizes(observer, 100)
+
+    def want(conn: psycopg.Connection, channel: str, mine: str) -> Any:
+        return create(conn, [(channel, "same" if what == "keys" else mine)])
+
+    for conn, channel in ((one, "a"), (two, "b")):
+        conn.execute("BEGIN")
+        want(conn, channel, channel)
+    crossed = arena.start(partial(want, one, "b", "first"))
+    until(lambda: arena.is_waiting(one, two), "the first to wait for the second")
+    crossing = arena.start(partial(want, two, "a", "second"))
+    told = [future.exception(timeout=10) for future in (crossed, crossing)]
+    assert sorted(type(error).__name__ for error in told) == ["DeadlockDetected", "NoneType"]
+    loser, winner = (one, two) if told[0] else (two, one)
+    assert isinstance(told[0] or told[1], DEADLOCK)
+    assert (told[0] or told[1]).sqlstate == "40P01"  # type: ignore[union-attr]
+    end(loser, "rollback")
+    end(winner, "commit")
+    assert value(observer, "SELECT COUNT(*) FROM message") == 2
+    for channel in ("a", "b"):
+        (made,) = want(loser, channel, "again")
+        assert made[1] == ("duplicate" if what == "keys" else "created")
+    check(observer)
