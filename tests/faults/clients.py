@@ -469,10 +469,9 @@ class Sleeper(Consumer):
 class Person(Client):
     """Cancels, reschedules, retries and discards at random, and deletes a channel."""
 
-    def __init__(self, name: str, dsn: str, seed: str, *, doomed: str, retried: list[str]) -> None:
+    def __init__(self, name: str, dsn: str, seed: str, *, doomed: str) -> None:
         super().__init__(name, dsn, seed)
         self.doomed = doomed
-        self.retried = retried  # channels whose dead are retried all at once
 
     def run(self, until: threading.Event) -> History:
         ways = (
@@ -504,7 +503,7 @@ class Person(Client):
             self.history.notes[f"{kind} {result}"] += 1
 
     def _cancel(self) -> None:
-        for id_ in self._some("message", 1):
+        for id_ in self._some(self.random.choice(("message", "message WHERE leased")), 1):
             self._each("cancel", "SELECT %s::BIGINT, message_cancel(%s)", id_, id_)
 
     def _cancel_many(self) -> None:
@@ -523,7 +522,11 @@ class Person(Client):
         self._each("discard", "SELECT * FROM dead_discard(%s::BIGINT[])", self._some("dead", 1))
 
     def _retry_all(self) -> None:
-        channel = self.random.choice(self.retried)
+        """Of a channel that has dead messages, and is not deleted with them."""
+        query: LiteralString = "SELECT channel FROM dead WHERE channel <> %s ORDER BY random() LIMIT 1"
+        channel = self.value(query, (self.doomed,))
+        if channel is None:
+            return
         asked_at = self.stamp()
         count = self.value("SELECT retried FROM dead_retry_all(%s, 'poi%%', p_limit => 5)", (channel,))
         act = Act("retry all", 0, "", asked_at, self.stamp(), channel, count=count)

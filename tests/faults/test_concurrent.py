@@ -198,7 +198,7 @@ def full_crew(dsn: str, seed: str) -> Crew:
     limited = list(POLICIES)
     crew = Crew(
         producers=[
-            Producer(f"producer-{i}", dsn, seed, channels, limited=limited, keyed=0.4, poison=0.05)
+            Producer(f"producer-{i}", dsn, seed, channels, limited=limited, keyed=0.4, poison=0.1)
             for i in range(4)
         ],
         consumers=[
@@ -208,7 +208,7 @@ def full_crew(dsn: str, seed: str) -> Crew:
         others=[
             partial(Pauser("pauser", dsn, seed).run, "stopped"),
             partial(Pauser("queue-pauser", dsn, seed).run, None),
-            *(Person(f"person-{i}", dsn, seed, doomed=DOOMED, retried=FREE).run for i in range(2)),
+            *(Person(f"person-{i}", dsn, seed, doomed=DOOMED).run for i in range(2)),
         ],
         watchers=[
             Maintainer("maintainer", dsn, seed).run,
