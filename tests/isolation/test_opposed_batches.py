@@ -15,6 +15,7 @@ import pytest
 
 from tests import judge
 from tests.isolation.arena import Arena, end, take, until, value
+from tests.isolation.pausing import paused
 
 DEADLOCK = psycopg.errors.DeadlockDetected
 CHANNELS = ("a", "b", "c")
@@ -165,6 +166,24 @@ def test_single_calls_never_deadlock(arena: Arena, max_size: int, calls: tuple[s
     running = [crowd.start(name, seed) for seed, name in enumerate(calls)]
     rounds = [future.result(timeout=20) for future in running]
     assert min(rounds) > 5, f"no crowd: {rounds}"
+    check(observer)
+
+
+def test_a_deleted_channels_keys(arena: Arena) -> None:
+    """A batch takes a key that is free again and then wants one that is held; the delete frees the held one."""
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    observer.execute("SELECT queue_set(p_dedupe_keep_ms => 0)")
+    ((finished, _),) = create(observer, [("a", "1")])
+    assert value(observer, "SELECT message_cancel(%s)", finished) == "cancelled"
+    until(lambda: value(observer, "SELECT until_at < clock_ms() FROM dedupe") is True, "the key to be free")
+    create(observer, [("a", "5")])
+    batch: Wanted = [("a", "1"), ("a", "5")]
+    with paused(arena, "after update dedupe", lambda one: create(one, batch)) as running:
+        deleting = arena.start(partial(value, two, "SELECT result FROM channel_delete('a', TRUE)"))
+        until(lambda: deleting.done() or arena.is_waiting(two, one), "the delete to go on or to wait")
+    results = [result for _, result in running.result()]
+    deleting.result(timeout=10)
+    assert results[0] == "created"
     check(observer)
 
 
