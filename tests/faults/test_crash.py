@@ -249,6 +249,39 @@ def test_what_a_limit_or_an_interval_promises_survives(
         check(conn)
 
 
+def test_a_limit_over_all_channels_survives(server: Server, database: str) -> None:
+    with connect(server, database) as conn:
+        conn.execute("SELECT * FROM queue_set(p_max_concurrency => 1)")
+        conn.execute("SELECT message_create_many(ARRAY['a', 'b'], ARRAY['1', '2']::BYTEA[])")
+        fold(conn)
+    held = _dequeue_asynchronously(server, database)
+    crash(server)
+    with connect(server, database) as conn:
+        assert conn.execute("SELECT id, token FROM message WHERE leased").fetchall() == [held]
+        fold(conn)
+        assert dequeue(conn, 10)[0] == []
+        assert conn.execute("SELECT message_complete(%s, %s)", held).fetchone() == ("completed",)
+        fold(conn)
+        assert len(dequeue(conn, 10)[0]) == 1
+        check(conn)
+
+
+def test_what_the_history_says_of_a_delivery_survives(server: Server, database: str) -> None:
+    """Who had the message first, and when, though the worker that had it then died in the crash too."""
+    with connect(server, database) as conn:
+        conn.execute("SELECT * FROM queue_set(p_history => TRUE)")
+        conn.execute("SELECT message_create('a', 'x')")
+        fold(conn)
+    held = _dequeue_asynchronously(server, database)
+    with connect(server, database) as conn:
+        taken_at = conn.execute("SELECT dequeued_at FROM message").fetchone()
+    crash(server)
+    with connect(server, database) as conn:
+        assert conn.execute("SELECT message_complete(%s, %s)", held).fetchone() == ("completed",)
+        assert conn.execute("SELECT first_dequeued_at FROM history").fetchone() == taken_at
+        check(conn)
+
+
 @pytest.mark.parametrize(
     ("limit", "interval", "setting"), [(0, 0, "off"), (1, 0, "on"), (0, 1000, "on"), (5, 1000, "on")]
 )
