@@ -6,8 +6,8 @@ from tests.model.client import Client
 from tests.model.queue_model import Message, QueueModel
 
 OF_CHANNELS = """
-    SELECT s.channel, s.waiting, s.due, s.scheduled, s.leased, s.dead, s.served, s.last_served_at, s.blocked_by,
-        s.max_concurrency, s.release_interval_ms, s.paused, s.max_size, s.oldest_due_ms
+    SELECT s.channel, s.waiting, s.due, s.scheduled, s.leased, s.dead, s.served, s.last_served_at,
+        s.blocked_by, s.max_concurrency, s.release_interval_ms, s.paused, s.max_size, s.oldest_due_ms
     FROM unnest(%s::TEXT[]) WITH ORDINALITY n (name, ord) CROSS JOIN channel_stats(n.name) s ORDER BY n.ord"""
 OF_QUEUE = """
     SELECT waiting, due, scheduled, leased, dead, served, running, max_concurrency, paused, blocked_by
