@@ -15,38 +15,33 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_now BIGINT := transaction_ms();
     v_at BIGINT := COALESCE(p_dequeue_at, v_now);
-    v_max INT;
-    v_has_bound BOOLEAN;
-    v_is_plain BOOLEAN;
-    v_notify BOOLEAN;
     v_is_asleep BOOLEAN;
 BEGIN
-    SELECT content_max_bytes, notify, has_bound,
-        p_dedupe_key IS NULL AND NOT (has_sizes AND EXISTS (SELECT FROM channel c WHERE c.name = p_channel AND c.max_size IS NOT NULL))
-    INTO v_max, v_notify, v_has_bound, v_is_plain FROM queue;
-    IF v_has_bound THEN
-        PERFORM produce_check(ARRAY[p_channel]);
+    IF (p_channel <> '' AND octet_length(p_channel) <= 255 AND v_at BETWEEN -9007199254740992 AND 9007199254740992
+        AND COALESCE(p_max_attempts BETWEEN 1 AND 1000000, TRUE) AND p_headers IS NULL) IS NOT TRUE
+    THEN
+        PERFORM message_check(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key);
     END IF;
-    IF NOT v_is_plain THEN
+    IF p_dedupe_key IS NULL THEN
+        -- What the queue asks for is checked by the statement that appends. Whether someone sleeps is read by it too: it locks message first, and
+        -- then takes its snapshot. See wake_await.
+        INSERT INTO message (channel, dequeue_at, created_at, headers, max_attempts, content)
+        SELECT p_channel, v_at, v_now, p_headers, p_max_attempts, p_content FROM queue q
+        WHERE octet_length(p_content) <= q.content_max_bytes AND (NOT q.has_bound OR channel_is_allowed(p_channel))
+            AND NOT (q.has_sizes AND EXISTS (SELECT FROM channel c WHERE c.name = p_channel AND c.max_size IS NOT NULL))
+        RETURNING message.id, (SELECT s.is_asleep FROM sleep s ORDER BY s.id DESC LIMIT 1) INTO id, v_is_asleep;
+    END IF;
+    IF message_create.id IS NULL THEN
+        PERFORM message_check(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key);
         RETURN QUERY SELECT * FROM message_create_many(
             ARRAY[p_channel], ARRAY[p_content], ARRAY[p_dequeue_at], ARRAY[p_headers], ARRAY[p_max_attempts], ARRAY[p_dedupe_key]);
         RETURN;
     END IF;
-    IF (p_channel <> '' AND octet_length(p_channel) <= 255 AND octet_length(p_content) <= v_max
-        AND v_at BETWEEN -9007199254740992 AND 9007199254740992
-        AND COALESCE(p_max_attempts BETWEEN 1 AND 1000000, TRUE) AND p_headers IS NULL) IS NOT TRUE
-    THEN
-        PERFORM message_check(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts, NULL);
-    END IF;
-    -- Whether someone sleeps is read by a statement that locks message first, and then takes its snapshot: see wake_await.
-    INSERT INTO message (channel, dequeue_at, created_at, headers, max_attempts, content)
-    VALUES (p_channel, v_at, v_now, p_headers, p_max_attempts, p_content)
-    RETURNING message.id, (SELECT s.is_asleep FROM sleep s ORDER BY s.id DESC LIMIT 1) INTO id, v_is_asleep;
     INSERT INTO wake (channel, lo_at, lo_id, hi_at, hi_id, n)
     VALUES (p_channel, v_at, message_create.id, v_at, message_create.id, 1);
-    -- Under a snapshot that may be older than the sleeper, tell in any case. Nobody sleeps for more than a second: who is needed later need not be told.
-    IF v_notify AND (v_is_asleep OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable')) AND v_at < clock_ms() + 1000 THEN
-        PERFORM pg_notify(notify_channel(), '');
+    -- Nobody sleeps for more than a second: who is needed later need not be told. Under a snapshot that may be older than the sleeper, tell in any case.
+    IF (v_is_asleep OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable')) AND v_at < clock_ms() + 1000 THEN
+        PERFORM wake_notify();
     END IF;
     result := 'created';
     RETURN NEXT;
