@@ -294,6 +294,52 @@ def test_a_snapshot_from_before_the_limit(arena: Arena, was: str, level: str) ->
     check_sizes(observer)
 
 
+@pytest.mark.parametrize("stop", ["create begins", "before insert message", "after insert message"])
+def test_a_create_on_its_way_is_counted_by_a_limit_in_use(arena: Arena, stop: str) -> None:
+    observer = arena.session("judge")
+    with paused(arena, stop, create_one) as running:
+        limit(observer, 2)
+        assert create_one(observer) == "created"
+    assert running.result() == "created"
+    assert create_one(observer) == "full"
+    assert size(observer) == 2
+    check_sizes(observer)
+
+
+@ENDINGS
+def test_a_batch_that_waits_elsewhere_is_counted_by_a_limit_in_use(arena: Arena, ending: str) -> None:
+    """It has read that the second channel has no limit, and waits for the first one's size."""
+    observer, gate = arena.session("judge"), arena.session("gate")
+    observer.execute("SELECT channel_set('0', p_max_size => 9)")
+    gate.execute("BEGIN")
+    assert create(gate, channel="0") == ["created"]
+    waiting = start_waiting(
+        arena, "two", "gate", lambda two: two.execute("SELECT message_create_many('{0,a}', '{x,y}')")
+    )
+    limit(observer, 1)
+    assert create_one(observer) == "created"
+    end(gate, ending)
+    waiting.result(timeout=10)
+    assert size(observer) == 1
+    assert create_one(observer) == "full"
+    check_sizes(observer)
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_a_snapshot_from_before_a_limit_in_use(arena: Arena, level: str) -> None:
+    observer, one = arena.session("judge"), arena.session("one")
+    begin(one, level)
+    value(one, "SELECT COUNT(*) FROM message")
+    limit(observer, 2)
+    assert create_one(observer) == "created"
+    made = create_one(one)
+    end(one, "rollback" if made == "retry" else "commit")
+    while create_one(observer) == "created":
+        pass
+    assert size(observer) == 2
+    check_sizes(observer)
+
+
 @ENDINGS
 def test_a_limit_is_set_while_a_finisher_is_open(arena: Arena, ending: str) -> None:
     """What it finishes was there before the limit and leaves without a word: the next count finds out."""

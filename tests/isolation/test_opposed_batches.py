@@ -170,7 +170,7 @@ def test_single_calls_never_deadlock(arena: Arena, max_size: int, calls: tuple[s
 
 
 def test_a_deleted_channels_keys(arena: Arena) -> None:
-    """A batch takes a key that is free again and then wants one that is held; the delete frees the held one."""
+    """A batch takes a key that is free again and then wants one that is held, which the delete frees."""
     observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
     observer.execute("SELECT queue_set(p_dedupe_keep_ms => 0)")
     ((finished, _),) = create(observer, [("a", "1")])

@@ -216,7 +216,7 @@ def test_a_create_that_has_locked_nothing_yet_will_see_who_sleeps(arena: Arena, 
     if is_listed:
         assert sleeper(arena, "another").try_to_sleep()
     consumer, create = sleeper(arena), "SELECT message_create('a', 'work')"
-    with paused(arena, "create has the settings", lambda one: one.execute(create)) as running:
+    with paused(arena, "create begins", lambda one: one.execute(create)) as running:
         assert consumer.try_to_sleep()
     running.result()
     assert len(consumer.pick_up(is_asleep=True)) == 1
@@ -379,12 +379,12 @@ def test_notifications_are_switched_on_while_a_writer_is_open(arena: Arena, writ
     assert len(consumer.pick_up()) == 1
 
 
-def test_notifications_are_switched_on_while_a_create_begins(arena: Arena) -> None:
-    """It has read the queue's settings, and appended nothing."""
+@pytest.mark.parametrize("stop", ["create begins", "before insert message"])
+def test_notifications_are_switched_on_while_a_create_is_stopped(arena: Arena, stop: str) -> None:
     consumer, observer = sleeper(arena), arena.session("judge")
     observer.execute("SELECT queue_set(p_notify => FALSE)")
     create = "SELECT message_create('a', 'work')"
-    with paused(arena, "create has the settings", lambda one: one.execute(create)) as running:
+    with paused(arena, stop, lambda one: one.execute(create)) as running:
         observer.execute("SELECT queue_set(p_notify => TRUE)")
         is_asleep = consumer.try_to_sleep()
     running.result()
