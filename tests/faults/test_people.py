@@ -8,6 +8,7 @@ import psycopg
 
 from tests.clock import FakeClock
 from tests.database import Connect, until_waiting
+from tests.faults.test_keys import until_waiting_or_done
 from tests.judge import check, dequeue, fold
 
 
@@ -62,9 +63,9 @@ def test_a_channel_is_deleted_while_its_keys_are_taken_again(connect: Connect) -
         FROM message_create_many(ARRAY['a', 'a'], ARRAY['', '']::BYTEA[], p_dedupe_keys => %s)"""
     with ThreadPoolExecutor() as pool:
         deleted = pool.submit(call(deleter, "SELECT result FROM channel_delete('a')"))
-        until_waiting(conn, deleter)
+        until_waiting_or_done(conn, deleter, deleted)
         made = pool.submit(call(batch, query, [keys[0], keys[-1]]))
-        until_waiting(conn, batch)
+        until_waiting_or_done(conn, batch, made)
         holder.rollback()
         assert deleted.result(30) in ([("deleted",)], [("not_empty",)])
         assert made.result(30) == [("created",), ("created",)]
@@ -84,7 +85,7 @@ def test_a_key_taken_again_while_its_channel_is_deleted_is_held(connect: Connect
     assert producer.execute(query).fetchone() == ("created",)
     with ThreadPoolExecutor() as pool:
         deleted = pool.submit(call(deleter, "SELECT result FROM channel_delete('a')"))
-        until_waiting(conn, deleter)
+        until_waiting_or_done(conn, deleter, deleted)
         producer.commit()
         assert deleted.result(30) in ([("deleted",)], [("not_empty",)])
     assert conn.execute(query).fetchone() == ("duplicate",)
