@@ -52,7 +52,9 @@ BEGIN
         DELETE FROM channel c WHERE c.name = p_channel;
         DELETE FROM capacity c WHERE c.channel = p_channel;
         DELETE FROM departure d WHERE d.channel = p_channel;
-        DELETE FROM dedupe d WHERE d.channel = p_channel AND d.until_at IS NOT NULL; -- what was created meanwhile keeps its key
+        -- What was created meanwhile keeps its key. One that somebody takes at this moment is not waited for: he may wait for this call.
+        DELETE FROM dedupe d WHERE d.ctid = ANY (ARRAY(
+            SELECT x.ctid FROM dedupe x WHERE x.channel = p_channel AND x.until_at IS NOT NULL FOR UPDATE SKIP LOCKED));
         DELETE FROM tally t WHERE t.channel = p_channel;
         PERFORM ring_drop(p_channel);
         result := 'deleted';

@@ -21,17 +21,14 @@ BEGIN
         SELECT u.ord, CASE WHEN u.key IS NOT NULL THEN MIN(u.ord) OVER (PARTITION BY u.channel, u.key) END AS first
         FROM unnest(p_channels, p_keys) WITH ORDINALITY u (channel, key, ord)) x;
     FOR v_channel IN
-        SELECT x.*, p.max_size
-        FROM (
-            SELECT u.channel COLLATE "C" AS name, array_agg(u.ord::INT ORDER BY u.ord) AS ords,
-                array_agg(u.ord::INT ORDER BY u.key COLLATE "C", u.ord) FILTER (WHERE u.key IS NOT NULL) AS keyed
-            FROM unnest(p_channels, p_keys) WITH ORDINALITY u (channel, key, ord) GROUP BY 1) x
-        LEFT JOIN LATERAL (SELECT c.max_size FROM channel c WHERE c.name = x.name OFFSET 0) p ON TRUE
-        WHERE x.keyed IS NOT NULL OR p.max_size IS NOT NULL
-        ORDER BY x.name
+        SELECT u.channel COLLATE "C" AS name, array_agg(u.ord::INT ORDER BY u.ord) AS ords,
+            array_agg(u.ord::INT ORDER BY u.key COLLATE "C", u.ord) FILTER (WHERE u.key IS NOT NULL) AS keyed
+        FROM unnest(p_channels, p_keys) WITH ORDINALITY u (channel, key, ord) GROUP BY 1 ORDER BY 1
     LOOP
         v_taken := 0;
-        v_room := CASE WHEN v_channel.max_size IS NOT NULL THEN capacity_room(v_channel.name, cardinality(v_channel.ords)) END;
+        -- Asked when the channel's turn comes: a limit that was set while this call waited for another holds.
+        v_room := CASE WHEN EXISTS (SELECT FROM channel c WHERE c.name = v_channel.name AND c.max_size IS NOT NULL)
+            THEN capacity_room(v_channel.name, cardinality(v_channel.ords)) END;
         IF v_room IS NOT NULL THEN
             FOREACH i IN ARRAY v_channel.ords LOOP
                 -- The size is locked, so what a key is held by can be read: a duplicate takes no room.

@@ -13,6 +13,7 @@ CREATE OR REPLACE FUNCTION message_create (
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
+    v_xid XID8 := pg_current_xact_id();     -- before a limit is looked for: who sets one can then see who may not have found it
     v_now BIGINT := transaction_ms();
     v_at BIGINT := COALESCE(p_dequeue_at, v_now);
     v_is_asleep BOOLEAN;

@@ -13,6 +13,7 @@ CREATE OR REPLACE FUNCTION message_create_many (
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
+    v_xid XID8 := pg_current_xact_id();     -- before a limit is looked for: who sets one can then see who may not have found it
     v_now BIGINT := transaction_ms();
     q queue;
     v_first_at BIGINT;
