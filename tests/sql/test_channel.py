@@ -9,6 +9,15 @@ from tests.judge import Delivery, check, dequeue, drain, fold
 from tests.sql.test_dequeue import fill
 
 
+def end_lease(conn: psycopg.Connection, clock: FakeClock, message: Delivery, end: str) -> None:
+    """One way or another: the lease, of 1,000 ms, is over after a fold."""
+    if end == "expire":
+        clock.advance(1000)
+    else:
+        error = None if end == "defer" else "e"
+        conn.execute("SELECT message_defer(%s, %s, NULL, NULL, %s)", (message.id, message.token, error))
+
+
 def finish(conn: psycopg.Connection, *messages: Delivery) -> None:
     for message in messages:
         done = conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token)).fetchone()
@@ -55,11 +64,7 @@ def test_every_end_of_a_lease_frees_its_slot(conn: psycopg.Connection, end: str)
     fill(conn, a=1)
     [message], _ = dequeue(conn, 1, 1000)
     assert dequeue(conn)[0] == []
-    if end == "expire":
-        clock.advance(1000)
-    else:
-        error = None if end == "defer" else "e"
-        conn.execute("SELECT message_defer(%s, %s, NULL, NULL, %s)", (message.id, message.token, error))
+    end_lease(conn, clock, message, end)
     fold(conn)
     assert len(dequeue(conn, 5)[0]) == 1
     check(conn)

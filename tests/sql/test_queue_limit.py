@@ -6,7 +6,7 @@ import pytest
 from tests.clock import FakeClock
 from tests.database import Connect
 from tests.judge import check, dequeue, fold
-from tests.sql.test_channel import finish
+from tests.sql.test_channel import end_lease, finish
 from tests.sql.test_dequeue import fill
 
 
@@ -49,11 +49,7 @@ def test_every_end_of_a_lease_frees_its_slot(conn: psycopg.Connection, end: str)
     fill(conn, a=1)
     [message], _ = dequeue(conn, 1, 1000)
     assert dequeue(conn)[0] == []
-    if end == "expire":
-        clock.advance(1000)
-    else:
-        error = None if end == "defer" else "e"
-        conn.execute("SELECT message_defer(%s, %s, NULL, NULL, %s)", (message.id, message.token, error))
+    end_lease(conn, clock, message, end)
     fold(conn)
     assert len(dequeue(conn, 5)[0]) == 1
     check(conn)

@@ -1,0 +1,42 @@
+"""SQLSTATEs and the errors they stand for."""
+
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+
+from lonnymq.errors import BY_SQLSTATE, LonnyMQError, RetryTransaction, from_sqlstate
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_state_that_the_engine_raises_has_a_class_and_a_line_in_the_contract() -> None:
+    raised = set()
+    for file in (ROOT / "src" / "lonnymq").rglob("*"):
+        if file.suffix in {".sql", ".py"} and file.name != "errors.py":
+            raised |= set(re.findall(r"'(LM\d{3})'", file.read_text()))
+    ours = {state for state in BY_SQLSTATE if state.startswith("LM")}
+    assert raised <= ours
+    contract = (ROOT / "docs" / "sql.md").read_text()
+    assert all(state in contract for state in raised if not "LM101" < state < "LM104")
+
+
+@pytest.mark.parametrize("state", ["40P01", "40001"])
+def test_who_was_in_anothers_way_is_told_to_run_the_transaction_again(state: str) -> None:
+    error = from_sqlstate(state, "deadlock detected", "See server log for query details.")
+    assert isinstance(error, RetryTransaction)
+    assert str(error) == "deadlock detected (run the transaction again)"
+
+
+def test_other_states_are_not_ours() -> None:
+    assert from_sqlstate("23505", "duplicate key") is None
+    assert from_sqlstate(None, "") is None
+
+
+@pytest.mark.parametrize("state", BY_SQLSTATE)
+def test_errors_survive_a_process_boundary(state: str) -> None:
+    error = from_sqlstate(state, "message", "hint")
+    assert isinstance(error, LonnyMQError)
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    assert (type(again), str(again)) == (type(error), str(error))
