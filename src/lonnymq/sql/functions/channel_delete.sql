@@ -54,7 +54,7 @@ BEGIN
         DELETE FROM departure d WHERE d.channel = p_channel;
         -- What was created meanwhile keeps its key. One that somebody takes at this moment is not waited for: he may wait for this call.
         DELETE FROM dedupe d WHERE d.ctid = ANY (ARRAY(
-            SELECT x.ctid FROM dedupe x WHERE x.channel = p_channel AND x.until_at IS NOT NULL FOR UPDATE SKIP LOCKED));
+            SELECT x.ctid FROM dedupe x WHERE x.channel = p_channel AND x.until_at IS NOT NULL ORDER BY x.channel, x.key FOR UPDATE SKIP LOCKED));
         DELETE FROM tally t WHERE t.channel = p_channel;
         PERFORM ring_drop(p_channel);
         result := 'deleted';
