@@ -63,7 +63,8 @@ RULES = {
     "a channel's size, less who left, is what was counted in": """
         SELECT c.channel, c.size, l.n, m.n FROM capacity c
         CROSS JOIN LATERAL (SELECT COUNT(*) AS n FROM departure d WHERE d.channel = c.channel) l
-        CROSS JOIN LATERAL (SELECT COUNT(*) AS n FROM message m WHERE m.channel = c.channel AND m.is_counted) m
+        CROSS JOIN LATERAL (
+            SELECT COUNT(*) AS n FROM message m WHERE m.channel = c.channel AND m.is_counted) m
         WHERE c.size - l.n <> m.n""",
     "one size a channel": "SELECT channel FROM capacity GROUP BY channel HAVING COUNT(*) > 1",
     "invariant 7: no more leases than the queue's limit": """

@@ -6,12 +6,11 @@ RETURNS TEXT LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET 
 DECLARE
     v_done RECORD;
 BEGIN
-    IF (SELECT q.history FROM queue q) THEN
-        RETURN (SELECT x.result FROM message_complete_many(ARRAY[p_id], ARRAY[p_token]) x);
-    END IF;
-    DELETE FROM message WHERE id = p_id AND token = p_token
+    DELETE FROM message WHERE id = p_id AND token = p_token AND NOT (SELECT q.history FROM queue q)
     RETURNING channel, slot, is_counted, is_cancelled, dedupe_key INTO v_done;
-    IF v_done.channel IS NULL THEN
+    IF v_done.channel IS NULL AND (SELECT q.history FROM queue q) THEN
+        RETURN (SELECT x.result FROM message_complete_many(ARRAY[p_id], ARRAY[p_token]) x);
+    ELSIF v_done.channel IS NULL THEN
         RETURN message_missed(p_id, p_token);
     END IF;
     IF v_done.slot OR v_done.is_counted OR v_done.dedupe_key IS NOT NULL THEN
