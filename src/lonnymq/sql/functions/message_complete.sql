@@ -8,10 +8,8 @@ DECLARE
 BEGIN
     DELETE FROM message WHERE id = p_id AND token = p_token AND NOT (SELECT q.history FROM queue q)
     RETURNING channel, slot, is_counted, is_cancelled, dedupe_key INTO v_done;
-    IF v_done.channel IS NULL AND (SELECT q.history FROM queue q) THEN
+    IF v_done.channel IS NULL THEN          -- its history is kept, or it is not the caller's
         RETURN (SELECT x.result FROM message_complete_many(ARRAY[p_id], ARRAY[p_token]) x);
-    ELSIF v_done.channel IS NULL THEN
-        RETURN message_missed(p_id, p_token);
     END IF;
     IF v_done.slot OR v_done.is_counted OR v_done.dedupe_key IS NOT NULL THEN
         PERFORM message_left(ARRAY[v_done.channel], ARRAY[v_done.slot], ARRAY[v_done.is_counted], ARRAY[v_done.dedupe_key], ARRAY[p_id]);
