@@ -331,6 +331,24 @@ def test_channel_delete_against_an_open_creator(
     check_one_key(observer, 1)
 
 
+@pytest.mark.parametrize("key", ["new", "free again"])
+@pytest.mark.parametrize("stop", ["before delete channel", "after delete channel", "before delete dedupe"])
+def test_a_key_is_taken_while_channel_delete_is_stopped(arena: Arena, stop: str, key: str) -> None:
+    """It has found the channel empty, which it no longer is."""
+    if key == "free again":
+        free_key(arena)
+    observer, two = arena.session("judge"), arena.session("two")
+    observer.execute("SELECT channel_set('a', p_max_concurrency => 5)")
+    with (
+        paused(arena, stop, lambda one: one.execute("SELECT channel_delete('a')")) as running,
+        impatient(two),
+    ):
+        assert create(two)[1] == "created"
+    running.result()
+    assert create(observer)[1] == "duplicate"
+    check_one_key(observer, 1)
+
+
 # Against the old holder's return.
 
 
