@@ -159,12 +159,23 @@ class QueueMachine(RuleBasedStateMachine):
 
     # The world
 
-    @initialize(policies=st.lists(POLICIES, max_size=len(NAMES)), counts=BACKLOGS, given=QUEUES)
-    def life_begins(self, policies: list[tuple[Any, ...]], counts: list[int], given: dict[str, Any]) -> None:
+    @initialize(
+        policies=st.lists(POLICIES, max_size=len(NAMES)),
+        counts=BACKLOGS,
+        given=QUEUES,
+        max_attempts=st.sampled_from([None, 1]),
+    )
+    def life_begins(
+        self,
+        policies: list[tuple[Any, ...]],
+        counts: list[int],
+        given: dict[str, Any],
+        max_attempts: int | None,
+    ) -> None:
         self.queue_set(given)
         for channel, policy in zip(NAMES, policies, strict=False):
             self.channel_set(channel, *policy)
-        self.create_backlog(counts, None, later=True, keyed=bool(policies))
+        self.create_backlog(counts, max_attempts, later=True, keyed=bool(policies))
 
     @rule(ms=st.sampled_from([1, 2, 5, 20, 99, 100, 101, 1000, 1001, 30_000, 90_000_000]))
     def clock_moves(self, ms: int) -> None:
@@ -306,7 +317,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.is_dirty)
     @rule(
         limits=st.lists(st.integers(1, 12), min_size=1, max_size=4),
-        then=st.sampled_from(["complete", "fail", "hold"]),
+        then=st.sampled_from(["complete", "fail", "fail", "hold"]),
     )
     def work(self, limits: list[int], then: str) -> None:
         """A consumer's loop, that completes what it gets, fails at it or holds on to it."""

@@ -38,6 +38,17 @@ class OperatedQueueMachine(QueueMachine):
         self.wrote()
 
     @precondition(lambda self: self.model.dead)
+    @rule(number=st.integers(0, 5), room=st.integers(0, 3))
+    def dead_retry_into_little_room(self, number: int, room: int) -> None:
+        """All that died in a channel, and others who have a wish for the room."""
+        channel = self.model.dead[self.whom("dead", number)].channel
+        self.channel_set(channel, None, None, None, max(1, self.model.size(channel) + room))
+        ids = [message.id for message in self.model.dead.values() if message.channel == channel]
+        results = self.client.dead_retry(ids, None)
+        self.model.dead_retry(list(zip(ids, results, strict=True)), None)
+        self.create([(channel, b"", None, None, 1, None)] * 2, "one")
+
+    @precondition(lambda self: self.model.dead)
     @rule(whom=st.lists(DEAD, min_size=1, max_size=3))
     def dead_discard(self, whom: list[tuple[str, int]]) -> None:
         ids = [self.whom(*each) for each in whom]
@@ -53,6 +64,15 @@ class OperatedQueueMachine(QueueMachine):
             channel, with_messages=with_messages, limit=limit, answer=answer, stored=stored
         )
         self.wrote()
+
+    @rule(limits=st.lists(st.sampled_from([0, 1, 2, 3, 5]), min_size=2, max_size=4), is_done=st.booleans())
+    def queue_limit_changes(self, limits: list[int], *, is_done: bool) -> None:
+        """While messages run."""
+        for limit in limits:
+            self.queue_set({"max_concurrency": limit, "paused": False})
+            self.dequeue(5, 60_000, None)
+            if is_done:
+                self.complete([("held", 0)], "one")
 
     # How it is done
 

@@ -359,7 +359,7 @@ class QueueModel:
         self.is_folded = False
         for message in left:
             self._give_up(message) if message.id in self.messages else self.dead_discard(message.id)
-        if len(mine) == went:
+        if answer[0] == "deleted":
             self._forget(channel)
 
     def queue_set(self, given: dict[str, Any]) -> None:
