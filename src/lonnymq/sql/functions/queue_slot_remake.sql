@@ -4,15 +4,18 @@
 CREATE OR REPLACE FUNCTION queue_slot_remake (p_old INT, p_new INT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
-    IF p_new IS NOT NULL AND p_old IS NULL THEN
-        PERFORM isolation_check('queue_set with a first max_concurrency');
+    IF p_new IS NULL THEN
+        RETURN;
+    END IF;
+    PERFORM isolation_check('queue_set(p_max_concurrency => ...)');
+    IF p_old IS NULL THEN
         LOCK TABLE queue_slot IN EXCLUSIVE MODE; -- slots before the ring, as a dequeue takes them
         LOCK TABLE ring IN EXCLUSIVE MODE;
         DELETE FROM queue_slot;
         INSERT INTO queue_slot (number, turn) VALUES (0, 0);
         INSERT INTO queue_slot (number, turn, message_id, token)
         SELECT ROW_NUMBER() OVER (ORDER BY m.lease_end_at DESC, m.id), nextval('turn'), m.id, m.token FROM message m WHERE m.leased;
-    ELSIF p_new IS NOT NULL THEN
+    ELSE
         PERFORM FROM queue_slot WHERE number = 0 FOR UPDATE;
     END IF;
     INSERT INTO queue_slot (number, turn)
