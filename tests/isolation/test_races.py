@@ -120,11 +120,12 @@ def cancel_last(conn: psycopg.Connection, scene: Scene) -> None:
 
 def cancel(conn: psycopg.Connection, scene: Scene, order: str) -> None:
     row = conn.execute(
-        "DELETE FROM message WHERE id = (SELECT id FROM message WHERE channel = %s AND NOT leased "
-        f"{order} LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id",
+        "SELECT id, message_cancel(id) FROM (SELECT id FROM message WHERE channel = %s AND NOT leased "
+        f"{order} LIMIT 1 FOR UPDATE SKIP LOCKED) x",
         (scene.first,),
     ).fetchone()
     if row is not None:
+        assert row[1] == "cancelled"
         del scene.ledger.contents[row[0]]
 
 
@@ -196,7 +197,7 @@ def test_dequeue_passes_a_waiting_message_that_somebody_holds(
         f"SELECT id FROM message WHERE channel = %s AND NOT leased {which} LIMIT 1 FOR UPDATE",
         scene.first,
     )
-    two.execute("DELETE FROM message WHERE id = %s", (cancelled,))
+    assert value(two, "SELECT message_cancel(%s)", cancelled) == "cancelled"
     one = arena.session("one")
     with impatient(one):
         taken = do_dequeue(one, scene, wanted)
