@@ -317,12 +317,13 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.is_dirty)
     @rule(
         limits=st.lists(st.integers(1, 12), min_size=1, max_size=4),
+        lease_ms=st.sampled_from([None, 1000]),
         then=st.sampled_from(["complete", "fail", "fail", "hold"]),
     )
-    def work(self, limits: list[int], then: str) -> None:
+    def work(self, limits: list[int], lease_ms: int | None, then: str) -> None:
         """A consumer's loop, that completes what it gets, fails at it or holds on to it."""
         for limit in limits:
-            self.dequeue(limit, 1000, "worker")
+            self.dequeue(limit, lease_ms, "worker")
             held = [("held", number) for number in range(len(self.model.leases()))]
             if held and then == "complete":
                 self.complete(held, "many")

@@ -22,6 +22,21 @@ class OperatedQueueMachine(QueueMachine):
         assert self.client.cancel(ids, form) == [self.model.cancel(message_id) for message_id in ids]
         self.wrote()
 
+    @precondition(lambda self: self.model.leases())
+    @rule(
+        number=st.integers(0, 30), then=st.sampled_from(["extend", "complete", "defer", "wait"]), form=FORMS
+    )
+    def cancel_what_runs(self, number: int, then: str, form: str) -> None:
+        self.cancel([("leased", number)], form)
+        if then == "extend":
+            self.extend([("held", number)], 60_000, form)
+        elif then == "complete":
+            self.complete([("held", number)], form)
+        elif then == "defer":
+            self.defer([(("held", number), (("clock", 300), b"step 2", "it broke"))], form)
+        else:
+            self.clock_moves_to_a_lease_end(number, 0, then=True)
+
     @rule(whom=WHOM, time=TIMES)
     def reschedule(self, whom: tuple[str, int], time: tuple[str, int] | None) -> None:
         message_id, at = self.whom(*whom), self.time(time)
@@ -56,6 +71,8 @@ class OperatedQueueMachine(QueueMachine):
 
     @rule(channel=st.sampled_from(NAMES), with_messages=st.booleans(), limit=st.sampled_from([1, 3, 10_000]))
     def channel_delete(self, channel: str, *, with_messages: bool, limit: int) -> None:
+        """Its keys are asked for again."""
+        keys = [key for place, key in sorted(self.model.admission.keys) if place == channel]
         self.line.hollow.add(channel)
         given = (channel, with_messages, limit)
         (answer,) = self.client.rows("SELECT * FROM channel_delete(%s, %s, %s)", *given)
@@ -64,6 +81,8 @@ class OperatedQueueMachine(QueueMachine):
             channel, with_messages=with_messages, limit=limit, answer=answer, stored=stored
         )
         self.wrote()
+        if keys:
+            self.create([(channel, b"", None, None, None, key) for key in keys[:2]], "many")
 
     @rule(limits=st.lists(st.sampled_from([0, 1, 2, 3, 5]), min_size=2, max_size=4), is_done=st.booleans())
     def queue_limit_changes(self, limits: list[int], *, is_done: bool) -> None:
