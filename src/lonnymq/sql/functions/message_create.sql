@@ -8,9 +8,10 @@ CREATE OR REPLACE FUNCTION message_create (
     p_dequeue_at BIGINT DEFAULT NULL,
     p_headers JSONB DEFAULT NULL,
     p_max_attempts INT DEFAULT NULL,
-    p_dedupe_key TEXT DEFAULT NULL
-) RETURNS TABLE (id BIGINT, result TEXT)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    p_dedupe_key TEXT DEFAULT NULL,
+    OUT id BIGINT,
+    OUT result TEXT
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
     v_xid XID8 := pg_current_xact_id();     -- before a limit is looked for: who sets one can then see who may not have found it
@@ -34,8 +35,8 @@ BEGIN
     END IF;
     IF message_create.id IS NULL THEN
         PERFORM message_check(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key);
-        RETURN QUERY SELECT * FROM message_create_many(
-            ARRAY[p_channel], ARRAY[p_content], ARRAY[p_dequeue_at], ARRAY[p_headers], ARRAY[p_max_attempts], ARRAY[p_dedupe_key]);
+        SELECT m.id, m.result INTO id, result FROM message_create_many(
+            ARRAY[p_channel], ARRAY[p_content], ARRAY[p_dequeue_at], ARRAY[p_headers], ARRAY[p_max_attempts], ARRAY[p_dedupe_key]) m;
         RETURN;
     END IF;
     INSERT INTO wake (channel, lo_at, lo_id, hi_at, hi_id, n)
@@ -45,5 +46,4 @@ BEGIN
         PERFORM wake_notify();
     END IF;
     result := 'created';
-    RETURN NEXT;
 END $$;

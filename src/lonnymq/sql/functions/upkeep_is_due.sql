@@ -2,7 +2,9 @@
 CREATE OR REPLACE FUNCTION upkeep_is_due (p_upkeep upkeep, p_now BIGINT)
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN EXISTS (SELECT FROM dedupe d WHERE d.until_at > p_upkeep.dedupe_from AND d.until_at <= p_now)
+    RETURN EXISTS (
+            SELECT FROM dedupe d
+            WHERE d.until_at > CASE WHEN p_upkeep.dedupe_day = p_now / 86400000 THEN p_upkeep.dedupe_from ELSE -1 END AND d.until_at <= p_now)
         OR EXISTS (SELECT FROM staging s WHERE s.staged_at < p_now - 86400000)
         OR (SELECT q.history FROM queue q) AND EXISTS (SELECT FROM history_missing(p_now))
         OR EXISTS (SELECT FROM history_old(history_keep_from(p_now)))
