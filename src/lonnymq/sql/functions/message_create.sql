@@ -29,15 +29,20 @@ BEGIN
         -- then takes its snapshot. See wake_await.
         INSERT INTO message (channel, dequeue_at, created_at, headers, max_attempts, content)
         SELECT p_channel, v_at, v_now, p_headers, p_max_attempts, p_content FROM queue q
-        WHERE octet_length(p_content) <= q.content_max_bytes AND (NOT q.has_bound OR channel_is_allowed(p_channel))
-            AND NOT (q.has_sizes AND EXISTS (SELECT FROM channel c WHERE c.name = p_channel AND c.max_size IS NOT NULL))
+        WHERE octet_length(p_content) <= q.content_max_bytes AND NOT q.has_bound AND NOT q.has_sizes
         RETURNING message.id, (SELECT s.is_asleep FROM sleep s ORDER BY s.id DESC LIMIT 1) INTO id, v_is_asleep;
     END IF;
     IF message_create.id IS NULL THEN
         PERFORM message_check(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key);
-        SELECT m.id, m.result INTO id, result FROM message_create_many(
-            ARRAY[p_channel], ARRAY[p_content], ARRAY[p_dequeue_at], ARRAY[p_headers], ARRAY[p_max_attempts], ARRAY[p_dedupe_key]) m;
-        RETURN;
+        PERFORM produce_check(ARRAY[p_channel]);
+        IF p_dedupe_key IS NOT NULL OR EXISTS (SELECT FROM channel c WHERE c.name = p_channel AND c.max_size IS NOT NULL) THEN
+            SELECT m.id, m.result INTO id, result FROM message_create_many(
+                ARRAY[p_channel], ARRAY[p_content], ARRAY[p_dequeue_at], ARRAY[p_headers], ARRAY[p_max_attempts], ARRAY[p_dedupe_key]) m;
+            RETURN;
+        END IF;
+        INSERT INTO message (channel, dequeue_at, created_at, headers, max_attempts, content)
+        VALUES (p_channel, v_at, v_now, p_headers, p_max_attempts, p_content)
+        RETURNING message.id, (SELECT s.is_asleep FROM sleep s ORDER BY s.id DESC LIMIT 1) INTO id, v_is_asleep;
     END IF;
     INSERT INTO wake (channel, lo_at, lo_id, hi_at, hi_id, n)
     VALUES (p_channel, v_at, message_create.id, v_at, message_create.id, 1);
