@@ -12,11 +12,7 @@ DECLARE
     v_done BIGINT[];
     v_tokens UUID[];
     v_cancelled BIGINT[];
-    v_channels TEXT[];
-    v_slots BOOLEAN[];
-    v_counted BOOLEAN[];
-    v_keys TEXT[];
-    v_is_special BOOLEAN;
+    v_special JSONB;                        -- those with a slot, a size or a key to leave
 BEGIN
     PERFORM lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0));
     IF (SELECT q.history FROM queue q) THEN
@@ -30,13 +26,13 @@ BEGIN
     WITH done AS (
         DELETE FROM message m
         WHERE m.id = ANY (p_ids) AND COALESCE((m.id, m.token) IN (SELECT u.id, u.token FROM unnest(p_ids, p_tokens) u (id, token)), FALSE)
-        RETURNING m.id, m.token, m.channel, m.slot, m.is_counted, m.is_cancelled, m.dedupe_key)
-    SELECT array_agg(d.id), array_agg(d.token), array_agg(d.id) FILTER (WHERE d.is_cancelled),
-        BOOL_OR(d.slot OR d.is_counted OR d.dedupe_key IS NOT NULL),
-        array_agg(d.channel), array_agg(d.slot), array_agg(d.is_counted), array_agg(d.dedupe_key)
-    INTO v_done, v_tokens, v_cancelled, v_is_special, v_channels, v_slots, v_counted, v_keys FROM done d;
-    IF v_is_special THEN
-        PERFORM message_left(v_channels, v_slots, v_counted, v_keys, v_done);
+        RETURNING m.id, m.token, m.is_cancelled,
+            CASE WHEN m.slot OR m.is_counted OR m.dedupe_key IS NOT NULL THEN jsonb_build_array(m.channel, m.slot, m.is_counted, m.dedupe_key, m.id) END AS special)
+    SELECT array_agg(d.id), array_agg(d.token), array_agg(d.id) FILTER (WHERE d.is_cancelled), jsonb_agg(d.special) FILTER (WHERE d.special IS NOT NULL)
+    INTO v_done, v_tokens, v_cancelled, v_special FROM done d;
+    IF v_special IS NOT NULL THEN
+        PERFORM message_left(array_agg(s ->> 0), array_agg((s -> 1)::BOOLEAN), array_agg((s -> 2)::BOOLEAN), array_agg(s ->> 3), array_agg((s -> 4)::BIGINT))
+        FROM jsonb_array_elements(v_special) s;
     END IF;
     IF cardinality(v_done) = cardinality(p_ids) AND v_cancelled IS NULL THEN
         RETURN QUERY SELECT u.id, 'completed' FROM unnest(p_ids) u (id);

@@ -46,9 +46,9 @@ BEGIN
     END IF;
     INSERT INTO wake (channel, lo_at, lo_id, hi_at, hi_id, n)
     VALUES (p_channel, v_at, message_create.id, v_at, message_create.id, 1);
-    -- Nobody sleeps for more than a second: who is needed later need not be told. Under a snapshot that may be older than the sleeper, tell in any case.
-    IF (v_is_asleep OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable')) AND v_at < clock_ms() + 1000 THEN
-        PERFORM wake_notify();
+    -- Under a snapshot that may be older than the sleeper, tell in any case.
+    IF v_is_asleep OR current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM wake_notify(v_at);
     END IF;
     result := 'created';
 END $$;

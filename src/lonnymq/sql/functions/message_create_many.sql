@@ -16,7 +16,7 @@ DECLARE
     v_xid XID8 := pg_current_xact_id();     -- before a limit is looked for: who sets one can then see who may not have found it
     v_now BIGINT := transaction_ms();
     q queue;
-    v_first_at BIGINT;
+    v_is_admitted BOOLEAN;                  -- one by one, by keys and sizes
 BEGIN
     SELECT * INTO q FROM queue;
     PERFORM lengths_check(cardinality(p_channels), cardinality(p_contents), cardinality(p_dequeue_ats),
@@ -31,10 +31,13 @@ BEGIN
     IF q.has_bound THEN
         PERFORM produce_check(p_channels);
     END IF;
-    IF array_remove(p_dedupe_keys, NULL) <> '{}' OR q.has_sizes AND EXISTS (
-        SELECT FROM (SELECT DISTINCT u.channel FROM unnest(p_channels) u (channel)) u
-        CROSS JOIN LATERAL (SELECT FROM channel c WHERE c.name = u.channel AND c.max_size IS NOT NULL OFFSET 0) c)
-    THEN
+    v_is_admitted := COALESCE(array_remove(p_dedupe_keys, NULL) <> '{}', FALSE);
+    IF q.has_sizes THEN
+        v_is_admitted := v_is_admitted OR EXISTS (
+            SELECT FROM (SELECT DISTINCT u.channel FROM unnest(p_channels) u (channel)) u
+            CROSS JOIN LATERAL (SELECT FROM channel c WHERE c.name = u.channel AND c.max_size IS NOT NULL OFFSET 0) c);
+    END IF;
+    IF v_is_admitted THEN
         RETURN QUERY SELECT * FROM message_create_admitted(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys, v_now);
     ELSE
         RETURN QUERY
@@ -53,8 +56,7 @@ BEGIN
                 FROM made GROUP BY channel) x)
         SELECT made.id, 'created' FROM made;
     END IF;
-    SELECT MIN(COALESCE(a, v_now)) INTO v_first_at FROM unnest(p_dequeue_ats) a;
-    IF cardinality(p_channels) > 0 AND COALESCE(v_first_at, v_now) < clock_ms() + 1000 THEN
-        PERFORM wake_notify();
+    IF cardinality(p_channels) > 0 THEN
+        PERFORM wake_notify((SELECT MIN(COALESCE(a, v_now)) FROM unnest(p_dequeue_ats) a));
     END IF;
 END $$;

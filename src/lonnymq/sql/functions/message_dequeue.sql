@@ -35,6 +35,7 @@ DECLARE
     v_visit INT := 0;
     v_asked INT;
     v_slots TID[];                          -- under a limit over all channels
+    v_queue_max INT;                        -- that limit as it is once the ring rows are had
     v_is_full BOOLEAN := FALSE;             -- that limit leaves no room, or the queue is paused
     -- One element a visited channel:
     v_tid TID[]; v_channel TEXT[]; v_released_at BIGINT[];
@@ -81,17 +82,12 @@ BEGIN
             WHERE due_at IS NOT NULL AND (due_at, turn) >= (v_floor_at, v_floor_turn) AND due_at <= v_now
             ORDER BY due_at, turn LIMIT v_left FOR UPDATE SKIP LOCKED) r;
         EXIT WHEN v_channel IS NULL;
-        -- A limit over all channels that was set or lifted before these rows were had must hold: ask again.
-        IF v_visit = 0 AND (SELECT x.max_concurrency FROM queue x) IS DISTINCT FROM q.max_concurrency THEN
-            again_at := v_now;
-            RETURN NEXT;
-            RETURN;
-        END IF;
         v_asked := v_left;
         v_now := clock_ms();
         SELECT array_agg(x.cap), array_agg(x.max_concurrency), array_agg(x.interval_ms), array_agg(x.paused),
-            COUNT(*) FILTER (WHERE x.cap > 0), BOOL_OR(x.max_concurrency IS NOT NULL), array_agg(NULL::BIGINT), array_agg(0)
-        INTO v_cap, v_max, v_interval, v_paused, v_hungry, v_limited, v_until, v_took
+            COUNT(*) FILTER (WHERE x.cap > 0), BOOL_OR(x.max_concurrency IS NOT NULL), array_agg(NULL::BIGINT), array_agg(0),
+            (SELECT now.max_concurrency FROM queue now)
+        INTO v_cap, v_max, v_interval, v_paused, v_hungry, v_limited, v_until, v_took, v_queue_max
         FROM (
             SELECT c.max_concurrency, COALESCE(c.release_interval_ms, 0) AS interval_ms, COALESCE(c.paused, FALSE) AS paused,
                 CASE WHEN c.paused OR c.release_interval_ms > 0
@@ -100,6 +96,12 @@ BEGIN
             FROM unnest(v_channel, v_released_at) WITH ORDINALITY v (channel, released_at, ord)
             LEFT JOIN LATERAL (SELECT * FROM channel c WHERE c.name = v.channel OFFSET 0) c ON TRUE
             ORDER BY v.ord) x;
+        -- A limit over all channels that was set or lifted before these rows were had must hold: ask again.
+        IF v_visit = 0 AND v_queue_max IS DISTINCT FROM q.max_concurrency THEN
+            again_at := v_now;
+            RETURN NEXT;
+            RETURN;
+        END IF;
         v_held_at := v_until;
         v_held_id := v_until;
         IF v_limited THEN
