@@ -39,7 +39,7 @@ STOPS = {
     "rebuild has its snapshot": ("rebuild", "DELETE FROM tick;"),
     "rebuild has no wakes": ("rebuild", "DELETE FROM ring r WHERE EXISTS"),
     "writer has appended": ("wake_notify", "IF (SELECT"),
-    "create begins": ("message_create", "IF p_dedupe_key IS NULL THEN"),
+    "create begins": ("message_create", "-- What the queue asks for is checked"),
     "dequeue has its slots": ("message_dequeue", "v_is_full := q.paused OR v_left = 0;"),
     "retry has its dead": ("dead_retry", "SELECT a.results, a.are_counted INTO"),
 }

@@ -144,7 +144,7 @@ WRITERS = {
 }
 # They write elsewhere first: stopped there, they have not read yet whether someone sleeps.
 BEGIN_ELSEWHERE = {
-    *("create with a key", "retry", "unpause", "raise"),
+    *("retry", "unpause", "raise"),
     *("unpause the queue", "raise the queue's limit", "lift the queue's limit"),
 }
 # Reads whether someone sleeps in the statement that appends.

@@ -87,8 +87,8 @@ BUGS = {
     ),
     "asynchronous create": SeededBug(
         "message_create.sql",
-        "    result := 'created';",
-        "    result := 'created'; PERFORM set_config('synchronous_commit', 'off', TRUE);",
+        "    INSERT INTO wake (",
+        "    PERFORM set_config('synchronous_commit', 'off', TRUE); INSERT INTO wake (",
         ("tests/sql/test_create.py::test_creates_commit_as_durably_as_the_session_asks",),
     ),
     "unsorted locks": SeededBug(

@@ -14,8 +14,8 @@ CREATE OR REPLACE FUNCTION message_create (
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
-    v_xid XID8 := pg_current_xact_id();     -- before a limit is looked for: who sets one can then see who may not have found it
-    v_now BIGINT := transaction_ms();
+    -- The xid before a limit is looked for: who sets one can then see who may not have found it.
+    v_now BIGINT := CASE WHEN pg_current_xact_id() IS NOT NULL THEN transaction_ms() END;
     v_at BIGINT := COALESCE(p_dequeue_at, v_now);
     v_is_asleep BOOLEAN;
 BEGIN
@@ -24,31 +24,28 @@ BEGIN
     THEN
         PERFORM message_check(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key);
     END IF;
-    IF p_dedupe_key IS NULL THEN
-        -- What the queue asks for is checked by the statement that appends. Whether someone sleeps is read by it too: it locks message first, and
-        -- then takes its snapshot. See wake_await.
-        INSERT INTO message (channel, dequeue_at, created_at, headers, max_attempts, content)
-        SELECT p_channel, v_at, v_now, p_headers, p_max_attempts, p_content FROM queue q
-        WHERE octet_length(p_content) <= q.content_max_bytes AND NOT q.has_bound AND NOT q.has_sizes
-        RETURNING message.id, (SELECT s.is_asleep FROM sleep s ORDER BY s.id DESC LIMIT 1) INTO id, v_is_asleep;
-    END IF;
-    IF message_create.id IS NULL THEN
-        PERFORM message_check(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key);
-        PERFORM produce_check(ARRAY[p_channel]);
-        IF p_dedupe_key IS NOT NULL OR EXISTS (SELECT FROM channel c WHERE c.name = p_channel AND c.max_size IS NOT NULL) THEN
-            SELECT m.id, m.result INTO id, result FROM message_create_many(
-                ARRAY[p_channel], ARRAY[p_content], ARRAY[p_dequeue_at], ARRAY[p_headers], ARRAY[p_max_attempts], ARRAY[p_dedupe_key]) m;
-            RETURN;
+    -- What the queue asks for is checked by the statement that appends. Whether someone sleeps is read by it too: it locks message first, and
+    -- then takes its snapshot. See wake_await.
+    INSERT INTO message (channel, dequeue_at, created_at, headers, max_attempts, content)
+    SELECT p_channel, v_at, v_now, p_headers, p_max_attempts, p_content FROM queue q
+    WHERE octet_length(p_content) <= q.content_max_bytes AND p_dedupe_key IS NULL AND NOT q.has_bound AND NOT q.has_sizes
+    RETURNING message.id, 'created', (SELECT s.is_asleep FROM sleep s ORDER BY s.id DESC LIMIT 1) INTO id, result, v_is_asleep;
+    -- All that is rare, behind one condition.
+    IF message_create.id IS NULL OR v_is_asleep OR current_setting('transaction_isolation') <> 'read committed' THEN
+        IF message_create.id IS NULL THEN
+            PERFORM message_check(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key);
+            PERFORM produce_check(ARRAY[p_channel]);
+            IF p_dedupe_key IS NOT NULL OR EXISTS (SELECT FROM channel c WHERE c.name = p_channel AND c.max_size IS NOT NULL) THEN
+                SELECT m.id, m.result INTO id, result FROM message_create_many(
+                    ARRAY[p_channel], ARRAY[p_content], ARRAY[p_dequeue_at], ARRAY[p_headers], ARRAY[p_max_attempts], ARRAY[p_dedupe_key]) m;
+                RETURN;
+            END IF;
+            INSERT INTO message (channel, dequeue_at, created_at, headers, max_attempts, content)
+            VALUES (p_channel, v_at, v_now, p_headers, p_max_attempts, p_content)
+            RETURNING message.id, 'created' INTO id, result;
         END IF;
-        INSERT INTO message (channel, dequeue_at, created_at, headers, max_attempts, content)
-        VALUES (p_channel, v_at, v_now, p_headers, p_max_attempts, p_content)
-        RETURNING message.id, (SELECT s.is_asleep FROM sleep s ORDER BY s.id DESC LIMIT 1) INTO id, v_is_asleep;
+        PERFORM wake_notify(v_at);
     END IF;
     INSERT INTO wake (channel, lo_at, lo_id, hi_at, hi_id, n)
     VALUES (p_channel, v_at, message_create.id, v_at, message_create.id, 1);
-    -- Under a snapshot that may be older than the sleeper, tell in any case.
-    IF v_is_asleep OR current_setting('transaction_isolation') <> 'read committed' THEN
-        PERFORM wake_notify(v_at);
-    END IF;
-    result := 'created';
 END $$;

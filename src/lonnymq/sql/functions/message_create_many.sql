@@ -15,10 +15,10 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_xid XID8 := pg_current_xact_id();     -- before a limit is looked for: who sets one can then see who may not have found it
     v_now BIGINT := transaction_ms();
-    q queue;
+    q RECORD;
     v_is_admitted BOOLEAN;                  -- one by one, by keys and sizes
 BEGIN
-    SELECT * INTO q FROM queue;
+    SELECT content_max_bytes, has_bound, has_sizes INTO q FROM queue;
     PERFORM lengths_check(cardinality(p_channels), cardinality(p_contents), cardinality(p_dequeue_ats),
         cardinality(p_headers), cardinality(p_max_attempts), cardinality(p_dedupe_keys));
     -- The condition is that of message_check; the function is called only to say what was wrong.

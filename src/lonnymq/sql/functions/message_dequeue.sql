@@ -22,7 +22,7 @@ SET enable_hashjoin TO off SET enable_mergejoin TO off SET enable_tidscan TO on 
 #variable_conflict use_column
 DECLARE
     c_end CONSTANT BIGINT := 9223372036854775807;
-    q queue;
+    q RECORD;
     v_now BIGINT := clock_ms();
     v_end BIGINT;
     v_token UUID := gen_random_uuid();
@@ -54,7 +54,7 @@ DECLARE
     v_lease_visit INT[]; v_lease_ord INT[]; v_lease_base INT[]; v_lease_slot BOOLEAN[]; v_lease_tids TEXT[]; v_lease_end BIGINT[];
 BEGIN
     PERFORM isolation_check('message_dequeue');
-    SELECT * INTO q FROM queue;
+    SELECT lease_ms, lease_max_ms, max_concurrency, paused, history, has_bound INTO q FROM queue;
     p_lease_ms := COALESCE(p_lease_ms, q.lease_ms);
     IF p_lease_ms NOT BETWEEN 1 AND q.lease_max_ms THEN
         PERFORM lease_check(p_lease_ms);
