@@ -1,6 +1,8 @@
--- Part of letting messages in: lock a channel's size, until the transaction ends, and say how many more fit; NULL: it has no limit, or none any more.
--- Where fewer than p_wanted do, departures are taken off first; and messages from before the limit, which leave without a word, are counted again, once a
--- second at most. They are counted, too, when a transaction has ended that was open when the limit was new, and may not have known of it.
+-- Part of letting messages in: lock a channel's size, until the transaction ends, and say how many more fit; NULL: it has no
+-- limit, or none any more.
+-- Where fewer than p_wanted do, departures are taken off first; and messages from before the limit, which leave without a word,
+-- are counted again, once a second at most. They are counted, too, when a transaction has ended that was open when the limit was
+-- new, and may not have known of it.
 CREATE OR REPLACE FUNCTION capacity_room (p_channel TEXT, p_wanted INT)
 RETURNS BIGINT LANGUAGE plpgsql
 SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off AS $$

@@ -1,6 +1,6 @@
--- Remove a channel: its policy, its size, its dedupe keys, its tally. One that has messages, waiting, leased or dead, is left alone, unless p_with_messages
--- says that these go too: at most p_limit a call, and 'more' asks for another. Who holds a lease of such a message finds it gone. Waits for
--- open finishers of these messages, and for open producers to a channel with a max_size.
+-- Remove a channel: its policy, its size, its dedupe keys, its tally. One that has messages, waiting, leased or dead, is left
+-- alone, unless p_with_messages says that these go too: at most p_limit a call, and 'more' asks for another. Who holds a lease of
+-- such a message finds it gone. Waits for open finishers of these messages, and for open producers to a channel with a max_size.
 -- Returns 'deleted', 'more', 'not_empty' or 'not_found', and how many messages went.
 CREATE OR REPLACE FUNCTION channel_delete (p_channel TEXT, p_with_messages BOOLEAN DEFAULT FALSE, p_limit INT DEFAULT 10000)
 RETURNS TABLE (result TEXT, messages BIGINT) LANGUAGE plpgsql SECURITY DEFINER

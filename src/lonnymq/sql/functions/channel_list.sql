@@ -5,8 +5,9 @@
 -- Who is bound to channels sees these, by name. The cost depends on p_limit, not on how many channels or messages there are.
 CREATE OR REPLACE FUNCTION channel_list (p_order TEXT DEFAULT 'name', p_after TEXT DEFAULT NULL, p_limit INT DEFAULT 50)
 RETURNS TABLE (
-    channel TEXT, waiting BIGINT, due BIGINT, scheduled BIGINT, leased BIGINT, dead BIGINT, oldest_due_ms BIGINT, served BIGINT, last_served_at BIGINT,
-    blocked_by TEXT, max_concurrency INT, release_interval_ms BIGINT, paused BOOLEAN, max_size INT)
+    channel TEXT, waiting BIGINT, due BIGINT, scheduled BIGINT, leased BIGINT, dead BIGINT,
+    oldest_due_ms BIGINT, served BIGINT, last_served_at BIGINT, blocked_by TEXT,
+    max_concurrency INT, release_interval_ms BIGINT, paused BOOLEAN, max_size INT)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path FROM CURRENT SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off AS $$
 #variable_conflict use_column

@@ -1,11 +1,12 @@
--- How the channels stand, one row each, in the order given. due, scheduled and dead are counted up to p_cap each, from where something can wait (its head)
--- on, as of the last fold; leases up to 10,000 over all channels, but exactly where there is a concurrency limit. The cost depends on
--- these bounds, not on what waits.
--- blocked_by: why the next message is not released now; NULL: it will be.
+-- How the channels stand, one row each, in the order given. due, scheduled and dead are counted up to p_cap each, from where
+-- something can wait (its head) on, as of the last fold; leases up to 10,000 over all channels, but exactly where there is a
+-- concurrency limit. The cost depends on these bounds, not on what waits. blocked_by: why the next message is not released now;
+-- NULL: it will be.
 CREATE OR REPLACE FUNCTION channel_stats_of (p_channels TEXT[], p_cap INT)
 RETURNS TABLE (
-    channel TEXT, waiting BIGINT, due BIGINT, scheduled BIGINT, leased BIGINT, dead BIGINT, oldest_due_ms BIGINT, served BIGINT, last_served_at BIGINT,
-    blocked_by TEXT, max_concurrency INT, release_interval_ms BIGINT, paused BOOLEAN, max_size INT)
+    channel TEXT, waiting BIGINT, due BIGINT, scheduled BIGINT, leased BIGINT, dead BIGINT,
+    oldest_due_ms BIGINT, served BIGINT, last_served_at BIGINT, blocked_by TEXT,
+    max_concurrency INT, release_interval_ms BIGINT, paused BOOLEAN, max_size INT)
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off SET enable_hashjoin TO off
 SET enable_mergejoin TO off SET jit TO off AS $$
@@ -39,10 +40,12 @@ BEGIN
              WHEN v_is_full THEN 'queue limit' END,
         s.max_concurrency, s.interval_ms, s.paused, s.max_size
     FROM (
-        SELECT u.channel, u.ord, c.max_concurrency, COALESCE(c.release_interval_ms, 0) AS interval_ms, COALESCE(c.paused, FALSE) AS paused, c.max_size,
-            COALESCE(r.served, 0) + COALESCE(y.served, 0) AS served, COALESCE(r.released_at, y.released_at) AS released_at,
+        SELECT u.channel, u.ord, c.max_concurrency, COALESCE(c.release_interval_ms, 0) AS interval_ms,
+            COALESCE(c.paused, FALSE) AS paused, c.max_size, COALESCE(r.served, 0) + COALESCE(y.served, 0) AS served,
+            COALESCE(r.released_at, y.released_at) AS released_at,
             d.n AS due, f.n AS scheduled, k.n AS dead, LEAST(o.at, p.at) AS oldest_at,
-            CASE WHEN c.max_concurrency IS NOT NULL AND r.running IS NOT NULL THEN l.n ELSE COALESCE((v_leases ->> u.channel)::BIGINT, 0) END AS leased
+            CASE WHEN c.max_concurrency IS NOT NULL AND r.running IS NOT NULL THEN l.n
+                 ELSE COALESCE((v_leases ->> u.channel)::BIGINT, 0) END AS leased
         FROM unnest(p_channels) WITH ORDINALITY u (channel, ord)
         LEFT JOIN LATERAL (SELECT * FROM channel c WHERE c.name = u.channel OFFSET 0) c ON TRUE
         LEFT JOIN LATERAL (SELECT * FROM tally y WHERE y.channel = u.channel OFFSET 0) y ON TRUE
@@ -69,7 +72,8 @@ BEGIN
             ORDER BY m.dequeue_at, m.id LIMIT 1) o ON TRUE
         LEFT JOIN LATERAL (                 -- and the first that is not urgent
             SELECT GREATEST(m.dequeue_at, m.created_at) AS at FROM message m
-            WHERE NOT m.leased AND m.channel = u.channel AND m.dequeue_at > 0 AND (m.dequeue_at, m.id) >= (COALESCE(r.skip_to_at, r.head_at, c_start), 0)
+            WHERE NOT m.leased AND m.channel = u.channel AND m.dequeue_at > 0
+                AND (m.dequeue_at, m.id) >= (COALESCE(r.skip_to_at, r.head_at, c_start), 0)
             ORDER BY m.dequeue_at, m.id LIMIT 1) p ON TRUE
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM (SELECT DISTINCT i FROM unnest(CASE WHEN c.max_concurrency IS NOT NULL THEN r.running END) i) i

@@ -42,7 +42,8 @@ BEGIN
         PERFORM wake_notify();
     END IF;
     RETURN QUERY
-    SELECT x.id, CASE WHEN x.result IS NULL OR x.nth > 1 AND x.result = 'created' THEN 'not_found' WHEN x.result = 'created' THEN 'retried' ELSE x.result END
+    SELECT x.id, CASE WHEN x.result IS NULL OR x.nth > 1 AND x.result = 'created' THEN 'not_found'
+        WHEN x.result = 'created' THEN 'retried' ELSE x.result END
     FROM (
         SELECT u.id, u.ord, ROW_NUMBER() OVER (PARTITION BY u.id ORDER BY u.ord) AS nth, v_results[array_position(v_ids, u.id)] AS result
         FROM unnest(p_ids) WITH ORDINALITY u (id, ord)) x

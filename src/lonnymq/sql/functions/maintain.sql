@@ -1,7 +1,7 @@
--- Clean up behind the engine: the ring rows of channels that have been quiet for an hour, wakes that are folded, dedupe keys that are free again, what was
--- staged a day ago, the history's old partitions; and make its new ones.
--- Anyone may call it at any time, and often: it waits for nobody, looks at 200 channels and cleans at most p_limit wakes
--- a call, and writes nothing when there is nothing to do. Returns how many rows went.
+-- Clean up behind the engine: the ring rows of channels that have been quiet for an hour, wakes that are folded, dedupe keys that
+-- are free again, what was staged a day ago, the history's old partitions; and make its new ones.
+-- Anyone may call it at any time, and often: it waits for nobody, looks at 200 channels and cleans at most p_limit wakes a call,
+-- and writes nothing when there is nothing to do. Returns how many rows went.
 CREATE OR REPLACE FUNCTION maintain (p_limit INT DEFAULT 10000)
 RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off

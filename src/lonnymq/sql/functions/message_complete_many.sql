@@ -27,11 +27,14 @@ BEGIN
         DELETE FROM message m
         WHERE m.id = ANY (p_ids) AND COALESCE((m.id, m.token) IN (SELECT u.id, u.token FROM unnest(p_ids, p_tokens) u (id, token)), FALSE)
         RETURNING m.id, m.token, m.is_cancelled,
-            CASE WHEN m.slot OR m.is_counted OR m.dedupe_key IS NOT NULL THEN jsonb_build_array(m.channel, m.slot, m.is_counted, m.dedupe_key, m.id) END AS special)
-    SELECT array_agg(d.id), array_agg(d.token), array_agg(d.id) FILTER (WHERE d.is_cancelled), jsonb_agg(d.special) FILTER (WHERE d.special IS NOT NULL)
+            CASE WHEN m.slot OR m.is_counted OR m.dedupe_key IS NOT NULL
+                THEN jsonb_build_array(m.channel, m.slot, m.is_counted, m.dedupe_key, m.id) END AS special)
+    SELECT array_agg(d.id), array_agg(d.token), array_agg(d.id) FILTER (WHERE d.is_cancelled),
+        jsonb_agg(d.special) FILTER (WHERE d.special IS NOT NULL)
     INTO v_done, v_tokens, v_cancelled, v_special FROM done d;
     IF v_special IS NOT NULL THEN
-        PERFORM message_left(array_agg(s ->> 0), array_agg((s -> 1)::BOOLEAN), array_agg((s -> 2)::BOOLEAN), array_agg(s ->> 3), array_agg((s -> 4)::BIGINT))
+        PERFORM message_left(array_agg(s ->> 0), array_agg((s -> 1)::BOOLEAN), array_agg((s -> 2)::BOOLEAN), array_agg(s ->> 3),
+            array_agg((s -> 4)::BIGINT))
         FROM jsonb_array_elements(v_special) s;
     END IF;
     IF cardinality(v_done) = cardinality(p_ids) AND v_cancelled IS NULL THEN

@@ -13,7 +13,8 @@ BEGIN
     SELECT * INTO a FROM message_admit(p_channels, p_dedupe_keys, v_ids);
     RETURN QUERY
     WITH given AS MATERIALIZED (
-        SELECT * FROM unnest(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys, v_ids, a.results, a.holders, a.are_counted)
+        SELECT * FROM unnest(
+            p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys, v_ids, a.results, a.holders, a.are_counted)
             WITH ORDINALITY u (channel, content, at, headers, max_attempts, dedupe_key, id, result, holder, is_counted, ord)),
     made AS MATERIALIZED (
         INSERT INTO message (id, channel, dequeue_at, created_at, headers, max_attempts, content, dedupe_key, is_counted)

@@ -1,5 +1,6 @@
--- While leases from before a limit over all channels was lowered still run: how many messages fit under it besides those that run, and those that an open
--- dequeue may have. Slots above the limit that came free go. One at a time: who does not get the gate finds no room.
+-- While leases from before a limit over all channels was lowered still run: how many messages fit under it besides those that
+-- run, and those that an open dequeue may have. Slots above the limit that came free go. One at a time: who does not get the gate
+-- finds no room.
 CREATE OR REPLACE FUNCTION queue_slot_drain (p_max INT)
 RETURNS INT LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,6 +1,6 @@
--- A limit over all channels is set, changed or lifted. When it is new, what runs already must count: this waits for open dequeues, holds new ones up
--- until the transaction ends, and gives every leased message a slot, also above the limit; these come free first. When it changes, this waits for an open
--- dequeue that takes slots above a lowered limit away.
+-- A limit over all channels is set, changed or lifted. When it is new, what runs already must count: this waits for open
+-- dequeues, holds new ones up until the transaction ends, and gives every leased message a slot, also above the limit; these come
+-- free first. When it changes, this waits for an open dequeue that takes slots above a lowered limit away.
 CREATE OR REPLACE FUNCTION queue_slot_remake (p_old INT, p_new INT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,5 +1,6 @@
--- Make messages of the rows that the caller's login role has staged under a batch, in their order, and take them away. All of it, or nothing, is there when the
--- transaction commits. A batch with dedupe keys, or any where channels have a max_size, holds at most 100,000: their locks are taken in order.
+-- Make messages of the rows that the caller's login role has staged under a batch, in their order, and take them away. All of it,
+-- or nothing, is there when the transaction commits. A batch with dedupe keys, or any where channels have a max_size, holds at
+-- most 100,000: their locks are taken in order.
 -- Returns how many messages were created, and how many were not: duplicates, or their channel is full.
 CREATE OR REPLACE FUNCTION staging_publish (p_batch UUID)
 RETURNS TABLE (created BIGINT, duplicates BIGINT, refused BIGINT) LANGUAGE plpgsql SECURITY DEFINER

@@ -1,10 +1,11 @@
 -- Before a consumer sleeps: have it notified of what comes. It must LISTEN to queue_get's notify_channel already, and commit this call before it
 -- looks once more (wake_fold, message_dequeue) and then sleeps, until again_at or a notification.
 --
--- Whoever appends locks message or wake for writing, which it holds to its end, and then reads whether someone sleeps. So a writer that read it before
--- this call's commit either holds that lock still, which the next call sees, or has committed, and the last look finds what it
--- wrote. is_sure FALSE: such a writer may be under way, or this call could not say that someone sleeps; sleep a few milliseconds,
--- look and call again. p_generation: that of the last call that was sure; while it stands nothing has to be asked.
+-- Whoever appends locks message or wake for writing, which it holds to its end, and then reads whether someone sleeps. So a
+-- writer that read it before this call's commit either holds that lock still, which the next call sees, or has committed, and the
+-- last look finds what it wrote. is_sure FALSE: such a writer may be under way, or this call could not say that someone sleeps;
+-- sleep a few milliseconds, look and call again. p_generation: that of the last call that was sure; while it stands nothing has
+-- to be asked.
 --
 -- Locks nothing that anyone waits for, and writes only when nobody slept before.
 CREATE OR REPLACE FUNCTION wake_await (p_generation BIGINT DEFAULT NULL)

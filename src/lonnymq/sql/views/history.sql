@@ -1,6 +1,7 @@
--- What finished, if the queue keeps a history. A reader that remembers a snapshot takes each row once: those whose xid it did not see then and sees now.
+-- What finished, if the queue keeps a history. A reader that remembers a snapshot takes each row once: those whose xid it did not
+-- see then and sees now.
 CREATE OR REPLACE VIEW history WITH (security_barrier) AS
-SELECT f.xid, f.id, f.channel, f.outcome, f.created_at, f.dequeue_at, f.first_dequeued_at, f.dequeued_at, f.finished_at, f.attempts, f.consumer, f.error,
-    f.dedupe_key, f.headers, f.content_bytes, f.content
+SELECT f.xid, f.id, f.channel, f.outcome, f.created_at, f.dequeue_at, f.first_dequeued_at, f.dequeued_at, f.finished_at,
+    f.attempts, f.consumer, f.error, f.dedupe_key, f.headers, f.content_bytes, f.content
 FROM finished f
 WHERE (SELECT bound_channels()) IS NULL OR f.channel = ANY ((SELECT bound_channels())::TEXT[]);
