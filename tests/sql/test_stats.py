@@ -217,6 +217,11 @@ def costs() -> dict[tuple[str, int], int]:
     return {}
 
 
+def cost(conn: psycopg.Connection, call: str) -> int:
+    """The buffers of a call whose plans are made: autovacuum may have them made anew at any time."""
+    return min(buffers(conn, call) for _ in range(3))
+
+
 CALLS = (
     "channel_list('name', 'c1', 50)",
     "channel_list('next', NULL, 50)",
@@ -238,8 +243,7 @@ def test_asking_costs_no_more_with_more_channels(
     )
     fold(conn)
     for call in CALLS:
-        conn.execute("SELECT * FROM " + call)
-        costs[call, channels] = buffers(conn, call)
+        costs[call, channels] = cost(conn, call)
     if channels > 200:
         grown = {call: (costs[call, 200], costs[call, channels]) for call in CALLS if (call, 200) in costs}
         assert all(many <= 2 * few + 50 for few, many in grown.values()), grown
@@ -249,8 +253,7 @@ def test_asking_costs_no_more_with_more_channels(
 @pytest.mark.parametrize("call", [*CALLS, "channel_list('waiting', NULL, 50)", "queue_stats()"])
 def test_asking_costs_no_more_with_a_longer_backlog(conn: psycopg.Connection, call: str) -> None:
     fill(conn, c1=20, c7=12_000)
-    conn.execute("SELECT * FROM " + call)
-    few = buffers(conn, call)
+    few = cost(conn, call)
     fill(conn, c7=60_000)
-    many = buffers(conn, call)
+    many = cost(conn, call)
     assert many <= 1.5 * few + 100, f"{few} buffers with 12,000 messages, {many} with 72,000"
