@@ -51,7 +51,10 @@ RULES = {
         SELECT DISTINCT channel FROM message m
         WHERE m.leased AND NOT EXISTS (SELECT FROM ring r WHERE r.channel = m.channel)""",
     "one tick": "SELECT COUNT(*) FROM tick HAVING COUNT(*) > 1",
-    "one row says whether someone sleeps": "SELECT COUNT(*) FROM sleep HAVING COUNT(*) <> 1",
+    "one row says what a create must know": "SELECT COUNT(*) FROM sleep HAVING COUNT(*) <> 1",
+    "and says what the settings say": """
+        SELECT s.*, q.content_max_bytes, q.has_sizes, q.has_bound FROM sleep s CROSS JOIN queue q
+        WHERE s.content_max_bytes <> q.content_max_bytes OR s.is_special <> (q.has_sizes OR q.has_bound)""",
     "invariant 15: a message that lives holds its key": """
         SELECT m.id, m.channel, m.dedupe_key FROM message m
         WHERE m.dedupe_key IS NOT NULL AND NOT EXISTS (

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from tests import judge
+from tests.database import unique_name
 from tests.isolation.arena import PATIENCE, Arena, end, impatient, take, until, value
 from tests.isolation.pausing import paused
 from tests.isolation.sleeper import Sleeper
@@ -151,6 +152,7 @@ BEGIN_ELSEWHERE = {
 LOOKS_AT_ONCE = {"create"}
 
 READ_COMMITTED_ONLY = {"raise the queue's limit"}
+NAME = unique_name("prepared")  # of a prepared transaction: these belong to all databases
 LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 
 each_writer = pytest.mark.parametrize("writer", WRITERS)
@@ -319,7 +321,7 @@ def test_a_create_that_notified_cannot_be_prepared(arena: Arena) -> None:
     one.execute("BEGIN")
     one.execute("SELECT message_create('a', 'work')")
     with pytest.raises(NOTIFIED_CANNOT_PREPARE):
-        one.execute("PREPARE TRANSACTION 'told'")
+        one.execute(f"PREPARE TRANSACTION '{NAME}'")
     one.execute("ROLLBACK")
 
 
@@ -332,11 +334,11 @@ def test_without_notifications_everything_can_be_prepared(arena: Arena, writer: 
     assert consumer.is_notified(), "it relied on being told"
     one.execute(f"BEGIN ISOLATION LEVEL {level}")
     one.execute(query, parameters)
-    one.execute("PREPARE TRANSACTION 'untold'")
+    one.execute(f"PREPARE TRANSACTION '{NAME}'")
     try:
         assert not consumer.try_to_sleep()
     finally:
-        one.execute("COMMIT PREPARED 'untold'")
+        one.execute(f"COMMIT PREPARED '{NAME}'")
     assert len(consumer.pick_up()) == 1
 
 
@@ -345,11 +347,11 @@ def test_a_prepared_create_keeps_consumers_from_sleeping(arena: Arena) -> None:
     consumer, one = sleeper(arena), arena.session("one")
     one.execute("BEGIN")
     one.execute("SELECT message_create('a', 'work')")
-    one.execute("PREPARE TRANSACTION 'untold'")
+    one.execute(f"PREPARE TRANSACTION '{NAME}'")
     try:
         assert not consumer.try_to_sleep()
     finally:
-        one.execute("COMMIT PREPARED 'untold'")
+        one.execute(f"COMMIT PREPARED '{NAME}'")
     assert len(consumer.pick_up()) == 1
 
 
@@ -364,8 +366,8 @@ def test_notifications_are_switched_off_while_a_consumer_registers(arena: Arena,
     switching.result(timeout=10)
     one.execute("BEGIN")
     one.execute("SELECT message_create('a', 'work')")
-    one.execute("PREPARE TRANSACTION 'untold'")
-    one.execute("ROLLBACK PREPARED 'untold'")
+    one.execute(f"PREPARE TRANSACTION '{NAME}'")
+    one.execute(f"ROLLBACK PREPARED '{NAME}'")
 
 
 def arena_waits(arena: Arena, waiter: psycopg.Connection, holder: psycopg.Connection) -> bool:

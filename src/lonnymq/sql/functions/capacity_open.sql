@@ -4,6 +4,9 @@ CREATE OR REPLACE FUNCTION capacity_open (p_channel TEXT, p_max INT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE queue SET has_sizes = TRUE WHERE NOT has_sizes;
+    IF FOUND THEN
+        PERFORM sleep_copy();
+    END IF;
     PERFORM FROM capacity c WHERE c.channel = p_channel ORDER BY c.turn DESC LIMIT 1 FOR UPDATE;
     IF FOUND THEN
         UPDATE capacity SET turn = nextval('turn'), uncounted = capacity_uncounted(p_channel, p_max), recounted_at = clock_ms(), open_xids = NULL

@@ -15,4 +15,5 @@ BEGIN
         INSERT INTO credential (role, channels) VALUES (p_role, p_channels) ON CONFLICT (role) DO UPDATE SET channels = EXCLUDED.channels;
     END IF;
     UPDATE queue SET has_bound = EXISTS (SELECT FROM credential);
+    PERFORM sleep_copy();
 END $$;

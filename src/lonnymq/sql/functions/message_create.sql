@@ -17,21 +17,20 @@ DECLARE
     -- The xid before a limit is looked for: who sets one can then see who may not have found it.
     v_now BIGINT := CASE WHEN pg_current_xact_id() IS NOT NULL THEN transaction_ms() END;
     v_at BIGINT := COALESCE(p_dequeue_at, v_now);
-    v_is_asleep BOOLEAN;
 BEGIN
     IF (p_channel <> '' AND octet_length(p_channel) <= 255 AND v_at BETWEEN -9007199254740992 AND 9007199254740992
         AND COALESCE(p_max_attempts BETWEEN 1 AND 1000000, TRUE) AND p_headers IS NULL) IS NOT TRUE
     THEN
         PERFORM message_check(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key);
     END IF;
-    -- What the queue asks for is checked by the statement that appends. Whether someone sleeps is read by it too: it locks message first, and
-    -- then takes its snapshot. See wake_await.
+    -- What the queue asks for is checked by the statement that appends, and whether someone sleeps: it locks message first, and then takes its
+    -- snapshot. See wake_await.
     INSERT INTO message (channel, dequeue_at, created_at, headers, max_attempts, content)
-    SELECT p_channel, v_at, v_now, p_headers, p_max_attempts, p_content FROM queue q
-    WHERE octet_length(p_content) <= q.content_max_bytes AND p_dedupe_key IS NULL AND NOT q.has_bound AND NOT q.has_sizes
-    RETURNING message.id, 'created', (SELECT s.is_asleep FROM sleep s ORDER BY s.id DESC LIMIT 1) INTO id, result, v_is_asleep;
+    SELECT p_channel, v_at, v_now, p_headers, p_max_attempts, p_content FROM (SELECT * FROM sleep s ORDER BY s.id DESC LIMIT 1) s
+    WHERE octet_length(p_content) <= s.content_max_bytes AND p_dedupe_key IS NULL AND NOT s.is_asleep AND NOT s.is_special
+    RETURNING message.id, 'created' INTO id, result;
     -- All that is rare, behind one condition.
-    IF message_create.id IS NULL OR v_is_asleep OR current_setting('transaction_isolation') <> 'read committed' THEN
+    IF message_create.id IS NULL OR current_setting('transaction_isolation') <> 'read committed' THEN
         IF message_create.id IS NULL THEN
             PERFORM message_check(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key);
             PERFORM produce_check(ARRAY[p_channel]);

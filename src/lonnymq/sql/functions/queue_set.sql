@@ -52,6 +52,9 @@ BEGIN
         history_content = COALESCE(p_history_content, q.history_content),
         history_keep_ms = COALESCE(p_history_keep_ms, q.history_keep_ms),
         notify = COALESCE(p_notify, q.notify);
+    IF p_content_max_bytes IS NOT NULL THEN
+        PERFORM sleep_copy();
+    END IF;
     IF p_max_concurrency IS NOT NULL THEN
         PERFORM queue_slot_remake(q.max_concurrency, NULLIF(p_max_concurrency, 0));
     END IF;
