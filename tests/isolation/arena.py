@@ -188,7 +188,7 @@ class Arena:
         for table in EMPTIED:
             conn.execute(f"DELETE FROM {table}")
         conn.execute("DELETE FROM queue; INSERT INTO queue DEFAULT VALUES")
-        conn.execute("UPDATE sleep SET is_asleep = FALSE WHERE is_asleep")
+        conn.execute("DELETE FROM sleep; INSERT INTO sleep (is_asleep) VALUES (FALSE)")
         judge.fold(conn)
 
     def close(self) -> None:
