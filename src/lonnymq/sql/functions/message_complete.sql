@@ -6,13 +6,15 @@ RETURNS TEXT LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET 
 DECLARE
     v_done RECORD;
 BEGIN
-    DELETE FROM message WHERE id = p_id AND token = p_token AND NOT (SELECT q.history FROM queue q)
-    RETURNING channel, slot, is_counted, is_cancelled, dedupe_key INTO v_done;
-    IF v_done.channel IS NULL THEN          -- its history is kept, or it is not the caller's
+    DELETE FROM message WHERE id = p_id AND token = p_token AND NOT is_counted AND NOT is_cancelled AND dedupe_key IS NULL
+        AND NOT (SELECT q.history FROM queue q)
+    RETURNING channel, slot INTO v_done;
+    IF v_done.channel IS NULL THEN          -- there is more to do than that, or it is not the caller's
         RETURN (SELECT x.result FROM message_complete_many(ARRAY[p_id], ARRAY[p_token]) x);
     END IF;
-    IF v_done.slot OR v_done.is_counted OR v_done.dedupe_key IS NOT NULL THEN
-        PERFORM message_left(ARRAY[v_done.channel], ARRAY[v_done.slot], ARRAY[v_done.is_counted], ARRAY[v_done.dedupe_key], ARRAY[p_id]);
+    IF v_done.slot THEN
+        INSERT INTO wake (channel) VALUES (v_done.channel);
+        PERFORM wake_notify();
     END IF;
-    RETURN CASE WHEN v_done.is_cancelled THEN 'cancelled' ELSE 'completed' END;
+    RETURN 'completed';
 END $$;

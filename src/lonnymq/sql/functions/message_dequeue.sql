@@ -207,8 +207,8 @@ BEGIN
                 FROM unnest(v_lease_visit, v_lease_ord, v_lease_base, v_lease_slot, v_lease_tids, v_lease_end) p (visit, ord, base, slot, tids, end_at)
                 CROSS JOIN LATERAL unnest(p.tids::TID[]) WITH ORDINALITY x (tid, rn)) t
             WHERE m.ctid = t.tid
-            RETURNING m.*, t.visit, t.ord, t.rn)
-        SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.token, m.lease_end_at, NULL::BIGINT
+            RETURNING m.id, m.channel, m.content, m.headers, m.state, m.attempts, m.lease_end_at, t.visit, t.ord, t.rn)
+        SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, v_token, m.lease_end_at, NULL::BIGINT
         FROM mine m ORDER BY m.rn, m.visit, m.ord;
     END IF;
     IF v_left > 0 OR v_is_full OR cardinality(v_slots) < p_limit THEN
