@@ -153,3 +153,17 @@ def test_the_dead_take_no_place_and_come_back_only_where_there_is_one(conn: psyc
         "retried",
     )
     assert create(conn) == ["full"]
+
+
+def test_a_recount_sees_all_that_was_not_counted_in(conn: psycopg.Connection) -> None:
+    """Also those for which there would be no room beside what was: that may leave first."""
+    clock = FakeClock(conn)
+    limit(conn, 2)
+    create(conn, 2)
+    limit(conn, 0)
+    create(conn, 8)
+    limit(conn, 5)
+    clock.advance(1000)
+    assert create(conn) == ["full"]
+    conn.execute("SELECT message_cancel(id) FROM message WHERE is_counted")
+    assert create(conn, 3) == ["full"] * 3, "eight are there, five may be"
