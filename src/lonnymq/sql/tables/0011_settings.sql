@@ -8,7 +8,7 @@ ALTER TABLE queue
     ADD COLUMN history_content BOOLEAN NOT NULL DEFAULT FALSE,
     ADD COLUMN history_keep_ms BIGINT NOT NULL DEFAULT 2592000000, -- 0: for ever
     ADD COLUMN notify BOOLEAN NOT NULL DEFAULT TRUE,
-    -- What nobody uses costs a producer nothing: it reads this row in any case.
+    -- What nobody uses costs a producer nothing: a copy of these stands in the row that every create reads (sleep).
     ADD COLUMN has_sizes BOOLEAN NOT NULL DEFAULT FALSE,        -- some channel has, or had, a max_size
     ADD COLUMN has_bound BOOLEAN NOT NULL DEFAULT FALSE;        -- some credential is bound to channels
 ALTER TABLE channel ADD COLUMN max_size INT;                    -- NULL: no limit
