@@ -30,9 +30,11 @@ TABLES = (
 )
 # The name of a stop: the function, and the text it comes before.
 STOPS = {
-    "dequeue has its channels": ("message_dequeue", "-- Stamp releases after the locks are had"),
+    "dequeue has its channels": ("message_dequeue_many", "-- Stamp releases after the locks are had"),
+    "plain dequeue has its channel": ("message_dequeue", "SELECT clock_ms() AS now, x.max_concurrency"),
+    "plain dequeue has its policy": ("message_dequeue", "SELECT array_agg(w.tid) AS tids"),
     "fold has read": ("wake_fold", "PERFORM FROM fold_lock FOR UPDATE SKIP LOCKED;"),
-    "fold has the tick": ("wake_fold", "IF tick_is_foreign(t"),
+    "fold has the tick": ("wake_fold", "IF v_now BETWEEN t.at"),
     "fold has the lock": ("wake_fold", "PERFORM fold_lock_guard();"),
     "sweep has read": ("lease_sweep", "IF v_due IS NULL AND p_"),
     "rebuild has the locks": ("rebuild", "-- Whatever this snapshot does not see"),
@@ -40,7 +42,7 @@ STOPS = {
     "rebuild has no wakes": ("rebuild", "DELETE FROM ring r WHERE EXISTS"),
     "writer has appended": ("wake_notify", "IF (SELECT"),
     "create begins": ("message_create", "-- What the queue asks for is checked"),
-    "dequeue has its slots": ("message_dequeue", "v_is_full := q.paused OR v_left = 0;"),
+    "dequeue has its slots": ("message_dequeue_many", "v_is_full := p_paused OR v_left = 0;"),
     "retry has its dead": ("dead_retry", "SELECT a.results, a.are_counted INTO"),
 }
 GATE = 815

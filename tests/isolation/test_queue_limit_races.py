@@ -254,10 +254,9 @@ def test_a_first_limit_meets_a_dequeue_that_is_stopped(arena: Arena, stop: str) 
         setting = arena.start(lambda: limit(two, 3))
         until(lambda: setting.done() or arena.is_waiting(two, arena.session("one")), "the limit")
     setting.result(timeout=10)
-    taken = len(running.result())
-    assert taken == (0 if stop == "dequeue has its slots" else 5)
-    take_all(observer)
-    assert leased(observer) == max(3, taken)
+    assert len(running.result()) == 5, "the limit waited for it: it holds a channel, wherever it was stopped"
+    assert take_all(observer) == []
+    assert leased(observer) == 5
     check_limit(observer, 3)
 
 
@@ -318,6 +317,28 @@ def test_raised_while_a_dequeue_is_open(arena: Arena, ending: str) -> None:
     assert len(take_all(observer)) == (0 if ending == "commit" else 2)
     assert leased(observer) == 4
     check_limit(observer, 4)
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        "plain dequeue has its channel",
+        "plain dequeue has its policy",
+        "before update message",
+        "after update ring",
+    ],
+)
+def test_a_first_limit_meets_a_dequeue_of_one(arena: Arena, stop: str) -> None:
+    observer, two = arena.session("judge"), arena.session("two")
+    fill(observer)
+    with paused(arena, stop, lambda one: take(one, 1)) as running:
+        setting = arena.start(lambda: limit(two, 1))
+        until(lambda: setting.done() or arena.is_waiting(two, arena.session("one")), "the limit")
+    setting.result(timeout=10)
+    taken = len(running.result())
+    assert len(take_all(observer)) == 1 - taken
+    assert leased(observer) == 1
+    check_limit(observer, 1)
 
 
 @STOPS

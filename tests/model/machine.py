@@ -346,7 +346,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.model.defer(*t, d.dequeue_at, d.state, d.error)
             for t, d in zip(given, deferrals, strict=True)
         ]
-        assert results == expected, "invariants 5, 14, 16"
+        assert results == expected, f"invariants 5, 14, 16: {results} for {given}, not {expected}"
         self.wrote()
 
     @rule(whom=st.lists(TARGETS, min_size=1, max_size=6), lease_ms=LEASES, form=FORMS)

@@ -8,9 +8,9 @@ from psycopg.rows import dict_row
 
 from tests.clock import FakeClock
 from tests.judge import dequeue, drain, fold
+from tests.plans.buffers import Meter
 from tests.sql.test_channel import finish
 from tests.sql.test_dequeue import fill
-from tests.sql.test_plans import buffers
 
 
 def shown(conn: psycopg.Connection, call: str) -> list[dict[str, Any]]:
@@ -219,7 +219,10 @@ def costs() -> dict[tuple[str, int], int]:
 
 def cost(conn: psycopg.Connection, call: str) -> int:
     """The buffers of a call whose plans are made: autovacuum may have them made anew at any time."""
-    return min(buffers(conn, call) for _ in range(3))
+    meter = Meter(conn)
+    for _ in range(3):
+        meter.count("call", call)
+    return min(meter.counted["call"])
 
 
 CALLS = (

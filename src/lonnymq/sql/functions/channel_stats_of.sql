@@ -77,7 +77,7 @@ BEGIN
             ORDER BY m.dequeue_at, m.id LIMIT 1) p ON TRUE
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM (SELECT DISTINCT i FROM unnest(CASE WHEN c.max_concurrency IS NOT NULL THEN r.running END) i) i
-            CROSS JOIN LATERAL (SELECT FROM message m WHERE m.id = i.i AND m.leased OFFSET 0) m) l
+            CROSS JOIN LATERAL (SELECT FROM message m WHERE m.id = i.i AND COALESCE(m.leased, FALSE) OFFSET 0) m) l
     ) s
     ORDER BY s.ord;
 END $$;

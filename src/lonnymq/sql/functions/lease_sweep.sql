@@ -39,10 +39,10 @@ BEGIN
     FROM (SELECT DISTINCT id FROM unnest(v_due || p_late) id ORDER BY id) d
     LEFT JOIN LATERAL (
         SELECT m.ctid AS tid, m.channel, m.slot, m.is_cancelled, m.attempts, m.max_attempts
-        FROM message m WHERE m.id = d.id AND m.leased AND m.lease_end_at <= p_now
+        FROM message m WHERE m.id = d.id AND COALESCE(m.leased AND m.lease_end_at <= p_now, FALSE)
         FOR UPDATE SKIP LOCKED) l ON TRUE
     LEFT JOIN LATERAL (
-        SELECT TRUE AS is_due FROM message m WHERE m.id = d.id AND m.leased AND m.lease_end_at <= p_now OFFSET 0) v ON TRUE;
+        SELECT TRUE AS is_due FROM message m WHERE m.id = d.id AND COALESCE(m.leased AND m.lease_end_at <= p_now, FALSE) OFFSET 0) v ON TRUE;
     IF array_remove(v_outcomes, NULL) <> '{}' THEN
         PERFORM message_end(v_tids, v_outcomes, v_errors, NULL, p_now);
     END IF;

@@ -1,6 +1,6 @@
--- message_complete for many: one row (id, result) each, in the order given. Locks the messages in the order of their ids,
+-- message_complete for many, each with its token or all with one: one row (id, result) each, in the order given. Locks the messages in the order of their ids,
 -- so that two calls never wait for each other in a circle: the index is read for an array, which it sorts. The pairs are
--- checked behind a COALESCE, where the planner cannot make a join of it and read the table.
+-- checked behind a CASE, where the planner cannot make a join of it and read the table.
 CREATE OR REPLACE FUNCTION message_complete_many (p_ids BIGINT[], p_tokens UUID[])
 RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off
@@ -12,8 +12,12 @@ DECLARE
     v_done BIGINT[];
     v_tokens UUID[];
     v_cancelled BIGINT[];
+    v_token UUID := CASE WHEN cardinality(p_tokens) = 1 THEN p_tokens[1] END; -- if it is the same for all
     v_special JSONB;                        -- those with a slot, a size or a key to leave
 BEGIN
+    IF cardinality(p_tokens) = 1 THEN       -- of one dequeue: the same for all
+        p_tokens := array_fill(p_tokens[1], ARRAY[cardinality(p_ids)]);
+    END IF;
     PERFORM lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0));
     IF (SELECT q.history FROM queue q) THEN
         SELECT array_agg(x.tid), array_agg(CASE WHEN x.is_cancelled THEN 'cancelled' ELSE 'completed' END) INTO v_tids, v_outcomes
@@ -25,7 +29,8 @@ BEGIN
     END IF;
     WITH done AS (
         DELETE FROM message m
-        WHERE m.id = ANY (p_ids) AND COALESCE((m.id, m.token) IN (SELECT u.id, u.token FROM unnest(p_ids, p_tokens) u (id, token)), FALSE)
+        WHERE m.id = ANY (p_ids) AND CASE WHEN v_token IS NOT NULL THEN m.token = v_token
+            ELSE COALESCE((m.id, m.token) IN (SELECT u.id, u.token FROM unnest(p_ids, p_tokens) u (id, token)), FALSE) END
         RETURNING m.id, m.token, m.is_cancelled,
             CASE WHEN m.slot OR m.is_counted OR m.dedupe_key IS NOT NULL
                 THEN jsonb_build_array(m.channel, m.slot, m.is_counted, m.dedupe_key, m.id) END AS special)

@@ -1,4 +1,4 @@
--- message_defer for many: one row (id, result) each, in the order given. Locks the messages in the order of their ids, before it changes
+-- message_defer for many, each with its token or all with one: one row (id, result) each, in the order given. Locks the messages in the order of their ids, before it changes
 -- any; writes them by their address. Says what came back, and which slots came free, by appending. What is cancelled goes.
 CREATE OR REPLACE FUNCTION message_defer_many (
     p_ids BIGINT[], p_tokens UUID[], p_dequeue_ats BIGINT[] DEFAULT NULL, p_states BYTEA[] DEFAULT NULL, p_errors TEXT[] DEFAULT NULL)
@@ -18,6 +18,9 @@ DECLARE
     v_outcomes TEXT[];
     v_freed TEXT[];
 BEGIN
+    IF cardinality(p_tokens) = 1 THEN       -- of one dequeue: the same for all
+        p_tokens := array_fill(p_tokens[1], ARRAY[cardinality(p_ids)]);
+    END IF;
     PERFORM lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0), cardinality(p_dequeue_ats), cardinality(p_states), cardinality(p_errors));
     PERFORM time_check(at, format(' (message %s of %s)', ord, cardinality(p_ids))) FROM unnest(p_dequeue_ats) WITH ORDINALITY u (at, ord);
     PERFORM state_check(state) FROM unnest(p_states) u (state);

@@ -2,217 +2,87 @@
 --
 -- Locks the ring rows of the channels it takes from, and the messages it takes, until the transaction ends; steps over
 -- what others hold. A transaction left open holds back those channels and no others. READ COMMITTED only.
--- Ring rows are locked in one statement and messages picked in the next, whose snapshot is younger: whatever the last
--- holder of the row did is seen.
 --
--- Each channel gets an equal share; what some leave, the others get in further rounds. Channels that can give nothing take
--- nobody's turn: the call visits further ones, within bounds. A channel's messages are read from its
--- head on, in two stretches when urgent newcomers lie before the old head; the head passes only what this call took.
+-- Returns the messages, the first of each channel before the second of any; then, if fewer than asked, a row with a NULL id. Where again_at
+-- is given, fold before asking again, and not before that time: in the last row when there is no more for the moment, in every row
+-- when nobody has folded for a while: 20 ms and more, the less the more is asked for.
 --
--- Under a limit over all channels it first takes as many slots as it can get, and looks for so many messages.
---
--- Returns the messages, the first of each channel before the second of any; then, if fewer than asked, a row
--- with a NULL id whose again_at says when to ask again.
+-- The plain case of one message is done here, in a few small statements: a channel with no urgent newcomers below its old head, that may
+-- release, and whose first message nobody holds. All else is for message_dequeue_many.
 CREATE OR REPLACE FUNCTION message_dequeue (p_limit INT DEFAULT 1, p_lease_ms BIGINT DEFAULT NULL, p_consumer TEXT DEFAULT NULL)
 RETURNS TABLE (
     id BIGINT, channel TEXT, content BYTEA, headers JSONB, state BYTEA, attempts INT, token UUID, lease_end_at BIGINT, again_at BIGINT)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off
-SET enable_hashjoin TO off SET enable_mergejoin TO off SET enable_tidscan TO on SET jit TO off AS $$
+SET enable_tidscan TO on SET jit TO off AS $$
 #variable_conflict use_column
 DECLARE
-    c_end CONSTANT BIGINT := 9223372036854775807;
-    q RECORD;
-    v_now BIGINT := clock_ms();
-    v_end BIGINT;
-    v_token UUID := gen_random_uuid();
-    v_floor_at BIGINT;
-    v_floor_turn BIGINT;
-    v_left INT := p_limit;                  -- messages still wanted
-    v_hungry INT;                           -- channels that may give more
-    v_limited BOOLEAN;
-    v_round INT;
-    v_visit INT := 0;
-    v_asked INT;
-    v_slots TID[];                          -- under a limit over all channels
-    v_queue_max INT;                        -- that limit as it is once the ring rows are had
-    v_is_full BOOLEAN := FALSE;             -- that limit leaves no room, or the queue is paused
-    -- One element a visited channel:
-    v_tid TID[]; v_channel TEXT[]; v_released_at BIGINT[];
-    v_running TEXT[];                       -- lists of ids, written as text: an array of arrays must not be ragged
-    v_at BIGINT[]; v_id BIGINT[];           -- where to read on; NULL: nothing waits there
-    v_to_at BIGINT[]; v_to_id BIGINT[];     -- the end of this stretch
-    v_next_at BIGINT[]; v_next_id BIGINT[]; -- the start of the stretch behind it, if any
-    v_held_at BIGINT[]; v_held_id BIGINT[]; -- the first message that somebody else held
-    v_cap INT[];                            -- how many it may still give
-    v_max INT[]; v_interval BIGINT[]; v_paused BOOLEAN[];
-    v_room INT[]; v_struck_to INT[]; v_until BIGINT[]; -- under a concurrency limit
-    v_took INT[];
-    -- One element a channel and round in which something was taken, of this visit and of all:
-    v_new_ord INT[]; v_new_base INT[]; v_new_slot BOOLEAN[]; v_new_tids TEXT[]; v_new_ids TEXT[];
-    v_pick_ord INT[]; v_pick_ids TEXT[];
-    v_lease_visit INT[]; v_lease_ord INT[]; v_lease_base INT[]; v_lease_slot BOOLEAN[]; v_lease_tids TEXT[]; v_lease_end BIGINT[];
+    q RECORD;                               -- the queue's settings, and what the last fold left
+    r RECORD;                               -- the ring row whose turn it is
+    c RECORD;                               -- its channel's policy
+    h RECORD;                               -- its first message and the one behind it
 BEGIN
-    PERFORM isolation_check('message_dequeue');
-    SELECT lease_ms, lease_max_ms, max_concurrency, paused, history, has_bound INTO q FROM queue;
-    p_lease_ms := COALESCE(p_lease_ms, q.lease_ms);
-    IF p_lease_ms NOT BETWEEN 1 AND q.lease_max_ms THEN
-        PERFORM lease_check(p_lease_ms);
+    -- Whether to fold is spread by chance: else all consumers would do it at the same time, and all but one in vain.
+    SELECT COALESCE(p_lease_ms, q.lease_ms) AS lease_ms, q.max_concurrency, q.paused, q.history, t.floor_at, t.floor_turn, t.at AS folded_at,
+        t.at + (2000 * (1 + random()))::INT / (100 + p_limit) AS fold_at, clock_ms() AS now,
+        current_setting('transaction_isolation') = 'read committed' AND p_limit BETWEEN 1 AND 10000
+            AND COALESCE(p_lease_ms BETWEEN 1 AND q.lease_max_ms, TRUE) AND COALESCE(octet_length(p_consumer), 0) <= 255 AND NOT q.has_bound AS is_good,
+        q.max_concurrency IS NULL AND NOT q.paused AS is_open
+    INTO q FROM queue q LEFT JOIN LATERAL (SELECT * FROM tick t ORDER BY t.id DESC LIMIT 1) t ON TRUE;
+    IF q.is_good IS NOT TRUE THEN
+        PERFORM dequeue_check(p_limit, q.lease_ms, p_consumer);
     END IF;
-    IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
-        PERFORM refuse('LM005', format('a dequeue of %s messages is not possible', COALESCE(p_limit::TEXT, 'NULL')), 'Ask for 1 to 10,000 messages.');
-    ELSIF octet_length(p_consumer) > 255 THEN
-        PERFORM refuse('LM010', format('the consumer name is %s bytes long', octet_length(p_consumer)), 'Name the consumer with at most 255 bytes of text.');
-    END IF;
-    IF q.has_bound THEN
-        PERFORM free_check('message_dequeue');
-    END IF;
-    IF q.max_concurrency IS NOT NULL AND NOT q.paused THEN
-        v_slots := queue_slot_take(q.max_concurrency, p_limit);
-        v_left := COALESCE(cardinality(v_slots), 0);
-    END IF;
-    v_is_full := q.paused OR v_left = 0;
-    SELECT floor_at, floor_turn INTO v_floor_at, v_floor_turn FROM tick ORDER BY tick.id DESC LIMIT 1;
-    WHILE NOT v_is_full LOOP
-        SELECT array_agg(r.tid), array_agg(r.channel), array_agg(r.released_at), array_agg(r.running::TEXT), array_agg(r.struck_to),
-            array_agg(r.head_at), array_agg(r.head_id), array_agg(COALESCE(r.skip_from_at, c_end)), array_agg(COALESCE(r.skip_from_id, c_end)), array_agg(r.skip_to_at), array_agg(r.skip_to_id)
-        INTO v_tid, v_channel, v_released_at, v_running, v_struck_to, v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id
-        FROM (
-            SELECT ctid AS tid, * FROM ring
-            WHERE due_at IS NOT NULL AND (due_at, turn) >= (v_floor_at, v_floor_turn) AND due_at <= v_now
-            ORDER BY due_at, turn LIMIT v_left FOR UPDATE SKIP LOCKED) r;
-        EXIT WHEN v_channel IS NULL;
-        v_asked := v_left;
-        v_now := clock_ms();
-        SELECT array_agg(x.cap), array_agg(x.max_concurrency), array_agg(x.interval_ms), array_agg(x.paused),
-            COUNT(*) FILTER (WHERE x.cap > 0), BOOL_OR(x.max_concurrency IS NOT NULL), array_agg(NULL::BIGINT), array_agg(0),
-            (SELECT now.max_concurrency FROM queue now)
-        INTO v_cap, v_max, v_interval, v_paused, v_hungry, v_limited, v_until, v_took, v_queue_max
-        FROM (
-            SELECT c.max_concurrency, COALESCE(c.release_interval_ms, 0) AS interval_ms, COALESCE(c.paused, FALSE) AS paused,
-                CASE WHEN c.paused OR c.release_interval_ms > 0
-                         AND CASE WHEN v.released_at > v_now + 1000 THEN v_now ELSE v.released_at END + c.release_interval_ms > v_now THEN 0
-                     WHEN c.release_interval_ms > 0 THEN 1 ELSE v_left END AS cap
-            FROM unnest(v_channel, v_released_at) WITH ORDINALITY v (channel, released_at, ord)
-            LEFT JOIN LATERAL (SELECT * FROM channel c WHERE c.name = v.channel OFFSET 0) c ON TRUE
-            ORDER BY v.ord) x;
-        -- A limit over all channels that was set or lifted before these rows were had must hold: ask again.
-        IF v_visit = 0 AND v_queue_max IS DISTINCT FROM q.max_concurrency THEN
-            again_at := v_now;
+    IF q.is_open THEN
+        SELECT ctid AS tid, channel, head_at, head_id, skip_to_at, released_at, cardinality(running) AS n, struck_to INTO r
+        FROM ring
+        WHERE due_at IS NOT NULL AND (due_at, turn) >= (q.floor_at, q.floor_turn) AND due_at <= q.now
+        ORDER BY due_at, turn LIMIT 1 FOR UPDATE SKIP LOCKED;
+        IF r.tid IS NULL THEN
+            -- Where somebody folded just before, looking for what there is to fold is left to the next call.
+            again_at := CASE WHEN q.folded_at BETWEEN q.now - 4 AND q.now - 1 THEN q.folded_at + 5 ELSE dequeue_again_at(q.now) END;
             RETURN NEXT;
             RETURN;
         END IF;
-        v_held_at := v_until;
-        v_held_id := v_until;
-        IF v_limited THEN
-            SELECT array_agg(x.cap), array_agg(x.room), array_agg(x.running), array_agg(x.struck_to), array_agg(x.until),
-                COUNT(*) FILTER (WHERE x.cap > 0)
-            INTO v_cap, v_room, v_running, v_struck_to, v_until, v_hungry
-            FROM (SELECT r.* FROM running_count(v_channel, v_max, v_running, v_struck_to, v_cap, v_left) r ORDER BY r.ord) x;
-        ELSE
-            v_room := v_until;
-            v_running := v_until;
-        END IF;
-        -- Stamp releases after the locks are had: two releases of a channel are then as far apart as their stamps.
-        v_now := clock_ms();
-        v_end := v_now + p_lease_ms;
-        v_round := 0;
-        v_pick_ord := NULL;
-        v_pick_ids := NULL;
-        WHILE v_left > 0 AND v_hungry > 0 AND v_round < 24 LOOP
-            SELECT array_agg(x.new_at), array_agg(x.new_id), array_agg(x.new_to_at), array_agg(x.new_to_id), array_agg(x.new_next_at), array_agg(x.new_next_id),
-                array_agg(x.new_held[1]), array_agg(x.new_held[2]), array_agg(x.took + x.n), array_agg(x.cap_left),
-                COUNT(*) FILTER (WHERE x.cap_left > 0), v_left - SUM(x.n),
-                array_agg(x.ord) FILTER (WHERE x.n > 0), array_agg(x.took) FILTER (WHERE x.n > 0),
-                array_agg(x.max IS NOT NULL) FILTER (WHERE x.n > 0),
-                array_agg(x.tids) FILTER (WHERE x.n > 0), array_agg(x.ids) FILTER (WHERE x.n > 0)
-            INTO v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id, v_held_at, v_held_id, v_took, v_cap, v_hungry, v_left,
-                v_new_ord, v_new_base, v_new_slot, v_new_tids, v_new_ids
-            FROM (
-                SELECT v.ord, v.took, v.max, p.n, p.tids, p.ids,
-                    CASE WHEN v.want = 0 THEN v.at WHEN p.next IS NULL THEN v.next_at ELSE p.next[1] END AS new_at,
-                    CASE WHEN v.want = 0 THEN v.id WHEN p.next IS NULL THEN v.next_id ELSE p.next[2] END AS new_id,
-                    CASE WHEN v.want = 0 OR p.next IS NOT NULL THEN v.to_at ELSE c_end END AS new_to_at,
-                    CASE WHEN v.want = 0 OR p.next IS NOT NULL THEN v.to_id ELSE c_end END AS new_to_id,
-                    CASE WHEN v.want = 0 OR p.next IS NOT NULL THEN v.next_at END AS new_next_at,
-                    CASE WHEN v.want = 0 OR p.next IS NOT NULL THEN v.next_id END AS new_next_id,
-                    LEAST(p.held, CASE WHEN v.held_at IS NOT NULL THEN ARRAY[v.held_at, v.held_id] END) AS new_held,
-                    -- Hungry are those that may give more: below their cap, and what is to be read next is due.
-                    CASE WHEN v.want = 0 THEN v.cap
-                         WHEN (CASE WHEN p.next IS NULL THEN v.next_at ELSE p.next[1] END) <= v_now THEN v.cap - p.n
-                         ELSE 0 END AS cap_left
-                FROM (
-                    SELECT w.*, w.want + CASE WHEN w.want > 0 AND w.held_at IS NOT NULL THEN 1 << LEAST(v_round, 14) ELSE 0 END AS look
-                    FROM (
-                        SELECT u.*, LEAST(u.cap, v_left / v_hungry
-                            + CASE WHEN SUM(SIGN(u.cap)) OVER (ORDER BY u.took, u.ord) <= v_left % v_hungry THEN 1 ELSE 0 END) AS want
-                        FROM unnest(v_channel, v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id, v_held_at, v_held_id, v_took, v_cap, v_max)
-                            WITH ORDINALITY u (channel, at, id, to_at, to_id, next_at, next_id, held_at, held_id, took, cap, max, ord)) w) v
-                CROSS JOIN LATERAL (
-                    SELECT COUNT(*) FILTER (WHERE m.is_mine)::INT AS n,
-                        array_agg(m.tid) FILTER (WHERE m.is_mine)::TEXT AS tids,
-                        array_agg(m.id) FILTER (WHERE m.is_mine AND v_limited)::TEXT AS ids,
-                        MIN(ARRAY[m.at, m.id]) FILTER (WHERE m.is_held) AS held,
-                        MIN(ARRAY[m.at, m.id]) FILTER (WHERE NOT m.is_mine AND NOT m.is_held) AS next
-                    FROM (
-                        SELECT c.id, c.at, mine.tid,
-                            mine.tid IS NOT NULL AND COUNT(mine.tid) OVER (ORDER BY c.rn) <= v.want AS is_mine,
-                            mine.tid IS NULL AND c.rn <= v.look AND c.at <= v_now AS is_held
-                        FROM (
-                            SELECT w.tid, w.id, w.at, ROW_NUMBER() OVER (ORDER BY w.at, w.id) AS rn
-                            FROM (
-                                SELECT m.ctid AS tid, m.id, m.dequeue_at AS at FROM message m
-                                WHERE v.want > 0 AND m.channel = v.channel AND NOT m.leased
-                                    AND (m.dequeue_at, m.id) >= (v.at, v.id) AND (m.dequeue_at, m.id) <= (v.to_at, v.to_id)
-                                ORDER BY m.dequeue_at, m.id LIMIT v.look + 1) w) c
-                        LEFT JOIN LATERAL (
-                            SELECT m.ctid AS tid FROM message m
-                            WHERE c.rn <= v.look AND c.at <= v_now AND m.ctid = c.tid AND NOT m.leased AND m.dequeue_at = c.at
-                            FOR UPDATE SKIP LOCKED) mine ON TRUE) m) p
-                ORDER BY v.ord) x;
-            v_pick_ord := v_pick_ord || v_new_ord;
-            v_pick_ids := v_pick_ids || v_new_ids;
-            v_lease_visit := v_lease_visit || array_fill(v_visit, ARRAY[COALESCE(cardinality(v_new_ord), 0)]);
-            v_lease_ord := v_lease_ord || v_new_ord;
-            v_lease_base := v_lease_base || v_new_base;
-            v_lease_slot := v_lease_slot || v_new_slot;
-            v_lease_tids := v_lease_tids || v_new_tids;
-            v_lease_end := v_lease_end || array_fill(v_end, ARRAY[COALESCE(cardinality(v_new_ord), 0)]);
-            v_round := v_round + 1;
-        END LOOP;
-        IF current_setting('synchronous_commit') = 'off' AND (q.history OR q.max_concurrency IS NOT NULL OR EXISTS (
-            SELECT FROM unnest(v_max, v_interval, v_took) x (max, interval, took) WHERE took > 0 AND (max IS NOT NULL OR interval > 0)))
-        THEN
-            PERFORM set_config('synchronous_commit', 'on', TRUE); -- what is promised exactly must not be lost in a crash
-        END IF;
-        PERFORM ring_turn(v_tid, v_released_at, v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id, v_held_at, v_held_id,
-            v_took, v_interval, v_paused, v_max, v_room, v_running, v_struck_to, v_until, v_pick_ord, v_pick_ids, v_now, v_end);
-        v_visit := v_visit + 1;
-        -- What was visited could not give enough. If that was all that is due, be content; else others are not to wait for it.
-        EXIT WHEN v_left <= 0 OR cardinality(v_channel) < v_asked OR v_visit >= 64;
-    END LOOP;
-    IF v_lease_ord IS NOT NULL THEN
-        -- A sweep may have passed these ends by the time the transaction commits.
-        INSERT INTO wake (lo_at, hi_at, n) SELECT MIN(e), MAX(e), v_left - COALESCE(cardinality(v_slots), p_limit) FROM unnest(v_lease_end) e;
-        IF v_slots IS NOT NULL THEN
-            PERFORM queue_slot_fill(v_slots, v_lease_tids, v_token);
-        END IF;
-        RETURN QUERY
-        WITH mine AS (
-            UPDATE message m
-            SET leased = TRUE, slot = t.slot, token = v_token, lease_end_at = t.end_at, consumer = p_consumer,
-                dequeued_at = t.end_at - p_lease_ms, first_dequeued_at = COALESCE(m.first_dequeued_at, m.dequeued_at)
-            FROM (
-                SELECT p.visit, p.ord, p.base + x.rn AS rn, x.tid, p.slot OR v_slots IS NOT NULL AS slot, p.end_at
-                FROM unnest(v_lease_visit, v_lease_ord, v_lease_base, v_lease_slot, v_lease_tids, v_lease_end) p (visit, ord, base, slot, tids, end_at)
-                CROSS JOIN LATERAL unnest(p.tids::TID[]) WITH ORDINALITY x (tid, rn)) t
-            WHERE m.ctid = t.tid
-            RETURNING m.id, m.channel, m.content, m.headers, m.state, m.attempts, m.lease_end_at, t.visit, t.ord, t.rn)
-        SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, v_token, m.lease_end_at, NULL::BIGINT
-        FROM mine m ORDER BY m.rn, m.visit, m.ord;
     END IF;
-    IF v_left > 0 OR v_is_full OR cardinality(v_slots) < p_limit THEN
-        again_at := CASE WHEN v_is_full THEN v_now + CASE WHEN q.paused THEN 1000 ELSE 100 END ELSE dequeue_again_at(v_now) END;
-        RETURN NEXT;
+    IF q.is_open AND p_limit = 1 THEN
+        -- From here on with younger snapshots than the lock's. The clock too is read after it: two releases of a channel are then as
+        -- far apart as their stamps.
+        SELECT clock_ms() AS now, x.max_concurrency AS max, COALESCE(x.release_interval_ms, 0) AS interval_ms,
+            (q.max_concurrency IS NULL AND COALESCE(NOT x.paused, TRUE) AND r.skip_to_at IS NULL
+                AND (x.max_concurrency IS NULL OR r.n < x.max_concurrency AND r.n <= 2 * r.struck_to + 64)
+                AND COALESCE(r.released_at + x.release_interval_ms <= clock_ms(), TRUE)) IS TRUE AS is_free
+        INTO c FROM queue q LEFT JOIN LATERAL (SELECT * FROM channel x WHERE x.name = r.channel OFFSET 0) x ON TRUE;
+        IF c.is_free THEN
+            SELECT array_agg(w.tid) AS tids, array_agg(w.at) AS ats, array_agg(w.id) AS ids INTO h
+            FROM (
+                SELECT m.ctid AS tid, m.id, m.dequeue_at AS at FROM message m
+                WHERE NOT m.leased AND m.channel = r.channel AND (m.dequeue_at, m.id) >= (r.head_at, r.head_id)
+                ORDER BY m.dequeue_at, m.id LIMIT 2) w;
+            UPDATE message x
+            SET leased = TRUE, slot = c.max IS NOT NULL, token = gen_random_uuid(), lease_end_at = c.now + q.lease_ms, consumer = p_consumer,
+                dequeued_at = c.now, first_dequeued_at = COALESCE(x.first_dequeued_at, x.dequeued_at)
+            WHERE x.ctid = (
+                SELECT y.ctid FROM message y
+                WHERE y.ctid = h.tids[1] AND NOT y.leased AND y.dequeue_at = h.ats[1] AND y.dequeue_at <= c.now FOR UPDATE SKIP LOCKED)
+            RETURNING x.id, x.channel, x.content, x.headers, x.state, x.attempts + 1, x.token, x.lease_end_at,
+                CASE WHEN q.fold_at < c.now THEN c.now END
+            INTO id, channel, content, headers, state, attempts, token, lease_end_at, again_at;
+            IF message_dequeue.id IS NOT NULL THEN
+                UPDATE ring
+                SET turn = nextval('turn'), due_at = CASE WHEN h.ids[2] IS NOT NULL THEN GREATEST(h.ats[2], c.now + c.interval_ms) END,
+                    is_full = FALSE, head_at = h.ats[2], head_id = h.ids[2], skip_from_at = NULL, skip_from_id = NULL,
+                    released_at = c.now, running = CASE WHEN c.max IS NOT NULL THEN running || h.ids[1] END, served = served + 1
+                WHERE ctid = r.tid;
+                -- A sweep may have passed this end by the time the transaction commits.
+                INSERT INTO wake (lo_at, hi_at, n) VALUES (message_dequeue.lease_end_at, message_dequeue.lease_end_at, -1);
+                IF (c.max IS NOT NULL OR c.interval_ms > 0 OR q.history) AND current_setting('synchronous_commit') = 'off' THEN
+                    PERFORM set_config('synchronous_commit', 'on', TRUE); -- what is promised exactly must not be lost in a crash
+                END IF;
+                RETURN NEXT;
+                RETURN;
+            END IF;
+        END IF;
     END IF;
+    RETURN QUERY SELECT * FROM message_dequeue_many(
+        p_limit, q.lease_ms, p_consumer, q.max_concurrency, q.paused, q.history, q.floor_at, q.floor_turn, q.fold_at);
 END $$;

@@ -1,4 +1,4 @@
--- message_extend for many: one row (id, result, lease_end_at) each, in the order given. What is cancelled is not extended. Locks
+-- message_extend for many, each with its token or all with one: one row (id, result, lease_end_at) each, in the order given. What is cancelled is not extended. Locks
 -- the messages in the order of their ids. The new ends are appended as a wake: a sweep may have passed them by the time this
 -- commits.
 CREATE OR REPLACE FUNCTION message_extend_many (p_ids BIGINT[], p_tokens UUID[], p_lease_ms BIGINT)
@@ -12,6 +12,9 @@ DECLARE
     v_ends BIGINT[];
     v_end BIGINT;
 BEGIN
+    IF cardinality(p_tokens) = 1 THEN       -- of one dequeue: the same for all
+        p_tokens := array_fill(p_tokens[1], ARRAY[cardinality(p_ids)]);
+    END IF;
     PERFORM lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0));
     PERFORM lease_check(p_lease_ms);
     v_end := clock_ms() + p_lease_ms;

@@ -21,10 +21,16 @@ BEGIN
         SELECT due_at, turn INTO u FROM ring
         WHERE due_at IS NOT NULL AND (due_at, turn) >= (r.due_at, r.turn) AND due_at <= p_now
         ORDER BY due_at, turn LIMIT 1 FOR UPDATE SKIP LOCKED;
+        IF (u.due_at, u.turn) = (r.due_at, r.turn) THEN
+            floor_at := u.due_at;           -- it is free, and nobody came for it yet
+            floor_turn := u.turn;
+            RETURN;
+        END IF;
+        -- One upper bound only: with two of them, the index is read up to the wider one.
         SELECT array_agg('c' || x.channel), MAX(ARRAY[x.due_at, x.turn]) INTO held, v_last
         FROM (
             SELECT channel, due_at, turn FROM ring
-            WHERE due_at IS NOT NULL AND (due_at, turn) >= (r.due_at, r.turn) AND due_at <= p_now
+            WHERE due_at IS NOT NULL AND (due_at, turn) >= (r.due_at, r.turn)
                 AND (due_at, turn) < (COALESCE(u.due_at, p_now + 1), COALESCE(u.turn, 0))
             ORDER BY due_at, turn LIMIT p_limit) x;
         IF cardinality(held) = p_limit THEN

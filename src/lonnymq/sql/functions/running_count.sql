@@ -3,6 +3,7 @@
 -- p_limit more or has doubled since: one look-up a message, all in all. Nothing is counted up and down, so nothing can
 -- drift. A message counts until it is completed, deferred or swept, however late. A channel without a list (its limit is
 -- new) is counted once from the leases.
+-- A message is looked up by its id: behind a COALESCE, so that the planner does not take the index of leases, dead entries and all, for it.
 -- room and until are NULL where there was no need to look. until: when the first of them runs out; -1: some were leased before the
 -- limit was set, and will end without a word.
 CREATE OR REPLACE FUNCTION running_count (
@@ -25,7 +26,7 @@ BEGIN
         FROM (
             SELECT m.id, m.slot, m.lease_end_at
             FROM (SELECT DISTINCT i FROM unnest(CASE WHEN v.is_tight THEN v.running::BIGINT[] END) i) i
-            CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id = i.i AND m.leased OFFSET 0) m
+            CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id = i.i AND COALESCE(m.leased, FALSE) OFFSET 0) m
             UNION ALL
             SELECT m.id, m.slot, m.lease_end_at FROM message m
             WHERE v.is_tight AND v.running IS NULL AND m.leased AND m.channel = v.channel) x

@@ -2,8 +2,9 @@
 -- Consumers call it before they dequeue, in a transaction of its own: it holds the fold lock until that ends (and is
 -- cut off if it idles). Waits for nobody: if another one folds, or a row is held, it goes on without.
 -- Each call does a bounded piece of work and keeps it. Writes nothing when there is nothing to do.
+-- With p_quiet_ms it does nothing if somebody folded less than so long ago: many consumers need not fold more often than one.
 -- Returns TRUE when work was left, or may have been: call again.
-CREATE OR REPLACE FUNCTION wake_fold (p_limit INT DEFAULT 1000)
+CREATE OR REPLACE FUNCTION wake_fold (p_limit INT DEFAULT 1000, p_quiet_ms INT DEFAULT 0)
 RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off
 SET enable_hashjoin TO off SET enable_mergejoin TO off SET enable_tidscan TO on SET jit TO off AS $$
@@ -27,13 +28,18 @@ DECLARE
     v_placed RECORD;
     v_held TEXT[];
 BEGIN
-    PERFORM isolation_check('wake_fold');
-    IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
-        PERFORM refuse('LM005', format('a fold of %s wakes is not possible', COALESCE(p_limit::TEXT, 'NULL')), 'Fold 1 to 100,000 at a time.');
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM isolation_check('wake_fold');
+    END IF;
+    IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 OR p_quiet_ms IS NULL OR p_quiet_ms < 0 THEN
+        PERFORM refuse('LM005', format('a fold of %s wakes after %s ms is not possible', COALESCE(p_limit::TEXT, 'NULL'), COALESCE(p_quiet_ms::TEXT, 'NULL')),
+            'Fold 1 to 100,000 at a time, after 0 ms or more.');
     END IF;
     SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
     v_now := clock_ms();
-    IF tick_is_foreign(t) OR v_now < t.at - 1000 THEN
+    IF v_now BETWEEN t.at AND t.at + p_quiet_ms - 1 THEN
+        RETURN TRUE;
+    ELSIF tick_is_foreign(t) OR v_now < t.at - 1000 THEN
         PERFORM tick_renew();
         RETURN TRUE;
     END IF;
@@ -84,7 +90,7 @@ BEGIN
         v_wakes := v_wakes || wakes_of(v_due);
         SELECT array_agg(substr(d.key, 2)::BIGINT) INTO v_due_leases FROM unnest(v_due) d WHERE left(d.key, 1) = 'm';
     END IF;
-    IF v_is_sweep OR v_lease_from <= t.swept_at OR v_due_leases IS NOT NULL OR (v_lease_from IS NOT NULL AND lease_is_due(n, v_now)) THEN
+    IF v_is_sweep OR v_lease_from <= GREATEST(v_now, t.swept_at) OR v_due_leases IS NOT NULL THEN
         SELECT * INTO v_swept FROM lease_sweep(t, v_lease_from, v_due_leases, v_now, p_limit);
         n.swept_at := v_swept.swept_at;
         n.swept_id := v_swept.swept_id;

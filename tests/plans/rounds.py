@@ -1,0 +1,145 @@
+"""One round of everything that producers and consumers do, each call counted.
+
+A round leaves as many messages waiting as it found, and visits as many channels whatever else there is.
+"""
+
+from enum import Flag, auto
+from typing import Any
+
+import psycopg
+
+from tests.judge import fold
+from tests.plans.buffers import Costs, Meter
+
+HOUR = 3_600_000
+REPEATED = 5
+# A session's first calls read the catalogue, and PostgreSQL tries five plans before it settles for one.
+BEFOREHAND = 6
+
+# What is counted, and how often each call goes down an index: to find a row, or to add an entry for a new
+# version of it.
+DESCENTS = {
+    "create": 3,  # a message is in two indexes when it waits, its wake in one
+    "create_many of 10": 10 * 3,
+    "fold of 11 wakes": 11 * 5,  # a channel's row is found twice, its policy once; the row is in two indexes
+    "fold of nothing": 4,
+    "fold of a dequeue": 6,
+    "fold of 10 leases that ran out": 10 * 10,  # found three times, put back in two; then as any wake
+    "dequeue of nothing": 4,
+    "dequeue of 1": 8,
+    "dequeue of 10": 10
+    * 6,  # the policy, the line of messages; two for the channel's row, two for the message
+    "dequeue of 50": 50 * 6,
+    "dequeue of 20, 10 of them urgent": 20 * 6,
+    "extend": 4,
+    "extend_many of 10": 10 * 4,
+    "defer": 5,
+    "defer_many of 10": 10 * 4,
+    "complete": 1,
+    "complete_many of 50": 50 * 2,  # each may also lie on another page than the one before
+    "maintain": 200 * 2,  # so many channels are looked at, with their policies
+}
+IN_PASSING = "in passing"
+
+
+class Scene(Flag):
+    NARROW = auto()  # ten channels and more
+    WIDE = auto()  # 250 and more: more than any call visits
+    DRAINED = auto()  # nothing is due when a round begins
+    LIMITED = auto()  # the channels have a max_concurrency
+    ONE_TIME = auto()  # messages are created for one and the same time, as priorities are
+
+
+def names(count: int) -> str:
+    return "ARRAY[" + ", ".join(f"'c{number}'" for number in range(1, count + 1)) + "]"
+
+
+def creation(channels: int, dequeue_at: int | None) -> str:
+    """A call that creates a message in each of so many channels."""
+    ats = "NULL" if dequeue_at is None else f"array_fill({dequeue_at}::BIGINT, ARRAY[{channels}])"
+    return f"message_create_many({names(channels)}, array_fill('x'::BYTEA, ARRAY[{channels}]), {ats})"
+
+
+def listed(messages: list[Any]) -> str:
+    ids = ", ".join(str(message["id"]) for message in messages)
+    tokens = ", ".join(f"'{message['token']}'" for message in messages)
+    return f"ARRAY[{ids}]::BIGINT[], ARRAY[{tokens}]::UUID[]"
+
+
+def alone(messages: list[Any]) -> str:
+    (message,) = messages
+    return f"{message['id']}, '{message['token']}'"
+
+
+def dequeue(meter: Meter, limit: int, name: str = IN_PASSING, lease_ms: int = HOUR) -> list[Any]:
+    messages = meter.count(name, f"message_dequeue({limit}, {lease_ms})")
+    assert [message["id"] is None for message in messages] == [False] * limit, messages
+    return messages
+
+
+def play(meter: Meter, scene: Scene) -> None:
+    fold(meter.conn)
+    usual_at = 0 if Scene.ONE_TIME in scene else None
+    if Scene.NARROW in scene:
+        play_singly_and_by_tens(meter, usual_at)
+    if Scene.WIDE in scene:
+        play_by_fifties(meter, usual_at)
+    if Scene.DRAINED in scene:
+        (row,) = meter.count("dequeue of nothing", "message_dequeue(10)")
+        assert row["id"] is None, row
+
+
+def play_singly_and_by_tens(meter: Meter, usual_at: int | None) -> None:
+    conn, count = meter.conn, meter.count
+    count("create", f"message_create('c1', 'x', {'NULL' if usual_at is None else usual_at})")
+    count("create_many of 10", creation(10, usual_at))
+    count("fold of 11 wakes", "wake_fold()")
+    count("fold of nothing", "wake_fold()")
+
+    message = dequeue(meter, 1, "dequeue of 1")
+    fold(conn)
+    count("extend", f"message_extend({alone(message)}, {2 * HOUR})")
+    count("complete", f"message_complete({alone(message)})")
+
+    messages = dequeue(meter, 10, "dequeue of 10")
+    count("fold of a dequeue", "wake_fold()")
+    count("extend_many of 10", f"message_extend_many({listed(messages)}, {2 * HOUR})")
+    count("defer_many of 10", f"message_defer_many({listed(messages)})")
+    fold(conn)
+
+    message = dequeue(meter, 1)
+    count("defer", f"message_defer({alone(message)})")
+    fold(conn)
+
+    (*_, last) = dequeue(meter, 10, lease_ms=1)
+    until_ended(conn, last["lease_end_at"])
+    count("fold of 10 leases that ran out", "wake_fold()")
+    fold(conn)
+
+    count(IN_PASSING, creation(10, -1))
+    fold(conn)
+    messages = dequeue(meter, 20, "dequeue of 20, 10 of them urgent")
+    count(IN_PASSING, f"message_complete_many({listed(messages)})")
+    fold(conn)
+
+
+def play_by_fifties(meter: Meter, usual_at: int | None) -> None:
+    meter.count(IN_PASSING, creation(50, usual_at))
+    fold(meter.conn)
+    messages = dequeue(meter, 50, "dequeue of 50")
+    meter.count("complete_many of 50", f"message_complete_many({listed(messages)})")
+    fold(meter.conn)
+    meter.count("maintain", "maintain(10)")
+
+
+def until_ended(conn: psycopg.Connection, lease_end_at: int) -> None:
+    while conn.execute("SELECT clock_ms() <= %s", (lease_end_at,)).fetchone() == (True,):
+        pass
+
+
+def measure(meter: Meter, scene: Scene) -> Costs:
+    play(meter, scene)  # in passing: what others did meanwhile is to be folded
+    meter.forget()
+    for _ in range(REPEATED):
+        play(meter, scene)
+    return {name: cost for name, cost in meter.costs().items() if name != IN_PASSING}

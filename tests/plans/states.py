@@ -1,0 +1,57 @@
+"""Queues full of what a call should not have to look at. Loads are made by the engine's own calls."""
+
+import psycopg
+
+BATCH = 10_000
+FAR = 4_000_000_000_000  # in the future
+
+
+def create(
+    conn: psycopg.Connection,
+    messages: int,
+    channels: int,
+    prefix: str,
+    dequeue_at: int | None = None,
+    in_a_row: int = 1,
+) -> None:
+    """Into the channels in turn, so many `in_a_row`: what stands at their heads then lies together."""
+    for start in range(0, messages, BATCH):
+        size = min(BATCH, messages - start)
+        conn.execute(
+            """
+            SELECT COUNT(*) FROM message_create_many(
+                ARRAY(SELECT %(prefix)s || (1 + n / %(row)s %% %(channels)s)
+                    FROM generate_series(%(start)s::INT, %(last)s::INT) n),
+                array_fill('waits'::BYTEA, ARRAY[%(size)s]), array_fill(%(at)s::BIGINT, ARRAY[%(size)s]))""",
+            {
+                "prefix": prefix,
+                "row": in_a_row,
+                "channels": channels,
+                "start": start,
+                "last": start + size - 1,
+                "size": size,
+                "at": dequeue_at,
+            },
+        )
+
+
+def fold_in_bulk(conn: psycopg.Connection) -> None:
+    while conn.execute("SELECT wake_fold(10000)").fetchone() == (True,):
+        pass
+
+
+def limit_channels(conn: psycopg.Connection, channels: int, prefix: str, max_concurrency: int) -> None:
+    conn.execute(
+        "SELECT COUNT(*) FROM generate_series(1, %s::INT) n CROSS JOIN LATERAL channel_set(%s || n, %s)",
+        (channels, prefix, max_concurrency),
+    )
+
+
+def tall(conn: psycopg.Connection) -> None:
+    """Nothing that is due, and indexes that are high already: what grows then, grows not for their height.
+
+    And more channels than a maintain looks at.
+    """
+    limit_channels(conn, 2_000, "tall ", 1)
+    create(conn, 200_000, 2_000, "tall ", FAR, in_a_row=100)
+    fold_in_bulk(conn)

@@ -1,0 +1,87 @@
+"""What was served and cannot be vacuumed, because somebody holds an old snapshot, is in nobody's way."""
+
+import psycopg
+import pytest
+
+from tests.database import Connect
+from tests.judge import Delivery, dequeue, fold
+from tests.plans.buffers import Meter
+from tests.plans.rounds import HOUR, Scene
+from tests.plans.sessions import Statistics, Watch, no_more
+from tests.plans.states import create, limit_channels, tall
+
+MESSAGES = 100_000
+KINDS = {
+    "each at its time": Scene(0),
+    "all at one time, under limits": Scene.ONE_TIME | Scene.LIMITED,
+}
+
+
+def complete(conn: psycopg.Connection, messages: list[Delivery]) -> None:
+    done = conn.execute(
+        "SELECT DISTINCT result FROM message_complete_many(%s, %s)",
+        ([message.id for message in messages], [message.token for message in messages]),
+    ).fetchall()
+    assert done == [("completed",)]
+
+
+def serve(conn: psycopg.Connection, messages: int, channels: int, dequeue_at: int | None) -> None:
+    """Create, fold, dequeue and complete them, over the channels of a round. Their leases are over by now."""
+    for _ in range(messages // 1_000):
+        create(conn, 1_000, channels, "c", dequeue_at)
+        fold(conn)
+        while taken := dequeue(conn, 1_000, 1)[0]:
+            complete(conn, taken)
+            fold(conn)
+
+
+def hold_a_snapshot(conn: psycopg.Connection) -> None:
+    conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    conn.execute("SELECT COUNT(*) FROM tick")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("statistics", Statistics)
+@pytest.mark.parametrize("kind", KINDS)
+def test_dead_rows_under_a_held_snapshot(connect: Connect, statistics: Statistics, kind: str) -> None:
+    scene = KINDS[kind] | Scene.NARROW | Scene.WIDE | Scene.DRAINED
+    watch = Watch(connect, statistics)
+    tall(watch.loader)
+    if Scene.LIMITED in scene:
+        limit_channels(watch.loader, 50, "c", 20)
+    before = watch.costs(scene)
+    hold_a_snapshot(connect())
+    serve(watch.loader, MESSAGES, 50, 0 if Scene.ONE_TIME in scene else None)
+    watch.conclude(before, scene, no_more)
+
+
+@pytest.mark.parametrize("dequeue_at", [None, 0], ids=["each at its time", "all at one time"])
+def test_a_message_that_comes_back_to_before_the_dead(
+    connect: Connect, request: pytest.FixtureRequest, dequeue_at: int | None
+) -> None:
+    """It stands before all that was served since, and others stand behind."""
+    watch = Watch(connect, Statistics.STALE)
+    loader = watch.loader
+    if dequeue_at is not None and loader.info.server_version < 180000:
+        reason = "before PostgreSQL 18, a row comparison does not end a scan where the first column is equal"
+        request.applymarker(pytest.mark.xfail(reason=reason))
+    meter = Meter(connect())
+    costs = []
+    hold_a_snapshot(connect())
+    for served in (0, 0, 20_000):  # a session's first calls read the catalogue
+        create(loader, 10, 10, "c", dequeue_at)
+        fold(loader)
+        first = dequeue(loader, 10, HOUR)[0]
+        serve(loader, served, 10, dequeue_at)
+        create(loader, 10, 10, "c", dequeue_at)
+        fold(loader)
+        for message in first:
+            loader.execute("SELECT message_defer(%s, %s)", (message.id, message.token))
+        fold(loader)
+        messages = meter.count("dequeue", f"message_dequeue(20, {HOUR})")
+        assert {message["id"] for message in messages[:10]} == {message.id for message in first}
+        assert len(messages) == 20
+        costs.append(meter.counted["dequeue"][-1])
+        fold(loader)
+        loader.execute("SELECT message_complete(id, token) FROM message WHERE leased")
+    assert costs[2] <= 1.2 * costs[1], costs
