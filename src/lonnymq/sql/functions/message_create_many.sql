@@ -41,19 +41,14 @@ BEGIN
         RETURN QUERY SELECT * FROM message_create_admitted(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys, v_now);
     ELSE
         RETURN QUERY
-        WITH given AS MATERIALIZED (
-            SELECT * FROM unnest(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts)
-                WITH ORDINALITY u (channel, content, at, headers, max_attempts, ord)),
-        made AS MATERIALIZED (
+        WITH made AS MATERIALIZED (         -- in the order given: that of a function's rows
             INSERT INTO message (channel, dequeue_at, created_at, headers, max_attempts, content)
-            SELECT channel, COALESCE(at, v_now), v_now, headers, max_attempts, content FROM given ORDER BY ord
+            SELECT channel, COALESCE(at, v_now), v_now, headers, max_attempts, content
+            FROM unnest(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts) u (channel, content, at, headers, max_attempts)
             RETURNING message.id, channel, dequeue_at),
-        woken AS (
+        woken AS (                          -- bounds of their positions; where the times differ, not the tightest
             INSERT INTO wake (channel, lo_at, lo_id, hi_at, hi_id, n)
-            SELECT channel, lo[1], lo[2], hi[1], hi[2], n
-            FROM (
-                SELECT channel, MIN(ARRAY[dequeue_at, made.id]) AS lo, MAX(ARRAY[dequeue_at, made.id]) AS hi, COUNT(*) AS n
-                FROM made GROUP BY channel) x)
+            SELECT channel, MIN(dequeue_at), MIN(made.id), MAX(dequeue_at), MAX(made.id), COUNT(*) FROM made GROUP BY channel)
         SELECT made.id, 'created' FROM made;
     END IF;
     IF cardinality(p_channels) > 0 THEN

@@ -1,0 +1,150 @@
+"""Who waits for whom. Counted in messages served, not in seconds: that is what a scheduler decides."""
+
+import random
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import psycopg
+
+from benchmarks.arena import Arena
+from benchmarks.peers import Ours, Peer, Seeds
+from benchmarks.peers.peer import Script
+
+QUIET_TENANTS = 99
+NOISY_BACKLOG = 300_000
+NOISY = "c1"
+ARRIVALS = 300
+SERVED_BETWEEN_ARRIVALS = 7
+CONSUMERS = 8
+SHARE_SECONDS = 5
+SHARE_BACKLOG = 3_000
+
+
+class Line(Protocol):
+    """A queue that is filled and served by one hand, so that every wait can be counted exactly."""
+
+    def put(self, channel: str, count: int = 1) -> None: ...
+
+    def take(self) -> str:
+        """Serve one message; the channel it came from."""
+
+
+class Fifo:
+    """A queue without tenants."""
+
+    def __init__(self) -> None:
+        self._line: deque[str] = deque()
+
+    def put(self, channel: str, count: int = 1) -> None:
+        self._line.extend([channel] * count)
+
+    def take(self) -> str:
+        return self._line.popleft()
+
+
+class OurLine:
+    def __init__(self, conn: psycopg.Connection) -> None:
+        self._conn = conn
+        self._wants_fold = True
+
+    def put(self, channel: str, count: int = 1) -> None:
+        for start in range(0, count, 10_000):
+            size = min(10_000, count - start)
+            self._conn.execute(
+                "SELECT COUNT(*) FROM message_create_many("
+                "array_fill(%s::TEXT, ARRAY[%s]), array_fill('x'::BYTEA, ARRAY[%s]))",
+                (channel, size, size),
+            )
+
+    def take(self) -> str:
+        if self._wants_fold:
+            self._conn.execute("SELECT wake_fold()")
+        row = self._conn.execute("SELECT channel, again_at, id, token FROM message_dequeue(1)").fetchone()
+        assert row is not None
+        channel, again_at, *lease = row
+        self._wants_fold = again_at is not None
+        self._conn.execute("SELECT message_complete(%s, %s)", lease)
+        return str(channel)
+
+
+class SeedsLine:
+    def __init__(self, conn: psycopg.Connection) -> None:
+        self._conn = conn
+
+    def put(self, channel: str, count: int = 1) -> None:
+        self._conn.execute(
+            "SELECT COUNT(message_create('x', %s, NULL)) FROM generate_series(1, %s)", (channel, count)
+        )
+
+    def take(self) -> str:
+        row = self._conn.execute("SELECT channel FROM message_dequeue()").fetchone()
+        assert row is not None
+        self._conn.execute("SELECT message_complete(%s)", row)
+        return str(row[0])
+
+
+def waits(line: Line, seed: int = 1) -> list[int]:
+    """One tenant has a backlog; messages of quiet tenants arrive. How many are served before each."""
+    chance = random.Random(seed)
+    line.put(NOISY, NOISY_BACKLOG)
+    arrived: dict[str, int] = {}
+    waited = []
+    served = arrivals = 0
+    while arrivals < ARRIVALS or arrived:
+        if arrivals < ARRIVALS and served % SERVED_BETWEEN_ARRIVALS == 0:
+            channel = f"c{chance.randint(2, QUIET_TENANTS + 1)}"
+            if channel not in arrived:
+                line.put(channel)
+                arrived[channel] = served
+                arrivals += 1
+        channel = line.take()
+        served += 1
+        if channel in arrived:
+            waited.append(served - arrived.pop(channel))
+    return waited
+
+
+def shares(arena: Arena, peer: Peer, script: Script) -> list[int]:
+    """All tenants have a backlog, one of them a hundred times the others'. How many each was served."""
+    channels = QUIET_TENANTS + 1
+    with arena.database(peer, channels) as bench, arena.connect(peer) as conn:
+        peer.fill(conn, channels, SHARE_BACKLOG * channels)
+        before = dict(_waiting(conn, peer))
+        bench.start(script, clients=CONSUMERS, seconds=SHARE_SECONDS).wait()
+        after = dict(_waiting(conn, peer))
+    assert all(after.get(channel, 0) > 0 for channel in before), "a channel ran empty: give them more"
+    return [count - after[channel] for channel, count in before.items()]
+
+
+def jain(served: list[int]) -> float:
+    """1: all got the same; 1/n: one got everything."""
+    return sum(served) ** 2 / (len(served) * sum(count * count for count in served))
+
+
+def _waiting(conn: psycopg.Connection, peer: Peer) -> Iterator[tuple[str, int]]:
+    channel = "channel_id::TEXT" if peer.name == "seeds" else "channel"
+    yield from conn.execute(f"SELECT {channel}, COUNT(*) FROM message GROUP BY 1").fetchall()
+
+
+@dataclass(frozen=True)
+class Fairness:
+    waits: dict[str, list[int]]
+    jain: dict[str, float]
+
+
+def run(arena: Arena, ours: Ours, seeds: Seeds) -> Fairness:
+    channels = QUIET_TENANTS + 1
+    waited = {"plain FIFO": waits(Fifo())}
+    with arena.database(seeds, channels), arena.connect(seeds) as conn:
+        waited["seeds"] = waits(SeedsLine(conn))
+    with arena.database(ours, channels), arena.connect(ours) as conn:
+        waited["lonnymq"] = waits(OurLine(conn))
+    index = {}
+    for size in (1, 50):
+        index[f"lonnymq, {size} a dequeue"] = jain(shares(arena, ours, ours.consume(size, "async")))
+    script = seeds.consume(1, "async")
+    assert script is not None
+    index["seeds, 1 a dequeue"] = jain(shares(arena, seeds, script))
+    return Fairness(waited, index)

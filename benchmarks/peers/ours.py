@@ -1,0 +1,93 @@
+"""LonnyMQ, of this checkout or of another one."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+
+from benchmarks.peers.peer import CONTENT, LEASE_SECONDS, PAUSE, Commit, Script, commit_mode
+
+SCHEMA = "lonnymq"
+QUIET_MS = 10
+LEASE_MS = LEASE_SECONDS * 1000
+FILL_SIZE = 10_000
+INSTALL = """
+import sys, psycopg
+from lonnymq.install import install
+with psycopg.connect(sys.argv[1], autocommit=True) as conn:
+    install(conn, schema=sys.argv[2])
+"""
+
+
+class Ours:
+    search_path = SCHEMA
+    table = "message"
+    sequence = "message_id_seq"
+
+    def __init__(self, checkout: Path, name: str = "lonnymq", limits: str | None = None) -> None:
+        self.name = name
+        self._checkout = checkout
+        self._limits = limits
+        self.is_limited = limits is not None
+
+    def install(self, dsn: str) -> None:
+        """By the checkout's own installer: it may be an older one."""
+        env = {"PYTHONPATH": str(self._checkout / "src"), "PATH": "/usr/bin:/bin"}
+        subprocess.run([sys.executable, "-c", INSTALL, dsn, SCHEMA], check=True, env=env)
+
+    def open_channels(self, conn: psycopg.Connection, channels: int) -> None:
+        if self._limits is not None:
+            conn.execute(
+                f"SELECT channel_set('c' || n, {self._limits}) FROM generate_series(1, {channels}) n"
+            )
+
+    def create(self, channels: int) -> Script:
+        return Script(
+            f"\\set c random(1, {channels})\nSELECT * FROM message_create('c' || :c, '{CONTENT}');\n"
+        )
+
+    def create_many(self, channels: int, size: int) -> Script:
+        return Script(
+            f"\\set c random(1, {channels})\n"
+            "SELECT COUNT(*) FROM message_create_many(\n"
+            f"    ARRAY(SELECT 'c' || 1 + (:c + n) % {channels} FROM generate_series(1, {size}) n),\n"
+            f"    array_fill('{CONTENT}'::BYTEA, ARRAY[{size}]));\n"
+        )
+
+    def consume(self, size: int, commit: Commit) -> Script:
+        """As a consumer of docs/sql.md: it folds when the last answer told it to."""
+        if size == 1:
+            lease = "MIN(id) AS id, MIN(token::TEXT) AS token"
+            complete = "SELECT message_complete(CAST(:id AS BIGINT), CAST(:token AS UUID))"
+        else:
+            lease = "array_agg(id) FILTER (WHERE id IS NOT NULL) AS ids, (array_agg(token))[1] AS token"
+            one_for_all = "ARRAY[CAST(:token AS UUID)]"
+            complete = f"SELECT COUNT(*) FROM message_complete_many(CAST(:ids AS BIGINT[]), {one_for_all})"
+        return Script(
+            f"""\
+\\if :wants_fold
+SELECT wake_fold(CASE WHEN mode.set IS NOT NULL THEN 1000 END, {QUIET_MS}) FROM {commit_mode("async")};
+\\endif
+SELECT COUNT(id) AS got, {lease}, COUNT(again_at) AS wants_fold
+FROM {commit_mode(commit)}
+CROSS JOIN LATERAL message_dequeue(CASE WHEN mode.set IS NOT NULL THEN {size} END, {LEASE_MS}) \\gset
+\\if :got > 0
+{complete};
+\\else
+{PAUSE}
+\\endif
+""",
+            (("wants_fold", "1"),),
+        )
+
+    def fill(self, conn: psycopg.Connection, channels: int, messages: int) -> None:
+        for _ in range(0, messages, FILL_SIZE):
+            conn.execute(
+                f"""
+                SELECT COUNT(*) FROM message_create_many(
+                    ARRAY(SELECT 'c' || 1 + n % {channels} FROM generate_series(1, {FILL_SIZE}) n),
+                    array_fill('{CONTENT}'::BYTEA, ARRAY[{FILL_SIZE}]))"""
+            )
+        while conn.execute("SELECT wake_fold()").fetchone() == (True,):
+            pass

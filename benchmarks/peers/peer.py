@@ -1,0 +1,60 @@
+"""What a queue must offer to be measured."""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import psycopg
+
+CONTENT = "hello world"
+LEASE_SECONDS = 30
+MISSES = 50
+PAUSE = "\\sleep 5 ms"  # of a consumer that got nothing
+
+Commit = Literal["durable", "async"]
+"""How a dequeue commits. Creates and completes are durable always."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """A pgbench script, and the variables that must stand before its first line."""
+
+    text: str
+    variables: tuple[tuple[str, str], ...] = ()
+
+    def until_empty(self) -> "Script":
+        """The same for a consumer that stops, by an error, once it got nothing many times in a row."""
+        stop = f"\\set misses :misses + 1\n\\if :misses >= {MISSES}\nSELECT 1 / 0;\n\\endif\n{PAUSE}"
+        text = self.text.replace(f"\\else\n{PAUSE}", f"\\set misses 0\n\\else\n{stop}")
+        return Script(text, (*self.variables, ("misses", "0")))
+
+
+class Peer(Protocol):
+    name: str
+    is_limited: bool
+    """Every channel has a limit that does not bind."""
+    search_path: str
+    table: str
+    """Holds one row a message that is not finished; finishing one deletes its row."""
+    sequence: str
+    """Counts the messages that were created."""
+
+    def install(self, dsn: str) -> None: ...
+
+    def open_channels(self, conn: psycopg.Connection, channels: int) -> None:
+        """Make what must be there before the first message of a channel."""
+
+    def create(self, channels: int) -> Script:
+        """One message, in its own transaction."""
+
+    def create_many(self, channels: int, size: int) -> Script | None: ...
+
+    def consume(self, size: int, commit: Commit) -> Script | None:
+        """Dequeue, then complete, each in its own transaction. None: it has no such call."""
+
+    def fill(self, conn: psycopg.Connection, channels: int, messages: int) -> None: ...
+
+
+def commit_mode(commit: Commit) -> str:
+    """A FROM item `mode` that sets how this very transaction commits, before what reads it is called."""
+    setting = "on" if commit == "durable" else "off"
+    return f"(SELECT set_config('synchronous_commit', '{setting}', TRUE) AS set OFFSET 0) mode"

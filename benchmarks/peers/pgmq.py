@@ -1,0 +1,61 @@
+"""pgmq: one queue in one table, without tenants. Its SQL comes with the package of that name."""
+
+from importlib.resources import files
+
+import psycopg
+
+from benchmarks.peers.peer import CONTENT, LEASE_SECONDS, PAUSE, Commit, Script, commit_mode
+
+MESSAGE = f'{{"m": "{CONTENT}"}}'
+QUEUE = "bench"
+SEND_MANY = (
+    f"SELECT COUNT(*) FROM pgmq.send_batch('{QUEUE}', "
+    f"array_fill('{MESSAGE.replace('{', '{{').replace('}', '}}')}'::JSONB, ARRAY[{{}}]))"
+)
+
+
+class Pgmq:
+    name = "pgmq"
+    is_limited = False
+    search_path = "public"
+    table = f"pgmq.q_{QUEUE}"
+    sequence = f"pgmq.q_{QUEUE}_msg_id_seq"
+
+    def install(self, dsn: str) -> None:
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            conn.execute(files("pgmq").joinpath("sql", "pgmq.sql").read_bytes())
+            conn.execute("SELECT pgmq.create(%s)", (QUEUE,))
+
+    def open_channels(self, conn: psycopg.Connection, channels: int) -> None:
+        """It has none."""
+
+    def create(self, channels: int) -> Script:  # noqa: ARG002
+        return Script(f"SELECT * FROM pgmq.send('{QUEUE}', '{MESSAGE}'::JSONB);\n")
+
+    def create_many(self, channels: int, size: int) -> Script:  # noqa: ARG002
+        return Script(f"{SEND_MANY.format(size)};\n")
+
+    def consume(self, size: int, commit: Commit) -> Script:
+        complete, got = (
+            (f"SELECT pgmq.delete('{QUEUE}', CAST(:id AS BIGINT));", "COALESCE(MIN(msg_id), 0) AS id")
+            if size == 1
+            else (
+                f"SELECT COUNT(*) FROM pgmq.delete('{QUEUE}', CAST(:ids AS BIGINT[]));",
+                "COALESCE(array_agg(msg_id), '{}')::TEXT AS ids",
+            )
+        )
+        return Script(
+            f"""\
+SELECT COUNT(msg_id) AS got, {got}
+FROM {commit_mode(commit)}
+CROSS JOIN LATERAL pgmq.read('{QUEUE}', {LEASE_SECONDS}, CASE WHEN mode.set <> '' THEN {size} END) \\gset
+\\if :got > 0
+{complete}
+\\else
+{PAUSE}
+\\endif
+"""
+        )
+
+    def fill(self, conn: psycopg.Connection, channels: int, messages: int) -> None:  # noqa: ARG002
+        conn.execute(SEND_MANY.format(messages))

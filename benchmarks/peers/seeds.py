@@ -1,0 +1,53 @@
+"""The design that LonnyMQ grew out of: a counter and a head in the channel's row. One message a call."""
+
+from pathlib import Path
+
+import psycopg
+
+from benchmarks.peers.peer import CONTENT, PAUSE, Commit, Script, commit_mode
+
+SQL = Path(__file__).with_name("seeds.sql")
+
+
+class Seeds:
+    name = "seeds"
+    is_limited = False
+    search_path = "seeds"
+    table = "message"
+    sequence = "message_id_seq"
+
+    def install(self, dsn: str) -> None:
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            conn.execute(SQL.read_bytes())
+
+    def open_channels(self, conn: psycopg.Connection, channels: int) -> None:
+        conn.execute(f"INSERT INTO channel (name) SELECT 'c' || n FROM generate_series(1, {channels}) n")
+
+    def create(self, channels: int) -> Script:
+        return Script(
+            f"\\set c random(1, {channels})\nSELECT message_create('{CONTENT}', 'c' || :c, NULL);\n"
+        )
+
+    def create_many(self, channels: int, size: int) -> None:
+        """One message a call."""
+
+    def consume(self, size: int, commit: Commit) -> Script | None:
+        if size > 1:
+            return None
+        return Script(
+            f"""\
+SELECT COALESCE(MIN(channel), '') AS channel, COUNT(channel) AS got
+FROM {commit_mode(commit)} CROSS JOIN LATERAL message_dequeue() WHERE mode.set IS NOT NULL \\gset
+\\if :got > 0
+SELECT message_complete(:channel);
+\\else
+{PAUSE}
+\\endif
+"""
+        )
+
+    def fill(self, conn: psycopg.Connection, channels: int, messages: int) -> None:
+        conn.execute(
+            f"SELECT COUNT(message_create('{CONTENT}', 'c' || 1 + n % {channels}, NULL)) "
+            f"FROM generate_series(1, {messages}) n"
+        )

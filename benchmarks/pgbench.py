@@ -1,0 +1,63 @@
+"""pgbench, from the same PostgreSQL as the server."""
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.peers.peer import Script
+
+CLIENTS_ABORTED = 2
+
+
+class PgbenchFailed(Exception):
+    """pgbench ended before its time, or some of its clients did."""
+
+
+@dataclass(frozen=True)
+class Running:
+    process: "subprocess.Popen[str]"
+    script: Path
+
+    def wait(self) -> int:
+        """Transactions that were done."""
+        output, complaints = self._end()
+        done = re.search(r"number of transactions actually processed: (\d+)", output)
+        if self.process.returncode != 0 or done is None:
+            raise PgbenchFailed(f"pgbench ended with {self.process.returncode}:\n{complaints[-2000:]}")
+        return int(done[1])
+
+    def wait_until_stopped(self) -> None:
+        """For scripts that stop by dividing by zero, all of their clients."""
+        _, complaints = self._end()
+        stopped = complaints.count("division by zero")
+        if self.process.returncode != CLIENTS_ABORTED or stopped == 0 or "FATAL" in complaints:
+            raise PgbenchFailed(f"pgbench ended with {self.process.returncode}:\n{complaints[-2000:]}")
+
+    def _end(self) -> tuple[str, str]:
+        ended = self.process.communicate()
+        self.script.unlink()
+        return ended
+
+
+@dataclass(frozen=True)
+class Pgbench:
+    """On one database, which the environment names, with one search path."""
+
+    bin_dir: Path
+    env: Mapping[str, str]
+    search_path: str
+
+    def start(self, script: Script, *, clients: int, seconds: int) -> Running:
+        with tempfile.NamedTemporaryFile("w", suffix=".sql", delete=False) as file:
+            file.write(script.text)
+        command = [str(self.bin_dir / "pgbench"), "--no-vacuum", "--protocol=prepared", f"--file={file.name}"]
+        command += [f"--define={name}={value}" for name, value in script.variables]
+        command += [f"--client={clients}", f"--time={seconds}"]
+        env = {**self.env, "PGOPTIONS": f"-c search_path={self.search_path}", "PATH": "/usr/bin:/bin"}
+        process = subprocess.Popen(
+            command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        return Running(process, Path(file.name))

@@ -1,0 +1,210 @@
+"""What is measured: each a way to run one peer once."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import ClassVar
+
+import psycopg
+
+from benchmarks.arena import Arena
+from benchmarks.measure import Sample, measured
+from benchmarks.peers import Peer
+from benchmarks.peers.peer import Commit, Script
+from benchmarks.pgbench import Pgbench
+
+PRODUCERS = CONSUMERS = 8
+BATCH_PRODUCERS = 4
+DRAINERS = 2
+DRAIN_LIMIT_SECONDS = 300
+
+
+class Scenario(ABC):
+    group: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def title(self) -> str: ...
+
+    @abstractmethod
+    def suits(self, peer: Peer) -> bool: ...
+
+    @abstractmethod
+    def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample: ...
+
+
+@dataclass(frozen=True)
+class Create(Scenario):
+    """Producers alone, durable."""
+
+    group = "create"
+    channels: int
+    size: int
+
+    @property
+    def title(self) -> str:
+        return f"{of_channels(self.channels)}, {self.size} a call"
+
+    def suits(self, peer: Peer) -> bool:
+        return not peer.is_limited and self._script(peer) is not None
+
+    def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample:
+        script = self._script(peer)
+        assert script is not None
+        clients = PRODUCERS if self.size == 1 else BATCH_PRODUCERS
+        with arena.database(peer, self.channels) as bench:
+            return measured(
+                arena, lambda: bench.start(script, clients=clients, seconds=seconds).wait() * self.size
+            )
+
+    def _script(self, peer: Peer) -> Script | None:
+        return peer.create(self.channels) if self.size == 1 else peer.create_many(self.channels, self.size)
+
+
+@dataclass(frozen=True)
+class Steady(Scenario):
+    """Producers of single messages and consumers side by side; counted is what was completed."""
+
+    group = "steady"
+    channels: int
+    size: int
+    commit: Commit
+
+    @property
+    def title(self) -> str:
+        return f"{of_channels(self.channels)}, {self.size} a dequeue, {self.commit} dequeue"
+
+    def suits(self, peer: Peer) -> bool:
+        return not peer.is_limited and peer.consume(self.size, self.commit) is not None
+
+    def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample:
+        with arena.database(peer, self.channels) as bench:
+            return self.on(bench, arena, peer, warm_up=0, seconds=seconds)
+
+    def on(self, bench: Pgbench, arena: Arena, peer: Peer, *, warm_up: int, seconds: int) -> Sample:
+        """So many seconds, those of the warm-up not counted."""
+        consume = peer.consume(self.size, self.commit)
+        assert consume is not None
+        consumers = bench.start(consume, clients=CONSUMERS, seconds=warm_up + seconds)
+        producers = bench.start(peer.create(self.channels), clients=PRODUCERS, seconds=warm_up + seconds)
+        time.sleep(warm_up)
+        with arena.connect(peer) as conn:
+            before = finished(conn, peer)
+
+            def completed() -> int:
+                producers.wait()
+                consumers.wait()
+                return finished(conn, peer) - before
+
+            return measured(arena, completed)
+
+
+@dataclass(frozen=True)
+class Held(Scenario):
+    """As steady, for three lease periods, of which the last counts; with a snapshot held, or without."""
+
+    group = "held"
+    channels: int
+    size: int
+    commit: Commit
+    is_held: bool
+    seconds: int = 90
+
+    @property
+    def title(self) -> str:
+        kind = "a snapshot held" if self.is_held else "no snapshot held"
+        return f"{of_channels(self.channels)}, {self.size} a dequeue, {self.commit} dequeue, {kind}"
+
+    def suits(self, peer: Peer) -> bool:
+        return not peer.is_limited and Steady(self.channels, self.size, self.commit).suits(peer)
+
+    def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample:  # noqa: ARG002
+        steady = Steady(self.channels, self.size, self.commit)
+        with arena.database(peer, self.channels) as bench, arena.connect(peer) as reader:
+            if self.is_held:
+                reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+                reader.execute("SELECT COUNT(*) FROM pg_class")
+            return steady.on(bench, arena, peer, warm_up=self.seconds * 2 // 3, seconds=self.seconds // 3)
+
+
+@dataclass(frozen=True)
+class Limits(Scenario):
+    """As steady, by LonnyMQ alone, with limits and without."""
+
+    group = "limits"
+    channels: int
+    size: int
+    commit: Commit
+
+    @property
+    def title(self) -> str:
+        return Steady(self.channels, self.size, self.commit).title
+
+    def suits(self, peer: Peer) -> bool:
+        return peer.is_limited or peer.name == "lonnymq"
+
+    def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample:
+        return Steady(self.channels, self.size, self.commit).run(arena, peer, seconds)
+
+
+@dataclass(frozen=True)
+class Drain(Scenario):
+    """A backlog, and consumers until it is gone."""
+
+    group = "drain"
+    channels: int
+    size: int
+    commit: Commit
+    messages: int = 300_000
+
+    @property
+    def title(self) -> str:
+        return f"{of_channels(self.channels)}, {self.size} a dequeue, {self.commit} dequeue"
+
+    def suits(self, peer: Peer) -> bool:
+        return not peer.is_limited and peer.consume(self.size, self.commit) is not None
+
+    def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample:  # noqa: ARG002
+        consume = peer.consume(self.size, self.commit)
+        assert consume is not None
+        with arena.database(peer, self.channels) as bench:
+            with arena.connect(peer) as conn:
+                peer.fill(conn, self.channels, self.messages)
+                conn.execute(f"VACUUM ANALYZE {peer.table}")
+
+            def completed() -> int:
+                script = consume.until_empty()
+                bench.start(script, clients=DRAINERS, seconds=DRAIN_LIMIT_SECONDS).wait_until_stopped()
+                return self.messages
+
+            sample = measured(arena, completed)
+            with arena.connect(peer) as conn:
+                assert finished(conn, peer) == self.messages, f"{peer.name} left messages behind"
+            return sample
+
+
+def finished(conn: psycopg.Connection, peer: Peer) -> int:
+    """Messages that were created and are gone; ids are given out one by one."""
+    row = conn.execute(
+        f"SELECT COALESCE(pg_sequence_last_value('{peer.sequence}'), 0) - (SELECT COUNT(*) FROM {peer.table})"
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def of_channels(count: int) -> str:
+    return "1 channel" if count == 1 else f"{count:,} channels"
+
+
+def all_scenarios() -> Iterator[Scenario]:
+    commits: tuple[Commit, ...] = ("durable", "async")
+    channels = (1, 10, 1000)
+    yield from (Create(count, size) for size, count in product((1, 100), channels))
+    yield from (
+        Steady(count, size, commit) for commit, size, count in product(commits, (1, 50, 1000), channels)
+    )
+    yield from (Drain(count, size, commit) for commit, size, count in product(commits, (50, 1000), channels))
+    yield from (Limits(1000, size, "durable") for size in (1, 50))
+    yield from (Held(10, 50, "async", is_held) for is_held in (True, False))
