@@ -1,7 +1,7 @@
 """Who waits for whom. Counted in messages served, not in seconds: that is what a scheduler decides."""
 
 import random
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -89,20 +89,19 @@ def waits(line: Line, seed: int = 1) -> list[int]:
     """One tenant has a backlog; messages of quiet tenants arrive. How many are served before each."""
     chance = random.Random(seed)
     line.put(NOISY, NOISY_BACKLOG)
-    arrived: dict[str, int] = {}
-    waited = []
+    arrived: defaultdict[str, deque[int]] = defaultdict(deque)
+    waited: list[int] = []
     served = arrivals = 0
-    while arrivals < ARRIVALS or arrived:
+    while len(waited) < ARRIVALS:
         if arrivals < ARRIVALS and served % SERVED_BETWEEN_ARRIVALS == 0:
             channel = f"c{chance.randint(2, QUIET_TENANTS + 1)}"
-            if channel not in arrived:
-                line.put(channel)
-                arrived[channel] = served
-                arrivals += 1
+            line.put(channel)
+            arrived[channel].append(served)
+            arrivals += 1
         channel = line.take()
         served += 1
-        if channel in arrived:
-            waited.append(served - arrived.pop(channel))
+        if arrived[channel]:
+            waited.append(served - arrived[channel].popleft())
     return waited
 
 

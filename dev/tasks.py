@@ -12,7 +12,7 @@ from dev import debian
 from dev.environment import BIN, CHECKOUT
 from dev.report import Report, closing_line
 
-ALL_VERSIONS = ("tests/sql", "tests/model", "tests/isolation")
+ALL_VERSIONS = ("tests/sql", "tests/plans", "tests/model", "tests/isolation")
 CHECKS = {
     "lint": ["ruff", "check"],
     "format": ["ruff", "format", "--check"],

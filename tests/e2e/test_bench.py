@@ -1,0 +1,50 @@
+"""The benchmarks run, on every peer; what they measure is for docs/benchmarks.md, not for here."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from dev.environment import CHECKOUT
+
+
+def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "benchmarks", *arguments]
+    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=200)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("only", "peers"),
+    [
+        ("create, 1 channel, 1 a call", {"lonnymq", "pgmq", "seeds"}),
+        ("create, 10 channels, 100 a call", {"lonnymq", "pgmq"}),
+        ("steady, 10 channels, 1 a dequeue, async", {"lonnymq", "pgmq", "seeds"}),
+        ("steady, 10 channels, 50 a dequeue, durable", {"lonnymq", "pgmq"}),
+        ("limits, 1,000 channels, 50 a dequeue", {"lonnymq", "with limits"}),
+    ],
+)
+def test_a_scenario(only: str, peers: set[str]) -> None:
+    done = bench("engine", "--only", only, "--rounds", "1", "--seconds", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    [result] = json.loads(done.stdout)
+    assert result["samples"].keys() == peers
+    for [sample] in result["samples"].values():
+        assert all(value > 0 for value in sample.values()), sample
+
+
+def test_scenarios_are_named() -> None:
+    done = bench("engine", "--list", "--only", "drain, 10 channels")
+    assert done.stdout.splitlines() == [
+        "drain, 10 channels, 50 a dequeue, durable dequeue",
+        "drain, 10 channels, 1000 a dequeue, durable dequeue",
+        "drain, 10 channels, 50 a dequeue, async dequeue",
+        "drain, 10 channels, 1000 a dequeue, async dequeue",
+    ]
+
+
+def test_a_scenario_that_is_not_there() -> None:
+    done = bench("engine", "--only", "nothing like it")
+    assert done.returncode == 2
+    assert "--list names them" in done.stderr
