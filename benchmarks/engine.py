@@ -44,7 +44,7 @@ def run(
     for number, scenario in enumerate(scenarios, start=1):
         result = Result(scenario)
         suited = [peer for peer in peers if scenario.suits(peer)]
-        for turn in range(rounds):
+        for turn in range(min(rounds, scenario.rounds)):
             for peer in suited if turn % 2 == 0 else reversed(suited):
                 sample = scenario.run(arena, peer, seconds)
                 result.samples.setdefault(peer.name, []).append(sample)

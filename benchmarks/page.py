@@ -28,7 +28,7 @@ NOTES = {
     "create": "8 clients of single creates, 4 of batches. Every commit is durable.",
     "steady": "8 producers of single messages, 8 consumers; counted is what was completed.",
     "drain": "2 consumers, until it is empty.",
-    "held": "As above, for 90 s: three lease periods, of which the last is counted. The snapshot is that of a "
+    "held": "As above, for 90 s: three lease periods, of which the last is counted; one round. The snapshot is that of a "
     "backup or a report that runs all the while.",
     "limits": "As above; every channel has a concurrency limit of 1,000, or none has.",
 }

@@ -23,6 +23,8 @@ DRAIN_LIMIT_SECONDS = 300
 
 class Scenario(ABC):
     group: ClassVar[str]
+    rounds: ClassVar[int] = 10
+    """At most."""
 
     @property
     @abstractmethod
@@ -106,6 +108,7 @@ class Held(Scenario):
     """As steady, for three lease periods, of which the last counts; with a snapshot held, or without."""
 
     group = "held"
+    rounds = 1  # long enough to be its own average
     channels: int
     size: int
     commit: Commit
