@@ -66,10 +66,7 @@ class Create(Scenario):
 
 
 @dataclass(frozen=True)
-class Steady(Scenario):
-    """Producers of single messages and consumers side by side; counted is what was completed."""
-
-    group = "steady"
+class Consuming(Scenario):
     channels: int
     size: int
     commit: Commit
@@ -80,6 +77,12 @@ class Steady(Scenario):
 
     def suits(self, peer: Peer) -> bool:
         return not peer.is_limited and peer.consume(self.size, self.commit) is not None
+
+
+class Steady(Consuming):
+    """Producers of single messages and consumers side by side; counted is what was completed."""
+
+    group = "steady"
 
     def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample:
         with arena.database(peer, self.channels) as bench:
@@ -104,70 +107,41 @@ class Steady(Scenario):
 
 
 @dataclass(frozen=True)
-class Held(Scenario):
-    """As steady, for three lease periods, of which the last counts; with a snapshot held, or without."""
+class Held(Steady):
+    """For three lease periods, of which the last counts; with a snapshot held, or without."""
 
     group = "held"
     rounds = 1  # long enough to be its own average
-    channels: int
-    size: int
-    commit: Commit
     is_held: bool
     seconds: int = 90
 
     @property
     def title(self) -> str:
-        kind = "a snapshot held" if self.is_held else "no snapshot held"
-        return f"{of_channels(self.channels)}, {self.size} a dequeue, {self.commit} dequeue, {kind}"
-
-    def suits(self, peer: Peer) -> bool:
-        return not peer.is_limited and Steady(self.channels, self.size, self.commit).suits(peer)
+        return f"{super().title}, {'a snapshot held' if self.is_held else 'no snapshot held'}"
 
     def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample:  # noqa: ARG002
-        steady = Steady(self.channels, self.size, self.commit)
         with arena.database(peer, self.channels) as bench, arena.connect(peer) as reader:
             if self.is_held:
                 reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
                 reader.execute("SELECT COUNT(*) FROM pg_class")
-            return steady.on(bench, arena, peer, warm_up=self.seconds * 2 // 3, seconds=self.seconds // 3)
+            return self.on(bench, arena, peer, warm_up=self.seconds * 2 // 3, seconds=self.seconds // 3)
 
 
-@dataclass(frozen=True)
-class Limits(Scenario):
-    """As steady, by LonnyMQ alone, with limits and without."""
+class Limits(Steady):
+    """By LonnyMQ alone, with limits and without."""
 
     group = "limits"
-    channels: int
-    size: int
-    commit: Commit
-
-    @property
-    def title(self) -> str:
-        return Steady(self.channels, self.size, self.commit).title
 
     def suits(self, peer: Peer) -> bool:
         return peer.is_limited or peer.name == "lonnymq"
 
-    def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample:
-        return Steady(self.channels, self.size, self.commit).run(arena, peer, seconds)
-
 
 @dataclass(frozen=True)
-class Drain(Scenario):
+class Drain(Consuming):
     """A backlog, and consumers until it is gone."""
 
     group = "drain"
-    channels: int
-    size: int
-    commit: Commit
     messages: int = 300_000
-
-    @property
-    def title(self) -> str:
-        return f"{of_channels(self.channels)}, {self.size} a dequeue, {self.commit} dequeue"
-
-    def suits(self, peer: Peer) -> bool:
-        return not peer.is_limited and peer.consume(self.size, self.commit) is not None
 
     def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample:  # noqa: ARG002
         consume = peer.consume(self.size, self.commit)

@@ -1,4 +1,4 @@
-"""Thirteen bugs that queues have had, kept as small changes to the engine's text.
+"""Fifteen bugs that queues have had, kept as small changes to the engine's text.
 
 A test suite is worth what it catches: tests/e2e/test_seeded_bugs.py installs each of them and demands that
 the tests named beside it fail. LONNYMQ_SEEDED_BUG names the one that the template database is made with.
@@ -37,12 +37,12 @@ BUGS = {
     ),
     "unguarded expiry": SeededBug(
         "lease_sweep.sql",
-        "FROM message m WHERE m.id = d.id AND m.leased AND m.lease_end_at <= p_now\n        FOR UPDATE",
-        "FROM message m WHERE m.id = d.id\n        FOR UPDATE",
+        "m.id = d.id AND COALESCE(m.leased AND m.lease_end_at <= p_now, FALSE)\n        FOR UPDATE",
+        "m.id = d.id\n        FOR UPDATE",
         ("tests/sql/test_sweep.py::test_a_lease_extended_while_the_sweep_looked_is_left_alone",),
     ),
     "more than the limit": SeededBug(
-        "message_dequeue.sql",
+        "message_dequeue_many.sql",
         "LEAST(u.cap, v_left / v_hungry",
         "LEAST(u.cap, v_left",
         ("tests/sql/test_dequeue.py::test_a_batch_is_shared_and_leftovers_go_to_those_that_have_more",),
@@ -80,10 +80,22 @@ BUGS = {
         ("tests/sql/test_sweep.py::test_a_wake_for_a_channel_that_a_consumer_holds_is_kept",),
     ),
     "early release": SeededBug(
-        "message_dequeue.sql",
-        "WHERE c.rn <= v.look AND c.at <= v_now AND m.ctid",
-        "WHERE c.rn <= v.look AND m.ctid",
+        "message_dequeue_many.sql",
+        "WHERE s.rn <= s.look AND s.at <= v_now AND m.ctid",
+        "WHERE s.rn <= s.look AND m.ctid",
         ("tests/sql/test_create.py::test_urgent_before_ordinary_before_scheduled",),
+    ),
+    "early release of one": SeededBug(
+        "message_dequeue.sql",
+        " AND y.dequeue_at <= c.now FOR UPDATE",
+        " FOR UPDATE",
+        ("tests/sql/test_dequeue.py::test_one_message_is_not_released_before_its_time",),
+    ),
+    "one more than the limit": SeededBug(
+        "message_dequeue.sql",
+        "r.n < x.max_concurrency AND",
+        "TRUE AND",
+        ("tests/sql/test_channel.py::test_one_by_one_up_to_the_limit",),
     ),
     "asynchronous create": SeededBug(
         "message_create.sql",
@@ -107,7 +119,8 @@ BUGS = {
     ),
     "counter drift": SeededBug(
         "running_count.sql",
-        "CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id = i.i AND m.leased OFFSET 0) m",
+        "CROSS JOIN LATERAL (SELECT * FROM message m"
+        " WHERE m.id = i.i AND COALESCE(m.leased, FALSE) OFFSET 0) m",
         "LEFT JOIN LATERAL (SELECT * FROM message m WHERE m.id = i.i AND m.leased OFFSET 0) m ON TRUE",
         ("tests/sql/test_channel.py::test_many_turns_under_a_limit_do_not_use_it_up",),
     ),

@@ -56,6 +56,19 @@ def test_max_concurrency_holds_and_a_freed_slot_is_filled(conn: psycopg.Connecti
     check(conn)
 
 
+def test_one_by_one_up_to_the_limit(conn: psycopg.Connection) -> None:
+    """Invariants 7 and 13, one message a call."""
+    FakeClock(conn)
+    conn.execute("SELECT channel_set('a', 3)")
+    fill(conn, a=9)
+    messages = [message for _ in range(5) for message in dequeue(conn)[0]]
+    assert len(messages) == 3
+    finish(conn, messages[1])
+    fold(conn)
+    assert [len(dequeue(conn)[0]) for _ in range(2)] == [1, 0]
+    check(conn)
+
+
 @pytest.mark.parametrize("end", ["defer", "fail", "expire", "die"])
 def test_every_end_of_a_lease_frees_its_slot(conn: psycopg.Connection, end: str) -> None:
     clock = FakeClock(conn)

@@ -215,3 +215,64 @@ def test_exact_limits_make_an_asynchronous_dequeue_synchronous(conn: psycopg.Con
             assert len(dequeue(conn)[0]) == 1
             assert conn.execute("SHOW synchronous_commit").fetchone() == (expected,), channel
         assert conn.execute("SHOW synchronous_commit").fetchone() == ("on",)
+
+
+def test_one_message_is_not_released_before_its_time(conn: psycopg.Connection) -> None:
+    """Invariant 9. The channel's turn came for a message that is gone; the next one is not due."""
+    clock = FakeClock(conn)
+    conn.execute("SELECT message_create('a', 'now'), message_create('a', 'later', %s)", (clock.at + 500,))
+    fold(conn)
+    conn.execute("SELECT message_cancel(MIN(id)) FROM message")
+    fold(conn)
+    assert dequeue(conn) == ([], clock.at + 500)
+    clock.advance(500)
+    assert [message.content for message in dequeue(conn)[0]] == [b"later"]
+
+
+PLAIN = "message_dequeue(1, 30000, 'me')"
+GENERAL = """
+    (SELECT floor_at, floor_turn FROM tick) t CROSS JOIN LATERAL message_dequeue_many(
+    1, 30000, 'me', NULL, FALSE, (SELECT history FROM queue), t.floor_at, t.floor_turn, NULL) d"""
+STATE = {
+    "message": "to_jsonb(t) - 'token'",
+    "ring": "to_jsonb(t) - 'turn'",
+    "wake": "to_jsonb(t) - 'id' - 'xid'",
+}
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        "SELECT message_create('a', 'x')",
+        "SELECT message_create_many('{a,a,b}', ARRAY['x', 'y', 'z']::BYTEA[])",
+        "SELECT message_create('a', 'x'), message_create('a', 'later', 9007199254740000)",
+        "SELECT channel_set('a', 3), message_create_many('{a,a}', ARRAY['x', 'y']::BYTEA[])",
+        "SELECT channel_set('a', 1), message_create_many('{a,a}', ARRAY['x', 'y']::BYTEA[])",
+        "SELECT channel_set('a', 0, 70), message_create('a', 'x'), message_create('a', 'y')",
+        "SELECT channel_set('a', 3, 70), message_create('a', 'x', -5, '{\"h\": 1}', 7)",
+        "SELECT queue_set(p_history => TRUE), message_create('a', 'x')",
+    ],
+)
+@pytest.mark.parametrize("served", [0, 1], ids=["at first", "after a failed attempt"])
+def test_the_plain_way_and_the_general_one_leave_the_same(
+    conn: psycopg.Connection, prepare: str, served: int
+) -> None:
+    """One message is dequeued in a way of its own."""
+    clock = FakeClock(conn)
+    conn.execute(prepare)
+    fold(conn)
+    for _ in range(served):
+        for message in dequeue(conn)[0]:
+            conn.execute("SELECT message_defer(%s, %s, NULL, 's', 'e')", (message.id, message.token))
+        clock.advance(200)
+        fold(conn)
+    left: list[dict[str, object]] = []
+    for call in (PLAIN, GENERAL):
+        with conn.transaction(force_rollback=True):
+            columns = "id, channel, content, headers, state, attempts, lease_end_at"
+            found: dict[str, object] = {"": conn.execute(f"SELECT {columns} FROM {call}").fetchall()}
+            for table, row in STATE.items():
+                found[table] = conn.execute(f"SELECT {row} FROM {table} t ORDER BY 1").fetchall()
+            left.append(found)
+    assert left[0] == left[1]
+    assert left[0][""], "it was dequeued"

@@ -1,5 +1,5 @@
--- message_complete for many, each with its token or all with one: one row (id, result) each, in the order given. Locks the messages in the order of their ids,
--- so that two calls never wait for each other in a circle: the index is read for an array, which it sorts. The pairs are
+-- message_complete for many, each with its token or all with one: one row (id, result) each, in the order given. Locks the messages
+-- in the order of their ids, so that two calls never wait for each other in a circle: the index is read for an array, which it sorts. The pairs are
 -- checked behind a CASE, where the planner cannot make a join of it and read the table.
 CREATE OR REPLACE FUNCTION message_complete_many (p_ids BIGINT[], p_tokens UUID[])
 RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql SECURITY DEFINER

@@ -1,5 +1,6 @@
--- message_defer for many, each with its token or all with one: one row (id, result) each, in the order given. Locks the messages in the order of their ids, before it changes
--- any; writes them by their address. Says what came back, and which slots came free, by appending. What is cancelled goes.
+-- message_defer for many, each with its token or all with one: one row (id, result) each, in the order given. Locks the messages in
+-- the order of their ids, before it changes any; writes them by their address. Says what came back, and which slots came free, by
+-- appending. What is cancelled goes.
 CREATE OR REPLACE FUNCTION message_defer_many (
     p_ids BIGINT[], p_tokens UUID[], p_dequeue_ats BIGINT[] DEFAULT NULL, p_states BYTEA[] DEFAULT NULL, p_errors TEXT[] DEFAULT NULL)
 RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql SECURITY DEFINER

@@ -1,5 +1,5 @@
--- message_extend for many, each with its token or all with one: one row (id, result, lease_end_at) each, in the order given. What is cancelled is not extended. Locks
--- the messages in the order of their ids. The new ends are appended as a wake: a sweep may have passed them by the time this
+-- message_extend for many, each with its token or all with one: one row (id, result, lease_end_at) each, in the order given. What is
+-- cancelled is not extended. Locks the messages in the order of their ids. The new ends are appended as a wake: a sweep may have passed them by the time this
 -- commits.
 CREATE OR REPLACE FUNCTION message_extend_many (p_ids BIGINT[], p_tokens UUID[], p_lease_ms BIGINT)
 RETURNS TABLE (id BIGINT, result TEXT, lease_end_at BIGINT) LANGUAGE plpgsql SECURITY DEFINER
