@@ -28,7 +28,7 @@ from lonnymq.install import (
     verify,
 )
 from lonnymq.install.files import Function, Step, View
-from lonnymq.install.naming import identifier
+from lonnymq.statement import identifier
 from tests.database import Connect
 
 Conn = psycopg.Connection[Any]

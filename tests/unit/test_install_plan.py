@@ -12,8 +12,9 @@ import lonnymq
 from lonnymq.errors import BY_SQLSTATE, InvalidChannel, InvalidSchemaName, from_sqlstate
 from lonnymq.install import SqlFiles, plan, read, removal, script
 from lonnymq.install.files import Function, Step, View
-from lonnymq.install.naming import dollar_quoted, identifier, literal
+from lonnymq.install.naming import dollar_quoted, literal
 from lonnymq.install.roles import EXECUTES, ROLES, STAGING_COLUMNS
+from lonnymq.statement import identifier
 
 FILES = SqlFiles(
     steps=(Step(1, "core", "CREATE TABLE message (id BIGINT);"), Step(2, "more", "CREATE TABLE dead ();")),

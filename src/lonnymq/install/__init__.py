@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from lonnymq.errors import SchemaMissing, SchemaOutdated, SchemaTooNew, from_sqlstate
 from lonnymq.install.files import SqlFiles, read
-from lonnymq.install.naming import check_schema_name, identifier
+from lonnymq.install.naming import check_schema_name
 from lonnymq.install.plan import CONTRACT, OLDEST_CONTRACT, plan, script
 from lonnymq.install.refusals import is_installed
 from lonnymq.install.removal import removal
+from lonnymq.statement import identifier
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor

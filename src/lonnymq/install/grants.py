@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lonnymq.install.files import SqlFiles
-from lonnymq.install.naming import do_block, identifier, literal, text_array
+from lonnymq.install.naming import do_block, literal, text_array
 from lonnymq.install.owned import our_grantables, our_routines
 from lonnymq.install.roles import (
     APPENDS_TO_STAGING,
@@ -20,6 +20,7 @@ from lonnymq.install.roles import (
     role_name,
     role_names,
 )
+from lonnymq.statement import identifier
 
 
 def protect(schema: str) -> str:

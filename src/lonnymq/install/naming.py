@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from lonnymq.errors import InvalidSchemaName
+from lonnymq.statement import identifier
 
 NAME_MAX_BYTES = 63
 
@@ -27,11 +28,6 @@ def check_schema_name(schema: str) -> None:
         raise InvalidSchemaName(f'the schema name "{schema}" is reserved by PostgreSQL')
     if schema == "$user":
         raise InvalidSchemaName('the schema name "$user" stands for the current user in a search_path')
-
-
-def identifier(name: str) -> str:
-    """The name in double quotes."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from lonnymq.install.naming import identifier, namespace
+from lonnymq.install.naming import namespace
+from lonnymq.statement import identifier
 
 
 def our_routines(schema: str) -> str:

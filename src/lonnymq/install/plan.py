@@ -19,7 +19,6 @@ from lonnymq.install.naming import (
     check_schema_name,
     do_block,
     dollar_quoted,
-    identifier,
     literal,
     namespace,
     text_array,
@@ -33,6 +32,7 @@ from lonnymq.install.refusals import (
     refuse_occupied_books,
 )
 from lonnymq.install.roles import check_role_names
+from lonnymq.statement import identifier
 
 CONTRACT = 2
 """What a client of this release calls. It rises with every change of the SQL contract, additions too."""

@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lonnymq.install.grants import drop_roles
-from lonnymq.install.naming import check_schema_name, do_block, identifier
+from lonnymq.install.naming import check_schema_name, do_block
 from lonnymq.install.owned import our_relations, our_routines
 from lonnymq.install.plan import opening
 from lonnymq.install.refusals import refuse_missing
+from lonnymq.statement import identifier
 
 
 def removal(schema: str = "lonnymq") -> Sequence[str]:

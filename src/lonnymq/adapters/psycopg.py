@@ -1,0 +1,44 @@
+"""psycopg 3, sync and async. A cursor stands for its connection; its row factory is left alone."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from lonnymq.errors import LonnyMQError, from_sqlstate
+from lonnymq.statement import Command
+
+Result = TypeVar("Result")
+
+
+def run(held: psycopg.Connection[Any] | psycopg.Cursor[Any], schema: str, command: Command[Result]) -> Result:
+    connection = held.connection if isinstance(held, psycopg.Cursor) else held
+    text, parameters = command.statement(schema)
+    try:
+        with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
+            rows = cursor.execute(text.encode(), parameters).fetchall()
+    except psycopg.Error as error:
+        raise translated(error) from error
+    return command.decode(rows)
+
+
+async def run_async(
+    held: psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any], schema: str, command: Command[Result]
+) -> Result:
+    connection = held.connection if isinstance(held, psycopg.AsyncCursor) else held
+    text, parameters = command.statement(schema)
+    try:
+        async with psycopg.AsyncRawCursor(connection, row_factory=tuple_row) as cursor:
+            await cursor.execute(text.encode(), parameters)
+            rows = await cursor.fetchall()
+    except psycopg.Error as error:
+        raise translated(error) from error
+    return command.decode(rows)
+
+
+def translated(error: psycopg.Error) -> LonnyMQError | psycopg.Error:
+    """Ours, where the SQLSTATE is one we know; else the driver's own."""
+    ours = from_sqlstate(error.sqlstate, error.diag.message_primary or str(error), error.diag.message_hint)
+    return ours or error

@@ -1,0 +1,95 @@
+"""One command a SQL function: what to send, and what to make of the answer."""
+
+from lonnymq.commands.bound_channels import BoundChannels
+from lonnymq.commands.channel_delete import ChannelDelete, Deleted
+from lonnymq.commands.channel_get import ChannelGet, ChannelPolicy
+from lonnymq.commands.channel_list import ChannelList
+from lonnymq.commands.channel_set import ChannelSet
+from lonnymq.commands.channel_stats import ChannelStatistics, ChannelStats
+from lonnymq.commands.credential_bind import CredentialBind
+from lonnymq.commands.credential_list import Credential, CredentialList
+from lonnymq.commands.dead_discard import DeadDiscard
+from lonnymq.commands.dead_discard_all import DeadDiscardAll, DiscardedAll
+from lonnymq.commands.dead_list import DeadList, DeadMessage
+from lonnymq.commands.dead_retry import DeadRetry
+from lonnymq.commands.dead_retry_all import DeadRetryAll, RetriedAll
+from lonnymq.commands.maintain import Maintain
+from lonnymq.commands.message_cancel import MessageCancel
+from lonnymq.commands.message_cancel_many import MessageCancelMany
+from lonnymq.commands.message_complete import MessageComplete
+from lonnymq.commands.message_complete_many import MessageCompleteMany
+from lonnymq.commands.message_create import Created, MessageCreate
+from lonnymq.commands.message_create_many import MessageCreateMany
+from lonnymq.commands.message_defer import MessageDefer
+from lonnymq.commands.message_defer_many import MessageDeferMany
+from lonnymq.commands.message_dequeue import Delivery, Dequeued, MessageDequeue
+from lonnymq.commands.message_extend import Extended, MessageExtend
+from lonnymq.commands.message_extend_many import MessageExtendMany
+from lonnymq.commands.message_get import Message, MessageGet
+from lonnymq.commands.message_list import ListedMessage, MessageList
+from lonnymq.commands.message_reschedule import MessageReschedule
+from lonnymq.commands.queue_get import QueueGet, QueueSettings
+from lonnymq.commands.queue_set import QueueSet
+from lonnymq.commands.queue_stats import QueueStatistics, QueueStats
+from lonnymq.commands.rebuild import Rebuild
+from lonnymq.commands.result import Outcome, Result
+from lonnymq.commands.staging_publish import Published, StagingPublish
+from lonnymq.commands.wake_await import Awaited, WakeAwait
+from lonnymq.commands.wake_fold import WakeFold
+
+__all__ = [
+    "Awaited",
+    "BoundChannels",
+    "ChannelDelete",
+    "ChannelGet",
+    "ChannelList",
+    "ChannelPolicy",
+    "ChannelSet",
+    "ChannelStatistics",
+    "ChannelStats",
+    "Created",
+    "Credential",
+    "CredentialBind",
+    "CredentialList",
+    "DeadDiscard",
+    "DeadDiscardAll",
+    "DeadList",
+    "DeadMessage",
+    "DeadRetry",
+    "DeadRetryAll",
+    "Deleted",
+    "Delivery",
+    "Dequeued",
+    "DiscardedAll",
+    "Extended",
+    "ListedMessage",
+    "Maintain",
+    "Message",
+    "MessageCancel",
+    "MessageCancelMany",
+    "MessageComplete",
+    "MessageCompleteMany",
+    "MessageCreate",
+    "MessageCreateMany",
+    "MessageDefer",
+    "MessageDeferMany",
+    "MessageDequeue",
+    "MessageExtend",
+    "MessageExtendMany",
+    "MessageGet",
+    "MessageList",
+    "MessageReschedule",
+    "Outcome",
+    "Published",
+    "QueueGet",
+    "QueueSet",
+    "QueueSettings",
+    "QueueStatistics",
+    "QueueStats",
+    "Rebuild",
+    "Result",
+    "RetriedAll",
+    "StagingPublish",
+    "WakeAwait",
+    "WakeFold",
+]

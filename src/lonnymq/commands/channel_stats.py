@@ -1,0 +1,37 @@
+"""What a channel holds, and why it is not being served."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lonnymq.commands.shapes import OneRecord
+from lonnymq.statement import Int, Text
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStatistics:
+    """Counts of `due`, `scheduled` and `dead` stop at the cap."""
+
+    channel: str
+    waiting: int
+    due: int
+    scheduled: int
+    leased: int
+    dead: int
+    oldest_due_ms: int | None
+    served: int
+    last_served_at: int | None
+    blocked_by: str | None
+    max_concurrency: int | None
+    release_interval_ms: int
+    paused: bool
+    max_size: int | None
+
+
+@dataclass(frozen=True)
+class ChannelStats(OneRecord[ChannelStatistics]):
+    function = "channel_stats"
+    record = ChannelStatistics
+
+    channel: Text
+    cap: Int = 10000

@@ -1,0 +1,19 @@
+"""The logins that are bound to channels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lonnymq.commands.shapes import ManyRecords
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    role: str
+    channels: list[str]
+
+
+@dataclass(frozen=True)
+class CredentialList(ManyRecords[Credential]):
+    function = "credential_list"
+    record = Credential

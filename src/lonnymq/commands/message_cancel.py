@@ -1,0 +1,15 @@
+"""What waits goes; what a worker holds is marked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lonnymq.commands.shapes import OneResult
+from lonnymq.statement import BigInt
+
+
+@dataclass(frozen=True)
+class MessageCancel(OneResult):
+    function = "message_cancel"
+
+    id: BigInt

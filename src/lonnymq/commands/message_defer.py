@@ -1,0 +1,19 @@
+"""Put a message back; with an error, an attempt is used up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lonnymq.commands.shapes import OneResult
+from lonnymq.statement import BigInt, Bytea, Text, Uuid
+
+
+@dataclass(frozen=True)
+class MessageDefer(OneResult):
+    function = "message_defer"
+
+    id: BigInt
+    token: Uuid
+    dequeue_at: BigInt | None = None
+    state: Bytea | None = None
+    error: Text | None = None

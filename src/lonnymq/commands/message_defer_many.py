@@ -1,0 +1,19 @@
+"""message_defer for many, each with its token or all with one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lonnymq.commands.shapes import ManyOutcomes
+from lonnymq.statement import BigInts, Byteas, Texts, Uuids
+
+
+@dataclass(frozen=True)
+class MessageDeferMany(ManyOutcomes):
+    function = "message_defer_many"
+
+    ids: BigInts
+    tokens: Uuids
+    dequeue_ats: BigInts | None = None
+    states: Byteas | None = None
+    errors: Texts | None = None

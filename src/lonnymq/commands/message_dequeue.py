@@ -1,0 +1,45 @@
+"""Lease due messages, round robin over the channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from lonnymq.statement import BigInt, Bytea, Command, Int, Jsonb, Row, Text, columns_of, read
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message that the caller holds until `lease_end_at`, under `token`."""
+
+    id: int
+    channel: str
+    content: Bytea
+    headers: Jsonb
+    state: Bytea | None
+    attempts: int
+    token: UUID
+    lease_end_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dequeued:
+    """`again_at`, where it is not None: fold before asking again, at that time."""
+
+    deliveries: list[Delivery]
+    again_at: int | None
+
+
+@dataclass(frozen=True)
+class MessageDequeue(Command[Dequeued]):
+    function = "message_dequeue"
+    columns = f"{columns_of(Delivery)}, again_at"
+
+    limit: Int = 1
+    lease_ms: BigInt | None = None
+    consumer: Text | None = None
+
+    def decode(self, rows: Sequence[Row]) -> Dequeued:
+        deliveries = [read(Delivery, tuple(row)[:-1]) for row in rows if row[0] is not None]
+        return Dequeued(deliveries, rows[-1][-1] if rows else None)

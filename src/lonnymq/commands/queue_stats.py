@@ -1,0 +1,31 @@
+"""What the queue holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lonnymq.commands.shapes import OneRecord
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatistics:
+    """As of the last fold."""
+
+    waiting: int | None
+    due: int | None
+    scheduled: int | None
+    leased: int
+    dead: int
+    oldest_due_ms: int | None
+    served: int
+    last_served_at: int | None
+    running: int | None
+    max_concurrency: int | None
+    paused: bool
+    blocked_by: str | None
+
+
+@dataclass(frozen=True)
+class QueueStats(OneRecord[QueueStatistics]):
+    function = "queue_stats"
+    record = QueueStatistics

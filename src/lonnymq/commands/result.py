@@ -1,0 +1,37 @@
+"""The outcomes that are expected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Result(StrEnum):
+    """What came of a call. None of these is an error: a lease may be lost, a channel may be full."""
+
+    CREATED = "created"
+    DUPLICATE = "duplicate"
+    FULL = "full"
+    COMPLETED = "completed"
+    DEFERRED = "deferred"
+    EXTENDED = "extended"
+    CANCELLED = "cancelled"
+    MARKED = "marked"
+    RESCHEDULED = "rescheduled"
+    RETRIED = "retried"
+    DISCARDED = "discarded"
+    DELETED = "deleted"
+    MORE = "more"
+    NOT_EMPTY = "not_empty"
+    LEASED = "leased"
+    DEAD = "dead"
+    LOST = "lost"
+    NOT_FOUND = "not_found"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a call for one of many messages."""
+
+    id: int
+    result: Result

@@ -1,0 +1,24 @@
+"""Say that one is about to sleep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lonnymq.commands.shapes import OneRecord
+from lonnymq.statement import BigInt
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """Unless `is_sure`, look and call again after a few milliseconds."""
+
+    generation: int
+    is_sure: bool
+
+
+@dataclass(frozen=True)
+class WakeAwait(OneRecord[Awaited]):
+    function = "wake_await"
+    record = Awaited
+
+    generation: BigInt | None = None

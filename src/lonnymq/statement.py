@@ -1,0 +1,126 @@
+"""How a call to a SQL function is written, and how its rows are read. No driver is known here."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar, get_args, get_type_hints
+from uuid import UUID
+
+Result_co = TypeVar("Result_co", covariant=True)
+Record = TypeVar("Record")
+Row = Sequence[Any]
+
+
+class Statement(NamedTuple):
+    """SQL with `$1`, `$2`, each once and in this order, and what they stand for."""
+
+    text: str
+    parameters: tuple[Any, ...]
+
+
+class SqlType(NamedTuple):
+    """A type of PostgreSQL's, and what lies between it and Python where drivers differ."""
+
+    name: str
+    dump: Callable[[Any], Any] | None = None
+    load: Callable[[Any], Any] | None = None
+
+
+def _json_text(value: Any) -> str | None:
+    return None if value is None else json.dumps(value)
+
+
+def _json_texts(values: Sequence[Any] | None) -> list[str | None] | None:
+    return None if values is None else [_json_text(value) for value in values]
+
+
+def _json_value(value: Any) -> Any:
+    """Some drivers have read the JSON already."""
+    return json.loads(value) if isinstance(value, str | bytes) else value
+
+
+def _octets(value: Any) -> bytes | None:
+    """Some drivers give a memoryview."""
+    return None if value is None else bytes(value)
+
+
+Text = Annotated[str, SqlType("TEXT")]
+Int = Annotated[int, SqlType("INT")]
+BigInt = Annotated[int, SqlType("BIGINT")]
+Boolean = Annotated[bool, SqlType("BOOLEAN")]
+Uuid = Annotated[UUID, SqlType("UUID")]
+Bytea = Annotated[bytes, SqlType("BYTEA", load=_octets)]
+Jsonb = Annotated[Any, SqlType("JSONB", dump=_json_text, load=_json_value)]
+Texts = Annotated[Sequence[str | None], SqlType("TEXT[]")]
+Ints = Annotated[Sequence[int | None], SqlType("INT[]")]
+BigInts = Annotated[Sequence[int | None], SqlType("BIGINT[]")]
+Uuids = Annotated[Sequence[UUID], SqlType("UUID[]")]
+Byteas = Annotated[Sequence[bytes | None], SqlType("BYTEA[]")]
+Jsonbs = Annotated[Sequence[Any], SqlType("JSONB[]", dump=_json_texts)]
+
+
+@dataclass(frozen=True)
+class Command(Generic[Result_co]):
+    """A call to one SQL function. Its fields are the function's parameters, without their `p_`."""
+
+    function: ClassVar[str]
+    columns: ClassVar[str] = "*"
+
+    def statement(self, schema: str) -> Statement:
+        kind: Any = type(self)
+        types, values = _sql_types(kind), (getattr(self, field.name) for field in dataclasses.fields(self))
+        given = zip(types, values, strict=True)
+        return Statement(
+            _call(kind, schema),
+            tuple(value if sql_type.dump is None else sql_type.dump(value) for sql_type, value in given),
+        )
+
+    def decode(self, rows: Sequence[Row]) -> Result_co:
+        """What the function's rows mean."""
+        raise NotImplementedError
+
+
+def columns_of(record: type) -> str:
+    """By name, so that a newer schema may have more."""
+    return ", ".join(field.name for field in dataclasses.fields(record))
+
+
+def read(record: type[Record], row: Row) -> Record:
+    """A record made of a row of its columns."""
+    kind: Any = record
+    loads = (sql_type and sql_type.load for sql_type in _sql_types(kind))
+    return record(*(value if load is None else load(value) for load, value in zip(loads, row, strict=True)))
+
+
+def identifier(name: str) -> str:
+    """The name in double quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@cache
+def _call(command: Any, schema: str) -> str:
+    names = [field.name for field in dataclasses.fields(command)]
+    arguments = ", ".join(
+        f"p_{name} => CAST(${number} AS {sql_type.name})"
+        for number, (name, sql_type) in enumerate(zip(names, _sql_types(command), strict=True), start=1)
+    )
+    return f"SELECT {command.columns} FROM {identifier(schema)}.{command.function}({arguments})"
+
+
+@cache
+def _sql_types(described: Any) -> tuple[Any, ...]:
+    """Of each field: the SqlType its annotation names, or None."""
+    hints = get_type_hints(described, include_extras=True)
+    return tuple(_sql_type(hints[field.name]) for field in dataclasses.fields(described))
+
+
+def _sql_type(hint: Any) -> SqlType | None:
+    for part in (hint, *get_args(hint)):
+        for found in getattr(part, "__metadata__", ()):
+            if isinstance(found, SqlType):
+                return found
+    return None

@@ -1,0 +1,252 @@
+"""What each command does, whatever driver runs it. One function a command, of the same name."""
+
+from uuid import UUID, uuid4
+
+from lonnymq import commands as c
+from lonnymq.commands import Result
+from tests.conformance.drivers import Run
+
+CONTENT = b"\x00\xff bytes"
+HEADERS = {"who": "zoë", "n": [1, None, 2.5]}
+NOBODY = UUID(int=0)
+
+
+def leased(run: Run, count: int = 1) -> list[c.Delivery]:
+    run(c.MessageCreateMany(["a"] * count, [CONTENT] * count))
+    run(c.WakeFold())
+    return run(c.MessageDequeue(count, 60_000, "me")).deliveries
+
+
+def dead(run: Run) -> int:
+    [held] = leased(run)
+    run(c.QueueSet(max_attempts=1))
+    assert run(c.MessageDefer(held.id, held.token, error="no route")) is Result.DEAD
+    return held.id
+
+
+def message_create(run: Run) -> None:
+    made = run(c.MessageCreate("a", CONTENT, -5, HEADERS, 3, "key"))
+    assert made.result is Result.CREATED
+    assert run(c.MessageCreate("a", b"", dedupe_key="key")) == c.Created(made.id, Result.DUPLICATE)
+    run(c.ChannelSet("b", max_size=1))
+    assert run(c.MessageCreate("b", b"")).result is Result.CREATED
+    assert run(c.MessageCreate("b", b"")) == c.Created(None, Result.FULL)
+
+
+def message_create_many(run: Run) -> None:
+    made = run(
+        c.MessageCreateMany(["a", "b"], [CONTENT, b""], [None, 7], [HEADERS, None], [None, 2], ["key", None])
+    )
+    assert [each.result for each in made] == [Result.CREATED] * 2
+    assert run(c.MessageCreateMany([], [])) == []
+    found = run(c.MessageGet(made[0].id or 0))
+    assert found is not None
+    assert (found.headers, found.content, found.dedupe_key) == (HEADERS, CONTENT, "key")
+
+
+def staging_publish(run: Run) -> None:
+    assert run(c.StagingPublish(uuid4())) == c.Published(0, 0, 0)
+
+
+def wake_fold(run: Run) -> None:
+    run(c.MessageCreate("a", b""))
+    assert run(c.WakeFold(10, 0)) is False
+
+
+def message_dequeue(run: Run) -> None:
+    made = run(c.MessageCreate("a", CONTENT, None, HEADERS))
+    run(c.WakeFold())
+    had = run(c.MessageDequeue(2, 60_000, "me"))
+    [held] = had.deliveries
+    assert (held.id, held.channel, held.content, held.headers) == (made.id, "a", CONTENT, HEADERS)
+    assert (held.state, held.attempts, type(held.content)) == (None, 1, bytes)
+    assert had.again_at is not None
+    assert run(c.MessageDequeue()).deliveries == []
+
+
+def message_complete(run: Run) -> None:
+    [held] = leased(run)
+    assert run(c.MessageComplete(held.id, NOBODY)) is Result.LOST
+    assert run(c.MessageComplete(held.id, held.token)) is Result.COMPLETED
+    assert run(c.MessageComplete(held.id, held.token)) is Result.NOT_FOUND
+
+
+def message_complete_many(run: Run) -> None:
+    one, two = leased(run, 2)
+    done = run(c.MessageCompleteMany([two.id, one.id], [one.token]))
+    assert done == [c.Outcome(two.id, Result.COMPLETED), c.Outcome(one.id, Result.COMPLETED)]
+    assert run(c.MessageCompleteMany([], [])) == []
+
+
+def message_defer(run: Run) -> None:
+    [held] = leased(run)
+    assert run(c.MessageDefer(held.id, held.token, 7, CONTENT, "e")) is Result.DEFERRED
+    found = run(c.MessageGet(held.id))
+    assert found is not None
+    assert (found.dequeue_at, found.state, found.error, found.attempts) == (7, CONTENT, "e", 1)
+
+
+def message_defer_many(run: Run) -> None:
+    one, two = leased(run, 2)
+    ids, tokens = [one.id, two.id], [one.token, two.token]
+    done = run(c.MessageDeferMany(ids, tokens, [7, None], [None, CONTENT], [None, "e"]))
+    assert [each.result for each in done] == [Result.DEFERRED] * 2
+
+
+def message_extend(run: Run) -> None:
+    [held] = leased(run)
+    longer = run(c.MessageExtend(held.id, held.token, 120_000))
+    assert longer.result is Result.EXTENDED
+    assert (longer.lease_end_at or 0) > held.lease_end_at
+    assert run(c.MessageExtend(held.id, NOBODY, 1000)) == c.Extended(Result.LOST, None)
+
+
+def message_extend_many(run: Run) -> None:
+    one, two = leased(run, 2)
+    longer = run(c.MessageExtendMany([one.id, 0, two.id], [one.token], 120_000))
+    assert [each.result for each in longer] == [Result.EXTENDED, Result.NOT_FOUND, Result.EXTENDED]
+
+
+def wake_await(run: Run) -> None:
+    first = run(c.WakeAwait())
+    assert first.is_sure is False
+    assert run(c.WakeAwait(first.generation)).generation != first.generation
+
+
+def maintain(run: Run) -> None:
+    assert run(c.Maintain()) >= 0
+
+
+def message_get(run: Run) -> None:
+    [held] = leased(run)
+    found = run(c.MessageGet(held.id))
+    assert found is not None
+    assert (found.status, found.consumer, found.content) == ("leased", "me", CONTENT)
+    assert run(c.MessageGet(0)) is None
+
+
+def message_list(run: Run) -> None:
+    run(c.MessageCreateMany(["a"] * 3, [b"x"] * 3))
+    first, second = run(c.MessageList("a", "waiting", None, 2))
+    [third] = run(c.MessageList("a", after=second.cursor))
+    assert first.id < second.id < third.id
+    assert third.content_bytes == 1
+
+
+def message_cancel(run: Run) -> None:
+    made = run(c.MessageCreate("a", b""))
+    assert run(c.MessageCancel(made.id or 0)) is Result.CANCELLED
+    [held] = leased(run)
+    assert run(c.MessageCancel(held.id)) is Result.MARKED
+
+
+def message_cancel_many(run: Run) -> None:
+    made = run(c.MessageCreate("a", b""))
+    done = run(c.MessageCancelMany([0, made.id]))
+    assert [each.result for each in done] == [Result.NOT_FOUND, Result.CANCELLED]
+
+
+def message_reschedule(run: Run) -> None:
+    made = run(c.MessageCreate("a", b"", 9_000_000_000_000))
+    assert run(c.MessageReschedule(made.id or 0, 7)) is Result.RESCHEDULED
+    assert run(c.MessageReschedule(made.id or 0)) is Result.RESCHEDULED
+    assert run(c.MessageReschedule(0)) is Result.NOT_FOUND
+
+
+def dead_list(run: Run) -> None:
+    died = dead(run)
+    [found] = run(c.DeadList("a", "no%"))
+    assert (found.id, found.error, found.content_bytes) == (died, "no route", len(CONTENT))
+    assert run(c.DeadList(after=died)) == []
+
+
+def dead_retry(run: Run) -> None:
+    died = dead(run)
+    assert run(c.DeadRetry([died, 0])) == [c.Outcome(died, Result.RETRIED), c.Outcome(0, Result.NOT_FOUND)]
+    found = run(c.MessageGet(died))
+    assert found is not None
+    assert [past["error"] for past in found.past_errors] == ["no route"]
+
+
+def dead_retry_all(run: Run) -> None:
+    dead(run)
+    assert run(c.DeadRetryAll("a")) == c.RetriedAll(1, 0, None)
+
+
+def dead_discard(run: Run) -> None:
+    died = dead(run)
+    assert run(c.DeadDiscard([died])) == [c.Outcome(died, Result.DISCARDED)]
+
+
+def dead_discard_all(run: Run) -> None:
+    dead(run)
+    assert run(c.DeadDiscardAll(error="no route")) == c.DiscardedAll(1, None)
+
+
+def channel_get(run: Run) -> None:
+    assert run(c.ChannelGet("a")) == c.ChannelPolicy("a", None, 0, paused=False, max_size=None)
+
+
+def channel_set(run: Run) -> None:
+    policy = run(c.ChannelSet("a", 3, 50, paused=True, max_size=7))
+    assert policy == c.ChannelPolicy("a", 3, 50, paused=True, max_size=7)
+    assert run(c.ChannelGet("a")) == policy
+
+
+def channel_stats(run: Run) -> None:
+    leased(run, 2)
+    run(c.WakeFold())
+    found = run(c.ChannelStats("a"))
+    assert (found.waiting, found.leased, found.served, found.blocked_by) == (0, 2, 2, "empty")
+
+
+def channel_list(run: Run) -> None:
+    run(c.MessageCreateMany(["a", "b"], [b"", b""]))
+    run(c.WakeFold())
+    assert [each.channel for each in run(c.ChannelList())] == ["a", "b"]
+    assert [each.channel for each in run(c.ChannelList("name", "a", 1))] == ["b"]
+
+
+def channel_delete(run: Run) -> None:
+    run(c.MessageCreate("a", b""))
+    assert run(c.ChannelDelete("a")).result is Result.NOT_EMPTY
+    assert run(c.ChannelDelete("a", with_messages=True)) == c.Deleted(Result.DELETED, 1)
+
+
+def queue_get(run: Run) -> None:
+    assert run(c.QueueGet()).notify_channel.startswith("lonnymq_")
+
+
+def queue_set(run: Run) -> None:
+    changed = run(c.QueueSet(lease_ms=5000, history=True, paused=True))
+    assert (changed.lease_ms, changed.history, changed.paused) == (5000, True, True)
+    assert run(c.QueueGet()) == changed
+
+
+def queue_stats(run: Run) -> None:
+    leased(run)
+    run(c.WakeFold())
+    found = run(c.QueueStats())
+    assert (found.waiting, found.leased, found.served, found.paused) == (0, 1, 1, False)
+
+
+def bound_channels(run: Run) -> None:
+    assert run(c.BoundChannels()) is None
+
+
+def credential_bind(run: Run) -> None:
+    run(c.CredentialBind("pg_monitor", ["a", "b"]))
+    run(c.CredentialBind("pg_monitor", None))
+    assert run(c.CredentialList()) == []
+
+
+def credential_list(run: Run) -> None:
+    run(c.CredentialBind("pg_monitor", ["a"]))
+    assert run(c.CredentialList()) == [c.Credential("pg_monitor", ["a"])]
+
+
+def rebuild(run: Run) -> None:
+    run(c.MessageCreate("a", b""))
+    run(c.Rebuild())
+    run(c.WakeFold())
+    assert len(run(c.MessageDequeue()).deliveries) == 1

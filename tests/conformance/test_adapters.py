@@ -1,0 +1,42 @@
+"""Every adapter runs every command, and tells errors alike."""
+
+import psycopg
+import pytest
+
+from lonnymq import commands, errors
+from lonnymq.adapters.psycopg import run
+from tests.conformance import calls
+from tests.conformance.drivers import DRIVERS
+from tests.conformance.test_commands import COMMANDS
+
+
+def test_every_command_is_tried() -> None:
+    assert not [name for name in COMMANDS if not hasattr(calls, name)]
+
+
+@pytest.mark.parametrize("call", sorted(COMMANDS))
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_call(dsn: str, driver: str, call: str) -> None:
+    with DRIVERS[driver](dsn) as call_on:
+        getattr(calls, call)(call_on)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_errors_are_ours(dsn: str, driver: str) -> None:
+    with DRIVERS[driver](dsn) as call_on:
+        with pytest.raises(errors.InvalidChannel) as caught:
+            call_on(commands.MessageCreate("", b""))
+        assert caught.value.hint
+        with pytest.raises(errors.InvalidLimit):
+            call_on(commands.MessageDequeue(0))
+        assert call_on(commands.QueueGet()), "the connection goes on"
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_psycopg_leaves_the_transaction_to_its_owner(dsn: str, ending: str) -> None:
+    with psycopg.connect(dsn) as conn:
+        run(conn, "lonnymq", commands.MessageCreate("a", b"x"))
+        assert conn.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
+        getattr(conn, ending)()
+        row = conn.execute("SELECT COUNT(*) FROM lonnymq.message").fetchone()
+    assert row == (1 if ending == "commit" else 0,)
