@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.rows import tuple_row
 
-from lonnymq.errors import LonnyMQError, from_sqlstate
+from lonnymq.adapters.refusals import translated
 from lonnymq.statement import Command
 
 Result = TypeVar("Result")
@@ -20,7 +20,7 @@ def run(held: psycopg.Connection[Any] | psycopg.Cursor[Any], schema: str, comman
         with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
             rows = cursor.execute(text.encode(), parameters).fetchall()
     except psycopg.Error as error:
-        raise translated(error) from error
+        raise translated(error) or error from error
     return command.decode(rows)
 
 
@@ -34,11 +34,5 @@ async def run_async(
             await cursor.execute(text.encode(), parameters)
             rows = await cursor.fetchall()
     except psycopg.Error as error:
-        raise translated(error) from error
+        raise translated(error) or error from error
     return command.decode(rows)
-
-
-def translated(error: psycopg.Error) -> LonnyMQError | psycopg.Error:
-    """Ours, where the SQLSTATE is one we know; else the driver's own."""
-    ours = from_sqlstate(error.sqlstate, error.diag.message_primary or str(error), error.diag.message_hint)
-    return ours or error

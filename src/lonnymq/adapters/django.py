@@ -1,0 +1,26 @@
+"""Django's `connection`: the call joins `transaction.atomic()` where there is one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+from django.db import DatabaseError
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from lonnymq.adapters.refusals import translated
+from lonnymq.statement import Command
+
+Result = TypeVar("Result")
+
+
+def run(held: BaseDatabaseWrapper, schema: str, command: Command[Result]) -> Result:
+    text, parameters = command.statement(schema)
+    placed = re.sub(r"\$\d+", "%s", text.replace("%", "%%"))
+    try:
+        with held.cursor() as cursor:
+            cursor.execute(placed, parameters)
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+    except DatabaseError as error:
+        raise translated(error) or error from error
+    return command.decode(rows)

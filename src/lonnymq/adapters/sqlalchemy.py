@@ -1,0 +1,54 @@
+"""SQLAlchemy 2, sync and async: a connection, or a session, whose transaction the call joins.
+
+An engine runs it in a transaction of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, TextClause, bindparam, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session
+from sqlalchemy.types import NullType
+
+from lonnymq.adapters.refusals import translated
+from lonnymq.statement import Command, Statement
+
+Result = TypeVar("Result")
+
+
+def run(held: Engine | Connection | Session, schema: str, command: Command[Result]) -> Result:
+    if isinstance(held, Engine):
+        with held.begin() as own:
+            return run(own, schema, command)
+    try:
+        rows = held.execute(_clause(command.statement(schema))).fetchall()
+    except DBAPIError as error:
+        raise translated(error) or error from error
+    return command.decode([tuple(row) for row in rows])
+
+
+async def run_async(
+    held: AsyncEngine | AsyncConnection | AsyncSession, schema: str, command: Command[Result]
+) -> Result:
+    if isinstance(held, AsyncEngine):
+        async with held.begin() as own:
+            return await run_async(own, schema, command)
+    try:
+        rows = (await held.execute(_clause(command.statement(schema)))).fetchall()
+    except DBAPIError as error:
+        raise translated(error) or error from error
+    return command.decode([tuple(row) for row in rows])
+
+
+def _clause(statement: Statement) -> TextClause:
+    """Parameters without a type: else SQLAlchemy casts a number to INTEGER for some drivers."""
+    named = re.sub(r"\$(\d+)", r":p\1", statement.text.replace(":", r"\:"))
+    values: list[Any] = [
+        bindparam(f"p{number}", value, NullType())
+        for number, value in enumerate(statement.parameters, start=1)
+    ]
+    return text(named).bindparams(*values)
