@@ -31,7 +31,7 @@ TABLES = (
 # The name of a stop: the function, and the text it comes before.
 STOPS = {
     "dequeue has its channels": ("message_dequeue_many", "-- Stamp releases after the locks are had"),
-    "plain dequeue has its channel": ("message_dequeue", "SELECT clock_ms() AS now, x.max_concurrency"),
+    "plain dequeue has its channel": ("message_dequeue", "SELECT k.now, x.max_concurrency"),
     "plain dequeue has its policy": ("message_dequeue", "SELECT array_agg(w.tid) AS tids"),
     "fold has read": ("wake_fold", "PERFORM FROM fold_lock FOR UPDATE SKIP LOCKED;"),
     "fold has the tick": ("wake_fold", "IF v_now BETWEEN t.at"),

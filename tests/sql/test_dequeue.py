@@ -276,3 +276,32 @@ def test_the_plain_way_and_the_general_one_leave_the_same(
             left.append(found)
     assert left[0] == left[1]
     assert left[0][""], "it was dequeued"
+
+
+def test_a_call_visits_a_channel_once(connect: Connect) -> None:
+    """A batch goes through the line in several visits, and leases what it took at its end.
+
+    The first channel's first message is held by somebody, so it may be due again at once.
+    """
+    conn, other = connect(), connect(autocommit=False)
+    fill(conn, a=2)
+    fill(conn, **{f"c{number}": 1 for number in range(60)})
+    other.execute("SELECT message_cancel(MIN(id)) FROM message WHERE channel = 'a'")
+    messages, _ = dequeue(conn, 100)
+    assert len({message.id for message in messages}) == len(messages) == 61
+    assert conn.execute("SELECT SUM(served) FROM ring").fetchone() == (61,)
+    other.rollback()
+    check(conn)
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_a_clock_set_back_asks_for_a_fold(conn: psycopg.Connection, limit: int) -> None:
+    clock = FakeClock(conn)
+    fill(conn, a=9)
+    clock.advance(7_200_000)
+    fill(conn, b=1)
+    assert [row[-1] for row in conn.execute("SELECT * FROM message_dequeue(%s)", (limit,))] == [None] * limit
+    clock.advance(-3_600_000)
+    assert {row[-1] for row in conn.execute("SELECT * FROM message_dequeue(%s)", (limit,))} == {clock.at}
+    fold(conn)
+    assert None in [row[-1] for row in conn.execute("SELECT * FROM message_dequeue(%s)", (limit,))]

@@ -53,6 +53,9 @@ REFUSED = {
     "a limit of none": ("message_dequeue(0)", "LM005", MANY),
     "no limit": ("message_dequeue(NULL)", "LM005", MANY),
     "a limit too high": ("message_dequeue(10001)", "LM005", MANY),
+    "a limit far too high": ("message_dequeue(2147483647)", "LM005", MANY),
+    "a limit below none": ("message_dequeue(-100)", "LM005", MANY),
+    "a fold before the last": ("wake_fold(1, -1)", "LM005", "after 0 ms or more"),
     "a fold of nothing": ("wake_fold(0)", "LM005", "Fold 1 to 100,000"),
     "a cleaning of nothing": ("maintain(0)", "LM005", "Clean 1 to 1,000,000"),
     "fewer contents than channels": (
@@ -64,6 +67,17 @@ REFUSED = {
     "no channels at all": ("message_create_many(NULL, '{}')", "LM006", "Give an array"),
     "fewer tokens than ids": ("message_complete_many(ARRAY[1], '{}')", "LM006", EACH),
     "no tokens": ("message_complete_many(ARRAY[1], NULL)", "LM006", EACH),
+    "one token for nothing": ("message_complete_many('{}', ARRAY[gen_random_uuid()])", "LM006", EACH),
+    "one token for no ids": (
+        "message_complete_many(NULL, ARRAY[gen_random_uuid()])",
+        "LM006",
+        "Give an array",
+    ),
+    "two tokens for three": (
+        "message_complete_many(ARRAY[1, 2, 3], ARRAY[gen_random_uuid(), gen_random_uuid()])",
+        "LM006",
+        EACH,
+    ),
     "no tokens to extend": ("message_extend_many(ARRAY[1], NULL, 1000)", "LM006", EACH),
     "more errors than ids": ("message_defer_many('{}', '{}', NULL, NULL, ARRAY['e'])", "LM006", EACH),
     "negative concurrency": ("channel_set('a', -1)", "LM007", "or 0 for no limit"),

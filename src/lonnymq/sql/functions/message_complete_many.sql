@@ -12,11 +12,11 @@ DECLARE
     v_done BIGINT[];
     v_tokens UUID[];
     v_cancelled BIGINT[];
-    v_token UUID := CASE WHEN cardinality(p_tokens) = 1 THEN p_tokens[1] END; -- if it is the same for all
+    v_token UUID := CASE WHEN cardinality(p_tokens) = 1 THEN (SELECT u FROM unnest(p_tokens) u) END; -- if it is the same for all
     v_special JSONB;                        -- those with a slot, a size or a key to leave
 BEGIN
-    IF cardinality(p_tokens) = 1 THEN       -- of one dequeue: the same for all
-        p_tokens := array_fill(p_tokens[1], ARRAY[cardinality(p_ids)]);
+    IF cardinality(p_tokens) = 1 AND cardinality(p_ids) > 1 THEN -- of one dequeue: the same for all
+        p_tokens := array_fill((SELECT u FROM unnest(p_tokens) u), ARRAY[cardinality(p_ids)]);
     END IF;
     PERFORM lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0));
     IF (SELECT q.history FROM queue q) THEN

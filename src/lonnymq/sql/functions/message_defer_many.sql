@@ -19,8 +19,8 @@ DECLARE
     v_outcomes TEXT[];
     v_freed TEXT[];
 BEGIN
-    IF cardinality(p_tokens) = 1 THEN       -- of one dequeue: the same for all
-        p_tokens := array_fill(p_tokens[1], ARRAY[cardinality(p_ids)]);
+    IF cardinality(p_tokens) = 1 AND cardinality(p_ids) > 1 THEN -- of one dequeue: the same for all
+        p_tokens := array_fill((SELECT u FROM unnest(p_tokens) u), ARRAY[cardinality(p_ids)]);
     END IF;
     PERFORM lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0), cardinality(p_dequeue_ats), cardinality(p_states), cardinality(p_errors));
     PERFORM time_check(at, format(' (message %s of %s)', ord, cardinality(p_ids))) FROM unnest(p_dequeue_ats) WITH ORDINALITY u (at, ord);

@@ -24,11 +24,13 @@ DECLARE
 BEGIN
     -- Whether to fold is spread by chance: else all consumers would do it at the same time, and all but one in vain.
     SELECT COALESCE(p_lease_ms, q.lease_ms) AS lease_ms, q.max_concurrency, q.paused, q.history, t.floor_at, t.floor_turn, t.at AS folded_at,
-        t.at + (2000 * (1 + random()))::INT / (100 + p_limit) AS fold_at, clock_ms() AS now,
+        -- A tick from the future is from before the clock was set back: fold.
+        CASE WHEN t.at > k.now + 1000 THEN 0
+             WHEN p_limit BETWEEN 1 AND 10000 THEN t.at + (2000 * (1 + random()))::INT / (100 + p_limit) END AS fold_at, k.now,
         current_setting('transaction_isolation') = 'read committed' AND p_limit BETWEEN 1 AND 10000
             AND COALESCE(p_lease_ms BETWEEN 1 AND q.lease_max_ms, TRUE) AND COALESCE(octet_length(p_consumer), 0) <= 255 AND NOT q.has_bound AS is_good,
         q.max_concurrency IS NULL AND NOT q.paused AS is_open
-    INTO q FROM queue q LEFT JOIN LATERAL (SELECT * FROM tick t ORDER BY t.id DESC LIMIT 1) t ON TRUE;
+    INTO q FROM queue q CROSS JOIN (SELECT clock_ms() AS now OFFSET 0) k LEFT JOIN LATERAL (SELECT * FROM tick t ORDER BY t.id DESC LIMIT 1) t ON TRUE;
     IF q.is_good IS NOT TRUE THEN
         PERFORM dequeue_check(p_limit, q.lease_ms, p_consumer);
     END IF;
@@ -47,11 +49,11 @@ BEGIN
     IF q.is_open AND p_limit = 1 THEN
         -- From here on with younger snapshots than the lock's. The clock too is read after it: two releases of a channel are then as
         -- far apart as their stamps.
-        SELECT clock_ms() AS now, x.max_concurrency AS max, COALESCE(x.release_interval_ms, 0) AS interval_ms,
+        SELECT k.now, x.max_concurrency AS max, COALESCE(x.release_interval_ms, 0) AS interval_ms,
             (q.max_concurrency IS NULL AND COALESCE(NOT x.paused, TRUE) AND r.skip_to_at IS NULL
                 AND (x.max_concurrency IS NULL OR r.n < x.max_concurrency AND r.n <= 2 * r.struck_to + 64)
-                AND COALESCE(r.released_at + x.release_interval_ms <= clock_ms(), TRUE)) IS TRUE AS is_free
-        INTO c FROM queue q LEFT JOIN LATERAL (SELECT * FROM channel x WHERE x.name = r.channel OFFSET 0) x ON TRUE;
+                AND COALESCE(r.released_at + x.release_interval_ms <= k.now, TRUE)) IS TRUE AS is_free
+        INTO c FROM queue q CROSS JOIN (SELECT clock_ms() AS now OFFSET 0) k LEFT JOIN LATERAL (SELECT * FROM channel x WHERE x.name = r.channel OFFSET 0) x ON TRUE;
         IF c.is_free THEN
             SELECT array_agg(w.tid) AS tids, array_agg(w.at) AS ats, array_agg(w.id) AS ids INTO h
             FROM (

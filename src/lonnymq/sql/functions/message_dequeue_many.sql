@@ -26,6 +26,7 @@ DECLARE
     v_limited BOOLEAN;
     v_round INT;
     v_visit INT := 0;
+    v_turn BIGINT := (SELECT last_value FROM turn); -- a channel is visited once: what this call has taken is leased only at its end
     v_asked INT;                            -- channels, in this visit
     v_slots TID[];                          -- under a limit over all channels
     v_queue_max INT;                        -- that limit as it is once the ring rows are had
@@ -61,7 +62,7 @@ BEGIN
         INTO v_tid, v_channel, v_released_at, v_running, v_struck_to, v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id
         FROM (
             SELECT ctid AS tid, * FROM ring
-            WHERE due_at IS NOT NULL AND (due_at, turn) >= (p_floor_at, p_floor_turn) AND due_at <= v_now
+            WHERE due_at IS NOT NULL AND (due_at, turn) >= (p_floor_at, p_floor_turn) AND due_at <= v_now AND turn <= v_turn
             ORDER BY due_at, turn LIMIT v_asked FOR UPDATE SKIP LOCKED) r;
         EXIT WHEN v_channel IS NULL;
         v_now := clock_ms();

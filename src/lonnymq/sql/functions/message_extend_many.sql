@@ -12,8 +12,8 @@ DECLARE
     v_ends BIGINT[];
     v_end BIGINT;
 BEGIN
-    IF cardinality(p_tokens) = 1 THEN       -- of one dequeue: the same for all
-        p_tokens := array_fill(p_tokens[1], ARRAY[cardinality(p_ids)]);
+    IF cardinality(p_tokens) = 1 AND cardinality(p_ids) > 1 THEN -- of one dequeue: the same for all
+        p_tokens := array_fill((SELECT u FROM unnest(p_tokens) u), ARRAY[cardinality(p_ids)]);
     END IF;
     PERFORM lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0));
     PERFORM lease_check(p_lease_ms);
