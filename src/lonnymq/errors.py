@@ -108,6 +108,22 @@ class InvalidQuery(InvalidArgument):
     sqlstate = "LM013"
 
 
+class PayloadError(LonnyMQError, ValueError):
+    """What a message holds, or is to hold, cannot be translated. The message is as it was."""
+
+
+class UnknownContentType(PayloadError):
+    """The content is of a type that this package does not read."""
+
+
+class BrokenContent(PayloadError):
+    """The content is not what its type says, or not what was asked for."""
+
+
+class NotEncodable(PayloadError):
+    """The value cannot be written as a payload."""
+
+
 class RetryTransaction(LonnyMQError):
     """Another transaction was in the way, and this one was rolled back: run it again from its beginning."""
 
