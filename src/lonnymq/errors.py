@@ -108,6 +108,10 @@ class InvalidQuery(InvalidArgument):
     sqlstate = "LM013"
 
 
+class UnsuitableConnection(InvalidArgument, TypeError):
+    """What was given as a connection is none, or is asynchronous where it should not be, or should be."""
+
+
 class PayloadError(LonnyMQError, ValueError):
     """What a message holds, or is to hold, cannot be translated. The message is as it was."""
 

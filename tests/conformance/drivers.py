@@ -16,10 +16,7 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from lonnymq.adapters import asyncpg as asyncpg_adapter
-from lonnymq.adapters import django as django_adapter
-from lonnymq.adapters import psycopg as psycopg_adapter
-from lonnymq.adapters import sqlalchemy as sqlalchemy_adapter
+from lonnymq.adapters import held as adapters
 from lonnymq.statement import Command
 
 SCHEMA = "lonnymq"
@@ -46,7 +43,7 @@ def psycopg_sync(dsn: str) -> Iterator[Run]:
     with psycopg.connect(dsn, autocommit=True) as conn:
 
         def run(command: Command[Result]) -> Result:
-            return psycopg_adapter.run(conn, SCHEMA, command)
+            return adapters.run(conn, SCHEMA, command)
 
         yield run
 
@@ -56,7 +53,7 @@ def psycopg_cursor(dsn: str) -> Iterator[Run]:
     with psycopg.connect(dsn, autocommit=True) as conn, conn.cursor() as cursor:
 
         def run(command: Command[Result]) -> Result:
-            return psycopg_adapter.run(cursor, SCHEMA, command)
+            return adapters.run(cursor, SCHEMA, command)
 
         yield run
 
@@ -67,7 +64,7 @@ def psycopg_async(dsn: str) -> Iterator[Run]:
         conn = runner.run(psycopg.AsyncConnection.connect(dsn, autocommit=True))
 
         def run(command: Command[Result]) -> Result:
-            return runner.run(psycopg_adapter.run_async(conn, SCHEMA, command))
+            return runner.run(adapters.run_async(conn, SCHEMA, command))
 
         try:
             yield run
@@ -81,7 +78,7 @@ def asyncpg_connection(dsn: str) -> Iterator[Run]:
         conn = runner.run(asyncpg.connect(dsn))
 
         def run(command: Command[Result]) -> Result:
-            return runner.run(asyncpg_adapter.run_async(conn, SCHEMA, command))
+            return runner.run(adapters.run_async(conn, SCHEMA, command))
 
         try:
             yield run
@@ -101,7 +98,7 @@ def sqlalchemy_sync(dsn: str, hold: Callable[[Engine], Any]) -> Iterator[Run]:
 
     def run(command: Command[Result]) -> Result:
         try:
-            return sqlalchemy_adapter.run(held, SCHEMA, command)
+            return adapters.run(held, SCHEMA, command)
         finally:
             if held is not engine:
                 held.commit()
@@ -122,7 +119,7 @@ def sqlalchemy_async(dsn: str, driver: str, hold: Callable[[AsyncEngine], Any]) 
 
         async def call(command: Command[Result]) -> Result:
             try:
-                return await sqlalchemy_adapter.run_async(held, SCHEMA, command)
+                return await adapters.run_async(held, SCHEMA, command)
             finally:
                 if held is not engine:
                     await held.commit()
@@ -168,7 +165,7 @@ def django_connection(dsn: str) -> Iterator[Run]:
     )
 
     def run(command: Command[Result]) -> Result:
-        return django_adapter.run(conn, SCHEMA, command)
+        return adapters.run(conn, SCHEMA, command)
 
     try:
         yield run

@@ -1,10 +1,13 @@
 """Every adapter runs every command, and tells errors alike."""
 
+import asyncio
+
 import psycopg
 import pytest
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from lonnymq import commands, errors
-from lonnymq.adapters.psycopg import run
+from lonnymq.adapters.held import run, run_async
 from tests.conformance import calls
 from tests.conformance.drivers import DRIVERS
 from tests.conformance.test_commands import COMMANDS
@@ -40,3 +43,24 @@ def test_psycopg_leaves_the_transaction_to_its_owner(dsn: str, ending: str) -> N
         getattr(conn, ending)()
         row = conn.execute("SELECT COUNT(*) FROM lonnymq.message").fetchone()
     assert row == (1 if ending == "commit" else 0,)
+
+
+class Stranger:
+    pass
+
+
+def test_what_is_no_connection() -> None:
+    with pytest.raises(errors.UnsuitableConnection, match=r"Stranger.*psycopg 3"):
+        run(Stranger(), "lonnymq", commands.QueueGet())
+    with pytest.raises(errors.UnsuitableConnection, match="nothing that a call"):
+        run(psycopg.rows.tuple_row, "lonnymq", commands.QueueGet())
+
+
+def test_sync_and_async_are_not_mixed(dsn: str) -> None:
+    engine = create_async_engine(dsn.replace("postgresql://", "postgresql+asyncpg://"))
+    with pytest.raises(errors.UnsuitableConnection, match=r"AsyncEngine is asynchronous.*AsyncQueue"):
+        run(engine, "lonnymq", commands.QueueGet())
+    with psycopg.connect(dsn) as conn:
+        call = run_async(conn, "lonnymq", commands.QueueGet())
+        with pytest.raises(errors.UnsuitableConnection, match="not asynchronous"):
+            asyncio.run(call)

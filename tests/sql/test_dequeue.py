@@ -305,3 +305,10 @@ def test_a_clock_set_back_asks_for_a_fold(conn: psycopg.Connection, limit: int) 
     assert {row[-1] for row in conn.execute("SELECT * FROM message_dequeue(%s)", (limit,))} == {clock.at}
     fold(conn)
     assert None in [row[-1] for row in conn.execute("SELECT * FROM message_dequeue(%s)", (limit,))]
+
+
+def test_many_are_served_where_the_sequence_lies_behind_the_ring(conn: psycopg.Connection) -> None:
+    """As on a logical replica that was promoted: sequences do not travel with the rows."""
+    fill(conn, a=3, b=3)
+    conn.execute("SELECT setval('turn', 1)")
+    assert len(dequeue(conn, 4)[0]) == 4

@@ -144,3 +144,35 @@ def test_who_does_not_get_the_fold_lock_goes_on(connect: Connect) -> None:
     assert [message.channel for message in dequeue(conn, 10)[0]] == ["a", "a", "a"]
     folder.rollback()
     assert {message.channel for message in drain(conn)} == {"b", "c"}
+
+
+@pytest.mark.parametrize(("history", "commit"), [(False, "off"), (True, "on")])
+def test_a_sweep_that_writes_history_commits_durably(
+    conn: psycopg.Connection, history: bool, commit: str
+) -> None:
+    """Who follows the history may have read it before a crash; a fold that writes none may be lost."""
+    clock = FakeClock(conn)
+    conn.execute(
+        "SELECT queue_set(p_history => %s, p_max_attempts => 1), message_create('a', 'x')", (history,)
+    )
+    fold(conn)
+    dequeue(conn, 1, 1000)
+    clock.advance(2000)
+    with conn.transaction():
+        conn.execute("SET LOCAL synchronous_commit TO off")
+        conn.execute("SELECT wake_fold()")
+        assert conn.execute("SHOW synchronous_commit").fetchone() == (commit,)
+    assert conn.execute("SELECT COUNT(*) FROM dead").fetchone() == (1,)
+
+
+def test_a_quiet_fold_leaves_it_to_who_folded_just_before(conn: psycopg.Connection) -> None:
+    clock = FakeClock(conn)
+    conn.execute("SELECT message_create('a', 'x')")
+    fold(conn)
+    conn.execute("SELECT message_create('b', 'x')")
+    clock.advance(4)
+    assert conn.execute("SELECT wake_fold(1000, 5)").fetchone() == (False,)
+    assert conn.execute("SELECT COUNT(*) FROM ring").fetchone() == (1,)
+    clock.advance(1)
+    conn.execute("SELECT wake_fold(1000, 5)")
+    assert conn.execute("SELECT COUNT(*) FROM ring").fetchone() == (2,)

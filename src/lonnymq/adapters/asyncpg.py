@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import asyncpg
+from asyncpg.pool import PoolConnectionProxy
 
 from lonnymq.adapters.refusals import translated
 from lonnymq.statement import Command
 
 Result = TypeVar("Result")
+
+SYNC: tuple[type, ...] = ()
+ASYNC = (asyncpg.Connection, PoolConnectionProxy)
 
 
 async def run_async(held: asyncpg.Connection[Any], schema: str, command: Command[Result]) -> Result:

@@ -7,11 +7,15 @@ from typing import Any, TypeVar
 
 from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils.connection import ConnectionProxy
 
 from lonnymq.adapters.refusals import translated
 from lonnymq.statement import Command
 
 Result = TypeVar("Result")
+
+SYNC = (BaseDatabaseWrapper, ConnectionProxy)
+ASYNC: tuple[type, ...] = ()
 
 
 def run(held: BaseDatabaseWrapper, schema: str, command: Command[Result]) -> Result:

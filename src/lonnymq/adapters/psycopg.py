@@ -12,6 +12,9 @@ from lonnymq.statement import Command
 
 Result = TypeVar("Result")
 
+SYNC = (psycopg.Connection, psycopg.Cursor)
+ASYNC = (psycopg.AsyncConnection, psycopg.AsyncCursor)
+
 
 def run(held: psycopg.Connection[Any] | psycopg.Cursor[Any], schema: str, command: Command[Result]) -> Result:
     connection = held.connection if isinstance(held, psycopg.Cursor) else held

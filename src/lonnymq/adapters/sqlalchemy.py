@@ -19,6 +19,9 @@ from lonnymq.statement import Command, Statement
 
 Result = TypeVar("Result")
 
+SYNC = (Engine, Connection, Session)
+ASYNC = (AsyncEngine, AsyncConnection, AsyncSession)
+
 
 def run(held: Engine | Connection | Session, schema: str, command: Command[Result]) -> Result:
     if isinstance(held, Engine):

@@ -26,7 +26,7 @@ DECLARE
     v_limited BOOLEAN;
     v_round INT;
     v_visit INT := 0;
-    v_turn BIGINT := (SELECT last_value FROM turn); -- a channel is visited once: what this call has taken is leased only at its end
+    v_turn BIGINT := c_end;                 -- a channel is visited once: what this call has taken is leased only at its end
     v_asked INT;                            -- channels, in this visit
     v_slots TID[];                          -- under a limit over all channels
     v_queue_max INT;                        -- that limit as it is once the ring rows are had
@@ -169,6 +169,9 @@ BEGIN
             SELECT FROM unnest(v_max, v_interval, v_took) x (max, interval, took) WHERE took > 0 AND (max IS NOT NULL OR interval > 0)))
         THEN
             PERFORM set_config('synchronous_commit', 'on', TRUE); -- what is promised exactly must not be lost in a crash
+        END IF;
+        IF v_visit = 0 THEN
+            v_turn := (SELECT last_value FROM turn);
         END IF;
         PERFORM ring_turn(v_tid, v_released_at, v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id, v_held_at, v_held_id,
             v_took, v_interval, v_paused, v_max, v_room, v_running, v_struck_to, v_until, v_pick_ord, v_pick_ids, v_now, v_end);

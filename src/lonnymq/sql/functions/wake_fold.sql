@@ -2,7 +2,8 @@
 -- Consumers call it before they dequeue, in a transaction of its own: it holds the fold lock until that ends (and is
 -- cut off if it idles). Waits for nobody: if another one folds, or a row is held, it goes on without.
 -- Each call does a bounded piece of work and keeps it. Writes nothing when there is nothing to do.
--- With p_quiet_ms it does nothing if somebody folded less than so long ago: many consumers need not fold more often than one.
+-- With p_quiet_ms it does nothing, and says FALSE, if somebody folded less than so long ago: many consumers need not fold more
+-- often than one.
 -- Returns TRUE when work was left, or may have been: call again.
 CREATE OR REPLACE FUNCTION wake_fold (p_limit INT DEFAULT 1000, p_quiet_ms INT DEFAULT 0)
 RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER
@@ -38,7 +39,7 @@ BEGIN
     SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
     v_now := clock_ms();
     IF v_now BETWEEN t.at AND t.at + p_quiet_ms - 1 THEN
-        RETURN TRUE;
+        RETURN FALSE;
     ELSIF tick_is_foreign(t) OR v_now < t.at - 1000 THEN
         PERFORM tick_renew();
         RETURN TRUE;
