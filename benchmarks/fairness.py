@@ -106,7 +106,7 @@ def waits(line: Line, seed: int = 1) -> list[int]:
 
 
 def shares(arena: Arena, peer: Peer, script: Script) -> list[int]:
-    """All tenants have a backlog, one of them a hundred times the others'. How many each was served."""
+    """All tenants have a backlog. How many messages each was served."""
     channels = QUIET_TENANTS + 1
     with arena.database(peer, channels) as bench, arena.connect(peer) as conn:
         peer.fill(conn, channels, SHARE_BACKLOG * channels)

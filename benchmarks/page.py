@@ -138,12 +138,15 @@ def _ratios_picture(results: Sequence[Result], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(8, 0.24 * len(shown) + 0.8), layout="constrained")
     ratios = [result.ratio(OURS, PGMQ) for result in shown]
     colours = [COLOURS[OURS] if ratio >= 1 else COLOURS[PGMQ] for ratio in ratios]
-    axes.barh([f"{r.scenario.group}: {r.scenario.title}" for r in shown], ratios, color=colours)
+    names = [f"{result.scenario.group}: {result.scenario.title}" for result in shown]
+    bars = axes.barh(names, [ratio - 1 for ratio in ratios], left=1, color=colours)
+    axes.bar_label(bars, [f"{ratio:.2f}" for ratio in ratios], padding=3, fontsize=7)
     axes.axvline(1, color="black", linewidth=0.8)
+    axes.margins(x=0.15, y=0.01)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:g} x")
     axes.invert_yaxis()
-    axes.set_title("Messages a second, LonnyMQ over pgmq", loc="left")
+    figure.suptitle("Messages a second, LonnyMQ over pgmq", x=0.01, ha="left")
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 
@@ -158,7 +161,7 @@ def _fairness_picture(fair: Fairness, path: Path) -> None:
     axes.set_xlabel("messages of quiet tenants, as they were served")
     axes.set_ylabel("served before it")
     axes.set_title("How long a quiet tenant waits behind a backlog of 300,000", loc="left")
-    axes.legend(frameon=False, loc="center right")
+    axes.legend(frameon=False, loc="center", ncols=3)
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 
