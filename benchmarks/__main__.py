@@ -59,11 +59,18 @@ def main() -> int:
 
 
 def chosen(names: str, before: Path | None) -> list[Peer]:
-    ours = Ours(CHECKOUT)
-    known: dict[str, Peer] = {"pgmq": Pgmq(), "seeds": Seeds()}
-    peers: list[Peer] = [ours, Ours(CHECKOUT, "with limits", LIMITS)]
-    peers += [known[each] for each in names.split(",") if each]
-    return [*peers, Ours(before.resolve(), "before")] if before else peers
+    peers: list[Peer] = [
+        Ours(CHECKOUT),
+        Ours(CHECKOUT, "with limits", limits=LIMITS),
+        Ours(CHECKOUT, "lonnymq, snapshot held", meets_snapshot=True),
+    ]
+    if "pgmq" in names:
+        peers += [Pgmq(), Pgmq("pgmq, snapshot held", meets_snapshot=True)]
+    if "seeds" in names:
+        peers.append(Seeds())
+    if before:
+        peers.append(Ours(before.resolve(), "before"))
+    return peers
 
 
 def name(scenario: Scenario) -> str:

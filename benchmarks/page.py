@@ -16,6 +16,7 @@ from benchmarks.fairness import Fairness
 from lonnymq import __version__
 
 OURS, PGMQ, SEEDS, LIMITED = "lonnymq", "pgmq", "seeds", "with limits"
+OURS_HELD, PGMQ_HELD = "lonnymq, snapshot held", "pgmq, snapshot held"
 COLOURS = {OURS: "#2a6f97", PGMQ: "#e07a5f", SEEDS: "#8d99ae", "plain FIFO": "#e07a5f", LIMITED: "#81b29a"}
 GROUPS = {
     "create": "Creating",
@@ -28,7 +29,7 @@ NOTES = {
     "create": "8 clients of single creates, 4 of batches. Every commit is durable.",
     "steady": "8 producers of single messages, 8 consumers; counted is what was completed.",
     "drain": "2 consumers, until it is empty.",
-    "held": "As above, for 90 s: three lease periods, of which the last is counted; one round. The snapshot is that of a "
+    "held": "As above, for 90 s: three lease periods, of which the last is counted; two rounds. The snapshot is that of a "
     "backup or a report that runs all the while.",
     "limits": "As above; every channel has a concurrency limit of 1,000, or none has.",
 }
@@ -105,7 +106,11 @@ def write(
 def _tables(results: Sequence[Result]) -> Iterator[str]:
     for group, members in groupby(results, key=lambda result: result.scenario.group):
         of_group = list(members)
-        names = [name for name in (OURS, LIMITED, PGMQ, SEEDS) if any(name in r.samples for r in of_group)]
+        names = [
+            name
+            for name in (OURS, LIMITED, OURS_HELD, PGMQ, PGMQ_HELD, SEEDS)
+            if any(name in r.samples for r in of_group)
+        ]
         peers = names[1:]
         yield f"## {GROUPS[group]}\n\n{NOTES[group]}\n"
         head = ["", *(f"{name}, messages/s" for name in names), *(f"{OURS} / {peer}" for peer in peers)]
@@ -134,11 +139,12 @@ def _row(result: Result, names: list[str]) -> list[str]:
 
 
 def _ratios_picture(results: Sequence[Result], path: Path) -> None:
-    shown = [result for result in results if PGMQ in result.samples]
+    shown = [(result, OURS, PGMQ, "") for result in results if PGMQ in result.samples]
+    shown += [(r, OURS_HELD, PGMQ_HELD, ", a snapshot held") for r in results if PGMQ_HELD in r.samples]
     figure, axes = plt.subplots(figsize=(8, 0.24 * len(shown) + 0.8), layout="constrained")
-    ratios = [result.ratio(OURS, PGMQ) for result in shown]
+    ratios = [result.ratio(ours, theirs) for result, ours, theirs, _ in shown]
     colours = [COLOURS[OURS] if ratio >= 1 else COLOURS[PGMQ] for ratio in ratios]
-    names = [f"{result.scenario.group}: {result.scenario.title}" for result in shown]
+    names = [f"{result.scenario.group}: {result.scenario.title}{but}" for result, _, _, but in shown]
     bars = axes.barh(names, [ratio - 1 for ratio in ratios], left=1, color=colours)
     axes.bar_label(bars, [f"{ratio:.2f}" for ratio in ratios], padding=3, fontsize=7)
     axes.axvline(1, color="black", linewidth=0.8)

@@ -50,7 +50,7 @@ class Create(Scenario):
         return f"{of_channels(self.channels)}, {self.size} a call"
 
     def suits(self, peer: Peer) -> bool:
-        return not peer.is_limited and self._script(peer) is not None
+        return is_plain(peer) and self._script(peer) is not None
 
     def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample:
         script = self._script(peer)
@@ -76,7 +76,7 @@ class Consuming(Scenario):
         return f"{of_channels(self.channels)}, {self.size} a dequeue, {self.commit} dequeue"
 
     def suits(self, peer: Peer) -> bool:
-        return not peer.is_limited and peer.consume(self.size, self.commit) is not None
+        return is_plain(peer) and peer.consume(self.size, self.commit) is not None
 
 
 class Steady(Consuming):
@@ -108,20 +108,18 @@ class Steady(Consuming):
 
 @dataclass(frozen=True)
 class Held(Steady):
-    """For three lease periods, of which the last counts; with a snapshot held, or without."""
+    """For three lease periods, of which the last counts; with a snapshot that somebody holds, and without."""
 
     group = "held"
-    rounds = 1  # long enough to be its own average
-    is_held: bool
+    rounds = 2
     seconds: int = 90
 
-    @property
-    def title(self) -> str:
-        return f"{super().title}, {'a snapshot held' if self.is_held else 'no snapshot held'}"
+    def suits(self, peer: Peer) -> bool:
+        return not peer.is_limited and peer.consume(self.size, self.commit) is not None
 
     def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample:  # noqa: ARG002
         with arena.database(peer, self.channels) as bench, arena.connect(peer) as reader:
-            if self.is_held:
+            if peer.meets_snapshot:
                 reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
                 reader.execute("SELECT COUNT(*) FROM pg_class")
             return self.on(bench, arena, peer, warm_up=self.seconds * 2 // 3, seconds=self.seconds // 3)
@@ -162,6 +160,10 @@ class Drain(Consuming):
             return sample
 
 
+def is_plain(peer: Peer) -> bool:
+    return not peer.is_limited and not peer.meets_snapshot
+
+
 def finished(conn: psycopg.Connection, peer: Peer) -> int:
     """Messages that were created and are gone; ids are given out one by one."""
     row = conn.execute(
@@ -184,4 +186,4 @@ def all_scenarios() -> Iterator[Scenario]:
     )
     yield from (Drain(count, size, commit) for commit, size, count in product(commits, (50, 1000), channels))
     yield from (Limits(1000, size, "durable") for size in (1, 50))
-    yield from (Held(10, 50, "async", is_held) for is_held in (True, False))
+    yield Held(10, 50, "async")

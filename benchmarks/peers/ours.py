@@ -25,8 +25,16 @@ class Ours:
     table = "message"
     sequence = "message_id_seq"
 
-    def __init__(self, checkout: Path, name: str = "lonnymq", limits: str | None = None) -> None:
+    def __init__(
+        self,
+        checkout: Path,
+        name: str = "lonnymq",
+        *,
+        limits: str | None = None,
+        meets_snapshot: bool = False,
+    ) -> None:
         self.name = name
+        self.meets_snapshot = meets_snapshot
         self._checkout = checkout
         self._limits = limits
         self.is_limited = limits is not None

@@ -32,6 +32,8 @@ class Peer(Protocol):
     name: str
     is_limited: bool
     """Every channel has a limit that does not bind."""
+    meets_snapshot: bool
+    """Somebody holds a snapshot open while it runs."""
     search_path: str
     table: str
     """Holds one row a message that is not finished; finishing one deletes its row."""

@@ -15,11 +15,14 @@ SEND_MANY = (
 
 
 class Pgmq:
-    name = "pgmq"
     is_limited = False
     search_path = "public"
     table = f"pgmq.q_{QUEUE}"
     sequence = f"pgmq.q_{QUEUE}_msg_id_seq"
+
+    def __init__(self, name: str = "pgmq", *, meets_snapshot: bool = False) -> None:
+        self.name = name
+        self.meets_snapshot = meets_snapshot
 
     def install(self, dsn: str) -> None:
         with psycopg.connect(dsn, autocommit=True) as conn:

@@ -12,6 +12,7 @@ SQL = Path(__file__).with_name("seeds.sql")
 class Seeds:
     name = "seeds"
     is_limited = False
+    meets_snapshot = False
     search_path = "seeds"
     table = "message"
     sequence = "message_id_seq"

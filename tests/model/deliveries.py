@@ -96,7 +96,7 @@ def take(
         line.leads.clear()
     for row in rows:
         model.lease(row.id, row.token, lease_ms, consumer)
-    _judge_again_at(model, line, again_at, is_short=len(rows) < limit)
+    _judge_again_at(model, line, again_at, count=len(rows), limit=limit)
     line.visited(rows, model)
 
 
@@ -168,8 +168,10 @@ def _judge_turns(line: Line, took: Counter[str], available: dict[str, int]) -> N
             )
 
 
-def _judge_again_at(model: QueueModel, line: Line, again_at: int | None, *, is_short: bool) -> None:
-    assert (again_at is not None) == is_short, "again_at comes with fewer than asked for, and only then"
+def _judge_again_at(model: QueueModel, line: Line, again_at: int | None, *, count: int, limit: int) -> None:
+    assert (again_at is not None) == (count < limit), (
+        "again_at comes with fewer than asked for, and only then"
+    )
     if again_at is None:
         return
     assert model.now <= again_at <= model.now + 1000, f"again_at is {again_at - model.now} ms ahead"
@@ -180,5 +182,5 @@ def _judge_again_at(model: QueueModel, line: Line, again_at: int | None, *, is_s
         assert again_at <= max(model.now + 5, next_at), (
             f"invariant 13: due in {next_at - model.now} ms, again_at in {again_at - model.now} ms"
         )
-    if not model.waiting() and line.is_fresh and model.room(1) and not line.hollow:
+    if not count and not model.waiting() and line.is_fresh and model.room(1) and not line.hollow:
         assert again_at == model.now + 1000, f"nothing waits, yet again_at is {again_at - model.now} ms ahead"
