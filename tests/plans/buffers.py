@@ -54,8 +54,8 @@ class Meter:
         return answer
 
     def costs(self) -> Costs:
-        """The lower quartile of what was counted: what happens now and then, such as a page that is split or a
-        catalogue that is read anew, does not matter; a habit does.
+        """The lower quartile of what was counted: a page that is split, or a catalogue that is read anew,
+        does not matter; a habit does.
         """
         return {name: sorted(counts)[len(counts) // 4] for name, counts in self.counted.items()}
 
