@@ -50,6 +50,7 @@ def test_a_fold_is_linear_in_new_wakes(connect: Connect, statistics: Statistics)
 
 # A channel that is new goes down two indexes, a lease that ends down two: each may have got one level higher.
 MORE = 4 * PIECE + BY_CHANCE
+MORE_SWEPT = 10 * PIECE + BY_CHANCE  # a lease that ran out is looked up, put back and placed
 
 
 @pytest.mark.parametrize("statistics", Statistics)
@@ -96,7 +97,7 @@ def test_a_sweep_is_bounded(connect: Connect, statistics: Statistics) -> None:
         until_ended(watch.loader, messages[-1].lease_end_at)
         costs.append(cost(watch.veteran, PIECE))
         fold_in_bulk(watch.loader)
-    assert costs[1] <= costs[0] + MORE, costs
+    assert costs[1] <= costs[0] + MORE_SWEPT, costs
 
 
 def test_a_fold_with_many_channels_due(connect: Connect) -> None:
