@@ -37,7 +37,7 @@ BAD_CALLS = [
     ("LM006", "SELECT dead_retry(NULL)"),
     ("LM006", "SELECT message_create_many('{a,b}', '{x,y}', '{1}')"),
     ("LM006", "SELECT message_create_many(NULL, '{x}')"),
-    ("LM006", f"SELECT message_complete_many('{{1,2}}', ARRAY[{UUID}]::UUID[])"),
+    ("LM006", f"SELECT message_complete_many('{{1,2,3}}', ARRAY[{UUID}, {UUID}]::UUID[])"),
     ("LM006", "SELECT message_complete_many('{1}', NULL)"),
     ("LM006", f"SELECT message_defer_many('{{1}}', ARRAY[{UUID}]::UUID[], p_errors => '{{a,b}}')"),
     ("LM006", "SELECT message_extend_many('{1}', '{}', 1000)"),

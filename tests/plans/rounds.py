@@ -23,7 +23,7 @@ DESCENTS = {
     "create_many of 10": 10 * 3,
     "fold of 11 wakes": 11 * 5,  # a channel's row is found twice, its policy once; the row is in two indexes
     "fold of nothing": 4,
-    "fold of a dequeue": 6,
+    "fold of a dequeue": 12,  # with a sweep, when the last one is a second old
     "fold of 10 leases that ran out": 10 * 10,  # found three times, put back in two; then as any wake
     "dequeue of nothing": 4,
     "dequeue of 1": 8,
