@@ -28,8 +28,8 @@ def main() -> int:
     parser.add_argument("what", choices=["engine"], help="the SQL functions against those of others")
     parser.add_argument("--only", default="", metavar="TEXT", help="scenarios whose name contains this")
     parser.add_argument("--list", action="store_true", help="name the scenarios and stop")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=6, help="of a run, where that is free")
+    parser.add_argument("--rounds", type=positive, default=3)
+    parser.add_argument("--seconds", type=positive, default=6, help="of a run, where that is free")
     parser.add_argument("--peers", default="pgmq,seeds", help="whom to compare with")
     parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="and another checkout of LonnyMQ")
     parser.add_argument("--json", action="store_true", help="every sample, on stdout")
@@ -41,6 +41,13 @@ def main() -> int:
     if options.list:
         print(*map(name, scenarios), sep="\n")
         return 0
+    strangers = sorted(set(filter(None, options.peers.split(","))) - {"pgmq", "seeds"})
+    if strangers:
+        parser.error(f"there is no peer {strangers[0]!r}; --peers takes pgmq and seeds, with a comma")
+    if options.write and (options.only or options.peers != "pgmq,seeds" or options.before):
+        parser.error("--write makes the whole page: leave out --only, --peers and --before")
+    if options.before and not (options.before / "src" / "lonnymq" / "install").is_dir():
+        parser.error(f"{options.before} is no checkout of LonnyMQ")
     peers = chosen(options.peers, options.before)
     console = Console(stderr=True)
     with arena() as ground:
@@ -56,6 +63,13 @@ def main() -> int:
     else:
         Console().print(as_table(results, peers))
     return 0
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not 1 or more")
+    return number
 
 
 def chosen(names: str, before: Path | None) -> list[Peer]:

@@ -8,7 +8,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from lonnymq import commands, errors
 from lonnymq.adapters.held import run, run_async
-from tests.conformance import calls
+from lonnymq.install import install
+from tests.conformance import calls, drivers
 from tests.conformance.drivers import DRIVERS
 from tests.conformance.test_commands import COMMANDS
 
@@ -64,3 +65,14 @@ def test_sync_and_async_are_not_mixed(dsn: str) -> None:
         call = run_async(conn, "lonnymq", commands.QueueGet())
         with pytest.raises(errors.UnsuitableConnection, match="not asynchronous"):
             asyncio.run(call)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_schema_of_any_name(dsn: str, driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is part of the text, and nothing in it is a placeholder."""
+    schema = 'a "$1" :p1 %s %(x)s'
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        install(conn, schema=schema)
+    monkeypatch.setattr(drivers, "SCHEMA", schema)
+    with DRIVERS[driver](dsn) as call_on:
+        calls.message_dequeue(call_on)

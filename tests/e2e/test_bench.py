@@ -44,7 +44,17 @@ def test_scenarios_are_named() -> None:
     ]
 
 
-def test_a_scenario_that_is_not_there() -> None:
-    done = bench("engine", "--only", "nothing like it")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--only", "nothing like it"], "--list names them"),
+        (["--peers", "pgmq,kafka"], "there is no peer 'kafka'"),
+        (["--rounds", "0"], "0 is not 1 or more"),
+        (["--write", "--only", "held"], "--write makes the whole page"),
+        (["--before", "tests"], "tests is no checkout of LonnyMQ"),
+    ],
+)
+def test_what_it_does_not_take(arguments: list[str], said: str) -> None:
+    done = bench("engine", *arguments)
     assert done.returncode == 2
-    assert "--list names them" in done.stderr
+    assert said in done.stderr

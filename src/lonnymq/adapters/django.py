@@ -20,7 +20,7 @@ ASYNC: tuple[type, ...] = ()
 
 def run(held: BaseDatabaseWrapper, schema: str, command: Command[Result]) -> Result:
     text, parameters = command.statement(schema)
-    placed = re.sub(r"\$\d+", "%s", text.replace("%", "%%"))
+    placed = re.sub(r"CAST\(\$\d+", "CAST(%s", text.replace("%", "%%"))
     try:
         with held.cursor() as cursor:
             cursor.execute(placed, parameters)

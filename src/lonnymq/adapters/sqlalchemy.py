@@ -49,7 +49,7 @@ async def run_async(
 
 def _clause(statement: Statement) -> TextClause:
     """Parameters without a type: else SQLAlchemy casts a number to INTEGER for some drivers."""
-    named = re.sub(r"\$(\d+)", r":p\1", statement.text.replace(":", r"\:"))
+    named = re.sub(r"CAST\(\$(\d+)", r"CAST(:p\1", statement.text.replace(":", r"\:"))
     values: list[Any] = [
         bindparam(f"p{number}", value, NullType())
         for number, value in enumerate(statement.parameters, start=1)

@@ -38,6 +38,7 @@ class OneRecord(Command[Record]):
     record: ClassVar[type[Any]]
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         cls.columns = columns_of(cls.record)
 
     def decode(self, rows: Sequence[Row]) -> Record:
@@ -51,6 +52,7 @@ class ManyRecords(Command[list[Record]]):
     record: ClassVar[type[Any]]
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         cls.columns = columns_of(cls.record)
 
     def decode(self, rows: Sequence[Row]) -> list[Record]:
