@@ -70,7 +70,7 @@ def test_sync_and_async_are_not_mixed(dsn: str) -> None:
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_a_schema_of_any_name(dsn: str, driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is part of the text, and nothing in it is a placeholder."""
-    schema = 'a "$1" :p1 %s %(x)s'
+    schema = 'a "$7" :p7 %s %(x)s'
     with psycopg.connect(dsn, autocommit=True) as conn:
         install(conn, schema=schema)
     monkeypatch.setattr(drivers, "SCHEMA", schema)
