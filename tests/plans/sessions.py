@@ -18,8 +18,9 @@ from tests.plans.states import create, fold_in_bulk
 # "No growth" means none but this: a larger table may have a higher B-tree, one page more each time that
 # a call goes down it;
 LEVELS = 1
-# and a page may have been split a moment ago, a table may need a new one, or a look at the leases fall due.
-BY_CHANCE = 8
+# and a page may have been split a moment ago, a table may need a new one, or a look at the leases fall due,
+# which alone goes down ten times.
+BY_CHANCE = 20
 
 Bound = Callable[[str, int], int]
 

@@ -19,13 +19,14 @@ BEGIN
     known AS MATERIALIZED (
         SELECT s.*, last.turn IS NOT NULL AS is_known, r.ctid AS tid, r.turn, r.due_at, r.is_full AS was_full, r.is_full AND NOT s.is_look AS is_full, r.released_at,
             CASE WHEN r.head_at IS NOT NULL THEN ARRAY[r.head_at, r.head_id] END AS head,
-            CASE WHEN r.skip_to_at IS NOT NULL THEN ARRAY[r.skip_from_at, r.skip_from_id] END AS skip_from,
-            CASE WHEN r.skip_to_at IS NOT NULL THEN ARRAY[r.skip_to_at, r.skip_to_id]
-                 WHEN r.head_at IS NOT NULL THEN ARRAY[r.head_at, r.head_id] END AS edge,
+            CASE WHEN skip.is_kept THEN ARRAY[r.skip_from_at, r.skip_from_id] END AS skip_from,
+            CASE WHEN skip.is_kept THEN ARRAY[r.skip_to_at, r.skip_to_id] WHEN r.head_at IS NOT NULL THEN ARRAY[r.head_at, r.head_id] END AS edge,
             COALESCE(c.paused, FALSE) AS is_paused, COALESCE(c.release_interval_ms, 0) AS interval_ms
         FROM said s
         LEFT JOIN LATERAL (SELECT r.turn FROM ring r WHERE r.channel = s.channel ORDER BY r.turn DESC LIMIT 1) last ON TRUE
         LEFT JOIN LATERAL (SELECT r.ctid, r.* FROM ring r WHERE r.channel = s.channel AND r.turn = last.turn FOR UPDATE SKIP LOCKED) r ON TRUE
+        -- A stretch that ends at what is for later gives way to a new one that ends at what is due: more was served there.
+        CROSS JOIN LATERAL (SELECT r.skip_to_at <= p_now OR r.skip_to_at IS NOT NULL AND (s.lo < ARRAY[r.head_at, r.head_id]) IS NOT TRUE AS is_kept) skip
         LEFT JOIN LATERAL (SELECT * FROM channel c WHERE c.name = s.channel OFFSET 0) c ON TRUE),
     headed AS MATERIALIZED (
         SELECT k.*, LEAST(k.head, k.lo) AS new_head, GREATEST(k.skip_from, low.hi) AS new_from
