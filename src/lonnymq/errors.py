@@ -144,6 +144,22 @@ class SerializationFailure(RetryTransaction):
     sqlstate = "40001"
 
 
+class ConnectionDropped(LonnyMQError):
+    """The connection broke during the call. A transaction that it was part of is rolled back, or its commit
+    is in doubt.
+    """
+
+
+class DatabaseUnreachable(LonnyMQError):
+    """There was no connection to be had. Nothing was done."""
+
+
+class OutcomeUnknown(LonnyMQError):
+    """The connection broke before the answer came, and the call may have been carried out or not. It was not
+    repeated, as that might do it twice.
+    """
+
+
 class SchemaError(LonnyMQError):
     """The schema is not one that this package can work with."""
 

@@ -86,6 +86,33 @@ def decode(content: bytes, content_type: str | None, kind: Any = Any) -> Any:
         raise BrokenContent(f"the content is not {known}{wanted}: {error}") from error
 
 
+class Payloaded:
+    """What has a payload: `content`, and `headers` that may name its type."""
+
+    __slots__ = ()
+
+    content: bytes | None
+    headers: Any
+
+    @property
+    def content_type(self) -> str | None:
+        return self.headers.get(HEADER) if isinstance(self.headers, dict) else None
+
+    @property
+    def data(self) -> Any:
+        """The value that the content stands for; bytes where nothing says what they are."""
+        return decode(self._kept(), self.content_type)
+
+    def decode(self, kind: type[T]) -> T:
+        """The value, checked and made into what is asked for: a Struct, a dataclass, a pydantic model."""
+        return decode(self._kept(), self.content_type, kind)
+
+    def _kept(self) -> bytes:
+        if self.content is None:
+            raise BrokenContent("the content was not kept", "set history_content=True to keep what finishes")
+        return self.content
+
+
 def _read(content: bytes, content_type: str, kind: Any) -> Any:
     if content_type == MSGPACK:
         return _msgspec().msgpack.decode(content, type=kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar, get_args, get_type_hints
@@ -69,6 +69,8 @@ class Command(Generic[Result_co]):
 
     function: ClassVar[str]
     columns: ClassVar[str] = "*"
+    is_repeatable: ClassVar[bool] = False
+    """Whether a call whose answer got lost may be made again: it then does, and answers, what one would."""
 
     def statement(self, schema: str) -> Statement:
         kind: Any = type(self)
@@ -83,17 +85,27 @@ class Command(Generic[Result_co]):
         """What the function's rows mean."""
         raise NotImplementedError
 
+    def may_repeat(self) -> bool:
+        return self.is_repeatable
+
+    def tells_all(self, result: Any) -> bool:  # noqa: ARG002
+        """Whether the answer of a repeated call leaves no doubt about what came of the first."""
+        return True
+
 
 def columns_of(record: type) -> str:
     """By name, so that a newer schema may have more."""
     return ", ".join(field.name for field in dataclasses.fields(record))
 
 
-def read(record: type[Record], row: Row) -> Record:
-    """A record made of a row of its columns."""
+def read(record: type[Record], rows: Iterable[Row]) -> list[Record]:
+    """Records made of rows of their columns."""
     kind: Any = record
-    loads = (sql_type and sql_type.load for sql_type in _sql_types(kind))
-    return record(*(value if load is None else load(value) for load, value in zip(loads, row, strict=True)))
+    loads = [sql_type and sql_type.load for sql_type in _sql_types(kind)]
+    return [
+        record(*[value if load is None else load(value) for load, value in zip(loads, row, strict=True)])
+        for row in rows
+    ]
 
 
 def identifier(name: str) -> str:

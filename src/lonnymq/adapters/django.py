@@ -16,6 +16,7 @@ Result = TypeVar("Result")
 
 SYNC = (BaseDatabaseWrapper, ConnectionProxy)
 ASYNC: tuple[type, ...] = ()
+LENDERS: tuple[type, ...] = ()
 
 
 def run(held: BaseDatabaseWrapper, schema: str, command: Command[Result]) -> Result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import ModuleType
 from typing import TypeVar
 
@@ -11,7 +12,7 @@ from lonnymq.statement import Command
 
 Result = TypeVar("Result")
 
-DRIVERS = ("psycopg", "asyncpg", "sqlalchemy", "django")
+DRIVERS = ("psycopg", "psycopg_pool", "asyncpg", "sqlalchemy", "django")
 TAKEN = (
     "give a connection or cursor of psycopg 3, a connection of asyncpg, an engine, connection or session of "
     "SQLAlchemy, or Django's connection"
@@ -34,6 +35,32 @@ async def run_async(held: object, schema: str, command: Command[Result]) -> Resu
         raise UnsuitableConnection(f"{_name(held)} is not asynchronous", "use a Queue with it")
     result: Result = await adapter.run_async(held, schema, command)
     return result
+
+
+def transaction(lender: object) -> AbstractContextManager[object]:
+    """A connection of the pool's or engine's, in a transaction that ends with the block."""
+    begun: AbstractContextManager[object] = _adapter_of(lender).transaction(lender)
+    return begun
+
+
+def transaction_async(lender: object) -> AbstractAsyncContextManager[object]:
+    begun: AbstractAsyncContextManager[object] = _adapter_of(lender).transaction_async(lender)
+    return begun
+
+
+def check_lends(lender: object, *, is_async: bool) -> None:
+    """Raises UnsuitableConnection unless it is a pool or an engine, of the right kind."""
+    adapter = _adapter_of(lender)
+    if not isinstance(lender, adapter.LENDERS):
+        raise UnsuitableConnection(
+            f"{_name(lender)} is one connection, and a queue needs one of its own for each call",
+            "give the queue a DSN, a pool or an engine, and what you hold to its calls, as conn=",
+        )
+    if isinstance(lender, adapter.ASYNC) is not is_async:
+        raise UnsuitableConnection(
+            f"{_name(lender)} is {'not ' if is_async else ''}asynchronous",
+            f"use {'a Queue' if is_async else 'an AsyncQueue'} with it",
+        )
 
 
 def _adapter_of(held: object) -> ModuleType:

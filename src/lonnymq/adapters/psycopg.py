@@ -14,6 +14,7 @@ Result = TypeVar("Result")
 
 SYNC = (psycopg.Connection, psycopg.Cursor)
 ASYNC = (psycopg.AsyncConnection, psycopg.AsyncCursor)
+LENDERS: tuple[type, ...] = ()
 
 
 def run(held: psycopg.Connection[Any] | psycopg.Cursor[Any], schema: str, command: Command[Result]) -> Result:

@@ -6,6 +6,8 @@ An engine runs it in a transaction of its own.
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, TextClause, bindparam, text
@@ -15,17 +17,19 @@ from sqlalchemy.orm import Session
 from sqlalchemy.types import NullType
 
 from lonnymq.adapters.refusals import translated
+from lonnymq.errors import ConnectionDropped, DatabaseUnreachable
 from lonnymq.statement import Command, Statement
 
 Result = TypeVar("Result")
 
 SYNC = (Engine, Connection, Session)
 ASYNC = (AsyncEngine, AsyncConnection, AsyncSession)
+LENDERS = (Engine, AsyncEngine)
 
 
 def run(held: Engine | Connection | Session, schema: str, command: Command[Result]) -> Result:
     if isinstance(held, Engine):
-        with held.begin() as own:
+        with transaction(held) as own:
             return run(own, schema, command)
     try:
         rows = held.execute(_clause(command.statement(schema))).fetchall()
@@ -38,13 +42,40 @@ async def run_async(
     held: AsyncEngine | AsyncConnection | AsyncSession, schema: str, command: Command[Result]
 ) -> Result:
     if isinstance(held, AsyncEngine):
-        async with held.begin() as own:
+        async with transaction_async(held) as own:
             return await run_async(own, schema, command)
     try:
         rows = (await held.execute(_clause(command.statement(schema)))).fetchall()
     except DBAPIError as error:
         raise translated(error) or error from error
     return command.decode([tuple(row) for row in rows])
+
+
+@contextmanager
+def transaction(engine: Engine) -> Iterator[Connection]:
+    connection = None
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except DBAPIError as error:
+        raise _meaning(error, connection) from error
+
+
+@asynccontextmanager
+async def transaction_async(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    connection = None
+    try:
+        async with engine.begin() as connection:
+            yield connection
+    except (DBAPIError, OSError) as error:
+        raise _meaning(error, connection) from error
+
+
+def _meaning(error: Exception, connection: object | None) -> Exception:
+    found = translated(error)
+    if isinstance(found, ConnectionDropped) and connection is None:
+        return DatabaseUnreachable(f"no connection was to be had: {found}", "check the engine's address")
+    return found or error
 
 
 def _clause(statement: Statement) -> TextClause:

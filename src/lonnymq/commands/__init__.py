@@ -22,7 +22,7 @@ from lonnymq.commands.message_create import Created, MessageCreate
 from lonnymq.commands.message_create_many import MessageCreateMany
 from lonnymq.commands.message_defer import MessageDefer
 from lonnymq.commands.message_defer_many import MessageDeferMany
-from lonnymq.commands.message_dequeue import Delivery, Dequeued, MessageDequeue
+from lonnymq.commands.message_dequeue import Delivery, Dequeued, MessageDequeue, MessageDequeueLightly
 from lonnymq.commands.message_extend import Extended, MessageExtend
 from lonnymq.commands.message_extend_many import MessageExtendMany
 from lonnymq.commands.message_get import Message, MessageGet
@@ -74,6 +74,7 @@ __all__ = [
     "MessageDefer",
     "MessageDeferMany",
     "MessageDequeue",
+    "MessageDequeueLightly",
     "MessageExtend",
     "MessageExtendMany",
     "MessageGet",

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lonnymq.commands.result import Result
-from lonnymq.statement import Boolean, Command, Int, Row, Text
+from lonnymq.commands.result import ResultText
+from lonnymq.commands.shapes import OneRecord
+from lonnymq.statement import Boolean, Int, Text
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
     """`more`: call again."""
 
-    result: Result
+    result: ResultText
     messages: int
 
 
 @dataclass(frozen=True)
-class ChannelDelete(Command[Deleted]):
+class ChannelDelete(OneRecord[Deleted]):
     function = "channel_delete"
-    columns = "result, messages"
+    record = Deleted
 
     channel: Text
     with_messages: Boolean = False
     limit: Int = 10000
-
-    def decode(self, rows: Sequence[Row]) -> Deleted:
-        return Deleted(Result(rows[0][0]), rows[0][1])

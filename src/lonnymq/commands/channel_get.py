@@ -22,6 +22,7 @@ class ChannelPolicy:
 @dataclass(frozen=True)
 class ChannelGet(OneRecord[ChannelPolicy]):
     function = "channel_get"
+    is_repeatable = True
     record = ChannelPolicy
 
     channel: Text

@@ -12,6 +12,7 @@ from lonnymq.statement import Int, Text
 @dataclass(frozen=True)
 class ChannelList(ManyRecords[ChannelStatistics]):
     function = "channel_list"
+    is_repeatable = True
     record = ChannelStatistics
 
     order: Text = "name"

@@ -12,6 +12,7 @@ from lonnymq.statement import BigInt, Boolean, Int, Text
 @dataclass(frozen=True)
 class ChannelSet(OneRecord[ChannelPolicy]):
     function = "channel_set"
+    is_repeatable = True
     record = ChannelPolicy
 
     channel: Text

@@ -31,6 +31,7 @@ class ChannelStatistics:
 @dataclass(frozen=True)
 class ChannelStats(OneRecord[ChannelStatistics]):
     function = "channel_stats"
+    is_repeatable = True
     record = ChannelStatistics
 
     channel: Text

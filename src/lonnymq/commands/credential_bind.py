@@ -11,6 +11,7 @@ from lonnymq.statement import Text, Texts
 @dataclass(frozen=True)
 class CredentialBind(Nothing):
     function = "credential_bind"
+    is_repeatable = True
 
     role: Text
     channels: Texts | None

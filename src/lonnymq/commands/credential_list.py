@@ -16,4 +16,5 @@ class Credential:
 @dataclass(frozen=True)
 class CredentialList(ManyRecords[Credential]):
     function = "credential_list"
+    is_repeatable = True
     record = Credential

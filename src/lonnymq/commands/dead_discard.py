@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lonnymq.commands.shapes import ManyOutcomes
+from lonnymq.commands.shapes import ManyEndings
 from lonnymq.statement import BigInts
 
 
 @dataclass(frozen=True)
-class DeadDiscard(ManyOutcomes):
+class DeadDiscard(ManyEndings):
     function = "dead_discard"
 
     ids: BigInts

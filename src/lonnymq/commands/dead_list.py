@@ -29,6 +29,7 @@ class DeadMessage:
 @dataclass(frozen=True)
 class DeadList(ManyRecords[DeadMessage]):
     function = "dead_list"
+    is_repeatable = True
     record = DeadMessage
 
     channel: Text | None = None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lonnymq.commands.shapes import ManyOutcomes
+from lonnymq.commands.shapes import ManyEndings
 from lonnymq.statement import BigInt, BigInts
 
 
 @dataclass(frozen=True)
-class DeadRetry(ManyOutcomes):
+class DeadRetry(ManyEndings):
     function = "dead_retry"
 
     ids: BigInts

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lonnymq.commands.shapes import OneResult
+from lonnymq.commands.shapes import OneEnding
 from lonnymq.statement import BigInt
 
 
 @dataclass(frozen=True)
-class MessageCancel(OneResult):
+class MessageCancel(OneEnding):
     function = "message_cancel"
 
     id: BigInt

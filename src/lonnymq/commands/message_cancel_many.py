@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lonnymq.commands.shapes import ManyOutcomes
+from lonnymq.commands.shapes import ManyEndings
 from lonnymq.statement import BigInts
 
 
 @dataclass(frozen=True)
-class MessageCancelMany(ManyOutcomes):
+class MessageCancelMany(ManyEndings):
     function = "message_cancel_many"
 
     ids: BigInts

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lonnymq.commands.shapes import OneResult
+from lonnymq.commands.shapes import OneEnding
 from lonnymq.statement import BigInt, Uuid
 
 
 @dataclass(frozen=True)
-class MessageComplete(OneResult):
+class MessageComplete(OneEnding):
     function = "message_complete"
 
     id: BigInt

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lonnymq.commands.shapes import ManyOutcomes
+from lonnymq.commands.shapes import ManyEndings
 from lonnymq.statement import BigInts, Uuids
 
 
 @dataclass(frozen=True)
-class MessageCompleteMany(ManyOutcomes):
+class MessageCompleteMany(ManyEndings):
     function = "message_complete_many"
 
     ids: BigInts

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lonnymq.commands.result import Result
-from lonnymq.statement import BigInt, Bytea, Command, Int, Jsonb, Row, Text
+from lonnymq.commands.result import ResultText
+from lonnymq.commands.shapes import OneRecord
+from lonnymq.statement import BigInt, Bytea, Int, Jsonb, Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,13 +14,13 @@ class Created:
     """`id`: of the message, or of the one that holds the key when `duplicate`; None when `full`."""
 
     id: int | None
-    result: Result
+    result: ResultText
 
 
 @dataclass(frozen=True)
-class MessageCreate(Command[Created]):
+class MessageCreate(OneRecord[Created]):
     function = "message_create"
-    columns = "id, result"
+    record = Created
 
     channel: Text
     content: Bytea
@@ -29,5 +29,5 @@ class MessageCreate(Command[Created]):
     max_attempts: Int | None = None
     dedupe_key: Text | None = None
 
-    def decode(self, rows: Sequence[Row]) -> Created:
-        return Created(rows[0][0], Result(rows[0][1]))
+    def may_repeat(self) -> bool:
+        return self.dedupe_key is not None

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lonnymq.commands.message_create import Created
-from lonnymq.commands.result import Result
-from lonnymq.statement import BigInts, Byteas, Command, Ints, Jsonbs, Row, Texts
+from lonnymq.commands.shapes import ManyRecords
+from lonnymq.statement import BigInts, Byteas, Ints, Jsonbs, Texts
 
 
 @dataclass(frozen=True)
-class MessageCreateMany(Command[list[Created]]):
+class MessageCreateMany(ManyRecords[Created]):
     """Lists of one length, or None in place of a whole optional one."""
 
     function = "message_create_many"
-    columns = "id, result"
+    record = Created
 
     channels: Texts
     contents: Byteas
@@ -24,5 +23,5 @@ class MessageCreateMany(Command[list[Created]]):
     max_attempts: Ints | None = None
     dedupe_keys: Texts | None = None
 
-    def decode(self, rows: Sequence[Row]) -> list[Created]:
-        return [Created(message_id, Result(result)) for message_id, result in rows]
+    def may_repeat(self) -> bool:
+        return self.dedupe_keys is not None and None not in self.dedupe_keys

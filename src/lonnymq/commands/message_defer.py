@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lonnymq.commands.shapes import OneResult
+from lonnymq.commands.shapes import OneEnding
 from lonnymq.statement import BigInt, Bytea, Text, Uuid
 
 
 @dataclass(frozen=True)
-class MessageDefer(OneResult):
+class MessageDefer(OneEnding):
     function = "message_defer"
 
     id: BigInt

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lonnymq.commands.shapes import ManyOutcomes
+from lonnymq.commands.shapes import ManyEndings
 from lonnymq.statement import BigInts, Byteas, Texts, Uuids
 
 
 @dataclass(frozen=True)
-class MessageDeferMany(ManyOutcomes):
+class MessageDeferMany(ManyEndings):
     function = "message_defer_many"
 
     ids: BigInts

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lonnymq.commands.message_extend import Extended
-from lonnymq.commands.result import Result
-from lonnymq.statement import BigInt, BigInts, Command, Row, Uuids
+from lonnymq.commands.shapes import ManyRecords
+from lonnymq.statement import BigInt, BigInts, Uuids
 
 
 @dataclass(frozen=True)
-class MessageExtendMany(Command[list[Extended]]):
-    """In the order given."""
-
+class MessageExtendMany(ManyRecords[Extended]):
     function = "message_extend_many"
-    columns = "result, lease_end_at"
+    record = Extended
+    is_repeatable = True
 
     ids: BigInts
     tokens: Uuids
     lease_ms: BigInt
-
-    def decode(self, rows: Sequence[Row]) -> list[Extended]:
-        return [Extended(Result(result), lease_end_at) for result, lease_end_at in rows]

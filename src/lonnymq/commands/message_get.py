@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lonnymq.payload import Payloaded
 from lonnymq.statement import BigInt, Bytea, Command, Jsonb, Row, columns_of, read
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class Message(Payloaded):
     """One that waits, is leased or dead."""
 
     id: int
@@ -36,9 +37,10 @@ class Message:
 @dataclass(frozen=True)
 class MessageGet(Command[Message | None]):
     function = "message_get"
+    is_repeatable = True
     columns = columns_of(Message)
 
     id: BigInt
 
     def decode(self, rows: Sequence[Row]) -> Message | None:
-        return read(Message, rows[0]) if rows else None
+        return next(iter(read(Message, rows)), None)

@@ -11,6 +11,7 @@ from lonnymq.statement import BigInt
 @dataclass(frozen=True)
 class MessageReschedule(OneResult):
     function = "message_reschedule"
+    is_repeatable = True
 
     id: BigInt
     dequeue_at: BigInt | None = None

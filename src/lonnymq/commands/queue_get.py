@@ -26,4 +26,5 @@ class QueueSettings:
 @dataclass(frozen=True)
 class QueueGet(OneRecord[QueueSettings]):
     function = "queue_get"
+    is_repeatable = True
     record = QueueSettings

@@ -12,6 +12,7 @@ from lonnymq.statement import BigInt, Boolean, Int
 @dataclass(frozen=True)
 class QueueSet(OneRecord[QueueSettings]):
     function = "queue_set"
+    is_repeatable = True
     record = QueueSettings
 
     content_max_bytes: Int | None = None

@@ -28,4 +28,5 @@ class QueueStatistics:
 @dataclass(frozen=True)
 class QueueStats(OneRecord[QueueStatistics]):
     function = "queue_stats"
+    is_repeatable = True
     record = QueueStatistics

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+from lonnymq.statement import SqlType
 
 
 class Result(StrEnum):
@@ -29,9 +32,12 @@ class Result(StrEnum):
     NOT_FOUND = "not_found"
 
 
+ResultText = Annotated[Result, SqlType("TEXT", load=Result)]
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of a call for one of many messages."""
 
     id: int
-    result: Result
+    result: ResultText

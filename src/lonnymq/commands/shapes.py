@@ -9,6 +9,7 @@ from lonnymq.commands.result import Outcome, Result
 from lonnymq.statement import Command, Row, columns_of, read
 
 Record = TypeVar("Record")
+NOTHING_DONE = {Result.LOST, Result.NOT_FOUND}
 
 
 class Nothing(Command[None]):
@@ -23,13 +24,13 @@ class OneResult(Command[Result]):
         return Result(rows[0][0])
 
 
-class ManyOutcomes(Command[list[Outcome]]):
-    """A row a message, in the order given."""
+class OneEnding(OneResult):
+    """Done once only: a second call does nothing, but does not tell whether it was the first that did it."""
 
-    columns = "id, result"
+    is_repeatable = True
 
-    def decode(self, rows: Sequence[Row]) -> list[Outcome]:
-        return [Outcome(message_id, Result(result)) for message_id, result in rows]
+    def tells_all(self, result: Result) -> bool:
+        return result not in NOTHING_DONE
 
 
 class OneRecord(Command[Record]):
@@ -42,18 +43,34 @@ class OneRecord(Command[Record]):
         cls.columns = columns_of(cls.record)
 
     def decode(self, rows: Sequence[Row]) -> Record:
-        found: Record = read(self.record, rows[0])
-        return found
+        (found,) = read(self.record, rows)
+        return found  # type: ignore[no-any-return]
 
 
 class ManyRecords(Command[list[Record]]):
-    """Any number of rows."""
+    """Any number of rows; of calls for many messages, in the order given."""
 
     record: ClassVar[type[Any]]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.columns = columns_of(cls.record)
+        if hasattr(cls, "record"):
+            cls.columns = columns_of(cls.record)
 
     def decode(self, rows: Sequence[Row]) -> list[Record]:
-        return [read(self.record, row) for row in rows]
+        return read(self.record, rows)
+
+
+class ManyOutcomes(ManyRecords[Outcome]):
+    """A row a message, in the order given."""
+
+    record = Outcome
+
+
+class ManyEndings(ManyOutcomes):
+    """As OneEnding, for many."""
+
+    is_repeatable = True
+
+    def tells_all(self, result: list[Outcome]) -> bool:
+        return all(outcome.result not in NOTHING_DONE for outcome in result)

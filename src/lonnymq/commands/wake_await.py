@@ -19,6 +19,7 @@ class Awaited:
 @dataclass(frozen=True)
 class WakeAwait(OneRecord[Awaited]):
     function = "wake_await"
+    is_repeatable = True
     record = Awaited
 
     generation: BigInt | None = None

@@ -11,6 +11,7 @@ from lonnymq.statement import Command, Int, Row
 @dataclass(frozen=True)
 class WakeFold(Command[bool]):
     function = "wake_fold"
+    is_repeatable = True
 
     limit: Int = 1000
     quiet_ms: Int = 0

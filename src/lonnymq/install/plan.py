@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import lonnymq
 from lonnymq.install.files import SqlFiles, Step, read
 from lonnymq.install.grants import grant, protect
 from lonnymq.install.naming import (
@@ -33,6 +32,7 @@ from lonnymq.install.refusals import (
 )
 from lonnymq.install.roles import check_role_names
 from lonnymq.statement import identifier
+from lonnymq.version import __version__
 
 CONTRACT = 2
 """What a client of this release calls. It rises with every change of the SQL contract, additions too."""
@@ -47,7 +47,7 @@ def plan(
     schema: str = "lonnymq",
     sql_files: SqlFiles | None = None,
     *,
-    release: str = lonnymq.__version__,
+    release: str = __version__,
     contract: int = CONTRACT,
     oldest_contract: int = OLDEST_CONTRACT,
     must_exist: bool = False,

@@ -1,0 +1,103 @@
+"""A connection of its own to be notified on: one that stays, and is not shared by way of a pooler."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any, Self
+
+import psycopg
+from psycopg import sql
+
+from lonnymq.adapters.psycopg_pool import ASK_PID, is_behind_a_pooler
+
+log = logging.getLogger("lonnymq")
+POOLED = "no LISTEN through a pooler: looking for messages every second; listen= takes a direct address"
+FAILED = "no connection to LISTEN on, so looking for messages every second: %s"
+
+
+def _listen(channel: str) -> sql.Composed:
+    return sql.SQL("LISTEN {}").format(sql.Identifier(channel))
+
+
+class Listener:
+    """Once its connection broke, it only sleeps."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+        self.is_broken = False
+
+    @classmethod
+    def connect(cls, conninfo: str, channel: str) -> Self | None:
+        """None where notifications cannot be had."""
+        try:
+            connection = psycopg.connect(
+                conninfo, autocommit=True, fallback_application_name="lonnymq listen"
+            )
+            connection.execute(_listen(channel))
+            for (backend_pid,) in connection.execute(ASK_PID):
+                if is_behind_a_pooler(connection, backend_pid):
+                    log.warning(POOLED)
+                    connection.close()
+                    return None
+        except psycopg.Error as error:
+            log.warning(FAILED, error)
+            return None
+        return cls(connection)
+
+    def wait(self, seconds: float) -> None:
+        """Until a notification, or for so long; for 0, discard those that have come."""
+        if self.is_broken:
+            time.sleep(seconds)
+            return
+        try:
+            for _ in self._connection.notifies(timeout=seconds, stop_after=1 if seconds else None):
+                pass
+        except psycopg.Error as error:
+            log.warning(FAILED, error)
+            self.is_broken = True
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class AsyncListener:
+    """Once its connection broke, it only sleeps."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self._connection = connection
+        self.is_broken = False
+
+    @classmethod
+    async def connect(cls, conninfo: str, channel: str) -> Self | None:
+        """None where notifications cannot be had."""
+        try:
+            connection = await psycopg.AsyncConnection.connect(
+                conninfo, autocommit=True, fallback_application_name="lonnymq listen"
+            )
+            await connection.execute(_listen(channel))
+            async for (backend_pid,) in await connection.execute(ASK_PID):
+                if is_behind_a_pooler(connection, backend_pid):
+                    log.warning(POOLED)
+                    await connection.close()
+                    return None
+        except psycopg.Error as error:
+            log.warning(FAILED, error)
+            return None
+        return cls(connection)
+
+    async def wait(self, seconds: float) -> None:
+        """Until a notification, or for so long; for 0, discard those that have come."""
+        if self.is_broken:
+            await asyncio.sleep(seconds)
+            return
+        try:
+            async for _ in self._connection.notifies(timeout=seconds, stop_after=1 if seconds else None):
+                pass
+        except psycopg.Error as error:
+            log.warning(FAILED, error)
+            self.is_broken = True
+
+    async def close(self) -> None:
+        await self._connection.close()

@@ -1,0 +1,267 @@
+"""What people ask for who look after a queue."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from lonnymq.commands import (
+    ChannelDelete,
+    ChannelGet,
+    ChannelList,
+    ChannelPolicy,
+    ChannelSet,
+    ChannelStatistics,
+    ChannelStats,
+    DeadDiscard,
+    DeadDiscardAll,
+    DeadList,
+    DeadMessage,
+    DeadRetry,
+    DeadRetryAll,
+    Deleted,
+    DiscardedAll,
+    ListedMessage,
+    Maintain,
+    Message,
+    MessageCancel,
+    MessageGet,
+    MessageList,
+    MessageReschedule,
+    Outcome,
+    QueueGet,
+    QueueSet,
+    QueueSettings,
+    QueueStatistics,
+    QueueStats,
+    Result,
+    RetriedAll,
+)
+from lonnymq.queue.calls import Request, Steps, ask
+from lonnymq.queue.finished import Finished, FinishedList
+from lonnymq.queue.times import Duration, ServerClock, dequeue_at, milliseconds, moment
+
+
+def get(message_id: int, *, conn: object | None = None) -> Request[Message | None]:
+    """All there is to know of a message that waits, is leased or dead; None when there is none."""
+    return ask(MessageGet(message_id), conn)
+
+
+def messages(
+    *,
+    channel: str | None = None,
+    status: str = "waiting",
+    after: str | None = None,
+    limit: int = 100,
+    conn: object | None = None,
+) -> Request[list[ListedMessage]]:
+    """A page of messages, without their content: `waiting`, `due`, `scheduled` or `leased`.
+
+    The next page begins `after` the last one's `cursor`.
+    """
+    return ask(MessageList(channel, status, after, limit), conn)
+
+
+def cancel(message_id: int, *, conn: object | None = None) -> Request[Result]:
+    """A message that waits goes (`cancelled`); one that is leased is `marked`: its worker finds out when it
+    next extends or completes it.
+    """
+    return ask(MessageCancel(message_id), conn)
+
+
+def reschedule(
+    message_id: int,
+    *,
+    run_at: datetime | None = None,
+    delay: Duration | None = None,
+    priority: int | None = None,
+    conn: object | None = None,
+) -> Request[Result]:
+    """Give a message that waits another time; without one, it is due now."""
+
+    def steps() -> Steps[Result]:
+        now = (yield ServerClock()) if delay is not None else None
+        result: Result = yield MessageReschedule(message_id, dequeue_at(run_at, delay, priority, now))
+        return result
+
+    return Request(steps(), conn)
+
+
+def stats(*, conn: object | None = None) -> Request[QueueStatistics]:
+    """What the queue holds, whatever its size at the same cost."""
+    return ask(QueueStats(), conn)
+
+
+def settings(*, conn: object | None = None) -> Request[QueueSettings]:
+    """The queue's settings."""
+    return ask(QueueGet(), conn)
+
+
+def set_queue(
+    *,
+    content_max_bytes: int | None = None,
+    lease: Duration | None = None,
+    lease_max: Duration | None = None,
+    max_attempts: int | None = None,
+    max_concurrency: int | None = None,
+    paused: bool | None = None,
+    dedupe_keep: Duration | None = None,
+    history: bool | None = None,
+    history_content: bool | None = None,
+    history_keep: Duration | None = None,
+    notify: bool | None = None,
+    conn: object | None = None,
+) -> Request[QueueSettings]:
+    """Change the queue's settings; what is not given stays. `max_concurrency=0` lifts that limit."""
+    return ask(
+        QueueSet(
+            content_max_bytes,
+            _ms(lease_max),
+            max_attempts,
+            _ms(lease),
+            max_concurrency,
+            paused,
+            _ms(dedupe_keep),
+            history,
+            history_content,
+            _ms(history_keep),
+            notify,
+        ),
+        conn,
+    )
+
+
+def maintain(limit: int = 10_000) -> Request[int]:
+    """Clean up, a bounded piece; returns how many rows went. Workers do it by themselves."""
+    return ask(Maintain(limit))
+
+
+def channels(
+    *, order: str = "name", after: str | None = None, limit: int = 50, conn: object | None = None
+) -> Request[list[ChannelStatistics]]:
+    """A page of channels: by `name` (the next begins `after` the last), by who is `next`, or by what is
+    `waiting`.
+    """
+    return ask(ChannelList(order, after, limit), conn)
+
+
+def get_channel(name: str, *, conn: object | None = None) -> Request[ChannelPolicy]:
+    """The channel's policy."""
+    return ask(ChannelGet(name), conn)
+
+
+def set_channel(
+    name: str,
+    *,
+    max_concurrency: int | None = None,
+    release_interval: Duration | None = None,
+    paused: bool | None = None,
+    max_size: int | None = None,
+    conn: object | None = None,
+) -> Request[ChannelPolicy]:
+    """Change the channel's policy; what is not given stays, and 0 lifts a limit.
+
+    At most `max_concurrency` of its messages are leased at once, at most one is released in
+    `release_interval`, and at most `max_size` wait or are leased.
+
+        queue.channel("acme").set(max_concurrency=2)
+    """
+    return ask(ChannelSet(name, max_concurrency, _ms(release_interval), paused, max_size), conn)
+
+
+def channel_stats(name: str, *, cap: int = 10_000, conn: object | None = None) -> Request[ChannelStatistics]:
+    """What the channel holds, counted up to `cap`, and why it is not being served."""
+    return ask(ChannelStats(name, cap), conn)
+
+
+def delete_channel(
+    name: str, *, with_messages: bool = False, limit: int = 10_000, conn: object | None = None
+) -> Request[Deleted]:
+    """Forget the channel, if it is empty or `with_messages`: so many a call, `more` when there are more."""
+    return ask(ChannelDelete(name, with_messages, limit), conn)
+
+
+def list_dead(
+    *,
+    channel: str | None = None,
+    error: str | None = None,
+    after: int = 0,
+    limit: int = 100,
+    conn: object | None = None,
+) -> Request[list[DeadMessage]]:
+    """A page of dead messages, in the order of their ids, without content. `error` is a LIKE pattern."""
+    return ask(DeadList(channel, error, after, limit), conn)
+
+
+def retry_dead(
+    message_ids: list[int],
+    *,
+    run_at: datetime | None = None,
+    delay: Duration | None = None,
+    conn: object | None = None,
+) -> Request[list[Outcome]]:
+    """Put dead messages back into line, with fresh attempts."""
+
+    def steps() -> Steps[list[Outcome]]:
+        now = (yield ServerClock()) if delay is not None else None
+        outcomes: list[Outcome] = yield DeadRetry(message_ids, dequeue_at(run_at, delay, now=now))
+        return outcomes
+
+    return Request(steps(), conn)
+
+
+def retry_all_dead(
+    *, channel: str | None = None, error: str | None = None, conn: object | None = None
+) -> Request[RetriedAll]:
+    """Put back all that are dead, of a channel or an error, a thousand a call until none is left."""
+
+    def steps() -> Steps[RetriedAll]:
+        retried = refused = after = 0
+        while True:
+            part: RetriedAll = yield DeadRetryAll(channel, error, after=after)
+            retried += part.retried
+            refused += part.refused
+            if part.next_after is None:
+                return RetriedAll(retried, refused, None)
+            after = part.next_after
+
+    return Request(steps(), conn)
+
+
+def discard_dead(message_ids: list[int], *, conn: object | None = None) -> Request[list[Outcome]]:
+    """Let dead messages go for good."""
+    return ask(DeadDiscard(message_ids), conn)
+
+
+def discard_all_dead(
+    *, channel: str | None = None, error: str | None = None, conn: object | None = None
+) -> Request[DiscardedAll]:
+    """Let all go that are dead, of a channel or an error, a thousand a call until none is left."""
+
+    def steps() -> Steps[DiscardedAll]:
+        discarded = after = 0
+        while True:
+            part: DiscardedAll = yield DeadDiscardAll(channel, error, after)
+            discarded += part.discarded
+            if part.next_after is None:
+                return DiscardedAll(discarded, None)
+            after = part.next_after
+
+    return Request(steps(), conn)
+
+
+def history(
+    *,
+    channel: str | None = None,
+    since: datetime | None = None,
+    limit: int = 100,
+    conn: object | None = None,
+) -> Request[list[Finished]]:
+    """The messages that finished last, of a channel or of all, if the queue keeps a history.
+
+    To follow it without missing any, read the view `history` by snapshot: see the SQL contract.
+    """
+    return ask(FinishedList(channel, None if since is None else moment(since), limit), conn)
+
+
+def _ms(duration: Duration | None) -> int | None:
+    return None if duration is None else milliseconds(duration)

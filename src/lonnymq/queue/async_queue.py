@@ -1,0 +1,268 @@
+"""The queue, asynchronous. It differs from the other by `await` alone: what both decide, they share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from lonnymq.adapters import held
+from lonnymq.commands import Delivery, MessageDequeue, MessageDequeueLightly
+from lonnymq.errors import ConnectionDropped
+from lonnymq.queue.calls import Answer, AsyncCaller, Request
+from lonnymq.queue.connections import TRIES, doubt, out_of_reach, refuse_connection
+from lonnymq.queue.interface import ChannelCalls, DeadCalls, QueueCalls
+from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued
+from lonnymq.queue.sleeping import Nap, take_or_wait
+from lonnymq.queue.times import Duration, milliseconds
+from lonnymq.statement import Command
+
+if TYPE_CHECKING:
+    from lonnymq.adapters.listening import AsyncListener
+    from lonnymq.install import Installed
+
+
+class AsyncQueue(QueueCalls, AsyncCaller):
+    """A queue in a schema of a database.
+
+    `source` is a DSN, for which the queue keeps a pool of its own, or a pool of psycopg's or asyncpg's, or an
+    engine of SQLAlchemy's, that you have already.
+
+        async with AsyncQueue("postgresql://localhost/shop") as queue:
+            await queue.enqueue({"invoice": 7}, channel="acme")
+
+    `async_commit`: dequeues do not wait for the disk when they commit, except where a limit, an interval or
+    the history depends on it. What a crash then undoes is served again, as after any crash.
+
+    `listen` says where to be notified of new messages while waiting for some: True, on a connection like the
+    others; a DSN, on one that goes around a pooler; False, not at all, but to look every second.
+    """
+
+    def __init__(
+        self,
+        source: object,
+        schema: str = "lonnymq",
+        *,
+        async_commit: bool = True,
+        listen: bool | str = True,
+        pool_size: int = 10,
+        timeout: float = 30,
+    ) -> None:
+        self.schema = schema
+        self.dead = AsyncDead(self)
+        self._dequeue = MessageDequeueLightly if async_commit else MessageDequeue
+        self._listen_to = listen if isinstance(listen, str) else None
+        self._idle_listeners: list[AsyncListener] = []
+        self._opening = asyncio.Lock()
+        self._own_pool: Any = None
+        if isinstance(source, str):
+            from lonnymq.adapters.psycopg_pool import own_async_pool
+
+            self._listen_to = self._listen_to or (source if listen else None)
+            source = self._own_pool = own_async_pool(source, pool_size, timeout)
+        held.check_lends(source, is_async=True)
+        self._source = source
+        self._is_open = self._own_pool is None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close what the queue opened; a pool or engine of yours stays as it is."""
+        while self._idle_listeners:
+            await self._idle_listeners.pop().close()
+        if self._own_pool is not None:
+            await self._own_pool.close()
+
+    def channel(self, name: str) -> AsyncChannel:
+        """The channel of this name, whether or not anything is in it yet."""
+        return AsyncChannel(self, name)
+
+    async def dequeue(
+        self,
+        limit: int = 1,
+        *,
+        lease: Duration | None = None,
+        consumer: str | None = None,
+        wait: Duration = 0,
+        conn: None = None,
+    ) -> list[Delivery]:
+        """Lease up to `limit` messages that are due, round robin over the channels.
+
+        They are yours until the `lease` ends (the queue's own setting unless given); extend it if need be,
+        and complete, or retry, each of them. If there are none, `wait` for so long until there are.
+
+        Takes no connection of yours: it locks the channels that it visits until its transaction ends, so it
+        commits at once.
+
+            for message in await queue.dequeue(10, wait=5):
+                await handle(message.data)
+                await queue.complete(message)
+        """
+        refuse_connection(conn)
+        wait_ms = milliseconds(wait)
+        listener = await self._listener() if wait_ms > 0 else None
+        steps = take_or_wait(
+            self._dequeue, limit, lease, consumer, wait_ms, is_listening=listener is not None
+        )
+        try:
+            taken: list[Delivery] = await self._walk(steps, listener=listener)
+        finally:
+            if listener is not None:
+                self._idle_listeners.append(listener)
+        return taken
+
+    async def enqueue_many(
+        self,
+        values: Iterable[Any] | AsyncIterable[Any],
+        *,
+        channel: str = DEFAULT_CHANNEL,
+        per_chunk: bool = False,
+        progress: Callable[[Enqueued], object] | None = None,
+        conn: object | None = None,
+    ) -> Enqueued:
+        """Queue many messages, of any iterable or async iterable, holding no more than a chunk of them.
+
+        Each is a value for `channel`, as in enqueue, or a NewMessage that says more. All are created in one
+        transaction, or with `per_chunk` each chunk in one of its own, so that what came before an error
+        stays. `progress` is called after each chunk with what was enqueued so far.
+
+            await queue.enqueue_many(({"row": n} for n in range(1_000_000)), channel="import")
+        """
+        batch = Batch(channel)
+        if conn is not None or per_chunk:
+            await self._load(batch, values, progress, conn)
+            return batch.so_far
+        is_loaded = False
+        try:
+            async with held.transaction_async(await self._opened()) as own:
+                await self._load(batch, values, progress, own)
+                is_loaded = True
+        except ConnectionDropped as error:
+            if is_loaded:  # the commit was under way
+                raise doubt("enqueue_many") from error
+            raise
+        return batch.so_far
+
+    async def install(self, *, roles: bool = False, conn: object | None = None) -> Installed:
+        """Install the queue into its schema, or bring it up to date: see lonnymq.install."""
+        from lonnymq.adapters.installing import install_on_async
+
+        return await install_on_async(conn or await self._opened(), self.schema, roles=roles)
+
+    async def perform(self, request: Request[Answer]) -> Answer:
+        answer: Answer = await self._walk(request.steps, conn=request.conn)
+        return answer
+
+    async def _walk(
+        self, steps: Any, *, conn: object | None = None, listener: AsyncListener | None = None
+    ) -> Any:
+        answer = None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                return end.value
+            if isinstance(step, Nap):
+                await self._sleep(step.milliseconds / 1000, listener)
+                answer = None
+            elif conn is None:
+                answer = await self._run(step)
+            else:
+                answer = await held.run_async(conn, self.schema, step)
+
+    async def _sleep(self, seconds: float, listener: AsyncListener | None) -> None:
+        if listener is None:
+            await asyncio.sleep(seconds)
+        else:
+            await listener.wait(seconds)
+
+    async def _run(self, command: Command[Answer]) -> Answer:
+        """On a connection of the queue's own; again where the connection broke, if that is safe."""
+        for tried in range(TRIES):
+            try:
+                answer = await held.run_async(await self._opened(), self.schema, command)
+            except ConnectionDropped as error:
+                if not command.may_repeat():
+                    raise doubt(type(command).__name__) from error
+                continue
+            if tried and not command.tells_all(answer):
+                raise doubt(type(command).__name__)
+            return answer
+        raise out_of_reach()
+
+    async def _load(
+        self,
+        batch: Batch,
+        values: Iterable[Any] | AsyncIterable[Any],
+        progress: Callable[[Enqueued], object] | None,
+        conn: object | None,
+    ) -> None:
+        async for value in _each(values):
+            if batch.add(value):
+                await self._create(batch, progress, conn)
+        if batch:
+            await self._create(batch, progress, conn)
+
+    async def _create(
+        self, batch: Batch, progress: Callable[[Enqueued], object] | None, conn: object | None
+    ) -> None:
+        so_far = await self.perform(Request(batch.steps(), conn))
+        if progress is not None:
+            progress(so_far)
+
+    async def _opened(self) -> object:
+        if not self._is_open:
+            async with self._opening:
+                await self._own_pool.open()
+                self._is_open = True
+        return self._source
+
+    async def _listener(self) -> AsyncListener | None:
+        """One for this call alone; None where there is none to be had."""
+        if self._listen_to is None:
+            return None
+        from lonnymq.adapters.listening import AsyncListener
+
+        while self._idle_listeners:
+            listener = self._idle_listeners.pop()
+            if not listener.is_broken:
+                return listener
+            await listener.close()
+        return await AsyncListener.connect(self._listen_to, (await self.settings()).notify_channel)
+
+
+class AsyncChannel(ChannelCalls, AsyncCaller):
+    """One channel of a queue."""
+
+    def __init__(self, queue: AsyncQueue, name: str) -> None:
+        self._queue = queue
+        self.name = name
+
+    async def perform(self, request: Request[Answer]) -> Answer:
+        return await self._queue.perform(request)
+
+
+class AsyncDead(DeadCalls, AsyncCaller):
+    """The dead letters of a queue."""
+
+    def __init__(self, queue: AsyncQueue) -> None:
+        self._queue = queue
+
+    async def perform(self, request: Request[Answer]) -> Answer:
+        return await self._queue.perform(request)
+
+
+async def _each(values: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[Any]:
+    if isinstance(values, AsyncIterable):
+        async for value in values:
+            yield value
+    else:
+        for value in values:
+            yield value

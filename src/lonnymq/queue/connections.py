@@ -1,0 +1,29 @@
+"""What a queue says of connections: those it is given, and those that fail."""
+
+from __future__ import annotations
+
+from lonnymq.errors import DatabaseUnreachable, OutcomeUnknown, UnsuitableConnection
+
+TRIES = 3
+
+
+def refuse_connection(conn: object | None) -> None:
+    if conn is not None:
+        raise UnsuitableConnection(
+            "a dequeue takes no connection: it locks the channels that it visits until its transaction ends, "
+            "so it commits at once, on a connection of the queue's own",
+            "dequeue first, and complete the message in your transaction, with conn= there",
+        )
+
+
+def doubt(call: str) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"the connection broke before {call} was answered: it may have been done or not",
+        "look before you do it again; creating with a dedupe_key is repeated safely, and by itself",
+    )
+
+
+def out_of_reach() -> DatabaseUnreachable:
+    return DatabaseUnreachable(
+        f"the connection broke {TRIES} times in a row", "see that the database is up, then try again"
+    )

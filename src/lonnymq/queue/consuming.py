@@ -1,0 +1,104 @@
+"""What consumers ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from lonnymq.commands import (
+    Delivery,
+    Dequeued,
+    Extended,
+    MessageComplete,
+    MessageCompleteMany,
+    MessageDefer,
+    MessageDequeue,
+    MessageExtend,
+    MessageExtendMany,
+    Outcome,
+    Result,
+    WakeFold,
+)
+from lonnymq.queue.calls import Request, Steps, ask
+from lonnymq.queue.times import Duration, ServerClock, dequeue_at, milliseconds
+
+FOLDS = 100  # so many wakes, a thousand each, are brought into line before a dequeue gives up
+
+
+def take(
+    dequeue: type[MessageDequeue], limit: int, lease: Duration | None, consumer: str | None
+) -> Steps[Dequeued]:
+    """Lease up to `limit`; if fewer came, bring what was created meanwhile into line and try once more."""
+    lease_ms = None if lease is None else milliseconds(lease)
+    taken: Dequeued = yield dequeue(limit, lease_ms, consumer)
+    if taken.again_at is None:
+        return taken
+    for _ in range(FOLDS):
+        if not (yield WakeFold()):
+            break
+    missing = limit - len(taken.deliveries)
+    if missing == 0:
+        return Dequeued(taken.deliveries, None)
+    more: Dequeued = yield dequeue(missing, lease_ms, consumer)
+    return Dequeued(taken.deliveries + more.deliveries, more.again_at)
+
+
+def complete(message: Delivery, *, conn: object | None = None) -> Request[Result]:
+    """The work is done: the message goes.
+
+    `completed`, or why not: `lost` when the lease ran out and somebody else may have it, `cancelled` when it
+    was cancelled meanwhile. With `conn`, it goes if and when the caller's transaction commits, together with
+    what the work has written.
+
+        with psycopg.connect(dsn) as conn:
+            conn.execute("UPDATE invoice SET paid = TRUE WHERE id = %s", (message.data["invoice"],))
+            queue.complete(message, conn=conn)
+    """
+    return ask(MessageComplete(message.id, message.token), conn)
+
+
+def complete_many(messages: Sequence[Delivery], *, conn: object | None = None) -> Request[list[Outcome]]:
+    """`complete` for many, in one call."""
+    return ask(MessageCompleteMany(*_ids_and_tokens(messages)), conn)
+
+
+def retry(
+    message: Delivery,
+    *,
+    run_at: datetime | None = None,
+    delay: Duration | None = None,
+    error: str | None = None,
+    state: bytes | None = None,
+    conn: object | None = None,
+) -> Request[Result]:
+    """Put the message back, to be served again: at its old place, or at a time or after a delay.
+
+    With an `error` an attempt is used up, and after the last one the message is dead: the result says
+    `deferred` or `dead`. `state` is kept for the next attempt.
+    """
+
+    def steps() -> Steps[Result]:
+        now = (yield ServerClock()) if delay is not None else None
+        result: Result = yield MessageDefer(
+            message.id, message.token, dequeue_at(run_at, delay, now=now), state, error
+        )
+        return result
+
+    return Request(steps(), conn)
+
+
+def extend(message: Delivery, lease: Duration, *, conn: object | None = None) -> Request[Extended]:
+    """Hold the message for so long from now on."""
+    return ask(MessageExtend(message.id, message.token, milliseconds(lease)), conn)
+
+
+def extend_many(
+    messages: Sequence[Delivery], lease: Duration, *, conn: object | None = None
+) -> Request[list[Extended]]:
+    """`extend` for many, in one call."""
+    return ask(MessageExtendMany(*_ids_and_tokens(messages), milliseconds(lease)), conn)
+
+
+def _ids_and_tokens(messages: Sequence[Delivery]) -> tuple[list[int], list[Any]]:
+    return [message.id for message in messages], [message.token for message in messages]

@@ -1,0 +1,258 @@
+"""The queue, synchronous. Safe to share between threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from lonnymq.adapters import held
+from lonnymq.commands import Delivery, MessageDequeue, MessageDequeueLightly
+from lonnymq.errors import ConnectionDropped
+from lonnymq.queue.calls import Answer, Caller, Request
+from lonnymq.queue.connections import TRIES, doubt, out_of_reach, refuse_connection
+from lonnymq.queue.interface import ChannelCalls, DeadCalls, QueueCalls
+from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued
+from lonnymq.queue.sleeping import Nap, take_or_wait
+from lonnymq.queue.times import Duration, milliseconds
+from lonnymq.statement import Command
+
+if TYPE_CHECKING:
+    from lonnymq.adapters.listening import Listener
+    from lonnymq.install import Installed
+
+
+class Queue(QueueCalls, Caller):
+    """A queue in a schema of a database.
+
+    `source` is a DSN, for which the queue keeps a pool of its own, or a pool of psycopg's or an engine of
+    SQLAlchemy's that you have already.
+
+        with Queue("postgresql://localhost/shop") as queue:
+            queue.enqueue({"invoice": 7}, channel="acme")
+
+    `async_commit`: dequeues do not wait for the disk when they commit, except where a limit, an interval or
+    the history depends on it. What a crash then undoes is served again, as after any crash.
+
+    `listen` says where to be notified of new messages while waiting for some: True, on a connection like the
+    others; a DSN, on one that goes around a pooler; False, not at all, but to look every second.
+    """
+
+    def __init__(
+        self,
+        source: object,
+        schema: str = "lonnymq",
+        *,
+        async_commit: bool = True,
+        listen: bool | str = True,
+        pool_size: int = 10,
+        timeout: float = 30,
+    ) -> None:
+        self.schema = schema
+        self.dead = Dead(self)
+        self._dequeue = MessageDequeueLightly if async_commit else MessageDequeue
+        self._listen_to = listen if isinstance(listen, str) else None
+        self._idle_listeners: list[Listener] = []
+        self._opening = threading.Lock()
+        self._own_pool: Any = None
+        if isinstance(source, str):
+            from lonnymq.adapters.psycopg_pool import own_pool
+
+            self._listen_to = self._listen_to or (source if listen else None)
+            source = self._own_pool = own_pool(source, pool_size, timeout)
+        held.check_lends(source, is_async=False)
+        self._source = source
+        self._is_open = self._own_pool is None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close what the queue opened; a pool or engine of yours stays as it is."""
+        while self._idle_listeners:
+            self._idle_listeners.pop().close()
+        if self._own_pool is not None:
+            self._own_pool.close()
+
+    def channel(self, name: str) -> Channel:
+        """The channel of this name, whether or not anything is in it yet."""
+        return Channel(self, name)
+
+    def dequeue(
+        self,
+        limit: int = 1,
+        *,
+        lease: Duration | None = None,
+        consumer: str | None = None,
+        wait: Duration = 0,
+        conn: None = None,
+    ) -> list[Delivery]:
+        """Lease up to `limit` messages that are due, round robin over the channels.
+
+        They are yours until the `lease` ends (the queue's own setting unless given); extend it if need be,
+        and complete, or retry, each of them. If there are none, `wait` for so long until there are.
+
+        Takes no connection of yours: it locks the channels that it visits until its transaction ends, so it
+        commits at once.
+
+            for message in queue.dequeue(10, wait=5):
+                handle(message.data)
+                queue.complete(message)
+        """
+        refuse_connection(conn)
+        wait_ms = milliseconds(wait)
+        listener = self._listener() if wait_ms > 0 else None
+        steps = take_or_wait(
+            self._dequeue, limit, lease, consumer, wait_ms, is_listening=listener is not None
+        )
+        try:
+            taken: list[Delivery] = self._walk(steps, listener=listener)
+        finally:
+            if listener is not None:
+                self._idle_listeners.append(listener)
+        return taken
+
+    def enqueue_many(
+        self,
+        values: Iterable[Any],
+        *,
+        channel: str = DEFAULT_CHANNEL,
+        per_chunk: bool = False,
+        progress: Callable[[Enqueued], object] | None = None,
+        conn: object | None = None,
+    ) -> Enqueued:
+        """Queue many messages, of any iterable, holding no more than a chunk of them.
+
+        Each is a value for `channel`, as in enqueue, or a NewMessage that says more. All are created in one
+        transaction, or with `per_chunk` each chunk in one of its own, so that what came before an error
+        stays. `progress` is called after each chunk with what was enqueued so far.
+
+            queue.enqueue_many(({"row": n} for n in range(1_000_000)), channel="import")
+        """
+        batch = Batch(channel)
+        if conn is not None or per_chunk:
+            self._load(batch, values, progress, conn)
+            return batch.so_far
+        is_loaded = False
+        try:
+            with held.transaction(self._opened()) as own:
+                self._load(batch, values, progress, own)
+                is_loaded = True
+        except ConnectionDropped as error:
+            if is_loaded:  # the commit was under way
+                raise doubt("enqueue_many") from error
+            raise
+        return batch.so_far
+
+    def install(self, *, roles: bool = False, conn: object | None = None) -> Installed:
+        """Install the queue into its schema, or bring it up to date: see lonnymq.install."""
+        from lonnymq.adapters.installing import install_on
+
+        return install_on(conn or self._opened(), self.schema, roles=roles)
+
+    def perform(self, request: Request[Answer]) -> Answer:
+        answer: Answer = self._walk(request.steps, conn=request.conn)
+        return answer
+
+    def _walk(self, steps: Any, *, conn: object | None = None, listener: Listener | None = None) -> Any:
+        answer = None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                return end.value
+            if isinstance(step, Nap):
+                self._sleep(step.milliseconds / 1000, listener)
+                answer = None
+            elif conn is None:
+                answer = self._run(step)
+            else:
+                answer = held.run(conn, self.schema, step)
+
+    def _sleep(self, seconds: float, listener: Listener | None) -> None:
+        if listener is None:
+            time.sleep(seconds)
+        else:
+            listener.wait(seconds)
+
+    def _run(self, command: Command[Answer]) -> Answer:
+        """On a connection of the queue's own; again where the connection broke, if that is safe."""
+        for tried in range(TRIES):
+            try:
+                answer = held.run(self._opened(), self.schema, command)
+            except ConnectionDropped as error:
+                if not command.may_repeat():
+                    raise doubt(type(command).__name__) from error
+                continue
+            if tried and not command.tells_all(answer):
+                raise doubt(type(command).__name__)
+            return answer
+        raise out_of_reach()
+
+    def _load(
+        self,
+        batch: Batch,
+        values: Iterable[Any],
+        progress: Callable[[Enqueued], object] | None,
+        conn: object | None,
+    ) -> None:
+        for value in values:
+            if batch.add(value):
+                self._create(batch, progress, conn)
+        if batch:
+            self._create(batch, progress, conn)
+
+    def _create(
+        self, batch: Batch, progress: Callable[[Enqueued], object] | None, conn: object | None
+    ) -> None:
+        so_far = self.perform(Request(batch.steps(), conn))
+        if progress is not None:
+            progress(so_far)
+
+    def _opened(self) -> object:
+        if not self._is_open:
+            with self._opening:
+                self._own_pool.open()
+                self._is_open = True
+        return self._source
+
+    def _listener(self) -> Listener | None:
+        """One for this call alone; None where there is none to be had."""
+        if self._listen_to is None:
+            return None
+        from lonnymq.adapters.listening import Listener
+
+        while self._idle_listeners:
+            listener = self._idle_listeners.pop()
+            if not listener.is_broken:
+                return listener
+            listener.close()
+        return Listener.connect(self._listen_to, self.settings().notify_channel)
+
+
+class Channel(ChannelCalls, Caller):
+    """One channel of a queue."""
+
+    def __init__(self, queue: Queue, name: str) -> None:
+        self._queue = queue
+        self.name = name
+
+    def perform(self, request: Request[Answer]) -> Answer:
+        return self._queue.perform(request)
+
+
+class Dead(DeadCalls, Caller):
+    """The dead letters of a queue."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def perform(self, request: Request[Answer]) -> Answer:
+        return self._queue.perform(request)
