@@ -1,9 +1,22 @@
-"""LonnyMQ: a multi-tenant message queue inside PostgreSQL."""
+"""LonnyMQ: a multi-tenant message queue inside PostgreSQL.
 
-from lonnymq.commands import Created, Delivery, Message, Result
-from lonnymq.errors import LonnyMQError
-from lonnymq.queue import AsyncQueue, Enqueued, Finished, NewMessage, Queue
+What is named here is loaded when it is first used, so that a program pays for what it uses.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
 from lonnymq.version import __version__
+
+if TYPE_CHECKING:
+    from lonnymq.commands import Created, Delivery, Message, Result
+    from lonnymq.errors import LonnyMQError
+    from lonnymq.queue.async_queue import AsyncQueue
+    from lonnymq.queue.finished import Finished
+    from lonnymq.queue.producing import Enqueued, NewMessage
+    from lonnymq.queue.queue import Queue
 
 __all__ = [
     "AsyncQueue",
@@ -18,3 +31,26 @@ __all__ = [
     "Result",
     "__version__",
 ]
+
+_HOMES = {
+    "AsyncQueue": "lonnymq.queue.async_queue",
+    "Created": "lonnymq.commands",
+    "Delivery": "lonnymq.commands",
+    "Enqueued": "lonnymq.queue.producing",
+    "Finished": "lonnymq.queue.finished",
+    "LonnyMQError": "lonnymq.errors",
+    "Message": "lonnymq.commands",
+    "NewMessage": "lonnymq.queue.producing",
+    "Queue": "lonnymq.queue.queue",
+    "Result": "lonnymq.commands",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
