@@ -35,7 +35,11 @@ def _json_text(value: Any) -> str | None:
 
 
 def _json_texts(values: Sequence[Any] | None) -> list[str | None] | None:
-    return None if values is None else [_json_text(value) for value in values]
+    """Many are one and the same object: the headers that say no more than the content's type."""
+    if values is None:
+        return None
+    known = {id(value): _json_text(value) for value in {id(value): value for value in values}.values()}
+    return [known[id(value)] for value in values]
 
 
 def _json_value(value: Any) -> Any:
@@ -99,13 +103,14 @@ def columns_of(record: type) -> str:
 
 
 def read(record: type[Record], rows: Iterable[Row]) -> list[Record]:
-    """Records made of rows of their columns."""
+    """Records made of rows of their columns. By columns, as there may be thousands of rows."""
     kind: Any = record
     loads = [sql_type and sql_type.load for sql_type in _sql_types(kind)]
-    return [
-        record(*[value if load is None else load(value) for load, value in zip(loads, row, strict=True)])
-        for row in rows
-    ]
+    columns = list(zip(*rows, strict=True))
+    if not columns:
+        return []
+    given = zip(loads, columns, strict=True)
+    return list(map(record, *(column if load is None else map(load, column) for load, column in given)))
 
 
 def identifier(name: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.rows import tuple_row
 
+from lonnymq.adapters.array_text import as_text
 from lonnymq.adapters.refusals import translated
 from lonnymq.statement import Command
 
@@ -22,7 +23,7 @@ def run(held: psycopg.Connection[Any] | psycopg.Cursor[Any], schema: str, comman
     text, parameters = command.statement(schema)
     try:
         with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
-            rows = cursor.execute(text.encode(), parameters).fetchall()
+            rows = cursor.execute(text.encode(), _written(parameters)).fetchall()
     except psycopg.Error as error:
         raise translated(error) or error from error
     return command.decode(rows)
@@ -35,8 +36,12 @@ async def run_async(
     text, parameters = command.statement(schema)
     try:
         async with psycopg.AsyncRawCursor(connection, row_factory=tuple_row) as cursor:
-            await cursor.execute(text.encode(), parameters)
+            await cursor.execute(text.encode(), _written(parameters))
             rows = await cursor.fetchall()
     except psycopg.Error as error:
         raise translated(error) or error from error
     return command.decode(rows)
+
+
+def _written(parameters: tuple[Any, ...]) -> list[Any]:
+    return [as_text(value) if isinstance(value, list) else value for value in parameters]

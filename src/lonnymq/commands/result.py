@@ -32,7 +32,7 @@ class Result(StrEnum):
     NOT_FOUND = "not_found"
 
 
-ResultText = Annotated[Result, SqlType("TEXT", load=Result)]
+ResultText = Annotated[Result, SqlType("TEXT", load={str(result): result for result in Result}.__getitem__)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from lonnymq.adapters import held
-from lonnymq.commands import Delivery, MessageDequeue, MessageDequeueLightly
+from lonnymq.commands import Created, Delivery, MessageDequeue, MessageDequeueLightly
 from lonnymq.errors import ConnectionDropped
 from lonnymq.queue.calls import Answer, AsyncCaller, Request
 from lonnymq.queue.connections import TRIES, doubt, out_of_reach, refuse_connection
 from lonnymq.queue.interface import ChannelCalls, DeadCalls, QueueCalls
-from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued
+from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued, batches
 from lonnymq.queue.sleeping import Nap, take_or_wait
 from lonnymq.queue.times import Duration, milliseconds
 from lonnymq.statement import Command
@@ -135,20 +135,18 @@ class AsyncQueue(QueueCalls, AsyncCaller):
 
             await queue.enqueue_many(({"row": n} for n in range(1_000_000)), channel="import")
         """
-        batch = Batch(channel)
         if conn is not None or per_chunk:
-            await self._load(batch, values, progress, conn)
-            return batch.so_far
+            return await self._load(values, channel, progress, conn)
         is_loaded = False
         try:
             async with held.transaction_async(await self._opened()) as own:
-                await self._load(batch, values, progress, own)
+                done = await self._load(values, channel, progress, own)
                 is_loaded = True
         except ConnectionDropped as error:
             if is_loaded:  # the commit was under way
                 raise doubt("enqueue_many") from error
             raise
-        return batch.so_far
+        return done
 
     async def install(self, *, roles: bool = False, conn: object | None = None) -> Installed:
         """Install the queue into its schema, or bring it up to date: see lonnymq.install."""
@@ -199,23 +197,27 @@ class AsyncQueue(QueueCalls, AsyncCaller):
 
     async def _load(
         self,
-        batch: Batch,
         values: Iterable[Any] | AsyncIterable[Any],
+        channel: str,
         progress: Callable[[Enqueued], object] | None,
         conn: object | None,
-    ) -> None:
-        async for value in _each(values):
-            if batch.add(value):
-                await self._create(batch, progress, conn)
-        if batch:
-            await self._create(batch, progress, conn)
+    ) -> Enqueued:
+        """While one chunk is on its way, the next is made."""
+        so_far = Enqueued()
+        answer: asyncio.Task[list[Created]] | None = None
+        try:
+            async for chunk in _batches(values, channel):
+                if answer is not None:
+                    so_far = _noted(so_far, await answer, progress)
+                answer = asyncio.create_task(self._create(chunk, conn))
+                await asyncio.sleep(0)  # so that it is sent
+            return so_far if answer is None else _noted(so_far, await answer, progress)
+        finally:
+            if answer is not None and not answer.done():
+                await asyncio.wait([answer])  # it uses the connection
 
-    async def _create(
-        self, batch: Batch, progress: Callable[[Enqueued], object] | None, conn: object | None
-    ) -> None:
-        so_far = await self.perform(Request(batch.steps(), conn))
-        if progress is not None:
-            progress(so_far)
+    async def _create(self, batch: Batch, conn: object | None) -> list[Created]:
+        return await self.perform(Request(batch.steps(), conn))
 
     async def _opened(self) -> object:
         if not self._is_open:
@@ -259,10 +261,24 @@ class AsyncDead(DeadCalls, AsyncCaller):
         return await self._queue.perform(request)
 
 
-async def _each(values: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[Any]:
-    if isinstance(values, AsyncIterable):
-        async for value in values:
-            yield value
-    else:
-        for value in values:
-            yield value
+def _noted(
+    so_far: Enqueued, created: list[Created], progress: Callable[[Enqueued], object] | None
+) -> Enqueued:
+    so_far = so_far.plus(created)
+    if progress is not None:
+        progress(so_far)
+    return so_far
+
+
+async def _batches(values: Iterable[Any] | AsyncIterable[Any], channel: str) -> AsyncIterator[Batch]:
+    if not isinstance(values, AsyncIterable):
+        for batch in batches(values, channel):
+            yield batch
+        return
+    batch = Batch(channel)
+    async for value in values:
+        if batch.add(value):
+            yield batch
+            batch = Batch(channel)
+    if len(batch):
+        yield batch

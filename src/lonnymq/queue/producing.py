@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from lonnymq.commands import Created, MessageCreate, MessageCreateMany, Result
@@ -82,13 +83,18 @@ def _create(message: NewMessage) -> Steps[Created]:
     return created
 
 
-def _written(message: NewMessage) -> tuple[bytes, dict[str, Any] | None]:
+def _written(message: NewMessage) -> tuple[bytes, Mapping[str, Any] | None]:
     """The content, and the headers with its type; a type among the headers counts."""
-    given = dict(message.headers or {})
+    given = message.headers or {}
     content, content_type = encode(message.value, given.get(HEADER, message.content_type))
-    if content_type is not None:
-        given[HEADER] = content_type
-    return content, given or None
+    if content_type is None or HEADER in given:
+        return content, given or None
+    return content, {**given, HEADER: content_type} if given else _type_alone(content_type)
+
+
+@cache
+def _type_alone(content_type: str) -> Mapping[str, Any]:
+    return {HEADER: content_type}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,15 @@ class Enqueued:
     def total(self) -> int:
         return self.created + self.duplicates + self.full
 
+    def plus(self, latest: Sequence[Created]) -> Enqueued:
+        results = [created.result for created in latest]
+        return Enqueued(
+            self.created + results.count(Result.CREATED),
+            self.duplicates + results.count(Result.DUPLICATE),
+            self.full + results.count(Result.FULL),
+            latest,
+        )
+
 
 class Batch:
     """Messages on their way to one call, up to a number and a size."""
@@ -112,51 +127,56 @@ class Batch:
     max_bytes = 4_000_000
 
     def __init__(self, channel: str) -> None:
-        self.channel = channel
-        self.so_far = Enqueued()
-        self._clear()
-
-    def _clear(self) -> None:
+        self._plain = NewMessage(None, channel)
         self._messages: list[NewMessage] = []
         self._contents: list[bytes] = []
-        self._headers: list[dict[str, Any] | None] = []
+        self._headers: list[Mapping[str, Any] | None] = []
         self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._messages)
 
     def add(self, item: Any) -> bool:
         """Whether the batch is full now."""
-        message = item if isinstance(item, NewMessage) else NewMessage(item, self.channel)
-        content, headers = _written(message)
+        if isinstance(item, NewMessage):
+            message, (content, headers) = item, _written(item)
+        else:
+            message, (content, content_type) = self._plain, encode(item)
+            headers = None if content_type is None else _type_alone(content_type)
         self._messages.append(message)
         self._contents.append(content)
         self._headers.append(headers)
         self._bytes += len(content)
         return len(self._messages) >= self.max_messages or self._bytes >= self.max_bytes
 
-    def __bool__(self) -> bool:
-        return bool(self._messages)
-
-    def steps(self) -> Steps[Enqueued]:
-        """Creates what the batch holds, and empties it."""
+    def steps(self) -> Steps[list[Created]]:
+        """Creates what the batch holds."""
         messages = self._messages
-        now = (yield ServerClock()) if any(m.delay is not None for m in messages) else None
-        ats = [dequeue_at(m.run_at, m.delay, m.priority, now) for m in messages]
-        created: list[Created] = yield MessageCreateMany(
+        if all(message is self._plain for message in messages):
+            created: list[Created] = yield MessageCreateMany(
+                [self._plain.channel] * len(messages), self._contents, headers=_unless_empty(self._headers)
+            )
+            return created
+        now = (yield ServerClock()) if any(message.delay is not None for message in messages) else None
+        created = yield MessageCreateMany(
             [m.channel for m in messages],
             self._contents,
-            _unless_empty(ats),
+            _unless_empty([dequeue_at(m.run_at, m.delay, m.priority, now) for m in messages]),
             _unless_empty(self._headers),
             _unless_empty([m.max_attempts for m in messages]),
             _unless_empty([m.dedupe_key for m in messages]),
         )
-        self._clear()
-        results = [one.result for one in created]
-        self.so_far = Enqueued(
-            self.so_far.created + results.count(Result.CREATED),
-            self.so_far.duplicates + results.count(Result.DUPLICATE),
-            self.so_far.full + results.count(Result.FULL),
-            created,
-        )
-        return self.so_far
+        return created
+
+
+def batches(values: Iterable[Any], channel: str) -> Iterator[Batch]:
+    batch = Batch(channel)
+    for value in values:
+        if batch.add(value):
+            yield batch
+            batch = Batch(channel)
+    if len(batch):
+        yield batch
 
 
 def _unless_empty(values: list[Any]) -> list[Any] | None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
+from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from lonnymq.adapters import held
-from lonnymq.commands import Delivery, MessageDequeue, MessageDequeueLightly
+from lonnymq.commands import Created, Delivery, MessageDequeue, MessageDequeueLightly
 from lonnymq.errors import ConnectionDropped
 from lonnymq.queue.calls import Answer, Caller, Request
 from lonnymq.queue.connections import TRIES, doubt, out_of_reach, refuse_connection
 from lonnymq.queue.interface import ChannelCalls, DeadCalls, QueueCalls
-from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued
+from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued, batches
 from lonnymq.queue.sleeping import Nap, take_or_wait
 from lonnymq.queue.times import Duration, milliseconds
 from lonnymq.statement import Command
@@ -136,20 +139,22 @@ class Queue(QueueCalls, Caller):
 
             queue.enqueue_many(({"row": n} for n in range(1_000_000)), channel="import")
         """
-        batch = Batch(channel)
-        if conn is not None or per_chunk:
-            self._load(batch, values, progress, conn)
-            return batch.so_far
+        chunks = batches(values, channel)
+        if conn is not None:
+            return self._load(chunks, progress, lambda batch: partial(self._create, batch, conn))
+        if per_chunk:
+            with ThreadPoolExecutor(1) as sender:
+                return self._load(chunks, progress, self._sent_by(sender))
         is_loaded = False
         try:
-            with held.transaction(self._opened()) as own:
-                self._load(batch, values, progress, own)
+            with held.transaction(self._opened()) as own, ThreadPoolExecutor(1) as sender:
+                done = self._load(chunks, progress, self._sent_by(sender, own))
                 is_loaded = True
         except ConnectionDropped as error:
             if is_loaded:  # the commit was under way
                 raise doubt("enqueue_many") from error
             raise
-        return batch.so_far
+        return done
 
     def install(self, *, roles: bool = False, conn: object | None = None) -> Installed:
         """Install the queue into its schema, or bring it up to date: see lonnymq.install."""
@@ -198,23 +203,29 @@ class Queue(QueueCalls, Caller):
 
     def _load(
         self,
-        batch: Batch,
-        values: Iterable[Any],
+        chunks: Iterable[Batch],
         progress: Callable[[Enqueued], object] | None,
-        conn: object | None,
-    ) -> None:
-        for value in values:
-            if batch.add(value):
-                self._create(batch, progress, conn)
-        if batch:
-            self._create(batch, progress, conn)
+        send: Callable[[Batch], Callable[[], list[Created]]],
+    ) -> Enqueued:
+        """While one chunk is on its way, the next is made."""
+        so_far = Enqueued()
+        answer: Callable[[], list[Created]] = list
+        for chunk in chain(chunks, [None]):
+            if created := answer():
+                so_far = so_far.plus(created)
+                if progress is not None:
+                    progress(so_far)
+            if chunk is not None:
+                answer = send(chunk)
+        return so_far
 
-    def _create(
-        self, batch: Batch, progress: Callable[[Enqueued], object] | None, conn: object | None
-    ) -> None:
-        so_far = self.perform(Request(batch.steps(), conn))
-        if progress is not None:
-            progress(so_far)
+    def _sent_by(
+        self, sender: Executor, conn: object | None = None
+    ) -> Callable[[Batch], Callable[[], list[Created]]]:
+        return lambda batch: sender.submit(self._create, batch, conn).result
+
+    def _create(self, batch: Batch, conn: object | None) -> list[Created]:
+        return self.perform(Request(batch.steps(), conn))
 
     def _opened(self) -> object:
         if not self._is_open:

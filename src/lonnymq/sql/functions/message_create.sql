@@ -19,7 +19,8 @@ DECLARE
     v_at BIGINT := COALESCE(p_dequeue_at, v_now);
 BEGIN
     IF (p_channel <> '' AND octet_length(p_channel) <= 255 AND v_at BETWEEN -9007199254740992 AND 9007199254740992
-        AND COALESCE(p_max_attempts BETWEEN 1 AND 1000000, TRUE) AND p_headers IS NULL) IS NOT TRUE
+        AND COALESCE(p_max_attempts BETWEEN 1 AND 1000000, TRUE)
+        AND COALESCE(jsonb_typeof(p_headers) = 'object' AND pg_column_size(p_headers) < 8192, TRUE)) IS NOT TRUE
     THEN
         PERFORM message_check(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key);
     END IF;

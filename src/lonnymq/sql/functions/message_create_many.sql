@@ -21,13 +21,15 @@ BEGIN
     SELECT content_max_bytes, has_bound, has_sizes INTO q FROM queue;
     PERFORM lengths_check(cardinality(p_channels), cardinality(p_contents), cardinality(p_dequeue_ats),
         cardinality(p_headers), cardinality(p_max_attempts), cardinality(p_dedupe_keys));
-    -- The condition is that of message_check; the function is called only to say what was wrong.
+    -- The condition is that of message_check, or a stricter one; the function is called to say what was wrong, if it was.
     PERFORM message_check(channel, content, at, headers, max_attempts, dedupe_key, format(' (message %s of %s)', ord, cardinality(p_channels)))
     FROM unnest(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys)
         WITH ORDINALITY u (channel, content, at, headers, max_attempts, dedupe_key, ord)
     WHERE (channel <> '' AND octet_length(channel) <= 255 AND octet_length(content) <= q.content_max_bytes
         AND COALESCE(at BETWEEN -9007199254740992 AND 9007199254740992, TRUE)
-        AND COALESCE(max_attempts BETWEEN 1 AND 1000000, TRUE) AND headers IS NULL AND dedupe_key IS NULL) IS NOT TRUE;
+        AND COALESCE(max_attempts BETWEEN 1 AND 1000000, TRUE)
+        AND COALESCE(jsonb_typeof(headers) = 'object' AND pg_column_size(headers) < 8192, TRUE)
+        AND COALESCE(octet_length(dedupe_key) BETWEEN 1 AND 255, TRUE)) IS NOT TRUE;
     IF q.has_bound THEN
         PERFORM produce_check(p_channels);
     END IF;
