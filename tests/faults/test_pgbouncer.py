@@ -1,0 +1,318 @@
+"""Through PgBouncer in transaction mode: each transaction of a client may have another server session."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from lonnymq import AsyncQueue, Delivery, NewMessage, Queue
+from lonnymq.adapters.listening import POOLED, AsyncListener, Listener
+from lonnymq.errors import InvalidLimit
+from lonnymq.queue.producing import Batch
+from tests.faults.pgbouncer import SESSIONS, PgBouncer, pgbouncer
+from tests.queues import OWN, made
+
+pytestmark = pytest.mark.debian("pgbouncer")
+PATIENCE = 20.0
+LONG = 3600.0
+MORE = NewMessage("more", "more", delay=LONG)
+
+
+@pytest.fixture
+def pooler(dsn: str) -> Iterator[PgBouncer]:
+    with pgbouncer(dsn) as started:
+        yield started
+
+
+def until(is_true: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not is_true():
+        assert time.monotonic() < deadline, f"waited in vain for: {what}"
+        time.sleep(0.005)
+
+
+def test_the_pooler_does_share_sessions(pooler: PgBouncer) -> None:
+    """What a client prepares is lost, or met by another: else the tests below would show nothing."""
+    with (
+        psycopg.connect(pooler.dsn, autocommit=True, prepare_threshold=0) as one,
+        psycopg.connect(pooler.dsn, autocommit=True, prepare_threshold=0) as other,
+        psycopg.connect(pooler.dsn) as busy,
+    ):
+        busy.execute("SELECT 1")  # leaves one session for both
+        one.execute("SELECT %s", (1,))
+        with pytest.raises(psycopg.errors.DuplicatePreparedStatement):
+            other.execute("SELECT %s", (1,))
+    assert len(pooler.server_pids()) == SESSIONS
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_producing_and_consuming(pooler: PgBouncer, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Batch, "max_messages", 3)
+    with made(kind, pooler.dsn, size=4) as it:
+        queue = it.queue
+        for number in range(8):
+            assert queue.enqueue({"n": number}).result == "created"
+            assert queue.enqueue("later", channel="later", delay=3600).result == "created"
+            soon = datetime.now(UTC) + timedelta(hours=1)
+            assert queue.enqueue("later", channel="later", run_at=soon).result == "created"
+            assert queue.enqueue("urgent", channel="urgent", priority=5).result == "created"
+            keyed = queue.enqueue("keyed", channel="keyed", dedupe_key=str(number))
+            again = queue.enqueue("keyed", channel="keyed", dedupe_key=str(number))
+            assert (again.result, again.id) == ("duplicate", keyed.id)
+        assert queue.enqueue_many(range(10), channel="many").created == 10
+        seen: list[int] = []
+        loaded = queue.enqueue_many(
+            (NewMessage(n, "chunks", delay=3600) for n in range(10)),
+            per_chunk=True,
+            progress=lambda so_far: seen.append(so_far.created),
+        )
+        assert (loaded.created, seen) == (10, [3, 6, 9, 10])
+
+        held = [delivery for _ in range(10) for delivery in queue.dequeue(lease=60, consumer="me")]
+        while taken := queue.dequeue(7):
+            held += taken
+        assert Counter(delivery.channel for delivery in held) == {
+            "default": 8,
+            "urgent": 8,
+            "keyed": 8,
+            "many": 10,
+        }
+        for delivery in held[:10]:
+            assert queue.extend(delivery, 120).result == "extended"
+            assert queue.complete(delivery) == "completed"
+        assert {one.result for one in queue.extend_many(held[10:20], 120)} == {"extended"}
+        assert {one.result for one in queue.complete_many(held[10:20])} == {"completed"}
+        for delivery in held[20:]:
+            assert queue.retry(delivery, delay=3600, error="not now", state=b"page 7") == "deferred"
+        message = queue.get(held[20].id)
+        assert message is not None
+        assert message.state == b"page 7"
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_looking_after_it(pooler: PgBouncer, kind: str) -> None:
+    with made(kind, pooler.dsn, size=4) as it:
+        queue = it.queue
+        assert queue.set(history=True, lease=60).history
+        for _ in range(8):
+            dead(queue)
+            dead(queue)
+            waiting = queue.enqueue("waits", channel="b", delay=3600).id
+            assert waiting is not None
+            assert queue.reschedule(waiting, delay=7200) == "rescheduled"
+            assert [one.id for one in queue.messages(channel="b")] == [waiting]
+            policy = queue.channel("b").set(max_concurrency=2, max_size=50)
+            assert queue.channel("b").get() == policy
+            assert queue.channel("b").stats().scheduled == 1
+            assert [channel.channel for channel in queue.channels(order="waiting")][:1] == ["b"]
+            assert queue.stats().dead == 2
+            assert queue.settings().history
+            assert queue.cancel(waiting) == "cancelled"
+            assert queue.channel("b").delete().result == "deleted"
+            first, second = queue.dead.list(channel="doomed")
+            assert [one.result for one in queue.dead.retry([first.id], delay=3600)] == ["retried"]
+            assert [one.result for one in queue.dead.discard([second.id])] == ["discarded"]
+            assert queue.cancel(first.id) == "cancelled"
+            dead(queue)
+            assert queue.dead.retry_all(channel="doomed").retried == 1
+            [again] = queue.dequeue()
+            assert queue.retry(again, error="again") == "dead"
+            assert queue.dead.discard_all(error="aga%").discarded == 1
+            finished = queue.history(limit=2)
+            assert [one.outcome for one in finished] == ["dead", "dead"]
+            assert {one.outcome for one in queue.history(channel="b")} == {"cancelled"}
+            assert queue.maintain() >= 0
+
+
+def dead(queue: Queue) -> None:
+    assert queue.enqueue("x", channel="doomed", max_attempts=1).result == "created"
+    [delivery] = queue.dequeue()
+    assert queue.retry(delivery, error="no such customer") == "dead"
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_many_threads_on_few_sessions(pooler: PgBouncer, kind: str) -> None:
+    """2,000 messages over 20 channels, each call far more often than drivers need to prepare it."""
+    channels, total, threads = 20, 2000, 8
+    delivered: list[Delivery] = []
+    with made(kind, pooler.dsn, size=threads) as it, ThreadPoolExecutor(threads) as pool:
+
+        def produce(thread: int) -> list[int | None]:
+            numbers = range(thread, total, threads)
+            return [it.queue.enqueue(n, channel=f"tenant {n % channels}").id for n in numbers]
+
+        def consume(thread: int) -> None:
+            deadline = time.monotonic() + 3 * PATIENCE
+            while len(delivered) < total:
+                assert time.monotonic() < deadline, f"only {len(delivered)} were delivered"
+                for delivery in it.queue.dequeue(1 + thread % 3, lease=600, consumer=str(thread)):
+                    assert it.queue.complete(delivery) == "completed"
+                    delivered.append(delivery)
+
+        created = [one for ids in pool.map(produce, range(threads)) for one in ids]
+        list(pool.map(consume, range(threads)))
+        assert not it.queue.dequeue(100)
+        assert Counter(one.id for one in delivered) == Counter(created)
+        assert sorted(one.data for one in delivered) == list(range(total))
+        assert it.ask("SELECT COUNT(*) FROM lonnymq.message") == 0
+        assert [session.prepared for session in pooler.sessions()] == [0] * SESSIONS
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_no_session_keeps_a_setting(pooler: PgBouncer, kind: str) -> None:
+    with made(kind, pooler.dsn, size=4) as it, ThreadPoolExecutor(4) as pool:
+        it.queue.enqueue_many(NewMessage(n, f"tenant {n % 10}") for n in range(100))
+        taken = [one for some in pool.map(lambda _: it.queue.dequeue(2), range(40)) for one in some]
+        assert len(taken) > 10
+        before = pooler.sessions()
+        with pytest.raises(InvalidLimit):
+            it.queue.dequeue(0)
+        after = pooler.sessions()
+        assert [session.synchronous_commit for session in before + after] == ["on"] * 2 * SESSIONS
+
+
+class Watched:
+    """Lengthens naps until only a notification can end them, and says when one begins."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_asleep = threading.Event()
+        wait, wait_async = Listener.wait, AsyncListener.wait
+
+        def longer(listener: Listener, seconds: float) -> None:
+            wait(listener, self._longer(seconds))
+
+        async def longer_async(listener: AsyncListener, seconds: float) -> None:
+            await wait_async(listener, self._longer(seconds))
+
+        monkeypatch.setattr(Listener, "wait", longer)
+        monkeypatch.setattr(AsyncListener, "wait", longer_async)
+
+    def _longer(self, seconds: float) -> float:
+        """Those in doubt whether a producer knows that somebody sleeps are short, and stay so."""
+        if seconds < 0.5:
+            return seconds
+        self.is_asleep.set()
+        return LONG
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_waiting_through_the_pooler_is_polling(
+    pooler: PgBouncer, kind: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(monkeypatch)
+    with (
+        caplog.at_level(logging.WARNING, "lonnymq"),
+        made(kind, pooler.dsn, size=2) as it,
+        Queue(pooler.direct) as producer,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        waiting = pool.submit(it.queue.dequeue, wait=LONG)
+        until(lambda: POOLED in caplog.messages, "the word that it polls")
+        created = producer.enqueue("meanwhile")
+        [delivery] = waiting.result(PATIENCE)
+        assert delivery.id == created.id
+        assert not watched.is_asleep.is_set(), "there was nothing to be notified on"
+
+
+@pytest.mark.xfail(reason="it says LISTEN before it asks whether there is a pooler")
+@pytest.mark.parametrize("kind", OWN)
+def test_waiting_through_the_pooler_leaves_no_listen_behind(pooler: PgBouncer, kind: str) -> None:
+    with made(kind, pooler.dsn, size=2) as it:
+        for _ in range(2 * SESSIONS):
+            assert not it.queue.dequeue(wait=0.001)
+        assert [session.listens_to for session in pooler.sessions()] == [[]] * SESSIONS
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_woken_around_the_pooler(
+    pooler: PgBouncer, conn: psycopg.Connection, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(monkeypatch)
+
+    def listeners() -> set[int]:
+        rows = conn.execute(
+            "SELECT pid FROM pg_stat_activity "
+            "WHERE datname = current_database() AND application_name = 'lonnymq listen'"
+        )
+        return {pid for (pid,) in rows}
+
+    with made(kind, pooler.dsn, size=2, listen=pooler.direct) as it, ThreadPoolExecutor(1) as pool:
+        for _ in range(3):
+            watched.is_asleep.clear()
+            waiting = pool.submit(it.queue.dequeue, wait=LONG)
+            assert watched.is_asleep.wait(PATIENCE)
+            [listener] = listeners()
+            assert listener not in pooler.server_pids()
+            created = it.queue.enqueue("meanwhile")
+            [delivery] = waiting.result(PATIENCE)
+            assert delivery.id == created.id
+        assert listeners() == {listener}, "it is kept for the next wait"
+    until(lambda: not listeners(), "its end")
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_in_a_transaction_of_the_callers(pooler: PgBouncer, conn: psycopg.Connection, ending: str) -> None:
+    conn.execute("CREATE TABLE public.work (n INT)")
+    with (
+        Queue(pooler.dsn, pool_size=2) as queue,
+        psycopg.connect(pooler.dsn, prepare_threshold=None) as own,
+    ):
+        for number in range(8):
+            created = queue.enqueue(number).id
+            [delivery] = queue.dequeue()
+            own.execute("INSERT INTO public.work VALUES (%s)", (number,))
+            assert queue.complete(delivery, conn=own) == "completed"
+            following = queue.enqueue("next", channel="next", delay=3600, conn=own).id
+            assert queue.enqueue_many([MORE, MORE], conn=own).created == 2
+            assert own.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS
+            assert following is not None
+            assert queue.get(following) is None, "others do not see it yet"
+            assert queue.get(created or 0) is not None
+            getattr(own, ending)()
+            assert (queue.get(following) is not None) is (ending == "commit")
+            assert (queue.get(created or 0) is None) is (ending == "commit")
+        assert {session.synchronous_commit for session in pooler.sessions()} == {"on"}
+    worked = 8 if ending == "commit" else 0
+    assert counts(conn) == (worked, worked, 2 * worked)
+
+
+def counts(conn: psycopg.Connection) -> tuple[Any, ...]:
+    [row] = conn.execute(
+        "SELECT (SELECT COUNT(*) FROM public.work), "
+        "(SELECT COUNT(*) FROM message WHERE channel = 'next'), "
+        "(SELECT COUNT(*) FROM message WHERE channel = 'more')"
+    )
+    return row
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_in_an_asynchronous_transaction_of_the_callers(
+    pooler: PgBouncer, conn: psycopg.Connection, ending: str
+) -> None:
+    conn.execute("CREATE TABLE public.work (n INT)")
+
+    async def work() -> None:
+        connecting = psycopg.AsyncConnection.connect(pooler.dsn, prepare_threshold=None)
+        async with AsyncQueue(pooler.dsn, pool_size=2) as queue, await connecting as own:
+            for number in range(8):
+                await queue.enqueue(number)
+                [delivery] = await queue.dequeue()
+                await own.execute("INSERT INTO public.work VALUES (%s)", (number,))
+                assert await queue.complete(delivery, conn=own) == "completed"
+                await queue.enqueue("next", channel="next", delay=3600, conn=own)
+                await queue.enqueue_many([MORE, MORE], conn=own)
+                assert own.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS
+                await getattr(own, ending)()
+                assert (await queue.get(delivery.id) is None) is (ending == "commit")
+
+    asyncio.run(work())
+    worked = 8 if ending == "commit" else 0
+    assert counts(conn) == (worked, worked, 2 * worked)

@@ -1,0 +1,220 @@
+"""Queues on everything they can be made of, each seen as a Queue: an AsyncQueue runs on a loop of its own."""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import asyncpg
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from lonnymq import AsyncQueue, Queue
+from lonnymq.queue.async_queue import AsyncChannel, AsyncDead
+
+Answer = TypeVar("Answer")
+Options = dict[str, Any]
+Run = Callable[[Coroutine[Any, Any, Answer]], Answer]
+
+
+@dataclass(frozen=True)
+class Made:
+    """`ask` runs SQL on a connection that the queue uses too, and returns the one value."""
+
+    queue: Queue
+    ask: Callable[[str], Any]
+
+
+class Blocking:
+    """An AsyncQueue, or a part of one, whose calls are made by any thread and return what was awaited."""
+
+    def __init__(self, inner: object, run: Run[Any]) -> None:
+        self._inner = inner
+        self._run = run
+
+    def __getattr__(self, name: str) -> Any:
+        return self._seen(getattr(self._inner, name))
+
+    def _seen(self, found: Any) -> Any:
+        if isinstance(found, AsyncChannel | AsyncDead):
+            return Blocking(found, self._run)
+        if not callable(found):
+            return found
+
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            answer = found(*arguments, **keywords)
+            return self._run(answer) if inspect.iscoroutine(answer) else self._seen(answer)
+
+        return call
+
+
+@contextmanager
+def loop() -> Iterator[Run[Any]]:
+    """A loop that turns all the time, as that of a program does, in a thread."""
+    with asyncio.Runner() as runner:
+        turning = runner.get_loop()
+        thread = threading.Thread(target=turning.run_forever)
+        thread.start()
+
+        def run(awaited: Coroutine[Any, Any, Any]) -> Any:
+            return asyncio.run_coroutine_threadsafe(awaited, turning).result()
+
+        try:
+            yield run
+        finally:
+            turning.call_soon_threadsafe(turning.stop)
+            thread.join()
+
+
+@contextmanager
+def made(kind: str, dsn: str, size: int = 1, **options: Any) -> Iterator[Made]:
+    """A queue of this kind, with at most `size` connections; options go to the Queue."""
+    if kind in SYNC:
+        with SYNC[kind](dsn, size, options) as queue:
+            yield queue
+        return
+    with loop() as run:
+        holding = ASYNC[kind](dsn, size, options)
+        queue, ask = run(holding.__aenter__())
+        try:
+            yield Made(cast("Queue", Blocking(queue, run)), lambda query: run(ask(query)))
+        finally:
+            run(holding.__aexit__(None, None, None))
+
+
+def url(dsn: str, driver: str) -> str:
+    return dsn.replace("postgresql://", f"postgresql+{driver}://")
+
+
+def _value(pool: ConnectionPool[Any], query: str) -> Any:
+    with pool.connection() as connection:
+        return connection.execute(query.encode()).fetchall()[0][0]
+
+
+async def _value_async(pool: AsyncConnectionPool[Any], query: str) -> Any:
+    async with pool.connection() as connection:
+        return (await (await connection.execute(query.encode())).fetchall())[0][0]
+
+
+@contextmanager
+def _own(dsn: str, size: int, options: Options) -> Iterator[Made]:
+    with Queue(dsn, pool_size=size, **options) as queue:
+
+        def ask(query: str) -> Any:
+            pool: Any = queue._opened()
+            return _value(pool, query)
+
+        yield Made(queue, ask)
+
+
+@contextmanager
+def _psycopg_pool(dsn: str, size: int, options: Options) -> Iterator[Made]:
+    with (
+        ConnectionPool(dsn, min_size=1, max_size=size, check=ConnectionPool.check_connection) as pool,
+        Queue(pool, **options) as queue,
+    ):
+        yield Made(queue, lambda query: _value(pool, query))
+
+
+@contextmanager
+def _sqlalchemy(dsn: str, size: int, options: Options) -> Iterator[Made]:
+    engine = create_engine(url(dsn, "psycopg"), pool_size=size, max_overflow=0, pool_pre_ping=True)
+    with _disposed(engine), Queue(engine, **options) as queue:
+
+        def ask(query: str) -> Any:
+            with engine.connect() as connection:
+                return connection.execute(text(query)).scalar_one()
+
+        yield Made(queue, ask)
+
+
+@contextmanager
+def _disposed(engine: Engine) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        engine.dispose()
+
+
+Held = AsyncIterator[tuple[AsyncQueue, Callable[[str], Coroutine[Any, Any, Any]]]]
+
+
+@asynccontextmanager
+async def _own_async(dsn: str, size: int, options: Options) -> Held:
+    async with AsyncQueue(dsn, pool_size=size, **options) as queue:
+
+        async def ask(query: str) -> Any:
+            pool: Any = await queue._opened()
+            return await _value_async(pool, query)
+
+        yield queue, ask
+
+
+@asynccontextmanager
+async def _psycopg_async_pool(dsn: str, size: int, options: Options) -> Held:
+    check = AsyncConnectionPool.check_connection
+    async with (
+        AsyncConnectionPool(dsn, min_size=1, max_size=size, check=check, open=False) as pool,
+        AsyncQueue(pool, **options) as queue,
+    ):
+
+        async def ask(query: str) -> Any:
+            return await _value_async(pool, query)
+
+        yield queue, ask
+
+
+@asynccontextmanager
+async def _asyncpg_pool(dsn: str, size: int, options: Options) -> Held:
+    async with (
+        asyncpg.create_pool(dsn, min_size=1, max_size=size) as pool,
+        AsyncQueue(pool, **options) as queue,
+    ):
+
+        async def ask(query: str) -> Any:
+            return await pool.fetchval(query)
+
+        yield queue, ask
+
+
+def _sqlalchemy_async(driver: str) -> Callable[[str, int, Options], Any]:
+    @asynccontextmanager
+    async def held(dsn: str, size: int, options: Options) -> Held:
+        engine = create_async_engine(url(dsn, driver), pool_size=size, max_overflow=0, pool_pre_ping=True)
+        async with _disposed_async(engine), AsyncQueue(engine, **options) as queue:
+
+            async def ask(query: str) -> Any:
+                async with engine.connect() as connection:
+                    return (await connection.execute(text(query))).scalar_one()
+
+            yield queue, ask
+
+    return held
+
+
+@asynccontextmanager
+async def _disposed_async(engine: AsyncEngine) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await engine.dispose()
+
+
+SYNC: dict[str, Callable[[str, int, Options], Any]] = {
+    "Queue": _own,
+    "psycopg pool": _psycopg_pool,
+    "SQLAlchemy engine": _sqlalchemy,
+}
+ASYNC: dict[str, Callable[[str, int, Options], Any]] = {
+    "AsyncQueue": _own_async,
+    "psycopg async pool": _psycopg_async_pool,
+    "asyncpg pool": _asyncpg_pool,
+    "SQLAlchemy async engine, psycopg": _sqlalchemy_async("psycopg"),
+    "SQLAlchemy async engine, asyncpg": _sqlalchemy_async("asyncpg"),
+}
+OWN = ("Queue", "AsyncQueue")
+KINDS = (*SYNC, *ASYNC)
