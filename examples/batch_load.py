@@ -1,0 +1,57 @@
+"""Many messages from a generator, with progress: in one transaction, or chunk by chunk.
+
+python examples/batch_load.py postgresql://...
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+
+from lonnymq import Enqueued, NewMessage, Queue
+
+ROWS = 12_000
+
+
+class BrokenRow(Exception):
+    pass
+
+
+def rows(broken: int | None = None) -> Iterator[NewMessage]:
+    """As read from a file; the key makes it safe to load it again."""
+    for number in range(ROWS):
+        if number == broken:
+            raise BrokenRow(number)
+        yield NewMessage({"row": number}, channel="import", dedupe_key=f"row {number}")
+
+
+def show(so_far: Enqueued) -> None:
+    print(f"  {so_far.total} so far, {so_far.duplicates} of them known")
+
+
+def waiting(queue: Queue) -> int:
+    return queue.channel("import").stats(cap=100_000).waiting
+
+
+def main(dsn: str) -> None:
+    with Queue(dsn) as queue:
+        queue.install()  # once, when you deploy
+
+        print("one transaction, row 7000 is broken")
+        try:
+            queue.enqueue_many(rows(broken=7000), progress=show)
+        except BrokenRow:
+            print(f"nothing was loaded: {waiting(queue)} wait")
+
+        print("a transaction a chunk, row 7000 is broken")
+        try:
+            queue.enqueue_many(rows(broken=7000), progress=show, per_chunk=True)
+        except BrokenRow:
+            print(f"the chunks before it stay: {waiting(queue)} wait")
+
+        print("once more, repaired")
+        loaded = queue.enqueue_many(rows(), progress=show, per_chunk=True)
+        print(f"{loaded.created} were new: {waiting(queue)} wait")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else os.environ["LONNYMQ_DSN"])

@@ -1,0 +1,80 @@
+"""A FastAPI handler whose write and message are one transaction, on a pool of asyncpg.
+
+python examples/fastapi_handler.py postgresql://...
+"""
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.testclient import TestClient
+from pydantic import BaseModel
+
+from lonnymq import AsyncQueue, Queue
+
+TABLES = """
+    CREATE TABLE IF NOT EXISTS stock (article TEXT PRIMARY KEY, pieces INT NOT NULL);
+    CREATE TABLE IF NOT EXISTS purchase (id BIGINT GENERATED ALWAYS AS IDENTITY, article TEXT, pieces INT);
+    INSERT INTO stock VALUES ('lamp', 3) ON CONFLICT (article) DO UPDATE SET pieces = 3;
+"""
+
+
+class Purchase(BaseModel):
+    customer: str
+    article: str
+    pieces: int
+
+
+def make_app(dsn: str) -> FastAPI:
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        async with asyncpg.create_pool(dsn) as pool, AsyncQueue(pool) as queue:
+            await pool.execute(TABLES)
+            yield {"pool": pool, "queue": queue}
+
+    app = FastAPI(lifespan=lifespan)
+
+    @app.post("/purchases", status_code=201)
+    async def buy(purchase: Purchase, request: Request) -> dict[str, int]:
+        queue: AsyncQueue = request.state.queue
+        async with request.state.pool.acquire() as conn, conn.transaction():
+            number = await conn.fetchval(
+                "INSERT INTO purchase (article, pieces) VALUES ($1, $2) RETURNING id",
+                purchase.article,
+                purchase.pieces,
+            )
+            await queue.enqueue({"ship": number}, channel=purchase.customer, conn=conn)
+            left = await conn.fetchval(
+                "UPDATE stock SET pieces = pieces - $2 WHERE article = $1 AND pieces >= $2 RETURNING pieces",
+                purchase.article,
+                purchase.pieces,
+            )
+            if left is None:  # the purchase and its message go, as the transaction is rolled back
+                raise HTTPException(409, f"there are not so many of {purchase.article}")
+        return {"purchase": number, "left": left}
+
+    @app.get("/waiting/{customer}")
+    async def waiting(customer: str, request: Request) -> int:
+        queue: AsyncQueue = request.state.queue
+        return (await queue.channel(customer).stats()).waiting
+
+    return app
+
+
+def main(dsn: str) -> None:
+    with Queue(dsn) as queue:
+        queue.install()  # once, when you deploy
+
+    # A server would run make_app(dsn); here a client of FastAPI's own calls it.
+    with TestClient(make_app(dsn)) as client:
+        for pieces in (2, 2):
+            answer = client.post("/purchases", json={"customer": "acme", "article": "lamp", "pieces": pieces})
+            print(answer.status_code, answer.json(), "waiting:", client.get("/waiting/acme").json())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else os.environ["LONNYMQ_DSN"])

@@ -1,0 +1,164 @@
+"""Each file of examples/, as somebody would run it, and what it leaves in the database."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import psycopg
+import pytest
+
+from lonnymq import Queue
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def said_by(name: str, *arguments: str, **variables: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", EXAMPLES / name, *arguments],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def module(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"examples_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def rows(dsn: str, query: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(dsn) as conn:
+        return conn.execute(query).fetchall()
+
+
+def test_all_of_them_are_run_here() -> None:
+    here = Path(__file__).read_text(encoding="utf-8")
+    for path in EXAMPLES.glob("*.py"):
+        assert path.name in here, f"nothing runs {path.name}"
+
+
+def test_they_take_the_address_from_the_environment_too(dsn: str) -> None:
+    assert said_by("typed_payloads.py", LONNYMQ_DSN=dsn)
+
+
+def test_a_row_and_its_message_in_a_session(dsn: str) -> None:
+    assert said_by("sqlalchemy_session.py", dsn) == [
+        "committed: invoice 1, 1 message",
+        "rolled back: 0 invoices, 0 messages",
+        "acme is to be sent invoice 1",
+    ]
+    assert rows(dsn, "SELECT customer, euros FROM invoice") == [("acme", 250)]
+    assert rows(dsn, "SELECT * FROM lonnymq.messages") == []
+
+
+def test_a_handler_of_fastapi_run_as_a_program(dsn: str) -> None:
+    assert said_by("fastapi_handler.py", dsn) == [
+        "201 {'purchase': 1, 'left': 1} waiting: 1",
+        "409 {'detail': 'there are not so many of lamp'} waiting: 1",
+    ]
+
+
+def test_a_handler_of_fastapi(dsn: str) -> None:
+    testclient = pytest.importorskip("fastapi.testclient")
+    with testclient.TestClient(module("fastapi_handler").make_app(dsn)) as client, Queue(dsn) as queue:
+
+        def buy(pieces: int) -> int:
+            wanted = {"customer": "acme", "article": "lamp", "pieces": pieces}
+            return int(client.post("/purchases", json=wanted).status_code)
+
+        assert buy(4) == 409
+        assert queue.dequeue(10) == []
+        assert rows(dsn, "SELECT article, pieces FROM purchase") == []
+
+        assert buy(3) == 201
+        [message] = queue.dequeue(10)
+        assert (message.channel, message.data) == ("acme", {"ship": 2})
+        assert rows(dsn, "SELECT id, article, pieces FROM purchase") == [(2, "lamp", 3)]
+        assert rows(dsn, "SELECT pieces FROM stock") == [(0,)]
+
+        assert buy(1) == 409
+        assert queue.dequeue(10) == []
+
+
+def test_a_model_and_its_message_in_atomic(dsn: str) -> None:
+    assert said_by("django_atomic.py", dsn) == [
+        "committed: invoice 1, 1 message",
+        "rolled back: 0 invoices, 0 messages",
+        "acme: completed",
+    ]
+    assert rows(dsn, "SELECT customer, euros FROM shop_invoice") == [("acme", 500)]
+    assert rows(dsn, "SELECT * FROM lonnymq.messages") == []
+
+
+def test_a_result_and_its_completion(dsn: str) -> None:
+    assert said_by("complete_with_business_write.py", dsn) == [
+        "after the crash: receipts [], messages 1",
+        "after another try: receipts [(7, 2)], messages 0",
+    ]
+    assert rows(dsn, "SELECT invoice, attempt FROM receipt") == [(7, 2)]
+    assert rows(dsn, "SELECT * FROM lonnymq.messages") == []
+
+
+def test_a_result_whose_lease_ran_out_is_undone(dsn: str) -> None:
+    example = module("complete_with_business_write")
+    with psycopg.connect(dsn) as conn, Queue(dsn) as queue:
+        conn.execute(example.TABLE)
+        conn.commit()
+        queue.enqueue({"invoice": 7})
+        [late] = queue.dequeue(lease=0.001)
+        [now_ours] = queue.dequeue(wait=10)
+        with pytest.raises(example.NoLongerOurs):
+            example.collect(dsn, queue, late)
+        assert example.receipts(dsn) == []
+        example.collect(dsn, queue, now_ours)
+        assert example.receipts(dsn) == [(7, 2)]
+
+
+def test_a_load_of_many(dsn: str) -> None:
+    said = said_by("batch_load.py", dsn)
+    results = [line for line in said if not line.startswith("  ")]
+    assert results == [
+        "one transaction, row 7000 is broken",
+        "nothing was loaded: 0 wait",
+        "a transaction a chunk, row 7000 is broken",
+        "the chunks before it stay: 5000 wait",
+        "once more, repaired",
+        "7000 were new: 12000 wait",
+    ]
+    assert said[-4:-1] == [
+        "  5000 so far, 5000 of them known",
+        "  10000 so far, 5000 of them known",
+        "  12000 so far, 5000 of them known",
+    ]
+    assert rows(dsn, "SELECT COUNT(*), COUNT(DISTINCT id) FROM lonnymq.messages") == [(12_000, 12_000)]
+
+
+def test_typed_payloads(dsn: str) -> None:
+    broken = "the content is not application/json for Order: Expected `int`, got `str` - at `$.pieces`"
+    said = said_by("typed_payloads.py", dsn)
+    assert sorted(said[:3]) == [
+        "Order(article='lamp', pieces=2)",
+        "Refund(invoice=7, on=datetime.date(2030, 1, 31))",
+        "invoice=7 euros=250",
+    ]
+    assert said[3:] == [
+        f"attempt 1 deferred: {broken}",
+        f"attempt 2 dead: {broken}",
+        "dead after 2 attempts, and still there: {'article': 'lamp', 'pieces': 'two'}",
+    ]
+    assert rows(dsn, "SELECT channel, attempts, error FROM lonnymq.dead_letters") == [("orders", 2, broken)]
