@@ -1,6 +1,6 @@
 """A consumer that writes its result and completes the message in one transaction.
 
-If it dies before the commit, neither has happened: the message is served again, and the result is written once.
+If it dies before the commit, neither has happened: the message is served again, the result written once.
 
 python examples/complete_with_business_write.py postgresql://...
 """

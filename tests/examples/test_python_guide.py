@@ -1,0 +1,47 @@
+"""docs/python.md does what it shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.examples.page import blocks
+
+CHECKOUT = Path(__file__).parents[2]
+PAGE = CHECKOUT / "docs" / "python.md"
+
+
+def test_its_blocks_print_what_stands_below_them(dsn: str) -> None:
+    # A process of its own: Django is set up once in each.
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.examples.page", PAGE, dsn],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    shown = blocks(PAGE)
+    assert len(shown) > 20
+    for block, printed in zip(shown, json.loads(done.stdout), strict=True):
+        assert printed == block.output, f"python.md, line {block.line}"
+
+
+def test_every_block_of_it_is_run() -> None:
+    assert PAGE.read_text(encoding="utf-8").count("```python") == len(blocks(PAGE))
+
+
+def test_what_it_links_to_is_there() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    headings = {heading.lower().replace(" ", "-") for heading in re.findall(r"^## (.*)$", text, re.MULTILINE)}
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        file, _, anchor = link.partition("#")
+        if file:
+            assert (PAGE.parent / file).exists(), link
+        else:
+            assert anchor in headings, link

@@ -1,0 +1,197 @@
+"""What a user writes, and what it is: checked by mypy, never run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_type
+
+import msgspec
+import psycopg
+import sqlalchemy
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from pydantic import BaseModel
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session
+
+from lonnymq import (
+    AsyncQueue,
+    Created,
+    Delivery,
+    Enqueued,
+    Finished,
+    LonnyMQError,
+    Message,
+    NewMessage,
+    Queue,
+    Result,
+)
+from lonnymq.commands import (
+    ChannelPolicy,
+    ChannelStatistics,
+    DeadMessage,
+    Deleted,
+    DiscardedAll,
+    Extended,
+    ListedMessage,
+    Outcome,
+    QueueSettings,
+    QueueStatistics,
+    RetriedAll,
+)
+from lonnymq.errors import InvalidArgument, OutcomeUnknown, RetryTransaction
+from lonnymq.install import Installed
+
+
+class Order(msgspec.Struct):
+    article: str
+
+
+@dataclass
+class Refund:
+    invoice: int
+
+
+class Payment(BaseModel):
+    euros: int
+
+
+def connecting(
+    pool: ConnectionPool,
+    async_pool: AsyncConnectionPool,
+    engine: sqlalchemy.Engine,
+    async_engine: AsyncEngine,
+) -> None:
+    with Queue("postgresql://localhost/shop", "billing", async_commit=False, listen=False) as queue:
+        assert_type(queue, Queue)
+    assert_type(Queue(pool, listen="postgresql://localhost/shop"), Queue)
+    assert_type(Queue(engine, schema="billing"), Queue)
+    assert_type(AsyncQueue(async_pool), AsyncQueue)
+    assert_type(AsyncQueue(async_engine), AsyncQueue)
+
+
+def producing(queue: Queue, conn: psycopg.Connection, session: Session) -> None:
+    assert_type(queue.enqueue({"invoice": 7}), Created)
+    assert_type(queue.enqueue(Order("lamp"), channel="acme", delay=60, max_attempts=3), Created)
+    assert_type(queue.enqueue(b"bytes", run_at=datetime.now(UTC), headers={"trace": 1}), Created)
+    assert_type(queue.enqueue(Payment(euros=1), delay=timedelta(hours=1), dedupe_key="1", conn=conn), Created)
+    assert_type(queue.enqueue(None, priority=1, content_type="application/msgpack", conn=session), Created)
+    created = queue.enqueue("a text")
+    assert_type(created.id, int | None)
+    assert_type(created.result, Result)
+    if created.result == "created" or created.result is Result.DUPLICATE:
+        pass
+
+
+def rows() -> Iterator[NewMessage]:
+    yield NewMessage({"row": 1}, channel="import", dedupe_key="1")
+
+
+def loading(queue: Queue, conn: psycopg.Connection) -> None:
+    def show(so_far: Enqueued) -> None:
+        assert_type(so_far.total, int)
+        assert_type(so_far.latest[0], Created)
+
+    assert_type(queue.enqueue_many(rows(), progress=show), Enqueued)
+    assert_type(queue.enqueue_many(["a", b"b", {"c": 1}], channel="import", per_chunk=True), Enqueued)
+    assert_type(queue.enqueue_many((), progress=print, conn=conn), Enqueued)
+
+
+def consuming(queue: Queue, conn: psycopg.Connection) -> None:
+    messages = queue.dequeue(10, lease=60, wait=timedelta(seconds=5), consumer="mailer")
+    assert_type(messages, list[Delivery])
+    for message in messages:
+        assert_type(message.id, int)
+        assert_type(message.channel, str)
+        assert_type(message.attempts, int)
+        assert_type(message.content, bytes)
+        assert_type(message.state, bytes | None)
+        assert_type(message.content_type, str | None)
+        assert_type(message.data, Any)
+        assert_type(message.decode(Order), Order)
+        assert_type(message.decode(Refund), Refund)
+        assert_type(message.decode(Payment), Payment)
+        assert_type(message.decode(dict[str, int]), dict[str, int])
+        assert_type(queue.complete(message), Result)
+        assert_type(queue.complete(message, conn=conn), Result)
+        assert_type(queue.retry(message, delay=5, error="away", state=b"page 3", conn=conn), Result)
+        assert_type(queue.extend(message, timedelta(minutes=1)), Extended)
+        assert_type(queue.extend(message, 60).lease_end_at, int | None)
+    assert_type(queue.complete_many(messages), list[Outcome])
+    assert_type(queue.extend_many(tuple(messages), 60), list[Extended])
+
+
+def looking_after(queue: Queue, conn: psycopg.Connection) -> None:
+    assert_type(queue.install(roles=True, conn=conn), Installed)
+    assert_type(queue.get(7), Message | None)
+    assert_type(queue.messages(channel="acme", status="due", limit=10), list[ListedMessage])
+    assert_type(queue.cancel(7, conn=conn), Result)
+    assert_type(queue.reschedule(7, priority=2), Result)
+    assert_type(queue.channels(order="waiting"), list[ChannelStatistics])
+    assert_type(queue.stats(), QueueStatistics)
+    assert_type(queue.settings(), QueueSettings)
+    assert_type(queue.set(lease=45, history=True, dedupe_keep=timedelta(hours=1)), QueueSettings)
+    assert_type(queue.maintain(), int)
+    assert_type(queue.channel("acme").name, str)
+    assert_type(queue.channel("acme").get(), ChannelPolicy)
+    assert_type(
+        queue.channel("acme").set(max_concurrency=2, release_interval=0.5, paused=False), ChannelPolicy
+    )
+    assert_type(queue.channel("acme").stats(cap=100), ChannelStatistics)
+    assert_type(queue.channel("acme").delete(with_messages=True), Deleted)
+    assert_type(queue.dead.list(channel="acme", error="no such%"), list[DeadMessage])
+    assert_type(queue.dead.retry([7], delay=60), list[Outcome])
+    assert_type(queue.dead.retry_all(channel="acme"), RetriedAll)
+    assert_type(queue.dead.discard([7]), list[Outcome])
+    assert_type(queue.dead.discard_all(), DiscardedAll)
+    finished = queue.history(channel="acme", since=datetime.now(UTC), limit=10)
+    assert_type(finished, list[Finished])
+    assert_type(finished[0].outcome, str)
+    assert_type(finished[0].decode(Order), Order)
+
+
+async def async_rows() -> AsyncIterator[Order]:
+    yield Order("lamp")
+
+
+async def all_of_it_awaited(queue: AsyncQueue, conn: psycopg.AsyncConnection, session: AsyncSession) -> None:
+    async with queue as entered:
+        assert_type(entered, AsyncQueue)
+    assert_type(await queue.install(), Installed)
+    assert_type(await queue.enqueue({"invoice": 7}, channel="acme", conn=conn), Created)
+    assert_type(await queue.enqueue(Order("lamp"), delay=60, conn=session), Created)
+    assert_type(await queue.enqueue_many(async_rows(), per_chunk=True, progress=print), Enqueued)
+    assert_type(await queue.enqueue_many(rows()), Enqueued)
+    messages = await queue.dequeue(10, wait=5)
+    assert_type(messages, list[Delivery])
+    assert_type(messages[0].decode(Order), Order)
+    assert_type(await queue.complete(messages[0], conn=conn), Result)
+    assert_type(await queue.complete_many(messages), list[Outcome])
+    assert_type(await queue.retry(messages[0], error="away"), Result)
+    assert_type(await queue.extend(messages[0], 60), Extended)
+    assert_type(await queue.extend_many(messages, 60), list[Extended])
+    assert_type(await queue.get(7), Message | None)
+    assert_type(await queue.messages(), list[ListedMessage])
+    assert_type(await queue.cancel(7), Result)
+    assert_type(await queue.reschedule(7), Result)
+    assert_type(await queue.channels(), list[ChannelStatistics])
+    assert_type(await queue.stats(), QueueStatistics)
+    assert_type(await queue.settings(), QueueSettings)
+    assert_type(await queue.set(paused=True), QueueSettings)
+    assert_type(await queue.history(), list[Finished])
+    assert_type(await queue.maintain(), int)
+    assert_type(await queue.channel("acme").set(max_size=100), ChannelPolicy)
+    assert_type(await queue.channel("acme").stats(), ChannelStatistics)
+    assert_type(await queue.dead.list(), list[DeadMessage])
+    assert_type(await queue.dead.retry_all(), RetriedAll)
+    await queue.close()
+
+
+def failing(queue: Queue) -> None:
+    try:
+        queue.enqueue(1)
+    except (InvalidArgument, OutcomeUnknown, RetryTransaction) as error:
+        assert_type(error.hint, str | None)
+    except LonnyMQError as error:
+        assert_type(error.message, str)
