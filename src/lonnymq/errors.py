@@ -144,6 +144,10 @@ class SerializationFailure(RetryTransaction):
     sqlstate = "40001"
 
 
+class NotPermitted(LonnyMQError):
+    """The login role may not make this call."""
+
+
 class ConnectionDropped(LonnyMQError):
     """The connection broke during the call. A transaction that it was part of is rolled back, or its commit
     is in doubt.
@@ -216,3 +220,20 @@ def from_sqlstate(code: str | None, message: str, hint: str | None = None) -> Lo
     if cls is not None and issubclass(cls, RetryTransaction):
         hint = "run the transaction again"
     return cls(message, hint) if cls else None
+
+
+# What PostgreSQL says of a call when the schema is not what the call is made for.
+_NOT_THERE: dict[str, tuple[type[LonnyMQError], str]] = {
+    "3F000": (SchemaMissing, "run `lonnymq install`, or name the schema that it is in"),
+    "42P01": (SchemaMissing, "run `lonnymq install`, or name the schema that it is in"),
+    "42883": (SchemaOutdated, "run `lonnymq upgrade`, or `lonnymq install` if it is not in this schema"),
+    "42501": (NotPermitted, "log in as a member of one of the queue's roles, or have its rights granted"),
+}
+
+
+def from_call(code: str, message: str, hint: str | None = None) -> LonnyMQError | None:
+    """As from_sqlstate, where nothing ran but a call to the queue."""
+    if code in _NOT_THERE:
+        cls, what_to_do = _NOT_THERE[code]
+        return cls(message, what_to_do)
+    return from_sqlstate(code, message, hint)

@@ -150,10 +150,9 @@ async def session_on(engine: AsyncEngine) -> AsyncSession:
     return AsyncSession(engine)
 
 
-@contextmanager
-def django_connection(dsn: str) -> Iterator[Run]:
+def django_wrapper(dsn: str) -> DatabaseWrapper:
     found = conninfo_to_dict(dsn)
-    conn = DatabaseWrapper(
+    return DatabaseWrapper(
         {
             **DJANGO_DEFAULTS,
             "NAME": found["dbname"],
@@ -163,6 +162,11 @@ def django_connection(dsn: str) -> Iterator[Run]:
             "PORT": found["port"],
         }
     )
+
+
+@contextmanager
+def django_connection(dsn: str) -> Iterator[Run]:
+    conn = django_wrapper(dsn)
 
     def run(command: Command[Result]) -> Result:
         return adapters.run(conn, SCHEMA, command)

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import asyncpg
 from asyncpg.pool import Pool, PoolConnectionProxy
 
-from lonnymq.adapters.refusals import translated
-from lonnymq.errors import DatabaseUnreachable
+from lonnymq.adapters.refusals import Lent, refuse
 from lonnymq.statement import Command
 
 Result = TypeVar("Result")
@@ -18,6 +17,7 @@ Result = TypeVar("Result")
 SYNC: tuple[type, ...] = ()
 ASYNC = (asyncpg.Connection, PoolConnectionProxy, Pool)
 LENDERS = (Pool,)
+FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
 
 
 async def run_async(
@@ -29,30 +29,28 @@ async def run_async(
     text, parameters = command.statement(schema)
     try:
         rows = await held.fetch(text, *parameters)
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-        raise translated(error) or error from error
+    except FAILURES as error:
+        refuse(error)
     return command.decode([tuple(row) for row in rows])
 
 
 @asynccontextmanager
 async def transaction_async(pool: Pool[Any]) -> AsyncIterator[asyncpg.Connection[Any]]:
-    async with _borrowed(pool) as connection:
-        try:
-            async with connection.transaction():
+    lent = Lent()
+    try:
+        async with pool.acquire() as connection, connection.transaction():
+            with lent:
                 yield connection
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-            raise translated(error) or error from error
+    except FAILURES as error:
+        lent.refuse(error)
 
 
 @asynccontextmanager
 async def _borrowed(pool: Pool[Any]) -> AsyncIterator[asyncpg.Connection[Any]]:
+    lent = Lent()
     try:
-        connection = await pool.acquire()
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-        raise DatabaseUnreachable(
-            f"no connection was to be had: {error}", "check the pool's address and that it is open"
-        ) from error
-    try:
-        yield connection
-    finally:
-        await pool.release(connection)
+        async with pool.acquire() as connection:
+            with lent:
+                yield connection
+    except FAILURES as error:
+        lent.refuse(error)

@@ -13,6 +13,7 @@ from lonnymq.install import Installed, install
 
 def install_on(source: object, schema: str, *, roles: bool) -> Installed:
     if isinstance(source, psycopg.Connection):
+        source.execute("SELECT")  # begins the caller's transaction, if that is theirs to end
         return install(source, schema, roles=roles)
     if isinstance(source, ConnectionPool):
         with source.connection() as connection:

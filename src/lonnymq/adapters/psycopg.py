@@ -8,7 +8,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from lonnymq.adapters.array_text import as_text
-from lonnymq.adapters.refusals import translated
+from lonnymq.adapters.refusals import refuse
 from lonnymq.statement import Command
 
 Result = TypeVar("Result")
@@ -25,7 +25,7 @@ def run(held: psycopg.Connection[Any] | psycopg.Cursor[Any], schema: str, comman
         with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
             rows = cursor.execute(text.encode(), _written(parameters)).fetchall()
     except psycopg.Error as error:
-        raise translated(error) or error from error
+        refuse(error)
     return command.decode(rows)
 
 
@@ -39,7 +39,7 @@ async def run_async(
             await cursor.execute(text.encode(), _written(parameters))
             rows = await cursor.fetchall()
     except psycopg.Error as error:
-        raise translated(error) or error from error
+        refuse(error)
     return command.decode(rows)
 
 

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, Connection
-from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed
 
 from lonnymq.adapters import psycopg as adapter
-from lonnymq.adapters.refusals import translated
-from lonnymq.errors import DatabaseUnreachable, UnsuitableConnection
+from lonnymq.adapters.refusals import Lent
+from lonnymq.errors import UnsuitableConnection
 from lonnymq.statement import Command
 
 Result = TypeVar("Result")
@@ -115,27 +115,28 @@ async def _check_is_alive_async(connection: AsyncConnection[Any]) -> None:
 
 @contextmanager
 def _borrowed(pool: ConnectionPool[Any]) -> Iterator[Connection[Any]]:
+    lent = Lent()
     try:
-        with pool.connection() as connection:
+        with pool.connection() as connection, lent:
             yield connection
+    except PoolClosed as error:
+        raise _closed(error) from error
     except psycopg.Error as error:
-        raise _meaning(error) from error
+        lent.refuse(error)
 
 
 @asynccontextmanager
 async def _borrowed_async(pool: AsyncConnectionPool[Any]) -> AsyncIterator[AsyncConnection[Any]]:
+    lent = Lent()
     try:
         async with pool.connection() as connection:
-            yield connection
+            with lent:
+                yield connection
+    except PoolClosed as error:
+        raise _closed(error) from error
     except psycopg.Error as error:
-        raise _meaning(error) from error
+        lent.refuse(error)
 
 
-def _meaning(error: psycopg.Error) -> Exception:
-    if isinstance(error, PoolTimeout):
-        return DatabaseUnreachable(
-            f"no connection was to be had: {error}", "check the database's address, or enlarge the pool"
-        )
-    if isinstance(error, PoolClosed):
-        return UnsuitableConnection(f"the pool is not open: {error}", "open it first, or make a new queue")
-    return translated(error) or error
+def _closed(error: PoolClosed) -> UnsuitableConnection:
+    return UnsuitableConnection(f"the pool is not open: {error}", "open it first, or make a new queue")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import TracebackType
+from typing import NoReturn, Self
 
-from lonnymq.errors import ConnectionDropped, LonnyMQError, from_sqlstate
+from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, LonnyMQError, from_call
 
 # Shut down, crashed, starting up; and sessions that were ended for idling.
 ENDED = {"57P01", "57P02", "57P03", "57P05", "25P03"}
@@ -20,10 +22,47 @@ def translated(error: BaseException) -> LonnyMQError | None:
             hint = getattr(diagnosis, "message_hint", None) or getattr(layer, "hint", None)
             if code.startswith("08") or code in ENDED:
                 return ConnectionDropped(message or str(layer))
-            return from_sqlstate(code, message or str(layer), hint)
+            return from_call(code, message or str(layer), hint)
     if any(_is_drop(layer) for layer in _layers(error)):
         return ConnectionDropped(str(error))
     return None
+
+
+def refuse(error: BaseException) -> NoReturn:
+    """Raise what a driver's error means; the error itself where it means nothing to us."""
+    ours = translated(error)
+    if ours is None:
+        raise error
+    raise ours from error
+
+
+class Lent:
+    """The time for which a connection is lent: tells the borrower's errors from those before and after."""
+
+    def __init__(self) -> None:
+        self._is_begun = False
+        self._error: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        self._is_begun = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._error = error
+
+    def refuse(self, error: BaseException) -> NoReturn:
+        """Raise what an error means: the borrower's is theirs; one before, that there was nothing to lend."""
+        if error is self._error:
+            raise error
+        ours = translated(error)
+        if isinstance(ours, ConnectionDropped) and not self._is_begun:
+            raise DatabaseUnreachable(
+                f"no connection was to be had: {ours.message}",
+                "see that the database is up, and its address right",
+            ) from error
+        refuse(error)
 
 
 def _is_drop(layer: BaseException) -> bool:
@@ -32,7 +71,7 @@ def _is_drop(layer: BaseException) -> bool:
     return (
         isinstance(layer, OSError)
         or bool(getattr(layer, "connection_invalidated", False))
-        or name == "OperationalError"
+        or name in {"OperationalError", "PoolTimeout"}
         or (name == "InterfaceError" and "closed" in str(layer))
     )
 

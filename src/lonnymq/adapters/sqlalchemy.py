@@ -16,8 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 from sqlalchemy.types import NullType
 
-from lonnymq.adapters.refusals import translated
-from lonnymq.errors import ConnectionDropped, DatabaseUnreachable
+from lonnymq.adapters.refusals import Lent, refuse
 from lonnymq.statement import Command, Statement
 
 Result = TypeVar("Result")
@@ -34,7 +33,7 @@ def run(held: Engine | Connection | Session, schema: str, command: Command[Resul
     try:
         rows = held.execute(_clause(command.statement(schema))).fetchall()
     except DBAPIError as error:
-        raise translated(error) or error from error
+        refuse(error)
     return command.decode([tuple(row) for row in rows])
 
 
@@ -47,35 +46,29 @@ async def run_async(
     try:
         rows = (await held.execute(_clause(command.statement(schema)))).fetchall()
     except DBAPIError as error:
-        raise translated(error) or error from error
+        refuse(error)
     return command.decode([tuple(row) for row in rows])
 
 
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
-    connection = None
+    lent = Lent()
     try:
-        with engine.begin() as connection:
+        with engine.begin() as connection, lent:
             yield connection
     except DBAPIError as error:
-        raise _meaning(error, connection) from error
+        lent.refuse(error)
 
 
 @asynccontextmanager
 async def transaction_async(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    connection = None
+    lent = Lent()
     try:
         async with engine.begin() as connection:
-            yield connection
+            with lent:
+                yield connection
     except (DBAPIError, OSError) as error:
-        raise _meaning(error, connection) from error
-
-
-def _meaning(error: Exception, connection: object | None) -> Exception:
-    found = translated(error)
-    if isinstance(found, ConnectionDropped) and connection is None:
-        return DatabaseUnreachable(f"no connection was to be had: {found}", "check the engine's address")
-    return found or error
+        lent.refuse(error)
 
 
 def _clause(statement: Statement) -> TextClause:

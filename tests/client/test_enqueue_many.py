@@ -1,0 +1,164 @@
+"""Many messages at once: streamed, in one transaction or in several."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from lonnymq import AsyncQueue, NewMessage, Queue, errors
+from lonnymq.queue.producing import Batch, Enqueued
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Batch, "max_messages", 10)
+
+
+def contents(conn: psycopg.Connection) -> list[bytes]:
+    return [content for (content,) in conn.execute("SELECT content FROM message ORDER BY id")]
+
+
+def failing(after: int) -> Iterator[bytes]:
+    for number in range(after):
+        yield b"%d" % number
+    raise OSError("the file ends here")
+
+
+def test_all_of_it_in_the_order_given(queue: Any, conn: psycopg.Connection, small_chunks: None) -> None:
+    told: list[Enqueued] = []
+    values = [b"%d" % number for number in range(25)]
+    done = queue.enqueue_many(iter(values), channel="acme", progress=told.append)
+    assert [(so_far.created, len(so_far.latest)) for so_far in told] == [(10, 10), (20, 10), (25, 5)]
+    assert done == told[-1]
+    assert contents(conn) == values
+
+
+def test_nothing_of_it_if_the_source_fails(queue: Any, conn: psycopg.Connection, small_chunks: None) -> None:
+    with pytest.raises(OSError, match="ends here"):
+        queue.enqueue_many(failing(25))
+    assert contents(conn) == []
+    assert queue.enqueue_many([b"a"]).created == 1, "the queue goes on"
+
+
+def test_whole_chunks_of_it_if_so_asked(queue: Any, conn: psycopg.Connection, small_chunks: None) -> None:
+    with pytest.raises(OSError, match="ends here"):
+        queue.enqueue_many(failing(25), per_chunk=True)
+    assert contents(conn) == [b"%d" % number for number in range(20)]
+
+
+def test_nothing_of_it_if_one_is_refused(queue: Any, conn: psycopg.Connection, small_chunks: None) -> None:
+    values = [NewMessage(b"x", channel="" if number == 17 else "acme") for number in range(25)]
+    with pytest.raises(errors.InvalidChannel, match="message 8 of 10"):
+        queue.enqueue_many(values)
+    assert contents(conn) == []
+
+
+def test_nothing_of_it_if_the_callback_fails(
+    own_queue: Any, conn: psycopg.Connection, small_chunks: None
+) -> None:
+    def fail(so_far: Enqueued) -> None:
+        raise RuntimeError(f"after {so_far.created}")
+
+    with pytest.raises(RuntimeError, match="after 10"):
+        own_queue.enqueue_many([b"x"] * 25, progress=fail)
+    assert contents(conn) == []
+
+
+def test_each_as_it_says(own_queue: Any, conn: psycopg.Connection) -> None:
+    at = datetime.now(UTC) + timedelta(days=1)
+    done = own_queue.enqueue_many(
+        [
+            NewMessage("now", channel="a"),
+            NewMessage("at", channel="b", run_at=at, headers={"trace": "1"}),
+            NewMessage("after", channel="b", delay=60, max_attempts=3),
+            NewMessage("first", channel="b", priority=4),
+            NewMessage("once", channel="c", dedupe_key="k"),
+            NewMessage("twice", channel="c", dedupe_key="k"),
+            "plain",
+        ],
+        channel="d",
+    )
+    assert (done.created, done.duplicates) == (6, 1)
+    rows = conn.execute(
+        """
+        SELECT convert_from(content, 'utf8'), channel, dequeue_at - created_at, dequeue_at, headers->>'trace',
+            max_attempts, dedupe_key
+        FROM message ORDER BY id"""
+    ).fetchall()
+    plain = [row[:2] + row[4:] for row in rows]
+    assert plain == [
+        ('"now"', "a", None, None, None),
+        ('"at"', "b", "1", None, None),
+        ('"after"', "b", None, 3, None),
+        ('"first"', "b", None, None, None),
+        ('"once"', "c", None, None, "k"),
+        ('"plain"', "d", None, None, None),
+    ]
+    assert [row[2] for row in rows if row[0] in {'"now"', '"plain"'}] == [0, 0]
+    assert rows[1][3] == int(at.timestamp() * 1000)
+    assert 59_000 < rows[2][2] < 65_000
+    assert rows[3][3] == -4
+
+
+def test_texts_that_need_quoting(queue: Any) -> None:
+    awkward = ['"', "\\", "{a,b}", "NULL", "null", "", " ", "ä\n\t", "'; --", "%s $1 :p1"]
+    queue.enqueue_many([NewMessage(text, channel=f"x{text}", dedupe_key=f"k{text}") for text in awkward])
+    messages = queue.dequeue(100)
+    assert sorted((m.channel, m.data) for m in messages) == sorted((f"x{text}", text) for text in awkward)
+
+
+def test_an_async_iterable(dsn: str, conn: psycopg.Connection, small_chunks: None) -> None:
+    async def numbers(failing_at: int | None = None) -> AsyncIterator[bytes]:
+        for number in range(25):
+            if number == failing_at:
+                raise OSError("the stream ends here")
+            yield b"%d" % number
+            await asyncio.sleep(0)
+
+    async def main() -> None:
+        async with AsyncQueue(dsn) as queue:
+            with pytest.raises(OSError, match="ends here"):
+                await queue.enqueue_many(numbers(failing_at=15))
+            assert contents(conn) == []
+            assert (await queue.enqueue_many(numbers())).created == 25
+
+    asyncio.run(main())
+    assert contents(conn) == [b"%d" % number for number in range(25)]
+
+
+def test_nothing_of_nothing(queue: Any) -> None:
+    assert queue.enqueue_many([]).total == 0
+
+
+def test_a_large_value_ends_its_chunk(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Batch, "max_bytes", 1_000)
+    told: list[int] = []
+    with Queue(dsn) as queue:
+        queue.enqueue_many([b"x" * 400] * 7, progress=lambda so_far: told.append(so_far.created))
+    assert told == [3, 6, 7]
+
+
+MEASURE = """
+import pathlib, re, sys
+from lonnymq import Queue
+with Queue(sys.argv[1]) as queue:
+    done = queue.enqueue_many(({"row": n, "text": "x" * 200} for n in range(200_000)), channel="import")
+peak_kb = re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1]
+print(done.created, int(peak_kb) // 1024)
+"""
+
+
+@pytest.mark.slow
+def test_it_is_streamed(dsn: str) -> None:
+    """A list of these values would be over 100 MB by itself."""
+    output = subprocess.run(
+        [sys.executable, "-c", MEASURE, dsn], check=True, capture_output=True, text=True, timeout=200
+    ).stdout
+    created, megabytes = map(int, output.split())
+    assert created == 200_000
+    assert megabytes < 100

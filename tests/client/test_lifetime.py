@@ -1,0 +1,104 @@
+"""Making a queue, installing it, and closing it."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg_pool import ConnectionPool
+from sqlalchemy import create_engine
+
+from lonnymq import AsyncQueue, Queue, errors
+from lonnymq.install import inspect
+from tests.conformance.drivers import url
+
+
+def test_nothing_is_opened_before_it_is_needed(dsn: str, conn: psycopg.Connection) -> None:
+    queue = Queue(dsn)
+    sessions = (
+        "SELECT COUNT(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND application_name = 'lonnymq'"
+    )
+    assert conn.execute(sessions).fetchone() == (0,)
+    queue.stats()
+    assert conn.execute(sessions).fetchone() == (1,)
+    queue.close()
+
+
+def test_a_closed_queue_says_so(dsn: str) -> None:
+    with Queue(dsn) as queue:
+        queue.stats()
+    with pytest.raises(errors.UnsuitableConnection, match="closed"):
+        queue.stats()
+
+
+def test_a_pool_of_the_callers_stays_open(dsn: str) -> None:
+    with ConnectionPool(dsn, min_size=1, open=True) as pool:
+        with Queue(pool) as queue:
+            queue.stats()
+        with pool.connection() as held:
+            assert held.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async", "pool"])
+def test_install(dsn: str, conn: psycopg.Connection, kind: str) -> None:
+    async def install() -> Any:
+        async with AsyncQueue(dsn, "mine") as queue:
+            found = await queue.install()
+            await queue.enqueue("x")
+            return found
+
+    if kind == "async":
+        found = asyncio.run(install())
+    elif kind == "sync":
+        with Queue(dsn, "mine") as queue:
+            found = queue.install()
+            queue.enqueue("x")
+    else:
+        with ConnectionPool(dsn, min_size=1, open=True) as pool:
+            found = Queue(pool, "mine").install()
+    assert found == inspect(conn, "mine")
+
+
+def test_install_in_the_callers_transaction(dsn: str, conn: psycopg.Connection) -> None:
+    with Queue(dsn, "mine") as queue, psycopg.connect(dsn) as held:
+        queue.install(conn=held)
+        held.rollback()
+    with pytest.raises(errors.SchemaMissing):
+        inspect(conn, "mine")
+
+
+def test_what_cannot_install(dsn: str) -> None:
+    engine = create_engine(url(dsn, "psycopg"))
+    with Queue(engine) as queue, pytest.raises(errors.UnsuitableConnection, match="lonnymq install"):
+        queue.install()
+    engine.dispose()
+
+
+def test_a_schema_with_an_awkward_name(dsn: str) -> None:
+    with Queue(dsn, 'my "q" FROM %s :x $1') as queue:
+        queue.install()
+        queue.enqueue("x")
+        (message,) = queue.dequeue()
+        assert message.data == "x"
+        queue.set(history=True)
+        queue.complete(message)
+        assert len(queue.history(channel="default")) == len(queue.history()) == 1
+
+
+def test_a_schema_that_is_not_there(dsn: str) -> None:
+    with Queue(dsn, "elsewhere") as queue, pytest.raises(errors.SchemaMissing) as caught:
+        queue.enqueue("x")
+    assert "install" in (caught.value.hint or "")
+
+
+def test_every_call_is_documented() -> None:
+    for kind in (Queue, AsyncQueue):
+        for name in dir(kind):
+            if not name.startswith("_") and name != "perform":
+                assert getattr(kind, name).__doc__, f"{kind.__name__}.{name}"
+
+
+def test_the_guide_is_where_the_package_is() -> None:
+    assert (Path(__file__).parents[2] / "src/lonnymq/py.typed").exists()

@@ -1,0 +1,199 @@
+"""A queue's calls, the same whatever it runs on."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from lonnymq import errors
+from lonnymq.commands import Delivery, Result
+
+
+@dataclass
+class Order:
+    number: int
+
+
+def test_the_life_of_a_message(queue: Any) -> None:
+    created = queue.enqueue({"number": 7}, channel="acme", headers={"trace": "abc"})
+    assert created.result is Result.CREATED
+    (message,) = queue.dequeue(10, lease=60, consumer="me")
+    assert (message.id, message.channel, message.attempts) == (created.id, "acme", 1)
+    assert message.data == {"number": 7}
+    assert message.decode(Order) == Order(7)
+    assert message.headers == {"trace": "abc", "content-type": "application/json"}
+    assert queue.get(created.id).status == "leased"
+    assert queue.extend(message, timedelta(minutes=5)).lease_end_at > message.lease_end_at
+    assert queue.complete(message) is Result.COMPLETED
+    assert queue.complete(message) is Result.NOT_FOUND
+    assert queue.get(created.id) is None
+    assert queue.dequeue(10) == []
+
+
+def test_a_batch_of_them(queue: Any) -> None:
+    done = queue.enqueue_many([b"a", "b", {"c": 3}, Order(4)], channel="acme")
+    assert (done.created, done.duplicates, done.full, done.total) == (4, 0, 0, 4)
+    messages = queue.dequeue(10)
+    assert [message.data for message in messages] == [b"a", "b", {"c": 3}, {"number": 4}]
+    assert [extended.result for extended in queue.extend_many(messages, 60)] == [Result.EXTENDED] * 4
+    outcomes = queue.complete_many(messages)
+    assert [(outcome.id, outcome.result) for outcome in outcomes] == [
+        (message.id, Result.COMPLETED) for message in messages
+    ]
+
+
+def test_a_retry_uses_up_an_attempt_only_with_an_error(queue: Any) -> None:
+    queue.enqueue("x", max_attempts=2)
+    (message,) = queue.dequeue()
+    assert queue.retry(message, state=b"halfway") is Result.DEFERRED
+    (message,) = queue.dequeue()
+    assert (message.attempts, message.state) == (1, b"halfway")
+    assert queue.retry(message, error="no luck") is Result.DEFERRED
+    (message,) = queue.dequeue()
+    assert (message.attempts, message.state) == (2, b"halfway")
+    assert queue.retry(message, error="no luck again") is Result.DEAD
+    (dead,) = queue.dead.list(channel="default")
+    assert (dead.id, dead.error) == (message.id, "no luck again")
+    assert queue.dead.retry([dead.id])[0].result is Result.RETRIED
+    (message,) = queue.dequeue()
+    assert message.attempts == 1
+
+
+def test_dead_letters_go_all_at_once(queue: Any) -> None:
+    queue.enqueue_many(range(5), channel="acme")
+    queue.set(max_attempts=1)
+    for message in queue.dequeue(5):
+        assert queue.retry(message, error="broken") is Result.DEAD
+    assert queue.dead.retry_all(channel="acme", error="bro%").retried == 5
+    for message in queue.dequeue(5):
+        queue.retry(message, error="broken")
+    assert queue.dead.discard([queue.dead.list(limit=1)[0].id])[0].result is Result.DISCARDED
+    assert queue.dead.discard_all().discarded == 4
+    assert queue.dead.list() == []
+
+
+def test_cancel_and_reschedule(queue: Any) -> None:
+    later = queue.enqueue("later", run_at=datetime.now(UTC) + timedelta(days=1))
+    assert queue.dequeue() == []
+    assert [listed.id for listed in queue.messages(status="scheduled")] == [later.id]
+    assert queue.reschedule(later.id) is Result.RESCHEDULED
+    (message,) = queue.dequeue()
+    assert queue.cancel(message.id) is Result.MARKED
+    assert queue.complete(message) is Result.CANCELLED
+    assert queue.cancel(message.id) is Result.NOT_FOUND
+
+
+def test_channels(queue: Any) -> None:
+    acme = queue.channel("acme")
+    assert acme.set(max_concurrency=1, release_interval=timedelta(seconds=0), max_size=2).max_concurrency == 1
+    assert acme.get().max_size == 2
+    results = [queue.enqueue(n, channel="acme").result for n in range(3)]
+    assert results == [Result.CREATED, Result.CREATED, Result.FULL]
+    assert len(queue.dequeue(10)) == 1
+    assert acme.stats().blocked_by == "concurrency"
+    assert [(one.channel, one.leased) for one in queue.channels()] == [("acme", 1)]
+    assert acme.delete().result is Result.NOT_EMPTY
+    assert acme.delete(with_messages=True).result is Result.DELETED
+
+
+def test_settings_and_statistics(queue: Any) -> None:
+    assert queue.set(lease=45, history=True, history_content=True).lease_ms == 45_000
+    assert queue.settings().history is True
+    queue.enqueue({"a": 1}, channel="acme", dedupe_key="k")
+    queue.enqueue("other", channel="bluebird")
+    assert queue.enqueue("twice", channel="acme", dedupe_key="k").result is Result.DUPLICATE
+    for message in queue.dequeue(2):
+        queue.complete(message)
+    queue.dequeue()
+    assert queue.stats().served == 2
+    assert {finished.channel for finished in queue.history()} == {"acme", "bluebird"}
+    (finished,) = queue.history(channel="acme", since=datetime.now(UTC) - timedelta(hours=1))
+    assert (finished.outcome, finished.data, finished.dedupe_key) == ("completed", {"a": 1}, "k")
+    assert queue.history(since=datetime.now(UTC) + timedelta(hours=1)) == []
+    assert queue.maintain() >= 0
+
+
+def test_content_that_the_history_did_not_keep(own_queue: Any) -> None:
+    own_queue.set(history=True)
+    own_queue.enqueue("x")
+    own_queue.complete(*own_queue.dequeue())
+    with pytest.raises(errors.BrokenContent, match="history_content=True"):
+        own_queue.history()[0].data  # noqa: B018
+
+
+def test_priority_goes_first_and_the_higher_before_the_lower(own_queue: Any) -> None:
+    for value, options in {"usual": {}, "low": {"priority": 1}, "high": {"priority": 9}}.items():
+        own_queue.enqueue(value, **options)
+    assert [message.data for message in own_queue.dequeue(3)] == ["high", "low", "usual"]
+
+
+def test_a_delay_counts_by_the_databases_clock(own_queue: Any, conn: psycopg.Connection) -> None:
+    created = own_queue.enqueue("x", delay=timedelta(hours=1))
+    (row,) = conn.execute(
+        "SELECT dequeue_at - created_at FROM message WHERE id = %s", (created.id,)
+    ).fetchall()
+    assert 3_590_000 <= row[0] < 3_660_000
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"run_at": datetime(2030, 1, 1)},  # noqa: DTZ001
+        {"delay": -1},
+        {"delay": float("nan")},
+        {"priority": 0},
+        {"priority": 1, "delay": 5},
+        {"run_at": datetime.now(UTC), "delay": 5},
+    ],
+)
+def test_times_that_cannot_be(own_queue: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(errors.InvalidTime) as caught:
+        own_queue.enqueue("x", **options)
+    assert caught.value.hint
+    assert own_queue.stats().waiting == 0
+
+
+def test_what_cannot_be_read_stays_retryable(own_queue: Any) -> None:
+    own_queue.enqueue(b"{", headers={"content-type": "application/json"})
+    own_queue.enqueue(b"<a/>", headers={"content-type": "text/xml"})
+    broken, unknown = own_queue.dequeue(2)
+    with pytest.raises(errors.BrokenContent):
+        broken.data  # noqa: B018
+    with pytest.raises(errors.UnknownContentType):
+        unknown.data  # noqa: B018
+    assert own_queue.retry(broken, error="unreadable") is Result.DEFERRED
+    assert own_queue.complete(unknown) is Result.COMPLETED
+
+
+def test_messagepack(own_queue: Any) -> None:
+    own_queue.enqueue({"n": 1}, content_type="application/msgpack")
+    own_queue.enqueue({"n": 2}, headers={"content-type": "application/msgpack"})
+    messages = own_queue.dequeue(2)
+    assert [message.data for message in messages] == [{"n": 1}, {"n": 2}]
+    assert {message.content[:1] for message in messages} == {b"\x81"}
+
+
+def test_dequeue_takes_no_connection_and_says_why(own_queue: Any, conn: psycopg.Connection) -> None:
+    with pytest.raises(errors.UnsuitableConnection, match="locks the channels"):
+        own_queue.dequeue(conn=conn)
+
+
+def test_errors_are_typed_and_say_what_to_do(queue: Any) -> None:
+    with pytest.raises(errors.InvalidChannel) as caught:
+        queue.enqueue("x", channel="")
+    assert caught.value.hint
+    with pytest.raises(errors.InvalidLimit):
+        queue.dequeue(0)
+    with pytest.raises(errors.NotEncodable):
+        queue.enqueue(object())
+    assert queue.stats().waiting == 0
+
+
+def test_a_delivery_is_a_value(own_queue: Any) -> None:
+    own_queue.enqueue("x")
+    (message,) = own_queue.dequeue()
+    assert isinstance(message, Delivery)
+    with pytest.raises(AttributeError):
+        message.id = 5  # type: ignore[misc]
