@@ -73,7 +73,7 @@ def is_behind_a_pooler(connection: Connection[Any] | AsyncConnection[Any], backe
 def _options(max_size: int, timeout: float) -> dict[str, Any]:
     return {
         "kwargs": {"autocommit": True, "fallback_application_name": "lonnymq"},
-        "min_size": 1,
+        "min_size": 0,
         "max_size": max_size,
         "timeout": timeout,
         "open": False,
