@@ -21,6 +21,18 @@ def _listen(channel: str) -> sql.Composed:
     return sql.SQL("LISTEN {}").format(sql.Identifier(channel))
 
 
+class NoListening(Exception):
+    """The address is a pooler's: whatever LISTENs through it, others are notified."""
+
+
+def _check_is_direct(
+    connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], backend_pid: int
+) -> None:
+    if is_behind_a_pooler(connection, backend_pid):
+        log.warning(POOLED)
+        raise NoListening
+
+
 class Listener:
     """Once its connection broke, it only sleeps."""
 
@@ -30,18 +42,22 @@ class Listener:
 
     @classmethod
     def connect(cls, conninfo: str, channel: str) -> Self | None:
-        """None where notifications cannot be had."""
+        """None where there is no connection for now; raises NoListening where there never is one."""
         try:
             connection = psycopg.connect(
                 conninfo, autocommit=True, fallback_application_name="lonnymq listen"
             )
-            connection.execute(_listen(channel))
-            for (backend_pid,) in connection.execute(ASK_PID):
-                if is_behind_a_pooler(connection, backend_pid):
-                    log.warning(POOLED)
-                    connection.close()
-                    return None
         except psycopg.Error as error:
+            log.warning(FAILED, error)
+            return None
+        try:
+            for (backend_pid,) in connection.execute(ASK_PID):
+                _check_is_direct(connection, backend_pid)
+            connection.execute(_listen(channel))
+        except BaseException as error:
+            connection.close()
+            if not isinstance(error, psycopg.Error):
+                raise
             log.warning(FAILED, error)
             return None
         return cls(connection)
@@ -71,18 +87,22 @@ class AsyncListener:
 
     @classmethod
     async def connect(cls, conninfo: str, channel: str) -> Self | None:
-        """None where notifications cannot be had."""
+        """None where there is no connection for now; raises NoListening where there never is one."""
         try:
             connection = await psycopg.AsyncConnection.connect(
                 conninfo, autocommit=True, fallback_application_name="lonnymq listen"
             )
-            await connection.execute(_listen(channel))
-            async for (backend_pid,) in await connection.execute(ASK_PID):
-                if is_behind_a_pooler(connection, backend_pid):
-                    log.warning(POOLED)
-                    await connection.close()
-                    return None
         except psycopg.Error as error:
+            log.warning(FAILED, error)
+            return None
+        try:
+            async for (backend_pid,) in await connection.execute(ASK_PID):
+                _check_is_direct(connection, backend_pid)
+            await connection.execute(_listen(channel))
+        except BaseException as error:
+            await connection.close()
+            if not isinstance(error, psycopg.Error):
+                raise
             log.warning(FAILED, error)
             return None
         return cls(connection)

@@ -202,19 +202,20 @@ class AsyncQueue(QueueCalls, AsyncCaller):
         progress: Callable[[Enqueued], object] | None,
         conn: object | None,
     ) -> Enqueued:
-        """While one chunk is on its way, the next is made."""
+        """While one chunk is on its way, the next is made. What was sent is told of in any case."""
         so_far = Enqueued()
         answer: asyncio.Task[list[Created]] | None = None
         try:
             async for chunk in _batches(values, channel):
                 if answer is not None:
-                    so_far = _noted(so_far, await answer, progress)
+                    created, answer = await answer, None
+                    so_far = so_far.plus(created, progress)
                 answer = asyncio.create_task(self._create(chunk, conn))
                 await asyncio.sleep(0)  # so that it is sent
-            return so_far if answer is None else _noted(so_far, await answer, progress)
         finally:
-            if answer is not None and not answer.done():
-                await asyncio.wait([answer])  # it uses the connection
+            if answer is not None:
+                so_far = so_far.plus(await answer, progress)
+        return so_far
 
     async def _create(self, batch: Batch, conn: object | None) -> list[Created]:
         return await self.perform(Request(batch.steps(), conn))
@@ -230,14 +231,18 @@ class AsyncQueue(QueueCalls, AsyncCaller):
         """One for this call alone; None where there is none to be had."""
         if self._listen_to is None:
             return None
-        from lonnymq.adapters.listening import AsyncListener
+        from lonnymq.adapters.listening import AsyncListener, NoListening
 
         while self._idle_listeners:
             listener = self._idle_listeners.pop()
             if not listener.is_broken:
                 return listener
             await listener.close()
-        return await AsyncListener.connect(self._listen_to, (await self.settings()).notify_channel)
+        try:
+            return await AsyncListener.connect(self._listen_to, (await self.settings()).notify_channel)
+        except NoListening:
+            self._listen_to = None
+            return None
 
 
 class AsyncChannel(ChannelCalls, AsyncCaller):
@@ -259,15 +264,6 @@ class AsyncDead(DeadCalls, AsyncCaller):
 
     async def perform(self, request: Request[Answer]) -> Answer:
         return await self._queue.perform(request)
-
-
-def _noted(
-    so_far: Enqueued, created: list[Created], progress: Callable[[Enqueued], object] | None
-) -> Enqueued:
-    so_far = so_far.plus(created)
-    if progress is not None:
-        progress(so_far)
-    return so_far
 
 
 async def _batches(values: Iterable[Any] | AsyncIterable[Any], channel: str) -> AsyncIterator[Batch]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -110,14 +110,22 @@ class Enqueued:
     def total(self) -> int:
         return self.created + self.duplicates + self.full
 
-    def plus(self, latest: Sequence[Created]) -> Enqueued:
+    def plus(
+        self, latest: Sequence[Created], progress: Callable[[Enqueued], object] | None = None
+    ) -> Enqueued:
+        """With one chunk more, and told."""
+        if not latest:
+            return self
         results = [created.result for created in latest]
-        return Enqueued(
+        so_far = Enqueued(
             self.created + results.count(Result.CREATED),
             self.duplicates + results.count(Result.DUPLICATE),
             self.full + results.count(Result.FULL),
             latest,
         )
+        if progress is not None:
+            progress(so_far)
+        return so_far
 
 
 class Batch:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
-from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -207,16 +206,16 @@ class Queue(QueueCalls, Caller):
         progress: Callable[[Enqueued], object] | None,
         send: Callable[[Batch], Callable[[], list[Created]]],
     ) -> Enqueued:
-        """While one chunk is on its way, the next is made."""
+        """While one chunk is on its way, the next is made. What was sent is told of in any case."""
         so_far = Enqueued()
         answer: Callable[[], list[Created]] = list
-        for chunk in chain(chunks, [None]):
-            if created := answer():
-                so_far = so_far.plus(created)
-                if progress is not None:
-                    progress(so_far)
-            if chunk is not None:
+        try:
+            for chunk in chunks:
+                created, answer = answer(), list
+                so_far = so_far.plus(created, progress)
                 answer = send(chunk)
+        finally:
+            so_far = so_far.plus(answer(), progress)
         return so_far
 
     def _sent_by(
@@ -238,14 +237,18 @@ class Queue(QueueCalls, Caller):
         """One for this call alone; None where there is none to be had."""
         if self._listen_to is None:
             return None
-        from lonnymq.adapters.listening import Listener
+        from lonnymq.adapters.listening import Listener, NoListening
 
         while self._idle_listeners:
             listener = self._idle_listeners.pop()
             if not listener.is_broken:
                 return listener
             listener.close()
-        return Listener.connect(self._listen_to, self.settings().notify_channel)
+        try:
+            return Listener.connect(self._listen_to, self.settings().notify_channel)
+        except NoListening:
+            self._listen_to = None
+            return None
 
 
 class Channel(ChannelCalls, Caller):
