@@ -222,7 +222,6 @@ def test_waiting_through_the_pooler_is_polling(
         assert not watched.is_asleep.is_set(), "there was nothing to be notified on"
 
 
-@pytest.mark.xfail(reason="it says LISTEN before it asks whether there is a pooler")
 @pytest.mark.parametrize("kind", OWN)
 def test_waiting_through_the_pooler_leaves_no_listen_behind(pooler: PgBouncer, kind: str) -> None:
     with made(kind, pooler.dsn, size=2) as it:
