@@ -13,7 +13,7 @@ import psycopg
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import engine, fairness, latency
+from benchmarks import client, engine, fairness, latency
 from benchmarks.arena import Arena, arena
 from benchmarks.engine import Result
 from benchmarks.peers import Ours, Peer, Pgmq, Seeds
@@ -24,8 +24,12 @@ LIMITS = "p_max_concurrency => 1000"
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["client"]:
+        return client.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="./run bench", description=__doc__)
-    parser.add_argument("what", choices=["engine"], help="the SQL functions against those of others")
+    parser.add_argument(
+        "what", choices=["engine", "client"], help="what to measure; client has options of its own"
+    )
     parser.add_argument("--only", default="", metavar="TEXT", help="scenarios whose name contains this")
     parser.add_argument("--list", action="store_true", help="name the scenarios and stop")
     parser.add_argument("--rounds", type=positive, default=3)

@@ -34,6 +34,15 @@ def test_a_scenario(only: str, peers: set[str]) -> None:
         assert all(value > 0 for value in sample.values()), sample
 
 
+@pytest.mark.slow
+def test_loads_through_the_client() -> None:
+    done = bench("client", "--messages", "2000", "--rounds", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    rates = json.loads(done.stdout)
+    assert len(rates) == 5
+    assert all(rate > 0 for (rate,) in rates.values())
+
+
 def test_scenarios_are_named() -> None:
     done = bench("engine", "--list", "--only", "drain, 10 channels")
     assert done.stdout.splitlines() == [
