@@ -18,6 +18,7 @@ import pytest
 
 from lonnymq.embedded import Server, binaries
 from lonnymq.install import install
+from tests.conformance.matrix import Matrix
 from tests.database import (
     EMBEDDED_VERSION,
     AnyServer,
@@ -45,6 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Not pytest's own temporary folder: under root, it is closed to the account that the server runs as.
     config.stash[DATA_DIR] = Path(tempfile.mkdtemp(prefix="lonnymq-tests-"))
     config.pluginmanager.register(Skips(), "skips")
+    config.pluginmanager.register(Matrix(), "matrix")
 
 
 @pytest.hookimpl(optionalhook=True)
