@@ -1,5 +1,4 @@
 import dataclasses
-import doctest
 from typing import Any
 from uuid import UUID
 
@@ -107,7 +106,3 @@ def test_plain_values_need_no_msgspec(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(NotEncodable):
             call()
-
-
-def test_examples() -> None:
-    assert doctest.testmod(payload).failed == 0

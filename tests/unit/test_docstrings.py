@@ -1,0 +1,14 @@
+"""What docstrings show at a prompt is what happens."""
+
+import doctest
+import importlib
+
+import pytest
+
+MODULES = ["lonnymq.payload", "lonnymq.queue.times", "lonnymq.adapters.array_text"]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples(module: str) -> None:
+    failed, tried = doctest.testmod(importlib.import_module(module))
+    assert (failed, tried > 0) == (0, True)
