@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from fastapi.testclient import TestClient
 
 from lonnymq import Queue
 
@@ -74,8 +75,7 @@ def test_a_handler_of_fastapi_run_as_a_program(dsn: str) -> None:
 
 
 def test_a_handler_of_fastapi(dsn: str) -> None:
-    testclient = pytest.importorskip("fastapi.testclient")
-    with testclient.TestClient(module("fastapi_handler").make_app(dsn)) as client, Queue(dsn) as queue:
+    with TestClient(module("fastapi_handler").make_app(dsn)) as client, Queue(dsn) as queue:
 
         def buy(pieces: int) -> int:
             wanted = {"customer": "acme", "article": "lamp", "pieces": pieces}

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from lonnymq import Queue
+from lonnymq.queue.queue import Channel, Dead
 from tests.examples.page import blocks
 
 CHECKOUT = Path(__file__).parents[2]
@@ -45,3 +47,11 @@ def test_what_it_links_to_is_there() -> None:
             assert (PAGE.parent / file).exists(), link
         else:
             assert anchor in headings, link
+
+
+def test_it_tells_of_every_call() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    told = set(re.findall(r"\b([a-z_]+)\(", text)) | set(re.findall(r"`([a-z_.]+)`", text))
+    for kind in (Queue, Channel, Dead):
+        calls = {name for name in dir(kind) if not name.startswith("_")} - {"perform"}
+        assert calls <= told, calls - told
