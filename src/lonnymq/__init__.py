@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING
 from lonnymq.version import __version__
 
 if TYPE_CHECKING:
-    from lonnymq.commands import Created, Delivery, Message, Result
+    from lonnymq.commands import (
+        ChannelPolicy,
+        ChannelStatistics,
+        Created,
+        DeadMessage,
+        Delivery,
+        Extended,
+        ListedMessage,
+        Message,
+        Outcome,
+        QueueSettings,
+        QueueStatistics,
+        Result,
+    )
     from lonnymq.errors import LonnyMQError
     from lonnymq.queue.async_queue import AsyncQueue
     from lonnymq.queue.finished import Finished
@@ -20,28 +33,44 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncQueue",
+    "ChannelPolicy",
+    "ChannelStatistics",
     "Created",
+    "DeadMessage",
     "Delivery",
     "Enqueued",
+    "Extended",
     "Finished",
+    "ListedMessage",
     "LonnyMQError",
     "Message",
     "NewMessage",
+    "Outcome",
     "Queue",
+    "QueueSettings",
+    "QueueStatistics",
     "Result",
     "__version__",
 ]
 
 _HOMES = {
     "AsyncQueue": "lonnymq.queue.async_queue",
+    "ChannelPolicy": "lonnymq.commands",
+    "ChannelStatistics": "lonnymq.commands",
     "Created": "lonnymq.commands",
+    "DeadMessage": "lonnymq.commands",
     "Delivery": "lonnymq.commands",
     "Enqueued": "lonnymq.queue.producing",
+    "Extended": "lonnymq.commands",
     "Finished": "lonnymq.queue.finished",
+    "ListedMessage": "lonnymq.commands",
     "LonnyMQError": "lonnymq.errors",
     "Message": "lonnymq.commands",
     "NewMessage": "lonnymq.queue.producing",
+    "Outcome": "lonnymq.commands",
     "Queue": "lonnymq.queue.queue",
+    "QueueSettings": "lonnymq.commands",
+    "QueueStatistics": "lonnymq.commands",
     "Result": "lonnymq.commands",
 }
 

@@ -112,6 +112,14 @@ class UnsuitableConnection(InvalidArgument, TypeError):
     """What was given as a connection is none, or is asynchronous where it should not be, or should be."""
 
 
+class InvalidAddress(InvalidArgument):
+    """A database's address is not one that libpq takes."""
+
+
+class QueueClosed(LonnyMQError):
+    """The queue was closed, or the pool that it runs on is not open."""
+
+
 class PayloadError(LonnyMQError, ValueError):
     """What a message holds, or is to hold, cannot be translated. The message is as it was."""
 
@@ -122,6 +130,10 @@ class UnknownContentType(PayloadError):
 
 class BrokenContent(PayloadError):
     """The content is not what its type says, or not what was asked for."""
+
+
+class MissingExtra(PayloadError, ImportError):
+    """This kind of payload needs a package that is not installed."""
 
 
 class NotEncodable(PayloadError):
@@ -222,10 +234,17 @@ def from_sqlstate(code: str | None, message: str, hint: str | None = None) -> Lo
     return cls(message, hint) if cls else None
 
 
+_WHERE_IS_IT = "call queue.install() or run `lonnymq install`, or name the schema that it is in"
 # What PostgreSQL says of a call when the schema is not what the call is made for.
 _NOT_THERE: dict[str, tuple[type[LonnyMQError], str]] = {
-    "3F000": (SchemaMissing, "run `lonnymq install`, or name the schema that it is in"),
-    "42P01": (SchemaMissing, "run `lonnymq install`, or name the schema that it is in"),
+    "3F000": (
+        SchemaMissing,
+        "call queue.install() or run `lonnymq install`, or name the schema that it is in",
+    ),
+    "42P01": (
+        SchemaMissing,
+        "call queue.install() or run `lonnymq install`, or name the schema that it is in",
+    ),
     "42883": (SchemaOutdated, "run `lonnymq upgrade`, or `lonnymq install` if it is not in this schema"),
     "42501": (NotPermitted, "log in as a member of one of the queue's roles, or have its rights granted"),
 }

@@ -10,7 +10,7 @@ import importlib
 import json
 from typing import Any, NamedTuple, TypeVar, overload
 
-from lonnymq.errors import BrokenContent, LonnyMQError, NotEncodable, UnknownContentType
+from lonnymq.errors import BrokenContent, LonnyMQError, MissingExtra, NotEncodable, UnknownContentType
 
 try:
     msgspec: Any = importlib.import_module("msgspec")
@@ -21,6 +21,8 @@ JSON = "application/json"
 MSGPACK = "application/msgpack"
 BYTES = "application/octet-stream"
 HEADER = "content-type"
+INSTALL = "pip install 'lonnymq[typed]'"
+PLAIN = (dict, list, str, int, float, bool)
 
 T = TypeVar("T")
 
@@ -31,8 +33,8 @@ class Payload(NamedTuple):
     """None for bytes, which say nothing about themselves."""
 
 
-def encode(value: Any, content_type: str = JSON) -> Payload:
-    """The value as content of this type.
+def encode(value: Any, content_type: str | None = None) -> Payload:
+    """The value as content of this type: JSON, unless another is given. Bytes are of the type that is given.
 
     >>> encode({"id": 7})
     Payload(content=b'{"id":7}', content_type='application/json')
@@ -40,7 +42,8 @@ def encode(value: Any, content_type: str = JSON) -> Payload:
     Payload(content=b'as it is', content_type=None)
     """
     if isinstance(value, bytes | bytearray | memoryview):
-        return Payload(bytes(value), None)
+        return Payload(bytes(value), content_type)
+    content_type = content_type or JSON
     if content_type not in {JSON, MSGPACK}:
         raise UnknownContentType(
             f"{content_type!r} is not written here", f"use {JSON!r} or {MSGPACK!r}, or give bytes"
@@ -55,7 +58,10 @@ def encode(value: Any, content_type: str = JSON) -> Payload:
     except LonnyMQError:
         raise
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise NotEncodable(f"{type(value).__name__} cannot be written as {content_type}: {error}") from error
+        hint = None if msgspec is not None else f"dataclasses and the like need msgspec: {INSTALL}"
+        raise NotEncodable(
+            f"{type(value).__name__} cannot be written as {content_type}: {error}", hint
+        ) from error
 
 
 @overload
@@ -116,9 +122,15 @@ class Payloaded:
 def _read(content: bytes, content_type: str, kind: Any) -> Any:
     if content_type == MSGPACK:
         return _msgspec().msgpack.decode(content, type=kind)
-    if msgspec is None and kind is Any:
-        return json.loads(content)
+    if msgspec is None and (kind is Any or kind in PLAIN):
+        return _checked(json.loads(content), kind)
     return _msgspec().json.decode(content, type=kind)
+
+
+def _checked(value: Any, kind: Any) -> Any:
+    if kind is not Any and not isinstance(value, kind):
+        raise BrokenContent(f"the content is {type(value).__name__}, not {kind.__name__}")
+    return value
 
 
 def _as_bytes(content: bytes, kind: Any) -> bytes:
@@ -140,5 +152,5 @@ def _of_model(value: Any) -> Any:
 
 def _msgspec() -> Any:
     if msgspec is None:
-        raise NotEncodable("this needs msgspec", "pip install 'lonnymq[typed]'")
+        raise MissingExtra("this needs msgspec", INSTALL)
     return msgspec

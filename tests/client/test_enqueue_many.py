@@ -48,7 +48,9 @@ def test_nothing_of_it_if_the_source_fails(queue: Any, conn: psycopg.Connection,
 def test_whole_chunks_of_it_if_so_asked(queue: Any, conn: psycopg.Connection, small_chunks: None) -> None:
     told: list[int] = []
     with pytest.raises(OSError, match="ends here"):
-        queue.enqueue_many(failing(25), per_chunk=True, progress=lambda so_far: told.append(so_far.created))
+        queue.enqueue_many(
+            failing(25), commit_each_chunk=True, progress=lambda so_far: told.append(so_far.created)
+        )
     assert contents(conn) == [b"%d" % number for number in range(20)]
     assert told == [10, 20]
 

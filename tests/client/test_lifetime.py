@@ -1,11 +1,12 @@
 """Making a queue, installing it, and closing it."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
+import asyncpg
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from psycopg_pool import ConnectionPool
 from sqlalchemy import create_engine
 
@@ -29,7 +30,7 @@ def test_nothing_is_opened_before_it_is_needed(dsn: str, conn: psycopg.Connectio
 def test_a_closed_queue_says_so(dsn: str) -> None:
     with Queue(dsn) as queue:
         queue.stats()
-    with pytest.raises(errors.UnsuitableConnection, match="closed"):
+    with pytest.raises(errors.QueueClosed):
         queue.stats()
 
 
@@ -69,11 +70,52 @@ def test_install_in_the_callers_transaction(dsn: str, conn: psycopg.Connection) 
         inspect(conn, "mine")
 
 
-def test_what_cannot_install(dsn: str) -> None:
+def test_install_by_way_of_an_engine(dsn: str, conn: psycopg.Connection) -> None:
     engine = create_engine(url(dsn, "psycopg"))
-    with Queue(engine) as queue, pytest.raises(errors.UnsuitableConnection, match="lonnymq install"):
-        queue.install()
+    Queue(engine, "mine").install()
     engine.dispose()
+    assert inspect(conn, "mine").schema == "mine"
+
+
+def test_what_cannot_install(dsn: str) -> None:
+    async def install() -> None:
+        async with asyncpg.create_pool(dsn, min_size=1, max_size=1) as pool:
+            with pytest.raises(errors.UnsuitableConnection, match="lonnymq install"):
+                await AsyncQueue(pool).install()
+
+    asyncio.run(install())
+
+
+@pytest.mark.parametrize("address", ["postgresql://me:hunter2@host:port/x", "no address", "host=a=b c"])
+def test_a_bad_address_is_told_at_once_and_not_shown(address: str) -> None:
+    for kind in (Queue, AsyncQueue):
+        with pytest.raises(errors.InvalidAddress) as caught:
+            kind(address)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_an_address_in_sqlalchemys_spelling(dsn: str) -> None:
+    with Queue(url(dsn, "psycopg")) as queue:
+        assert queue.settings().lease_ms > 0
+
+
+def test_why_there_is_no_connection_is_told_at_once(dsn: str) -> None:
+    reason = 'database "nowhere" does not exist'
+    with (
+        Queue(make_conninfo(dsn, dbname="nowhere")) as queue,
+        pytest.raises(errors.DatabaseUnreachable, match=reason),
+    ):
+        queue.stats()
+
+
+@pytest.mark.parametrize("schema", ["", "x" * 64, "pg_mine"])
+def test_a_schema_that_cannot_be(dsn: str, schema: str) -> None:
+    with pytest.raises(errors.InvalidSchemaName):
+        Queue(dsn, schema)
+
+
+def test_it_says_what_it_is(dsn: str) -> None:
+    assert repr(Queue(dsn, "mine")) == "<Queue 'mine' on ConnectionPool>"
 
 
 def test_a_schema_with_an_awkward_name(dsn: str) -> None:
@@ -98,7 +140,3 @@ def test_every_call_is_documented() -> None:
         for name in dir(kind):
             if not name.startswith("_") and name != "perform":
                 assert getattr(kind, name).__doc__, f"{kind.__name__}.{name}"
-
-
-def test_the_guide_is_where_the_package_is() -> None:
-    assert (Path(__file__).parents[2] / "src/lonnymq/py.typed").exists()

@@ -1,5 +1,6 @@
 """A queue's calls, the same whatever it runs on."""
 
+import inspect
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from lonnymq import errors
+from lonnymq import AsyncQueue, NewMessage, Queue, errors
 from lonnymq.commands import Delivery, Result
 
 
@@ -197,3 +198,60 @@ def test_a_delivery_is_a_value(own_queue: Any) -> None:
     assert isinstance(message, Delivery)
     with pytest.raises(AttributeError):
         message.id = 5  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("options", "refusal"),
+    [
+        ({"channel": 7}, errors.InvalidChannel),
+        ({"headers": ["a"]}, errors.InvalidField),
+        ({"headers": {"at": datetime.now(UTC)}}, errors.NotEncodable),
+        ({"run_at": "2030-01-01"}, errors.InvalidTime),
+        ({"delay": "5m"}, errors.InvalidTime),
+        ({"priority": 1.5}, errors.InvalidTime),
+    ],
+)
+def test_slips_are_told_as_such(
+    own_queue: Any, options: dict[str, Any], refusal: type[errors.LonnyMQError]
+) -> None:
+    with pytest.raises(refusal):
+        own_queue.enqueue("x", **options)
+    with pytest.raises(refusal):
+        own_queue.enqueue_many([NewMessage("x", **options)])
+
+
+def test_a_new_message_is_for_many(own_queue: Any) -> None:
+    with pytest.raises(errors.InvalidArgument, match="enqueue_many"):
+        own_queue.enqueue(NewMessage("x", channel="acme"))
+
+
+def test_nobody_waits_for_less_than_nothing(own_queue: Any) -> None:
+    with pytest.raises(errors.InvalidTime):
+        own_queue.dequeue(wait=-1)
+
+
+def test_bytes_are_of_the_type_that_is_said(own_queue: Any) -> None:
+    own_queue.enqueue(b"<a/>", content_type="application/xml")
+    (message,) = own_queue.dequeue()
+    assert (message.content, message.content_type) == (b"<a/>", "application/xml")
+
+
+def test_an_exception_is_an_error(own_queue: Any) -> None:
+    own_queue.enqueue_many(["a", "b"])
+    one, other = own_queue.dequeue(2)
+    own_queue.retry(one, error=ValueError("no such article"))
+    own_queue.retry_many(iter([other]), delay=60, error=KeyError("x"))
+    assert own_queue.get(one.id).error == "ValueError: no such article"
+    assert own_queue.get(other.id).error == "KeyError: 'x'"
+    assert own_queue.get(other.id).status == "scheduled"
+
+
+def test_many_are_cancelled(own_queue: Any) -> None:
+    ids = [own_queue.enqueue(n).id for n in range(3)]
+    assert [outcome.result for outcome in own_queue.cancel_many(iter(ids))] == [Result.CANCELLED] * 3
+
+
+def test_calls_show_their_parameters() -> None:
+    for kind in (Queue, AsyncQueue):
+        assert list(inspect.signature(kind.enqueue).parameters)[:2] == ["value", "channel"]
+        assert "priority" in inspect.signature(kind.enqueue).parameters

@@ -8,9 +8,10 @@ from typing import Any
 import asyncpg
 import psycopg
 import pytest
+from psycopg_pool import ConnectionPool
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from lonnymq import AsyncQueue, Queue, errors
 from lonnymq.commands import Result
@@ -239,3 +240,33 @@ def test_what_a_queue_cannot_be_made_of(conn: psycopg.Connection, dsn: str) -> N
         AsyncQueue(create_engine(url(dsn, "psycopg")))
     with pytest.raises(errors.UnsuitableConnection):
         Queue(42)
+
+
+def test_what_has_no_transaction(dsn: str) -> None:
+    engine = create_engine(url(dsn, "psycopg"))
+    with Queue(dsn) as queue, ConnectionPool(dsn, min_size=1, open=True) as pool:
+        for held in (engine, pool):
+            with pytest.raises(errors.UnsuitableConnection, match="has no transaction"):
+                queue.enqueue("x", conn=held)
+        assert queue.channel("default").stats().waiting == 0
+    engine.dispose()
+
+
+def test_a_scoped_session(dsn: str, books: psycopg.Connection) -> None:
+    engine = create_engine(url(dsn, "psycopg"))
+    session = scoped_session(sessionmaker(engine))
+    with Queue(dsn) as queue:
+        session.execute(text(WRITE))
+        queue.enqueue("x", conn=session)
+        session.rollback()
+        assert left(books) == (0, 0)
+        queue.enqueue("x", conn=session)
+        session.commit()
+    session.remove()
+    engine.dispose()
+    assert left(books) == (0, 1)
+
+
+def test_chunks_are_not_committed_for_the_caller(dsn: str, conn: psycopg.Connection) -> None:
+    with Queue(dsn) as queue, pytest.raises(errors.InvalidArgument, match="commit_each_chunk"):
+        queue.enqueue_many(["x"], commit_each_chunk=True, conn=conn)

@@ -7,7 +7,7 @@ import pydantic
 import pytest
 
 from lonnymq import payload
-from lonnymq.errors import BrokenContent, NotEncodable, PayloadError, UnknownContentType
+from lonnymq.errors import BrokenContent, MissingExtra, NotEncodable, PayloadError, UnknownContentType
 from lonnymq.payload import BYTES, JSON, MSGPACK, decode, encode
 
 
@@ -50,8 +50,9 @@ def test_plain_values_come_back_as_they_were(value: Any, content_type: str) -> N
 
 @pytest.mark.parametrize("value", [b"", b"\x00\xff", bytearray(b"x"), memoryview(b"x")])
 def test_bytes_are_left_alone(value: Any) -> None:
-    content, content_type = encode(value, MSGPACK)
+    content, content_type = encode(value)
     assert (content, content_type) == (bytes(value), None)
+    assert encode(value, "image/png") == (bytes(value), "image/png")
     assert decode(content, content_type) == decode(content, BYTES, bytes) == bytes(value)
 
 
@@ -98,11 +99,13 @@ def test_plain_values_need_no_msgspec(monkeypatch: pytest.MonkeyPatch) -> None:
     assert encode({"a": [1, "ü"]}) == (b'{"a":[1,"\\u00fc"]}', JSON)
     assert decode(b'{"a":[1,"\\u00fc"]}', JSON) == {"a": [1, "ü"]}
     assert decode(*encode(Person(name="Zoë")), Person) == Person(name="Zoë")
-    for call in (
-        lambda: encode(Order(7, [])),
-        lambda: encode({}, MSGPACK),
-        lambda: decode(b"{}", JSON, Order),
-        lambda: encode(float("nan")),
-    ):
-        with pytest.raises(NotEncodable):
+    assert decode(b'{"a":1}', JSON, dict) == {"a": 1}
+    with pytest.raises(BrokenContent, match="not list"):
+        decode(b'{"a":1}', JSON, list)
+    with pytest.raises(NotEncodable, match=r"lonnymq\[typed\]"):
+        encode(Order(7, []))
+    with pytest.raises(NotEncodable):
+        encode(float("nan"))
+    for call in (lambda: encode({}, MSGPACK), lambda: decode(b"{}", JSON, Order)):
+        with pytest.raises(MissingExtra, match=r"lonnymq\[typed\]"):
             call()

@@ -10,6 +10,7 @@ import asyncpg
 from asyncpg.pool import Pool, PoolConnectionProxy
 
 from lonnymq.adapters.refusals import Lent, refuse
+from lonnymq.errors import ConnectionDropped
 from lonnymq.statement import Command
 
 Result = TypeVar("Result")
@@ -17,21 +18,30 @@ Result = TypeVar("Result")
 SYNC: tuple[type, ...] = ()
 ASYNC = (asyncpg.Connection, PoolConnectionProxy, Pool)
 LENDERS = (Pool,)
-FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
+FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
 
 async def run_async(
     held: asyncpg.Connection[Any] | Pool[Any], schema: str, command: Command[Result]
 ) -> Result:
     if isinstance(held, Pool):
-        async with _borrowed(held) as own:
-            return await run_async(own, schema, command)
+        try:
+            async with _borrowed(held) as own:
+                return await run_async(own, schema, command)
+        except ConnectionDropped:
+            await held.expire_connections()  # those that are idle may be gone as well
+            raise
     text, parameters = command.statement(schema)
     try:
         rows = await held.fetch(text, *parameters)
     except FAILURES as error:
         refuse(error)
     return command.decode([tuple(row) for row in rows])
+
+
+def address(pool: Pool[Any]) -> None:  # noqa: ARG001
+    """It does not tell."""
+    return
 
 
 @asynccontextmanager

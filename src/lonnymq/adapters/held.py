@@ -14,9 +14,10 @@ Result = TypeVar("Result")
 
 DRIVERS = ("psycopg", "psycopg_pool", "asyncpg", "sqlalchemy", "django")
 TAKEN = (
-    "give a connection or cursor of psycopg 3, a connection of asyncpg, an engine, connection or session of "
+    "give a connection or cursor of psycopg 3, a connection of asyncpg, a connection or session of "
     "SQLAlchemy, or Django's connection"
 )
+LENDING = "give a DSN, a pool of psycopg's or asyncpg's, or an engine of SQLAlchemy's"
 
 
 def run(held: object, schema: str, command: Command[Result]) -> Result:
@@ -48,13 +49,28 @@ def transaction_async(lender: object) -> AbstractAsyncContextManager[object]:
     return begun
 
 
+def address(lender: object) -> str | None:
+    """Where it connects to, if it tells."""
+    found: str | None = _adapter_of(lender).address(lender)
+    return found
+
+
+def check_has_transaction(held: object) -> None:
+    """Raises UnsuitableConnection for what would commit by itself."""
+    if isinstance(held, _adapter_of(held).LENDERS):
+        raise UnsuitableConnection(
+            f"{_name(held)} has no transaction that a call could be part of",
+            "give the connection or session that your transaction is on, or no conn= at all",
+        )
+
+
 def check_lends(lender: object, *, is_async: bool) -> None:
     """Raises UnsuitableConnection unless it is a pool or an engine, of the right kind."""
-    adapter = _adapter_of(lender)
+    adapter = _adapter_of(lender, LENDING)
     if not isinstance(lender, adapter.LENDERS):
         raise UnsuitableConnection(
             f"{_name(lender)} is one connection, and a queue needs one of its own for each call",
-            "give the queue a DSN, a pool or an engine, and what you hold to its calls, as conn=",
+            f"{LENDING}; and what you hold to the queue's calls, as conn=",
         )
     if isinstance(lender, adapter.ASYNC) is not is_async:
         raise UnsuitableConnection(
@@ -63,14 +79,14 @@ def check_lends(lender: object, *, is_async: bool) -> None:
         )
 
 
-def _adapter_of(held: object) -> ModuleType:
+def _adapter_of(held: object, hint: str = TAKEN) -> ModuleType:
     for ancestor in type(held).__mro__:
         driver = ancestor.__module__.partition(".")[0]
         if driver in DRIVERS:
             adapter = importlib.import_module(f"lonnymq.adapters.{driver}")
             if isinstance(held, (*adapter.SYNC, *adapter.ASYNC)):
                 return adapter
-    raise UnsuitableConnection(f"{_name(held)} is nothing that a call can be made on", TAKEN)
+    raise UnsuitableConnection(f"{_name(held)} is nothing that a call can be made on", hint)
 
 
 def _name(held: object) -> str:

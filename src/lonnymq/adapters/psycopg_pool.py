@@ -12,8 +12,9 @@ from psycopg import AsyncConnection, Connection
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed
 
 from lonnymq.adapters import psycopg as adapter
+from lonnymq.adapters.address import conninfo
 from lonnymq.adapters.refusals import Lent
-from lonnymq.errors import UnsuitableConnection
+from lonnymq.errors import DatabaseUnreachable, QueueClosed
 from lonnymq.statement import Command
 
 Result = TypeVar("Result")
@@ -22,6 +23,7 @@ SYNC = (ConnectionPool,)
 ASYNC = (AsyncConnectionPool,)
 LENDERS = (*SYNC, *ASYNC)
 ASK_PID = "SELECT pg_catalog.pg_backend_pid()"
+CAREFULLY: dict[str, Any] = {"connect_timeout": 10}
 
 
 def run(pool: ConnectionPool[Any], schema: str, command: Command[Result]) -> Result:
@@ -46,20 +48,34 @@ async def transaction_async(pool: AsyncConnectionPool[Any]) -> AsyncIterator[Asy
         yield connection
 
 
-def own_pool(conninfo: str, max_size: int, timeout: float) -> ConnectionPool[Any]:
+def address(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> str | None:
+    if callable(pool.conninfo) or callable(pool.kwargs):
+        return None  # another one each time
+    return conninfo(pool.conninfo, **(pool.kwargs or {}))
+
+
+def own_pool(dsn: str, max_size: int, timeout: float) -> ConnectionPool[Any]:
     """Not open yet. Its connections commit each call by themselves."""
-    return ConnectionPool(
-        conninfo, **_options(max_size, timeout), configure=_look_for_a_pooler, check=_check_is_alive
-    )
+    return ConnectionPool(conninfo(dsn), configure=_look_for_a_pooler, **_options(max_size, timeout))
 
 
-def own_async_pool(conninfo: str, max_size: int, timeout: float) -> AsyncConnectionPool[Any]:
+def own_async_pool(dsn: str, max_size: int, timeout: float) -> AsyncConnectionPool[Any]:
     return AsyncConnectionPool(
-        conninfo,
-        **_options(max_size, timeout),
-        configure=_look_for_a_pooler_async,
-        check=_check_is_alive_async,
+        conninfo(dsn), configure=_look_for_a_pooler_async, **_options(max_size, timeout)
     )
+
+
+def open_pool(pool: ConnectionPool[Any]) -> None:
+    """Not before a first connection: a pool tries for long, and does not say why it fails."""
+    with _unreachable():
+        psycopg.connect(str(pool.conninfo), **CAREFULLY).close()
+    pool.open()
+
+
+async def open_async_pool(pool: AsyncConnectionPool[Any]) -> None:
+    with _unreachable():
+        await (await AsyncConnection.connect(str(pool.conninfo), **CAREFULLY)).close()
+    await pool.open()
 
 
 def is_behind_a_pooler(connection: Connection[Any] | AsyncConnection[Any], backend_pid: int) -> bool:
@@ -96,31 +112,30 @@ def _adjust(connection: Connection[Any] | AsyncConnection[Any], backend_pid: int
         connection.prepare_threshold = None
 
 
-def _check_is_alive(connection: Connection[Any] | AsyncConnection[Any]) -> None:
-    """Without asking the server: an idle connection has nothing to be read, unless the server ended it.
-
-    So most calls after a restart are made on a good connection at once, and their outcome is never in doubt.
-    """
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    if poll.poll(0):
-        connection.pgconn.consume_input()
-        if connection.pgconn.is_busy() or poll.poll(0):
-            raise psycopg.OperationalError("the server has ended the connection")
-
-
-async def _check_is_alive_async(connection: AsyncConnection[Any]) -> None:
-    _check_is_alive(connection)
+@contextmanager
+def _unreachable() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        raise DatabaseUnreachable(
+            f"no connection was to be had: {error}", "see that the database is up, and its address right"
+        ) from None
 
 
 @contextmanager
 def _borrowed(pool: ConnectionPool[Any]) -> Iterator[Connection[Any]]:
     lent = Lent()
     try:
-        with pool.connection() as connection, lent:
-            yield connection
+        while _is_ended(connection := pool.getconn()):
+            connection.close()
+            pool.putconn(connection)  # the pool replaces it
+        try:
+            with connection, lent:
+                yield connection
+        finally:
+            pool.putconn(connection)
     except PoolClosed as error:
-        raise _closed(error) from error
+        raise _closed() from error
     except psycopg.Error as error:
         lent.refuse(error)
 
@@ -129,14 +144,30 @@ def _borrowed(pool: ConnectionPool[Any]) -> Iterator[Connection[Any]]:
 async def _borrowed_async(pool: AsyncConnectionPool[Any]) -> AsyncIterator[AsyncConnection[Any]]:
     lent = Lent()
     try:
-        async with pool.connection() as connection:
-            with lent:
-                yield connection
+        while _is_ended(connection := await pool.getconn()):
+            await connection.close()
+            await pool.putconn(connection)
+        try:
+            async with connection:
+                with lent:
+                    yield connection
+        finally:
+            await pool.putconn(connection)
     except PoolClosed as error:
-        raise _closed(error) from error
+        raise _closed() from error
     except psycopg.Error as error:
         lent.refuse(error)
 
 
-def _closed(error: PoolClosed) -> UnsuitableConnection:
-    return UnsuitableConnection(f"the pool is not open: {error}", "open it first, or make a new queue")
+def _is_ended(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
+    """Without asking the server: there is nothing to be read on an idle connection, unless it was ended.
+
+    So most calls after a restart are made on a good connection at once, and their outcome is never in doubt.
+    """
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _closed() -> QueueClosed:
+    return QueueClosed("the queue is closed, or its pool is not open", "open the pool, or make a new queue")

@@ -73,6 +73,7 @@ def _is_drop(layer: BaseException) -> bool:
         or bool(getattr(layer, "connection_invalidated", False))
         or name in {"OperationalError", "PoolTimeout"}
         or (name == "InterfaceError" and "closed" in str(layer))
+        or name == "InternalClientError"  # asyncpg: it read the end of the connection before it sent anything
     )
 
 

@@ -12,21 +12,25 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, TextClause, bindparam, text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
-from sqlalchemy.orm import Session
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.types import NullType
 
+from lonnymq.adapters.address import conninfo
 from lonnymq.adapters.refusals import Lent, refuse
+from lonnymq.errors import InvalidAddress
 from lonnymq.statement import Command, Statement
 
 Result = TypeVar("Result")
 
-SYNC = (Engine, Connection, Session)
-ASYNC = (AsyncEngine, AsyncConnection, AsyncSession)
+SYNC = (Engine, Connection, Session, scoped_session)
+ASYNC = (AsyncEngine, AsyncConnection, AsyncSession, async_scoped_session)
 LENDERS = (Engine, AsyncEngine)
 
 
-def run(held: Engine | Connection | Session, schema: str, command: Command[Result]) -> Result:
+def run(
+    held: Engine | Connection | Session | scoped_session[Session], schema: str, command: Command[Result]
+) -> Result:
     if isinstance(held, Engine):
         with transaction(held) as own:
             return run(own, schema, command)
@@ -38,7 +42,9 @@ def run(held: Engine | Connection | Session, schema: str, command: Command[Resul
 
 
 async def run_async(
-    held: AsyncEngine | AsyncConnection | AsyncSession, schema: str, command: Command[Result]
+    held: AsyncEngine | AsyncConnection | AsyncSession | async_scoped_session[AsyncSession],
+    schema: str,
+    command: Command[Result],
 ) -> Result:
     if isinstance(held, AsyncEngine):
         async with transaction_async(held) as own:
@@ -48,6 +54,13 @@ async def run_async(
     except DBAPIError as error:
         refuse(error)
     return command.decode([tuple(row) for row in rows])
+
+
+def address(engine: Engine | AsyncEngine) -> str | None:
+    try:
+        return conninfo(engine.url.render_as_string(hide_password=False))
+    except InvalidAddress:
+        return None  # it has parameters of its driver's
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from lonnymq.cli.failure import BadAddress, NoAddress, Unreachable
+from lonnymq.errors import InvalidAddress
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -41,27 +42,12 @@ def _address(given: str | None) -> tuple[str, str]:
 
 
 def _parameters(name: str, address: str) -> dict[str, Any]:
-    """The address taken apart. A bad one is never shown: what is wrong with it may be its password."""
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
+    from lonnymq.adapters.address import parameters
 
-    scheme, separator, rest = address.partition("://")
-    if separator:
-        address = scheme.partition("+")[0] + separator + rest
     try:
-        parameters = dict(conninfo_to_dict(address))
-    except ProgrammingError:
-        raise _bad(name) from None
-    ports = str(parameters.get("port", "")).replace(",", "")
-    if (ports and not ports.isdigit()) or "@" in str(parameters.get("host", "")):
-        raise _bad(name)
+        found = parameters(address)
+    except InvalidAddress as error:
+        raise BadAddress(f"the address in {name} is not one that libpq takes", error.hint) from None
     if not os.environ.get("PGCONNECT_TIMEOUT"):
-        parameters.setdefault("connect_timeout", CONNECT_TIMEOUT_S)
-    return {"fallback_application_name": "lonnymq"} | parameters
-
-
-def _bad(name: str) -> BadAddress:
-    return BadAddress(
-        f"the address in {name} is not one that libpq takes",
-        "write postgresql://user:password@host:port/database, the password percent-encoded",
-    )
+        found.setdefault("connect_timeout", CONNECT_TIMEOUT_S)
+    return {"fallback_application_name": "lonnymq"} | found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from lonnymq.commands import (
@@ -24,6 +25,7 @@ from lonnymq.commands import (
     Maintain,
     Message,
     MessageCancel,
+    MessageCancelMany,
     MessageGet,
     MessageList,
     MessageReschedule,
@@ -68,6 +70,11 @@ def cancel(message_id: int, *, conn: object | None = None) -> Request[Result]:
     return ask(MessageCancel(message_id), conn)
 
 
+def cancel_many(message_ids: Iterable[int], *, conn: object | None = None) -> Request[list[Outcome]]:
+    """`cancel` for many, in one call."""
+    return ask(MessageCancelMany(list(message_ids)), conn)
+
+
 def reschedule(
     message_id: int,
     *,
@@ -87,7 +94,9 @@ def reschedule(
 
 
 def stats(*, conn: object | None = None) -> Request[QueueStatistics]:
-    """What the queue holds, whatever its size at the same cost."""
+    """What the queue holds, whatever its size at the same cost: as of the last fold, which consumers do, so
+    while nobody consumes, newer messages are not counted yet. A channel's statistics are exact.
+    """
     return ask(QueueStats(), conn)
 
 
@@ -193,17 +202,18 @@ def list_dead(
 
 
 def retry_dead(
-    message_ids: list[int],
+    message_ids: Iterable[int],
     *,
     run_at: datetime | None = None,
     delay: Duration | None = None,
     conn: object | None = None,
 ) -> Request[list[Outcome]]:
     """Put dead messages back into line, with fresh attempts."""
+    ids = list(message_ids)
 
     def steps() -> Steps[list[Outcome]]:
         now = (yield ServerClock()) if delay is not None else None
-        outcomes: list[Outcome] = yield DeadRetry(message_ids, dequeue_at(run_at, delay, now=now))
+        outcomes: list[Outcome] = yield DeadRetry(ids, dequeue_at(run_at, delay, now=now))
         return outcomes
 
     return Request(steps(), conn)
@@ -227,9 +237,9 @@ def retry_all_dead(
     return Request(steps(), conn)
 
 
-def discard_dead(message_ids: list[int], *, conn: object | None = None) -> Request[list[Outcome]]:
+def discard_dead(message_ids: Iterable[int], *, conn: object | None = None) -> Request[list[Outcome]]:
     """Let dead messages go for good."""
-    return ask(DeadDiscard(message_ids), conn)
+    return ask(DeadDiscard(list(message_ids)), conn)
 
 
 def discard_all_dead(

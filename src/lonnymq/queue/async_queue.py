@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from lonnymq.adapters import held
 from lonnymq.commands import Created, Delivery, MessageDequeue, MessageDequeueLightly
-from lonnymq.errors import ConnectionDropped
+from lonnymq.errors import ConnectionDropped, InvalidArgument
+from lonnymq.install.naming import check_schema_name
 from lonnymq.queue.calls import Answer, AsyncCaller, Request
 from lonnymq.queue.connections import TRIES, doubt, out_of_reach, refuse_connection
 from lonnymq.queue.interface import ChannelCalls, DeadCalls, QueueCalls
 from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued, batches
 from lonnymq.queue.sleeping import Nap, take_or_wait
-from lonnymq.queue.times import Duration, milliseconds
+from lonnymq.queue.times import Duration, waiting
 from lonnymq.statement import Command
 
 if TYPE_CHECKING:
@@ -35,8 +36,9 @@ class AsyncQueue(QueueCalls, AsyncCaller):
     `async_commit`: dequeues do not wait for the disk when they commit, except where a limit, an interval or
     the history depends on it. What a crash then undoes is served again, as after any crash.
 
-    `listen` says where to be notified of new messages while waiting for some: True, on a connection like the
-    others; a DSN, on one that goes around a pooler; False, not at all, but to look every second.
+    `listen` says where to be notified of new messages while waiting for some: True, at the same address, if
+    the source has one; a DSN, on a connection that goes around a pooler; False, not at all, but to look
+    every second. Each dequeue that waits has a connection of its own for that, beside the pool's.
     """
 
     def __init__(
@@ -49,21 +51,24 @@ class AsyncQueue(QueueCalls, AsyncCaller):
         pool_size: int = 10,
         timeout: float = 30,
     ) -> None:
+        check_schema_name(schema)
         self.schema = schema
         self.dead = AsyncDead(self)
         self._dequeue = MessageDequeueLightly if async_commit else MessageDequeue
-        self._listen_to = listen if isinstance(listen, str) else None
         self._idle_listeners: list[AsyncListener] = []
         self._opening = asyncio.Lock()
         self._own_pool: Any = None
         if isinstance(source, str):
             from lonnymq.adapters.psycopg_pool import own_async_pool
 
-            self._listen_to = self._listen_to or (source if listen else None)
             source = self._own_pool = own_async_pool(source, pool_size, timeout)
         held.check_lends(source, is_async=True)
         self._source = source
         self._is_open = self._own_pool is None
+        self._listen_to = listen if isinstance(listen, str) else held.address(source) if listen else None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.schema!r} on {type(self._source).__name__}>"
 
     async def __aenter__(self) -> Self:
         return self
@@ -106,7 +111,7 @@ class AsyncQueue(QueueCalls, AsyncCaller):
                 await queue.complete(message)
         """
         refuse_connection(conn)
-        wait_ms = milliseconds(wait)
+        wait_ms = waiting(wait)
         listener = await self._listener() if wait_ms > 0 else None
         steps = take_or_wait(
             self._dequeue, limit, lease, consumer, wait_ms, is_listening=listener is not None
@@ -123,19 +128,23 @@ class AsyncQueue(QueueCalls, AsyncCaller):
         values: Iterable[Any] | AsyncIterable[Any],
         *,
         channel: str = DEFAULT_CHANNEL,
-        per_chunk: bool = False,
+        commit_each_chunk: bool = False,
         progress: Callable[[Enqueued], object] | None = None,
         conn: object | None = None,
     ) -> Enqueued:
         """Queue many messages, of any iterable or async iterable, holding no more than a chunk of them.
 
         Each is a value for `channel`, as in enqueue, or a NewMessage that says more. All are created in one
-        transaction, or with `per_chunk` each chunk in one of its own, so that what came before an error
-        stays. `progress` is called after each chunk with what was enqueued so far.
+        transaction, or with `commit_each_chunk` each chunk in one of its own, so that what came before an
+        error stays. `progress` is called after each chunk with what was enqueued so far.
 
             await queue.enqueue_many(({"row": n} for n in range(1_000_000)), channel="import")
         """
-        if conn is not None or per_chunk:
+        if conn is not None and commit_each_chunk:
+            raise InvalidArgument(
+                "commit_each_chunk is not for a transaction of yours", "leave out conn, or commit_each_chunk"
+            )
+        if conn is not None or commit_each_chunk:
             return await self._load(values, channel, progress, conn)
         is_loaded = False
         try:
@@ -173,6 +182,7 @@ class AsyncQueue(QueueCalls, AsyncCaller):
             elif conn is None:
                 answer = await self._run(step)
             else:
+                held.check_has_transaction(conn)
                 answer = await held.run_async(conn, self.schema, step)
 
     async def _sleep(self, seconds: float, listener: AsyncListener | None) -> None:
@@ -188,10 +198,10 @@ class AsyncQueue(QueueCalls, AsyncCaller):
                 answer = await held.run_async(await self._opened(), self.schema, command)
             except ConnectionDropped as error:
                 if not command.may_repeat():
-                    raise doubt(type(command).__name__) from error
+                    raise doubt(command) from error
                 continue
             if tried and not command.tells_all(answer):
-                raise doubt(type(command).__name__)
+                raise doubt(command)
             return answer
         raise out_of_reach()
 
@@ -222,9 +232,12 @@ class AsyncQueue(QueueCalls, AsyncCaller):
 
     async def _opened(self) -> object:
         if not self._is_open:
+            from lonnymq.adapters.psycopg_pool import open_async_pool
+
             async with self._opening:
-                await self._own_pool.open()
-                self._is_open = True
+                if not self._is_open:
+                    await open_async_pool(self._own_pool)
+                    self._is_open = True
         return self._source
 
     async def _listener(self) -> AsyncListener | None:

@@ -11,7 +11,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from lonnymq.statement import Command
 
@@ -55,21 +55,20 @@ class Call(Generic[P, Answer]):
     """A method, made of what describes the call."""
 
     def __init__(self, describe: Callable[P, Request[Answer]]) -> None:
-        self._describe = describe
-        self.__doc__ = describe.__doc__
+        self._describe: Callable[..., Request[Answer]] = describe
 
     def _describe_for(self, caller: Any) -> Callable[P, Request[Answer]]:  # noqa: ARG002
         return self._describe
 
     @overload
-    def __get__(self, caller: None, owner: type) -> Self: ...
+    def __get__(self, caller: None, owner: type) -> Callable[..., Request[Answer]]: ...
     @overload
     def __get__(self, caller: Caller, owner: type) -> Callable[P, Answer]: ...
     @overload
     def __get__(self, caller: AsyncCaller, owner: type) -> Callable[P, Coroutine[Any, Any, Answer]]: ...
     def __get__(self, caller: Any, owner: type) -> Any:
         if caller is None:
-            return self
+            return self._describe
         describe = self._describe_for(caller)
 
         @functools.wraps(describe)
@@ -83,8 +82,7 @@ class NamedCall(Call[P, Answer]):
     """As Call; what describes it takes the caller's `name` first."""
 
     def __init__(self, describe: Callable[Concatenate[str, P], Request[Answer]]) -> None:
-        self._named = describe
-        self.__doc__ = describe.__doc__
+        self._describe = describe
 
     def _describe_for(self, caller: Any) -> Callable[P, Request[Answer]]:
-        return functools.partial(self._named, caller.name)
+        return functools.partial(self._describe, caller.name)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lonnymq.errors import DatabaseUnreachable, OutcomeUnknown, UnsuitableConnection
+from lonnymq.statement import Command
 
 TRIES = 3
 
@@ -16,7 +19,8 @@ def refuse_connection(conn: object | None) -> None:
         )
 
 
-def doubt(call: str) -> OutcomeUnknown:
+def doubt(call: str | Command[Any]) -> OutcomeUnknown:
+    call = call if isinstance(call, str) else call.function
     return OutcomeUnknown(
         f"the connection broke before {call} was answered: it may have been done or not",
         "look before you do it again; creating with a dedupe_key is repeated safely, and by itself",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from uuid import UUID
 
 from lonnymq.commands import (
     Delivery,
@@ -13,6 +14,7 @@ from lonnymq.commands import (
     MessageComplete,
     MessageCompleteMany,
     MessageDefer,
+    MessageDeferMany,
     MessageDequeue,
     MessageExtend,
     MessageExtendMany,
@@ -58,7 +60,7 @@ def complete(message: Delivery, *, conn: object | None = None) -> Request[Result
     return ask(MessageComplete(message.id, message.token), conn)
 
 
-def complete_many(messages: Sequence[Delivery], *, conn: object | None = None) -> Request[list[Outcome]]:
+def complete_many(messages: Iterable[Delivery], *, conn: object | None = None) -> Request[list[Outcome]]:
     """`complete` for many, in one call."""
     return ask(MessageCompleteMany(*_ids_and_tokens(messages)), conn)
 
@@ -68,22 +70,47 @@ def retry(
     *,
     run_at: datetime | None = None,
     delay: Duration | None = None,
-    error: str | None = None,
+    error: str | BaseException | None = None,
     state: bytes | None = None,
     conn: object | None = None,
 ) -> Request[Result]:
     """Put the message back, to be served again: at its old place, or at a time or after a delay.
 
-    With an `error` an attempt is used up, and after the last one the message is dead: the result says
-    `deferred` or `dead`. `state` is kept for the next attempt.
+    With an `error`, a text or an exception, an attempt is used up, and after the last one the message is
+    dead: the result says `deferred` or `dead`. `state` is kept for the next attempt.
+
+        except ConnectionError as error:
+            queue.retry(message, delay=30, error=error)
     """
 
     def steps() -> Steps[Result]:
         now = (yield ServerClock()) if delay is not None else None
         result: Result = yield MessageDefer(
-            message.id, message.token, dequeue_at(run_at, delay, now=now), state, error
+            message.id, message.token, dequeue_at(run_at, delay, now=now), state, _text(error)
         )
         return result
+
+    return Request(steps(), conn)
+
+
+def retry_many(
+    messages: Iterable[Delivery],
+    *,
+    run_at: datetime | None = None,
+    delay: Duration | None = None,
+    error: str | BaseException | None = None,
+    conn: object | None = None,
+) -> Request[list[Outcome]]:
+    """`retry` for many, in one call."""
+    ids, tokens = _ids_and_tokens(messages)
+
+    def steps() -> Steps[list[Outcome]]:
+        now = (yield ServerClock()) if delay is not None else None
+        at = dequeue_at(run_at, delay, now=now)
+        outcomes: list[Outcome] = yield MessageDeferMany(
+            ids, tokens, None if at is None else [at] * len(ids), None, _texts(_text(error), len(ids))
+        )
+        return outcomes
 
     return Request(steps(), conn)
 
@@ -94,11 +121,22 @@ def extend(message: Delivery, lease: Duration, *, conn: object | None = None) ->
 
 
 def extend_many(
-    messages: Sequence[Delivery], lease: Duration, *, conn: object | None = None
+    messages: Iterable[Delivery], lease: Duration, *, conn: object | None = None
 ) -> Request[list[Extended]]:
     """`extend` for many, in one call."""
     return ask(MessageExtendMany(*_ids_and_tokens(messages), milliseconds(lease)), conn)
 
 
-def _ids_and_tokens(messages: Sequence[Delivery]) -> tuple[list[int], list[Any]]:
-    return [message.id for message in messages], [message.token for message in messages]
+def _ids_and_tokens(messages: Iterable[Delivery]) -> tuple[list[int], list[UUID]]:
+    held = list(messages)
+    return [message.id for message in held], [message.token for message in held]
+
+
+def _text(error: str | BaseException | None) -> str | None:
+    if isinstance(error, BaseException):
+        return "".join(traceback.format_exception_only(error)).rstrip()
+    return error
+
+
+def _texts(text: str | None, count: int) -> list[str | None] | None:
+    return None if text is None else [text] * count

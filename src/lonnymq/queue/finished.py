@@ -46,6 +46,7 @@ class Finished(Payloaded):
 class FinishedList(Command[list[Finished]]):
     """Each way has an index: that of the writers' transactions, or of a channel's times."""
 
+    function = "history"
     is_repeatable = True
 
     channel: Text | None

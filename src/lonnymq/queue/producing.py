@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,7 +10,8 @@ from functools import cache
 from typing import Any
 
 from lonnymq.commands import Created, MessageCreate, MessageCreateMany, Result
-from lonnymq.payload import HEADER, JSON, encode
+from lonnymq.errors import InvalidArgument, InvalidChannel, InvalidField, NotEncodable
+from lonnymq.payload import HEADER, encode
 from lonnymq.queue.calls import Request, Steps
 from lonnymq.queue.times import Duration, ServerClock, dequeue_at
 
@@ -28,7 +30,7 @@ class NewMessage:
     dedupe_key: str | None = None
     headers: Mapping[str, Any] | None = None
     max_attempts: int | None = None
-    content_type: str = JSON
+    content_type: str | None = None
 
 
 def enqueue(
@@ -41,13 +43,13 @@ def enqueue(
     dedupe_key: str | None = None,
     headers: Mapping[str, Any] | None = None,
     max_attempts: int | None = None,
-    content_type: str = JSON,
+    content_type: str | None = None,
     conn: object | None = None,
 ) -> Request[Created]:
     """Queue one message.
 
     `value` is written as JSON, or as MessagePack with `content_type="application/msgpack"`: plain values,
-    msgspec Structs, dataclasses and pydantic models. Bytes are taken as they are.
+    msgspec Structs, dataclasses and pydantic models. Bytes are taken as they are, of whatever type you say.
 
     It is served at once, in the order of arrival within its `channel`; or not before `run_at` (an aware
     datetime) or a `delay` (a timedelta, or seconds by the database's clock); or with a `priority`, 1 and up,
@@ -63,6 +65,10 @@ def enqueue(
 
         queue.enqueue({"invoice": 7}, channel="acme", delay=60)
     """
+    if isinstance(value, NewMessage):
+        raise InvalidArgument(
+            "a NewMessage is for enqueue_many", "give its value, and what else it says by name"
+        )
     message = NewMessage(
         value, channel, run_at, delay, priority, dedupe_key, headers, max_attempts, content_type
     )
@@ -85,11 +91,23 @@ def _create(message: NewMessage) -> Steps[Created]:
 
 def _written(message: NewMessage) -> tuple[bytes, Mapping[str, Any] | None]:
     """The content, and the headers with its type; a type among the headers counts."""
-    given = message.headers or {}
+    if not isinstance(message.channel, str):
+        raise InvalidChannel(f"{message.channel!r} is not the name of a channel", "give text")
+    given = _checked(message.headers) if message.headers else {}
     content, content_type = encode(message.value, given.get(HEADER, message.content_type))
     if content_type is None or HEADER in given:
         return content, given or None
     return content, {**given, HEADER: content_type} if given else _type_alone(content_type)
+
+
+def _checked(headers: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(headers, Mapping):
+        raise InvalidField(f"headers of {type(headers).__name__} are not headers", "give a dict")
+    try:
+        json.dumps(dict(headers))
+    except (TypeError, ValueError) as error:
+        raise NotEncodable(f"the headers cannot be written as JSON: {error}") from error
+    return headers
 
 
 @cache

@@ -21,6 +21,7 @@ MILLISECOND = timedelta(milliseconds=1)
 class ServerClock(Command[int]):
     """The database's clock: the only one that delays are counted by."""
 
+    function = "clock_timestamp"
     is_repeatable = True
 
     def statement(self, schema: str) -> Statement:  # noqa: ARG002
@@ -37,9 +38,16 @@ def milliseconds(duration: Duration) -> int:
     """
     if isinstance(duration, timedelta):
         return duration // MILLISECOND
-    if not math.isfinite(duration):
-        raise InvalidTime(f"{duration} seconds are not a duration", "give a number of seconds or a timedelta")
+    if type(duration) not in {int, float} or not math.isfinite(duration):
+        raise InvalidTime(f"{duration!r} is not a duration", "give a number of seconds or a timedelta")
     return round(duration * 1000)
+
+
+def waiting(duration: Duration) -> int:
+    """As milliseconds, of a time to wait."""
+    if (wait_ms := milliseconds(duration)) < 0:
+        raise InvalidTime(f"{wait_ms} ms lie in the past", "give 0 or more")
+    return wait_ms
 
 
 def moment(at: datetime) -> int:
@@ -47,6 +55,8 @@ def moment(at: datetime) -> int:
     >>> moment(datetime(2030, 1, 1, tzinfo=UTC))
     1893456000000
     """
+    if not isinstance(at, datetime):
+        raise InvalidTime(f"{at!r} is not a time", "use an aware datetime, such as datetime.now(UTC)")
     if at.tzinfo is None:
         raise InvalidTime(
             f"{at.isoformat()} could be any of 24 hours, as it has no time zone",
@@ -73,13 +83,11 @@ def dequeue_at(
             "give one of them; to be urgent later, reschedule then",
         )
     if priority is not None:
-        if priority < 1:
-            raise InvalidTime(f"{priority} is not a priority", "give 1, or more for what is more urgent")
+        if type(priority) is not int or priority < 1:
+            raise InvalidTime(f"{priority!r} is not a priority", "give 1, or more for what is more urgent")
         return -priority
     if delay is not None:
         if now is None:
             raise TypeError("a delay counts from now")
-        if (wait := milliseconds(delay)) < 0:
-            raise InvalidTime(f"a delay of {wait} ms lies in the past", "give 0 or more")
-        return now + wait
+        return now + waiting(delay)
     return None if run_at is None else moment(run_at)
