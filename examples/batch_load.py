@@ -44,12 +44,12 @@ def main(dsn: str) -> None:
 
         print("a transaction a chunk, row 7000 is broken")
         try:
-            queue.enqueue_many(rows(broken=7000), progress=show, per_chunk=True)
+            queue.enqueue_many(rows(broken=7000), progress=show, commit_each_chunk=True)
         except BrokenRow:
             print(f"the chunks before it stay: {waiting(queue)} wait")
 
         print("once more, repaired")
-        loaded = queue.enqueue_many(rows(), progress=show, per_chunk=True)
+        loaded = queue.enqueue_many(rows(), progress=show, commit_each_chunk=True)
         print(f"{loaded.created} were new: {waiting(queue)} wait")
 
 

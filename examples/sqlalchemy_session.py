@@ -41,12 +41,10 @@ def bill(session: Session, queue: Queue, customer: str, euros: int) -> int:
 
 
 def main(dsn: str) -> None:
-    with Queue(dsn) as queue:
-        queue.install()  # once, when you deploy
-
     engine = create_engine(make_url(dsn).set(drivername="postgresql+psycopg"))
     Base.metadata.create_all(engine)
     queue = Queue(engine)
+    queue.install()  # once, when you deploy
 
     with Session(engine) as session, session.begin():
         number = bill(session, queue, "acme", 250)

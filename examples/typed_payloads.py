@@ -38,7 +38,7 @@ def handle(queue: Queue, message: Delivery) -> None:
     try:
         value = message.decode(KINDS[message.channel])
     except PayloadError as error:
-        result = queue.retry(message, error=str(error))
+        result = queue.retry(message, error=error)
         print(f"attempt {message.attempts} {result}: {error}")
     else:
         print(value)

@@ -130,26 +130,25 @@ def test_a_result_whose_lease_ran_out_is_undone(dsn: str) -> None:
 
 
 def test_a_load_of_many(dsn: str) -> None:
-    said = said_by("batch_load.py", dsn)
-    results = [line for line in said if not line.startswith("  ")]
-    assert results == [
+    assert said_by("batch_load.py", dsn) == [
         "one transaction, row 7000 is broken",
+        "  5000 so far, 0 of them known",
         "nothing was loaded: 0 wait",
         "a transaction a chunk, row 7000 is broken",
+        "  5000 so far, 0 of them known",
         "the chunks before it stay: 5000 wait",
         "once more, repaired",
-        "7000 were new: 12000 wait",
-    ]
-    assert said[-4:-1] == [
         "  5000 so far, 5000 of them known",
         "  10000 so far, 5000 of them known",
         "  12000 so far, 5000 of them known",
+        "7000 were new: 12000 wait",
     ]
     assert rows(dsn, "SELECT COUNT(*), COUNT(DISTINCT id) FROM lonnymq.messages") == [(12_000, 12_000)]
 
 
 def test_typed_payloads(dsn: str) -> None:
     broken = "the content is not application/json for Order: Expected `int`, got `str` - at `$.pieces`"
+    kept = f"lonnymq.errors.BrokenContent: {broken}"
     said = said_by("typed_payloads.py", dsn)
     assert sorted(said[:3]) == [
         "Order(article='lamp', pieces=2)",
@@ -161,4 +160,4 @@ def test_typed_payloads(dsn: str) -> None:
         f"attempt 2 dead: {broken}",
         "dead after 2 attempts, and still there: {'article': 'lamp', 'pieces': 'two'}",
     ]
-    assert rows(dsn, "SELECT channel, attempts, error FROM lonnymq.dead_letters") == [("orders", 2, broken)]
+    assert rows(dsn, "SELECT channel, attempts, error FROM lonnymq.dead_letters") == [("orders", 2, kept)]

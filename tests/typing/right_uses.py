@@ -17,29 +17,25 @@ from sqlalchemy.orm import Session
 
 from lonnymq import (
     AsyncQueue,
+    ChannelPolicy,
+    ChannelStatistics,
     Created,
+    DeadMessage,
     Delivery,
     Enqueued,
+    Extended,
     Finished,
+    ListedMessage,
     LonnyMQError,
     Message,
     NewMessage,
-    Queue,
-    Result,
-)
-from lonnymq.commands import (
-    ChannelPolicy,
-    ChannelStatistics,
-    DeadMessage,
-    Deleted,
-    DiscardedAll,
-    Extended,
-    ListedMessage,
     Outcome,
+    Queue,
     QueueSettings,
     QueueStatistics,
-    RetriedAll,
+    Result,
 )
+from lonnymq.commands import Deleted, DiscardedAll, RetriedAll
 from lonnymq.errors import InvalidArgument, OutcomeUnknown, RetryTransaction
 from lonnymq.install import Installed
 
@@ -94,7 +90,7 @@ def loading(queue: Queue, conn: psycopg.Connection) -> None:
         assert_type(so_far.latest[0], Created)
 
     assert_type(queue.enqueue_many(rows(), progress=show), Enqueued)
-    assert_type(queue.enqueue_many(["a", b"b", {"c": 1}], channel="import", per_chunk=True), Enqueued)
+    assert_type(queue.enqueue_many(["a", b"b", {"c": 1}], channel="import", commit_each_chunk=True), Enqueued)
     assert_type(queue.enqueue_many((), progress=print, conn=conn), Enqueued)
 
 
@@ -116,10 +112,13 @@ def consuming(queue: Queue, conn: psycopg.Connection) -> None:
         assert_type(queue.complete(message), Result)
         assert_type(queue.complete(message, conn=conn), Result)
         assert_type(queue.retry(message, delay=5, error="away", state=b"page 3", conn=conn), Result)
+        assert_type(queue.retry(message, error=ValueError("away")), Result)
         assert_type(queue.extend(message, timedelta(minutes=1)), Extended)
         assert_type(queue.extend(message, 60).lease_end_at, int | None)
     assert_type(queue.complete_many(messages), list[Outcome])
+    assert_type(queue.complete_many(message for message in messages), list[Outcome])
     assert_type(queue.extend_many(tuple(messages), 60), list[Extended])
+    assert_type(queue.retry_many(messages, delay=5, error=ValueError("away")), list[Outcome])
 
 
 def looking_after(queue: Queue, conn: psycopg.Connection) -> None:
@@ -127,6 +126,7 @@ def looking_after(queue: Queue, conn: psycopg.Connection) -> None:
     assert_type(queue.get(7), Message | None)
     assert_type(queue.messages(channel="acme", status="due", limit=10), list[ListedMessage])
     assert_type(queue.cancel(7, conn=conn), Result)
+    assert_type(queue.cancel_many({7, 8}), list[Outcome])
     assert_type(queue.reschedule(7, priority=2), Result)
     assert_type(queue.channels(order="waiting"), list[ChannelStatistics])
     assert_type(queue.stats(), QueueStatistics)
@@ -161,7 +161,7 @@ async def all_of_it_awaited(queue: AsyncQueue, conn: psycopg.AsyncConnection, se
     assert_type(await queue.install(), Installed)
     assert_type(await queue.enqueue({"invoice": 7}, channel="acme", conn=conn), Created)
     assert_type(await queue.enqueue(Order("lamp"), delay=60, conn=session), Created)
-    assert_type(await queue.enqueue_many(async_rows(), per_chunk=True, progress=print), Enqueued)
+    assert_type(await queue.enqueue_many(async_rows(), commit_each_chunk=True, progress=print), Enqueued)
     assert_type(await queue.enqueue_many(rows()), Enqueued)
     messages = await queue.dequeue(10, wait=5)
     assert_type(messages, list[Delivery])
