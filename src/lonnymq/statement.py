@@ -28,6 +28,8 @@ class SqlType(NamedTuple):
     name: str
     dump: Callable[[Any], Any] | None = None
     load: Callable[[Any], Any] | None = None
+    sent_as: str | None = None
+    """Where drivers may have ideas of their own about the type."""
 
 
 def _json_text(value: Any) -> str | None:
@@ -58,13 +60,13 @@ BigInt = Annotated[int, SqlType("BIGINT")]
 Boolean = Annotated[bool, SqlType("BOOLEAN")]
 Uuid = Annotated[UUID, SqlType("UUID")]
 Bytea = Annotated[bytes, SqlType("BYTEA", load=_octets)]
-Jsonb = Annotated[Any, SqlType("JSONB", dump=_json_text, load=_json_value)]
+Jsonb = Annotated[Any, SqlType("JSONB", dump=_json_text, load=_json_value, sent_as="TEXT")]
 Texts = Annotated[Sequence[str | None], SqlType("TEXT[]")]
 Ints = Annotated[Sequence[int | None], SqlType("INT[]")]
 BigInts = Annotated[Sequence[int | None], SqlType("BIGINT[]")]
 Uuids = Annotated[Sequence[UUID], SqlType("UUID[]")]
 Byteas = Annotated[Sequence[bytes | None], SqlType("BYTEA[]")]
-Jsonbs = Annotated[Sequence[Any], SqlType("JSONB[]", dump=_json_texts)]
+Jsonbs = Annotated[Sequence[Any], SqlType("JSONB[]", dump=_json_texts, sent_as="TEXT[]")]
 
 
 @dataclass(frozen=True)
@@ -122,10 +124,16 @@ def identifier(name: str) -> str:
 def _call(command: Any, schema: str) -> str:
     names = [field.name for field in dataclasses.fields(command)]
     arguments = ", ".join(
-        f"p_{name} => CAST(${number} AS {sql_type.name})"
+        f"p_{name} => {_cast(number, sql_type)}"
         for number, (name, sql_type) in enumerate(zip(names, _sql_types(command), strict=True), start=1)
     )
     return f"SELECT {command.columns} FROM {identifier(schema)}.{command.function}({arguments})"
+
+
+def _cast(number: int, sql_type: SqlType) -> str:
+    if sql_type.sent_as is None:
+        return f"CAST(${number} AS {sql_type.name})"
+    return f"CAST(CAST(${number} AS {sql_type.sent_as}) AS {sql_type.name})"
 
 
 @cache

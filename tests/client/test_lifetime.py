@@ -34,6 +34,13 @@ def test_a_closed_queue_says_so(dsn: str) -> None:
         queue.stats()
 
 
+def test_a_queue_that_was_closed_before_it_was_used(dsn: str) -> None:
+    queue = Queue(dsn)
+    queue.close()
+    with pytest.raises(errors.QueueClosed):
+        queue.stats()
+
+
 def test_a_pool_of_the_callers_stays_open(dsn: str) -> None:
     with ConnectionPool(dsn, min_size=1, open=True) as pool:
         with Queue(pool) as queue:
@@ -75,6 +82,22 @@ def test_install_by_way_of_an_engine(dsn: str, conn: psycopg.Connection) -> None
     Queue(engine, "mine").install()
     engine.dispose()
     assert inspect(conn, "mine").schema == "mine"
+
+
+def test_install_where_the_engine_itself_connects_to(dsn: str, conn: psycopg.Connection) -> None:
+    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(dsn))
+    Queue(engine, "mine").install()
+    engine.dispose()
+    assert inspect(conn, "mine").schema == "mine"
+
+
+def test_install_takes_no_other_connection(dsn: str) -> None:
+    engine = create_engine(url(dsn, "psycopg"))
+    with Queue(dsn) as queue, engine.connect() as held, psycopg.connect(dsn) as conn:
+        for given in (held, conn.cursor(), 7):
+            with pytest.raises(errors.UnsuitableConnection):
+                queue.install(conn=given)
+    engine.dispose()
 
 
 def test_what_cannot_install(dsn: str) -> None:

@@ -1,6 +1,7 @@
 """The adapters, each as something that runs a command on a connection of its driver's."""
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -73,9 +74,12 @@ def psycopg_async(dsn: str) -> Iterator[Run]:
 
 
 @contextmanager
-def asyncpg_connection(dsn: str) -> Iterator[Run]:
+def asyncpg_connection(dsn: str, *, has_codecs: bool = False) -> Iterator[Run]:
+    """With codecs for JSON, as many projects have them."""
     with asyncio.Runner() as runner:
         conn = runner.run(asyncpg.connect(dsn))
+        for name in ("json", "jsonb") if has_codecs else ():
+            runner.run(conn.set_type_codec(name, encoder=json.dumps, decoder=json.loads, schema="pg_catalog"))
 
         def run(command: Command[Result]) -> Result:
             return runner.run(adapters.run_async(conn, SCHEMA, command))
@@ -182,6 +186,7 @@ DRIVERS: dict[str, Callable[[str], Any]] = {
     "psycopg cursor": psycopg_cursor,
     "psycopg async": psycopg_async,
     "asyncpg": asyncpg_connection,
+    "asyncpg with JSON codecs": partial(asyncpg_connection, has_codecs=True),
     "SQLAlchemy engine": partial(sqlalchemy_sync, hold=lambda engine: engine),
     "SQLAlchemy connection": partial(sqlalchemy_sync, hold=Engine.connect),
     "SQLAlchemy session": partial(sqlalchemy_sync, hold=Session),

@@ -55,9 +55,14 @@ def address(lender: object) -> str | None:
     return found
 
 
+def lends(held: object) -> bool:
+    """Whether it is a pool or an engine."""
+    return isinstance(held, _adapter_of(held).LENDERS)
+
+
 def check_has_transaction(held: object) -> None:
     """Raises UnsuitableConnection for what would commit by itself."""
-    if isinstance(held, _adapter_of(held).LENDERS):
+    if lends(held):
         raise UnsuitableConnection(
             f"{_name(held)} has no transaction that a call could be part of",
             "give the connection or session that your transaction is on, or no conn= at all",

@@ -1,8 +1,11 @@
-"""Install from what a queue has: a connection of psycopg's, or something that has an address."""
+"""Install from what a queue has: on a connection of psycopg's, which it is or lends."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 
@@ -12,18 +15,41 @@ from lonnymq.install import Installed, install
 
 
 def install_on(source: object, schema: str, *, roles: bool) -> Installed:
-    if isinstance(source, psycopg.Connection):
-        source.execute("SELECT")  # begins the caller's transaction, if that is theirs to end
-        return install(source, schema, roles=roles)
-    if isinstance(source, psycopg.AsyncConnection) or (address := held.address(source)) is None:
-        raise UnsuitableConnection(
-            f"the queue cannot be installed through {type(source).__module__}.{type(source).__qualname__}",
-            "run `lonnymq install`, or call lonnymq.install.install() with a connection of psycopg's",
-        )
-    with psycopg.connect(address) as connection:
+    with _lent(source) as connection:
         return install(connection, schema, roles=roles)
 
 
 async def install_on_async(source: object, schema: str, *, roles: bool) -> Installed:
-    """In a thread: it is done once, and by the same code."""
-    return await asyncio.to_thread(install_on, source, schema, roles=roles)
+    """In a thread, on a connection of its own: it is done once, and by the same code."""
+    from psycopg_pool import AsyncConnectionPool
+
+    if not isinstance(source, AsyncConnectionPool) or (address := held.address(source)) is None:
+        raise _unsuitable(source)
+
+    def install_there() -> Installed:
+        with psycopg.connect(address) as connection:
+            return install(connection, schema, roles=roles)
+
+    return await asyncio.to_thread(install_there)
+
+
+@contextmanager
+def _lent(source: object) -> Iterator[psycopg.Connection[Any]]:
+    if isinstance(source, psycopg.Connection):
+        source.execute("SELECT")  # begins the caller's transaction, if that is theirs to end
+        yield source
+        return
+    if not held.lends(source):
+        raise _unsuitable(source)
+    with held.transaction(source) as lent:
+        connection = getattr(getattr(lent, "connection", None), "driver_connection", lent)
+        if not isinstance(connection, psycopg.Connection):
+            raise _unsuitable(source)
+        yield connection
+
+
+def _unsuitable(source: object) -> UnsuitableConnection:
+    return UnsuitableConnection(
+        f"the queue cannot be installed through {type(source).__module__}.{type(source).__qualname__}",
+        "run `lonnymq install`, or call lonnymq.install.install() with a connection of psycopg's",
+    )

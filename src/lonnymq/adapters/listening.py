@@ -10,7 +10,7 @@ from typing import Any, Self
 import psycopg
 from psycopg import sql
 
-from lonnymq.adapters.psycopg_pool import ASK_PID, is_behind_a_pooler
+from lonnymq.adapters.psycopg_pool import ASK, is_behind_a_pooler
 
 log = logging.getLogger("lonnymq")
 POOLED = "no LISTEN through a pooler: looking for messages every second; listen= takes a direct address"
@@ -51,7 +51,7 @@ class Listener:
             log.warning(FAILED, error)
             return None
         try:
-            for (backend_pid,) in connection.execute(ASK_PID):
+            for backend_pid, _ in connection.execute(ASK):
                 _check_is_direct(connection, backend_pid)
             connection.execute(_listen(channel))
         except BaseException as error:
@@ -96,7 +96,7 @@ class AsyncListener:
             log.warning(FAILED, error)
             return None
         try:
-            async for (backend_pid,) in await connection.execute(ASK_PID):
+            async for backend_pid, _ in await connection.execute(ASK):
                 _check_is_direct(connection, backend_pid)
             await connection.execute(_listen(channel))
         except BaseException as error:

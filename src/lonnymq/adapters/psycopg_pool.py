@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection, Connection
+from psycopg import AsyncConnection, Connection, IsolationLevel
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed
 
 from lonnymq.adapters import psycopg as adapter
@@ -22,7 +22,8 @@ Result = TypeVar("Result")
 SYNC = (ConnectionPool,)
 ASYNC = (AsyncConnectionPool,)
 LENDERS = (*SYNC, *ASYNC)
-ASK_PID = "SELECT pg_catalog.pg_backend_pid()"
+ASK = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('default_transaction_isolation')"
+READ_COMMITTED = "read committed"  # what a dequeue needs, whatever the database's default is
 CAREFULLY: dict[str, Any] = {"connect_timeout": 10}
 
 
@@ -56,13 +57,11 @@ def address(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> str | None:
 
 def own_pool(dsn: str, max_size: int, timeout: float) -> ConnectionPool[Any]:
     """Not open yet. Its connections commit each call by themselves."""
-    return ConnectionPool(conninfo(dsn), configure=_look_for_a_pooler, **_options(max_size, timeout))
+    return ConnectionPool(conninfo(dsn), configure=_adjust, **_options(max_size, timeout))
 
 
 def own_async_pool(dsn: str, max_size: int, timeout: float) -> AsyncConnectionPool[Any]:
-    return AsyncConnectionPool(
-        conninfo(dsn), configure=_look_for_a_pooler_async, **_options(max_size, timeout)
-    )
+    return AsyncConnectionPool(conninfo(dsn), configure=_adjust_async, **_options(max_size, timeout))
 
 
 def open_pool(pool: ConnectionPool[Any]) -> None:
@@ -97,19 +96,22 @@ def _options(max_size: int, timeout: float) -> dict[str, Any]:
     }
 
 
-def _look_for_a_pooler(connection: Connection[Any]) -> None:
-    for (backend_pid,) in connection.execute(ASK_PID):
-        _adjust(connection, backend_pid)
+def _adjust(connection: Connection[Any]) -> None:
+    for backend_pid, isolation in connection.execute(ASK):
+        if is_behind_a_pooler(connection, backend_pid):
+            connection.prepare_threshold = None
+        if isolation != READ_COMMITTED:
+            connection.isolation_level = IsolationLevel.READ_COMMITTED
+            connection.autocommit = False
 
 
-async def _look_for_a_pooler_async(connection: AsyncConnection[Any]) -> None:
-    async for (backend_pid,) in await connection.execute(ASK_PID):
-        _adjust(connection, backend_pid)
-
-
-def _adjust(connection: Connection[Any] | AsyncConnection[Any], backend_pid: int) -> None:
-    if is_behind_a_pooler(connection, backend_pid):
-        connection.prepare_threshold = None
+async def _adjust_async(connection: AsyncConnection[Any]) -> None:
+    async for backend_pid, isolation in await connection.execute(ASK):
+        if is_behind_a_pooler(connection, backend_pid):
+            connection.prepare_threshold = None
+        if isolation != READ_COMMITTED:
+            await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+            await connection.set_autocommit(False)
 
 
 @contextmanager
@@ -170,4 +172,4 @@ def _is_ended(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
 
 
 def _closed() -> QueueClosed:
-    return QueueClosed("the queue is closed, or its pool is not open", "open the pool, or make a new queue")
+    return QueueClosed("the pool is not open", "open it before the queue is used")

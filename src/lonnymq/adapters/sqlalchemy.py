@@ -26,6 +26,7 @@ Result = TypeVar("Result")
 SYNC = (Engine, Connection, Session, scoped_session)
 ASYNC = (AsyncEngine, AsyncConnection, AsyncSession, async_scoped_session)
 LENDERS = (Engine, AsyncEngine)
+READ_COMMITTED: dict[str, Any] = {"isolation_level": "READ COMMITTED"}  # what a dequeue needs
 
 
 def run(
@@ -57,6 +58,8 @@ async def run_async(
 
 
 def address(engine: Engine | AsyncEngine) -> str | None:
+    if not (engine.url.host or engine.url.database):
+        return None  # it connects in a way of its own
     try:
         return conninfo(engine.url.render_as_string(hide_password=False))
     except InvalidAddress:
@@ -67,7 +70,7 @@ def address(engine: Engine | AsyncEngine) -> str | None:
 def transaction(engine: Engine) -> Iterator[Connection]:
     lent = Lent()
     try:
-        with engine.begin() as connection, lent:
+        with engine.execution_options(**READ_COMMITTED).begin() as connection, lent:
             yield connection
     except DBAPIError as error:
         lent.refuse(error)
@@ -77,7 +80,7 @@ def transaction(engine: Engine) -> Iterator[Connection]:
 async def transaction_async(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
     lent = Lent()
     try:
-        async with engine.begin() as connection:
+        async with engine.execution_options(**READ_COMMITTED).begin() as connection:
             with lent:
                 yield connection
     except (DBAPIError, OSError) as error:

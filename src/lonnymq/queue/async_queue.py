@@ -12,7 +12,7 @@ from lonnymq.commands import Created, Delivery, MessageDequeue, MessageDequeueLi
 from lonnymq.errors import ConnectionDropped, InvalidArgument
 from lonnymq.install.naming import check_schema_name
 from lonnymq.queue.calls import Answer, AsyncCaller, Request
-from lonnymq.queue.connections import TRIES, doubt, out_of_reach, refuse_connection
+from lonnymq.queue.connections import TRIES, check_is_open, doubt, out_of_reach, refuse_connection
 from lonnymq.queue.interface import ChannelCalls, DeadCalls, QueueCalls
 from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued, batches
 from lonnymq.queue.sleeping import Nap, take_or_wait
@@ -65,6 +65,7 @@ class AsyncQueue(QueueCalls, AsyncCaller):
         held.check_lends(source, is_async=True)
         self._source = source
         self._is_open = self._own_pool is None
+        self._is_closed = False
         self._listen_to = listen if isinstance(listen, str) else held.address(source) if listen else None
 
     def __repr__(self) -> str:
@@ -80,6 +81,7 @@ class AsyncQueue(QueueCalls, AsyncCaller):
 
     async def close(self) -> None:
         """Close what the queue opened; a pool or engine of yours stays as it is."""
+        self._is_closed = True
         while self._idle_listeners:
             await self._idle_listeners.pop().close()
         if self._own_pool is not None:
@@ -145,7 +147,7 @@ class AsyncQueue(QueueCalls, AsyncCaller):
                 "commit_each_chunk is not for a transaction of yours", "leave out conn, or commit_each_chunk"
             )
         if conn is not None or commit_each_chunk:
-            return await self._load(values, channel, progress, conn)
+            return await self._load(values, channel, progress, conn, is_in_turn=conn is not None)
         is_loaded = False
         try:
             async with held.transaction_async(await self._opened()) as own:
@@ -161,7 +163,9 @@ class AsyncQueue(QueueCalls, AsyncCaller):
         """Install the queue into its schema, or bring it up to date: see lonnymq.install."""
         from lonnymq.adapters.installing import install_on_async
 
-        return await install_on_async(conn or await self._opened(), self.schema, roles=roles)
+        return await install_on_async(
+            conn if conn is not None else await self._opened(), self.schema, roles=roles
+        )
 
     async def perform(self, request: Request[Answer]) -> Answer:
         answer: Answer = await self._walk(request.steps, conn=request.conn)
@@ -211,8 +215,13 @@ class AsyncQueue(QueueCalls, AsyncCaller):
         channel: str,
         progress: Callable[[Enqueued], object] | None,
         conn: object | None,
+        *,
+        is_in_turn: bool = False,
     ) -> Enqueued:
-        """While one chunk is on its way, the next is made. What was sent is told of in any case."""
+        """While one chunk is on its way, the next is made, unless it may come over the same connection.
+
+        What was sent is told of in any case.
+        """
         so_far = Enqueued()
         answer: asyncio.Task[list[Created]] | None = None
         try:
@@ -221,7 +230,7 @@ class AsyncQueue(QueueCalls, AsyncCaller):
                     created, answer = await answer, None
                     so_far = so_far.plus(created, progress)
                 answer = asyncio.create_task(self._create(chunk, conn))
-                await asyncio.sleep(0)  # so that it is sent
+                await (asyncio.wait([answer]) if is_in_turn else asyncio.sleep(0))  # so that it is sent
         finally:
             if answer is not None:
                 so_far = so_far.plus(await answer, progress)
@@ -231,6 +240,7 @@ class AsyncQueue(QueueCalls, AsyncCaller):
         return await self.perform(Request(batch.steps(), conn))
 
     async def _opened(self) -> object:
+        check_is_open(is_closed=self._is_closed)
         if not self._is_open:
             from lonnymq.adapters.psycopg_pool import open_async_pool
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lonnymq.errors import DatabaseUnreachable, OutcomeUnknown, UnsuitableConnection
+from lonnymq.errors import DatabaseUnreachable, OutcomeUnknown, QueueClosed, UnsuitableConnection
 from lonnymq.statement import Command
 
 TRIES = 3
@@ -17,6 +17,11 @@ def refuse_connection(conn: object | None) -> None:
             "so it commits at once, on a connection of the queue's own",
             "dequeue first, and complete the message in your transaction, with conn= there",
         )
+
+
+def check_is_open(*, is_closed: bool) -> None:
+    if is_closed:
+        raise QueueClosed("the queue is closed", "make a new one")
 
 
 def doubt(call: str | Command[Any]) -> OutcomeUnknown:

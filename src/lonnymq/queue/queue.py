@@ -15,7 +15,7 @@ from lonnymq.commands import Created, Delivery, MessageDequeue, MessageDequeueLi
 from lonnymq.errors import ConnectionDropped, InvalidArgument
 from lonnymq.install.naming import check_schema_name
 from lonnymq.queue.calls import Answer, Caller, Request
-from lonnymq.queue.connections import TRIES, doubt, out_of_reach, refuse_connection
+from lonnymq.queue.connections import TRIES, check_is_open, doubt, out_of_reach, refuse_connection
 from lonnymq.queue.interface import ChannelCalls, DeadCalls, QueueCalls
 from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued, batches
 from lonnymq.queue.sleeping import Nap, take_or_wait
@@ -68,6 +68,7 @@ class Queue(QueueCalls, Caller):
         held.check_lends(source, is_async=False)
         self._source = source
         self._is_open = self._own_pool is None
+        self._is_closed = False
         self._listen_to = listen if isinstance(listen, str) else held.address(source) if listen else None
 
     def __repr__(self) -> str:
@@ -83,6 +84,7 @@ class Queue(QueueCalls, Caller):
 
     def close(self) -> None:
         """Close what the queue opened; a pool or engine of yours stays as it is."""
+        self._is_closed = True
         while self._idle_listeners:
             self._idle_listeners.pop().close()
         if self._own_pool is not None:
@@ -168,7 +170,8 @@ class Queue(QueueCalls, Caller):
         """Install the queue into its schema, or bring it up to date: see lonnymq.install."""
         from lonnymq.adapters.installing import install_on
 
-        return install_on(conn or self._opened(), self.schema, roles=roles)
+        source = conn if conn is not None else self._opened()
+        return install_on(source, self.schema, roles=roles)
 
     def perform(self, request: Request[Answer]) -> Answer:
         answer: Answer = self._walk(request.steps, conn=request.conn)
@@ -237,6 +240,7 @@ class Queue(QueueCalls, Caller):
         return self.perform(Request(batch.steps(), conn))
 
     def _opened(self) -> object:
+        check_is_open(is_closed=self._is_closed)
         if not self._is_open:
             from lonnymq.adapters.psycopg_pool import open_pool
 

@@ -1,0 +1,78 @@
+"""Whatever isolation level a database or an engine has by default, the queue's own transactions work."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+from psycopg import sql
+from sqlalchemy import create_engine
+
+from lonnymq import AsyncQueue, Queue
+from lonnymq.commands import Result
+from lonnymq.queue.producing import Batch
+from tests.client.queues import QUEUES
+from tests.conformance.drivers import url
+
+
+@pytest.mark.parametrize("kind", ["DSN", "async, DSN", "SQLAlchemy engine", "async, SQLAlchemy engine"])
+@pytest.mark.parametrize("level", ["serializable", "repeatable read"])
+def test_of_the_database(dsn: str, conn: psycopg.Connection, kind: str, level: str) -> None:
+    conn.execute(
+        sql.SQL("ALTER DATABASE {} SET default_transaction_isolation = {}").format(
+            sql.Identifier(conn.info.dbname), level
+        )
+    )
+    with QUEUES[kind](dsn) as queue:
+        round_trip(queue)
+        assert queue.enqueue_many(range(3)).created == 3
+        assert queue.set(max_concurrency=5).max_concurrency == 5
+        assert queue.maintain() >= 0
+
+
+@pytest.mark.parametrize("level", ["SERIALIZABLE", "AUTOCOMMIT"])
+def test_of_an_engine(
+    dsn: str, conn: psycopg.Connection, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Batch, "max_messages", 2)
+    engine = create_engine(url(dsn, "psycopg"), isolation_level=level)
+
+    def failing() -> Iterator[int]:
+        yield from range(5)
+        raise OSError("ends here")
+
+    with Queue(engine) as queue:
+        round_trip(queue)
+        with pytest.raises(OSError, match="ends here"):
+            queue.enqueue_many(failing())
+    engine.dispose()
+    assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,)
+
+
+def round_trip(queue: Any) -> None:
+    queue.enqueue("x")
+    (message,) = queue.dequeue()
+    assert queue.complete(message) is Result.COMPLETED
+
+
+def test_rows_of_a_transaction_become_messages_of_it(
+    dsn: str, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read and enqueued over one connection, chunk by chunk."""
+    monkeypatch.setattr(Batch, "max_messages", 10)
+
+    async def main() -> None:
+        held = await asyncpg.connect(dsn)
+        async with AsyncQueue(dsn) as queue, held.transaction():
+
+            async def rows() -> AsyncIterator[int]:
+                async for row in held.cursor("SELECT n FROM generate_series(1, 35) n", prefetch=3):
+                    yield row["n"]
+
+            assert (await queue.enqueue_many(rows(), conn=held)).created == 35
+        await held.close()
+
+    asyncio.run(main())
+    assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (35,)
