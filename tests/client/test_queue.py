@@ -7,9 +7,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from lonnymq import AsyncQueue, NewMessage, Queue, errors
 from lonnymq.commands import Delivery, Result
+from tests.client.queues import QUEUES
+from tests.database import unique_name
 
 
 @dataclass
@@ -255,3 +258,26 @@ def test_calls_show_their_parameters() -> None:
     for kind in (Queue, AsyncQueue):
         assert list(inspect.signature(kind.enqueue).parameters)[:2] == ["value", "channel"]
         assert "priority" in inspect.signature(kind.enqueue).parameters
+
+
+@pytest.mark.parametrize("kind", ["DSN", "async, DSN"])
+def test_what_was_leased_is_handed_over_whatever_happens_then(
+    dsn: str, conn: psycopg.Connection, kind: str
+) -> None:
+    """Of a role that may dequeue and not fold: it fails, but not with messages in its hands."""
+    role = unique_name("lonnymq_no_fold")
+    conn.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
+    try:
+        conn.execute(f"GRANT USAGE ON SCHEMA lonnymq TO {role}")
+        conn.execute(f"GRANT EXECUTE ON FUNCTION message_dequeue TO {role}")
+        with Queue(dsn) as producer:
+            producer.enqueue_many(["a", "b"])
+            producer.dequeue()
+        with QUEUES[kind](make_conninfo(dsn, user=role, password="x")) as queue:  # noqa: S106
+            (message,) = queue.dequeue(10)
+            assert message.data == "b"
+            with pytest.raises(errors.NotPermitted):
+                queue.dequeue(10)
+    finally:
+        conn.execute(f"DROP OWNED BY {role}")
+        conn.execute(f"DROP ROLE {role}")

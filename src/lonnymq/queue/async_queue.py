@@ -174,22 +174,29 @@ class AsyncQueue(QueueCalls, AsyncCaller):
     async def _walk(
         self, steps: Any, *, conn: object | None = None, listener: AsyncListener | None = None
     ) -> Any:
-        answer = None
+        """Take the steps, and hand each its answer or its error."""
+        proceed, answer = steps.send, None
         while True:
             try:
-                step = steps.send(answer)
+                step = proceed(answer)
             except StopIteration as end:
                 return end.value
-            if isinstance(step, Nap):
-                await self._sleep(step.milliseconds / 1000, listener)
-                answer = None
-            elif conn is None:
-                answer = await self._run(step)
-            else:
-                held.check_has_transaction(conn)
-                answer = await held.run_async(conn, self.schema, step)
+            try:
+                proceed, answer = steps.send, await self._take_step(step, conn, listener)
+            except Exception as error:  # noqa: BLE001 - it is raised there, and comes out unless it is caught
+                proceed, answer = steps.throw, error
 
-    async def _sleep(self, seconds: float, listener: AsyncListener | None) -> None:
+    async def _take_step(
+        self, step: Command[Any] | Nap, conn: object | None, listener: AsyncListener | None
+    ) -> Any:
+        if isinstance(step, Nap):
+            return await self._sleep(step.milliseconds / 1000, listener)
+        if conn is None:
+            return await self._run(step)
+        held.check_has_transaction(conn)
+        return await held.run_async(conn, self.schema, step)
+
+    async def _sleep(self, seconds: float, listener: AsyncListener | None) -> Any:
         if listener is None:
             await asyncio.sleep(seconds)
         else:

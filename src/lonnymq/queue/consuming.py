@@ -36,13 +36,18 @@ def take(
     taken: Dequeued = yield dequeue(limit, lease_ms, consumer)
     if taken.again_at is None:
         return taken
-    for _ in range(FOLDS):
-        if not (yield WakeFold()):
-            break
-    missing = limit - len(taken.deliveries)
-    if missing == 0:
-        return Dequeued(taken.deliveries, None)
-    more: Dequeued = yield dequeue(missing, lease_ms, consumer)
+    try:
+        for _ in range(FOLDS):
+            if not (yield WakeFold()):
+                break
+        missing = limit - len(taken.deliveries)
+        if missing == 0:
+            return Dequeued(taken.deliveries, None)
+        more: Dequeued = yield dequeue(missing, lease_ms, consumer)
+    except Exception:
+        if not taken.deliveries:
+            raise
+        return taken  # whoever holds messages must know of them; the next call will tell what is wrong
     return Dequeued(taken.deliveries + more.deliveries, more.again_at)
 
 

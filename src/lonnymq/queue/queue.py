@@ -178,22 +178,27 @@ class Queue(QueueCalls, Caller):
         return answer
 
     def _walk(self, steps: Any, *, conn: object | None = None, listener: Listener | None = None) -> Any:
-        answer = None
+        """Take the steps, and hand each its answer or its error."""
+        proceed, answer = steps.send, None
         while True:
             try:
-                step = steps.send(answer)
+                step = proceed(answer)
             except StopIteration as end:
                 return end.value
-            if isinstance(step, Nap):
-                self._sleep(step.milliseconds / 1000, listener)
-                answer = None
-            elif conn is None:
-                answer = self._run(step)
-            else:
-                held.check_has_transaction(conn)
-                answer = held.run(conn, self.schema, step)
+            try:
+                proceed, answer = steps.send, self._take_step(step, conn, listener)
+            except Exception as error:  # noqa: BLE001 - it is raised there, and comes out unless it is caught
+                proceed, answer = steps.throw, error
 
-    def _sleep(self, seconds: float, listener: Listener | None) -> None:
+    def _take_step(self, step: Command[Any] | Nap, conn: object | None, listener: Listener | None) -> Any:
+        if isinstance(step, Nap):
+            return self._sleep(step.milliseconds / 1000, listener)
+        if conn is None:
+            return self._run(step)
+        held.check_has_transaction(conn)
+        return held.run(conn, self.schema, step)
+
+    def _sleep(self, seconds: float, listener: Listener | None) -> Any:
         if listener is None:
             time.sleep(seconds)
         else:
