@@ -1,0 +1,636 @@
+"""Connections that break: while idle, during a call, after it was done but before its answer came."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, cast
+
+import asyncpg
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy import create_engine
+from sqlalchemy.exc import PendingRollbackError
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from lonnymq import AsyncQueue, Delivery, Enqueued, NewMessage, Queue
+from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, OutcomeUnknown
+from lonnymq.queue.producing import Batch
+from tests.database import Connect
+from tests.queues import KINDS, OWN, Blocking, loop, made, url
+
+PATIENCE = 10.0
+GATE = 815
+HOST = "127.0.0.1"
+BIND_COMPLETE, COMMAND_COMPLETE, READY_FOR_QUERY = b"2", b"C", b"Z"
+PARSE, BIND = b"P", b"B"
+ENCRYPTION = (80877103).to_bytes(4), (80877104).to_bytes(4)  # SSLRequest, GSSENCRequest
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
+
+
+def until(is_true: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not is_true():
+        assert time.monotonic() < deadline, f"waited in vain for: {what}"
+        time.sleep(0.005)
+
+
+def count(conn: psycopg.Connection) -> int:
+    [(number,)] = conn.execute("SELECT COUNT(*) FROM message").fetchall()
+    return int(number)
+
+
+def waiting(conn: psycopg.Connection, statement: str = "") -> list[int]:
+    """Sessions that wait for a lock during this statement."""
+    rows = conn.execute(
+        "SELECT pid FROM pg_stat_activity "
+        "WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE %s",
+        (f"%{statement}%",),
+    )
+    return [pid for (pid,) in rows]
+
+
+def end(conn: psycopg.Connection, pid: int) -> None:
+    """Returns when it is gone."""
+    assert conn.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,)).fetchone() == (True,)
+
+
+@contextmanager
+def nobody_gets_at_messages(connect: Connect) -> Iterator[None]:
+    with connect(autocommit=False) as holder:
+        holder.execute("LOCK TABLE message IN ACCESS EXCLUSIVE MODE")
+        yield
+        holder.rollback()
+
+
+@contextmanager
+def key_is_taken(connect: Connect, key: str) -> Iterator[None]:
+    """By a transaction that does not say yet whether it commits; in the end it does not."""
+    with connect(autocommit=False) as holder:
+        holder.execute("SELECT message_create('default', 'x', p_dedupe_key => %s)", (key,))
+        yield
+        holder.rollback()
+
+
+def cut_during(
+    statement: str, call: Callable[[], Any], conn: psycopg.Connection, held: Any, times: int = 1
+) -> Any:
+    """What comes of a call whose session is ended while this statement of it waits for what is held."""
+    with ThreadPoolExecutor(1) as pool:
+        with held:
+            running = pool.submit(call)
+            for _ in range(times):
+                until(lambda: running.done() or waiting(conn, statement), f"{statement} to wait")
+                assert not running.done(), running.exception() or running.result()
+                [pid] = waiting(conn, statement)
+                end(conn, pid)
+        return running.result(PATIENCE)
+
+
+@pytest.fixture
+def leased(dsn: str, conn: psycopg.Connection) -> Delivery:
+    with Queue(dsn) as queue:
+        queue.enqueue("x")
+        [delivery] = queue.dequeue(lease=600)
+        return delivery
+
+
+def sessions(conn: psycopg.Connection) -> list[int]:
+    """Those of others."""
+    rows = conn.execute(
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
+        "AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    )
+    return [pid for (pid,) in rows]
+
+
+def end_all(conn: psycopg.Connection) -> int:
+    found = sessions(conn)
+    for pid in found:
+        end(conn, pid)
+    return len(found)
+
+
+@EVERY_KIND
+def test_an_idle_connection_is_replaced(dsn: str, conn: psycopg.Connection, kind: str) -> None:
+    """The call is made once, and there is no doubt about it."""
+    size = 3
+    with made(kind, dsn, size=size) as it, ThreadPoolExecutor(size) as pool:
+        conn.execute("SELECT pg_advisory_lock(%s)", (GATE,))
+        asked = [
+            pool.submit(it.ask, f"SELECT pg_advisory_xact_lock_shared({GATE})::TEXT") for _ in range(size)
+        ]
+        until(lambda: len(waiting(conn)) == size, "a connection for each")
+        conn.execute("SELECT pg_advisory_unlock(%s)", (GATE,))
+        for one in asked:
+            one.result(PATIENCE)
+        assert end_all(conn) == size
+        assert it.queue.enqueue("x").result == "created"
+        assert count(conn) == 1
+        assert end_all(conn) >= 1
+        [delivery] = it.queue.dequeue()
+        assert end_all(conn) >= 1
+        assert it.queue.complete(delivery) == "completed"
+        assert end_all(conn) >= 1
+        assert it.queue.enqueue_many(["x", "y"]).created == 2
+        assert count(conn) == 2
+
+
+@EVERY_KIND
+def test_enqueue_is_in_doubt(dsn: str, connect: Connect, conn: psycopg.Connection, kind: str) -> None:
+    with made(kind, dsn) as it:
+        with pytest.raises(OutcomeUnknown):
+            cut_during(
+                "message_create", lambda: it.queue.enqueue("x"), conn, nobody_gets_at_messages(connect)
+            )
+        assert count(conn) == 0
+        assert it.queue.enqueue("x").result == "created", "the queue goes on"
+
+
+@EVERY_KIND
+def test_enqueue_with_a_key_is_repeated(
+    dsn: str, connect: Connect, conn: psycopg.Connection, kind: str
+) -> None:
+    with made(kind, dsn) as it:
+        created = cut_during(
+            "message_create",
+            lambda: it.queue.enqueue("x", dedupe_key="k"),
+            conn,
+            nobody_gets_at_messages(connect),
+        )
+        assert created.result == "created"
+        assert count(conn) == 1
+
+
+@EVERY_KIND
+def test_complete_is_repeated(
+    dsn: str, connect: Connect, conn: psycopg.Connection, kind: str, leased: Delivery
+) -> None:
+    with made(kind, dsn) as it:
+        result = cut_during(
+            "message_complete", lambda: it.queue.complete(leased), conn, nobody_gets_at_messages(connect)
+        )
+        assert result == "completed"
+        assert count(conn) == 0
+
+
+@EVERY_KIND
+def test_dequeue_is_repeated(dsn: str, connect: Connect, conn: psycopg.Connection, kind: str) -> None:
+    conn.execute("SELECT message_create('default', 'x')")
+    conn.execute("SELECT wake_fold()")
+    with made(kind, dsn) as it:
+        [delivery] = cut_during("message_dequeue", it.queue.dequeue, conn, nobody_gets_at_messages(connect))
+        assert delivery.attempts == 1
+        assert it.queue.complete(delivery) == "completed"
+
+
+@EVERY_KIND
+def test_stats_are_repeated(dsn: str, connect: Connect, conn: psycopg.Connection, kind: str) -> None:
+    conn.execute("SELECT message_create('default', 'x')")
+    conn.execute("SELECT wake_fold()")
+    with made(kind, dsn) as it:
+        stats = cut_during("queue_stats", it.queue.stats, conn, nobody_gets_at_messages(connect))
+        assert stats.waiting == 1
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_three_drops_in_a_row_are_enough(
+    dsn: str, connect: Connect, conn: psycopg.Connection, kind: str
+) -> None:
+    with made(kind, dsn) as it, pytest.raises(DatabaseUnreachable):
+        cut_during("queue_stats", it.queue.stats, conn, nobody_gets_at_messages(connect), times=3)
+
+
+@pytest.mark.xfail(reason="it is said to be unreachable, which means that nothing was done")
+@pytest.mark.parametrize("kind", OWN)
+def test_three_drops_in_a_row_leave_doubt(
+    dsn: str, connect: Connect, conn: psycopg.Connection, kind: str, leased: Delivery
+) -> None:
+    with made(kind, dsn) as it, pytest.raises(OutcomeUnknown):
+        cut_during(
+            "message_complete",
+            lambda: it.queue.complete(leased),
+            conn,
+            nobody_gets_at_messages(connect),
+            times=3,
+        )
+
+
+@pytest.fixture
+def batch(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Three chunks, of which the second waits for a key."""
+    monkeypatch.setattr(Batch, "max_messages", 2)
+    return ["one", "two", "three", NewMessage("four", dedupe_key="k"), "five"]
+
+
+@EVERY_KIND
+def test_enqueue_many_in_one_transaction(
+    dsn: str, connect: Connect, conn: psycopg.Connection, kind: str, batch: list[object]
+) -> None:
+    with made(kind, dsn) as it:
+        with pytest.raises(ConnectionDropped):
+            cut_during(
+                "message_create_many",
+                lambda: it.queue.enqueue_many(batch),
+                conn,
+                key_is_taken(connect, "k"),
+            )
+        assert count(conn) == 0
+        assert it.queue.enqueue_many(batch).created == 5, "the queue goes on"
+
+
+@EVERY_KIND
+def test_enqueue_many_a_chunk_at_a_time(
+    dsn: str, connect: Connect, conn: psycopg.Connection, kind: str, batch: list[object]
+) -> None:
+    seen: list[Enqueued] = []
+    with made(kind, dsn) as it:
+        with pytest.raises(OutcomeUnknown):
+            cut_during(
+                "message_create_many",
+                lambda: it.queue.enqueue_many(batch, commit_each_chunk=True, progress=seen.append),
+                conn,
+                key_is_taken(connect, "k"),
+            )
+        assert [so_far.created for so_far in seen] == [2]
+        assert contents(conn) == ["one", "two"]
+
+
+@EVERY_KIND
+def test_enqueue_many_with_keys_is_repeated_by_the_chunk(
+    dsn: str, connect: Connect, conn: psycopg.Connection, kind: str, batch: list[object]
+) -> None:
+    keyed = [NewMessage(letter, dedupe_key=letter) for letter in "abk"]
+    with made(kind, dsn) as it:
+        loaded = cut_during(
+            "message_create_many",
+            lambda: it.queue.enqueue_many(keyed, commit_each_chunk=True),
+            conn,
+            key_is_taken(connect, "k"),
+        )
+        assert loaded.created == 3
+        assert contents(conn) == ["a", "b", "k"]
+
+
+def contents(conn: psycopg.Connection) -> list[str]:
+    rows = conn.execute("SELECT convert_from(content, 'UTF8')::JSONB #>> '{}' FROM message ORDER BY id")
+    return [content for (content,) in rows]
+
+
+class Cutter:
+    """Stands between client and server, and cuts the connection in place of an answer it was told of."""
+
+    def __init__(self, direct: str) -> None:
+        self._direct = conninfo_to_dict(direct)
+        self._statement: bytes | None = None
+        self._then_shut = self._is_shut = False
+        self._ends: set[asyncio.StreamWriter] = set()
+        self._serving: set[asyncio.Task[Any] | None] = set()
+        self.port = 0
+        self.cuts = 0
+
+    def cut_after(self, statement: str, *, then_shut: bool = False) -> None:
+        """Once, when it is done and committed; `then_shut` for whoever comes later."""
+        self._statement = statement.encode()
+        self._then_shut = then_shut
+
+    @property
+    def dsn(self) -> str:
+        found = self._direct
+        login = f"{found['user']}:{found.get('password', '')}"
+        return f"postgresql://{login}@{HOST}:{self.port}/{found['dbname']}"
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, HOST, 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        self._server.close()
+        for writer in self._ends:
+            writer.close()
+        await asyncio.gather(*(task for task in self._serving if task is not None))
+
+    async def _serve(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        self._serving.add(asyncio.current_task())
+        self._ends.add(to_client)
+        if self._is_shut:
+            await _close(to_client)
+            return
+        from_server, to_server = await asyncio.open_connection(
+            str(self._direct["host"]), int(str(self._direct["port"]))
+        )
+        self._ends.add(to_server)
+        try:
+            await self._begin(from_client, to_client, to_server)
+        except EOFError:
+            await _close(to_client)
+            await _close(to_server)
+            return
+        asked = asyncio.Event()
+        ways = [
+            asyncio.ensure_future(self._ask(from_client, to_server, asked)),
+            asyncio.ensure_future(self._answer(from_server, to_client, asked)),
+        ]
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
+        await _close(to_client)
+        await _close(to_server)
+
+    async def _begin(
+        self,
+        from_client: asyncio.StreamReader,
+        to_client: asyncio.StreamWriter,
+        to_server: asyncio.StreamWriter,
+    ) -> None:
+        """No encryption; then what the client says of itself, the one message without a type."""
+        while True:
+            head = await from_client.readexactly(8)
+            if head[4:] not in ENCRYPTION:
+                break
+            to_client.write(b"N")
+        to_server.write(head + await from_client.readexactly(int.from_bytes(head[:4]) - 8))
+
+    async def _ask(
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, asked: asyncio.Event
+    ) -> None:
+        """Whole messages. Drivers may parse the statement, ask other things, and bind it later."""
+        wanted: set[bytes] = set()
+        while True:
+            head = await source.readexactly(5)
+            body = await source.readexactly(int.from_bytes(head[1:]) - 4)
+            if head[:1] == PARSE:
+                name, text, _ = body.split(b"\0", 2)
+                wanted.discard(name)
+                if self._statement is not None and self._statement in text:
+                    wanted.add(name)
+            if head[:1] == BIND and body.split(b"\0", 2)[1] in wanted:
+                asked.set()
+            target.write(head + body)
+            await target.drain()
+
+    async def _answer(
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, asked: asyncio.Event
+    ) -> None:
+        """Whole messages. What may be the answer is held back until it is known to be, or not."""
+        kept, is_kept, is_done = b"", False, False
+        while True:
+            head = await source.readexactly(5)
+            body = await source.readexactly(int.from_bytes(head[1:]) - 4)
+            kept += head + body
+            kind = head[:1]
+            is_kept = asked.is_set() and (is_kept or kind in {BIND_COMPLETE, COMMAND_COMPLETE})
+            is_done = asked.is_set() and (is_done or kind == COMMAND_COMPLETE)
+            if is_kept and kind != READY_FOR_QUERY:
+                continue
+            if is_done and head[:1] + body == READY_FOR_QUERY + b"I":  # in no transaction: committed
+                self._statement = None
+                self._is_shut = self._then_shut
+                self.cuts += 1
+                return
+            target.write(kept)
+            await target.drain()
+            kept, is_kept = b"", False
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+@pytest.fixture
+def cutter(dsn: str) -> Iterator[Cutter]:
+    with loop() as run:
+        proxy = Cutter(dsn)
+        run(proxy.start())
+        try:
+            yield proxy
+        finally:
+            run(proxy.stop())
+
+
+@EVERY_KIND
+def test_complete_was_done_but_not_answered(
+    cutter: Cutter, conn: psycopg.Connection, kind: str, leased: Delivery
+) -> None:
+    with made(kind, cutter.dsn) as it:
+        cutter.cut_after("message_complete")
+        with pytest.raises(OutcomeUnknown):
+            it.queue.complete(leased)
+        assert cutter.cuts == 1
+        assert count(conn) == 0
+
+
+@EVERY_KIND
+def test_enqueue_was_done_but_not_answered(cutter: Cutter, conn: psycopg.Connection, kind: str) -> None:
+    with made(kind, cutter.dsn) as it:
+        cutter.cut_after("message_create")
+        with pytest.raises(OutcomeUnknown):
+            it.queue.enqueue("x")
+        assert cutter.cuts == 1
+        assert contents(conn) == ["x"]
+
+
+@EVERY_KIND
+def test_enqueue_with_a_key_was_done_but_not_answered(
+    cutter: Cutter, conn: psycopg.Connection, kind: str
+) -> None:
+    with made(kind, cutter.dsn) as it:
+        cutter.cut_after("message_create")
+        created = it.queue.enqueue("x", dedupe_key="k")
+        assert cutter.cuts == 1
+        assert created.result == "duplicate"
+        assert conn.execute("SELECT id FROM message").fetchall() == [(created.id,)]
+
+
+@EVERY_KIND
+def test_dequeue_was_done_but_not_answered(cutter: Cutter, conn: psycopg.Connection, kind: str) -> None:
+    conn.execute("SELECT message_create_many('{a,b}', '{x,y}')")
+    conn.execute("SELECT wake_fold()")
+    with made(kind, cutter.dsn) as it:
+        cutter.cut_after("message_dequeue")
+        [delivery] = it.queue.dequeue(lease=600)
+        assert cutter.cuts == 1
+        rows = conn.execute("SELECT channel FROM message WHERE leased ORDER BY channel").fetchall()
+        assert rows == [("a",), ("b",)], "the first is held by nobody until its lease ends"
+        assert delivery.channel == "b"
+
+
+@EVERY_KIND
+def test_retry_was_done_but_not_answered(
+    cutter: Cutter, conn: psycopg.Connection, kind: str, leased: Delivery
+) -> None:
+    with made(kind, cutter.dsn) as it:
+        cutter.cut_after("message_defer")
+        with pytest.raises(OutcomeUnknown):
+            it.queue.retry(leased, error="no")
+        assert cutter.cuts == 1
+        assert conn.execute("SELECT attempts, leased FROM message").fetchall() == [(1, False)]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.xfail(reason="psycopg's own error, not OutcomeUnknown"))
+        if kind in {"Queue", "AsyncQueue", "psycopg pool", "psycopg async pool"}
+        else kind
+        for kind in KINDS
+    ],
+)
+def test_enqueue_many_was_done_but_not_answered(
+    cutter: Cutter, conn: psycopg.Connection, kind: str, batch: list[object]
+) -> None:
+    """The commit is what is not answered."""
+    with made(kind, cutter.dsn) as it:
+        cutter.cut_after("message_create_many")
+        with pytest.raises(OutcomeUnknown):
+            it.queue.enqueue_many(batch)
+        assert cutter.cuts == 1
+        assert contents(conn) == ["one", "two", "three", "four", "five"]
+
+
+@EVERY_KIND
+def test_a_chunk_was_created_but_not_answered(
+    cutter: Cutter, conn: psycopg.Connection, kind: str, batch: list[object]
+) -> None:
+    with made(kind, cutter.dsn) as it:
+        cutter.cut_after("message_create_many")
+        with pytest.raises(OutcomeUnknown):
+            it.queue.enqueue_many(batch, commit_each_chunk=True)
+        assert cutter.cuts == 1
+        assert contents(conn) == ["one", "two"]
+
+
+@pytest.mark.xfail(reason="it is said to be unreachable, which means that nothing was done")
+@pytest.mark.parametrize("kind", OWN)
+def test_doubt_remains_when_the_database_is_gone_afterwards(
+    cutter: Cutter, conn: psycopg.Connection, kind: str
+) -> None:
+    with made(kind, cutter.dsn, timeout=1) as it:
+        cutter.cut_after("message_create", then_shut=True)
+        with pytest.raises(OutcomeUnknown):
+            it.queue.enqueue("x", dedupe_key="k")
+        assert cutter.cuts == 1
+        assert contents(conn) == ["x"]
+
+
+Given = Callable[[str], Any]
+
+
+@contextmanager
+def psycopg_given(dsn: str) -> Iterator[tuple[Queue, Any]]:
+    with Queue(dsn) as queue, psycopg.connect(dsn) as own:
+        yield queue, own
+
+
+@contextmanager
+def sqlalchemy_given(dsn: str) -> Iterator[tuple[Queue, Any]]:
+    engine = create_engine(url(dsn, "psycopg"))
+    try:
+        with Queue(dsn) as queue, engine.connect() as own:
+            yield queue, own
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def psycopg_given_async(dsn: str) -> Iterator[tuple[Queue, Any]]:
+    with loop() as run:
+        queue, own = AsyncQueue(dsn), run(psycopg.AsyncConnection.connect(dsn))
+        try:
+            yield cast("Queue", Blocking(queue, run)), own
+        finally:
+            run(own.close())
+            run(queue.close())
+
+
+@contextmanager
+def asyncpg_given(dsn: str) -> Iterator[tuple[Queue, Any]]:
+    with loop() as run:
+        queue, own = AsyncQueue(dsn), run(asyncpg.connect(dsn))
+        run(own.execute("BEGIN"))
+        try:
+            yield cast("Queue", Blocking(queue, run)), own
+        finally:
+            run(own.close())
+            run(queue.close())
+
+
+@contextmanager
+def sqlalchemy_given_async(dsn: str) -> Iterator[tuple[Queue, Any]]:
+    with loop() as run:
+        engine = create_async_engine(url(dsn, "asyncpg"))
+        queue, own = AsyncQueue(dsn), run(engine.connect().start())
+        try:
+            yield cast("Queue", Blocking(queue, run)), own
+        finally:
+            run(own.close())
+            run(engine.dispose())
+            run(queue.close())
+
+
+GIVEN = [psycopg_given, psycopg_given_async, asyncpg_given, sqlalchemy_given, sqlalchemy_given_async]
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_on_the_callers_connection_nothing_is_repeated(
+    dsn: str, connect: Connect, conn: psycopg.Connection, given: Given
+) -> None:
+    """Though it could be: what the caller did before in the transaction is gone as well."""
+    with given(dsn) as (queue, own):
+        queue.enqueue("before", conn=own)
+        with pytest.raises(ConnectionDropped):
+            cut_during(
+                "message_create",
+                lambda: queue.enqueue("x", dedupe_key="k", conn=own),
+                conn,
+                key_is_taken(connect, "k"),
+            )
+        assert count(conn) == 0
+        with pytest.raises((ConnectionDropped, PendingRollbackError)):
+            queue.enqueue("after", dedupe_key="l", conn=own)
+        assert count(conn) == 0
+
+
+def nowhere() -> str:
+    """An address that nobody listens to, with a password."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return f"postgresql://me:geheim4711@{HOST}:{probe.getsockname()[1]}/shop"
+
+
+def said(error: BaseException | None) -> str:
+    return "" if error is None else f"{error!s} {error!r} {said(error.__cause__)} {said(error.__context__)}"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [*OWN, "SQLAlchemy engine", "SQLAlchemy async engine, psycopg", "SQLAlchemy async engine, asyncpg"],
+)
+@pytest.mark.parametrize("call", ["enqueue", "keyed", "many", "dequeue", "wait", "stats"])
+def test_unreachable(kind: str, call: str, caplog: pytest.LogCaptureFixture) -> None:
+    options = {"timeout": 1} if kind in OWN else {}
+    with (
+        caplog.at_level(logging.DEBUG),
+        made(kind, nowhere(), **options) as it,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        calls: dict[str, Callable[[], Any]] = {
+            "enqueue": lambda: it.queue.enqueue("x"),
+            "keyed": lambda: it.queue.enqueue("x", dedupe_key="k"),
+            "many": lambda: it.queue.enqueue_many("xyz"),
+            "dequeue": it.queue.dequeue,
+            "wait": lambda: it.queue.dequeue(wait=1),
+            "stats": it.queue.stats,
+        }
+        with pytest.raises(DatabaseUnreachable) as caught:
+            pool.submit(calls[call]).result(PATIENCE)
+        assert "geheim4711" not in said(caught.value)
+        assert "geheim4711" not in caplog.text
