@@ -8,12 +8,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from lonnymq.adapters import held
-from lonnymq.commands import Created, Delivery, MessageDequeue, MessageDequeueLightly
+from lonnymq.commands import Created, Delivery
 from lonnymq.errors import ConnectionDropped, InvalidArgument
-from lonnymq.install.naming import check_schema_name
+from lonnymq.queue.basis import Basis
 from lonnymq.queue.calls import Answer, AsyncCaller, Request
 from lonnymq.queue.connections import TRIES, check_is_open, doubt, out_of_reach, refuse_connection
-from lonnymq.queue.interface import ChannelCalls, DeadCalls, QueueCalls
+from lonnymq.queue.interface import ChannelCalls, DeadCalls
 from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued, batches
 from lonnymq.queue.sleeping import Nap, take_or_wait
 from lonnymq.queue.times import Duration, waiting
@@ -24,52 +24,19 @@ if TYPE_CHECKING:
     from lonnymq.install import Installed
 
 
-class AsyncQueue(QueueCalls, AsyncCaller):
-    """A queue in a schema of a database.
+class AsyncQueue(Basis, AsyncCaller):
+    """A queue in a schema of a database, on a DSN, a pool of psycopg or asyncpg, or an engine of SQLAlchemy.
 
-    `source` is a DSN, for which the queue keeps a pool of its own, or a pool of psycopg's or asyncpg's, or an
-    engine of SQLAlchemy's, that you have already.
-
-        async with AsyncQueue("postgresql://localhost/shop") as queue:
-            await queue.enqueue({"invoice": 7}, channel="acme")
-
-    `async_commit`: dequeues do not wait for the disk when they commit, except where a limit, an interval or
-    the history depends on it. What a crash then undoes is served again, as after any crash.
-
-    `listen` says where to be notified of new messages while waiting for some: True, at the same address, if
-    the source has one; a DSN, on a connection that goes around a pooler; False, not at all, but to look
-    every second. Each dequeue that waits has a connection of its own for that, beside the pool's.
+    async with AsyncQueue("postgresql://localhost/shop") as queue:
+        await queue.enqueue({"invoice": 7}, channel="acme")
     """
 
-    def __init__(
-        self,
-        source: object,
-        schema: str = "lonnymq",
-        *,
-        async_commit: bool = True,
-        listen: bool | str = True,
-        pool_size: int = 10,
-        timeout: float = 30,
-    ) -> None:
-        check_schema_name(schema)
-        self.schema = schema
+    _is_async = True
+
+    def _equip(self) -> None:
         self.dead = AsyncDead(self)
-        self._dequeue = MessageDequeueLightly if async_commit else MessageDequeue
         self._idle_listeners: list[AsyncListener] = []
         self._opening = asyncio.Lock()
-        self._own_pool: Any = None
-        if isinstance(source, str):
-            from lonnymq.adapters.psycopg_pool import own_async_pool
-
-            source = self._own_pool = own_async_pool(source, pool_size, timeout)
-        held.check_lends(source, is_async=True)
-        self._source = source
-        self._is_open = self._own_pool is None
-        self._is_closed = False
-        self._listen_to = listen if isinstance(listen, str) else held.address(source) if listen else None
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.schema!r} on {type(self._source).__name__}>"
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,0 +1,59 @@
+"""What the synchronous and the asynchronous queue are made of."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from lonnymq.adapters import held
+from lonnymq.commands import MessageDequeue, MessageDequeueLightly
+from lonnymq.install.naming import check_schema_name
+from lonnymq.queue.interface import QueueCalls
+
+
+class Basis(QueueCalls):
+    """Everything but input and output."""
+
+    _is_async: ClassVar[bool]
+
+    def __init__(
+        self,
+        source: object,
+        schema: str = "lonnymq",
+        *,
+        async_commit: bool = True,
+        listen: bool | str = True,
+        pool_size: int = 10,
+        timeout: float = 30,
+    ) -> None:
+        """The source is a DSN, for which the queue keeps a pool of its own of up to `pool_size` connections,
+        each waited for up to `timeout` seconds; or a pool or an engine that you have already.
+
+        `async_commit`: dequeues do not wait for the disk when they commit, except where a limit, an interval
+        or the history depends on it. What a crash then undoes is served again, as after any crash.
+
+        `listen` says where to be notified of new messages while waiting for some: True, at the same address,
+        if the source has one; a DSN, on a connection that goes around a pooler; False, not at all, but to
+        look every second. Each dequeue that waits has a connection of its own for that, beside the pool's.
+        """
+        check_schema_name(schema)
+        self.schema = schema
+        self._dequeue = MessageDequeueLightly if async_commit else MessageDequeue
+        self._own_pool: Any = None
+        if isinstance(source, str):
+            from lonnymq.adapters.psycopg_pool import own_async_pool, own_pool
+
+            make = own_async_pool if self._is_async else own_pool
+            source = self._own_pool = make(source, pool_size, timeout)
+        held.check_lends(source, is_async=self._is_async)
+        self._source = source
+        self._is_open = self._own_pool is None
+        self._is_closed = False
+        self._equip()
+        self._listen_to = listen if isinstance(listen, str) else held.address(source) if listen else None
+
+    def _equip(self) -> None:
+        """Make what each kind has in its own way."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.schema!r} on {type(self._source).__name__}>"
