@@ -290,7 +290,7 @@ class Cutter:
         self._statement: bytes | None = None
         self._then_shut = self._is_shut = False
         self._ends: set[asyncio.StreamWriter] = set()
-        self._serving: set[asyncio.Task[Any] | None] = set()
+        self._serving: set[asyncio.Task[Any]] = set()
         self.port = 0
         self.cuts = 0
 
@@ -311,37 +311,43 @@ class Cutter:
 
     async def stop(self) -> None:
         self._server.close()
-        for writer in self._ends:
-            writer.close()
-        await asyncio.gather(*(task for task in self._serving if task is not None))
+        while self._serving:
+            for writer in self._ends:
+                writer.close()
+            await asyncio.wait(self._serving)
 
     async def _serve(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
-        self._serving.add(asyncio.current_task())
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
         self._ends.add(to_client)
-        if self._is_shut:
+        try:
+            if not self._is_shut:
+                await self._connect(from_client, to_client)
+        except (OSError, EOFError):
+            pass  # one of the two has gone
+        finally:
             await _close(to_client)
-            return
+            self._serving.remove(task)
+
+    async def _connect(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         from_server, to_server = await asyncio.open_connection(
             str(self._direct["host"]), int(str(self._direct["port"]))
         )
         self._ends.add(to_server)
+        asked = asyncio.Event()
         try:
             await self._begin(from_client, to_client, to_server)
-        except EOFError:
-            await _close(to_client)
+            ways = [
+                asyncio.ensure_future(self._ask(from_client, to_server, asked)),
+                asyncio.ensure_future(self._answer(from_server, to_client, asked)),
+            ]
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+        finally:
             await _close(to_server)
-            return
-        asked = asyncio.Event()
-        ways = [
-            asyncio.ensure_future(self._ask(from_client, to_server, asked)),
-            asyncio.ensure_future(self._answer(from_server, to_client, asked)),
-        ]
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
-        await _close(to_client)
-        await _close(to_server)
 
     async def _begin(
         self,
