@@ -22,7 +22,7 @@ from lonnymq import AsyncQueue, Delivery, Enqueued, NewMessage, Queue
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, OutcomeUnknown
 from lonnymq.queue.producing import Batch
 from tests.database import Connect
-from tests.queues import KINDS, OWN, Blocking, loop, made, url
+from tests.queues import KINDS, OWN, Blocking, Run, loop, made, url
 
 PATIENCE = 10.0
 GATE = 815
@@ -285,7 +285,8 @@ def contents(conn: psycopg.Connection) -> list[str]:
 class Cutter:
     """Stands between client and server, and cuts the connection in place of an answer it was told of."""
 
-    def __init__(self, direct: str) -> None:
+    def __init__(self, direct: str, run: Run[None]) -> None:
+        self.run = run
         self._direct = conninfo_to_dict(direct)
         self._statement: bytes | None = None
         self._then_shut = self._is_shut = False
@@ -309,12 +310,17 @@ class Cutter:
         self._server = await asyncio.start_server(self._serve, HOST, 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
-    async def stop(self) -> None:
-        self._server.close()
+    async def shut(self) -> None:
+        """For whoever is there, and whoever comes."""
+        self._is_shut = True
         while self._serving:
             for writer in self._ends:
                 writer.close()
             await asyncio.wait(self._serving)
+
+    async def stop(self) -> None:
+        self._server.close()
+        await self.shut()
 
     async def _serve(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -414,7 +420,7 @@ async def _close(writer: asyncio.StreamWriter) -> None:
 @pytest.fixture
 def cutter(dsn: str) -> Iterator[Cutter]:
     with loop() as run:
-        proxy = Cutter(dsn)
+        proxy = Cutter(dsn, run)
         run(proxy.start())
         try:
             yield proxy
@@ -640,3 +646,14 @@ def test_unreachable(kind: str, call: str, caplog: pytest.LogCaptureFixture) -> 
             pool.submit(calls[call]).result(PATIENCE)
         assert "geheim4711" not in said(caught.value)
         assert "geheim4711" not in caplog.text
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_out_of_reach_after_it_was_not(cutter: Cutter, conn: psycopg.Connection, kind: str) -> None:
+    """For as long as the queue was told to wait for a connection, which is less than it would."""
+    with made(kind, cutter.dsn, timeout=1) as it, ThreadPoolExecutor(1) as pool:
+        it.queue.enqueue("before")
+        cutter.run(cutter.shut())
+        with pytest.raises(DatabaseUnreachable):
+            pool.submit(it.queue.enqueue, "x").result(PATIENCE)
+        assert contents(conn) == ["before"]
