@@ -75,8 +75,10 @@ class Command(Generic[Result_co]):
 
     function: ClassVar[str]
     columns: ClassVar[str] = "*"
+    is_harmless: ClassVar[bool] = False
+    """Whether it does not matter if a call whose answer got lost was carried out: it reads, or the like."""
     is_repeatable: ClassVar[bool] = False
-    """Whether a call whose answer got lost may be made again: it then does, and answers, what one would."""
+    """Whether such a call may be made again: it then does, and answers, what one would."""
 
     def statement(self, schema: str) -> Statement:
         kind: Any = type(self)
@@ -92,7 +94,7 @@ class Command(Generic[Result_co]):
         raise NotImplementedError
 
     def may_repeat(self) -> bool:
-        return self.is_repeatable
+        return self.is_harmless or self.is_repeatable
 
     def tells_all(self, result: Any) -> bool:  # noqa: ARG002
         """Whether the answer of a repeated call leaves no doubt about what came of the first."""

@@ -206,7 +206,6 @@ def test_three_drops_in_a_row_are_enough(
         cut_during("queue_stats", it.queue.stats, conn, nobody_gets_at_messages(connect), times=3)
 
 
-@pytest.mark.xfail(reason="it is said to be unreachable, which means that nothing was done")
 @pytest.mark.parametrize("kind", OWN)
 def test_three_drops_in_a_row_leave_doubt(
     dsn: str, connect: Connect, conn: psycopg.Connection, kind: str, leased: Delivery
@@ -487,15 +486,7 @@ def test_retry_was_done_but_not_answered(
         assert conn.execute("SELECT attempts, leased FROM message").fetchall() == [(1, False)]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=pytest.mark.xfail(reason="psycopg's own error, not OutcomeUnknown"))
-        if kind in {"Queue", "AsyncQueue", "psycopg pool", "psycopg async pool"}
-        else kind
-        for kind in KINDS
-    ],
-)
+@EVERY_KIND
 def test_enqueue_many_was_done_but_not_answered(
     cutter: Cutter, conn: psycopg.Connection, kind: str, batch: list[object]
 ) -> None:
@@ -520,7 +511,6 @@ def test_a_chunk_was_created_but_not_answered(
         assert contents(conn) == ["one", "two"]
 
 
-@pytest.mark.xfail(reason="it is said to be unreachable, which means that nothing was done")
 @pytest.mark.parametrize("kind", OWN)
 def test_doubt_remains_when_the_database_is_gone_afterwards(
     cutter: Cutter, conn: psycopg.Connection, kind: str

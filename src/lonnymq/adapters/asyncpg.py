@@ -46,21 +46,35 @@ def address(pool: Pool[Any]) -> None:  # noqa: ARG001
 
 @asynccontextmanager
 async def transaction_async(pool: Pool[Any]) -> AsyncIterator[asyncpg.Connection[Any]]:
-    lent = Lent()
-    try:
-        async with pool.acquire() as connection, connection.transaction():
-            with lent:
-                yield connection
-    except FAILURES as error:
-        lent.refuse(error)
+    async with _borrowed(pool) as connection:
+        lent = Lent()
+        try:
+            async with connection.transaction():
+                with lent:
+                    yield connection
+        except FAILURES as error:
+            lent.refuse(error)
 
 
 @asynccontextmanager
 async def _borrowed(pool: Pool[Any]) -> AsyncIterator[asyncpg.Connection[Any]]:
     lent = Lent()
     try:
-        async with pool.acquire() as connection:
+        connection = await _acquired(pool)
+        try:
             with lent:
                 yield connection
+        finally:
+            await pool.release(connection)
     except FAILURES as error:
         lent.refuse(error)
+
+
+async def _acquired(pool: Pool[Any]) -> asyncpg.Connection[Any]:
+    """Some idle connections are found to be gone only when they are asked for."""
+    for _ in range(pool.get_size()):
+        try:
+            return await pool.acquire()
+        except (asyncpg.InternalClientError, asyncpg.PostgresConnectionError):
+            await pool.expire_connections()
+    return await pool.acquire()

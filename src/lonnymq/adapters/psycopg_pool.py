@@ -39,14 +39,25 @@ async def run_async(pool: AsyncConnectionPool[Any], schema: str, command: Comman
 
 @contextmanager
 def transaction(pool: ConnectionPool[Any]) -> Iterator[Connection[Any]]:
-    with _borrowed(pool) as connection, connection.transaction():
-        yield connection
+    with _borrowed(pool) as connection:
+        lent = Lent()
+        try:
+            with connection.transaction(), lent:
+                yield connection
+        except psycopg.Error as error:
+            lent.refuse(error)
 
 
 @asynccontextmanager
 async def transaction_async(pool: AsyncConnectionPool[Any]) -> AsyncIterator[AsyncConnection[Any]]:
-    async with _borrowed_async(pool) as connection, connection.transaction():
-        yield connection
+    async with _borrowed_async(pool) as connection:
+        lent = Lent()
+        try:
+            async with connection.transaction():
+                with lent:
+                    yield connection
+        except psycopg.Error as error:
+            lent.refuse(error)
 
 
 def address(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> str | None:

@@ -11,7 +11,7 @@ from lonnymq.statement import Command, Row
 @dataclass(frozen=True)
 class BoundChannels(Command[list[str] | None]):
     function = "bound_channels"
-    is_repeatable = True
+    is_harmless = True
 
     def decode(self, rows: Sequence[Row]) -> list[str] | None:
         return None if rows[0][0] is None else list(rows[0][0])

@@ -22,7 +22,7 @@ class ChannelPolicy:
 @dataclass(frozen=True)
 class ChannelGet(OneRecord[ChannelPolicy]):
     function = "channel_get"
-    is_repeatable = True
+    is_harmless = True
     record = ChannelPolicy
 
     channel: Text

@@ -12,7 +12,7 @@ from lonnymq.statement import Int, Text
 @dataclass(frozen=True)
 class ChannelList(ManyRecords[ChannelStatistics]):
     function = "channel_list"
-    is_repeatable = True
+    is_harmless = True
     record = ChannelStatistics
 
     order: Text = "name"

@@ -31,7 +31,7 @@ class ChannelStatistics:
 @dataclass(frozen=True)
 class ChannelStats(OneRecord[ChannelStatistics]):
     function = "channel_stats"
-    is_repeatable = True
+    is_harmless = True
     record = ChannelStatistics
 
     channel: Text

@@ -16,5 +16,5 @@ class Credential:
 @dataclass(frozen=True)
 class CredentialList(ManyRecords[Credential]):
     function = "credential_list"
-    is_repeatable = True
+    is_harmless = True
     record = Credential

@@ -29,7 +29,7 @@ class DeadMessage:
 @dataclass(frozen=True)
 class DeadList(ManyRecords[DeadMessage]):
     function = "dead_list"
-    is_repeatable = True
+    is_harmless = True
     record = DeadMessage
 
     channel: Text | None = None

@@ -11,7 +11,7 @@ from lonnymq.statement import Command, Int, Row
 @dataclass(frozen=True)
 class Maintain(Command[int]):
     function = "maintain"
-    is_repeatable = True
+    is_harmless = True
 
     limit: Int = 10000
 

@@ -35,9 +35,7 @@ class Dequeued:
 @dataclass(frozen=True)
 class MessageDequeue(Command[Dequeued]):
     function = "message_dequeue"
-    is_repeatable = (
-        True  # messages of a lost answer come back when their leases end, as those of a lost worker
-    )
+    is_harmless = True  # messages of a lost answer come back when their leases end
     columns = f"{columns_of(Delivery)}, again_at"
 
     limit: Int = 1

@@ -37,7 +37,7 @@ class Message(Payloaded):
 @dataclass(frozen=True)
 class MessageGet(Command[Message | None]):
     function = "message_get"
-    is_repeatable = True
+    is_harmless = True
     columns = columns_of(Message)
 
     id: BigInt

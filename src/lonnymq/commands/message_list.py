@@ -32,7 +32,7 @@ class ListedMessage:
 @dataclass(frozen=True)
 class MessageList(ManyRecords[ListedMessage]):
     function = "message_list"
-    is_repeatable = True
+    is_harmless = True
     record = ListedMessage
 
     channel: Text | None = None

@@ -26,5 +26,5 @@ class QueueSettings:
 @dataclass(frozen=True)
 class QueueGet(OneRecord[QueueSettings]):
     function = "queue_get"
-    is_repeatable = True
+    is_harmless = True
     record = QueueSettings

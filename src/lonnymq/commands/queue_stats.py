@@ -28,5 +28,5 @@ class QueueStatistics:
 @dataclass(frozen=True)
 class QueueStats(OneRecord[QueueStatistics]):
     function = "queue_stats"
-    is_repeatable = True
+    is_harmless = True
     record = QueueStatistics

@@ -10,4 +10,4 @@ from lonnymq.commands.shapes import Nothing
 @dataclass(frozen=True)
 class Rebuild(Nothing):
     function = "rebuild"
-    is_repeatable = True
+    is_harmless = True

@@ -19,7 +19,7 @@ class Awaited:
 @dataclass(frozen=True)
 class WakeAwait(OneRecord[Awaited]):
     function = "wake_await"
-    is_repeatable = True
+    is_harmless = True
     record = Awaited
 
     generation: BigInt | None = None

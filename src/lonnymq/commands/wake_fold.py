@@ -11,7 +11,7 @@ from lonnymq.statement import Command, Int, Row
 @dataclass(frozen=True)
 class WakeFold(Command[bool]):
     function = "wake_fold"
-    is_repeatable = True
+    is_harmless = True
 
     limit: Int = 1000
     quiet_ms: Int = 0

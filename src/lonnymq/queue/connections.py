@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from lonnymq.errors import DatabaseUnreachable, OutcomeUnknown, QueueClosed, UnsuitableConnection
+from lonnymq.errors import (
+    DatabaseUnreachable,
+    LonnyMQError,
+    OutcomeUnknown,
+    QueueClosed,
+    UnsuitableConnection,
+)
 from lonnymq.statement import Command
 
 TRIES = 3
@@ -24,15 +30,17 @@ def check_is_open(*, is_closed: bool) -> None:
         raise QueueClosed("the queue is closed", "make a new one")
 
 
-def doubt(call: str | Command[Any]) -> OutcomeUnknown:
-    call = call if isinstance(call, str) else call.function
+def doubt(call: str) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"the connection broke before {call} was answered: it may have been done or not",
         "look before you do it again; creating with a dedupe_key is repeated safely, and by itself",
     )
 
 
-def out_of_reach() -> DatabaseUnreachable:
+def unanswered(command: Command[Any]) -> LonnyMQError:
+    """What to say of a call that got no answer, or none that tells what came of it."""
+    if not command.is_harmless:
+        return doubt(command.function)
     return DatabaseUnreachable(
         f"the connection broke {TRIES} times in a row", "see that the database is up, then try again"
     )

@@ -47,7 +47,7 @@ class FinishedList(Command[list[Finished]]):
     """Each way has an index: that of the writers' transactions, or of a channel's times."""
 
     function = "history"
-    is_repeatable = True
+    is_harmless = True
 
     channel: Text | None
     since: BigInt | None

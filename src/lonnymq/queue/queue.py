@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from lonnymq.adapters import held
 from lonnymq.commands import Created, Delivery
-from lonnymq.errors import ConnectionDropped, InvalidArgument
+from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidArgument
 from lonnymq.queue.basis import Basis
 from lonnymq.queue.calls import Answer, Caller, Request
-from lonnymq.queue.connections import TRIES, check_is_open, doubt, out_of_reach, refuse_connection
+from lonnymq.queue.connections import TRIES, check_is_open, doubt, refuse_connection, unanswered
 from lonnymq.queue.interface import ChannelCalls, DeadCalls
 from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued, batches
 from lonnymq.queue.sleeping import Nap, take_or_wait
@@ -173,17 +173,23 @@ class Queue(Basis, Caller):
 
     def _run(self, command: Command[Answer]) -> Answer:
         """On a connection of the queue's own; again where the connection broke, if that is safe."""
-        for tried in range(TRIES):
+        broken = None
+        for _ in range(TRIES):
             try:
                 answer = held.run(self._opened(), self.schema, command)
             except ConnectionDropped as error:
+                broken = error
                 if not command.may_repeat():
-                    raise doubt(command) from error
-                continue
-            if tried and not command.tells_all(answer):
-                raise doubt(command)
-            return answer
-        raise out_of_reach()
+                    break
+            except DatabaseUnreachable:
+                if broken is None or command.is_harmless:
+                    raise
+                break
+            else:
+                if broken is None or command.tells_all(answer):
+                    return answer
+                break
+        raise unanswered(command) from broken
 
     def _load(
         self,

@@ -22,7 +22,7 @@ class ServerClock(Command[int]):
     """The database's clock: the only one that delays are counted by."""
 
     function = "clock_timestamp"
-    is_repeatable = True
+    is_harmless = True
 
     def statement(self, schema: str) -> Statement:  # noqa: ARG002
         return Statement("SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT", ())
