@@ -114,7 +114,7 @@ def _own(dsn: str, size: int, options: Options) -> Iterator[Made]:
 @contextmanager
 def _psycopg_pool(dsn: str, size: int, options: Options) -> Iterator[Made]:
     with (
-        ConnectionPool(dsn, min_size=1, max_size=size, check=ConnectionPool.check_connection) as pool,
+        ConnectionPool(dsn, min_size=1, max_size=size) as pool,
         Queue(pool, **options) as queue,
     ):
         yield Made(queue, lambda query: _value(pool, query))
@@ -156,9 +156,8 @@ async def _own_async(dsn: str, size: int, options: Options) -> Held:
 
 @asynccontextmanager
 async def _psycopg_async_pool(dsn: str, size: int, options: Options) -> Held:
-    check = AsyncConnectionPool.check_connection
     async with (
-        AsyncConnectionPool(dsn, min_size=1, max_size=size, check=check, open=False) as pool,
+        AsyncConnectionPool(dsn, min_size=1, max_size=size, open=False) as pool,
         AsyncQueue(pool, **options) as queue,
     ):
 

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, Connection, IsolationLevel
+from psycopg.conninfo import make_conninfo
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed
 
 from lonnymq.adapters import psycopg as adapter
-from lonnymq.adapters.address import conninfo
+from lonnymq.adapters.address import conninfo, parameters
 from lonnymq.adapters.refusals import Lent
 from lonnymq.errors import DatabaseUnreachable, QueueClosed
 from lonnymq.statement import Command
@@ -24,7 +25,6 @@ ASYNC = (AsyncConnectionPool,)
 LENDERS = (*SYNC, *ASYNC)
 ASK = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('default_transaction_isolation')"
 READ_COMMITTED = "read committed"  # what a dequeue needs, whatever the database's default is
-CAREFULLY: dict[str, Any] = {"connect_timeout": 10}
 
 
 def run(pool: ConnectionPool[Any], schema: str, command: Command[Result]) -> Result:
@@ -78,14 +78,19 @@ def own_async_pool(dsn: str, max_size: int, timeout: float) -> AsyncConnectionPo
 def open_pool(pool: ConnectionPool[Any]) -> None:
     """Not before a first connection: a pool tries for long, and does not say why it fails."""
     with _unreachable():
-        psycopg.connect(str(pool.conninfo), **CAREFULLY).close()
+        psycopg.connect(_soon(pool)).close()
     pool.open()
 
 
 async def open_async_pool(pool: AsyncConnectionPool[Any]) -> None:
     with _unreachable():
-        await (await AsyncConnection.connect(str(pool.conninfo), **CAREFULLY)).close()
+        await (await AsyncConnection.connect(_soon(pool))).close()
     await pool.open()
+
+
+def _soon(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> str:
+    """Its address, not to be waited for longer than for the pool."""
+    return make_conninfo(**{"connect_timeout": max(1, round(pool.timeout))} | parameters(str(pool.conninfo)))
 
 
 def is_behind_a_pooler(connection: Connection[Any] | AsyncConnection[Any], backend_pid: int) -> bool:

@@ -35,7 +35,7 @@ from lonnymq.commands.rebuild import Rebuild
 from lonnymq.commands.result import Outcome, Result
 from lonnymq.commands.staging_publish import Published, StagingPublish
 from lonnymq.commands.wake_await import Awaited, WakeAwait
-from lonnymq.commands.wake_fold import WakeFold
+from lonnymq.commands.wake_fold import WakeFold, WakeFoldLightly
 
 __all__ = [
     "Awaited",
@@ -93,4 +93,5 @@ __all__ = [
     "StagingPublish",
     "WakeAwait",
     "WakeFold",
+    "WakeFoldLightly",
 ]

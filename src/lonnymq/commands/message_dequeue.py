@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from lonnymq.commands.lightly import Lightly
 from lonnymq.payload import Payloaded
-from lonnymq.statement import BigInt, Bytea, Command, Int, Jsonb, Row, Statement, Text, columns_of, read
+from lonnymq.statement import BigInt, Bytea, Command, Int, Jsonb, Row, Text, columns_of, read
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +49,5 @@ class MessageDequeue(Command[Dequeued]):
 
 
 @dataclass(frozen=True)
-class MessageDequeueLightly(MessageDequeue):
-    """Its commit does not wait for the disk: what a crash undoes is due again, as after any crash.
-
-    For a transaction of its own. The setting is made before the function runs, which takes it back where
-    something exact depends on it, and is gone with the transaction.
-    """
-
-    def statement(self, schema: str) -> Statement:
-        text, parameters = super().statement(schema)
-        columns, _, call = text.partition(" FROM ")
-        limit = "CAST($1 AS INT)"
-        after = call.replace(limit, f"CASE WHEN first.mode IS NOT NULL THEN {limit} END", 1)
-        return Statement(
-            f"{columns} FROM (SELECT set_config('synchronous_commit', 'off', TRUE) AS mode OFFSET 0) first"
-            f" CROSS JOIN LATERAL {after}",
-            parameters,
-        )
+class MessageDequeueLightly(Lightly, MessageDequeue):
+    """What a crash undoes is due again, as after any crash."""

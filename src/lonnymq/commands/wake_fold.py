@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lonnymq.commands.lightly import Lightly
 from lonnymq.statement import Command, Int, Row
 
 
@@ -18,3 +19,10 @@ class WakeFold(Command[bool]):
 
     def decode(self, rows: Sequence[Row]) -> bool:
         return bool(rows[0][0])
+
+
+@dataclass(frozen=True)
+class WakeFoldLightly(Lightly, WakeFold):
+    """A crash that undoes it undoes nothing that was built upon it: that commits later."""
+
+    columns = "wake_fold"

@@ -13,6 +13,7 @@ from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidArgume
 from lonnymq.queue.basis import Basis
 from lonnymq.queue.calls import Answer, AsyncCaller, Request
 from lonnymq.queue.connections import TRIES, check_is_open, doubt, refuse_connection, unanswered
+from lonnymq.queue.consuming import Wish
 from lonnymq.queue.interface import ChannelCalls, DeadCalls
 from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued, batches
 from lonnymq.queue.sleeping import Nap, take_or_wait
@@ -82,9 +83,8 @@ class AsyncQueue(Basis, AsyncCaller):
         refuse_connection(conn)
         wait_ms = waiting(wait)
         listener = await self._listener() if wait_ms > 0 else None
-        steps = take_or_wait(
-            self._dequeue, limit, lease, consumer, wait_ms, is_listening=listener is not None
-        )
+        wish = Wish(limit, lease, consumer, self._is_light)
+        steps = take_or_wait(wish, wait_ms, is_listening=listener is not None)
         try:
             taken: list[Delivery] = await self._walk(steps, listener=listener)
         finally:

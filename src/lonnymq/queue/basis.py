@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from lonnymq.adapters import held
-from lonnymq.commands import MessageDequeue, MessageDequeueLightly
 from lonnymq.install.naming import check_schema_name
 from lonnymq.queue.interface import QueueCalls
 
@@ -37,7 +36,7 @@ class Basis(QueueCalls):
         """
         check_schema_name(schema)
         self.schema = schema
-        self._dequeue = MessageDequeueLightly if async_commit else MessageDequeue
+        self._is_light = async_commit
         self._own_pool: Any = None
         if isinstance(source, str):
             from lonnymq.adapters.psycopg_pool import own_async_pool, own_pool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -16,11 +17,13 @@ from lonnymq.commands import (
     MessageDefer,
     MessageDeferMany,
     MessageDequeue,
+    MessageDequeueLightly,
     MessageExtend,
     MessageExtendMany,
     Outcome,
     Result,
     WakeFold,
+    WakeFoldLightly,
 )
 from lonnymq.queue.calls import Request, Steps, ask
 from lonnymq.queue.times import Duration, ServerClock, dequeue_at, milliseconds
@@ -28,22 +31,36 @@ from lonnymq.queue.times import Duration, ServerClock, dequeue_at, milliseconds
 FOLDS = 100  # so many wakes, a thousand each, are brought into line before a dequeue gives up
 
 
-def take(
-    dequeue: type[MessageDequeue], limit: int, lease: Duration | None, consumer: str | None
-) -> Steps[Dequeued]:
-    """Lease up to `limit`; if fewer came, bring what was created meanwhile into line and try once more."""
-    lease_ms = None if lease is None else milliseconds(lease)
-    taken: Dequeued = yield dequeue(limit, lease_ms, consumer)
+@dataclass(frozen=True)
+class Wish:
+    """What a dequeue asks for, and whether its commits need not wait for the disk."""
+
+    limit: int
+    lease: Duration | None
+    consumer: str | None
+    is_light: bool
+
+    def dequeue(self, taken: int = 0) -> MessageDequeue:
+        kind = MessageDequeueLightly if self.is_light else MessageDequeue
+        lease_ms = None if self.lease is None else milliseconds(self.lease)
+        return kind(self.limit - taken, lease_ms, self.consumer)
+
+    def fold(self) -> WakeFold:
+        return WakeFoldLightly() if self.is_light else WakeFold()
+
+
+def take(wish: Wish) -> Steps[Dequeued]:
+    """Lease what is due; if that is less, bring what was created meanwhile into line and try once more."""
+    taken: Dequeued = yield wish.dequeue()
     if taken.again_at is None:
         return taken
     try:
         for _ in range(FOLDS):
-            if not (yield WakeFold()):
+            if not (yield wish.fold()):
                 break
-        missing = limit - len(taken.deliveries)
-        if missing == 0:
+        if len(taken.deliveries) == wish.limit:
             return Dequeued(taken.deliveries, None)
-        more: Dequeued = yield dequeue(missing, lease_ms, consumer)
+        more: Dequeued = yield wish.dequeue(len(taken.deliveries))
     except Exception:
         if not taken.deliveries:
             raise

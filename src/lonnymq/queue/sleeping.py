@@ -10,9 +10,9 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-from lonnymq.commands import Awaited, Delivery, Dequeued, MessageDequeue, WakeAwait
-from lonnymq.queue.consuming import take
-from lonnymq.queue.times import Duration, ServerClock
+from lonnymq.commands import Awaited, Delivery, Dequeued, WakeAwait
+from lonnymq.queue.consuming import Wish, take
+from lonnymq.queue.times import ServerClock
 from lonnymq.statement import Command
 
 DOUBT_MS = 4  # between looks while a producer is under way that may not have seen that someone sleeps
@@ -29,16 +29,8 @@ class Nap:
 Steps = Generator[Command[Any] | Nap, Any, list[Delivery]]
 
 
-def take_or_wait(
-    dequeue: type[MessageDequeue],
-    limit: int,
-    lease: Duration | None,
-    consumer: str | None,
-    wait_ms: int,
-    *,
-    is_listening: bool,
-) -> Steps:
-    taken: Dequeued = yield from take(dequeue, limit, lease, consumer)
+def take_or_wait(wish: Wish, wait_ms: int, *, is_listening: bool) -> Steps:
+    taken: Dequeued = yield from take(wish)
     if taken.deliveries or wait_ms <= 0:
         return taken.deliveries
     now: int = yield ServerClock()
@@ -50,7 +42,7 @@ def take_or_wait(
             yield Nap(0)
             awaited: Awaited = yield WakeAwait(generation)
             is_sure = awaited.is_sure
-            taken = yield from take(dequeue, limit, lease, consumer)
+            taken = yield from take(wish)
             if taken.deliveries:
                 break
         until = min(end, taken.again_at or end, now + POLL_MS)
@@ -59,6 +51,6 @@ def take_or_wait(
         elif is_listening:
             until, doubt_ms = min(until, now + doubt_ms), min(2 * doubt_ms, POLL_MS)
         yield Nap(max(1, until - now))
-        taken = yield from take(dequeue, limit, lease, consumer)
+        taken = yield from take(wish)
         now = yield ServerClock()
     return taken.deliveries
