@@ -66,7 +66,7 @@ def test_urgent_newcomers_are_served_first_and_hide_nothing(conn: psycopg.Connec
     served = [dequeue(conn)[0][0].id for _ in range(2)]
     urgent = [create(conn, "a", b"", -10), create(conn, "a", b"", -5)]
     fold(conn)
-    assert conn.execute("SELECT skip_from_at, skip_to_at FROM ring").fetchone() == (-5, clock.at - 998)
+    assert conn.execute("SELECT gaps FROM ring").fetchone() == ([[-5, urgent[1], clock.at - 998, backlog[2]]],)
     served += [dequeue(conn)[0][0].id]
     between = create(conn, "a", b"", -3)
     check(conn)
