@@ -75,7 +75,8 @@ BEGIN
         GREATEST(t.last_id, MAX(w.hi_id) FILTER (WHERE w.n > 0)), SUM(w.n) FILTER (WHERE w.lo_id > t.last_id)
     INTO v_lease_from, n.lease_max_at, n.waiting, n.served, n.last_id, v_new FROM unnest(v_wakes) w;
     -- Many ids are missing: who made these messages has not committed, and meanwhile they stand, unseen, in lines that others read.
-    IF n.last_id - t.last_id - v_new > 1000 THEN
+    -- The tail waits for them, but not for ever where there are always some.
+    IF n.last_id - t.last_id - v_new > 100 AND (t.tail_xid IS NULL OR n.at < t.tail_at + 10000) THEN
         n.tail_xid := pg_snapshot_xmax(v_snapshot);
     ELSIF t.tail_xid <= pg_snapshot_xmin(v_snapshot) THEN
         n.tail_xid := NULL;
