@@ -61,14 +61,15 @@ def test_urgent_before_ordinary_before_scheduled(conn: psycopg.Connection) -> No
 
 
 def test_urgent_newcomers_are_served_first_and_hide_nothing(conn: psycopg.Connection) -> None:
-    """Invariant 8: the stretch between them and the old head is skipped, what arrives in it is not."""
+    """Invariant 8: the gap between them and the old head is passed over, what arrives in it is not."""
     clock = FakeClock(conn)
     backlog = [create(conn, "a", b"", clock.at - 1000 + n) for n in range(6)]
     fold(conn)
     served = [dequeue(conn)[0][0].id for _ in range(2)]
     urgent = [create(conn, "a", b"", -10), create(conn, "a", b"", -5)]
     fold(conn)
-    assert conn.execute("SELECT gaps FROM ring").fetchone() == ([[-5, urgent[1], clock.at - 998, backlog[2]]],)
+    between_them = [-5, urgent[1], clock.at - 998, backlog[2]]
+    assert conn.execute("SELECT gaps FROM ring").fetchone() == ([between_them],)
     served += [dequeue(conn)[0][0].id]
     between = create(conn, "a", b"", -3)
     check(conn)
@@ -89,7 +90,7 @@ def test_a_gap_begins_behind_all_that_waits(connect: Connect) -> None:
     clock.advance(1)
     producer.execute("BEGIN")
     rows = producer.execute(
-        "SELECT id FROM message_create_many(array_fill('b'::TEXT, ARRAY[1200]), array_fill(''::BYTEA, ARRAY[1200]))"
+        "SELECT id FROM message_create_many(%s, array_fill(''::BYTEA, ARRAY[1200]))", (["b"] * 1200,)
     )
     opened = [row[0] for row in rows]
     clock.advance(1000)
@@ -106,7 +107,7 @@ def test_a_gap_begins_behind_all_that_waits(connect: Connect) -> None:
 def test_of_many_gaps_the_four_widest_are_kept(conn: psycopg.Connection) -> None:
     """By the time that has passed in them: most was served there."""
     clock = FakeClock(conn)
-    places = []
+    places: list[list[int]] = []
     for offset in (10_000, -1, -3, -53, -93, -123, -143):  # each before all others
         at = clock.at + offset
         places.insert(0, [at, create(conn, "a", b"", at)])
