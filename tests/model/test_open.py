@@ -44,15 +44,23 @@ class OpenMachine(RuleBasedStateMachine):
         self.conn.execute("SELECT queue_set(p_max_attempts => 1000)")
         fold(self.conn)  # the first one is a rebuild
 
-    @rule(who=WHO, channel=st.sampled_from("ab"), time=TIMES, n=st.integers(1, 3))
-    def create(self, who: int, channel: str, time: tuple[str, int] | None, n: int) -> None:
+    @rule(
+        who=WHO,
+        channel=st.sampled_from("ab"),
+        time=TIMES,
+        n=st.integers(1, 3),
+        apart_ms=st.sampled_from([0, 3, 20_000]),
+    )
+    def create(
+        self, who: int, channel: str, time: tuple[str, int] | None, n: int, apart_ms: int = 0
+    ) -> None:
         if who and not self.is_open[who]:
             self.producers[who].execute("BEGIN")
             self.is_open[who] = True
         at = None if time is None else time[1] + (self.bench.clock.at if time[0] == "clock" else 0)
         rows = self.producers[who].execute(
             "SELECT id FROM message_create_many(%s, array_fill(''::BYTEA, ARRAY[%s]), %s)",
-            ([channel] * n, n, [at] * n),
+            ([channel] * n, n, [None if at is None else at + nth * apart_ms for nth in range(n)]),
         )
         (self.made[who] if who else self.kept).update(row[0] for row in rows)
 
@@ -82,7 +90,7 @@ class OpenMachine(RuleBasedStateMachine):
         self.create(0, channel, None, 2)
         self.fold_once(1000)
         if ahead_ms is not None:
-            self.create(0, channel, ("clock", ahead_ms), 1)
+            self.create(0, channel, ("clock", 0), 2, ahead_ms)
             self.fold_once(1000)
         self.clock_moves(1)
         self.create(who, channel, None, 3)
