@@ -51,9 +51,7 @@ class OpenMachine(RuleBasedStateMachine):
         n=st.integers(1, 3),
         apart_ms=st.sampled_from([0, 3, 20_000]),
     )
-    def create(
-        self, who: int, channel: str, time: tuple[str, int] | None, n: int, apart_ms: int = 0
-    ) -> None:
+    def create(self, who: int, channel: str, time: tuple[str, int] | None, n: int, apart_ms: int = 0) -> None:
         if who and not self.is_open[who]:
             self.producers[who].execute("BEGIN")
             self.is_open[who] = True
