@@ -5,9 +5,9 @@
 -- must not find them again by reading the table.
 -- The gaps of a line lie between the stretches in which something waited already and the spans of the newcomers. Few are kept: those above
 -- newcomers that came before others, whose place is where others were served; and while p_is_open says that somebody has not
--- committed many, those that may be full of them.
+-- committed many, the one behind the tail, and the one in which p_missing_id would stand: they may be full of them.
 CREATE OR REPLACE FUNCTION ring_place (
-    p_wakes wake[], p_now BIGINT, p_floor_at BIGINT, p_floor_turn BIGINT, p_tail_at BIGINT, p_is_open BOOLEAN,
+    p_wakes wake[], p_now BIGINT, p_floor_at BIGINT, p_floor_turn BIGINT, p_tail_at BIGINT, p_is_open BOOLEAN, p_missing_id BIGINT,
     OUT held TEXT[], OUT held_at BIGINT[], OUT held_id BIGINT[])
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -55,8 +55,7 @@ BEGIN
                         FROM generate_series(0, t.n) i
                         CROSS JOIN LATERAL (SELECT CASE WHEN i = 0 THEN k.head ELSE ARRAY[k.gaps[i][3], k.gaps[i][4]] END AS lo) o
                         WHERE e.is_apart AND k.head IS NOT NULL) s) s
-                -- By their ids, so many may stand between.
-                WHERE s.since < s.lo AND (s.is_old OR p_is_open AND s.lo[2] - s.since[2] > 1000)
+                WHERE s.since < s.lo AND (s.is_old OR p_is_open AND (s.since[2] = 0 OR p_missing_id BETWEEN s.since[2] AND s.lo[2]))
                 -- Where least time has passed, least was served.
                 ORDER BY LEAST(s.lo[1], p_now) - s.since[1] DESC, s.lo[2] - s.since[2] DESC LIMIT 4) s) g),
     readied AS MATERIALIZED (
