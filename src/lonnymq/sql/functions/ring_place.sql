@@ -30,34 +30,34 @@ BEGIN
         LEFT JOIN LATERAL (SELECT r.ctid, r.* FROM ring r WHERE r.channel = s.channel AND r.turn = last.turn FOR UPDATE SKIP LOCKED) r ON TRUE
         LEFT JOIN LATERAL (SELECT * FROM channel c WHERE c.name = s.channel OFFSET 0) c ON TRUE),
     headed AS MATERIALIZED (
-        SELECT k.*, LEAST(k.head, k.lo) AS new_head, CASE WHEN e.is_apart THEN g.gaps ELSE k.gaps END AS new_gaps,
+        SELECT k.*, LEAST(k.head, k.lo) AS new_head,
             -- Set well ahead, so that it need not be written again soon. Of a line that was empty nothing is to be kept.
-            CASE WHEN NOT e.is_beyond THEN t.tail_at
-                 WHEN k.hi_at < c_end THEN k.hi_at + GREATEST(10000, k.hi_at - p_tail_at) ELSE c_end END AS new_tail
-        FROM known k
-        CROSS JOIN LATERAL (SELECT CASE WHEN k.head IS NOT NULL THEN k.tail_at END AS tail_at, COALESCE(array_length(k.gaps, 1), 0) AS n) t
-        CROSS JOIN LATERAL (SELECT COALESCE(k.hi_at >= GREATEST(p_tail_at, t.tail_at), FALSE) AS is_beyond) b
-        CROSS JOIN LATERAL (                -- whether newcomers may lie apart from each other, or from the last stretch
-            SELECT b.is_beyond, COALESCE(k.lo < CASE WHEN t.n > 0 THEN ARRAY[k.gaps[t.n][3], k.gaps[t.n][4]] ELSE k.head END, FALSE)
-                OR p_is_open AND b.is_beyond AND (k.head IS NOT NULL OR array_length(k.spans, 1) > 1) AS is_apart) e
-        CROSS JOIN LATERAL (
-            SELECT array_agg(s.since || s.lo ORDER BY s.lo) AS gaps
-            FROM (
-                SELECT s.lo, s.since
+            CASE WHEN NOT e.is_beyond THEN e.tail_at
+                 WHEN k.hi_at < c_end THEN k.hi_at + GREATEST(10000, k.hi_at - p_tail_at) ELSE c_end END AS new_tail,
+            CASE WHEN e.is_before OR p_is_open AND e.is_beyond AND (k.head IS NOT NULL OR array_length(k.spans, 1) > 1) THEN (
+                SELECT array_agg(g.since || g.lo ORDER BY g.lo)
                 FROM (
-                    SELECT s.lo, s.is_old, MAX(s.hi) OVER (ORDER BY s.lo, s.is_old DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS since
+                    SELECT s.since, s.lo
                     FROM (
-                        SELECT ARRAY[k.spans[i][1], k.spans[i][2]] AS lo, ARRAY[k.spans[i][3], k.spans[i][4]] AS hi, FALSE AS is_old
-                        FROM generate_subscripts(k.spans, 1) i WHERE e.is_apart
-                        UNION ALL
-                        SELECT o.lo, CASE WHEN i < t.n THEN ARRAY[k.gaps[i + 1][1], k.gaps[i + 1][2]] WHEN p_is_open
-                            THEN GREATEST(o.lo, ARRAY[GREATEST(p_tail_at, t.tail_at), 0]) ELSE ARRAY[c_end, c_end] END, TRUE
-                        FROM generate_series(0, t.n) i
-                        CROSS JOIN LATERAL (SELECT CASE WHEN i = 0 THEN k.head ELSE ARRAY[k.gaps[i][3], k.gaps[i][4]] END AS lo) o
-                        WHERE e.is_apart AND k.head IS NOT NULL) s) s
-                WHERE s.since < s.lo AND (s.is_old OR p_is_open AND (s.since[2] = 0 OR p_missing_id BETWEEN s.since[2] AND s.lo[2]))
-                -- Where least time has passed, least was served.
-                ORDER BY LEAST(s.lo[1], p_now) - s.since[1] DESC, s.lo[2] - s.since[2] DESC LIMIT 4) s) g),
+                        SELECT s.lo, s.is_old, MAX(s.hi) OVER (ORDER BY s.lo, s.is_old DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS since
+                        FROM (
+                            SELECT ARRAY[k.spans[i][1], k.spans[i][2]] AS lo, ARRAY[k.spans[i][3], k.spans[i][4]] AS hi, FALSE AS is_old
+                            FROM generate_subscripts(k.spans, 1) i
+                            UNION ALL
+                            SELECT o.lo, CASE WHEN i < e.n THEN ARRAY[k.gaps[i + 1][1], k.gaps[i + 1][2]]
+                                WHEN p_is_open THEN GREATEST(o.lo, ARRAY[GREATEST(p_tail_at, e.tail_at), 0]) ELSE ARRAY[c_end, c_end] END, TRUE
+                            FROM generate_series(0, e.n) i
+                            CROSS JOIN LATERAL (SELECT CASE WHEN i = 0 THEN k.head ELSE ARRAY[k.gaps[i][3], k.gaps[i][4]] END AS lo) o
+                            WHERE k.head IS NOT NULL) s) s
+                    WHERE s.since < s.lo AND (s.is_old OR p_is_open AND (s.since[2] = 0 OR p_missing_id BETWEEN s.since[2] AND s.lo[2]))
+                    -- Where least time has passed, least was served.
+                    ORDER BY LEAST(s.lo[1], p_now) - s.since[1] DESC, s.lo[2] - s.since[2] DESC LIMIT 4) g)
+                ELSE k.gaps END AS new_gaps
+        FROM known k
+        CROSS JOIN LATERAL (
+            SELECT l.*, COALESCE(k.hi_at >= GREATEST(p_tail_at, l.tail_at), FALSE) AS is_beyond,
+                COALESCE(k.lo < CASE WHEN l.n > 0 THEN ARRAY[k.gaps[l.n][3], k.gaps[l.n][4]] ELSE k.head END, FALSE) AS is_before
+            FROM (SELECT CASE WHEN k.head IS NOT NULL THEN k.tail_at END AS tail_at, COALESCE(array_length(k.gaps, 1), 0) AS n) l) e),
     readied AS MATERIALIZED (
         SELECT h.*, CASE WHEN NOT h.is_paused AND h.new_head IS NOT NULL THEN
             GREATEST(h.new_head[1], CASE WHEN h.interval_ms > 0 THEN
