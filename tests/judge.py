@@ -16,8 +16,21 @@ RULES = {
         SELECT m.id, m.channel, m.dequeue_at, r.* FROM message m LEFT JOIN ring r ON r.channel = m.channel
         WHERE NOT m.leased AND NOT EXISTS (SELECT FROM postponed p WHERE p.key = 'c' || m.channel) AND (
             r.head_at IS NULL OR (m.dequeue_at, m.id) < (r.head_at, r.head_id)
-            OR (r.skip_to_at IS NOT NULL AND (m.dequeue_at, m.id) > (r.skip_from_at, r.skip_from_id)
-                AND (m.dequeue_at, m.id) < (r.skip_to_at, r.skip_to_id)))""",
+            OR EXISTS (
+                SELECT FROM generate_subscripts(r.gaps, 1) i
+                WHERE (m.dequeue_at, m.id) > (r.gaps[i][1], r.gaps[i][2])
+                    AND (m.dequeue_at, m.id) < (r.gaps[i][3], r.gaps[i][4])))""",
+    "no waiting message lies behind its line's tail, where the next gap may begin": """
+        SELECT m.id, m.channel, m.dequeue_at, r.tail_at, t.tail_at
+        FROM message m JOIN ring r ON r.channel = m.channel CROSS JOIN tick t
+        WHERE NOT m.leased AND m.dequeue_at >= GREATEST(r.tail_at, t.tail_at)
+            AND NOT EXISTS (SELECT FROM postponed p WHERE p.key = 'c' || m.channel)""",
+    "gaps come one after the other, behind the head": """
+        SELECT r.channel, r.head_at, r.head_id, r.gaps FROM ring r CROSS JOIN generate_subscripts(r.gaps, 1) i
+        WHERE (r.gaps[i][1], r.gaps[i][2])
+                < (COALESCE(r.gaps[i - 1][3], r.head_at), COALESCE(r.gaps[i - 1][4], r.head_id))
+            OR (r.gaps[i][1], r.gaps[i][2]) >= (r.gaps[i][3], r.gaps[i][4])
+            OR r.head_at IS NULL OR array_length(r.gaps, 1) > 4""",
     "invariant 8: a channel with waiting messages is in the ring": """
         SELECT DISTINCT m.channel FROM message m LEFT JOIN ring r ON r.channel = m.channel
         LEFT JOIN channel c ON c.name = m.channel

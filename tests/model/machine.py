@@ -13,6 +13,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from psycopg import sql
+from psycopg.pq import TransactionStatus
 
 from tests.clock import FakeClock
 from tests.database import Connect
@@ -98,6 +99,7 @@ RESET = """
     INSERT INTO fold_lock DEFAULT VALUES;
     INSERT INTO upkeep DEFAULT VALUES;
     INSERT INTO sleep (is_asleep) VALUES (FALSE)"""
+SKIP_IDS = "SELECT setval(s, nextval(s) + 2000) FROM pg_get_serial_sequence('message', 'id') s"
 SMALL_TABLES = [
     "capacity",
     "channel",
@@ -122,12 +124,14 @@ class Bench:
     def __init__(self, connect: Connect) -> None:
         self.conn = connect()
         self.clock = FakeClock(connect(), START)
+        self.other = connect()  # somebody who does not commit
         self.drained = 0
         empty = [sql.SQL("DELETE FROM {}").format(sql.Identifier(table)) for table in SMALL_TABLES]
         self._reset = sql.SQL("; ").join([*empty, sql.SQL(RESET)])
 
     def reset(self) -> None:
         self.conn.rollback()
+        self.other.rollback()
         self.conn.execute(self._reset)
         self.clock.set(START)
 
@@ -155,6 +159,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.is_founded = False  # the first fold is a rebuild, which appends
         self.handles: list[Target] = []  # every delivery there ever was
         self.drafted = 0
+        self.is_crowded = False
         self.is_draining = False
 
     # The world
@@ -164,6 +169,7 @@ class QueueMachine(RuleBasedStateMachine):
         counts=BACKLOGS,
         given=QUEUES,
         max_attempts=st.sampled_from([None, 1]),
+        is_crowded=st.booleans(),
     )
     def life_begins(
         self,
@@ -171,7 +177,10 @@ class QueueMachine(RuleBasedStateMachine):
         counts: list[int],
         given: dict[str, Any],
         max_attempts: int | None,
+        *,
+        is_crowded: bool,
     ) -> None:
+        self.is_crowded = is_crowded
         self.queue_set(given)
         for channel, policy in zip(NAMES, policies, strict=False):
             self.channel_set(channel, *policy)
@@ -214,6 +223,17 @@ class QueueMachine(RuleBasedStateMachine):
             self.model, self.line = before
             self.set_clock(self.clock.at)
         self.is_dirty = self.is_dirty and bool(self.befores)
+
+    @precondition(lambda self: self.is_crowded)
+    @rule()
+    def others_make_many(self) -> None:
+        """As far as a fold can tell: ids are missing, and a transaction is open. Or that one ends."""
+        if self.bench.other.info.transaction_status == TransactionStatus.IDLE:
+            self.bench.other.execute(SKIP_IDS)
+            self.bench.other.execute("BEGIN; SELECT pg_current_xact_id()")
+            self.line.hollow.update(NAMES)  # from now on they may be read in several goes
+        else:
+            self.bench.other.rollback()
 
     @precondition(lambda self: not self.befores and self.is_founded)
     @rule(ms=st.sampled_from([1, 100, 1500]), keep=st.booleans())
@@ -438,6 +458,7 @@ class QueueMachine(RuleBasedStateMachine):
     def drain(self) -> None:
         while self.befores:
             self.transaction_ends(keep=True)
+        self.bench.other.rollback()
         made = {*self.model.messages, *self.model.dead, *self.model.gone}
         self.dequeue(20, 1000, None)
         self.is_draining = True

@@ -8,7 +8,7 @@ from tests.judge import Delivery, dequeue, fold
 from tests.plans.buffers import Meter
 from tests.plans.rounds import HOUR, Scene
 from tests.plans.sessions import Statistics, Watch, no_more
-from tests.plans.states import create, limit_channels, tall
+from tests.plans.states import FAR, create, limit_channels, tall
 
 MESSAGES = 100_000
 KINDS = {
@@ -81,6 +81,33 @@ def test_a_message_that_comes_back_to_before_the_dead(
         messages = meter.count("dequeue", f"message_dequeue(20, {HOUR})")
         assert {message["id"] for message in messages[:10]} == {message.id for message in first}
         assert len(messages) == 20
+        costs.append(meter.counted["dequeue"][-1])
+        fold(loader)
+        loader.execute("SELECT message_complete(id, token) FROM message WHERE leased")
+    assert costs[2] <= 1.2 * costs[1], costs
+
+
+def test_several_gaps(connect: Connect) -> None:
+    """Dead ones lie between the urgent and the usual, and between the usual and what is for later."""
+    watch = Watch(connect, Statistics.STALE)
+    loader = watch.loader
+    meter = Meter(connect())
+    create(loader, 10, 10, "c", FAR)
+    costs = []
+    hold_a_snapshot(connect())
+    for served in (0, 0, 20_000):  # a session's first calls read the catalogue
+        create(loader, 10, 10, "c")
+        fold(loader)
+        usual = dequeue(loader, 10, HOUR)[0]
+        serve(loader, served, 10, None)
+        serve(loader, served, 10, -1)
+        for message in usual:
+            loader.execute("SELECT message_defer(%s, %s)", (message.id, message.token))
+        fold(loader)
+        create(loader, 10, 10, "c", -2)
+        fold(loader)
+        messages = meter.count("dequeue", f"message_dequeue(20, {HOUR})")
+        assert {message["id"] for message in messages[10:]} == {message.id for message in usual}
         costs.append(meter.counted["dequeue"][-1])
         fold(loader)
         loader.execute("SELECT message_complete(id, token) FROM message WHERE leased")

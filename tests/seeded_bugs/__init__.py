@@ -1,4 +1,4 @@
-"""Fifteen bugs that queues have had, kept as small changes to the engine's text.
+"""Sixteen bugs that queues have had, kept as small changes to the engine's text.
 
 A test suite is worth what it catches: tests/e2e/test_seeded_bugs.py installs each of them and demands that
 the tests named beside it fail. LONNYMQ_SEEDED_BUG names the one that the template database is made with.
@@ -116,6 +116,12 @@ BUGS = {
         'ORDER BY u.key COLLATE "C", u.ord) FILTER',
         "ORDER BY u.ord) FILTER",
         ("tests/faults/test_keys.py::test_batches_take_their_keys_in_order",),
+    ),
+    "a tail too low": SeededBug(
+        "ring_place.sql",
+        "OR p.new_head IS NOT NULL AND p.new_tail IS DISTINCT FROM p.tail_at",
+        "",
+        ("tests/sql/test_create.py::test_a_gap_begins_behind_all_that_waits",),
     ),
     "counter drift": SeededBug(
         "running_count.sql",

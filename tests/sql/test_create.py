@@ -1,5 +1,7 @@
 """message_create and message_create_many."""
 
+from itertools import pairwise
+
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
@@ -59,14 +61,15 @@ def test_urgent_before_ordinary_before_scheduled(conn: psycopg.Connection) -> No
 
 
 def test_urgent_newcomers_are_served_first_and_hide_nothing(conn: psycopg.Connection) -> None:
-    """Invariant 8: the stretch between them and the old head is skipped, what arrives in it is not."""
+    """Invariant 8: the gap between them and the old head is passed over, what arrives in it is not."""
     clock = FakeClock(conn)
     backlog = [create(conn, "a", b"", clock.at - 1000 + n) for n in range(6)]
     fold(conn)
     served = [dequeue(conn)[0][0].id for _ in range(2)]
     urgent = [create(conn, "a", b"", -10), create(conn, "a", b"", -5)]
     fold(conn)
-    assert conn.execute("SELECT skip_from_at, skip_to_at FROM ring").fetchone() == (-5, clock.at - 998)
+    between_them = [-5, urgent[1], clock.at - 998, backlog[2]]
+    assert conn.execute("SELECT gaps FROM ring").fetchone() == ([between_them],)
     served += [dequeue(conn)[0][0].id]
     between = create(conn, "a", b"", -3)
     check(conn)
@@ -74,6 +77,45 @@ def test_urgent_newcomers_are_served_first_and_hide_nothing(conn: psycopg.Connec
     check(conn)
     served += [message.id for _ in range(4) for message in dequeue(conn, 2)[0]]
     assert served == [*backlog[:2], urgent[0], lowest, urgent[1], between, *backlog[2:]]
+
+
+def test_a_gap_begins_behind_all_that_waits(connect: Connect) -> None:
+    """Invariant 8: where an open transaction's messages may stand; before it, what is scheduled waits too."""
+    conn, producer = connect(), connect()
+    clock = FakeClock(connect())
+    waiting = [create(conn, "a", b""), create(conn, "b", b"")]
+    fold(conn)
+    later = create(conn, "a", b"", clock.at + 500)
+    fold(conn)
+    clock.advance(1)
+    producer.execute("BEGIN")
+    rows = producer.execute(
+        "SELECT id FROM message_create_many(%s, array_fill(''::BYTEA, ARRAY[200]))", (["b"] * 200,)
+    )
+    opened = [row[0] for row in rows]
+    clock.advance(1000)
+    newest = [create(conn, "a", b""), create(conn, "b", b"")]
+    check(conn)
+    gaps = conn.execute("SELECT gaps FROM ring ORDER BY channel").fetchall()
+    assert gaps == [(None,), ([[clock.at - 1000, 0, clock.at, newest[1]]],)]
+    producer.execute("COMMIT")
+    served = drain(conn)
+    assert [message.id for message in served if message.channel == "a"] == [waiting[0], later, newest[0]]
+    assert [message.id for message in served if message.channel == "b"] == [waiting[1], *opened, newest[1]]
+
+
+def test_of_many_gaps_the_four_widest_are_kept(conn: psycopg.Connection) -> None:
+    """By the time that has passed in them: most was served there."""
+    clock = FakeClock(conn)
+    places: list[list[int]] = []
+    for offset in (10_000, -1, -3, -53, -93, -123, -143):  # each before all others
+        at = clock.at + offset
+        places.insert(0, [at, create(conn, "a", b"", at)])
+        check(conn)
+    between = [before + after for before, after in pairwise(places)]
+    assert conn.execute("SELECT gaps FROM ring").fetchone() == (between[:4],)
+    clock.advance(10_000)
+    assert [message.id for message in drain(conn, limit=2)] == [number for _, number in places]
 
 
 def test_a_batch_spans_channels_and_answers_in_order(conn: psycopg.Connection) -> None:

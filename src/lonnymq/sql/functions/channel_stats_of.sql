@@ -53,13 +53,13 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n
             FROM (
-                SELECT FROM message m
-                WHERE NOT m.leased AND m.channel = u.channel AND (m.dequeue_at, m.id) >= (COALESCE(r.head_at, c_start), COALESCE(r.head_id, 0))
-                    AND m.dequeue_at <= v_now AND (m.dequeue_at, m.id) <= (COALESCE(r.skip_from_at, c_end), COALESCE(r.skip_from_id, 0))
-                UNION ALL
-                SELECT FROM message m
-                WHERE r.skip_to_at IS NOT NULL AND NOT m.leased AND m.channel = u.channel AND (m.dequeue_at, m.id) >= (r.skip_to_at, r.skip_to_id)
-                    AND m.dequeue_at <= v_now
+                SELECT FROM generate_series(0, COALESCE(array_length(r.gaps, 1), 0)) i -- a stretch before each gap, and one behind the last
+                CROSS JOIN LATERAL (
+                    SELECT FROM message m
+                    WHERE NOT m.leased AND m.channel = u.channel AND m.dequeue_at <= v_now
+                        AND (m.dequeue_at, m.id) >= (COALESCE(r.gaps[i][3], r.head_at, c_start), COALESCE(r.gaps[i][4], r.head_id, 0))
+                        AND (m.dequeue_at, m.id) <= (COALESCE(r.gaps[i + 1][1], c_end), COALESCE(r.gaps[i + 1][2], 0))
+                    LIMIT p_cap) m
                 LIMIT p_cap) x) d
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM (
@@ -73,7 +73,8 @@ BEGIN
         LEFT JOIN LATERAL (                 -- and the first that is not urgent
             SELECT GREATEST(m.dequeue_at, m.created_at) AS at FROM message m
             WHERE NOT m.leased AND m.channel = u.channel AND m.dequeue_at > 0
-                AND (m.dequeue_at, m.id) >= (COALESCE(r.skip_to_at, r.head_at, c_start), 0)
+                AND (m.dequeue_at, m.id) >= (COALESCE((
+                    SELECT r.gaps[i][3] FROM generate_subscripts(r.gaps, 1) i WHERE r.gaps[i][1] <= 0 AND r.gaps[i][3] > 0), r.head_at, c_start), 0)
             ORDER BY m.dequeue_at, m.id LIMIT 1) p ON TRUE
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM (SELECT DISTINCT i FROM unnest(CASE WHEN c.max_concurrency IS NOT NULL THEN r.running END) i) i

@@ -7,8 +7,8 @@
 -- is given, fold before asking again, and not before that time: in the last row when there is no more for the moment, in every row
 -- when nobody has folded for a while: 20 ms and more, the less the more is asked for.
 --
--- The plain case of one message is done here, in a few small statements: a channel with no urgent newcomers below its old head, that may
--- release, and whose first message nobody holds. All else is for message_dequeue_many.
+-- The plain case of one message is done here, in a few small statements: a channel that may release, and whose first message
+-- nobody holds. All else is for message_dequeue_many.
 CREATE OR REPLACE FUNCTION message_dequeue (p_limit INT DEFAULT 1, p_lease_ms BIGINT DEFAULT NULL, p_consumer TEXT DEFAULT NULL)
 RETURNS TABLE (
     id BIGINT, channel TEXT, content BYTEA, headers JSONB, state BYTEA, attempts INT, token UUID, lease_end_at BIGINT, again_at BIGINT)
@@ -17,6 +17,7 @@ SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enabl
 SET enable_tidscan TO on SET jit TO off AS $$
 #variable_conflict use_column
 DECLARE
+    c_end CONSTANT BIGINT := 9223372036854775807;
     q RECORD;                               -- the queue's settings, and what the last fold left
     r RECORD;                               -- the ring row whose turn it is
     c RECORD;                               -- its channel's policy
@@ -35,7 +36,7 @@ BEGIN
         PERFORM dequeue_check(p_limit, q.lease_ms, p_consumer);
     END IF;
     IF q.is_open THEN
-        SELECT ctid AS tid, channel, head_at, head_id, skip_to_at, released_at, cardinality(running) AS n, struck_to INTO r
+        SELECT ctid AS tid, channel, head_at, head_id, gaps, released_at, cardinality(running) AS n, struck_to INTO r
         FROM ring
         WHERE due_at IS NOT NULL AND (due_at, turn) >= (q.floor_at, q.floor_turn) AND due_at <= q.now
         ORDER BY due_at, turn LIMIT 1 FOR UPDATE SKIP LOCKED;
@@ -50,7 +51,7 @@ BEGIN
         -- From here on with younger snapshots than the lock's. The clock too is read after it: two releases of a channel are then as
         -- far apart as their stamps.
         SELECT k.now, x.max_concurrency AS max, COALESCE(x.release_interval_ms, 0) AS interval_ms,
-            (q.max_concurrency IS NULL AND COALESCE(NOT x.paused, TRUE) AND r.skip_to_at IS NULL
+            (q.max_concurrency IS NULL AND COALESCE(NOT x.paused, TRUE)
                 AND (x.max_concurrency IS NULL OR r.n < x.max_concurrency AND r.n <= 2 * r.struck_to + 64)
                 AND COALESCE(r.released_at + x.release_interval_ms <= k.now, TRUE)) IS TRUE AS is_free
         INTO c FROM queue q CROSS JOIN (SELECT clock_ms() AS now OFFSET 0) k LEFT JOIN LATERAL (SELECT * FROM channel x WHERE x.name = r.channel OFFSET 0) x ON TRUE;
@@ -59,6 +60,7 @@ BEGIN
             FROM (
                 SELECT m.ctid AS tid, m.id, m.dequeue_at AS at FROM message m
                 WHERE NOT m.leased AND m.channel = r.channel AND (m.dequeue_at, m.id) >= (r.head_at, r.head_id)
+                    AND (m.dequeue_at, m.id) <= (COALESCE(r.gaps[1][1], c_end), COALESCE(r.gaps[1][2], c_end))
                 ORDER BY m.dequeue_at, m.id LIMIT 2) w;
             UPDATE message x
             SET leased = TRUE, slot = c.max IS NOT NULL, token = gen_random_uuid(), lease_end_at = c.now + q.lease_ms, consumer = p_consumer,
@@ -70,9 +72,14 @@ BEGIN
                 CASE WHEN q.fold_at < c.now THEN c.now END
             INTO id, channel, content, headers, state, attempts, token, lease_end_at, again_at;
             IF message_dequeue.id IS NOT NULL THEN
+                IF h.ids[2] IS NULL AND r.gaps IS NOT NULL THEN -- on to the next stretch
+                    h.ats[2] := r.gaps[1][3];
+                    h.ids[2] := r.gaps[1][4];
+                    r.gaps := NULLIF(r.gaps[2:], '{}');
+                END IF;
                 UPDATE ring
                 SET turn = nextval('turn'), due_at = CASE WHEN h.ids[2] IS NOT NULL THEN GREATEST(h.ats[2], c.now + c.interval_ms) END,
-                    is_full = FALSE, head_at = h.ats[2], head_id = h.ids[2], skip_from_at = NULL, skip_from_id = NULL,
+                    is_full = FALSE, head_at = h.ats[2], head_id = h.ids[2], gaps = r.gaps,
                     released_at = c.now, running = CASE WHEN c.max IS NOT NULL THEN running || h.ids[1] END, served = served + 1
                 WHERE ctid = r.tid;
                 -- A sweep may have passed this end by the time the transaction commits.

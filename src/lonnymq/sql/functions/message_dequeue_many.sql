@@ -6,7 +6,7 @@
 -- Large batches visit a quarter as many channels as they want messages: a turn in the ring costs more than a message.
 -- Each channel gets an equal share; what some leave, the others get in further rounds. Channels that can give nothing take
 -- nobody's turn: the call visits further ones, within bounds. A channel's messages are read from its
--- head on, in two stretches when urgent newcomers lie before the old head; the head passes only what this call took.
+-- head on, from stretch to stretch where there are gaps between; the head passes only what this call took.
 --
 -- Under a limit over all channels it first takes as many slots as it can get, and looks for so many messages.
 CREATE OR REPLACE FUNCTION message_dequeue_many (
@@ -35,8 +35,7 @@ DECLARE
     v_tid TID[]; v_channel TEXT[]; v_released_at BIGINT[];
     v_running TEXT[];                       -- lists of ids, written as text: an array of arrays must not be ragged
     v_at BIGINT[]; v_id BIGINT[];           -- where to read on; NULL: nothing waits there
-    v_to_at BIGINT[]; v_to_id BIGINT[];     -- the end of this stretch
-    v_next_at BIGINT[]; v_next_id BIGINT[]; -- the start of the stretch behind it, if any
+    v_gaps TEXT[];                          -- those still ahead, as text too; the first ends this stretch
     v_held_at BIGINT[]; v_held_id BIGINT[]; -- the first message that somebody else held
     v_cap INT[];                            -- how many it may still give
     v_max INT[]; v_interval BIGINT[]; v_paused BOOLEAN[];
@@ -57,9 +56,8 @@ BEGIN
     WHILE NOT v_is_full LOOP
         v_asked := CASE WHEN v_visit = 0 THEN LEAST(v_left, 16 + v_left / 4) ELSE v_left END;
         SELECT array_agg(r.tid), array_agg(r.channel), array_agg(r.released_at), array_agg(r.running::TEXT), array_agg(r.struck_to),
-            array_agg(r.head_at), array_agg(r.head_id), array_agg(COALESCE(r.skip_from_at, c_end)), array_agg(COALESCE(r.skip_from_id, c_end)),
-            array_agg(r.skip_to_at), array_agg(r.skip_to_id)
-        INTO v_tid, v_channel, v_released_at, v_running, v_struck_to, v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id
+            array_agg(r.head_at), array_agg(r.head_id), array_agg(r.gaps::TEXT)
+        INTO v_tid, v_channel, v_released_at, v_running, v_struck_to, v_at, v_id, v_gaps
         FROM (
             SELECT ctid AS tid, * FROM ring
             WHERE due_at IS NOT NULL AND (due_at, turn) >= (p_floor_at, p_floor_turn) AND due_at <= v_now AND turn <= v_turn
@@ -105,10 +103,10 @@ BEGIN
             WITH wanted AS MATERIALIZED (
                 SELECT w.*, w.want + CASE WHEN w.want > 0 AND w.held_at IS NOT NULL THEN 1 << LEAST(v_round, 14) ELSE 0 END AS look
                 FROM (
-                    SELECT u.*, LEAST(u.cap, v_left / v_hungry
+                    SELECT u.*, COALESCE(u.gaps::BIGINT[], ARRAY[ARRAY[c_end, c_end]]) AS ends, LEAST(u.cap, v_left / v_hungry
                         + CASE WHEN SUM(SIGN(u.cap)) OVER (ORDER BY u.took, u.ord) <= v_left % v_hungry THEN 1 ELSE 0 END) AS want
-                    FROM unnest(v_channel, v_at, v_id, v_to_at, v_to_id, v_held_at, v_took, v_cap)
-                        WITH ORDINALITY u (channel, at, id, to_at, to_id, held_at, took, cap, ord)) w),
+                    FROM unnest(v_channel, v_at, v_id, v_gaps, v_held_at, v_took, v_cap)
+                        WITH ORDINALITY u (channel, at, id, gaps, held_at, took, cap, ord)) w),
             got AS MATERIALIZED (
                 SELECT s.ord, s.want, s.id, s.at, mine.tid, COUNT(mine.tid) OVER (PARTITION BY s.ord ORDER BY s.at, s.id) AS nth,
                     mine.tid IS NULL AND s.rn <= s.look AND s.at <= v_now AS is_held
@@ -118,39 +116,38 @@ BEGIN
                     LEFT JOIN LATERAL (
                         SELECT m.ctid AS tid, m.id, m.dequeue_at AS at FROM message m
                         WHERE v.want > 0 AND m.channel = v.channel AND NOT m.leased
-                            AND (m.dequeue_at, m.id) >= (v.at, v.id) AND (m.dequeue_at, m.id) <= (v.to_at, v.to_id)
+                            AND (m.dequeue_at, m.id) >= (v.at, v.id) AND (m.dequeue_at, m.id) <= (v.ends[1][1], v.ends[1][2])
                         ORDER BY m.dequeue_at, m.id LIMIT v.look + 1) m ON TRUE) s
                 LEFT JOIN LATERAL (
                     SELECT m.ctid AS tid FROM message m
                     WHERE s.rn <= s.look AND s.at <= v_now AND m.ctid = s.tid AND NOT m.leased AND m.dequeue_at = s.at
                     FOR UPDATE SKIP LOCKED) mine ON TRUE)
-            SELECT a.*, t.* INTO v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id, v_held_at, v_held_id, v_took, v_cap, v_hungry, v_left,
+            SELECT a.*, t.* INTO v_at, v_id, v_gaps, v_held_at, v_held_id, v_took, v_cap, v_hungry, v_left,
                 v_new_ord, v_new_ids, v_new_tid, v_new_place, v_new_nth, v_new_slot
             FROM (
-                SELECT array_agg(x.new_at), array_agg(x.new_id), array_agg(x.new_to_at), array_agg(x.new_to_id),
-                    array_agg(x.new_next_at), array_agg(x.new_next_id), array_agg(x.new_held[1]), array_agg(x.new_held[2]),
+                SELECT array_agg(x.new_at), array_agg(x.new_id), array_agg(x.new_gaps), array_agg(x.new_held[1]), array_agg(x.new_held[2]),
                     array_agg(x.new_took), array_agg(x.cap_left), COUNT(*) FILTER (WHERE x.cap_left > 0), v_left - SUM(x.n),
                     array_agg(x.ord) FILTER (WHERE x.ids IS NOT NULL), array_agg(x.ids) FILTER (WHERE x.ids IS NOT NULL)
                 FROM (
                     SELECT g.ord, g.n, g.ids, v_took[g.ord] + g.n AS new_took,
-                        CASE WHEN g.want = 0 THEN v_at[g.ord] WHEN g.next IS NULL THEN v_next_at[g.ord] ELSE g.next[1] END AS new_at,
-                        CASE WHEN g.want = 0 THEN v_id[g.ord] WHEN g.next IS NULL THEN v_next_id[g.ord] ELSE g.next[2] END AS new_id,
-                        CASE WHEN g.want = 0 OR g.next IS NOT NULL THEN v_to_at[g.ord] ELSE c_end END AS new_to_at,
-                        CASE WHEN g.want = 0 OR g.next IS NOT NULL THEN v_to_id[g.ord] ELSE c_end END AS new_to_id,
-                        CASE WHEN g.want = 0 OR g.next IS NOT NULL THEN v_next_at[g.ord] END AS new_next_at,
-                        CASE WHEN g.want = 0 OR g.next IS NOT NULL THEN v_next_id[g.ord] END AS new_next_id,
+                        CASE WHEN g.want = 0 THEN v_at[g.ord] ELSE g.next[1] END AS new_at,
+                        CASE WHEN g.want = 0 THEN v_id[g.ord] ELSE g.next[2] END AS new_id,
+                        CASE WHEN g.is_done THEN NULLIF(g.gaps[2:], '{}')::TEXT ELSE v_gaps[g.ord] END AS new_gaps,
                         LEAST(g.held, CASE WHEN v_held_at[g.ord] IS NOT NULL THEN ARRAY[v_held_at[g.ord], v_held_id[g.ord]] END) AS new_held,
                         -- Hungry are those that may give more: below their cap, and what is to be read next is due.
                         CASE WHEN g.want = 0 THEN v_cap[g.ord]
-                             WHEN (CASE WHEN g.next IS NULL THEN v_next_at[g.ord] ELSE g.next[1] END) <= v_now THEN v_cap[g.ord] - g.n
+                             WHEN g.next[1] <= v_now THEN v_cap[g.ord] - g.n
                              ELSE 0 END AS cap_left
                     FROM (
-                        SELECT g.ord, MIN(g.want) AS want,
-                            COUNT(*) FILTER (WHERE g.tid IS NOT NULL AND g.nth <= g.want)::INT AS n,
-                            array_agg(g.id) FILTER (WHERE g.tid IS NOT NULL AND g.nth <= g.want AND v_limited)::TEXT AS ids,
-                            MIN(ARRAY[g.at, g.id]) FILTER (WHERE g.is_held) AS held,
-                            MIN(ARRAY[g.at, g.id]) FILTER (WHERE g.at IS NOT NULL AND NOT g.is_held AND (g.tid IS NULL OR g.nth > g.want)) AS next
-                        FROM got g GROUP BY g.ord) g
+                        SELECT g.*, g.want > 0 AND g.first IS NULL AS is_done,
+                            COALESCE(g.first, CASE WHEN g.gaps IS NOT NULL THEN ARRAY[g.gaps[1][3], g.gaps[1][4]] END) AS next
+                        FROM (
+                            SELECT g.ord, v_gaps[g.ord]::BIGINT[] AS gaps, MIN(g.want) AS want,
+                                COUNT(*) FILTER (WHERE g.tid IS NOT NULL AND g.nth <= g.want)::INT AS n,
+                                array_agg(g.id) FILTER (WHERE g.tid IS NOT NULL AND g.nth <= g.want AND v_limited)::TEXT AS ids,
+                                MIN(ARRAY[g.at, g.id]) FILTER (WHERE g.is_held) AS held,
+                                MIN(ARRAY[g.at, g.id]) FILTER (WHERE g.at IS NOT NULL AND NOT g.is_held AND (g.tid IS NULL OR g.nth > g.want)) AS first
+                            FROM got g GROUP BY g.ord) g) g
                     ORDER BY g.ord) x) a
             CROSS JOIN (
                 SELECT array_agg(g.tid), array_agg(g.ord), array_agg(v_took[g.ord] + g.nth), array_agg(v_max[g.ord] IS NOT NULL)
@@ -173,7 +170,7 @@ BEGIN
         IF v_visit = 0 THEN
             v_turn := (SELECT last_value FROM turn);
         END IF;
-        PERFORM ring_turn(v_tid, v_released_at, v_at, v_id, v_to_at, v_to_id, v_next_at, v_next_id, v_held_at, v_held_id,
+        PERFORM ring_turn(v_tid, v_released_at, v_at, v_id, v_gaps, v_held_at, v_held_id,
             v_took, v_interval, v_paused, v_max, v_room, v_running, v_struck_to, v_until, v_pick_ord, v_pick_ids, v_now, v_end);
         v_visit := v_visit + 1;
         -- What was visited could not give enough. If that was all that is due, be content; else others are not to wait for it.

@@ -29,8 +29,8 @@ BEGIN
     DELETE FROM postponed;
     DELETE FROM wake w WHERE v_is_foreign OR pg_visible_in_snapshot(w.xid, v_snapshot) OR w.xid = pg_current_xact_id();
     DELETE FROM ring r WHERE EXISTS (SELECT FROM ring x WHERE x.channel = r.channel AND x.turn > r.turn);
-    UPDATE ring SET turn = nextval('turn'), due_at = NULL, is_full = FALSE, head_at = NULL, head_id = NULL, skip_from_at = NULL,
-        skip_from_id = NULL, skip_to_at = NULL, skip_to_id = NULL, released_at = CASE WHEN released_at > v_now THEN v_now ELSE released_at END, running = NULL;
+    UPDATE ring SET turn = nextval('turn'), due_at = NULL, is_full = FALSE, head_at = NULL, head_id = NULL, gaps = NULL,
+        released_at = CASE WHEN released_at > v_now THEN v_now ELSE released_at END, running = NULL;
     -- A channel without a row would be taken for one that has nothing leased.
     INSERT INTO ring (channel, turn)
     SELECT m.channel, nextval('turn')

@@ -3,8 +3,7 @@
 -- the limit, which are looked for every 100 ms. Messages that somebody holds are looked for with pauses that grow with the
 -- time since the last release, up to a second. One with nothing waiting leaves the line but keeps its row, and with it its last release.
 CREATE OR REPLACE FUNCTION ring_turn (
-    p_tid TID[], p_released_at BIGINT[], p_at BIGINT[], p_id BIGINT[], p_to_at BIGINT[], p_to_id BIGINT[],
-    p_next_at BIGINT[], p_next_id BIGINT[], p_held_at BIGINT[], p_held_id BIGINT[], p_took INT[], p_interval BIGINT[], p_paused BOOLEAN[],
+    p_tid TID[], p_released_at BIGINT[], p_at BIGINT[], p_id BIGINT[], p_gaps TEXT[], p_held_at BIGINT[], p_held_id BIGINT[], p_took INT[], p_interval BIGINT[], p_paused BOOLEAN[],
     p_max INT[], p_room INT[], p_running TEXT[], p_struck_to INT[], p_until BIGINT[],
     p_pick_ord INT[], p_pick_ids TEXT[], p_now BIGINT, p_end BIGINT)
 RETURNS VOID LANGUAGE plpgsql AS $$
@@ -18,9 +17,7 @@ BEGIN
     END IF;
     UPDATE ring r
     SET turn = nextval('turn'), due_at = x.due_at, is_full = x.is_full AND x.due_at IS NOT NULL,
-        head_at = x.head[1], head_id = x.head[2],
-        skip_from_at = CASE WHEN x.next_at IS NOT NULL THEN x.to_at END, skip_from_id = CASE WHEN x.next_at IS NOT NULL THEN x.to_id END,
-        skip_to_at = x.next_at, skip_to_id = x.next_id,
+        head_at = x.head[1], head_id = x.head[2], gaps = x.gaps::BIGINT[],
         released_at = CASE WHEN x.took > 0 OR r.released_at > p_now + 1000 THEN p_now ELSE r.released_at END, running = x.running::BIGINT[],
         struck_to = x.struck_to, served = r.served + x.took
     FROM (
@@ -36,9 +33,9 @@ BEGIN
                 COALESCE(v.took >= v.room, FALSE) AS is_full,
                 v.took = 0 AND v.held_at IS NOT NULL AS is_held_up,
                 LEAST(1000, GREATEST(10, (p_now - COALESCE(v.released_at, p_now - 1000)) / 2)) AS pause_ms
-            FROM unnest(p_tid, p_released_at, p_at, p_id, p_to_at, p_to_id, p_next_at, p_next_id, p_held_at, p_held_id, p_took,
+            FROM unnest(p_tid, p_released_at, p_at, p_id, p_gaps, p_held_at, p_held_id, p_took,
                 p_interval, p_paused, p_room, p_running, p_struck_to, p_until) WITH ORDINALITY
-                v (tid, released_at, at, id, to_at, to_id, next_at, next_id, held_at, held_id, took,
+                v (tid, released_at, at, id, gaps, held_at, held_id, took,
                 interval_ms, paused, room, running, struck_to, until, ord)
             ORDER BY v.took, v.ord) y) x           -- who got an odd message stands behind those who did not
     WHERE r.ctid = x.tid;

@@ -34,6 +34,7 @@ BEGIN
         t.swept_id := 0;
         t.lease_max_at := COALESCE((SELECT MAX(lease_end_at) FROM message WHERE leased), 0);
         t.resume_channel := '';
+        t.tail_xid := NULL;
         t.waiting := NULL;                  -- what was appended and not folded is not known
         t.started_at := pg_postmaster_start_time();
         t.system_id := (SELECT system_identifier FROM pg_control_system());

@@ -22,6 +22,8 @@ DECLARE
     v_lease_from BIGINT;
     v_is_sweep BOOLEAN;
     v_is_more BOOLEAN;
+    v_new BIGINT;                           -- messages with higher ids than any before
+    v_missing_id BIGINT;                    -- one of the largest number of ids that are missing among them
     v_floor RECORD;
     v_review RECORD;
     v_resume RECORD;
@@ -70,8 +72,26 @@ BEGIN
     v_wakes := v_newer || v_late;
     v_is_more := COALESCE(cardinality(v_newer) = p_limit, FALSE) OR COALESCE(cardinality(v_late) >= p_limit, FALSE);
     SELECT MIN(w.lo_at) FILTER (WHERE w.channel IS NULL), GREATEST(t.lease_max_at, MAX(w.hi_at) FILTER (WHERE w.channel IS NULL)),
-        t.waiting + COALESCE(SUM(w.n), 0), t.served - COALESCE(SUM(w.n) FILTER (WHERE w.channel IS NULL AND w.lo_at IS NOT NULL), 0)
-    INTO v_lease_from, n.lease_max_at, n.waiting, n.served FROM unnest(v_wakes) w;
+        t.waiting + COALESCE(SUM(w.n), 0), t.served - COALESCE(SUM(w.n) FILTER (WHERE w.channel IS NULL AND w.lo_at IS NOT NULL), 0),
+        GREATEST(t.last_id, MAX(w.hi_id) FILTER (WHERE w.n > 0)), SUM(w.n) FILTER (WHERE w.lo_id > t.last_id)
+    INTO v_lease_from, n.lease_max_at, n.waiting, n.served, n.last_id, v_new FROM unnest(v_wakes) w;
+    -- Many ids are missing: who made these messages has not committed, and meanwhile they stand, unseen, in lines that others read.
+    -- The tail waits for them, but not for ever where there are always some.
+    IF n.last_id - t.last_id - v_new > 100 AND pg_snapshot_xmin(v_snapshot) < pg_snapshot_xmax(v_snapshot)
+        AND (t.tail_xid IS NULL OR n.at < t.tail_at + 10000)
+    THEN
+        n.tail_xid := pg_snapshot_xmax(v_snapshot);
+        SELECT x.lo_id - 1 INTO v_missing_id
+        FROM (
+            SELECT w.lo_id, w.lo_id - COALESCE(MAX(w.hi_id) OVER (ORDER BY w.lo_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), t.last_id) AS n
+            FROM unnest(v_wakes) w WHERE w.n > 0 AND w.lo_id > t.last_id) x
+        ORDER BY x.n DESC LIMIT 1;
+    ELSIF t.tail_xid <= pg_snapshot_xmin(v_snapshot) THEN
+        n.tail_xid := NULL;
+    END IF;
+    IF n.tail_xid IS NULL THEN
+        n.tail_at := GREATEST(t.tail_at, n.at + 1);
+    END IF;
     IF t.review_at IS NOT NULL THEN
         SELECT * INTO v_review FROM ring_review(t, p_limit);
         n.review_at := v_review.review_at;
@@ -100,7 +120,7 @@ BEGIN
         n.waiting := n.waiting + v_swept.back_count;
         v_is_more := v_is_more OR v_swept.is_more;
     END IF;
-    SELECT * INTO v_placed FROM ring_place(v_wakes, v_now, n.floor_at, n.floor_turn);
+    SELECT * INTO v_placed FROM ring_place(v_wakes, v_now, n.floor_at, n.floor_turn, n.tail_at, n.tail_xid IS NOT NULL, v_missing_id);
     IF v_due IS NOT NULL OR v_held IS NOT NULL OR v_placed.held IS NOT NULL THEN
         n.postponed_id := postpone(t, v_due, v_placed.held || v_held, v_placed.held_at, v_placed.held_id, v_now);
     END IF;

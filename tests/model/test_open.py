@@ -1,0 +1,171 @@
+"""Producers and consumers that leave their transactions open: nothing is lost in the gaps of a line."""
+
+import sys
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+
+from tests.database import Connect
+from tests.judge import Delivery, check, dequeue, drain, fold
+from tests.model.machine import SKIP_IDS, Bench
+
+EXAMPLES = 100
+STEPS = 40
+# From the clock on, and with no relation to it.
+TIMES = st.sampled_from([None, None, None, *(("clock", ms) for ms in (-5000, -3, 0, 3, 2000)), ("at", -1)])
+WHO = st.integers(0, 2)
+
+
+@dataclass
+class Met:
+    gaps: int = 0
+
+
+class OpenMachine(RuleBasedStateMachine):
+    """Number 0 commits at once."""
+
+    def __init__(self, bench: Bench, others: list[psycopg.Connection], met: Met) -> None:
+        super().__init__()
+        self.met = met
+        self.bench = bench
+        self.conn = bench.conn
+        self.producers = [bench.conn, *others[1:]]
+        self.consumer = others[0]
+        self.is_open = [False] * 3  # 0: the consumer
+        self.made: list[set[int]] = [set() for _ in range(3)]
+        self.kept: set[int] = set()  # what was created and committed
+        self.taken: list[Delivery] = []
+        self.done: set[int] = set()
+        bench.reset()
+        self.conn.execute("SELECT queue_set(p_max_attempts => 1000)")
+        fold(self.conn)  # the first one is a rebuild
+
+    @rule(
+        who=WHO,
+        channel=st.sampled_from("ab"),
+        time=TIMES,
+        n=st.integers(1, 3),
+        apart_ms=st.sampled_from([0, 3, 20_000]),
+    )
+    def create(self, who: int, channel: str, time: tuple[str, int] | None, n: int, apart_ms: int = 0) -> None:
+        if who and not self.is_open[who]:
+            self.producers[who].execute("BEGIN")
+            self.is_open[who] = True
+        at = None if time is None else time[1] + (self.bench.clock.at if time[0] == "clock" else 0)
+        rows = self.producers[who].execute(
+            "SELECT id FROM message_create_many(%s, array_fill(''::BYTEA, ARRAY[%s]), %s)",
+            ([channel] * n, n, [None if at is None else at + nth * apart_ms for nth in range(n)]),
+        )
+        (self.made[who] if who else self.kept).update(row[0] for row in rows)
+
+    @rule(who=st.integers(1, 2), keep=st.booleans())
+    def producer_ends(self, who: int, *, keep: bool) -> None:
+        if keep:
+            self.producers[who].execute("COMMIT")
+            self.kept |= self.made[who]
+        else:
+            self.producers[who].rollback()
+        self.is_open[who] = False
+        self.made[who].clear()
+
+    @rule()
+    def ids_are_given_out(self) -> None:
+        """As if to an open transaction's many messages."""
+        self.conn.execute(SKIP_IDS)
+
+    @rule(
+        who=st.integers(1, 2),
+        channel=st.sampled_from("ab"),
+        ahead_ms=st.sampled_from([None, 3, 30_000]),
+        ms=st.sampled_from([0, 5, 50_000]),
+    )
+    def comes_between(self, who: int, channel: str, ahead_ms: int | None, ms: int) -> None:
+        """An open transaction's, between what was there, or is scheduled, and what comes later."""
+        self.create(0, channel, None, 2)
+        self.fold_once(1000)
+        if ahead_ms is not None:
+            self.create(0, channel, ("clock", 0), 2, ahead_ms)
+            self.fold_once(1000)
+        self.clock_moves(1)
+        self.create(who, channel, None, 3)
+        self.ids_are_given_out()
+        self.clock_moves(ms)
+        self.create(0, channel, None, 1)
+        self.rest()
+
+    @rule(ms=st.sampled_from([1, 2, 10, 100, 2000, 12_000]))
+    def clock_moves(self, ms: int) -> None:
+        self.bench.clock.advance(ms)
+
+    @rule(limit=st.sampled_from([1, 1000]))
+    def fold_once(self, limit: int) -> None:
+        self.conn.execute("SELECT wake_fold(%s)", (limit,))
+
+    @rule()
+    def rest(self) -> None:
+        check(self.conn)
+        self.met.gaps += len(self.conn.execute("SELECT FROM ring WHERE gaps IS NOT NULL").fetchall())
+
+    @rule(limit=st.sampled_from([1, 1, 4]), lease_ms=st.sampled_from([5, 60_000]))
+    def dequeue(self, limit: int, lease_ms: int) -> None:
+        self.taken += dequeue(self.conn, limit, lease_ms)[0]
+
+    @precondition(lambda self: self.taken)
+    @rule(number=st.integers(0, 10), is_done=st.booleans())
+    def finish(self, number: int, *, is_done: bool) -> None:
+        message = self.taken.pop(number % len(self.taken))
+        call = "message_complete" if is_done else "message_defer"
+        ((result,),) = self.conn.execute(f"SELECT {call}(%s, %s)", (message.id, message.token)).fetchall()
+        if result == "completed":
+            assert message.id not in self.done
+            self.done.add(message.id)
+
+    @rule(keep=st.booleans())
+    def consumer_holds_a_channel(self, *, keep: bool) -> None:
+        """Wakes for it are postponed."""
+        if not self.is_open[0]:
+            self.consumer.execute("BEGIN")
+            dequeue(self.consumer, 1, 5)
+        else:
+            self.consumer.execute("COMMIT" if keep else "ROLLBACK")
+        self.is_open[0] = not self.is_open[0]
+
+    def teardown(self) -> None:
+        """Drain, unless the life ended before its time."""
+        self.consumer.rollback()
+        for who in (1, 2):
+            self.producer_ends(who, keep=True)
+        if sys.exc_info()[0] is None:
+            self.bench.clock.advance(60_001)
+            self.done |= {message.id for message in drain(self.conn)}
+            assert self.done == self.kept
+            assert self.conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,)
+
+
+@pytest.mark.timeout(600)
+def test_nothing_is_lost_in_a_gap(connect: Connect, model_seed: int) -> None:
+    bench, others, met = Bench(connect), [connect() for _ in range(3)], Met()
+
+    @seed(model_seed)
+    def machine() -> OpenMachine:
+        return OpenMachine(bench, others, met)
+
+    chosen = settings(
+        max_examples=EXAMPLES,
+        stateful_step_count=STEPS,
+        deadline=None,
+        print_blob=True,
+        report_multiple_bugs=False,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    try:
+        run_state_machine_as_test(machine, settings=chosen)  # type: ignore[arg-type]
+    except BaseException as error:
+        error.add_note(f"to repeat it: --model-seed {model_seed}")
+        raise
+    assert met.gaps > EXAMPLES
