@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,21 +67,33 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         require_package(*marker.args)
 
 
-@pytest.fixture(scope="session")
-def server(pytestconfig: pytest.Config) -> Iterator[AnyServer]:
+@contextmanager
+def running_server(config: pytest.Config, data_dir: Path) -> Iterator[AnyServer]:
     elsewhere = os.environ.get("LONNYMQ_TEST_DSN")
     if elsewhere:
         yield ServerElsewhere(elsewhere)
         return
-    version = pytestconfig.getoption("--pg")
+    version = config.getoption("--pg")
     if version != EMBEDDED_VERSION:
         require_package(f"postgresql-{version}")
-    with embedded_server(pytestconfig.stash[DATA_DIR], binaries(version)) as running:
+    with embedded_server(data_dir, binaries(version)) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def server(pytestconfig: pytest.Config) -> Iterator[AnyServer]:
+    with running_server(pytestconfig, pytestconfig.stash[DATA_DIR]) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def template(server: AnyServer) -> Iterator[str]:
+    with installed_template(server) as name:
+        yield name
+
+
+@contextmanager
+def installed_template(server: AnyServer) -> Iterator[str]:
     """The name of a database with the schema installed. Connect to its copies, never to itself."""
     name = unique_name("lonnymq_template")
     create_database(server, name)

@@ -1,0 +1,33 @@
+"""A server for these tests alone, as on a shared one what others do is counted here too.
+
+A transaction left open in any database keeps dead rows everywhere, and many databases made and dropped make
+every session read its catalogue anew.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lonnymq.embedded import Server
+from tests.conftest import installed_template, running_server
+from tests.database import AnyServer
+
+
+@pytest.fixture(scope="session")
+def server(pytestconfig: pytest.Config) -> Iterator[AnyServer]:
+    data_dir = Path(tempfile.mkdtemp(prefix="lonnymq-plans-"))
+    try:
+        with running_server(pytestconfig, data_dir) as running:
+            yield running
+    finally:
+        Server(data_dir).erase()
+        shutil.rmtree(data_dir, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def template(server: AnyServer) -> Iterator[str]:
+    with installed_template(server) as name:
+        yield name
