@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from lonnymq import AsyncQueue, Queue
 from lonnymq.queue.async_queue import AsyncChannel, AsyncDead
+from tests.conformance.drivers import url
 
 Answer = TypeVar("Answer")
 Options = dict[str, Any]
@@ -86,8 +87,10 @@ def made(kind: str, dsn: str, size: int = 1, **options: Any) -> Iterator[Made]:
             run(holding.__aexit__(None, None, None))
 
 
-def url(dsn: str, driver: str) -> str:
-    return dsn.replace("postgresql://", f"postgresql+{driver}://")
+@contextmanager
+def queue_of(kind: str, dsn: str, **options: Any) -> Iterator[Any]:
+    with made(kind, dsn, size=4, **options) as it:
+        yield it.queue
 
 
 def _value(pool: ConnectionPool[Any], query: str) -> Any:

@@ -3,18 +3,18 @@ from typing import Any
 
 import pytest
 
-from tests.client.queues import QUEUES
+from tests.queues import KINDS, OWN, queue_of
 
 
-@pytest.fixture(params=QUEUES)
+@pytest.fixture(params=KINDS)
 def queue(request: pytest.FixtureRequest, dsn: str) -> Iterator[Any]:
     """Of every kind in turn."""
-    with QUEUES[request.param](dsn) as made:
+    with queue_of(request.param, dsn) as made:
         yield made
 
 
-@pytest.fixture(params=["DSN", "async, DSN"])
+@pytest.fixture(params=OWN)
 def own_queue(request: pytest.FixtureRequest, dsn: str) -> Iterator[Any]:
     """Synchronous and asynchronous, on a pool of its own."""
-    with QUEUES[request.param](dsn) as made:
+    with queue_of(request.param, dsn) as made:
         yield made

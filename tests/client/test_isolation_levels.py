@@ -13,11 +13,11 @@ from sqlalchemy import create_engine
 from lonnymq import AsyncQueue, Queue
 from lonnymq.commands import Result
 from lonnymq.queue.producing import Batch
-from tests.client.queues import QUEUES
 from tests.conformance.drivers import url
+from tests.queues import OWN, queue_of
 
 
-@pytest.mark.parametrize("kind", ["DSN", "async, DSN", "SQLAlchemy engine", "async, SQLAlchemy engine"])
+@pytest.mark.parametrize("kind", [*OWN, "SQLAlchemy engine", "SQLAlchemy async engine, asyncpg"])
 @pytest.mark.parametrize("level", ["serializable", "repeatable read"])
 def test_of_the_database(dsn: str, conn: psycopg.Connection, kind: str, level: str) -> None:
     conn.execute(
@@ -25,7 +25,7 @@ def test_of_the_database(dsn: str, conn: psycopg.Connection, kind: str, level: s
             sql.Identifier(conn.info.dbname), level
         )
     )
-    with QUEUES[kind](dsn) as queue:
+    with queue_of(kind, dsn) as queue:
         round_trip(queue)
         assert queue.enqueue_many(range(3)).created == 3
         assert queue.set(max_concurrency=5).max_concurrency == 5

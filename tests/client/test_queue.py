@@ -11,8 +11,8 @@ from psycopg.conninfo import make_conninfo
 
 from lonnymq import AsyncQueue, NewMessage, Queue, errors
 from lonnymq.commands import Delivery, Result
-from tests.client.queues import QUEUES
 from tests.database import unique_name
+from tests.queues import OWN, queue_of
 
 
 @dataclass
@@ -260,7 +260,7 @@ def test_calls_show_their_parameters() -> None:
         assert "priority" in inspect.signature(kind.enqueue).parameters
 
 
-@pytest.mark.parametrize("kind", ["DSN", "async, DSN"])
+@pytest.mark.parametrize("kind", OWN)
 def test_what_was_leased_is_handed_over_whatever_happens_then(
     dsn: str, conn: psycopg.Connection, kind: str
 ) -> None:
@@ -273,7 +273,7 @@ def test_what_was_leased_is_handed_over_whatever_happens_then(
         with Queue(dsn) as producer:
             producer.enqueue_many(["a", "b"])
             producer.dequeue()
-        with QUEUES[kind](make_conninfo(dsn, user=role, password="x")) as queue:  # noqa: S106
+        with queue_of(kind, make_conninfo(dsn, user=role, password="x")) as queue:  # noqa: S106
             (message,) = queue.dequeue(10)
             assert message.data == "b"
             with pytest.raises(errors.NotPermitted):

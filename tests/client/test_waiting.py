@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from lonnymq import Queue
-from tests.client.queues import QUEUES
 from tests.database import Connect
+from tests.queues import KINDS, OWN, queue_of
 
 LONG = 60
 LISTENERS = "FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'lonnymq listen'"
@@ -33,13 +33,13 @@ def sleeps(conn: psycopg.Connection) -> None:
     until(conn, "EXISTS (SELECT FROM lonnymq.sleep WHERE is_asleep)")
 
 
-@pytest.mark.parametrize("kind", ["DSN", "async, DSN"])
+@pytest.mark.parametrize("kind", OWN)
 def test_a_notification_ends_the_sleep(
     dsn: str, connect: Connect, kind: str, aside: Callable[..., Future[Any]]
 ) -> None:
     """Of a consumer that would not look by itself: it is told that nothing is due for long."""
     conn = connect()
-    with QUEUES[kind](dsn) as consumer, Queue(dsn) as producer:
+    with queue_of(kind, dsn) as consumer, Queue(dsn) as producer:
         waiting = aside(consumer.dequeue, 5, wait=LONG)
         sleeps(conn)
         producer.enqueue("at last", channel="acme")
@@ -47,20 +47,20 @@ def test_a_notification_ends_the_sleep(
     assert message.data == "at last"
 
 
-@pytest.mark.parametrize("kind", QUEUES)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("listen", [True, False])
 def test_whatever_the_queue_runs_on(
     dsn: str, kind: str, aside: Callable[..., Future[Any]], *, listen: bool
 ) -> None:
-    with QUEUES[kind](dsn, listen=dsn if listen else False) as consumer, Queue(dsn) as producer:
+    with queue_of(kind, dsn, listen=dsn if listen else False) as consumer, Queue(dsn) as producer:
         waiting = aside(consumer.dequeue, 5, wait=LONG)
         producer.enqueue("at last")
         assert [message.data for message in waiting.result(timeout=LONG)] == ["at last"]
 
 
-@pytest.mark.parametrize("kind", ["DSN", "async, DSN"])
+@pytest.mark.parametrize("kind", OWN)
 def test_what_is_due_later_comes_when_it_is(dsn: str, conn: psycopg.Connection, kind: str) -> None:
-    with QUEUES[kind](dsn) as queue:
+    with queue_of(kind, dsn) as queue:
         queue.enqueue("soon", delay=0.3)
         (message,) = queue.dequeue(5, wait=LONG)
         (row,) = conn.execute(
@@ -69,9 +69,9 @@ def test_what_is_due_later_comes_when_it_is(dsn: str, conn: psycopg.Connection, 
     assert row == (True,)
 
 
-@pytest.mark.parametrize("kind", QUEUES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_nothing_comes_of_nothing(dsn: str, kind: str) -> None:
-    with QUEUES[kind](dsn) as queue:
+    with queue_of(kind, dsn) as queue:
         assert queue.dequeue(5, wait=0.05) == []
 
 

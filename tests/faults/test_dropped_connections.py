@@ -21,8 +21,9 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from lonnymq import AsyncQueue, Delivery, Enqueued, NewMessage, Queue
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, OutcomeUnknown
 from lonnymq.queue.producing import Batch
+from tests.conformance.drivers import url
 from tests.database import Connect
-from tests.queues import KINDS, OWN, Blocking, Run, loop, made, url
+from tests.queues import KINDS, OWN, Blocking, Run, loop, made
 
 PATIENCE = 10.0
 GATE = 815
