@@ -72,7 +72,11 @@ BEGIN
                 CASE WHEN q.fold_at < c.now THEN c.now END
             INTO id, channel, content, headers, state, attempts, token, lease_end_at, again_at;
             IF message_dequeue.id IS NOT NULL THEN
-                IF h.ids[2] IS NULL AND r.gaps IS NOT NULL THEN -- on to the next stretch
+                IF h.ids[2] IS NULL AND r.gaps IS NOT NULL AND channel_is_postponed(r.channel) THEN
+                    h.ats[2] := h.ats[1];   -- what looks like a gap may be none: the next one looks
+                    h.ids[2] := h.ids[1];
+                    r.gaps := NULL;
+                ELSIF h.ids[2] IS NULL AND r.gaps IS NOT NULL THEN -- on to the next stretch
                     h.ats[2] := r.gaps[1][3];
                     h.ids[2] := r.gaps[1][4];
                     r.gaps := NULLIF(r.gaps[2:], '{}');

@@ -56,7 +56,7 @@ BEGIN
     WHILE NOT v_is_full LOOP
         v_asked := CASE WHEN v_visit = 0 THEN LEAST(v_left, 16 + v_left / 4) ELSE v_left END;
         SELECT array_agg(r.tid), array_agg(r.channel), array_agg(r.released_at), array_agg(r.running::TEXT), array_agg(r.struck_to),
-            array_agg(r.head_at), array_agg(r.head_id), array_agg(r.gaps::TEXT)
+            array_agg(r.head_at), array_agg(r.head_id), array_agg(CASE WHEN r.gaps IS NULL OR NOT channel_is_postponed(r.channel) THEN r.gaps::TEXT END)
         INTO v_tid, v_channel, v_released_at, v_running, v_struck_to, v_at, v_id, v_gaps
         FROM (
             SELECT ctid AS tid, * FROM ring
