@@ -7,7 +7,8 @@ import pytest
 from psycopg.rows import dict_row
 
 from tests.clock import FakeClock
-from tests.judge import dequeue, drain, fold
+from tests.database import Connect
+from tests.judge import check, dequeue, drain, fold
 from tests.plans.buffers import Meter
 from tests.sql.test_channel import finish
 from tests.sql.test_dequeue import fill
@@ -260,3 +261,17 @@ def test_asking_costs_no_more_with_a_longer_backlog(conn: psycopg.Connection, ca
     fill(conn, c7=60_000)
     many = cost(conn, call)
     assert many <= 1.5 * few + 100, f"{few} buffers with 12,000 messages, {many} with 72,000"
+
+
+def test_a_transaction_that_folds_its_own_wakes_in_pieces_counts_them_once(connect: Connect) -> None:
+    conn, other = connect(), connect()
+    fold(conn)
+    other.execute("BEGIN")
+    other.execute("SELECT message_create('c', 'x')")
+    conn.execute("SELECT pg_current_xact_id()")  # who sees this one sees past the other
+    other.execute("SELECT wake_fold(1)")
+    conn.execute("SELECT message_create('c', 'y')")
+    other.execute("SELECT wake_fold()")
+    other.execute("COMMIT")
+    check(conn)
+    assert conn.execute("SELECT waiting FROM queue_stats()").fetchone() == (2,)

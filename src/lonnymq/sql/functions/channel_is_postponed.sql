@@ -4,5 +4,5 @@ RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN EXISTS (
         SELECT FROM postponed p
-        WHERE p.key = 'c' || p_channel AND p.id >= (SELECT t.postponed_id FROM tick t ORDER BY t.id DESC LIMIT 1));
+        WHERE p.key = 'c' || p_channel AND p.id >= (SELECT t.postponed_id FROM tick t ORDER BY t.id DESC LIMIT 1) AND p.lo_at IS NOT NULL);
 END $$;

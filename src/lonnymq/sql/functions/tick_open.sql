@@ -16,7 +16,8 @@ BEGIN
         SELECT y, 0 FROM pg_snapshot_xip(p_snapshot) y WHERE y >= p_tick.seen_xid AND y < p_seen_xid AND y <> v_own
         UNION ALL
         SELECT v_own, COALESCE(GREATEST((SELECT MAX(w.id) FROM unnest(p_read) w WHERE w.xid = v_own),
-            (SELECT MAX(o.id) FROM unnest(p_tick.open_xids, p_tick.open_ids) o (xid, id) WHERE o.xid = v_own)), 0)
+            (SELECT MAX(o.id) FROM unnest(p_tick.open_xids, p_tick.open_ids) o (xid, id) WHERE o.xid = v_own),
+            CASE WHEN p_tick.seen_xid = v_own THEN p_tick.seen_id END), 0)
         WHERE v_own < p_seen_xid
     ) x;
 END $$;
