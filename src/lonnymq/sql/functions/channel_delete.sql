@@ -49,7 +49,8 @@ BEGIN
     IF channel_is_used(p_channel) THEN
         result := CASE WHEN p_with_messages THEN 'more' ELSE 'not_empty' END;
     ELSE
-        DELETE FROM channel c WHERE c.name = p_channel;
+        -- A policy that somebody makes at this moment, and that was not there to be locked first, stays: it comes after.
+        DELETE FROM channel c WHERE c.ctid = ANY (ARRAY(SELECT x.ctid FROM channel x WHERE x.name = p_channel FOR UPDATE SKIP LOCKED));
         DELETE FROM capacity c WHERE c.channel = p_channel;
         DELETE FROM departure d WHERE d.channel = p_channel;
         -- What was created meanwhile keeps its key. One that somebody takes at this moment is not waited for: he may wait for this call.
