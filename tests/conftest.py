@@ -68,7 +68,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @contextmanager
-def running_server(config: pytest.Config, data_dir: Path) -> Iterator[AnyServer]:
+def running_server(config: pytest.Config, data_dir: Path, **settings: str) -> Iterator[AnyServer]:
     elsewhere = os.environ.get("LONNYMQ_TEST_DSN")
     if elsewhere:
         yield ServerElsewhere(elsewhere)
@@ -76,7 +76,7 @@ def running_server(config: pytest.Config, data_dir: Path) -> Iterator[AnyServer]
     version = config.getoption("--pg")
     if version != EMBEDDED_VERSION:
         require_package(f"postgresql-{version}")
-    with embedded_server(data_dir, binaries(version)) as running:
+    with embedded_server(data_dir, binaries(version), **settings) as running:
         yield running
 
 

@@ -42,8 +42,8 @@ class ServerElsewhere:
         return make_conninfo(self.address, dbname=dbname)
 
 
-def embedded_server(data_dir: Path, bin_dir: Path) -> Server:
-    return Server(data_dir, bin_dir=bin_dir, settings=SETTINGS)
+def embedded_server(data_dir: Path, bin_dir: Path, **settings: str) -> Server:
+    return Server(data_dir, bin_dir=bin_dir, settings=SETTINGS | settings)
 
 
 def unique_name(prefix: str) -> str:

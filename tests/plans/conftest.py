@@ -1,7 +1,7 @@
 """A server for these tests alone, as on a shared one what others do is counted here too.
 
-A transaction left open in any database keeps dead rows everywhere, and many databases made and dropped make
-every session read its catalogue anew.
+A transaction left open in any database keeps dead rows everywhere; many databases made and dropped, and a
+vacuum of the catalogue, make every session read its catalogue anew.
 """
 
 import shutil
@@ -20,7 +20,7 @@ from tests.database import AnyServer
 def server(pytestconfig: pytest.Config) -> Iterator[AnyServer]:
     data_dir = Path(tempfile.mkdtemp(prefix="lonnymq-plans-"))
     try:
-        with running_server(pytestconfig, data_dir) as running:
+        with running_server(pytestconfig, data_dir, autovacuum="off") as running:
             yield running
     finally:
         Server(data_dir).erase()

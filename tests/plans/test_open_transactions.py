@@ -12,6 +12,8 @@ from tests.plans.rounds import Scene, dequeue, until_ended
 from tests.plans.sessions import Statistics, Watch, no_more
 from tests.plans.states import FAR, create, fold_in_bulk, tall
 
+ANEW = 200  # an index that has got a new root makes a session plan its statements anew, once
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("statistics", Statistics)
@@ -52,8 +54,9 @@ def test_a_line_that_an_open_transaction_stands_in(
         meter.forget()
         for _ in range((backlog + 10) // limit):
             dequeue(meter, limit, "dequeue")
+            fold(loader)  # what was served since the last one cannot be vacuumed, and is passed
         costs.append(sum(meter.counted["dequeue"]))
-    assert costs[1] <= 1.2 * costs[0], costs
+    assert costs[1] <= 1.2 * costs[0] + ANEW, costs
 
 
 @pytest.mark.parametrize("is_folded", [False, True], ids=["new to the ring", "known to it"])
