@@ -22,6 +22,9 @@ LEVELS = 1
 # which alone goes down ten times.
 BY_CHANCE = 20
 
+# What is counted once may meet an index that has just got a new root: a session then plans anew.
+ANEW = 200
+
 Bound = Callable[[str, int], int]
 
 
@@ -31,7 +34,7 @@ def twice(call: str, before: int) -> int:
 
 def hardly_more(call: str, before: int) -> int:
     """For what is counted once, and may meet with all that happens now and then."""
-    return 2 * no_more(call, before)
+    return 2 * no_more(call, before) + ANEW
 
 
 def no_more(call: str, before: int) -> int:

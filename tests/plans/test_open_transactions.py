@@ -9,10 +9,8 @@ from tests import judge
 from tests.database import Connect
 from tests.judge import drain, fold
 from tests.plans.rounds import Scene, dequeue, until_ended
-from tests.plans.sessions import Statistics, Watch, no_more
+from tests.plans.sessions import ANEW, Statistics, Watch, no_more
 from tests.plans.states import FAR, create, fold_in_bulk, tall
-
-ANEW = 200  # an index that has got a new root makes a session plan its statements anew, once
 
 
 @pytest.mark.slow
