@@ -5,6 +5,8 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
@@ -114,6 +116,18 @@ def test_texts_that_need_quoting(queue: Any) -> None:
     queue.enqueue_many([NewMessage(text, channel=f"x{text}", dedupe_key=f"k{text}") for text in awkward])
     messages = queue.dequeue(100)
     assert sorted((m.channel, m.data) for m in messages) == sorted((f"x{text}", text) for text in awkward)
+
+
+class Tenant(StrEnum):
+    AWKWARD = 'a,b {"'
+
+
+def test_texts_and_headers_of_other_classes(own_queue: Any) -> None:
+    headers = MappingProxyType({"trace": "1"})
+    own_queue.enqueue_many([NewMessage(b"x", Tenant.AWKWARD, dedupe_key=Tenant.AWKWARD, headers=headers)])
+    own_queue.enqueue(b"y", channel=Tenant.AWKWARD, headers=headers)
+    messages = own_queue.dequeue(2)
+    assert [(m.channel, m.headers) for m in messages] == [('a,b {"', {"trace": "1"})] * 2
 
 
 def test_an_async_iterable(dsn: str, conn: psycopg.Connection, small_chunks: None) -> None:

@@ -12,9 +12,9 @@ def as_text(values: Sequence[Any]) -> str:
     ('{1,NULL}', '{"\\\\xff",NULL}', '{"say \\"a\\"",NULL}')
     """
     kinds = {type(value) for value in values} - {type(None)}
-    if kinds <= {bytes, bytearray, memoryview}:
+    if all(issubclass(kind, bytes | bytearray | memoryview) for kind in kinds):
         parts = ["NULL" if value is None else f'"\\\\x{value.hex()}"' for value in values]
-    elif kinds <= {str}:
+    elif all(issubclass(kind, str) for kind in kinds):
         known = {value: "NULL" if value is None else _quoted(value) for value in set(values)}
         parts = [known[value] for value in values]
     else:  # numbers, UUIDs

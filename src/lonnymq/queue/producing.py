@@ -103,11 +103,12 @@ def _written(message: NewMessage) -> tuple[bytes, Mapping[str, Any] | None]:
 def _checked(headers: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(headers, Mapping):
         raise InvalidField(f"headers of {type(headers).__name__} are not headers", "give a dict")
+    plain = dict(headers)
     try:
-        json.dumps(dict(headers))
+        json.dumps(plain)
     except (TypeError, ValueError) as error:
         raise NotEncodable(f"the headers cannot be written as JSON: {error}") from error
-    return headers
+    return plain
 
 
 @cache
