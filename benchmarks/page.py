@@ -62,7 +62,7 @@ Where LonnyMQ is behind, it does more:
 - A create writes the message and a *wake*, which says that the channel has something; it is what lets producers lock
   nothing. The columns on WAL show it. Batches share a wake a channel, and still enter each message into two indexes.
 - A dequeue holds its channel's place in the ring until it has committed. With one channel and single messages the
-  consumers take turns at it, the more so when the commit waits for the disk. From ten channels on they do not meet.
+  consumers take turns at it, the more so when the commit waits for the disk.
 - Each channel that a dequeue visits gets a new place in the ring, in two indexes. A batch out of a thousand channels
   pays that for every few messages. It is what fairness costs.
 - Under a held snapshot pgmq reads past all that was served since, so it slows down with every message: how far depends
