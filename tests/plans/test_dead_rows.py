@@ -25,12 +25,14 @@ def complete(conn: psycopg.Connection, messages: list[Delivery]) -> None:
     assert done == [("completed",)]
 
 
-def serve(conn: psycopg.Connection, messages: int, channels: int, dequeue_at: int | None) -> None:
-    """Create, fold, dequeue and complete them, over the channels of a round. Their leases are over by now."""
+def serve(
+    conn: psycopg.Connection, messages: int, channels: int, dequeue_at: int | None, lease_ms: int = 1
+) -> None:
+    """Create, fold, dequeue and complete them, over the channels of a round."""
     for _ in range(messages // 1_000):
         create(conn, 1_000, channels, "c", dequeue_at)
         fold(conn)
-        while taken := dequeue(conn, 1_000, 1)[0]:
+        while taken := dequeue(conn, 1_000, lease_ms)[0]:
             complete(conn, taken)
             fold(conn)
 
@@ -112,3 +114,18 @@ def test_several_gaps(connect: Connect) -> None:
         fold(loader)
         loader.execute("SELECT message_complete(id, token) FROM message WHERE leased")
     assert costs[2] <= 1.2 * costs[1], costs
+
+
+def test_leases_that_ended_a_moment_ago(connect: Connect) -> None:
+    """What was leased, completed and would have run out by now is read once, not with every fold."""
+    watch = Watch(connect, Statistics.STALE)
+    loader = watch.loader
+    meter = Meter(connect())
+    hold_a_snapshot(connect())
+    for _ in range(40):
+        serve(loader, 1_000, 10, None, lease_ms=300)
+        create(loader, 10, 10, "c")
+        meter.count("fold", "wake_fold()")
+        complete(loader, dequeue(loader, 10, HOUR)[0])
+    first, *rest = meter.counted["fold"][2:]  # a session's first calls read the catalogue
+    assert max(rest) < first + 3_000, meter.counted["fold"]  # some fold meets what just ran out

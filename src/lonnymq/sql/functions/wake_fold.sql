@@ -20,7 +20,6 @@ DECLARE
     v_due postponed[];                      -- what is to be tried again
     v_due_leases BIGINT[];
     v_lease_from BIGINT;
-    v_is_sweep BOOLEAN;
     v_is_more BOOLEAN;
     v_new BIGINT;                           -- messages with higher ids than any before
     v_missing_id BIGINT;                    -- one of the largest number of ids that are missing among them
@@ -53,8 +52,7 @@ BEGIN
     FROM s LEFT JOIN LATERAL wake_read(t, s.snapshot, p_limit) w ON TRUE;
     SELECT array_agg(p.p) INTO v_due
     FROM (SELECT p FROM postponed p WHERE p.due_at > t.postponed_to AND p.due_at <= v_now ORDER BY p.due_at, p.id LIMIT p_limit) p;
-    v_is_sweep := lease_is_due(t, v_now);
-    IF v_newer IS NULL AND v_late IS NULL AND v_due IS NULL AND NOT v_is_sweep AND t.review_at IS NULL AND t.resume_channel IS NULL THEN
+    IF v_newer IS NULL AND v_late IS NULL AND v_due IS NULL AND t.review_at IS NULL AND t.resume_channel IS NULL AND NOT lease_is_due(t, v_now) THEN
         RETURN FALSE;
     END IF;
     PERFORM FROM fold_lock FOR UPDATE SKIP LOCKED;
@@ -111,7 +109,8 @@ BEGIN
         v_wakes := v_wakes || wakes_of(v_due);
         SELECT array_agg(substr(d.key, 2)::BIGINT) INTO v_due_leases FROM unnest(v_due) d WHERE left(d.key, 1) = 'm';
     END IF;
-    IF v_is_sweep OR v_lease_from <= GREATEST(v_now, t.swept_at) OR v_due_leases IS NOT NULL THEN
+    -- With every tick that is written: entries of leases that ended long since, which a held snapshot keeps, are then read once.
+    IF (t.lease_max_at, 9223372036854775807) > (t.swept_at, t.swept_id) OR v_lease_from <= GREATEST(v_now, t.swept_at) OR v_due_leases IS NOT NULL THEN
         SELECT * INTO v_swept FROM lease_sweep(t, v_lease_from, v_due_leases, v_now, p_limit);
         n.swept_at := v_swept.swept_at;
         n.swept_id := v_swept.swept_id;
