@@ -108,6 +108,24 @@ class InvalidQuery(InvalidArgument):
     sqlstate = "LM013"
 
 
+class ClaimantTaken(LonnyMQError):
+    """Another reader has opened the claimant since, or nobody has."""
+
+    sqlstate = "LM014"
+
+
+class PositionUnknown(LonnyMQError):
+    """A reader's position is not one of this queue: that of another, or from before a restore."""
+
+    sqlstate = "LM015"
+
+
+class LeasesLost(LonnyMQError):
+    """Messages of a claim are no longer held. Nothing of the transaction was kept."""
+
+    sqlstate = "LM016"
+
+
 class UnsuitableConnection(InvalidArgument, TypeError):
     """What was given as a connection is none, or is asynchronous where it should not be, or should be."""
 

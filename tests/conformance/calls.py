@@ -48,6 +48,77 @@ def staging_publish(run: Run) -> None:
     assert run(c.StagingPublish(uuid4())) == c.Published(0, 0, 0)
 
 
+def staging_publish_once(run: Run) -> None:
+    assert run(c.StagingPublishOnce("load", 7, [uuid4()])) == c.PublishedOnce(0, 0, 0, is_repeat=False)
+    assert run(c.StagingPublishOnce("load", 7, [uuid4(), uuid4()])).is_repeat
+    assert not run(c.StagingPublishOnce("job", None, [])).is_repeat
+
+
+def staging_discard(run: Run) -> None:
+    assert run(c.StagingDiscard([uuid4()])) == 0
+
+
+def claimed(run: Run, count: int = 2) -> int:
+    """The generation of claimant "me", who has claimed so many."""
+    run(c.MessageCreateMany(["a"] * count, [CONTENT] * count))
+    run(c.WakeFold())
+    opened = run(c.ClaimOpen("me"))
+    made = run(c.ClaimNext("me", opened.generation, 0, count, 60_000))
+    assert (made.seq, made.messages) == (1, count)
+    return opened.generation
+
+
+def claim_open(run: Run) -> None:
+    assert run(c.ClaimOpen("me")) == c.Claimant(1, 0, 0)
+    assert run(c.ClaimOpen("me")) == c.Claimant(2, 0, 0)
+
+
+def claim_next(run: Run) -> None:
+    generation = claimed(run)
+    assert run(c.ClaimNext("me", generation, 0, 2)).seq == 1
+    nothing = run(c.ClaimNext("me", generation, 1, 2))
+    assert (nothing.seq, nothing.messages) == (1, 0)
+    assert nothing.again_at is not None
+
+
+def claim_extend(run: Run) -> None:
+    assert run(c.ClaimExtend("me", claimed(run), 60_000, forget=True)) == c.ClaimExtended(2, 0)
+
+
+def claim_read(run: Run) -> None:
+    generation = claimed(run)
+    one, two = run(c.ClaimRead("me", generation, 0, 1))
+    assert (one.channel, one.content, one.attempts, one.headers) == ("a", CONTENT, 1, None)
+    assert run(c.ClaimRead("me", generation, 0, 1, 0, 2)) == [two]
+
+
+def claim_complete(run: Run) -> None:
+    generation = claimed(run)
+    assert run(c.ClaimComplete("me", generation, 1, whole=True)) == c.ClaimCompleted(2, 0, 0)
+    assert run(c.ClaimOpen("me")).done_seq == 1
+
+
+def history_bounds(run: Run) -> None:
+    found = run(c.HistoryBounds())
+    assert found.snapshot.count(":") == 2
+    assert (found.trimmed_xid, found.is_kept) == (0, False)
+
+
+def history_follow(run: Run) -> None:
+    run(c.HistoryFollow("lake", "10:10:"))
+    assert [(found.name, found.snapshot) for found in run(c.HistoryFollowers())] == [("lake", "10:10:")]
+
+
+def history_followers(run: Run) -> None:
+    assert run(c.HistoryFollowers()) == []
+
+
+def history_unfollow(run: Run) -> None:
+    assert run(c.HistoryUnfollow("lake")) is False
+    run(c.HistoryFollow("lake", "10:10:"))
+    assert run(c.HistoryUnfollow("lake")) is True
+
+
 def wake_fold(run: Run) -> None:
     run(c.MessageCreate("a", b""))
     assert run(c.WakeFold(10, 0)) is False

@@ -100,8 +100,23 @@ NEITHER = (
     "credential_bind(session_user, NULL)",
     "credential_list()",
     "rebuild()",
+    "claim_open('mine')",
+    "claim_next('mine', 1, 0, 1)",
+    "claim_extend('mine', 1)",
+    "claim_read('mine', 1, 0, 1)",
+    "claim_complete('mine', 1, 0)",
+    "history_follow('mine', '1:1:')",
+    "history_unfollow('mine')",
 )
-HARMLESS = ("queue_get()", "wake_fold()", "maintain()", "to_epoch(now())", "bound_channels()")
+HARMLESS = (
+    "queue_get()",
+    "wake_fold()",
+    "maintain()",
+    "to_epoch(now())",
+    "bound_channels()",
+    "history_bounds()",
+    "history_followers()",
+)
 
 
 @pytest.mark.parametrize("call", [*PRODUCES, *OBSERVES])
@@ -122,7 +137,7 @@ def test_every_call_was_tried(conn: psycopg.Connection) -> None:
     public = "SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'lonnymq'::REGNAMESPACE AND prosecdef"
     tried = {call.split("(")[0] for call in (*PRODUCES, *OBSERVES, *NEITHER, *HARMLESS)}
     by_token = {f"message_{verb}{many}" for verb in ("complete", "defer", "extend") for many in ("", "_many")}
-    elsewhere = {"message_get", "channel_list", "staging_publish"}
+    elsewhere = {"message_get", "channel_list", "staging_publish", "staging_publish_once", "staging_discard"}
     assert {row[0] for row in conn.execute(public)} == (tried - {"to_epoch"}) | by_token | elsewhere
 
 

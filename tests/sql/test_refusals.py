@@ -171,6 +171,7 @@ def contents(conn: psycopg.Connection) -> list[Any]:
     tables = (
         *("queue", "message", "dead", "channel", "wake", "ring", "tick", "postponed", "upkeep", "dedupe"),
         *("capacity", "departure", "queue_slot", "finished", "sleep", "tally", "staging", "credential"),
+        *("ledger", "claimant", "claim", "follower"),
     )
     return [conn.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in tables]
 

@@ -30,6 +30,8 @@ queue_get               x         x         x         x
 message_create          x         .         .         x
 message_create_many     x         .         .         x
 staging_publish         x         .         .         x
+staging_publish_once    x         .         .         x
+staging_discard         x         .         .         x
 
 wake_fold               .         x         .         x
 wake_await              .         x         .         x
@@ -40,6 +42,11 @@ message_defer           .         x         .         x
 message_defer_many      .         x         .         x
 message_extend          .         x         .         x
 message_extend_many     .         x         .         x
+claim_open              .         x         .         x
+claim_next              .         x         .         x
+claim_extend            .         x         .         x
+claim_read              .         x         .         x
+claim_complete          .         x         .         x
 maintain                .         x         .         x
 
 channel_get             .         .         x         x
@@ -50,6 +57,8 @@ message_list            .         .         x         x
 dead_list               .         .         x         x
 queue_stats             .         .         x         x
 bound_channels          .         .         x         x
+history_bounds          .         .         x         x
+history_followers       .         .         x         x
 
 channel_set             .         .         .         x
 channel_delete          .         .         .         x
@@ -63,6 +72,8 @@ dead_discard            .         .         .         x
 dead_discard_all        .         .         .         x
 credential_bind         .         .         .         x
 credential_list         .         .         .         x
+history_follow          .         .         .         x
+history_unfollow        .         .         .         x
 rebuild                 .         .         .         x
 """
 

@@ -6,6 +6,11 @@ from lonnymq.commands.channel_get import ChannelGet, ChannelPolicy
 from lonnymq.commands.channel_list import ChannelList
 from lonnymq.commands.channel_set import ChannelSet
 from lonnymq.commands.channel_stats import ChannelStatistics, ChannelStats
+from lonnymq.commands.claim_complete import ClaimComplete, ClaimCompleted
+from lonnymq.commands.claim_extend import ClaimExtend, ClaimExtended
+from lonnymq.commands.claim_next import Claim, ClaimNext
+from lonnymq.commands.claim_open import Claimant, ClaimOpen
+from lonnymq.commands.claim_read import ClaimedMessage, ClaimRead
 from lonnymq.commands.credential_bind import CredentialBind
 from lonnymq.commands.credential_list import Credential, CredentialList
 from lonnymq.commands.dead_discard import DeadDiscard
@@ -13,6 +18,10 @@ from lonnymq.commands.dead_discard_all import DeadDiscardAll, DiscardedAll
 from lonnymq.commands.dead_list import DeadList, DeadMessage
 from lonnymq.commands.dead_retry import DeadRetry
 from lonnymq.commands.dead_retry_all import DeadRetryAll, RetriedAll
+from lonnymq.commands.history_bounds import Bounds, HistoryBounds
+from lonnymq.commands.history_follow import HistoryFollow
+from lonnymq.commands.history_followers import Follower, HistoryFollowers
+from lonnymq.commands.history_unfollow import HistoryUnfollow
 from lonnymq.commands.maintain import Maintain
 from lonnymq.commands.message_cancel import MessageCancel
 from lonnymq.commands.message_cancel_many import MessageCancelMany
@@ -33,13 +42,16 @@ from lonnymq.commands.queue_set import QueueSet
 from lonnymq.commands.queue_stats import QueueStatistics, QueueStats
 from lonnymq.commands.rebuild import Rebuild
 from lonnymq.commands.result import Outcome, Result
+from lonnymq.commands.staging_discard import StagingDiscard
 from lonnymq.commands.staging_publish import Published, StagingPublish
+from lonnymq.commands.staging_publish_once import PublishedOnce, StagingPublishOnce
 from lonnymq.commands.wake_await import Awaited, WakeAwait
 from lonnymq.commands.wake_fold import WakeFold, WakeFoldLightly
 
 __all__ = [
     "Awaited",
     "BoundChannels",
+    "Bounds",
     "ChannelDelete",
     "ChannelGet",
     "ChannelList",
@@ -47,6 +59,16 @@ __all__ = [
     "ChannelSet",
     "ChannelStatistics",
     "ChannelStats",
+    "Claim",
+    "ClaimComplete",
+    "ClaimCompleted",
+    "ClaimExtend",
+    "ClaimExtended",
+    "ClaimNext",
+    "ClaimOpen",
+    "ClaimRead",
+    "Claimant",
+    "ClaimedMessage",
     "Created",
     "Credential",
     "CredentialBind",
@@ -62,6 +84,11 @@ __all__ = [
     "Dequeued",
     "DiscardedAll",
     "Extended",
+    "Follower",
+    "HistoryBounds",
+    "HistoryFollow",
+    "HistoryFollowers",
+    "HistoryUnfollow",
     "ListedMessage",
     "Maintain",
     "Message",
@@ -82,6 +109,7 @@ __all__ = [
     "MessageReschedule",
     "Outcome",
     "Published",
+    "PublishedOnce",
     "QueueGet",
     "QueueSet",
     "QueueSettings",
@@ -90,7 +118,9 @@ __all__ = [
     "Rebuild",
     "Result",
     "RetriedAll",
+    "StagingDiscard",
     "StagingPublish",
+    "StagingPublishOnce",
     "WakeAwait",
     "WakeFold",
     "WakeFoldLightly",

@@ -33,7 +33,14 @@ STAGING_COLUMNS = (
 _EVERYONE = ("to_epoch", "queue_get")
 
 EXECUTES: Mapping[str, tuple[str, ...]] = {
-    "producer": (*_EVERYONE, "message_create", "message_create_many", "staging_publish"),
+    "producer": (
+        *_EVERYONE,
+        "message_create",
+        "message_create_many",
+        "staging_publish",
+        "staging_publish_once",
+        "staging_discard",
+    ),
     "consumer": (
         *_EVERYONE,
         "wake_fold",
@@ -45,6 +52,11 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "message_defer_many",
         "message_extend",
         "message_extend_many",
+        "claim_open",
+        "claim_next",
+        "claim_extend",
+        "claim_read",
+        "claim_complete",
         "maintain",
     ),
     "observer": (
@@ -57,6 +69,8 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "dead_list",
         "queue_stats",
         "bound_channels",
+        "history_bounds",
+        "history_followers",
     ),
     "admin": (
         *_EVERYONE,
@@ -72,6 +86,8 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "dead_discard_all",
         "credential_bind",
         "credential_list",
+        "history_follow",
+        "history_unfollow",
         "rebuild",
     ),
 }

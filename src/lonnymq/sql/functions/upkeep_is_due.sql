@@ -8,5 +8,6 @@ BEGIN
         OR EXISTS (SELECT FROM staging s WHERE s.staged_at < p_now - 86400000)
         OR (SELECT q.history FROM queue q) AND EXISTS (SELECT FROM history_missing(p_now))
         OR EXISTS (SELECT FROM history_old(history_keep_from(p_now)))
-        OR EXISTS (SELECT FROM finished_other f WHERE f.finished_at < history_keep_from(p_now));
+        OR EXISTS (SELECT FROM history_other_old(history_keep_from(p_now), 1))
+        OR EXISTS (SELECT FROM ledger l WHERE NOT l.is_lasting AND l.published_at < p_now - 86400000);
 END $$;

@@ -1,4 +1,5 @@
--- Part of maintain, for who holds upkeep: dedupe keys that are free again, staged rows that nobody published for a day, and the history's partitions,
+-- Part of maintain, for who holds upkeep: dedupe keys that are free again, staged rows that nobody published for a day, jobs of
+-- the day before, and the history's partitions,
 -- old and new. Steps over what others hold. Returns how many rows and partitions went.
 CREATE OR REPLACE FUNCTION upkeep_more (p_upkeep upkeep, p_now BIGINT, p_limit INT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
@@ -21,6 +22,8 @@ BEGIN
     DELETE FROM staging s WHERE s.ctid = ANY (ARRAY(
         SELECT x.ctid FROM staging x WHERE x.staged_at < p_now - 86400000 ORDER BY x.staged_at LIMIT p_limit FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS v_gone = ROW_COUNT;
+    DELETE FROM ledger l WHERE l.ctid = ANY (ARRAY(
+        SELECT x.ctid FROM ledger x WHERE NOT x.is_lasting AND x.published_at < p_now - 86400000 LIMIT p_limit FOR UPDATE SKIP LOCKED));
     v_gone := v_gone + v_count + history_trim(p_now, p_limit);
     IF (SELECT q.history FROM queue q) THEN
         PERFORM history_prepare(p_now);

@@ -1,0 +1,27 @@
+"""staging_publish for several batches, once for an app and version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lonnymq.commands.shapes import OneRecord
+from lonnymq.statement import BigInt, Text, Uuids
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedOnce:
+    created: int
+    duplicates: int
+    refused: int
+    is_repeat: bool
+
+
+@dataclass(frozen=True)
+class StagingPublishOnce(OneRecord[PublishedOnce]):
+    function = "staging_publish_once"
+    record = PublishedOnce
+    is_repeatable = True
+
+    app: Text
+    version: BigInt | None
+    batches: Uuids

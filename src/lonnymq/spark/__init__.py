@@ -1,0 +1,1 @@
+"""The queue, its history and its dead letters in Spark, and the lake."""

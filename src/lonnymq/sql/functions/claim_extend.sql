@@ -1,0 +1,25 @@
+-- Extend the leases of all claims that are not finished. With p_forget, what was lost is no longer part of its claim.
+-- Returns how many were extended, and how many could not be: others have them, or they are finished or cancelled.
+CREATE OR REPLACE FUNCTION claim_extend (p_claimant TEXT, p_generation BIGINT, p_lease_ms BIGINT DEFAULT NULL, p_forget BOOLEAN DEFAULT FALSE)
+RETURNS TABLE (extended BIGINT, lost BIGINT) LANGUAGE plpgsql SECURITY DEFINER
+SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off
+SET jit TO off AS $$
+#variable_conflict use_column
+DECLARE
+    c claimant := claim_check(p_claimant, p_generation, p_forget);
+    v_ids BIGINT[];
+    v_tokens UUID[];
+    v_lost BIGINT[];
+BEGIN
+    SELECT array_agg(x.id), array_agg(x.token) INTO v_ids, v_tokens FROM claim x WHERE x.claimant = p_claimant AND x.seq > c.done_seq;
+    IF v_ids IS NOT NULL THEN
+        SELECT array_agg(e.id) FILTER (WHERE e.result <> 'extended') INTO v_lost
+        FROM message_extend_many(v_ids, v_tokens, COALESCE(p_lease_ms, (SELECT q.lease_ms FROM queue q))) e;
+    END IF;
+    lost := COALESCE(cardinality(v_lost), 0);
+    extended := COALESCE(cardinality(v_ids), 0) - lost;
+    IF p_forget AND lost > 0 THEN
+        DELETE FROM claim x WHERE x.claimant = p_claimant AND x.seq > c.done_seq AND x.id = ANY (v_lost);
+    END IF;
+    RETURN NEXT;
+END $$;

@@ -1,0 +1,47 @@
+-- The claim behind p_seq: one that was made already and is still held, with new leases, or a new one of up to p_limit messages, dequeued as
+-- by anyone. What was lost meanwhile is no longer part of it. Fold before, in a transaction of its own. READ COMMITTED only.
+-- Returns its number and size; p_seq and 0, and when to ask again, when there is nothing to claim.
+CREATE OR REPLACE FUNCTION claim_next (p_claimant TEXT, p_generation BIGINT, p_seq BIGINT, p_limit INT, p_lease_ms BIGINT DEFAULT NULL)
+RETURNS TABLE (seq BIGINT, messages BIGINT, again_at BIGINT) LANGUAGE plpgsql SECURITY DEFINER
+SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off
+SET jit TO off AS $$
+#variable_conflict use_column
+DECLARE
+    c claimant;
+    v_got BIGINT;
+BEGIN
+    PERFORM isolation_check('claim_next');
+    IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
+        PERFORM refuse('LM005', format('a claim of %s messages is not possible', COALESCE(p_limit::TEXT, 'NULL')), 'Claim 1 to 100,000 at a time.');
+    END IF;
+    c := claim_check(p_claimant, p_generation, TRUE);
+    IF p_seq IS NULL OR p_seq NOT BETWEEN 0 AND c.last_seq THEN
+        PERFORM refuse('LM015', format('claim %s of %s was never made', COALESCE(p_seq::TEXT, 'NULL'), quote_literal(p_claimant)),
+            'The reader is ahead of the queue: it has the checkpoint of another queue, or the database was restored. Start it with a new checkpoint.');
+    END IF;
+    seq := GREATEST(p_seq, c.done_seq) + 1;
+    PERFORM claim_extend(p_claimant, p_generation, p_lease_ms, TRUE);
+    SELECT COUNT(*) INTO messages FROM claim x WHERE x.claimant = p_claimant AND x.seq = claim_next.seq;
+    IF messages > 0 THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    LOOP
+        WITH taken AS MATERIALIZED (
+            SELECT d.id, d.token, d.again_at, d.n FROM message_dequeue(LEAST(10000, p_limit - messages)::INT, p_lease_ms, p_claimant)
+                WITH ORDINALITY d (id, channel, content, headers, state, attempts, token, lease_end_at, again_at, n)),
+        claimed AS (
+            INSERT INTO claim (claimant, seq, ord, id, token)
+            SELECT p_claimant, claim_next.seq, messages + t.n, t.id, t.token FROM taken t WHERE t.id IS NOT NULL
+            RETURNING 1)
+        SELECT (SELECT COUNT(*) FROM claimed), MAX(t.again_at) FILTER (WHERE t.id IS NULL) INTO v_got, again_at FROM taken t;
+        messages := messages + v_got;
+        EXIT WHEN messages = p_limit OR claim_next.again_at IS NOT NULL OR v_got = 0;
+    END LOOP;
+    IF messages > 0 THEN
+        UPDATE claimant SET last_seq = claim_next.seq WHERE name = p_claimant;
+    ELSE
+        seq := GREATEST(p_seq, c.done_seq);
+    END IF;
+    RETURN NEXT;
+END $$;

@@ -1,0 +1,7 @@
+-- Who follows the history, up to where, and since when it has not moved.
+CREATE OR REPLACE FUNCTION history_followers ()
+RETURNS TABLE (name TEXT, snapshot TEXT, at BIGINT) LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN QUERY SELECT f.name::TEXT, f.snapshot::TEXT, f.at FROM follower f ORDER BY f.name;
+END $$;

@@ -1,0 +1,9 @@
+-- Forget a follower of the history. Returns whether there was one.
+CREATE OR REPLACE FUNCTION history_unfollow (p_name TEXT)
+RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER
+SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM free_check('history_unfollow');
+    DELETE FROM follower f WHERE f.name = p_name;
+    RETURN FOUND;
+END $$;
