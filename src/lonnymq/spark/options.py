@@ -1,0 +1,97 @@
+"""What a data source was told: `.option(name, value)`, every name known and every value checked.
+
+Spark hands names over in lower case, values as text, and shows both in plans and logs: see `connecting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from lonnymq.errors import InvalidArgument
+
+CONNECTION = (
+    "service",
+    "dsnEnv",
+    "dsn",
+    "passfile",
+    "host",
+    "port",
+    "dbname",
+    "user",
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "schema",
+)
+OF_SPARK = ("checkpointLocation", "queryName")
+SECRETS = {"password", "sslpassword", "oauth_client_secret", "pgpassword"}
+WITHOUT_SECRETS = "name a libpq service, a passfile, or with dsnEnv a variable that holds the address"
+TRUTHS = {"true": True, "false": False}
+
+
+class InvalidOption(InvalidArgument):
+    """A data source was given an option that it does not have, or a value that the option does not take."""
+
+
+class Options:
+    """The options of one reader or writer, by name, however it is spelled."""
+
+    def __init__(self, given: Mapping[str, str], known: Iterable[str] = ()) -> None:
+        """Refuse what is neither `known` nor among the options that every format has."""
+        own = sorted([*known, *CONNECTION])
+        self.given = {name.lower(): str(value) for name, value in given.items()}
+        refuse_secrets(self.given)
+        unknown = sorted(set(self.given) - {name.lower() for name in (*own, *OF_SPARK)})
+        if unknown:
+            raise InvalidOption(f"there is no option {' or '.join(unknown)}", f"there are {', '.join(own)}")
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self.given
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        return self.given.get(name.lower(), default)
+
+    def required(self, name: str) -> str:
+        value = self.text(name)
+        if not value:
+            raise InvalidOption(f"the option {name} is missing")
+        return value
+
+    def integer(
+        self, name: str, default: int | None = None, *, at_least: int = 1, at_most: int = 2**63 - 1
+    ) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return default
+        try:
+            number = int(value)
+        except ValueError:
+            raise InvalidOption(f"{name} is {value!r}, which is no whole number") from None
+        if not at_least <= number <= at_most:
+            raise InvalidOption(f"{name} is {number}", f"it may be from {at_least} to {at_most}")
+        return number
+
+    def boolean(self, name: str, *, default: bool) -> bool:
+        value = self.text(name)
+        if value is None:
+            return default
+        if value.lower() not in TRUTHS:
+            raise InvalidOption(f"{name} is {value!r}", "it may be true or false")
+        return TRUTHS[value.lower()]
+
+    def choice(self, name: str, choices: Iterable[str], default: str) -> str:
+        """One of the choices, as they are spelled."""
+        spelled = {choice.lower(): choice for choice in choices}
+        value = self.text(name, default) or ""
+        if value.lower() not in spelled:
+            raise InvalidOption(f"{name} is {value!r}", f"it may be {' or '.join(spelled.values())}")
+        return spelled[value.lower()]
+
+
+def refuse_secrets(names: Iterable[str]) -> None:
+    for name in names:
+        if name.lower() in SECRETS:
+            raise InvalidOption(
+                f"{name} is not taken as an option: Spark shows options in plans and logs", WITHOUT_SECRETS
+            )

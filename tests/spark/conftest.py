@@ -1,0 +1,63 @@
+"""One Spark for all tests here, and how it reaches the database of each.
+
+What runs a data source, on the driver's side too, is a process that Spark starts, with the environment that
+Spark was started with. So the tests' databases are libpq services, in one file that is named before the start.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+from pyspark.sql import SparkSession
+
+from lonnymq.spark.session import session
+
+HERE = Path(__file__).parent
+SCHEMA = "lonnymq"
+SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+class Services:
+    """A libpq service file that grows by a service a database."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.touch(mode=0o600)
+
+    def add(self, dsn: str, name: str | None = None) -> str:
+        """The name of a service that stands for the address."""
+        parameters = conninfo_to_dict(dsn)
+        name = name or str(parameters["dbname"])
+        lines = [f"[{name}]", *(f"{key}={value}" for key, value in parameters.items())]
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write("\n".join([*lines, ""]))
+        return name
+
+
+@pytest.fixture(scope="session")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    path = tmp_path_factory.mktemp("services") / "pg_service.conf"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PGSERVICEFILE", str(path))
+        yield Services(path)
+
+
+@pytest.fixture(scope="session")
+def spark(services: Services) -> Iterator[SparkSession]:
+    running = session("local[2]", **SETTINGS)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def options(dsn: str, services: Services) -> dict[str, str]:
+    """What a data source is told to reach the test's database: a name, no password."""
+    return {"service": services.add(dsn), "schema": SCHEMA}
