@@ -26,9 +26,15 @@ LIMITS = "p_max_concurrency => 1000"
 def main() -> int:
     if sys.argv[1:2] == ["client"]:
         return client.main(sys.argv[2:])
+    if sys.argv[1:2] == ["spark"]:
+        from benchmarks import spark  # not needed for the others
+
+        return spark.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="./run bench", description=__doc__)
     parser.add_argument(
-        "what", choices=["engine", "client"], help="what to measure; client has options of its own"
+        "what",
+        choices=["engine", "client", "spark"],
+        help="what to measure; client and spark have options of their own",
     )
     parser.add_argument("--only", default="", metavar="TEXT", help="scenarios whose name contains this")
     parser.add_argument("--list", action="store_true", help="name the scenarios and stop")

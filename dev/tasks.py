@@ -12,6 +12,7 @@ from dev import debian
 from dev.environment import BIN, CHECKOUT
 from dev.report import Report, closing_line
 
+SPARK = "tests/spark"
 ALL_VERSIONS = ("tests/sql", "tests/plans", "tests/model", "tests/isolation")
 CHECKS = {
     "lint": ["ruff", "check"],
@@ -35,7 +36,8 @@ def test(arguments: list[str]) -> int:
         _tests("tests", [*only, *chosen], report)
     else:
         _checks(report)
-        _tests("PostgreSQL 18", only, report)
+        _tests("PostgreSQL 18", [*only, f"--ignore={SPARK}"], report)
+        _tests("Spark", [*only, "-n0", SPARK], report)  # one session serves all of them
         if not quick:
             _tests_on_oldest(report)
     return report.finish()

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import lonnymq
-from lonnymq.cli import demo, schema, sql
+from lonnymq.cli import demo, schema, spark, sql
 from lonnymq.cli.options import Json, print_json
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
 schema.register(app)
 demo.register(app)
 app.add_typer(sql.app, name="sql")
+app.add_typer(spark.app, name="spark")
 
 
 @app.callback()

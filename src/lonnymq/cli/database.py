@@ -25,6 +25,13 @@ def connect(given: str | None) -> Connection[Any]:
         raise Unreachable(str(error)) from None
 
 
+def address(given: str | None) -> str:
+    """The address as it was given, checked; an empty one leaves all to libpq."""
+    name, found = _address(given)
+    _parameters(name, found)
+    return found
+
+
 def _address(given: str | None) -> tuple[str, str]:
     """Where the address stands, and the address; an empty one leaves all to libpq."""
     for name, address in {

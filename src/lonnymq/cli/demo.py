@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lonnymq.cli.options import Json, print_json
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from lonnymq.demo import Outcome
     from lonnymq.demo.service import Record
+
+VARIABLE = "LONNYMQ_DEMO_DSN"
 
 
 def register(app: typer.Typer) -> None:
     app.command()(demo)
 
 
-def demo(*, as_json: Json = False) -> None:
+def demo(
+    *,
+    spark: Annotated[bool, typer.Option(help="End with an archive and a report on Spark.")] = True,
+    as_json: Json = False,
+) -> None:
     """Show three tenants served fairly, on a PostgreSQL made for it and removed afterwards."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -30,21 +40,54 @@ def demo(*, as_json: Json = False) -> None:
     screen = Console(stderr=True)
     screen.print("A PostgreSQL starts in a temporary folder ...")
     columns = TextColumn("{task.description:>12}"), BarColumn(), MofNCompleteColumn()
-    with temporary_server() as server, Progress(*columns, console=screen) as progress:
-        bars = {
-            tenant.channel: progress.add_task(tenant.channel, total=tenant.messages) for tenant in TENANTS
-        }
+    with temporary_server() as server:
+        with Progress(*columns, console=screen) as progress:
+            bars = {
+                tenant.channel: progress.add_task(tenant.channel, total=tenant.messages) for tenant in TENANTS
+            }
 
-        def watch(record: Record) -> None:
-            for channel, bar in bars.items():
-                progress.update(bar, completed=record.order.count(channel))
+            def watch(record: Record) -> None:
+                for channel, bar in bars.items():
+                    progress.update(bar, completed=record.order.count(channel))
 
-        shown = run(server.dsn(), watch=watch)
+            shown = run(server.dsn(), watch=watch)
+        if not as_json:
+            Console().print(_table(shown))
+            typer.echo(_summary(shown))
+        reported = _report(server.dsn(), screen, is_shown=not as_json) if spark else None
     if as_json:
-        print_json(asdict(shown))
-        return
-    Console().print(_table(shown))
-    typer.echo(_summary(shown))
+        print_json(asdict(shown) | ({} if reported is None else asdict(reported)))
+    else:
+        typer.echo("The server is stopped and its folder removed.")
+
+
+@dataclass(frozen=True)
+class _Reported:
+    lake: str
+    report: str
+
+
+def _report(dsn: str, screen: Console, *, is_shown: bool) -> _Reported:
+    """Archive the demo's history and report on it. Both stay, to be looked at."""
+    from lonnymq.spark import archive, lake, report, session
+
+    folder = Path(tempfile.mkdtemp(prefix="lonnymq-report-"))
+    page, tables = folder / "report.html", folder / "lake"
+    os.environ[VARIABLE] = dsn
+    with screen.status("Spark starts ...") as status:
+        spark = session()
+        try:
+            status.update("The history goes into the lake ...")
+            archive(spark, str(tables), {"dsnEnv": VARIABLE})
+            status.update("and is reported on ...")
+            found = report(spark, lake.read(spark, f"{tables}/history"))
+        finally:
+            spark.stop()
+    found.write_html(page)
+    if is_shown:
+        found.print()
+        typer.echo(f"Archived on Spark into {tables}\nReport with plots: {page}")
+    return _Reported(str(tables), str(page))
 
 
 def _table(shown: Outcome) -> Table:
@@ -68,5 +111,5 @@ def _summary(shown: Outcome) -> str:
     names = " and ".join(tenant.channel for tenant in others)
     return (
         f"{total} messages in {shown.seconds:.1f} s. {loud.channel} sent its {loud.messages} first;"
-        f" {names} did not wait for them.\nThe server is stopped and its folder removed."
+        f" {names} did not wait for them."
     )

@@ -30,6 +30,7 @@ FAILURE, USAGE, UNREACHABLE, SCHEMA = 1, 2, 3, 4
 _CODES: dict[type[Exception], int] = {
     NoAddress: UNREACHABLE,
     Unreachable: UNREACHABLE,
+    errors.DatabaseUnreachable: UNREACHABLE,
     BadAddress: USAGE,
     NotConfirmed: USAGE,
     errors.InvalidSchemaName: USAGE,
@@ -37,7 +38,13 @@ _CODES: dict[type[Exception], int] = {
     errors.SchemaOutdated: SCHEMA,
     errors.SchemaTooNew: SCHEMA,
 }
-_EXTRAS = {"typer": "cli", "rich": "cli"}
+_EXTRAS = {
+    "typer": "cli",
+    "rich": "cli",
+    **dict.fromkeys(
+        ("adbc_driver_postgresql", "deltalake", "matplotlib", "pgpq", "pyarrow", "pyspark"), "spark"
+    ),
+}
 _CONNECTION_LOST = ("08", "57P")
 
 

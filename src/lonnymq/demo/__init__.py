@@ -35,6 +35,7 @@ def run(
     record = Record(total=sum(tenant.messages for tenant in tenants))
     with _connect(dsn) as conn:
         install(conn, SCHEMA)
+        conn.execute("SELECT queue_set(p_history => TRUE)")
         send(conn, tenants)
         began = time.monotonic()
         _serve_all(dsn, record, watch or (lambda _: None))

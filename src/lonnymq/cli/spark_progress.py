@@ -1,0 +1,47 @@
+"""What Spark is doing, as a bar on the terminal."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.console import Console
+
+SECONDS = 0.25
+
+
+class Progressing:
+    """Shows, while it is entered, how many tasks of the stages at work are done, and what it is told."""
+
+    def __init__(self, spark: SparkSession, screen: Console, what: str) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._tracker = spark.sparkContext.statusTracker() if hasattr(spark, "_jsc") else None
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("tasks")
+        self._shown = Progress(*columns, TimeElapsedColumn(), console=screen, transient=True)
+        self._bar = self._shown.add_task(what, total=None)
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._shown.start()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+        self._shown.stop()
+
+    def say(self, what: str) -> None:
+        self._shown.update(self._bar, description=what)
+
+    def _watch(self) -> None:
+        while self._tracker is not None and not self._is_over.wait(SECONDS):
+            stages = [self._tracker.getStageInfo(stage) for stage in self._tracker.getActiveStageIds()]
+            known = [stage for stage in stages if stage is not None]
+            if known:
+                done = sum(stage.numCompletedTasks for stage in known)
+                self._shown.update(self._bar, completed=done, total=sum(stage.numTasks for stage in known))

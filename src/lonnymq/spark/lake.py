@@ -1,0 +1,213 @@
+"""Tables in the lake: Delta, written by executors as Parquet and committed by the driver, without a jar.
+
+A commit holds files and the position they go up to, so that neither is there without the other. Two that
+archive at once cannot both commit: Delta refuses the one that read an older position.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction
+from pyarrow import fs
+from pyspark.sql.types import StructType
+
+from lonnymq.errors import LonnyMQError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DAY = "day"
+POSITION = "lonnymq"
+SOURCE = "lonnymq.source"
+WRITTEN = "path string, day string, bytes long, rows long, stats string"
+ROWS_A_GROUP = 100_000
+
+
+class LakeUnsuitable(LonnyMQError):
+    """The table in the lake is not one that this can go on with."""
+
+
+class LakeConflict(LonnyMQError):
+    """Somebody else has committed to the table meanwhile. Nothing was written twice."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Up to which transaction the table holds what its source had."""
+
+    xid: int
+
+
+@dataclass(frozen=True)
+class LakeTable:
+    """A Delta table partitioned by day (UTC)."""
+
+    uri: str
+    source: str
+    """What it is filled from: the cluster, its schema and its view."""
+
+    def open(self, schema: StructType) -> DeltaTable:
+        """The table, made if it is not there."""
+        if not DeltaTable.is_deltatable(self.uri):
+            DeltaTable.create(
+                self.uri,
+                schema=arrow_schema(schema).append(pa.field(DAY, pa.date32())),
+                mode="ignore",
+                partition_by=[DAY],
+                configuration={SOURCE: self.source},
+                raise_if_key_not_exists=False,
+            )
+        table = DeltaTable(self.uri)
+        found = table.metadata().configuration.get(SOURCE)
+        if found != self.source:
+            raise LakeUnsuitable(
+                f"the table at {self.uri} is filled from {found or 'something else'}, not from {self.source}",
+                "archive into another folder: after a restore, or with another queue, transactions mean"
+                " something else",
+            )
+        return table
+
+    def position(self, table: DeltaTable) -> Position:
+        return Position(table.transaction_version(POSITION) or 0)
+
+    def append(self, table: DeltaTable, rows: DataFrame, day_of: str, upto: Position) -> int:
+        """Write the rows and the new position in one commit. Returns how many rows there were."""
+        written = written_files(rows, self.uri, day_of)
+        adds = [
+            AddAction(
+                path=file.path,
+                size=file.bytes,
+                partition_values={DAY: file.day},
+                modification_time=int(time.time() * 1000),
+                data_change=True,
+                stats=file.stats,
+            )
+            for file in written
+        ]
+        try:
+            table.create_write_transaction(
+                adds,
+                mode="append",
+                schema=table.schema(),
+                partition_by=[DAY],
+                commit_properties=CommitProperties(app_transactions=[Transaction(POSITION, upto.xid)]),
+            )
+        except CommitFailedError as error:
+            raise LakeConflict(
+                f"another archive has committed to {self.uri} meanwhile", "run one archive a folder"
+            ) from error
+        return sum(file.rows for file in written)
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    path: str
+    day: str
+    bytes: int
+    rows: int
+    stats: str
+
+
+def written_files(rows: DataFrame, uri: str, day_of: str) -> list[WrittenFile]:
+    """Have executors write them; files of attempts that failed are in no commit, and nobody reads them."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _write(batches, uri, day_of)
+
+    return [WrittenFile(*row) for row in rows.mapInArrow(write, WRITTEN).collect()]
+
+
+def _write(batches: Iterable[pa.RecordBatch], uri: str, day_of: str) -> Iterator[pa.RecordBatch]:
+    """A file for each day that occurs."""
+    filesystem, folder = _located(uri)
+    files: dict[str, _Growing] = {}
+    for batch in batches:
+        for day, part in _by_day(pa.Table.from_batches([batch]), day_of):
+            if day not in files:
+                files[day] = _Growing.begun(filesystem, folder, day, part.schema)
+            files[day].write(part)
+    for file in files.values():
+        yield file.ended()
+
+
+def _located(uri: str) -> tuple[fs.FileSystem, str]:
+    if "://" in uri:
+        filesystem, folder = fs.FileSystem.from_uri(uri)
+        return filesystem, folder
+    return fs.LocalFileSystem(), uri
+
+
+def _by_day(table: pa.Table, day_of: str) -> Iterator[tuple[str, pa.Table]]:
+    days = pc.strftime(table.column(day_of), "%Y-%m-%d")
+    for day in pc.unique(days).to_pylist():
+        yield day, table.filter(pc.equal(days, day))
+
+
+@dataclass
+class _Growing:
+    filesystem: fs.FileSystem
+    folder: str
+    path: str
+    day: str
+    writer: pq.ParquetWriter
+    rows: int = 0
+    ids: tuple[int, int] | None = None
+
+    @classmethod
+    def begun(cls, filesystem: fs.FileSystem, folder: str, day: str, schema: pa.Schema) -> _Growing:
+        filesystem.create_dir(f"{folder}/{DAY}={day}", recursive=True)
+        path = f"{DAY}={day}/part-{uuid.uuid4()}.zstd.parquet"
+        writer = pq.ParquetWriter(f"{folder}/{path}", schema, filesystem=filesystem, compression="zstd")
+        return cls(filesystem, folder, path, day, writer)
+
+    def write(self, table: pa.Table) -> None:
+        self.writer.write_table(table, row_group_size=ROWS_A_GROUP)
+        self.rows += table.num_rows
+        bounds = pc.min_max(table.column("id")).as_py()
+        lowest, highest = self.ids or (bounds["min"], bounds["max"])
+        self.ids = min(lowest, bounds["min"]), max(highest, bounds["max"])
+
+    def ended(self) -> pa.RecordBatch:
+        self.writer.close()
+        size = self.filesystem.get_file_info(f"{self.folder}/{self.path}").size
+        lowest, highest = self.ids or (None, None)
+        stats = {"numRecords": self.rows, "minValues": {"id": lowest}, "maxValues": {"id": highest}}
+        found = [[self.path], [self.day], [size], [self.rows], [json.dumps(stats)]]
+        names = ["path", "day", "bytes", "rows", "stats"]
+        return pa.RecordBatch.from_arrays([pa.array(value) for value in found], names=names)
+
+
+def read(spark: SparkSession, uri: str) -> DataFrame:
+    """A Delta table as it is now, whatever wrote it: Spark reads Delta's files itself, and needs no jar."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    if not DeltaTable.is_deltatable(uri):
+        raise LakeUnsuitable(f"there is no Delta table at {uri}", "give the folder that holds _delta_log")
+    table = DeltaTable(uri)
+    if features := table.protocol().reader_features:
+        raise LakeUnsuitable(
+            f"the table at {uri} uses {', '.join(sorted(features))}, which is not read here",
+            "read it with an engine that knows these, or write a plain copy of it",
+        )
+    schema = from_arrow_schema(pa.schema(table.schema().to_arrow()))
+    files = table.file_uris()
+    if not files:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).option("basePath", uri).parquet(*files)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema)

@@ -1,0 +1,247 @@
+"""History and dead letters in the lake: each row once, whatever stops and starts."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import psycopg
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from lonnymq.errors import NotPermitted
+from lonnymq.spark import lake
+from lonnymq.spark.archiving import Archiving, HistoryNotKept, archive
+from lonnymq.spark.lake import LakeConflict, LakeTable, LakeUnsuitable
+from tests.database import Connect
+from tests.spark.traffic import finish, kill
+
+OPENED = LakeTable.open
+
+
+@pytest.fixture(autouse=True)
+def history(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT queue_set(p_history => TRUE, p_history_content => TRUE)")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(tmp_path / "lake")
+
+
+def ids(folder: str, table: str = "history") -> list[int]:
+    return sorted(DeltaTable(f"{folder}/{table}").to_pyarrow_table(columns=["id"])["id"].to_pylist())
+
+
+def in_postgresql(conn: psycopg.Connection) -> list[int]:
+    return [row[0] for row in conn.execute("SELECT id FROM history ORDER BY id")]
+
+
+def test_everything_is_in_the_lake_once(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
+) -> None:
+    finish(conn, "acme", [b"x"] * 30)
+    dead = kill(conn, "zoë", [b"", bytes(2**20)])
+    first = archive(spark, folder, options)
+    assert {name: table.rows for name, table in first.tables.items()} == {"history": 32, "dead": 2}
+    assert (ids(folder), ids(folder, "dead")) == (in_postgresql(conn), dead)
+    again = archive(spark, folder, options)
+    assert {name: table.rows for name, table in again.tables.items()} == {"history": 0, "dead": 0}
+    assert DeltaTable(f"{folder}/history").version() == 1  # made, and one commit
+    finish(conn, "acme", [b"y"])
+    archive(spark, folder, options)
+    assert ids(folder) == in_postgresql(conn)
+
+
+def test_many_commits_split_no_transaction(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
+) -> None:
+    for size in (3, 1, 10, 2, 5):
+        finish(conn, "acme", [b"x"] * size)
+    told: list[tuple[int, bool]] = []
+
+    def tell(progress: Archiving) -> None:
+        told.append((progress.tables["history"].rows, progress.is_caught_up))
+
+    archive(spark, folder, options, tables=["history"], rows_a_commit=4, told=tell)
+    assert told == [(4, False), (14, False), (16, False), (21, False), (21, True)]
+    assert ids(folder) == in_postgresql(conn)
+
+
+def test_a_transaction_that_commits_late_is_not_passed(
+    spark: SparkSession, conn: psycopg.Connection, connect: Connect, options: dict[str, str], folder: str
+) -> None:
+    late = connect(autocommit=False)
+    late.execute("SELECT message_create('late', 'x')")
+    waiting = finish(conn, "acme", [b"x"] * 3)
+    held_back = archive(spark, folder, options, tables=["history"]).tables["history"]
+    assert (held_back.rows, held_back.behind) == (0, 3)
+    late.rollback()
+    assert archive(spark, folder, options, tables=["history"]).tables["history"].rows == 3
+    assert ids(folder) == waiting
+
+
+def test_two_archives_at_once_write_nothing_twice(
+    spark: SparkSession,
+    conn: psycopg.Connection,
+    options: dict[str, str],
+    folder: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second one commits between the first one's look at the position and its commit."""
+    finish(conn, "acme", [b"x"] * 3)
+    archive(spark, folder, options, tables=["history"])
+    finish(conn, "acme", [b"y"] * 3)
+
+    def overtaken(table: LakeTable, *arguments: Any) -> DeltaTable:
+        found = OPENED(table, *arguments)
+        monkeypatch.undo()
+        archive(spark, folder, options, tables=["history"])
+        return found
+
+    monkeypatch.setattr(LakeTable, "open", overtaken)
+    with pytest.raises(LakeConflict, match="another archive has committed"):
+        archive(spark, folder, options, tables=["history"])
+    assert ids(folder) == in_postgresql(conn)
+
+
+def test_what_was_written_and_not_committed_is_not_there(
+    spark: SparkSession,
+    conn: psycopg.Connection,
+    options: dict[str, str],
+    folder: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when the driver is killed between the files and the commit."""
+    finish(conn, "acme", [b"x"] * 3)
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", killed)
+    with pytest.raises(KeyboardInterrupt):
+        archive(spark, folder, options, tables=["history"])
+    monkeypatch.undo()
+    assert list(Path(folder, "history").glob("day=*/*.parquet"))
+    assert ids(folder) == []
+    archive(spark, folder, options, tables=["history"])
+    assert ids(folder) == in_postgresql(conn)
+
+
+def test_others_read_it_as_spark_does(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
+) -> None:
+    conn.execute("SELECT message_create('zoë 🦉', '', p_headers => '{\"who\": \"ö\"}', p_dequeue_at => -7)")
+    finish(conn, "acme", [b"x", bytes(range(256))])
+    archive(spark, folder, options)
+    uri = f"{folder}/history"
+    with_spark = lake.read(spark, uri).drop("day").orderBy("id").toArrow().to_pylist()
+    with_polars = pl.read_delta(uri).drop("day").sort("id").to_arrow().to_pylist()
+    files = DeltaTable(uri).file_uris()
+    with_duckdb = duckdb.read_parquet(files).order("id").to_arrow_table().to_pylist()
+    straight = spark.read.format("lonnymq_history").options(**options).load().orderBy("id")
+    expected = straight.toArrow().to_pylist()
+    assert len(expected) == 3
+    assert comparable(with_spark) == comparable(expected)
+    assert comparable(with_polars) == comparable(expected)
+    assert comparable(with_duckdb) == comparable(expected)
+    [day] = {row["finished_at"].date() for row in with_polars}
+    assert pl.read_delta(uri)["day"].to_list() == [day] * 3
+
+
+def comparable(rows: list[dict[str, Any]]) -> list[list[tuple[str, Any]]]:
+    """Times as instants, whatever zone they are shown in; columns in one order."""
+    return [
+        sorted(
+            (name, value.timestamp() if hasattr(value, "timestamp") else value) for name, value in row.items()
+        )
+        for row in rows
+    ]
+
+
+def test_retention_waits_for_the_lake(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
+) -> None:
+    archive(spark, folder, options)
+    finish(conn, "acme", [b"x"] * 3)
+    age_history(conn)
+    conn.execute("SELECT maintain()")
+    assert len(in_postgresql(conn)) == 3
+    archive(spark, folder, options)
+    archive(spark, folder, options)
+    conn.execute("SELECT maintain()")
+    assert in_postgresql(conn) == []
+    assert len(ids(folder)) == 3
+
+
+def age_history(conn: psycopg.Connection) -> None:
+    """As if all of it had finished long ago."""
+    conn.execute("UPDATE finished SET finished_at = finished_at - 90 * 86400000::BIGINT")
+
+
+def test_who_may_not_hold_retention_is_told(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str, observer: str
+) -> None:
+    finish(conn, "acme", [b"x"])
+    with pytest.raises(NotPermitted, match="--no-follow"):
+        archive(spark, folder, options | {"user": observer}, tables=["history"])
+    done = archive(spark, folder, options | {"user": observer}, tables=["history"], follow=False)
+    assert done.tables["history"].rows == 1
+
+
+@pytest.fixture
+def observer(conn: psycopg.Connection, dsn: str) -> Iterator[str]:
+    """A login that may read the views and do nothing else."""
+    name = f"reader_of_{psycopg.conninfo.conninfo_to_dict(dsn)['dbname']}"
+    conn.execute(f"CREATE ROLE {name} LOGIN")
+    conn.execute(f"GRANT USAGE ON SCHEMA lonnymq TO {name}")
+    conn.execute(f"GRANT SELECT ON history, dead_letters TO {name}")
+    conn.execute(f"GRANT EXECUTE ON FUNCTION history_bounds(), bound_channels() TO {name}")
+    yield name
+    conn.execute(f"DROP OWNED BY {name}")
+    conn.execute(f"DROP ROLE {name}")
+
+
+def test_a_queue_without_history_is_refused(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
+) -> None:
+    conn.execute("SELECT queue_set(p_history => FALSE)")
+    with pytest.raises(HistoryNotKept, match="p_history => TRUE"):
+        archive(spark, folder, options)
+
+
+def test_the_lake_of_another_queue_is_refused(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
+) -> None:
+    finish(conn, "acme", [b"x"])
+    archive(spark, folder, options, tables=["history"])
+    table = DeltaTable(f"{folder}/history")
+    table.alter.set_table_properties(
+        {lake.SOURCE: "cluster 1, schema lonnymq, history"}, raise_if_not_exists=False
+    )
+    with pytest.raises(LakeUnsuitable, match="cluster 1") as refused:
+        archive(spark, folder, options, tables=["history"])
+    assert "another folder" in str(refused.value)
+
+
+def test_it_goes_on_until_it_is_stopped(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
+) -> None:
+    finish(conn, "acme", [b"x"])
+    stop = threading.Event()
+    rounds: list[int] = []
+
+    def tell(progress: Archiving) -> None:
+        if not progress.is_caught_up:
+            return
+        rounds.append(progress.tables["history"].rows)
+        if len(rounds) == 1:
+            finish(conn, "acme", [b"y"])
+        else:
+            stop.set()
+
+    archive(spark, folder, options, tables=["history"], every=0.01, stop=stop, told=tell)
+    assert rounds == [1, 2]

@@ -1,0 +1,110 @@
+"""Files into channels."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+from lonnymq.errors import InvalidArgument, InvalidChannel
+from lonnymq.spark.failures import plainly
+from lonnymq.spark.loading import load
+
+ROWS = [
+    {"tenant": "acme", "order": 1, "total": 2.5},
+    {"tenant": "zoë", "order": 2, "total": None},
+]
+
+
+def write(spark: SparkSession, path: Path, kind: str) -> str:
+    """The rows, as files of that kind."""
+    if kind == "json":
+        path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+    elif kind == "csv":
+        path.write_text("tenant,order,total\nacme,1,2.5\nzoë,2,\n", encoding="utf-8")
+    else:
+        frame = spark.createDataFrame(
+            [tuple(row.values()) for row in ROWS], "tenant string, order long, total double"
+        )
+        if kind == "delta":
+            write_deltalake(str(path), frame.toArrow())
+        else:
+            frame.write.parquet(str(path))
+    return str(path)
+
+
+def waiting(conn: psycopg.Connection) -> dict[str, Any]:
+    found = conn.execute("SELECT channel, convert_from(content, 'UTF8') FROM message").fetchall()
+    return {channel: json.loads(content) for channel, content in found}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("json", "orders.jsonl"), ("csv", "orders.csv"), ("parquet", "orders"), ("delta", "lake")],
+)
+def test_all_columns_are_the_content_if_none_is(
+    spark: SparkSession,
+    conn: psycopg.Connection,
+    options: dict[str, str],
+    tmp_path: Path,
+    kind: str,
+    name: str,
+) -> None:
+    path = write(spark, tmp_path / name, kind)
+    given = kind if kind == "delta" else None
+    assert load(spark, path, options, file_format=given, channel_column="tenant") == 2
+    found = waiting(conn)
+    assert found.keys() == {"acme", "zoë"}
+    expected = {"order": "1", "total": "2.5"} if kind == "csv" else {"order": 1, "total": 2.5}
+    assert found["acme"] == expected
+    assert found["zoë"].get("total") is None
+
+
+def test_once_is_once(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
+) -> None:
+    path = write(spark, tmp_path / "orders.jsonl", "json")
+    for _ in range(2):
+        load(spark, path, options, channel="all", once="orders of today")
+    assert conn.execute("SELECT COUNT(*) FROM message WHERE channel = 'all'").fetchone() == (2,)
+    load(spark, path, options, channel="all")
+    assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (4,)
+
+
+def test_columns_that_have_a_meaning_keep_it(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "jobs.jsonl"
+    path.write_text('{"channel": "a", "content": "hello", "dedupe_key": "k", "dequeue_at": -5}\n')
+    assert load(spark, str(path), options) == 1
+    row = conn.execute("SELECT channel, content, dedupe_key, dequeue_at FROM message").fetchone()
+    assert row == ("a", b"hello", "k", -5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "there is no column 'channel', but order, tenant, total"),
+        ({"channel": "a", "content_column": "body"}, "there is no column 'body'"),
+        ({"file_format": "xml"}, "use one of parquet, csv, json, delta"),
+    ],
+)
+def test_refusals(
+    spark: SparkSession, options: dict[str, str], tmp_path: Path, arguments: dict[str, Any], said: str
+) -> None:
+    path = write(spark, tmp_path / "orders.jsonl", "json")
+    with pytest.raises(InvalidArgument, match=said):
+        load(spark, path, options, **arguments)
+
+
+def test_a_row_without_a_channel_stops_all(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "orders.jsonl"
+    path.write_text('{"channel": "a", "content": "x"}\n{"channel": null, "content": "y"}\n')
+    with pytest.raises(InvalidChannel, match="channel"), plainly():
+        load(spark, str(path), options)
+    assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,)

@@ -1,0 +1,63 @@
+"""Messages of the past into channels again."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from lonnymq.errors import InvalidArgument
+from lonnymq.spark import lake
+from lonnymq.spark.archiving import archive
+from lonnymq.spark.replaying import NothingToReplay, replay
+from tests.spark.traffic import finish, kill
+
+
+@pytest.fixture(autouse=True)
+def history(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT queue_set(p_history => TRUE, p_history_content => TRUE)")
+
+
+def past(spark: SparkSession, options: dict[str, str], kind: str) -> DataFrame:
+    return spark.read.format(f"lonnymq_{kind}").options(**options).load()
+
+
+def waiting(conn: psycopg.Connection) -> list[tuple[str, bytes]]:
+    return conn.execute("SELECT channel, content FROM message ORDER BY channel, content").fetchall()
+
+
+def test_from_the_lake_and_straight(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
+) -> None:
+    finish(conn, "acme", [b"one"])
+    kill(conn, "doomed", [b"two"])
+    archive(spark, str(tmp_path), options)
+    assert replay(past(spark, options, "dead"), options) == 1
+    assert replay(lake.read(spark, f"{tmp_path}/history"), options, channels=["acme"], into="again") == 1
+    assert replay(past(spark, options, "history"), options, outcomes=["dead"], once="x") == 1
+    assert replay(past(spark, options, "history"), options, outcomes=["dead"], once="x") == 1
+    assert waiting(conn) == [("again", b"one"), ("doomed", b"two"), ("doomed", b"two")]
+
+
+def test_by_time(spark: SparkSession, conn: psycopg.Connection, options: dict[str, str]) -> None:
+    finish(conn, "acme", [b"one"])
+    now = datetime.now(UTC)
+    hour = timedelta(hours=1)
+    rows = past(spark, options, "history")
+    assert replay(rows, options, until=now - hour) == 0
+    assert replay(rows, options, since=now - hour, until=now + hour) == 1
+
+
+def test_content_that_was_not_kept(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str]
+) -> None:
+    conn.execute("SELECT queue_set(p_history_content => FALSE)")
+    finish(conn, "acme", [b"one"])
+    with pytest.raises(NothingToReplay, match="p_history_content"):
+        replay(past(spark, options, "history"), options)
+    with pytest.raises(InvalidArgument, match="lonnymq_history"):
+        replay(spark.createDataFrame([(1,)], "id long"), options)
+    with pytest.raises(InvalidArgument, match="have no outcome"):
+        replay(past(spark, options, "dead"), options, outcomes=["dead"])
+    assert waiting(conn) == []
