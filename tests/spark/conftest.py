@@ -1,11 +1,12 @@
 """One Spark for all tests here, and how it reaches the database of each.
 
 What runs a data source, on the driver's side too, is a process that Spark starts, with the environment that
-Spark was started with. So the tests' databases are libpq services, in one file that is named before the start.
+Spark was started with. So the tests' databases are libpq services, in a file that is named before the start.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
@@ -15,7 +16,7 @@ from lonnymq.spark.session import session
 
 HERE = Path(__file__).parent
 SCHEMA = "lonnymq"
-SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+SETTINGS: dict[str, Any] = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

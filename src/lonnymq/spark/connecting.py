@@ -1,8 +1,8 @@
 """How a process of Spark reaches the database.
 
 Spark writes options into plans, its pages and its event log, so they hold no secret: only the name of a
-libpq service, of a passfile, or of a variable. What these stand for is looked up where a connection is opened,
-on the driver and on every executor, and is never pickled.
+libpq service, of a passfile, or of a variable. What these stand for is looked up where a connection is
+opened, on the driver and on every executor, and is never pickled.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOOKS_LIKE_AN_ADDRESS = re.compile(r"://|password\s*=", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Connecting:
-    """Where the queue is, without any secret: made from options, and pickled to wherever it is reached from."""
+    """Where the queue is, without any secret, so that it can be sent to wherever it is reached from."""
 
     schema: str
     given: Mapping[str, str]

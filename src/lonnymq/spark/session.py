@@ -1,45 +1,155 @@
-"""A Spark session that just works, on this machine or on a cluster."""
+"""A Spark session that just works: on this machine, on a cluster, or through Spark Connect."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
-import re
-import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from lonnymq.errors import InvalidArgument, LonnyMQError
+from lonnymq.spark.shipping import zipped_code
+from lonnymq.spark.starting import environment, is_local, pin_python, retrying, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOOPBACK = "127.0.0.1"
-TASK_ATTEMPTS = 4
-LOCAL = re.compile(r"local(?:\[(?P<threads>\*|\d+)\])?")
-DEFAULTS = {
-    "spark.redaction.regex": "(?i)secret|passw|passfile|token|credential|access[.]?key|dsn",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
-}
-ON_THIS_MACHINE = {
-    "spark.driver.host": LOOPBACK,
-    "spark.driver.bindAddress": LOOPBACK,
-    "spark.ui.enabled": "false",
-}
+Setting: TypeAlias = "str | bool | float"
+
+DEFAULT_MASTER = "local[*]"
+CODE = "spark.submit.pyFiles"
+NEEDED_BY_CONNECT = ("grpc", "grpc_status", "google.rpc", "zstandard")
 
 
-def session(master: str = "local[*]", app_name: str = "lonnymq", **conf: str) -> SparkSession:
-    """A session on `master`; `conf` are Spark's settings, as `**{"spark.driver.memory": "4g"}`."""
+class SessionConflict(LonnyMQError):
+    """This process has a session already, and it is not the one that was asked for."""
+
+
+class ConnectMissing(LonnyMQError, ImportError):
+    """Spark Connect needs packages that are not installed."""
+
+
+def session(
+    master: str | None = None,
+    app_name: str = "lonnymq",
+    *,
+    remote: str | None = None,
+    ship_code: bool = False,
+    **conf: Setting,
+) -> SparkSession:
+    """The session that this process has, else a new one: on `master`, or on all cores of this machine.
+
+    `remote` is an address of Spark Connect instead: sc://host, or local[2] to start a server as well.
+    `ship_code` sends this package to executors that do not have it.
+    `conf` is in Spark's own words: `session(**{"spark.driver.memory": "4g"})`.
+    """
+    given = {name: _as_text(value) for name, value in conf.items()}
+    _refuse_what_is_not_spark(given, master, remote)
+    found = _running()
+    if found is not None:
+        _check_agreement(found, master, remote, given)
+        if ship_code:
+            found.addArtifacts(str(zipped_code()), pyfile=True)
+        return found
+    if remote is not None:
+        _require_connect()
+        if not is_local(remote):
+            return _connected(remote, given, ship_code=ship_code)
+    if ship_code:
+        given[CODE] = ",".join([*filter(None, [given.get(CODE)]), str(zipped_code())])
+    return _started(master, remote, {"spark.app.name": app_name} | given)
+
+
+def _started(master: str | None, remote: str | None, given: dict[str, str]) -> SparkSession:
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # spark-submit has started Java and knows the master.
+        return _get_or_create(given if master is None else given | {"spark.master": master})
+    where = remote or master or DEFAULT_MASTER
+    kind = "spark.master" if remote is None else "spark.remote"
+    pin_python(where)
+    with environment(where):
+        return _get_or_create({kind: retrying(where)} | settings(where, given))
+
+
+def _connected(remote: str, given: dict[str, str], *, ship_code: bool) -> SparkSession:
+    connected = _get_or_create({"spark.remote": remote} | given)
+    if ship_code:
+        connected.addArtifacts(str(zipped_code()), pyfile=True)
+    return connected
+
+
+def _get_or_create(chosen: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    settings = DEFAULTS | conf
-    found = LOCAL.fullmatch(master)
-    if found is not None:
-        # Spark retries no task on a plain local[N].
-        master = f"local[{found['threads'] or 1},{TASK_ATTEMPTS}]"
-        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-        settings = ON_THIS_MACHINE | settings
-    builder = SparkSession.builder.master(master).appName(app_name)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return SparkSession.builder.config(map=dict(chosen)).getOrCreate()
+
+
+def _running() -> SparkSession | None:
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+    from pyspark.sql.utils import is_remote
+
+    if not is_remote() and SparkContext._active_spark_context is None:  # noqa: SLF001
+        return None
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        return None
+
+
+def _check_agreement(
+    found: SparkSession, master: str | None, remote: str | None, given: Mapping[str, str]
+) -> None:
+    """Set what can still be set; raise SessionConflict for what cannot."""
+    its_master = None if _is_connect(found) else found.sparkContext.master
+    if master is not None and retrying(master) != its_master:
+        raise _conflict(f"runs on {its_master or 'Spark Connect'}, not on {master}")
+    if remote is not None and its_master is not None:
+        raise _conflict(f"runs on {its_master}, and not through Spark Connect")
+    for name, value in given.items():
+        if found.conf.get(name, None) == value:
+            continue
+        if not found.conf.isModifiable(name):
+            raise _conflict(f"has another {name}, which is settled at the start")
+        found.conf.set(name, value)
+
+
+def _conflict(how: str) -> SessionConflict:
+    return SessionConflict(
+        f"the session that this process has {how}", "stop it first with its stop(), or take it as it is"
+    )
+
+
+def _is_connect(found: SparkSession) -> bool:
+    return type(found).__module__.startswith("pyspark.sql.connect")
+
+
+def _require_connect() -> None:
+    missing = [name for name in NEEDED_BY_CONNECT if not _is_installed(name)]
+    if missing:
+        raise ConnectMissing(
+            f"Spark Connect needs {', '.join(missing)}, which are not installed",
+            "pip install 'pyspark[connect]'",
+        )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _refuse_what_is_not_spark(given: Mapping[str, str], master: str | None, remote: str | None) -> None:
+    for name in given:
+        if not name.startswith("spark."):
+            raise InvalidArgument(
+                f"{name} is no setting of Spark", "settings are named as spark.driver.memory is"
+            )
+    if master is not None and remote is not None:
+        raise InvalidArgument("master and remote were both given", "give one of them")
+
+
+def _as_text(value: Setting) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
