@@ -1,0 +1,89 @@
+"""lonnymq spark ..., as a user runs it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.spark.traffic import complete, kill
+
+Done = subprocess.CompletedProcess[str]
+NOWHERE = "postgresql://someone:s3cret@127.0.0.1:1/db"
+
+
+def run(*arguments: str, dsn: str | None = None) -> Done:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PG", "LONNYMQ_", "DATABASE_URL"))}
+    return subprocess.run(
+        [sys.executable, "-m", "lonnymq", "spark", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=clean | {"NO_COLOR": "1"} | ({} if dsn is None else {"LONNYMQ_DSN": dsn}),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_from_a_file_through_the_queue_into_the_lake_and_back(
+    conn: psycopg.Connection, dsn: str, tmp_path: Path
+) -> None:
+    conn.execute("SELECT queue_set(p_history => TRUE, p_history_content => TRUE)")
+    orders = tmp_path / "orders.jsonl"
+    orders.write_text('{"tenant": "acme", "n": 1}\n{"tenant": "zoë", "n": 2}\n', encoding="utf-8")
+    loaded = run("load", str(orders), "--channel-column", "tenant", "--json", dsn=dsn)
+    assert (loaded.returncode, loaded.stdout) == (0, '{"rows": 2}\n'), loaded.stderr
+    complete(conn)
+    kill(conn, "doomed", [b"x"])
+    lake = str(tmp_path / "lake")
+    archived = run("archive", lake, "--json", dsn=dsn)
+    assert archived.returncode == 0, archived.stderr
+    rows = {table["table"]: table["rows"] for table in json.loads(archived.stdout)["tables"]}
+    assert rows == {"history": 3, "dead": 1}
+    page = tmp_path / "report.html"
+    reported = run("report", "--lake", lake, "--html", str(page))
+    assert reported.returncode == 0, reported.stderr
+    assert "zoë" in reported.stdout
+    assert "zoë" in page.read_text(encoding="utf-8")
+    replayed = run("replay", "--lake", lake, "--dead", "--into", "again", dsn=dsn)
+    assert replayed.returncode == 0, replayed.stderr
+    assert conn.execute("SELECT channel, content FROM message").fetchall() == [("again", b"x")]
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_errors_are_one_sentence(conn: psycopg.Connection, dsn: str, tmp_path: Path) -> None:
+    orders = tmp_path / "orders.jsonl"
+    orders.write_text('{"channel": null, "content": "x"}\n', encoding="utf-8")
+    refused = run("load", str(orders), dsn=dsn)
+    assert refused.returncode == 1
+    assert "channel" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert "s3cret" not in refused.stderr
+    unreachable = run("archive", str(tmp_path / "lake"), dsn=NOWHERE)
+    assert unreachable.returncode == 3, unreachable.stderr
+    assert "s3cret" not in unreachable.stdout + unreachable.stderr
+    assert len(unreachable.stderr.strip().splitlines()) == 1, unreachable.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["load", "x.parquet"], 3, "no database was named"),
+        (["load", "x.parquet", "--format", "xml", "--dsn", "dbname=x"], 2, "xml"),
+        (["archive", "lake", "--conf", "nonsense", "--dsn", "dbname=x"], 1, "write --conf name=value"),
+        (["archive", "lake", "--rows-a-commit", "0"], 2, "x>=1"),
+    ],
+)
+def test_bad_input_is_told_before_spark_starts(arguments: list[str], code: int, said: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == code
+    assert said in done.stderr
+
+
+def test_every_command_has_an_example() -> None:
+    for command in ("load", "archive", "report", "replay"):
+        assert f"Example: lonnymq spark {command}" in " ".join(run(command, "--help").stdout.split())
