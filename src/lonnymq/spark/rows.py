@@ -1,0 +1,70 @@
+"""A batch of a DataFrame's rows on its way into the queue, and how one of them is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lonnymq.errors import InvalidArgument
+
+SHOWN_MAX = 100
+NOT_SHOWN = {"content", "headers"}
+"""They may be long, and secret."""
+
+
+class RowRefused(InvalidArgument):
+    """The queue would not take a row. Nothing was published."""
+
+
+class Rows:
+    """`places` are those of columns, by the names that the queue knows; `first` is the first row's number."""
+
+    def __init__(self, batch: pa.RecordBatch, places: Mapping[str, int], first: int) -> None:
+        self._batch = batch
+        self._places = places
+        self._first = first
+
+    def __len__(self) -> int:
+        return len(self._batch)
+
+    def required(self, name: str) -> pa.Array:
+        return self._batch.column(self._places[name])
+
+    def column(self, name: str) -> pa.Array | None:
+        place = self._places.get(name)
+        return None if place is None else self._batch.column(place)
+
+    def refuse(self, are_bad: pa.Array, why: str | Callable[[int], str], hint: str | None = None) -> None:
+        """Raise if there is a bad one among them."""
+        if pc.any(are_bad).as_py():
+            at = pc.index(are_bad, value=True).as_py()
+            self.refuse_row(at, why if isinstance(why, str) else why(at), hint)
+
+    def refuse_row(self, at: int, why: str, hint: str | None = None) -> NoReturn:
+        said = [
+            f"{name} {_shown(self._batch.column(place)[at])}"
+            for name, place in self._places.items()
+            if name not in NOT_SHOWN
+        ]
+        where = ", ".join([f"row {self._first + at + 1} of its partition", *said])
+        raise RowRefused(f"{why}: {where}", hint)
+
+
+def shortened(value: object) -> str:
+    """
+    >>> shortened("acme"), shortened(7)
+    ("'acme'", '7')
+    """
+    shown = repr(value) if isinstance(value, str) else str(value)
+    return shown if len(shown) <= SHOWN_MAX else f"{shown[:SHOWN_MAX]}..."
+
+
+def _shown(value: pa.Scalar) -> str:
+    if not value.is_valid:
+        return "null"
+    if pa.types.is_string(value.type) or pa.types.is_large_string(value.type):
+        return shortened(value.as_buffer().to_pybytes().decode(errors="replace"))
+    return shortened(value.as_py())
