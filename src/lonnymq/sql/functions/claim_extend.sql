@@ -1,4 +1,5 @@
--- Extend the leases of all claims that are not finished. With p_forget, what was lost is no longer part of its claim.
+-- Extend the leases of all claims that are not finished. With p_forget, what was lost is no longer part of its claim, and what was
+-- cancelled is over.
 -- Returns how many were extended, and how many could not be: others have them, or they are finished or cancelled.
 CREATE OR REPLACE FUNCTION claim_extend (p_claimant TEXT, p_generation BIGINT, p_lease_ms BIGINT DEFAULT NULL, p_forget BOOLEAN DEFAULT FALSE)
 RETURNS TABLE (extended BIGINT, lost BIGINT) LANGUAGE plpgsql SECURITY DEFINER
@@ -19,7 +20,13 @@ BEGIN
     lost := COALESCE(cardinality(v_lost), 0);
     extended := COALESCE(cardinality(v_ids), 0) - lost;
     IF p_forget AND lost > 0 THEN
-        DELETE FROM claim x WHERE x.claimant = p_claimant AND x.seq > c.done_seq AND x.id = ANY (v_lost);
+        -- Behind a COALESCE, where it is a list that is looked up and not one that is gone through for each.
+        WITH gone AS (
+            DELETE FROM claim x
+            WHERE x.claimant = p_claimant AND x.seq > c.done_seq AND COALESCE(x.id IN (SELECT u FROM unnest(v_lost) u), FALSE)
+            RETURNING x.id, x.token)
+        SELECT array_agg(g.id), array_agg(g.token) INTO v_ids, v_tokens FROM gone g;
+        PERFORM message_complete_many(v_ids, v_tokens);
     END IF;
     RETURN NEXT;
 END $$;

@@ -39,7 +39,7 @@ BEGIN
         EXIT WHEN messages = p_limit OR claim_next.again_at IS NOT NULL OR v_got = 0;
     END LOOP;
     IF messages > 0 THEN
-        UPDATE claimant SET last_seq = claim_next.seq WHERE name = p_claimant;
+        UPDATE claimant SET last_seq = GREATEST(c.last_seq, claim_next.seq) WHERE name = p_claimant;
     ELSE
         seq := GREATEST(p_seq, c.done_seq);
     END IF;

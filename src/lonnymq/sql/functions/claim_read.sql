@@ -14,7 +14,7 @@ BEGIN
     PERFORM claim_check(p_claimant, p_generation, FALSE);
     RETURN QUERY
     SELECT x.seq, m.id, m.channel::TEXT, m.content, m.headers, m.state, m.attempts + 1, m.dedupe_key::TEXT, m.created_at, m.dequeue_at, m.dequeued_at
-    FROM claim x JOIN message m ON m.id = x.id AND m.token = x.token
+    FROM claim x CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id = x.id AND m.token = x.token OFFSET 0) m
     WHERE x.claimant = p_claimant AND x.seq > p_after AND x.seq <= p_upto AND x.ord % p_parts = p_part
     ORDER BY x.seq, x.ord;
 END $$;

@@ -1,4 +1,4 @@
--- Who follows the history, up to where, and since when it has not moved.
+-- Who follows the history, up to where, and when it last said so.
 CREATE OR REPLACE FUNCTION history_followers ()
 RETURNS TABLE (name TEXT, snapshot TEXT, at BIGINT) LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path FROM CURRENT AS $$

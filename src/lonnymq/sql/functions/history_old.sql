@@ -1,6 +1,6 @@
 -- The history's partitions whose days lie wholly before a time and that no follower still has to read, the oldest first, at most a month of them.
 CREATE OR REPLACE FUNCTION history_old (p_before BIGINT)
-RETURNS SETOF TEXT LANGUAGE plpgsql STABLE AS $$
+RETURNS SETOF TEXT LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY
     SELECT x.name

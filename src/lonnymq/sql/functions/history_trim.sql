@@ -19,6 +19,7 @@ BEGIN
             LOCK TABLE ONLY finished IN ACCESS EXCLUSIVE MODE NOWAIT;
             EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE NOWAIT', v_name);
             PERFORM fold_lock_guard();
+            CONTINUE WHEN NOT history_is_read(v_name); -- somebody committed to it before it was locked
             EXECUTE format('SELECT MAX(xid) FROM %I', v_name) INTO v_xid;
             EXECUTE format('DROP TABLE %I', v_name);
             v_gone := v_gone + 1;
@@ -30,7 +31,7 @@ BEGIN
         BEGIN
             EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE NOWAIT', v_name);
             EXECUTE format('SELECT MAX(xid) FROM %I', v_name) INTO v_xid;
-            IF v_xid IS NOT NULL THEN
+            IF v_xid IS NOT NULL AND history_is_read(v_name) THEN
                 EXECUTE format('TRUNCATE %I', v_name);
                 v_gone := v_gone + 1;
                 v_last := GREATEST(v_last, v_xid);

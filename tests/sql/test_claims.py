@@ -1,0 +1,527 @@
+"""Consuming in numbered claims: what a reader that is started again goes on with, and nobody else's."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+
+from tests.clock import FakeClock
+from tests.database import Connect, until_waiting
+from tests.judge import check, dequeue, drain, fold
+from tests.sql.test_dequeue import fill
+
+LEASE = 60_000
+
+
+class Claim(NamedTuple):
+    seq: int
+    messages: int
+
+
+class Reader:
+    """Claims as "me", or under another name, from one session."""
+
+    def __init__(self, conn: psycopg.Connection, name: str = "me") -> None:
+        self.conn = conn
+        self.name = name
+        self.generation, self.done, self.last = self.ask("claim_open(%s)", name)
+
+    def ask(self, call: str, *arguments: Any) -> tuple[Any, ...]:
+        row = self.conn.execute(f"SELECT * FROM {call}".encode(), arguments).fetchone()
+        assert row is not None
+        return row
+
+    def next(self, seq: int, limit: int = 10, lease_ms: int | None = LEASE) -> Claim:
+        return Claim(*self._next(seq, limit, lease_ms)[:2])
+
+    def again_at(self, seq: int, limit: int = 10) -> int | None:
+        again_at = self._next(seq, limit, LEASE)[2]
+        return None if again_at is None else int(again_at)
+
+    def _next(self, seq: int, limit: int, lease_ms: int | None) -> tuple[Any, ...]:
+        return self.ask("claim_next(%s, %s, %s, %s, %s)", self.name, self.generation, seq, limit, lease_ms)
+
+    def extend(self, lease_ms: int | None = LEASE, *, forget: bool = False) -> tuple[Any, ...]:
+        return self.ask("claim_extend(%s, %s, %s, %s)", self.name, self.generation, lease_ms, forget)
+
+    def read(self, after: int, upto: int, part: int = 0, parts: int = 1) -> list[tuple[Any, ...]]:
+        query = "SELECT * FROM claim_read(%s, %s, %s, %s, %s, %s)"
+        return self.conn.execute(query, (self.name, self.generation, after, upto, part, parts)).fetchall()
+
+    def ids(self, after: int, upto: int, part: int = 0, parts: int = 1) -> list[int]:
+        return [row[1] for row in self.read(after, upto, part, parts)]
+
+    def complete(self, seq: int, *, whole: bool = False) -> tuple[Any, ...]:
+        return self.ask("claim_complete(%s, %s, %s, %s)", self.name, self.generation, seq, whole)
+
+    def opened(self) -> tuple[Any, ...]:
+        """What a reader that opens it now would go on from; this one is then out."""
+        return self.ask("claim_open(%s)", self.name)[1:]
+
+
+@pytest.fixture
+def clock(conn: psycopg.Connection) -> FakeClock:
+    return FakeClock(conn)
+
+
+def filled(conn: psycopg.Connection, **channels: int) -> None:
+    fill(conn, **channels)
+    fold(conn)
+
+
+def leased(conn: psycopg.Connection) -> list[int]:
+    return [row[0] for row in conn.execute("SELECT id FROM message WHERE leased ORDER BY id")]
+
+
+def refused(call: Any, *arguments: Any, **keywords: Any) -> str | None:
+    with pytest.raises(psycopg.Error) as error:
+        call(*arguments, **keywords)
+    return error.value.sqlstate
+
+
+def test_claim_by_claim(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT * FROM queue_set(p_history => TRUE)")
+    filled(conn, a=3, b=2)
+    reader = Reader(conn)
+    assert (reader.generation, reader.done, reader.last) == (1, 0, 0)
+    assert reader.next(0, 4) == Claim(1, 4)
+    assert len(reader.ids(0, 1)) == 4
+    assert reader.complete(1) == (4, 0, 0)
+    assert reader.next(1, 4) == Claim(2, 1)
+    assert reader.complete(2, whole=True) == (1, 0, 0)
+    assert reader.next(2, 4) == Claim(2, 0)
+    assert reader.complete(2) == (0, 0, 0), "as often as you like"
+    assert reader.opened() == (2, 2)
+    assert conn.execute("SELECT outcome, consumer, COUNT(*) FROM history GROUP BY 1, 2").fetchall() == [
+        ("completed", "me", 5)
+    ]
+    assert conn.execute("SELECT COUNT(*) FROM claim").fetchone() == (0,)
+    check(conn)
+
+
+def test_what_a_row_says(conn: psycopg.Connection, clock: FakeClock) -> None:
+    conn.execute("SELECT message_create('a', 'content', %s, '{\"k\": [1]}', NULL, 'key')", (clock.at - 5,))
+    created_at = clock.at
+    fold(conn)
+    [first], _ = dequeue(conn)
+    conn.execute("SELECT message_defer(%s, %s, p_state => 'page 7', p_error => 'x')", (first.id, first.token))
+    clock.advance(10)
+    fold(conn)
+    reader = Reader(conn)
+    reader.next(0)
+    assert reader.read(0, 1) == [
+        (1, first.id, "a", b"content", {"k": [1]}, b"page 7", 2, "key", created_at, created_at - 5, clock.at)
+    ]
+
+
+def test_a_claim_is_fair(conn: psycopg.Connection) -> None:
+    filled(conn, crowd=1000, **{f"c{n}": 5 for n in range(9)})
+    reader = Reader(conn)
+    reader.next(0, 20)
+    channels = [row[2] for row in reader.read(0, 1)]
+    assert sorted(set(channels)) == sorted(["crowd", *(f"c{n}" for n in range(9))])
+    assert max(channels.count(channel) for channel in channels) == 2
+
+
+def test_limits_hold(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT channel_set('one', p_max_concurrency => 1)")
+    conn.execute("SELECT channel_set('paused', p_paused => TRUE)")
+    filled(conn, one=5, paused=5, free=2)
+    reader = Reader(conn)
+    assert reader.next(0) == Claim(1, 3)
+    assert reader.next(1) == Claim(1, 0)
+    reader.complete(1)
+    fold(conn)
+    assert reader.next(1) == Claim(2, 1)
+    check(conn)
+
+
+def test_more_than_a_dequeue_gives(conn: psycopg.Connection) -> None:
+    filled(conn, a=24_000, b=1_500)
+    reader = Reader(conn)
+    assert reader.next(0, 25_000) == Claim(1, 25_000)
+    parts = [reader.ids(0, 1, part, 3) for part in range(3)]
+    assert len({id_ for part in parts for id_ in part}) == 25_000
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    assert reader.extend() == (25_000, 0)
+    assert reader.complete(1, whole=True) == (25_000, 0, 0)
+    assert reader.next(1, 25_000) == Claim(2, 500)
+    assert reader.complete(2) == (500, 0, 0)
+    check(conn)
+
+
+def test_when_to_ask_again(conn: psycopg.Connection, clock: FakeClock) -> None:
+    reader = Reader(conn)
+    fold(conn)
+    assert reader.again_at(0) == clock.at + 1000
+    conn.execute("SELECT message_create('a', '', %s)", (clock.at + 500,))
+    fold(conn)
+    assert reader.again_at(0) == clock.at + 500
+
+
+def test_an_orphaned_claim_is_gone_on_with(conn: psycopg.Connection, clock: FakeClock) -> None:
+    """The reader died before anybody wrote down that there is such a claim."""
+    filled(conn, a=5)
+    first = Reader(conn)
+    first.next(0, 3)
+    ids = first.ids(0, 1)
+    clock.advance(LEASE - 1)
+    second = Reader(conn)
+    assert (second.generation, second.done, second.last) == (2, 0, 1)
+    assert second.next(0, 10) == Claim(1, 3), "the same, whatever is asked for"
+    assert second.ids(0, 1) == ids
+    clock.advance(LEASE - 1)
+    fold(conn)
+    assert second.next(0, 10) == Claim(1, 3), "and its leases are new"
+    assert second.complete(1, whole=True) == (3, 0, 0)
+
+
+def test_an_orphaned_claim_that_ran_out(conn: psycopg.Connection, clock: FakeClock) -> None:
+    filled(conn, a=3)
+    first = Reader(conn)
+    first.next(0)
+    clock.advance(LEASE + 1)
+    fold(conn)
+    others, _ = dequeue(conn, 2)
+    second = Reader(conn)
+    assert second.next(0) == Claim(1, 1), "a new one under the same number, of what others left"
+    assert not set(second.ids(0, 1)) & {message.id for message in others}
+    assert second.complete(1, whole=True) == (1, 0, 0)
+    check(conn)
+
+
+def test_an_orphaned_claim_that_was_partly_lost(conn: psycopg.Connection, clock: FakeClock) -> None:
+    filled(conn, a=4)
+    reader = Reader(conn)
+    reader.next(0)
+    lost, *left = reader.ids(0, 1)
+    conn.execute("UPDATE message SET lease_end_at = %s WHERE id = %s", (clock.at, lost))
+    conn.execute("UPDATE tick SET swept_at = 0")
+    conn.execute("INSERT INTO wake (lo_at, hi_at) VALUES (%s, %s)", (clock.at, clock.at))
+    clock.advance(1)
+    fold(conn)
+    assert leased(conn) == sorted(left)
+    assert reader.next(0) == Claim(1, 3)
+    assert reader.complete(1, whole=True) == (3, 0, 0)
+    assert [message.id for message in drain(conn)] == [lost]
+
+
+def lose_all(conn: psycopg.Connection, clock: FakeClock) -> None:
+    clock.advance(LEASE + 1)
+    fold(conn)
+    assert leased(conn) == []
+
+
+def test_lost_in_mid_batch(connect: Connect, conn: psycopg.Connection, clock: FakeClock) -> None:
+    """With whole, the transaction that it is part of keeps nothing; then the lost are left out."""
+    conn.execute("CREATE TABLE result (id BIGINT)")
+    filled(conn, a=2)
+    sink = connect(autocommit=False)
+    reader = Reader(sink)
+    reader.next(0)
+    sink.commit()
+    lose_all(conn, clock)
+    [stolen], _ = dequeue(conn)
+    sink.execute("INSERT INTO result SELECT id FROM message")
+    with pytest.raises(psycopg.Error, match="2 messages of claim 1 are no longer held by 'me'") as error:
+        reader.complete(1, whole=True)
+    assert error.value.sqlstate == "LM016"
+    sink.rollback()
+    assert conn.execute("SELECT * FROM result").fetchall() == []
+    assert conn.execute("SELECT COUNT(*) FROM claim").fetchone() == (2,), "nothing of it counted"
+    assert reader.read(0, 1) == [], "what is not held is not read"
+    assert reader.extend(forget=True) == (0, 2)
+    assert reader.complete(1, whole=True) == (0, 0, 0)
+    sink.commit()
+    assert conn.execute("SELECT message_complete(%s, %s)", (stolen.id, stolen.token)).fetchone() == (
+        "completed",
+    )
+    assert reader.next(1) == Claim(2, 1)
+    sink.commit()
+
+
+def test_without_whole_the_lost_are_counted(conn: psycopg.Connection, clock: FakeClock) -> None:
+    filled(conn, a=3)
+    reader = Reader(conn)
+    reader.next(0)
+    lose_all(conn, clock)
+    dequeue(conn, 1)
+    assert reader.complete(1) == (0, 0, 3)
+    assert reader.opened() == (1, 1)
+    assert len(leased(conn)) == 1, "another's lease is left alone"
+    check(conn)
+
+
+def test_cancelled_messages(conn: psycopg.Connection, clock: FakeClock) -> None:
+    conn.execute("SELECT * FROM queue_set(p_history => TRUE)")
+    conn.execute("SELECT channel_set('a', p_max_concurrency => 4)")
+    filled(conn, a=4)
+    reader = Reader(conn)
+    reader.next(0)
+    first, second, *_ = reader.ids(0, 1)
+    assert conn.execute("SELECT message_cancel(%s)", (first,)).fetchone() == ("marked",)
+    assert reader.extend() == (3, 1)
+    assert reader.extend(forget=True) == (3, 1)
+    assert first not in leased(conn), "it is over at once, and takes up no room"
+    assert reader.extend() == (3, 0)
+    conn.execute("SELECT message_cancel(%s)", (second,))
+    assert reader.complete(1, whole=True) == (2, 1, 0), "what nobody wants any more is not lost"
+    rows = conn.execute("SELECT outcome, COUNT(*) FROM history GROUP BY 1 ORDER BY 1").fetchall()
+    assert rows == [("cancelled", 2), ("completed", 2)]
+    check(conn)
+
+
+def test_a_cancelled_message_in_an_orphaned_claim(conn: psycopg.Connection) -> None:
+    filled(conn, a=1)
+    reader = Reader(conn)
+    reader.next(0)
+    conn.execute("SELECT message_cancel(%s)", (reader.ids(0, 1)[0],))
+    assert reader.next(0) == Claim(0, 0)
+    assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,)
+    check(conn)
+
+
+def test_a_dead_message_is_lost(conn: psycopg.Connection, clock: FakeClock) -> None:
+    conn.execute("SELECT message_create('a', '', p_max_attempts => 1)")
+    fold(conn)
+    reader = Reader(conn)
+    assert reader.next(0) == Claim(1, 1)
+    clock.advance(LEASE + 1)
+    fold(conn)
+    assert conn.execute("SELECT COUNT(*) FROM dead").fetchone() == (1,)
+    assert refused(reader.complete, 1, whole=True) == "LM016"
+    assert reader.complete(1) == (0, 0, 1)
+
+
+def test_long_work_keeps_its_leases(conn: psycopg.Connection, clock: FakeClock) -> None:
+    filled(conn, a=3)
+    reader = Reader(conn)
+    reader.next(0, lease_ms=1000)
+    for _ in range(5):
+        clock.advance(900)
+        fold(conn)
+        assert reader.extend(1000) == (3, 0)
+    assert reader.complete(1, whole=True) == (3, 0, 0)
+
+
+def test_the_queues_lease_is_the_default(conn: psycopg.Connection, clock: FakeClock) -> None:
+    conn.execute("SELECT * FROM queue_set(p_lease_ms => 5000)")
+    filled(conn, a=1)
+    reader = Reader(conn)
+    query = "SELECT lease_end_at FROM message"
+    reader.next(0, lease_ms=None)
+    assert conn.execute(query).fetchone() == (clock.at + 5000,)
+    clock.advance(1000)
+    reader.extend(None)
+    assert conn.execute(query).fetchone() == (clock.at + 5000,)
+
+
+def test_whoever_opens_later_has_it(connect: Connect, conn: psycopg.Connection) -> None:
+    filled(conn, a=4)
+    first = Reader(conn)
+    first.next(0, 2)
+    ids = first.ids(0, 1)
+    second = Reader(connect())
+    calls = {
+        "next": lambda: first.next(0),
+        "extend": first.extend,
+        "forget": lambda: first.extend(forget=True),
+        "read": lambda: first.read(0, 1),
+        "complete": lambda: first.complete(1),
+    }
+    assert {name: refused(call) for name, call in calls.items()} == dict.fromkeys(calls, "LM014")
+    with pytest.raises(psycopg.Error, match="claimant 'me' was opened by another reader since"):
+        first.read(0, 1)
+    assert second.ids(0, 1) == ids
+    assert second.complete(1) == (2, 0, 0)
+
+
+def test_names_are_apart(connect: Connect, conn: psycopg.Connection) -> None:
+    filled(conn, a=4)
+    mine, yours = Reader(conn), Reader(connect(), "you")
+    assert (mine.next(0, 2), yours.next(0, 2)) == (Claim(1, 2), Claim(1, 2))
+    assert not set(mine.ids(0, 1)) & set(yours.ids(0, 1))
+    assert yours.complete(1) == (2, 0, 0)
+    assert mine.extend() == (2, 0)
+
+
+def test_two_open_at_the_same_time(connect: Connect, conn: psycopg.Connection) -> None:
+    first, second = connect(autocommit=False), connect()
+    one = Reader(first)
+    with ThreadPoolExecutor(1) as thread:
+        opening = thread.submit(Reader, second)
+        until_waiting(conn, second)
+        first.commit()
+        two = opening.result(timeout=10)
+    assert (one.generation, two.generation) == (1, 2)
+    assert refused(one.extend) == "LM014"
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_opened_while_the_other_one_completes(connect: Connect, conn: psycopg.Connection, end: str) -> None:
+    """The new one waits, and knows how it ended."""
+    filled(conn, a=2)
+    first, second = connect(autocommit=False), connect()
+    one = Reader(conn)
+    one.next(0)
+    one.conn = first
+    assert one.complete(1, whole=True) == (2, 0, 0)
+    with ThreadPoolExecutor(1) as thread:
+        opening = thread.submit(Reader, second)
+        until_waiting(conn, second)
+        first.execute(end.encode())
+        two = opening.result(timeout=10)
+    assert (two.done, two.last) == (1 if end == "commit" else 0, 1)
+    assert two.next(two.done) == (Claim(1, 0) if end == "commit" else Claim(1, 2))
+
+
+def test_opened_while_the_other_one_claims(connect: Connect, conn: psycopg.Connection) -> None:
+    """The claim is the new one's to go on with."""
+    filled(conn, a=2)
+    first, second = connect(autocommit=False), connect()
+    one = Reader(conn)
+    one.conn = first
+    one.next(0, 1)
+    with ThreadPoolExecutor(1) as thread:
+        opening = thread.submit(Reader, second)
+        until_waiting(conn, second)
+        first.commit()
+        two = opening.result(timeout=10)
+    assert (two.done, two.last) == (0, 1)
+    assert two.next(0) == Claim(1, 1)
+
+
+def test_while_others_consume(connect: Connect, conn: psycopg.Connection) -> None:
+    """What somebody holds, committed or not, is stepped over."""
+    filled(conn, a=2, b=2)
+    other = connect(autocommit=False)
+    held, _ = dequeue(other, 1)
+    reader = Reader(conn)
+    assert reader.next(0) == Claim(1, 2)
+    assert held[0].channel not in {row[2] for row in reader.read(0, 1)}
+    other.rollback()
+
+
+def test_extending_while_it_is_completed(connect: Connect, conn: psycopg.Connection) -> None:
+    """The heartbeat of a reader whose sink commits: no deadlock, nothing extended in vain."""
+    filled(conn, a=50)
+    reader = Reader(conn)
+    reader.next(0, 100)
+    sink, beat = connect(autocommit=False), connect()
+    completing, beating = Reader.__new__(Reader), Reader.__new__(Reader)
+    for one, connection in ((completing, sink), (beating, beat)):
+        one.__dict__.update(reader.__dict__ | {"conn": connection})
+    assert completing.complete(1, whole=True) == (50, 0, 0)
+    with ThreadPoolExecutor(1) as thread:
+        extending = thread.submit(beating.extend)
+        until_waiting(conn, beat)
+        sink.commit()
+        assert extending.result(timeout=10) == (0, 50)
+    check(conn)
+
+
+def test_an_old_position_skips_what_is_done(conn: psycopg.Connection) -> None:
+    """A lost checkpoint begins at 0; the claims up to the last were finished long ago."""
+    filled(conn, a=5)
+    reader = Reader(conn)
+    for seq in (1, 2):
+        reader.next(seq - 1, 1)
+        reader.complete(seq)
+    assert reader.next(2, 2) == Claim(3, 2)
+    ids = reader.ids(2, 3)
+    again = Reader(conn)
+    assert again.complete(0) == (0, 0, 0)
+    assert again.next(0, 2) == Claim(3, 2), "goes on with the claim that is not done"
+    assert again.ids(0, 3) == ids
+    assert again.complete(3) == (2, 0, 0)
+    assert Reader(conn).next(0, 2) == Claim(4, 1)
+
+
+def test_several_claims_at_once(conn: psycopg.Connection, clock: FakeClock) -> None:
+    filled(conn, a=6)
+    reader = Reader(conn)
+    for seq in range(3):
+        reader.next(seq, 2)
+    assert len(reader.ids(0, 3)) == 6
+    assert len(reader.ids(1, 2)) == 2
+    assert reader.extend() == (6, 0)
+    lose_all(conn, clock)
+    assert reader.next(0, 1) == Claim(1, 1), "all are lost, and the first is made anew"
+    assert reader.complete(3) == (1, 0, 0), "the last was made, though it is gone"
+    check(conn)
+
+
+def test_what_was_never_made(conn: psycopg.Connection) -> None:
+    """The checkpoint is of another queue, or from after what was restored."""
+    filled(conn, a=1)
+    reader = Reader(conn)
+    reader.next(0)
+    for seq in (2, -1, None):
+        assert refused(reader.next, seq) == "LM015"
+        assert refused(reader.complete, seq) == "LM015"
+    with pytest.raises(psycopg.Error, match="claim 9 of 'me' was never made"):
+        reader.complete(9)
+
+
+@pytest.mark.parametrize("limit", [None, 0, -1, 100_001])
+def test_bad_limits(conn: psycopg.Connection, limit: Any) -> None:
+    assert refused(Reader(conn).next, 0, limit) == "LM005"
+
+
+@pytest.mark.parametrize("lease", [0, -1, 86_400_001])
+def test_bad_leases(conn: psycopg.Connection, lease: int) -> None:
+    filled(conn, a=1)
+    reader = Reader(conn)
+    assert refused(reader.next, 0, 1, lease) == "LM004"
+    reader.next(0)
+    assert refused(reader.next, 0, 1, lease) == "LM004"
+    assert refused(reader.extend, lease) == "LM004"
+
+
+@pytest.mark.parametrize(("part", "parts"), [(None, 1), (0, None), (0, 0), (1, 1), (-1, 1)])
+def test_bad_parts(conn: psycopg.Connection, part: Any, parts: Any) -> None:
+    assert refused(Reader(conn).read, 0, 0, part, parts) == "LM005"
+
+
+@pytest.mark.parametrize("name", [None, "", "ä" * 128])
+def test_bad_names(conn: psycopg.Connection, name: Any) -> None:
+    assert refused(Reader, conn, name) == "LM010"
+    assert refused(conn.execute, "SELECT * FROM claim_extend(%s, 1)", (name,)) == "LM014"
+
+
+def test_nobody_has_opened_it(conn: psycopg.Connection) -> None:
+    with pytest.raises(psycopg.Error, match="nobody has opened the claimant 'me'"):
+        conn.execute("SELECT * FROM claim_next('me', 1, 0, 1)")
+    reader = Reader(conn)
+    reader.generation = None
+    assert refused(reader.extend) == "LM014"
+
+
+def test_isolation(connect: Connect, conn: psycopg.Connection) -> None:
+    filled(conn, a=1)
+    strict = connect(autocommit=False)
+    strict.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    reader = Reader(strict)
+    assert refused(reader.next, 0) == "LM009"
+    strict.rollback()
+    reader = Reader(conn)
+    reader.next(0)
+    reader.conn = strict
+    strict.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+    assert reader.complete(1, whole=True) == (1, 0, 0)
+    strict.commit()
+    assert reader.opened() == (1, 1)
+
+
+def test_a_claim_that_is_rolled_back_was_not_made(connect: Connect, conn: psycopg.Connection) -> None:
+    filled(conn, a=2)
+    reader = Reader(conn)
+    open_one = connect(autocommit=False)
+    reader.conn = open_one
+    assert reader.next(0) == Claim(1, 2)
+    open_one.rollback()
+    reader.conn = conn
+    assert leased(conn) == []
+    assert reader.complete(0) == (0, 0, 0)
+    assert reader.next(0) == Claim(1, 2)
