@@ -6,7 +6,6 @@ Spark was started with. So the tests' databases are libpq services, in a file th
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
@@ -16,7 +15,7 @@ from lonnymq.spark.session import session
 
 HERE = Path(__file__).parent
 SCHEMA = "lonnymq"
-SETTINGS: dict[str, Any] = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

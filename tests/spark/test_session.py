@@ -1,12 +1,137 @@
 """The session that tests, commands and people get."""
 
-from pyspark.sql import SparkSession
-from pyspark.sql.types import LongType
+import os
+import sys
+from collections.abc import Iterable, Iterator
+
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.functions import udf
+
+from lonnymq.errors import InvalidArgument
+from lonnymq.spark import starting
+from lonnymq.spark.session import ConnectMissing, SessionConflict, session
 
 
-def test_it_counts(spark: SparkSession) -> None:
-    assert spark.range(10, numPartitions=2).count() == 10
+def test_workers_run_this_python(spark: SparkSession) -> None:
+    python = udf(lambda _: sys.executable)
+    assert spark.range(1).select(python("id")).first() == (sys.executable,)
 
 
-def test_its_workers_run_this_python(spark: SparkSession) -> None:
-    assert spark.range(3).schema["id"].dataType == LongType()
+def test_a_failed_task_is_tried_again(spark: SparkSession) -> None:
+    def fails_at_first(rows: Iterable[Row]) -> Iterator[int]:
+        context = TaskContext.get()
+        assert context is not None
+        if context.attemptNumber() < 3:
+            raise RuntimeError("at first")
+        yield context.attemptNumber()
+
+    assert spark.range(1, numPartitions=1).rdd.mapPartitions(fails_at_first).collect() == [3]
+
+
+def test_it_stays_on_this_machine(spark: SparkSession) -> None:
+    conf = spark.sparkContext.getConf()
+    assert conf.get("spark.driver.host") == conf.get("spark.driver.bindAddress") == "127.0.0.1"
+    assert spark.sparkContext.uiWebUrl is None
+
+
+def test_what_java_was_started_with_is_gone_from_our_environment(spark: SparkSession) -> None:
+    assert "lonnymq" not in os.environ.get("JAVA_HOME", "")
+    assert "SPARK_LOCAL_IP" not in os.environ
+
+
+@pytest.mark.parametrize("name", ["password", "dsnEnv", "passfile", "a.token", "aws.secret", "dsn"])
+def test_settings_that_may_be_secret_are_redacted(spark: SparkSession, name: str) -> None:
+    shown = spark.sql(f"SET `spark.lonnymq.{name}`=canary").first()
+    assert shown is not None
+    assert "canary" not in str(spark.sql("SET").where(f"key = 'spark.lonnymq.{name}'").collect())
+
+
+def test_the_session_of_the_process_is_found_again(spark: SparkSession) -> None:
+    assert session() is spark
+    assert session("local[2]") is spark
+    assert session("local[2,4]", **{"spark.driver.memory": "1g"}) is spark
+
+
+def test_what_can_still_be_set_is_set(spark: SparkSession) -> None:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    assert before is not None
+    session(**{"spark.sql.session.timeZone": "Asia/Tokyo"})
+    assert spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+    spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_another_master_conflicts(spark: SparkSession) -> None:
+    with pytest.raises(SessionConflict, match=r"runs on local\[2,4\], not on spark://elsewhere.*stop\(\)"):
+        session("spark://elsewhere:7077")
+    with pytest.raises(SessionConflict, match="not through Spark Connect"):
+        session(remote="sc://elsewhere")
+
+
+def test_a_setting_of_the_start_conflicts(spark: SparkSession) -> None:
+    with pytest.raises(SessionConflict, match=r"another spark\.driver\.memory"):
+        session(**{"spark.driver.memory": "2g"})
+
+
+def test_what_is_no_setting_of_spark_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="app is no setting of Spark"):
+        session(app="x")
+    with pytest.raises(InvalidArgument, match="both"):
+        session("local[2]", remote="sc://elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [
+        ("local", "local[1,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[3]", "local[3,4]"),
+        ("local[3,1]", "local[3,1]"),
+        ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
+        ("spark://host:7077", "spark://host:7077"),
+        ("yarn", "yarn"),
+    ],
+)
+def test_local_masters_retry(master: str, expected: str) -> None:
+    assert starting.retrying(master) == expected
+
+
+def test_a_cluster_is_left_its_own_addresses_and_pages() -> None:
+    chosen = starting.settings("spark://host:7077", {})
+    assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.ui.enabled"} & chosen.keys()
+
+
+def test_what_is_given_counts_more() -> None:
+    chosen = starting.settings("local[2]", {"spark.ui.enabled": "true", "spark.driver.host": "10.0.0.1"})
+    assert chosen["spark.ui.enabled"] == "true"
+    assert chosen["spark.driver.host"] == "10.0.0.1"
+
+
+def test_options_for_java_are_added_to_and_other_logging_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    name = "spark.driver.extraJavaOptions"
+    added = starting.settings("local[2]", {name: "-Da=b"})[name]
+    assert added.startswith("-Da=b ")
+    assert "log4j2.properties" in added
+    theirs = "-Dlog4j2.configurationFile=theirs.properties"
+    assert starting.settings("local[2]", {name: theirs})[name] == theirs
+    monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark")
+    assert name not in starting.settings("local[2]", {})
+
+
+def test_a_python_chosen_for_a_cluster_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    starting.pin_python("spark://host:7077")
+    assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
+    starting.pin_python("local[2]")
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_connect_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lonnymq.spark.session.NEEDED_BY_CONNECT", ("no_such_package", "no_such.module"))
+    monkeypatch.setattr("lonnymq.spark.session._running", lambda: None)
+    with pytest.raises(ConnectMissing, match=r"no_such_package, no_such.module.*pyspark\[connect\]"):
+        session(remote="sc://elsewhere")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, overload
 
 from lonnymq.errors import InvalidArgument, LonnyMQError
 from lonnymq.spark.shipping import zipped_code
@@ -29,7 +29,23 @@ class ConnectMissing(LonnyMQError, ImportError):
     """Spark Connect needs packages that are not installed."""
 
 
+# So that a type checker takes `**{"spark.driver.memory": "4g"}`, whose names it does not look at.
+@overload
+def session(master: str | None = ..., app_name: str = ..., **conf: Setting) -> SparkSession: ...
+
+
+@overload
 def session(
+    master: str | None = ...,
+    app_name: str = ...,
+    *,
+    remote: str | None = ...,
+    ship_code: bool = ...,
+    **conf: Setting,
+) -> SparkSession: ...
+
+
+def session(  # type: ignore[misc]
     master: str | None = None,
     app_name: str = "lonnymq",
     *,

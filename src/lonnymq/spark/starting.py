@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,7 +63,7 @@ def environment(master: str) -> Iterator[None]:
     before = dict(os.environ)
     chosen = {"JAVA_HOME": str(home_for_spark(find_java()))}
     if is_local(master):
-        chosen |= _on_this_machine(master)
+        chosen |= _on_this_machine()
     os.environ.update(chosen)
     try:
         yield
@@ -78,7 +75,7 @@ def environment(master: str) -> Iterator[None]:
                 del os.environ[name]
 
 
-def _on_this_machine(master: str) -> dict[str, str]:
+def _on_this_machine() -> dict[str, str]:
     import pyspark
 
     chosen = {}
@@ -87,7 +84,4 @@ def _on_this_machine(master: str) -> dict[str, str]:
         chosen["SPARK_HOME"] = str(home)  # a Spark of another version may be named there
     if "SPARK_LOCAL_IP" not in os.environ:
         chosen["SPARK_LOCAL_IP"] = LOOPBACK
-    if master.startswith("local-cluster") and "SPARK_WORKER_DIR" not in os.environ:
-        chosen["SPARK_WORKER_DIR"] = tempfile.mkdtemp(prefix="lonnymq-spark-")
-        atexit.register(shutil.rmtree, chosen["SPARK_WORKER_DIR"], ignore_errors=True)
     return chosen
