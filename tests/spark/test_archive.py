@@ -195,8 +195,9 @@ def test_who_may_not_hold_retention_is_told(
 @pytest.fixture
 def observer(conn: psycopg.Connection, dsn: str) -> Iterator[str]:
     """A login that may read the views and do nothing else."""
-    name = f"reader_of_{psycopg.conninfo.conninfo_to_dict(dsn)['dbname']}"
-    conn.execute(f"CREATE ROLE {name} LOGIN")
+    known = psycopg.conninfo.conninfo_to_dict(dsn)
+    name = f"reader_of_{known['dbname']}"
+    conn.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{known.get('password', '')}'")
     conn.execute(f"GRANT USAGE ON SCHEMA lonnymq TO {name}")
     conn.execute(f"GRANT SELECT ON history, dead_letters TO {name}")
     conn.execute(f"GRANT EXECUTE ON FUNCTION history_bounds(), bound_channels() TO {name}")

@@ -9,9 +9,10 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from lonnymq.errors import InvalidArgument, InvalidChannel
+from lonnymq.errors import InvalidArgument
 from lonnymq.spark.failures import plainly
 from lonnymq.spark.loading import load
+from lonnymq.spark.rows import RowRefused
 
 ROWS = [
     {"tenant": "acme", "order": 1, "total": 2.5},
@@ -105,6 +106,6 @@ def test_a_row_without_a_channel_stops_all(
 ) -> None:
     path = tmp_path / "orders.jsonl"
     path.write_text('{"channel": "a", "content": "x"}\n{"channel": null, "content": "y"}\n')
-    with pytest.raises(InvalidChannel, match="channel"), plainly():
+    with pytest.raises(RowRefused, match="row 2 of its partition"), plainly():
         load(spark, str(path), options)
     assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,)

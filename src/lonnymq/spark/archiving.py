@@ -17,6 +17,8 @@ from psycopg import sql
 from lonnymq.adapters.psycopg import run
 from lonnymq.commands import HistoryBounds, HistoryFollow
 from lonnymq.errors import LonnyMQError, NotPermitted
+from lonnymq.spark import columns
+from lonnymq.spark.columns import Columns
 from lonnymq.spark.connecting import Connecting
 from lonnymq.spark.lake import LakeTable, Position
 from lonnymq.spark.snapshots import Snapshot
@@ -37,11 +39,12 @@ class Archivable:
     name: str
     format: str
     view: str
+    columns: Columns
     day_of: str
 
 
-HISTORY = Archivable("history", "lonnymq_history", "history", "finished_at")
-DEAD = Archivable("dead", "lonnymq_dead", "dead_letters", "dead_at")
+HISTORY = Archivable("history", "lonnymq_history", "history", columns.HISTORY, "finished_at")
+DEAD = Archivable("dead", "lonnymq_dead", "dead_letters", columns.DEAD, "dead_at")
 TABLES = {table.name: table for table in (HISTORY, DEAD)}
 
 
@@ -131,8 +134,7 @@ class _Target:
                 )
             source = f"cluster {bounds.system_id}, schema {self.connecting.schema}, {self.kind.view}"
             lake = LakeTable(self.uri, source)
-            reader = self.spark.read.format(self.kind.format).options(**self.options)
-            table = lake.open(reader.load().schema)
+            table = lake.open(self.kind.columns.schema())
             start, safe = lake.position(table), Snapshot.parse(bounds.snapshot).xmin
             end = self._end(conn, start.xid, safe, rows_a_commit)
             self.archived.upto_xid = start.xid
@@ -142,7 +144,9 @@ class _Target:
                 self.archived.behind = self._behind(conn, safe)
                 return False
         rows = (
-            reader.option("startingOffsets", _offset(start.xid, bounds.system_id))
+            self.spark.read.format(self.kind.format)
+            .options(**self.options)
+            .option("startingOffsets", _offset(start.xid, bounds.system_id))
             .option("endingOffsets", _offset(end, bounds.system_id))
             .load()
         )

@@ -121,9 +121,11 @@ class WrittenFile:
 
 def written_files(rows: DataFrame, uri: str, day_of: str) -> list[WrittenFile]:
     """Have executors write them; files of attempts that failed are in no commit, and nobody reads them."""
+    schema = arrow_schema(rows.schema)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _write(batches, uri, day_of)
+        # Spark gives times in the session's zone; days are those of UTC.
+        yield from _write((batch.cast(schema) for batch in batches), uri, day_of)
 
     return [WrittenFile(*row) for row in rows.mapInArrow(write, WRITTEN).collect()]
 
@@ -210,4 +212,4 @@ def read(spark: SparkSession, uri: str) -> DataFrame:
 def arrow_schema(schema: StructType) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(schema)
+    return to_arrow_schema(schema, timezone="UTC")
