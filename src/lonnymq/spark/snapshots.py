@@ -17,6 +17,11 @@ WRITTEN = re.compile(r"([0-9]{1,20}):([0-9]{1,20}):((?:[0-9]{1,20}(?:,[0-9]{1,20
 LAST_XID = 2**63 - 1  # as far as a BIGINT goes, and further than any cluster gets
 
 
+def _is_nobodys(xid: int) -> bool:
+    """PostgreSQL gives no transaction a number whose lower half is 0, and no snapshot may begin or end at one."""
+    return xid % 2**32 == 0
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Sees the transactions below `xmax`, except those that were `open`."""
@@ -37,6 +42,8 @@ class Snapshot:
         xmin, xmax, listed = int(found[1]), int(found[2]), [int(xid) for xid in found[3].split(",") if xid]
         if not 1 <= xmin <= xmax <= LAST_XID or any(not xmin <= xid < xmax for xid in listed):
             raise _no_snapshot(text)
+        if _is_nobodys(xmin) or _is_nobodys(xmax):
+            raise _no_snapshot(text)
         return cls(xmin, xmax, tuple(sorted(set(listed))))
 
     @classmethod
@@ -46,6 +53,7 @@ class Snapshot:
         '10:20:10,14'
         """
         xids = tuple(sorted(set(left_open)))
+        xmax += _is_nobodys(xmax)
         return cls(xids[0] if xids else xmax, xmax, xids)
 
     def __str__(self) -> str:

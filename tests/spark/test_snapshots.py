@@ -1,0 +1,141 @@
+"""The algebra of snapshots, held against PostgreSQL's own."""
+
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lonnymq.errors import InvalidArgument
+from lonnymq.spark.snapshots import EARLIEST, Snapshot
+
+XIDS = range(1, 16)
+TEXTS = [
+    "1:1:",
+    "3:9:",
+    "3:9:3",
+    "3:9:3,5,8",
+    "3:9:5",
+    "9:3:",
+    "3:9:2",
+    "3:9:9",
+    "0:9:",
+    "3:9",
+    "3:9:,4",
+    "",
+    "a:b:c",
+    "3:9:-4",
+    "4294967295:4294967297:",
+    "4294967295:4294967296:",
+    "4294967295:4294967298:4294967296",
+    "4611686018427387905:4611686018427387906:",
+]
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    xmax = draw(st.integers(1, 15))
+    xids = draw(st.sets(st.integers(1, xmax - 1))) if xmax > 1 else set[int]()
+    xmin = draw(st.integers(1, min(xids, default=xmax)))
+    return Snapshot(xmin, xmax, tuple(sorted(xids)))
+
+
+@st.composite
+def successions(draw: st.DrawFn) -> tuple[Snapshot, Snapshot]:
+    """A snapshot, and one that was taken later."""
+    later = draw(snapshots())
+    xmax = draw(st.integers(1, later.xmax))
+    still_open = {xid for xid in later.open if xid < xmax}
+    open_then = draw(st.sets(st.integers(1, xmax - 1))) if xmax > 1 else set[int]()
+    return Snapshot.of(xmax, still_open | open_then), later
+
+
+def seen(snapshot: Snapshot) -> set[int]:
+    return {xid for xid in XIDS if snapshot.sees(xid)}
+
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@unhurried
+@given(snapshot=snapshots())
+def test_it_sees_what_postgresql_says_it_does(conn: psycopg.Connection, snapshot: Snapshot) -> None:
+    query = """SELECT xid FROM unnest(%s::BIGINT[]) xid
+        WHERE pg_visible_in_snapshot(xid::TEXT::XID8, %s::PG_SNAPSHOT)"""
+    rows = conn.execute(query, (list(XIDS), str(snapshot))).fetchall()
+    assert seen(snapshot) == {row[0] for row in rows}
+
+
+@unhurried
+@given(snapshot=snapshots())
+def test_written_and_read_again_it_is_the_same(snapshot: Snapshot) -> None:
+    assert Snapshot.parse(str(snapshot)) == snapshot
+    assert seen(Snapshot.of(snapshot.xmax, snapshot.open)) == seen(snapshot)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_it_takes_the_texts_that_postgresql_takes(conn: psycopg.Connection, text: str) -> None:
+    try:
+        row = conn.execute("SELECT %s::PG_SNAPSHOT::TEXT", (text,)).fetchone()
+    except psycopg.DataError:
+        with pytest.raises(InvalidArgument, match="is no snapshot"):
+            Snapshot.parse(text)
+    else:
+        assert row is not None
+        assert str(Snapshot.parse(text)) == row[0]
+
+
+@unhurried
+@given(one=snapshots(), other=snapshots())
+def test_one_lies_within_another_that_sees_as_much(one: Snapshot, other: Snapshot) -> None:
+    assert one.is_within(other) == (seen(one) <= seen(other) and one.xmax <= other.xmax)
+
+
+@unhurried
+@given(pair=successions())
+def test_what_came_is_in_the_range_or_was_open(pair: tuple[Snapshot, Snapshot]) -> None:
+    start, end = pair
+    assert start.is_within(end)
+    in_range = {xid for xid in range(start.xmax, end.xmax) if end.sees(xid)}
+    assert in_range | set(start.ended(end)) == seen(end) - seen(start)
+
+
+@unhurried
+@given(pair=successions(), xid=st.integers(1, 15))
+def test_a_limited_end_lies_between_and_has_what_lies_below(
+    pair: tuple[Snapshot, Snapshot], xid: int
+) -> None:
+    start, end = pair
+    cut = start.until(end, min(xid, end.xmax))
+    assert start.is_within(cut)
+    assert cut.is_within(end)
+    assert seen(cut) == seen(start) | {x for x in seen(end) if x < xid}
+
+
+def test_the_earliest_sees_nothing_and_is_within_the_present(conn: psycopg.Connection) -> None:
+    row = conn.execute("SELECT pg_current_snapshot()::TEXT").fetchone()
+    assert row is not None
+    assert seen(EARLIEST) == set()
+    assert EARLIEST.is_within(Snapshot.parse(row[0]))
+
+
+@pytest.mark.parametrize("xmax", [2**32 - 1, 2**32, 2**32 + 1])
+def test_none_is_made_that_postgresql_would_refuse(conn: psycopg.Connection, xmax: int) -> None:
+    made = Snapshot.of(2**32 - 5).until(Snapshot.of(2**32 + 9), xmax)
+    row = conn.execute("SELECT %s::PG_SNAPSHOT::TEXT", (str(made),)).fetchone()
+    assert row == (str(made),)
+
+
+def test_a_snapshot_of_open_transactions_is_read(conn: psycopg.Connection, connect: Any) -> None:
+    slow, quick = connect(autocommit=False), connect(autocommit=False)
+    [left_open, ended] = [
+        int(one.execute("SELECT pg_current_xact_id()::TEXT").fetchone()[0]) for one in (slow, quick)
+    ]
+    quick.commit()
+    row = conn.execute("SELECT pg_current_snapshot()::TEXT").fetchone()
+    assert row is not None
+    now = Snapshot.parse(row[0])
+    assert left_open in now.open
+    assert not now.sees(left_open)
+    assert now.sees(ended)
