@@ -160,6 +160,45 @@ def test_when_to_ask_again(conn: psycopg.Connection, clock: FakeClock) -> None:
     assert reader.again_at(0) == clock.at + 500
 
 
+def test_what_was_there_at_a_time(conn: psycopg.Connection, clock: FakeClock) -> None:
+    """A reader of what is there ends, though others produce; what is there lies behind what is new, too."""
+    filled(conn, **{f"old{n}": 3 for n in range(30)})
+    conn.execute("SELECT message_create('later', '', %s)", (clock.at + 1000,))
+    conn.execute("SELECT channel_set('old1', p_paused => TRUE)")
+    before = clock.at
+    reader = Reader(conn)
+    taken: list[str] = []
+    for seq in range(1000):
+        clock.advance(1)
+        filled(conn, **{f"new{seq}_{n}": 1 for n in range(10)})
+        made = reader.ask("claim_next('me', %s, %s, 10, 60000, %s)", reader.generation, seq, before)
+        if made[1] == 0:
+            assert made == (seq, 0, None)
+            break
+        taken += [row[2] for row in reader.read(seq, seq + 1)]
+        reader.complete(seq + 1)
+    old = [channel for channel in taken if channel.startswith("old")]
+    assert sorted(old) == sorted(f"old{n}" for n in range(30) for _ in range(3) if n != 1)
+    clock.advance(5000)
+    fold(conn)
+    assert reader.next(seq).messages == 10, "there is more, for who asks without a time"
+
+
+def test_what_others_hold_for_the_moment_is_to_be_asked_for_again(
+    connect: Connect, conn: psycopg.Connection, clock: FakeClock
+) -> None:
+    filled(conn, a=2)
+    other = connect(autocommit=False)
+    dequeue(other)
+    reader = Reader(conn)
+    call = "claim_next('me', %s, 0, 10, 60000, %s)"
+    seq, messages, again_at = reader.ask(call, reader.generation, clock.at)
+    assert (seq, messages) == (0, 0)
+    assert again_at is not None, "there is some, or may be"
+    other.rollback()
+    assert reader.ask(call, reader.generation, clock.at)[:2] == (1, 2)
+
+
 def test_an_orphaned_claim_is_gone_on_with(conn: psycopg.Connection, clock: FakeClock) -> None:
     """The reader died before anybody wrote down that there is such a claim."""
     filled(conn, a=5)

@@ -26,3 +26,4 @@ class ClaimNext(OneRecord[Claim]):
     seq: BigInt
     limit: Int
     lease_ms: BigInt | None = None
+    before: BigInt | None = None

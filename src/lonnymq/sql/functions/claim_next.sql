@@ -1,7 +1,11 @@
 -- The claim behind p_seq: one that was made already and is still held, with new leases, or a new one of up to p_limit messages, dequeued as
 -- by anyone. What was lost meanwhile is no longer part of it. Fold before, in a transaction of its own. READ COMMITTED only.
--- Returns its number and size; p_seq and 0, and when to ask again, when there is nothing to claim.
-CREATE OR REPLACE FUNCTION claim_next (p_claimant TEXT, p_generation BIGINT, p_seq BIGINT, p_limit INT, p_lease_ms BIGINT DEFAULT NULL)
+-- With p_before it is made only while some channel may release a message that was due at that time, so that a reader of what is
+-- there comes to an end while others produce.
+-- Returns its number and size; p_seq and 0, and when to ask again, when there is nothing to claim; then p_before leaves out the time
+-- when there is no such channel.
+CREATE OR REPLACE FUNCTION claim_next (
+    p_claimant TEXT, p_generation BIGINT, p_seq BIGINT, p_limit INT, p_lease_ms BIGINT DEFAULT NULL, p_before BIGINT DEFAULT NULL)
 RETURNS TABLE (seq BIGINT, messages BIGINT, again_at BIGINT) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off
 SET jit TO off AS $$
@@ -27,6 +31,12 @@ BEGIN
         RETURN;
     END IF;
     LOOP
+        EXIT WHEN p_before IS NOT NULL AND messages = 0 AND NOT EXISTS (
+            SELECT FROM (SELECT * FROM tick ORDER BY id DESC LIMIT 1) t
+            CROSS JOIN LATERAL (
+                SELECT FROM ring r
+                WHERE r.due_at IS NOT NULL AND (r.due_at, r.turn) >= (t.floor_at, t.floor_turn) AND r.due_at <= clock_ms() AND r.head_at <= p_before
+                LIMIT 1) r);
         WITH taken AS MATERIALIZED (
             SELECT d.id, d.token, d.again_at, d.n FROM message_dequeue(LEAST(10000, p_limit - messages)::INT, p_lease_ms, p_claimant)
                 WITH ORDINALITY d (id, channel, content, headers, state, attempts, token, lease_end_at, again_at, n)),
