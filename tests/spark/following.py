@@ -1,0 +1,86 @@
+"""What tests of the followed formats share: rows of the history and dead letters, made, shown and read."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+
+from lonnymq.spark.dead_source import DeadSource
+from lonnymq.spark.following import FollowedSource, StreamReader
+from lonnymq.spark.history_source import HistorySource
+
+Row = tuple[Any, ...]
+SOURCES: dict[str, Callable[[Any], FollowedSource]] = {"history": HistorySource, "dead_letters": DeadSource}
+TIMES = {"created_at", "first_dequeued_at", "dequeued_at", "finished_at", "dead_at"}
+ANY_ROW = """
+    INSERT INTO finished (id, created_at, dequeue_at, finished_at, attempts, content_bytes, outcome, channel)
+    SELECT n, 1700000000000 + n, 0, 1700000000000 + n, 1, 0, 'completed', 'channel ' || n %% 7
+    FROM generate_series(%s::BIGINT, %s::BIGINT) n"""
+
+
+def finish(conn: psycopg.Connection, first: int, last: int | None = None) -> list[int]:
+    """Rows of the history with these ids, in one statement and as if they had finished."""
+    conn.execute(ANY_ROW, (first, last or first))
+    return list(range(first, (last or first) + 1))
+
+
+def shown(conn: psycopg.Connection, view: str, columns: list[str]) -> set[Row]:
+    """What PostgreSQL shows, in the types that Spark's rows are compared in."""
+    asked = ", ".join({"xid": "xid::TEXT::BIGINT"}.get(name, _asked(name)) for name in columns)
+    return set(conn.execute(f"SELECT {asked} FROM {view}".encode()).fetchall())
+
+
+def _asked(name: str) -> str:
+    return f"{name}::TEXT" if name in {"headers", "past_errors"} else name
+
+
+def read(df: DataFrame) -> list[Row]:
+    """What Spark shows: times as milliseconds, whatever zone it shows them in."""
+    return as_rows(df.toArrow())
+
+
+def as_rows(table: pa.Table) -> list[Row]:
+    columns = [
+        _milliseconds(table.column(name)) if name in TIMES else table.column(name).to_pylist()
+        for name in table.column_names
+    ]
+    return list(zip(*columns, strict=True))
+
+
+def _milliseconds(column: pa.ChunkedArray) -> list[int | None]:
+    microseconds = column.cast(pa.int64()).to_pylist()
+    assert all(value is None or value % 1000 == 0 for value in microseconds)
+    return [None if value is None else value // 1000 for value in microseconds]
+
+
+def stream_reader(options: dict[str, str], view: str = "history", **more: str) -> StreamReader:
+    source = SOURCES[view](options | more)
+    reader = source.streamReader(source.schema())
+    assert isinstance(reader, StreamReader)
+    return reader
+
+
+def batches_of(
+    reader: StreamReader, start: dict[str, Any], limit: ReadLimit | None = None
+) -> Iterator[tuple[list[Row], dict[str, Any]]]:
+    """What a stream would do until nothing is new: the rows of each batch, and its end."""
+    while True:
+        end = reader.latestOffset(start, limit or reader.getDefaultReadLimit())
+        if end == start:
+            return
+        yield rows_of(reader, reader.partitions(start, end)), end
+        start = end
+
+
+def rows_of(reader: Any, parts: list[Any]) -> list[Row]:
+    found: list[Row] = []
+    for part in parts:
+        assert isinstance(part, InputPartition)
+        batches = list(reader.read(part))
+        if batches:
+            found += as_rows(pa.Table.from_batches(batches))
+    return found
