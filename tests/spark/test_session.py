@@ -123,11 +123,13 @@ def test_options_for_java_are_added_to_and_other_logging_is_left_alone(
 
 
 def test_a_python_chosen_for_a_cluster_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, "/opt/jupyter")
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
     starting.pin_python("spark://host:7077")
-    assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
+    assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == "/opt/python"
     starting.pin_python("local[2]")
-    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
 
 
 def test_connect_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

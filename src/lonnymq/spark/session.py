@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias, overload
 
 from lonnymq.errors import InvalidArgument, LonnyMQError
-from lonnymq.spark.shipping import zipped_code
+from lonnymq.spark.shipping import is_connect, ship
 from lonnymq.spark.starting import environment, is_local, pin_python, retrying, settings
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 Setting: TypeAlias = "str | bool | float"
 
 DEFAULT_MASTER = "local[*]"
-CODE = "spark.submit.pyFiles"
 NEEDED_BY_CONNECT = ("grpc", "grpc_status", "google.rpc", "zstandard")
 
 
@@ -61,37 +60,35 @@ def session(  # type: ignore[misc]
     """
     given = {name: _as_text(value) for name, value in conf.items()}
     _refuse_what_is_not_spark(given, master, remote)
-    found = _running()
-    if found is not None:
-        _check_agreement(found, master, remote, given)
-        if ship_code:
-            found.addArtifacts(str(zipped_code()), pyfile=True)
-        return found
-    if remote is not None:
-        _require_connect()
-        if not is_local(remote):
-            return _connected(remote, given, ship_code=ship_code)
+    spark = _running()
+    if spark is not None:
+        _check_agreement(spark, master, remote, given)
+    elif remote is None:
+        spark = _started(master, {"spark.app.name": app_name} | given)
+    else:
+        spark = _connected(remote, given)
     if ship_code:
-        given[CODE] = ",".join([*filter(None, [given.get(CODE)]), str(zipped_code())])
-    return _started(master, remote, {"spark.app.name": app_name} | given)
+        ship(spark)
+    return spark
 
 
-def _started(master: str | None, remote: str | None, given: dict[str, str]) -> SparkSession:
+def _started(master: str | None, given: Mapping[str, str]) -> SparkSession:
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # spark-submit has started Java and knows the master.
-        return _get_or_create(given if master is None else given | {"spark.master": master})
-    where = remote or master or DEFAULT_MASTER
-    kind = "spark.master" if remote is None else "spark.remote"
-    pin_python(where)
-    with environment(where):
-        return _get_or_create({kind: retrying(where)} | settings(where, given))
+        return _get_or_create(given if master is None else {**given, "spark.master": master})
+    master = master or DEFAULT_MASTER
+    pin_python(master)
+    with environment(master):
+        return _get_or_create({"spark.master": retrying(master)} | settings(master, given))
 
 
-def _connected(remote: str, given: dict[str, str], *, ship_code: bool) -> SparkSession:
-    connected = _get_or_create({"spark.remote": remote} | given)
-    if ship_code:
-        connected.addArtifacts(str(zipped_code()), pyfile=True)
-    return connected
+def _connected(remote: str, given: Mapping[str, str]) -> SparkSession:
+    _require_connect()
+    if not is_local(remote):
+        return _get_or_create({"spark.remote": remote, **given})
+    pin_python(remote)
+    with environment(remote):
+        return _get_or_create({"spark.remote": retrying(remote)} | settings(remote, given))
 
 
 def _get_or_create(chosen: Mapping[str, str]) -> SparkSession:
@@ -118,7 +115,7 @@ def _check_agreement(
     found: SparkSession, master: str | None, remote: str | None, given: Mapping[str, str]
 ) -> None:
     """Set what can still be set; raise SessionConflict for what cannot."""
-    its_master = None if _is_connect(found) else found.sparkContext.master
+    its_master = None if is_connect(found) else found.sparkContext.master
     if master is not None and retrying(master) != its_master:
         raise _conflict(f"runs on {its_master or 'Spark Connect'}, not on {master}")
     if remote is not None and its_master is not None:
@@ -135,10 +132,6 @@ def _conflict(how: str) -> SessionConflict:
     return SessionConflict(
         f"the session that this process has {how}", "stop it first with its stop(), or take it as it is"
     )
-
-
-def _is_connect(found: SparkSession) -> bool:
-    return type(found).__module__.startswith("pyspark.sql.connect")
 
 
 def _require_connect() -> None:

@@ -1,4 +1,4 @@
-"""This package as a file that Spark sends to executors which do not have it.
+"""This package, sent by Spark to executors which do not have it.
 
 Only our own code, which is plain Python: what it imports (psycopg, pyarrow, pgpq, adbc) has to be there.
 """
@@ -12,8 +12,30 @@ import tempfile
 import zipfile
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PACKAGES = ("lonnymq", "pyspark_lonnymq", "pyspark_lonnymq_history", "pyspark_lonnymq_dead")
+
+
+def ship(spark: SparkSession) -> None:
+    """Formats that register themselves do not find what was sent, so they are registered here."""
+    from lonnymq.spark.dead_source import DeadSource
+    from lonnymq.spark.history_source import HistorySource
+    from lonnymq.spark.queue_source import QueueSource
+
+    if is_connect(spark):
+        spark.addArtifacts(str(zipped_code()), pyfile=True)
+    else:
+        spark.sparkContext.addPyFile(str(zipped_code()))
+    for source in (QueueSource, HistorySource, DeadSource):
+        spark.dataSource.register(source)
+
+
+def is_connect(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 @cache

@@ -49,12 +49,13 @@ def settings(master: str, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def pin_python(master: str) -> None:
-    """Workers run this Python: Spark would take whichever is on the PATH, and it may lack our packages."""
-    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-        if is_local(master):
-            os.environ[name] = sys.executable
-        else:
-            os.environ.setdefault(name, sys.executable)
+    """Workers run this Python: Spark would take whichever is on the PATH, and it may lack our packages.
+
+    A cluster may have another. Sources that register themselves run on the driver's Python, on executors too,
+    so it is pinned as well; people set it to a notebook.
+    """
+    python = sys.executable if is_local(master) else os.environ.get("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
 
 
 @contextmanager

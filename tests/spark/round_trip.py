@@ -1,0 +1,77 @@
+"""A driver of its own: writes to the queue, reads it back, and prints what it saw.
+
+It is told by JSON on its command line: `session` (arguments for a session) and `options` (of the formats).
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lonnymq.spark.session import session
+
+CHECKOUT = Path(__file__).parents[2]
+TIMEOUT_S = 240
+
+
+class DriverFailed(AssertionError):
+    """The driver did not end well; what it printed is the message."""
+
+
+def drive(
+    arguments: Mapping[str, Any], options: Mapping[str, str], environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Run this file in a process of its own. Returns what it saw, with all that was on its stderr."""
+    told = json.dumps({"session": arguments, "options": options})
+    answer = subprocess.run(
+        [sys.executable, "-m", "tests.spark.round_trip", told],
+        cwd=CHECKOUT,
+        env=os.environ | (environment or {}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    if answer.returncode != 0:
+        raise DriverFailed(f"{answer.stdout}\n{answer.stderr}")
+    return {**json.loads(answer.stdout), "stderr": answer.stderr}
+
+
+def main(told: Mapping[str, Any]) -> dict[str, Any]:
+    spark = session(**told["session"])
+    options = told["options"]
+    rows = spark.range(40, numPartitions=4).selectExpr(
+        "'channel ' || id % 4 AS channel", "CAST(id AS STRING) AS content"
+    )
+    rows.write.format("lonnymq").options(**options).mode("append").save()
+    waiting = spark.read.format("lonnymq").options(**options).load()
+    history = spark.read.format("lonnymq_history").options(**options, minPartitions=2).load()
+    homes = spark.sql("SELECT java_method('java.lang.System', 'getProperty', 'java.home') AS home")
+    hosts = spark.range(20, numPartitions=20).mapInArrow(_hosts, "host STRING").distinct()
+    seen = {
+        "waiting": sorted(int(row.content) for row in waiting.select("content").collect()),
+        "finished": sorted(row.content.decode() for row in history.select("content").collect()),
+        "java": [row.home for row in homes.collect()],
+        "hosts": sorted(row.host for row in hosts.collect()),
+    }
+    spark.stop()
+    return seen
+
+
+def _hosts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Where a task runs; slowly, so that no executor does all of them."""
+    for batch in batches:
+        time.sleep(0.2)
+        host = os.environ.get("SPARK_LOCAL_IP", "")
+        yield pa.RecordBatch.from_pydict({"host": [host] * batch.num_rows})
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(json.loads(sys.argv[1]))))
