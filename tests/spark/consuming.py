@@ -1,0 +1,149 @@
+"""Streams that consume, and what became of the messages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+Options = dict[str, str]
+Batch = tuple[int, list[Any]]
+PATIENCE_S = 120
+NOW = {"availableNow": True}
+ALWAYS = {"processingTime": "0 seconds"}
+
+
+def until(is_true: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_true():
+        assert time.monotonic() < deadline, f"waited in vain for: {what}"
+        time.sleep(0.02)
+
+
+def create(conn: psycopg.Connection, count: int, channels: int = 1, name: str = "c") -> None:
+    """Messages whose contents are numbers."""
+    conn.execute(
+        "SELECT message_create_many(array_agg(%s || (n %% %s)), array_agg(convert_to(n::TEXT, 'UTF8')))"
+        " FROM generate_series(0, %s - 1) n",
+        (name, channels, count),
+    )
+
+
+def one(conn: psycopg.Connection, query: str) -> Any:
+    row = conn.execute(query.encode()).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def completed(conn: psycopg.Connection) -> int:
+    return int(one(conn, "SELECT COUNT(*) FROM history WHERE outcome = 'completed'"))
+
+
+class Stop:
+    """Where the first task that comes stops, with what it read, until the test lets it go on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.armed, self.reached, self.go = (folder / name for name in ("armed", "reached", "go"))
+        self.armed.touch()
+
+    def until_reached(self) -> None:
+        until(self.reached.exists, "a task to come to its stop")
+
+    def let_go(self) -> None:
+        self.go.touch()
+
+    def standing(self, rows: DataFrame) -> DataFrame:
+        armed, reached, go = str(self.armed), str(self.reached), str(self.go)
+
+        # Within, so that it is sent to Spark's processes as it is: they do not know this module.
+        def passing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            import time
+            from pathlib import Path
+
+            for batch in batches:
+                if Path(armed).exists():
+                    Path(armed).unlink()
+                    Path(reached).touch()
+                    while not Path(go).exists():
+                        time.sleep(0.02)
+                yield batch
+
+        return rows.mapInArrow(passing, rows.schema)
+
+
+class Streams:
+    """Streams of one test, and what their batches were given; stopped when the test ends."""
+
+    def __init__(self, spark: SparkSession, options: Options, folder: Path) -> None:
+        self.spark = spark
+        self.options = options
+        self.folder = folder
+        self.batches: list[Batch] = []
+        self.queries: list[StreamingQuery] = []
+
+    def read(self, **more: str) -> DataFrame:
+        options = self.options | {"consumer": "etl"} | more
+        return self.spark.readStream.format("lonnymq").options(**options).load()
+
+    def start(
+        self,
+        during: Callable[[list[Any]], None] = lambda _: None,
+        checkpoint: str = "checkpoint",
+        trigger: dict[str, Any] = ALWAYS,
+        **more: str,
+    ) -> StreamingQuery:
+        """One that hands its batches to the test."""
+
+        def batch(rows: DataFrame, number: int) -> None:
+            taken = rows.collect()
+            during(taken)
+            self.batches.append((number, taken))
+
+        return self._started(self.read(**more).writeStream.foreachBatch(batch), checkpoint, trigger)
+
+    def run(self, **more: Any) -> None:
+        """What is there, to its end."""
+        ended(self.start(trigger=NOW, **more))
+
+    def move(self, stop: Stop | None = None, checkpoint: str = "moving", **more: str) -> StreamingQuery:
+        """One that moves what is there into the channel `out`, completed in the same transactions."""
+        rows = self.read(numPartitions="1", **more)
+        if stop is not None:
+            rows = stop.standing(rows)
+        moved = rows.selectExpr("'out' AS channel", "content", "claim")
+        writing = moved.writeStream.format("lonnymq").options(**self.options, complete="true")
+        return self._started(writing, checkpoint, NOW)
+
+    def rows(self) -> list[Any]:
+        return [row for _, rows in self.batches for row in rows]
+
+    def ids(self) -> list[int]:
+        return [row.id for row in self.rows()]
+
+    def stop(self) -> None:
+        for query in self.queries:
+            query.stop()
+
+    def _started(self, writing: Any, checkpoint: str, trigger: dict[str, Any]) -> StreamingQuery:
+        folder = str(self.folder / checkpoint)
+        query: StreamingQuery = writing.option("checkpointLocation", folder).trigger(**trigger).start()
+        self.queries.append(query)
+        return query
+
+
+def ended(query: StreamingQuery) -> None:
+    assert query.awaitTermination(PATIENCE_S), "it takes too long"
+
+
+def moved(conn: psycopg.Connection) -> list[int]:
+    """What is in the channel `out`, where nobody takes it from."""
+    rows = conn.execute(
+        "SELECT convert_from(content, 'UTF8')::INT FROM message WHERE channel = 'out' ORDER BY 1"
+    )
+    return [number for (number,) in rows]

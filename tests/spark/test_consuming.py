@@ -1,0 +1,217 @@
+"""Streams that consume the queue: each message once, completed when its batch is done."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.database import Connect
+from tests.judge import check, dequeue, fold
+from tests.spark.consuming import PATIENCE_S, Options, Streams, completed, create, one, until
+
+
+@pytest.fixture(autouse=True)
+def _history(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT * FROM queue_set(p_history => TRUE)")
+
+
+@pytest.fixture
+def streams(spark: SparkSession, options: Options, tmp_path: Path) -> Iterator[Streams]:
+    made = Streams(spark, options, tmp_path)
+    yield made
+    made.stop()
+
+
+def test_everything_once_and_completed(streams: Streams, conn: psycopg.Connection) -> None:
+    create(conn, 1000, 7)
+    streams.run(maxMessagesPerTrigger="300", numPartitions="2")
+    assert sorted(streams.ids()) == sorted(set(streams.ids()))
+    assert len(streams.ids()) == 1000
+    assert [len(rows) for _, rows in streams.batches] == [300, 300, 300, 100]
+    assert one(conn, "SELECT COUNT(*) FROM message") == 0
+    assert completed(conn) == 1000
+    assert conn.execute("SELECT DISTINCT consumer, attempts FROM history").fetchall() == [("etl", 1)]
+    check(conn)
+
+
+def test_what_a_row_says(streams: Streams, conn: psycopg.Connection) -> None:
+    conn.execute(
+        "SELECT message_create('grüße', 'content', -5, '{\"k\": [1, \"ß\"]}', NULL, 'key');"
+        "SELECT message_create('plain', '')"
+    )
+    fold(conn)
+    first = next(message for message in dequeue(conn, 2)[0] if message.headers)
+    conn.execute("SELECT message_defer(id, token, p_state => 'page 7') FROM message")
+    query = "SELECT created_at, dequeued_at FROM message WHERE id = %s"
+    streams.run()
+    row, plain = sorted(streams.rows(), key=lambda row: row.channel)
+    assert (row.id, row.channel, row.content, row.headers) == (
+        first.id,
+        "grüße",
+        b"content",
+        '{"k": [1, "ß"]}',
+    )
+    assert (row.state, row.attempts, row.dedupe_key, row.dequeue_at) == (b"page 7", 1, "key", -5)
+    assert (plain.content, plain.headers, plain.dedupe_key) == (b"", None, None)
+    assert row.claim.asDict() == {"consumer": "etl", "seq": 1, "generation": 1}
+    assert conn.execute(query, (first.id,)).fetchall() == []
+    query = "SELECT created_at, dequeued_at FROM history WHERE id = %s"
+    [(created_at, dequeued_at)] = conn.execute(query, (first.id,)).fetchall()
+    assert int(row.created_at.timestamp() * 1000) == created_at
+    assert round(row.dequeued_at.timestamp() * 1000) == dequeued_at
+
+
+def test_a_stream_goes_on(streams: Streams, conn: psycopg.Connection) -> None:
+    query = streams.start()
+    create(conn, 10)
+    until(lambda: completed(conn) == 10, "the first")
+    create(conn, 10)
+    until(lambda: completed(conn) == 20, "the second")
+    query.stop()
+    create(conn, 10)
+    streams.run()
+    assert len(streams.ids()) == len(set(streams.ids())) == 30
+
+
+def test_limits_hold(streams: Streams, conn: psycopg.Connection, connect: Connect) -> None:
+    """Of a channel with a limit of one, never two are leased, and each comes in a batch of its own."""
+    watcher = connect()
+    conn.execute("SELECT channel_set('one0', p_max_concurrency => 1)")
+    create(conn, 4, name="one")
+    create(conn, 40, 4, name="free")
+    leased: list[int] = []
+
+    def look(_: list[Any]) -> None:
+        leased.append(one(watcher, "SELECT COUNT(*) FROM message WHERE leased AND channel = 'one0'"))
+
+    streams.run(during=look)
+    assert leased == [1, 1, 1, 1]
+    assert [sum(row.channel == "one0" for row in rows) for _, rows in streams.batches] == [1, 1, 1, 1]
+    assert completed(conn) == 44
+    check(conn)
+
+
+def test_a_batch_is_fair(streams: Streams, conn: psycopg.Connection) -> None:
+    create(conn, 30, name="crowd")
+    create(conn, 18, 9, name="c")
+    streams.run(maxMessagesPerTrigger="20")
+    first = [row.channel for row in streams.batches[0][1]]
+    assert {channel: first.count(channel) for channel in first} == {
+        "crowd0": 2,
+        **{f"c{n}": 2 for n in range(9)},
+    }
+
+
+def test_it_ends_while_others_produce(streams: Streams, conn: psycopg.Connection, connect: Connect) -> None:
+    create(conn, 60, 6, name="old")
+    producer, is_over = connect(), threading.Event()
+
+    def produce() -> None:
+        while not is_over.wait(0.005):
+            create(producer, 6, 6, name="new")
+
+    producing = threading.Thread(target=produce)
+    producing.start()
+    try:
+        streams.run(maxMessagesPerTrigger="40")
+    finally:
+        is_over.set()
+        producing.join()
+    assert sum(row.channel.startswith("old") for row in streams.rows()) == 60
+    assert completed(conn) == len(streams.ids()), "the last batch is completed too"
+
+
+def test_nothing_there(streams: Streams, conn: psycopg.Connection) -> None:
+    streams.run()
+    assert streams.rows() == []
+    assert one(conn, "SELECT generation FROM claimant") == 1
+
+
+def test_a_batch_that_takes_longer_than_its_leases(
+    streams: Streams, conn: psycopg.Connection, connect: Connect
+) -> None:
+    create(conn, 10)
+    other = connect()
+
+    def work(_: list[Any]) -> None:
+        first = one(other, "SELECT MIN(lease_end_at) FROM message")
+        until(lambda: one(other, "SELECT to_epoch(clock_timestamp())") > first + 2000, "three leases")
+        fold(other)
+        assert dequeue(other, 10)[0] == []
+
+    streams.run(during=work, leaseSeconds="1")
+    assert completed(conn) == 10
+    assert len(streams.ids()) == 10
+    assert one(conn, "SELECT MAX(attempts) FROM history") == 1
+
+
+def test_a_stopped_stream_keeps_no_leases(streams: Streams, conn: psycopg.Connection) -> None:
+    """Its heartbeat ends with it."""
+    create(conn, 10)
+    taken = threading.Event()
+
+    def wait(_: list[Any]) -> None:
+        taken.set()
+        threading.Event().wait(PATIENCE_S)
+
+    query = streams.start(during=wait, leaseSeconds="1")
+    assert taken.wait(PATIENCE_S)
+    query.stop()
+    until(lambda: _swept(conn), "the leases run out")
+    streams.run(checkpoint="another")
+    assert completed(conn) == 10
+
+
+def _swept(conn: psycopg.Connection) -> bool:
+    fold(conn)
+    return bool(one(conn, "SELECT COUNT(*) FROM message WHERE leased") == 0)
+
+
+def test_a_queue_of_its_own_name(streams: Streams, conn: psycopg.Connection) -> None:
+    """A consumer's name may be anything."""
+    create(conn, 3)
+    streams.run(consumer='o\'brien \\ "größe" %s')
+    assert {row.claim.consumer for row in streams.rows()} == {'o\'brien \\ "größe" %s'}
+    assert completed(conn) == 3
+
+
+@contextmanager
+def refused(match: str) -> Iterator[None]:
+    with pytest.raises(PySparkException, match=match):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("more", "match"),
+    [
+        ({"consumer": ""}, "the option consumer is missing"),
+        ({"maxMessagesPerTrigger": "0"}, "maxMessagesPerTrigger is 0"),
+        ({"maxMessagesPerTrigger": "100001"}, "maxMessagesPerTrigger is 100001"),
+        ({"leaseSeconds": "soon"}, "no whole number"),
+        ({"numPartitions": "0"}, "numPartitions is 0"),
+        ({"startingOffsets": "latest"}, "there is no option startingoffsets"),
+    ],
+)
+def test_what_is_refused(streams: Streams, more: Options, match: str) -> None:
+    with refused(match):
+        streams.run(**more)
+
+
+def test_without_a_consumer(streams: Streams) -> None:
+    options = streams.options | {"maxMessagesPerTrigger": "10"}
+    for given in (options, streams.options):
+        with refused("the option consumer is missing"):
+            streams.spark.readStream.format("lonnymq").options(**given).load().writeStream.format(
+                "noop"
+            ).option("checkpointLocation", str(streams.folder / "none")).start().awaitTermination(PATIENCE_S)
+
+
+def test_what_reads_as_a_table_consumes_nothing(streams: Streams) -> None:
+    with refused("there is no option consumer"):
+        streams.spark.read.format("lonnymq").options(**streams.options, consumer="etl").load().collect()
