@@ -35,7 +35,7 @@ p { margin: 0; }
 .pair > .sheet { margin-top: 0; }
 .pair > .whole { grid-column: 1 / -1; }
 .plot svg { display: block; width: 100%; height: auto; }
-.plot text { font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
+.plot text { font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif !important; }
 .narrow { display: none; }
 .legend {
   display: flex; flex-wrap: wrap; gap: 2px 14px; margin: 8px 0 6px; font-size: .84rem; color: var(--soft);

@@ -33,6 +33,7 @@ STYLE: Any = {
     "text.parse_math": False,
     "font.size": 9.5,
     "font.family": "sans-serif",
+    "font.sans-serif": "DejaVu Sans",
     "text.color": INK,
     "axes.labelcolor": INK,
     "axes.edgecolor": INK,
@@ -141,10 +142,9 @@ def _svg(figure: Figure) -> str:
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     figure.savefig(out, format="svg", transparent=True, metadata=nothing)
     text = out.getvalue()
-    text = text[text.index("<svg") :].replace(INK, "currentColor")
+    text = re.sub(f'(?<=[a-z]: ){INK}(?=[;"])', "currentColor", text[text.index("<svg") :])
     text = re.sub(r'\s(xmlns(:xlink)?|version)="[^"]*"', "", text, count=3)
-    text = re.sub(r'<svg width="[^"]*" height="[^"]*"', '<svg aria-hidden="true"', text, count=1)
-    return re.sub(r"font: ([0-9.]+)px [^;\"]*", r"font-size: \1px", text)
+    return re.sub(r'<svg width="[^"]*" height="[^"]*"', '<svg aria-hidden="true"', text, count=1)
 
 
 def _height(tenants: Sequence[Tenant]) -> float:
