@@ -151,20 +151,18 @@ def test_a_batch_that_takes_longer_than_its_leases(
     assert one(conn, "SELECT MAX(attempts) FROM history") == 1
 
 
-def test_a_stopped_stream_keeps_no_leases(streams: Streams, conn: psycopg.Connection) -> None:
+def test_a_failed_stream_keeps_no_leases(streams: Streams, conn: psycopg.Connection) -> None:
     """Its heartbeat ends with it."""
     create(conn, 10)
-    taken = threading.Event()
 
-    def wait(_: list[Any]) -> None:
-        taken.set()
-        threading.Event().wait(PATIENCE_S)
+    def fail(_: list[Any]) -> None:
+        raise ZeroDivisionError
 
-    query = streams.start(during=wait, leaseSeconds="1")
-    assert taken.wait(PATIENCE_S)
-    query.stop()
-    until(lambda: _swept(conn), "the leases run out")
-    streams.run(checkpoint="another")
+    with refused("ZeroDivisionError"):
+        streams.run(during=fail, leaseSeconds="1")
+    assert one(conn, "SELECT COUNT(*) FROM message WHERE leased") == 10
+    until(lambda: _swept(conn), "the leases to run out")
+    streams.run()
     assert completed(conn) == 10
 
 

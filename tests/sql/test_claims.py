@@ -415,6 +415,25 @@ def test_opened_while_the_other_one_completes(connect: Connect, conn: psycopg.Co
     assert two.next(two.done) == (Claim(1, 0) if end == "commit" else Claim(1, 2))
 
 
+def test_nobody_opens_it_between_the_check_and_what_is_done(
+    connect: Connect, conn: psycopg.Connection
+) -> None:
+    filled(conn, a=2)
+    blocker, first, second = connect(autocommit=False), connect(), connect()
+    one = Reader(conn)
+    one.next(0)
+    one.conn = first
+    blocker.execute("SELECT FROM message FOR UPDATE")
+    with ThreadPoolExecutor(2) as threads:
+        completing = threads.submit(one.complete, 1)
+        until_waiting(conn, first)
+        opening = threads.submit(Reader, second)
+        until_waiting(conn, second)
+        blocker.rollback()
+        assert completing.result(timeout=10) == (2, 0, 0)
+        assert opening.result(timeout=10).done == 1
+
+
 def test_opened_while_the_other_one_claims(connect: Connect, conn: psycopg.Connection) -> None:
     """The claim is the new one's to go on with."""
     filled(conn, a=2)

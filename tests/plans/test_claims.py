@@ -1,0 +1,62 @@
+"""Claims cost what their messages do, whatever was claimed before, waits or cannot be vacuumed."""
+
+import pytest
+
+from tests.database import Connect
+from tests.judge import fold
+from tests.plans.buffers import Meter
+from tests.plans.rounds import HOUR
+from tests.plans.sessions import Statistics, Watch
+from tests.plans.states import create, fold_in_bulk
+from tests.plans.test_dead_rows import hold_a_snapshot
+
+CLAIMED = 100
+
+
+def play(meter: Meter, seq: int) -> int:
+    """One claim from its beginning to its end."""
+    name = "'me', 1"
+    meter.count("next", f"claim_next({name}, {seq}, {CLAIMED}, {HOUR})")
+    assert len(meter.count("read", f"claim_read({name}, {seq}, {seq + 1}, 0, 2)")) == CLAIMED // 2
+    [extended] = meter.count("extend", f"claim_extend({name}, {HOUR}, TRUE)")
+    assert extended == {"extended": CLAIMED, "lost": 0}
+    meter.count("adopt", f"claim_next({name}, {seq}, {CLAIMED}, {HOUR})")
+    [completed] = meter.count("complete", f"claim_complete({name}, {seq + 1}, TRUE)")
+    assert completed["completed"] == CLAIMED
+    return seq + 1
+
+
+@pytest.mark.parametrize("statistics", Statistics)
+def test_claims_beside_much_that_is_dead(connect: Connect, statistics: Statistics) -> None:
+    watch = Watch(connect, statistics)
+    loader, veteran = watch.loader, Meter(connect())
+    loader.execute("SELECT claim_open('me')")
+    loader.execute("SELECT claim_open('other')")
+    create(loader, 2_000, 20, "c")
+    fold(loader)
+    seq = 0
+    for _ in range(8):  # a session's first calls read the catalogue
+        seq = play(veteran, seq)
+        fold(loader)
+    veteran.forget()
+    for _ in range(8):
+        seq = play(veteran, seq)
+        fold(loader)
+    before = veteran.costs()
+    hold_a_snapshot(connect())
+    create(loader, 100_000, 20, "c")
+    fold_in_bulk(loader)
+    loader.execute("SELECT claim_next('other', 1, 0, 20000, %s)", (HOUR,))
+    for _ in range(150):
+        loader.execute("SELECT claim_next('me', 1, %s, 200, %s)", (seq, HOUR))
+        seq += 1
+        loader.execute("SELECT claim_complete('me', 1, %s)", (seq,))
+        fold(loader)
+    for meter in (veteran, watch.newcomer()):
+        meter.forget()
+        for _ in range(8):
+            seq = play(meter, seq)
+            fold(loader)
+        after = meter.costs()
+        grown = {call: (before[call], after[call]) for call in before if after[call] > 2 * before[call]}
+        assert not grown, f"buffers before and after: {grown}"
