@@ -51,7 +51,7 @@ th, td { padding: 6px 8px; text-align: right; white-space: nowrap; border-top: 1
 thead th { border-top: 0; font-weight: 600; padding: 0; }
 th:first-child, td:first-child {
   text-align: left; position: sticky; left: 0; background: var(--sheet); padding-left: 16px;
-  max-width: 300px; overflow: hidden; text-overflow: ellipsis; unicode-bidi: isolate;
+  max-width: 240px; overflow: hidden; text-overflow: ellipsis; unicode-bidi: isolate;
 }
 thead th:first-child { padding-left: 6px; }
 th:last-child, td:last-child { padding-right: 16px; }

@@ -165,10 +165,8 @@ def _foot(name: str, cells: Iterable[str]) -> str:
 
 
 def _row(tenant: Tenant, most: int) -> str:
-    name = texts.name(tenant.channel)
-    cells = [
-        f'<td data-v="{escape(name)}" title="{escape(texts.name(tenant.channel, 1000))}">{escape(name)}</td>'
-    ]
+    name, whole = escape(texts.name(tenant.channel)), escape(texts.name(tenant.channel, WHOLE))
+    cells = [f'<td data-v="{name}" title="{whole}">{name}</td>']
     for field in FIELDS:
         value = field.value(tenant)
         kind = ""

@@ -12,7 +12,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+from matplotlib.dates import AutoDateLocator, DateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -116,7 +116,7 @@ def flows(series: Sequence[Flow], began_at: datetime, bucket_ms: int, size: str)
         axes.set_ylim(bottom=0)
         locator = AutoDateLocator(minticks=3, maxticks=6)  # type: ignore[no-untyped-call]
         axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_formatter(DateFormatter(_clock(edges[-1] - edges[0])))  # type: ignore[no-untyped-call]
         axes.yaxis.set_major_locator(MaxNLocator(5))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: texts.rate(y)))
         axes.set_ylabel("completed a second")
@@ -145,6 +145,12 @@ def _svg(figure: Figure) -> str:
     text = re.sub(f'(?<=[a-z]: ){INK}(?=[;"])', "currentColor", text[text.index("<svg") :])
     text = re.sub(r'\s(xmlns(:xlink)?|version)="[^"]*"', "", text, count=3)
     return re.sub(r'<svg width="[^"]*" height="[^"]*"', '<svg aria-hidden="true"', text, count=1)
+
+
+def _clock(span: timedelta) -> str:
+    if span < timedelta(minutes=10):
+        return "%H:%M:%S"
+    return "%H:%M" if span < timedelta(days=2) else "%b %d"
 
 
 def _height(tenants: Sequence[Tenant]) -> float:
