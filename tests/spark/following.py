@@ -1,11 +1,13 @@
 """What tests of the followed formats share: rows of the history and dead letters, made, shown and read."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
@@ -14,6 +16,7 @@ from lonnymq.spark.following import FollowedSource, StreamReader
 from lonnymq.spark.history_source import HistorySource
 
 Row = tuple[Any, ...]
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 SOURCES: dict[str, Callable[[Any], FollowedSource]] = {"history": HistorySource, "dead_letters": DeadSource}
 TIMES = {"created_at", "first_dequeued_at", "dequeued_at", "finished_at", "dead_at"}
 ANY_ROW = """
@@ -84,3 +87,33 @@ def rows_of(reader: Any, parts: list[Any]) -> list[Row]:
         if batches:
             found += as_rows(pa.Table.from_batches(batches))
     return found
+
+
+def position(conn: psycopg.Connection) -> dict[str, Any]:
+    """Where the history is now, as an offset."""
+    row = conn.execute("SELECT snapshot, system_id FROM history_bounds()").fetchone()
+    assert row is not None
+    return {"snapshot": row[0], "system": row[1]}
+
+
+def run(df: DataFrame, checkpoint: Path) -> list[list[Row]]:
+    """Let a stream read what is there now. Returns the rows of each batch."""
+    batches: list[list[Row]] = []
+    writer = df.writeStream.foreachBatch(lambda batch, _: batches.append(read(batch)))
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    try:
+        assert query.awaitTermination(120), "it does not end"
+    finally:
+        query.stop()
+    return batches
+
+
+@contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    before = spark.conf.get(name)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        assert before is not None
+        spark.conf.set(name, before)

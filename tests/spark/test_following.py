@@ -37,7 +37,7 @@ from lonnymq.spark.pushing import Pushed
 from lonnymq.spark.reading import RowsLost
 from lonnymq.spark.snapshots import EARLIEST, Snapshot
 from tests.database import AnyServer, Connect
-from tests.spark.following import Row, batches_of, finish, rows_of, stream_reader
+from tests.spark.following import Row, batches_of, finish, position, rows_of, stream_reader
 
 XID, ID = 0, 1
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -69,12 +69,6 @@ def stream(options: dict[str, str]) -> Iterator[Opens]:
 
 def ids(rows: list[Row]) -> list[int]:
     return sorted(row[ID] for row in rows)
-
-
-def position(conn: psycopg.Connection) -> dict[str, Any]:
-    row = conn.execute("SELECT snapshot, system_id FROM history_bounds()").fetchone()
-    assert row is not None
-    return {"snapshot": row[0], "system": row[1]}
 
 
 class Writers:
