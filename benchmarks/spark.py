@@ -199,7 +199,7 @@ def reported(spark: SparkSession, conn: psycopg.Connection, rows: int, console: 
             **OPTIONS, includeContent="false", minPartitions=16
         )
         found = report(spark, history.load())
-    assert sum(channel.messages for channel in found.channels) == rows
+    assert sum(tenant.messages for tenant in found.tenants) == rows
     return {"rows": rows, "seconds": time.perf_counter() - start, "peak_mb": memory.peak / 2**20}
 
 

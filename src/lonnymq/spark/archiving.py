@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from psycopg import sql
-
 from lonnymq.adapters.psycopg import run
 from lonnymq.commands import HistoryBounds, HistoryFollow
 from lonnymq.errors import LonnyMQError, NotPermitted
-from lonnymq.spark import columns
-from lonnymq.spark.columns import Columns
 from lonnymq.spark.connecting import Connecting
+from lonnymq.spark.dead_source import DeadSource
+from lonnymq.spark.following import FollowedSource
+from lonnymq.spark.history_source import HistorySource
 from lonnymq.spark.lake import LakeTable, Position
+from lonnymq.spark.reading import Reading
 from lonnymq.spark.snapshots import Snapshot
 
 if TYPE_CHECKING:
@@ -34,17 +34,15 @@ FIRST_XID = 3  # PostgreSQL's first transaction that is not one of its own
 
 @dataclass(frozen=True)
 class Archivable:
-    """A view that grows by transaction, and the column that says which day a row belongs to."""
+    """What grows by transaction, and the column that says which day a row belongs to."""
 
     name: str
-    format: str
-    view: str
-    columns: Columns
+    source: type[FollowedSource]
     day_of: str
 
 
-HISTORY = Archivable("history", "lonnymq_history", "history", columns.HISTORY, "finished_at")
-DEAD = Archivable("dead", "lonnymq_dead", "dead_letters", columns.DEAD, "dead_at")
+HISTORY = Archivable("history", HistorySource, "finished_at")
+DEAD = Archivable("dead", DeadSource, "dead_at")
 TABLES = {table.name: table for table in (HISTORY, DEAD)}
 
 
@@ -122,6 +120,7 @@ class _Target:
         self.spark, self.kind, self.archived, self.follow = spark, kind, archived, follow
         self.options = dict(options)
         self.connecting = Connecting.of(self.options)
+        self.followed = kind.source(self.options).followed(self.connecting.schema, is_with_content=True)
         self.uri = f"{lake.rstrip('/')}/{kind.name}"
 
     def step(self, rows_a_commit: int) -> bool:
@@ -132,19 +131,19 @@ class _Target:
                 raise HistoryNotKept(
                     "the queue keeps no history", "run `SELECT queue_set(p_history => TRUE)` first"
                 )
-            source = f"cluster {bounds.system_id}, schema {self.connecting.schema}, {self.kind.view}"
+            source = f"cluster {bounds.system_id}, schema {self.connecting.schema}, {self.followed.view}"
             lake = LakeTable(self.uri, source)
-            table = lake.open(self.kind.columns.schema())
-            start, safe = lake.position(table), Snapshot.parse(bounds.snapshot).xmin
-            end = self._end(conn, start.xid, safe, rows_a_commit)
+            table = lake.open(self.followed.columns.schema())
+            start, present = lake.position(table), Snapshot.parse(bounds.snapshot)
+            end = self._end(conn, start.xid, present.xmin, rows_a_commit)
             self.archived.upto_xid = start.xid
             # Before anything is read: from now on nothing goes that the lake has not got.
-            self._follow(conn, safe if end is None else start.xid)
+            self._follow(conn, present.xmin if end is None else start.xid)
             if end is None:
-                self.archived.behind = self._behind(conn, safe)
+                self.archived.behind = self._behind(conn, present)
                 return False
         rows = (
-            self.spark.read.format(self.kind.format)
+            self.spark.read.format(self.kind.source.name())
             .options(**self.options)
             .option("startingOffsets", _offset(start.xid, bounds.system_id))
             .option("endingOffsets", _offset(end, bounds.system_id))
@@ -159,27 +158,17 @@ class _Target:
         """How far the next commit goes: to `safe`, below which nobody is open, or less if that is many rows.
         Rows of one transaction stay together.
         """
-        found = conn.execute(
-            sql.SQL("""
-                WITH new AS NOT MATERIALIZED (
-                    SELECT xid FROM {view} WHERE xid >= %(start)s::TEXT::XID8 AND xid < %(safe)s::TEXT::XID8)
-                SELECT (SELECT xid FROM new ORDER BY xid LIMIT 1)::TEXT::BIGINT,
-                    (SELECT xid FROM new ORDER BY xid OFFSET %(most)s LIMIT 1)::TEXT::BIGINT
-            """).format(view=self._view()),
-            {"start": start, "safe": safe, "most": most},
-        ).fetchone()
-        first, beyond = found or (None, None)
-        if first is None:
-            return None
-        return safe if beyond is None else max(beyond, first + 1)
+        position, latest = Snapshot.of(max(start, FIRST_XID)), Snapshot.of(safe)
+        with conn.cursor() as cursor:
+            if not self.followed.has_rows(cursor, position, latest):
+                return None
+            reading = Reading(self.followed, self.connecting, min_partitions=1, fails_on_data_loss=True)
+            return reading.limited(cursor, position, latest, most).xmax
 
-    def _behind(self, conn: psycopg.Connection, safe: int) -> int:
-        counted = sql.SQL("SELECT COUNT(*) FROM (SELECT FROM {} WHERE xid >= %s::TEXT::XID8 LIMIT %s) x")
-        row = conn.execute(counted.format(self._view()), (safe, COUNTED_AT_MOST)).fetchone()
-        return int(row[0]) if row else 0
-
-    def _view(self) -> sql.Identifier:
-        return sql.Identifier(self.connecting.schema, self.kind.view)
+    def _behind(self, conn: psycopg.Connection, present: Snapshot) -> int:
+        with conn.cursor() as cursor:
+            where = self.followed.from_to(present.xmin, present.xmax, present)
+            return self.followed.count(cursor, where, COUNTED_AT_MOST)
 
     def _follow(self, conn: psycopg.Connection, xid: int) -> None:
         if not self.follow or self.kind is not HISTORY:

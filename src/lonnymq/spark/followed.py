@@ -58,9 +58,9 @@ class Followed:
 
     def present(self, cursor: Cursor) -> Present:
         """In one statement, so that what ends meanwhile is not taken for a transaction of another cluster."""
-        [(snapshot, system, trimmed, is_standby, is_foreign)] = _rows(
+        [(snapshot, system, trimmed, is_foreign)] = _rows(
             cursor,
-            f"""SELECT b.snapshot, b.system_id, b.trimmed_xid, pg_is_in_recovery(), EXISTS (
+            f"""SELECT b.snapshot, b.system_id, b.trimmed_xid, EXISTS (
                 SELECT FROM {self._relation()} WHERE xid >= pg_snapshot_xmax(pg_current_snapshot()))
             FROM {identifier(self.schema)}.history_bounds() b""",  # noqa: S608 # the name is quoted
         )
@@ -70,9 +70,7 @@ class Followed:
                 f"stamp them anew: UPDATE {identifier(self.schema)}.{self.table} SET xid = DEFAULT"  # noqa: S608
                 " WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())",
             )
-        now = Snapshot.parse(snapshot)
-        # A standby does not list the transactions that are open.
-        return Present(Snapshot.of(now.xmin) if is_standby else now, system, trimmed)
+        return Present(Snapshot.parse(snapshot), system, trimmed)
 
     @staticmethod
     def prepare(cursor: Cursor) -> None:

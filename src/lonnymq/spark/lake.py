@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 from pyspark.sql.types import StructType
 
@@ -84,7 +84,7 @@ class LakeTable:
     def append(self, table: DeltaTable, rows: DataFrame, day_of: str, upto: Position) -> int:
         """Write the rows and the new position in one commit. Returns how many rows there were."""
         written = written_files(rows, self.uri, day_of)
-        adds = [
+        adds: list[AddAction | RemoveAction] = [
             AddAction(
                 path=file.path,
                 size=file.bytes,

@@ -1,7 +1,13 @@
--- Part of maintain: whether anything but wakes and ring rows is to be cleaned or made. Read only.
+-- Part of maintain: whether anything but wakes and ring rows is to be cleaned or made. Writes nothing, and waits for nobody: where another
+-- one is dropping a day, that one sees to it.
 CREATE OR REPLACE FUNCTION upkeep_is_due (p_upkeep upkeep, p_now BIGINT)
-RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
+RETURNS BOOLEAN LANGUAGE plpgsql AS $$
 BEGIN
+    BEGIN
+        LOCK TABLE finished_other IN ACCESS SHARE MODE NOWAIT;
+    EXCEPTION WHEN lock_not_available THEN
+        RETURN FALSE;
+    END;
     RETURN EXISTS (
             SELECT FROM dedupe d
             WHERE d.until_at > CASE WHEN p_upkeep.dedupe_day = p_now / 86400000 THEN p_upkeep.dedupe_from ELSE -1 END AND d.until_at <= p_now)

@@ -1,6 +1,5 @@
 -- Part of maintain, for who holds upkeep: dedupe keys that are free again, staged rows that nobody published for a day, jobs of
--- the day before, and the history's partitions,
--- old and new. Steps over what others hold. Returns how many rows and partitions went.
+-- the day before, and the history's partitions, old and new. Steps over what others hold. Returns how many rows and partitions went.
 CREATE OR REPLACE FUNCTION upkeep_more (p_upkeep upkeep, p_now BIGINT, p_limit INT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
@@ -8,6 +7,7 @@ DECLARE
     v_last BIGINT;
     v_count BIGINT;
     v_gone BIGINT;
+    v_jobs BIGINT;
 BEGIN
     -- Who finished long ago may have committed late, behind where the last call ended: once a day all are looked for.
     IF p_upkeep.dedupe_day <> p_now / 86400000 THEN
@@ -24,7 +24,8 @@ BEGIN
     GET DIAGNOSTICS v_gone = ROW_COUNT;
     DELETE FROM ledger l WHERE l.ctid = ANY (ARRAY(
         SELECT x.ctid FROM ledger x WHERE NOT x.is_lasting AND x.published_at < p_now - 86400000 LIMIT p_limit FOR UPDATE SKIP LOCKED));
-    v_gone := v_gone + v_count + history_trim(p_now, p_limit);
+    GET DIAGNOSTICS v_jobs = ROW_COUNT;
+    v_gone := v_gone + v_count + v_jobs + history_trim(p_now, p_limit);
     IF (SELECT q.history FROM queue q) THEN
         PERFORM history_prepare(p_now);
     END IF;
