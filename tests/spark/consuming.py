@@ -113,7 +113,7 @@ class Streams:
 
     def move(self, stop: Stop | None = None, checkpoint: str = "moving", **more: str) -> StreamingQuery:
         """One that moves what is there into the channel `out`, completed in the same transactions."""
-        rows = self.read(numPartitions="1", **more)
+        rows = self.read(**({"numPartitions": "1", "leaseSeconds": "600"} | more))
         if stop is not None:
             rows = stop.standing(rows)
         moved = rows.selectExpr("'out' AS channel", "content", "claim")

@@ -1,0 +1,85 @@
+"""A driver that consumes, and stops for ever at a moment of the test's choice, to be killed there.
+
+`claimed`: messages are claimed, and Spark has not written that down. `committed`: PostgreSQL has committed
+what was made of them, and Spark has not. `written`: so has another sink.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from lonnymq.spark.claiming import ClaimReader
+from lonnymq.spark.queue_source import QueueSource
+from lonnymq.spark.session import session
+from lonnymq.spark.sink import StreamWriter
+
+CONF: dict[str, Any] = {
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+def stand(at: str) -> None:
+    if os.environ["LONNYMQ_TEST_STOP"] == at:
+        Path(os.environ["LONNYMQ_TEST_REACHED"]).touch()
+        while True:
+            time.sleep(60)
+
+
+class StoppingReader(ClaimReader):
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        offset = super().latestOffset(start, limit)
+        if offset != start:
+            stand("claimed")
+        return offset
+
+
+class StoppingWriter(StreamWriter):
+    def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
+        super().commit(messages, batchId)
+        stand("committed")
+
+
+class StoppingSource(QueueSource):
+    @classmethod
+    def name(cls) -> str:
+        return "stopping"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        return StoppingReader(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        return StoppingWriter(self.options, schema, overwrite=overwrite)
+
+
+def main() -> None:
+    told = json.loads(sys.argv[1])
+    spark = session("local[2]", **CONF)
+    spark.dataSource.register(StoppingSource)
+    lasting = {"consumer": "etl", "leaseSeconds": "600", "numPartitions": "1"}
+    rows = spark.readStream.format("stopping").options(**told["options"], **lasting).load()
+
+    def write(batch: DataFrame, _: int) -> None:
+        ids = [row.id for row in batch.collect()]
+        Path(told["sink"]).write_text("\n".join(map(str, ids)), encoding="ascii")
+        stand("written")
+
+    if os.environ["LONNYMQ_TEST_STOP"] == "written":
+        writing = rows.writeStream.foreachBatch(write)
+    else:
+        moved = rows.selectExpr("'out' AS channel", "content", "claim")
+        writing = moved.writeStream.format("stopping").options(**told["options"], complete="true")
+    query = writing.option("checkpointLocation", told["checkpoint"]).trigger(availableNow=True).start()
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main()

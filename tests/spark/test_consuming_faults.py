@@ -1,0 +1,294 @@
+"""What goes wrong while the queue is consumed: leases are lost, drivers die or are two, the server restarts.
+
+Moved within PostgreSQL, each message is in one place in the end. Other sinks get each at least once.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from lonnymq.install import install
+from tests.database import Connect, create_database
+from tests.faults import clusters
+from tests.judge import check, dequeue, fold
+from tests.spark.conftest import SCHEMA, Services
+from tests.spark.consuming import Options, Stop, Streams, completed, create, ended, moved, one, until
+from tests.spark.disturbing import kill_with_all_below
+
+ROWS = 10
+EVERY_NUMBER = list(range(ROWS))
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _queue(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT * FROM queue_set(p_history => TRUE)")
+    conn.execute("SELECT channel_set('out', p_paused => TRUE)")
+
+
+@pytest.fixture
+def streams(spark: SparkSession, options: Options, tmp_path: Path) -> Iterator[Streams]:
+    made = Streams(spark, options, tmp_path)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def stop(tmp_path: Path) -> Iterator[Stop]:
+    made = Stop(tmp_path)
+    yield made
+    made.let_go()
+
+
+def steal(conn: psycopg.Connection, number: int) -> None:
+    """The lease ends, and somebody else has the message, does it and completes it."""
+    where = "WHERE leased AND content = convert_to(%s::TEXT, 'UTF8')"
+    conn.execute(f"SELECT message_defer(id, token) FROM message {where}".encode(), (number,))
+    fold(conn)
+    [message], _ = dequeue(conn, 10, consumer="thief")
+    assert message.content == b"%d" % number
+    done = conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token)).fetchone()
+    assert done == ("completed",)
+
+
+def done_by(conn: psycopg.Connection) -> dict[str, int]:
+    return dict(conn.execute("SELECT consumer, COUNT(*) FROM history WHERE outcome = 'completed' GROUP BY 1"))
+
+
+def test_moved_within_a_transaction(streams: Streams, conn: psycopg.Connection) -> None:
+    create(conn, ROWS)
+    ended(streams.move(maxMessagesPerTrigger="4"))
+    assert moved(conn) == EVERY_NUMBER
+    assert done_by(conn) == {"etl": ROWS}
+    assert one(conn, "SELECT COUNT(DISTINCT xid) FROM history") == 3
+    check(conn)
+
+
+def test_a_lease_is_stolen_in_mid_batch(streams: Streams, conn: psycopg.Connection, stop: Stop) -> None:
+    """The whole batch is rolled back; when it comes again, what was stolen is left out."""
+    create(conn, ROWS)
+    query = streams.move(stop)
+    stop.until_reached()
+    steal(conn, 3)
+    stop.let_go()
+    with pytest.raises(StreamingQueryException, match="1 messages of claim 1 are no longer held by 'etl'"):
+        ended(query)
+    assert moved(conn) == []
+    assert done_by(conn) == {"thief": 1}
+    ended(streams.move())
+    assert moved(conn) == [number for number in EVERY_NUMBER if number != 3]
+    assert done_by(conn) == {"thief": 1, "etl": ROWS - 1}
+    assert one(conn, "SELECT COUNT(*) FROM staging") == 0
+    check(conn)
+
+
+def test_a_message_is_cancelled_in_mid_batch(streams: Streams, conn: psycopg.Connection, stop: Stop) -> None:
+    """Nobody else has it: what was made of it is kept."""
+    create(conn, ROWS)
+    query = streams.move(stop)
+    stop.until_reached()
+    conn.execute("SELECT message_cancel(MIN(id)) FROM message")
+    stop.let_go()
+    ended(query)
+    assert moved(conn) == EVERY_NUMBER
+    rows = conn.execute("SELECT outcome, COUNT(*) FROM history GROUP BY 1 ORDER BY 1").fetchall()
+    assert rows == [("cancelled", 1), ("completed", ROWS - 1)]
+
+
+def test_leases_end_while_the_driver_is_down(streams: Streams, conn: psycopg.Connection, stop: Stop) -> None:
+    """It comes back with a batch of which others have done some; the rest it gets anew."""
+    create(conn, ROWS)
+    query = streams.move(stop, leaseSeconds="1")
+    stop.until_reached()
+    query.stop()
+    stop.let_go()
+
+    def is_swept() -> bool:
+        fold(conn)
+        return bool(one(conn, "SELECT COUNT(*) FROM message WHERE leased") == 0)
+
+    until(is_swept, "the leases to run out")
+    taken, _ = dequeue(conn, 4, consumer="thief")
+    conn.execute(
+        "SELECT message_complete_many(%s, %s)", ([message.id for message in taken], [taken[0].token])
+    )
+    assert moved(conn) == []
+    ended(streams.move())
+    others = {int(message.content) for message in taken}
+    assert moved(conn) == [number for number in EVERY_NUMBER if number not in others]
+    assert done_by(conn) == {"thief": 4, "etl": ROWS - 4}
+    check(conn)
+
+
+def test_the_checkpoint_is_deleted(streams: Streams, conn: psycopg.Connection, stop: Stop) -> None:
+    """A new stream under the old name goes on with what the old one had claimed."""
+    create(conn, ROWS)
+    ended(streams.move(maxMessagesPerTrigger="5"))
+    create(conn, ROWS, name="more")
+    query = streams.move(stop)
+    stop.until_reached()
+    query.stop()
+    stop.let_go()
+    assert one(conn, "SELECT COUNT(*) FROM claim") == ROWS
+    shutil.rmtree(streams.folder / "moving")
+    ended(streams.move())
+    assert moved(conn) == sorted(EVERY_NUMBER * 2)
+    assert done_by(conn) == {"etl": 2 * ROWS}
+    assert one(conn, "SELECT MAX(attempts) FROM history") == 1, "no lease had to run out"
+
+
+def test_a_checkpoint_of_another_queue(
+    streams: Streams, conn: psycopg.Connection, connect: Connect, stop: Stop
+) -> None:
+    """Ahead of this one, as it is after a restore."""
+    create(conn, ROWS)
+    ended(streams.move(maxMessagesPerTrigger="5"))
+    conn.execute("TRUNCATE claimant, claim")
+    create(conn, ROWS)
+    with pytest.raises(StreamingQueryException, match="was never made"):
+        ended(streams.move())
+    assert completed(conn) == ROWS
+
+
+def test_two_drivers(streams: Streams, conn: psycopg.Connection, stop: Stop) -> None:
+    """The later one has the consumer, and what was claimed; the first can commit nothing more."""
+    create(conn, ROWS)
+    first = streams.move(stop)
+    stop.until_reached()
+    ended(streams.move(checkpoint="another"))
+    assert moved(conn) == EVERY_NUMBER
+    stop.let_go()
+    with pytest.raises(StreamingQueryException, match="'etl' was opened by another reader"):
+        ended(first)
+    assert moved(conn) == EVERY_NUMBER
+    assert done_by(conn) == {"etl": ROWS}
+
+
+def test_the_first_of_two_idle_drivers_ends(streams: Streams, conn: psycopg.Connection) -> None:
+    first = streams.start()
+    create(conn, ROWS)
+    until(lambda: completed(conn) == ROWS, "the first stream to read")
+    streams.run(checkpoint="another")
+    with pytest.raises(StreamingQueryException, match="consumer 'etl' is read by another stream"):
+        ended(first)
+
+
+class Killed:
+    """A driver of its own, killed with all its processes when it has come to its stop."""
+
+    def __init__(self, options: Options, folder: Path, stop: str) -> None:
+        self.checkpoint = folder / "moving"
+        reached = folder / "driver reached"
+        told = {"options": options, "checkpoint": str(self.checkpoint), "sink": str(folder / "sink")}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.stopping_driver", json.dumps(told)],
+            env=os.environ | {"LONNYMQ_TEST_STOP": stop, "LONNYMQ_TEST_REACHED": str(reached)},
+            cwd=ROOT,
+        )
+        try:
+            until(lambda: reached.exists() or process.poll() is not None, "the driver to come to its stop")
+            assert process.poll() is None, "it ended without"
+        finally:
+            kill_with_all_below(process.pid)
+            process.wait()
+
+    def logged(self, log: str) -> list[str]:
+        """The batches that Spark has written down."""
+        return sorted(file.name for file in (self.checkpoint / log).glob("[0-9]*"))
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+class TestDriverKilled:
+    def test_before_the_offset_log(self, streams: Streams, conn: psycopg.Connection) -> None:
+        """The claim is there, and nobody wrote it down: it is gone on with."""
+        create(conn, ROWS)
+        killed = Killed(streams.options, streams.folder, "claimed")
+        assert killed.logged("offsets") == []
+        assert one(conn, "SELECT COUNT(*) FROM claim") == ROWS
+        ended(streams.move())
+        assert moved(conn) == EVERY_NUMBER
+        assert done_by(conn) == {"etl": ROWS}
+        assert one(conn, "SELECT MAX(attempts) FROM history") == 1, "no lease had to run out"
+        check(conn)
+
+    def test_between_the_commits_of_postgresql_and_spark(
+        self, streams: Streams, conn: psycopg.Connection
+    ) -> None:
+        create(conn, ROWS)
+        killed = Killed(streams.options, streams.folder, "committed")
+        assert (killed.logged("offsets"), killed.logged("commits")) == (["0"], [])
+        assert moved(conn) == EVERY_NUMBER
+        assert completed(conn) == ROWS
+        create(conn, 1, name="more")
+        ended(streams.move())
+        assert moved(conn) == [0, *EVERY_NUMBER]
+        assert done_by(conn) == {"etl": ROWS + 1}
+        check(conn)
+
+    def test_after_the_commit_of_another_sink(self, streams: Streams, conn: psycopg.Connection) -> None:
+        """At least once: the same messages come again, under the same ids, and none is lost."""
+        create(conn, ROWS)
+        killed = Killed(streams.options, streams.folder, "written")
+        assert (killed.logged("offsets"), killed.logged("commits")) == (["0"], [])
+        written = [int(line) for line in (streams.folder / "sink").read_text(encoding="ascii").split()]
+        assert completed(conn) == 0
+        streams.run(checkpoint="moving")
+        assert sorted(streams.ids()) == sorted(written)
+        assert done_by(conn) == {"etl": ROWS}
+        check(conn)
+
+
+def restarted(server: Any, services: Services, then: Any) -> None:
+    """Stop the server, and start it, maybe at another port."""
+    old = server.port
+    server.stop()
+    then()
+    server.start()
+    text = services.path.read_text(encoding="utf-8")
+    services.path.write_text(text.replace(f"port={old}\n", f"port={server.port}\n"), encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_database_restarts_in_mid_stream(
+    spark: SparkSession, services: Services, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    with clusters.cluster(pytestconfig.getoption("--pg")) as server:
+        name = f"queue_{secrets.token_hex(4)}"
+        create_database(server, name)
+        with clusters.connect(server, name) as conn:
+            install(conn, schema=SCHEMA)
+            _queue_of(conn)
+            create(conn, ROWS)
+        options = {"service": services.add(server.dsn(name), name), "schema": SCHEMA}
+        streams, stop = Streams(spark, options, tmp_path), Stop(tmp_path)
+        try:
+            query = streams.move(stop)
+            stop.until_reached()
+            restarted(server, services, stop.let_go)
+            ended(query)
+            with clusters.connect(server, name) as conn:
+                assert moved(conn) == EVERY_NUMBER
+                assert done_by(conn) == {"etl": ROWS}
+                check(conn)
+        finally:
+            stop.let_go()
+            streams.stop()
+
+
+def _queue_of(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT * FROM queue_set(p_history => TRUE)")
+    conn.execute("SELECT channel_set('out', p_paused => TRUE)")
