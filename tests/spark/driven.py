@@ -1,0 +1,139 @@
+"""A driver in a process of its own, which does as it is told and can be killed.
+
+It reads a call a line and answers with a line: what was raised, if anything.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Self
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from lonnymq.spark.archiving import archive
+from lonnymq.spark.session import session
+from tests.spark.disturbing import kill_with_all_below
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 120.0
+
+
+class DriverFailed(Exception):
+    """What the driver told of."""
+
+
+class Driver:
+    def __init__(self, master: str, **conf: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.driven", json.dumps({"master": master} | conf)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        self._asking = ThreadPoolExecutor(1)
+
+    def call(self, name: str, **arguments: Any) -> Future[None]:
+        return self._asking.submit(self._ask, name, arguments)
+
+    def run(self, name: str, **arguments: Any) -> None:
+        self.call(name, **arguments).result(PATIENCE_S)
+
+    def kill(self) -> None:
+        kill_with_all_below(self._process.pid)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self._process.wait()
+        self._asking.shutdown()
+        for end in (self._process.stdin, self._process.stdout):
+            if end is not None:
+                end.close()
+
+    def _ask(self, name: str, arguments: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([name, arguments]) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise DriverFailed("it is dead")
+        raised = json.loads(answer)
+        if raised is not None:
+            raise DriverFailed(raised)
+
+
+def write(spark: SparkSession, options: Mapping[str, str], rows: int, parts: int, filled: int = 0) -> None:
+    """Messages in three channels, that are numbers, filled up with so many dots."""
+    numbers = spark.range(0, rows, 1, parts).selectExpr(
+        "'channel ' || id % 3 AS channel", f"id || repeat('.', {filled}) AS content"
+    )
+    numbers.write.format("lonnymq").options(**options).mode("append").save()
+
+
+def stream(spark: SparkSession, options: Mapping[str, str], folder: str, checkpoint: str) -> None:
+    """Lines of files into a channel, a file a batch, until there are no more."""
+    lines = spark.readStream.format("text").option("maxFilesPerTrigger", "1").load(folder)
+    query = (
+        lines.selectExpr("'lines' AS channel", "value AS content")
+        .writeStream.format("lonnymq")
+        .options(**options)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def archive_and_stop(spark: SparkSession, options: Mapping[str, str], lake: str, stop: str) -> None:
+    """Stops before or after the commit, for ever, once the file `stop` is there to say so."""
+    commit = DeltaTable.create_write_transaction
+    when, path = stop.split(" ", 1)
+
+    def stopping(*arguments: Any, **keywords: Any) -> None:
+        if when == "after":
+            commit(*arguments, **keywords)
+        Path(path).touch()
+        while True:
+            time.sleep(60)
+
+    DeltaTable.create_write_transaction = stopping  # type: ignore[method-assign]
+    archive(spark, lake, options, tables=["history"])
+
+
+def await_executors(spark: SparkSession, number: int) -> None:
+    status = spark.sparkContext._jsc.sc().getExecutorMemoryStatus
+    while status().size() != number + 1:  # the driver is among them
+        time.sleep(0.05)
+
+
+CALLS: dict[str, Callable[..., None]] = {
+    "archive_and_stop": archive_and_stop,
+    "await_executors": await_executors,
+    "stream": stream,
+    "write": write,
+}
+
+
+def main() -> None:
+    spark = session(**json.loads(sys.argv[1]))
+    for line in sys.stdin:
+        name, arguments = json.loads(line)
+        raised = None
+        try:
+            CALLS[name](spark, **arguments)
+        except Exception as error:  # noqa: BLE001 the test is told
+            raised = f"{type(error).__name__}: {error}"
+        print(json.dumps(raised), flush=True)
+
+
+if __name__ == "__main__":
+    main()

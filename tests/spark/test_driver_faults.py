@@ -1,0 +1,268 @@
+"""The driver dies, its commit does, or the database goes away: what comes after has every row once."""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from deltalake import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from lonnymq.embedded import Server
+from lonnymq.errors import ConnectionDropped, DatabaseUnreachable
+from lonnymq.install import install
+from lonnymq.spark.archiving import archive
+from lonnymq.spark.failures import plainly
+from tests.database import create_database
+from tests.faults.clusters import cluster, connect
+from tests.spark.conftest import SCHEMA, Services
+from tests.spark.disturbing import COMMITTED, COPIED, Gate, enqueued, kill, sessions_in_wait, staged, until
+from tests.spark.driven import Driver, stream, write
+from tests.spark.traffic import finish
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
+
+ROWS = 100
+EVERY_NUMBER = sorted(map(str, range(ROWS)))
+LOCAL = {
+    "master": "local[2]",
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+ONCE = {"txnAppId": "numbers", "txnVersion": "1"}
+
+
+@pytest.fixture
+def gate(dsn: str) -> Iterator[Gate]:
+    with Gate(dsn) as standing:
+        yield standing
+
+
+@pytest.fixture
+def behind(gate: Gate, services: Services) -> dict[str, str]:
+    """Options that lead through the gate."""
+    return {"service": services.add(gate.dsn, f"gate_{secrets.token_hex(4)}"), "schema": SCHEMA}
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> list[str]:
+    """In files that a stream reads one a batch."""
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    for file in "ab":
+        (folder / f"{file}.txt").write_text(f"{file}1\n{file}2\n", encoding="utf-8")
+    return ["a1", "a2", "b1", "b2"]
+
+
+def logged(checkpoint: Path, log: str) -> list[str]:
+    """The batches that Spark has written down."""
+    return sorted(file.name for file in (checkpoint / log).glob("[0-9]*"))
+
+
+def test_a_stream_whose_driver_is_killed_twice(
+    spark: SparkSession,
+    conn: psycopg.Connection,
+    gate: Gate,
+    behind: dict[str, str],
+    options: dict[str, str],
+    tmp_path: Path,
+    lines: list[str],
+) -> None:
+    """Between PostgreSQL's commit and Spark's, and after Spark's, when the next batch is staged."""
+    checkpoint = tmp_path / "checkpoint"
+    told = {"folder": str(tmp_path / "lines"), "checkpoint": str(checkpoint)}
+    with Driver(**LOCAL) as driver:
+        gate.hold(COMMITTED)
+        gate.held(driver.call("stream", options=behind, **told))
+        assert (len(enqueued(conn)), staged(conn)) == (2, [])
+        assert (logged(checkpoint, "offsets"), logged(checkpoint, "commits")) == (["0"], [])
+        driver.kill()
+    with Driver(**LOCAL) as driver:
+        gate.hold(COPIED, after=1)
+        gate.held(driver.call("stream", options=behind, **told))
+        assert (len(enqueued(conn)), staged(conn)) == (2, [2])
+        assert (logged(checkpoint, "offsets"), logged(checkpoint, "commits")) == (["0", "1"], ["0"])
+        driver.kill()
+    stream(spark, options, **told)
+    assert enqueued(conn) == lines
+    assert logged(checkpoint, "commits") == ["0", "1"]
+
+
+def test_the_commit_of_a_stream_dies_after_it_committed(
+    spark: SparkSession,
+    conn: psycopg.Connection,
+    gate: Gate,
+    behind: dict[str, str],
+    tmp_path: Path,
+    lines: list[str],
+) -> None:
+    folder, checkpoint = str(tmp_path / "lines"), str(tmp_path / "checkpoint")
+    gate.hold(COMMITTED)
+    with gate.running(stream, spark, behind, folder, checkpoint) as streaming:
+        [held] = gate.held(streaming)
+        kill(held.process)
+        with pytest.raises(PySparkException):
+            streaming.result()
+    assert len(enqueued(conn)) == 2
+    stream(spark, behind, folder, checkpoint)
+    assert enqueued(conn) == lines
+
+
+def test_the_commit_of_a_write_dies_after_it_committed(
+    spark: SparkSession, conn: psycopg.Connection, gate: Gate, behind: dict[str, str]
+) -> None:
+    gate.hold(COMMITTED)
+    with gate.running(write, spark, behind | ONCE, ROWS, 2) as writing:
+        [held] = gate.held(writing)
+        kill(held.process)
+        with pytest.raises(Exception, match="EOFException"):
+            writing.result()
+    assert enqueued(conn) == EVERY_NUMBER
+    write(spark, behind | ONCE, ROWS, 2)
+    assert (enqueued(conn), staged(conn)) == (EVERY_NUMBER, [])
+
+
+def test_the_answer_to_a_commit_is_lost(
+    spark: SparkSession, conn: psycopg.Connection, gate: Gate, behind: dict[str, str]
+) -> None:
+    gate.hold(COMMITTED)
+    with gate.running(write, spark, behind, ROWS, 2) as writing:
+        [held] = gate.held(writing)
+        held.cut()
+        writing.result()
+    assert (enqueued(conn), staged(conn)) == (EVERY_NUMBER, [])
+
+
+def in_the_lake(lake: str) -> list[int]:
+    return sorted(DeltaTable(f"{lake}/history").to_pyarrow_table(columns=["id"])["id"].to_pylist())
+
+
+def test_an_archive_whose_driver_is_killed_twice(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
+) -> None:
+    """When the files are written and not committed, and when they are."""
+    conn.execute("SELECT queue_set(p_history => TRUE)")
+    ids = finish(conn, "acme", [b"x"] * ROWS)
+    lake = str(tmp_path / "lake")
+    for when, expected in (("before", []), ("after", ids)):
+        with Driver(**LOCAL) as driver:
+            stopped = tmp_path / when
+            driver.call("archive_and_stop", options=options, lake=lake, stop=f"{when} {stopped}")
+            until(stopped.exists, f"the archive to be at what comes {when} its commit")
+            driver.kill()
+        assert list(Path(lake, "history").glob("day=*/*.parquet"))
+        assert in_the_lake(lake) == expected
+    more = finish(conn, "acme", [b"y"])
+    archive(spark, lake, options, tables=["history"])
+    assert in_the_lake(lake) == ids + more
+
+
+@pytest.fixture(scope="module")
+def mortal_server(pytestconfig: pytest.Config) -> Iterator[Server]:
+    """A server that may be stopped, unlike the one that all tests share."""
+    with cluster(pytestconfig.getoption("--pg")) as running:
+        create_database(running, "template")
+        with connect(running, "template") as conn:
+            install(conn, schema=SCHEMA)
+        yield running
+
+
+class Mortal:
+    """A database on it, reached through a gate."""
+
+    def __init__(self, server: Server, gate: Gate, name: str, options: dict[str, str]) -> None:
+        self.server, self.gate, self.name, self.options = server, gate, name, options
+
+    def connect(self) -> psycopg.Connection:
+        return connect(self.server, self.name)
+
+    def stop(self) -> None:
+        self.server.stop("immediate")
+
+    def start(self) -> None:
+        self.server.start()
+        self.gate.lead_to(self.server.dsn(self.name))
+
+    @contextmanager
+    def locked(self, table: str) -> Iterator[psycopg.Connection]:
+        """Until the server goes down. Another connection, to look on."""
+        with closing(self.connect()) as holder, closing(self.connect()) as conn:
+            holder.execute(f"BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+            yield conn
+
+
+@pytest.fixture
+def mortal(mortal_server: Server, services: Services) -> Iterator[Mortal]:
+    name = f"queue_{secrets.token_hex(4)}"
+    create_database(mortal_server, name, "template")
+    with Gate(mortal_server.dsn(name)) as gate:
+        options = {"service": services.add(gate.dsn, name), "schema": SCHEMA}
+        yield Mortal(mortal_server, gate, name, options)
+    mortal_server.start()  # for the next test, if this one left it down
+
+
+def test_the_database_restarts_while_rows_are_staged(spark: SparkSession, mortal: Mortal) -> None:
+    with mortal.gate.running(write, spark, mortal.options | ONCE, ROWS, 2) as writing:
+        with mortal.locked("staging") as conn:
+            until(lambda: writing.done() or sessions_in_wait(conn, "COPY"), "rows to be copied")
+            mortal.stop()
+        with pytest.raises(DatabaseUnreachable), plainly():
+            writing.result()
+    mortal.start()
+    with closing(mortal.connect()) as conn:
+        assert (enqueued(conn), staged(conn)) == ([], [])
+        write(spark, mortal.options | ONCE, ROWS, 2)
+        assert (enqueued(conn), staged(conn)) == (EVERY_NUMBER, [])
+
+
+def test_the_database_restarts_while_rows_are_published(spark: SparkSession, mortal: Mortal) -> None:
+    """The driver waits for it and publishes."""
+    with mortal.gate.running(write, spark, mortal.options, ROWS, 2) as writing:
+        with mortal.locked("message") as conn:
+            until(lambda: writing.done() or sessions_in_wait(conn, "staging_publish_once"), "publishing")
+            mortal.stop()
+        mortal.start()
+        writing.result()
+    with closing(mortal.connect()) as conn:
+        assert (enqueued(conn), staged(conn)) == (EVERY_NUMBER, [])
+
+
+def test_the_database_restarts_while_history_is_read(
+    spark: SparkSession, mortal: Mortal, tmp_path: Path
+) -> None:
+    lake = str(tmp_path / "lake")
+    with closing(mortal.connect()) as conn:
+        conn.execute("SELECT queue_set(p_history => TRUE)")
+        ids = finish(conn, "acme", [b"x"] * ROWS)
+    mortal.gate.hold(COPIED)
+    with mortal.gate.running(archive, spark, lake, mortal.options) as archiving:
+        [held] = mortal.gate.held(archiving)
+        mortal.stop()
+        held.cut()
+        with pytest.raises(DatabaseUnreachable), plainly():
+            archiving.result()
+    assert in_the_lake(lake) == []
+    mortal.start()
+    archive(spark, lake, mortal.options)
+    assert in_the_lake(lake) == ids
+
+
+def test_the_database_restarts_while_the_archive_looks(
+    spark: SparkSession, mortal: Mortal, tmp_path: Path
+) -> None:
+    lake = str(tmp_path / "lake")
+    with closing(mortal.connect()) as conn:
+        conn.execute("SELECT queue_set(p_history => TRUE)")
+        ids = finish(conn, "acme", [b"x"] * ROWS)
+    with mortal.gate.running(archive, spark, lake, mortal.options) as archiving:
+        with mortal.locked("finished") as conn:
+            until(lambda: archiving.done() or sessions_in_wait(conn, "xid"), "the archive to look")
+            mortal.stop()
+        with pytest.raises((ConnectionDropped, psycopg.OperationalError)):
+            archiving.result()
+    mortal.start()
+    archive(spark, lake, mortal.options)
+    assert in_the_lake(lake) == ids
