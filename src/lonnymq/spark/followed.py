@@ -89,7 +89,7 @@ class Followed:
         return [*found, self.from_to(start.xmax, end.xmax, end)] if start.xmax < end.xmax else found
 
     def among(self, xids: Iterable[int], end: Snapshot) -> str:
-        return self._where(f"xid = ANY (CAST('{{{','.join(map(str, xids))}}}' AS XID8[]))", end)
+        return self._where(f"xid = ANY (CAST('{_array(xids)}' AS XID8[]))", end)
 
     def from_to(self, first: int, behind: int, end: Snapshot) -> str:
         return self._where(f"xid >= CAST('{first}' AS XID8) AND xid < CAST('{behind}' AS XID8)", end)
@@ -101,23 +101,23 @@ class Followed:
         )
         return int(rows)
 
-    def counts(self, cursor: Cursor, where: str, first: int = 0, width: int = 1) -> list[Bucket]:
-        """How many rows there are, in buckets of `width` transactions each; none where there are none."""
+    def counts(self, cursor: Cursor, where: str, grouped_by: str = "xid") -> list[Bucket]:
+        """How many rows there are, of each transaction or of several that are neighbours."""
         found = _rows(
             cursor,
-            f"""SELECT MIN(x.xid), MAX(x.xid), COUNT(*)
-            FROM (SELECT CAST(CAST(xid AS TEXT) AS BIGINT) AS xid FROM {self._relation()} WHERE {where}) x
-            GROUP BY (x.xid - {first}) / {width} ORDER BY 1""",  # noqa: S608
+            f"""SELECT CAST(MIN(xid) AS TEXT), CAST(MAX(xid) AS TEXT), COUNT(*)
+            FROM {self._relation()} WHERE {where} GROUP BY {grouped_by} ORDER BY MIN(xid)""",  # noqa: S608
         )
-        return [Bucket(first, last, rows) for first, last, rows in found]
+        return [Bucket(int(first), int(last), rows) for first, last, rows in found]
 
     def query(self, where: str) -> str:
         return f"SELECT {self.columns.asked()} FROM {self._relation()} WHERE {where}"  # noqa: S608
 
     def spread(self, cursor: Cursor, first: int, behind: int, end: Snapshot) -> list[Bucket]:
         """The rows from a transaction to another, roughly."""
-        width = max(1, -(-(behind - first) // BUCKETS))
-        return self.counts(cursor, self.from_to(first, behind, end), first, width)
+        bounds = range(first, behind, max(1, -(-(behind - first) // BUCKETS)))
+        bucket = f"width_bucket(xid, CAST('{_array(bounds)}' AS XID8[]))"
+        return self.counts(cursor, self.from_to(first, behind, end), bucket)
 
     def divided(self, cursor: Cursor, buckets: Iterable[Bucket], end: Snapshot, share: int) -> list[Bucket]:
         """The same rows, in buckets that have no more than `share` of them, or are of one transaction."""
@@ -135,6 +135,10 @@ class Followed:
 
     def _relation(self) -> str:
         return f"{identifier(self.schema)}.{self.view}"
+
+
+def _array(xids: Iterable[int]) -> str:
+    return "{" + ",".join(map(str, xids)) + "}"
 
 
 def _rows(cursor: Cursor, query: str) -> Sequence[Sequence[Any]]:
