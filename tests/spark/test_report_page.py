@@ -237,3 +237,10 @@ def test_the_terminal_says_that_there_is_nothing() -> None:
     assert printed(Report((), NOTHING, (), None, None, 1_000)) == "Nothing has finished in this time.\n"
     alone = replace(report_of(tenant("acme")), totals=replace(NOTHING, channels=1, messages=1))
     assert "No two tenants had a backlog at the same time" in printed(alone)
+
+
+def test_what_nobody_has_is_not_summed_up() -> None:
+    many = [replace(tenant(f"tenant {n}"), throughput=None) for n in range(120)]
+    cells = Seen(report_of(*many).to_html()).inside("td")
+    assert cells[cells.index("70 others") + 6] == "-"  # empty cells have no text
+    assert re.search(r"100 others +1,000 +1,000 +0 +0 +100 +- +", printed(report_of(*many)))
