@@ -10,21 +10,25 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import psycopg
 
 from lonnymq.adapters.psycopg import run
+from lonnymq.adapters.refusals import refuse
 from lonnymq.commands import HistoryBounds, HistoryFollow
 from lonnymq.errors import LonnyMQError, NotPermitted
 from lonnymq.spark.connecting import Connecting
 from lonnymq.spark.dead_source import DeadSource
+from lonnymq.spark.failures import plainly
 from lonnymq.spark.following import FollowedSource
 from lonnymq.spark.history_source import HistorySource
-from lonnymq.spark.lake import LakeTable, Position
+from lonnymq.spark.lake import LakeTable
 from lonnymq.spark.reading import Reading
 from lonnymq.spark.snapshots import Snapshot
 
 if TYPE_CHECKING:
-    import psycopg
+    from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
 ROWS_A_COMMIT = 1_000_000
@@ -107,6 +111,17 @@ def archive(
             return progress
 
 
+@dataclass(frozen=True)
+class _Stretch:
+    """What the next commit brings: the transactions from one up to another."""
+
+    lake: LakeTable
+    table: DeltaTable
+    start: int
+    end: int
+    system: int
+
+
 class _Target:
     def __init__(
         self,
@@ -125,36 +140,46 @@ class _Target:
 
     def step(self, rows_a_commit: int) -> bool:
         """One commit, if there is anything to commit. Returns whether there was."""
-        with self.connecting.connect() as conn:
-            bounds = run(conn, self.connecting.schema, HistoryBounds())
-            if self.kind is HISTORY and not bounds.is_kept:
-                raise HistoryNotKept(
-                    "the queue keeps no history", "run `SELECT queue_set(p_history => TRUE)` first"
-                )
-            source = f"cluster {bounds.system_id}, schema {self.connecting.schema}, {self.followed.view}"
-            lake = LakeTable(self.uri, source)
-            table = lake.open(self.followed.columns.schema())
-            start, present = lake.position(table), Snapshot.parse(bounds.snapshot)
-            end = self._end(conn, start.xid, present.xmin, rows_a_commit)
-            self.archived.upto_xid = start.xid
-            # Before anything is read: from now on nothing goes that the lake has not got.
-            self._follow(conn, present.xmin if end is None else start.xid)
-            if end is None:
-                self.archived.behind = self._behind(conn, present)
-                return False
+        try:
+            with self.connecting.connect() as conn:
+                stretch = self._next(conn, rows_a_commit)
+        except psycopg.Error as error:
+            refuse(error)
+        if stretch is None:
+            return False
         rows = (
             self.spark.read.format(self.kind.source.name())
             .options(**self.options)
-            .option("startingOffsets", _offset(start.xid, bounds.system_id))
-            .option("endingOffsets", _offset(end, bounds.system_id))
+            .option("startingOffsets", _offset(stretch.start, stretch.system))
+            .option("endingOffsets", _offset(stretch.end, stretch.system))
             .load()
         )
-        self.archived.rows += lake.append(table, rows, self.kind.day_of, Position(end))
+        with plainly():
+            self.archived.rows += stretch.lake.append(stretch.table, rows, self.kind.day_of, stretch.end)
         self.archived.commits += 1
-        self.archived.upto_xid = end
+        self.archived.upto_xid = stretch.end
         return True
 
-    def _end(self, conn: psycopg.Connection, start: int, safe: int, most: int) -> int | None:
+    def _next(self, conn: psycopg.Connection[Any], rows_a_commit: int) -> _Stretch | None:
+        bounds = run(conn, self.connecting.schema, HistoryBounds())
+        if self.kind is HISTORY and not bounds.is_kept:
+            raise HistoryNotKept(
+                "the queue keeps no history", "run `SELECT queue_set(p_history => TRUE)` first"
+            )
+        source = f"cluster {bounds.system_id}, schema {self.connecting.schema}, {self.followed.view}"
+        lake = LakeTable(self.uri, source)
+        table = lake.open(self.followed.columns.schema())
+        start, present = lake.position(table), Snapshot.parse(bounds.snapshot)
+        end = self._end(conn, start, present.xmin, rows_a_commit)
+        self.archived.upto_xid = start
+        # Before anything is read: from now on nothing goes that the lake has not got.
+        self._follow(conn, present.xmin if end is None else start)
+        if end is None:
+            self.archived.behind = self._behind(conn, present)
+            return None
+        return _Stretch(lake, table, start, end, bounds.system_id)
+
+    def _end(self, conn: psycopg.Connection[Any], start: int, safe: int, most: int) -> int | None:
         """How far the next commit goes: to `safe`, below which nobody is open, or less if that is many rows.
         Rows of one transaction stay together.
         """
@@ -165,12 +190,12 @@ class _Target:
             reading = Reading(self.followed, self.connecting, min_partitions=1, fails_on_data_loss=True)
             return reading.limited(cursor, position, latest, most).xmax
 
-    def _behind(self, conn: psycopg.Connection, present: Snapshot) -> int:
+    def _behind(self, conn: psycopg.Connection[Any], present: Snapshot) -> int:
         with conn.cursor() as cursor:
             where = self.followed.from_to(present.xmin, present.xmax, present)
             return self.followed.count(cursor, where, COUNTED_AT_MOST)
 
-    def _follow(self, conn: psycopg.Connection, xid: int) -> None:
+    def _follow(self, conn: psycopg.Connection[Any], xid: int) -> None:
         if not self.follow or self.kind is not HISTORY:
             return
         try:

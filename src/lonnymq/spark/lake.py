@@ -43,13 +43,6 @@ class LakeConflict(LonnyMQError):
 
 
 @dataclass(frozen=True)
-class Position:
-    """Up to which transaction the table holds what its source had."""
-
-    xid: int
-
-
-@dataclass(frozen=True)
 class LakeTable:
     """A Delta table partitioned by day (UTC)."""
 
@@ -78,10 +71,11 @@ class LakeTable:
             )
         return table
 
-    def position(self, table: DeltaTable) -> Position:
-        return Position(table.transaction_version(POSITION) or 0)
+    def position(self, table: DeltaTable) -> int:
+        """The transaction below which the table holds all that its source had."""
+        return table.transaction_version(POSITION) or 0
 
-    def append(self, table: DeltaTable, rows: DataFrame, day_of: str, upto: Position) -> int:
+    def append(self, table: DeltaTable, rows: DataFrame, day_of: str, upto_xid: int) -> int:
         """Write the rows and the new position in one commit. Returns how many rows there were."""
         written = written_files(rows, self.uri, day_of)
         adds: list[AddAction | RemoveAction] = [
@@ -101,7 +95,7 @@ class LakeTable:
                 mode="append",
                 schema=table.schema(),
                 partition_by=[DAY],
-                commit_properties=CommitProperties(app_transactions=[Transaction(POSITION, upto.xid)]),
+                commit_properties=CommitProperties(app_transactions=[Transaction(POSITION, upto_xid)]),
             )
         except CommitFailedError as error:
             raise LakeConflict(

@@ -44,6 +44,8 @@ def write(rows: DataFrame, options: Mapping[str, str], once: str | None = None) 
     from pyspark.sql import Observation
     from pyspark.sql.functions import count, lit
 
+    # Spark looks for the format in the session that is active in this thread; this makes it so.
+    rows.sparkSession.createDataFrame([], "nothing int")
     seen = Observation()
     writer = rows.observe(seen, count(lit(1)).alias("rows")).write.format("lonnymq").mode("append")
     writer = writer.options(**options)
