@@ -74,16 +74,19 @@ class Publisher:
         except InvalidLimit as error:
             raise InvalidLimit(
                 error.message,
-                "with dedupe keys, or where channels have a max_size, write at most 100,000 rows at once",
+                "with dedupe keys, or a max_size, write at most 100,000 rows, or 512 MiB, at once",
             ) from error
         except psycopg.Error as error:  # of the commit itself
             refuse(error)
         return published
 
     def _discard(self, told: Sequence[Staged]) -> None:
+        batches = _batches(told)
+        if not batches:
+            return
         try:
             with self.connecting.connect() as connection:
-                run(connection, self.connecting.schema, StagingDiscard(_batches(told)))
+                run(connection, self.connecting.schema, StagingDiscard(batches))
         except LonnyMQError as error:
             logger.warning("what was staged stays until it is a day old: %s", error)
 

@@ -1,0 +1,53 @@
+"""DataFrames into the queue, and what is there afterwards."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+Options = dict[str, str]
+PATIENCE_S = 120
+
+
+def write(rows: DataFrame, options: Options, **more: str) -> None:
+    rows.write.format("lonnymq").options(**options, **more).mode("append").save()
+
+
+def start(rows: DataFrame, options: Options, checkpoint: Path, **more: str) -> StreamingQuery:
+    stream = rows.writeStream.format("lonnymq").options(**options, **more)
+    return stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+
+
+def run(rows: DataFrame, options: Options, checkpoint: Path, **more: str) -> StreamingQuery:
+    """Until all is done that is there."""
+    query = start(rows, options, checkpoint, **more)
+    assert query.awaitTermination(PATIENCE_S), "it takes too long"
+    return query
+
+
+def messages(conn: psycopg.Connection, columns: str = "channel, content") -> list[tuple[Any, ...]]:
+    return conn.execute(f"SELECT {columns} FROM message ORDER BY id".encode()).fetchall()
+
+
+def count(conn: psycopg.Connection, table: str = "message") -> int:
+    [(number,)] = conn.execute(f"SELECT COUNT(*) FROM {table}".encode()).fetchall()
+    return int(number)
+
+
+def counts(conn: psycopg.Connection) -> tuple[int, int, int]:
+    """Of messages, of what is staged, of what the ledger knows."""
+    return count(conn), count(conn, "staging"), count(conn, "ledger")
+
+
+def until(is_true: Callable[[], object], what: str, running: Future[Any] | None = None) -> None:
+    """`running` must not end meanwhile."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_true():
+        assert running is None or not running.done(), running.exception() or f"it ended before: {what}"
+        assert time.monotonic() < deadline, f"waited in vain for: {what}"
+        time.sleep(0.02)
