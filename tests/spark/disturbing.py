@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import psycopg
+from deltalake import DeltaTable
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pyspark.sql import SparkSession
 
@@ -67,7 +68,7 @@ class Gate:
         self._listener = socket.create_server((HOST, 0))
         self._lock = threading.Lock()
         self._answer = b""
-        self._passing = self._holding = 0
+        self._passing = self._holding = self._held_before = 0
         self._held: list[Held] = []
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -87,13 +88,16 @@ class Gate:
         """The next so many of these answers, or those behind `after` others."""
         with self._lock:
             self._answer, self._passing, self._holding = answer, after, times
-            self._held = []
+            self._held_before = len(self._held)
 
     def held(self, call: Future[None], number: int = 1) -> list[Held]:
         """So many, as soon as they are held during the call."""
-        until(lambda: call.done() or len(self._held) >= number, f"{number} answers to be held")
+        until(
+            lambda: call.done() or len(self._held) - self._held_before >= number,
+            f"{number} answers to be held",
+        )
         assert not call.done(), call.exception() or "it ended, and nothing was held"
-        return list(self._held)
+        return self._held[self._held_before :]
 
     @contextlib.contextmanager
     def running(
@@ -272,3 +276,7 @@ def enqueued(conn: psycopg.Connection) -> list[str]:
     """What the messages say, less what fills them up."""
     said = "SELECT convert_from(rtrim(content, '.'), 'UTF8') FROM message ORDER BY 1"
     return [text for (text,) in conn.execute(said)]
+
+
+def in_the_lake(lake: str) -> list[int]:
+    return sorted(DeltaTable(f"{lake}/history").to_pyarrow_table(columns=["id"])["id"].to_pylist())

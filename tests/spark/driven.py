@@ -115,7 +115,12 @@ def await_executors(spark: SparkSession, number: int) -> None:
         time.sleep(0.05)
 
 
+def archive_all(spark: SparkSession, options: Mapping[str, str], lake: str) -> None:
+    archive(spark, lake, options, tables=["history"])
+
+
 CALLS: dict[str, Callable[..., None]] = {
+    "archive": archive_all,
     "archive_and_stop": archive_and_stop,
     "await_executors": await_executors,
     "stream": stream,

@@ -6,6 +6,7 @@ An attempt at a task that PostgreSQL has staged rows of, and that the driver nev
 
 import secrets
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -18,6 +19,7 @@ from tests.spark.disturbing import (
     Gate,
     enqueued,
     executor_of,
+    in_the_lake,
     kill,
     port_of,
     process_at,
@@ -26,6 +28,7 @@ from tests.spark.disturbing import (
     until,
 )
 from tests.spark.driven import Driver
+from tests.spark.traffic import finish
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -153,3 +156,16 @@ def test_a_python_worker_is_killed_while_staging(
         holder.rollback()
     writing.result()
     assert (enqueued(conn), staged(conn)) == (EVERY_NUMBER, [])
+
+
+def test_an_executor_is_killed_while_it_archives(
+    driver: Driver, gate: Gate, conn: psycopg.Connection, behind: dict[str, str], tmp_path: Path
+) -> None:
+    conn.execute("SELECT queue_set(p_history => TRUE)")
+    ids = finish(conn, "acme", [b"x"] * ROWS)
+    gate.hold(COPIED)
+    archiving = driver.call("archive", options=behind, lake=str(tmp_path))
+    [held] = gate.held(archiving)
+    kill(executor_of(held.process))
+    archiving.result()
+    assert in_the_lake(str(tmp_path)) == ids

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -19,7 +18,17 @@ from lonnymq.spark.failures import plainly
 from tests.database import create_database
 from tests.faults.clusters import cluster, connect
 from tests.spark.conftest import SCHEMA, Services
-from tests.spark.disturbing import COMMITTED, COPIED, Gate, enqueued, kill, sessions_in_wait, staged, until
+from tests.spark.disturbing import (
+    COMMITTED,
+    COPIED,
+    Gate,
+    enqueued,
+    in_the_lake,
+    kill,
+    sessions_in_wait,
+    staged,
+    until,
+)
 from tests.spark.driven import Driver, stream, write
 from tests.spark.traffic import finish
 
@@ -125,21 +134,6 @@ def test_the_commit_of_a_write_dies_after_it_committed(
     assert (enqueued(conn), staged(conn)) == (EVERY_NUMBER, [])
 
 
-def test_the_answer_to_a_commit_is_lost(
-    spark: SparkSession, conn: psycopg.Connection, gate: Gate, behind: dict[str, str]
-) -> None:
-    gate.hold(COMMITTED)
-    with gate.running(write, spark, behind, ROWS, 2) as writing:
-        [held] = gate.held(writing)
-        held.cut()
-        writing.result()
-    assert (enqueued(conn), staged(conn)) == (EVERY_NUMBER, [])
-
-
-def in_the_lake(lake: str) -> list[int]:
-    return sorted(DeltaTable(f"{lake}/history").to_pyarrow_table(columns=["id"])["id"].to_pylist())
-
-
 def test_an_archive_whose_driver_is_killed_twice(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
 ) -> None:
@@ -158,6 +152,19 @@ def test_an_archive_whose_driver_is_killed_twice(
     more = finish(conn, "acme", [b"y"])
     archive(spark, lake, options, tables=["history"])
     assert in_the_lake(lake) == ids + more
+
+
+def test_a_python_worker_is_killed_while_it_archives(
+    spark: SparkSession, conn: psycopg.Connection, gate: Gate, behind: dict[str, str], tmp_path: Path
+) -> None:
+    conn.execute("SELECT queue_set(p_history => TRUE)")
+    ids = finish(conn, "acme", [b"x"] * ROWS)
+    gate.hold(COPIED)
+    with gate.running(archive, spark, str(tmp_path), behind) as archiving:
+        [held] = gate.held(archiving)
+        kill(held.process)
+        archiving.result()
+    assert in_the_lake(str(tmp_path)) == ids
 
 
 @pytest.fixture(scope="module")

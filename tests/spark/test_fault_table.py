@@ -1,0 +1,60 @@
+"""The guide's table of faults: none is left out, and every result is some test's."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+GUIDE = HERE.parents[1] / "docs" / "spark.md"
+SECTION = "What happens when something breaks"
+FAULTS = [
+    "executor killed after staging",
+    "Python worker killed",
+    "speculative duplicate",
+    "driver killed before the offset log",
+    "driver killed after the sink's commit",
+    "driver killed between PostgreSQL's commit and Spark's",
+    "`commit()` fails after it committed",
+    "lease stolen in mid-batch",
+    "leases end while the driver is down",
+    "two drivers",
+    "checkpoint deleted",
+    "database restarted",
+]
+NAMED = re.compile(r"`(test_\w+\.py)::([\w:]+)`")
+
+
+def rows() -> list[list[str]]:
+    """Fault, path, result and tests; a fault that goes on is named in its first row alone."""
+    text = GUIDE.read_text(encoding="utf-8")
+    section = text.partition(f"\n## {SECTION}\n")[2].partition("\n## ")[0]
+    table = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row] for row in table[2:]]
+
+
+def names_in(path: Path) -> Iterator[str]:
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        inner = node.body if isinstance(node, ast.ClassDef) else [node]
+        owner = f"{node.name}::" if isinstance(node, ast.ClassDef) else ""
+        for test in inner:
+            if isinstance(test, ast.FunctionDef) and test.name.startswith("test_"):
+                yield f"{owner}{test.name}"
+
+
+def test_it_has_every_fault() -> None:
+    assert [row[0] for row in rows() if row[0]] == FAULTS
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row[0]} {row[1]}".strip())
+def test_every_row_names_tests_that_there_are(row: list[str]) -> None:
+    _, path, result, tests = row
+    assert path
+    assert result
+    named = NAMED.findall(tests)
+    assert named, "it names none"
+    assert tests == ", ".join(f"`{file}::{test}`" for file, test in named)
+    for file, test in named:
+        assert test in set(names_in(HERE / file)), f"{file} has no {test}"
