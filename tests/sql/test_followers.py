@@ -233,6 +233,11 @@ def test_two_maintain_at_once(connect: Connect, conn: psycopg.Connection, clock:
     assert kept(conn) == ids[4:]
 
 
+def test_a_day_that_another_has_dropped_since_it_was_listed(conn: psycopg.Connection) -> None:
+    follow(conn)
+    assert conn.execute("SELECT history_is_read('finished_19700101')").fetchone() == (False,)
+
+
 def test_a_row_that_commits_while_its_day_is_dropped(
     connect: Connect, conn: psycopg.Connection, clock: FakeClock
 ) -> None:

@@ -213,6 +213,13 @@ def test_with_keys_or_sizes_it_is_one_call(conn: psycopg.Connection) -> None:
     for batch in batches:
         stage(conn, batch, [(n, "a", b"", None, f"k{n}") for n in range(10)])
     assert publish(conn, batches) == (10, 10, 0, False)
+    conn.execute("DELETE FROM message")
+    ordered = [uuid4() for _ in range(5)]
+    for n, batch in reversed(list(enumerate(ordered))):
+        stage(conn, batch, [(5 - n, "b", b"%d" % n, None, f"b{n}")])
+    assert publish(conn, ordered, app="ordered") == (5, 0, 0, False)
+    rows = conn.execute("SELECT content FROM message ORDER BY id").fetchall()
+    assert rows == [(b"%d" % n,) for n in range(5)]
     conn.execute("SELECT channel_set('small', p_max_size => 2)")
     small = uuid4()
     stage(conn, small, [(n, "small", b"") for n in range(3)])

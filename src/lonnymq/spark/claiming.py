@@ -139,7 +139,8 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         try:
             yield from self._batches(partition)
-        except Error as error:
+        except (Error, OSError) as error:  # OSError: what fails while rows come, without its SQLSTATE
+            self._consumer.check(partition.generation)
             refuse(error)
 
     def commit(self, end: Offset) -> None:

@@ -18,18 +18,19 @@ from lonnymq.commands import (
     ClaimExtended,
     ClaimNext,
     ClaimOpen,
+    ClaimRead,
     QueueGet,
     WakeFold,
 )
 from lonnymq.errors import (
     ClaimantTaken,
     ConnectionDropped,
-    DatabaseUnreachable,
     LonnyMQError,
     PositionUnknown,
 )
 from lonnymq.spark.connecting import Connecting
 from lonnymq.spark.publishing import until_answered
+from lonnymq.spark.staging import PASSING
 from lonnymq.statement import Command, Row, Statement
 
 BEATS_A_LEASE = 3
@@ -142,6 +143,13 @@ class Consumer:
     def extension(self, *, forget: bool = False) -> Command[ClaimExtended]:
         return ClaimExtend(self.name, self.generation, self.lease_ms, forget=forget)
 
+    def check(self, generation: int) -> None:
+        """Raise it if somebody else has opened the name since."""
+        try:
+            self._ask(ClaimRead(self.name, generation, 0, 0))
+        finally:
+            self.close()
+
     def close(self) -> None:
         self._session.close()
 
@@ -163,20 +171,24 @@ class Heartbeat(threading.Thread):
         self._is_over = threading.Event()
 
     def run(self) -> None:
+        try:
+            self._beat()
+        except ClaimantTaken:
+            self._error = taken(self._consumer.name)
+        except LonnyMQError as error:
+            self._error = error
+        finally:
+            self._session.close()
+
+    def _beat(self) -> None:
         every = pause = (self._consumer.lease_ms or 0) / 1000 / BEATS_A_LEASE
         while not self._is_over.wait(pause):
             pause = every
             try:
                 self._session.ask(self._consumer.extension())
-            except (ConnectionDropped, DatabaseUnreachable) as error:
+            except PASSING as error:
                 logger.warning("leases of consumer %s were not extended: %s", self._consumer.name, error)
                 pause = min(BEAT_AGAIN_S, every)
-            except ClaimantTaken:
-                self._error = taken(self._consumer.name)
-                return
-            except LonnyMQError as error:
-                self._error = error
-                return
 
     def check(self) -> None:
         """Raise what ended it."""
@@ -185,6 +197,7 @@ class Heartbeat(threading.Thread):
 
     def stop(self) -> None:
         self._is_over.set()
+        self.join()
 
 
 def taken(name: str) -> ClaimantTaken:

@@ -1,0 +1,257 @@
+"""What Spark calls on the driver's side, and on executors, called here by the test: without Spark."""
+
+import pickle
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from lonnymq.errors import ClaimantTaken, LeasesLost, PositionUnknown
+from lonnymq.spark.claiming import ClaimReader, Part, claimed_schema
+from tests.database import Connect
+from tests.judge import check, dequeue, fold
+from tests.spark.consuming import Options, completed, create, one, until
+
+START = {"seq": 0}
+TEN = ReadMaxRows(10)
+Open = Callable[..., ClaimReader]
+
+
+@pytest.fixture(autouse=True)
+def _history(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT * FROM queue_set(p_history => TRUE)")
+
+
+@pytest.fixture
+def opened(options: Options) -> Iterator[Open]:
+    readers: list[ClaimReader] = []
+
+    def opening(**more: str) -> ClaimReader:
+        given = options | {"consumer": "etl"} | more
+        reader = ClaimReader({name.lower(): value for name, value in given.items()}, claimed_schema())
+        readers.append(reader)
+        return reader
+
+    yield opening
+    for reader in readers:
+        reader.stop()
+
+
+def read(reader: ClaimReader, parts: list[Part]) -> list[dict[str, Any]]:
+    """As executors do, which have nothing but what is sent to them."""
+    return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def now(conn: psycopg.Connection) -> int:
+    return int(one(conn, "SELECT to_epoch(clock_timestamp())"))
+
+
+def defer_one(conn: psycopg.Connection) -> None:
+    """Its lease is over."""
+    conn.execute("SELECT message_defer(id, token) FROM message WHERE leased LIMIT 1")
+
+
+def complete_whole(conn: psycopg.Connection, reader: ClaimReader, seq: int) -> None:
+    from lonnymq.adapters.psycopg import run
+    from lonnymq.commands import ClaimComplete
+
+    run(
+        conn,
+        "lonnymq",
+        ClaimComplete("etl", reader.partitions(START, {"seq": seq})[0].generation, seq, whole=True),
+    )
+
+
+def test_claims_in_parts(conn: psycopg.Connection, opened: Open) -> None:
+    create(conn, 25, 3)
+    reader, executor = opened(numPartitions="3"), opened()
+    end = reader.latestOffset(START, ReadMaxRows(20))
+    parts = reader.partitions(START, end)
+    assert parts == reader.partitions(START, end), "the same, as often as Spark asks"
+    assert sorted(len(read(executor, [part])) for part in parts) == [6, 7, 7]
+    rows = read(executor, parts)
+    assert len({row["id"] for row in rows}) == 20
+    assert {row["claim"]["seq"] for row in rows} == {1}
+    assert reader.partitions(end, end) == []
+    assert reader.latestOffset(end, TEN) == {"seq": 2}
+    assert completed(conn) == 20, "all up to where it asks from is done"
+    assert reader.latestOffset({"seq": 2}, TEN) == {"seq": 2}
+    assert completed(conn) == 25
+    check(conn)
+
+
+def test_all_that_is_there_at_once(conn: psycopg.Connection, opened: Open) -> None:
+    create(conn, 50)
+    reader = opened(maxMessagesPerTrigger="7")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(7)
+    end = reader.latestOffset(START, ReadAllAvailable())
+    assert len(read(reader, reader.partitions(START, end))) == 50
+
+
+@pytest.mark.parametrize(
+    ("limit", "parts"), [("1", 1), ("2500", 1), ("2501", 2), ("10000", 4), ("100000", 8)]
+)
+def test_how_many_parts(conn: psycopg.Connection, opened: Open, limit: str, parts: int) -> None:
+    create(conn, 1)
+    reader = opened(maxMessagesPerTrigger=limit)
+    assert len(reader.partitions(START, reader.latestOffset(START, TEN))) == parts
+
+
+def test_nothing_is_done_before_it_is_asked(conn: psycopg.Connection, opened: Open) -> None:
+    """Spark makes readers to look at, and sends copies to executors."""
+    reader = opened()
+    assert reader.initialOffset() == START
+    pickle.loads(pickle.dumps(reader))  # noqa: S301 - our own bytes
+    assert one(conn, "SELECT COUNT(*) FROM claimant") == 0
+
+
+def test_what_is_lost_is_left_out_before_it_is_read_and_not_after(
+    conn: psycopg.Connection, opened: Open
+) -> None:
+    """Else the transaction that keeps what was made of it would not notice."""
+    create(conn, 5)
+    reader = opened()
+    end = reader.latestOffset(START, TEN)
+    defer_one(conn)
+    assert len(read(reader, reader.partitions(START, end))) == 4
+    defer_one(conn)
+    assert len(read(reader, reader.partitions(START, end))) == 3
+    with pytest.raises(LeasesLost):
+        complete_whole(conn, reader, 1)
+    again = opened()
+    assert len(read(again, again.partitions(START, end))) == 3
+    complete_whole(conn, again, 1)
+    assert completed(conn) == 3
+
+
+def test_leases_are_kept_while_it_lives(conn: psycopg.Connection, opened: Open) -> None:
+    create(conn, 3)
+    reader = opened(leaseSeconds="1")
+    reader.latestOffset(START, TEN)
+    late = now(conn) + 3000
+    until(lambda: now(conn) > late, "three leases to pass")
+    fold(conn)
+    assert one(conn, "SELECT COUNT(*) FROM message WHERE leased") == 3
+    reader.stop()
+
+    def is_swept() -> bool:
+        fold(conn)
+        return bool(one(conn, "SELECT COUNT(*) FROM message WHERE leased") == 0)
+
+    until(is_swept, "the leases to run out")
+
+
+def test_a_second_reader(conn: psycopg.Connection, opened: Open) -> None:
+    create(conn, 3)
+    first, second = opened(), opened()
+    end = first.latestOffset(START, TEN)
+    parts = first.partitions(START, end)
+    assert second.latestOffset(START, TEN) == end, "what the first had claimed is the second's"
+    for offset in (end, START):
+        with pytest.raises(ClaimantTaken, match="consumer 'etl' is read by another stream"):
+            first.latestOffset(offset, TEN)
+    with pytest.raises(ClaimantTaken, match="consumer 'etl' is read by another stream"):
+        read(first, parts)
+    assert len(read(second, second.partitions(START, end))) == 3
+
+
+def test_the_heartbeat_notices_a_second_reader(conn: psycopg.Connection, opened: Open) -> None:
+    create(conn, 3)
+    first, second = opened(leaseSeconds="1"), opened()
+    end = first.latestOffset(START, TEN)
+    first.partitions(START, end)
+    second.latestOffset(START, TEN)
+
+    def is_refused() -> bool:
+        try:
+            first.partitions(START, end)
+        except ClaimantTaken as error:
+            return "consumer 'etl' is read by another stream" in str(error)
+        return False
+
+    until(is_refused, "the first to notice")
+
+
+def test_broken_connections_are_opened_again(conn: psycopg.Connection, opened: Open) -> None:
+    """Those of the driver and of its heartbeat, and under the same generation."""
+    create(conn, 3)
+    reader = opened(leaseSeconds="1")
+    end = reader.latestOffset(START, TEN)
+
+    def cut() -> None:
+        conn.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name = 'lonnymq spark'"
+        )
+
+    cut()
+    late = now(conn) + 2000
+    until(lambda: now(conn) > late, "two leases to pass")
+    fold(conn)
+    assert one(conn, "SELECT COUNT(*) FROM message WHERE leased") == 3
+    cut()
+    assert len(read(reader, reader.partitions(START, end))) == 3
+    cut()
+    assert reader.latestOffset(end, TEN) == end
+    assert completed(conn) == 3
+    assert one(conn, "SELECT generation FROM claimant") == 1
+
+
+def test_an_offset_that_was_never_made(conn: psycopg.Connection, opened: Open) -> None:
+    create(conn, 3)
+    reader = opened()
+    with pytest.raises(PositionUnknown, match="has made 0 claims, and the stream reads claim 4"):
+        reader.partitions({"seq": 3}, {"seq": 4})
+    with pytest.raises(PositionUnknown, match="claim 3 of 'etl' was never made"):
+        reader.latestOffset({"seq": 3}, TEN)
+
+
+def test_an_old_offset_goes_on_with_what_is_not_done(conn: psycopg.Connection, opened: Open) -> None:
+    create(conn, 6)
+    reader = opened()
+    two = ReadMaxRows(2)
+    assert [reader.latestOffset({"seq": seq}, two)["seq"] for seq in range(3)] == [1, 2, 3]
+    again = opened()
+    assert again.latestOffset(START, TEN) == {"seq": 3}
+    assert len(read(again, again.partitions(START, {"seq": 3}))) == 2
+    assert completed(conn) == 4
+
+
+def test_what_is_there_now(conn: psycopg.Connection, opened: Open) -> None:
+    """To its end, though as much is new each time it asks."""
+    create(conn, 10, name="old")
+    reader = opened()
+    reader.prepareForTriggerAvailableNow()
+    later = now(conn)
+    until(lambda: now(conn) > later, "a millisecond to pass")
+    offset = START
+    for _ in range(10):
+        create(conn, 6, 3, name="new")
+        start, offset = offset, reader.latestOffset(offset, ReadMaxRows(6))
+        if offset == start:
+            break
+    else:
+        pytest.fail("it does not come to an end")
+    assert one(conn, "SELECT COUNT(*) FROM message WHERE channel = 'old0'") == 0
+    assert one(conn, "SELECT COUNT(*) FROM message WHERE leased") == 0, "the last batch is completed"
+
+
+def test_what_another_holds_for_the_moment_is_waited_for(
+    conn: psycopg.Connection, opened: Open, connect: Connect
+) -> None:
+    """It is there now, and its holder may let go of it."""
+    create(conn, 2)
+    fold(conn)
+    other = connect(autocommit=False)
+    dequeue(other)
+    reader = opened()
+    reader.prepareForTriggerAvailableNow()
+    with ThreadPoolExecutor(1) as thread:
+        asking = thread.submit(reader.latestOffset, START, TEN)
+        until(lambda: one(conn, "SELECT COUNT(*) FROM claimant") == 1, "it to ask")
+        other.rollback()
+        assert asking.result(timeout=30) == {"seq": 1}
+    assert len(read(reader, reader.partitions(START, {"seq": 1}))) == 2
