@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias, overload
 
@@ -87,7 +88,9 @@ def _connected(remote: str, given: Mapping[str, str]) -> SparkSession:
     if not is_local(remote):
         return _get_or_create({"spark.remote": remote, **given})
     pin_python(remote)
-    with environment(remote):
+    with environment(remote), warnings.catch_warnings():
+        # The server was started with them, and is told them again.
+        warnings.filterwarnings("ignore", r"Failed to set spark\.[\s\S]*CANNOT_MODIFY_CONFIG", UserWarning)
         return _get_or_create({"spark.remote": retrying(remote)} | settings(remote, given))
 
 
@@ -135,7 +138,7 @@ def _conflict(how: str) -> SessionConflict:
 
 
 def _require_connect() -> None:
-    missing = [name for name in NEEDED_BY_CONNECT if not _is_installed(name)]
+    missing = [name for name in NEEDED_BY_CONNECT if not is_installed(name)]
     if missing:
         raise ConnectMissing(
             f"Spark Connect needs {', '.join(missing)}, which are not installed",
@@ -143,7 +146,7 @@ def _require_connect() -> None:
         )
 
 
-def _is_installed(module: str) -> bool:
+def is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:

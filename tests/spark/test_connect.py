@@ -1,0 +1,27 @@
+"""The formats through Spark Connect, to a server that the session starts."""
+
+import psycopg
+import pytest
+
+from lonnymq.spark.session import NEEDED_BY_CONNECT, is_installed
+from tests.spark.round_trip import drive
+from tests.spark.traffic import finish
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not all(is_installed(module) for module in NEEDED_BY_CONNECT),
+        reason="needs the packages of Spark Connect: pip install 'pyspark[connect]'",
+    ),
+]
+
+
+@pytest.mark.parametrize("ship_code", [False, True])
+def test_source_and_sink_run(conn: psycopg.Connection, options: dict[str, str], ship_code: bool) -> None:
+    conn.execute("SELECT queue_set(p_history => TRUE, p_history_content => TRUE)")
+    finish(conn, "a", [b"x"])
+    seen = drive({"remote": "local[2]", "ship_code": ship_code, "spark.driver.memory": "512m"}, options)
+    assert seen["waiting"] == list(range(40))
+    assert seen["finished"] == ["x"]
+    assert seen["stderr"] == ""
