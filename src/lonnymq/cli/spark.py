@@ -292,7 +292,8 @@ def _spark(
     options = {} if lake is not None else _options(dsn, schema)
     settings = _settings(conf)
     with screen.status("Spark starts ..."):
-        spark = session(master, **settings)
+        where = {"remote": master} if master.startswith("sc://") else {"master": master}
+        spark = session(**where, **settings)
     try:
         with Progressing(spark, screen, what) as progress, plainly():
             yield _Job(spark, options, progress.say)

@@ -18,7 +18,9 @@ class Progressing:
     def __init__(self, spark: SparkSession, screen: Console, what: str) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        self._tracker = spark.sparkContext.statusTracker() if hasattr(spark, "_jsc") else None
+        from lonnymq.spark.shipping import is_connect
+
+        self._tracker = None if is_connect(spark) else spark.sparkContext.statusTracker()
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("tasks")
         self._shown = Progress(*columns, TimeElapsedColumn(), console=screen, transient=True)
         self._bar = self._shown.add_task(what, total=None)
