@@ -238,8 +238,9 @@ def test_a_day_that_another_has_dropped_since_it_was_listed(conn: psycopg.Connec
     assert conn.execute("SELECT history_is_read('finished_19700101')").fetchone() == (False,)
 
 
-def test_a_row_that_commits_while_its_day_is_dropped(
-    connect: Connect, conn: psycopg.Connection, clock: FakeClock
+@pytest.mark.parametrize("is_emptied", [False, True], ids=["dropped", "emptied, as finishers are at work"])
+def test_a_row_that_commits_while_its_day_is(
+    connect: Connect, conn: psycopg.Connection, clock: FakeClock, *, is_emptied: bool
 ) -> None:
     """Not there yet when maintain looks whether all is read; there when it has the partition."""
     switch_on(conn, history_keep_ms=2 * DAY)
@@ -260,7 +261,9 @@ def test_a_row_that_commits_while_its_day_is_dropped(
     before = "        BEGIN\n            LOCK TABLE ONLY finished"
     assert source.count(before) == 1, "history_trim was rewritten: say anew where it is to stop"
     conn.execute(source.replace(before, "        PERFORM commit_late();\n" + before))
-    gate, cleaner = connect(), connect()
+    gate, cleaner, finisher = connect(), connect(), connect(autocommit=False)
+    if is_emptied:
+        complete(finisher, lease(conn))
     gate.execute("SELECT pg_advisory_lock(815)")
     with ThreadPoolExecutor(1) as thread:
         cleaning = thread.submit(maintain, cleaner)
