@@ -30,7 +30,7 @@ from benchmarks.arena import arena
 from lonnymq.install import install
 from lonnymq.spark import session
 from lonnymq.spark.connecting import Connecting
-from lonnymq.spark.report import report
+from lonnymq.spark.reporting import report
 
 JDBC_DRIVER = Path("/usr/share/java/postgresql.jar")  # Debian's libpostgresql-jdbc-java
 VARIABLE = "LONNYMQ_BENCH_DSN"

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from lonnymq.errors import InvalidArgument, InvalidTime
-from lonnymq.spark.report import TYPES, Report, report
+from lonnymq.spark.reporting import TYPES, Report, report
 from tests.clock import FakeClock
 from tests.judge import dequeue, fold
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from lonnymq.spark import report_texts as texts
-from lonnymq.spark.report import Report
+from lonnymq.spark.reporting import Report
 from lonnymq.spark.report_look import SCRIPT
 from lonnymq.spark.report_numbers import Flow, Tenant, Totals
 from lonnymq.spark.report_page import LISTED, listed

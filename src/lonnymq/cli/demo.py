@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lonnymq.demo.service import Record
 
 VARIABLE = "LONNYMQ_DEMO_DSN"
+BUCKET_S = 0.1  # it is over in seconds
 
 
 def register(app: typer.Typer) -> None:
@@ -80,7 +81,7 @@ def _report(dsn: str, screen: Console, *, is_shown: bool) -> _Reported:
             status.update("The history goes into the lake ...")
             archive(spark, str(tables), {"dsnEnv": VARIABLE})
             status.update("and is reported on ...")
-            found = report(spark, lake.read(spark, f"{tables}/history"))
+            found = report(spark, lake.read(spark, f"{tables}/history"), bucket=BUCKET_S)
         finally:
             spark.stop()
     found.write_html(page)

@@ -240,7 +240,7 @@ def report(
 
     Example: lonnymq spark report --lake /srv/lake --since 2030-01-01 --html report.html
     """
-    from lonnymq.spark.report import report as run
+    from lonnymq.spark.reporting import report as run
 
     with _spark(dsn, schema, master, conf, "reporting", lake=lake) as job:
         found = run(job.spark, job.past(lake, "history"), _local(since), _local(until), bucket=bucket)

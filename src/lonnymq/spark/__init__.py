@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from lonnymq.spark.archiving import archive
     from lonnymq.spark.loading import load
     from lonnymq.spark.replaying import replay
-    from lonnymq.spark.report import report
+    from lonnymq.spark.reporting import report
     from lonnymq.spark.session import session
 
 __all__ = ["archive", "load", "replay", "report", "session"]
@@ -18,7 +18,7 @@ _HOMES = {
     "archive": "archiving",
     "load": "loading",
     "replay": "replaying",
-    "report": "report",
+    "report": "reporting",
     "session": "session",
 }
 

@@ -22,6 +22,7 @@ EVERYWHERE = {
     "spark.ui.showConsoleProgress": "false",
 }
 ON_THIS_MACHINE = {
+    "spark.sql.shuffle.partitions": "8",  # Spark takes 200, which is a task each
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
     "spark.ui.enabled": "false",
