@@ -12,10 +12,10 @@ import pytest
 from rich.console import Console
 
 from lonnymq.spark import report_texts as texts
-from lonnymq.spark.reporting import Report
 from lonnymq.spark.report_look import SCRIPT
 from lonnymq.spark.report_numbers import Flow, Tenant, Totals
 from lonnymq.spark.report_page import LISTED, listed
+from lonnymq.spark.reporting import Report
 
 HOSTILE = (
     "<script>alert(1)</script>",
