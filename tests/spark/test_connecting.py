@@ -112,6 +112,7 @@ def test_nothing_secret_is_pickled(dsn: str, password: str, monkeypatch: pytest.
         {"dsn": f"postgresql://user:{CANARY}%@host:port/shop"},
         {"dsnEnv": f"postgresql://user:{CANARY}@host/shop"},
         {"dsnEnv": f"host=h password = {CANARY}"},
+        {"dsnEnv": CANARY},
         {"service": f"postgresql://user:{CANARY}@host/shop"},
         {"dbname": f"postgresql://user:{CANARY}@host/shop"},
         {"host": f"postgresql://user:{CANARY}@host/shop"},

@@ -49,6 +49,10 @@ class Connecting:
         check_schema_name(schema)
         refuse_secrets(found)
         _refuse_addresses(chosen)
+        if not VARIABLE.fullmatch(chosen.get("dsnenv", "NONE")):
+            raise InvalidOption(
+                "dsnEnv is not the name of a variable", "write dsnEnv=DATABASE_URL and set that"
+            )
         address = _without_password(chosen["dsn"]) if "dsn" in chosen else {}
         given = address | {name: value for name, value in chosen.items() if name not in NOT_LIBPQ}
         return cls(schema, given, chosen.get("dsnenv"))
@@ -95,8 +99,6 @@ def _without_password(address: str) -> dict[str, Any]:
 
 
 def _address_in(variable: str) -> dict[str, Any]:
-    if not VARIABLE.fullmatch(variable):
-        raise InvalidOption("dsnEnv is not the name of a variable", "write dsnEnv=DATABASE_URL, and set that")
     address = os.environ.get(variable)
     if not address:
         raise InvalidOption(
