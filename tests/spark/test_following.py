@@ -34,9 +34,10 @@ from lonnymq.spark.history_source import HistorySource
 from lonnymq.spark.offsets import Offset
 from lonnymq.spark.options import InvalidOption
 from lonnymq.spark.pushing import Pushed
-from lonnymq.spark.reading import RowsLost
+from lonnymq.spark.reading import BATCH_BYTES, RowsLost
 from lonnymq.spark.snapshots import EARLIEST, Snapshot
 from tests.database import AnyServer, Connect
+from tests.isolation.arena import until
 from tests.spark.following import Row, batches_of, finish, position, rows_of, stream_reader
 
 XID, ID = 0, 1
@@ -211,6 +212,33 @@ def test_a_dense_stretch_in_a_wide_range_is_divided(
         present = driver.ask(reader.followed.present)
         parts = driver.ask(lambda cursor: reading.parts(cursor, Offset(EARLIEST, 1), wide, present))
     assert 8 <= len(parts) <= 9
+
+
+def test_large_rows_come_in_small_batches(options: dict[str, str], conn: psycopg.Connection) -> None:
+    """However many there are, an executor holds a few megabytes of them."""
+    finish(conn, 1, 40)
+    conn.execute("UPDATE finished SET content = convert_to(repeat(id % 10 || '', 1048576), 'UTF8')")
+    reader = batch_reader(options)
+    [part] = reader.partitions()
+    sizes = [batch.nbytes for batch in reader.read(part)]
+    assert sum(sizes) > 40 * 2**20
+    assert max(sizes) < BATCH_BYTES + 2 * 2**20
+
+
+def test_a_reader_that_stops_early_leaves_no_session(
+    options: dict[str, str], conn: psycopg.Connection
+) -> None:
+    finish(conn, 1, 40)
+    conn.execute("UPDATE finished SET content = convert_to(repeat('x', 1048576), 'UTF8')")
+    reader = batch_reader(options)
+    [part] = reader.partitions()
+    batches: Any = reader.read(part)
+    assert next(batches).num_rows < 40
+    query = """SELECT FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = 'lonnymq spark'"""
+    assert conn.execute(query).rowcount == 1
+    batches.close()
+    until(lambda: conn.execute(query).rowcount == 0, "the session has ended")
 
 
 def insert_old(conn: psycopg.Connection, rows: int, xids: int) -> None:
