@@ -160,6 +160,16 @@ def test_when_to_ask_again(conn: psycopg.Connection, clock: FakeClock) -> None:
     assert reader.again_at(0) == clock.at + 500
 
 
+def test_an_idle_reader_writes_nothing(conn: psycopg.Connection) -> None:
+    reader = Reader(conn)
+    query = "SELECT pg_snapshot_xmax(pg_current_snapshot())::TEXT::BIGINT"
+    fold(conn)
+    before = reader.ask(f"({query}) x")
+    for _ in range(3):
+        assert reader.next(0) == Claim(0, 0)
+    assert reader.ask(f"({query}) x") == before
+
+
 def test_what_was_there_at_a_time(conn: psycopg.Connection, clock: FakeClock) -> None:
     """A reader of what is there ends, though others produce; what is there lies behind what is new, too."""
     filled(conn, **{f"old{n}": 3 for n in range(30)})
@@ -430,8 +440,10 @@ def test_nobody_opens_it_between_the_check_and_what_is_done(
         completing = threads.submit(one.complete, 1)
         until_waiting(conn, first)
         opening = threads.submit(Reader, second)
-        until_waiting(conn, second)
-        blocker.rollback()
+        try:
+            until_waiting(conn, second)
+        finally:
+            blocker.rollback()
         assert completing.result(timeout=10) == (2, 0, 0)
         assert opening.result(timeout=10).done == 1
 
