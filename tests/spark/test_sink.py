@@ -219,8 +219,8 @@ class TestRefusals:
 
         for mode, said in (
             ("overwrite", "a queue is not overwritten"),
-            ("error", "please use Append"),
-            ("ignore", "please use Append"),
+            ("error", "cannot be written in the"),
+            ("ignore", "cannot be written in the"),
         ):
             with pytest.raises(PySparkException, match=said):
                 save(mode)

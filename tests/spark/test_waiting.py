@@ -21,7 +21,7 @@ def waiting(spark: SparkSession, options: Options, **more: str) -> DataFrame:
 
 
 def read(rows: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
-    return [tuple(row) for row in rows.orderBy("id").select(*columns).collect()]
+    return [tuple(row) for row in rows.orderBy("id").selectExpr(*columns).collect()]
 
 
 @pytest.fixture
