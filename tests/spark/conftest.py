@@ -11,7 +11,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import SparkSession
 
-from lonnymq.spark.session import session
+from lonnymq.spark.sessions import session
 
 HERE = Path(__file__).parent
 SCHEMA = "lonnymq"

@@ -16,11 +16,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from lonnymq.spark.archiving import archive
-from lonnymq.spark.session import session
+from lonnymq.spark.sessions import session
 from tests.spark.disturbing import kill_with_all_below
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 
 
 class DriverFailed(Exception):

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from lonnymq.spark.claiming import ClaimReader
 from lonnymq.spark.queue_source import QueueSource
-from lonnymq.spark.session import session
+from lonnymq.spark.sessions import session
 from lonnymq.spark.sink import StreamWriter
 
 CONF: dict[str, Any] = {

@@ -15,7 +15,7 @@ from pyspark.sql.functions import udf
 
 from lonnymq.errors import InvalidArgument
 from lonnymq.spark import starting
-from lonnymq.spark.session import ConnectMissing, SessionConflict, session
+from lonnymq.spark.sessions import ConnectMissing, SessionConflict, session
 from tests.spark.round_trip import drive
 from tests.spark.traffic import finish
 
@@ -139,8 +139,8 @@ def test_a_python_chosen_for_a_cluster_is_kept(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_connect_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lonnymq.spark.session.NEEDED_BY_CONNECT", ("no_such_package", "no_such.module"))
-    monkeypatch.setattr("lonnymq.spark.session._running", lambda: None)
+    monkeypatch.setattr("lonnymq.spark.sessions.NEEDED_BY_CONNECT", ("no_such_package", "no_such.module"))
+    monkeypatch.setattr("lonnymq.spark.sessions._running", lambda: None)
     with pytest.raises(ConnectMissing, match=r"no_such_package, no_such.module.*pyspark\[connect\]"):
         session(remote="sc://elsewhere")
 

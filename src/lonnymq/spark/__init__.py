@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from lonnymq.spark.loading import load
     from lonnymq.spark.replaying import replay
     from lonnymq.spark.reporting import report
-    from lonnymq.spark.session import session
+    from lonnymq.spark.sessions import session
 
 __all__ = ["archive", "load", "replay", "report", "session"]
 
@@ -19,7 +19,7 @@ _HOMES = {
     "load": "loading",
     "replay": "replaying",
     "report": "reporting",
-    "session": "session",
+    "session": "sessions",
 }
 
 
