@@ -113,7 +113,7 @@ def test_it_ends_while_others_produce(streams: Streams, conn: psycopg.Connection
     producer, is_over = connect(), threading.Event()
 
     def produce() -> None:
-        while not is_over.wait(0.005):
+        while not is_over.wait(0.05):
             create(producer, 6, 6, name="new")
 
     producing = threading.Thread(target=produce)
