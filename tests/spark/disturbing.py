@@ -21,7 +21,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pyspark.sql import SparkSession
 
 HOST = "127.0.0.1"
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 COPIED, COMMITTED = b"CCOPY", b"CCOMMIT"
 """Answers of PostgreSQL's protocol: the kind C, for a command that is complete, and which one it was."""
 EXECUTOR = "CoarseGrainedExecutorBackend"

@@ -16,6 +16,7 @@ from tests.spark.cluster import SETTINGS, Cluster
 from tests.spark.conftest import SCHEMA, Services
 from tests.spark.disturbing import (
     COPIED,
+    PATIENCE_S,
     Gate,
     enqueued,
     executor_of,
@@ -123,7 +124,7 @@ def test_an_attempt_has_a_speculative_duplicate(
     gate.hold(COPIED)
     writing = driver.call("write", options=behind, rows=ROWS, parts=4)
     gate.held(writing)
-    writing.result(60)
+    writing.result(PATIENCE_S)
     assert enqueued(conn) == EVERY_NUMBER
     assert staged(conn) == [ROWS // 4], "of the attempt that was slow"
 
