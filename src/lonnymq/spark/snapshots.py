@@ -18,7 +18,7 @@ LAST_XID = 2**63 - 1  # as far as a BIGINT goes, and further than any cluster ge
 
 
 def _is_nobodys(xid: int) -> bool:
-    """PostgreSQL gives no transaction a number whose lower half is 0, and no snapshot may begin or end at one."""
+    """No transaction has a number whose lower half is 0, and no snapshot may begin or end at one."""
     return xid % 2**32 == 0
 
 
