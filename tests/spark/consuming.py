@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 Options = dict[str, str]
 Batch = tuple[int, list[Any]]
-PATIENCE_S = 120
+PATIENCE_S = 240
 NOW = {"availableNow": True}
 ALWAYS = {"processingTime": "0 seconds"}
 
