@@ -17,6 +17,7 @@ LOCAL = re.compile(r"local(?:\[(?P<threads>\*|\d+)\])?")
 LOGGING = Path(__file__).with_name("log4j2.properties")
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 EVERYWHERE = {
+    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.redaction.regex": "(?i)secret|passw|passfile|token|credential|access[.]?key|dsn",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
