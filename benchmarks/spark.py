@@ -65,7 +65,8 @@ def through_jdbc(ground: Ground) -> None:
     where = conninfo_to_dict(ground.dsn)
     writer = ground.rows.write.format("jdbc").mode("append").option("driver", "org.postgresql.Driver")
     writer = writer.option("url", f"jdbc:postgresql://{where['host']}:{where['port']}/{where['dbname']}")
-    writer.options(dbtable="raw", user=where["user"], batchsize=10_000, reWriteBatchedInserts="true").save()
+    writer = writer.options(user=where["user"], password=where.get("password") or "")
+    writer.options(dbtable="raw", batchsize=10_000, reWriteBatchedInserts="true").save()
 
 
 def into_the_queue(ground: Ground) -> None:
@@ -133,7 +134,7 @@ def main(arguments: list[str]) -> int:
 
 
 def prepared(spark: SparkSession, conn: psycopg.Connection, dsn: str, rows: int) -> Ground:
-    conn.execute("CREATE TABLE raw (LIKE lonnymq.message INCLUDING ALL)")
+    conn.execute("CREATE TABLE raw (LIKE lonnymq.message INCLUDING ALL EXCLUDING IDENTITY)")
     text = "some forty bytes of text that says little"
     made = spark.range(rows).select(
         "id",
@@ -176,17 +177,22 @@ def measure(ground: Ground, rounds: int, console: Console) -> dict[str, list[flo
         console.print("Spark's JDBC writer is left out: apt-get install libpostgresql-jdbc-java")
         ways.pop("Spark's JDBC writer into a like table")
     for run in ways.values():  # Spark compiles what it runs for the first time
+        cleared(ground)
         run(ground)
     rates: dict[str, list[float]] = {way: [] for way in ways}
     for turn in range(rounds):
         for way, run in ways.items() if turn % 2 == 0 else reversed(ways.items()):
-            ground.conn.execute("TRUNCATE raw, lonnymq.message, lonnymq.wake")
-            ground.conn.execute("CHECKPOINT")
+            cleared(ground)
             start = time.perf_counter()
             run(ground)
             rates[way].append(ground.ready.num_rows / (time.perf_counter() - start))
             console.print(f"[{turn + 1}/{rounds}] {way}: {rates[way][-1]:,.0f}/s", highlight=False)
     return rates
+
+
+def cleared(ground: Ground) -> None:
+    ground.conn.execute("TRUNCATE raw, lonnymq.message, lonnymq.wake")
+    ground.conn.execute("CHECKPOINT")
 
 
 def reported(spark: SparkSession, conn: psycopg.Connection, rows: int, console: Console) -> dict[str, float]:

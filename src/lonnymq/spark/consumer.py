@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import psycopg
@@ -28,10 +27,11 @@ from lonnymq.errors import (
     LonnyMQError,
     PositionUnknown,
 )
+from lonnymq.queue.times import ServerClock
 from lonnymq.spark.connecting import Connecting
 from lonnymq.spark.publishing import until_answered
 from lonnymq.spark.staging import PASSING
-from lonnymq.statement import Command, Row, Statement
+from lonnymq.statement import Command
 
 BEATS_A_LEASE = 3
 BEAT_AGAIN_S = 1.0
@@ -44,18 +44,6 @@ LOOK_AGAIN_S = 0.1
 
 Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
-
-
-class Now(Command[int]):
-    """The database's clock, in Unix milliseconds."""
-
-    is_harmless = True
-
-    def statement(self, schema: str) -> Statement:  # noqa: ARG002
-        return Statement("SELECT CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT)", ())
-
-    def decode(self, rows: Sequence[Row]) -> int:
-        return int(rows[0][0])
 
 
 class Session:
@@ -102,7 +90,7 @@ class Consumer:
 
     def now(self) -> int:
         """By the database's clock, which messages are due by."""
-        return self._ask(Now())
+        return self._ask(ServerClock())
 
     def next(self, seq: int, limit: int, before: int | None) -> int:
         """Complete all up to this claim, and make the next. The same number: there is nothing to claim."""

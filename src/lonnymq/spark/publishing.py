@@ -102,7 +102,7 @@ def until_answered(ask: Callable[[], Answer]) -> Answer:
             gives_up_at = gives_up_at or time.monotonic() + PATIENCE_S
             if time.monotonic() > gives_up_at:
                 raise
-            logger.warning("publishing is tried again: %s", error)
+            logger.warning("the database is asked again: %s", error)
         time.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE_S)
 
