@@ -15,6 +15,7 @@ from lonnymq.spark.sessions import session
 
 HERE = Path(__file__).parent
 SCHEMA = "lonnymq"
+OF_ITS_OWN_S = 600  # a Spark of its own takes a minute to start where the machine is busy
 SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 
 
@@ -23,6 +24,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.xdist_group("spark"))
+            if item.get_closest_marker("cluster") and not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(OF_ITS_OWN_S))
 
 
 class Services:
