@@ -220,9 +220,10 @@ def test_the_database_restarts_while_rows_are_staged(spark: SparkSession, mortal
             writing.result()
     mortal.start()
     with closing(mortal.connect()) as conn:
-        assert (enqueued(conn), staged(conn)) == ([], [])
+        assert enqueued(conn) == []
         write(spark, mortal.options | ONCE, ROWS, 2)
-        assert (enqueued(conn), staged(conn)) == (EVERY_NUMBER, [])
+        # A task of the write that failed may still stage its rows: nobody publishes them.
+        assert enqueued(conn) == EVERY_NUMBER
 
 
 def test_the_database_restarts_while_rows_are_published(spark: SparkSession, mortal: Mortal) -> None:
