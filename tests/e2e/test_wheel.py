@@ -89,8 +89,13 @@ def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
         about = {name.partition(".dist-info/")[2] for name in archive.namelist()} - {""}
-    files = [path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    files = [
+        path for path in PACKAGE.parent.glob("*lonnymq*/**/*") if path.is_file() and path.suffix != ".pyc"
+    ]
     assert held == {str(path.relative_to(PACKAGE.parent)) for path in files}
+    assert {"pyspark_lonnymq", "pyspark_lonnymq_dead", "pyspark_lonnymq_history"} <= {
+        name.partition("/")[0] for name in held
+    }
     assert "lonnymq/py.typed" in held
     assert len([name for name in held if name.endswith(".sql")]) > 40
     assert {"METADATA", "entry_points.txt", "licenses/LICENSE"} <= about

@@ -215,10 +215,10 @@ def test_a_release_while_a_fold_is_under_way_counts(
     conn: psycopg.Connection, connect: Connect, clock: FakeClock
 ) -> None:
     """Invariant 10: the fold read the clock before the release and places the channel after it."""
-    conn.execute("ALTER FUNCTION lease_is_due RENAME TO lease_is_due_unhindered")
+    conn.execute("ALTER FUNCTION fold_lock_guard RENAME TO fold_lock_guard_unhindered")
     conn.execute(
-        "CREATE FUNCTION lease_is_due (p_tick tick, p_now BIGINT) RETURNS BOOLEAN LANGUAGE plpgsql AS $$"
-        "BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN lease_is_due_unhindered(p_tick, p_now); END $$"
+        "CREATE FUNCTION fold_lock_guard () RETURNS VOID LANGUAGE plpgsql AS $$"
+        "BEGIN PERFORM pg_advisory_xact_lock_shared(1), fold_lock_guard_unhindered(); END $$"
     )
     policy(conn, interval=40)
     create(conn, 2)

@@ -190,11 +190,11 @@ def test_time_is_the_clocks_and_not_the_transactions(conn: psycopg.Connection) -
 
 def test_dequeue_and_complete_in_the_callers_own_transaction(connect: Connect) -> None:
     conn, other = connect(), connect()
-    conn.execute("CREATE TABLE ledger (id BIGINT)")
+    conn.execute("CREATE TABLE accounts (id BIGINT)")
     fill(conn, a=2)
     with conn.transaction():
         [message], _ = dequeue(conn)
-        conn.execute("INSERT INTO ledger VALUES (%s)", (message.id,))
+        conn.execute("INSERT INTO accounts VALUES (%s)", (message.id,))
         conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
         assert other.execute("SELECT COUNT(*) FROM message").fetchone() == (2,)
     assert other.execute("SELECT COUNT(*) FROM message").fetchone() == (1,)
