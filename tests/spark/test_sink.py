@@ -18,6 +18,7 @@ from lonnymq.install import install, uninstall
 from tests.database import unique_name
 from tests.judge import check
 from tests.spark.conftest import Services
+from tests.spark.disturbing import until
 from tests.spark.sinking import Options, count, counts, messages, run, write
 
 PLAIN = "channel string, content binary"
@@ -203,10 +204,10 @@ class TestRefusals:
                 for name, kind in bad.dtypes
             ]
         )
-        many = good.crossJoin(spark.range(100)).drop("id")
-        half = good.crossJoin(spark.range(50)).drop("id")
-        rows = many.coalesce(1).union(half.union(bad).coalesce(1))
-        assert rows.rdd.getNumPartitions() == 2
+        many = spark.range(0, 100, 1, 2).crossJoin(f.broadcast(good)).drop("id")
+        half = spark.range(0, 50, 1, 2).crossJoin(f.broadcast(good)).drop("id")
+        rows = many.union(half.union(bad).coalesce(1))
+        assert rows.rdd.getNumPartitions() == 3
         found = refused(rows, options)
         assert said in found
         assert "channel " in found
@@ -300,7 +301,7 @@ class TestOnce:
 
 @pytest.fixture
 def warnings(spark: SparkSession) -> Iterator[Callable[[], list[str]]]:
-    """What the processes of Spark have warned of since."""
+    """What the processes of Spark have warned of since; they tell it a moment later."""
     spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
 
     def all_of_them() -> Counter[str]:
@@ -308,7 +309,12 @@ def warnings(spark: SparkSession) -> Iterator[Callable[[], list[str]]]:
         return Counter(row.msg for row in logged)
 
     before = all_of_them()
-    yield lambda: list((all_of_them() - before).elements())
+
+    def since() -> list[str]:
+        until(lambda: all_of_them() - before, "a warning")
+        return list((all_of_them() - before).elements())
+
+    yield since
     spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
 
 
