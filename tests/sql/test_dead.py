@@ -3,6 +3,7 @@
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg.rows import dict_row
 
 from tests.clock import FakeClock
@@ -151,6 +152,20 @@ def test_a_key_that_is_anothers_now_keeps_a_message_dead(conn: psycopg.Connectio
     assert conn.execute(retry).fetchone() == ("duplicate",)
     assert conn.execute("SELECT * FROM dead_retry_all()").fetchone() == (0, 1, None)
     assert ids(conn, "dead_list()") == [message_id]
+
+
+@pytest.mark.parametrize("max_size", [0, 5])
+def test_two_that_died_with_one_key_are_retried_together(conn: psycopg.Connection, max_size: int) -> None:
+    """The later one holds the key still, though the earlier one is named first."""
+    clock = FakeClock(conn)
+    conn.execute("SELECT queue_set(p_dedupe_keep_ms => 100)")
+    conn.execute("SELECT channel_set('a', p_max_size => %s)", (max_size,))
+    first = kill(conn, "a", "no", "k")
+    clock.advance(101)
+    second = kill(conn, "a", "no", "k")
+    results = conn.execute("SELECT * FROM dead_retry(%s)", ([first, second],)).fetchall()
+    assert results == [(first, "duplicate"), (second, "retried")]
+    check(conn)
 
 
 def test_discarded_is_gone(conn: psycopg.Connection) -> None:

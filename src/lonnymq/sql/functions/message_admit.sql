@@ -33,7 +33,7 @@ BEGIN
             FOREACH i IN ARRAY v_channel.ords LOOP
                 -- The size is locked, so what a key is held by can be read: a duplicate takes no room.
                 IF p_keys[i] IS NOT NULL THEN
-                    CONTINUE WHEN v_first[i] < i AND results[v_first[i]] <> 'full';
+                    CONTINUE WHEN v_first[i] < i AND results[v_first[i]] <> 'full' AND holders[v_first[i]] IS DISTINCT FROM p_ids[i];
                     holders[i] := dedupe_holder(v_channel.name, p_keys[i], p_ids[i]);
                     CONTINUE WHEN holders[i] IS NOT NULL;
                 END IF;
@@ -47,7 +47,8 @@ BEGIN
         END IF;
         FOREACH i IN ARRAY COALESCE(v_channel.keyed, '{}') LOOP
             CONTINUE WHEN results[i] = 'full';
-            IF v_first[i] < i AND results[v_first[i]] <> 'full' THEN
+            -- The first may be a duplicate of this very one, which comes back to life and has kept its key.
+            IF v_first[i] < i AND results[v_first[i]] <> 'full' AND holders[v_first[i]] IS DISTINCT FROM p_ids[i] THEN
                 holders[i] := COALESCE(holders[v_first[i]], p_ids[v_first[i]]);
             ELSIF holders[i] IS NULL THEN
                 holders[i] := dedupe_take(v_channel.name, p_keys[i], p_ids[i]);
