@@ -37,8 +37,7 @@ def test(arguments: list[str]) -> int:
     else:
         _checks(report)
         _tests("PostgreSQL 18", [*only, f"--ignore={SPARK}"], report)
-        # A session serves all tests of a file, and of those that follow it in the same process.
-        _tests("Spark", [*only, "-n2", "--dist=loadfile", SPARK], report)
+        _tests("Spark", [*only, "-n0", SPARK], report)  # one session serves all of them
         if not quick:
             _tests_on_oldest(report)
     return report.finish()

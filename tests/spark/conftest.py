@@ -23,6 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.xdist_group("spark"))
             if item.get_closest_marker("cluster") and not item.get_closest_marker("timeout"):
                 item.add_marker(pytest.mark.timeout(OF_ITS_OWN_S))
 
