@@ -9,10 +9,10 @@ import duckdb
 import polars as pl
 import psycopg
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction
 from pyspark.sql import SparkSession
 
-from lonnymq.errors import NotPermitted
+from lonnymq.errors import NotPermitted, PositionUnknown
 from lonnymq.spark import lake
 from lonnymq.spark.archiving import Archiving, HistoryNotKept, archive
 from lonnymq.spark.lake import LakeConflict, LakeTable, LakeUnsuitable
@@ -226,6 +226,20 @@ def test_the_lake_of_another_queue_is_refused(
     with pytest.raises(LakeUnsuitable, match="cluster 1") as refused:
         archive(spark, folder, options, tables=["history"])
     assert "another folder" in str(refused.value)
+
+
+def test_a_database_restored_to_an_earlier_time_is_refused(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
+) -> None:
+    finish(conn, "acme", [b"x"])
+    archive(spark, folder, options, tables=["history"])
+    table = DeltaTable(f"{folder}/history")
+    later = CommitProperties(app_transactions=[Transaction(lake.POSITION, 10**12)])
+    table.create_write_transaction(
+        [], mode="append", schema=table.schema(), partition_by=[lake.DAY], commit_properties=later
+    )
+    with pytest.raises(PositionUnknown, match="goes up to transaction 1000000000000"):
+        archive(spark, folder, options, tables=["history"])
 
 
 def test_it_goes_on_until_it_is_stopped(

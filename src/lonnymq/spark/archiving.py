@@ -17,7 +17,7 @@ import psycopg
 from lonnymq.adapters.psycopg import run
 from lonnymq.adapters.refusals import refuse
 from lonnymq.commands import HistoryBounds, HistoryFollow
-from lonnymq.errors import LonnyMQError, NotPermitted
+from lonnymq.errors import LonnyMQError, NotPermitted, PositionUnknown
 from lonnymq.spark.connecting import Connecting
 from lonnymq.spark.dead_source import DeadSource
 from lonnymq.spark.failures import plainly
@@ -170,6 +170,11 @@ class _Target:
         lake = LakeTable(self.uri, source)
         table = lake.open(self.followed.columns.schema())
         start, present = lake.position(table), Snapshot.parse(bounds.snapshot)
+        if start > present.xmax:
+            raise PositionUnknown(
+                f"{self.uri} goes up to transaction {start}, and the database is at {present.xmax}",
+                "it was restored to an earlier time: archive into another folder from now on",
+            )
         end = self._end(conn, start, present.xmin, rows_a_commit)
         self.archived.upto_xid = start
         # Before anything is read: from now on nothing goes that the lake has not got.

@@ -14,7 +14,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 import pyarrow as pa
 from psycopg import sql
@@ -47,7 +46,6 @@ CLAIM = StructType(
     ]
 )
 Offset = dict[str, int]
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)

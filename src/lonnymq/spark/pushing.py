@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from psycopg.sql import Literal
@@ -25,8 +25,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-A_MILLISECOND = timedelta(milliseconds=1)
+from lonnymq.queue.times import EPOCH, MILLISECOND
 
 
 @dataclass
@@ -83,11 +82,11 @@ def _is_one_of(name: str, values: list[Any]) -> str | None:
 
 def _at_most(value: datetime) -> int:
     """The last of our milliseconds that is not after the instant."""
-    return (value - EPOCH) // A_MILLISECOND
+    return (value - EPOCH) // MILLISECOND
 
 
 def _at_least(value: datetime) -> int:
-    return -((EPOCH - value) // A_MILLISECOND)
+    return -((EPOCH - value) // MILLISECOND)
 
 
 COMPARISONS: dict[type[Filter], tuple[str, Callable[[datetime], int]]] = {
