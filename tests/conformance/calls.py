@@ -178,6 +178,19 @@ def message_extend_many(run: Run) -> None:
     assert [each.result for each in longer] == [Result.EXTENDED, Result.NOT_FOUND, Result.EXTENDED]
 
 
+def wake_look(run: Run) -> None:
+    run(c.WakeFold())
+    idle = run(c.WakeLook())
+    assert not idle.is_due
+    assert not idle.is_awaited
+    assert idle.now_at < idle.again_at <= idle.now_at + 1000
+    while not (awaited := run(c.WakeAwait())).is_sure:
+        pass
+    assert run(c.WakeLook(awaited.generation)).is_awaited
+    run(c.MessageCreate("a", b""))
+    assert run(c.WakeLook()).is_due
+
+
 def wake_await(run: Run) -> None:
     first = run(c.WakeAwait())
     assert first.is_sure is False

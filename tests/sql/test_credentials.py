@@ -87,6 +87,7 @@ NEITHER = (
     "queue_stats()",
     "message_dequeue()",
     "wake_await()",
+    "wake_look()",
     "channel_set('mine', 1)",
     "channel_delete('mine', TRUE)",
     "queue_set(1)",

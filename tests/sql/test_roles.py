@@ -35,6 +35,7 @@ staging_discard         x         .         .         x
 
 wake_fold               .         x         .         x
 wake_await              .         x         .         x
+wake_look               .         x         .         x
 message_dequeue         .         x         .         x
 message_complete        .         x         .         x
 message_complete_many   .         x         .         x

@@ -62,17 +62,19 @@ class Listener:
             return None
         return cls(connection)
 
-    def wait(self, seconds: float) -> None:
-        """Until a notification, or for so long; for 0, discard those that have come."""
+    def wait(self, seconds: float) -> bool:
+        """Until a notification, or for so long; for 0, discard those that have come. Whether one came."""
+        is_notified = False
         if self.is_broken:
             time.sleep(seconds)
-            return
+            return is_notified
         try:
             for _ in self._connection.notifies(timeout=seconds, stop_after=1 if seconds else None):
-                pass
+                is_notified = True
         except psycopg.Error as error:
             log.warning(FAILED, error)
             self.is_broken = True
+        return is_notified
 
     def close(self) -> None:
         self._connection.close()
@@ -107,17 +109,19 @@ class AsyncListener:
             return None
         return cls(connection)
 
-    async def wait(self, seconds: float) -> None:
-        """Until a notification, or for so long; for 0, discard those that have come."""
+    async def wait(self, seconds: float) -> bool:
+        """Until a notification, or for so long; for 0, discard those that have come. Whether one came."""
+        is_notified = False
         if self.is_broken:
             await asyncio.sleep(seconds)
-            return
+            return is_notified
         try:
             async for _ in self._connection.notifies(timeout=seconds, stop_after=1 if seconds else None):
-                pass
+                is_notified = True
         except psycopg.Error as error:
             log.warning(FAILED, error)
             self.is_broken = True
+        return is_notified
 
     async def close(self) -> None:
         await self._connection.close()

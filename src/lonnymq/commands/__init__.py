@@ -47,6 +47,7 @@ from lonnymq.commands.staging_publish import Published, StagingPublish
 from lonnymq.commands.staging_publish_once import PublishedOnce, StagingPublishOnce
 from lonnymq.commands.wake_await import Awaited, WakeAwait
 from lonnymq.commands.wake_fold import WakeFold, WakeFoldLightly
+from lonnymq.commands.wake_look import Look, WakeLook
 
 __all__ = [
     "Awaited",
@@ -90,6 +91,7 @@ __all__ = [
     "HistoryFollowers",
     "HistoryUnfollow",
     "ListedMessage",
+    "Look",
     "Maintain",
     "Message",
     "MessageCancel",
@@ -124,4 +126,5 @@ __all__ = [
     "WakeAwait",
     "WakeFold",
     "WakeFoldLightly",
+    "WakeLook",
 ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lonnymq.commands.result import ResultText
 from lonnymq.commands.shapes import OneRecord
-from lonnymq.statement import BigInt, Uuid
+from lonnymq.statement import BigInt, Bytea, Uuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +26,4 @@ class MessageExtend(OneRecord[Extended]):
     id: BigInt
     token: Uuid
     lease_ms: BigInt
+    state: Bytea | None = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lonnymq.commands.message_extend import Extended
 from lonnymq.commands.shapes import ManyRecords
-from lonnymq.statement import BigInt, BigInts, Uuids
+from lonnymq.statement import BigInt, BigInts, Byteas, Uuids
 
 
 @dataclass(frozen=True)
@@ -18,3 +18,4 @@ class MessageExtendMany(ManyRecords[Extended]):
     ids: BigInts
     tokens: Uuids
     lease_ms: BigInt
+    states: Byteas | None = None

@@ -45,6 +45,7 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         *_EVERYONE,
         "wake_fold",
         "wake_await",
+        "wake_look",
         "message_dequeue",
         "message_complete",
         "message_complete_many",

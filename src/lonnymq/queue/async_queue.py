@@ -11,6 +11,7 @@ from lonnymq.adapters import held
 from lonnymq.commands import Created, Delivery
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidArgument
 from lonnymq.queue.basis import Basis
+from lonnymq.queue.bed import Bed, Roused
 from lonnymq.queue.calls import Answer, AsyncCaller, Request
 from lonnymq.queue.connections import TRIES, check_is_open, doubt, refuse_connection, unanswered
 from lonnymq.queue.consuming import Wish
@@ -55,6 +56,11 @@ class AsyncQueue(Basis, AsyncCaller):
         if self._own_pool is not None:
             await self._own_pool.close()
 
+    @classmethod
+    def beside(cls, queue: Basis, pool_size: int = 10) -> Self:
+        """The queue that another one is of, on connections of its own."""
+        return cls(**queue.like_this(pool_size))
+
     def channel(self, name: str) -> AsyncChannel:
         """The channel of this name, whether or not anything is in it yet."""
         return AsyncChannel(self, name)
@@ -81,16 +87,27 @@ class AsyncQueue(Basis, AsyncCaller):
                 await queue.complete(message)
         """
         refuse_connection(conn)
-        wait_ms = waiting(wait)
-        listener = await self._listener() if wait_ms > 0 else None
-        wish = Wish(limit, lease, consumer, self._is_light)
-        steps = take_or_wait(wish, wait_ms, is_listening=listener is not None)
+        return await self._dequeue(Wish(limit, lease, consumer, self._is_light), waiting(wait), None)
+
+    async def dequeue_until(
+        self,
+        stop: asyncio.Event,
+        limit: int = 1,
+        *,
+        lease: Duration | None = None,
+        consumer: str | None = None,
+    ) -> list[Delivery]:
+        """As dequeue, waiting for as long as it takes; none if `stop` is set meanwhile.
+
+        Unlike a call that is cancelled it loses nothing that was leased: only its sleep is cut short.
+
+            while messages := await queue.dequeue_until(stop, 10):
+                await handle(messages)
+        """
         try:
-            taken: list[Delivery] = await self._walk(steps, listener=listener)
-        finally:
-            if listener is not None:
-                self._idle_listeners.append(listener)
-        return taken
+            return await self._dequeue(Wish(limit, lease, consumer, self._is_light), None, stop)
+        except Roused:
+            return []
 
     async def enqueue_many(
         self,
@@ -126,6 +143,16 @@ class AsyncQueue(Basis, AsyncCaller):
             raise
         return done
 
+    async def _dequeue(self, wish: Wish, wait_ms: int | None, alarm: asyncio.Event | None) -> list[Delivery]:
+        listener = await self._listener() if wait_ms != 0 else None
+        steps = take_or_wait(wish, wait_ms, is_listening=listener is not None)
+        try:
+            taken: list[Delivery] = await self._walk(steps, bed=Bed(listener, alarm))
+        finally:
+            if listener is not None:
+                self._idle_listeners.append(listener)
+        return taken
+
     async def install(self, *, roles: bool = False, conn: object | None = None) -> Installed:
         """Install the queue into its schema, or bring it up to date: see lonnymq.install."""
         from lonnymq.adapters.installing import install_on_async
@@ -138,9 +165,7 @@ class AsyncQueue(Basis, AsyncCaller):
         answer: Answer = await self._walk(request.steps, conn=request.conn)
         return answer
 
-    async def _walk(
-        self, steps: Any, *, conn: object | None = None, listener: AsyncListener | None = None
-    ) -> Any:
+    async def _walk(self, steps: Any, *, conn: object | None = None, bed: Bed | None = None) -> Any:
         """Take the steps, and hand each its answer or its error."""
         proceed, answer = steps.send, None
         while True:
@@ -149,25 +174,17 @@ class AsyncQueue(Basis, AsyncCaller):
             except StopIteration as end:
                 return end.value
             try:
-                proceed, answer = steps.send, await self._take_step(step, conn, listener)
+                proceed, answer = steps.send, await self._take_step(step, conn, bed)
             except Exception as error:  # noqa: BLE001 - it is raised there, and comes out unless it is caught
                 proceed, answer = steps.throw, error
 
-    async def _take_step(
-        self, step: Command[Any] | Nap, conn: object | None, listener: AsyncListener | None
-    ) -> Any:
+    async def _take_step(self, step: Command[Any] | Nap, conn: object | None, bed: Bed | None) -> Any:
         if isinstance(step, Nap):
-            return await self._sleep(step.milliseconds / 1000, listener)
+            return await (bed or Bed()).sleep(step.milliseconds / 1000)
         if conn is None:
             return await self._run(step)
         held.check_has_transaction(conn)
         return await held.run_async(conn, self.schema, step)
-
-    async def _sleep(self, seconds: float, listener: AsyncListener | None) -> Any:
-        if listener is None:
-            await asyncio.sleep(seconds)
-        else:
-            await listener.wait(seconds)
 
     async def _run(self, command: Command[Answer]) -> Answer:
         """On a connection of the queue's own; again where the connection broke, if that is safe."""

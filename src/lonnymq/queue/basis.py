@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from lonnymq.adapters import held
+from lonnymq.errors import UnsuitableConnection
 from lonnymq.install.naming import check_schema_name
 from lonnymq.queue.interface import QueueCalls
 
@@ -37,6 +38,7 @@ class Basis(QueueCalls):
         check_schema_name(schema)
         self.schema = schema
         self._is_light = async_commit
+        self._listen = listen
         self._own_pool: Any = None
         if isinstance(source, str):
             from lonnymq.adapters.psycopg_pool import own_async_pool, own_pool
@@ -53,6 +55,15 @@ class Basis(QueueCalls):
     def _equip(self) -> None:
         """Make what each kind has in its own way."""
         raise NotImplementedError
+
+    def like_this(self, pool_size: int) -> dict[str, Any]:
+        """What another queue is made with that is to be this one too, on connections of its own."""
+        if (found := held.address(self._source)) is None:
+            raise UnsuitableConnection(
+                f"{type(self._source).__name__} does not tell its address", "make the queue on a DSN"
+            )
+        options = {"async_commit": self._is_light, "listen": self._listen, "pool_size": pool_size}
+        return {"source": found, "schema": self.schema, **options}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.schema!r} on {type(self._source).__name__}>"

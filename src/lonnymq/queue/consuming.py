@@ -68,6 +68,13 @@ def take(wish: Wish) -> Steps[Dequeued]:
     return Dequeued(taken.deliveries + more.deliveries, more.again_at)
 
 
+def take_new(wish: Wish) -> Steps[Dequeued]:
+    """Of what was just created: it is brought into line first, so that one dequeue finds it."""
+    yield wish.fold()
+    taken: Dequeued = yield from take(wish)
+    return taken
+
+
 def complete(message: Delivery, *, conn: object | None = None) -> Request[Result]:
     """The work is done: the message goes.
 
@@ -137,9 +144,11 @@ def retry_many(
     return Request(steps(), conn)
 
 
-def extend(message: Delivery, lease: Duration, *, conn: object | None = None) -> Request[Extended]:
-    """Hold the message for so long from now on."""
-    return ask(MessageExtend(message.id, message.token, milliseconds(lease)), conn)
+def extend(
+    message: Delivery, lease: Duration, *, state: bytes | None = None, conn: object | None = None
+) -> Request[Extended]:
+    """Hold the message for so long from now on. `state` is kept for the next attempt, should there be one."""
+    return ask(MessageExtend(message.id, message.token, milliseconds(lease), state), conn)
 
 
 def extend_many(

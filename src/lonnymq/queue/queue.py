@@ -165,11 +165,11 @@ class Queue(Basis, Caller):
         held.check_has_transaction(conn)
         return held.run(conn, self.schema, step)
 
-    def _sleep(self, seconds: float, listener: Listener | None) -> Any:
+    def _sleep(self, seconds: float, listener: Listener | None) -> bool:
         if listener is None:
             time.sleep(seconds)
-        else:
-            listener.wait(seconds)
+            return False
+        return listener.wait(seconds)
 
     def _run(self, command: Command[Answer]) -> Answer:
         """On a connection of the queue's own; again where the connection broke, if that is safe."""

@@ -1,7 +1,7 @@
 """A dequeue that waits for messages: asleep until the next due time, or a notification where one can be had.
 
 The order of the steps is that of the SQL contract ("Sleeping"): nothing that commits before, while or after
-the consumer falls asleep is missed.
+the consumer falls asleep is missed. While it sleeps it makes one call a second, which writes nothing.
 """
 
 from __future__ import annotations
@@ -10,18 +10,17 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-from lonnymq.commands import Awaited, Delivery, Dequeued, WakeAwait
-from lonnymq.queue.consuming import Wish, take
-from lonnymq.queue.times import ServerClock
+from lonnymq.commands import Awaited, Delivery, Dequeued, Look, WakeAwait, WakeLook
+from lonnymq.queue.consuming import Wish, take, take_new
 from lonnymq.statement import Command
 
-DOUBT_MS = 4  # between looks while a producer is under way that may not have seen that someone sleeps
+DOUBT_MS = 4  # the first pause between looks while it is not sure that a producer would notify
 POLL_MS = 1000
 
 
 @dataclass(frozen=True)
 class Nap:
-    """Do nothing for so long, or until notified. For 0: discard the notifications that have come."""
+    """Do nothing for so long, or until notified, and answer whether it was. For 0: discard what has come."""
 
     milliseconds: int
 
@@ -29,28 +28,32 @@ class Nap:
 Steps = Generator[Command[Any] | Nap, Any, list[Delivery]]
 
 
-def take_or_wait(wish: Wish, wait_ms: int, *, is_listening: bool) -> Steps:
+def take_or_wait(wish: Wish, wait_ms: int | None, *, is_listening: bool) -> Steps:
+    """`wait_ms` None: until there are some."""
     taken: Dequeued = yield from take(wish)
-    if taken.deliveries or wait_ms <= 0:
+    if taken.deliveries or wait_ms == 0:
         return taken.deliveries
-    now: int = yield ServerClock()
-    end = now + wait_ms
+    look: Look = yield WakeLook()
+    end = None if wait_ms is None else look.now_at + wait_ms
     generation, doubt_ms = None, DOUBT_MS
-    while not taken.deliveries and now < end:
-        is_sure = False
-        if is_listening:
+    while not taken.deliveries and (end is None or look.now_at < end):
+        if is_listening and not look.is_awaited:
             yield Nap(0)
             awaited: Awaited = yield WakeAwait(generation)
-            is_sure = awaited.is_sure
+            generation = awaited.generation if awaited.is_sure else None
+            look = yield WakeLook(generation)
+        until = look.again_at
+        if look.is_due:
             taken = yield from take(wish)
             if taken.deliveries:
                 break
-        until = min(end, taken.again_at or end, now + POLL_MS)
-        if is_sure:
-            generation, doubt_ms = awaited.generation, DOUBT_MS
-        elif is_listening:
-            until, doubt_ms = min(until, now + doubt_ms), min(2 * doubt_ms, POLL_MS)
-        yield Nap(max(1, until - now))
-        taken = yield from take(wish)
-        now = yield ServerClock()
+            until = taken.again_at or until
+        if look.is_awaited:
+            doubt_ms = DOUBT_MS
+        else:
+            until, doubt_ms = min(until, look.now_at + doubt_ms), min(2 * doubt_ms, POLL_MS)
+        is_notified: bool = yield Nap(max(1, min(until, end or until) - look.now_at))
+        if is_notified:
+            taken = yield from take_new(wish)
+        look = yield WakeLook(generation)
     return taken.deliveries

@@ -1,7 +1,7 @@
 -- message_extend for many, each with its token or all with one: one row (id, result, lease_end_at) each, in the order given. What is
 -- cancelled is not extended. Locks the messages in the order of their ids. The new ends are appended as a wake: a sweep may have passed them by the time this
 -- commits.
-CREATE OR REPLACE FUNCTION message_extend_many (p_ids BIGINT[], p_tokens UUID[], p_lease_ms BIGINT)
+CREATE OR REPLACE FUNCTION message_extend_many (p_ids BIGINT[], p_tokens UUID[], p_lease_ms BIGINT, p_states BYTEA[] DEFAULT NULL)
 RETURNS TABLE (id BIGINT, result TEXT, lease_end_at BIGINT) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off
 SET enable_bitmapscan TO off SET jit TO off AS $$
@@ -15,11 +15,16 @@ BEGIN
     IF cardinality(p_tokens) = 1 AND cardinality(p_ids) > 1 THEN -- of one dequeue: the same for all
         p_tokens := array_fill((SELECT u FROM unnest(p_tokens) u), ARRAY[cardinality(p_ids)]);
     END IF;
-    PERFORM lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0));
+    PERFORM lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0), cardinality(p_states));
     PERFORM lease_check(p_lease_ms);
+    PERFORM state_check(state) FROM unnest(p_states) u (state);
     v_end := clock_ms() + p_lease_ms;
     WITH longer AS (
-        UPDATE message m SET lease_end_at = GREATEST(m.lease_end_at, v_end)
+        UPDATE message m
+        SET lease_end_at = GREATEST(m.lease_end_at, v_end),
+            state = CASE WHEN array_remove(p_states, NULL) <> '{}' THEN COALESCE(
+                (SELECT u.state FROM unnest(p_ids, p_tokens, p_states) WITH ORDINALITY u (id, token, state, ord)
+                 WHERE (u.id, u.token) = (m.id, m.token) AND u.state IS NOT NULL ORDER BY u.ord DESC LIMIT 1), m.state) ELSE m.state END
         WHERE m.id = ANY (p_ids) AND COALESCE((m.id, m.token) IN (SELECT u.id, u.token FROM unnest(p_ids, p_tokens) u (id, token)), FALSE)
             AND NOT m.is_cancelled
         RETURNING m.id, m.token, m.lease_end_at)
