@@ -119,6 +119,40 @@ def history_unfollow(run: Run) -> None:
     assert run(c.HistoryUnfollow("lake")) is True
 
 
+def schedule_open(run: Run) -> None:
+    new, other = run(c.ScheduleOpen(["s", "t", "s"]))
+    assert (new.name, other.name) == ("s", "t")
+    assert new.ticked_at <= new.now_at
+    assert [found.ticked_at for found in run(c.ScheduleOpen(["s"]))] == [new.ticked_at]
+
+
+def schedule_fire(run: Run) -> None:
+    [at] = [found.ticked_at for found in run(c.ScheduleOpen(["s"]))]
+    while run(c.ScheduleOpen(["s"]))[0].now_at < at + 3:
+        pass
+    fired = run(c.ScheduleFire("s", at, at + 2, [at + 1, at + 2], "a", CONTENT, HEADERS, 3))
+    assert (fired.result, fired.ticked_at, fired.created, fired.refused) == (Result.FIRED, at + 2, 2, 0)
+    assert run(c.ScheduleFire("s", at, at + 2, [at + 2], "a", CONTENT)).result is Result.LOST
+    assert run(c.ScheduleFire("s", at + 2, at + 3, [], "a", CONTENT)).result is Result.SKIPPED
+    assert run(c.ScheduleFire("s", at + 3, 2**53, [], "a", CONTENT)).result is Result.EARLY
+    assert run(c.ScheduleFire("t", 1, 2, [], "a", CONTENT)).result is Result.NOT_FOUND
+    run(c.WakeFold())
+    first, second = run(c.MessageDequeue(2)).deliveries
+    assert first.headers == HEADERS | {"scheduled-at": at + 1}
+    assert (second.headers or {})["scheduled-at"] == at + 2
+
+
+def schedule_list(run: Run) -> None:
+    [at] = [found.ticked_at for found in run(c.ScheduleOpen(["s"]))]
+    assert run(c.ScheduleList()) == [c.Schedule("s", at, None, at)]
+
+
+def schedule_delete(run: Run) -> None:
+    assert run(c.ScheduleDelete("s")) is False
+    run(c.ScheduleOpen(["s"]))
+    assert run(c.ScheduleDelete("s")) is True
+
+
 def wake_fold(run: Run) -> None:
     run(c.MessageCreate("a", b""))
     assert run(c.WakeFold(10, 0)) is False

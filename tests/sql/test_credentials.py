@@ -108,6 +108,10 @@ NEITHER = (
     "claim_complete('mine', 1, 0)",
     "history_follow('mine', '1:1:')",
     "history_unfollow('mine')",
+    "schedule_open('{mine}')",
+    "schedule_fire('mine', 0, 1, '{1}', 'mine', '')",
+    "schedule_list()",
+    "schedule_delete('mine')",
 )
 HARMLESS = (
     "queue_get()",

@@ -149,6 +149,40 @@ REFUSED = {
     "a role that is not there": ("credential_bind('nobody at all', '{}')", "LM010", "Name a role"),
     "a role without a name": ("credential_bind(NULL, '{}')", "LM010", "Name a role"),
     "a role bound to no name": ("credential_bind(current_user, ARRAY[''])", "LM001", NAME),
+    "a schedule without a name": ("schedule_open(ARRAY['a', ''])", "LM010", "1 to 255 bytes"),
+    "a schedule whose name is too long": (
+        "schedule_open(ARRAY[repeat('x', 256)])",
+        "LM010",
+        "1 to 255 bytes",
+    ),
+    "a schedule that is null": ("schedule_open(ARRAY['a', NULL])", "LM010", "1 to 255 bytes"),
+    "no schedules at all": ("schedule_open(NULL)", "LM006", "Give an array"),
+    "ticks of no schedule": ("schedule_fire(NULL, 1, 2, '{2}', 'a', '')", "LM010", "1 to 255 bytes"),
+    "no ticks at all": ("schedule_fire('s', 1, 2, NULL, 'a', '')", "LM006", "Give an array"),
+    "too many ticks": (
+        "schedule_fire('s', 0, 1001, ARRAY(SELECT generate_series(1, 1001)), 'a', '')",
+        "LM005",
+        "up to 1,000",
+    ),
+    "a tick that was": ("schedule_fire('s', 2, 3, '{2}', 'a', '')", "LM003", "ascend"),
+    "a tick beyond": ("schedule_fire('s', 2, 3, '{4}', 'a', '')", "LM003", "ascend"),
+    "a tick twice": ("schedule_fire('s', 2, 9, '{4,4}', 'a', '')", "LM003", "ascend"),
+    "ticks that descend": ("schedule_fire('s', 2, 9, '{5,4}', 'a', '')", "LM003", "ascend"),
+    "a tick that is null": ("schedule_fire('s', 2, 9, '{5,NULL}', 'a', '')", "LM003", "ascend"),
+    "a schedule that goes back": ("schedule_fire('s', 2, 1, '{}', 'a', '')", "LM003", "ascend"),
+    "a schedule that stays": ("schedule_fire('s', 2, 2, '{}', 'a', '')", "LM003", "ascend"),
+    "a schedule from nowhere": ("schedule_fire('s', NULL, 2, '{2}', 'a', '')", "LM003", "ascend"),
+    "a schedule to nowhere": ("schedule_fire('s', 2, NULL, '{}', 'a', '')", "LM003", "ascend"),
+    "a tick out of range": (
+        "schedule_fire('s', -9007199254740993, 2, '{1}', 'a', '')",
+        "LM003",
+        "Unix milliseconds",
+    ),
+    "a tick too far": (
+        "schedule_fire('s', 1, 9007199254740993, '{2}', 'a', '')",
+        "LM003",
+        "Unix milliseconds",
+    ),
     "no content allowed": ("queue_set(0)", "LM011", "1 byte to 256 MiB"),
     "no lease allowed": ("queue_set(NULL, 0)", "LM011", "1 to 31,536,000,000 ms"),
     "no attempts allowed": ("queue_set(NULL, NULL, 0)", "LM011", "1 to 1,000,000"),
@@ -171,7 +205,7 @@ def contents(conn: psycopg.Connection) -> list[Any]:
     tables = (
         *("queue", "message", "dead", "channel", "wake", "ring", "tick", "postponed", "upkeep", "dedupe"),
         *("capacity", "departure", "queue_slot", "finished", "sleep", "tally", "staging", "credential"),
-        *("ledger", "claimant", "claim", "follower"),
+        *("ledger", "claimant", "claim", "follower", "schedule"),
     )
     return [conn.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in tables]
 

@@ -32,6 +32,8 @@ message_create_many     x         .         .         x
 staging_publish         x         .         .         x
 staging_publish_once    x         .         .         x
 staging_discard         x         .         .         x
+schedule_open           x         .         .         x
+schedule_fire           x         .         .         x
 
 wake_fold               .         x         .         x
 wake_await              .         x         .         x
@@ -60,6 +62,7 @@ queue_stats             .         .         x         x
 bound_channels          .         .         x         x
 history_bounds          .         .         x         x
 history_followers       .         .         x         x
+schedule_list           .         .         x         x
 
 channel_set             .         .         .         x
 channel_delete          .         .         .         x
@@ -75,6 +78,7 @@ credential_bind         .         .         .         x
 credential_list         .         .         .         x
 history_follow          .         .         .         x
 history_unfollow        .         .         .         x
+schedule_delete         .         .         .         x
 rebuild                 .         .         .         x
 """
 

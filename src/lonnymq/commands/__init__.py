@@ -42,6 +42,10 @@ from lonnymq.commands.queue_set import QueueSet
 from lonnymq.commands.queue_stats import QueueStatistics, QueueStats
 from lonnymq.commands.rebuild import Rebuild
 from lonnymq.commands.result import Outcome, Result
+from lonnymq.commands.schedule_delete import ScheduleDelete
+from lonnymq.commands.schedule_fire import Fired, ScheduleFire
+from lonnymq.commands.schedule_list import Schedule, ScheduleList
+from lonnymq.commands.schedule_open import ScheduleOpen, ScheduleState
 from lonnymq.commands.staging_discard import StagingDiscard
 from lonnymq.commands.staging_publish import Published, StagingPublish
 from lonnymq.commands.staging_publish_once import PublishedOnce, StagingPublishOnce
@@ -85,6 +89,7 @@ __all__ = [
     "Dequeued",
     "DiscardedAll",
     "Extended",
+    "Fired",
     "Follower",
     "HistoryBounds",
     "HistoryFollow",
@@ -120,6 +125,12 @@ __all__ = [
     "Rebuild",
     "Result",
     "RetriedAll",
+    "Schedule",
+    "ScheduleDelete",
+    "ScheduleFire",
+    "ScheduleList",
+    "ScheduleOpen",
+    "ScheduleState",
     "StagingDiscard",
     "StagingPublish",
     "StagingPublishOnce",

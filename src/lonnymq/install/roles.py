@@ -40,6 +40,8 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "staging_publish",
         "staging_publish_once",
         "staging_discard",
+        "schedule_open",
+        "schedule_fire",
     ),
     "consumer": (
         *_EVERYONE,
@@ -72,6 +74,7 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "bound_channels",
         "history_bounds",
         "history_followers",
+        "schedule_list",
     ),
     "admin": (
         *_EVERYONE,
@@ -89,6 +92,7 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "credential_list",
         "history_follow",
         "history_unfollow",
+        "schedule_delete",
         "rebuild",
     ),
 }

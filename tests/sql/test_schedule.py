@@ -1,0 +1,260 @@
+"""Schedules: each tick once, whoever tries, whatever commits; never before its time."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+
+from tests.clock import FakeClock
+from tests.database import Connect, until_waiting
+from tests.judge import check, drain
+
+MINUTE = 60_000
+
+
+class Fired(NamedTuple):
+    result: str
+    ticked_at: int | None
+    created: int = 0
+    refused: int = 0
+
+
+@pytest.fixture
+def clock(conn: psycopg.Connection) -> FakeClock:
+    return FakeClock(conn)
+
+
+def opened(conn: psycopg.Connection, *names: str) -> list[tuple[Any, ...]]:
+    return conn.execute("SELECT * FROM schedule_open(%s)", (list(names),)).fetchall()
+
+
+def fire(conn: psycopg.Connection, after: int, *ticks: int, upto: int | None = None, **more: Any) -> Fired:
+    given = {"channel": "reports", "content": b"x", "headers": None, "max_attempts": None} | more
+    row = conn.execute(
+        "SELECT result, ticked_at, created, refused"
+        " FROM schedule_fire('s', %s, %s, %s::BIGINT[], %s, %s, %s, %s)",
+        (after, ticks[-1] if upto is None else upto, list(ticks), *given.values()),
+    ).fetchone()
+    assert row is not None
+    return Fired(*row)
+
+
+def ticks_made(conn: psycopg.Connection) -> list[int]:
+    return [
+        row[0] for row in conn.execute("SELECT (headers->'scheduled-at')::BIGINT FROM message ORDER BY id")
+    ]
+
+
+def position(conn: psycopg.Connection) -> Any:
+    return conn.execute("SELECT ticked_at, fired_at FROM schedule WHERE name = 's'").fetchone()
+
+
+def is_writing(conn: psycopg.Connection) -> bool:
+    row = conn.execute("SELECT pg_current_xact_id_if_assigned() IS NOT NULL").fetchone()
+    assert row is not None
+    return bool(row[0])
+
+
+def test_a_new_schedule_begins_now_and_an_old_one_stays_where_it_is(
+    conn: psycopg.Connection, clock: FakeClock
+) -> None:
+    begun = clock.at
+    assert opened(conn, "s") == [("s", begun, begun)]
+    clock.advance(MINUTE)
+    assert opened(conn, "t", "s", "t") == [("s", begun, clock.at), ("t", clock.at, clock.at)]
+    assert opened(conn) == []
+    rows = conn.execute("SELECT * FROM schedule_list()").fetchall()
+    assert rows == [("s", begun, None, begun), ("t", clock.at, None, clock.at)]
+
+
+def test_to_open_what_is_there_writes_nothing(conn: psycopg.Connection) -> None:
+    opened(conn, "s", "t")
+    with conn.transaction():
+        opened(conn, "t", "s")
+        assert not is_writing(conn)
+
+
+def test_a_tick_makes_one_message(conn: psycopg.Connection, clock: FakeClock) -> None:
+    opened(conn, "s")
+    at = clock.at
+    tick = clock.advance(MINUTE)
+    fired = fire(conn, at, tick, content=b"report", headers='{"task": "report"}', max_attempts=2)
+    assert fired == Fired("fired", tick, 1)
+    assert fire(conn, at, tick) == Fired("lost", tick), "the second one to try"
+    row = conn.execute("SELECT channel, content, headers, max_attempts, dequeue_at FROM message").fetchall()
+    assert row == [("reports", b"report", {"task": "report", "scheduled-at": tick}, 2, tick)]
+    assert conn.execute("SELECT fired_at FROM schedule_list()").fetchone() == (tick,)
+    assert len(drain(conn)) == 1
+    check(conn)
+
+
+def test_many_ticks_are_made_in_their_order(conn: psycopg.Connection, clock: FakeClock) -> None:
+    opened(conn, "s")
+    at = clock.at
+    clock.advance(1000)
+    ticks = list(range(at + 1, at + 1001))
+    assert fire(conn, at, *ticks) == Fired("fired", at + 1000, 1000)
+    assert ticks_made(conn) == ticks
+    assert len(drain(conn)) == 1000
+    check(conn)
+
+
+def test_ticks_that_are_left_out(conn: psycopg.Connection, clock: FakeClock) -> None:
+    opened(conn, "s")
+    at = clock.at
+    clock.advance(10)
+    assert fire(conn, at, at + 2, upto=at + 3) == Fired("fired", at + 3, 1)
+    assert fire(conn, at + 3, upto=at + 5) == Fired("skipped", at + 5)
+    assert position(conn) == (at + 5, at + 2)
+    assert ticks_made(conn) == [at + 2]
+    assert fire(conn, at + 3, at + 4) == Fired("lost", at + 5), "what is skipped stays so"
+
+
+def test_never_before_its_time(conn: psycopg.Connection, clock: FakeClock) -> None:
+    opened(conn, "s")
+    at = clock.at
+    assert fire(conn, at, at + 1) == Fired("early", at)
+    assert fire(conn, at, upto=at + 1) == Fired("early", at), "nor skipped"
+    clock.advance(1)
+    assert fire(conn, at, at + 1, upto=at + 2) == Fired("early", at)
+    assert fire(conn, at, at + 1) == Fired("fired", at + 1, 1)
+    clock.set(at - MINUTE)
+    assert fire(conn, at + 1, at + 2) == Fired("early", at + 1), "nor again when the clock is set back"
+    assert opened(conn, "s") == [("s", at + 1, at - MINUTE)]
+
+
+def test_one_that_nobody_opened(conn: psycopg.Connection, clock: FakeClock) -> None:
+    assert fire(conn, clock.at - 1, clock.at) == Fired("not_found", None)
+    opened(conn, "s")
+    assert conn.execute("SELECT schedule_delete('s'), schedule_delete('s')").fetchone() == (True, False)
+    assert fire(conn, clock.at - 1, clock.at) == Fired("not_found", None)
+    assert ticks_made(conn) == []
+
+
+def test_who_does_not_fire_writes_nothing(conn: psycopg.Connection, clock: FakeClock) -> None:
+    opened(conn, "s")
+    with conn.transaction():
+        assert fire(conn, clock.at - 2, clock.at - 1).result == "lost"
+        assert fire(conn, clock.at, clock.at + 1).result == "early"
+        assert not is_writing(conn)
+
+
+def test_a_full_channel_refuses_the_tick_and_the_schedule_goes_on(
+    conn: psycopg.Connection, clock: FakeClock
+) -> None:
+    conn.execute("SELECT channel_set('reports', p_max_size => 2)")
+    opened(conn, "s")
+    at = clock.at
+    clock.advance(10)
+    assert fire(conn, at, at + 1, at + 2, at + 3) == Fired("fired", at + 3, 2, 1)
+    assert fire(conn, at + 3, at + 4) == Fired("fired", at + 4, 0, 1)
+    assert ticks_made(conn) == [at + 1, at + 2]
+
+
+@pytest.mark.parametrize(
+    ("more", "sqlstate"),
+    [
+        ({"channel": ""}, "LM001"),
+        ({"content": None}, "LM002"),
+        ({"max_attempts": 0}, "LM008"),
+        ({"headers": "[]"}, "LM010"),
+        ({"headers": "null"}, "LM010"),
+    ],
+)
+def test_a_message_that_cannot_be_leaves_the_tick_to_be_fired(
+    conn: psycopg.Connection, clock: FakeClock, more: dict[str, Any], sqlstate: str
+) -> None:
+    opened(conn, "s")
+    at = clock.at
+    tick = clock.advance(1)
+    with pytest.raises(psycopg.Error) as error:
+        fire(conn, at, tick, **more)
+    assert error.value.sqlstate == sqlstate
+    assert position(conn) == (at, None)
+    assert fire(conn, at, tick).result == "fired"
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_who_comes_second_waits_for_the_first_to_end(
+    conn: psycopg.Connection, connect: Connect, clock: FakeClock, ending: str
+) -> None:
+    """A tick is neither fired twice nor lost with the transaction that was to fire it."""
+    opened(conn, "s")
+    at = clock.at
+    tick = clock.advance(1)
+    first, second = connect(autocommit=False), connect()
+    assert fire(first, at, tick).result == "fired"
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(fire, second, at, tick)
+        until_waiting(conn, second)
+        getattr(first, ending)()
+        assert answer.result(10) == (Fired("lost", tick) if ending == "commit" else Fired("fired", tick, 1))
+    assert ticks_made(conn) == [tick]
+
+
+def test_who_is_killed_fires_nothing(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
+    opened(conn, "s")
+    at = clock.at
+    tick = clock.advance(1)
+    first, second = connect(autocommit=False), connect()
+    assert fire(first, at, tick).result == "fired"
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(fire, second, at, tick)
+        until_waiting(conn, second)
+        conn.execute("SELECT pg_terminate_backend(%s, 5000)", (first.info.backend_pid,))
+        assert answer.result(10) == Fired("fired", tick, 1)
+    assert ticks_made(conn) == [tick]
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_above_read_committed_the_second_is_told_to_run_again(
+    conn: psycopg.Connection, connect: Connect, clock: FakeClock, level: str
+) -> None:
+    opened(conn, "s")
+    at = clock.at
+    tick = clock.advance(1)
+    late = connect()
+    late.execute(f"BEGIN ISOLATION LEVEL {level}")
+    late.execute("SELECT COUNT(*) FROM schedule")
+    assert fire(conn, at, tick).result == "fired"
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        fire(late, at, tick)
+    late.execute("ROLLBACK")
+    assert ticks_made(conn) == [tick]
+
+
+def test_two_that_open_the_same_in_opposite_orders(conn: psycopg.Connection, connect: Connect) -> None:
+    first, second = connect(autocommit=False), connect()
+    names = [f"s{n}" for n in range(20)]
+    opened(first, *names)
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(opened, second, *reversed(names))
+        until_waiting(conn, second)
+        first.commit()
+        assert {row[0] for row in answer.result(10)} == set(names)
+
+
+def test_many_sessions_fire_each_tick_once(conn: psycopg.Connection, connect: Connect) -> None:
+    """On the real clock: all see the same ticks come, and race for each; some of them give up after all."""
+    [(_, begun, _)] = opened(conn, "s")
+    every, count = 20, 40
+    sessions = [connect() for _ in range(6)]
+
+    def race(number: int) -> int:
+        session, made, after = sessions[number], 0, begun
+        while after < begun + every * count:
+            with session.transaction() as transaction:
+                tick = after + every
+                done = fire(session, after, tick)
+                if done.result == "fired" and (tick // every + number) % 3 == 0:
+                    raise psycopg.Rollback(transaction)
+                made += done.created
+            if done.result != "early" and transaction.status is transaction.Status.COMMITTED:
+                after = done.ticked_at or 0
+        return made
+
+    with ThreadPoolExecutor(len(sessions)) as pool:
+        made = list(pool.map(race, range(len(sessions))))
+    assert ticks_made(conn) == [begun + every * n for n in range(1, count + 1)]
+    assert sum(made) == count
