@@ -133,7 +133,7 @@ def _said_plainly() -> Iterator[None]:
     try:
         yield
     except (EmbeddedError, InvalidAddress, NoDatabase, SchemaError) as error:
-        pytest.fail(f"LonnyMQ: {error}", pytrace=False)
+        raise pytest.fail.Exception(f"LonnyMQ: {error}", pytrace=False) from None
 
 
 def _data_dir(config: pytest.Config) -> Path:

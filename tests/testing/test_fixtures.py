@@ -1,0 +1,201 @@
+"""What tests of a project get from the plugin, and that it is theirs alone."""
+
+from __future__ import annotations
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from tests.testing.project import Project, Role, database_of
+
+pytest_plugins = ["pytester"]
+
+TWO_TESTS = """
+import psycopg
+
+left_open = []
+
+def test_one(lonnymq_queue, lonnymq_dsn):
+    lonnymq_queue.enqueue({"invoice": 7}, channel="acme")
+    [message] = lonnymq_queue.dequeue(10)
+    assert message.data == {"invoice": 7}
+    left_open.append(psycopg.connect(lonnymq_dsn))
+    left_open[0].execute("CREATE TABLE invoice ()")
+
+def test_other(lonnymq_queue, lonnymq_dsn):
+    assert lonnymq_queue.dequeue(10) == []
+    assert lonnymq_queue.messages() == []
+    with psycopg.connect(lonnymq_dsn) as conn:
+        assert conn.execute("SELECT to_regclass('invoice')").fetchone() == (None,)
+        names = conn.execute("SELECT datname FROM pg_database").fetchall()
+    for name, in names:
+        print("there is", name)
+"""
+
+PREPARED = """
+import psycopg, pytest
+
+@pytest.fixture(scope="session")
+def lonnymq_prepare():
+    return prepare
+
+def prepare(dsn):
+    with open("prepared", "a") as file:
+        print(dsn, file=file)
+    prepare.left_open = psycopg.connect(dsn, autocommit=True)
+    prepare.left_open.execute("CREATE TABLE invoice ()")
+"""
+
+USES_WHAT_IS_PREPARED = """
+import psycopg, pytest
+
+@pytest.mark.parametrize("number", range(6))
+def test_it(number, lonnymq_dsn, lonnymq_queue):
+    with open("used", "a") as file:
+        print(lonnymq_dsn, file=file)
+    with psycopg.connect(lonnymq_dsn) as conn:
+        conn.execute("SELECT FROM invoice")
+        lonnymq_queue.enqueue(number, conn=conn)
+    assert [message.data for message in lonnymq_queue.dequeue(10)] == [number]
+"""
+
+ASYNC = """
+import asyncio
+import pytest
+
+async def sent_and_taken(queue):
+    await asyncio.gather(*(queue.enqueue(number) for number in range(5)))
+    messages = await queue.dequeue(10, wait=5)
+    await queue.complete_many(messages)
+    return sorted(message.data for message in messages)
+
+def test_loops_one_after_the_other(lonnymq_async_queue):
+    for _ in range(3):
+        assert asyncio.run(sent_and_taken(lonnymq_async_queue)) == [0, 1, 2, 3, 4]
+
+def test_a_loop_that_is_closed_later(loop, lonnymq_async_queue):
+    assert loop.run_until_complete(sent_and_taken(lonnymq_async_queue)) == [0, 1, 2, 3, 4]
+
+@pytest.fixture
+def loop():
+    loop = asyncio.new_event_loop()
+    yield loop
+    assert not asyncio.all_tasks(loop)
+    loop.close()
+
+def test_closed_by_the_test_itself(lonnymq_async_queue):
+    async def use():
+        async with lonnymq_async_queue as queue:
+            return await sent_and_taken(queue)
+    assert asyncio.run(use()) == [0, 1, 2, 3, 4]
+
+def test_never_used(lonnymq_async_queue):
+    pass
+
+@pytest.mark.anyio
+async def test_by_a_plugin(lonnymq_async_queue):
+    assert await sent_and_taken(lonnymq_async_queue) == [0, 1, 2, 3, 4]
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+"""
+
+BILLING = """
+import psycopg, pytest
+
+@pytest.fixture(scope="session")
+def lonnymq_schema():
+    return "{schema}"
+
+def test_it(lonnymq_queue, lonnymq_dsn):
+    assert lonnymq_queue.schema == "{schema}"
+    lonnymq_queue.enqueue(1)
+    with psycopg.connect(lonnymq_dsn) as conn:
+        query = "SELECT relnamespace::regnamespace::text FROM pg_class WHERE relname = 'message'"
+        assert conn.execute(query).fetchall() == [('{quoted}',)]
+"""
+
+OWN_SERVER = """
+import pytest
+
+@pytest.fixture(scope="session")
+def lonnymq_server_dsn():
+    return {dsn!r}
+"""
+
+
+def test_each_test_has_a_database_of_its_own_which_goes_with_it(project: Project, role: Role) -> None:
+    project.runs_on(role.dsn)
+    project.write(test_two=TWO_TESTS)
+    result = project.run("-rP")
+    result.assert_outcomes(passed=2)
+    seen = [line for line in result.outlines if line.startswith("there is lonnymq_test_")]
+    assert len(seen) >= 1
+    assert role.databases() == []
+
+
+def test_the_template_is_made_once_and_copied_with_what_it_was_prepared_with(
+    project: Project, role: Role
+) -> None:
+    project.runs_on(role.dsn)
+    project.write(conftest=PREPARED, test_it=USES_WHAT_IS_PREPARED)
+    project.run().assert_outcomes(passed=6)
+    assert len(project.wrote("prepared")) == 1
+    assert len(set(project.wrote("used"))) == 6
+    assert role.databases() == []
+
+
+def test_a_template_that_could_not_be_prepared_is_dropped_and_the_error_shown(
+    project: Project, role: Role
+) -> None:
+    project.runs_on(role.dsn)
+    project.write(conftest=PREPARED.replace("CREATE TABLE invoice", "CREATE TABEL invoice"))
+    project.write(test_it=USES_WHAT_IS_PREPARED)
+    result = project.run()
+    result.assert_outcomes(errors=6)
+    result.stdout.fnmatch_lines(["*CREATE TABEL*", "*SyntaxError*"])
+    assert role.databases() == []
+
+
+def test_an_async_queue_whatever_a_test_does_with_loops(project: Project, role: Role) -> None:
+    project.runs_on(role.dsn)
+    project.write(test_async=ASYNC)
+    project.run().assert_outcomes(passed=5)
+    assert role.databases() == []
+
+
+def test_the_schema_is_the_projects_or_the_modules(project: Project, role: Role) -> None:
+    project.runs_on(role.dsn)
+    project.write(
+        test_billing=BILLING.format(schema="billing", quoted="billing"),
+        test_odd=BILLING.format(schema="a b", quoted='"a b"'),
+        test_usual="def test_it(lonnymq_queue):\n    assert lonnymq_queue.schema == 'lonnymq'",
+    )
+    project.run().assert_outcomes(passed=3)
+    assert role.databases() == []
+
+
+def test_a_server_that_the_project_starts_itself(project: Project, role: Role) -> None:
+    project.runs_on("postgresql://127.0.0.1:1/nowhere")
+    project.write(conftest=OWN_SERVER.format(dsn=role.keywords), test_two=TWO_TESTS)
+    project.run().assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize("spelling", ["url", "keywords", "sqlalchemy"])
+def test_the_address_is_a_url_however_the_servers_is_written(
+    project: Project, role: Role, spelling: str
+) -> None:
+    url = role.dsn
+    written = {
+        "url": url,
+        "keywords": role.keywords,
+        "sqlalchemy": url.replace("postgresql://", "postgresql+psycopg://"),
+    }
+    project.runs_on(written[spelling])
+    project.write(test_it="def test_it(lonnymq_dsn):\n    open('used', 'w').write(lonnymq_dsn)")
+    project.run().assert_outcomes(passed=1)
+    [used] = project.wrote("used")
+    assert used.startswith("postgresql://")
+    name = database_of(used)
+    assert name.startswith("lonnymq_test_")
+    assert conninfo_to_dict(used) == conninfo_to_dict(url) | {"dbname": name}

