@@ -30,17 +30,30 @@ if TYPE_CHECKING:
     from lonnymq.queue.finished import Finished
     from lonnymq.queue.producing import Enqueued, NewMessage
     from lonnymq.queue.queue import Queue
+    from lonnymq.worker.app import App
+    from lonnymq.worker.backoff import Backoff
+    from lonnymq.worker.endings import Discard, JobStopped, LeaseLost, Retry
+    from lonnymq.worker.job import AsyncJob, Job
+    from lonnymq.worker.task import Task
+    from lonnymq.worker.worker import Worker
 
 __all__ = [
+    "App",
+    "AsyncJob",
     "AsyncQueue",
+    "Backoff",
     "ChannelPolicy",
     "ChannelStatistics",
     "Created",
     "DeadMessage",
     "Delivery",
+    "Discard",
     "Enqueued",
     "Extended",
     "Finished",
+    "Job",
+    "JobStopped",
+    "LeaseLost",
     "ListedMessage",
     "LonnyMQError",
     "Message",
@@ -50,19 +63,29 @@ __all__ = [
     "QueueSettings",
     "QueueStatistics",
     "Result",
+    "Retry",
+    "Task",
+    "Worker",
     "__version__",
 ]
 
 _HOMES = {
+    "App": "lonnymq.worker.app",
+    "AsyncJob": "lonnymq.worker.job",
     "AsyncQueue": "lonnymq.queue.async_queue",
+    "Backoff": "lonnymq.worker.backoff",
     "ChannelPolicy": "lonnymq.commands",
     "ChannelStatistics": "lonnymq.commands",
     "Created": "lonnymq.commands",
     "DeadMessage": "lonnymq.commands",
     "Delivery": "lonnymq.commands",
+    "Discard": "lonnymq.worker.endings",
     "Enqueued": "lonnymq.queue.producing",
     "Extended": "lonnymq.commands",
     "Finished": "lonnymq.queue.finished",
+    "Job": "lonnymq.worker.job",
+    "JobStopped": "lonnymq.worker.endings",
+    "LeaseLost": "lonnymq.worker.endings",
     "ListedMessage": "lonnymq.commands",
     "LonnyMQError": "lonnymq.errors",
     "Message": "lonnymq.commands",
@@ -72,6 +95,9 @@ _HOMES = {
     "QueueSettings": "lonnymq.commands",
     "QueueStatistics": "lonnymq.commands",
     "Result": "lonnymq.commands",
+    "Retry": "lonnymq.worker.endings",
+    "Task": "lonnymq.worker.task",
+    "Worker": "lonnymq.worker.worker",
 }
 
 

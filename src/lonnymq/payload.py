@@ -92,6 +92,20 @@ def decode(content: bytes, content_type: str | None, kind: Any = Any) -> Any:
         raise BrokenContent(f"the content is not {known}{wanted}: {error}") from error
 
 
+def convert(value: Any, kind: Any) -> Any:
+    """A value that was read as plain, made into one of this kind; as it is where there is no msgspec.
+
+    >>> convert(7, int)
+    7
+    """
+    try:
+        if _is_model(kind):
+            return kind.model_validate(value)
+        return value if msgspec is None else msgspec.convert(value, kind)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BrokenContent(f"{value!r:.100} is no {getattr(kind, '__name__', kind)}: {error}") from error
+
+
 class Payloaded:
     """What has a payload: `content`, and `headers` that may name its type."""
 

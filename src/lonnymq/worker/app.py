@@ -1,0 +1,180 @@
+"""The tasks of a program, and the queue that their calls wait in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from datetime import tzinfo
+from typing import Any, Generic, TypeVar, overload
+
+from lonnymq.commands import Created, Delivery
+from lonnymq.errors import InvalidArgument
+from lonnymq.queue.async_queue import AsyncQueue
+from lonnymq.queue.producing import DEFAULT_CHANNEL, NewMessage
+from lonnymq.queue.queue import Queue
+from lonnymq.queue.times import Duration
+from lonnymq.worker.backoff import Backoff, Delays
+from lonnymq.worker.catching_up import CatchUp
+from lonnymq.worker.cron import Cron, cron
+from lonnymq.worker.inline import Inline
+from lonnymq.worker.policy import Policy
+from lonnymq.worker.task import TASK_HEADER, C, Handler, P, R, RawHandler, Sending, Task
+
+Consumer = TypeVar("Consumer", bound=Callable[[Delivery], Any])
+
+
+class App(Generic[C]):
+    """
+    queue = Queue("postgresql://localhost/shop")
+    app = App(queue)
+
+    @app.task(channel="invoices", max_attempts=5)
+    def send_invoice(invoice: int) -> None: ...
+
+    send_invoice.enqueue(7)
+
+    With an AsyncQueue, `enqueue` is to be awaited. Either kind of app has tasks that are plain functions
+    and such that are asynchronous.
+    """
+
+    @overload
+    def __init__(self: App[Created], queue: Queue) -> None: ...
+    @overload
+    def __init__(self: App[Coroutine[Any, Any, Created]], queue: AsyncQueue) -> None: ...
+    def __init__(self, queue: Queue | AsyncQueue) -> None:
+        if not isinstance(queue, Queue | AsyncQueue):
+            raise InvalidArgument(f"{queue!r} is not a queue", "give a Queue or an AsyncQueue")
+        self.queue = queue
+        self.tasks: dict[str, Task[..., Any, C]] = {}
+        self.raw_handler: RawHandler | None = None
+        self.crons: list[Cron] = []
+        self._inline: Sending[C] | None = None
+
+    def __repr__(self) -> str:
+        return f"<App of {len(self.tasks)} tasks on {self.queue!r}>"
+
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        channel: str = DEFAULT_CHANNEL,
+        max_attempts: int | None = None,
+        backoff: Delays | None = None,
+        timeout: Duration | None = None,
+        lease: Duration | None = None,
+    ) -> Callable[[Callable[P, R]], Task[P, R, C]]:
+        """Make a task of a function, plain or asynchronous.
+
+        Its `name` (the function's own, unless given) is what messages say, so keep it when the function
+        moves. `channel` and `max_attempts` are those of its messages unless a call says otherwise. After
+        a failure it is tried again as `backoff` says: a Backoff, a number of seconds, or a function from
+        the attempt's number to one. What takes longer than `timeout` is stopped, and has failed. The
+        `lease` is how long the message stays with a worker that died; it is extended for as long as the
+        handler runs.
+        """
+        policy = Policy(channel, max_attempts, Backoff() if backoff is None else backoff, timeout, lease)
+
+        def made(function: Callable[P, R]) -> Task[P, R, C]:
+            task: Task[P, R, C] = Task(function, name or function.__name__, policy, self)
+            if task.name in self.tasks:
+                raise InvalidArgument(
+                    f"there is a task {task.name!r} already", "give one of them another name: task(name=...)"
+                )
+            self.tasks[task.name] = task
+            return task
+
+        return made
+
+    def cron(
+        self,
+        expression: str,
+        *,
+        tz: str | tzinfo | None = None,
+        catch_up: CatchUp = "one",
+        name: str | None = None,
+    ) -> Callable[[Task[P, R, C]], Task[P, R, C]]:
+        """Have a task run at the times that a cron expression names, in a time zone (UTC, unless given).
+
+        However many workers there are, each tick makes one message. What was missed while no worker ran
+        is made up for: by `one` message for the last tick, by `all` of them, or by `none`. The
+        schedule's `name` (the task's own, unless given) is what the database knows it by.
+
+            @app.cron("0 7 * * mon", tz="Europe/Berlin")
+            @app.task(channel="reports")
+            def weekly_report() -> None: ...
+        """
+
+        def made(task: Task[P, R, C]) -> Task[P, R, C]:
+            if not isinstance(task, Task):
+                raise InvalidArgument(f"{task!r} is not a task", "write @app.cron(...) above @app.task(...)")
+            message = task.message_of_tick()
+            self.crons.append(cron(name or task.name, expression, message, tz=tz, catch_up=catch_up))
+            return task
+
+        return made
+
+    def consume(
+        self,
+        handler: Consumer | None = None,
+        /,
+        *,
+        backoff: Delays | None = None,
+        timeout: Duration | None = None,
+        lease: Duration | None = None,
+    ) -> Any:
+        """Have a function take the messages that are of no task. There is one such function at most.
+
+        @app.consume
+        def handle(message: Delivery) -> None: ...
+        """
+        policy = Policy(backoff=Backoff() if backoff is None else backoff, timeout=timeout, lease=lease)
+
+        def made(function: Consumer) -> Consumer:
+            if self.raw_handler is not None:
+                raise InvalidArgument(
+                    f"messages of no task go to {self.raw_handler.name} already",
+                    "let that one tell them apart",
+                )
+            self.raw_handler = RawHandler(function, policy)
+            return function
+
+        return made if handler is None else made(handler)
+
+    def handler_of(self, message: Delivery) -> Handler | None:
+        """None: not known here."""
+        name = (message.headers or {}).get(TASK_HEADER)
+        if name is None:
+            return self.raw_handler
+        return self.tasks.get(name) if isinstance(name, str) else None
+
+    def send(self, task: Task[..., Any, C], message: NewMessage, conn: object | None) -> C:
+        if self._inline is not None:
+            return self._inline.send(task, message, conn)
+        sent: Any = self.queue.enqueue(
+            message.value,
+            channel=message.channel,
+            run_at=message.run_at,
+            delay=message.delay,
+            priority=message.priority,
+            dedupe_key=message.dedupe_key,
+            headers=message.headers,
+            max_attempts=message.max_attempts,
+            conn=conn,
+        )
+        return sent  # type: ignore[no-any-return]
+
+    @contextmanager
+    def inline(self) -> Iterator[list[NewMessage]]:
+        """Within, a call that is enqueued runs at once, in this process and without a database: for tests.
+
+        with app.inline() as ran:
+            send_invoice.enqueue(7)
+        assert [message.value for message in ran] == [{"invoice": 7}]
+        """
+        before = self._inline
+        inline: Inline[C] = Inline(is_async=isinstance(self.queue, AsyncQueue))
+        self._inline = inline
+        try:
+            yield inline.ran
+        finally:
+            self._inline = before

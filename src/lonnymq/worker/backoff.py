@@ -1,0 +1,52 @@
+"""How long to wait after a failure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lonnymq.errors import InvalidArgument
+from lonnymq.queue.times import Duration, milliseconds
+
+FACTOR_MIN = 1
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """Longer after each attempt, from `first` up to `longest`; shortened by chance, by up to a half, so
+    that what failed together does not come back together.
+
+    >>> round(Backoff(first=10, factor=3, longest=60).without_chance(2))
+    30
+    """
+
+    first: Duration = 1
+    factor: float = 2
+    longest: Duration = 600
+
+    def __post_init__(self) -> None:
+        if not (0 <= milliseconds(self.first) <= milliseconds(self.longest) and self.factor >= FACTOR_MIN):
+            raise InvalidArgument(
+                f"{self} does not grow",
+                "give a first delay from 0 on, a factor from 1 on, and a longest delay",
+            )
+
+    def __call__(self, attempt: int) -> float:
+        """Seconds to wait after this attempt; 1 is the first."""
+        return self.without_chance(attempt) * random.uniform(0.5, 1)  # noqa: S311 - nothing secret
+
+    def without_chance(self, attempt: int) -> float:
+        longest = milliseconds(self.longest) / 1000
+        try:
+            return min(longest, milliseconds(self.first) / 1000 * self.factor ** (attempt - 1))
+        except OverflowError:
+            return longest
+
+
+Delays = Backoff | Duration | Callable[[int], Duration]
+"""A Backoff, the same time after each attempt, or a function of the attempt's number."""
+
+
+def delay_ms(delays: Delays, attempt: int) -> int:
+    return max(0, milliseconds(delays(attempt) if callable(delays) else delays))

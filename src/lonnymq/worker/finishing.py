@@ -1,0 +1,108 @@
+"""Messages are completed, put back or discarded, in batches. What the database must be told, it is told
+when it can be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from lonnymq.commands import MessageCompleteMany, MessageDeferMany, Outcome, Result
+from lonnymq.errors import LonnyMQError
+from lonnymq.queue.async_queue import AsyncQueue
+from lonnymq.queue.calls import Request, Steps
+from lonnymq.queue.times import ServerClock
+from lonnymq.worker.batches import Batches
+from lonnymq.worker.holding import Holding
+from lonnymq.worker.outages import Outages
+from lonnymq.worker.running import Discarded, Done, Ending, PutBack
+
+log = logging.getLogger("lonnymq.worker")
+
+Back = tuple[Holding, PutBack]
+
+
+class Finishing:
+    """`counts` tells how many ended how. A message counts as held until the database has it."""
+
+    def __init__(self, queue: AsyncQueue, outages: Outages, is_over: Callable[[Holding], None]) -> None:
+        self._queue = queue
+        self._outages = outages
+        self._is_over = is_over
+        self._completing: Batches[Holding] = Batches(self._complete)
+        self._putting_back: Batches[Back] = Batches(self._put_back)
+        self.counts: Counter[str] = Counter()
+
+    def finish(self, holding: Holding, ending: Ending) -> None:
+        if isinstance(ending, Done):
+            self._completing.add(holding)
+        elif isinstance(ending, PutBack):
+            self._putting_back.add((holding, ending))
+        elif isinstance(ending, Discarded):
+            log.warning(
+                "message %s of %s is discarded: %s", holding.message.id, holding.handler.name, ending.reason
+            )
+            self._completing.add(holding)
+        else:
+            self.counts["given up"] += 1
+            self._is_over(holding)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for batches in (self._completing, self._putting_back):
+                group.create_task(batches.run())
+
+    async def finished(self) -> None:
+        for batches in (self._completing, self._putting_back):
+            await batches.finished()
+
+    @property
+    def backlog(self) -> int:
+        return len(self._completing) + len(self._putting_back)
+
+    async def _complete(self, batch: list[Holding]) -> None:
+        await self._tell(batch, lambda: Request(_completion(batch)))
+
+    async def _put_back(self, batch: list[Back]) -> None:
+        await self._tell([holding for holding, _ in batch], lambda: Request(_return(batch)))
+
+    async def _tell(self, batch: list[Holding], request: Callable[[], Request[list[Outcome]]]) -> None:
+        try:
+            outcomes = await self._outages.outlast(lambda: self._queue.perform(request()))
+        except LonnyMQError:
+            log.exception("%s messages are left to their leases", len(batch))
+            outcomes = []
+        for holding, outcome in zip(batch, outcomes, strict=False):
+            self._count(holding, outcome.result)
+        for holding in batch:
+            self._is_over(holding)
+
+    def _count(self, holding: Holding, result: Result) -> None:
+        self.counts[result] += 1
+        if result is Result.DEAD:
+            log.error("message %s of %s is dead", holding.message.id, holding.handler.name)
+        elif result is Result.LOST:
+            log.warning("message %s of %s: its lease ran out", holding.message.id, holding.handler.name)
+
+
+def _ids_and_tokens(batch: Sequence[Holding]) -> tuple[list[int], list[UUID]]:
+    return [each.message.id for each in batch], [each.message.token for each in batch]
+
+
+def _completion(batch: list[Holding]) -> Steps[list[Outcome]]:
+    outcomes: list[Outcome] = yield MessageCompleteMany(*_ids_and_tokens(batch))
+    return outcomes
+
+
+def _return(batch: list[Back]) -> Steps[list[Outcome]]:
+    now = 0
+    if any(back.delay_ms is not None for _, back in batch):
+        now = yield ServerClock()
+    ats = [None if back.delay_ms is None else now + back.delay_ms for _, back in batch]
+    errors = [back.error for _, back in batch]
+    ids, tokens = _ids_and_tokens([holding for holding, _ in batch])
+    outcomes: list[Outcome] = yield MessageDeferMany(ids, tokens, ats, None, errors)
+    return outcomes

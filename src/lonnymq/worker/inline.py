@@ -1,0 +1,93 @@
+"""Tasks that run where they are enqueued: for tests that want no database."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import itertools
+from collections.abc import Awaitable
+from typing import Any, Generic
+from uuid import UUID
+
+from lonnymq.commands import Created, Delivery, Result
+from lonnymq.payload import HEADER, encode
+from lonnymq.queue.producing import NewMessage
+from lonnymq.worker.job import AsyncJob, Job
+from lonnymq.worker.task import C, Task
+
+NOBODYS = UUID(int=0)
+
+
+class InlineDesk:
+    """Nothing is kept: there is no second attempt."""
+
+    schema = ""
+    is_stopped = False
+
+    def leave_to_handler(self) -> None:
+        """It is not anywhere else."""
+
+    async def save(self, state: bytes) -> bool:  # noqa: ARG002
+        return True
+
+    def save_from_thread(self, state: bytes) -> bool:  # noqa: ARG002
+        return True
+
+
+class InlineJob(Job):
+    def complete(self, *, conn: object) -> None:
+        """There is nothing to complete."""
+
+
+class InlineAsyncJob(AsyncJob):
+    async def complete(self, *, conn: object) -> None:
+        """There is nothing to complete."""
+
+
+class Inline(Generic[C]):
+    """Runs each call at once, after its arguments went through JSON as they would. What it raises is
+    raised.
+
+    Delays, schedules and priorities do not count, and a `conn` is left alone.
+    """
+
+    def __init__(self, *, is_async: bool) -> None:
+        self._is_async = is_async
+        self._ids = itertools.count(1)
+        self.ran: list[NewMessage] = []
+
+    def send(self, task: Task[..., Any, C], message: NewMessage, conn: object | None) -> C:  # noqa: ARG002
+        done: Any = self._run_async(task, message) if self._is_async else self._run(task, message)
+        return done  # type: ignore[no-any-return]
+
+    def _run(self, task: Task[..., Any, Any], message: NewMessage) -> Created:
+        delivery = self._delivery(message)
+        call = task.call_for(delivery)
+
+        def inside() -> Any:
+            (InlineAsyncJob if task.is_async else InlineJob)(delivery, InlineDesk()).begin()
+            return call()
+
+        result = contextvars.copy_context().run(inside)
+        if task.is_async:
+            asyncio.run(result)
+        return Created(delivery.id, Result.CREATED)
+
+    async def _run_async(self, task: Task[..., Any, Any], message: NewMessage) -> Created:
+        delivery = self._delivery(message)
+        call = task.call_for(delivery)
+
+        async def inside() -> None:
+            (InlineAsyncJob if task.is_async else InlineJob)(delivery, InlineDesk()).begin()
+            result = call()
+            if isinstance(result, Awaitable):
+                await result
+
+        await asyncio.create_task(inside())
+        return Created(delivery.id, Result.CREATED)
+
+    def _delivery(self, message: NewMessage) -> Delivery:
+        self.ran.append(message)
+        content, content_type = encode(message.value)
+        headers = {HEADER: content_type, **(message.headers or {})}
+        return Delivery(next(self._ids), message.channel, content, headers, None, 1, NOBODYS, 0)

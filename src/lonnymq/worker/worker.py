@@ -1,0 +1,111 @@
+"""The worker: it leases messages, has their handlers run, and finishes them, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from lonnymq.errors import InvalidArgument
+from lonnymq.queue.async_queue import AsyncQueue
+from lonnymq.queue.times import Duration, milliseconds, waiting
+from lonnymq.worker.app import App
+from lonnymq.worker.session import Session
+from lonnymq.worker.settings import OnResult, Settings, own_name
+
+FORCED = 130  # the exit code of a worker that was told twice to stop
+
+
+class Worker:
+    """Runs the tasks of an app, up to `concurrency` at a time.
+
+    A message is held under a `lease` (the queue's own, unless given), extended while its handler runs;
+    if this process dies, others have the message when it ends. `prefetch` is for how many seconds' work
+    may lie ready beyond what runs. When it is told to stop it takes no more, and gives what runs
+    `shutdown_timeout` to end; what does not is interrupted and its message handed back, which costs no
+    attempt. `name` is what people see as the consumer. The `health_file`, if any, is rewritten every two
+    seconds.
+
+        Worker(app, concurrency=20).run()
+    """
+
+    def __init__(
+        self,
+        app: App[Any],
+        *,
+        concurrency: int = 10,
+        lease: Duration | None = None,
+        prefetch: Duration = 0.25,
+        shutdown_timeout: Duration = 30,
+        name: str | None = None,
+        health_file: str | os.PathLike[str] | None = None,
+        on_result: OnResult | None = None,
+    ) -> None:
+        if type(concurrency) is not int or concurrency < 1:
+            raise InvalidArgument(f"{concurrency!r} at a time is not possible", "give 1 or more")
+        if lease is not None and milliseconds(lease) <= 0:
+            raise InvalidArgument(f"a lease of {lease!r} leaves no time", "give more than 0 seconds")
+        self._settings = Settings(
+            app,
+            concurrency,
+            None if lease is None else milliseconds(lease) / 1000,
+            waiting(prefetch) / 1000,
+            waiting(shutdown_timeout) / 1000,
+            None if health_file is None else Path(health_file),
+            on_result,
+            name or own_name(),
+        )
+        self._session: Session | None = None
+        self._told = 0
+
+    def run(self, *, until_empty: bool = False) -> int:
+        """In this thread, until a SIGTERM or Ctrl-C; a second one does not wait for what runs.
+
+        With `until_empty`, until nothing is due and nothing runs. Returns an exit code.
+        """
+        return asyncio.run(self._run(until_empty=until_empty))
+
+    async def serve(self, *, until_empty: bool = False) -> None:
+        """In a loop of yours, until `stop` is called. Signals are left as they are."""
+        queue = self._settings.app.queue
+        if isinstance(queue, AsyncQueue):
+            await self._serve(queue, until_empty=until_empty)
+            return
+        async with AsyncQueue.beside(queue) as own:
+            await self._serve(own, until_empty=until_empty)
+
+    def stop(self, *, force: bool = False) -> None:
+        """Take no more, and end when what runs has ended; a second time, or with `force`, hand it back
+        at once.
+
+        From the loop that it serves in.
+        """
+        self._told += 2 if force else 1
+        if self._session is not None:
+            self._session.stop(force=self._told > 1)
+
+    async def _run(self, *, until_empty: bool) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.stop)
+        try:
+            await self.serve(until_empty=until_empty)
+        finally:
+            if isinstance(self._settings.app.queue, AsyncQueue):
+                await self._settings.app.queue.close()
+        return FORCED if self._told > 1 else 0
+
+    async def _serve(self, queue: AsyncQueue, *, until_empty: bool) -> None:
+        queue_lease = (await queue.settings()).lease_ms / 1000
+        session = Session(self._settings, queue, self._settings.lease_of(queue_lease))
+        self._session = session
+        if self._told:
+            session.stop(force=self._told > 1)
+        try:
+            await session.serve(until_empty=until_empty)
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        finally:
+            self._session = None
