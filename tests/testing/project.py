@@ -49,7 +49,7 @@ class Role:
 
 @contextmanager
 def made_role(server: AnyServer, rights: str) -> Iterator[Role]:
-    role = Role(server, f"tester_{secrets.token_hex(4)}", secrets.token_hex(8))
+    role = Role(server, f"tester_{secrets.token_hex(4)}", f"/@:% ?#é{secrets.token_hex(8)}")
     name = sql.Identifier(role.name)
     with psycopg.connect(server.dsn(), autocommit=True) as admin:
         admin.execute(
