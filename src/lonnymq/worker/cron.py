@@ -1,0 +1,84 @@
+"""Schedules: what a cron expression is for, checked when it is written down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from lonnymq.errors import InvalidArgument, MissingExtra
+from lonnymq.worker.catching_up import CATCH_UPS, CatchUp
+from lonnymq.worker.ticks import Ticks
+
+NAME_MAX_BYTES = 255
+EXPRESSION_MAX_CHARS = 1000
+FIELDS = "give minute, hour, day of month, month and weekday, such as */5 * * * *; seconds may come first"
+
+
+@dataclass(frozen=True)
+class CronMessage:
+    """What each tick creates. Its headers get a `scheduled-at`, the tick in Unix milliseconds."""
+
+    channel: str
+    content: bytes
+    headers: Mapping[str, Any] = field(default_factory=dict)
+    max_attempts: int | None = None
+
+
+@dataclass(frozen=True)
+class Cron:
+    """A schedule, the same for all who have one of its name."""
+
+    name: str
+    ticks: Ticks
+    catch_up: CatchUp
+    message: CronMessage
+
+
+def cron(
+    name: str,
+    expression: str,
+    message: CronMessage,
+    *,
+    tz: str | tzinfo | None = None,
+    catch_up: CatchUp = "one",
+) -> Cron:
+    """A schedule; raises InvalidArgument for what is none. Without a time zone, times are UTC."""
+    if not isinstance(name, str) or not 1 <= len(name.encode()) <= NAME_MAX_BYTES:
+        raise InvalidArgument(f"{name!r} cannot name a schedule", f"give 1 to {NAME_MAX_BYTES} bytes of text")
+    if catch_up not in CATCH_UPS:
+        raise InvalidArgument(f"{catch_up!r} is no way to catch up", f"say one of {', '.join(CATCH_UPS)}")
+    ticks = Ticks(expression, _zone(tz))
+    _check(ticks)
+    return Cron(name, ticks, catch_up, message)
+
+
+def _zone(tz: str | tzinfo | None) -> tzinfo:
+    if tz is None or isinstance(tz, tzinfo):
+        return tz or UTC
+    try:
+        return ZoneInfo(tz)
+    except (KeyError, OSError, TypeError, ValueError):
+        raise InvalidArgument(
+            f"there is no time zone {tz!r}",
+            "name one such as Europe/Berlin; where the system has none at all, pip install tzdata",
+        ) from None
+
+
+def _check(ticks: Ticks) -> None:
+    try:
+        from cronsim import CronSimError
+    except ImportError:
+        raise MissingExtra("schedules need cronsim", "pip install 'lonnymq[cron]'") from None
+    expression = ticks.expression
+    if not isinstance(expression, str) or len(expression) > EXPRESSION_MAX_CHARS:
+        raise InvalidArgument(f"{str(expression)[:100]!r} is no cron expression", FIELDS)
+    try:
+        first = ticks.after(int(time.time() * 1000))
+    except CronSimError as error:
+        raise InvalidArgument(f"{expression!r} is no cron expression: {error}", FIELDS) from None
+    if first is None:
+        raise InvalidArgument(f"{expression!r} never comes", "name a day that there is")
