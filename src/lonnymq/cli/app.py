@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import lonnymq
-from lonnymq.cli import demo, schema, spark, sql
+from lonnymq.cli import demo, schema, spark, sql, worker
 from lonnymq.cli.options import Json, print_json
 
 app = typer.Typer(
@@ -17,6 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 schema.register(app)
+worker.register(app)
 demo.register(app)
 app.add_typer(sql.app, name="sql")
 app.add_typer(spark.app, name="spark")

@@ -21,6 +21,10 @@ class Unreachable(errors.LonnyMQError):
     """The database did not answer."""
 
 
+class BadTarget(errors.LonnyMQError):
+    """What was named as an app is none."""
+
+
 class NotConfirmed(errors.LonnyMQError):
     """There was no one to ask."""
 
@@ -32,6 +36,7 @@ _CODES: dict[type[Exception], int] = {
     Unreachable: UNREACHABLE,
     errors.DatabaseUnreachable: UNREACHABLE,
     BadAddress: USAGE,
+    BadTarget: USAGE,
     NotConfirmed: USAGE,
     errors.InvalidSchemaName: USAGE,
     errors.SchemaMissing: SCHEMA,

@@ -81,7 +81,7 @@ class Finishing:
             self._is_over(holding)
 
     def _count(self, holding: Holding, result: Result) -> None:
-        self.counts[result] += 1
+        self.counts[str(result)] += 1
         if result is Result.DEAD:
             log.error("message %s of %s is dead", holding.message.id, holding.handler.name)
         elif result is Result.LOST:

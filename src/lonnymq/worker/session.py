@@ -59,6 +59,11 @@ class Session:
         self._intake.changed()
 
     async def serve(self, *, until_empty: bool = False) -> None:
+        log.info(
+            "%s serves schema %r, %d at a time, under leases of %g s: %s",
+            *(self._settings.name, self._queue.schema, self._settings.concurrency, self._lease),
+            ", ".join(sorted(self._app.tasks)) or "no task",
+        )
         services = [
             self._finishing.run(),
             self._leases.run(),
@@ -81,6 +86,7 @@ class Session:
                         service.cancel()
         finally:
             self._threads.close()
+            log.info("%s ends: %s", self._settings.name, self._said())
             if self._settings.health_file is not None:
                 health.write(self._settings.health_file, self.state() | {"status": "ended"})
 
@@ -94,6 +100,12 @@ class Session:
             "ready": len(self._ready),
             "outcomes": dict(self._finishing.counts),
         }
+
+    def _said(self) -> str:
+        return (
+            ", ".join(f"{count} {what}" for what, count in self._finishing.counts.items())
+            or "nothing was done"
+        )
 
     async def _take_in(self, *, until_empty: bool) -> None:
         failures = 0

@@ -1,0 +1,122 @@
+"""worker: runs the tasks of an app."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lonnymq.cli.failure import BadTarget
+
+if TYPE_CHECKING:
+    from lonnymq.worker.app import App
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+LEVELS = ("debug", "info", "warning", "error")
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE[:APP]", help="Where the app is: a module, and its name there.", show_default=False
+    ),
+]
+Concurrency = Annotated[int, typer.Option(min=1, help="How many messages to work on at a time.")]
+Lease = Annotated[
+    float | None,
+    typer.Option(
+        min=0.001,
+        help="Seconds after which others take over from a worker that died. Else the queue's own setting.",
+        show_default=False,
+    ),
+]
+Prefetch = Annotated[
+    float, typer.Option(min=0, help="Seconds' worth of work to have ready beyond what runs.")
+]
+ShutdownTimeout = Annotated[
+    float, typer.Option(min=0, help="Seconds that what runs has to end, once the worker is told to.")
+]
+Name = Annotated[
+    str | None,
+    typer.Option(help="What this consumer is called. Else its host and process.", show_default=False),
+]
+HealthFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="A file to rewrite every two seconds with how the worker is, as JSON.", show_default=False
+    ),
+]
+UntilEmpty = Annotated[bool, typer.Option("--until-empty", help="End when nothing is due and nothing runs.")]
+LogLevel = Annotated[str, typer.Option(help=f"What to log: {', '.join(LEVELS)}.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(worker)
+
+
+def worker(
+    target: Target,
+    *,
+    concurrency: Concurrency = 10,
+    lease: Lease = None,
+    prefetch: Prefetch = 0.25,
+    shutdown_timeout: ShutdownTimeout = 30,
+    name: Name = None,
+    health_file: HealthFile = None,
+    until_empty: UntilEmpty = False,
+    log_level: LogLevel = "info",
+) -> None:
+    """Run the tasks of an app until SIGTERM or Ctrl-C, which let what runs end; a second one does not.
+
+    Example: lonnymq worker shop.tasks:app --concurrency 20
+    """
+    from lonnymq.worker.worker import Worker
+
+    if log_level.lower() not in LEVELS:
+        raise typer.BadParameter(f"{log_level!r} is none of {', '.join(LEVELS)}")
+    logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
+    running = Worker(
+        load(target),
+        concurrency=concurrency,
+        lease=lease,
+        prefetch=prefetch,
+        shutdown_timeout=shutdown_timeout,
+        name=name,
+        health_file=health_file,
+    )
+    raise typer.Exit(running.run(until_empty=until_empty))
+
+
+def load(target: str) -> App[Any]:
+    """The app that an import path names; from the current folder too, as `python -m` would."""
+    from lonnymq.worker.app import App
+
+    module_name, _, attribute = target.partition(":")
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # the module is there, and what it imports is not
+        raise BadTarget(
+            f"there is no module {module_name!r}",
+            "name one that Python finds from this folder, as shop.tasks:app",
+        ) from None
+    except ValueError as error:
+        raise BadTarget(f"{target!r} names no app: {error}", "write it as shop.tasks:app") from None
+    found: Any = module
+    for part in (attribute or "app").split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, App):
+        apps = [name for name, value in vars(module).items() if isinstance(value, App)]
+        known = (
+            f"{module_name}:{apps[0]} is one"
+            if apps
+            else f"make one there: {attribute or 'app'} = App(queue)"
+        )
+        raise BadTarget(f"{module_name}:{attribute or 'app'} is no App", known)
+    return found
