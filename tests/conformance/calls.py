@@ -198,6 +198,20 @@ def message_defer_many(run: Run) -> None:
     assert [each.result for each in done] == [Result.DEFERRED] * 2
 
 
+def message_discard(run: Run) -> None:
+    [held] = leased(run)
+    assert run(c.MessageDiscard(held.id, NOBODY)) is Result.LOST
+    assert run(c.MessageDiscard(held.id, held.token, "no such customer")) is Result.DISCARDED
+    assert run(c.MessageDiscard(held.id, held.token)) is Result.NOT_FOUND
+
+
+def message_discard_many(run: Run) -> None:
+    held = leased(run, 2)
+    ids, tokens = [held[0].id, held[1].id], [held[0].token, NOBODY]
+    discarded = run(c.MessageDiscardMany(ids, tokens, ["no such customer", None]))
+    assert [each.result for each in discarded] == [Result.DISCARDED, Result.LOST]
+
+
 def message_extend(run: Run) -> None:
     [held] = leased(run)
     longer = run(c.MessageExtend(held.id, held.token, 120_000))

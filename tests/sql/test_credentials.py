@@ -141,7 +141,11 @@ def test_every_call_was_tried(conn: psycopg.Connection) -> None:
     """All but those that take a token, which nobody can guess: see the next test."""
     public = "SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'lonnymq'::REGNAMESPACE AND prosecdef"
     tried = {call.split("(")[0] for call in (*PRODUCES, *OBSERVES, *NEITHER, *HARMLESS)}
-    by_token = {f"message_{verb}{many}" for verb in ("complete", "defer", "extend") for many in ("", "_many")}
+    by_token = {
+        f"message_{verb}{many}"
+        for verb in ("complete", "defer", "discard", "extend")
+        for many in ("", "_many")
+    }
     elsewhere = {"message_get", "channel_list", "staging_publish", "staging_publish_once", "staging_discard"}
     assert {row[0] for row in conn.execute(public)} == (tried - {"to_epoch"}) | by_token | elsewhere
 
@@ -152,6 +156,7 @@ def test_ids_of_others_look_like_no_ids_at_all(conn: psycopg.Connection, tenant:
         for call in (
             "message_complete(%s, gen_random_uuid())",
             "message_defer(%s, gen_random_uuid())",
+            "message_discard(%s, gen_random_uuid())",
             "result FROM message_extend(%s, gen_random_uuid(), 1)",
         ):
             assert tenant.execute("SELECT " + call, (message_id,)).fetchone() == ("not_found",)

@@ -221,3 +221,52 @@ def test_batches_lock_in_the_order_of_their_ids(connect: Connect, call: str) -> 
         other.rollback()
         holder.rollback()
         assert [row[0] for row in rows.result(10)] == [second.id, first.id]
+
+
+def test_a_discarded_message_goes_and_the_history_says_why(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT queue_set(p_history => TRUE)")
+    conn.execute("SELECT channel_set('a', 1)")
+    [message] = lease(conn, 1)
+    conn.execute("SELECT message_create('a', 'next')")
+    query = "SELECT message_discard(%s, %s, %s)"
+    assert conn.execute(query, (message.id, uuid4(), "guessed")).fetchone() == ("lost",)
+    assert conn.execute(query, (message.id, message.token, "no such customer")).fetchone() == ("discarded",)
+    assert conn.execute(query, (message.id, message.token, "again")).fetchone() == ("not_found",)
+    history = conn.execute("SELECT id, outcome, error, attempts FROM history").fetchall()
+    assert history == [(message.id, "cancelled", "no such customer", 1)]
+    fold(conn)
+    assert [each.content for each in dequeue(conn, 5)[0]] == [b"next"], "its slot came free"
+    check(conn)
+
+
+def test_discard_many_equals_the_sequence_of_single_calls(conn: psycopg.Connection) -> None:
+    """Invariant 16."""
+    a, b, _ = lease(conn, 3)
+    ids, tokens = [a.id, a.id, b.id, b.id, 10**9], [uuid4(), a.token, b.token, b.token, uuid4()]
+    rows = conn.execute("SELECT * FROM message_discard_many(%s, %s)", (ids, tokens)).fetchall()
+    assert [row[0] for row in rows] == ids
+    assert [row[1] for row in rows] == ["lost", "discarded", "discarded", "not_found", "not_found"]
+    assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (1,)
+    check(conn)
+
+
+def test_extend_keeps_a_state(conn: psycopg.Connection) -> None:
+    [message] = lease(conn, 1)
+    query = "SELECT result FROM message_extend(%s, %s, 60000, %s)"
+    assert conn.execute(query, (message.id, message.token, b"page 3")).fetchone() == ("extended",)
+    assert conn.execute(query, (message.id, message.token, None)).fetchone() == ("extended",)
+    assert conn.execute(query, (message.id, uuid4(), b"page 4")).fetchone() == ("lost",)
+    assert conn.execute("SELECT state FROM message").fetchone() == (b"page 3",)
+    conn.execute("SELECT message_cancel(%s)", (message.id,))
+    assert conn.execute(query, (message.id, message.token, b"page 5")).fetchone() == ("cancelled",)
+    assert conn.execute("SELECT state FROM message").fetchone() == (b"page 3",)
+
+
+def test_extend_many_keeps_each_its_state(conn: psycopg.Connection) -> None:
+    a, b, c = lease(conn, 3)
+    ids, tokens = [a.id, b.id, c.id, c.id], [a.token, b.token, c.token, c.token]
+    conn.execute(
+        "SELECT * FROM message_extend_many(%s, %s, 60000, %s)", (ids, tokens, [b"a", None, b"c1", b"c2"])
+    )
+    states = conn.execute("SELECT state FROM message ORDER BY id").fetchall()
+    assert states == [(b"a",), (None,), (b"c2",)]

@@ -43,6 +43,8 @@ message_complete        .         x         .         x
 message_complete_many   .         x         .         x
 message_defer           .         x         .         x
 message_defer_many      .         x         .         x
+message_discard         .         x         .         x
+message_discard_many    .         x         .         x
 message_extend          .         x         .         x
 message_extend_many     .         x         .         x
 claim_open              .         x         .         x

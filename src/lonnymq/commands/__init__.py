@@ -32,6 +32,8 @@ from lonnymq.commands.message_create_many import MessageCreateMany
 from lonnymq.commands.message_defer import MessageDefer
 from lonnymq.commands.message_defer_many import MessageDeferMany
 from lonnymq.commands.message_dequeue import Delivery, Dequeued, MessageDequeue, MessageDequeueLightly
+from lonnymq.commands.message_discard import MessageDiscard
+from lonnymq.commands.message_discard_many import MessageDiscardMany
 from lonnymq.commands.message_extend import Extended, MessageExtend
 from lonnymq.commands.message_extend_many import MessageExtendMany
 from lonnymq.commands.message_get import Message, MessageGet
@@ -109,6 +111,8 @@ __all__ = [
     "MessageDeferMany",
     "MessageDequeue",
     "MessageDequeueLightly",
+    "MessageDiscard",
+    "MessageDiscardMany",
     "MessageExtend",
     "MessageExtendMany",
     "MessageGet",

@@ -53,6 +53,8 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "message_complete_many",
         "message_defer",
         "message_defer_many",
+        "message_discard",
+        "message_discard_many",
         "message_extend",
         "message_extend_many",
         "claim_open",

@@ -18,6 +18,7 @@ from lonnymq.commands import (
     MessageDeferMany,
     MessageDequeue,
     MessageDequeueLightly,
+    MessageDiscard,
     MessageExtend,
     MessageExtendMany,
     Outcome,
@@ -142,6 +143,16 @@ def retry_many(
         return outcomes
 
     return Request(steps(), conn)
+
+
+def discard(message: Delivery, reason: str | None = None, *, conn: object | None = None) -> Request[Result]:
+    """The work will not be done: the message goes, and is not tried again.
+
+    The history, if one is kept, has it as cancelled, with the reason as its error.
+
+        queue.discard(message, "no such customer")
+    """
+    return ask(MessageDiscard(message.id, message.token, reason), conn)
 
 
 def extend(

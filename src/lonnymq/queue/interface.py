@@ -12,6 +12,7 @@ class QueueCalls:
     complete_many = Call(consuming.complete_many)
     retry = Call(consuming.retry)
     retry_many = Call(consuming.retry_many)
+    discard = Call(consuming.discard)
     extend = Call(consuming.extend)
     extend_many = Call(consuming.extend_many)
     get = Call(administering.get)

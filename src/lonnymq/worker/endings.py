@@ -20,7 +20,7 @@ class Retry(Exception):
 
 
 class Discard(Exception):
-    """Do not try again: the message goes, as if it were done, and the log says why."""
+    """Do not try again: the message goes. A history has it as cancelled, with the reason."""
 
 
 class LeaseLost(LonnyMQError):

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
-from lonnymq.commands import MessageCompleteMany, MessageDeferMany, Outcome, Result
+from lonnymq.commands import MessageCompleteMany, MessageDeferMany, MessageDiscardMany, Outcome, Result
 from lonnymq.errors import LonnyMQError
 from lonnymq.queue.async_queue import AsyncQueue
 from lonnymq.queue.calls import Request, Steps
@@ -23,6 +23,7 @@ from lonnymq.worker.running import Discarded, Done, Ending, PutBack
 log = logging.getLogger("lonnymq.worker")
 
 Back = tuple[Holding, PutBack]
+Drop = tuple[Holding, Discarded]
 
 
 class Finishing:
@@ -34,6 +35,7 @@ class Finishing:
         self._is_over = is_over
         self._completing: Batches[Holding] = Batches(self._complete)
         self._putting_back: Batches[Back] = Batches(self._put_back)
+        self._discarding: Batches[Drop] = Batches(self._discard)
         self.counts: Counter[str] = Counter()
 
     def finish(self, holding: Holding, ending: Ending) -> None:
@@ -45,29 +47,32 @@ class Finishing:
             log.warning(
                 "message %s of %s is discarded: %s", holding.message.id, holding.handler.name, ending.reason
             )
-            self._completing.add(holding)
+            self._discarding.add((holding, ending))
         else:
             self.counts["given up"] += 1
             self._is_over(holding)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for batches in (self._completing, self._putting_back):
+            for batches in (self._completing, self._putting_back, self._discarding):
                 group.create_task(batches.run())
 
     async def finished(self) -> None:
-        for batches in (self._completing, self._putting_back):
+        for batches in (self._completing, self._putting_back, self._discarding):
             await batches.finished()
 
     @property
     def backlog(self) -> int:
-        return len(self._completing) + len(self._putting_back)
+        return len(self._completing) + len(self._putting_back) + len(self._discarding)
 
     async def _complete(self, batch: list[Holding]) -> None:
         await self._tell(batch, lambda: Request(_completion(batch)))
 
     async def _put_back(self, batch: list[Back]) -> None:
         await self._tell([holding for holding, _ in batch], lambda: Request(_return(batch)))
+
+    async def _discard(self, batch: list[Drop]) -> None:
+        await self._tell([holding for holding, _ in batch], lambda: Request(_discarding(batch)))
 
     async def _tell(self, batch: list[Holding], request: Callable[[], Request[list[Outcome]]]) -> None:
         try:
@@ -105,4 +110,10 @@ def _return(batch: list[Back]) -> Steps[list[Outcome]]:
     errors = [back.error for _, back in batch]
     ids, tokens = _ids_and_tokens([holding for holding, _ in batch])
     outcomes: list[Outcome] = yield MessageDeferMany(ids, tokens, ats, None, errors)
+    return outcomes
+
+
+def _discarding(batch: list[Drop]) -> Steps[list[Outcome]]:
+    ids, tokens = _ids_and_tokens([holding for holding, _ in batch])
+    outcomes: list[Outcome] = yield MessageDiscardMany(ids, tokens, [drop.reason for _, drop in batch])
     return outcomes
