@@ -5,36 +5,35 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import psycopg
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import client, engine, fairness, latency
+from benchmarks import engine, fairness, latency
 from benchmarks.arena import Arena, arena
-from benchmarks.engine import Result
+from benchmarks.engine import Result, Titled
 from benchmarks.peers import Ours, Peer, Pgmq, Seeds
-from benchmarks.scenarios import Scenario, all_scenarios
+from benchmarks.scenarios import all_scenarios
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+WITH_OPTIONS_OF_THEIR_OWN = ("client", "spark", "worker")
 LIMITS = "p_max_concurrency => 1000"
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["client"]:
-        return client.main(sys.argv[2:])
-    if sys.argv[1:2] == ["spark"]:
-        from benchmarks import spark  # not needed for the others
-
-        return spark.main(sys.argv[2:])
+    if sys.argv[1:2] and sys.argv[1] in WITH_OPTIONS_OF_THEIR_OWN:
+        measuring = import_module(f"benchmarks.{sys.argv[1]}")  # what it needs, the others do not
+        code: int = measuring.main(sys.argv[2:])
+        return code
     parser = argparse.ArgumentParser(prog="./run bench", description=__doc__)
     parser.add_argument(
         "what",
-        choices=["engine", "client", "spark"],
-        help="what to measure; client and spark have options of their own",
+        choices=["engine", *WITH_OPTIONS_OF_THEIR_OWN],
+        help=f"what to measure; {', '.join(WITH_OPTIONS_OF_THEIR_OWN)} have options of their own",
     )
     parser.add_argument("--only", default="", metavar="TEXT", help="scenarios whose name contains this")
     parser.add_argument("--list", action="store_true", help="name the scenarios and stop")
@@ -97,7 +96,7 @@ def chosen(names: str, before: Path | None) -> list[Peer]:
     return peers
 
 
-def name(scenario: Scenario) -> str:
+def name(scenario: Titled) -> str:
     return f"{scenario.group}, {scenario.title}"
 
 
@@ -108,9 +107,7 @@ def write(ground: Arena, results: Sequence[Result], rounds: int, console: Consol
     fair = fairness.run(ground, Ours(CHECKOUT), Seeds())
     console.print("latency")
     latencies = latency.run(ground, Ours(CHECKOUT), Pgmq())
-    with psycopg.connect(ground.server.dsn()) as conn:
-        postgresql = f"PostgreSQL {conn.info.parameter_status('server_version')}"
-    versions = {"postgresql": postgresql, "pgmq": f"(package {version('pgmq')})"}
+    versions = {"postgresql": ground.server_version(), "pgmq": f"(package {version('pgmq')})"}
     page.write(CHECKOUT / "docs", results, fair, latencies, rounds=rounds, versions=versions)
 
 

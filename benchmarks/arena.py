@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from benchmarks.pgbench import Pgbench
 from lonnymq.embedded import Server, binaries
 
 VERSION = 18
+DATABASE = "bench"
 SETTINGS = {
     "max_connections": "100",
     "shared_buffers": "1GB",
@@ -33,25 +34,39 @@ class Arena:
     @contextmanager
     def database(self, peer: Peer, channels: int) -> Iterator[Pgbench]:
         """A fresh database with the peer's queue and that many channels, and pgbench on it."""
-        template = f"template_{peer.name}".replace(" ", "_")
-        if template not in self._templates:
-            self._admin("CREATE DATABASE {}", template)
-            peer.install(self.server.dsn(template))
-            self._templates.add(template)
-        self._admin("CREATE DATABASE bench TEMPLATE {}", template)
-        try:
+        with self.fresh(peer.name, peer.install):
             with self.connect(peer) as conn:
                 peer.open_channels(conn, channels)
-            self._admin("CHECKPOINT")  # what the last run left to do is not for this one to pay
-            env = self.server.psql_env | {"PGDATABASE": "bench"}
+            self.checkpoint()
+            env = self.server.psql_env | {"PGDATABASE": DATABASE}
             yield Pgbench(self.bin_dir, env, peer.search_path)
+
+    @contextmanager
+    def fresh(self, name: str, install: Callable[[str], object]) -> Iterator[str]:
+        """The address of a fresh database, with what `install` puts there: once for all of this name."""
+        template = f"template_{name}".replace(" ", "_")
+        if template not in self._templates:
+            self._admin("CREATE DATABASE {}", template)
+            install(self.server.dsn(template))
+            self._templates.add(template)
+        self._admin("CREATE DATABASE {} TEMPLATE {}", DATABASE, template)
+        try:
+            yield self.server.dsn(DATABASE)
         finally:
-            self._admin("DROP DATABASE bench WITH (FORCE)")
+            self._admin("DROP DATABASE {} WITH (FORCE)", DATABASE)
+
+    def checkpoint(self) -> None:
+        """What was done before a run is not for it to pay."""
+        self._admin("CHECKPOINT")
 
     def connect(self, peer: Peer) -> psycopg.Connection:
         return psycopg.connect(
-            self.server.dsn("bench"), autocommit=True, options=f"-c search_path={peer.search_path}"
+            self.server.dsn(DATABASE), autocommit=True, options=f"-c search_path={peer.search_path}"
         )
+
+    def server_version(self) -> str:
+        with psycopg.connect(self.server.dsn()) as conn:
+            return f"PostgreSQL {conn.info.parameter_status('server_version')}"
 
     def wal_bytes(self) -> int:
         with psycopg.connect(self.server.dsn()) as conn:

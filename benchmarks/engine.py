@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from rich.console import Console
 
@@ -12,9 +13,17 @@ from benchmarks.peers import Peer
 from benchmarks.scenarios import Scenario
 
 
+class Titled(Protocol):
+    @property
+    def group(self) -> str: ...
+
+    @property
+    def title(self) -> str: ...
+
+
 @dataclass
 class Result:
-    scenario: Scenario
+    scenario: Titled
     samples: dict[str, list[Sample]] = field(default_factory=dict)
 
     def median(self, peer: str, what: str) -> float:

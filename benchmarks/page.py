@@ -45,6 +45,8 @@ their own. A dequeue commits durably or asynchronously, the same for all three; 
 always. Who gets nothing pauses for 5 ms. Every run has a fresh database; runs alternate between the three; shown are
 the medians of {rounds} rounds, ± half the way from the slowest to the fastest, and the ratios within a round. The
 machine is small and shared: ratios say more than rates. **Bold** is the fastest.
+
+Workers and tasks, against PgQueuer and Procrastinate, have [a page of their own](benchmarks-worker.md).
 """
 AIMS = """\
 ## What was aimed at, and what is reached
@@ -117,7 +119,7 @@ def write(
     _ratios_picture(results, pictures / "ratios.svg")
     _fairness_picture(fair, pictures / "fairness.svg")
     parts = [
-        INTRO.format(version=__version__, machine=_machine(), rounds=rounds, **versions),
+        INTRO.format(version=__version__, machine=machine(), rounds=rounds, **versions),
         "![Messages a second, LonnyMQ over pgmq](images/ratios.svg)\n",
         *_tables(results),
         _aims(results),
@@ -243,6 +245,6 @@ def _latency_text(latencies: dict[str, list[float]]) -> str:
     return LATENCY.format(times="\n".join(rows))
 
 
-def _machine() -> str:
+def machine() -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return f"{os.cpu_count()} cores, {memory:.0f} GB, {platform.system()} {platform.machine()}"

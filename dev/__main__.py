@@ -15,7 +15,7 @@ HELP = """\
   test PYTEST-ARGUMENTS  only these tests, for example: ./run test tests/unit -k embedded
   check                  lint, format, types, layers
   demo                   LonnyMQ at work on a PostgreSQL of its own
-  bench engine|client    measurements; more with --help
+  bench WHAT             measurements: engine, client, spark or worker; more with --help
   lonnymq ...            the command line of this checkout
   lock                   renew the locked requirements
 

@@ -43,6 +43,43 @@ def test_loads_through_the_client() -> None:
     assert all(rate > 0 for (rate,) in rates.values())
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "only",
+    [
+        "drain, async tasks, many at a time, 2 processes",
+        "drain, sync tasks, one at a time, 1 process",
+        "enqueue, 1,000 a call",
+    ],
+)
+def test_workers(only: str) -> None:
+    done = bench("worker", "--only", only, "--tasks", "50", "--rounds", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    [result] = json.loads(done.stdout)
+    assert result["samples"].keys() == {"lonnymq", "pgqueuer", "procrastinate"}
+    for [sample] in result["samples"].values():
+        assert sample["rate"] > 0
+        assert sample["wal_bytes"] > 0
+
+
+@pytest.mark.slow
+def test_lone_tasks() -> None:
+    done = bench("worker", "--only", "latency, a lone task, 2", "--lone", "5", "--rounds", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    [result] = json.loads(done.stdout)
+    assert result["milliseconds"].keys() == {"lonnymq", "pgqueuer", "procrastinate"}
+    for times in result["milliseconds"].values():
+        assert len(times["since_returned"]) == len(times["since_called"]) == 5
+        assert min(times["since_called"]) > 0
+
+
+def test_a_quick_run_of_the_worker() -> None:
+    only = "drain, async tasks, many at a time, 1 process"
+    done = bench("worker", "--only", only, "--queues", "lonnymq", "--tasks", "50", "--rounds", "1")
+    assert done.returncode == 0, done.stderr
+    assert "lonnymq, durable dequeue" in done.stderr
+
+
 def test_scenarios_are_named() -> None:
     done = bench("engine", "--list", "--only", "drain, 10 channels")
     assert done.stdout.splitlines() == [
@@ -65,5 +102,21 @@ def test_scenarios_are_named() -> None:
 )
 def test_what_it_does_not_take(arguments: list[str], said: str) -> None:
     done = bench("engine", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--only", "nothing like it"], "--list names them"),
+        (["--queues", "lonnymq,celery"], "there is no task queue 'celery'"),
+        (["--tasks", "0"], "--tasks and --rounds take 1 or more"),
+        (["--lone", "1"], "--lone 2 or more"),
+        (["--write", "--queues", "lonnymq"], "--write makes the whole page"),
+    ],
+)
+def test_what_the_worker_benchmark_does_not_take(arguments: list[str], said: str) -> None:
+    done = bench("worker", *arguments)
     assert done.returncode == 2
     assert said in done.stderr

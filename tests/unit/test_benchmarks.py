@@ -1,7 +1,16 @@
+import statistics
+import time
+from pathlib import Path
+
 import pytest
 
 from benchmarks.fairness import ARRIVALS, NOISY_BACKLOG, Fifo, jain, waits
 from benchmarks.peers.peer import MISSES, PAUSE, Script, commit_mode
+from benchmarks.task_queues import HOMES
+from benchmarks.task_queues.order import Order, Produce, SendAlone, Work, parsed
+from benchmarks.task_queues.tally import Tally
+from benchmarks.worker import Latency
+from benchmarks.worker_scenarios import Lone, all_scenarios
 
 
 def test_jains_index() -> None:
@@ -48,3 +57,47 @@ def test_a_script_that_stops_when_there_is_no_more() -> None:
 @pytest.mark.parametrize(("commit", "setting"), [("durable", "on"), ("async", "off")])
 def test_how_a_dequeue_commits(commit: str, setting: str) -> None:
     assert f"'{setting}', TRUE" in commit_mode(commit)  # type: ignore[arg-type]
+
+
+def test_a_tally_of_two_processes(tmp_path: Path) -> None:
+    watching = Tally.make(tmp_path / "tally", 2)
+    before = time.monotonic()
+    workers = [Tally(tmp_path / "tally", slot) for slot in (0, 1)]
+    for number in range(5):
+        workers[number % 2].add(number)
+    assert watching.count() == 5
+    assert watching.has_each_once(5)
+    assert before <= watching.last_at() <= time.monotonic()
+
+
+@pytest.mark.parametrize("numbers", [[0, 1], [0, 1, 1], [0, 1, 2, 2]])
+def test_a_tally_that_lacks_a_task_or_has_one_twice(tmp_path: Path, numbers: list[int]) -> None:
+    tally = Tally.make(tmp_path / "tally", 1)
+    for number in numbers:
+        tally.add(number)
+    assert not tally.has_each_once(3)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        Work("pgqueuer", "postgresql://", "sync", "single", Path("tally"), 1),
+        Produce("procrastinate", "postgresql://", 50, 10, 2),
+        SendAlone("lonnymq", "postgresql://", 20, Path("tally")),
+    ],
+)
+def test_orders_go_over_a_pipe(order: Order) -> None:
+    assert order.line().endswith("\n")
+    assert parsed(order.line()) == order
+
+
+def test_every_task_queue_that_a_scenario_names_is_there() -> None:
+    assert {queue for scenario in all_scenarios() for queue in scenario.queues} == set(HOMES)
+
+
+def test_times_of_all_rounds_count_alike() -> None:
+    latency = Latency(Lone(1))
+    latency.add("lonnymq", {"since_called": [float(n) for n in range(1, 51)]})
+    latency.add("lonnymq", {"since_called": [float(n) for n in range(51, 100)]})
+    assert latency.percentile("lonnymq", "since_called", 50) == statistics.median(range(1, 100))
+    assert latency.percentile("lonnymq", "since_called", 99) == 99

@@ -1,0 +1,98 @@
+"""PgQueuer: asyncpg and uvloop, so many jobs a dequeue as `batch_size` says."""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar
+
+import asyncpg
+import uvloop
+from pgqueuer import PgQueuer
+from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver
+from pgqueuer.domain.settings import DBSettings, Durability
+from pgqueuer.models import Job
+from pgqueuer.queries import Queries
+
+from benchmarks.task_queues.tally import Tally
+from benchmarks.task_queues.task_queue import POOL_SIZE, TASK, Kind, Mode, Producer, TaskQueue
+
+MANAGERS: dict[Mode, int] = {"batches": 1, "single": 1, "default": 1}
+BATCH_SIZES: dict[Mode, int] = {"batches": 100, "single": 1, "default": 10}
+
+
+class Pgqueuer(TaskQueue):
+    name = "pgqueuer"
+    settings: ClassVar = {mode: f"`batch_size={size}`" for mode, size in BATCH_SIZES.items()}
+    unfinished = "FROM pgqueuer"
+    finished = "FROM pgqueuer_log WHERE status = 'successful'"
+    durability = Durability.durable
+
+    def install(self, dsn: str) -> None:
+        async def install() -> None:
+            conn = await asyncpg.connect(dsn)
+            queries = Queries(AsyncpgDriver(conn))
+            queries.qbe.settings = DBSettings(durability=self.durability)
+            await queries.install()
+            await queries.optimize_autovacuum()
+            await conn.close()
+
+        uvloop.run(install())
+
+    def run(self, main: Coroutine[Any, Any, None]) -> None:
+        uvloop.run(main)
+
+    @asynccontextmanager
+    async def producer(self, dsn: str) -> AsyncIterator[Producer]:
+        async with asyncpg.create_pool(dsn, min_size=POOL_SIZE, max_size=POOL_SIZE) as pool:
+            yield Enqueueing(Queries(AsyncpgPoolDriver(pool)))
+
+    def work(self, dsn: str, kind: Kind, mode: Mode, tally: Tally, begin: Callable[[], None]) -> None:
+        def count(job: Job) -> None:
+            assert job.payload is not None
+            tally.add(json.loads(job.payload)["number"])
+
+        async def count_async(job: Job) -> None:
+            count(job)
+
+        async def count_in_thread(job: Job) -> None:
+            await asyncio.to_thread(count, job)  # it takes no plain function; this is what it says to do
+
+        async def work() -> None:
+            managers = [PgQueuer(AsyncpgDriver(await asyncpg.connect(dsn))) for _ in range(MANAGERS[mode])]
+            for manager in managers:
+                manager.entrypoint(TASK)(count_async if kind == "async" else count_in_thread)
+
+            def stop() -> None:
+                for manager in managers:
+                    manager.shutdown.set()
+
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+            begin()
+            await asyncio.gather(*(manager.run(batch_size=BATCH_SIZES[mode]) for manager in managers))
+
+        uvloop.run(work())
+
+
+class PgqueuerBalanced(Pgqueuer):
+    """The log of what was done, which it writes twice a job, is lost when the server crashes."""
+
+    name = "pgqueuer, balanced"
+    durability = Durability.balanced
+
+
+class Enqueueing:
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+
+    async def one(self, number: int) -> None:
+        await self._queries.enqueue(TASK, content(number))
+
+    async def many(self, numbers: Sequence[int]) -> None:
+        size = len(numbers)
+        await self._queries.enqueue([TASK] * size, [content(number) for number in numbers], [0] * size)
+
+
+def content(number: int) -> bytes:
+    return json.dumps({"number": number}).encode()

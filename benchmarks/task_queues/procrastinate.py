@@ -1,0 +1,68 @@
+"""Procrastinate: one job a fetch, so much at once as `concurrency` says."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar
+
+from procrastinate import App, PsycopgConnector
+from procrastinate.tasks import Task
+
+from benchmarks.task_queues.tally import Tally
+from benchmarks.task_queues.task_queue import POOL_SIZE, TASK, Kind, Mode, Producer, TaskQueue
+
+CONCURRENCY = 10
+
+
+class Procrastinate(TaskQueue):
+    name = "procrastinate"
+    settings: ClassVar = {
+        "batches": f"`concurrency={CONCURRENCY}`, a connection for each and one more",
+        "single": "`concurrency=1`",
+        "default": "`concurrency=1`",
+    }
+    unfinished = "FROM procrastinate_jobs WHERE status <> 'succeeded'"
+    finished = "FROM procrastinate_jobs WHERE status = 'succeeded'"
+
+    def install(self, dsn: str) -> None:
+        with App(connector=PsycopgConnector(conninfo=dsn)).open() as app:
+            app.schema_manager.apply_schema()
+
+    def run(self, main: Coroutine[Any, Any, None]) -> None:
+        asyncio.run(main)
+
+    @asynccontextmanager
+    async def producer(self, dsn: str) -> AsyncIterator[Producer]:
+        app = App(connector=PsycopgConnector(conninfo=dsn, min_size=POOL_SIZE, max_size=POOL_SIZE))
+        async with app.open_async():
+            yield Deferring(app.task(name=TASK)(nothing))
+
+    def work(self, dsn: str, kind: Kind, mode: Mode, tally: Tally, begin: Callable[[], None]) -> None:
+        concurrency = CONCURRENCY if mode == "batches" else 1
+        app = App(connector=PsycopgConnector(conninfo=dsn, min_size=4, max_size=max(4, concurrency + 1)))
+
+        if kind == "async":
+
+            @app.task(name=TASK)
+            async def count(number: int) -> None:
+                tally.add(number)
+        else:
+            app.task(name=TASK)(tally.add)
+
+        begin()
+        app.run_worker(concurrency=concurrency)
+
+
+class Deferring:
+    def __init__(self, task: Task[Any, Any, Any]) -> None:
+        self._task = task
+
+    async def one(self, number: int) -> None:
+        await self._task.defer_async(number=number)
+
+    async def many(self, numbers: Sequence[int]) -> None:
+        await self._task.batch_defer_async(*({"number": number} for number in numbers))
+
+
+def nothing(number: int) -> None:
+    """The producer names it and never runs it."""
