@@ -224,15 +224,19 @@ def test_above_read_committed_the_second_is_told_to_run_again(
     assert ticks_made(conn) == [tick]
 
 
-def test_two_that_open_the_same_in_opposite_orders(conn: psycopg.Connection, connect: Connect) -> None:
+def test_new_ones_are_opened_in_one_order(conn: psycopg.Connection, connect: Connect) -> None:
+    """By name, whatever order they are given in: two that open the same never wait in a circle."""
     first, second = connect(autocommit=False), connect()
-    names = [f"s{n}" for n in range(20)]
-    opened(first, *names)
+    opened(first, "b")
     with ThreadPoolExecutor() as pool:
-        answer = pool.submit(opened, second, *reversed(names))
+        answer = pool.submit(opened, second, "c", "b", "a")
         until_waiting(conn, second)
+        conn.execute("SET lock_timeout = '300ms'")
+        assert [row[0] for row in opened(conn, "c")] == ["c"], "it waits for b, and has not come to c"
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            opened(conn, "a")
         first.commit()
-        assert {row[0] for row in answer.result(10)} == set(names)
+        assert [row[0] for row in answer.result(10)] == ["a", "b", "c"]
 
 
 def test_many_sessions_fire_each_tick_once(conn: psycopg.Connection, connect: Connect) -> None:
