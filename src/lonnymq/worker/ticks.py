@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import tzinfo
+from itertools import islice, takewhile
 
 from lonnymq.queue.times import EPOCH, MILLISECOND
+
+FEW = 3  # as many as are tried one after the other
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,10 @@ class Ticks:
 
     def last(self, after: int, upto: int) -> int | None:
         """The last one after a time, up to another. Found by halves: there may be millions."""
-        found, none_above = self.after(after), upto
-        if found is None or found > upto:
-            return None
+        few = list(takewhile(lambda tick: tick <= upto, islice(self.following(after), FEW)))
+        if len(few) < FEW:
+            return few[-1] if few else None
+        found, none_above = few[-1], upto
         while found < none_above:
             middle = (found + none_above) // 2
             tick = self.after(middle)
