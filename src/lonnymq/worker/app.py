@@ -113,9 +113,21 @@ class App(Generic[C]):
 
         return made
 
+    @overload
+    def consume(self, handler: Consumer, /) -> Consumer: ...
+    @overload
     def consume(
         self,
-        handler: Consumer | None = None,
+        handler: None = None,
+        /,
+        *,
+        backoff: Delays | None = None,
+        timeout: Duration | None = None,
+        lease: Duration | None = None,
+    ) -> Callable[[Consumer], Consumer]: ...
+    def consume(
+        self,
+        handler: Any = None,
         /,
         *,
         backoff: Delays | None = None,

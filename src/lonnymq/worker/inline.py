@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import itertools
 from collections.abc import Awaitable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic
 from uuid import UUID
 
@@ -64,13 +65,19 @@ class Inline(Generic[C]):
         delivery = self._delivery(message)
         call = task.call_for(delivery)
 
-        def inside() -> Any:
+        def inside() -> None:
             (InlineAsyncJob if task.is_async else InlineJob)(delivery, InlineDesk()).begin()
-            return call()
+            if task.is_async:
+                asyncio.run(call())
+            else:
+                call()
 
-        result = contextvars.copy_context().run(inside)
-        if task.is_async:
-            asyncio.run(result)
+        context = contextvars.copy_context()
+        if task.is_async and is_in_a_loop():
+            with ThreadPoolExecutor(1) as apart:
+                apart.submit(context.run, inside).result()
+        else:
+            context.run(inside)
         return Created(delivery.id, Result.CREATED)
 
     async def _run_async(self, task: Task[..., Any, Any], message: NewMessage) -> Created:
@@ -91,3 +98,11 @@ class Inline(Generic[C]):
         content, content_type = encode(message.value)
         headers = {HEADER: content_type, **(message.headers or {})}
         return Delivery(next(self._ids), message.channel, content, headers, None, 1, NOBODYS, 0)
+
+
+def is_in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

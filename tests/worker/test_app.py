@@ -1,0 +1,234 @@
+"""What is a task, and what is the message of a call."""
+
+import asyncio
+import random
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lonnymq import App, AsyncJob, AsyncQueue, Backoff, Delivery, Discard, Job, Queue, Retry
+from lonnymq.commands import Result
+from lonnymq.errors import BrokenContent, InvalidArgument, InvalidMaxAttempts, InvalidTime
+from lonnymq.worker.backoff import delay_ms
+from lonnymq.worker.inline import NOBODYS
+from lonnymq.worker.job import NoJob
+
+NOWHERE = "host=/nowhere dbname=nothing"
+
+
+@pytest.fixture
+def app() -> App[Any]:
+    return App(Queue(NOWHERE))
+
+
+def delivery(content: bytes, task: str | None = "send", content_type: str = "application/json") -> Delivery:
+    headers = {"content-type": content_type} | ({} if task is None else {"task": task})
+    return Delivery(1, "a", content, headers, None, 1, NOBODYS, 0)
+
+
+@dataclass
+class Order:
+    article: str
+    pieces: int = 1
+
+
+def test_a_call_is_a_message(app: App[Any]) -> None:
+    @app.task(channel="mail", max_attempts=3)
+    def send(to: str, subject: str = "hello", **more: int) -> str:
+        return f"{to} {subject} {more}"
+
+    assert send("zoë", copies=2) == "zoë hello {'copies': 2}"
+    message = send.message("zoë", copies=2)
+    assert message.value == {"to": "zoë", "copies": 2}
+    assert (message.channel, message.max_attempts, message.headers) == ("mail", 3, {"task": "send"})
+    at = datetime(2099, 1, 1, tzinfo=UTC)
+    other = send.using(
+        channel="urgent", run_at=at, dedupe_key="k", headers={"trace": "1"}, max_attempts=1
+    ).message("zoë", "bye")
+    assert other.value == {"to": "zoë", "subject": "bye"}
+    assert (other.channel, other.run_at, other.dedupe_key, other.max_attempts) == ("urgent", at, "k", 1)
+    assert other.headers == {"trace": "1", "task": "send"}
+    with pytest.raises(TypeError, match="missing a required argument: 'to'"):
+        send.message()  # type: ignore[call-arg]
+
+
+def test_arguments_come_back_as_the_function_wants_them(app: App[Any]) -> None:
+    got: list[Any] = []
+
+    @app.task()
+    def send(order: Order, at: datetime, rest: "list[int] | None" = None) -> None:
+        got.extend([order, at, rest])
+
+    send.call_for(delivery(b'{"order": {"article": "lamp"}, "at": "2030-01-01T00:00:00Z", "rest": [1]}'))()
+    assert got == [Order("lamp"), datetime(2030, 1, 1, tzinfo=UTC), [1]]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"[7]", "not the arguments of a task"),
+        (b"{}", "lacks 'invoice'"),
+        (b'{"invoice": 7, "colour": "red"}', "takes no 'colour'"),
+        (b'{"invoice": "seven"}', "'seven' is no int"),
+        (b"{", "is not application/json"),
+    ],
+)
+def test_content_that_is_no_call(app: App[Any], content: bytes, says: str) -> None:
+    @app.task()
+    def send(invoice: int) -> None: ...
+
+    with pytest.raises(BrokenContent, match=says):
+        send.call_for(delivery(content))
+
+
+def test_functions_that_cannot_be_tasks(app: App[Any]) -> None:
+    def by_position(first: int, /) -> None: ...
+    def any_number(*numbers: int) -> None: ...
+
+    for function in (by_position, any_number):
+        with pytest.raises(InvalidArgument, match="by position"):
+            app.task()(function)
+
+    @app.task()
+    def send() -> None: ...
+
+    with pytest.raises(InvalidArgument, match="task 'send' already"):
+        app.task(name="send")(lambda: None)
+    with pytest.raises(InvalidArgument, match="above @app"):
+        app.cron("* * * * *")(lambda: None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="is not a queue"):
+        App(NOWHERE)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"max_attempts": 0}, InvalidMaxAttempts),
+        ({"max_attempts": True}, InvalidMaxAttempts),
+        ({"timeout": 0}, InvalidArgument),
+        ({"lease": -1}, InvalidArgument),
+        ({"lease": timedelta(0)}, InvalidArgument),
+        ({"backoff": "long"}, InvalidTime),
+    ],
+)
+def test_options_that_cannot_be(app: App[Any], options: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        app.task(**options)
+
+
+def test_messages_find_their_handler(app: App[Any]) -> None:
+    @app.task()
+    def send() -> None: ...
+
+    assert app.handler_of(delivery(b"{}")) is send
+    assert app.handler_of(delivery(b"{}", task="other")) is None
+    assert app.handler_of(delivery(b"{}", task=None)) is None
+
+    @app.consume(timeout=5)
+    def raw(message: Delivery) -> None: ...
+
+    found = app.handler_of(delivery(b"{}", task=None))
+    assert found is not None
+    assert found.name == "raw"
+    assert found.policy.timeout_s == 5
+    assert app.handler_of(delivery(b"{}", task="other")) is None, "a task that is not known here is not raw"
+    with pytest.raises(InvalidArgument, match="go to raw already"):
+        app.consume(raw)
+
+
+@given(
+    first=st.floats(0, 100),
+    factor=st.floats(1, 10),
+    longest=st.integers(100, 1000),
+    attempt=st.integers(1, 10_000),
+)
+def test_backoff_grows_to_its_cap(first: float, factor: float, longest: int, attempt: int) -> None:
+    backoff = Backoff(first, factor, longest)
+    plain = backoff.without_chance(attempt)
+    assert plain <= backoff.without_chance(attempt + 1) <= longest
+    assert plain / 2 <= backoff(attempt) <= plain
+
+
+def test_backoff_is_spread_by_chance() -> None:
+    random.seed(7)
+    delays = [delay_ms(Backoff(first=10), 1) for _ in range(1000)]
+    assert min(delays) < 5100
+    assert max(delays) > 9900
+    assert len(set(delays)) > 900
+    assert delay_ms(2.5, 9) == delay_ms(timedelta(seconds=2.5), 1) == 2500
+    assert delay_ms(lambda attempt: attempt * 2, 3) == 6000
+    with pytest.raises(InvalidArgument, match="does not grow"):
+        Backoff(first=5, longest=1)
+    with pytest.raises(InvalidTime):
+        Retry(after=-1)
+
+
+def test_there_is_no_job_outside_a_handler() -> None:
+    with pytest.raises(NoJob, match="no message is being worked on"):
+        Job.current()
+
+
+def test_inline(app: App[Any]) -> None:
+    seen: list[Any] = []
+
+    @app.task()
+    def outer(order: Order) -> None:
+        job = Job.current()
+        seen.append((order, job.attempt, job.task, job.state))
+        job.save({"page": 2})
+        assert job.state == {"page": 2}
+        inner.enqueue(order.pieces)
+        assert Job.current() is job, "another one's job is not mine"
+        job.complete(conn=None)
+
+    @app.task(channel="other")
+    async def inner(pieces: int) -> None:
+        await AsyncJob.current().save(pieces)
+        with pytest.raises(NoJob, match="use "):
+            Job.current()
+        seen.append(pieces)
+
+    with app.inline() as ran:
+        assert outer.using(delay=60).enqueue(Order("lamp", 3)).result is Result.CREATED
+    assert seen == [(Order("lamp", 3), 1, "outer", None), 3]
+    assert [(message.channel, message.value) for message in ran] == [
+        ("default", {"order": Order("lamp", 3)}),
+        ("other", {"pieces": 3}),
+    ]
+
+
+def test_inline_raises_what_the_task_raises(app: App[Any]) -> None:
+    @app.task()
+    def fails(why: str) -> None:
+        raise Discard(why)
+
+    with app.inline(), pytest.raises(Discard, match="no reason"):
+        fails.enqueue("no reason")
+
+
+def test_inline_in_a_loop() -> None:
+    app = App(AsyncQueue(NOWHERE))
+    seen: list[int] = []
+
+    @app.task()
+    async def later(n: int) -> None:
+        await asyncio.sleep(0)
+        seen.append(n)
+        if n:
+            await plain.enqueue(n - 1)
+
+    @app.task()
+    def plain(n: int) -> None:
+        seen.append(n)
+        assert Job.current().task == "plain"
+
+    async def main() -> None:
+        with app.inline():
+            await later.enqueue(1)
+
+    asyncio.run(main())
+    assert seen == [1, 0]
