@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
 
-PATIENCE = 5.0  # seconds; then somebody has one of the batch locked, and the others should not wait for that
+PATIENCE = 2.0  # seconds; then somebody has one of the batch locked, and the others should not wait for that
+PARTS = 10
 SIZE = 1000
 
 
@@ -61,17 +62,18 @@ class Batches(Generic[Item]):
 
 
 async def in_parts(
-    do: Callable[[list[Any]], Awaitable[None]], items: list[Any], patience: float = PATIENCE
+    do: Callable[[list[Any]], Awaitable[None]], items: list[Any], patience: float | None = None
 ) -> None:
-    """All at once; where that takes too long, in halves, so that one that somebody holds locked keeps
-    back itself alone.
+    """All at once; where that takes too long, in parts, and these in parts, so that one that somebody holds
+    locked keeps back itself alone.
     """
     if len(items) == 1:
         await do(items)
         return
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(PATIENCE if patience is None else patience):
             await do(items)
     except TimeoutError:
-        half = len(items) // 2
-        await asyncio.gather(in_parts(do, items[:half], patience), in_parts(do, items[half:], patience))
+        size = -(-len(items) // PARTS)
+        parts = [items[start : start + size] for start in range(0, len(items), size)]
+        await asyncio.gather(*(in_parts(do, part, patience) for part in parts))

@@ -114,6 +114,7 @@ class Session:
             if wanted == 0 or self._finishing.backlog > BACKLOG_MAX:
                 await self._intake.wait()
                 continue
+            is_idle = not self._held and not self._unfinished
             try:
                 deliveries = await self._dequeue(min(wanted, DEQUEUE_MAX), until_empty=until_empty)
             except PASSING as error:
@@ -125,9 +126,10 @@ class Session:
             self._outages.end()
             self._receive(deliveries)
             if until_empty and not deliveries:
-                if not self._held and not self._unfinished:
+                if is_idle:  # before it asked, so that nothing was put back meanwhile
                     return
-                await self._intake.wait()
+                if self._held or self._unfinished:
+                    await self._intake.wait()
 
     async def _dequeue(self, limit: int, *, until_empty: bool) -> list[Delivery]:
         options: dict[str, Any] = {"lease": self._lease, "consumer": self._settings.name}

@@ -1,0 +1,543 @@
+"""A worker in this process, on a real queue: what becomes of messages whose handlers do this or that."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from lonnymq import (
+    App,
+    AsyncJob,
+    AsyncQueue,
+    Backoff,
+    Created,
+    Delivery,
+    Discard,
+    Job,
+    JobStopped,
+    LeaseLost,
+    Queue,
+    Retry,
+    Worker,
+)
+from lonnymq.errors import InvalidArgument, InvalidTime
+
+Drain = Callable[..., list[BaseException | None]]
+
+
+@pytest.fixture
+def queue(dsn: str) -> Iterator[Queue]:
+    with Queue(dsn) as made:
+        made.set(history=True)
+        yield made
+
+
+@pytest.fixture
+def app(queue: Queue) -> App[Created]:
+    return App(queue)
+
+
+def drain(app: App[Any], **options: Any) -> list[BaseException | None]:
+    """Until nothing is due; what handlers raised, in the order in which they ended."""
+    raised: list[BaseException | None] = []
+    worker = Worker(app, on_result=lambda _, error: raised.append(error), **options)
+    asyncio.run(worker.serve(until_empty=True))
+    return raised
+
+
+@asynccontextmanager
+async def serving(app: App[Any], **options: Any) -> AsyncIterator[Worker]:
+    worker = Worker(app, **options)
+    task = asyncio.create_task(worker.serve())
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        await asyncio.wait_for(task, 30)
+
+
+async def until(condition: Callable[[], object], seconds: float = 20) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - it is the database that changes
+            await asyncio.sleep(0.01)
+
+
+def outcomes(queue: Queue) -> list[tuple[str, str | None]]:
+    return [(each.outcome, each.error) for each in queue.history()]
+
+
+def test_both_kinds_of_handler(queue: Queue, app: App[Created]) -> None:
+    seen: list[Any] = []
+
+    @app.task(channel="acme")
+    def plain(n: int) -> None:
+        assert threading.current_thread() is not threading.main_thread()
+        seen.append((n, Job.current().channel))
+
+    @app.task()
+    async def later(n: int) -> None:
+        await asyncio.sleep(0)
+        seen.append((n, AsyncJob.current().channel))
+
+    @app.consume
+    def raw(message: Delivery) -> None:
+        seen.append((message.data, message.channel))
+
+    plain.enqueue(1)
+    later.using(channel="bluebird").enqueue(2)
+    queue.enqueue("three", channel="raw")
+    assert drain(app) == [None] * 3
+    assert sorted(seen, key=str) == [("three", "raw"), (1, "acme"), (2, "bluebird")]
+    assert outcomes(queue) == [("completed", None)] * 3
+
+
+def test_tasks_of_an_asynchronous_app(dsn: str) -> None:
+    async def main() -> list[int]:
+        seen: list[int] = []
+        async with AsyncQueue(dsn) as queue:
+            app = App(queue)
+
+            @app.task()
+            async def count(n: int) -> None:
+                seen.append(n)
+                if n:
+                    await count.enqueue(n - 1)
+
+            await count.enqueue(3)
+            await Worker(app).serve(until_empty=True)
+            assert (await queue.stats()).waiting == 0
+        return seen
+
+    assert asyncio.run(main()) == [3, 2, 1, 0]
+
+
+def test_in_the_callers_transaction(dsn: str, queue: Queue, app: App[Created]) -> None:
+    @app.task()
+    def send() -> None: ...
+
+    with psycopg.connect(dsn) as conn:
+        send.using(conn=conn).enqueue()
+        assert drain(app) == []
+    assert drain(app) == [None]
+
+
+def test_a_failure_is_tried_again_and_then_dead_with_its_traceback(queue: Queue, app: App[Created]) -> None:
+    @app.task(max_attempts=3, backoff=0)
+    def fails(n: int) -> None:
+        raise ValueError(f"attempt {Job.current().attempt} of {n}\0")
+
+    fails.enqueue(7)
+    assert [str(error) for error in drain(app)] == [f"attempt {n} of 7\0" for n in (1, 2, 3)]
+    [dead] = queue.dead.list()
+    assert dead.attempts == 3
+    assert dead.error is not None
+    assert dead.error.startswith("Traceback (most recent call last):\n")
+    assert dead.error.endswith("ValueError: attempt 3 of 7\\0")
+    assert f'File "{__file__}"' in dead.error
+    assert "lonnymq/worker/" not in dead.error, "what lies between the worker and the handler helps nobody"
+
+
+def test_a_long_traceback_keeps_its_end(queue: Queue, app: App[Created]) -> None:
+    @app.task(max_attempts=1)
+    def fails() -> None:
+        raise ValueError("x" * 20_000 + " the end")
+
+    fails.enqueue()
+    drain(app)
+    [dead] = queue.dead.list()
+    assert dead.error is not None
+    assert dead.error.startswith("Traceback")
+    assert dead.error.endswith("the end")
+
+
+def test_backoff_puts_it_off(queue: Queue, app: App[Created]) -> None:
+    @app.task(backoff=Backoff(first=1000, longest=1000))
+    def fails() -> None:
+        raise ValueError
+
+    created = fails.enqueue()
+    before = time.time()
+    assert len(drain(app)) == 1
+    message = queue.get(created.id or 0)
+    assert message is not None
+    assert message.attempts == 1
+    assert 499 <= message.dequeue_at / 1000 - before <= 1030
+
+
+def test_retry(queue: Queue, app: App[Created]) -> None:
+    @app.task(backoff=1000)
+    def asks(counts: bool) -> None:
+        if Job.current().message.state is None:
+            Job.current().save("asked")
+            raise Retry("not ready", after=0, counts=counts)
+
+    first, second = asks.enqueue(counts=True), asks.enqueue(counts=False)
+    assert len(drain(app)) == 4
+    attempts = {each.id: (each.attempts, each.error) for each in queue.history()}
+    assert attempts == {first.id: (2, "not ready"), second.id: (1, None)}
+
+
+def test_discard(queue: Queue, app: App[Created], caplog: pytest.LogCaptureFixture) -> None:
+    @app.task()
+    async def drops() -> None:
+        raise Discard("no such customer")
+
+    drops.enqueue()
+    assert len(drain(app)) == 1
+    assert outcomes(queue) == [("cancelled", "no such customer")]
+    assert "no such customer" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["plain", "asynchronous"])
+def test_timeout(queue: Queue, app: App[Created], kind: str) -> None:
+    ended: list[BaseException] = []
+
+    @app.task(timeout=0.2, max_attempts=1)
+    def plain() -> None:
+        try:
+            while True:
+                time.sleep(0.01)
+        except JobStopped as error:
+            ended.append(error)
+            raise
+
+    @app.task(timeout=0.2, max_attempts=1)
+    async def asynchronous() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError as error:
+            ended.append(error)
+            raise
+
+    app.tasks[kind].enqueue()
+    [error] = drain(app)
+    assert isinstance(error, TimeoutError)
+    assert len(ended) == 1
+    [dead] = queue.dead.list()
+    assert dead.error == f"TimeoutError: {kind} took longer than 0.2 s"
+
+
+def test_a_thread_that_cannot_be_interrupted_is_replaced(queue: Queue, app: App[Created]) -> None:
+    """It sleeps in C. Its message is another's after the grace, and other messages are worked on."""
+    over = threading.Event()
+
+    @app.task(timeout=0.1, max_attempts=1)
+    def stuck() -> None:
+        over.wait(60)
+
+    @app.task()
+    def fine() -> None: ...
+
+    stuck.enqueue()
+    fine.enqueue()
+    fine.enqueue()
+    try:
+        raised = drain(app, concurrency=1)
+    finally:
+        over.set()
+    assert [type(error) for error in raised] == [TimeoutError, type(None), type(None)]
+    assert len(queue.dead.list()) == 1
+
+
+@pytest.mark.parametrize("kind", ["plain", "asynchronous"])
+def test_leases_are_extended_while_a_handler_runs(queue: Queue, app: App[Created], kind: str) -> None:
+    @app.task()
+    def plain() -> None:
+        time.sleep(2)
+
+    @app.task()
+    async def asynchronous() -> None:
+        await asyncio.sleep(2)
+
+    app.tasks[kind].enqueue()
+    other = App(queue)
+    other.tasks = app.tasks
+
+    async def main() -> None:
+        """Two workers: if the lease ran out, the other one would have it."""
+        async with serving(app, lease=0.5), serving(other, lease=0.5):
+            await until(queue.history)
+
+    asyncio.run(main())
+    [finished] = queue.history()
+    assert (finished.outcome, finished.attempts) == ("completed", 1)
+
+
+@pytest.mark.parametrize("kind", ["plain", "asynchronous"])
+def test_a_handler_whose_lease_was_lost_is_stopped(
+    dsn: str, queue: Queue, app: App[Created], kind: str
+) -> None:
+    began, ended = threading.Event(), threading.Event()
+
+    @app.task()
+    def plain() -> None:
+        began.set()
+        try:
+            while True:
+                time.sleep(0.01)
+        finally:
+            ended.set()
+
+    @app.task()
+    async def asynchronous() -> None:
+        began.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    created = app.tasks[kind].enqueue()
+    raised: list[BaseException | None] = []
+
+    async def main() -> None:
+        async with serving(app, lease=1, on_result=lambda _, error: raised.append(error)) as worker:
+            await until(began.is_set)
+            worker.stop()
+            with psycopg.connect(dsn, autocommit=True) as conn:  # somebody else has it now
+                conn.execute("UPDATE lonnymq.message SET token = gen_random_uuid() WHERE leased")
+            await until(ended.is_set)
+
+    asyncio.run(main())
+    assert len(raised) == 1
+    message = queue.get(created.id or 0)
+    assert message is not None
+    assert (message.status, message.attempts, message.error) == ("leased", 0, None), "it was not touched"
+
+
+def test_a_cancelled_message_stops_its_handler(queue: Queue, app: App[Created]) -> None:
+    began, ended = threading.Event(), threading.Event()
+
+    @app.task()
+    async def long() -> None:
+        began.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    created = long.enqueue()
+
+    async def main() -> None:
+        async with serving(app, lease=1):
+            await until(began.is_set)
+            queue.cancel(created.id or 0)
+            await until(ended.is_set)
+
+    asyncio.run(main())
+    assert outcomes(queue) == [("cancelled", None)]
+
+
+def test_a_task_that_asks_for_a_longer_lease_has_it(dsn: str, queue: Queue, app: App[Created]) -> None:
+    """It keeps the loop to itself for longer than the others' leases, and is not taken from its worker."""
+    left: list[int] = []
+
+    @app.task(lease=30)
+    async def blocks() -> None:
+        with psycopg.connect(dsn) as conn:
+            row = conn.execute("SELECT lease_end_at - lonnymq.clock_ms() FROM lonnymq.message").fetchone()
+        assert row is not None
+        left.append(row[0])
+
+    @app.task(lease=1)
+    def short() -> None: ...
+
+    blocks.enqueue()
+    assert drain(app) == [None]
+    assert 20_000 < left[0] <= 30_000
+
+
+def test_state_outlives_the_worker(queue: Queue, app: App[Created]) -> None:
+    """It is kept when it is saved, not when the handler ends: another worker goes on from there."""
+    pages: list[int] = []
+    saved = threading.Event()
+
+    @app.task()
+    async def paged() -> None:
+        job = AsyncJob.current()
+        for page in range(job.state or 0, 3):
+            pages.append(page)
+            await job.save(page + 1)
+            if page == 1:
+                saved.set()
+                await asyncio.sleep(0 if job.attempt > 1 or len(pages) > 2 else 60)
+
+    paged.enqueue()
+
+    async def main() -> None:
+        async with serving(app, shutdown_timeout=0):
+            await until(saved.is_set)
+
+    asyncio.run(main())
+    assert drain(app) == [None]
+    assert pages == [0, 1, 2]
+
+
+def test_state_of_a_plain_handler_and_of_bytes(queue: Queue, app: App[Created]) -> None:
+    states: list[Any] = []
+
+    @app.task(backoff=0)
+    def paged() -> None:
+        states.append(Job.current().state)
+        if len(states) == 1:
+            Job.current().save({"page": 3})
+            raise Retry
+
+    paged.enqueue()
+    drain(app)
+    assert states == [None, {"page": 3}]
+
+
+def test_complete_in_the_handlers_own_transaction(dsn: str, queue: Queue, app: App[Created]) -> None:
+    with psycopg.connect(dsn) as conn:
+        conn.execute("CREATE TABLE paid (n INT)")
+
+    @app.task(backoff=0)
+    def pays(n: int) -> None:
+        with psycopg.connect(dsn) as conn:
+            conn.execute("INSERT INTO paid VALUES (%s)", (n,))
+            Job.current().complete(conn=conn)
+            if Job.current().attempt == 1:
+                raise ValueError("it is rolled back, and the message is not gone")
+
+    @app.task()
+    async def pays_later(n: int) -> None:
+        async with await psycopg.AsyncConnection.connect(dsn) as conn:
+            await conn.execute("INSERT INTO paid VALUES (%s)", (n,))
+            await AsyncJob.current().complete(conn=conn)
+
+    pays.enqueue(1)
+    pays_later.enqueue(2)
+    raised = drain(app)
+    assert sorted(type(error).__name__ for error in raised) == ["NoneType", "NoneType", "ValueError"]
+    with psycopg.connect(dsn) as conn:
+        assert sorted(conn.execute("SELECT n FROM paid").fetchall()) == [(1,), (2,)]
+    assert [each.outcome for each in queue.history()] == ["completed"] * 2
+
+
+def test_a_transaction_of_a_message_that_was_lost_is_rolled_back(
+    dsn: str, queue: Queue, app: App[Created]
+) -> None:
+    with psycopg.connect(dsn) as conn:
+        conn.execute("CREATE TABLE paid (n INT)")
+
+    @app.task()
+    def pays(n: int) -> None:
+        with psycopg.connect(dsn, autocommit=True) as thief:
+            thief.execute("UPDATE lonnymq.message SET token = gen_random_uuid()")
+        with psycopg.connect(dsn) as conn:
+            conn.execute("INSERT INTO paid VALUES (%s)", (n,))
+            Job.current().complete(conn=conn)
+
+    pays.enqueue(1)
+    [error] = drain(app)
+    assert isinstance(error, LeaseLost)
+    with psycopg.connect(dsn) as conn:
+        assert conn.execute("SELECT n FROM paid").fetchall() == []
+    assert queue.stats().leased == 1
+
+
+def test_an_unknown_task_is_put_back_and_said_loudly(
+    queue: Queue, app: App[Created], caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task()
+    def known() -> None: ...
+
+    for _ in range(3):
+        queue.enqueue({}, headers={"task": "newer"})
+    queue.enqueue("raw")
+    known.enqueue()
+    with caplog.at_level(logging.ERROR, "lonnymq.worker"):
+        assert len(drain(app)) == 5
+    assert [(each.status, each.attempts) for each in queue.messages()] == [("scheduled", 0)] * 4
+    said = [record.getMessage() for record in caplog.records]
+    assert any(
+        "3 messages of the task 'newer' are put back" in text and "knows known" in text for text in said
+    )
+    assert any("1 messages of no task are put back" in text for text in said)
+
+
+def test_a_handler_that_ends_the_program_only_fails(queue: Queue, app: App[Created]) -> None:
+    @app.task(max_attempts=1)
+    def leaves() -> None:
+        raise SystemExit(3)
+
+    @app.task(max_attempts=1)
+    async def leaves_too() -> None:
+        raise KeyboardInterrupt
+
+    leaves.enqueue()
+    leaves_too.enqueue()
+    assert len(drain(app)) == 2
+    assert len(queue.dead.list()) == 2
+
+
+def test_what_lies_ready_is_handed_back_when_handlers_become_slow(queue: Queue, app: App[Created]) -> None:
+    over = threading.Event()
+
+    @app.task()
+    async def fast() -> None: ...
+
+    @app.task()
+    def slow() -> None:
+        over.wait(30)
+
+    async def main() -> None:
+        async with serving(app, concurrency=2, prefetch=2):
+            queue.enqueue_many(fast.message() for _ in range(200))
+            await until(lambda: queue.stats().waiting == 0 and queue.stats().leased == 0)
+            queue.enqueue_many(slow.message() for _ in range(50))
+            await until(lambda: queue.stats().leased > 2)
+            await until(lambda: queue.stats().leased == 2)
+            assert {message.attempts for message in queue.messages()} == {0}
+            over.set()
+            await until(lambda: queue.stats().waiting == 0 and queue.stats().leased == 0)
+
+    asyncio.run(main())
+    assert {(each.outcome, each.attempts) for each in queue.history(limit=1000)} == {("completed", 1)}
+
+
+def test_a_message_that_somebody_holds_locked_keeps_back_itself_alone(
+    dsn: str, queue: Queue, app: App[Created], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lonnymq.worker.batches.PATIENCE", 0.3)
+    done: list[int] = []
+
+    @app.task()
+    async def count(n: int) -> None:
+        await asyncio.sleep(0.5)
+        done.append(n)
+
+    for n in range(8):
+        count.enqueue(n)
+
+    async def main() -> None:
+        async with serving(app):
+            await until(lambda: queue.stats().leased == 8)
+            async with await psycopg.AsyncConnection.connect(dsn) as locker:
+                await locker.execute("SELECT 1 FROM lonnymq.message ORDER BY id LIMIT 1 FOR UPDATE")
+                await until(lambda: len(queue.history()) == 7)
+            await until(lambda: len(queue.history()) == 8)
+
+    asyncio.run(main())
+    assert sorted(done) == list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"concurrency": 0}, InvalidArgument),
+        ({"concurrency": 1.5}, InvalidArgument),
+        ({"lease": 0}, InvalidArgument),
+        ({"prefetch": -1}, InvalidTime),
+        ({"shutdown_timeout": -1}, InvalidTime),
+    ],
+)
+def test_wrong_options(app: App[Created], options: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        Worker(app, **options)
