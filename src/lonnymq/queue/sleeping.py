@@ -36,7 +36,7 @@ def take_or_wait(wish: Wish, wait_ms: int | None, *, is_listening: bool) -> Step
     look: Look = yield WakeLook()
     end = None if wait_ms is None else look.now_at + wait_ms
     generation, doubt_ms = None, DOUBT_MS
-    while not taken.deliveries and (end is None or look.now_at < end):
+    while end is None or look.now_at < end:
         if is_listening and not look.is_awaited:
             yield Nap(0)
             awaited: Awaited = yield WakeAwait(generation)
@@ -55,5 +55,7 @@ def take_or_wait(wish: Wish, wait_ms: int | None, *, is_listening: bool) -> Step
         is_notified: bool = yield Nap(max(1, min(until, end or until) - look.now_at))
         if is_notified:
             taken = yield from take_new(wish)
+            if taken.deliveries:
+                break  # before anything can fail: they are leased
         look = yield WakeLook(generation)
     return taken.deliveries

@@ -1,0 +1,97 @@
+"""The steps of a dequeue that waits, one by one: what it asks for, and what it makes of each answer."""
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from lonnymq.commands import (
+    Awaited,
+    Delivery,
+    Dequeued,
+    Look,
+    MessageDequeue,
+    WakeAwait,
+    WakeFold,
+    WakeLook,
+)
+from lonnymq.errors import DatabaseUnreachable
+from lonnymq.queue.consuming import Wish
+from lonnymq.queue.sleeping import DOUBT_MS, POLL_MS, Nap, Steps, take_or_wait
+
+WISH = Wish(1, None, None, is_light=False)
+NOTHING = Dequeued([], 0)
+FOUND = Dequeued([Delivery(1, "acme", b"", None, None, 1, UUID(int=7), 0)], None)
+QUIET = Look(is_due=False, again_at=POLL_MS, is_awaited=True, now_at=0)
+UNHEARD = Look(is_due=False, again_at=POLL_MS, is_awaited=False, now_at=0)
+VAIN = [(MessageDequeue, NOTHING), (WakeFold, False), (MessageDequeue, NOTHING)]
+IN_SILENCE = False
+DISCARDED = (Nap, IN_SILENCE)
+ASLEEP = [*VAIN, (WakeLook, UNHEARD), DISCARDED, (WakeAwait, Awaited(3, is_sure=True)), (WakeLook, QUIET)]
+
+
+def walk(steps: Steps, script: Iterable[tuple[type, Any]]) -> Any:
+    """Answer what is asked as it is written; the step that comes next."""
+    step = next(steps)
+    for kind, answer in script:
+        assert isinstance(step, kind)
+        step = steps.send(answer)
+    return step
+
+
+def test_what_was_taken_is_handed_over_before_anything_else_can_fail() -> None:
+    """It is leased: a look that failed now would leave it to nobody until the lease ends."""
+    steps = take_or_wait(WISH, None, is_listening=True)
+    with pytest.raises(StopIteration) as end:
+        walk(steps, [*ASLEEP, (Nap, True), (WakeFold, False), (MessageDequeue, FOUND)])
+    assert end.value.value == FOUND.deliveries
+
+
+def test_half_of_what_was_asked_for_is_handed_over_too() -> None:
+    steps = take_or_wait(Wish(2, None, None, is_light=False), None, is_listening=True)
+    some = Dequeued(FOUND.deliveries, 0)
+    walk(steps, [*ASLEEP, (Nap, True), (WakeFold, False), (MessageDequeue, some)])
+    with pytest.raises(StopIteration) as end:
+        steps.throw(DatabaseUnreachable("away"))
+    assert end.value.value == FOUND.deliveries
+
+
+def test_a_sleep_that_still_stands_is_not_asked_for_again() -> None:
+    """Nor is a notification discarded that came while it looked."""
+    steps = take_or_wait(WISH, None, is_listening=True)
+    step = walk(steps, [*ASLEEP, (Nap, False), (WakeLook, QUIET), (Nap, False), (WakeLook, QUIET)])
+    assert step == Nap(POLL_MS)
+
+
+def test_a_sleep_that_somebody_ended_is_asked_for_before_the_next_look() -> None:
+    steps = take_or_wait(WISH, None, is_listening=True)
+    step = walk(steps, [*ASLEEP, (Nap, False), (WakeLook, UNHEARD)])
+    assert step == Nap(0)
+    assert steps.send(IN_SILENCE) == WakeAwait(3)
+    assert steps.send(Awaited(4, is_sure=True)) == WakeLook(4)
+
+
+def test_who_is_not_sure_looks_again_in_a_moment_and_later_once_a_second() -> None:
+    steps = take_or_wait(WISH, None, is_listening=True)
+    step = walk(steps, [*VAIN, (WakeLook, UNHEARD)])
+    naps = []
+    for _ in range(12):
+        assert step == Nap(0)
+        assert steps.send(IN_SILENCE) == WakeAwait(None), "who was not sure has nothing to stand on"
+        assert steps.send(Awaited(3, is_sure=False)) == WakeLook(None)
+        nap = steps.send(UNHEARD)
+        assert isinstance(nap, Nap)
+        naps.append(nap.milliseconds)
+        assert steps.send(IN_SILENCE) == WakeLook(None)
+        step = steps.send(UNHEARD)
+    assert naps[:4] == [DOUBT_MS, 2 * DOUBT_MS, 4 * DOUBT_MS, 8 * DOUBT_MS]
+    assert naps[-1] == POLL_MS
+
+
+def test_what_is_due_is_not_slept_over() -> None:
+    due = Look(is_due=True, again_at=0, is_awaited=True, now_at=0)
+    steps = take_or_wait(WISH, None, is_listening=True)
+    with pytest.raises(StopIteration) as end:
+        walk(steps, [*ASLEEP[:-1], (WakeLook, due), (MessageDequeue, FOUND)])
+    assert end.value.value == FOUND.deliveries
