@@ -82,6 +82,14 @@ def loop():
     assert not asyncio.all_tasks(loop)
     loop.close()
 
+def test_loops_that_end_in_the_middle(lonnymq_async_queue):
+    async def begin():
+        sending = [asyncio.create_task(lonnymq_async_queue.enqueue(number)) for number in range(5)]
+        await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
+    for _ in range(5):
+        asyncio.run(begin())
+    assert len(asyncio.run(lonnymq_async_queue.dequeue(100))) >= 5
+
 def test_closed_by_the_test_itself(lonnymq_async_queue):
     async def use():
         async with lonnymq_async_queue as queue:
@@ -160,7 +168,7 @@ def test_a_template_that_could_not_be_prepared_is_dropped_and_the_error_shown(
 def test_an_async_queue_whatever_a_test_does_with_loops(project: Project, role: Role) -> None:
     project.runs_on(role.dsn)
     project.write(test_async=ASYNC)
-    project.run().assert_outcomes(passed=5)
+    project.run("--timeout=60").assert_outcomes(passed=6)
     assert role.databases() == []
 
 

@@ -71,8 +71,10 @@ def own_pool(dsn: str, max_size: int, timeout: float) -> ConnectionPool[Any]:
     return ConnectionPool(conninfo(dsn), configure=_adjust, **_options(max_size, timeout))
 
 
-def own_async_pool(dsn: str, max_size: int, timeout: float) -> AsyncConnectionPool[Any]:
-    return AsyncConnectionPool(conninfo(dsn), configure=_adjust_async, **_options(max_size, timeout))
+def own_async_pool(
+    dsn: str, max_size: int, timeout: float, kind: type[AsyncConnectionPool[Any]] = AsyncConnectionPool
+) -> AsyncConnectionPool[Any]:
+    return kind(conninfo(dsn), configure=_adjust_async, **_options(max_size, timeout))
 
 
 def open_pool(pool: ConnectionPool[Any]) -> None:

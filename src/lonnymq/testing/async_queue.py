@@ -3,12 +3,57 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from contextlib import suppress
+from typing import Any, Self
+
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
+from psycopg_pool.pool_async import MaintenanceTask, StopWorker
 
 from lonnymq.adapters.psycopg_pool import own_async_pool
 from lonnymq.queue.async_queue import AsyncQueue
 
+log = logging.getLogger("lonnymq")
+
 POOL_SIZE = 10
 TIMEOUT = 30
+
+
+class AbandonedConnection(AsyncConnection[Any]):
+    """It is gone as soon as its connecting is cancelled.
+
+    Else whoever keeps the error, as pytest does when it is logged, keeps the server waiting for a password,
+    and while it waits no database is dropped.
+    """
+
+    @classmethod
+    async def connect(cls, *args: Any, **keywords: Any) -> Self:  # noqa: ANN401 - they are psycopg's
+        with suppress(asyncio.CancelledError):
+            return await super().connect(*args, **keywords)
+        raise asyncio.CancelledError  # another one, which knows nothing of the connection
+
+
+class AbandonedPool(AsyncConnectionPool[AbandonedConnection]):
+    """It need not be closed before its loop ends.
+
+    asyncio.run cancels what is left of a loop's tasks and waits for their end. A task of psycopg's pool that
+    is just connecting takes that for a failure to connect, and goes on, for ever.
+    """
+
+    def __init__(self, conninfo: str, **options: Any) -> None:  # noqa: ANN401 - they are psycopg's
+        super().__init__(conninfo, connection_class=AbandonedConnection, **options)
+
+    @classmethod
+    async def worker(cls, q: asyncio.Queue[MaintenanceTask]) -> None:
+        ours = asyncio.current_task()
+        while ours is not None and not ours.cancelling():
+            if isinstance(task := await q.get(), StopWorker):
+                return
+            try:
+                await task.run()
+            except Exception as error:  # noqa: BLE001 - as psycopg does: the pool goes on
+                log.warning("%s failed: %s", task, error)
 
 
 class AnyLoopQueue(AsyncQueue):
@@ -18,17 +63,17 @@ class AnyLoopQueue(AsyncQueue):
     """
 
     def __init__(self, dsn: str, schema: str) -> None:
-        super().__init__(dsn, schema, pool_size=POOL_SIZE, timeout=TIMEOUT)
+        super().__init__(dsn, schema)
         self._dsn = dsn
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def _opened(self) -> object:
         running = asyncio.get_running_loop()
-        if self._loop not in {None, running}:
-            self._source = self._own_pool = own_async_pool(self._dsn, POOL_SIZE, TIMEOUT)
+        if self._loop is not running:
+            self._source = self._own_pool = own_async_pool(self._dsn, POOL_SIZE, TIMEOUT, AbandonedPool)
             self._opening = asyncio.Lock()
             self._is_open = False
-        self._loop = running
+            self._loop = running
         return await super()._opened()
 
     def end(self) -> None:

@@ -10,7 +10,12 @@ from pathlib import Path
 from lonnymq.embedded import BinariesMissing, Server, StillInUse, shutdown
 from lonnymq.testing.errors import NoDatabase
 
-SETTINGS = {"fsync": "off", "full_page_writes": "off", "max_connections": "300"}
+SETTINGS = {
+    "authentication_timeout": "10s",  # so long a connection that is left half-made keeps databases from going
+    "fsync": "off",
+    "full_page_writes": "off",
+    "max_connections": "300",
+}
 
 
 @contextmanager
