@@ -48,7 +48,7 @@ def has_schema(conn: psycopg.Connection[Any], name: str) -> bool:
 def test_help_names_every_command() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for command in ("install", "upgrade", "uninstall", "verify", "sql", "spark", "demo", "version"):
+    for command in ("install", "upgrade", "uninstall", "verify", "sql", "worker", "spark", "demo", "version"):
         assert command in done.stdout
 
 

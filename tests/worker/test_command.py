@@ -1,0 +1,124 @@
+"""`lonnymq worker`, as people start it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from lonnymq import Queue
+from lonnymq.install import uninstall
+
+MODULE = """
+import os
+from lonnymq import App, AsyncQueue, Queue
+
+app = App(Queue(os.environ["SHOP_DSN"], timeout=2))
+other = App(AsyncQueue(os.environ["SHOP_DSN"], timeout=2))
+number = 7
+
+@app.task()
+def send(invoice: int) -> None:
+    print("sent", invoice)
+
+@other.task(name="send")
+async def send_later(invoice: int) -> None:
+    print("sent later", invoice)
+    if invoice:
+        await send_later.enqueue(invoice - 1)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    package = tmp_path / "shop"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "tasks.py").write_text(MODULE)
+    (package / "needs.py").write_text("import not_installed_anywhere\n")
+    (package / "nothing.py").touch()
+    return tmp_path
+
+
+def run(folder: Path, dsn: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "lonnymq", "worker", *arguments],
+        cwd=folder,
+        env={**os.environ, "SHOP_DSN": dsn, "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "sent"),
+    [
+        ("shop.tasks", ["sent 2"]),
+        ("shop.tasks:app", ["sent 2"]),
+        ("shop.tasks:other", ["sent later 2", "sent later 1", "sent later 0"]),
+    ],
+)
+def test_it_runs_an_app_until_nothing_is_due(folder: Path, dsn: str, target: str, sent: list[str]) -> None:
+    with Queue(dsn) as queue:
+        queue.enqueue({"invoice": 2}, headers={"task": "send"})
+        health = folder / "health.json"
+        done = run(folder, dsn, target, "--until-empty", "--name", "me", "--health-file", str(health))
+        assert (done.returncode, done.stdout.splitlines()) == (0, sent), done.stderr
+        assert "me serves schema 'lonnymq', 10 at a time, under leases of 30 s: send" in done.stderr
+        assert f"me ends: {len(sent)} completed" in done.stderr
+        assert queue.stats().waiting == 0
+    told = json.loads(health.read_text())
+    assert (told["status"], told["name"], told["outcomes"]) == ("ended", "me", {"completed": len(sent)})
+    assert sorted(folder.glob("*health*")) == [health], "no other file is left"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["shop.missing:app"], 2, "there is no module 'shop.missing'"),
+        (["missing"], 2, "there is no module 'missing'"),
+        (["shop.tasks:number"], 2, "shop.tasks:number is no App (shop.tasks:app is one)"),
+        (["shop.tasks:nothing.there"], 2, "shop.tasks:nothing.there is no App"),
+        (["shop.nothing"], 2, "make one there: app = App(queue)"),
+        ([":app"], 2, "names no app"),
+        (["shop.needs"], 1, "No module named 'not_installed_anywhere'"),
+        ([], 2, "Missing argument"),
+        (["shop.tasks", "--concurrency", "0"], 2, "--concurrency"),
+        (["shop.tasks", "--lease", "0"], 2, "--lease"),
+        (["shop.tasks", "--log-level", "loud"], 2, "'loud' is none of debug, info"),
+    ],
+)
+def test_wrong_use(folder: Path, dsn: str, arguments: list[str], code: int, says: str) -> None:
+    done = run(folder, dsn, *arguments)
+    assert done.returncode == code, done.stderr
+    assert says in " ".join(done.stderr.split()), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("target", ["shop.tasks:app", "shop.tasks:other"])
+def test_no_database(folder: Path, target: str) -> None:
+    done = run(folder, "postgresql://someone:s3cret@127.0.0.1:1/db", target)
+    assert done.returncode == 3, done.stderr
+    assert "s3cret" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("target", ["shop.tasks:app", "shop.tasks:other"])
+def test_no_schema(folder: Path, conn: psycopg.Connection, dsn: str, target: str) -> None:
+    uninstall(conn, "lonnymq")
+    done = run(folder, dsn, target)
+    assert done.returncode == 4, done.stderr
+    assert "lonnymq install" in done.stderr
+
+
+def test_help_has_an_example(folder: Path, dsn: str) -> None:
+    done = run(folder, dsn, "--help")
+    assert done.returncode == 0
+    assert "lonnymq worker shop.tasks:app" in " ".join(done.stdout.split())
