@@ -18,6 +18,10 @@ PARTS = 10
 SIZE = 1000
 
 
+class NotTogether(Exception):
+    """One of a batch is to blame: the others may do better without it."""
+
+
 class Batches(Generic[Item]):
     def __init__(self, do: Callable[[list[Item]], Awaitable[None]], size: int = SIZE) -> None:
         self._do = do
@@ -64,8 +68,8 @@ class Batches(Generic[Item]):
 async def in_parts(
     do: Callable[[list[Any]], Awaitable[None]], items: list[Any], patience: float | None = None
 ) -> None:
-    """All at once; where that takes too long, in parts, and these in parts, so that one that somebody holds
-    locked keeps back itself alone.
+    """All at once; where that takes too long, or cannot be, in parts, and these in parts, so that one that
+    somebody holds locked, or that the database refuses, keeps back itself alone.
     """
     if len(items) == 1:
         await do(items)
@@ -73,7 +77,7 @@ async def in_parts(
     try:
         async with asyncio.timeout(PATIENCE if patience is None else patience):
             await do(items)
-    except TimeoutError:
+    except (TimeoutError, NotTogether):
         size = -(-len(items) // PARTS)
         parts = [items[start : start + size] for start in range(0, len(items), size)]
         await asyncio.gather(*(in_parts(do, part, patience) for part in parts))

@@ -11,17 +11,17 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from lonnymq.commands import MessageCompleteMany, MessageDeferMany, MessageDiscardMany, Outcome, Result
-from lonnymq.errors import LonnyMQError
 from lonnymq.queue.async_queue import AsyncQueue
 from lonnymq.queue.calls import Request, Steps
 from lonnymq.queue.times import ServerClock
-from lonnymq.worker.batches import Batches
+from lonnymq.worker.batches import Batches, NotTogether
 from lonnymq.worker.holding import Holding
 from lonnymq.worker.outages import Outages
 from lonnymq.worker.running import Discarded, Done, Ending, PutBack
 
 log = logging.getLogger("lonnymq.worker")
 
+LATEST = 2**53  # the last time that the queue knows
 Back = tuple[Holding, PutBack]
 Drop = tuple[Holding, Discarded]
 
@@ -77,8 +77,10 @@ class Finishing:
     async def _tell(self, batch: list[Holding], request: Callable[[], Request[list[Outcome]]]) -> None:
         try:
             outcomes = await self._outages.outlast(lambda: self._queue.perform(request()))
-        except LonnyMQError:
-            log.exception("%s messages are left to their leases", len(batch))
+        except Exception as error:
+            if len(batch) > 1:
+                raise NotTogether from error
+            log.exception("message %s is left to its lease", batch[0].message.id)
             outcomes = []
         for holding, outcome in zip(batch, outcomes, strict=False):
             self._count(holding, outcome.result)
@@ -106,7 +108,7 @@ def _return(batch: list[Back]) -> Steps[list[Outcome]]:
     now = 0
     if any(back.delay_ms is not None for _, back in batch):
         now = yield ServerClock()
-    ats = [None if back.delay_ms is None else now + back.delay_ms for _, back in batch]
+    ats = [None if back.delay_ms is None else min(now + back.delay_ms, LATEST) for _, back in batch]
     errors = [back.error for _, back in batch]
     ids, tokens = _ids_and_tokens([holding for holding, _ in batch])
     outcomes: list[Outcome] = yield MessageDeferMany(ids, tokens, ats, None, errors)

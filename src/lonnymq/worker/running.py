@@ -19,7 +19,7 @@ from lonnymq.worker.threads import Threads
 
 log = logging.getLogger("lonnymq.worker")
 
-ERROR_MAX = 16_000  # characters of a traceback; the engine would cut off its end, which says the most
+ERROR_MAX = 16_000  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class PutBack:
 
 Ending = Done | GivenUp | Discarded | PutBack
 DONE, GIVEN_UP, HANDED_BACK = Done(), GivenUp(), PutBack()
-FOR_STOP: dict[Stop, Ending] = {Stop.LOST: GIVEN_UP, Stop.CANCELLED: DONE, Stop.SHUTDOWN: HANDED_BACK}
+FOR_STOP: dict[Stop | None, Ending] = {Stop.LOST: GIVEN_UP, Stop.CANCELLED: DONE, Stop.SHUTDOWN: HANDED_BACK}
 
 
 async def run(holding: Holding, desk: Desk, threads: Threads) -> tuple[Ending, BaseException | None]:
@@ -97,7 +97,7 @@ async def _in_a_thread(holding: Holding, call: Callable[[], Any], desk: Desk, th
 def _ending_of(holding: Holding, error: BaseException) -> tuple[Ending, BaseException]:
     message, policy, name = holding.message, holding.handler.policy, holding.handler.name
     if isinstance(error, asyncio.CancelledError | JobStopped):
-        if holding.stopped in FOR_STOP:
+        if holding.stopped is not None and holding.stopped in FOR_STOP:
             log.warning("message %s of %s was given up: %s", message.id, name, holding.stopped.value)
             return FOR_STOP[holding.stopped], error
         if holding.stopped is Stop.TIMEOUT:
@@ -106,7 +106,7 @@ def _ending_of(holding: Holding, error: BaseException) -> tuple[Ending, BaseExce
         log.warning("message %s of %s was given up: %s", message.id, name, Stop.LOST.value)
         return GIVEN_UP, error
     elif isinstance(error, Discard):
-        return Discarded(str(error)), error
+        return Discarded(written(str(error))), error
     elif isinstance(error, Retry) and not error.counts:
         return PutBack(_after_ms(holding, error)), error
     text = _text(error)
@@ -123,11 +123,19 @@ def _after_ms(holding: Holding, error: BaseException) -> int:
 def _text(error: BaseException) -> str:
     """The traceback, without what lies between the worker and the handler; of a Retry, its reason."""
     if isinstance(error, Retry):
-        return str(error) or "the handler asked for another attempt"
+        return written(str(error)) or "the handler asked for another attempt"
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_globals.get("__package__") == __package__:
         frames = frames.tb_next
     if isinstance(error, PayloadError):
         frames = None
-    text = "".join(traceback.format_exception(type(error), error, frames)).rstrip().replace("\0", "\\0")
-    return text if len(text) <= ERROR_MAX else f"{text[: ERROR_MAX // 4]}\n...\n{text[-ERROR_MAX * 3 // 4 :]}"
+    return written("".join(traceback.format_exception(type(error), error, frames)).rstrip())
+
+
+def written(text: str) -> str:
+    """As the database takes it: it has no NUL and no half of a character, and would cut off the end, which
+    says the most.
+    """
+    if len(text) > ERROR_MAX:
+        text = f"{text[: ERROR_MAX // 4]}\n...\n{text[-ERROR_MAX * 3 // 4 :]}"
+    return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()

@@ -14,12 +14,13 @@ from lonnymq.queue.async_queue import AsyncQueue
 from lonnymq.worker import health, upkeep
 from lonnymq.worker.cron_tending import tend
 from lonnymq.worker.desk import WorkerDesk
+from lonnymq.worker.endings import JobStopped
 from lonnymq.worker.finishing import Finishing
 from lonnymq.worker.holding import Holding, Stop, now
 from lonnymq.worker.intake import Intake
 from lonnymq.worker.leases import Leases
 from lonnymq.worker.outages import PASSING, PAUSES, Outages
-from lonnymq.worker.running import DONE, GIVEN_UP, HANDED_BACK, Ending, PutBack, run
+from lonnymq.worker.running import FOR_STOP, GIVEN_UP, HANDED_BACK, Ending, PutBack, run, written
 from lonnymq.worker.settings import Settings
 from lonnymq.worker.threads import GRACE, Threads
 from lonnymq.worker.unknown import UNKNOWN, UnknownTask, described
@@ -146,7 +147,8 @@ class Session:
             holding = Holding(message, handler or UNKNOWN, self._lease, received)
             if handler is None:
                 strange[described(message)] += 1
-                self._end(holding, PutBack(UNKNOWN_DELAY_MS), UnknownTask.of(message))
+                self._end(holding, PutBack(UNKNOWN_DELAY_MS))
+                self._tell(message, UnknownTask.of(message))
             else:
                 self._held.add(holding)
                 self._ready.append(holding)
@@ -164,7 +166,7 @@ class Session:
                 self._running[holding] = self._loop.create_task(self._handle(holding))
             else:
                 self._held.discard(holding)
-                self._end(holding, DONE if holding.stopped is Stop.CANCELLED else GIVEN_UP, None)
+                self._end(holding, FOR_STOP.get(holding.stopped, GIVEN_UP))
 
     async def _handle(self, holding: Holding) -> None:
         holding.started = now()
@@ -173,15 +175,16 @@ class Session:
                 desk = WorkerDesk(holding, self._leases, self._loop, self._queue.schema)
                 ending, error = await run(holding, desk, self._threads)
             else:
-                ending, error = GIVEN_UP, None
+                ending, error = FOR_STOP.get(holding.stopped, GIVEN_UP), JobStopped()
         except Exception as failure:
             log.exception("%r", holding)
-            ending, error = PutBack(0, repr(failure)), failure
+            ending, error = PutBack(0, written(repr(failure))), failure
         self._intake.ran(now() - holding.started)
         del self._running[holding]
         if holding in self._held:  # else it was handed back already
             self._held.discard(holding)
-            self._end(holding, ending, error)
+            self._end(holding, ending)
+            self._tell(holding.message, error)
         self._start_some()
 
     async def _has_own_lease(self, holding: Holding) -> bool:
@@ -196,11 +199,17 @@ class Session:
             self._outages.begin(error)
             return True  # it is ours for now, and is extended when the database is back
 
-    def _end(self, holding: Holding, ending: Ending, error: BaseException | None) -> None:
+    def _end(self, holding: Holding, ending: Ending) -> None:
         self._finishing.finish(holding, ending)
-        if self._settings.on_result is not None:
-            self._settings.on_result(holding.message, error)
         self._intake.changed()
+
+    def _tell(self, message: Delivery, error: BaseException | None) -> None:
+        """Of what was begun, how it ended."""
+        if self._settings.on_result is not None:
+            try:
+                self._settings.on_result(message, error)
+            except Exception:
+                log.exception("on_result failed for message %s", message.id)
 
     def _is_over(self, holding: Holding) -> None:  # noqa: ARG002
         self._unfinished -= 1
@@ -218,7 +227,7 @@ class Session:
         while self._ready:
             holding = self._ready.popleft()
             self._held.discard(holding)
-            self._end(holding, HANDED_BACK if holding.stopped is None else GIVEN_UP, None)
+            self._end(holding, FOR_STOP.get(holding.stopped, HANDED_BACK))
 
     async def _drain(self) -> None:
         """What runs may end, for a while; then it is interrupted. The database is told of all of it, if
@@ -233,7 +242,8 @@ class Session:
             await self._until_idle(2 * GRACE)
         for holding in self._running:  # asynchronous, and deaf to being cancelled
             self._held.discard(holding)
-            self._end(holding, HANDED_BACK, None)
+            self._end(holding, HANDED_BACK)
+            self._tell(holding.message, JobStopped())
         try:
             async with asyncio.timeout(LAST_WORDS):
                 await self._finishing.finished()
