@@ -32,6 +32,7 @@ class Work:
         self._context = contextvars.copy_context()
         self._lock = threading.Lock()
         self._thread: int | None = None
+        self._is_begun = False
         self._is_interrupted = False
         self._result: Any = None
         self._error: BaseException | None = None
@@ -54,6 +55,7 @@ class Work:
         with self._lock:
             if self._is_interrupted:
                 raise JobStopped
+            self._is_begun = True
             self._thread = threading.get_ident()
 
     def _end(self) -> None:
@@ -63,13 +65,15 @@ class Work:
             if self._is_interrupted:
                 _raise_in(threading.get_ident(), None)
 
-    def interrupt(self) -> None:
+    def interrupt(self) -> bool:
+        """Whether it is under way, and has to be waited for."""
         with self._lock:
             if self._is_interrupted:
-                return
+                return True
             self._is_interrupted = True
             if self._thread is not None:
                 _raise_in(self._thread, JobStopped)
+            return self._is_begun
 
     def tell(self) -> None:
         """In the loop."""
@@ -95,10 +99,13 @@ class Threads:
         self._started = 0
         self._busy = 0
         self._stuck: set[Work] = set()
+        self._replaced: set[Work] = set()
 
     def interrupt(self, work: Work) -> None:
-        work.interrupt()
-        self._loop.call_later(GRACE, self._give_up, work)
+        if work.interrupt():
+            self._loop.call_later(GRACE, self._give_up, work)
+        elif not work.answer.done():
+            work.answer.set_exception(JobStopped())
 
     def _give_up(self, work: Work) -> None:
         """The handler is beyond reach. Its thread is replaced, unless so many are stuck that others
@@ -110,6 +117,7 @@ class Threads:
         log.error("a handler does not end, and keeps its thread: %d do", len(self._stuck))
         work.answer.set_exception(JobStopped())
         if len(self._stuck) <= self._size:
+            self._replaced.add(work)
             self._busy -= 1
             self._start_thread()
 
@@ -145,8 +153,13 @@ class Threads:
         """One call for all that is done by now: each would cost the loop a wake-up."""
         self._is_telling = False
         while self._done:
-            self._busy -= 1
-            self._done.popleft().tell()
+            work = self._done.popleft()
+            if work in self._replaced:  # a thread more than there were
+                self._replaced.discard(work)
+            else:
+                self._busy -= 1
+            self._stuck.discard(work)
+            work.tell()
 
 
 def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
