@@ -7,6 +7,7 @@ import signal
 import traceback
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
 from lonnymq import App, AsyncQueue, Created, Delivery, Discard, Queue, Retry
@@ -69,6 +70,21 @@ def test_what_is_for_later_is_left(app: App[Created], queue: Queue) -> None:
     later.using(delay=60).enqueue()
     assert drain(app) == Drained()
     assert [message.status for message in queue.messages()] == ["scheduled"]
+
+
+def test_schedules_are_left_alone(app: App[Created], conn: psycopg.Connection) -> None:
+    seen = []
+
+    @app.cron("* * * * *")
+    @app.task()
+    def every_minute() -> None:
+        seen.append("called")
+
+    every_minute.enqueue()
+    assert drain(app) == Drained(completed=1)
+    assert seen == ["called"]
+    assert conn.execute("SELECT FROM schedule").fetchall() == []
+    assert len(app.crons) == 1
 
 
 def test_the_first_error_is_raised_when_all_is_done(app: App[Created], queue: Queue) -> None:
