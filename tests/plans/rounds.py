@@ -25,6 +25,8 @@ DESCENTS = {
     "fold of nothing": 4,
     "fold of a dequeue": 12,  # with a sweep, when the last one is a second old
     "fold of 10 leases that ran out": 10 * 10,  # found three times, put back in two; then as any wake
+    "look": 8,  # the tick twice, wakes, the ring twice, what is postponed twice, whether someone sleeps
+    "look at nothing": 8,
     "dequeue of nothing": 4,
     "dequeue of 1": 8,
     "dequeue of 10": 10
@@ -36,6 +38,7 @@ DESCENTS = {
     "defer": 5,
     "defer_many of 10": 10 * 4,
     "complete": 1,
+    "discard": 3,  # found, and gone
     "complete_many of 50": 50 * 2,  # each may also lie on another page than the one before
     "maintain": 200 * 2,  # so many channels are looked at, with their policies
 }
@@ -89,6 +92,8 @@ def play(meter: Meter, scene: Scene) -> None:
         meter.conn.execute("UPDATE tick SET at = at - 1000")
         (row,) = meter.count("dequeue of nothing", "message_dequeue(10)")
         assert row["id"] is None, row
+        (row,) = meter.count("look at nothing", "wake_look()")
+        assert not row["is_due"], row
 
 
 def play_singly_and_by_tens(meter: Meter, usual_at: int | None) -> None:
@@ -97,6 +102,7 @@ def play_singly_and_by_tens(meter: Meter, usual_at: int | None) -> None:
     count("create_many of 10", creation(10, usual_at))
     count("fold of 11 wakes", "wake_fold()")
     count("fold of nothing", "wake_fold()")
+    count("look", "wake_look()")
 
     message = dequeue(meter, 1, "dequeue of 1")
     fold(conn)
@@ -120,7 +126,8 @@ def play_singly_and_by_tens(meter: Meter, usual_at: int | None) -> None:
 
     count(IN_PASSING, creation(10, -1))
     fold(conn)
-    messages = dequeue(meter, 20, "dequeue of 20, 10 of them urgent")
+    *messages, last = dequeue(meter, 20, "dequeue of 20, 10 of them urgent")
+    count("discard", f"message_discard({alone([last])})")
     count(IN_PASSING, f"message_complete_many({listed(messages)})")
     fold(conn)
 
