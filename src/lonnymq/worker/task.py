@@ -10,6 +10,7 @@ from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from lonnymq.commands import Delivery
+from lonnymq.errors import InvalidArgument
 from lonnymq.payload import HEADER, encode
 from lonnymq.queue.producing import NewMessage
 from lonnymq.queue.times import Duration
@@ -69,6 +70,7 @@ class Task(Generic[P, R, C]):
         self.name = name
         self.policy = policy
         self.is_async = is_async(function)
+        check_runs_when_called(function)
         self._arguments = Arguments(function)
         self.sending = sending
         update_wrapper(self, function)
@@ -160,6 +162,9 @@ class RawHandler:
     function: Callable[[Delivery], Any]
     policy: Policy
 
+    def __post_init__(self) -> None:
+        check_runs_when_called(self.function)
+
     @property
     def name(self) -> str:
         return str(getattr(self.function, "__name__", self.function))
@@ -170,6 +175,14 @@ class RawHandler:
 
     def call_for(self, message: Delivery) -> Callable[[], Any]:
         return lambda: self.function(message)
+
+
+def check_runs_when_called(function: Callable[..., Any]) -> None:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidArgument(
+            f"{getattr(function, '__name__', function)} yields: to call it does nothing by itself",
+            "let it do its work and return",
+        )
 
 
 def is_async(function: Callable[..., Any]) -> bool:
