@@ -20,19 +20,24 @@ class Intake:
         self._concurrency = concurrency
         self._prefetch = prefetch
         self._took: float | None = None
+        self._is_stalled = False
         self._is_changed = asyncio.Event()
 
     def ran(self, seconds: float) -> None:
-        """A handler took so long, or has taken so long already."""
+        """A handler took so long."""
         self._took = seconds if self._took is None else self._took + SMOOTHING * (seconds - self._took)
+        self._is_stalled = False
 
     def is_slower(self, seconds: float) -> None:
-        """What lay ready was not begun in time: count on this from now on."""
+        """What lay ready was not begun in time: count on this from now on, and on nothing until a handler
+        ends.
+        """
         self._took = max(self._took or 0, seconds)
+        self._is_stalled = True
 
     @property
     def ahead(self) -> int:
-        if self._took is None:
+        if self._took is None or self._is_stalled:
             return 0
         return min(AHEAD_MAX, int(self._prefetch * self._concurrency / max(self._took, BRIEFEST)))
 
