@@ -1,16 +1,30 @@
 """A worker that is hit where it hurts: at the wrong moment, with the wrong value, by a deaf handler."""
 
 import asyncio
+import shutil
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
-from lonnymq import App, Created, Delivery, Discard, Queue, Retry, Worker
+from lonnymq import App, AsyncJob, Created, Delivery, Discard, Job, Queue, Retry, Worker
+from lonnymq.errors import InvalidArgument
+from lonnymq.worker.holding import Holding, Stop
+from lonnymq.worker.inline import InlineDesk
+from lonnymq.worker.policy import Policy
+from lonnymq.worker.running import GIVEN_UP, HANDED_BACK, Ending, run
+from lonnymq.worker.task import RawHandler
+from lonnymq.worker.threads import Threads
+from tests.database import AnyServer
 
 PATIENCE = 20
 
@@ -177,3 +191,207 @@ def test_no_result_is_told_of_what_was_handed_back_unbegun(queue: Queue, app: Ap
 
     asyncio.run(main())
     assert results == [None]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize(("why", "ending"), [(Stop.SHUTDOWN, HANDED_BACK), (Stop.LOST, GIVEN_UP)])
+def test_a_handler_that_is_stopped_before_it_begins_does_not_begin(
+    *, is_async: bool, why: Stop, ending: Ending
+) -> None:
+    """While its message's lease was being extended, say: there was nothing to interrupt yet."""
+    begun: list[Delivery] = []
+
+    async def later(message: Delivery) -> None:
+        begun.append(message)
+
+    async def main() -> Ending:
+        message = Delivery(1, "acme", b"", None, None, 1, UUID(int=7), 0)
+        holding = Holding(message, RawHandler(later if is_async else begun.append, Policy()), 30, 0)
+        holding.stop(why)
+        return (await run(holding, InlineDesk(), Threads(1)))[0]
+
+    assert asyncio.run(main()) == ending
+    assert begun == []
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_message_that_was_cancelled_before_a_save_goes_at_once(
+    queue: Queue, app: App[Created], *, is_async: bool
+) -> None:
+    def cancel(number: int) -> None:
+        queue.cancel(number)
+
+    @app.task()
+    def saves() -> None:
+        cancel(Job.current().id)
+        Job.current().save(1)
+
+    @app.task()
+    async def saves_later() -> None:
+        cancel(AsyncJob.current().id)
+        await AsyncJob.current().save(1)
+
+    (saves_later if is_async else saves).enqueue()
+    drain(app)
+    assert queue.stats().leased == 0
+    assert [each.outcome for each in queue.history()] == ["cancelled"]
+
+
+def test_a_worker_ends_though_a_handler_is_deaf(queue: Queue, app: App[Created]) -> None:
+    """And its message is another's."""
+    over = time.monotonic() + PATIENCE
+
+    @app.task()
+    async def deaf() -> None:
+        worker.stop(force=True)
+        while time.monotonic() < over:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.1)
+
+    worker = Worker(app)
+    deaf.enqueue()
+    began = time.monotonic()
+    assert worker.run() == 130
+    assert time.monotonic() - began < PATIENCE / 2
+    assert [(each.status, each.attempts) for each in queue.messages()] == [("due", 0)]
+
+
+def test_a_worker_that_is_cancelled_hands_back_what_was_on_its_way_to_it(
+    dsn: str, conn: psycopg.Connection, queue: Queue, app: App[Created]
+) -> None:
+    """It has got one message, and asks for more, when it is cancelled."""
+
+    @app.task()
+    async def never() -> None:
+        raise AssertionError("it must not begin")
+
+    never.enqueue()
+    conn.execute("SELECT wake_fold()")
+    never.enqueue()
+
+    async def main() -> None:
+        async with await psycopg.AsyncConnection.connect(dsn) as gate:
+            await gate.execute("LOCK TABLE lonnymq.fold_lock IN ACCESS EXCLUSIVE MODE")
+            task = asyncio.create_task(Worker(app).serve())
+            await until(lambda: is_waiting(conn))
+            assert queue.stats().leased
+            task.cancel()
+            await asyncio.sleep(0.1)
+            await gate.rollback()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert queue.stats().leased == 0
+    assert [each.attempts for each in queue.messages()] == [0, 0]
+
+
+def is_waiting(conn: psycopg.Connection) -> bool:
+    return bool(
+        conn.execute(
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        ).fetchall()
+    )
+
+
+def test_a_worker_ends_soon_in_an_outage(
+    server: AnyServer, dsn: str, queue: Queue, app: App[Created]
+) -> None:
+    @app.task()
+    async def count() -> None: ...
+
+    async def main() -> float:
+        worker = Worker(app)
+        task = asyncio.create_task(worker.serve())
+        count.enqueue()
+        await until(queue.history)
+        with closed(server, dsn):
+            await asyncio.sleep(0.5)
+            began = time.monotonic()
+            worker.stop()
+            await asyncio.wait_for(task, 2 * PATIENCE)
+        return time.monotonic() - began
+
+    assert asyncio.run(main()) < PATIENCE / 2
+
+
+@contextmanager
+def closed(server: AnyServer, dsn: str) -> Iterator[None]:
+    """The database takes no connections, and has none."""
+    name = str(conninfo_to_dict(dsn)["dbname"])
+    with psycopg.connect(server.dsn("postgres"), autocommit=True) as admin:
+        switch = sql.SQL("ALTER DATABASE {} WITH ALLOW_CONNECTIONS {}")
+        admin.execute(switch.format(sql.Identifier(name), sql.Literal(False)))  # noqa: FBT003
+        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        try:
+            yield
+        finally:
+            admin.execute(switch.format(sql.Identifier(name), sql.Literal(True)))  # noqa: FBT003
+
+
+def test_what_is_handed_back_is_not_taken_again_while_nothing_moves(queue: Queue, app: App[Created]) -> None:
+    over = threading.Event()
+
+    @app.task()
+    async def fast() -> None: ...
+
+    @app.task()
+    def slow() -> None:
+        over.wait(PATIENCE)
+
+    async def main() -> None:
+        async with serving(app, concurrency=10, prefetch=1) as worker:
+            queue.enqueue_many(fast.message() for _ in range(300))
+            await until(lambda: len(queue.history(limit=1000)) == 300)
+            queue.enqueue_many(slow.message() for _ in range(50))
+            await until(lambda: handed_back(worker))
+            await asyncio.sleep(1.5)  # a dequeue that was under way may have got them once more
+            before = handed_back(worker)
+            await asyncio.sleep(3)
+            assert handed_back(worker) == before
+            over.set()
+            await until(lambda: len(queue.history(limit=1000)) == 350)
+
+    asyncio.run(main())
+
+
+def handed_back(worker: Worker) -> int:
+    assert worker._session is not None
+    return int(worker._session.state()["outcomes"].get("deferred", 0))
+
+
+def test_a_health_file_that_cannot_be_written_any_more_ends_nothing(
+    queue: Queue, app: App[Created], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lonnymq.worker.health.PERIOD", 0.01)
+    folder = tmp_path / "gone"
+    folder.mkdir()
+
+    @app.task()
+    async def count() -> None: ...
+
+    async def main() -> None:
+        async with serving(app, health_file=folder / "health"):
+            await until((folder / "health").exists)
+            shutil.rmtree(folder)
+            await asyncio.sleep(0.1)
+            count.enqueue()
+            await until(queue.history)
+
+    asyncio.run(main())
+
+
+def test_a_function_that_only_yields_is_no_task(app: App[Created]) -> None:
+    """To call it does nothing: the message would be completed, and nothing done."""
+
+    def yields() -> Iterator[int]:
+        yield 1
+
+    async def yields_later() -> AsyncIterator[int]:
+        yield 1
+
+    for function in (yields, yields_later):
+        with pytest.raises(InvalidArgument):
+            app.task()(function)
+        with pytest.raises(InvalidArgument):
+            app.consume(function)  # type: ignore[type-var]

@@ -52,6 +52,8 @@ FOR_STOP: dict[Stop | None, Ending] = {Stop.LOST: GIVEN_UP, Stop.CANCELLED: DONE
 
 async def run(holding: Holding, desk: Desk, threads: Threads) -> tuple[Ending, BaseException | None]:
     """What came of it, and what was raised. Whatever a handler does has some ending."""
+    if holding.stopped is not None:  # before there was anything to interrupt
+        return _ending_of(holding, JobStopped())
     handler = holding.handler
     timer = None
     try:
@@ -103,8 +105,10 @@ def _ending_of(holding: Holding, error: BaseException) -> tuple[Ending, BaseExce
         if holding.stopped is Stop.TIMEOUT:
             error = TimeoutError(f"{name} took longer than {policy.timeout_s:g} s")
     elif isinstance(error, LeaseLost):
-        log.warning("message %s of %s was given up: %s", message.id, name, Stop.LOST.value)
-        return GIVEN_UP, error
+        log.warning(
+            "message %s of %s was given up: %s", message.id, name, (holding.stopped or Stop.LOST).value
+        )
+        return FOR_STOP.get(holding.stopped, GIVEN_UP), error
     elif isinstance(error, Discard):
         return Discarded(written(str(error))), error
     elif isinstance(error, Retry) and not error.counts:

@@ -30,6 +30,7 @@ log = logging.getLogger("lonnymq.worker")
 DEQUEUE_MAX = 10_000
 BACKLOG_MAX = 2_000  # so many are finished and the database not told: it is slow, so take no more for now
 UNKNOWN_DELAY_MS = 60_000
+ANSWER_MAX = 2.0  # seconds that a dequeue may take once the worker stops
 LAST_WORDS = 5.0  # seconds that the database has to hear how things ended; else leases tell it
 READY_MAX = 1.0  # seconds that a message may lie ready before it is handed back
 
@@ -89,7 +90,7 @@ class Session:
             self._threads.close()
             log.info("%s ends: %s", self._settings.name, self._said())
             if self._settings.health_file is not None:
-                health.write(self._settings.health_file, self.state() | {"status": "ended"})
+                health.write_if_possible(self._settings.health_file, self.state() | {"status": "ended"})
 
     def state(self) -> dict[str, Any]:
         """How things are, for people and for whoever looks after the process."""
@@ -133,10 +134,30 @@ class Session:
                     await self._intake.wait()
 
     async def _dequeue(self, limit: int, *, until_empty: bool) -> list[Delivery]:
+        """Whatever happens meanwhile, what the database has leased is told of: a call that is under way is
+        waited for. But not for ever: in an outage it has no answer.
+        """
         options: dict[str, Any] = {"lease": self._lease, "consumer": self._settings.name}
-        if until_empty:
-            return await self._queue.dequeue(limit, **options)
-        return await self._queue.dequeue_until(self._stopping, limit, **options)
+        taking = self._loop.create_task(
+            self._queue.dequeue(limit, **options)
+            if until_empty
+            else self._queue.dequeue_until(self._stopping, limit, **options)
+        )
+        stopping = self._loop.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({taking, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not taking.done():
+                await asyncio.wait({taking}, timeout=ANSWER_MAX)
+        except asyncio.CancelledError:
+            self._stopping.set()
+            await asyncio.wait({taking}, timeout=ANSWER_MAX)
+            if taking.done() and taking.exception() is None:
+                self._receive(taking.result())
+            raise
+        finally:
+            stopping.cancel()
+            taking.cancel()
+        return taking.result() if taking.done() else []
 
     def _receive(self, deliveries: Iterable[Delivery]) -> None:
         received = now()
@@ -160,7 +181,7 @@ class Session:
         self._start_some()
 
     def _start_some(self) -> None:
-        while self._ready and len(self._running) < self._settings.concurrency:
+        while self._ready and len(self._running) < self._settings.concurrency and not self._stopping.is_set():
             holding = self._ready.popleft()
             if holding.stopped is None:
                 self._running[holding] = self._loop.create_task(self._handle(holding))
