@@ -1,0 +1,155 @@
+"""Workers that are killed, or asleep for longer than their leases: nothing is lost, nothing counts twice."""
+
+import random
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from lonnymq import Queue
+from tests.judge import check
+from tests.worker import shop
+from tests.worker.processes import Crew, until
+
+ORDERS = 10_000
+KILLS = 6
+
+
+@pytest.fixture
+def queue(dsn: str, conn: psycopg.Connection) -> Iterator[Queue]:
+    conn.execute("CREATE TABLE public.payment (number INT, worker TEXT)")
+    with Queue(dsn) as made:
+        made.set(history=True, max_attempts=100)
+        yield made
+
+
+@pytest.fixture
+def crew(dsn: str, tmp_path: Path) -> Iterator[Crew]:
+    with Crew(dsn, tmp_path) as made:
+        yield made
+
+
+def value(conn: psycopg.Connection, query: str) -> int:
+    [(found,)] = conn.execute(query.encode()).fetchall()
+    return int(found)
+
+
+def has_completed(conn: psycopg.Connection, least: int) -> bool:
+    return completed(conn) >= least
+
+
+def completed(conn: psycopg.Connection) -> int:
+    return value(conn, "SELECT COUNT(*) FROM finished")
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_of_ten_thousand(queue: Queue, conn: psycopg.Connection, crew: Crew) -> None:
+    """A third pay in the transaction that completes them, a third run in the loop, a third in threads."""
+    seed = random.randrange(10**9)
+    chance = random.Random(seed)
+    print(f"seed {seed}")
+    kinds: tuple[shop.AnyTask, ...] = (shop.pay, shop.ship, shop.pack)
+    made = queue.enqueue_many(
+        kinds[order % 3].using(channel=f"tenant {order % 7}").message(order) for order in range(ORDERS)
+    )
+    assert made.created == ORDERS
+    running = crew.start_many(4, lease=1)
+    for moment in sorted(chance.sample(range(200, ORDERS * 9 // 10), KILLS)):
+        until(partial(has_completed, conn, moment), f"{moment} to be completed", 60)
+        victim = running.pop(chance.randrange(len(running)))
+        victim.kill()
+        running.append(crew.start(lease=1))
+    assert completed(conn) < ORDERS, "all was done before the last was killed"
+    until(lambda: value(conn, "SELECT COUNT(*) FROM message") == 0, "the rest", 60)
+    for worker in running:
+        assert worker.serves().stop() == 0
+
+    outcomes = conn.execute("SELECT outcome, COUNT(*), COUNT(DISTINCT id) FROM finished GROUP BY outcome")
+    assert outcomes.fetchall() == [("completed", ORDERS, ORDERS)]
+    assert value(conn, "SELECT COUNT(*) FROM dead") == 0
+    assert set(crew.ledger.runs()) == set(range(ORDERS)), "each ran"
+    paid = Counter(number for (number,) in conn.execute("SELECT number FROM public.payment"))
+    assert paid == Counter(range(0, ORDERS, 3)), "each was paid once"
+    taken_over = value(conn, "SELECT COUNT(*) FROM finished WHERE attempts > 1")
+    ran_again = len(crew.ledger.runs()) - ORDERS
+    print(f"{KILLS} killed: {taken_over} taken over, {ran_again} ran again")
+    assert taken_over > 0, "nobody held anything when it was killed"
+    check(conn)
+
+
+WAITING: dict[str, shop.AnyTask] = {
+    "in a thread": shop.wait_in_thread,
+    "in the loop": shop.wait_in_loop,
+    "pays": shop.wait_and_pay,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", WAITING)
+def test_asleep_for_longer_than_its_lease(
+    queue: Queue, conn: psycopg.Connection, crew: Crew, kind: str
+) -> None:
+    """Another takes over. The first wakes up with its work done, and is refused; the second's counts."""
+    queue.enqueue_many([WAITING[kind].message(1)])
+    first = crew.start(lease=1).serves()
+    until(lambda: crew.ledger.runs(worker=first.name), "the first to begin")
+    first.send(signal.SIGSTOP)
+    second = crew.start(lease=1).serves()
+    until(lambda: crew.ledger.runs(worker=second.name), "the second to take over")
+    first.open_gate()
+    first.send(signal.SIGCONT)
+    until(lambda: crew.ledger.runs("end", first.name) or " was given up" in first.said, "the first to see it")
+    assert first.stop() == 0, "all it had to say it has said"
+    [holder] = conn.execute("SELECT consumer, attempt FROM leases").fetchall()
+    assert holder == (second.name, 2)
+    assert completed(conn) == 0
+    second.open_gate()
+    until(lambda: completed(conn) == 1, "the second to complete it")
+    assert second.stop() == 0
+    history = conn.execute("SELECT outcome, consumer, attempts FROM finished").fetchall()
+    assert history == [("completed", second.name, 2)]
+    paid = conn.execute("SELECT worker FROM public.payment").fetchall()
+    assert paid == ([(second.name,)] if kind == "pays" else [])
+    check(conn)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["in a thread", "in the loop"])
+def test_who_lost_its_lease_is_stopped(queue: Queue, conn: psycopg.Connection, crew: Crew, kind: str) -> None:
+    """It would work on, for nothing."""
+    queue.enqueue_many([WAITING[kind].message(1)])
+    first = crew.start(lease=1).serves()
+    until(lambda: crew.ledger.runs(worker=first.name), "the first to begin")
+    first.send(signal.SIGSTOP)
+    second = crew.start(lease=1).serves()
+    until(lambda: crew.ledger.runs(worker=second.name), "the second to take over")
+    first.send(signal.SIGCONT)
+    until(lambda: len(crew.ledger.read()) == 3, "the first to be stopped")
+    stopped = crew.ledger.read()[-1]
+    assert (stopped.what, stopped.worker) == (
+        "JobStopped" if kind == "in a thread" else "CancelledError",
+        first.name,
+    )
+    crew.open_gates()
+    until(lambda: completed(conn) == 1, "the second to complete it")
+    assert first.stop() == second.stop() == 0
+    assert conn.execute("SELECT outcome, consumer FROM finished").fetchall() == [("completed", second.name)]
+    check(conn)
+
+
+@pytest.mark.slow
+def test_a_handler_may_take_longer_than_its_lease(queue: Queue, conn: psycopg.Connection, crew: Crew) -> None:
+    """Leases of those who live are extended: nobody else gets the message."""
+    queue.enqueue_many([shop.ship.message(order, 3) for order in range(5)] + [shop.wait_in_thread.message(5)])
+    workers = crew.start_many(2, lease=1)
+    until(lambda: completed(conn) == 5, "those that take three leases")
+    crew.open_gates()
+    until(lambda: completed(conn) == 6, "the last")
+    assert [worker.stop() for worker in workers] == [0, 0]
+    assert sorted(crew.ledger.runs()) == list(range(6))
+    assert conn.execute("SELECT DISTINCT outcome, attempts FROM finished").fetchall() == [("completed", 1)]
+    check(conn)

@@ -1,0 +1,121 @@
+"""What a worker costs that works for long, or has nothing to do."""
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import psycopg
+import pytest
+
+from lonnymq import Queue
+from lonnymq.embedded import Server, account
+from lonnymq.embedded import folder as folders
+from lonnymq.install import install
+from tests.database import SETTINGS, create_database
+from tests.faults.clusters import cluster, connect
+from tests.worker import shop
+from tests.worker.processes import Crew, until
+
+MESSAGES = 200_000
+SPARE = 3 << 20  # bytes that memory may grow from one half to the next, by chance
+IDLE_SECONDS = 5.0
+# Everything is logged, and nobody writes but who is asked to.
+TALKATIVE = SETTINGS | {
+    "autovacuum": "off",
+    "log_statement": "all",
+    "max_wal_senders": "0",
+    "wal_level": "minimal",
+}
+
+
+@pytest.mark.slow
+def test_memory_stays_flat(dsn: str, conn: psycopg.Connection, tmp_path: Path) -> None:
+    """The most that it has in the second half of many messages is what it had in the first."""
+    with Queue(dsn) as queue, Crew(dsn, tmp_path) as crew:
+        queue.enqueue_many((shop.nod.message() for _ in range(MESSAGES)), commit_each_chunk=True)
+        worker = crew.start(concurrency=20).serves()
+        begun = time.monotonic()
+        halves: tuple[list[int], list[int]] = ([], [])
+        left = MESSAGES
+        while left:
+            time.sleep(0.1)
+            [(left,)] = conn.execute("SELECT COUNT(*) FROM message").fetchall()
+            if left < MESSAGES * 0.9:
+                halves[left < MESSAGES / 2].append(worker.resident_bytes)
+            assert time.monotonic() - begun < 240, f"{left} are left"
+        first, second = (max(half) / (1 << 20) for half in halves)
+        print(
+            f"{MESSAGES / (time.monotonic() - begun):,.0f} messages a second; "
+            f"{first:.1f} MiB in the first half, {second:.1f} MiB in the second"
+        )
+        assert min(map(len, halves)) > 5
+        assert (second - first) * (1 << 20) < SPARE
+        assert worker.stop() == 0
+
+
+@pytest.fixture
+def talkative(pytestconfig: pytest.Config) -> Iterator[Server]:
+    with cluster(pytestconfig.getoption("--pg"), TALKATIVE) as server:
+        create_database(server, "queue")
+        with connect(server, "queue") as conn:
+            install(conn, schema="lonnymq")
+        yield server
+
+
+class Outside:
+    """Sees what the server is asked and what it writes, from another database."""
+
+    def __init__(self, server: Server) -> None:
+        self._log = folders.locate(server.data_dir, account.for_server()).log
+        self._conn = psycopg.connect(server.dsn("postgres"), autocommit=True)
+
+    def statements(self) -> list[str]:
+        """But for its own."""
+        log = self._log.read_text(encoding="utf-8", errors="replace")
+        found = re.findall(r"LOG:  (?:statement|execute [^:]*): (.*)", log)
+        return [statement for statement in found if "pg_current_wal_insert_lsn" not in statement]
+
+    def written(self) -> tuple[str, str]:
+        """How far the log of changes goes, and the transactions that change something."""
+        [row] = self._conn.execute(
+            "SELECT pg_current_wal_insert_lsn()::TEXT, pg_snapshot_xmax(pg_current_snapshot())::TEXT"
+        ).fetchall()
+        return row
+
+    def quiet(self, seconds: float) -> list[str]:
+        """What was asked in the first stretch of so many seconds in which nothing was written."""
+        before, asked, since = self.written(), len(self.statements()), time.monotonic()
+        deadline = since + 60
+        while time.monotonic() - since < seconds:
+            time.sleep(0.05)
+            if self.written() != before:
+                before, asked, since = self.written(), len(self.statements()), time.monotonic()
+            assert time.monotonic() < deadline, "something is written all the time"
+        return self.statements()[asked:]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._conn.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_worked", [False, True], ids=["from the start", "after some work"])
+def test_an_idle_worker_asks_once_a_second_and_writes_nothing(
+    talkative: Server, tmp_path: Path, has_worked: bool
+) -> None:
+    dsn = talkative.dsn("queue")
+    with Outside(talkative) as outside, Crew(dsn, tmp_path) as crew:
+        worker = crew.start().serves()
+        if has_worked:
+            with Queue(dsn) as queue:
+                queue.enqueue_many(shop.nod.message() for _ in range(100))
+                until(lambda: (queue.stats().waiting, queue.stats().leased) == (0, 0), "it to be done")
+        asked = outside.quiet(IDLE_SECONDS)
+        print(f"{len(asked)} statements in {IDLE_SECONDS:g} s: {set(asked)}")
+        assert len(asked) <= IDLE_SECONDS + 1
+        assert len(asked) >= IDLE_SECONDS - 2, "it does not even look"
+        assert worker.stop() == 0
