@@ -14,6 +14,7 @@ from lonnymq.queue.times import Duration, milliseconds, waiting
 from lonnymq.worker.app import App
 from lonnymq.worker.session import Session
 from lonnymq.worker.settings import OnResult, Settings, own_name
+from lonnymq.worker.threads import GRACE
 
 FORCED = 130  # the exit code of a worker that was told twice to stop
 
@@ -65,7 +66,11 @@ class Worker:
 
         With `until_empty`, until nothing is due and nothing runs. Returns an exit code.
         """
-        return asyncio.run(self._run(until_empty=until_empty))
+        loop = asyncio.new_event_loop()
+        try:
+            return loop.run_until_complete(self._run(until_empty=until_empty))
+        finally:
+            _close(loop)
 
     async def serve(self, *, until_empty: bool = False) -> None:
         """In a loop of yours, until `stop` is called. Signals are left as they are."""
@@ -109,3 +114,14 @@ class Worker:
             raise group.exceptions[0] from None
         finally:
             self._session = None
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    """As asyncio.run does, but it does not wait for ever for a handler that is deaf to being cancelled."""
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.wait(left, timeout=GRACE))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
