@@ -1,11 +1,15 @@
-"""The steps of a dequeue that waits, one by one: what it asks for, and what it makes of each answer."""
+"""A dequeue that waits: its steps, what it asks for and what it makes of each answer; and its ear."""
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 
+from lonnymq import AsyncQueue
+from lonnymq.adapters.listening import AsyncListener
 from lonnymq.commands import (
     Awaited,
     Delivery,
@@ -20,6 +24,7 @@ from lonnymq.errors import DatabaseUnreachable
 from lonnymq.queue.consuming import Wish
 from lonnymq.queue.sleeping import DOUBT_MS, POLL_MS, Nap, Steps, take_or_wait
 
+PATIENCE = 10
 WISH = Wish(1, None, None, is_light=False)
 NOTHING = Dequeued([], 0)
 FOUND = Dequeued([Delivery(1, "acme", b"", None, None, 1, UUID(int=7), 0)], None)
@@ -95,3 +100,54 @@ def test_what_is_due_is_not_slept_over() -> None:
     with pytest.raises(StopIteration) as end:
         walk(steps, [*ASLEEP[:-1], (WakeLook, due), (MessageDequeue, FOUND)])
     assert end.value.value == FOUND.deliveries
+
+
+LISTENERS = (
+    "FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'lonnymq listen'"
+    " AND query LIKE 'LISTEN%'"
+)
+
+
+async def listener(conn: psycopg.Connection, other_than: int = 0) -> int:
+    """The process that serves it."""
+    async with asyncio.timeout(PATIENCE):
+        while not (found := conn.execute(f"SELECT pid {LISTENERS} AND pid <> {other_than}").fetchall()):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    return int(found[0][0])
+
+
+def test_who_waits_for_long_listens_again_after_its_connection_broke(
+    dsn: str, conn: psycopg.Connection
+) -> None:
+    async def main() -> list[Any]:
+        async with AsyncQueue(dsn) as queue:
+            waiting = asyncio.create_task(queue.dequeue_until(asyncio.Event()))
+            first = await listener(conn)
+            conn.execute("SELECT pg_terminate_backend(%s)", (first,))
+            await listener(conn, other_than=first)
+            await queue.enqueue("at last")
+            return [message.data for message in await asyncio.wait_for(waiting, PATIENCE)]
+
+    assert asyncio.run(main()) == ["at last"]
+
+
+def test_who_had_no_listener_tries_again(
+    dsn: str, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There was no connection left for it, say."""
+    monkeypatch.setattr("lonnymq.queue.async_queue.LISTEN_AGAIN_MS", 100)
+    real, tries = AsyncListener.connect, iter([True, True, False])
+
+    async def connect(conninfo: str, channel: str) -> AsyncListener | None:
+        return None if next(tries, False) else await real(conninfo, channel)
+
+    monkeypatch.setattr(AsyncListener, "connect", connect)
+
+    async def main() -> list[Any]:
+        async with AsyncQueue(dsn) as queue:
+            waiting = asyncio.create_task(queue.dequeue_until(asyncio.Event()))
+            await listener(conn)
+            await queue.enqueue("at last")
+            return [message.data for message in await asyncio.wait_for(waiting, PATIENCE)]
+
+    assert asyncio.run(main()) == ["at last"]

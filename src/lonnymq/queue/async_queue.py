@@ -11,7 +11,7 @@ from lonnymq.adapters import held
 from lonnymq.commands import Created, Delivery
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidArgument
 from lonnymq.queue.basis import Basis
-from lonnymq.queue.bed import Bed, Roused
+from lonnymq.queue.bed import Bed, Deafened, Roused
 from lonnymq.queue.calls import Answer, AsyncCaller, Request
 from lonnymq.queue.connections import TRIES, check_is_open, doubt, refuse_connection, unanswered
 from lonnymq.queue.consuming import Wish
@@ -24,6 +24,9 @@ from lonnymq.statement import Command
 if TYPE_CHECKING:
     from lonnymq.adapters.listening import AsyncListener
     from lonnymq.install import Installed
+
+
+LISTEN_AGAIN_MS = 30_000  # after so long without a listener, try to have one
 
 
 class AsyncQueue(Basis, AsyncCaller):
@@ -104,10 +107,16 @@ class AsyncQueue(Basis, AsyncCaller):
             while messages := await queue.dequeue_until(stop, 10):
                 await handle(messages)
         """
-        try:
-            return await self._dequeue(Wish(limit, lease, consumer, self._is_light), None, stop)
-        except Roused:
-            return []
+        wish = Wish(limit, lease, consumer, self._is_light)
+        while not stop.is_set():
+            try:
+                if taken := await self._dequeue(wish, None, stop):
+                    return taken
+            except Deafened:
+                continue
+            except Roused:
+                break
+        return []
 
     async def enqueue_many(
         self,
@@ -145,6 +154,8 @@ class AsyncQueue(Basis, AsyncCaller):
 
     async def _dequeue(self, wish: Wish, wait_ms: int | None, alarm: asyncio.Event | None) -> list[Delivery]:
         listener = await self._listener() if wait_ms != 0 else None
+        if wait_ms is None and listener is None and self._listen_to is not None:
+            wait_ms = LISTEN_AGAIN_MS
         steps = take_or_wait(wish, wait_ms, is_listening=listener is not None)
         try:
             taken: list[Delivery] = await self._walk(steps, bed=Bed(listener, alarm))

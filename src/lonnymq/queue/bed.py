@@ -13,8 +13,14 @@ class Roused(Exception):
     """The sleep was cut short, and with it the call."""
 
 
+class Deafened(Exception):
+    """The listener broke, and the sleeper would hear nobody: it had better begin again."""
+
+
 class Bed:
-    """Until a notification if there is a listener, and not past an alarm if there is one."""
+    """Until a notification if there is a listener, and not past an alarm if there is one: who sleeps with
+    an alarm sleeps for long, and not on after the listener broke.
+    """
 
     def __init__(self, listener: AsyncListener | None = None, alarm: asyncio.Event | None = None) -> None:
         self._listener = listener
@@ -28,7 +34,10 @@ class Bed:
         try:
             await asyncio.wait({nap, alarm}, return_when=asyncio.FIRST_COMPLETED)
             if not alarm.done():
-                return await nap
+                is_notified = await nap
+                if self._listener is not None and self._listener.is_broken:
+                    raise Deafened
+                return is_notified
             if self._listener is not None:
                 self._listener.is_broken = True  # it was reading
             raise Roused
