@@ -170,7 +170,7 @@ def test_processes_that_are_killed(dsn: str, conn: psycopg.Connection) -> None:
     with processes(dsn, 3) as replace:
         asyncio.run(until(lambda: len(ticks_made(conn)) >= 1, "a first tick"))
         for _ in range(6):
-            row = conn.execute("SELECT clock_ms() %% 1000 / 1000.0").fetchone()
+            row = conn.execute("SELECT clock_ms() % 1000 / 1000.0").fetchone()
             assert row is not None
             time.sleep(1.0 - float(row[0]) + random.uniform(-0.01, 0.01))  # to hit the tick, not to await it
             replace()
