@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import lonnymq
-from lonnymq.cli import demo, schema, spark, sql, worker
+from lonnymq.cli import channels, dead, demo, enqueue, messages, schema, spark, sql, stats, worker
 from lonnymq.cli.options import Json, print_json
 
 app = typer.Typer(
@@ -17,8 +17,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 schema.register(app)
+enqueue.register(app)
 worker.register(app)
+stats.register(app)
 demo.register(app)
+app.add_typer(channels.app, name="channels")
+app.add_typer(messages.app, name="messages")
+app.add_typer(dead.app, name="dead")
 app.add_typer(sql.app, name="sql")
 app.add_typer(spark.app, name="spark")
 

@@ -25,6 +25,18 @@ class BadTarget(errors.LonnyMQError):
     """What was named as an app is none."""
 
 
+class BadValue(errors.LonnyMQError):
+    """An argument or option is not one that the command takes."""
+
+
+class BadLine(errors.LonnyMQError):
+    """A line of a file cannot be queued. None of its lines was."""
+
+
+class NotThere(errors.LonnyMQError):
+    """What was named is not there, or is not what the command is for."""
+
+
 class NotConfirmed(errors.LonnyMQError):
     """There was no one to ask."""
 
@@ -35,8 +47,10 @@ _CODES: dict[type[Exception], int] = {
     NoAddress: UNREACHABLE,
     Unreachable: UNREACHABLE,
     errors.DatabaseUnreachable: UNREACHABLE,
+    errors.ConnectionDropped: UNREACHABLE,
     BadAddress: USAGE,
     BadTarget: USAGE,
+    BadValue: USAGE,
     NotConfirmed: USAGE,
     errors.InvalidSchemaName: USAGE,
     errors.SchemaMissing: SCHEMA,

@@ -17,8 +17,9 @@ Dsn = Annotated[
     ),
 ]
 Schema = Annotated[str, typer.Option(envvar="LONNYMQ_SCHEMA", help="The schema the queue lives in.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON: an object a line.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Limit = Annotated[int, typer.Option(min=1, help="How many to list.")]
 
 
 def print_json(value: Mapping[str, object]) -> None:

@@ -1,0 +1,250 @@
+"""enqueue: one message, or a file of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from lonnymq.cli.failure import FAILURE, BadValue
+from lonnymq.cli.opening import opened
+from lonnymq.cli.options import Dsn, Json, Schema, print_json
+from lonnymq.cli.wording import count, moment, printable
+
+if TYPE_CHECKING:
+    from lonnymq.commands import Created
+    from lonnymq.queue.producing import Enqueued, NewMessage
+
+SCHEMA = "lonnymq"
+STDIN = Path("-")
+
+Value = Annotated[
+    str | None,
+    typer.Argument(help="The message, as JSON: '{\"invoice\": 7}', '\"a text\"', 7.", show_default=False),
+]
+File = Annotated[
+    Path | None,
+    typer.Option(
+        help="Queue the lines of this file, or of stdin (-): all or none. Each is an object with a value, and"
+        " channel, delay, run_at, priority, dedupe_key, headers, task, max_attempts where it wants.",
+        show_default=False,
+    ),
+]
+Values = Annotated[bool, typer.Option("--values", help="Each line of the file is a value itself.")]
+Text = Annotated[bool, typer.Option("--text", help="Take the message as a text, not as JSON.")]
+Channel = Annotated[str, typer.Option(help="Into this channel; of a file, where a line names none.")]
+Delay = Annotated[
+    float | None, typer.Option(min=0, help="Not before so many seconds from now.", show_default=False)
+]
+RunAt = Annotated[
+    str | None, typer.Option(help="Not before this time, as 2030-12-31T09:00.", show_default=False)
+]
+Priority = Annotated[
+    int | None,
+    typer.Option(min=1, help="Before others of its channel: 1, or more for more urgent.", show_default=False),
+]
+DedupeKey = Annotated[
+    str | None,
+    typer.Option(help="Make no second one while one with this key is there.", show_default=False),
+]
+Header = Annotated[
+    list[str] | None,
+    typer.Option("--header", help="As name=value; any number of times.", show_default=False),
+]
+Task = Annotated[
+    str | None,
+    typer.Option(
+        help="For a worker's task of this name; the value has its arguments by name.", show_default=False
+    ),
+]
+MaxAttempts = Annotated[
+    int | None,
+    typer.Option(min=1, help="How often it is tried before it is dead.", show_default=False),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(enqueue)
+
+
+def enqueue(
+    value: Value = None,
+    *,
+    file: File = None,
+    values: Values = False,
+    text: Text = False,
+    channel: Channel = "default",
+    delay: Delay = None,
+    run_at: RunAt = None,
+    priority: Priority = None,
+    dedupe_key: DedupeKey = None,
+    header: Header = None,
+    task: Task = None,
+    max_attempts: MaxAttempts = None,
+    dsn: Dsn = None,
+    schema: Schema = SCHEMA,
+    as_json: Json = False,
+) -> None:
+    """Queue one message, or a file with one on each line.
+
+    Of a file, options are for those lines that do not say otherwise themselves.
+
+    Example: lonnymq enqueue '{"invoice": 7}' --channel acme --delay 60
+
+    Example: lonnymq enqueue --file messages.jsonl
+    """
+    from lonnymq.queue.producing import NewMessage
+
+    message = NewMessage(
+        None,
+        channel,
+        None if run_at is None else moment(run_at),
+        delay,
+        priority,
+        dedupe_key,
+        _headers(header, task),
+        max_attempts,
+    )
+    if sum(when is not None for when in (delay, run_at, priority)) > 1:
+        raise BadValue("one of --delay, --run-at and --priority says it all", "give one of them")
+    if file is not None:
+        _check_file(value, dedupe_key, text=text)
+        _enqueue_file(file, message, dsn, schema, are_values=values, as_json=as_json)
+    else:
+        _enqueue_one(_one(value, task, values=values, text=text), message, dsn, schema, as_json=as_json)
+
+
+def _check_file(value: str | None, dedupe_key: str | None, *, text: bool) -> None:
+    if value is not None:
+        raise BadValue("a value and a --file are one too many", "give one of them")
+    if dedupe_key is not None:
+        raise BadValue("one --dedupe-key for a whole file would make one message", "give each line its own")
+    if text:
+        raise BadValue("--text is for a message on the command line", "lines of a file are JSON")
+
+
+def _one(value: str | None, task: str | None, *, values: bool, text: bool) -> object:
+    from lonnymq.cli.message_lines import json_value
+
+    if values:
+        raise BadValue("--values is about the lines of a file", "give --file")
+    if value is None and task is not None:
+        return {}
+    if value is None:
+        raise BadValue("there is nothing to queue", "give a value, as '{\"invoice\": 7}', or --file")
+    if text:
+        return value
+    try:
+        found = json_value(value)
+    except BadValue as error:
+        raise BadValue(
+            f"of the value: {error.message}", "quote a text as '\"a text\"', or say --text"
+        ) from None
+    if task is not None and not isinstance(found, dict):
+        raise BadValue("the value is no object", "a task takes its arguments by name, as '{\"invoice\": 7}'")
+    return found
+
+
+def _headers(given: list[str] | None, task: str | None) -> dict[str, str] | None:
+    found = {}
+    for header in given or []:
+        name, is_there, value = header.partition("=")
+        if not is_there or not name:
+            raise BadValue(f"--header {header} is no header", "write --header name=value")
+        found[name] = value
+    return found | ({"task": task} if task is not None else {}) or None
+
+
+def _enqueue_one(value: object, message: NewMessage, dsn: str | None, schema: str, *, as_json: bool) -> None:
+    with opened(dsn, schema) as queue:
+        created = queue.enqueue(
+            value,
+            channel=message.channel,
+            run_at=message.run_at,
+            delay=message.delay,
+            priority=message.priority,
+            dedupe_key=message.dedupe_key,
+            headers=message.headers,
+            max_attempts=message.max_attempts,
+        )
+    if as_json:
+        print_json({"id": created.id, "result": created.result, "channel": message.channel})
+    else:
+        typer.echo(_told(created, printable(message.channel)))
+    if created.id is None:
+        raise typer.Exit(FAILURE)
+
+
+def _told(created: Created, channel: str) -> str:
+    if created.result == "full":
+        return f"full: channel {channel} takes no more, and nothing was queued"
+    if created.result == "duplicate":
+        return f"duplicate: message {created.id} in channel {channel} has the key"
+    return f"created: message {created.id} in channel {channel}"
+
+
+def _enqueue_file(
+    file: Path, message: NewMessage, dsn: str | None, schema: str, *, are_values: bool, as_json: bool
+) -> None:
+    from lonnymq.cli.database import connect
+    from lonnymq.cli.message_lines import load, read
+
+    with opened(dsn, schema) as queue, _stream(file) as stream, _progress(file) as (passing, progress):
+        lines = read(passing(stream), message, are_values=are_values)
+        done = load(queue, lambda: connect(dsn), lines, progress)
+    if as_json:
+        print_json({"created": done.created, "duplicates": done.duplicates, "full": done.full})
+    else:
+        typer.echo(
+            f"{count(done.created)} created, {count(done.duplicates)} duplicates,"
+            f" {count(done.full)} refused by full channels"
+        )
+    if done.full:
+        raise typer.Exit(FAILURE)
+
+
+@contextmanager
+def _stream(file: Path) -> Iterator[BinaryIO]:
+    if file == STDIN:
+        yield sys.stdin.buffer
+        return
+    try:
+        stream = file.open("rb")
+    except OSError as error:
+        raise BadValue(f"{file} cannot be read: {error.strerror}") from None
+    with stream:
+        yield stream
+
+
+Passing = Callable[[Iterable[bytes]], Iterator[bytes]]
+Progress = Callable[["Enqueued"], None]
+
+
+@contextmanager
+def _progress(file: Path) -> Iterator[tuple[Passing, Progress]]:
+    """On a terminal, a bar of how much of the file was read, and what came of it so far."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    screen = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    total = None if file == STDIN or not file.is_file() else file.stat().st_size
+    seen = 0
+
+    def passing(raw: Iterable[bytes]) -> Iterator[bytes]:
+        nonlocal seen
+        for line in raw:
+            seen += len(line)
+            yield line
+
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as shown:
+        bar = shown.add_task("queueing", total=total)
+
+        def told(so_far: Enqueued) -> None:
+            shown.update(bar, completed=seen, description=f"{count(so_far.total)} messages")
+
+        yield passing, told

@@ -1,0 +1,54 @@
+"""The queue that a command works on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from lonnymq.cli.failure import BadValue, sentence
+from lonnymq.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+    from lonnymq.queue.queue import Queue
+
+CONNECTIONS = 2
+
+
+@contextmanager
+def opened(dsn: str | None, schema: str) -> Iterator[Queue]:
+    """At the address that the option, or else the environment, names, in a schema this package works with."""
+    from psycopg import DataError
+
+    from lonnymq.cli.database import CONNECT_TIMEOUT_S, address, connect
+    from lonnymq.queue.queue import Queue
+
+    with connect(dsn) as conn:
+        check_schema(conn, schema)
+    with Queue(address(dsn), schema, listen=False, pool_size=CONNECTIONS, timeout=CONNECT_TIMEOUT_S) as queue:
+        try:
+            yield queue
+        except InvalidArgument as error:
+            raise BadValue(error.message, error.hint) from error
+        except (DataError, UnicodeEncodeError) as error:  # a number too large, a text that is none
+            raise BadValue(sentence(error)) from error
+
+
+def check_schema(conn: Connection[Any], schema: str) -> None:
+    """Only its owner may read what is installed; to others, the calls themselves say what is wrong."""
+    from psycopg.errors import InsufficientPrivilege
+
+    from lonnymq.install import verify
+
+    with suppress(InsufficientPrivilege):
+        verify(conn, schema)
+
+
+def server_time(queue: Queue) -> int:
+    """By which all times of the queue are to be read."""
+    from lonnymq.queue.calls import ask
+    from lonnymq.queue.times import ServerClock
+
+    return queue.perform(ask(ServerClock()))

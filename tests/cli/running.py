@@ -1,0 +1,113 @@
+"""Runs the command line: in this process, as `lonnymq` would, or as a process on a terminal of its own."""
+
+import contextlib
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from lonnymq.cli import main
+
+NOWHERE = "postgresql://someone:s3cret@127.0.0.1:1/db"
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """What --json printed."""
+        assert self.code in {0, 1}, self.stderr
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        (found,) = self.records
+        return found
+
+    @property
+    def said(self) -> str:
+        """On stderr, on one line, without the frames that typer draws."""
+        return " ".join(self.stderr.replace("│", " ").split())
+
+
+def environment(dsn: str | None, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PG", "LONNYMQ_", "DATABASE_URL"))
+    }
+    address = {} if dsn is None else {"LONNYMQ_DSN": dsn}
+    return clean | {"NO_COLOR": "1", "COLUMNS": "80"} | address | dict(more or {})
+
+
+def run(
+    *arguments: str, dsn: str | None = None, stdin: bytes = b"", env: Mapping[str, str] | None = None
+) -> Done:
+    stdout, stderr = io.StringIO(), io.StringIO()
+    code: Any = 0
+    with (
+        mock.patch.dict(os.environ, environment(dsn, env), clear=True),
+        mock.patch.object(sys, "argv", ["lonnymq", *arguments]),
+        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
+        contextlib.redirect_stdout(stdout),
+        contextlib.redirect_stderr(stderr),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    return Done(code or 0, stdout.getvalue(), stderr.getvalue())
+
+
+def start(
+    *arguments: str, dsn: str, stdin: bytes = b"", env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """As a process, with pipes."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "lonnymq", *arguments],
+        input=stdin,
+        env=environment(dsn, env),
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def on_terminal(
+    arguments: Sequence[str], dsn: str, answer: bytes = b"", columns: int = 80
+) -> tuple[int, str]:
+    """As a process on a terminal, that somebody gives an answer; its code, and what it shows."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "lonnymq", *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment(dsn, {"COLUMNS": str(columns), "TERM": "xterm"}),
+    ) as started:
+        os.close(theirs)
+        if answer:
+            os.write(ours, answer)
+        shown = b""
+        while part := _read(ours):
+            shown += part
+        code = started.wait(60)
+    os.close(ours)
+    return code, shown.decode()
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # Linux: nobody has the other end any more
+        return b""

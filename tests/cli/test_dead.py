@@ -1,0 +1,141 @@
+"""lonnymq dead."""
+
+import pytest
+
+from lonnymq import Queue
+from tests.cli.conftest import Run
+from tests.cli.running import on_terminal
+
+
+def bury(queue: Queue, channel: str, error: str, dedupe_key: str | None = None) -> int:
+    created = queue.enqueue({"of": channel}, channel=channel, max_attempts=1, dedupe_key=dedupe_key)
+    [message] = queue.dequeue()
+    assert (message.id, queue.retry(message, error=error)) == (created.id, "dead")
+    return message.id
+
+
+@pytest.fixture
+def dead(queue: Queue) -> list[int]:
+    return [bury(queue, "acme", "timeout"), bury(queue, "acme", "no\nroute"), bury(queue, "bee", "timeout")]
+
+
+def test_a_list(dead: list[int], lonnymq: Run) -> None:
+    done = lonnymq("dead", "list")
+    assert done.code == 0
+    head, *rows = (line.split() for line in done.stdout.splitlines())
+    assert head == ["id", "channel", "died", "tries", "size", "error"]
+    assert [[row[0], row[1], row[-1]] for row in rows] == [
+        ["1", "acme", "timeout"],
+        ["2", "acme", r"no\nroute"],
+        ["3", "bee", "timeout"],
+    ]
+
+
+def test_a_list_of_some(dead: list[int], lonnymq: Run) -> None:
+    def ids(*arguments: str) -> list[int]:
+        return [message["id"] for message in lonnymq("dead", "list", "--json", *arguments).records]
+
+    assert ids() == dead
+    assert ids("--channel", "acme") == dead[:2]
+    assert ids("--error", "time%") == [dead[0], dead[2]]
+    assert ids("--limit", "2") == dead[:2]
+    assert ids("--limit", "2", "--after", str(dead[1])) == dead[2:]
+    assert f"--after {dead[1]}" in lonnymq("dead", "list", "--limit", "2").stderr
+    none = lonnymq("dead", "list", "--channel", "nobody")
+    assert (none.code, none.stdout, none.stderr) == (0, "", "There are no dead messages.\n")
+
+
+def test_show(queue: Queue, dead: list[int], lonnymq: Run) -> None:
+    done = lonnymq("dead", "show", "2")
+    assert done.code == 0
+    shown = done.stdout.splitlines()
+    assert "status       dead" in shown
+    assert "error        no" in shown
+    assert "             route" in shown
+    assert 'content      {"of": "acme"}' in shown
+    told = lonnymq("dead", "show", "2", "--json").record
+    assert (told["status"], told["error"], told["data"]) == ("dead", "no\nroute", {"of": "acme"})
+    queue.dead.retry([2])
+    [message] = queue.dequeue()
+    queue.retry(message, error="again")
+    assert r"no\nroute" in lonnymq("dead", "show", "2").stdout, "what it died of before"
+
+
+def test_show_of_one_that_is_not_dead(queue: Queue, lonnymq: Run) -> None:
+    queue.enqueue(1)
+    living = lonnymq("dead", "show", "1")
+    assert (living.code, "is not dead but due (`lonnymq messages show 1`" in living.stderr) == (1, True)
+    none = lonnymq("dead", "show", "2")
+    assert (none.code, "there is no message 2" in none.stderr) == (1, True)
+
+
+def test_retry_some(queue: Queue, dead: list[int], lonnymq: Run) -> None:
+    done = lonnymq("dead", "retry", "1", "3", "99")
+    assert done.code == 1
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == [
+        "1 retried",
+        "3 retried",
+        "99 not_found",
+    ]
+    assert [message.id for message in queue.messages()] == [1, 3]
+    assert lonnymq("dead", "retry", "2", "--delay", "600", "--json").record == {"id": 2, "result": "retried"}
+    assert [message.id for message in queue.messages(status="scheduled")] == [2]
+
+
+def test_retry_all(queue: Queue, dead: list[int], lonnymq: Run) -> None:
+    done = lonnymq("dead", "retry", "--all", "--channel", "acme", "--error", "time%")
+    assert (done.code, done.stdout) == (0, "1 retried\n")
+    assert lonnymq("dead", "retry", "--all", "--json").record == {"retried": 2, "refused": 0}
+    assert [message.id for message in queue.messages()] == [1, 2, 3]
+
+
+def test_retry_of_what_is_refused(queue: Queue, lonnymq: Run) -> None:
+    queue.set(dedupe_keep=0)
+    bury(queue, "acme", "timeout", dedupe_key="k")
+    queue.enqueue("another", channel="acme", dedupe_key="k")
+    assert lonnymq("dead", "retry", "1", "--json").record == {"id": 1, "result": "duplicate"}
+    done = lonnymq("dead", "retry", "--all")
+    assert (done.code, done.stdout.startswith("0 retried, 1 refused: ")) == (1, True)
+
+
+def test_discard(queue: Queue, dead: list[int], lonnymq: Run) -> None:
+    assert lonnymq("dead", "discard", "1").code == 2
+    assert lonnymq("dead", "discard", "--all").code == 2
+    assert len(queue.dead.list()) == 3
+    assert lonnymq("dead", "discard", "1", "--yes").stdout == "1 discarded: it is gone\n"
+    assert lonnymq("dead", "discard", "1", "--yes").code == 1
+    assert lonnymq("dead", "discard", "--all", "--channel", "bee", "--yes").stdout == "1 discarded\n"
+    assert [message.id for message in queue.dead.list()] == [2]
+    assert lonnymq("dead", "discard", "--all", "--yes", "--json").record == {"discarded": 1}
+
+
+def test_discard_asks(queue: Queue, dead: list[int], dsn: str) -> None:
+    discard = ["dead", "discard", "--all", "--channel", "acme"]
+    code, shown = on_terminal(discard, dsn, b"n\n")
+    assert (code, "Discard all dead messages of channel 'acme' for good?" in shown) == (1, True)
+    assert len(queue.dead.list()) == 3
+    assert on_terminal(discard, dsn, b"y\n")[0] == 0
+    assert len(queue.dead.list()) == 1
+
+
+WRONG = [
+    ([], "nothing says which are meant"),
+    (["--channel", "acme"], "nothing says which are meant"),
+    (["1", "--all"], "ids say which are meant"),
+    (["1", "--channel", "acme"], "ids say which are meant"),
+    (["one"], "integer"),
+]
+
+
+@pytest.mark.parametrize("command", [["retry"], ["discard", "--yes"]])
+def test_wrong_use(queue: Queue, dead: list[int], lonnymq: Run, command: list[str]) -> None:
+    for arguments, says in WRONG:
+        done = lonnymq("dead", *command, *arguments)
+        assert (done.code, done.stdout) == (2, ""), done.stderr
+        assert says in done.said
+    assert lonnymq("dead", *command, "--all", "--channel", "").code == 0
+    assert len(queue.dead.list()) == 3, "no channel has an empty name, so none was meant"
+
+
+def test_a_delay_is_not_for_all(lonnymq: Run) -> None:
+    assert lonnymq("dead", "retry", "--all", "--delay", "1").code == 2
