@@ -69,6 +69,11 @@ older.task()(nod.function)
 
 
 @app.task()
+def bow() -> None:
+    """Nothing, in a thread."""
+
+
+@app.task()
 async def ship(order: int, seconds: float = 0) -> None:
     with noted(order):
         await asyncio.sleep(seconds)

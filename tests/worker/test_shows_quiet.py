@@ -21,6 +21,7 @@ from tests.worker.processes import Crew, until
 MESSAGES = 200_000
 SPARE = 3 << 20  # bytes that memory may grow from one half to the next, by chance
 IDLE_SECONDS = 5.0
+IDLE_AFTER = 15.0
 # Everything is logged, and nobody writes but who is asked to.
 TALKATIVE = SETTINGS | {
     "autovacuum": "off",
@@ -32,9 +33,14 @@ TALKATIVE = SETTINGS | {
 
 @pytest.mark.slow
 def test_memory_stays_flat(dsn: str, conn: psycopg.Connection, tmp_path: Path) -> None:
-    """The most that it has in the second half of many messages is what it had in the first."""
+    """The most that it has in the second half of many messages is what it had in the first. A quarter run in
+    threads.
+    """
     with Queue(dsn) as queue, Crew(dsn, tmp_path) as crew:
-        queue.enqueue_many((shop.nod.message() for _ in range(MESSAGES)), commit_each_chunk=True)
+        queue.enqueue_many(
+            ((shop.bow if n % 4 == 0 else shop.nod).message() for n in range(MESSAGES)),
+            commit_each_chunk=True,
+        )
         worker = crew.start(concurrency=20).serves()
         begun = time.monotonic()
         halves: tuple[list[int], list[int]] = ([], [])
@@ -84,15 +90,15 @@ class Outside:
         ).fetchall()
         return row
 
-    def quiet(self, seconds: float) -> list[str]:
-        """What was asked in the first stretch of so many seconds in which nothing was written."""
-        before, asked, since = self.written(), len(self.statements()), time.monotonic()
-        deadline = since + 60
+    def quiet(self, seconds: float, most: float) -> list[str]:
+        """What was asked in the first so many seconds in which nothing was written and no more was asked."""
+        begun = time.monotonic()
+        since, before, asked = begun, self.written(), len(self.statements())
         while time.monotonic() - since < seconds:
             time.sleep(0.05)
-            if self.written() != before:
-                before, asked, since = self.written(), len(self.statements()), time.monotonic()
-            assert time.monotonic() < deadline, "something is written all the time"
+            if self.written() != before or len(self.statements()) - asked > most:
+                since, before, asked = time.monotonic(), self.written(), len(self.statements())
+            assert since - begun < IDLE_AFTER, f"it is not idle: {self.statements()[-10:]}"
         return self.statements()[asked:]
 
     def __enter__(self) -> Self:
@@ -109,13 +115,14 @@ def test_an_idle_worker_asks_once_a_second_and_writes_nothing(
 ) -> None:
     dsn = talkative.dsn("queue")
     with Outside(talkative) as outside, Crew(dsn, tmp_path) as crew:
-        worker = crew.start().serves()
+        worker = crew.start(
+            lease=1
+        ).serves()  # while leases might end, somebody has to look for those that do
         if has_worked:
             with Queue(dsn) as queue:
                 queue.enqueue_many(shop.nod.message() for _ in range(100))
                 until(lambda: (queue.stats().waiting, queue.stats().leased) == (0, 0), "it to be done")
-        asked = outside.quiet(IDLE_SECONDS)
+        asked = outside.quiet(IDLE_SECONDS, IDLE_SECONDS + 1)
         print(f"{len(asked)} statements in {IDLE_SECONDS:g} s: {set(asked)}")
-        assert len(asked) <= IDLE_SECONDS + 1
         assert len(asked) >= IDLE_SECONDS - 2, "it does not even look"
         assert worker.stop() == 0
