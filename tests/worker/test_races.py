@@ -395,3 +395,81 @@ def test_a_function_that_only_yields_is_no_task(app: App[Created]) -> None:
             app.task()(function)
         with pytest.raises(InvalidArgument):
             app.consume(function)  # type: ignore[type-var]
+
+
+def test_a_message_that_found_no_thread_has_not_failed(queue: Queue, app: App[Created]) -> None:
+    """So many handlers hang that no thread is left: what comes then waits, and no attempt is used up."""
+    over, began = threading.Event(), threading.Semaphore(0)
+
+    @app.task(timeout=0.1, max_attempts=1)
+    def stuck() -> None:
+        began.release()
+        over.wait(PATIENCE)
+
+    @app.task(timeout=0.3, max_attempts=1, backoff=0.5)
+    def fine() -> None: ...
+
+    async def main() -> None:
+        async with serving(app, concurrency=1):
+            for _ in range(2):
+                stuck.enqueue()
+                await until(lambda: began.acquire(blocking=False))
+            fine.enqueue()
+            await until(lambda: [each.status for each in queue.messages()] == ["scheduled"])
+            over.set()
+            await until(lambda: [each.outcome for each in queue.history(limit=1)] == ["completed"])
+
+    asyncio.run(main())
+    assert len(queue.dead.list()) == 2
+
+
+def test_a_handler_whose_lease_cannot_be_extended_is_stopped_when_it_ends(
+    dsn: str, queue: Queue, app: App[Created]
+) -> None:
+    """The call that would extend it has no answer: somebody holds the message locked, or the network broke."""
+    began, ended = threading.Event(), threading.Event()
+
+    @app.task()
+    async def long() -> None:
+        began.set()
+        try:
+            await asyncio.sleep(2 * PATIENCE)
+        finally:
+            ended.set()
+
+    long.enqueue()
+
+    async def main() -> None:
+        async with serving(app, lease=0.5):
+            await until(began.is_set)
+            async with await psycopg.AsyncConnection.connect(dsn) as locker:
+                await locker.execute("SELECT 1 FROM lonnymq.message FOR UPDATE")
+                await until(ended.is_set)
+
+    asyncio.run(main())
+
+
+def test_upkeep_that_fails_ends_nothing(
+    dsn: str,
+    queue: Queue,
+    app: App[Created],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("lonnymq.worker.upkeep.PERIOD", 0.05)
+    with psycopg.connect(dsn) as conn:
+        conn.execute(
+            "CREATE OR REPLACE FUNCTION lonnymq.maintain(p_limit INT DEFAULT 10000) RETURNS BIGINT"
+            " LANGUAGE plpgsql AS $$ BEGIN RAISE 'no space left' USING ERRCODE = '53100'; END $$"
+        )
+
+    @app.task()
+    async def count() -> None: ...
+
+    async def main() -> None:
+        async with serving(app):
+            await until(lambda: caplog.text.count("no space left") > 1)
+            count.enqueue()
+            await until(queue.history)
+
+    asyncio.run(main())

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Collection
 
 from lonnymq.commands import MessageExtend, MessageExtendMany, Result
-from lonnymq.errors import LonnyMQError
 from lonnymq.queue.async_queue import AsyncQueue
 from lonnymq.queue.calls import ask
 from lonnymq.worker.batches import in_parts
@@ -51,11 +50,11 @@ class Leases:
         moment = now()
         due: defaultdict[float, list[Holding]] = defaultdict(list)
         for holding in self._held:
-            if holding.is_left_to_handler or holding.is_being_extended or holding.stopped is not None:
+            if holding.is_left_to_handler or holding.stopped is not None:
                 continue
             if holding.until <= moment:
                 holding.stop(Stop.LOST)
-            elif holding.until - moment < holding.lease * 2 / 3:
+            elif not holding.is_being_extended and holding.until - moment < holding.lease * 2 / 3:
                 due[holding.lease].append(holding)
         for lease, holdings in due.items():
             for holding in holdings:
@@ -69,7 +68,7 @@ class Leases:
             await in_parts(self._extend, holdings, lease / 6)
         except PASSING as error:
             self._outages.begin(error)
-        except LonnyMQError:
+        except Exception:
             log.exception("%s leases could not be extended", len(holdings))
         finally:
             for holding in holdings:

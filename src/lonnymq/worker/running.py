@@ -89,6 +89,10 @@ async def _in_a_thread(holding: Holding, call: Callable[[], Any], desk: Desk, th
     holding.interrupt = partial(threads.interrupt, work)
     try:
         result = await work.answer
+    except JobStopped:
+        if holding.stopped is Stop.TIMEOUT and not work.is_begun:
+            raise Retry("so many handlers hang that no thread is left", counts=False) from None
+        raise
     finally:
         holding.interrupt = None
     if asyncio.iscoroutine(result):

@@ -32,7 +32,7 @@ class Work:
         self._context = contextvars.copy_context()
         self._lock = threading.Lock()
         self._thread: int | None = None
-        self._is_begun = False
+        self.is_begun = False
         self._is_interrupted = False
         self._result: Any = None
         self._error: BaseException | None = None
@@ -55,7 +55,7 @@ class Work:
         with self._lock:
             if self._is_interrupted:
                 raise JobStopped
-            self._is_begun = True
+            self.is_begun = True
             self._thread = threading.get_ident()
 
     def _end(self) -> None:
@@ -73,7 +73,7 @@ class Work:
             self._is_interrupted = True
             if self._thread is not None:
                 _raise_in(self._thread, JobStopped)
-            return self._is_begun
+            return self.is_begun
 
     def tell(self) -> None:
         """In the loop."""

@@ -26,3 +26,5 @@ async def maintain(queue: AsyncQueue) -> None:
         except LonnyMQError as error:
             log.warning("upkeep is left to others: %s", error)
             return
+        except Exception:
+            log.exception("upkeep failed, and is tried again")
