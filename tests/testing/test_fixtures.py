@@ -42,6 +42,9 @@ def prepare(dsn):
     with open("prepared", "a") as file:
         print(dsn, file=file)
     prepare.left_open = psycopg.connect(dsn, autocommit=True)
+    ours = "SELECT count(*) FROM pg_database WHERE datdba = current_user::regrole"
+    for count, in prepare.left_open.execute(ours):
+        print(count, "databases")
     prepare.left_open.execute("CREATE TABLE invoice ()")
 """
 
@@ -108,6 +111,13 @@ def anyio_backend():
     return "asyncio"
 """
 
+WRITES_ITS_ADDRESS = """
+import pathlib
+
+def test_it(lonnymq_dsn):
+    pathlib.Path("used").write_text(lonnymq_dsn)
+"""
+
 BILLING = """
 import psycopg, pytest
 
@@ -162,6 +172,7 @@ def test_a_template_that_could_not_be_prepared_is_dropped_and_the_error_shown(
     result = project.run()
     result.assert_outcomes(errors=6)
     result.stdout.fnmatch_lines(["*CREATE TABEL*", "*SyntaxError*"])
+    assert {line for line in result.outlines if line.endswith(" databases")} == {"1 databases"}
     assert role.databases() == []
 
 
@@ -200,7 +211,7 @@ def test_the_address_is_a_url_however_the_servers_is_written(
         "sqlalchemy": url.replace("postgresql://", "postgresql+psycopg://"),
     }
     project.runs_on(written[spelling])
-    project.write(test_it="def test_it(lonnymq_dsn):\n    open('used', 'w').write(lonnymq_dsn)")
+    project.write(test_it=WRITES_ITS_ADDRESS)
     project.run().assert_outcomes(passed=1)
     [used] = project.wrote("used")
     assert used.startswith("postgresql://")

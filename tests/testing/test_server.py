@@ -66,6 +66,7 @@ def refused(dsn: str) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_the_command_line_counts_before_the_environment_and_that_before_the_configuration(
     project: Project, role: Role
 ) -> None:
@@ -79,7 +80,9 @@ def test_the_command_line_counts_before_the_environment_and_that_before_the_conf
     project.run(f"--lonnymq-dsn={NOWHERE}").assert_outcomes(errors=1)
 
 
-@pytest.mark.parametrize("arguments", [[], ["-n", "2"]], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "arguments", [[], pytest.param(["-n", "2"], marks=pytest.mark.slow)], ids=["alone", "xdist"]
+)
 def test_a_server_of_the_runs_own_serves_all_its_processes_and_goes_with_them(
     project: Project, arguments: list[str]
 ) -> None:
@@ -157,6 +160,7 @@ def test_a_run_that_is_told_to_end_leaves_no_server(project: Project, number: si
     assert project.leftovers() == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_all_processes_and_the_server(project: Project) -> None:
     project.write(test_long=LONG)
     with project.begun("-n", "2") as run:
@@ -167,7 +171,9 @@ def test_ctrl_c_ends_all_processes_and_the_server(project: Project) -> None:
     assert project.leftovers() == []
 
 
-@pytest.mark.parametrize("arguments", [[], ["-n", "1"]], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "arguments", [[], pytest.param(["-n", "1"], marks=pytest.mark.slow)], ids=["alone", "xdist"]
+)
 def test_who_does_not_use_it_does_not_pay(project: Project, arguments: list[str]) -> None:
     project.runs_on(NOWHERE)
     project.write(test_it=LOADED)
