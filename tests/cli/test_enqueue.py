@@ -1,0 +1,245 @@
+"""lonnymq enqueue."""
+
+import json
+import os
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from lonnymq import Queue
+from tests.cli.conftest import Run
+from tests.cli.running import environment, on_terminal
+
+
+def lines(*messages: object) -> bytes:
+    return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+
+
+def test_one(queue: Queue, lonnymq: Run) -> None:
+    done = lonnymq("enqueue", '{"invoice": 7}', "--channel", "acme")
+    assert (done.code, done.stdout, done.stderr) == (0, "created: message 1 in channel acme\n", "")
+    [message] = queue.dequeue()
+    assert (message.channel, message.data) == ("acme", {"invoice": 7})
+
+
+@pytest.mark.parametrize(
+    ("given", "value"), [(['"a text"'], "a text"), (["7.5"], 7.5), (["null"], None), (["a", "--text"], "a")]
+)
+def test_one_of_any_kind(queue: Queue, lonnymq: Run, given: list[str], value: object) -> None:
+    told = lonnymq("enqueue", *given, "--json").record
+    assert told == {"id": 1, "result": "created", "channel": "default"}
+    [message] = queue.dequeue()
+    assert message.data == value
+
+
+def test_one_with_all_that_can_be_said(queue: Queue, lonnymq: Run) -> None:
+    more = ["--dedupe-key", "k", "--header", "trace=a=b", "--header", "x=", "--max-attempts", "2"]
+    assert lonnymq("enqueue", "1", "--delay", "600", *more).code == 0
+    again = lonnymq("enqueue", "1", *more)
+    assert (again.code, again.stdout) == (0, "duplicate: message 1 in channel default has the key\n")
+    [message] = queue.messages()
+    assert (message.status, message.dedupe_key, message.max_attempts) == ("scheduled", "k", 2)
+    assert message.headers == {"trace": "a=b", "x": "", "content-type": "application/json"}
+    assert lonnymq("enqueue", "1", "--priority", "3", "--channel", "p").code == 0
+    assert lonnymq("enqueue", "1", "--run-at", "2099-12-31T09:00", "--channel", "p").code == 0
+    urgent, later = queue.messages(channel="p")
+    assert urgent.dequeue_at == -3
+    assert later.dequeue_at == datetime(2099, 12, 31, 9).astimezone().timestamp() * 1000
+
+
+def test_one_for_a_task(queue: Queue, lonnymq: Run) -> None:
+    assert lonnymq("enqueue", '{"invoice": 7}', "--task", "shop.send").code == 0
+    assert lonnymq("enqueue", "--task", "shop.clean").code == 0
+    found = [(message.headers["task"], message.data) for message in queue.dequeue(2)]
+    assert found == [("shop.send", {"invoice": 7}), ("shop.clean", {})]
+
+
+def test_one_too_many(queue: Queue, lonnymq: Run) -> None:
+    queue.channel("tiny").set(max_size=1)
+    assert lonnymq("enqueue", "1", "--channel", "tiny").code == 0
+    done = lonnymq("enqueue", "2", "--channel", "tiny")
+    assert (done.code, done.stdout.startswith("full: channel tiny takes no more")) == (1, True)
+
+
+WRONG = [
+    ([], "there is nothing to queue"),
+    (["{broken"], "of the value: it is not JSON: Expecting property name"),
+    (["text"], "say --text"),
+    (["NaN"], "NaN is no number there"),
+    (["[" * 100_000], "it is not JSON that can be read here"),
+    (["1", "--delay", "1", "--priority", "1"], "one of --delay, --run-at and --priority"),
+    (["1", "--delay", "-1"], "--delay"),
+    (["1", "--run-at", "soon"], "'soon' is not a time"),
+    (["1", "--header", "novalue"], "--header novalue is no header"),
+    (["1", "--header", "=v"], "is no header"),
+    (["1", "--task", "send"], "the value is no object"),
+    (["1", "--max-attempts", "0"], "--max-attempts"),
+    (["1", "--max-attempts", "99999999999"], "out of range"),
+    (["1", "--channel", ""], "a channel needs a name"),
+    (["x" * 1_048_577, "--text"], "1048579 bytes"),
+    (["1", "--values"], "--values is about the lines of a file"),
+    (["1", "--file", "-"], "a value and a --file are one too many"),
+    (["--file", "-", "--text"], "--text is for a message on the command line"),
+    (["--file", "-", "--dedupe-key", "k"], "would make one message"),
+    (["--file", "/nowhere/at/all"], "/nowhere/at/all cannot be read: No such file or directory"),
+    (["--file", "/"], "/ cannot be read: Is a directory"),
+]
+
+
+def test_wrong_use(queue: Queue, lonnymq: Run) -> None:
+    for arguments, says in WRONG:
+        done = lonnymq("enqueue", *arguments)
+        assert (done.code, done.stdout) == (2, ""), done.stderr
+        assert says in done.said
+        assert "Traceback" not in done.stderr
+    assert queue.messages() == []
+
+
+def test_a_file(queue: Queue, lonnymq: Run, tmp_path: Path) -> None:
+    file = tmp_path / "messages.jsonl"
+    file.write_bytes(
+        b"\xef\xbb\xbf"
+        + lines(
+            {"value": {"invoice": 7}, "channel": "acme", "task": "send", "headers": {"a": 1}},
+            {"value": None, "delay": 600, "dedupe_key": "k", "max_attempts": 2},
+            {"value": "again", "dedupe_key": "k"},
+        )
+        + b"\r\n  \n"
+        + b'{"value": "urgent", "priority": 3, "channel": null}\r\n'
+        + '{"value": "Zoë", "run_at": "2099-12-31T09:00+01:00"}'.encode()
+    )
+    done = lonnymq("enqueue", "--file", str(file))
+    assert (done.code, done.stderr) == (0, "")
+    assert done.stdout == "4 created, 1 duplicates, 0 refused by full channels\n"
+    [acme, urgent] = queue.messages(status="due")
+    assert (acme.channel, acme.headers["task"], acme.headers["a"]) == ("acme", "send", 1)
+    assert (urgent.channel, urgent.dequeue_at) == ("default", -3)
+    [soon, late] = queue.messages(status="scheduled")
+    assert (soon.dedupe_key, soon.max_attempts, late.dequeue_at) == ("k", 2, 4102387200000)
+
+
+def test_what_a_line_does_not_say_is_as_the_options_say(queue: Queue, lonnymq: Run) -> None:
+    options = ["--channel", "c", "--delay", "600", "--header", "a=1", "--task", "t", "--max-attempts", "4"]
+    stdin = lines(
+        {"value": 1},
+        {"value": 2, "channel": "d", "priority": 1, "headers": {"a": "2", "b": 1}, "task": "u"},
+    )
+    told = lonnymq("enqueue", "--file", "-", "--json", *options, stdin=stdin).record
+    assert told == {"created": 2, "duplicates": 0, "full": 0}
+    [first, second] = queue.messages()
+    assert (first.channel, first.status, first.max_attempts) == ("c", "scheduled", 4)
+    assert (first.headers["a"], first.headers["task"]) == ("1", "t")
+    assert (second.channel, second.dequeue_at, second.max_attempts) == ("d", -1, 4)
+    assert (second.headers["a"], second.headers["b"], second.headers["task"]) == ("2", 1, "u")
+
+
+def test_values(queue: Queue, lonnymq: Run) -> None:
+    done = lonnymq(
+        "enqueue", "--file", "-", "--values", "--channel", "c", stdin=lines({"value": 1}, [2], "three")
+    )
+    assert done.code == 0
+    assert [message.data for message in queue.dequeue(10)] == [{"value": 1}, [2], "three"]
+
+
+def test_an_empty_file(lonnymq: Run) -> None:
+    assert lonnymq("enqueue", "--file", "-").stdout.startswith("0 created")
+
+
+def test_full_channels_are_told_of(queue: Queue, lonnymq: Run) -> None:
+    queue.channel("tiny").set(max_size=1)
+    done = lonnymq("enqueue", "--file", "-", "--channel", "tiny", "--values", stdin=lines(1, 2, 3))
+    assert (done.code, done.stdout) == (1, "1 created, 0 duplicates, 2 refused by full channels\n")
+
+
+BAD = [
+    (b'{"value": 1', "it is not JSON: Expecting ',' delimiter"),
+    (b"\xff", "it is not UTF-8"),
+    (b'{"value": NaN}', "NaN is no number there"),
+    (b'{"valu": 1}', 'it is no object with a value (write {"value": ..., "channel": ...}, or say --values)'),
+    (b"7", "it is no object with a value"),
+    (b'{"value": 1, "chanel": "a"}', "there is no 'chanel' (a line may have value, channel, delay,"),
+    (b'{"value": 1, "channel": 7}', "channel is not a text"),
+    (b'{"value": 1, "channel": ""}', "a channel needs a name"),
+    (b'{"value": 1, "channel": "\\u0000"}', "NUL"),
+    (b'{"value": 1, "channel": "\\ud800"}', "surrogates"),
+    (b'{"value": 1, "delay": "60"}', "delay is not a number of seconds"),
+    (b'{"value": 1, "delay": true}', "delay is not a number of seconds"),
+    (b'{"value": 1, "delay": -1}', "lie in the past"),
+    (b'{"value": 1, "delay": 1e300}', "LM003|range|time"),
+    (b'{"value": 1, "delay": 1, "priority": 1}', "one says it all"),
+    (b'{"value": 1, "run_at": "soon"}', "'soon' is not a time"),
+    (b'{"value": 1, "run_at": 7}', "run_at is not a text with a time"),
+    (b'{"value": 1, "priority": 0}', "0 is not a priority"),
+    (b'{"value": 1, "priority": 1.5}', "priority is not a whole number"),
+    (b'{"value": 1, "dedupe_key": 7}', "dedupe_key is not a text"),
+    (b'{"value": 1, "dedupe_key": ""}', "key"),
+    (b'{"value": 1, "headers": [1]}', "headers is not an object"),
+    (b'{"value": 1, "headers": {"a": "\\u0000"}}', "\\u0000"),
+    (b'{"value": 1, "headers": {"a": "' + b"x" * 70_000 + b'"}}', "headers"),
+    (b'{"value": 1, "max_attempts": 0}', "attempts"),
+    (b'{"value": 1, "max_attempts": 99999999999}', "out of range"),
+    (b'{"value": "' + b"x" * 1_048_576 + b'"}', "1048578 bytes"),
+]
+
+
+def test_a_bad_line_is_named_and_nothing_is_queued(queue: Queue, lonnymq: Run) -> None:
+    good = lines(*({"value": n} for n in range(10)))
+    for bad, says in BAD:
+        done = lonnymq("enqueue", "--file", "-", stdin=good + b"\n" + bad + b"\n" + good)
+        assert (done.code, done.stdout) == (1, ""), (bad[:80], done.stderr)
+        assert done.stderr.startswith("lonnymq: line 12: "), (bad[:80], done.stderr)
+        assert any(part in done.stderr for part in says.split("|")), (bad[:80], done.stderr)
+        assert done.stderr.count("\n") == 1
+    assert queue.messages() == []
+
+
+def test_a_bad_line_is_found_in_any_chunk(queue: Queue, lonnymq: Run) -> None:
+    for place in (1, 5_000, 5_001, 11_000):
+        messages: list[object] = [{"value": n} for n in range(11_000)]
+        messages[place - 1] = {"value": 0, "channel": "c" * 256}
+        done = lonnymq("enqueue", "--file", "-", stdin=lines(*messages))
+        assert done.code == 1
+        assert f"line {place}: the channel name is 256 bytes long" in done.stderr
+    assert queue.messages() == []
+
+
+def test_a_bar_on_a_terminal(dsn: str, queue: Queue, tmp_path: Path) -> None:
+    file = tmp_path / "messages.jsonl"
+    file.write_bytes(lines(*range(12_000)))
+    code, shown = on_terminal(["enqueue", "--file", str(file), "--values"], dsn)
+    assert code == 0
+    assert "messages" in shown
+    assert "12,000 created" in shown
+
+
+MEMORY = """
+import resource, sys
+from lonnymq.cli import main
+try:
+    main()
+finally:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+"""
+
+
+@pytest.mark.slow
+def test_many_lines_need_no_more_memory_than_some(dsn: str, tmp_path: Path) -> None:
+    def kib(count: int) -> int:
+        file = tmp_path / "messages.jsonl"
+        with file.open("w") as out:
+            out.writelines(f'{{"value": {{"row": {n}}}, "channel": "c{n % 7}"}}\n' for n in range(count))
+        done = subprocess.run(
+            [sys.executable, "-c", MEMORY, "enqueue", "--file", str(file)],
+            env=environment(dsn) | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(f"{count:,} created")
+        return int(done.stderr)
+
+    assert kib(100_000) - kib(20_000) < 10_000
