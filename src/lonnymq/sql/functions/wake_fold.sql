@@ -52,7 +52,7 @@ BEGIN
     FROM s LEFT JOIN LATERAL wake_read(t, s.snapshot, p_limit) w ON TRUE;
     SELECT array_agg(p.p) INTO v_due
     FROM (SELECT p FROM postponed p WHERE p.due_at > t.postponed_to AND p.due_at <= v_now ORDER BY p.due_at, p.id LIMIT p_limit) p;
-    IF v_newer IS NULL AND v_late IS NULL AND v_due IS NULL AND t.review_at IS NULL AND t.resume_channel IS NULL AND NOT lease_is_due(t, v_now) THEN
+    IF v_newer IS NULL AND v_late IS NULL AND v_due IS NULL AND t.review_at IS NULL AND t.resume_channel IS NULL AND NOT lease_is_due(t, v_now, 1000) THEN
         RETURN FALSE;
     END IF;
     PERFORM FROM fold_lock FOR UPDATE SKIP LOCKED;

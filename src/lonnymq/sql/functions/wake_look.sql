@@ -17,7 +17,7 @@ BEGIN
     is_due := again_at <= now_at OR now_at < t.at - 1000 OR t.review_at IS NOT NULL OR t.resume_channel IS NOT NULL
         OR EXISTS (SELECT FROM ring r WHERE r.due_at IS NOT NULL AND (r.due_at, r.turn) >= (t.floor_at, t.floor_turn) AND r.due_at <= now_at)
         OR EXISTS (SELECT FROM postponed p WHERE p.due_at > t.postponed_to AND p.due_at <= now_at)
-        OR lease_is_due(t, now_at);
+        OR lease_is_due(t, now_at, 10000);      -- who sleeps should not fold each second for leases that have all ended
     is_awaited := COALESCE((
         SELECT s.is_asleep AND s.id = p_generation AND (SELECT q.notify FROM queue q) FROM sleep s ORDER BY s.id DESC LIMIT 1), FALSE);
     RETURN NEXT;

@@ -1,0 +1,103 @@
+"""wake_look: whether a consumer that sleeps has something to do."""
+
+from typing import NamedTuple
+
+import psycopg
+import pytest
+
+from tests.clock import FakeClock
+from tests.judge import dequeue, fold
+from tests.sql.test_dequeue import fill
+
+
+@pytest.fixture
+def clock(conn: psycopg.Connection) -> FakeClock:
+    return FakeClock(conn)
+
+
+class Look(NamedTuple):
+    is_due: bool
+    again_at: int
+    is_awaited: bool
+    now_at: int
+
+
+def look(conn: psycopg.Connection, generation: int | None = None) -> Look:
+    row = conn.execute("SELECT * FROM wake_look(%s)", (generation,)).fetchone()
+    assert row is not None
+    return Look(*row)
+
+
+def work(conn: psycopg.Connection, lease_ms: int, *, ends: bool) -> None:
+    fill(conn, a=1)
+    fold(conn)
+    [message], _ = dequeue(conn, 1, lease_ms)
+    if ends:
+        conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
+    fold(conn)
+
+
+def test_nothing_to_do_and_nothing_written(conn: psycopg.Connection, clock: FakeClock) -> None:
+    fold(conn)
+    with conn.transaction():
+        assert look(conn) == (False, clock.at + 1000, False, clock.at)
+        assert conn.execute("SELECT pg_current_xact_id_if_assigned()").fetchone() == (None,)
+
+
+def test_what_was_created_and_what_becomes_due(conn: psycopg.Connection, clock: FakeClock) -> None:
+    fold(conn)
+    conn.execute("SELECT message_create('a', '', %s)", (clock.at + 300,))
+    assert look(conn).is_due, "it is to be folded"
+    fold(conn)
+    assert look(conn)[:2] == (False, clock.at + 300)
+    clock.advance(300)
+    assert look(conn).is_due
+    assert len(dequeue(conn, 5)[0]) == 1
+    fold(conn)
+    assert not look(conn).is_due
+
+
+def test_a_lease_that_ran_out(conn: psycopg.Connection, clock: FakeClock) -> None:
+    work(conn, 5000, ends=False)
+    assert not look(conn).is_due
+    clock.advance(4999)
+    assert not look(conn).is_due
+    clock.advance(1)
+    assert look(conn).is_due
+    fold(conn)
+    assert [message.attempts for message in dequeue(conn, 5)[0]] == [2]
+
+
+def test_leases_that_have_all_ended_are_not_folded_each_second(
+    conn: psycopg.Connection, clock: FakeClock
+) -> None:
+    """The sweep follows every ten seconds while there may be some, and then no more."""
+    work(conn, 25_000, ends=True)
+    folds = []
+    for second in range(1, 60):
+        clock.advance(1000)
+        if look(conn).is_due:
+            folds.append(second)
+            fold(conn)
+    assert folds == [10, 20, 30]
+
+
+def test_whether_someone_would_notify(conn: psycopg.Connection) -> None:
+    generation = 0
+    for _ in range(2):
+        [(generation, is_sure)] = conn.execute("SELECT * FROM wake_await()").fetchall()
+    assert is_sure
+    assert look(conn, generation).is_awaited
+    assert not look(conn).is_awaited
+    assert not look(conn, generation - 1).is_awaited
+    conn.execute("SELECT queue_set(p_notify => FALSE)")
+    assert not look(conn, generation).is_awaited
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_an_old_snapshot_would_not_see(conn: psycopg.Connection, level: str) -> None:
+    conn.execute("BEGIN ISOLATION LEVEL " + level)
+    with pytest.raises(psycopg.Error, match="wake_look") as caught:
+        look(conn)
+    assert caught.value.sqlstate == "LM009"
+    conn.execute("ROLLBACK")
