@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
@@ -16,15 +16,20 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from lonnymq import (
+    App,
+    AsyncJob,
     AsyncQueue,
+    Backoff,
     ChannelPolicy,
     ChannelStatistics,
     Created,
     DeadMessage,
     Delivery,
+    Discard,
     Enqueued,
     Extended,
     Finished,
+    Job,
     ListedMessage,
     LonnyMQError,
     Message,
@@ -34,6 +39,9 @@ from lonnymq import (
     QueueSettings,
     QueueStatistics,
     Result,
+    Retry,
+    Task,
+    Worker,
 )
 from lonnymq.commands import Deleted, DiscardedAll, RetriedAll
 from lonnymq.errors import InvalidArgument, OutcomeUnknown, RetryTransaction
@@ -195,3 +203,85 @@ def failing(queue: Queue) -> None:
         assert_type(error.hint, str | None)
     except LonnyMQError as error:
         assert_type(error.message, str)
+
+
+def tasks(queue: Queue, conn: psycopg.Connection) -> None:
+    app = App(queue)
+    assert_type(app, App[Created])
+
+    @app.task()
+    def send(invoice: int, *, copies: int = 1) -> str:
+        return f"{invoice} {copies}"
+
+    @app.task(channel="mail", max_attempts=5, backoff=Backoff(first=2), timeout=timedelta(minutes=1), lease=90)
+    async def mail(order: Order, to: str) -> None:
+        job = AsyncJob.current()
+        await job.save({"page": 1})
+        await job.complete(conn=object())
+        raise Retry("away", after=timedelta(minutes=5), counts=False)
+
+    assert_type(send(7, copies=2), str)
+    assert_type(send.enqueue(7, copies=2), Created)
+    assert_type(mail.enqueue(Order("lamp"), to="me"), Created)
+    assert_type(send.using(delay=60, priority=None, channel="acme", conn=conn).enqueue(7), Created)
+    assert_type(send.message(7), NewMessage)
+    assert_type(send.using(dedupe_key="7").message(invoice=7), NewMessage)
+    assert_type(queue.enqueue_many(send.message(n) for n in range(10)), Enqueued)
+    assert_type(send.name, str)
+    some: Task[..., Any, Created] = send
+    some.enqueue(7)
+
+    @app.cron("0 7 * * mon", tz="Europe/Berlin", catch_up="all")
+    @app.task(backoff=lambda attempt: 2.0**attempt)
+    def report(kind: str = "weekly") -> None:
+        job = Job.current()
+        assert_type(job, Job)
+        assert_type(job.attempt, int)
+        assert_type(job.task, str | None)
+        assert_type(job.scheduled_at, int | None)
+        assert_type(job.is_stopped, bool)
+        job.save(job.state)
+        job.complete(conn=conn)
+        raise Discard("nobody reads it")
+
+    report.enqueue()
+    report.enqueue(kind="monthly")
+
+    @app.consume
+    def raw(message: Delivery) -> int:
+        return message.id
+
+    with app.inline() as ran:
+        assert_type(ran, list[NewMessage])
+
+
+def consuming_later(queue: Queue) -> None:
+    @App(queue).consume(timeout=5, backoff=1)
+    async def raw(message: Delivery) -> None: ...
+
+
+async def tasks_awaited(queue: AsyncQueue) -> None:
+    app = App(queue)
+    assert_type(app, App[Coroutine[Any, Any, Created]])
+
+    @app.task()
+    async def mail(to: str) -> None: ...
+
+    @app.task()
+    def send(invoice: int) -> None: ...
+
+    assert_type(await mail.enqueue("me"), Created)
+    assert_type(await send.using(delay=5).enqueue(invoice=7), Created)
+    await mail("me")
+    assert_type(await queue.enqueue_many(send.message(n) for n in range(10)), Enqueued)
+
+
+def working(app: App[Created], later: App[Coroutine[Any, Any, Created]]) -> None:
+    def told(message: Delivery, error: BaseException | None) -> None: ...
+
+    assert_type(Worker(app, concurrency=20, lease=60, health_file="health.json", on_result=told).run(), int)
+    Worker(later, prefetch=timedelta(0), shutdown_timeout=5).stop(force=True)
+
+
+async def working_awaited(app: App[Created]) -> None:
+    await Worker(app).serve(until_empty=True)

@@ -426,7 +426,7 @@ def test_a_message_that_found_no_thread_has_not_failed(queue: Queue, app: App[Cr
 def test_a_handler_whose_lease_cannot_be_extended_is_stopped_when_it_ends(
     dsn: str, queue: Queue, app: App[Created]
 ) -> None:
-    """The call that would extend it has no answer: somebody holds the message locked, or the network broke."""
+    """The call that would extend it has no answer: somebody holds it locked, or the network broke."""
     began, ended = threading.Event(), threading.Event()
 
     @app.task()
