@@ -213,7 +213,9 @@ def tasks(queue: Queue, conn: psycopg.Connection) -> None:
     def send(invoice: int, *, copies: int = 1) -> str:
         return f"{invoice} {copies}"
 
-    @app.task(channel="mail", max_attempts=5, backoff=Backoff(first=2), timeout=timedelta(minutes=1), lease=90)
+    @app.task(
+        channel="mail", max_attempts=5, backoff=Backoff(first=2), timeout=timedelta(minutes=1), lease=90
+    )
     async def mail(order: Order, to: str) -> None:
         job = AsyncJob.current()
         await job.save({"page": 1})
