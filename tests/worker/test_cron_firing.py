@@ -19,7 +19,9 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from lonnymq import AsyncQueue
+from lonnymq.commands import Fired
 from lonnymq.errors import InvalidArgument, NotPermitted, QueueClosed, SchemaMissing
+from lonnymq.queue.calls import Request
 from lonnymq.worker import cron_tending
 from lonnymq.worker.catching_up import CatchUp
 from lonnymq.worker.cron import Cron, CronMessage, cron
@@ -238,19 +240,34 @@ def test_after_a_downtime(
     assert any("missed ticks" in line for line in said()) == (catch_up != "all")
 
 
-def test_not_before_its_time(dsn: str, conn: psycopg.Connection, looks_often: None) -> None:
-    """The database's clock stands still while that of the worker goes on."""
+def test_not_before_its_time(dsn: str, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database's clock stands still, the worker's goes on: it tries, and is told what time it is."""
     clock = FakeClock(conn, at=1_763_208_000_900)
+    tries = []
+    perform = AsyncQueue.perform
+
+    async def counted(queue: AsyncQueue, request: Request[Any]) -> Any:
+        answer = await perform(queue, request)
+        if isinstance(answer, Fired):
+            tries.append(answer.result)
+        return answer
+
+    monkeypatch.setattr(AsyncQueue, "perform", counted)
 
     async def both() -> None:
         async with tended(dsn, every_second(), times=2):
             await until(lambda: stands_at(conn) > 0, "the schedule to be there")
-            await asyncio.sleep(0.5)  # what must not happen has no sign: half a second of tries at the tick
+            await until(lambda: len(tries) >= 4, "a few tries")
+            assert set(tries) == {"early"}
             assert ticks_made(conn) == []
             clock.advance(100)
             await until(lambda: ticks_made(conn) == [clock.at], "the tick")
 
+    begun = time.monotonic()
     asyncio.run(both())
+    assert len(tries) <= 2 * (time.monotonic() - begun) / 0.1 + 2, (
+        "one a tenth of a second, which is what was left"
+    )
 
 
 def test_the_databases_clock_counts(dsn: str, conn: psycopg.Connection) -> None:
