@@ -165,7 +165,7 @@ def test_a_callback_that_raises_costs_nothing(queue: Queue, app: App[Created]) -
 
 
 def test_no_result_is_told_of_what_was_handed_back_unbegun(queue: Queue, app: App[Created]) -> None:
-    over = threading.Event()
+    began, over = threading.Event(), threading.Event()
     results: list[BaseException | None] = []
 
     @app.task()
@@ -173,6 +173,7 @@ def test_no_result_is_told_of_what_was_handed_back_unbegun(queue: Queue, app: Ap
 
     @app.task()
     def slow() -> None:
+        began.set()
         over.wait(PATIENCE)
 
     async def main() -> None:
@@ -182,7 +183,7 @@ def test_no_result_is_told_of_what_was_handed_back_unbegun(queue: Queue, app: Ap
             await until(lambda: len(queue.history(limit=1000)) == 100)
             results.clear()
             queue.enqueue_many(slow.message() for _ in range(5))
-            await until(lambda: queue.stats().leased > 1)
+            await until(lambda: began.is_set() and queue.stats().leased > 1)
             worker.stop()
             await until(lambda: queue.stats().leased == 1)
             assert results == []
