@@ -58,7 +58,7 @@ def test_what_runs_ends_and_what_is_ready_goes_back(
 ) -> None:
     brief = [shop.ship.message(order) for order in range(BRIEF)]  # from these it learns to fetch ahead
     queue.enqueue_many(brief + [WAITING[kind].message(order) for order in range(LONG)])
-    worker = crew.start(concurrency=2, environment=environment)
+    worker = crew.start(concurrency=2, environment=environment | {"SHOP_IS_PATIENT": "1"})
     until(
         lambda: len(crew.ledger.runs()) == BRIEF + 2 and leased(conn) > 10,
         "some to be ready beside the two that run",
