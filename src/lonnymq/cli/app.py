@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import lonnymq
-from lonnymq.cli import channels, dead, demo, enqueue, messages, schema, spark, sql, stats, worker
+from lonnymq.cli import channels, dead, demo, doctor, enqueue, messages, schema, spark, sql, stats, worker
 from lonnymq.cli.options import Json, print_json
 
 app = typer.Typer(
@@ -17,6 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 schema.register(app)
+doctor.register(app)
 enqueue.register(app)
 worker.register(app)
 stats.register(app)

@@ -87,7 +87,7 @@ def print_table(records: Sequence[Record], columns: Sequence[Column[Record]], *,
     for record in records:
         cells = (printable(column.cell(record)) for column in columns)
         table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
-    _print(table)
+    show(table)
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
@@ -101,7 +101,7 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
     for name, value in fields:
         if value:
             table.add_row(name, Text(value))
-    _print(table)
+    show(table)
 
 
 def shown_content(message: Payloaded) -> str:
@@ -115,7 +115,7 @@ def shown_content(message: Payloaded) -> str:
     return printable(text)
 
 
-def _print(table: Table) -> None:
+def show(table: Table) -> None:
     """As wide as the terminal; into a file or a pipe, as wide as it is, and without blanks at the ends."""
     from rich.console import Console
 

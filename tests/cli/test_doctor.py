@@ -1,0 +1,281 @@
+"""lonnymq doctor. The tests' server runs without fsync and full_page_writes: two problems it always has."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from lonnymq import Queue
+from lonnymq.cli import doctor_checks
+from lonnymq.cli.doctor_checks import QUEUE_CHECKS, SCHEMA_CHECK, SERVER_CHECKS
+from lonnymq.install import install
+from tests.cli.conftest import Login, Run
+from tests.cli.running import run
+from tests.database import Connect, unique_name
+from tests.faults.pgbouncer import pgbouncer
+
+PATIENCE = 10.0
+Look = Callable[..., dict[str, dict[str, Any]]]
+
+
+@pytest.fixture
+def look(lonnymq: Run) -> Look:
+    def by_name(*arguments: str) -> dict[str, dict[str, Any]]:
+        return {found["check"]: found for found in lonnymq("doctor", "--json", *arguments).records}
+
+    return by_name
+
+
+@pytest.fixture
+def threshold(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """So that a test need not wait for an hour, or fill a disk."""
+
+    def lower(**limits: float) -> None:
+        for name, limit in limits.items():
+            monkeypatch.setattr(doctor_checks, name, limit)
+
+    return lower
+
+
+def test_a_queue_that_is_well(lonnymq: Run, look: Look) -> None:
+    found = look()
+    assert list(found) == [*SERVER_CHECKS, SCHEMA_CHECK, *QUEUE_CHECKS]
+    wrong = {name for name, finding in found.items() if finding["status"] != "ok"}
+    assert wrong == {"fsync", "full page writes"}
+    done = lonnymq("doctor")
+    assert done.code == 1
+    assert "problem  fsync" in done.stdout
+    assert "-> set fsync = on" in done.stdout
+    assert done.stderr.endswith(" ok, 2 problem\n")
+
+
+def test_it_says_what_to_do_about_all_that_is_not_well(lonnymq: Run, threshold: Callable[..., None]) -> None:
+    threshold(OLDEST_VERSION=99, FEW_CONNECTIONS=1.0, BLOATED_BYTES=0)
+    for finding in lonnymq("doctor", "--json").records:
+        assert bool(finding["advice"]) == (finding["status"] != "ok"), finding
+
+
+def test_the_server(look: Look, threshold: Callable[..., None], conn: psycopg.Connection) -> None:
+    threshold(OLDEST_VERSION=99)
+    assert look()["server"]["status"] == "problem"
+    name = sql.Identifier(conn.info.dbname)
+    conn.execute(sql.SQL("ALTER DATABASE {} SET synchronous_commit TO off").format(name))
+    assert look()["synchronous commit"]["status"] == "warning"
+
+
+def test_connections(look: Look, threshold: Callable[..., None]) -> None:
+    threshold(FEW_CONNECTIONS=1.0)
+    assert look()["connections"]["status"] == "warning"
+    threshold(HARDLY_ANY_CONNECTIONS=1.0)
+    assert look()["connections"]["status"] == "problem"
+
+
+def test_the_clock(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = time.time
+    for off in (-90, 90):
+        monkeypatch.setattr(time, "time", lambda off=off: real() + off)
+        found = look()["clock"]
+        assert (found["status"], "differ by" in found["says"]) == ("warning", True)
+
+
+def test_open_transactions(look: Look, connect: Connect, threshold: Callable[..., None]) -> None:
+    conn = connect(autocommit=False)
+    conn.execute("SELECT 1")
+    pid = conn.info.backend_pid
+    assert look()["open transactions"]["status"] == "ok"
+    threshold(OLD_TRANSACTION_MS=0)
+    found = look()["open transactions"]
+    assert (found["status"], f"session {pid} has had a transaction open" in found["says"]) == (
+        "warning",
+        True,
+    )
+    threshold(IDLE_TRANSACTION_MS=0)
+    found = look()["open transactions"]
+    assert (found["status"], f"session {pid} has been idle" in found["says"]) == ("warning", True)
+    threshold(VERY_OLD_TRANSACTION_MS=0)
+    assert look()["open transactions"]["status"] == "problem"
+    conn.rollback()
+    assert look()["open transactions"] == {
+        "check": "open transactions",
+        "status": "ok",
+        "says": "none",
+        "advice": None,
+    }
+
+
+def test_prepared_transactions(look: Look, conn: psycopg.Connection, threshold: Callable[..., None]) -> None:
+    name = unique_name("doctor")
+    conn.execute("BEGIN")
+    conn.execute("SELECT pg_current_xact_id()")
+    conn.execute(f"PREPARE TRANSACTION '{name}'".encode())
+    try:
+        assert look()["prepared transactions"]["status"] == "ok"
+        threshold(OLD_TRANSACTION_MS=0)
+        found = look()["prepared transactions"]
+        assert (found["status"], name in found["says"]) == ("warning", True)
+        threshold(VERY_OLD_TRANSACTION_MS=0)
+        assert look()["prepared transactions"]["status"] == "problem"
+    finally:
+        conn.execute(f"ROLLBACK PREPARED '{name}'".encode())
+
+
+def test_replication_slots(look: Look, conn: psycopg.Connection, threshold: Callable[..., None]) -> None:
+    name = unique_name("doctor")
+    conn.execute("SELECT pg_create_physical_replication_slot(%s)", [name])
+    try:
+        assert look()["replication slots"]["status"] == "ok"
+        threshold(OLD_XIDS=0)
+        found = look()["replication slots"]
+        assert (found["status"], "holds back vacuum" in found["says"]) == ("problem", True)
+    finally:
+        conn.execute("SELECT pg_drop_replication_slot(%s)", [name])
+
+
+@pytest.mark.parametrize("value", ["off", "FALSE"])
+def test_autovacuum_that_is_off_for_a_table(look: Look, conn: psycopg.Connection, value: str) -> None:
+    conn.execute(f"ALTER TABLE wake SET (autovacuum_enabled = {value})".encode())
+    found = look()["autovacuum"]
+    assert found["status"] == "problem"
+    conn.execute(f"{found['advice']}".encode())
+    assert look()["autovacuum"]["status"] == "ok"
+
+
+def test_dead_rows(queue: Queue, look: Look, threshold: Callable[..., None]) -> None:
+    queue.enqueue_many(range(20))
+    queue.cancel_many(range(1, 21))
+    queue.close()  # a session that ends tells its statistics
+    threshold(DEAD_ROWS=10)
+    deadline = time.monotonic() + PATIENCE
+    while (found := look()["dead rows"])["status"] == "ok":
+        assert time.monotonic() < deadline
+    assert "table message has" in found["says"]
+
+
+def test_bloat(look: Look, threshold: Callable[..., None], conn: psycopg.Connection) -> None:
+    threshold(BLOATED_BYTES=1)
+    found = look()["bloat"]
+    assert (found["status"], " KiB for " in found["says"]) == ("warning", True)
+    if found["advice"].startswith("REINDEX"):
+        conn.execute(f"{found['advice']}".encode())
+
+
+def test_consumers_that_are_away(queue: Queue, look: Look, threshold: Callable[..., None]) -> None:
+    threshold(UNFOLDED_MS=0)
+    assert look()["folds"]["says"] == "no consumer ever found work"
+    queue.enqueue(1)
+    assert look()["folds"]["status"] == "warning", "nobody folded it"
+    queue.enqueue(2, channel="b")
+    queue.dequeue()
+    assert look()["folds"]["status"] == "warning", "one waits in the ring"
+    queue.complete_many(queue.dequeue(10))
+    queue.dequeue()
+    assert look()["folds"]["status"] == "ok"
+
+
+def test_upkeep(queue: Queue, look: Look, threshold: Callable[..., None]) -> None:
+    queue.enqueue(1)
+    queue.dequeue()
+    threshold(UNTIDY_WAKES=1)
+    assert look()["upkeep"]["status"] == "warning"
+    queue.maintain()
+    assert look()["upkeep"]["status"] == "ok"
+
+
+def test_the_history(queue: Queue, look: Look, conn: psycopg.Connection) -> None:
+    queue.set(history=True)
+    queue.maintain()
+    assert look()["history"]["says"] == "made for 7 days ahead"
+    for (name,) in conn.execute(
+        "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'finished'::regclass"
+        " AND inhrelid <> 'finished_other'::regclass"
+    ).fetchall():
+        conn.execute(f"DROP TABLE {name}".encode())
+    assert look()["history"]["status"] == "warning"
+
+
+def test_followers(look: Look, conn: psycopg.Connection, threshold: Callable[..., None]) -> None:
+    conn.execute("SELECT history_follow('lake', pg_current_snapshot()::text)")
+    assert look()["followers"]["says"] == "1, none behind"
+    threshold(LAGGING_MS=0)
+    found = look()["followers"]
+    assert (found["status"], "'lake' last followed" in found["says"]) == ("warning", True)
+
+
+def test_pause_and_notify(queue: Queue, look: Look) -> None:
+    queue.set(paused=True, notify=False)
+    found = look()
+    assert (found["pause"]["status"], found["listen"]["status"]) == ("warning", "warning")
+
+
+@pytest.mark.debian("pgbouncer")
+def test_a_pooler_in_between(dsn: str) -> None:
+    with pgbouncer(dsn) as pooler:
+        found = {f["check"]: f for f in run("doctor", "--json", dsn=pooler.dsn).records}
+    assert (found["listen"]["status"], "pooler" in found["listen"]["says"]) == ("warning", True)
+    assert {name for name, finding in found.items() if finding["status"] != "ok"} == {
+        "fsync",
+        "full page writes",
+        "listen",
+    }
+
+
+def test_roles(conn: psycopg.Connection, look: Look, schema: str) -> None:
+    def roles() -> dict[str, Any]:
+        return look("--schema", schema)["roles"]
+
+    assert roles()["status"] == "ok"
+    names = {"schema": sql.Identifier(schema), "observer": sql.Identifier(f"{schema}_observer")}
+    for change in (
+        "REVOKE EXECUTE ON FUNCTION {schema}.queue_stats() FROM {observer}",
+        "REVOKE SELECT ON {schema}.history FROM {observer}",
+        "REVOKE USAGE ON SCHEMA {schema} FROM {observer}",
+    ):
+        conn.execute(sql.SQL(change).format(**names))
+        assert (roles()["status"], f"{schema}_observer may not" in roles()["says"]) == ("problem", True)
+        install(conn, schema)
+        assert roles()["status"] == "ok"
+    conn.execute(sql.SQL("GRANT EXECUTE ON FUNCTION {schema}.rebuild() TO PUBLIC").format(**names))
+    assert (roles()["status"], roles()["says"]) == ("warning", "everybody may call rebuild")
+    conn.execute(
+        sql.SQL("REASSIGN OWNED BY {observer} TO current_user; DROP OWNED BY {observer}").format(**names)
+    )
+    conn.execute(sql.SQL("DROP ROLE {observer}").format(**names))
+    assert (roles()["status"], roles()["says"]) == ("problem", f"missing: {schema}_observer")
+    install(conn, schema)
+
+
+def test_a_login_that_sees_little(login: Login, schema: str) -> None:
+    done = run("doctor", "--json", "--schema", schema, dsn=login(f"{schema}_observer"))
+    found = {finding["check"]: finding for finding in done.records}
+    for name in ("schema", "roles", "folds", "upkeep"):
+        assert (found[name]["status"], "not looked at: " in found[name]["says"]) == ("warning", True)
+    assert "does not see the sessions of others" in found["open transactions"]["says"]
+    assert found["listen"]["status"] == "ok"
+    assert done.stderr == ""
+
+
+def test_a_schema_that_is_missing_or_does_not_fit(lonnymq: Run, conn: psycopg.Connection) -> None:
+    for schema, change, says in (
+        ("nowhere", "SELECT", "there is no LonnyMQ in schema"),
+        (
+            "lonnymq",
+            "UPDATE installation SET contract = 0, release = '0.0.1'",
+            "older than this package needs",
+        ),
+    ):
+        conn.execute(change.encode())
+        done = lonnymq("doctor", "--schema", schema)
+        assert done.code == 4
+        assert says in done.stdout
+        assert "PostgreSQL" in done.stdout, "the server is looked at all the same"
+        assert "Traceback" not in done.stderr
+    assert lonnymq("doctor", "--schema", "pg_x").code == 2
+
+
+def test_a_schema_of_another_release(look: Look, conn: psycopg.Connection) -> None:
+    conn.execute("UPDATE installation SET release = '0.0.9'")
+    found = look()["schema"]
+    assert (found["status"], "0.0.9" in found["says"]) == ("warning", True)

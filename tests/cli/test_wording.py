@@ -1,0 +1,68 @@
+"""How things are said to people."""
+
+import doctest
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from lonnymq.cli import wording
+from lonnymq.cli.failure import BadValue
+from lonnymq.cli.wording import DAY, HOUR, MINUTE, SECOND, YEAR, due, exactly, moment, printable, size, span
+
+
+def test_examples() -> None:
+    failed, tried = doctest.testmod(wording)
+    assert (failed, tried > 5) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "said"),
+    [
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (SECOND, "1 s"),
+        (2 * MINUTE - 1, "119 s"),
+        (2 * MINUTE, "2 min"),
+        (2 * HOUR - 1, "119 min"),
+        (2 * HOUR, "2 h"),
+        (2 * DAY, "2 d"),
+        (2 * YEAR - 1, "729 d"),
+        (2 * YEAR, "2 y"),
+        (2**53, "285,616 y"),
+    ],
+)
+def test_durations(milliseconds: int, said: str) -> None:
+    assert span(milliseconds) == said
+
+
+def test_times_that_no_calendar_has() -> None:
+    assert exactly(2**53, 0) == "in 285,616 y (9007199254740992)"
+    assert exactly(None, 0) == ""
+    assert due(-(2**53), 0, is_exact=True) == "priority 9007199254740992"
+
+
+def test_text_that_a_terminal_would_obey() -> None:
+    assert printable("Zoë 🦜 [red]") == "Zoë 🦜 [red]"
+    assert printable("a\x1b]0;title\x07\r\n\t\u202e\x9b") == r"a\x1b]0;title\x07\r\n\t\u202e\x9b"
+
+
+def test_sizes() -> None:
+    assert [size(n) for n in (0, 1023, 1024, 2**20, 2**30, 2**50)] == [
+        "0 B",
+        "1023 B",
+        "1 KiB",
+        "1 MiB",
+        "1 GiB",
+        "1,024 TiB",
+    ]
+
+
+def test_moments() -> None:
+    assert moment("2030-12-31T09:00+01:00") == datetime(2030, 12, 31, 8, tzinfo=UTC)
+    assert moment("2030-12-31T09:00Z") == datetime(2030, 12, 31, 9, tzinfo=UTC)
+    here = datetime(2030, 12, 31).astimezone()
+    assert (moment("2030-12-31"), moment("2030-12-31").utcoffset()) == (here, here.utcoffset())
+    assert moment("2030-12-31 00:00:01") - here == timedelta(seconds=1)
+    for text in ("", "soon", "2030-13-01", "1893456000"):
+        with pytest.raises(BadValue, match="is not a time"):
+            moment(text)
