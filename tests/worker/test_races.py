@@ -14,7 +14,7 @@ from uuid import UUID
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lonnymq import App, AsyncJob, Created, Delivery, Discard, Job, Queue, Retry, Worker
 from lonnymq.errors import InvalidArgument
@@ -474,3 +474,30 @@ def test_upkeep_that_fails_ends_nothing(
             await until(queue.history)
 
     asyncio.run(main())
+
+
+def test_a_call_that_the_server_cuts_off_is_made_again(
+    dsn: str, conn: psycopg.Connection, queue: Queue
+) -> None:
+    """A statement_timeout of the role's: neither does the worker end, nor is a message worked on twice."""
+    impatient = Queue(make_conninfo(dsn, options="-c statement_timeout=200"))
+    app, began, ended = App(impatient), threading.Event(), threading.Event()
+
+    @app.task()
+    def count() -> None:
+        began.set()
+        ended.wait(PATIENCE)
+
+    async def main() -> None:
+        async with serving(app, concurrency=2):
+            count.enqueue()
+            await until(began.is_set)
+            with conn.transaction():
+                conn.execute("LOCK TABLE message IN ACCESS EXCLUSIVE MODE")
+                ended.set()
+                await asyncio.sleep(1)
+            await until(queue.history)
+
+    asyncio.run(main())
+    impatient.close()
+    assert [(each.outcome, each.attempts) for each in queue.history()] == [("completed", 1)]

@@ -28,6 +28,15 @@ def translated(error: BaseException) -> LonnyMQError | None:
     return None
 
 
+def sqlstate_of(error: BaseException) -> str | None:
+    """What the server said, if it said anything."""
+    for layer in _layers(error):
+        code = getattr(layer, "sqlstate", None) or getattr(layer, "pgcode", None)
+        if code is not None:
+            return str(code)
+    return None
+
+
 def refuse(error: BaseException) -> NoReturn:
     """Raise what a driver's error means; the error itself where it means nothing to us."""
     ours = translated(error)

@@ -12,7 +12,7 @@ from lonnymq.queue.async_queue import AsyncQueue
 from lonnymq.queue.calls import ask
 from lonnymq.worker.batches import in_parts
 from lonnymq.worker.holding import Holding, Stop, now
-from lonnymq.worker.outages import PASSING, Outages
+from lonnymq.worker.outages import Outages, is_passing
 
 log = logging.getLogger("lonnymq.worker")
 
@@ -66,10 +66,11 @@ class Leases:
     async def _extend_all(self, holdings: list[Holding], lease: float) -> None:
         try:
             await in_parts(self._extend, holdings, lease / 6)
-        except PASSING as error:
-            self._outages.begin(error)
-        except Exception:
-            log.exception("%s leases could not be extended", len(holdings))
+        except Exception as error:
+            if is_passing(error):
+                self._outages.begin(error)
+            else:
+                log.exception("%s leases could not be extended", len(holdings))
         finally:
             for holding in holdings:
                 holding.is_being_extended = False

@@ -7,15 +7,23 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from lonnymq.adapters.refusals import sqlstate_of
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, OutcomeUnknown, RetryTransaction
 from lonnymq.worker.backoff import Backoff
 
 log = logging.getLogger("lonnymq.worker")
 
 PASSING = (ConnectionDropped, DatabaseUnreachable, OutcomeUnknown, RetryTransaction)
+# Also: no resources, a lock that was not to be had, a timeout or somebody cut it off, the system failed.
+PASSING_STATES = ("53", "55P03", "57014", "58")
 PAUSES = Backoff(first=0.1, longest=5)
 
 Answer = TypeVar("Answer")
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the same call may do better in a while."""
+    return isinstance(error, PASSING) or (sqlstate_of(error) or "").startswith(PASSING_STATES)
 
 
 class Outages:
@@ -30,7 +38,9 @@ class Outages:
         while True:
             try:
                 answer = await call()
-            except PASSING as error:
+            except Exception as error:
+                if not is_passing(error):
+                    raise
                 failures += 1
                 self.begin(error)
             else:

@@ -19,7 +19,7 @@ from lonnymq.worker.finishing import Finishing
 from lonnymq.worker.holding import Holding, Stop, now
 from lonnymq.worker.intake import Intake
 from lonnymq.worker.leases import Leases
-from lonnymq.worker.outages import PASSING, PAUSES, Outages
+from lonnymq.worker.outages import PAUSES, Outages, is_passing
 from lonnymq.worker.running import FOR_STOP, GIVEN_UP, HANDED_BACK, Ending, PutBack, run, written
 from lonnymq.worker.settings import Settings
 from lonnymq.worker.threads import GRACE, Threads
@@ -119,7 +119,9 @@ class Session:
             is_idle = not self._held and not self._unfinished
             try:
                 deliveries = await self._dequeue(min(wanted, DEQUEUE_MAX), until_empty=until_empty)
-            except PASSING as error:
+            except Exception as error:
+                if not is_passing(error):
+                    raise
                 failures += 1
                 self._outages.begin(error)
                 await self._pause(PAUSES(failures))
@@ -216,7 +218,9 @@ class Session:
         holding.lease = lease
         try:
             return await self._leases.extend(holding)
-        except PASSING as error:
+        except Exception as error:
+            if not is_passing(error):
+                raise
             self._outages.begin(error)
             return True  # it is ours for now, and is extended when the database is back
 
