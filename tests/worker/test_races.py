@@ -1,6 +1,8 @@
 """A worker that is hit where it hurts: at the wrong moment, with the wrong value, by a deaf handler."""
 
 import asyncio
+import json
+import random
 import shutil
 import threading
 import time
@@ -32,7 +34,7 @@ PATIENCE = 20
 @pytest.fixture
 def queue(dsn: str) -> Iterator[Queue]:
     with Queue(dsn) as made:
-        made.set(history=True)
+        made.set(history=True, history_content=True)
         yield made
 
 
@@ -501,3 +503,44 @@ def test_a_call_that_the_server_cuts_off_is_made_again(
     asyncio.run(main())
     impatient.close()
     assert [(each.outcome, each.attempts) for each in queue.history()] == [("completed", 1)]
+
+
+def test_whenever_it_stops_nothing_is_held_and_nothing_lost(queue: Queue, app: App[Created]) -> None:
+    """Before it has connected, in a dequeue, in handlers, twice, by force, cancelled."""
+    chance = random.Random(11)
+    ran: list[int] = []
+
+    @app.task(backoff=0)
+    def plain(n: int) -> None:
+        time.sleep(chance.choice([0, 0.001, 0.02]))
+        ran.append(n)
+
+    @app.task(backoff=0)
+    async def later(n: int) -> None:
+        await asyncio.sleep(chance.choice([0, 0.001, 0.02]))
+        ran.append(n)
+
+    async def one(how: str) -> None:
+        worker = Worker(app, concurrency=4, prefetch=chance.choice([0, 0.25, 2]), shutdown_timeout=0.05)
+        task = asyncio.create_task(worker.serve(until_empty=chance.random() < 0.3))
+        await asyncio.sleep(chance.choice([0, 0.01, 0.03, 0.1, 0.2]))
+        if how == "cancel":
+            task.cancel()
+        else:
+            worker.stop(force=how == "force")
+        if how == "twice":
+            await asyncio.sleep(0.01)
+            worker.stop()
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait_for(asyncio.shield(task), PATIENCE)
+        assert queue.stats().leased == 0, how
+
+    numbers = range(800)
+    queue.enqueue_many((plain if n % 2 else later).using(channel=f"c{n % 7}").message(n) for n in numbers)
+    for how in ["stop", "force", "twice", "cancel"] * 4:
+        asyncio.run(one(how))
+    drain(app)
+    assert sorted(set(ran)) == list(numbers)
+    finished = queue.history(limit=1000)
+    assert sorted(json.loads(each.content or b"0")["n"] for each in finished) == list(numbers)
+    assert {(each.outcome, each.attempts) for each in finished} == {("completed", 1)}
