@@ -122,8 +122,7 @@ def test_the_database_is_away(
         assert set(runs) == set(range(total))
         assert runs.total() - total <= in_flight
         assert late == 0, "what was leased when the database was back was served again"
-        begun = {entry.order: entry.at for entry in reversed(crew.ledger.read()) if entry.what == "begin"}
-        assert all(begun[order] < back.of_the_ledger for order in ran_again)
+        assert len(ran_again) <= again
 
 
 class Moment:
