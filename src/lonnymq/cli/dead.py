@@ -13,7 +13,7 @@ from lonnymq.cli.opening import opened, server_time
 from lonnymq.cli.options import Dsn, Json, Limit, Schema, Yes, print_json
 from lonnymq.cli.outcomes import print_outcomes
 from lonnymq.cli.printing import Column, note, print_fields, print_records, print_table
-from lonnymq.cli.wording import count, size, tries, when
+from lonnymq.cli.wording import count, gist, size, tries, when
 
 if TYPE_CHECKING:
     from lonnymq.commands import DeadMessage
@@ -184,5 +184,5 @@ def _columns(now: int) -> list[Column[DeadMessage]]:
         Column("died", lambda message: when(message.dead_at, now)),
         Column("tries", lambda message: tries(message.attempts, message.max_attempts), is_number=True),
         Column("size", lambda message: size(message.content_bytes), is_number=True),
-        Column("error", lambda message: message.error or "", gives_way=True),
+        Column("error", lambda message: gist(message.error), gives_way=True),
     ]

@@ -15,7 +15,7 @@ from lonnymq.cli.opening import opened, server_time
 from lonnymq.cli.options import Dsn, Json, Limit, Schema, Yes
 from lonnymq.cli.outcomes import print_outcomes
 from lonnymq.cli.printing import Column, note, print_fields, print_records, print_table, shown_content
-from lonnymq.cli.wording import due, exactly, printable, size, tries, when
+from lonnymq.cli.wording import due, exactly, gist, printable, size, tries, when
 
 if TYPE_CHECKING:
     from lonnymq.commands import ListedMessage, Message
@@ -171,7 +171,7 @@ def _text(text: str | None) -> str:
 
 def _past(message: Message, now: int) -> str:
     return "\n".join(
-        f"{when(past['at'], now)}: {printable(past['error'])}" for past in message.past_errors or []
+        f"{when(past['at'], now)}: {printable(gist(past['error']))}" for past in message.past_errors or []
     )
 
 
@@ -199,4 +199,4 @@ def _about(message: ListedMessage) -> str:
     if message.lease_end_at is not None and message.consumer:
         return f"at {message.consumer}"
     headers = message.headers if isinstance(message.headers, dict) else {}
-    return message.error or str(headers.get("task") or "") or message.dedupe_key or ""
+    return gist(message.error) or str(headers.get("task") or "") or message.dedupe_key or ""

@@ -9,7 +9,7 @@ import typer
 from lonnymq.cli.opening import opened, server_time
 from lonnymq.cli.options import Dsn, Json, Limit, Schema
 from lonnymq.cli.printing import Column, note, print_fields, print_records, print_table
-from lonnymq.cli.wording import count, exactly, moment, span, when
+from lonnymq.cli.wording import count, exactly, gist, moment, span, when
 
 if TYPE_CHECKING:
     from lonnymq.commands import QueueStatistics
@@ -104,7 +104,7 @@ def _columns(now: int) -> list[Column[Finished]]:
         Column("waited", _waited, is_number=True),
         Column("worked", _worked, is_number=True),
         Column("tries", lambda message: str(message.attempts), is_number=True),
-        Column("error", lambda message: message.error or "", gives_way=True),
+        Column("error", lambda message: gist(message.error), gives_way=True),
     ]
 
 

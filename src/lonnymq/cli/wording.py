@@ -96,6 +96,16 @@ def tries(attempts: int, max_attempts: int | None) -> str:
     return str(attempts) if max_attempts is None else f"{attempts}/{max_attempts}"
 
 
+def gist(error: str | None) -> str:
+    """What went wrong, without the way there.
+
+    >>> gist("Traceback (most recent call last):\\n  File ...\\nValueError: no")
+    'ValueError: no'
+    """
+    text = (error or "").strip()
+    return text.rpartition("\n")[2] if text.startswith("Traceback ") else text
+
+
 def moment(text: str) -> datetime:
     """A time as people write it: as it is on the clock on the wall, unless it has a zone."""
     try:
