@@ -19,7 +19,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lonnymq import App, AsyncJob, Created, Delivery, Discard, Job, Queue, Retry, Worker
-from lonnymq.errors import InvalidArgument
+from lonnymq.errors import InvalidArgument, InvalidLease
 from lonnymq.worker.holding import Holding, Stop
 from lonnymq.worker.inline import InlineDesk
 from lonnymq.worker.policy import Policy
@@ -544,3 +544,17 @@ def test_whenever_it_stops_nothing_is_held_and_nothing_lost(queue: Queue, app: A
     finished = queue.history(limit=1000)
     assert sorted(json.loads(each.content or b"0")["n"] for each in finished) == list(numbers)
     assert {(each.outcome, each.attempts) for each in finished} == {("completed", 1)}
+
+
+def test_a_lease_that_the_queue_does_not_allow_is_refused_before_messages_die_of_it(
+    queue: Queue, app: App[Created]
+) -> None:
+    queue.set(lease=10, lease_max=60)
+
+    @app.task(lease=61, max_attempts=1)
+    async def long() -> None: ...
+
+    long.enqueue()
+    with pytest.raises(InvalidLease):
+        drain(app)
+    assert [(each.status, each.attempts) for each in queue.messages()] == [("due", 0)]

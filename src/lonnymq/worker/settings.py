@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lonnymq.commands import Delivery
+from lonnymq.errors import InvalidLease
 from lonnymq.worker.app import App
 
 OnResult = Callable[[Delivery, BaseException | None], object]
@@ -32,12 +33,18 @@ class Settings:
     on_result: OnResult | None
     name: str
 
-    def lease_of(self, queue_lease: float) -> float:
+    def lease_of(self, queue_lease: float, longest: float) -> float:
         """What messages are dequeued with, before it is known which task they are for: the shortest
-        lease.
+        lease. Raises InvalidLease where one is longer than the queue allows: its messages would all fail.
         """
         policies = [task.policy for task in self.app.tasks.values()]
         if self.app.raw_handler is not None:
             policies.append(self.app.raw_handler.policy)
         asked = [policy.lease_s for policy in policies if policy.lease_s is not None]
-        return min([self.lease or queue_lease, *asked])
+        leases = [self.lease or queue_lease, *asked]
+        if max(leases) > longest:
+            raise InvalidLease(
+                f"the queue allows leases of up to {longest:g} s, and {max(leases):g} s are asked for",
+                "ask for less, or queue.set(lease_max=...)",
+            )
+        return min(leases)

@@ -103,8 +103,9 @@ class Worker:
         return FORCED if self._told > 1 else 0
 
     async def _serve(self, queue: AsyncQueue, *, until_empty: bool) -> None:
-        queue_lease = (await queue.settings()).lease_ms / 1000
-        session = Session(self._settings, queue, self._settings.lease_of(queue_lease))
+        found = await queue.settings()
+        lease = self._settings.lease_of(found.lease_ms / 1000, found.lease_max_ms / 1000)
+        session = Session(self._settings, queue, lease)
         self._session = session
         if self._told:
             session.stop(force=self._told > 1)
