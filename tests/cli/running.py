@@ -1,6 +1,7 @@
 """Runs the command line: in this process, as `lonnymq` would, or as a process on a terminal of its own."""
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -12,9 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+from typer.main import get_command
+
 from lonnymq.cli import main
 
 NOWHERE = "postgresql://someone:s3cret@127.0.0.1:1/db"
+
+known_command = functools.cache(get_command)
+"""Made once, as it is the same for each run in this process."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,7 @@ def run(
     code: Any = 0
     with (
         mock.patch.dict(os.environ, environment(dsn, env), clear=True),
+        mock.patch("typer.main.get_command", known_command),
         mock.patch.object(sys, "argv", ["lonnymq", *arguments]),
         mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
         contextlib.redirect_stdout(stdout),
