@@ -230,12 +230,14 @@ def test_new_ones_are_opened_in_one_order(conn: psycopg.Connection, connect: Con
     opened(first, "b")
     with ThreadPoolExecutor() as pool:
         answer = pool.submit(opened, second, "c", "b", "a")
-        until_waiting(conn, second)
-        conn.execute("SET lock_timeout = '300ms'")
-        assert [row[0] for row in opened(conn, "c")] == ["c"], "it waits for b, and has not come to c"
-        with pytest.raises(psycopg.errors.LockNotAvailable):
-            opened(conn, "a")
-        first.commit()
+        try:
+            until_waiting(conn, second)
+            conn.execute("SET lock_timeout = '300ms'")
+            assert [row[0] for row in opened(conn, "c")] == ["c"], "it waits for b, and has not come to c"
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                opened(conn, "a")
+        finally:
+            first.commit()
         assert [row[0] for row in answer.result(10)] == ["a", "b", "c"]
 
 

@@ -331,9 +331,9 @@ def test_idle_it_writes_nothing(dsn: str, conn: psycopg.Connection, looks_often:
     asyncio.run(one())
 
 
-def test_a_schedule_that_was_deleted_begins_anew(
-    dsn: str, conn: psycopg.Connection, looks_often: None
-) -> None:
+def test_a_schedule_that_was_deleted_begins_anew(dsn: str, conn: psycopg.Connection) -> None:
+    """At its next tick: who would fire it finds that it is gone."""
+
     async def one() -> None:
         async with tended(dsn, every_second(), times=2):
             await until(lambda: len(ticks_made(conn)) >= 1, "a tick")

@@ -112,7 +112,6 @@ class _Tending:
                 pause = RETRIES(failures + 1)
             if pause is not None:
                 failures += 1
-                self._look_at = 0
             elif failures:
                 failures = 0
                 self._outages.end()
