@@ -85,6 +85,13 @@ def loop():
     assert not asyncio.all_tasks(loop)
     loop.close()
 
+def test_more_calls_than_connections(lonnymq_async_queue):
+    async def sent():
+        await asyncio.gather(*(lonnymq_async_queue.enqueue(number) for number in range(50)))
+        return await lonnymq_async_queue.enqueue_many(range(10))
+    assert asyncio.run(sent()).created == 10
+    assert len(asyncio.run(lonnymq_async_queue.dequeue(100))) == 60
+
 def test_loops_that_end_in_the_middle(lonnymq_async_queue):
     async def begin():
         sending = [asyncio.create_task(lonnymq_async_queue.enqueue(number)) for number in range(5)]
@@ -92,6 +99,16 @@ def test_loops_that_end_in_the_middle(lonnymq_async_queue):
     for _ in range(5):
         asyncio.run(begin())
     assert len(asyncio.run(lonnymq_async_queue.dequeue(100))) >= 5
+
+def test_a_loop_that_ends_before_there_is_a_connection(lonnymq_async_queue):
+    async def hardly_begin(rounds):
+        asking = asyncio.create_task(lonnymq_async_queue.messages())
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        assert not asking.done()
+    for rounds in range(1, 5):
+        asyncio.run(hardly_begin(rounds))
+    assert asyncio.run(sent_and_taken(lonnymq_async_queue)) == [0, 1, 2, 3, 4]
 
 def test_closed_by_the_test_itself(lonnymq_async_queue):
     async def use():
@@ -179,7 +196,7 @@ def test_a_template_that_could_not_be_prepared_is_dropped_and_the_error_shown(
 def test_an_async_queue_whatever_a_test_does_with_loops(project: Project, role: Role) -> None:
     project.runs_on(role.dsn)
     project.write(test_async=ASYNC)
-    project.run("--timeout=60").assert_outcomes(passed=6)
+    project.run("--timeout=60").assert_outcomes(passed=8)
     assert role.databases() == []
 
 

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 from psycopg import AsyncConnection
-from psycopg_pool import AsyncConnectionPool
-from psycopg_pool.pool_async import MaintenanceTask, StopWorker
+from psycopg.pq import TransactionStatus
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from lonnymq.adapters.psycopg_pool import own_async_pool
 from lonnymq.queue.async_queue import AsyncQueue
-
-log = logging.getLogger("lonnymq")
 
 POOL_SIZE = 10
 TIMEOUT = 30
 
 
-class AbandonedConnection(AsyncConnection[Any]):
+class PlainConnection(AsyncConnection[Any]):
     """It is gone as soon as its connecting is cancelled.
 
     Else whoever keeps the error, as pytest does when it is logged, keeps the server waiting for a password,
@@ -34,55 +33,69 @@ class AbandonedConnection(AsyncConnection[Any]):
         raise asyncio.CancelledError  # another one, which knows nothing of the connection
 
 
-class AbandonedPool(AsyncConnectionPool[AbandonedConnection]):
-    """It need not be closed before its loop ends.
+class PlainPool(AsyncConnectionPool[PlainConnection]):
+    """A pool without tasks of its own, so that it belongs to no event loop, and need not be closed in one.
 
-    asyncio.run cancels what is left of a loop's tasks and waits for their end. A task of psycopg's pool that
-    is just connecting takes that for a failure to connect, and goes on, for ever.
+    psycopg's has some. When asyncio.run cancels them at its end, one that is just connecting takes that for a
+    failure to connect and goes on, and asyncio.run waits for it for ever.
     """
 
-    def __init__(self, conninfo: str, **options: Any) -> None:  # noqa: ANN401 - they are psycopg's
-        super().__init__(conninfo, connection_class=AbandonedConnection, **options)
+    def __init__(
+        self,
+        conninfo: str,
+        *,
+        configure: Callable[[AsyncConnection[Any]], Awaitable[None]],
+        kwargs: dict[str, Any],
+        max_size: int,
+        **options: Any,  # noqa: ANN401 - they are psycopg's
+    ) -> None:
+        super().__init__(conninfo, kwargs=kwargs, max_size=max_size, **options)
+        self._made_with = conninfo, kwargs
+        self._adjust = configure
+        self._idle: list[PlainConnection] = []
+        self._room: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
-    @classmethod
-    async def worker(cls, q: asyncio.Queue[MaintenanceTask]) -> None:
-        ours = asyncio.current_task()
-        while ours is not None and not ours.cancelling():
-            if isinstance(task := await q.get(), StopWorker):
-                return
-            try:
-                await task.run()
-            except Exception as error:  # noqa: BLE001 - as psycopg does: the pool goes on
-                log.warning("%s failed: %s", task, error)
+    async def getconn(self, timeout: float | None = None) -> PlainConnection:  # noqa: ARG002, ASYNC109
+        try:
+            await asyncio.wait_for(self._room_here().acquire(), self.timeout)
+        except TimeoutError:
+            raise PoolTimeout(f"{self.max_size} connections are in use") from None
+        try:
+            return self._idle.pop() if self._idle else await self._connected()
+        except BaseException:
+            self._room_here().release()
+            raise
+
+    async def putconn(self, conn: PlainConnection) -> None:
+        self._room_here().release()
+        if conn.info.transaction_status == TransactionStatus.IDLE:
+            self._idle.append(conn)
+        else:
+            await conn.close()
+
+    async def close(self, timeout: float = 0) -> None:  # noqa: ARG002, ASYNC109
+        while self._idle:
+            await self._idle.pop().close()
+
+    async def _connected(self) -> PlainConnection:
+        conninfo, keywords = self._made_with
+        connection = await PlainConnection.connect(conninfo, **keywords)
+        connection._pool = self  # noqa: SLF001 - so that leaving a `with` leaves it open, as psycopg's pools do
+        await self._adjust(connection)
+        return connection
+
+    def _room_here(self) -> asyncio.Semaphore:
+        return self._room.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self.max_size))
 
 
 class AnyLoopQueue(AsyncQueue):
-    """It may be used in one event loop after the other, and be closed from outside of them.
-
-    A pool lives by tasks in the loop that it was opened in. So each loop gets a pool.
-    """
+    """It may be used in one event loop after the other, and be closed from outside of them."""
 
     def __init__(self, dsn: str, schema: str) -> None:
-        super().__init__(dsn, schema)
-        self._dsn = dsn
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    async def _opened(self) -> object:
-        running = asyncio.get_running_loop()
-        if self._loop is not running:
-            self._source = self._own_pool = own_async_pool(self._dsn, POOL_SIZE, TIMEOUT, AbandonedPool)
-            self._opening = asyncio.Lock()
-            self._is_open = False
-            self._loop = running
-        return await super()._opened()
+        pool = own_async_pool(dsn, POOL_SIZE, TIMEOUT, PlainPool)
+        super().__init__(pool, schema)
+        self._own_pool = pool
 
     def end(self) -> None:
-        """Close it, in its loop if that can still run."""
-        if self._loop is None:
-            return
-        if self._loop.is_closed() or self._loop.is_running():
-            self._own_pool = None  # its tasks end with their loop, its connections with the database
-            with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-                runner.run(self.close())
-        else:
-            self._loop.run_until_complete(self.close())
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            runner.run(self.close())
