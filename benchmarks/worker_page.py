@@ -20,8 +20,8 @@ PICTURE = "worker.svg"
 COLOURS = {"lonnymq": "#2a6f97", "pgqueuer": "#e07a5f", "procrastinate": "#8d99ae"}
 GROUPS = {"drain": "Running", "enqueue": "Enqueueing"}
 NOTES = {
-    "drain": "{tasks:,} tasks are there when the workers begin, {singly:,} where they go one at a time;\n"
-    "a run ends when all are done in the database.",
+    "drain": "{tasks:,} tasks are there when the workers begin, {singly:,} where they go one at a time,\n"
+    "and a tenth of that for Procrastinate; a run ends when all are done in the database.",
     "enqueue": "One producer process, asynchronous, with a pool of 10 connections. Every call is a\n"
     "transaction of its own, and durable.",
 }

@@ -30,6 +30,10 @@ class Load:
     tasks: int
     lone: int
 
+    def of(self, queue: TaskQueue, *, is_single: bool) -> int:
+        """A fifth where they go singly."""
+        return max(1, round((self.tasks / 5 if is_single else self.tasks) * queue.share))
+
 
 @dataclass(frozen=True)
 class WorkerSample(Sample):
@@ -71,7 +75,7 @@ class Drain(WorkerScenario):
         return PLAIN + VARIANTS if self.kind == "async" and self.processes == 1 else PLAIN
 
     def run(self, arena: Arena, queue: TaskQueue, load: Load) -> Sample:
-        tasks = load.tasks if self.mode == "batches" else max(1, load.tasks // 5)
+        tasks = load.of(queue, is_single=self.mode == "single")
         with arena.fresh(queue.name, queue.install) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
             queue.run(fill(queue, dsn, tasks))
             conn.execute("VACUUM ANALYZE")
@@ -107,7 +111,7 @@ class Enqueue(WorkerScenario):
         return f"{self.size:,} a call, {calls}"
 
     def run(self, arena: Arena, queue: TaskQueue, load: Load) -> Sample:
-        tasks = load.tasks if self.size > 1 else max(1, load.tasks // 5)
+        tasks = load.of(queue, is_single=self.size == 1)
         with arena.fresh(queue.name, queue.install) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
             arena.checkpoint()
             seconds = 0.0

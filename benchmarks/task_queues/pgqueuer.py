@@ -18,8 +18,7 @@ from pgqueuer.queries import Queries
 from benchmarks.task_queues.tally import Tally
 from benchmarks.task_queues.task_queue import POOL_SIZE, TASK, Kind, Mode, Producer, TaskQueue
 
-MANAGERS: dict[Mode, int] = {"batches": 1, "single": 1, "default": 1}
-BATCH_SIZES: dict[Mode, int] = {"batches": 100, "single": 1, "default": 10}
+BATCH_SIZES: dict[Mode, int] = {"batches": 1000, "single": 1, "default": 10}
 
 
 class Pgqueuer(TaskQueue):
@@ -60,17 +59,13 @@ class Pgqueuer(TaskQueue):
             await asyncio.to_thread(count, job)  # it takes no plain function; this is what it says to do
 
         async def work() -> None:
-            managers = [PgQueuer(AsyncpgDriver(await asyncpg.connect(dsn))) for _ in range(MANAGERS[mode])]
-            for manager in managers:
-                manager.entrypoint(TASK)(count_async if kind == "async" else count_in_thread)
-
-            def stop() -> None:
-                for manager in managers:
-                    manager.shutdown.set()
-
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+            conn = await asyncpg.connect(dsn)
+            manager = PgQueuer(AsyncpgDriver(conn))
+            manager.entrypoint(TASK)(count_async if kind == "async" else count_in_thread)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, manager.shutdown.set)
             begin()
-            await asyncio.gather(*(manager.run(batch_size=BATCH_SIZES[mode]) for manager in managers))
+            await manager.run(batch_size=BATCH_SIZES[mode])
+            await conn.close()
 
         uvloop.run(work())
 

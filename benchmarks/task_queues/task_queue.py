@@ -35,6 +35,9 @@ class TaskQueue(ABC):
     finished: ClassVar[str | None]
     """FROM and WHERE of those that are; None: it keeps nothing of them."""
 
+    share: ClassVar[float] = 1
+    """Of the tasks that the others get: less, where a run would take many times as long."""
+
     @abstractmethod
     def install(self, dsn: str) -> None: ...
 
