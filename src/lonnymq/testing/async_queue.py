@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import Any, Self
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from psycopg import AsyncConnection
@@ -19,21 +18,7 @@ POOL_SIZE = 10
 TIMEOUT = 30
 
 
-class PlainConnection(AsyncConnection[Any]):
-    """It is gone as soon as its connecting is cancelled.
-
-    Else whoever keeps the error, as pytest does when it is logged, keeps the server waiting for a password,
-    and while it waits no database is dropped.
-    """
-
-    @classmethod
-    async def connect(cls, *args: Any, **keywords: Any) -> Self:  # noqa: ANN401 - they are psycopg's
-        with suppress(asyncio.CancelledError):
-            return await super().connect(*args, **keywords)
-        raise asyncio.CancelledError  # another one, which knows nothing of the connection
-
-
-class PlainPool(AsyncConnectionPool[PlainConnection]):
+class PlainPool(AsyncConnectionPool[AsyncConnection[Any]]):
     """A pool without tasks of its own, so that it belongs to no event loop, and need not be closed in one.
 
     psycopg's has some. When asyncio.run cancels them at its end, one that is just connecting takes that for a
@@ -52,10 +37,10 @@ class PlainPool(AsyncConnectionPool[PlainConnection]):
         super().__init__(conninfo, kwargs=kwargs, max_size=max_size, **options)
         self._made_with = conninfo, kwargs
         self._adjust = configure
-        self._idle: list[PlainConnection] = []
+        self._idle: list[AsyncConnection[Any]] = []
         self._room: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
-    async def getconn(self, timeout: float | None = None) -> PlainConnection:  # noqa: ARG002, ASYNC109
+    async def getconn(self, timeout: float | None = None) -> AsyncConnection[Any]:  # noqa: ARG002, ASYNC109
         try:
             await asyncio.wait_for(self._room_here().acquire(), self.timeout)
         except TimeoutError:
@@ -66,7 +51,7 @@ class PlainPool(AsyncConnectionPool[PlainConnection]):
             self._room_here().release()
             raise
 
-    async def putconn(self, conn: PlainConnection) -> None:
+    async def putconn(self, conn: AsyncConnection[Any]) -> None:
         self._room_here().release()
         if conn.info.transaction_status == TransactionStatus.IDLE:
             self._idle.append(conn)
@@ -77,9 +62,9 @@ class PlainPool(AsyncConnectionPool[PlainConnection]):
         while self._idle:
             await self._idle.pop().close()
 
-    async def _connected(self) -> PlainConnection:
+    async def _connected(self) -> AsyncConnection[Any]:
         conninfo, keywords = self._made_with
-        connection = await PlainConnection.connect(conninfo, **keywords)
+        connection = await AsyncConnection.connect(conninfo, **keywords)
         connection._pool = self  # noqa: SLF001 - so that leaving a `with` leaves it open, as psycopg's pools do
         await self._adjust(connection)
         return connection
