@@ -40,7 +40,7 @@ class Latency:
             of_queue.setdefault(since, []).extend(more)
 
     def percentile(self, queue: str, since: str, percent: int) -> float:
-        return statistics.quantiles(self.times[queue][since], n=100)[percent - 1]
+        return statistics.quantiles(self.times[queue][since], n=100, method="inclusive")[percent - 1]
 
 
 def main(arguments: list[str]) -> int:
