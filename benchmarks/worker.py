@@ -48,7 +48,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--only", default="", metavar="TEXT", help="scenarios whose name contains this")
     parser.add_argument("--list", action="store_true", help="name the scenarios and stop")
     parser.add_argument("--queues", default=",".join(PLAIN), help="whom to measure")
-    parser.add_argument("--tasks", type=int, default=20_000, help="a run; a fifth where they go singly")
+    parser.add_argument(
+        "--tasks", type=int, default=20_000, help="a run; a twentieth of it where they go singly"
+    )
     parser.add_argument("--lone", type=int, default=100, help="lone tasks a run")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true", help="every sample, on stdout")

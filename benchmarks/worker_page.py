@@ -105,7 +105,7 @@ def _settings() -> str:
 
 def _groups(results: Sequence[Result], load: Load) -> Iterator[str]:
     for group, members in groupby(results, key=lambda result: result.scenario.group):
-        note = NOTES[group].format(tasks=load.tasks, singly=load.tasks // 5)
+        note = NOTES[group].format(tasks=load.tasks, singly=round(load.singly))
         yield f"## {GROUPS[group]}\n\n{note}\n\n{_rates(list(members), PLAIN)}\n"
 
 

@@ -31,8 +31,12 @@ class Load:
     lone: int
 
     def of(self, queue: TaskQueue, *, is_single: bool) -> int:
-        """A fifth where they go singly."""
-        return max(1, round((self.tasks / 5 if is_single else self.tasks) * queue.share))
+        """Fewer where they go singly, which takes so much longer."""
+        return max(1, round(queue.share * (self.singly if is_single else self.tasks)))
+
+    @property
+    def singly(self) -> float:
+        return self.tasks / 20
 
 
 @dataclass(frozen=True)
