@@ -84,9 +84,9 @@ async def ship(order: int, seconds: float = 0) -> None:
 
 
 @app.task()
-def pack(order: int) -> None:
+def pack(order: int, seconds: float = 0) -> None:
     with noted(order):
-        pass
+        time.sleep(seconds)
 
 
 @app.task()

@@ -28,9 +28,10 @@ from tests.worker.ledger import now
 from tests.worker.processes import Crew, until
 
 ORDERS = 4000
+WORK: tuple[shop.AnyTask, ...] = (shop.ship, shop.pack)
+PLENTY = 100
 PICKUPS = 5
 OUTCOMES = "SELECT outcome, COUNT(*), COUNT(DISTINCT id) FROM finished GROUP BY outcome"
-LEASE = 2.0
 INTO_A_NAP = 0.6  # seconds: a worker that polls looks every second, and before that ever more seldom
 AT_ONCE_MS = 200
 
@@ -38,6 +39,7 @@ AT_ONCE_MS = 200
 @dataclass(frozen=True)
 class Outage:
     mode: str
+    lease: float
     seconds: float = 0
 
     def cause(self, server: Server, version: int) -> None:
@@ -57,9 +59,9 @@ class Outage:
 
 
 OUTAGES = {
-    "restart": Outage("fast"),
-    "crash": Outage("immediate"),
-    "longer than leases": Outage("fast", 1.5 * LEASE),
+    "restart": Outage("fast", lease=10),
+    "crash": Outage("immediate", lease=10),
+    "longer than leases": Outage("fast", lease=2, seconds=3),
 }
 
 
@@ -90,11 +92,11 @@ def test_the_database_is_away(
     ):
         queue.set(history=True)
         queue.enqueue_many(
-            (shop.ship if order % 2 else shop.pack).using(channel=f"tenant {order % 7}").message(order)
+            WORK[order % 2].using(channel=f"tenant {order % 7}").message(order, 0.01)
             for order in range(ORDERS)
         )
-        workers = crew.start_many(2, lease=LEASE)
-        until(lambda: len(crew.ledger.runs("end")) > ORDERS // 4, "a quarter to be done")
+        workers = crew.start_many(2, lease=OUTAGES[kind].lease)
+        until(lambda: len(crew.ledger.runs("end")) > ORDERS // 8, "some to be done")
         gone = Moment()
         OUTAGES[kind].cause(durable, pytestconfig.getoption("--pg"))
         back = Moment()
@@ -123,6 +125,9 @@ def test_the_database_is_away(
         assert runs.total() - total <= in_flight
         assert late == 0, "what was leased when the database was back was served again"
         assert len(ran_again) <= again
+        assert in_flight > 0, "it came too late"
+        if (resumed(crew, back) - gone.of_the_ledger) / 1e9 < OUTAGES[kind].lease * 2 / 3:
+            assert ran_again == set(), "what was done counts, though the database was told late"
 
 
 class Moment:
@@ -133,11 +138,17 @@ class Moment:
         self.of_the_ledger = now()
 
 
+def resumed(crew: Crew, since: Moment) -> int:
+    """When the last of the workers went on."""
+    entries = [entry for entry in reversed(crew.ledger.read()) if entry.at > since.of_the_ledger]
+    return max({entry.worker: entry.at for entry in entries}.values())
+
+
 def go_on(crew: Crew, queue: Queue, orders: Iterator[int], since: Moment) -> bool:
-    """Whether each worker has done something since then. If one has nothing to do, there is more for it."""
+    """Whether each worker has done something since then. There is more to do than one of them can do."""
     at_work = {entry.worker for entry in crew.ledger.read() if entry.at > since.of_the_ledger}
-    if at_work and queue.stats().waiting == 0:
-        queue.enqueue_many(shop.ship.message(order, 0.1) for order in islice(orders, 20))
+    if at_work and (queue.stats().waiting or 0) < PLENTY:
+        queue.enqueue_many(shop.ship.message(order, 0.1) for order in islice(orders, PLENTY))
     return at_work == {worker.name for worker in crew.workers}
 
 
@@ -155,7 +166,7 @@ def test_through_pgbouncer(pooler: PgBouncer, conn: psycopg.Connection, tmp_path
     with Queue(pooler.direct) as queue, Crew(pooler.dsn, tmp_path) as crew:
         queue.set(history=True)
         queue.enqueue_many(kinds[order % 3].message(order) for order in range(300))
-        workers = crew.start_many(2, lease=LEASE)
+        workers = crew.start_many(2, lease=2)
         until(lambda: conn.execute("SELECT FROM message LIMIT 1").fetchall() == [], "all to be done")
         until(lambda: all(POOLED in worker.said for worker in workers), "the word that they poll")
         queue.enqueue_many([shop.ship.message(300, 3)])
