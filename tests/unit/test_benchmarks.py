@@ -7,6 +7,8 @@ import pytest
 from benchmarks.fairness import ARRIVALS, NOISY_BACKLOG, Fifo, jain, waits
 from benchmarks.peers.peer import MISSES, PAUSE, Script, commit_mode
 from benchmarks.task_queues import HOMES
+from benchmarks.task_queues.child import Child, ChildFailed
+from benchmarks.task_queues.crew import Crew
 from benchmarks.task_queues.order import Order, Produce, SendAlone, Work, parsed
 from benchmarks.task_queues.tally import Tally
 from benchmarks.worker import Latency
@@ -89,6 +91,22 @@ def test_a_tally_that_lacks_a_task_or_has_one_twice(tmp_path: Path, numbers: lis
 def test_orders_go_over_a_pipe(order: Order) -> None:
     assert order.line().endswith("\n")
     assert parsed(order.line()) == order
+
+
+def test_a_child_that_cannot_begin_says_why() -> None:
+    order = Produce("no such queue", "postgresql://", 1, 1, 1)
+    with (
+        pytest.raises(ChildFailed, match=r"(?s)Produce of no such queue ended with 1.*KeyError"),
+        Child(order) as child,
+    ):
+        child.wait_until_ready()
+
+
+def test_workers_that_end_are_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "tally"
+    tally = Tally.make(path, 1)
+    with pytest.raises(ChildFailed, match="ended with 1"), Child(Produce("nobody", "", 1, 1, 1)) as worker:
+        Crew([worker], tally, path).wait_until_run(1)
 
 
 def test_every_task_queue_that_a_scenario_names_is_there() -> None:
