@@ -19,6 +19,7 @@ READING = [
     ["dead", "show", "1"],
     ["stats"],
     ["history"],
+    ["top", "--once", "--interval", "0.1"],
 ]
 WRITING = [
     ["channels", "set", "acme", "--max-size", "7"],
@@ -58,7 +59,7 @@ def test_all_of_them_are_tried_here() -> None:
         if arguments[: len(name)] == name
     }
     assert tried == {" ".join(name) for name in commands()}
-    assert len(tried) == 18
+    assert len(tried) == 19
 
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)

@@ -7,7 +7,20 @@ from typing import Annotated
 import typer
 
 import lonnymq
-from lonnymq.cli import channels, dead, demo, doctor, enqueue, messages, schema, spark, sql, stats, worker
+from lonnymq.cli import (
+    channels,
+    dead,
+    demo,
+    doctor,
+    enqueue,
+    messages,
+    schema,
+    spark,
+    sql,
+    stats,
+    top,
+    worker,
+)
 from lonnymq.cli.options import Json, print_json
 
 app = typer.Typer(
@@ -21,6 +34,7 @@ doctor.register(app)
 enqueue.register(app)
 worker.register(app)
 stats.register(app)
+top.register(app)
 demo.register(app)
 app.add_typer(channels.app, name="channels")
 app.add_typer(messages.app, name="messages")

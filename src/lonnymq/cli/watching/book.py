@@ -61,7 +61,9 @@ class Picture:
 
     @cached_property
     def fair(self) -> float | None:
-        """Messages a second that each of the hungry is owed."""
+        """Messages a second that each of the hungry is owed; not known before all of them are."""
+        if not self.is_whole:
+            return None
         others = (
             seen.rate for seen in self.channels.values() if seen.rate is not None and not seen.is_hungry
         )

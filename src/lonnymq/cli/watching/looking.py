@@ -1,11 +1,12 @@
 """Looks at the queue, at a cost that has a bound, however many channels there are.
 
-As many channels as a look has time for are read by name, and the next look goes on from there. Until a look has
-time for all of them, it also reads those that matter most: who is next, who has most waiting, and who is shown.
+As many channels as a look has time for are read by name, and the next one goes on from there. While it has no
+time for all of them, it also reads those that matter most: who is next, who has most waiting, who is shown.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from lonnymq.cli.opening import server_time
 from lonnymq.cli.watching.book import Book, Picture
 from lonnymq.commands import QueueStatistics
-from lonnymq.errors import ChannelForbidden, LonnyMQError
+from lonnymq.errors import ChannelForbidden
 from lonnymq.queue.queue import Queue
 
 PAGE = 250
@@ -23,6 +24,8 @@ BUSY_SHARE = 0.1
 BUSY_SECONDS = 0.1
 """A look asks for no further page after so long, nor after its share of the interval."""
 CAP = 1_000
+SURROGATES = range(0xD800, 0xE000)
+"""Code points that are no characters."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,11 @@ class Looker:
         book.begin_look()
         queue = self._statistics()
         queue_at = self._clock()
-        if book.look > 1 and book.sweep != 1:
+        is_over = self._read_page()
+        if not is_over and book.sweep != 1:
             self._read_foremost(focus or Focus())
-        while not self._read_page() and self._clock() - begin < self._seconds:
-            pass
+        while not is_over and self._clock() - begin < self._seconds:
+            is_over = self._read_page()
         return book.picture(queue, queue_at, server_time(self._queue))
 
     def _statistics(self) -> QueueStatistics | None:
@@ -89,9 +93,5 @@ def just_before(prefix: str) -> str:
     last = ord(prefix[-1])
     if last <= 1:  # nothing comes before it but the shorter text
         return prefix[:-1]
-    before = 0xD7FF if last == 0xE000 else last - 1  # those between are no characters  # noqa: PLR2004
-    return f"{prefix[:-1]}{chr(before)}{chr(0x10FFFF)}"
-
-
-class Unanswered(LonnyMQError):
-    """The database has not answered for a while."""
+    before = SURROGATES.start - 1 if last - 1 in SURROGATES else last - 1
+    return f"{prefix[:-1]}{chr(before)}{chr(sys.maxunicode)}"

@@ -56,9 +56,8 @@ class Track:
 
     @property
     def is_hungry(self) -> bool:
-        """Each time that was compared."""
-        compared = self._compared()
-        return len(compared) > 1 and all(reading.is_hungry for reading in compared)
+        """Each time that is compared."""
+        return bool(self.readings) and all(reading.is_hungry for reading in self._compared())
 
     def trend(self, look: int, length: int = LOOKS_KEPT) -> list[float | None]:
         """The rate at each of the last looks up to this one; None where nothing is known.

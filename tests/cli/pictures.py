@@ -1,0 +1,58 @@
+"""Channels and queues as `top` would have read them."""
+
+from typing import Any
+
+from lonnymq.cli.watching.book import Book, Picture
+from lonnymq.commands import ChannelStatistics, QueueStatistics
+
+AT = 1_893_456_000_000
+
+
+def channel(name: str, **values: Any) -> ChannelStatistics:
+    fields: dict[str, Any] = {
+        "channel": name,
+        "waiting": values.get("due", 0) + values.get("scheduled", 0),
+        "due": 0,
+        "scheduled": 0,
+        "leased": 0,
+        "dead": 0,
+        "oldest_due_ms": None,
+        "served": 0,
+        "last_served_at": None,
+        "blocked_by": None if values.get("due") else "empty",
+        "max_concurrency": None,
+        "release_interval_ms": 0,
+        "paused": False,
+        "max_size": None,
+    }
+    return ChannelStatistics(**fields | values)
+
+
+def queue(**values: Any) -> QueueStatistics:
+    fields: dict[str, Any] = {
+        "waiting": 0,
+        "due": 0,
+        "scheduled": 0,
+        "leased": 0,
+        "dead": 0,
+        "oldest_due_ms": None,
+        "served": 0,
+        "last_served_at": None,
+        "running": None,
+        "max_concurrency": None,
+        "paused": False,
+        "blocked_by": None,
+    }
+    return QueueStatistics(**fields | values)
+
+
+def picture(*looks: list[ChannelStatistics], every: float = 1.0) -> Picture:
+    """After looks that each read all there was, the queue's own numbers agreeing."""
+    book = Book()
+    for number, channels in enumerate(looks):
+        book.begin_look()
+        book.read_page(sorted(channels, key=lambda one: one.channel), number * every, is_last=True)
+        served = sum(one.served for one in channels)
+        waiting = sum(one.waiting for one in channels)
+        found = book.picture(queue(served=served, waiting=waiting, due=waiting), number * every, AT)
+    return found

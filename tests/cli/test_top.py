@@ -1,0 +1,294 @@
+"""lonnymq top, on a terminal and without one."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from lonnymq import NewMessage, Queue
+from lonnymq.cli.watching.looking import PAGE, Focus, Looker
+from tests.cli.conftest import Login, Run
+from tests.cli.running import NOWHERE, environment
+from tests.cli.terminal import Terminal
+from tests.database import AnyServer
+
+OFTEN = ("--interval", "0.1")
+DOWN, PAGE_DOWN, END, ESCAPE = "\x1b[B", "\x1b[6~", "\x1b[F", "\x1b"
+
+
+@contextmanager
+def consuming(queue: Queue, wanted: Callable[[str], bool] = lambda _: True) -> Iterator[None]:
+    """A consumer that works on what it is given, all the while."""
+    is_over = threading.Event()
+
+    def consume() -> None:
+        while not is_over.wait(0.01):
+            for message in queue.dequeue(4):
+                if wanted(message.channel):
+                    queue.complete(message)
+
+    thread = threading.Thread(target=consume)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def fill(queue: Queue, channels: int, each: int = 1) -> None:
+    queue.enqueue_many(NewMessage(n, channel=f"tenant-{n % channels:04}") for n in range(channels * each))
+
+
+def row(terminal: Terminal, name: str) -> list[str]:
+    return next((line.split() for line in terminal.shown if line.startswith(name)), [])
+
+
+def test_a_noisy_tenant_gets_its_share_and_no_more(queue: Queue, dsn: str) -> None:
+    queue.enqueue_many(range(4000), channel="noisy")
+    for n in range(3):
+        queue.enqueue_many(range(900), channel=f"quiet-{n}")
+    queue.enqueue("held", channel="held")
+    queue.channel("held").set(paused=True)
+    with consuming(queue), Terminal("top", *OFTEN, dsn=dsn, columns=120) as terminal:
+        terminal.until_shown("4 always with something due", "noisy", "1.0x")
+        terminal.until(lambda: "25.0%" in terminal.shown[2])
+        assert row(terminal, "noisy")[-1] == "ready"
+        assert row(terminal, "held")[-1] == "paused"
+        assert terminal.shown[4].startswith("noisy")
+        terminal.press("q")
+        assert terminal.end() == 0
+
+
+def test_keys(queue: Queue, dsn: str) -> None:
+    fill(queue, 60)
+    queue.enqueue_many(range(3), channel="acme")
+    with Terminal("top", *OFTEN, dsn=dsn) as terminal:
+        terminal.until_shown("sorted by waiting", "1-19 of 61")
+        assert terminal.shown[4].startswith("acme")
+        terminal.press("n")
+        terminal.until_shown("sorted by name")
+        terminal.press(DOWN)
+        terminal.until(lambda: terminal.shown[4].startswith("tenant-0000"))
+        terminal.press(PAGE_DOWN)
+        terminal.until(lambda: terminal.shown[4].startswith("tenant-0019"))
+        terminal.press(END)
+        terminal.until_shown("43-61 of 61", "tenant-0059")
+        terminal.press("s")
+        terminal.until_shown("sorted by waiting", "1-19 of 61")
+        terminal.press("/tenant-003\r")
+        terminal.until_shown('1-10 of 10 that begin with "tenant-003"')
+        assert "acme" not in terminal.text
+        terminal.press(ESCAPE)
+        terminal.until_shown("1-19 of 61")
+        terminal.press("?")
+        terminal.until_shown("q quit   arrows, PgUp")
+        terminal.press("p")
+        terminal.until_shown("DISPLAY PAUSED")
+        queue.enqueue("new", channel="brand-new")
+        terminal.press("n")
+        terminal.until_shown("sorted by name")
+        assert "brand-new" not in terminal.text
+        terminal.press("p")
+        terminal.until_shown("brand-new")
+        terminal.press("q")
+        assert terminal.end() == 0
+
+
+def test_the_window_grows(queue: Queue, dsn: str) -> None:
+    fill(queue, 60)
+    with Terminal("top", *OFTEN, dsn=dsn) as terminal:
+        terminal.until_shown("1-19 of 60")
+        assert "share" not in terminal.text
+        terminal.resize(130, 40)
+        terminal.until_shown("1-35 of 60", "share")
+        terminal.resize(60, 10)
+        terminal.until_shown("1-5 of 60")
+        terminal.press("q")
+        assert terminal.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (None, 130)], ids=str
+)
+def test_the_terminal_is_restored(dsn: str, number: signal.Signals | None, code: int) -> None:
+    with Terminal("top", *OFTEN, dsn=dsn) as terminal:
+        terminal.until_shown("no channels")
+        assert terminal.modes() != terminal.before
+        if number is None:
+            terminal.press("\x03")
+        else:
+            terminal.signal(number)
+        assert terminal.end() == code
+        assert "Traceback" not in terminal.raw
+
+
+def test_the_terminal_is_restored_after_a_failure(conn: psycopg.Connection, dsn: str) -> None:
+    with Terminal("top", *OFTEN, dsn=dsn) as terminal:
+        terminal.until_shown("no channels")
+        conn.execute("DROP SCHEMA lonnymq CASCADE")
+        assert terminal.end() in {1, 4}
+        last = terminal.raw.rpartition("\x1b[?1049l")[2]
+        assert "lonnymq: " in last
+        assert "Traceback" not in last
+
+
+def test_a_database_that_goes_away_and_comes_back(queue: Queue, dsn: str, server: AnyServer) -> None:
+    queue.enqueue("first", channel="acme")
+    name = str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"])
+
+    def allow(admin: psycopg.Connection, word: str) -> None:
+        statement = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
+        admin.execute(statement.format(sql.Identifier(name), sql.Literal(word)))
+
+    with (
+        psycopg.connect(server.dsn("postgres"), autocommit=True) as admin,
+        Terminal("top", *OFTEN, dsn=dsn) as terminal,
+    ):
+        terminal.until_shown("acme")
+        allow(admin, "false")
+        try:
+            admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+            terminal.until(lambda: terminal.shown[2].startswith("The database "))
+            assert row(terminal, "acme")
+        finally:
+            allow(admin, "true")
+        terminal.until(lambda: terminal.shown[2].startswith("1 channel"))
+        terminal.press("q")
+        assert terminal.end() == 0
+
+
+def test_no_database_to_begin_with() -> None:
+    with Terminal("top", dsn=NOWHERE) as terminal:
+        assert terminal.end() == 3
+        assert "\x1b[?1049h" not in terminal.raw
+        assert "cret" not in terminal.raw
+
+
+def test_no_schema_to_begin_with(dsn: str) -> None:
+    with Terminal("top", "--schema", "nowhere", dsn=dsn) as terminal:
+        assert terminal.end() == 4
+        assert "there is no LonnyMQ in schema" in " ".join(terminal.raw.split())
+
+
+def test_once(queue: Queue, lonnymq: Run) -> None:
+    queue.enqueue_many(range(40), channel="acme")
+    queue.enqueue("one", channel="bluebird")
+    with consuming(queue):
+        done = lonnymq("top", "--once", *OFTEN)
+    whole, fair, head, *rows = done.stdout.splitlines()
+    assert done.code == 0
+    assert whole.startswith("waiting ")
+    assert fair.startswith("2 channels")
+    assert head.split() == [
+        "channel", "served/s", "share", "fair", "waiting", "due", "leased", "dead", "oldest", "state",
+    ]  # fmt: skip
+    assert [line.split()[0] for line in rows] == ["acme", "bluebird"]
+    without_terminal = lonnymq("top", *OFTEN, "--sort", "name", "--limit", "1", "--channel", "b")
+    assert without_terminal.stdout.splitlines()[3].startswith("bluebird")
+    limited = lonnymq("top", *OFTEN, "--limit", "1")
+    assert (len(limited.stdout.splitlines()), limited.stderr) == (4, "1 of 2; for more: --limit\n")
+
+
+def test_once_on_a_terminal(queue: Queue, dsn: str) -> None:
+    queue.enqueue("one", channel="acme")
+    with Terminal("top", "--once", *OFTEN, dsn=dsn) as terminal:
+        assert terminal.end() == 0
+        assert "acme" in terminal.raw
+        assert "\x1b[?1049h" not in terminal.raw
+
+
+def test_nothing_at_all(lonnymq: Run) -> None:
+    done = lonnymq("top", "--once", *OFTEN)
+    assert (done.code, done.stderr) == (0, "There are no channels.\n")
+
+
+def test_json(queue: Queue, lonnymq: Run) -> None:
+    queue.enqueue_many(range(1200), channel="acme")
+    queue.enqueue("one", channel="bluebird")
+    with consuming(queue):
+        told = lonnymq("top", "--json", "--once", "--interval", "0.3").record
+    assert (told["channels_known"], told["is_whole"]) == (2, True)
+    acme, bluebird = told["channels"]
+    assert (acme["channel"], bluebird["channel"]) == ("acme", "bluebird")
+    assert acme["rate"] > 0
+    assert 0 < acme["share"] <= 1
+    assert told["fair_rate"] > 0
+    assert told["queue"]["waiting"] > 0
+
+
+def test_json_goes_on_until_it_is_told_to_end(queue: Queue, dsn: str) -> None:
+    queue.enqueue("one", channel="acme")
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "lonnymq", "top", "--json", *OFTEN],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        env=environment(dsn),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        looks = [json.loads(process.stdout.readline()) for _ in range(3)]
+        assert [look["channels"][0]["channel"] for look in looks] == ["acme"] * 3
+        assert looks[0]["rate"] is None
+        assert looks[2]["at"] > looks[0]["at"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 143
+        assert process.stderr.read() == b""
+
+
+def test_wrong_use(lonnymq: Run) -> None:
+    for arguments in (["--interval", "0"], ["--sort", "size"], ["--limit", "0"]):
+        done = lonnymq("top", "--once", *arguments)
+        assert (done.code, done.stdout, arguments[0] in done.said) == (2, "", True)
+
+
+def test_a_look_reads_a_page_and_the_next_goes_on(queue: Queue) -> None:
+    """By a clock that says that each look took too long for more."""
+    size = PAGE * 2 + 100
+    fill(queue, size, each=2)
+    queue.enqueue_many(range(50), channel="zz-noisy")
+    looker = Looker(queue, 1.0, clock=count(1.0).__next__)
+    first = looker.look()
+    assert "zz-noisy" in first.channels
+    assert not first.is_whole
+    assert len(first.channels) < size
+    assert f"tenant-{size - 1:04}" not in first.channels
+    found = looker.look(Focus(prefix=f"tenant-{size - 50:04}"[:-1]))
+    assert f"tenant-{size - 50:04}" in found.channels
+    third = looker.look()
+    assert (third.is_whole, third.sweep, len(third.channels)) == (True, 3, size + 1)
+    shown = [f"tenant-{n:04}" for n in range(PAGE * 2, PAGE * 2 + 3)]
+    fourth = looker.look(Focus(shown))
+    assert {fourth.channels[name].track.readings[-1].look for name in shown} == {4}
+    quick = Looker(queue, 1.0, clock=lambda: 0.0).look()
+    assert (quick.is_whole, quick.sweep, len(quick.channels)) == (True, 1, size + 1)
+
+
+def test_a_deleted_channel_goes(queue: Queue) -> None:
+    fill(queue, 3)
+    looker = Looker(queue, 1.0)
+    assert len(looker.look().channels) == 3
+    queue.channel("tenant-0001").delete(with_messages=True)
+    assert list(looker.look().channels) == ["tenant-0000", "tenant-0002"]
+
+
+def test_a_login_that_is_bound_to_channels_sees_these(
+    login: Login, schema: str, conn: psycopg.Connection, lonnymq: Run
+) -> None:
+    address = login(f"{schema}_observer", f"{schema}_producer")
+    conn.execute(f'SET search_path TO "{schema}"'.encode())
+    name = psycopg.conninfo.conninfo_to_dict(address)["user"]
+    conn.execute("SELECT credential_bind(%s, ARRAY['mine'])", [name])
+    conn.execute("SELECT message_create('theirs', 'x')")
+    told = lonnymq("top", "--once", "--json", *OFTEN, "--schema", schema, "--dsn", address).record
+    assert (told["queue"], [one["channel"] for one in told["channels"]]) == (None, ["mine"])
+    assert lonnymq("top", "--once", *OFTEN, "--schema", schema, "--dsn", address).code == 0
