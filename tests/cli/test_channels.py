@@ -105,6 +105,12 @@ def test_show_of_one_that_is_not_there(lonnymq: Run) -> None:
     assert "channel 'acme' has no messages" in done.stderr
 
 
+def test_show_of_one_that_has_nothing_but_a_past(queue: Queue, lonnymq: Run) -> None:
+    queue.enqueue(1, channel="acme")
+    queue.complete_many(queue.dequeue())
+    assert lonnymq("channels", "show", "acme", "--json").record["served"] == 1
+
+
 def test_set(queue: Queue, lonnymq: Run) -> None:
     queue.enqueue(1, channel="acme")
     done = lonnymq(
@@ -189,8 +195,11 @@ def test_delete_leaves_messages_alone_unless_told(queue: Queue, lonnymq: Run) ->
 
 def test_delete_finds_what_no_fold_has_seen(queue: Queue, lonnymq: Run) -> None:
     queue.enqueue(1, channel="acme")
+    later = queue.enqueue(2, channel="acme", delay=600)
     [message] = queue.dequeue()
     queue.retry(message)
+    queue.cancel(later.id or 0)
+    assert queue.channel("acme").stats().waiting == 0, "else this shows nothing"
     done = lonnymq("channels", "delete", "acme", "--yes")
     assert (done.code, "is not empty" in done.stderr) == (1, True)
     assert queue.get(message.id) is not None

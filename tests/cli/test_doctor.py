@@ -11,6 +11,7 @@ from psycopg import sql
 from lonnymq import Queue
 from lonnymq.cli import doctor_checks
 from lonnymq.cli.doctor_checks import QUEUE_CHECKS, SCHEMA_CHECK, SERVER_CHECKS
+from lonnymq.cli.wording import HOUR
 from lonnymq.install import install
 from tests.cli.conftest import Login, Run
 from tests.cli.running import run
@@ -97,6 +98,13 @@ def test_open_transactions(look: Look, connect: Connect, threshold: Callable[...
     assert (found["status"], f"session {pid} has been idle" in found["says"]) == ("warning", True)
     threshold(VERY_OLD_TRANSACTION_MS=0)
     assert look()["open transactions"]["status"] == "problem"
+    threshold(OLD_TRANSACTION_MS=HOUR, VERY_OLD_TRANSACTION_MS=HOUR)
+    conn.pgconn.send_query(b"SELECT pg_sleep(60)")
+    found = look()["open transactions"]
+    assert (found["status"], "the oldest has been open for" in found["says"]) == ("ok", True), "it is at work"
+    conn.cancel_safe()
+    while conn.pgconn.get_result() is not None:
+        pass
     conn.rollback()
     assert look()["open transactions"] == {
         "check": "open transactions",
@@ -271,6 +279,7 @@ def test_a_schema_that_is_missing_or_does_not_fit(lonnymq: Run, conn: psycopg.Co
         assert done.code == 4
         assert says in done.stdout
         assert "PostgreSQL" in done.stdout, "the server is looked at all the same"
+        assert "followers" not in done.stdout, "the queue is not"
         assert "Traceback" not in done.stderr
     assert lonnymq("doctor", "--schema", "pg_x").code == 2
 

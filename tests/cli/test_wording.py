@@ -1,6 +1,8 @@
 """How things are said to people."""
 
 import doctest
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -57,7 +59,16 @@ def test_sizes() -> None:
     ]
 
 
-def test_moments() -> None:
+@pytest.fixture(params=["UTC0", "WALL-05:30"])
+def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as here:
+        here.setenv("TZ", request.param)
+        time.tzset()
+        yield
+    time.tzset()
+
+
+def test_moments(zone: None) -> None:
     assert moment("2030-12-31T09:00+01:00") == datetime(2030, 12, 31, 8, tzinfo=UTC)
     assert moment("2030-12-31T09:00Z") == datetime(2030, 12, 31, 9, tzinfo=UTC)
     here = datetime(2030, 12, 31).astimezone()
