@@ -5,9 +5,11 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
+from typing import Any
 
 import psycopg
 import pytest
@@ -90,7 +92,8 @@ def test_keys(queue: Queue, dsn: str) -> None:
         terminal.press(ESCAPE)
         terminal.until_shown("1-19 of 61")
         terminal.press("?")
-        terminal.until_shown("q quit   arrows, PgUp")
+        terminal.until_shown("arrows, PgUp, PgDn", "sort by: w waiting")
+        terminal.press("?")
         terminal.press("p")
         terminal.until_shown("DISPLAY PAUSED")
         queue.enqueue("new", channel="brand-new")
@@ -141,29 +144,46 @@ def test_the_terminal_is_restored_after_a_failure(conn: psycopg.Connection, dsn:
         assert "Traceback" not in last
 
 
-def test_a_database_that_goes_away_and_comes_back(queue: Queue, dsn: str, server: AnyServer) -> None:
-    queue.enqueue("first", channel="acme")
+@contextmanager
+def away(dsn: str, server: AnyServer) -> Iterator[None]:
+    """Nobody is connected to the database, nor can be."""
     name = str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"])
-
-    def allow(admin: psycopg.Connection, word: str) -> None:
-        statement = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
-        admin.execute(statement.format(sql.Identifier(name), sql.Literal(word)))
-
-    with (
-        psycopg.connect(server.dsn("postgres"), autocommit=True) as admin,
-        Terminal("top", *OFTEN, dsn=dsn) as terminal,
-    ):
-        terminal.until_shown("acme")
-        allow(admin, "false")
+    allow = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
+    with psycopg.connect(server.dsn("postgres"), autocommit=True) as admin:
+        admin.execute(allow.format(sql.Identifier(name), sql.Literal("false")))
         try:
             admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+            yield
+        finally:
+            admin.execute(allow.format(sql.Identifier(name), sql.Literal("true")))
+
+
+def test_a_database_that_goes_away_and_comes_back(queue: Queue, dsn: str, server: AnyServer) -> None:
+    queue.enqueue("first", channel="acme")
+    with (
+        Terminal("top", *OFTEN, dsn=dsn) as terminal,
+        Terminal("top", *OFTEN, dsn=dsn) as impatient,
+        telling(dsn) as process,
+    ):
+        terminal.until_shown("acme")
+        impatient.until_shown("acme")
+        lines(process, 1)
+        with away(dsn, server):
             terminal.until(lambda: terminal.shown[2].startswith("The database "))
             assert row(terminal, "acme")
-        finally:
-            allow(admin, "true")
+            impatient.press("q")
+            assert impatient.end() == 0
+        back_at = time.time() * 1000
         terminal.until(lambda: terminal.shown[2].startswith("1 channel"))
         terminal.press("q")
         assert terminal.end() == 0
+        while lines(process, 1)[0]["at"] < back_at:
+            pass
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 143
+        assert process.stderr is not None
+        noted = process.stderr.read().decode().splitlines()
+        assert all(line.startswith("The database is away, trying again: ") for line in noted), noted
 
 
 def test_no_database_to_begin_with() -> None:
@@ -225,23 +245,37 @@ def test_json(queue: Queue, lonnymq: Run) -> None:
     assert told["queue"]["waiting"] > 0
 
 
-def test_json_goes_on_until_it_is_told_to_end(queue: Queue, dsn: str) -> None:
-    queue.enqueue("one", channel="acme")
+@contextmanager
+def telling(dsn: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-W", "error", "-m", "lonnymq", "top", "--json", *OFTEN]
     with subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "lonnymq", "top", "--json", *OFTEN],
+        command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         env=environment(dsn),
     ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        looks = [json.loads(process.stdout.readline()) for _ in range(3)]
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def lines(process: subprocess.Popen[bytes], number: int) -> list[dict[str, Any]]:
+    assert process.stdout is not None
+    return [json.loads(process.stdout.readline()) for _ in range(number)]
+
+
+def test_json_goes_on_until_it_is_told_to_end(queue: Queue, dsn: str) -> None:
+    queue.enqueue("one", channel="acme")
+    with telling(dsn) as process:
+        looks = lines(process, 3)
         assert [look["channels"][0]["channel"] for look in looks] == ["acme"] * 3
         assert looks[0]["rate"] is None
         assert looks[2]["at"] > looks[0]["at"]
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 143
+        assert process.stderr is not None
         assert process.stderr.read() == b""
 
 

@@ -232,6 +232,9 @@ def test_orders() -> None:
         Sort.RATE: "bac",
         Sort.FAIR: "bac",
     }
+    hungry = [channel("a", due=1, served=1), channel("b", due=1, served=9), channel("c", served=5)]
+    lacking = picture([channel("a", due=1), channel("b", due=1), channel("c")], hungry)
+    assert [one.name for one in listed(lacking, Sort.FAIR)] == ["a", "b", "c"]
     assert [one.name for one in listed(seen, Sort.NAME, "b")] == ["b"]
 
 

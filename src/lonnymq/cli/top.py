@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 SCHEMA = "lonnymq"
 
 Interval = Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")]
-SortBy = Annotated[Sort, typer.Option(help="By name, or which have the most.")]
+SortBy = Annotated[Sort, typer.Option(help="Which have the most; fair: who gets least of its fair share.")]
 Prefix = Annotated[str, typer.Option(help="Only channels whose names begin so.", show_default=False)]
 Once = Annotated[
     bool, typer.Option("--once", help="Look twice, print a table, and end; so it is without a terminal.")
@@ -52,6 +53,7 @@ def top(
 
     Example: lonnymq top --sort fair --channel acme
     """
+    logging.getLogger("psycopg").addHandler(logging.NullHandler())  # it would write over the screen
     with opened(dsn, schema) as queue:
         from lonnymq.cli.watching.looking import Looker
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lonnymq.cli.printing import Column
 from lonnymq.cli.watching.book import Picture, Seen
 from lonnymq.cli.watching.fairness import Standing
+from lonnymq.cli.watching.sort import Sort
 from lonnymq.cli.watching.sparkline import ASCII, BLOCKS, sparkline
 from lonnymq.cli.watching.view import View
 from lonnymq.cli.wording import count, printable, span
@@ -24,11 +25,10 @@ NARROW_TREND, WIDE_TREND = 8, 30
 BAR = 11
 ROUNDED_FROM = 100
 SEPARATOR = "  "
-HELP = (
-    "q quit   arrows, PgUp, PgDn, Home, End scroll   / names that begin with   p pause   "
-    "s sort, or by: w waiting d due l leased o oldest r rate f fair n name"
-)
+SORTING = "sort by: w waiting  d due  l leased  o oldest  r rate  f fair  n name  s next"
+SCROLLING = "arrows, PgUp, PgDn, Home, End: scroll   / filter by name   p pause   q quit"
 HINT = "? help   q quit   s sort   / filter   p pause"
+TITLES = {Sort.RATE: "served/s", Sort.NAME: "channel"}
 STYLES = {Standing.ABOVE: "yellow", Standing.FAIR: "", Standing.BELOW: "bold red"}
 
 
@@ -179,11 +179,14 @@ def _table(picture: Picture, rows: Sequence[Seen], view: View, width: int, glyph
     ]
     cut = "ellipsis" if glyphs is UNICODE else "crop"
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), expand=True, header_style="reverse")
-    table.add_column("channel", ratio=1, no_wrap=True)
+    sorted_by = TITLES.get(view.sort, str(view.sort))
+    table.add_column(_title("channel", sorted_by), ratio=1, no_wrap=True)
     for column in columns:
-        title = f"[bold]{column.title}[/bold]" if view.sort == column.title else column.title
         table.add_column(
-            title, width=column.width, justify="right" if column.is_number else "left", no_wrap=True
+            _title(column.title, sorted_by),
+            width=column.width,
+            justify="right" if column.is_number else "left",
+            no_wrap=True,
         )
     for seen in rows:
         cells = (printable(seen.name), *(column.cell(seen) for column in columns))
@@ -196,8 +199,9 @@ def _table(picture: Picture, rows: Sequence[Seen], view: View, width: int, glyph
 
 def _head(picture: Picture, view: View, trouble: str, glyphs: Glyphs) -> list[Text]:
     paused = "  DISPLAY PAUSED: p goes on" if view.is_paused else ""
+    title = SORTING if view.is_helping else f"lonnymq top  sorted by {view.sort}{paused}"
     return [
-        _line(f"lonnymq top  sorted by {view.sort}{paused}", "bold"),
+        _line(title, "bold"),
         _line(summary(picture, glyphs)),
         _line(trouble, "bold red") if trouble else _line(fairness(picture)),
     ]
@@ -207,11 +211,15 @@ def _foot(rows: Sequence[Seen], view: View, room: int) -> Text:
     if view.is_typing:
         return _line(f"names that begin with: {printable(view.prefix)}_   (Enter: done, Esc: all)", "bold")
     if view.is_helping:
-        return _line(HELP)
+        return _line(SCROLLING, "bold")
     last = min(len(rows), view.first + room)
     filtered = f' that begin with "{printable(view.prefix)}"' if view.prefix else ""
     place = f"{count(view.first + 1)}-{count(last)} of {count(len(rows))}" if rows else "no channels"
     return _line(f"{place}{filtered}   {HINT}", "dim")
+
+
+def _title(title: str, sorted_by: str) -> Text:
+    return _line(title, "bold underline" if title == sorted_by else "")
 
 
 def _line(text: str, style: str = "") -> Text:

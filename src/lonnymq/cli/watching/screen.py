@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
@@ -67,16 +66,18 @@ class Watch:
         pause = 0.0
         while not self._is_over.wait(pause):
             self._asked_at = begin = time.monotonic()
+            pause = self._interval
             try:
                 self.picture = self._looker.look(self.focus)
                 self._away = None
+                spent = time.monotonic() - begin
+                pause = max(self._interval - spent, spent)  # a slow database is asked less often
             except Exception as error:  # noqa: BLE001 - it is raised where the screen is
                 if exit_code(error) != UNREACHABLE:
                     self.failure = error
                     return
                 self._away = (self._away[0] if self._away else begin, sentence(error))
             self._asked_at = None
-            pause = max(self._interval / 2, self._interval - (time.monotonic() - begin))
 
 
 class Screen:
@@ -95,7 +96,6 @@ class Screen:
         """The terminal is then as it was."""
         from rich.live import Live
 
-        logging.getLogger("psycopg").addHandler(logging.NullHandler())  # it would write over the screen
         with (
             ending_by_signal(),
             Keyboard(sys.stdin.fileno()) as keyboard,
@@ -120,7 +120,9 @@ class Screen:
             self._list()
         self._console.size = _size()
         self._view = self._view.within(len(self._rows), self._room)
-        now = (id(self._picture), self._view, self._console.size, self._watch.trouble())
+        look = self._picture.look if self._picture else 0
+        trouble = self._watch.trouble()
+        now = (look, self._view, self._console.size, trouble)
         if now == self._drawn:
             return
         self._drawn = now
@@ -133,7 +135,7 @@ class Screen:
             self._view,
             width=width,
             height=height,
-            trouble=self._watch.trouble(),
+            trouble=trouble,
             glyphs=self._glyphs,
         )
         live.update(drawing, refresh=True)

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Sort(StrEnum):
-    """By name, or the most first: rate is what was served a second, fair that against the fair share."""
+    """The most first, but by name; rate is what is served a second, fair who gets least of its fair share."""
 
     WAITING = "waiting"
     DUE = "due"

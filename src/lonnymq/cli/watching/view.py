@@ -18,13 +18,21 @@ SORT_KEYS = {
     "f": Sort.FAIR,
     "n": Sort.NAME,
 }
+
+
+def _lack(seen: Seen) -> tuple[bool, float]:
+    """First who lacks most: the hungry with the least, as what is fair is the same for all of them."""
+    rate = seen.rate or 0.0
+    return seen.is_hungry, -rate if seen.is_hungry else rate
+
+
 _MOST: dict[Sort, Callable[[Seen], Any]] = {
     Sort.WAITING: lambda seen: seen.now.waiting,
     Sort.DUE: lambda seen: seen.now.due,
     Sort.LEASED: lambda seen: seen.now.leased,
     Sort.OLDEST: lambda seen: -1 if seen.now.oldest_due_ms is None else seen.now.oldest_due_ms,
     Sort.RATE: lambda seen: seen.rate or 0.0,
-    Sort.FAIR: lambda seen: seen.rate or 0.0,  # what is fair is the same for all of them
+    Sort.FAIR: _lack,
 }
 
 
