@@ -45,9 +45,15 @@ UNTOUCHED = (False, 0, None)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("environment", [{}, {"SHOP_IS_ASYNC": "1"}], ids=["Queue", "AsyncQueue"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("kind", WAITING)
+@pytest.mark.parametrize(
+    ("kind", "number", "environment"),
+    [
+        ("in a thread", signal.SIGTERM, {}),
+        ("in a thread", signal.SIGINT, {"SHOP_IS_ASYNC": "1"}),
+        ("in the loop", signal.SIGTERM, {"SHOP_IS_ASYNC": "1"}),
+        ("in the loop", signal.SIGINT, {}),
+    ],
+)
 def test_what_runs_ends_and_what_is_ready_goes_back(
     queue: Queue,
     conn: psycopg.Connection,
@@ -77,11 +83,9 @@ def test_what_runs_ends_and_what_is_ready_goes_back(
     check(conn)
 
 
-@pytest.mark.parametrize("kind", WAITING)
-def test_an_idle_worker_ends_at_once(queue: Queue, conn: psycopg.Connection, crew: Crew, kind: str) -> None:
+def test_an_idle_worker_ends_at_once(queue: Queue, conn: psycopg.Connection, crew: Crew) -> None:
     worker = crew.start().serves()
-    queue.enqueue_many([WAITING[kind].message(1)])
-    crew.open_gates()
+    queue.enqueue_many([shop.ship.message(1), shop.pack.message(2)])
     until(lambda: not waiting(conn), "it to be asleep again")
     begun = time.monotonic()
     assert worker.stop() == 0
@@ -108,8 +112,9 @@ def test_what_does_not_end_is_interrupted_and_handed_back(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "number"), [*((kind, signal.SIGTERM) for kind in KINDS), ("waits in a thread", signal.SIGINT)]
+)
 def test_told_twice_it_does_not_wait(
     queue: Queue, conn: psycopg.Connection, crew: Crew, kind: str, number: signal.Signals
 ) -> None:
