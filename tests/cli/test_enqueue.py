@@ -2,11 +2,15 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from lonnymq import Queue
@@ -213,6 +217,53 @@ def test_a_bar_on_a_terminal(dsn: str, queue: Queue, tmp_path: Path) -> None:
     assert code == 0
     assert "messages" in shown
     assert "12,000 created" in shown
+
+
+@pytest.fixture
+def half_loaded(dsn: str, conn: psycopg.Connection) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A load that has sent its first chunk and waits for more lines, and the session that it has open."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "lonnymq", "enqueue", "--file", "-", "--values"],
+        env=environment(dsn),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as started:
+        assert started.stdin is not None
+        started.stdin.write(lines(*range(6_000)))
+        started.stdin.flush()
+        deadline = time.monotonic() + 30
+        while (
+            session := conn.execute(
+                "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+                " AND application_name = 'lonnymq' AND state = 'idle in transaction'"
+                " AND backend_xid IS NOT NULL"
+            ).fetchone()
+        ) is None:
+            assert time.monotonic() < deadline
+        yield started, session[0]
+        started.kill()
+
+
+def test_a_load_that_is_interrupted_leaves_nothing(
+    half_loaded: tuple[subprocess.Popen[bytes], int], queue: Queue
+) -> None:
+    load, _ = half_loaded
+    load.send_signal(signal.SIGINT)
+    out, err = load.communicate(timeout=30)
+    assert (load.returncode, out, b"Traceback" in err) == (130, b"", False)
+    assert queue.messages() == []
+
+
+def test_a_load_whose_connection_breaks_leaves_nothing(
+    half_loaded: tuple[subprocess.Popen[bytes], int], queue: Queue, conn: psycopg.Connection
+) -> None:
+    load, session = half_loaded
+    conn.execute("SELECT pg_terminate_backend(%s)", [session])
+    out, err = load.communicate(timeout=30)
+    assert (load.returncode, out, err.count(b"\n")) == (3, b"", 1), err
+    assert b"terminating connection" in err
+    assert queue.messages() == []
 
 
 MEMORY = """

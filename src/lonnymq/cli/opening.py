@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ def opened(dsn: str | None, schema: str) -> Iterator[Queue]:
     from lonnymq.cli.database import CONNECT_TIMEOUT_S, address, connect
     from lonnymq.queue.queue import Queue
 
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it warns of, an error of ours tells
     with connect(dsn) as conn:
         check_schema(conn, schema)
     with Queue(address(dsn), schema, listen=False, pool_size=CONNECTIONS, timeout=CONNECT_TIMEOUT_S) as queue:
