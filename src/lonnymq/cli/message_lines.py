@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from lonnymq.cli.failure import BadLine, BadValue
+from lonnymq.cli.failure import BadLine, BadValue, sentence
 from lonnymq.cli.wording import moment, printable
 from lonnymq.queue.producing import NewMessage
 
@@ -127,7 +127,7 @@ def load(
     except (ValueError, DataError):
         with connect() as conn:
             line, why = _refused(queue, conn, list(unanswered))
-        raise BadLine(f"line {line.number}: {_sentence(why)}", getattr(why, "hint", None)) from why
+        raise BadLine(f"line {line.number}: {sentence(why)}") from why
 
 
 def _refused(queue: Queue, conn: Connection[Any], lines: Sequence[Line]) -> tuple[Line, Exception]:
@@ -150,9 +150,3 @@ def _refusal(queue: Queue, conn: Connection[Any], lines: Sequence[Line]) -> Exce
     except (ValueError, DataError) as error:
         return error
     return None
-
-
-def _sentence(error: Exception) -> str:
-    from lonnymq.cli.failure import sentence
-
-    return str(getattr(error, "message", None) or sentence(error))
