@@ -38,7 +38,7 @@ class Worker:
         *,
         concurrency: int = 10,
         lease: Duration | None = None,
-        prefetch: Duration = 0.25,
+        prefetch: Duration = 0.1,
         shutdown_timeout: Duration = 30,
         name: str | None = None,
         health_file: str | os.PathLike[str] | None = None,
@@ -118,7 +118,9 @@ class Worker:
 
 
 def _close(loop: asyncio.AbstractEventLoop) -> None:
-    """As asyncio.run does, but it does not wait for ever for a handler that is deaf to being cancelled."""
+    """As asyncio.run does, but it does not wait for ever: neither for a handler that is deaf to being
+    cancelled, nor for a thread that one has started.
+    """
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()
