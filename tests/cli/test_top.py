@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
@@ -17,9 +18,10 @@ from psycopg import sql
 
 from lonnymq import NewMessage, Queue
 from lonnymq.cli.watching.looking import PAGE, Focus, Looker
+from lonnymq.cli.watching.screen import Watch
 from tests.cli.conftest import Login, Run
 from tests.cli.running import NOWHERE, environment
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import SECONDS, Terminal
 from tests.database import AnyServer
 
 OFTEN = ("--interval", "0.1")
@@ -50,6 +52,24 @@ def fill(queue: Queue, channels: int, each: int = 1) -> None:
     queue.enqueue_many(NewMessage(n, channel=f"tenant-{n % channels:04}") for n in range(channels * each))
 
 
+def last_query_at(conn: psycopg.Connection) -> datetime:
+    """When the last query began that a program asked."""
+    found = conn.execute(
+        "SELECT max(query_start) FROM pg_stat_activity"
+        " WHERE application_name = 'lonnymq' AND datname = current_database()"
+    ).fetchone()
+    assert found is not None
+    at: datetime = found[0]
+    return at
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def row(terminal: Terminal, name: str) -> list[str]:
     return next((line.split() for line in terminal.shown if line.startswith(name)), [])
 
@@ -70,7 +90,7 @@ def test_a_noisy_tenant_gets_its_share_and_no_more(queue: Queue, dsn: str) -> No
         assert terminal.end() == 0
 
 
-def test_keys(queue: Queue, dsn: str) -> None:
+def test_keys(queue: Queue, dsn: str, conn: psycopg.Connection) -> None:
     fill(queue, 60)
     queue.enqueue_many(range(3), channel="acme")
     with Terminal("top", *OFTEN, dsn=dsn) as terminal:
@@ -97,6 +117,8 @@ def test_keys(queue: Queue, dsn: str) -> None:
         terminal.press("p")
         terminal.until_shown("DISPLAY PAUSED")
         queue.enqueue("new", channel="brand-new")
+        enqueued_at = last_query_at(conn)
+        terminal.until(lambda: last_query_at(conn) > enqueued_at + timedelta(seconds=0.5))
         terminal.press("n")
         terminal.until_shown("sorted by name")
         assert "brand-new" not in terminal.text
@@ -184,6 +206,32 @@ def test_a_database_that_goes_away_and_comes_back(queue: Queue, dsn: str, server
         assert process.stderr is not None
         noted = process.stderr.read().decode().splitlines()
         assert all(line.startswith("The database is away, trying again: ") for line in noted), noted
+
+
+def test_what_the_screen_says_of_it(dsn: str, server: AnyServer) -> None:
+    with Queue(dsn, listen=False, timeout=0.5) as queue:
+        watch = Watch(Looker(queue, 0.1), 0.1)
+        with watch.running():
+            wait_until(lambda: watch.picture is not None)
+            assert watch.trouble() == ""
+            with away(dsn, server):
+                wait_until(lambda: watch.trouble().startswith("The database is away for "))
+                assert "trying again: " in watch.trouble()
+                assert watch.failure is None
+            wait_until(lambda: watch.trouble() == "")
+
+
+def test_a_database_that_does_not_answer(
+    queue: Queue, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lonnymq.cli.watching.screen.PATIENCE", 0.1)
+    watch = Watch(Looker(queue, 0.1), 0.1)
+    with watch.running():
+        wait_until(lambda: watch.picture is not None)
+        with conn.transaction():
+            conn.execute("LOCK TABLE queue")
+            wait_until(lambda: watch.trouble().startswith("The database has not answered for "))
+        wait_until(lambda: watch.trouble() == "")
 
 
 def test_no_database_to_begin_with() -> None:

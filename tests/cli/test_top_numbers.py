@@ -4,7 +4,7 @@ import doctest
 import importlib
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lonnymq.cli.watching.book import Book
@@ -195,6 +195,8 @@ def test_the_stalest_of_those_shown() -> None:
 
 
 @given(names, names)
+@example("\ue000", "x")
+@example("\x01", "x")
 def test_what_begins_with_a_prefix_comes_after_it(prefix: str, rest: str) -> None:
     before = just_before(prefix)
     before.encode()

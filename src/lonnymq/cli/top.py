@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import time
@@ -53,7 +52,6 @@ def top(
 
     Example: lonnymq top --sort fair --channel acme
     """
-    logging.getLogger("psycopg").addHandler(logging.NullHandler())  # it would write over the screen
     with opened(dsn, schema) as queue:
         from lonnymq.cli.watching.looking import Looker
 
