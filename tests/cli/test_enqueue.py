@@ -293,4 +293,4 @@ def test_many_lines_need_no_more_memory_than_some(dsn: str, tmp_path: Path) -> N
         assert done.stdout.startswith(f"{count:,} created")
         return int(done.stderr)
 
-    assert kib(100_000) - kib(20_000) < 10_000
+    assert kib(60_000) - kib(15_000) < 10_000
