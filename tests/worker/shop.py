@@ -136,6 +136,13 @@ async def deaf_in_loop(order: int) -> None:
             ledger.write("deaf", order, NAME)
 
 
+@app.task()
+async def deaf_elsewhere(order: int) -> None:
+    """What it is cancelled for goes on in a thread that the worker does not know."""
+    with noted(order):
+        await asyncio.to_thread(time.sleep, 600)
+
+
 @clock.cron("* * * * * *", catch_up="all")
 @clock.task()
 async def tick() -> None:

@@ -15,7 +15,11 @@ from tests.worker.processes import Crew, until
 
 BRIEF, LONG = 20, 60
 WAITING: dict[str, shop.AnyTask] = {"in a thread": shop.wait_in_thread, "in the loop": shop.wait_in_loop}
-DEAF: dict[str, shop.AnyTask] = {"in a thread": shop.deaf_in_thread, "in the loop": shop.deaf_in_loop}
+DEAF: dict[str, shop.AnyTask] = {
+    "in a thread": shop.deaf_in_thread,
+    "in the loop": shop.deaf_in_loop,
+    "elsewhere": shop.deaf_elsewhere,
+}
 KINDS = [*(f"waits {kind}" for kind in WAITING), *(f"deaf {kind}" for kind in DEAF)]
 
 
