@@ -128,6 +128,23 @@ def test_keys(queue: Queue, dsn: str, conn: psycopg.Connection) -> None:
         assert terminal.end() == 0
 
 
+def test_ten_thousand_channels(queue: Queue, dsn: str) -> None:
+    """Those that matter are there at once, and so is who is asked for."""
+    fill(queue, 10_000)
+    queue.enqueue_many(range(500), channel="zz-noisy")
+    with consuming(queue), Terminal("top", dsn=dsn) as terminal:
+        terminal.until_shown("zz-noisy", "so far")
+        assert terminal.shown[4].startswith("zz-noisy")
+        terminal.press("/tenant-987\r")
+        terminal.until_shown("tenant-9870", "1-10 of 10")
+        terminal.press(ESCAPE)
+        terminal.until_shown("zz-noisy")
+        terminal.press(PAGE_DOWN)
+        terminal.until_shown("20-38 of ")
+        terminal.press("q")
+        assert terminal.end() == 0
+
+
 def test_the_window_grows(queue: Queue, dsn: str) -> None:
     fill(queue, 60)
     with Terminal("top", *OFTEN, dsn=dsn) as terminal:
