@@ -151,7 +151,7 @@ class BrokenContent(PayloadError):
 
 
 class MissingExtra(PayloadError, ImportError):
-    """This kind of payload needs a package that is not installed."""
+    """This needs a package that is not installed: the hint names the extra that brings it."""
 
 
 class NotEncodable(PayloadError):

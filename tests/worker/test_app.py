@@ -100,6 +100,11 @@ def test_functions_that_cannot_be_tasks(app: App[Any]) -> None:
         app.task(name="send")(lambda: None)
     with pytest.raises(InvalidArgument, match="above @app"):
         app.cron("* * * * *")(lambda: None)  # type: ignore[arg-type]
+    app.cron("* * * * *")(send)
+    with pytest.raises(InvalidArgument, match="schedule 'send' already"):
+        app.cron("0 * * * *")(send)
+    app.cron("0 * * * *", name="send hourly")(send)
+    assert [each.name for each in app.crons] == ["send", "send hourly"]
     with pytest.raises(InvalidArgument, match="is not a queue"):
         App(NOWHERE)  # type: ignore[call-overload]
 

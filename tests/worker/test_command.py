@@ -15,7 +15,7 @@ from lonnymq import Queue
 from lonnymq.install import uninstall
 
 MODULE = """
-import os
+import asyncio, os, time
 from lonnymq import App, AsyncQueue, Queue
 
 app = App(Queue(os.environ["SHOP_DSN"], timeout=2))
@@ -25,6 +25,13 @@ number = 7
 @app.task()
 def send(invoice: int) -> None:
     print("sent", invoice)
+
+@app.task()
+async def hang() -> None:
+    thread = asyncio.create_task(asyncio.to_thread(time.sleep, 60))
+    await asyncio.sleep(0.1)
+    thread.cancel()
+    print("left a thread behind")
 
 @other.task(name="send")
 async def send_later(invoice: int) -> None:
@@ -45,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, dsn: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, dsn: str, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "lonnymq", "worker", *arguments],
         cwd=folder,
@@ -53,7 +60,7 @@ def run(folder: Path, dsn: str, *arguments: str) -> subprocess.CompletedProcess[
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=timeout,
     )
 
 
@@ -71,7 +78,7 @@ def test_it_runs_an_app_until_nothing_is_due(folder: Path, dsn: str, target: str
         health = folder / "health.json"
         done = run(folder, dsn, target, "--until-empty", "--name", "me", "--health-file", str(health))
         assert (done.returncode, done.stdout.splitlines()) == (0, sent), done.stderr
-        assert "me serves schema 'lonnymq', 10 at a time, under leases of 30 s: send" in done.stderr
+        assert "me serves schema 'lonnymq', 10 at a time, under leases of 30 s: " in done.stderr
         assert f"me ends: {len(sent)} completed" in done.stderr
         assert queue.stats().waiting == 0
     told = json.loads(health.read_text())
@@ -116,6 +123,15 @@ def test_no_schema(folder: Path, conn: psycopg.Connection, dsn: str, target: str
     done = run(folder, dsn, target)
     assert done.returncode == 4, done.stderr
     assert "lonnymq install" in done.stderr
+
+
+def test_a_thread_that_hangs_does_not_keep_the_process(folder: Path, dsn: str) -> None:
+    with Queue(dsn) as queue:
+        queue.enqueue({}, headers={"task": "hang"})
+        done = run(folder, dsn, "shop.tasks", "--until-empty", timeout=30)
+        assert (done.returncode, done.stdout) == (0, "left a thread behind\n"), done.stderr
+        assert "1 completed" in done.stderr
+        assert queue.stats().leased == 0
 
 
 def test_help_has_an_example(folder: Path, dsn: str) -> None:

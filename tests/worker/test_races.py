@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lonnymq import App, AsyncJob, Created, Delivery, Discard, Job, Queue, Retry, Worker
 from lonnymq.errors import InvalidArgument, InvalidLease
+from lonnymq.worker.endings import HandlersHang
 from lonnymq.worker.holding import Holding, Stop
 from lonnymq.worker.inline import InlineDesk
 from lonnymq.worker.policy import Policy
@@ -211,7 +212,7 @@ def test_a_handler_that_is_stopped_before_it_begins_does_not_begin(
         message = Delivery(1, "acme", b"", None, None, 1, UUID(int=7), 0)
         holding = Holding(message, RawHandler(later if is_async else begun.append, Policy()), 30, 0)
         holding.stop(why)
-        return (await run(holding, InlineDesk(), Threads(1)))[0]
+        return (await run(holding, InlineDesk(), Threads(1, list)))[0]
 
     assert asyncio.run(main()) == ending
     assert begun == []
@@ -401,29 +402,26 @@ def test_a_function_that_only_yields_is_no_task(app: App[Created]) -> None:
 
 
 def test_a_message_that_found_no_thread_has_not_failed(queue: Queue, app: App[Created]) -> None:
-    """So many handlers hang that no thread is left: what comes then waits, and no attempt is used up."""
-    over, began = threading.Event(), threading.Semaphore(0)
+    """So many handlers hang that no thread is left: the worker ends, and what it did not begin goes back."""
+    over = threading.Event()
 
     @app.task(timeout=0.1, max_attempts=1)
     def stuck() -> None:
-        began.release()
         over.wait(PATIENCE)
 
-    @app.task(timeout=0.3, max_attempts=1, backoff=0.5)
+    @app.task(timeout=0.3, max_attempts=1)
     def fine() -> None: ...
 
-    async def main() -> None:
-        async with serving(app, concurrency=1):
-            for _ in range(2):
-                stuck.enqueue()
-                await until(lambda: began.acquire(blocking=False))
-            fine.enqueue()
-            await until(lambda: [each.status for each in queue.messages()] == ["scheduled"])
-            over.set()
-            await until(lambda: [each.outcome for each in queue.history(limit=1)] == ["completed"])
-
-    asyncio.run(main())
+    for task in (stuck, stuck, fine, fine):
+        task.enqueue()
+    try:
+        with pytest.raises(HandlersHang):
+            asyncio.run(Worker(app, concurrency=1).serve())
+    finally:
+        over.set()
     assert len(queue.dead.list()) == 2
+    assert [each.attempts for each in queue.messages()] == [0, 0]
+    assert queue.stats().leased == 0
 
 
 def test_a_handler_whose_lease_cannot_be_extended_is_stopped_when_it_ends(

@@ -57,7 +57,7 @@ async def came_back(threads: Threads, work: Work) -> None:
 
 def test_all_threads_serve_after_one_that_was_stuck_came_back() -> None:
     async def main() -> None:
-        threads = Threads(5)
+        threads = Threads(5, list)
         for _ in range(2):
             over = threading.Event()
             work = await begun(threads, over)
@@ -73,7 +73,7 @@ def test_all_threads_serve_after_one_that_was_stuck_came_back() -> None:
 
 def test_who_was_stuck_once_is_not_counted_for_ever(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        threads = Threads(1)
+        threads = Threads(1, list)
         for _ in range(3):
             over = threading.Event()
             work = await begun(threads, over)
@@ -93,7 +93,7 @@ def test_what_has_not_begun_ends_at_once_and_never_begins(caplog: pytest.LogCapt
     ran: list[int] = []
 
     async def main() -> None:
-        threads = Threads(1)
+        threads = Threads(1, list)
         busy = await begun(threads, over)
         waiting = threads.start(lambda: ran.append(1))
         threads.interrupt(waiting)
@@ -135,7 +135,7 @@ def test_an_interrupt_hits_its_own_work_or_nothing() -> None:
         assert innocent.answer.result() == "done"
 
     async def main() -> None:
-        threads = Threads(2)
+        threads = Threads(2, list)
         for _ in range(1500):
             await one(threads)
         await serve_together(threads, 2)

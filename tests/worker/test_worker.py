@@ -27,6 +27,7 @@ from lonnymq import (
     Worker,
 )
 from lonnymq.errors import InvalidArgument, InvalidTime
+from lonnymq.worker.endings import HandlersHang
 
 Drain = Callable[..., list[BaseException | None]]
 
@@ -243,6 +244,24 @@ def test_a_thread_that_cannot_be_interrupted_is_replaced(queue: Queue, app: App[
         over.set()
     assert [type(error) for error in raised] == [TimeoutError, type(None), type(None)]
     assert len(queue.dead.list()) == 1
+
+
+def test_a_worker_whose_threads_all_hang_ends(queue: Queue, app: App[Created]) -> None:
+    """What it leased then would never begin. Each hangs in C, so nothing can interrupt it."""
+    over = threading.Event()
+
+    @app.task(timeout=0.1, backoff=1000)
+    def stuck() -> None:
+        over.wait(60)
+
+    for _ in range(3):
+        stuck.enqueue()
+    try:
+        with pytest.raises(HandlersHang, match="no thread is left"):
+            drain(app, concurrency=1)
+    finally:
+        over.set()
+    assert queue.stats().leased == 0, "all was put back"
 
 
 @pytest.mark.parametrize("kind", ["plain", "asynchronous"])

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from lonnymq.worker.app import App
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+THREADS_MAX_S = 1.0
 LEVELS = ("debug", "info", "warning", "error")
 
 Target = Annotated[
@@ -62,7 +66,7 @@ def worker(
     *,
     concurrency: Concurrency = 10,
     lease: Lease = None,
-    prefetch: Prefetch = 0.25,
+    prefetch: Prefetch = 0.1,
     shutdown_timeout: ShutdownTimeout = 30,
     name: Name = None,
     health_file: HealthFile = None,
@@ -87,7 +91,24 @@ def worker(
         name=name,
         health_file=health_file,
     )
-    raise typer.Exit(running.run(until_empty=until_empty))
+    code = running.run(until_empty=until_empty)
+    _leave_if_stuck(code)
+    raise typer.Exit(code)
+
+
+def _leave_if_stuck(code: int) -> None:
+    """A thread that a handler started may hang, and Python would wait for it at its end. Others end soon."""
+    last = time.monotonic() + THREADS_MAX_S
+    others = [
+        each for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()
+    ]
+    for thread in others:
+        thread.join(max(0, last - time.monotonic()))
+    if any(thread.is_alive() for thread in others):
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def load(target: str) -> App[Any]:

@@ -72,7 +72,9 @@ def take(wish: Wish) -> Steps[Dequeued]:
 def take_new(wish: Wish) -> Steps[Dequeued]:
     """Of what was just created: it is brought into line first, so that one dequeue finds it."""
     yield wish.fold()
-    taken: Dequeued = yield from take(wish)
+    taken: Dequeued = yield wish.dequeue()
+    if not taken.deliveries:
+        taken = yield from take(wish)
     return taken
 
 

@@ -107,8 +107,13 @@ class App(Generic[C]):
         def made(task: Task[P, R, C]) -> Task[P, R, C]:
             if not isinstance(task, Task):
                 raise InvalidArgument(f"{task!r} is not a task", "write @app.cron(...) above @app.task(...)")
-            message = task.message_of_tick()
-            self.crons.append(cron(name or task.name, expression, message, tz=tz, catch_up=catch_up))
+            schedule = cron(name or task.name, expression, task.message_of_tick(), tz=tz, catch_up=catch_up)
+            if any(schedule.name == other.name for other in self.crons):
+                raise InvalidArgument(
+                    f"there is a schedule {schedule.name!r} already",
+                    "give one of them a name: cron(name=...)",
+                )
+            self.crons.append(schedule)
             return task
 
         return made

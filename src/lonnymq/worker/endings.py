@@ -36,3 +36,7 @@ class JobStopped(BaseException):
 
     Not an Exception, so that `except Exception` does not keep a handler going.
     """
+
+
+class HandlersHang(LonnyMQError):
+    """The worker ended: handlers that were stopped and do not end hold all of its threads."""

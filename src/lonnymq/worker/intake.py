@@ -20,12 +20,14 @@ class Intake:
         self._concurrency = concurrency
         self._prefetch = prefetch
         self._took: float | None = None
+        self._ended = 0
         self._is_stalled = False
         self._is_changed = asyncio.Event()
 
     def ran(self, seconds: float) -> None:
         """A handler took so long."""
         self._took = seconds if self._took is None else self._took + SMOOTHING * (seconds - self._took)
+        self._ended += 1
         self._is_stalled = False
 
     def is_slower(self, seconds: float) -> None:
@@ -39,7 +41,10 @@ class Intake:
     def ahead(self) -> int:
         if self._took is None or self._is_stalled:
             return 0
-        return min(AHEAD_MAX, int(self._prefetch * self._concurrency / max(self._took, BRIEFEST)))
+        # The first handlers need not be like the others: as many as have ended, and then more.
+        return min(
+            AHEAD_MAX, self._ended, int(self._prefetch * self._concurrency / max(self._took, BRIEFEST))
+        )
 
     def wanted(self, running: int, waiting: int) -> int:
         """How many to lease now. Not a few at a time when many are wanted: a dequeue costs the same."""

@@ -10,11 +10,12 @@ from contextlib import suppress
 from typing import Any
 
 from lonnymq.commands import Delivery
+from lonnymq.errors import LonnyMQError
 from lonnymq.queue.async_queue import AsyncQueue
 from lonnymq.worker import health, upkeep
 from lonnymq.worker.cron_tending import tend
 from lonnymq.worker.desk import WorkerDesk
-from lonnymq.worker.endings import JobStopped
+from lonnymq.worker.endings import HandlersHang, JobStopped
 from lonnymq.worker.finishing import Finishing
 from lonnymq.worker.holding import Holding, Stop, now
 from lonnymq.worker.intake import Intake
@@ -52,13 +53,21 @@ class Session:
         self._intake = Intake(settings.concurrency, settings.prefetch)
         self._leases = Leases(queue, self._outages, self._held, lease)
         self._finishing = Finishing(queue, self._outages, self._is_over)
-        self._threads = Threads(settings.concurrency)
+        self._threads = Threads(settings.concurrency, self._give_up)
+        self._failure: LonnyMQError | None = None
 
     def stop(self, *, force: bool = False) -> None:
         self._stopping.set()
         if force:
             self._forced.set()
         self._intake.changed()
+
+    def _give_up(self) -> None:
+        """Handlers that hang have used up all threads: what is leased now would never begin."""
+        self._failure = HandlersHang(
+            "so many handlers hang that no thread is left", "give what they wait for timeouts of its own"
+        )
+        self.stop(force=True)
 
     async def serve(self, *, until_empty: bool = False) -> None:
         log.info(
@@ -91,6 +100,8 @@ class Session:
             log.info("%s ends: %s", self._settings.name, self._said())
             if self._settings.health_file is not None:
                 health.write_if_possible(self._settings.health_file, self.state() | {"status": "ended"})
+        if self._failure is not None:
+            raise self._failure
 
     def state(self) -> dict[str, Any]:
         """How things are, for people and for whoever looks after the process."""

@@ -90,8 +90,9 @@ class Work:
 class Threads:
     """Up to `size` of them, made when they are needed."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, on_exhausted: Callable[[], object]) -> None:
         self._size = size
+        self._on_exhausted = on_exhausted
         self._loop = asyncio.get_running_loop()
         self._waiting: SimpleQueue[Work | None] = SimpleQueue()
         self._done: deque[Work] = deque()
@@ -109,7 +110,7 @@ class Threads:
 
     def _give_up(self, work: Work) -> None:
         """The handler is beyond reach. Its thread is replaced, unless so many are stuck that others
-        would be, too.
+        would be, too: then it is time for another process.
         """
         if work.answer.done():
             return
@@ -120,6 +121,8 @@ class Threads:
             self._replaced.add(work)
             self._busy -= 1
             self._start_thread()
+        else:
+            self._on_exhausted()
 
     def start(self, function: Callable[[], Any]) -> Work:
         work = Work(function, self._loop.create_future())

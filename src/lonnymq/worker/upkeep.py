@@ -1,4 +1,4 @@
-"""The queue's upkeep, once a minute."""
+"""The queue's upkeep: once a minute, and as long as there is more to do."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from lonnymq.worker.outages import PASSING
 log = logging.getLogger("lonnymq.worker")
 
 PERIOD = 60.0
+PIECE = 10_000  # rows that one call cleans away at most
+PAUSE = 0.1  # seconds between two pieces
 
 
 async def maintain(queue: AsyncQueue) -> None:
@@ -20,7 +22,8 @@ async def maintain(queue: AsyncQueue) -> None:
     while True:
         await asyncio.sleep(PERIOD * random.uniform(0.5, 1.5))  # noqa: S311 - workers go out of step
         try:
-            await queue.maintain()
+            while await queue.maintain(PIECE) >= PIECE:  # noqa: ASYNC110 - there is more to do
+                await asyncio.sleep(PAUSE)
         except PASSING as error:
             log.info("upkeep is put off: %s", error)
         except LonnyMQError as error:
