@@ -95,7 +95,7 @@ def reschedule(
 
 def stats(*, conn: object | None = None) -> Request[QueueStatistics]:
     """What the queue holds, whatever its size at the same cost: as of the last fold, which consumers do, so
-    while nobody consumes, newer messages are not counted yet. A channel's statistics are exact.
+    while nobody consumes, newer messages are not counted yet. So are those of a channel.
     """
     return ask(QueueStats(), conn)
 
