@@ -73,6 +73,7 @@ def test_lone_tasks() -> None:
         assert min(times["since_called"]) > 0
 
 
+@pytest.mark.slow
 def test_a_quick_run_of_the_worker() -> None:
     only = "drain, async tasks, many at a time, 1 process"
     done = bench("worker", "--only", only, "--queues", "lonnymq", "--tasks", "50", "--rounds", "1")
