@@ -29,6 +29,8 @@ FOLDER = Path(os.environ.get("SHOP_FOLDER", "."))
 OPTIONS: dict[str, Any] = {"pool_size": 5}
 if "SHOP_LISTEN" in os.environ:
     OPTIONS["listen"] = os.environ["SHOP_LISTEN"]
+if "SHOP_TIMEOUT" in os.environ:
+    OPTIONS["timeout"] = float(os.environ["SHOP_TIMEOUT"])
 if "SHOP_IS_PATIENT" in os.environ:
     session.READY_MAX = 600  # for what is ready to be handed back there must be another reason
 
