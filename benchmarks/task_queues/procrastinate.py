@@ -12,7 +12,7 @@ from procrastinate.types import JSONDict
 from benchmarks.task_queues.tally import Tally
 from benchmarks.task_queues.task_queue import POOL_SIZE, TASK, Kind, Mode, Producer, TaskQueue
 
-CONCURRENCY = 30  # as in its guide; here 4 to 50 are alike
+CONCURRENCY = 30  # as in its guide
 
 
 class Procrastinate(TaskQueue):

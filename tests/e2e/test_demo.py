@@ -1,7 +1,8 @@
-"""The demo shows what it says: everyone served, the small tenants first, limits kept, nothing left behind."""
+"""The demo shows what it says: everyone served, the quiet ones soon, limits kept, nothing left behind."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -11,15 +12,27 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 from deltalake import DeltaTable
+from rich.console import Console
 
-from lonnymq.demo import TENANTS, Outcome, Served, Tenant, run
-from lonnymq.demo.outcome import outcome
-from lonnymq.demo.service import Record
+from lonnymq.cli import demo_view as view
+from lonnymq.commands import ChannelStatistics
+from lonnymq.demo import NOISY, TENANTS, Outcome, Served, Tenant, run
+from lonnymq.demo.waits import Begun, part, waits
 
 COMMAND = [sys.executable, "-m", "lonnymq", "demo"]
+SMALL = (
+    Tenant("megacorp", backlog=3000),
+    Tenant("corner-shop", backlog=10, max_concurrency=1),
+    Tenant("newsletter", backlog=5, release_interval=0.1),
+    Tenant("pharmacy", backlog=100, urgent_rate=20),
+    Tenant("startup", backlog=10, failing=3),
+    Tenant("quiet", rate=20),
+)
 
 
 @pytest.fixture
@@ -33,66 +46,117 @@ def own_tmp() -> Iterator[dict[str, str]]:
         yield os.environ | {"TMPDIR": folder, "NO_COLOR": "1"}
 
 
-def test_the_command_shows_it_without_a_terminal(own_tmp: dict[str, str]) -> None:
-    done = subprocess.run(
-        [*COMMAND, "--no-spark"],
-        env=own_tmp,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert {tenant.channel for tenant in TENANTS} <= {
-        line.split()[0] for line in done.stdout.splitlines() if line.split()
-    }
-    assert "390 messages" in done.stdout
-    assert list(Path(own_tmp["TMPDIR"]).iterdir()) == []
+def test_there_are_twenty_tenants() -> None:
+    assert len({tenant.channel for tenant in TENANTS}) == 20
+    assert NOISY.backlog == 20_000
 
 
 def test_its_numbers_and_its_end_on_spark(own_tmp: dict[str, str]) -> None:
     done = subprocess.run([*COMMAND, "--json"], env=own_tmp, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
-    judge(Outcome(tuple(Served(**tenant) for tenant in shown["tenants"]), shown["seconds"]))
-    assert DeltaTable(f"{shown['lake']}/history").to_pyarrow_table().num_rows == 390
+    tenants = [Served(**tenant) for tenant in shown["tenants"]]
+    assert {tenant.channel for tenant in tenants} == {tenant.channel for tenant in TENANTS}
+    assert shown["messages"] == sum(tenant.completed + tenant.dead for tenant in tenants) > 20_000
+    for tenant in tenants:
+        if not tenant.remark:
+            assert tenant.median_wait < tenant.fifo_median_wait / 4, tenant
+    assert DeltaTable(f"{shown['lake']}/history").to_pyarrow_table().num_rows == shown["messages"]
     page = Path(shown["report"]).read_text(encoding="utf-8")
     assert all(tenant.channel in page for tenant in TENANTS)
     assert [path.name for path in Path(own_tmp["TMPDIR"]).iterdir()] == [Path(shown["report"]).parent.name]
 
 
-def test_it_runs_on_any_database(dsn: str) -> None:
-    judge(run(dsn))
+def test_on_any_database(dsn: str) -> None:
+    looks: list[list[ChannelStatistics]] = []
+    shown = run(dsn, SMALL, looks.append)
+    served = {(each.channel, each.is_urgent): each for each in shown.tenants}
+    assert served["megacorp", False].completed == 3000
+    assert (served["startup", False].completed, served["startup", False].dead) == (7, 3)
+    quiet, urgent, noisy = served["quiet", False], served["pharmacy", True], served["megacorp", False]
+    assert quiet.median_wait < noisy.median_wait
+    assert quiet.median_wait < quiet.fifo_median_wait
+    assert urgent.median_wait < served["pharmacy", False].median_wait
+    assert {each.channel for each in looks[-1]} == {tenant.channel for tenant in SMALL}
+    assert sum(each.waiting for each in looks[-1]) == 0
+    with psycopg.connect(dsn) as conn:
+        assert conn.execute("SELECT DISTINCT consumer FROM lonnymq.history ORDER BY 1").fetchall() == [
+            ("worker-1",),
+            ("worker-2",),
+        ]
+        gaps = conn.execute(
+            "SELECT MIN(gap) FROM (SELECT dequeued_at - LAG(dequeued_at) OVER (ORDER BY dequeued_at) AS gap"
+            " FROM lonnymq.history WHERE channel = 'newsletter') x"
+        ).fetchone()
+        assert gaps is not None
+        assert gaps[0] >= 100, "its interval"
+        together = conn.execute(
+            "SELECT COUNT(*) FROM lonnymq.history a JOIN lonnymq.history b ON a.id < b.id"
+            " WHERE a.channel = 'corner-shop' AND b.channel = 'corner-shop'"
+            " AND a.dequeued_at < b.finished_at AND b.dequeued_at < a.finished_at"
+        ).fetchone()
+        assert together == (0,), "one at a time"
 
 
-def judge(shown: Outcome) -> None:
-    acme, bluebird, corner_shop = shown.tenants
-    assert (acme.completed, acme.dead) == (300, 0)
-    assert (bluebird.completed, bluebird.dead) == (59, 1)
-    assert (corner_shop.completed, corner_shop.dead) == (30, 0)
-    assert [tenant.fifo_position for tenant in shown.tenants] == [300, 360, 390]
-    assert acme.last_position == 390
-    assert bluebird.last_position < 200
-    assert corner_shop.last_position < 300
-    assert corner_shop.most_held == corner_shop.max_concurrency == 1
-    assert acme.most_held > 1
+def test_what_a_plain_queue_would_have_done() -> None:
+    """The same workers, at the same times, in the order of arrival."""
+    begun = [Begun("loud", n, 0, began) for n, began in enumerate([10, 20, 40, 50])]
+    found = waits([*begun, Begun("quiet", 9, 15, 30)])
+    assert found["loud"].real == (10, 20, 40, 50)
+    assert found["loud"].fifo == (10, 20, 30, 40)
+    assert (found["quiet"].real, found["quiet"].fifo) == ((15,), (35,))
+    assert [part(range(100), share) for share in (0.5, 0.95, 1)] == [49, 94, 99]
 
 
-def test_the_outcome_is_counted_from_the_order_of_service() -> None:
-    record = Record(total=4, order=["loud", "quiet", "loud", "loud"])
-    record.dead["quiet"] = 1
-    loud, quiet = outcome([Tenant("loud", 3), Tenant("quiet", 1)], record, 1.0).tenants
-    assert (loud.completed, loud.last_position, loud.fifo_position) == (3, 4, 3)
-    assert (quiet.completed, quiet.dead, quiet.last_position, quiet.fifo_position) == (0, 1, 2, 4)
+def waiting(here: float, fifo: float) -> dict[str, Any]:
+    return {"median_wait": here, "most_wait": here, "fifo_median_wait": fifo, "fifo_most_wait": fifo}
+
+
+def test_the_table_and_the_picture_fit_a_terminal() -> None:
+    plain: dict[str, Any] = {"is_urgent": False, "dead": 0}
+    loud = Served("megacorp", completed=20_000, **waiting(6.0, 6.2), **plain, remark="sends 20,000 at once")
+    quiet = Served("hotel", completed=40, **waiting(0.06, 6.0), **plain, remark="")
+    shown = Outcome((loud, quiet), 20_040, 12.0)
+    console = Console(width=80, file=io.StringIO())
+    console.print(view.table(shown))
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    [line] = [line for line in lines if "hotel" in line]
+    assert line.split()[:5] == ["hotel", "40", "60", "ms", "6.0"]
+    assert line.count("█") < line.count("░")
+    assert "…" not in console.file.getvalue()
+    assert "waited 60 ms; in a plain queue it would have waited 6.0 s" in view.summary(shown)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_nothing_is_left_when_it_is_told_to_end(own_tmp: dict[str, str], number: signal.Signals) -> None:
+@pytest.mark.parametrize("moment", ["*/**/postmaster.pid", "lonnymq-demo-health-*/worker-2"])
+def test_nothing_is_left_when_it_is_told_to_end(
+    own_tmp: dict[str, str], number: signal.Signals, moment: str
+) -> None:
     folder = Path(own_tmp["TMPDIR"])
     with subprocess.Popen(COMMAND, env=own_tmp, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as demo:
-        while not list(folder.glob("lonnymq-demo-*/**/postmaster.pid")):
+        while not list(folder.glob(moment)):
             assert demo.poll() is None
             time.sleep(0.05)
         demo.send_signal(number)
-        assert demo.wait(30) == 128 + number
+        assert demo.wait(60) == 128 + number
     assert list(folder.iterdir()) == []
+
+
+def test_it_stays_when_asked_to(own_tmp: dict[str, str]) -> None:
+    command = [*COMMAND, "--no-spark", "--keep"]
+    with subprocess.Popen(
+        command, env=own_tmp, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as demo:
+        try:
+            assert demo.stderr is not None
+            said = next(line for line in demo.stderr if "export LONNYMQ_DSN" in line)
+            with psycopg.connect(said.partition("='")[2].strip().rstrip("'")) as conn:
+                row = conn.execute("SELECT COUNT(*) > 20000 FROM lonnymq.history").fetchone()
+                assert row == (True,)
+        finally:
+            demo.send_signal(signal.SIGINT)
+        shown, _ = demo.communicate(timeout=60)
+    assert demo.returncode == 0
+    assert "in a plain queue it would have waited" in shown
+    assert list(Path(own_tmp["TMPDIR"]).iterdir()) == []

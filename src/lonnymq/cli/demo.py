@@ -1,9 +1,11 @@
-"""demo: three tenants on a PostgreSQL of its own, and what fairness does for them."""
+"""demo: twenty tenants on a PostgreSQL of its own, and what fairness does for them."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,13 +16,12 @@ from lonnymq.cli.options import Json, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
-    from lonnymq.demo import Outcome
-    from lonnymq.demo.service import Record
+    from lonnymq.demo import Watch
 
 VARIABLE = "LONNYMQ_DEMO_DSN"
-BUCKET_S = 0.1  # it is over in seconds
+BUCKET_S = 0.25
+LOOK_AROUND = ("lonnymq channels list", "lonnymq history --limit 20", "lonnymq dead list")
 
 
 def register(app: typer.Typer) -> None:
@@ -30,36 +31,59 @@ def register(app: typer.Typer) -> None:
 def demo(
     *,
     spark: Annotated[bool, typer.Option(help="End with an archive and a report on Spark.")] = True,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the server running, to look around, until Ctrl-C.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show three tenants served fairly, on a PostgreSQL made for it and removed afterwards."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    """Show twenty tenants served fairly, on a PostgreSQL made for it and removed afterwards.
 
-    from lonnymq.demo import TENANTS, run, temporary_server
+    Example: lonnymq demo --no-spark
+    """
+    from rich.console import Console
+
+    from lonnymq.cli import demo_view as view
+    from lonnymq.demo import run, temporary_server
 
     screen = Console(stderr=True)
-    screen.print("A PostgreSQL starts in a temporary folder ...")
-    columns = TextColumn("{task.description:>12}"), BarColumn(), MofNCompleteColumn()
+    screen.print("A PostgreSQL starts in a temporary folder, and two workers ...")
     with temporary_server() as server:
-        with Progress(*columns, console=screen) as progress:
-            bars = {
-                tenant.channel: progress.add_task(tenant.channel, total=tenant.messages) for tenant in TENANTS
-            }
-
-            def watch(record: Record) -> None:
-                for channel, bar in bars.items():
-                    progress.update(bar, completed=record.order.count(channel))
-
+        with _watching(screen) as watch:
             shown = run(server.dsn(), watch=watch)
         if not as_json:
-            Console().print(_table(shown))
-            typer.echo(_summary(shown))
+            Console().print(view.table(shown))
+            typer.echo(view.summary(shown))
         reported = _report(server.dsn(), screen, is_shown=not as_json) if spark else None
-    if as_json:
-        print_json(asdict(shown) | ({} if reported is None else asdict(reported)))
-    else:
+        if as_json:
+            print_json(asdict(shown) | ({} if reported is None else asdict(reported)))
+        if keep:
+            _stay(server.dsn(), screen)
+    if not as_json:
         typer.echo("The server is stopped and its folder removed.")
+
+
+@contextmanager
+def _watching(screen: Console) -> Iterator[Watch]:
+    from rich.live import Live
+
+    from lonnymq.cli import demo_view as view
+
+    with Live(console=screen, refresh_per_second=4, transient=True) as live:
+        seen = view.Seen()
+        yield lambda channels: live.update(view.progress(seen.after(channels)))
+
+
+def _stay(dsn: str, screen: Console) -> None:
+    """The queue stays as it is, with all that the tenants sent in its history."""
+    import signal
+
+    typer.echo("\nThe server stays until Ctrl-C. In another terminal:\n", err=True)
+    for command in (f"export LONNYMQ_DSN='{dsn}'", *LOOK_AROUND):
+        typer.echo(f"  {command}", err=True)
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        screen.print()
 
 
 @dataclass(frozen=True)
@@ -86,31 +110,5 @@ def _report(dsn: str, screen: Console, *, is_shown: bool) -> _Reported:
             spark.stop()
     found.write_html(page)
     if is_shown:
-        found.print()
         typer.echo(f"Archived on Spark into {tables}\nReport with plots: {page}")
     return _Reported(str(tables), str(page))
-
-
-def _table(shown: Outcome) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE, title="After how many messages was a tenant done?")
-    table.add_column("tenant", no_wrap=True)
-    for name in ("sent", "served", "dead", "done at", "with FIFO", "at once", "limit"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for tenant in shown.tenants:
-        numbers = (tenant.messages, tenant.completed, tenant.dead, tenant.last_position, tenant.fifo_position)
-        limit = str(tenant.max_concurrency or "-")
-        table.add_row(tenant.channel, *map(str, numbers), str(tenant.most_held), limit)
-    return table
-
-
-def _summary(shown: Outcome) -> str:
-    total = sum(tenant.messages for tenant in shown.tenants)
-    loud, *others = shown.tenants
-    names = " and ".join(tenant.channel for tenant in others)
-    return (
-        f"{total} messages in {shown.seconds:.1f} s. {loud.channel} sent its {loud.messages} first;"
-        f" {names} did not wait for them."
-    )

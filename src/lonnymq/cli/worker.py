@@ -53,7 +53,9 @@ HealthFile = Annotated[
         help="A file to rewrite every two seconds with how the worker is, as JSON.", show_default=False
     ),
 ]
-UntilEmpty = Annotated[bool, typer.Option("--until-empty", help="End when nothing may be served now and nothing runs.")]
+UntilEmpty = Annotated[
+    bool, typer.Option("--until-empty", help="End when nothing may be served now and nothing runs.")
+]
 LogLevel = Annotated[str, typer.Option(help=f"What to log: {', '.join(LEVELS)}.")]
 
 

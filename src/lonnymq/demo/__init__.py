@@ -1,4 +1,4 @@
-"""Three tenants, one of them loud, on a PostgreSQL that is made for the demo and removed after it."""
+"""Twenty tenants, one of them loud, served by real workers on a PostgreSQL made for it and removed after."""
 
 from __future__ import annotations
 
@@ -6,65 +6,71 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import psycopg
-
-from lonnymq.demo.outcome import Outcome, Served, outcome
-from lonnymq.demo.service import Record, consume
-from lonnymq.demo.tenants import TENANTS, Tenant, send
+from lonnymq.commands import ChannelStatistics
+from lonnymq.demo.outcome import Outcome, Served, outcome, read
+from lonnymq.demo.tenants import NOISY, TENANTS, Tenant
+from lonnymq.demo.traffic import go_on, prepare
+from lonnymq.demo.workers import Processes, check, workers
 from lonnymq.embedded import Server
-from lonnymq.install import install
+from lonnymq.queue.queue import Queue
 
-__all__ = ["TENANTS", "Outcome", "Served", "Tenant", "run", "temporary_server"]
+__all__ = ["NOISY", "TENANTS", "Outcome", "Served", "Tenant", "run", "temporary_server"]
 
-CONSUMERS = 2
-SCHEMA = "lonnymq"
-TICK_S = 0.1
+WORKERS = 2
+LOOK_S = 0.25
 
-
-def run(
-    dsn: str, tenants: Sequence[Tenant] = TENANTS, watch: Callable[[Record], None] | None = None
-) -> Outcome:
-    """Install, send, serve; `watch` is called every tenth of a second with what was served so far."""
-    record = Record(total=sum(tenant.messages for tenant in tenants))
-    with _connect(dsn) as conn:
-        install(conn, SCHEMA)
-        conn.execute("SELECT queue_set(p_history => TRUE)")
-        send(conn, tenants)
-        began = time.monotonic()
-        _serve_all(dsn, record, watch or (lambda _: None))
-        return outcome(tenants, record, time.monotonic() - began)
+Watch = Callable[[list[ChannelStatistics]], object]
 
 
-def _serve_all(dsn: str, record: Record, watch: Callable[[Record], None]) -> None:
-    def serve(name: str) -> None:
-        try:
-            with _connect(dsn) as conn:
-                consume(conn, name, record)
-        except BaseException:
-            record.stop.set()
-            raise
-
-    with ThreadPoolExecutor(CONSUMERS) as pool:
-        try:
-            running = [pool.submit(serve, f"consumer {number + 1}") for number in range(CONSUMERS)]
-            while wait(running, TICK_S).not_done:
-                watch(record)
-            for consumer in running:
-                consumer.result()
-            watch(record)
-        finally:
-            record.stop.set()
+def run(dsn: str, tenants: Sequence[Tenant] = TENANTS, watch: Watch = len) -> Outcome:
+    """Install, send, and have it served; `watch` is told four times a second how the channels stand."""
+    with Queue(dsn) as queue:
+        queue.install()
+        queue.set(history=True)
+        with workers(dsn, WORKERS) as running:
+            prepare(queue, tenants)
+            with _more(queue, tenants):
+                _look_on(queue, watch, lambda: not _is_loud(queue, tenants), running)
+            _look_on(queue, watch, lambda: not _is_busy(queue), running)
+    return outcome(tenants, read(dsn))
 
 
-def _connect(dsn: str) -> psycopg.Connection[Any]:
-    return psycopg.connect(dsn, autocommit=True, options=f"-c search_path={SCHEMA}")
+def _is_loud(queue: Queue, tenants: Sequence[Tenant]) -> bool:
+    """Whether the largest backlog is still there."""
+    largest = max(tenants, key=lambda tenant: tenant.backlog)
+    return queue.channel(largest.channel).stats().waiting > 0
+
+
+def _is_busy(queue: Queue) -> bool:
+    stats = queue.stats()
+    return bool(stats.waiting or stats.leased)
+
+
+@contextmanager
+def _more(queue: Queue, tenants: Sequence[Tenant]) -> Iterator[None]:
+    """Beside the block, tenants go on sending."""
+    over = threading.Event()
+    sending = threading.Thread(target=go_on, args=(queue, tenants, over))
+    sending.start()
+    try:
+        yield
+    finally:
+        over.set()
+        sending.join()
+
+
+def _look_on(queue: Queue, watch: Watch, is_over: Callable[[], bool], running: Processes) -> None:
+    while not is_over():
+        check(running)
+        watch(queue.channels(limit=100))
+        time.sleep(LOOK_S)
+    watch(queue.channels(limit=100))
 
 
 @contextmanager

@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from psycopg import Connection
-
-POISON = b"card declined"
-POISON_ATTEMPTS = 2
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """A channel, how much it sends at once, and how many of its messages may be worked on at a time."""
+    """A channel: what waits in it at the beginning, how many more come a second, and its limits."""
 
     channel: str
-    messages: int
+    backlog: int = 0
+    rate: float = 0
+    urgent_rate: float = 0
+    failing: int = 0
     max_concurrency: int = 0
-    poisoned: int = 0
+    release_interval: float = 0
+    remark: str = ""
 
-    def contents(self) -> Iterator[bytes]:
-        """The messages; a poisoned one fails at every attempt."""
-        for number in range(self.messages):
-            yield POISON if number < self.poisoned else f"{self.channel} {number}".encode()
 
+NOISY = Tenant("megacorp", backlog=20_000, remark="sends 20,000 at once, before anybody else")
+SHOPS = ("acme", "bakery", "bluebird", "bookshop", "dentist", "florist", "garage", "gym")
+OFFICES = ("hotel", "laundry", "library", "museum", "optician", "school", "tailor")
 
 TENANTS = (
-    Tenant("acme", 300),
-    Tenant("bluebird", 60, poisoned=1),
-    Tenant("corner-shop", 30, max_concurrency=1),
+    NOISY,
+    Tenant("corner-shop", backlog=40, rate=2, max_concurrency=1, remark="one at a time"),
+    Tenant("newsletter", backlog=30, rate=1, release_interval=0.2, remark="at most five a second"),
+    Tenant("pharmacy", backlog=400, rate=5, urgent_rate=4, remark="some of it is urgent"),
+    Tenant("startup", backlog=40, rate=3, failing=10, remark="some of it fails, and is tried again"),
+    *(Tenant(name, backlog=10, rate=4) for name in SHOPS),
+    *(Tenant(name, rate=3) for name in OFFICES),
 )
-
-
-def send(conn: Connection[Any], tenants: Sequence[Tenant]) -> None:
-    """Send everything, one tenant after the other: a plain queue would serve it in this order."""
-    for tenant in tenants:
-        if tenant.max_concurrency:
-            conn.execute(
-                "SELECT channel_set(%s, p_max_concurrency => %s)", [tenant.channel, tenant.max_concurrency]
-            )
-        contents = list(tenant.contents())
-        conn.execute(
-            "SELECT message_create_many(%s::TEXT[], %s::BYTEA[], p_max_attempts => %s::INT[])",
-            [[tenant.channel] * len(contents), contents, [POISON_ATTEMPTS] * len(contents)],
-        )
