@@ -6,11 +6,10 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -28,49 +27,7 @@ from lonnymq.worker.running import GIVEN_UP, HANDED_BACK, Ending, run
 from lonnymq.worker.task import RawHandler
 from lonnymq.worker.threads import Threads
 from tests.database import AnyServer
-
-PATIENCE = 20
-
-
-@pytest.fixture
-def queue(dsn: str) -> Iterator[Queue]:
-    with Queue(dsn) as made:
-        made.set(history=True, history_content=True)
-        yield made
-
-
-@pytest.fixture
-def app(queue: Queue) -> App[Created]:
-    return App(queue)
-
-
-def drain(app: App[Any], **options: Any) -> list[BaseException | None]:
-    raised: list[BaseException | None] = []
-    worker = Worker(app, **{"on_result": lambda _, error: raised.append(error)} | options)
-
-    async def main() -> None:
-        async with asyncio.timeout(PATIENCE):
-            await worker.serve(until_empty=True)
-
-    asyncio.run(main())
-    return raised
-
-
-@asynccontextmanager
-async def serving(app: App[Any], **options: Any) -> AsyncIterator[Worker]:
-    worker = Worker(app, **options)
-    task = asyncio.create_task(worker.serve())
-    try:
-        yield worker
-    finally:
-        worker.stop()
-        await asyncio.wait_for(task, PATIENCE)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - it is the database, or a thread, that changes
-            await asyncio.sleep(0.01)
+from tests.worker.serving import PATIENCE, drain, serving, until
 
 
 def test_texts_that_the_database_does_not_take(queue: Queue, app: App[Created]) -> None:

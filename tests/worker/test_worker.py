@@ -4,8 +4,6 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
@@ -28,45 +26,7 @@ from lonnymq import (
 )
 from lonnymq.errors import InvalidArgument, InvalidTime
 from lonnymq.worker.endings import HandlersHang
-
-Drain = Callable[..., list[BaseException | None]]
-
-
-@pytest.fixture
-def queue(dsn: str) -> Iterator[Queue]:
-    with Queue(dsn) as made:
-        made.set(history=True)
-        yield made
-
-
-@pytest.fixture
-def app(queue: Queue) -> App[Created]:
-    return App(queue)
-
-
-def drain(app: App[Any], **options: Any) -> list[BaseException | None]:
-    """Until nothing is due; what handlers raised, in the order in which they ended."""
-    raised: list[BaseException | None] = []
-    worker = Worker(app, on_result=lambda _, error: raised.append(error), **options)
-    asyncio.run(worker.serve(until_empty=True))
-    return raised
-
-
-@asynccontextmanager
-async def serving(app: App[Any], **options: Any) -> AsyncIterator[Worker]:
-    worker = Worker(app, **options)
-    task = asyncio.create_task(worker.serve())
-    try:
-        yield worker
-    finally:
-        worker.stop()
-        await asyncio.wait_for(task, 30)
-
-
-async def until(condition: Callable[[], object], seconds: float = 20) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - it is the database that changes
-            await asyncio.sleep(0.01)
+from tests.worker.serving import drain, serving, until
 
 
 def outcomes(queue: Queue) -> list[tuple[str, str | None]]:

@@ -1,0 +1,40 @@
+"""A worker in the test's own process."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from lonnymq import App, Worker
+
+PATIENCE = 20
+
+
+def drain(app: App[Any], **options: Any) -> list[BaseException | None]:
+    """Until nothing is due; what handlers raised, in the order in which they ended."""
+    raised: list[BaseException | None] = []
+    worker = Worker(app, **{"on_result": lambda _, error: raised.append(error)} | options)
+
+    async def main() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await worker.serve(until_empty=True)
+
+    asyncio.run(main())
+    return raised
+
+
+@asynccontextmanager
+async def serving(app: App[Any], **options: Any) -> AsyncIterator[Worker]:
+    worker = Worker(app, **options)
+    task = asyncio.create_task(worker.serve())
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        await asyncio.wait_for(task, PATIENCE)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110 - it is the database, or a thread, that changes
+            await asyncio.sleep(0.01)
