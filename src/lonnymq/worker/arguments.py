@@ -44,14 +44,16 @@ class Arguments:
             raise BrokenContent(
                 f"the content is {type(given).__name__}, not the arguments of a task", "send a JSON object"
             )
-        if missing := self._needed - given.keys():
+        if not given.keys() >= self._needed:
+            missing = self._needed - given.keys()
             raise BrokenContent(f"the message lacks {_listed(missing)}", "send all that the task needs")
-        if self._rest is None and (unknown := given.keys() - self._names):
+        if self._rest is None and not given.keys() <= self._names:
+            unknown = given.keys() - self._names
             raise BrokenContent(
                 f"the task takes no {_listed(unknown)}", "let workers be as new as those who enqueue"
             )
         for name, kind in self._kinds.items():
-            if name in given:
+            if name in given and type(given[name]) is not kind:  # most are what they should be
                 given[name] = payload.convert(given[name], kind)
         return given
 
