@@ -221,9 +221,22 @@ def test_a_bar_on_a_terminal(dsn: str, queue: Queue, tmp_path: Path) -> None:
 
 @pytest.fixture
 def half_loaded(dsn: str, conn: psycopg.Connection) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """A load that has sent its first chunk and waits for more lines, and the session that it has open."""
+    """A load that has sent its first chunk and waits for more lines, and the session that it has open.
+
+    Tests that a shell runs in the background are deaf to Ctrl-C, and so is what they start.
+    """
     with subprocess.Popen(
-        [sys.executable, "-m", "lonnymq", "enqueue", "--file", "-", "--values"],
+        [
+            "env",
+            "--default-signal=INT",
+            sys.executable,
+            "-m",
+            "lonnymq",
+            "enqueue",
+            "--file",
+            "-",
+            "--values",
+        ],
         env=environment(dsn),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
