@@ -109,6 +109,7 @@ def _options(max_size: int, timeout: float) -> dict[str, Any]:
         "min_size": 0,
         "max_size": max_size,
         "timeout": timeout,
+        "reconnect_timeout": timeout,  # its pauses double without end; a call that comes later begins anew
         "open": False,
         "name": "lonnymq",
     }

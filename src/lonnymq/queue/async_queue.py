@@ -60,9 +60,9 @@ class AsyncQueue(Basis, AsyncCaller):
             await self._own_pool.close()
 
     @classmethod
-    def beside(cls, queue: Basis, pool_size: int = 10) -> Self:
+    def beside(cls, queue: Basis, pool_size: int = 10, timeout: float = 30) -> Self:
         """The queue that another one is of, on connections of its own."""
-        return cls(**queue.like_this(pool_size))
+        return cls(**queue.like_this(pool_size, timeout))
 
     def channel(self, name: str) -> AsyncChannel:
         """The channel of this name, whether or not anything is in it yet."""

@@ -56,14 +56,14 @@ class Basis(QueueCalls):
         """Make what each kind has in its own way."""
         raise NotImplementedError
 
-    def like_this(self, pool_size: int) -> dict[str, Any]:
+    def like_this(self, pool_size: int, timeout: float) -> dict[str, Any]:
         """What another queue is made with that is to be this one too, on connections of its own."""
         if (found := held.address(self._source)) is None:
             raise UnsuitableConnection(
                 f"{type(self._source).__name__} does not tell its address", "make the queue on a DSN"
             )
-        options = {"async_commit": self._is_light, "listen": self._listen, "pool_size": pool_size}
-        return {"source": found, "schema": self.schema, **options}
+        options = {"async_commit": self._is_light, "listen": self._listen}
+        return {"source": found, "schema": self.schema, "pool_size": pool_size, "timeout": timeout, **options}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.schema!r} on {type(self._source).__name__}>"

@@ -16,6 +16,7 @@ from lonnymq.worker.session import Session
 from lonnymq.worker.settings import OnResult, Settings, own_name
 from lonnymq.worker.threads import GRACE
 
+CONNECTION_MAX = 5  # seconds to wait for a connection, before the worker says that the database is away
 FORCED = 130  # the exit code of a worker that was told twice to stop
 
 
@@ -78,7 +79,7 @@ class Worker:
         if isinstance(queue, AsyncQueue):
             await self._serve(queue, until_empty=until_empty)
             return
-        async with AsyncQueue.beside(queue) as own:
+        async with AsyncQueue.beside(queue, timeout=CONNECTION_MAX) as own:
             await self._serve(own, until_empty=until_empty)
 
     def stop(self, *, force: bool = False) -> None:
