@@ -116,7 +116,10 @@ def test_the_table_and_the_picture_fit_a_terminal() -> None:
     plain: dict[str, Any] = {"is_urgent": False, "dead": 0}
     loud = Served("megacorp", completed=20_000, **waiting(6.0, 6.2), **plain, remark="sends 20,000 at once")
     quiet = Served("hotel", completed=40, **waiting(0.06, 6.0), **plain, remark="")
-    shown = Outcome((loud, quiet), 20_040, 12.0)
+    urgent = Served(
+        "pharmacy", is_urgent=True, completed=437, dead=10, **waiting(0.709, 6.0), remark="urgent"
+    )
+    shown = Outcome((loud, quiet, urgent), 20_487, 12.0)
     console = Console(width=80, file=io.StringIO())
     console.print(view.table(shown))
     assert isinstance(console.file, io.StringIO)

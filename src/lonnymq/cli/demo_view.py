@@ -12,7 +12,7 @@ from rich.table import Table
 from lonnymq.commands import ChannelStatistics
 from lonnymq.demo import NOISY, Outcome, Served
 
-BAR = 24
+BAR = 18
 CAP = 1000
 LEAST_S = 0.01  # where the bars begin; each tenfold is as long as the one before
 REMARKS = {"concurrency": "at its limit", "rate": "waits for its interval", "empty": "", "scheduled": "later"}
@@ -100,7 +100,7 @@ def bars(each: Served, longest: float) -> str:
 def length(wait: float, longest: float) -> int:
     """
     >>> length(0.01, 100), length(1, 100), length(100, 100)
-    (0, 12, 24)
+    (0, 9, 18)
     """
     scale = math.log10(max(longest, 10 * LEAST_S) / LEAST_S)
     return round(BAR * math.log10(max(wait, LEAST_S) / LEAST_S) / scale)
