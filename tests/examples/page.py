@@ -12,6 +12,7 @@ import inspect
 import io
 import json
 import re
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ import django
 from django.conf import settings
 from psycopg.conninfo import conninfo_to_dict
 
+CHECKOUT = Path(__file__).parents[2]
 BLOCK = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?:```text\n(?P<output>.*?)^```\n)?", re.DOTALL | re.MULTILINE
 )
@@ -39,6 +41,22 @@ def blocks(page: Path) -> list[Block]:
         Block(found["code"], found["output"] or "", text.count("\n", 0, found.start()) + 1)
         for found in BLOCK.finditer(text)
     ]
+
+
+def run_apart(page: Path, dsn: str) -> tuple[list[str], str]:
+    """What each block prints, and what all of them say on stderr. In a process of its own: Django is set up
+    once in each.
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.examples.page", page, dsn],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
 
 
 def configure_django(dsn: str) -> None:

@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 from lonnymq import Queue
 from lonnymq.queue.queue import Channel, Dead
-from tests.examples.page import blocks
+from tests.examples.page import CHECKOUT, blocks, run_apart
 
-CHECKOUT = Path(__file__).parents[2]
 PAGE = CHECKOUT / "docs" / "python.md"
 
 
 def test_its_blocks_print_what_stands_below_them(dsn: str) -> None:
-    # A process of its own: Django is set up once in each.
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.examples.page", PAGE, dsn],
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    printed_by_block, stderr = run_apart(PAGE, dsn)
+    assert stderr == ""
     shown = blocks(PAGE)
     assert len(shown) > 20
-    for block, printed in zip(shown, json.loads(done.stdout), strict=True):
+    for block, printed in zip(shown, printed_by_block, strict=True):
         assert printed == block.output, f"python.md, line {block.line}"
 
 

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
-from pathlib import Path
 
-from tests.examples.page import blocks
+from tests.examples.page import CHECKOUT, blocks, run_apart
 
-CHECKOUT = Path(__file__).parents[2]
 PAGE = CHECKOUT / "docs" / "worker.md"
 
 
 def test_its_blocks_print_what_stands_below_them(dsn: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.examples.page", PAGE, dsn],
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    printed_by_block, _ = run_apart(PAGE, dsn)
     shown = blocks(PAGE)
     assert len(shown) == PAGE.read_text(encoding="utf-8").count("```python") > 10
-    for block, printed in zip(shown, json.loads(done.stdout), strict=True):
+    for block, printed in zip(shown, printed_by_block, strict=True):
         assert printed == block.output, f"worker.md, line {block.line}"
 
 

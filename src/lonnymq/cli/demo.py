@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from lonnymq.demo import Watch
 
-VARIABLE = "LONNYMQ_DEMO_DSN"
 BUCKET_S = 0.25
 LOOK_AROUND = ("lonnymq channels list", "lonnymq history --limit 20", "lonnymq dead list")
 
@@ -94,16 +93,17 @@ class _Reported:
 
 def _report(dsn: str, screen: Console, *, is_shown: bool) -> _Reported:
     """Archive the demo's history and report on it. Both stay, to be looked at."""
+    from lonnymq.demo.tasks import DSN_VARIABLE
     from lonnymq.spark import archive, lake, report, session
 
     folder = Path(tempfile.mkdtemp(prefix="lonnymq-report-"))
     page, tables = folder / "report.html", folder / "lake"
-    os.environ[VARIABLE] = dsn
+    os.environ[DSN_VARIABLE] = dsn
     with screen.status("Spark starts ...") as status:
         spark = session()
         try:
             status.update("The history goes into the lake ...")
-            archive(spark, str(tables), {"dsnEnv": VARIABLE})
+            archive(spark, str(tables), {"dsnEnv": DSN_VARIABLE})
             status.update("and is reported on ...")
             found = report(spark, lake.read(spark, f"{tables}/history"), bucket=BUCKET_S)
         finally:

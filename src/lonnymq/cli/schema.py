@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -60,16 +59,12 @@ def verify(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -
 def uninstall(*, dsn: Dsn = None, schema: Schema = SCHEMA, yes: Yes = False, as_json: Json = False) -> None:
     """Remove the queue, with all its messages, from a schema."""
     from lonnymq import install as installer
+    from lonnymq.cli.asking import confirm
     from lonnymq.cli.database import connect
-    from lonnymq.cli.failure import NotConfirmed
 
     with connect(dsn) as conn:
         found = installer.inspect(conn, schema)
-        if not yes and not sys.stdin.isatty():
-            raise NotConfirmed("this removes all messages and there is no one to ask", "pass --yes")
-        if not yes:
-            question = f"Remove LonnyMQ {found.release} and all its messages from schema {schema!r}?"
-            typer.confirm(question, abort=True, err=True)
+        confirm(f"Remove LonnyMQ {found.release} and all its messages from schema {schema!r}?", yes=yes)
         installer.uninstall(conn, schema)
     _report("removed", found, as_json=as_json)
 
