@@ -11,6 +11,7 @@ from psycopg_pool import ConnectionPool
 from sqlalchemy import create_engine
 
 from lonnymq import AsyncQueue, Queue, errors
+from lonnymq.adapters.psycopg_pool import own_async_pool, own_pool
 from lonnymq.install import inspect
 from tests.conformance.drivers import url
 
@@ -163,3 +164,9 @@ def test_every_call_is_documented() -> None:
         for name in dir(kind):
             if not name.startswith("_") and name != "perform":
                 assert getattr(kind, name).__doc__, f"{kind.__name__}.{name}"
+
+
+def test_a_pool_of_its_own_tries_no_longer_than_a_call_waits() -> None:
+    """Its pauses double. A call that comes after it gave up begins anew, and finds the database at once."""
+    pools = [own_pool("host=/nowhere", 2, 7), own_async_pool("host=/nowhere", 2, 7)]
+    assert [(pool.timeout, pool.reconnect_timeout) for pool in pools] == [(7, 7)] * 2
