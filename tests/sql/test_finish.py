@@ -155,6 +155,16 @@ def test_defer_many_is_the_sequence_of_its_parts(conn: psycopg.Connection) -> No
     check(conn)
 
 
+def test_defer_many_of_what_is_cancelled_is_the_sequence_of_its_parts(conn: psycopg.Connection) -> None:
+    """Invariant 16: it goes at the second mention, so the first finds it under another token."""
+    [message] = lease(conn, 1)
+    conn.execute("SELECT message_cancel(%s)", (message.id,))
+    tokens = [uuid4(), message.token, message.token, uuid4()]
+    rows = conn.execute("SELECT * FROM message_defer_many(%s, %s)", ([message.id] * 4, tokens)).fetchall()
+    assert [row[1] for row in rows] == ["lost", "cancelled", "not_found", "not_found"]
+    check(conn)
+
+
 def test_extend_only_lengthens(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     [message] = lease(conn, 1, 1000)

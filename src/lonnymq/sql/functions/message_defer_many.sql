@@ -57,14 +57,17 @@ BEGIN
     IF v_tids IS NOT NULL THEN
         PERFORM wake_notify();
     END IF;
+    -- As a sequence of single calls would have it: before it went, another token was a wrong one.
     RETURN QUERY
-    SELECT x.id, COALESCE(x.outcome, message_missed(x.id, x.token))
+    SELECT x.id, CASE WHEN x.outcome IS NOT NULL THEN x.outcome WHEN x.ord < x.done_ord THEN 'lost' ELSE message_missed(x.id, x.token) END
     FROM (
-        SELECT y.ord, MAX(y.id) AS id, MAX(y.token::TEXT)::UUID AS token, MAX(y.outcome) AS outcome
+        SELECT z.*, MIN(z.ord) FILTER (WHERE z.outcome IS NOT NULL) OVER (PARTITION BY z.id) AS done_ord
         FROM (
-            SELECT u.ord, u.id, u.token, NULL AS outcome FROM unnest(p_ids, p_tokens) WITH ORDINALITY u (id, token, ord)
-            UNION ALL
-            SELECT u.ord, NULL, NULL, COALESCE(u.outcome, 'deferred') FROM unnest(v_ords, v_outcomes) u (ord, outcome)) y
-        GROUP BY y.ord) x
+            SELECT y.ord, MAX(y.id) AS id, MAX(y.token::TEXT)::UUID AS token, MAX(y.outcome) AS outcome
+            FROM (
+                SELECT u.ord, u.id, u.token, NULL AS outcome FROM unnest(p_ids, p_tokens) WITH ORDINALITY u (id, token, ord)
+                UNION ALL
+                SELECT u.ord, NULL, NULL, COALESCE(u.outcome, 'deferred') FROM unnest(v_ords, v_outcomes) u (ord, outcome)) y
+            GROUP BY y.ord) z) x
     ORDER BY x.ord;
 END $$;
