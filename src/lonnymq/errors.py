@@ -188,6 +188,12 @@ class DatabaseUnreachable(LonnyMQError):
     """There was no connection to be had. Nothing was done."""
 
 
+class ReadOnlyDatabase(LonnyMQError):
+    """The database takes no writes: it is a standby, or sessions are read-only there. Nothing was done."""
+
+    sqlstate = "25006"
+
+
 class OutcomeUnknown(LonnyMQError):
     """The connection broke before the answer came, and the call may have been carried out or not. It was not
     repeated, as that might do it twice.
@@ -249,6 +255,8 @@ def from_sqlstate(code: str | None, message: str, hint: str | None = None) -> Lo
     cls = BY_SQLSTATE.get(code or "")
     if cls is not None and issubclass(cls, RetryTransaction):
         hint = "run the transaction again"
+    if cls is ReadOnlyDatabase:
+        hint = "go to the primary: with target_session_attrs=read-write in the address libpq finds it"
     return cls(message, hint) if cls else None
 
 

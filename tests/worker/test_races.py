@@ -18,7 +18,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lonnymq import App, AsyncJob, Created, Delivery, Discard, Job, Queue, Retry, Worker
-from lonnymq.errors import InvalidArgument, InvalidLease
+from lonnymq.errors import InvalidArgument, InvalidLease, ReadOnlyDatabase
 from lonnymq.worker.endings import HandlersHang
 from lonnymq.worker.holding import Holding, Stop
 from lonnymq.worker.inline import InlineDesk
@@ -288,6 +288,55 @@ def closed(server: AnyServer, dsn: str) -> Iterator[None]:
             yield
         finally:
             admin.execute(switch.format(sql.Identifier(name), sql.Literal(True)))  # noqa: FBT003
+
+
+@contextmanager
+def read_only(server: AnyServer, dsn: str) -> Iterator[Queue]:
+    """As after a failover, where the address leads to a standby for a while. A queue on the primary."""
+    name = sql.Identifier(str(conninfo_to_dict(dsn)["dbname"]))
+    with (
+        psycopg.connect(server.dsn("postgres"), autocommit=True) as admin,
+        Queue(make_conninfo(dsn, options="-c default_transaction_read_only=off")) as primary,
+    ):
+        admin.execute(sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(name))
+        query = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
+        admin.execute(query, (conninfo_to_dict(dsn)["dbname"],))
+        try:
+            yield primary
+        finally:
+            admin.execute(sql.SQL("ALTER DATABASE {} RESET default_transaction_read_only").format(name))
+
+
+def test_a_worker_outlasts_a_database_that_takes_no_writes(
+    server: AnyServer, dsn: str, queue: Queue, app: App[Created], caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task()
+    async def count() -> None: ...
+
+    async def main() -> None:
+        async with serving(app):
+            count.enqueue()
+            await until(lambda: len(queue.history()) == 1)
+            with read_only(server, dsn) as primary:
+                primary.enqueue_many([count.message()])
+                await until(lambda: "the database is away" in caplog.text)
+            await until(lambda: len(queue.history()) == 2)
+
+    asyncio.run(main())
+    assert "read-only transaction" in caplog.text
+    assert "target_session_attrs" in caplog.text
+
+
+def test_calls_say_that_there_are_no_writes_and_leave_the_connection(
+    server: AnyServer, dsn: str, queue: Queue
+) -> None:
+    """The pool has made others meanwhile, which are no better: each is left once."""
+    with read_only(server, dsn), pytest.raises(ReadOnlyDatabase, match="target_session_attrs"):
+        queue.enqueue({"n": 1})
+    for _ in range(10):
+        with suppress(ReadOnlyDatabase):
+            queue.enqueue({"n": 2})
+    assert queue.enqueue({"n": 3}).result == "created"
 
 
 def test_what_is_handed_back_is_not_taken_again_while_nothing_moves(queue: Queue, app: App[Created]) -> None:

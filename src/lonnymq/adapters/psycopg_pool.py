@@ -15,7 +15,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed
 from lonnymq.adapters import psycopg as adapter
 from lonnymq.adapters.address import conninfo, parameters
 from lonnymq.adapters.refusals import Lent
-from lonnymq.errors import DatabaseUnreachable, QueueClosed
+from lonnymq.errors import DatabaseUnreachable, QueueClosed, ReadOnlyDatabase
 from lonnymq.statement import Command
 
 Result = TypeVar("Result")
@@ -153,6 +153,9 @@ def _borrowed(pool: ConnectionPool[Any]) -> Iterator[Connection[Any]]:
         try:
             with connection, lent:
                 yield connection
+        except ReadOnlyDatabase:
+            connection.close()  # the next one may lead to the primary
+            raise
         finally:
             pool.putconn(connection)
     except PoolClosed as error:
@@ -172,6 +175,9 @@ async def _borrowed_async(pool: AsyncConnectionPool[Any]) -> AsyncIterator[Async
             async with connection:
                 with lent:
                     yield connection
+        except ReadOnlyDatabase:
+            await connection.close()
+            raise
         finally:
             await pool.putconn(connection)
     except PoolClosed as error:

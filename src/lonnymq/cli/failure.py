@@ -48,6 +48,7 @@ _CODES: dict[type[Exception], int] = {
     Unreachable: UNREACHABLE,
     errors.DatabaseUnreachable: UNREACHABLE,
     errors.ConnectionDropped: UNREACHABLE,
+    errors.ReadOnlyDatabase: UNREACHABLE,
     BadAddress: USAGE,
     BadTarget: USAGE,
     BadValue: USAGE,

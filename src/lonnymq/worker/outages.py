@@ -8,12 +8,18 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from lonnymq.adapters.refusals import sqlstate_of
-from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, OutcomeUnknown, RetryTransaction
+from lonnymq.errors import (
+    ConnectionDropped,
+    DatabaseUnreachable,
+    OutcomeUnknown,
+    ReadOnlyDatabase,
+    RetryTransaction,
+)
 from lonnymq.worker.backoff import Backoff
 
 log = logging.getLogger("lonnymq.worker")
 
-PASSING = (ConnectionDropped, DatabaseUnreachable, OutcomeUnknown, RetryTransaction)
+PASSING = (ConnectionDropped, DatabaseUnreachable, OutcomeUnknown, ReadOnlyDatabase, RetryTransaction)
 # Also: no resources, a lock that was not to be had, a timeout or somebody cut it off, the system failed.
 PASSING_STATES = ("53", "55P03", "57014", "58")
 PAUSES = Backoff(first=0.1, longest=5)
