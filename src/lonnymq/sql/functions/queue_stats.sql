@@ -1,7 +1,7 @@
 -- How the queue stands. waiting and served are exact as of the last fold; after a restore, waiting is counted up to 10,000 until
 -- rebuild(). due and scheduled divide what waits as a sample of the messages has it; oldest_due_ms is the age of the oldest among
 -- the next 1,000 channels in line and the sample. leased and dead are counted up to 10,000. running: how much of a limit over all
--- channels is used. The cost does not depend on how much waits.
+-- channels is used. last_served_at is that of the channels in line. The cost does not depend on how much waits.
 CREATE OR REPLACE FUNCTION queue_stats ()
 RETURNS TABLE (
     waiting BIGINT, due BIGINT, scheduled BIGINT, leased BIGINT, dead BIGINT, oldest_due_ms BIGINT, served BIGINT, last_served_at BIGINT,
