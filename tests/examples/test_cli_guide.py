@@ -99,7 +99,7 @@ def test_every_block_of_it_is_run() -> None:
     assert text.count("```text\n") == sum(bool(block.output) for block in blocks())
 
 
-SHOWN = ("install", "enqueue", "channels", "messages", "dead", "stats", "history", "doctor")
+SHOWN = ("install", "queue", "enqueue", "channels", "messages", "dead", "stats", "history", "doctor")
 TOLD = ("upgrade", "verify", "uninstall", "sql")
 
 

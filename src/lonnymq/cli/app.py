@@ -14,6 +14,7 @@ from lonnymq.cli import (
     doctor,
     enqueue,
     messages,
+    queue,
     schema,
     spark,
     sql,
@@ -36,6 +37,7 @@ worker.register(app)
 stats.register(app)
 top.register(app)
 demo.register(app)
+app.add_typer(queue.app, name="queue")
 app.add_typer(channels.app, name="channels")
 app.add_typer(messages.app, name="messages")
 app.add_typer(dead.app, name="dead")

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "lonnymq"
 CAP = 10_000
-NO_HISTORY = (
-    "This queue keeps no history: queue.set(history=True) in Python, or SELECT queue_set(p_history => TRUE)."
-)
+NO_HISTORY = "This queue keeps no history (`lonnymq queue set --history` begins one)."
 
 
 def register(app: typer.Typer) -> None:

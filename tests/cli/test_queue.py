@@ -1,0 +1,99 @@
+"""lonnymq queue."""
+
+import pytest
+
+from lonnymq import Queue
+from tests.cli.conftest import Run
+from tests.cli.running import Done
+
+
+def fields(done: Done) -> dict[str, str]:
+    assert (done.code, done.stderr) == (0, "")
+    pairs = (line.partition("  ") for line in done.stdout.splitlines())
+    return {name: value.strip() for name, _, value in pairs}
+
+
+DEFAULT = {
+    "paused": "no",
+    "max concurrency": "no limit",
+    "max attempts": "5",
+    "lease": "30 s",
+    "longest lease": "86,400 s (24 h)",
+    "largest content": "1,048,576 bytes",
+    "dedupe keys kept": "600 s (10 min)",
+    "history": "no",
+    "notify": "yes",
+}
+
+
+def test_what_is_set_before_anyone_sets_it(lonnymq: Run) -> None:
+    assert fields(lonnymq("queue", "show")) == DEFAULT
+
+
+def test_each_setting_is_the_one_that_is_named_and_the_others_stay(queue: Queue, lonnymq: Run) -> None:
+    given = {
+        "max_concurrency": ("--max-concurrency", "1234", 1234),
+        "max_attempts": ("--max-attempts", "3", 3),
+        "lease_max_ms": ("--lease-max", "7200", 7_200_000),
+        "lease_ms": ("--lease", "1.5", 1_500),
+        "content_max_bytes": ("--content-max-bytes", "2000", 2_000),
+        "dedupe_keep_ms": ("--dedupe-keep", "60", 60_000),
+        "history_keep_ms": ("--history-keep", "604800", 604_800_000),
+    }
+    expected = lonnymq("queue", "show", "--json").record
+    for name, (option, value, means) in given.items():
+        expected[name] = means
+        assert lonnymq("queue", "set", option, value, "--json").record == expected
+    for name in ("paused", "history", "history_content", "notify"):
+        expected[name] = not expected[name]
+        turns = {"paused": "--paused", "notify": "--no-notify"}.get(name, f"--{name.replace('_', '-')}")
+        assert lonnymq("queue", "set", turns, "--json").record == expected
+    assert lonnymq("queue", "show", "--json").record == expected
+    assert queue.settings().lease_ms == 1_500
+    assert fields(lonnymq("queue", "show")) == {
+        "paused": "yes",
+        "max concurrency": "1,234",
+        "max attempts": "3",
+        "lease": "1.5 s",
+        "longest lease": "7,200 s (2 h)",
+        "largest content": "2,000 bytes",
+        "dedupe keys kept": "60 s",
+        "history": "kept for 604,800 s (7 d), with content",
+        "notify": "no",
+    }
+
+
+def test_what_was_turned_on_is_turned_off(lonnymq: Run) -> None:
+    on = ["--max-concurrency", "5", "--paused", "--history", "--history-content", "--history-keep", "0"]
+    shown = fields(lonnymq("queue", "set", *on, "--no-notify"))
+    assert (shown["history"], shown["paused"]) == ("kept for ever, with content", "yes")
+    shown = fields(lonnymq("queue", "set", "--no-history-content"))
+    assert shown["history"] == "kept for ever, without content"
+    off = ["--max-concurrency", "0", "--not-paused", "--no-history", "--notify"]
+    assert fields(lonnymq("queue", "set", *off)) == DEFAULT
+
+
+def test_a_paused_queue_serves_nothing(queue: Queue, lonnymq: Run) -> None:
+    queue.enqueue(1)
+    lonnymq("queue", "set", "--paused")
+    assert queue.dequeue() == []
+    lonnymq("queue", "set", "--not-paused")
+    assert len(queue.dequeue()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ([], "nothing to set (`lonnymq queue set --help` lists the settings)"),
+        (["--lease", "7200", "--lease-max", "3600"], "a default lease of 7200000 ms is not possible"),
+        (["--max-concurrency", "10001"], "Allow 1 to 10,000 at once, or 0 for no limit"),
+        (["--history-keep", "1"], "Keep it for 3,600,000 (an hour) to"),
+        (["--max-attempts", "0"], "'--max-attempts': Input should be greater than or equal to 1"),
+        (["--lease", "soon"], "'--lease': Input should be a valid number"),
+    ],
+)
+def test_what_it_does_not_take(lonnymq: Run, options: list[str], says: str) -> None:
+    done = lonnymq("queue", "set", *options, "--json")
+    assert (done.code, done.stdout) == (2, "")
+    assert says in done.said
+    assert fields(lonnymq("queue", "show")) == DEFAULT
