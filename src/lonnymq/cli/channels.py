@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lonnymq.cli.asking import confirm
+from lonnymq.cli.completion import channel_names
 from lonnymq.cli.failure import BadValue, NotThere
 from lonnymq.cli.opening import opened, server_time
 from lonnymq.cli.options import Dsn, Json, Limit, Schema, Yes, print_json
@@ -26,8 +27,12 @@ WITH_MESSAGES = "add --with-messages if they may go too"
 
 app = typer.Typer(help="Channels: list, show, set limits, pause, delete.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="The channel's name.", show_default=False)]
-Names = Annotated[list[str], typer.Argument(help="The channels' names.", show_default=False)]
+Name = Annotated[
+    str, typer.Argument(help="The channel's name.", show_default=False, autocompletion=channel_names)
+]
+Names = Annotated[
+    list[str], typer.Argument(help="The channels' names.", show_default=False, autocompletion=channel_names)
+]
 
 
 class Order(StrEnum):

@@ -15,12 +15,12 @@ LIBPQ_VARIABLES = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGSERVICE", "PGDATABASE", 
 CONNECT_TIMEOUT_S = 10
 
 
-def connect(given: str | None) -> Connection[Any]:
+def connect(given: str | None, **settings: str | int) -> Connection[Any]:
     """A connection to the database that the option, or else the environment, names."""
     import psycopg
 
     try:
-        return psycopg.connect(**_parameters(*_address(given)), autocommit=True)
+        return psycopg.connect(**_parameters(*_address(given)) | settings, autocommit=True)
     except psycopg.OperationalError as error:
         raise Unreachable(str(error)) from None
 

@@ -10,7 +10,7 @@ from lonnymq.cli.asking import confirm
 from lonnymq.cli.failure import FAILURE, BadValue, NotThere
 from lonnymq.cli.messages import LAST_ID, Id, fields
 from lonnymq.cli.opening import opened, server_time
-from lonnymq.cli.options import Dsn, Json, Limit, Schema, Yes, print_json
+from lonnymq.cli.options import Dsn, Json, Limit, OfChannel, Schema, Yes, print_json
 from lonnymq.cli.outcomes import print_outcomes
 from lonnymq.cli.printing import Column, note, print_fields, print_records, print_table
 from lonnymq.cli.wording import count, gist, size, tries, when
@@ -35,7 +35,6 @@ Ids = Annotated[
 Everything = Annotated[
     bool, typer.Option("--all", help="All that are dead; of a --channel or an --error alone, if given.")
 ]
-Channel = Annotated[str | None, typer.Option(help="Only of this channel.", show_default=False)]
 Error = Annotated[
     str | None,
     typer.Option(help="Only with an error like this pattern, % for anything.", show_default=False),
@@ -45,7 +44,7 @@ Error = Annotated[
 @app.command("list")
 def list_dead(
     *,
-    channel: Channel = None,
+    channel: OfChannel = None,
     error: Error = None,
     after: Annotated[int, typer.Option(min=0, max=LAST_ID, help="The next page: begin after this id.")] = 0,
     limit: Limit = 50,
@@ -95,7 +94,7 @@ def retry(
     message_ids: Ids = None,
     *,
     everything: Everything = False,
-    channel: Channel = None,
+    channel: OfChannel = None,
     error: Error = None,
     delay: Annotated[
         float | None,
@@ -131,7 +130,7 @@ def discard(
     message_ids: Ids = None,
     *,
     everything: Everything = False,
-    channel: Channel = None,
+    channel: OfChannel = None,
     error: Error = None,
     yes: Yes = False,
     dsn: Dsn = None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
+from lonnymq.cli.completion import channel_names
 from lonnymq.cli.failure import FAILURE, BadValue
 from lonnymq.cli.opening import opened
 from lonnymq.cli.options import Dsn, Json, Schema, print_json
@@ -36,7 +37,10 @@ File = Annotated[
 ]
 Values = Annotated[bool, typer.Option("--values", help="Each line of the file is a value itself.")]
 Text = Annotated[bool, typer.Option("--text", help="Take the message as a text, not as JSON.")]
-Channel = Annotated[str, typer.Option(help="Into this channel; of a file, where a line names none.")]
+Channel = Annotated[
+    str,
+    typer.Option(help="Into this channel; of a file, where a line names none.", autocompletion=channel_names),
+]
 Delay = Annotated[
     float | None, typer.Option(min=0, help="Not before so many seconds from now.", show_default=False)
 ]

@@ -12,7 +12,7 @@ import typer
 from lonnymq.cli.asking import confirm
 from lonnymq.cli.failure import NotThere
 from lonnymq.cli.opening import opened, server_time
-from lonnymq.cli.options import Dsn, Json, Limit, Schema, Yes
+from lonnymq.cli.options import Dsn, Json, Limit, OfChannel, Schema, Yes
 from lonnymq.cli.outcomes import print_outcomes
 from lonnymq.cli.printing import Column, note, print_fields, print_records, print_table, shown_content
 from lonnymq.cli.wording import due, exactly, gist, printable, size, tries, when
@@ -49,7 +49,7 @@ class Status(StrEnum):
 @app.command("list")
 def list_messages(
     *,
-    channel: Annotated[str | None, typer.Option(help="Only of this channel.", show_default=False)] = None,
+    channel: OfChannel = None,
     status: Annotated[
         Status,
         typer.Option(help="Waiting ones, of these the due or the scheduled alone, or those being worked on."),

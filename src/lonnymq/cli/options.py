@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from lonnymq.cli.completion import channel_names
+
 Dsn = Annotated[
     str | None,
     typer.Option(
@@ -19,6 +21,10 @@ Dsn = Annotated[
 Schema = Annotated[str, typer.Option(envvar="LONNYMQ_SCHEMA", help="The schema the queue lives in.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON: an object a line.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+OfChannel = Annotated[
+    str | None,
+    typer.Option(help="Only of this channel.", show_default=False, autocompletion=channel_names),
+]
 Limit = Annotated[int, typer.Option(min=1, help="How many to list.")]
 
 

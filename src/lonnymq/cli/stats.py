@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lonnymq.cli.opening import opened, server_time
-from lonnymq.cli.options import Dsn, Json, Limit, Schema
+from lonnymq.cli.options import Dsn, Json, Limit, OfChannel, Schema
 from lonnymq.cli.printing import Column, note, print_fields, print_records, print_table
 from lonnymq.cli.wording import count, exactly, gist, moment, span, when
 
@@ -43,7 +43,7 @@ def stats(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) ->
 
 def history(
     *,
-    channel: Annotated[str | None, typer.Option(help="Only of this channel.", show_default=False)] = None,
+    channel: OfChannel = None,
     since: Annotated[
         str | None,
         typer.Option(help="Finished then or later, as 2030-12-31T09:00.", show_default=False),

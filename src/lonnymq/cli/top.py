@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lonnymq.cli.completion import channel_names
 from lonnymq.cli.failure import UNREACHABLE, exit_code, sentence
 from lonnymq.cli.opening import opened
 from lonnymq.cli.options import Dsn, Json, Schema, print_json
@@ -23,7 +24,12 @@ SCHEMA = "lonnymq"
 
 Interval = Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")]
 SortBy = Annotated[Sort, typer.Option(help="Which have the most; fair: who gets least of its fair share.")]
-Prefix = Annotated[str, typer.Option(help="Only channels whose names begin so.", show_default=False)]
+Prefix = Annotated[
+    str,
+    typer.Option(
+        help="Only channels whose names begin so.", show_default=False, autocompletion=channel_names
+    ),
+]
 Once = Annotated[
     bool, typer.Option("--once", help="Look twice, print a table, and end; so it is without a terminal.")
 ]

@@ -1,0 +1,43 @@
+"""What the shell offers for a channel's name: those that there are, if the database says so soon."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import suppress
+
+import typer
+
+SECONDS = 2
+SHOWN = 50
+
+
+def channel_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Of the queue that the line, or else the environment, names. Whatever is wrong, there are just none.
+
+    Names that would have to be quoted are left out, as the shell would not quote them.
+    """
+    with suppress(Exception):
+        return [name for name in _begin_with(incomplete, ctx) if shlex.quote(name) == name]
+    return []
+
+
+def _begin_with(prefix: str, ctx: typer.Context) -> list[str]:
+    from lonnymq.adapters.psycopg import run
+    from lonnymq.cli.database import connect
+    from lonnymq.commands import ChannelList
+
+    limits = {"connect_timeout": SECONDS, "options": f"-c statement_timeout={SECONDS}s"}
+    with connect(ctx.params.get("dsn"), **limits) as conn:
+        page = run(conn, ctx.params["schema"], ChannelList("name", _before(prefix), SHOWN))
+    return [channel.channel for channel in page if channel.channel.startswith(prefix)]
+
+
+def _before(prefix: str) -> str | None:
+    """What a page has to begin after, so that a channel of just this name is in it too.
+
+    >>> _before("b") < "b" < "ba", _before("") is None
+    (True, True)
+    """
+    if not prefix:
+        return None
+    return f"{prefix[:-1]}{chr(ord(prefix[-1]) - 1)}\U0010ffff"
