@@ -26,8 +26,8 @@ def _begin_with(prefix: str, ctx: typer.Context) -> list[str]:
     from lonnymq.cli.database import connect
     from lonnymq.commands import ChannelList
 
-    limits = {"connect_timeout": SECONDS, "options": f"-c statement_timeout={SECONDS}s"}
-    with connect(ctx.params.get("dsn"), **limits) as conn:
+    patience = f"-c statement_timeout={SECONDS}s"
+    with connect(ctx.params.get("dsn"), connect_timeout=SECONDS, options=patience) as conn:
         page = run(conn, ctx.params["schema"], ChannelList("name", _before(prefix), SHOWN))
     return [channel.channel for channel in page if channel.channel.startswith(prefix)]
 
