@@ -36,7 +36,18 @@ WRITING = [
 PRODUCING = [["enqueue", "7"], ["enqueue", "--file", "-", "--values"]]
 LOOKING = [["doctor"]]
 ALL = [*READING, *WRITING, *PRODUCING, *LOOKING]
-ELSEWHERE = {"install", "upgrade", "uninstall", "verify", "sql", "worker", "spark", "demo", "version"}
+ELSEWHERE = {
+    "bench",
+    "install",
+    "upgrade",
+    "uninstall",
+    "verify",
+    "sql",
+    "worker",
+    "spark",
+    "demo",
+    "version",
+}
 LINES = b"1\n2\n"
 
 

@@ -8,6 +8,7 @@ import typer
 
 import lonnymq
 from lonnymq.cli import (
+    bench,
     channels,
     dead,
     demo,
@@ -36,6 +37,7 @@ enqueue.register(app)
 worker.register(app)
 stats.register(app)
 top.register(app)
+bench.register(app)
 demo.register(app)
 app.add_typer(queue.app, name="queue")
 app.add_typer(channels.app, name="channels")

@@ -1,0 +1,1 @@
+"""Measuring a database, with a queue of its own that is removed afterwards."""
