@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -11,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from lonnymq.embedded import Server
+from tests.examples import wheelhouse
 from tests.examples.page import CHECKOUT, NOT_RUN, RUNNERS, Block, blocks, check, runnable, why_not_run
 
 PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md"))]
 ON_A_QUEUE = ("operations.md", "python.md", "transactions.md", "worker.md")
 ON_A_SERVER = ("cli.md",)
 ON_NOTHING = ("README.md",)
+ON_A_FRESH_MACHINE = ("quickstart.md",)
 ELSEWHERE = {
     "spark.md": "tests/spark/test_guide.py",
     "sql.md": "tests/sql/test_walkthrough.py",
@@ -64,8 +67,16 @@ def test_on_nothing(name: str, folder: Path) -> None:
     assert check(named(name), folder) == ""
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ON_A_FRESH_MACHINE)
+def test_on_a_fresh_machine(name: str, folder: Path, tmp_path: Path) -> None:
+    wheelhouse.fill(tmp_path, "lonnymq[binary,cli,embedded]", "hatchling")
+    pip = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    check(named(name), CHECKOUT, HOME=str(folder), PYTHONWARNINGS="default", **pip)
+
+
 def test_every_page_is_run() -> None:
-    run = {*ON_A_QUEUE, *ON_A_SERVER, *ON_NOTHING, *ELSEWHERE}
+    run = {*ON_A_QUEUE, *ON_A_SERVER, *ON_NOTHING, *ON_A_FRESH_MACHINE, *ELSEWHERE}
     assert {page.name for page in PAGES if blocks(page)} == run
     for name, test in ELSEWHERE.items():
         assert f'"docs" / "{name}"' in (CHECKOUT / test).read_text(encoding="utf-8")
