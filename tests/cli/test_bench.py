@@ -1,6 +1,7 @@
 """lonnymq bench: what it finds, and that it touches nothing but what it made."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -133,8 +134,12 @@ def test_a_login_that_may_make_no_schema(login: Login, conn: psycopg.Connection)
     assert f"may not make a schema in database {conn.info.dbname} ({grant})" in done.stderr
 
 
-def test_a_login_with_that_right_alone(login: Login, conn: psycopg.Connection) -> None:
-    """What it may not read of the server is left out."""
+def test_a_login_with_that_right_alone(
+    login: Login, conn: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it may not read of the server is left out. What is in the folder is not imported."""
+    (tmp_path / "json.py").write_text("raise SystemExit('this is not for you')")
+    monkeypatch.chdir(tmp_path)
     address = login()
     user = sql.Identifier(str(psycopg.conninfo.conninfo_to_dict(address)["user"]))
     database = sql.Identifier(conn.info.dbname)

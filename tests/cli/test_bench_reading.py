@@ -1,0 +1,127 @@
+"""What lonnymq bench makes of numbers."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lonnymq.cli.benching.drawing import heading, rates
+from lonnymq.cli.benching.reading import sentences
+from lonnymq.cli.benching.results import Fairness, Lone, Rate, Results, Surroundings
+from lonnymq.cli.benching.terms import Terms
+
+SETTINGS = {
+    "server_version": "18.6",
+    "synchronous_commit": "on",
+    "fsync": "on",
+    "full_page_writes": "on",
+    "synchronous_standby_names": "",
+    "shared_buffers": "128MB",
+    "max_connections": "100",
+}
+FOUND = Results(
+    schema="lonnymq_bench_00000000",
+    surroundings=Surroundings("shop", "127.0.0.1", is_pooled=False, settings=SETTINGS),
+    terms=Terms(),
+    messages_written=5_000,
+    seconds=20.0,
+    round_trip_ms=0.1,
+    commit_ms=2.1,
+    lone_message=Lone(100, 3.0, 9.0),
+    fairness=Fairness(30, 1_000, 2.0, 3, 900.0),
+    rates=tuple(
+        Rate(what, batch, rate * batch, (rate * batch,) * 3, 0.5, 600.0)
+        for what, rate in (("create", 400.0), ("consume", 200.0))
+        for batch in (1, 50, 500)
+    ),
+)
+
+
+def around(**keywords: Any) -> Results:
+    return replace(FOUND, surroundings=replace(FOUND.surroundings, **keywords))
+
+
+def with_rate(**keywords: Any) -> Results:
+    *others, last = FOUND.rates
+    return replace(FOUND, rates=(*others, replace(last, **keywords)))
+
+
+def test_without_hints() -> None:
+    commits, batches = sentences(FOUND)
+    assert commits == (
+        "A durable commit takes 2.1 ms here, 0.10 ms of it the way there and back: a batch pays that once."
+    )
+    assert batches == (
+        "With 500 a call, 500 times as many are created in a second as one by one, and 500 times as many"
+        " taken and completed."
+    )
+
+
+@pytest.mark.parametrize("setting", ["fsync", "synchronous_commit"])
+def test_commits_that_wait_for_no_disk(setting: str) -> None:
+    [commit, *_] = sentences(around(settings=SETTINGS | {setting: "off"}))
+    assert f"waits for no disk, as {setting} is off" in commit
+    assert "durable" not in commit
+
+
+HINTS = [
+    ("The way to the server takes longer", replace(FOUND, round_trip_ms=5.0, commit_ms=9.0)),
+    (
+        "There is a pooler in between",
+        replace(around(is_pooled=True), lone_message=Lone(5, 500.0, 700.0)),
+    ),
+    ("Python was the limit and not the server", with_rate(client_cpu=0.93)),
+    ("was 4.0 times the worst", with_rate(rounds=(100_000.0, 50_000.0, 25_000.0))),
+]
+NO_HINTS = [
+    replace(FOUND, round_trip_ms=5.0, commit_ms=11.0),
+    replace(FOUND, round_trip_ms=0.1, commit_ms=0.15),  # so near that nothing is to be gained
+    around(is_pooled=True),
+    replace(FOUND, lone_message=Lone(5, 500.0, 700.0)),
+    with_rate(client_cpu=0.7),
+    with_rate(rounds=(100_000.0, 80_000.0, 60_000.0)),
+]
+
+
+@pytest.mark.parametrize(("says", "found"), HINTS, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_hint_for_what_was_measured(says: str, found: Results) -> None:
+    [hint] = sentences(found)[2:]
+    assert says in hint
+
+
+@pytest.mark.parametrize("found", NO_HINTS, ids=range(len(NO_HINTS)))
+def test_no_hint_for_what_was_not(found: Results) -> None:
+    assert len(sentences(found)) == 2
+
+
+def test_the_busiest_is_named() -> None:
+    assert "(take and complete, 500 a call)" in sentences(with_rate(client_cpu=0.93))[2]
+
+
+def test_settings_that_are_unusual_are_shown() -> None:
+    assert heading(FOUND)[1] == ("synchronous_commit on, fsync on, shared_buffers 128MB, max_connections 100")
+    unusual = SETTINGS | {"synchronous_standby_names": "two\n", "full_page_writes": "off"}
+    assert heading(around(settings=unusual))[1].endswith(
+        ", full_page_writes off, synchronous_standby_names two\\n"
+    )
+    assert heading(around(is_pooled=True))[0] == "PostgreSQL 18.6, database shop, through a pooler"
+
+
+def test_bars_are_as_long_as_the_rates() -> None:
+    bars = list(rates(FOUND, "#").columns[2].cells)
+    assert [len(str(bar)) for bar in bars] == [1, 1, 14, 1, 1, 7]
+
+
+TERMS = [Terms(), Terms(clients=64), Terms(content_bytes=100_000), Terms(clients=1, content_bytes=0)]
+
+
+@pytest.mark.parametrize("terms", TERMS, ids=str)
+def test_a_call_is_always_made_whole(terms: Terms) -> None:
+    assert terms.most_of_a_turn(500) >= 500
+    assert terms.most_of_a_turn(1) >= 1
+
+
+def test_how_much_is_written_is_bounded() -> None:
+    assert Terms().most_messages < 210_000
+    assert Terms(content_bytes=100_000).most_bytes < 1024**3
+    assert Terms(content_bytes=10_000).most_messages < Terms(content_bytes=100).most_messages
