@@ -171,7 +171,7 @@ def environment(dsn: str | None) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("PG", "LONNYMQ_", "DATABASE_URL", "VIRTUAL_ENV"))
     }
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], str(binaries())])
+    path = os.pathsep.join([str(Path(sys.executable).parent), str(binaries()), os.environ["PATH"]])
     always = {"NO_COLOR": "1", "PATH": path, "PYTHONWARNINGS": "error"}
     return clean | always | ({} if dsn is None else {"LONNYMQ_DSN": dsn})
 
