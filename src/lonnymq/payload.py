@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 
 class Payload(NamedTuple):
+    """What a message holds, and what says how to read it."""
+
     content: bytes
     content_type: str | None
     """None for bytes, which say nothing about themselves."""
@@ -116,6 +118,7 @@ class Payloaded:
 
     @property
     def content_type(self) -> str | None:
+        """As the headers have it; None where they say nothing."""
         return self.headers.get(HEADER) if isinstance(self.headers, dict) else None
 
     @property

@@ -10,6 +10,8 @@ from lonnymq.statement import BigInt, Boolean, Text
 
 @dataclass(frozen=True, slots=True)
 class ClaimCompleted:
+    """How many; `lost` are those that others have, or had."""
+
     completed: int
     cancelled: int
     lost: int

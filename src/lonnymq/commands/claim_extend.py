@@ -10,6 +10,8 @@ from lonnymq.statement import BigInt, Boolean, Text
 
 @dataclass(frozen=True, slots=True)
 class ClaimExtended:
+    """How many; `lost` are those that others have, or that are finished or cancelled."""
+
     extended: int
     lost: int
 

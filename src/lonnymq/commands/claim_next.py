@@ -10,6 +10,8 @@ from lonnymq.statement import BigInt, Int, Text
 
 @dataclass(frozen=True, slots=True)
 class Claim:
+    """Without `messages` there is none: ask again at `again_at`, where it is not None."""
+
     seq: int
     messages: int
     again_at: int | None

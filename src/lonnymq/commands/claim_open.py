@@ -10,6 +10,8 @@ from lonnymq.statement import Text
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
+    """`generation` is for the other calls. Claims up to `done_seq` are finished, up to `last_seq` made."""
+
     generation: int
     done_seq: int
     last_seq: int

@@ -10,6 +10,8 @@ from lonnymq.statement import BigInt, Bytea, Int, Jsonb, Text
 
 @dataclass(frozen=True, slots=True)
 class ClaimedMessage:
+    """A message of the claim of number `seq`."""
+
     seq: int
     id: int
     channel: str

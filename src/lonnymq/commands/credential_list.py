@@ -9,6 +9,8 @@ from lonnymq.commands.shapes import ManyRecords
 
 @dataclass(frozen=True, slots=True)
 class Credential:
+    """A login role, and the channels that it is bound to."""
+
     role: str
     channels: list[str]
 

@@ -9,6 +9,8 @@ from lonnymq.commands.shapes import OneRecord
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
+    """`system_id`: of the cluster; `trimmed_xid`: the last transaction of which rows were dropped."""
+
     snapshot: str
     system_id: int
     trimmed_xid: int

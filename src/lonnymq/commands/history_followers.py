@@ -9,6 +9,8 @@ from lonnymq.commands.shapes import ManyRecords
 
 @dataclass(frozen=True, slots=True)
 class Follower:
+    """`at`: when it last said so."""
+
     name: str
     snapshot: str
     at: int

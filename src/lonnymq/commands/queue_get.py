@@ -9,6 +9,8 @@ from lonnymq.commands.shapes import OneRecord
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
+    """`max_concurrency` None: no limit over all channels. `notify_channel` is what to LISTEN to."""
+
     content_max_bytes: int
     lease_ms: int
     lease_max_ms: int

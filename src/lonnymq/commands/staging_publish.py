@@ -10,6 +10,8 @@ from lonnymq.statement import Uuid
 
 @dataclass(frozen=True, slots=True)
 class Published:
+    """How many; `refused` are those whose channel was full."""
+
     created: int
     duplicates: int
     refused: int

@@ -10,6 +10,8 @@ from lonnymq.statement import BigInt, Text, Uuids
 
 @dataclass(frozen=True, slots=True)
 class PublishedOnce:
+    """As Published; `is_repeat`: it had been published before, and these are the numbers of then."""
+
     created: int
     duplicates: int
     refused: int

@@ -79,18 +79,22 @@ class Server:
 
     @property
     def pid(self) -> int:
+        """Of its first process. Raises NotRunning where there is none."""
         return self._running().pid
 
     @property
     def port(self) -> int:
+        """On 127.0.0.1."""
         return self._running().port
 
     @property
     def socket_dir(self) -> Path:
+        """Where its socket is."""
         return self._running().socket_dir
 
     @property
     def password(self) -> str:
+        """The superuser's, made with the folder."""
         return self._located().password()
 
     @property

@@ -65,8 +65,9 @@ def install(
     """Install into the schema, made if need be, or bring what is there up to date. Raises SchemaTooNew when
     what is there is of a newer release: older functions over newer tables would break it.
 
-    With `roles`, the roles <schema>_producer, _consumer, _observer and _admin are made and given their
-    rights, as they are at every later install and upgrade. Raises RoleUnsuitable when that is not possible.
+    With `roles`, the roles `<schema>_producer`, `_consumer`, `_observer` and `_admin` are made and given
+    their rights, as they are at every later install and upgrade. Raises RoleUnsuitable when that is not
+    possible.
     """
     _run(conn, plan(schema, sql_files, roles=roles))
     return inspect(conn, schema)

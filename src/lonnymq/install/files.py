@@ -74,6 +74,7 @@ class SqlFiles:
 
     @property
     def last_step(self) -> int:
+        """What `Installed.step` is after it."""
         return self.steps[-1].number if self.steps else 0
 
 

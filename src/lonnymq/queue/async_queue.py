@@ -32,8 +32,10 @@ LISTEN_AGAIN_MS = 30_000  # after so long without a listener, try to have one
 class AsyncQueue(Basis, AsyncCaller):
     """A queue in a schema of a database, on a DSN, a pool of psycopg or asyncpg, or an engine of SQLAlchemy.
 
+    ```python
     async with AsyncQueue("postgresql://localhost/shop") as queue:
         await queue.enqueue({"invoice": 7}, channel="acme")
+    ```
     """
 
     _is_async = True

@@ -127,6 +127,7 @@ class Enqueued:
 
     @property
     def total(self) -> int:
+        """How many were given, whatever came of them."""
         return self.created + self.duplicates + self.full
 
     def plus(

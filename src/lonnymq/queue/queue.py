@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 class Queue(Basis, Caller):
     """A queue in a schema of a database, on a DSN, a pool of psycopg, or an engine of SQLAlchemy.
 
+    ```python
     with Queue("postgresql://localhost/shop") as queue:
         queue.enqueue({"invoice": 7}, channel="acme")
+    ```
     """
 
     _is_async = False

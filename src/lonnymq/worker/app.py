@@ -24,14 +24,15 @@ Consumer = TypeVar("Consumer", bound=Callable[[Delivery], Any])
 
 
 class App(Generic[C]):
-    """
-    queue = Queue("postgresql://localhost/shop")
-    app = App(queue)
+    """The tasks of a program, on the queue that their calls wait in.
 
-    @app.task(channel="invoices", max_attempts=5)
-    def send_invoice(invoice: int) -> None: ...
+        queue = Queue("postgresql://localhost/shop")
+        app = App(queue)
 
-    send_invoice.enqueue(7)
+        @app.task(channel="invoices", max_attempts=5)
+        def send_invoice(invoice: int) -> None: ...
+
+        send_invoice.enqueue(7)
 
     With an AsyncQueue, `enqueue` is to be awaited. Either kind of app has tasks that are plain functions
     and such that are asynchronous.
@@ -141,8 +142,10 @@ class App(Generic[C]):
     ) -> Any:
         """Have a function take the messages that are of no task. There is one such function at most.
 
+        ```python
         @app.consume
         def handle(message: Delivery) -> None: ...
+        ```
         """
         policy = Policy(backoff=Backoff() if backoff is None else backoff, timeout=timeout, lease=lease)
 
@@ -184,9 +187,11 @@ class App(Generic[C]):
     def inline(self) -> Iterator[list[NewMessage]]:
         """Within, a call that is enqueued runs at once, in this process and without a database: for tests.
 
+        ```python
         with app.inline() as ran:
             send_invoice.enqueue(7)
         assert [message.value for message in ran] == [{"invoice": 7}]
+        ```
         """
         before = self._inline
         inline: Inline[C] = Inline(is_async=isinstance(self.queue, AsyncQueue))

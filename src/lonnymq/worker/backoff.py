@@ -37,6 +37,7 @@ class Backoff:
         return self.without_chance(attempt) * random.uniform(0.5, 1)  # noqa: S311 - nothing secret
 
     def without_chance(self, attempt: int) -> float:
+        """The longest that it can be after this attempt."""
         longest = milliseconds(self.longest) / 1000
         try:
             return min(longest, milliseconds(self.first) / 1000 * self.factor ** (attempt - 1))

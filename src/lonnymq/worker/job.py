@@ -42,6 +42,7 @@ class AnyJob:
 
     @classmethod
     def current(cls) -> Self:
+        """The one that the caller works on. Raises NoJob outside of handlers."""
         job = cls._current.get(None)
         if job is None:
             raise NoJob("no message is being worked on here", "ask in a handler that a worker runs")
@@ -58,10 +59,12 @@ class AnyJob:
 
     @property
     def id(self) -> int:
+        """The message's."""
         return self.message.id
 
     @property
     def channel(self) -> str:
+        """The message's."""
         return self.message.channel
 
     @property
@@ -112,10 +115,12 @@ class Job(AnyJob):
         """Keep a value, as JSON, for the next attempt, should there be one, whatever becomes of this
         worker.
 
+        ```python
         job = Job.current()
         for page in range(job.state or 0, pages):
             send(page)
             job.save(page + 1)
+        ```
         """
         content = encode(state).content
         self._kept(content, is_ours=self._desk.save_from_thread(content))
@@ -124,9 +129,9 @@ class Job(AnyJob):
         """Complete the message in a transaction of yours: what it writes, and the end of the message,
         are one.
 
-        with pool.connection() as conn:
-            conn.execute("UPDATE invoice SET paid = TRUE WHERE id = %s", (invoice,))
-            Job.current().complete(conn=conn)
+            with pool.connection() as conn:
+                conn.execute("UPDATE invoice SET paid = TRUE WHERE id = %s", (invoice,))
+                Job.current().complete(conn=conn)
 
         Raises LeaseLost if the message is no longer this worker's: let the transaction roll back. It is
         the last thing to do; if the transaction does not commit, the message comes back.

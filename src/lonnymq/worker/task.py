@@ -84,14 +84,18 @@ class Task(Generic[P, R, C]):
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> C:
         """Queue a call of it.
 
+        ```python
         send_invoice.enqueue(7)
+        ```
         """
         return self.sending.send(self, self.message(*args, **kwargs), None)
 
     def message(self, *args: P.args, **kwargs: P.kwargs) -> NewMessage:
         """The message that a call becomes: for enqueue_many.
 
+        ```python
         queue.enqueue_many(send_invoice.message(id) for id in ids)
+        ```
         """
         return self.message_of(Options(), args, kwargs)
 
@@ -109,7 +113,9 @@ class Task(Generic[P, R, C]):
     ) -> Using[P, C]:
         """As the task, but for what is said here; each option is that of Queue.enqueue.
 
+        ```python
         send_invoice.using(channel="acme", delay=60).enqueue(7)
+        ```
         """
         options = Options(channel, run_at, delay, priority, dedupe_key, headers, max_attempts)
         return Using(self, options, conn)
