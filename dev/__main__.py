@@ -16,6 +16,7 @@ HELP = """\
   check                  lint, format, types, layers
   demo                   LonnyMQ at work on a PostgreSQL of its own
   bench WHAT             measurements: engine, client, spark or worker; more with --help
+  docs                   the documentation as a site, to be opened from the disk
   lonnymq ...            the command line of this checkout
   lock                   renew the locked requirements
 
@@ -26,6 +27,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "bench": tasks.bench,
     "check": tasks.check,
     "demo": tasks.demo,
+    "docs": tasks.docs,
     "lock": tasks.lock,
     "lonnymq": tasks.lonnymq,
     "test": tasks.test,

@@ -8,7 +8,7 @@ import venv
 from pathlib import Path
 from typing import NoReturn
 
-from dev import debian
+from dev import debian, site
 from dev.environment import BIN, CHECKOUT
 from dev.report import Report, closing_line
 
@@ -58,6 +58,15 @@ def bench(arguments: list[str]) -> NoReturn:
         sys.exit("./run bench: there are no benchmarks in this checkout yet")
     os.chdir(CHECKOUT)
     _become(BIN / "python", ["-m", "benchmarks", *arguments])
+
+
+def docs(_arguments: list[str]) -> int:
+    try:
+        print(site.build(site.BUILT))
+    except site.SiteFailed as error:
+        print(f"./run docs: the site was not built:\n{error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def lonnymq(arguments: list[str]) -> NoReturn:

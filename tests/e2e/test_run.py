@@ -27,7 +27,7 @@ def run(*arguments: str, folder: Path = CHECKOUT, **variables: str) -> subproces
 def test_says_what_it_can_do(arguments: list[str]) -> None:
     said = run(*arguments)
     assert said.returncode == 0
-    for command in ("test", "test --quick", "check", "demo", "bench", "lonnymq", "lock"):
+    for command in ("test", "test --quick", "check", "demo", "bench", "docs", "lonnymq", "lock"):
         assert f"\n  {command} " in said.stdout
 
 

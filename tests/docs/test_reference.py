@@ -1,0 +1,104 @@
+"""The reference, made from the code: all that is public is there, and says something."""
+
+from __future__ import annotations
+
+import html
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import griffe
+import pytest
+import typer.main
+
+from dev.reference import Shown
+from lonnymq.cli.app import app
+from tests.docs.html import Page
+
+pytestmark = pytest.mark.slow
+
+PUBLIC = (
+    "lonnymq",
+    "lonnymq.commands",
+    "lonnymq.embedded",
+    "lonnymq.errors",
+    "lonnymq.install",
+    "lonnymq.payload",
+    "lonnymq.queue.async_queue",
+    "lonnymq.queue.queue",
+    "lonnymq.spark",
+    "lonnymq.testing",
+)
+
+
+@pytest.fixture(scope="module")
+def package() -> griffe.Module:
+    loaded = griffe.load("lonnymq", extensions=griffe.load_extensions(Shown), resolve_aliases=True)
+    assert isinstance(loaded, griffe.Module)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def anchors(pages: dict[Path, Page]) -> set[str]:
+    return {anchor for page in pages.values() for anchor in page.anchors}
+
+
+def public_names(module: str) -> list[str]:
+    """What it says that it exports, else the classes and functions that are its own."""
+    found = importlib.import_module(module)
+    if hasattr(found, "__all__"):
+        return [name for name in found.__all__ if name != "__version__"]
+    return [
+        name
+        for name, value in vars(found).items()
+        if not name.startswith("_") and callable(value) and value.__module__ == module
+    ]
+
+
+def home_of(module: str, name: str) -> str:
+    """The module that it is made in, if it is a class or a function."""
+    value = getattr(importlib.import_module(module), name)
+    return str(getattr(value, "__module__", module))
+
+
+def methods_of(found: griffe.Object | griffe.Alias) -> Iterator[griffe.Object | griffe.Alias]:
+    for member in found.all_members.values() if found.is_class else ():
+        if not member.name.startswith("_") and (member.is_function or "property" in member.labels):
+            yield member
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_name_is_there_and_says_something(
+    module: str, package: griffe.Module, anchors: set[str]
+) -> None:
+    names = public_names(module)
+    assert names
+    for name in names:
+        paths = {f"{place}.{name}" for place in ("lonnymq", module, home_of(module, name))}
+        assert paths & anchors, f"{name} is on no page of docs/reference"
+        found = package[f"{home_of(module, name)}.{name}".removeprefix("lonnymq.")]
+        assert found.has_docstring, f"{found.path} has no docstring"
+        for method in methods_of(found):
+            assert method.has_docstring, f"{method.path} has no docstring"
+            assert {f"{path}.{method.name}" for path in paths} & anchors, f"{method.path} is not shown"
+
+
+def test_the_calls_of_a_queue_are_shown_as_people_make_them(site_folder: Path) -> None:
+    shown = re.sub("<[^>]+>", "", (site_folder / "docs/reference/queue.html").read_text(encoding="utf-8"))
+    signatures = re.sub(r"\s+", "", html.unescape(shown))
+    assert "complete(message:Delivery,*,conn:object|None=None)->Result" in signatures
+    assert "stats(*,cap:int=10000,conn:object|None=None)->ChannelStatistics" in signatures  # of a channel
+    assert "Request[" not in signatures
+
+
+def commands_of(command: object, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    yield path
+    for name, within in getattr(command, "commands", {}).items():
+        yield from commands_of(within, (*path, name))
+
+
+def test_every_command_is_there(anchors: set[str]) -> None:
+    paths = list(commands_of(typer.main.get_command(app), ("lonnymq",)))
+    assert ("lonnymq", "channels", "set") in paths
+    assert [path for path in paths[1:] if "-".join(path) not in anchors] == []
