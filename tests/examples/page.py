@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+from unittest import mock
 
 import django
 from django.conf import settings
@@ -265,10 +266,14 @@ class Shell(Interpreter):
 
 
 class Commands:
-    """Commands of ours, in this very process: one that needs Spark finds it started already."""
+    """Commands of ours, in this very process: each finds Spark started already, and leaves it to the next."""
 
     def __init__(self, page: Path, _dsn: str | None) -> None:
+        from pyspark.sql import SparkSession
+
         self.page = page
+        self.kept = mock.patch.object(SparkSession, "stop")
+        self.kept.start()
 
     def run(self, block: Block) -> str:
         output = io.StringIO()
@@ -289,7 +294,7 @@ class Commands:
         return 0
 
     def close(self) -> None:
-        pass
+        self.kept.stop()
 
 
 RUNNERS: Mapping[str, type[Python | Psql | Shell]] = {"python": Python, "sql": Psql, "sh": Shell}
