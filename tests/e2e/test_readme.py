@@ -1,4 +1,4 @@
-"""The commands of README.md are commands; tests/examples runs the rest of it."""
+"""The commands of README.md are commands, its numbers are measured; tests/examples runs the rest of it."""
 
 from __future__ import annotations
 
@@ -17,3 +17,11 @@ def test_the_commands_of_the_readme_are_commands() -> None:
     done = subprocess.run([run, "--help"], capture_output=True, text=True, check=False, env=os.environ)
     for name in names:
         assert f"\n  {name} " in done.stdout
+
+
+def test_its_numbers_are_those_of_the_benchmarks() -> None:
+    told = " ".join(README.read_text(encoding="utf-8").split())
+    measured = (README.parent / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    found = re.search(r"here for (\d+) \(the median\), and never for more than (\d+)", told)
+    assert found
+    assert f"| lonnymq | {found[1]} | {found[2]} |" in measured

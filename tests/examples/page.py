@@ -48,7 +48,7 @@ NOT_RUN = {
         "lonnymq top": "a live screen that goes on: tests/cli/test_top_drawing.py draws it",
     },
     "worker.md": {
-        "lonnymq worker": "goes on until told to stop: quickstart.md and tests/worker/test_command.py run it"
+        "lonnymq worker shop.tasks:app": "goes on until it is told to stop: quickstart.md runs one"
     },
 }
 # What is another time each time: ages, durations, moments, and the blanks that align them.
