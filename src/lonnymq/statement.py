@@ -101,6 +101,15 @@ class Command(Generic[Result_co]):
         return True
 
 
+def arguments(command: Command[Any]) -> list[tuple[str, str, Any]]:
+    """Of each parameter: its name, the type that PostgreSQL has it as, and what is given."""
+    kind: Any = type(command)
+    named = zip(dataclasses.fields(command), _sql_types(kind), strict=True)
+    return [
+        (field.name, sql_type.name, getattr(command, field.name)) for field, sql_type in named if sql_type
+    ]
+
+
 def columns_of(record: type) -> str:
     """By name, so that a newer schema may have more."""
     return ", ".join(field.name for field in dataclasses.fields(record))

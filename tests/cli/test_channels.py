@@ -143,7 +143,7 @@ WRONG = [
     (["set", "acme", "--max-concurrency", "many"], "unable to parse string as an integer"),
     (["set", "x" * 256, "--max-size", "1"], "256 bytes long"),
     (["set", "", "--max-size", "1"], "a channel needs a name"),
-    (["set", "\udcff", "--max-size", "1"], "encode"),
+    (["set", "\udcff", "--max-size", "1"], "half a character"),
     (["list", "--limit", "0"], "--limit"),
     (["list", "--limit", "1001"], "1001"),
     (["list", "--order", "size"], "'size' is not one of"),

@@ -168,7 +168,7 @@ BAD = [
     (b'{"value": 1, "channel": 7}', "channel is not a text"),
     (b'{"value": 1, "channel": ""}', "a channel needs a name"),
     (b'{"value": 1, "channel": "\\u0000"}', "NUL"),
-    (b'{"value": 1, "channel": "\\ud800"}', "surrogates"),
+    (b'{"value": 1, "channel": "\\ud800"}', "half a character"),
     (b'{"value": 1, "delay": "60"}', "delay is not a number of seconds"),
     (b'{"value": 1, "delay": true}', "delay is not a number of seconds"),
     (b'{"value": 1, "delay": -1}', "lie in the past"),

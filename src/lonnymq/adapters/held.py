@@ -7,7 +7,8 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import ModuleType
 from typing import TypeVar
 
-from lonnymq.errors import UnsuitableConnection
+from lonnymq.adapters import unfit
+from lonnymq.errors import LonnyMQError, UnsuitableConnection
 from lonnymq.statement import Command
 
 Result = TypeVar("Result")
@@ -26,7 +27,11 @@ def run(held: object, schema: str, command: Command[Result]) -> Result:
         raise UnsuitableConnection(
             f"{_name(held)} is asynchronous", "use an AsyncQueue with it, and await its calls"
         )
-    result: Result = adapter.run(held, schema, command)
+    try:
+        result: Result = adapter.run(held, schema, command)
+    except Exception as error:
+        _refuse_values(command, error)
+        raise
     return result
 
 
@@ -34,8 +39,17 @@ async def run_async(held: object, schema: str, command: Command[Result]) -> Resu
     adapter = _adapter_of(held)
     if not isinstance(held, adapter.ASYNC):
         raise UnsuitableConnection(f"{_name(held)} is not asynchronous", "use a Queue with it")
-    result: Result = await adapter.run_async(held, schema, command)
+    try:
+        result: Result = await adapter.run_async(held, schema, command)
+    except Exception as error:
+        _refuse_values(command, error)
+        raise
     return result
+
+
+def _refuse_values(command: Command[Result], error: Exception) -> None:
+    if not isinstance(error, LonnyMQError) and (refusal := unfit.refusal(command, error)):
+        raise refusal from error
 
 
 def transaction(lender: object) -> AbstractContextManager[object]:

@@ -105,8 +105,6 @@ def load(
     """Queue all of the lines in one transaction, however many. Where one is refused, none is, and BadLine
     says which it was: those that were not answered are tried again, in halves, and each try is undone.
     """
-    from psycopg import DataError
-
     unanswered: deque[Line] = deque()
     answered = 0
 
@@ -124,7 +122,7 @@ def load(
 
     try:
         return queue.enqueue_many(messages(), progress=told)
-    except (ValueError, DataError):
+    except ValueError:
         with connect() as conn:
             line, why = _refused(queue, conn, list(unanswered))
         raise BadLine(f"line {line.number}: {sentence(why)}") from why
@@ -142,11 +140,9 @@ def _refused(queue: Queue, conn: Connection[Any], lines: Sequence[Line]) -> tupl
 
 
 def _refusal(queue: Queue, conn: Connection[Any], lines: Sequence[Line]) -> Exception | None:
-    from psycopg import DataError
-
     try:
         with conn.transaction(force_rollback=True):
             queue.enqueue_many((line.message for line in lines), conn=conn)
-    except (ValueError, DataError) as error:
+    except ValueError as error:
         return error
     return None

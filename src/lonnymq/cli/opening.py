@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from lonnymq.cli.failure import BadValue, sentence
+from lonnymq.cli.failure import BadValue
 from lonnymq.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ CONNECTIONS = 2
 @contextmanager
 def opened(dsn: str | None, schema: str) -> Iterator[Queue]:
     """At the address that the option, or else the environment, names, in a schema this package works with."""
-    from psycopg import DataError
-
     from lonnymq.cli.database import CONNECT_TIMEOUT_S, address, connect
     from lonnymq.queue.queue import Queue
 
@@ -34,8 +32,6 @@ def opened(dsn: str | None, schema: str) -> Iterator[Queue]:
             yield queue
         except InvalidArgument as error:
             raise BadValue(error.message, error.hint) from error
-        except (DataError, UnicodeEncodeError) as error:  # a number too large, a text that is none
-            raise BadValue(sentence(error)) from error
 
 
 def check_schema(conn: Connection[Any], schema: str) -> None:

@@ -110,8 +110,8 @@ def moment(text: str) -> datetime:
     """A time as people write it: as it is on the clock on the wall, unless it has a zone."""
     try:
         at = datetime.fromisoformat(text)
-    except ValueError:
+        return at if at.tzinfo is not None else at.astimezone()
+    except (ValueError, OverflowError):
         raise BadValue(
             f"{text!r} is not a time", "write 2030-12-31T09:00, or with a zone 2030-12-31T09:00+01:00"
         ) from None
-    return at if at.tzinfo is not None else at.astimezone()
