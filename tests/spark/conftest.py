@@ -12,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import SparkSession
 
 from lonnymq.spark.sessions import session
+from tests.spark import quick_java
 
 HERE = Path(__file__).parent
 SCHEMA = "lonnymq"
@@ -51,6 +52,16 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PGSERVICEFILE", str(path))
         yield Services(path)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_java(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    assert pytestconfig.cache is not None
+    chosen = quick_java.environment(pytestconfig.cache.mkdir("java"), tmp_path_factory.mktemp("java"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in chosen.items():
+            patch.setenv(name, value)
+        yield
 
 
 @pytest.fixture(scope="session")

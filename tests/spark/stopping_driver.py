@@ -23,7 +23,6 @@ from lonnymq.spark.sink import StreamWriter
 
 CONF: dict[str, Any] = {
     "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 

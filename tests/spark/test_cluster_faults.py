@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from tests.database import Connect
+from tests.spark import quick_java
 from tests.spark.cluster import SETTINGS, Cluster
 from tests.spark.conftest import SCHEMA, Services
 from tests.spark.disturbing import (
@@ -35,13 +36,11 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROWS = 120
 EVERY_NUMBER = sorted(map(str, range(ROWS)))
-LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SPECULATING = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
     "spark.speculation.quantile": "0.75",
-    "spark.driver.extraJavaOptions": LIGHT_JAVA,
-    "spark.executor.extraJavaOptions": LIGHT_JAVA,
+    "spark.executor.extraJavaOptions": quick_java.LIGHT,
 }
 GATE = 815
 MORE_THAN_SOCKETS_HOLD = 32 << 20

@@ -39,7 +39,6 @@ EVERY_NUMBER = sorted(map(str, range(ROWS)))
 LOCAL = {
     "master": "local[2]",
     "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 ONCE = {"txnAppId": "numbers", "txnVersion": "1"}
 

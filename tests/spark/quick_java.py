@@ -1,0 +1,53 @@
+"""A Java that starts soon: tests start one dozens of times, and none of them lives long.
+
+It compiles once and not twice, and takes Spark's classes from an archive, made by a first Spark that does a
+little of everything. A Java that the archive is not of starts as it always does.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+
+from lonnymq.spark.java import find_java
+
+LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+LITTLE_OF_EVERYTHING = """
+import sys
+from lonnymq.spark.sessions import session
+spark = session("local[1]")
+rows = spark.range(9).selectExpr("id", "id % 2 AS k", "string(id) AS text", "named_struct('a', id) AS s")
+rows.mapInArrow(lambda batches: batches, rows.schema).groupBy("k").count().orderBy("k").collect()
+rows.createOrReplaceTempView("numbers")
+spark.sql("SELECT k, percentile(id, 0.5), to_json(first(s)) FROM numbers GROUP BY k ORDER BY k").toPandas()
+rows.write.parquet(sys.argv[1] + "/rows")
+stream = spark.readStream.schema(rows.schema).parquet(sys.argv[1] + "/rows")
+writer = stream.writeStream.option("checkpointLocation", sys.argv[1] + "/checkpoint")
+writer = writer.trigger(availableNow=True)
+writer.foreachBatch(lambda batch, _: batch.count()).start().awaitTermination()
+spark.stop()
+"""
+
+
+def environment(cache: Path, scratch: Path) -> dict[str, str]:
+    """The variables that Spark passes to the Javas it starts as options."""
+    archive = cache / f"spark-{pyspark.__version__}-{find_java().stat().st_mtime_ns}.jsa"
+    if not archive.exists():
+        _make(archive, scratch)
+    options = f"{LIGHT} -XX:SharedArchiveFile={archive} -Xlog:cds*=off"
+    return {"SPARK_SUBMIT_OPTS": options, "SPARK_DAEMON_JAVA_OPTS": options}
+
+
+def _make(archive: Path, scratch: Path) -> None:
+    unfinished = archive.with_suffix(f".{os.getpid()}")
+    options = f"{LIGHT} -XX:ArchiveClassesAtExit={unfinished} -Xlog:cds*=off"
+    subprocess.run(
+        [sys.executable, "-c", LITTLE_OF_EVERYTHING, scratch],
+        env=os.environ | {"SPARK_SUBMIT_OPTS": options},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=True,
+    )
+    unfinished.rename(archive)
