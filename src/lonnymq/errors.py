@@ -260,19 +260,14 @@ def from_sqlstate(code: str | None, message: str, hint: str | None = None) -> Lo
     return cls(message, hint) if cls else None
 
 
+RIGHTS = "log in as a member of one of the queue's roles, or have its rights granted"
 _WHERE_IS_IT = "call queue.install() or run `lonnymq install`, or name the schema that it is in"
 # What PostgreSQL says of a call when the schema is not what the call is made for.
 _NOT_THERE: dict[str, tuple[type[LonnyMQError], str]] = {
-    "3F000": (
-        SchemaMissing,
-        "call queue.install() or run `lonnymq install`, or name the schema that it is in",
-    ),
-    "42P01": (
-        SchemaMissing,
-        "call queue.install() or run `lonnymq install`, or name the schema that it is in",
-    ),
+    "3F000": (SchemaMissing, _WHERE_IS_IT),
+    "42P01": (SchemaMissing, _WHERE_IS_IT),
     "42883": (SchemaOutdated, "run `lonnymq upgrade`, or `lonnymq install` if it is not in this schema"),
-    "42501": (NotPermitted, "log in as a member of one of the queue's roles, or have its rights granted"),
+    "42501": (NotPermitted, RIGHTS),
 }
 
 

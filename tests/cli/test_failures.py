@@ -1,4 +1,10 @@
-"""What every command says of a database that is not there, or not as it should be."""
+"""What every command says of a database that is not there, or not as it should be, and of a wrong use."""
+
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -8,7 +14,7 @@ from lonnymq import Queue
 from lonnymq.cli.app import app
 from lonnymq.install import install, plan
 from tests.cli.conftest import Login, Run
-from tests.cli.running import NOWHERE, run, start
+from tests.cli.running import NOWHERE, Done, run, start
 
 READING = [
     ["channels", "list"],
@@ -17,6 +23,7 @@ READING = [
     ["messages", "show", "1"],
     ["dead", "list"],
     ["dead", "show", "1"],
+    ["queue", "show"],
     ["stats"],
     ["history"],
     ["top", "--once", "--interval", "0.1"],
@@ -32,78 +39,134 @@ WRITING = [
     ["dead", "retry", "--all"],
     ["dead", "discard", "1", "--yes"],
     ["dead", "discard", "--all", "--yes"],
+    ["queue", "set", "--max-attempts", "5"],
 ]
 PRODUCING = [["enqueue", "7"], ["enqueue", "--file", "-", "--values"]]
+PIPING = [
+    ["spark", "load", "orders.parquet"],
+    ["spark", "archive", "lake"],
+    ["spark", "replay"],
+    ["spark", "report"],
+]
+KEEPING = [["install"], ["upgrade"], ["verify"], ["uninstall", "--yes"]]
+MEASURING = [["bench", "--seconds", "0.05"]]
 LOOKING = [["doctor"]]
-ALL = [*READING, *WRITING, *PRODUCING, *LOOKING]
-ELSEWHERE = {
-    "bench",
-    "install",
-    "upgrade",
-    "uninstall",
-    "verify",
-    "sql",
-    "worker",
-    "spark",
-    "demo",
-    "version",
-}
+USING = [*READING, *WRITING, *PRODUCING, *PIPING]
+"""What works on a queue that is there."""
+ASKING = [*USING, *KEEPING, *MEASURING, *LOOKING]
+"""What needs a database, and is told of it by an option or the environment."""
+APART = [
+    ["worker", "no_such_shop"],
+    ["demo"],
+    ["version"],
+    *(["sql", part] for part in ("install", "upgrade", "uninstall")),
+]
+"""A worker's app has the address; others need none."""
 LINES = b"1\n2\n"
 
 
-def commands() -> list[list[str]]:
-    """Those of these files, as they are registered."""
-    root = get_command(app)
-    found = []
-    for name, command in getattr(root, "commands", {}).items():
-        if name not in ELSEWHERE:
-            parts = getattr(command, "commands", None)
-            found += [[name, part] for part in parts] if parts else [[name]]
-    return found
+def leaves(command: Any = None, name: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """All commands, as they are registered: their names, and what they are."""
+    command = command or get_command(app)
+    for part, below in getattr(command, "commands", {}).items():
+        yield from leaves(below, (*name, part))
+    if not getattr(command, "commands", None):
+        yield name, command
 
 
-def test_all_of_them_are_tried_here() -> None:
-    tried = {
-        " ".join(arguments[: len(name)])
-        for name in commands()
-        for arguments in ALL
-        if arguments[: len(name)] == name
-    }
-    assert tried == {" ".join(name) for name in commands()}
-    assert len(tried) == 19
+LEAVES = dict(leaves())
 
 
-@pytest.mark.parametrize("command", commands(), ids=" ".join)
-def test_help_has_an_example(command: list[str]) -> None:
-    done = run(*command, "--help")
+def leaf(arguments: list[str]) -> tuple[str, ...]:
+    """The name of the command that is called so."""
+    return next(name for name in LEAVES if tuple(arguments[: len(name)]) == name)
+
+
+@functools.cache
+def options(name: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(option for parameter in LEAVES[name].params for option in parameter.opts)
+
+
+def with_json(arguments: list[str]) -> list[str]:
+    return [*arguments, "--json"] if "--json" in options(leaf(arguments)) else arguments
+
+
+def test_all_commands_are_tried_here() -> None:
+    assert {leaf(arguments) for arguments in (*ASKING, *APART)} == set(LEAVES)
+    assert {leaf(arguments) for arguments in ASKING} == {name for name in LEAVES if "--dsn" in options(name)}
+
+
+@pytest.mark.parametrize("name", LEAVES, ids=" ".join)
+def test_help_has_an_example(name: tuple[str, ...]) -> None:
+    done = run(*name, "--help")
+    said = " ".join(done.stdout.replace("│", " ").split())
     assert done.code == 0
-    assert f"Example: lonnymq {' '.join(command)}" in " ".join(done.stdout.split())
-    assert "--dsn" in done.stdout
-    assert "an object a line" in " ".join(done.stdout.replace("│", " ").split())
+    assert f"Example: lonnymq {' '.join(name)}" in said
+    if name[0] not in {"worker", "sql"}:
+        assert "an object a line" in said
+
+
+@pytest.mark.parametrize("name", LEAVES, ids=" ".join)
+def test_an_option_or_argument_that_is_none(name: tuple[str, ...]) -> None:
+    unknown = run(*name, "--no-such-option")
+    assert (unknown.code, unknown.stdout) == (2, "")
+    assert "No such option: --no-such-option" in unknown.said
+    assert f"lonnymq {' '.join(name)} --help" in unknown.said
+    takes = [parameter for parameter in LEAVES[name].params if parameter.param_type_name == "argument"]
+    if not any(parameter.nargs == -1 for parameter in takes):
+        extra = run(*name, *(["1"] * (len(takes) + 1)))
+        assert (extra.code, extra.stdout) == (2, "")
+        assert "unexpected extra argument" in extra.said
+    if any(parameter.required for parameter in takes):
+        assert "Missing argument" in run(*name).said
+
+
+@pytest.mark.parametrize("name", [name for name in LEAVES if "--schema" in options(name)], ids=" ".join)
+def test_a_name_that_no_schema_has(name: tuple[str, ...], lonnymq: Run) -> None:
+    [arguments] = [each for each in (*ASKING, *APART) if leaf(each) == name][:1]
+    for schema, says in (("x" * 64, "64 bytes long"), ("pg_mine", "pg_"), ("", "empty")):
+        done = lonnymq(*arguments, "--schema", schema, stdin=LINES)
+        assert_one_sentence(arguments, done, 2, says)
+
+
+def assert_one_sentence(arguments: list[str], done: Done, code: int, *says: str) -> None:
+    assert (done.code, done.stdout, done.stderr.count("\n")) == (code, "", 1), (arguments, done)
+    assert done.stderr.startswith("lonnymq: ")
+    assert "Traceback" not in done.stderr
+    for text in says:
+        assert text in done.stderr, arguments
+
+
+def assert_debug_shows_where(arguments: list[str], dsn: str | None, **keywords: Any) -> None:
+    """What main() does not catch, Python shows with its traceback."""
+    with pytest.raises(Exception) as raised:
+        run(*arguments, "--debug", dsn=dsn, **keywords)
+    assert raised.traceback
 
 
 def test_no_address() -> None:
-    for arguments in ALL:
-        done = run(*arguments)
-        assert (done.code, done.stdout, done.stderr.count("\n")) == (3, "", 1), arguments
-        assert "give --dsn, or set LONNYMQ_DSN" in done.stderr
+    for arguments in ASKING:
+        done = run(*with_json(arguments))
+        says = "give --dsn, or set LONNYMQ_DSN, DATABASE_URL or libpq's PGHOST and the like"
+        assert_one_sentence(arguments, done, 3, says)
+        assert_debug_shows_where(arguments, None)
 
 
 def test_no_database() -> None:
-    for arguments in ALL:
-        done = run(*arguments, dsn=NOWHERE)
-        assert (done.code, done.stdout, done.stderr.count("\n")) == (3, "", 1), (arguments, done.stderr)
+    for arguments in ASKING:
+        done = run(*with_json(arguments), dsn=NOWHERE)
+        assert_one_sentence(arguments, done, 3, "see that the database is up, and its address right")
         assert "cret" not in done.stderr
-        assert "Traceback" not in done.stderr
+        assert_debug_shows_where(arguments, NOWHERE)
 
 
-def test_no_schema(lonnymq: Run) -> None:
-    for arguments in ALL:
-        done = lonnymq(*arguments, "--schema", "nowhere")
-        assert done.code == 4, (arguments, done.stderr)
-        assert "there is no LonnyMQ in schema" in done.stderr + done.stdout
-        assert "lonnymq install" in done.stderr + done.stdout
-        assert "Traceback" not in done.stderr
+def test_no_schema(lonnymq: Run, dsn: str) -> None:
+    for arguments in (*USING, *KEEPING[1:]):
+        done = lonnymq(*with_json(arguments), "--schema", "nowhere")
+        assert_one_sentence(arguments, done, 4, "there is no LonnyMQ in schema", "run `lonnymq install`")
+        assert_debug_shows_where([*arguments, "--schema", "nowhere"], dsn)
+    examined = lonnymq("doctor", "--schema", "nowhere")
+    assert (examined.code, "run `lonnymq install`" in examined.stdout) == (4, True)
 
 
 def test_a_schema_that_is_too_old_or_too_new(lonnymq: Run, conn: psycopg.Connection) -> None:
@@ -111,11 +174,17 @@ def test_a_schema_that_is_too_old_or_too_new(lonnymq: Run, conn: psycopg.Connect
     with conn.transaction():
         for statement in plan("new", release="99", contract=99, oldest_contract=98):
             conn.execute(statement.encode())
-    for arguments in ALL:
-        old = lonnymq(*arguments)
-        assert (old.code, "lonnymq upgrade" in old.stderr + old.stdout) == (4, True), (arguments, old.stderr)
-        new = lonnymq(*arguments, "--schema", "new")
-        assert (new.code, "to >= 99" in new.stderr + new.stdout) == (4, True), (arguments, new.stderr)
+    for arguments in (*USING, ["verify"]):
+        old = lonnymq(*with_json(arguments))
+        assert_one_sentence(arguments, old, 4, "is of LonnyMQ 0.0.1, older than", "run `lonnymq upgrade`")
+        new = lonnymq(*with_json(arguments), "--schema", "new")
+        assert_one_sentence(arguments, new, 4, "upgrade the lonnymq package to >= 99")
+    for arguments in (["install"], ["upgrade"]):
+        assert_one_sentence(arguments, lonnymq(*arguments, "--schema", "new"), 4, "to >= 99")
+    examined = lonnymq("doctor"), lonnymq("doctor", "--schema", "new")
+    assert [done.code for done in examined] == [4, 4]
+    assert ["lonnymq upgrade" in examined[0].stdout, "to >= 99" in examined[1].stdout] == [True, True]
+    assert lonnymq("upgrade").code == lonnymq("verify").code == 0
 
 
 def test_the_schema_is_taken_from_the_environment(lonnymq: Run, conn: psycopg.Connection, dsn: str) -> None:
@@ -126,13 +195,23 @@ def test_the_schema_is_taken_from_the_environment(lonnymq: Run, conn: psycopg.Co
     assert lonnymq("messages", "list", "--json").records == []
 
 
-def test_no_rights_at_all(login: Login, schema: str) -> None:
+def test_no_rights_at_all(login: Login, schema: str, conn: psycopg.Connection) -> None:
     address = login()
-    for arguments in (*READING, *WRITING, *PRODUCING):
-        done = run(*arguments, "--schema", schema, dsn=address, stdin=LINES)
-        assert (done.code, done.stdout, done.stderr.count("\n")) == (1, "", 1), (arguments, done.stderr)
-        assert "permission denied" in done.stderr
-        assert "log in as a member of one of the queue's roles" in done.stderr
+    for arguments in USING:
+        done = run(*with_json(arguments), "--schema", schema, dsn=address, stdin=LINES)
+        says = "permission denied", "log in as a member of one of the queue's roles"
+        assert_one_sentence(arguments, done, 1, *says)
+    for arguments in (*KEEPING, ["install", "--roles"]):
+        done = run(*with_json(arguments), "--schema", schema, dsn=address)
+        assert_one_sentence(arguments, done, 1, "permission denied", "log in as the owner of the schema")
+    fresh = run("install", "--schema", "fresh", dsn=address)
+    assert_one_sentence(["install"], fresh, 1, "permission denied for database", "somebody who may create it")
+    for arguments in MEASURING:
+        assert_one_sentence(
+            arguments, run(*arguments, dsn=address), 1, "may not make a schema", "GRANT CREATE"
+        )
+    examined = run("doctor", "--schema", schema, dsn=address)
+    assert (examined.code, "run doctor as the owner of the schema" in examined.stdout) == (1, True)
 
 
 def test_rights_are_enough_where_they_should_be(login: Login, schema: str, dsn: str) -> None:
@@ -171,3 +250,33 @@ def test_as_processes(queue: Queue, dsn: str) -> None:
     assert (bad.returncode, bad.stdout, b"Traceback" in bad.stderr) == (1, b"", False)
     debugged = start("messages", "show", "9", "--debug", dsn=dsn)
     assert b"Traceback" in debugged.stderr
+
+
+def test_a_worker(login: Login, schema: str, dsn: str, conn: psycopg.Connection, tmp_path: Path) -> None:
+    """As processes, since a worker sets up logging and signals."""
+    (tmp_path / "shop.py").write_text(
+        "import os\n"
+        "from lonnymq import App, Queue\n"
+        "app = App(Queue(os.environ['LONNYMQ_DSN'], os.environ['LONNYMQ_SCHEMA']))\n"
+        "app.consume()(print)\n",
+        encoding="ascii",
+    )
+    install(conn, "old")
+    conn.execute("DROP FUNCTION old.queue_get() CASCADE")  # as if it were from before there was one
+    for address, name, code, says in (
+        (NOWHERE, schema, 3, "see that the database is up, and its address right"),
+        (dsn, "nowhere", 4, "run `lonnymq install`"),
+        (dsn, "old", 4, "run `lonnymq upgrade`"),
+        (login(), schema, 1, "log in as a member of one of the queue's roles"),
+    ):
+        env = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])}
+        done = start("worker", "shop", "--until-empty", dsn=address, env=env | {"LONNYMQ_SCHEMA": name})
+        told = Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+        assert_one_sentence(["worker"], told, code, says)
+        assert "cret" not in told.stderr
+
+
+def test_a_worker_of_no_app() -> None:
+    done = run("worker", "no_such_shop")
+    assert_one_sentence(["worker"], done, 2, "there is no module 'no_such_shop'", "as shop.tasks:app")
+    assert_debug_shows_where(["worker", "no_such_shop"], None)

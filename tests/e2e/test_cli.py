@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 import lonnymq
 from lonnymq.embedded import binaries
-from lonnymq.install import install, plan, read, uninstall, verify
+from lonnymq.install import install, read, verify
 from tests.database import unique_name
 
 Done = subprocess.CompletedProcess[str]
@@ -154,14 +154,6 @@ def test_the_address_is_looked_for_in_order(dsn: str) -> None:
     assert run("verify", env=wrong | libpq).returncode == 3
 
 
-def test_no_address_says_what_to_set() -> None:
-    done = run("verify")
-    assert done.returncode == 3
-    for name in ("--dsn", "LONNYMQ_DSN", "DATABASE_URL", "PGHOST"):
-        assert name in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
 @pytest.mark.parametrize(
     ("address", "code"),
     [
@@ -181,27 +173,6 @@ def test_a_password_is_never_shown(address: str, code: int) -> None:
         assert done.returncode == (1 if more else code)
         assert done.stderr
         assert "cret" not in done.stderr + done.stdout
-
-
-def test_a_schema_that_is_missing_outdated_or_too_new(conn: psycopg.Connection[Any], dsn: str) -> None:
-    env = {"LONNYMQ_DSN": dsn, "LONNYMQ_SCHEMA": "q"}
-    for command in (["verify"], ["upgrade"], ["uninstall", "--yes"]):
-        done = run(*command, env=env)
-        assert (done.returncode, done.stderr.count("\n")) == (4, 1)
-        assert "there is no LonnyMQ in schema" in done.stderr
-    install(conn, "q")
-    conn.execute("UPDATE q.installation SET contract = 0, release = '0.0.1'")
-    done = run("verify", env=env)
-    assert done.returncode == 4
-    assert "lonnymq upgrade" in done.stderr
-    uninstall(conn, "q")
-    with conn.transaction():
-        for statement in plan("q", release="99", contract=99, oldest_contract=98):
-            conn.execute(statement.encode())
-    for command in (["verify"], ["install"]):
-        done = run(*command, env=env)
-        assert done.returncode == 4
-        assert "upgrade the lonnymq package to >= 99" in done.stderr
 
 
 def test_wrong_use() -> None:

@@ -57,7 +57,10 @@ def common(
 
 @app.command()
 def version(*, as_json: Json = False) -> None:
-    """Print the version of this package."""
+    """Print the version of this package.
+
+    Example: lonnymq version --json
+    """
     if as_json:
         from lonnymq.install import CONTRACT
 

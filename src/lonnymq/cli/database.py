@@ -22,7 +22,7 @@ def connect(given: str | None, **settings: str | int) -> Connection[Any]:
     try:
         return psycopg.connect(**_parameters(*_address(given)) | settings, autocommit=True)
     except psycopg.OperationalError as error:
-        raise Unreachable(str(error)) from None
+        raise Unreachable(str(error), "see that the database is up, and its address right") from None
 
 
 def address(given: str | None) -> str:

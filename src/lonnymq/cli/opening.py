@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lonnymq.cli.failure import BadValue
-from lonnymq.errors import InvalidArgument
+from lonnymq.errors import RIGHTS, InvalidArgument, NotPermitted
+from lonnymq.statement import identifier
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -35,13 +36,23 @@ def opened(dsn: str | None, schema: str) -> Iterator[Queue]:
 
 
 def check_schema(conn: Connection[Any], schema: str) -> None:
-    """Only its owner may read what is installed; to others, the calls themselves say what is wrong."""
+    """Only its owner may read what is installed; to others, who may use it, calls say what is wrong."""
     from psycopg.errors import InsufficientPrivilege
 
     from lonnymq.install import verify
 
-    with suppress(InsufficientPrivilege):
+    try:
         verify(conn, schema)
+    except InsufficientPrivilege:
+        if is_closed(conn, schema):
+            raise NotPermitted(f"permission denied for schema {identifier(schema)}", RIGHTS) from None
+
+
+def is_closed(conn: Connection[Any], schema: str) -> bool:
+    """Whether the schema is there, and not for this login."""
+    query = "SELECT NOT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s"
+    found = conn.execute(query, [schema]).fetchone()
+    return found is not None and bool(found[0])
 
 
 def server_time(queue: Queue) -> int:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lonnymq.cli.options import Dsn, Json, Schema, Yes, print_json
 
 if TYPE_CHECKING:
+    from psycopg import Connection
+
     from lonnymq.install import Installed
 
 SCHEMA = "lonnymq"
+OWNER = "log in as the owner of the schema, or for a new one as somebody who may create it"
 
 Roles = Annotated[
     bool,
@@ -30,43 +35,72 @@ def register(app: typer.Typer) -> None:
 
 
 def install(*, dsn: Dsn = None, schema: Schema = SCHEMA, roles: Roles = False, as_json: Json = False) -> None:
-    """Install the queue into a schema, or bring what is there up to date."""
-    from lonnymq import install as installer
-    from lonnymq.cli.database import connect
+    """Install the queue into a schema, or bring what is there up to date.
 
-    with connect(dsn) as conn:
+    Example: lonnymq install --roles
+    """
+    from lonnymq import install as installer
+
+    with _connected(dsn, schema) as conn:
         _report("installed", installer.install(conn, schema, roles=roles), as_json=as_json)
 
 
 def upgrade(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
-    """Bring an installed queue up to this package's release."""
-    from lonnymq import install as installer
-    from lonnymq.cli.database import connect
+    """Bring an installed queue up to this package's release.
 
-    with connect(dsn) as conn:
+    Example: lonnymq upgrade --schema shop_queue
+    """
+    from lonnymq import install as installer
+
+    with _connected(dsn, schema) as conn:
         _report("upgraded", installer.upgrade(conn, schema), as_json=as_json)
 
 
 def verify(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
-    """Check that this package works with the schema as it is."""
-    from lonnymq import install as installer
-    from lonnymq.cli.database import connect
+    """Check that this package works with the schema as it is.
 
-    with connect(dsn) as conn:
+    Example: lonnymq verify --json
+    """
+    from lonnymq import install as installer
+
+    with _connected(dsn, schema) as conn:
         _report("works", installer.verify(conn, schema), as_json=as_json)
 
 
 def uninstall(*, dsn: Dsn = None, schema: Schema = SCHEMA, yes: Yes = False, as_json: Json = False) -> None:
-    """Remove the queue, with all its messages, from a schema."""
+    """Remove the queue, with all its messages, from a schema.
+
+    Example: lonnymq uninstall --schema shop_queue
+    """
     from lonnymq import install as installer
     from lonnymq.cli.asking import confirm
-    from lonnymq.cli.database import connect
 
-    with connect(dsn) as conn:
+    with _connected(dsn, schema) as conn:
         found = installer.inspect(conn, schema)
         confirm(f"Remove LonnyMQ {found.release} and all its messages from schema {schema!r}?", yes=yes)
         installer.uninstall(conn, schema)
     _report("removed", found, as_json=as_json)
+
+
+@contextmanager
+def _connected(dsn: str | None, schema: str) -> Iterator[Connection[Any]]:
+    """As one who may install there; if not, that is said, and not what came of it."""
+    from psycopg.errors import InsufficientPrivilege
+
+    from lonnymq.cli.database import connect
+    from lonnymq.cli.opening import is_closed
+    from lonnymq.errors import NotPermitted
+    from lonnymq.install.naming import check_schema_name
+    from lonnymq.statement import identifier
+
+    check_schema_name(schema)
+    with connect(dsn) as conn:
+        if is_closed(conn, schema):
+            raise NotPermitted(f"permission denied for schema {identifier(schema)}", OWNER)
+        try:
+            yield conn
+        except InsufficientPrivilege as error:
+            raise NotPermitted(error.diag.message_primary or str(error), OWNER) from error
 
 
 def _report(result: str, found: Installed, *, as_json: bool) -> None:

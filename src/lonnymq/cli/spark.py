@@ -289,8 +289,8 @@ def _spark(
     from lonnymq.spark.failures import plainly
 
     screen = Console(stderr=True)
-    options = {} if lake is not None else _options(dsn, schema)
     settings = _settings(conf)
+    options = {} if lake is not None else _options(dsn, schema, is_remote=master.startswith("sc://"))
     with screen.status("Spark starts ..."):
         where = {"remote": master} if master.startswith("sc://") else {"master": master}
         spark = session(**where, **settings)
@@ -301,11 +301,18 @@ def _spark(
         spark.stop()
 
 
-def _options(dsn: str | None, schema: str) -> dict[str, str]:
-    """The address goes by the environment: options are shown in Spark's plans and logs."""
-    from lonnymq.cli.database import address
+def _options(dsn: str | None, schema: str, *, is_remote: bool) -> dict[str, str]:
+    """The address goes by the environment: options are shown in Spark's plans and logs.
+
+    What is wrong with the queue is said before Spark starts, unless only a Spark elsewhere need reach it.
+    """
+    from lonnymq.cli.database import address, connect
+    from lonnymq.cli.opening import check_schema
 
     found = address(dsn)
+    if not is_remote:
+        with connect(dsn) as conn:
+            check_schema(conn, schema)
     if not found:
         return {"schema": schema}
     os.environ[VARIABLE] = found

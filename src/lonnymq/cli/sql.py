@@ -16,7 +16,10 @@ app = typer.Typer(no_args_is_help=True, help="Print what a command would run, as
 
 @app.command()
 def install(*, schema: Schema = SCHEMA, roles: Roles = False) -> None:
-    """Print the SQL that installs the queue, or brings it up to date."""
+    """Print the SQL that installs the queue, or brings it up to date.
+
+    Example: lonnymq sql install --schema shop_queue | psql
+    """
     from lonnymq.install import plan
 
     _print(plan(schema, roles=roles))
@@ -24,7 +27,10 @@ def install(*, schema: Schema = SCHEMA, roles: Roles = False) -> None:
 
 @app.command()
 def upgrade(*, schema: Schema = SCHEMA) -> None:
-    """Print the SQL that brings an installed queue up to date."""
+    """Print the SQL that brings an installed queue up to date.
+
+    Example: lonnymq sql upgrade | psql
+    """
     from lonnymq.install import plan
 
     _print(plan(schema, must_exist=True))
@@ -32,7 +38,10 @@ def upgrade(*, schema: Schema = SCHEMA) -> None:
 
 @app.command()
 def uninstall(*, schema: Schema = SCHEMA) -> None:
-    """Print the SQL that removes the queue and all its messages."""
+    """Print the SQL that removes the queue and all its messages.
+
+    Example: lonnymq sql uninstall | psql
+    """
     from lonnymq.install import removal
 
     _print(removal(schema))
