@@ -113,6 +113,7 @@ def test_for_people_in_a_database_without_a_queue(dsn: str, conn: psycopg.Connec
     for name in ("create, 1 a call", "create, 500 a call", "take and complete, 50 a call"):
         assert re.search(rf"^{name} +[\d,]+ +#+ +\d+% +[\d,]+ B$", shown, re.MULTILINE), shown
     assert "Beside a tenant with 1,000 messages, those of quiet ones were served as number" in shown
+    assert "WAL is all that the server wrote meanwhile" in shown
     assert "waits for no disk, as fsync is off" in shown
 
 
@@ -152,6 +153,7 @@ def test_a_login_with_that_right_alone(
     assert done.code == 0, done.stderr
     assert left(conn) == []
     assert re.search(r"^create, 1 a call +[\d,]+ +█+ +\d+%$", done.stdout, re.MULTILINE), done.stdout
+    assert "what the server writes as WAL, this login may not see" in done.stdout
 
 
 def test_no_database() -> None:

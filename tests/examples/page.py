@@ -46,6 +46,7 @@ NOT_RUN = {
     },
     "cli.md": {
         "lonnymq top": "a live screen that goes on: tests/cli/test_top_drawing.py draws it",
+        "PostgreSQL 18": "what one machine did in half a minute: tests/cli/test_bench.py looks at the form",
     },
     "worker.md": {
         "lonnymq worker shop.tasks:app": "goes on until it is told to stop: quickstart.md runs one"

@@ -121,7 +121,7 @@ def _print(found: Results) -> None:
     from lonnymq.cli.benching.reading import sentences
 
     block = drawing.ASCII if Console().options.ascii_only else drawing.BLOCK
-    said = drawing.paragraphs([drawing.fairness(found.fairness), *sentences(found)])
+    said = drawing.paragraphs([drawing.legend(found), drawing.fairness(found.fairness), *sentences(found)])
     show(drawing.paragraphs(drawing.heading(found)))
     for table in (drawing.times(found, block), drawing.rates(found, block), said):
         typer.echo()

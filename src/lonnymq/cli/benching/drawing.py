@@ -75,6 +75,13 @@ def rates(found: Results, block: str) -> Table:
     return table
 
 
+def legend(found: Results) -> str:
+    each = "Client CPU is of a core, for each client"
+    if any(rate.wal_bytes_per_message is not None for rate in found.rates):
+        return f"{each}; WAL is all that the server wrote meanwhile, a message."
+    return f"{each}; what the server writes as WAL, this login may not see."
+
+
 def fairness(found: Fairness) -> str:
     return (
         f"Beside a tenant with {count(found.noisy_backlog)} messages, those of quiet ones were served as"

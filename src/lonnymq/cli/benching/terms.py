@@ -14,7 +14,7 @@ COMMITS, LONE, NOISY, QUIET = 200, 200, 1_000, 30
 BRIEFLY_S = 0.3
 STARTING_S, STARTING_POOLED_S = 3, 13
 """To install and remove; through a pooler a lone message, and there are a few, takes its time."""
-MOST_OCTETS = 2 * 1024**3
+MOST_OCTETS = 1024**3
 
 
 @dataclass(frozen=True)
