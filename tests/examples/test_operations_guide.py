@@ -1,10 +1,13 @@
-"""The SQL of docs/operations.md finds what there is."""
+"""What docs/operations.md shows runs, and finds what there is."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import psycopg
 
-from tests.examples.page import CHECKOUT, blocks
+from lonnymq import Queue
+from tests.examples.page import CHECKOUT, blocks, check
 from tests.judge import dequeue, fold
 
 PAGE = CHECKOUT / "docs" / "operations.md"
@@ -56,3 +59,13 @@ def test_it_shows_that_nobody_consumes(conn: psycopg.Connection) -> None:
     conn.execute("UPDATE message SET created_at = created_at - 60000")
     [(waiting, *_, oldest_due_ms)] = conn.execute(statements()[0].encode()).fetchall()
     assert (waiting, oldest_due_ms >= 60_000) == (0, True)
+
+
+def test_what_it_restores_is_served(dsn: str, tmp_path: Path) -> None:
+    with Queue(dsn) as queue:
+        queue.enqueue_many(range(5), channel="acme")
+        [held] = queue.dequeue()
+        queue.enqueue_many(range(5), channel="bluebird")  # after the last fold
+        assert check(PAGE, tmp_path, dsn) == ""
+        assert len(queue.dequeue(20)) == 9
+        assert queue.complete(held) == "completed"

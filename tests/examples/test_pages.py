@@ -16,16 +16,17 @@ from tests.examples import wheelhouse
 from tests.examples.page import CHECKOUT, NOT_RUN, RUNNERS, Block, blocks, check, runnable, why_not_run
 
 PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md"))]
-ON_A_QUEUE = ("operations.md", "python.md", "transactions.md", "worker.md")
+ON_A_QUEUE = ("python.md", "transactions.md", "worker.md")
 ON_A_SERVER = ("cli.md",)
 ON_NOTHING = ("README.md",)
 ON_A_FRESH_MACHINE = ("quickstart.md",)
 ELSEWHERE = {
+    "operations.md": "tests/examples/test_operations_guide.py",
     "spark.md": "tests/spark/test_guide.py",
     "sql.md": "tests/sql/test_walkthrough.py",
     "testing.md": "tests/testing/test_guide.py",
 }
-SAY_NOTHING_ON_STDERR = ("README.md", "operations.md", "python.md", "transactions.md")
+SAY_NOTHING_ON_STDERR = ("python.md", "transactions.md")
 
 
 @pytest.fixture
