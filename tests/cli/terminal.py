@@ -37,7 +37,9 @@ class Terminal:
         columns: int = 80,
         lines: int = 24,
         env: Mapping[str, str] | None = None,
+        patience: float = SECONDS,
     ) -> None:
+        self._patience = patience
         self._ours, theirs = pty.openpty()
         self._theirs = theirs
         self.resize(columns, lines)
@@ -90,7 +92,7 @@ class Terminal:
         return "\n".join(self.shown)
 
     def until(self, is_so: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + self._patience
         while True:
             self._read(0.1)
             if is_so():
@@ -103,7 +105,7 @@ class Terminal:
 
     def end(self) -> int:
         """Its code. The terminal must be as it was."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + self._patience
         while self.process.poll() is None:
             self._read(0.05)
             assert time.monotonic() < deadline, self.raw[-3000:]

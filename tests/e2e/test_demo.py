@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 from rich.console import Console
 
 from lonnymq.cli import demo_view as view
+from lonnymq.cli.demo import LOOK_AROUND
 from lonnymq.commands import ChannelStatistics
 from lonnymq.demo import NOISY, TENANTS, Outcome, Served, Tenant, run
 from lonnymq.demo.waits import Begun, part, waits
@@ -131,8 +132,14 @@ def test_the_table_and_the_picture_fit_a_terminal() -> None:
     assert "waited 60 ms; in a plain queue it would have waited 6.0 s" in view.summary(shown)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("moment", ["*/**/postmaster.pid", "lonnymq-demo-health-*/worker-2"])
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    [
+        (signal.SIGTERM, "*/**/postmaster.pid"),
+        (signal.SIGINT, "*/**/postmaster.pid"),
+        (signal.SIGTERM, "lonnymq-demo-health-*/worker-2"),
+    ],
+)
 def test_nothing_is_left_when_it_is_told_to_end(
     own_tmp: dict[str, str], number: signal.Signals, moment: str
 ) -> None:
@@ -146,20 +153,53 @@ def test_nothing_is_left_when_it_is_told_to_end(
     assert list(folder.iterdir()) == []
 
 
-def test_it_stays_when_asked_to(own_tmp: dict[str, str]) -> None:
+def test_it_stays_when_asked_to_and_is_plain_in_a_pipe(own_tmp: dict[str, str]) -> None:
+    """What it says one can look at is there; nothing is coloured or drawn over where there is no terminal."""
+    env = {name: value for name, value in own_tmp.items() if name != "NO_COLOR"}
+    env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env["PATH"]])
     command = [*COMMAND, "--no-spark", "--keep"]
     with subprocess.Popen(
-        command, env=own_tmp, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as demo:
         try:
             assert demo.stderr is not None
-            said = next(line for line in demo.stderr if "export LONNYMQ_DSN" in line)
-            with psycopg.connect(said.partition("='")[2].strip().rstrip("'")) as conn:
-                row = conn.execute("SELECT COUNT(*) > 20000 FROM lonnymq.history").fetchone()
-                assert row == (True,)
+            said = ""
+            while LOOK_AROUND[-1] not in said:
+                said += demo.stderr.readline()
+            advice = [line.strip() for line in said.splitlines() if line.startswith("  ")]
+            assert advice[1:] == list(LOOK_AROUND)
+            script = "\n".join(["set -e", *advice])
+            looked = subprocess.run(
+                ["bash", "-c", script], env=env, capture_output=True, text=True, check=False
+            )
+            assert (looked.returncode, looked.stderr) == (0, ""), looked.stderr
         finally:
             demo.send_signal(signal.SIGINT)
-        shown, _ = demo.communicate(timeout=60)
+        shown, more = demo.communicate(timeout=60)
     assert demo.returncode == 0
     assert "in a plain queue it would have waited" in shown
+    assert "\x1b" not in shown + said + more
+    assert all(tenant.channel in shown and tenant.channel in looked.stdout for tenant in TENANTS)
+    assert "startup" in looked.stdout.partition("error")[2], "a dead one"
+    assert list(Path(own_tmp["TMPDIR"]).iterdir()) == []
+
+
+def test_without_spark_it_says_so_and_goes_on(own_tmp: dict[str, str], dsn: str) -> None:
+    """As where the extra is not installed."""
+    program = (
+        "import sys\n"
+        "class Hidden:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'pyspark': raise ModuleNotFoundError('it is not there', name=name)\n"
+        "sys.meta_path.insert(0, Hidden())\n"
+        "from rich.console import Console\n"
+        "from lonnymq.cli.demo import _report\n"
+        "assert _report(sys.argv[1], Console(stderr=True), is_shown=True) is None"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, dsn], env=own_tmp, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert "The archive and report on Spark are left out: this needs pyspark" in done.stderr
+    assert "pip install 'lonnymq[spark]'" in done.stderr
     assert list(Path(own_tmp["TMPDIR"]).iterdir()) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lonnymq.cli.failure import sentence
 from lonnymq.cli.options import Json, print_json
+from lonnymq.cli.printing import note
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,8 +52,9 @@ def demo(
         with _watching(screen) as watch:
             shown = run(server.dsn(), watch=watch)
         if not as_json:
-            Console().print(view.table(shown))
-            typer.echo(view.summary(shown))
+            page = Console(highlight=False)
+            page.print(view.table(shown))
+            page.print(view.summary(shown), soft_wrap=not page.is_terminal)
         reported = _report(server.dsn(), screen, is_shown=not as_json) if spark else None
         if as_json:
             print_json(asdict(shown) | ({} if reported is None else asdict(reported)))
@@ -91,24 +94,36 @@ class _Reported:
     report: str
 
 
-def _report(dsn: str, screen: Console, *, is_shown: bool) -> _Reported:
-    """Archive the demo's history and report on it. Both stay, to be looked at."""
+def _report(dsn: str, screen: Console, *, is_shown: bool) -> _Reported | None:
+    """Archive the demo's history and report on it. Both stay, to be looked at. None: Spark is not there."""
+    from lonnymq.demo.tasks import DSN_VARIABLE
+    from lonnymq.spark.java import JavaMissing
+
+    os.environ[DSN_VARIABLE] = dsn
+    try:
+        with screen.status("Spark starts ...") as status:
+            found = _reported(status.update)
+    except (ModuleNotFoundError, JavaMissing) as error:
+        note(f"The archive and report on Spark are left out: {sentence(error)}")
+        return None
+    if is_shown:
+        typer.echo(f"Archived on Spark into {found.lake}\nReport with plots: {found.report}")
+    return found
+
+
+def _reported(say: Callable[[str], None]) -> _Reported:
     from lonnymq.demo.tasks import DSN_VARIABLE
     from lonnymq.spark import archive, lake, report, session
 
+    spark = session()
     folder = Path(tempfile.mkdtemp(prefix="lonnymq-report-"))
     page, tables = folder / "report.html", folder / "lake"
-    os.environ[DSN_VARIABLE] = dsn
-    with screen.status("Spark starts ...") as status:
-        spark = session()
-        try:
-            status.update("The history goes into the lake ...")
-            archive(spark, str(tables), {"dsnEnv": DSN_VARIABLE})
-            status.update("and is reported on ...")
-            found = report(spark, lake.read(spark, f"{tables}/history"), bucket=BUCKET_S)
-        finally:
-            spark.stop()
+    try:
+        say("The history goes into the lake ...")
+        archive(spark, str(tables), {"dsnEnv": DSN_VARIABLE})
+        say("and is reported on ...")
+        found = report(spark, lake.read(spark, f"{tables}/history"), bucket=BUCKET_S)
+    finally:
+        spark.stop()
     found.write_html(page)
-    if is_shown:
-        typer.echo(f"Archived on Spark into {tables}\nReport with plots: {page}")
     return _Reported(str(tables), str(page))
