@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dev.environment import BIN, CHECKOUT
 
-BUILT = CHECKOUT / "build"
+BUILT = CHECKOUT / "build" / "docs"
 TOP = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md")
 FOLDERS = ("docs", "examples")
 # A list of a group's commands, with the first words on each; all of it comes below.

@@ -16,6 +16,8 @@ class Page(HTMLParser):
     links: set[str] = field(default_factory=set)
     loaded: set[str] = field(default_factory=set)
     navigation: set[str] = field(default_factory=set)
+    paragraphs: list[str] = field(default_factory=list)
+    _is_in_paragraph: bool = False
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -28,7 +30,18 @@ class Page(HTMLParser):
             self.links.add(given["href"])
             if "md-nav__link" in given.get("class", ""):
                 self.navigation.add(given["href"])
+        if tag == "p":
+            self.paragraphs.append("")
+            self._is_in_paragraph = True
         if tag == "link":
             self.loaded.add(given["href"])
         if tag in LOADING:
             self.loaded |= {given[name] for name in ("src", "data", "poster") if given.get(name)}
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "p":
+            self._is_in_paragraph = False
+
+    def handle_data(self, data: str) -> None:
+        if self._is_in_paragraph:
+            self.paragraphs[-1] += data

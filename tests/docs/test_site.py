@@ -61,6 +61,14 @@ def markdown(folder: str) -> list[Path]:
     return sorted((CHECKOUT / folder).rglob("*.md"))
 
 
+def test_what_is_a_list_or_a_table_elsewhere_is_one_here(pages: Pages) -> None:
+    """Most readers of Markdown take a list without a blank line before it; the site's does not."""
+    marked = re.compile(r"^([-*] |\d+\. |\||#+ |```)", re.MULTILINE)
+    paragraphs = [text for page in pages.values() for text in page.paragraphs]
+    assert len(paragraphs) > len(pages)
+    assert [text for text in paragraphs if marked.search(text)] == []
+
+
 def test_the_search_knows_the_pages(site_folder: Path) -> None:
     index = (site_folder / "search.js").read_text(encoding="utf-8")
     assert index.startswith("var __index = ")
