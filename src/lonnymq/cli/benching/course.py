@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lonnymq.cli.benching.crew import ClientFailed, Crew
 from lonnymq.cli.benching.orders import Answer, Order
-from lonnymq.cli.benching.results import Fairness, Lone, Rate, Results, Surroundings, median, part
+from lonnymq.cli.benching.results import Fairness, Lone, Rate, Results, Surroundings, median, named, part
 from lonnymq.cli.benching.server import wal_position
 from lonnymq.cli.benching.terms import BATCHES, COMMITS, LONE, NOISY, QUIET, ROUNDS, Terms
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 KINDS = [(what, batch) for what in ("create", "consume") for batch in BATCHES]
-NAMES = {"create": "create", "consume": "take and complete"}
 STEPS = 4 + ROUNDS * (2 + len(KINDS))
 TRIPS = 500
 PAUSE_S, PAUSE_TRIPS, PAUSE_COMMITS = 0.02, 10, 3
@@ -113,7 +112,7 @@ class Course:
             self._turn("consume", batch, max(batch, share))
 
     def _turn(self, what: str, batch: int, most: int) -> None:
-        self._tell(f"{NAMES[what]}, {batch} a call")
+        self._tell(named(what, batch))
         before = wal_position(self._conn)
         answers = self._all(Order(what, self._terms.turn_s, most, batch))
         after = wal_position(self._conn)

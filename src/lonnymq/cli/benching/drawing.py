@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from lonnymq.cli.benching.reading import milliseconds, named
+from lonnymq.cli.benching.reading import milliseconds
 from lonnymq.cli.benching.results import Fairness, Results
 from lonnymq.cli.benching.terms import ROUNDS
 from lonnymq.cli.wording import count, printable
@@ -66,7 +66,7 @@ def rates(found: Results, block: str) -> Table:
     for rate in found.rates:
         wal = rate.wal_bytes_per_message
         table.add_row(
-            named(rate),
+            rate.name,
             f"{rate.per_second:,.0f}",
             bar(rate.per_second, top, block),
             f"{rate.client_cpu:.0%}",

@@ -8,7 +8,6 @@ from lonnymq.cli.benching.results import Rate, Results
 from lonnymq.cli.benching.terms import BATCHES
 from lonnymq.cli.wording import count
 
-NAMES = {"create": "create", "consume": "take and complete"}
 OFF = "off"
 NOT_AT_ONCE_MS = 100.0
 BUSY = 0.8
@@ -33,10 +32,6 @@ def times(factor: float) -> str:
     ('2.3 times', '150 times')
     """
     return f"{factor:.{1 if factor < 10 else 0}f} times"  # noqa: PLR2004 - two figures
-
-
-def named(rate: Rate) -> str:
-    return f"{NAMES[rate.what]}, {rate.batch} a call"
 
 
 def sentences(found: Results) -> list[str]:
@@ -80,13 +75,13 @@ def _hints(found: Results) -> Iterator[str]:
     busiest = max(found.rates, key=lambda rate: rate.client_cpu)
     if busiest.client_cpu >= BUSY:
         yield (
-            f"The clients themselves were at work {busiest.client_cpu:.0%} of the time ({named(busiest)}):"
+            f"The clients themselves were at work {busiest.client_cpu:.0%} of the time ({busiest.name}):"
             " there Python was the limit and not the server. --clients takes more."
         )
     shakiest = max(found.rates, key=_unsteadiness)
     if _unsteadiness(shakiest) >= UNSTEADY:
         yield (
-            f"The best round of {named(shakiest)} was {times(_unsteadiness(shakiest))} the worst:"
+            f"The best round of {shakiest.name} was {times(_unsteadiness(shakiest))} the worst:"
             " something else is going on there, or --seconds are too few."
         )
 

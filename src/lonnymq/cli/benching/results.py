@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from lonnymq.cli.benching.terms import Terms
 
+_NAMES = {"create": "create", "consume": "take and complete"}
+
 
 @dataclass(frozen=True)
 class Surroundings:
@@ -51,6 +53,10 @@ class Rate:
     client_cpu: float
     wal_bytes_per_message: float | None
 
+    @property
+    def name(self) -> str:
+        return named(self.what, self.batch)
+
 
 @dataclass(frozen=True)
 class Results:
@@ -72,6 +78,10 @@ class Results:
 
     def rate(self, what: str, batch: int) -> Rate:
         return next(rate for rate in self.rates if (rate.what, rate.batch) == (what, batch))
+
+
+def named(what: str, batch: int) -> str:
+    return f"{_NAMES[what]}, {batch} a call"
 
 
 def median(values: Sequence[float]) -> float:
