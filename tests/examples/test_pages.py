@@ -58,6 +58,7 @@ def test_on_a_queue(name: str, folder: Path, dsn: str) -> None:
     assert stderr == "" or name not in SAY_NOTHING_ON_STDERR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ON_A_SERVER)
 def test_on_a_server(name: str, folder: Path, own_server: str) -> None:
     check(named(name), folder, own_server)
