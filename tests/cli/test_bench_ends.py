@@ -14,6 +14,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from lonnymq.install import install
 from tests.cli.conftest import Run
 from tests.cli.running import environment
 from tests.cli.terminal import Terminal
@@ -129,6 +130,15 @@ def test_the_clients_of_one_that_is_killed_end(dsn: str, conn: psycopg.Connectio
     until(lambda: not any(is_alive(client) for client in clients))
 
 
+def until_removal_waits(conn: psycopg.Connection) -> None:
+    until(
+        lambda: conn.execute(
+            "SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
+            " WHERE a.datname = current_database() AND l.mode = 'AccessExclusiveLock' AND NOT l.granted"
+        ).fetchall()
+    )
+
+
 def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()]
 
@@ -197,14 +207,28 @@ def test_who_does_not_wait_for_the_removal_is_told_what_is_left(dsn: str, conn: 
         [schema] = left(conn)
         reader.execute(sql.SQL("SELECT FROM {} LIMIT 1").format(sql.Identifier(schema, "message")))
         bench.send_signal(signal.SIGINT)
-        until(
-            lambda: conn.execute(
-                "SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
-                " WHERE a.datname = current_database() AND l.mode = 'AccessExclusiveLock' AND NOT l.granted"
-            ).fetchall()
-        )
+        until_removal_waits(conn)
         bench.send_signal(signal.SIGINT)
         out, err = bench.communicate(timeout=PATIENCE)
     assert (bench.returncode, out) == (130, ""), err
     assert f"Schema {schema} is left: `lonnymq uninstall --schema {schema}` removes it." in err
     assert left(conn) == [schema]
+
+
+@pytest.mark.slow
+def test_a_removal_that_deadlocks_is_tried_again(dsn: str, conn: psycopg.Connection) -> None:
+    """Of the two, it is the removal that gives way: it looks for deadlocks sooner."""
+    conn.execute(
+        sql.SQL("ALTER DATABASE {} SET deadlock_timeout TO '3s'").format(sql.Identifier(conn.info.dbname))
+    )
+    with begun(dsn) as bench, psycopg.connect(dsn, options="-c deadlock_timeout=60s") as reader:
+        until_at_rates(conn)
+        [schema] = left(conn)
+        reader.execute(sql.SQL("SELECT FROM {} LIMIT 1").format(sql.Identifier(schema, "message")))
+        bench.send_signal(signal.SIGINT)
+        until_removal_waits(conn)
+        install(reader, schema)  # takes the lock that the removal has, and is let on
+        reader.rollback()
+        _, err = bench.communicate(timeout=PATIENCE)
+    assert (bench.returncode, "is left" in err) == (130, False), err
+    assert left(conn) == []
