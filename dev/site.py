@@ -15,6 +15,7 @@ TOP = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md")
 FOLDERS = ("docs", "examples")
 # A list of a group's commands, with the first words on each; all of it comes below.
 CUT_SHORT = re.compile(r"^\*\*Commands\*\*:\n\n(\* .*\n)+\n", re.MULTILINE)
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
 class SiteFailed(Exception):
@@ -52,11 +53,11 @@ def _run(command: list[str | Path]) -> None:
     done = subprocess.run(
         command,
         cwd=CHECKOUT,
-        env=os.environ | {"PYTHONPATH": str(CHECKOUT), "NO_COLOR": "1"},  # zensical loads dev.reference
+        env=os.environ | {"PYTHONPATH": str(CHECKOUT)},  # zensical loads dev.reference
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
     if done.returncode != 0:
-        raise SiteFailed(done.stdout)
+        raise SiteFailed(COLOUR.sub("", done.stdout))
