@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from lonnymq.demo import Watch
 
 BUCKET_S = 0.25
+# It lives for seconds: what Java compiles a second time, to run it faster, would never pay.
+QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 LOOK_AROUND = ("lonnymq channels list", "lonnymq history --limit 20", "lonnymq dead list")
 
 
@@ -115,7 +117,7 @@ def _reported(say: Callable[[str], None]) -> _Reported:
     from lonnymq.demo.tasks import DSN_VARIABLE
     from lonnymq.spark import archive, lake, report, session
 
-    spark = session()
+    spark = session(**QUICK)
     folder = Path(tempfile.mkdtemp(prefix="lonnymq-report-"))
     page, tables = folder / "report.html", folder / "lake"
     try:
