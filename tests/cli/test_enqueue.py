@@ -181,7 +181,7 @@ BAD = [
     (b'{"value": 1, "dedupe_key": 7}', "dedupe_key is not a text"),
     (b'{"value": 1, "dedupe_key": ""}', "key"),
     (b'{"value": 1, "headers": [1]}', "headers is not an object"),
-    (b'{"value": 1, "headers": {"a": "\\u0000"}}', "\\u0000"),
+    (b'{"value": 1, "headers": {"a": "\\u0000"}}', "has a NUL character"),
     (b'{"value": 1, "headers": {"a": "' + b"x" * 70_000 + b'"}}', "headers"),
     (b'{"value": 1, "max_attempts": 0}', "attempts"),
     (b'{"value": 1, "max_attempts": 99999999999}', "out of range"),

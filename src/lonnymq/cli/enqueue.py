@@ -154,13 +154,15 @@ def _one(value: str | None, task: str | None, *, values: bool, text: bool) -> ob
 
 
 def _headers(given: list[str] | None, task: str | None) -> dict[str, str] | None:
+    from lonnymq.queue.producing import TASK_HEADER
+
     found = {}
     for header in given or []:
         name, is_there, value = header.partition("=")
         if not is_there or not name:
             raise BadValue(f"--header {header} is no header", "write --header name=value")
         found[name] = value
-    return found | ({"task": task} if task is not None else {}) or None
+    return found | ({TASK_HEADER: task} if task is not None else {}) or None
 
 
 def _enqueue_one(value: object, message: NewMessage, dsn: str | None, schema: str, *, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from lonnymq.cli.failure import BadLine, BadValue, sentence
 from lonnymq.cli.wording import moment, printable
-from lonnymq.queue.producing import NewMessage
+from lonnymq.queue.producing import TASK_HEADER, NewMessage
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lonnymq.queue.producing import Enqueued
     from lonnymq.queue.queue import Queue
 
-VALUE, TASK = "value", "task"
+VALUE = "value"
 TIMES = ("delay", "run_at", "priority")
 # What a line may say beside its value, and what that has to be.
 KEYS: dict[str, tuple[type | tuple[type, ...], str]] = {
@@ -29,7 +29,7 @@ KEYS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "priority": (int, "a whole number"),
     "dedupe_key": (str, "a text"),
     "headers": (dict, "an object"),
-    TASK: (str, "a text"),
+    "task": (str, "a text"),
     "max_attempts": (int, "a whole number"),
 }
 
@@ -83,8 +83,8 @@ def _message(found: object, default: NewMessage) -> NewMessage:
     if any(name in given for name in TIMES):
         given = dict.fromkeys(TIMES) | given
     headers = {**(default.headers or {}), **given.pop("headers", {})}
-    if TASK in given:
-        headers[TASK] = given.pop(TASK)
+    if "task" in given:
+        headers[TASK_HEADER] = given.pop("task")
     return replace(default, value=value, headers=headers or None, **given)
 
 

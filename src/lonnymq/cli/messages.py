@@ -198,5 +198,7 @@ def _about(message: ListedMessage) -> str:
     """Who has it, else what went wrong, else what it is."""
     if message.lease_end_at is not None and message.consumer:
         return f"at {message.consumer}"
+    from lonnymq.queue.producing import TASK_HEADER
+
     headers = message.headers if isinstance(message.headers, dict) else {}
-    return gist(message.error) or str(headers.get("task") or "") or message.dedupe_key or ""
+    return gist(message.error) or str(headers.get(TASK_HEADER) or "") or message.dedupe_key or ""

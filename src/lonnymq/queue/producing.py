@@ -16,6 +16,8 @@ from lonnymq.queue.calls import Request, Steps
 from lonnymq.queue.times import Duration, ServerClock, dequeue_at
 
 DEFAULT_CHANNEL = "default"
+TASK_HEADER = "task"
+"""The header that names the task which a message is a call of."""
 
 
 @dataclass(frozen=True, slots=True)

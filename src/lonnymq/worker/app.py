@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, overload
 from lonnymq.commands import Created, Delivery
 from lonnymq.errors import InvalidArgument
 from lonnymq.queue.async_queue import AsyncQueue
-from lonnymq.queue.producing import DEFAULT_CHANNEL, NewMessage
+from lonnymq.queue.producing import DEFAULT_CHANNEL, TASK_HEADER, NewMessage
 from lonnymq.queue.queue import Queue
 from lonnymq.queue.times import Duration
 from lonnymq.worker.backoff import Backoff, Delays
@@ -18,7 +18,7 @@ from lonnymq.worker.catching_up import CatchUp
 from lonnymq.worker.cron import Cron, cron
 from lonnymq.worker.inline import Inline
 from lonnymq.worker.policy import Policy
-from lonnymq.worker.task import TASK_HEADER, C, Handler, P, R, RawHandler, Sending, Task
+from lonnymq.worker.task import C, Handler, P, R, RawHandler, Sending, Task
 
 Consumer = TypeVar("Consumer", bound=Callable[[Delivery], Any])
 

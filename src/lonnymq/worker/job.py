@@ -10,8 +10,9 @@ from lonnymq.adapters import held
 from lonnymq.commands import Delivery, MessageComplete, Result
 from lonnymq.errors import BrokenContent, LonnyMQError
 from lonnymq.payload import encode
+from lonnymq.queue.producing import TASK_HEADER
 from lonnymq.worker.endings import LeaseLost
-from lonnymq.worker.task import SCHEDULED_AT_HEADER, TASK_HEADER
+from lonnymq.worker.task import SCHEDULED_AT_HEADER
 
 
 class NoJob(LonnyMQError, LookupError):

@@ -12,13 +12,12 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 from lonnymq.commands import Delivery
 from lonnymq.errors import InvalidArgument
 from lonnymq.payload import HEADER, encode
-from lonnymq.queue.producing import NewMessage
+from lonnymq.queue.producing import TASK_HEADER, NewMessage
 from lonnymq.queue.times import Duration
 from lonnymq.worker.arguments import Arguments
 from lonnymq.worker.cron import CronMessage
 from lonnymq.worker.policy import Policy
 
-TASK_HEADER = "task"
 SCHEDULED_AT_HEADER = "scheduled-at"
 
 P = ParamSpec("P")

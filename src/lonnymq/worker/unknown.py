@@ -7,8 +7,8 @@ from typing import Any
 
 from lonnymq.commands import Delivery
 from lonnymq.errors import LonnyMQError
+from lonnymq.queue.producing import TASK_HEADER
 from lonnymq.worker.policy import Policy
-from lonnymq.worker.task import TASK_HEADER
 
 
 class UnknownTask(LonnyMQError):

@@ -65,7 +65,8 @@ class Worker:
     def run(self, *, until_empty: bool = False) -> int:
         """In this thread, until a SIGTERM or Ctrl-C; a second one does not wait for what runs.
 
-        With `until_empty`, until nothing is due and nothing runs. Returns an exit code.
+        With `until_empty`, until nothing may be served now and nothing runs: what is for later, paused, or
+        held back by a limit stays. Returns an exit code.
         """
         loop = asyncio.new_event_loop()
         try:
