@@ -9,8 +9,9 @@ import pytest
 from psycopg import sql
 
 from lonnymq import Queue
-from lonnymq.cli import doctor_checks
-from lonnymq.cli.doctor_checks import QUEUE_CHECKS, SCHEMA_CHECK, SERVER_CHECKS
+from lonnymq.cli.examining import queue as queue_checks
+from lonnymq.cli.examining import server as server_checks
+from lonnymq.cli.examining.examination import SCHEMA_CHECK
 from lonnymq.cli.wording import HOUR
 from lonnymq.install import install
 from tests.cli.conftest import Login, Run
@@ -36,14 +37,15 @@ def threshold(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def lower(**limits: float) -> None:
         for name, limit in limits.items():
-            monkeypatch.setattr(doctor_checks, name, limit)
+            holder = server_checks if hasattr(server_checks, name) else queue_checks
+            monkeypatch.setattr(holder, name, limit)
 
     return lower
 
 
 def test_a_queue_that_is_well(lonnymq: Run, look: Look) -> None:
     found = look()
-    assert list(found) == [*SERVER_CHECKS, SCHEMA_CHECK, *QUEUE_CHECKS]
+    assert list(found) == [*server_checks.SERVER_CHECKS, SCHEMA_CHECK, *queue_checks.QUEUE_CHECKS]
     wrong = {name for name, finding in found.items() if finding["status"] != "ok"}
     assert wrong == {"fsync", "full page writes"}
     done = lonnymq("doctor")
@@ -212,10 +214,16 @@ def test_followers(look: Look, conn: psycopg.Connection, threshold: Callable[...
     assert (found["status"], "'lake' last followed" in found["says"]) == ("warning", True)
 
 
-def test_pause_and_notify(queue: Queue, look: Look) -> None:
+def test_pause_and_notify(queue: Queue, lonnymq: Run, look: Look) -> None:
+    """What it says helps."""
     queue.set(paused=True, notify=False)
     found = look()
     assert (found["pause"]["status"], found["listen"]["status"]) == ("warning", "warning")
+    for check in ("pause", "listen"):
+        command = found[check]["advice"].split("`")[1].split()
+        assert lonnymq(*command[1:]).code == 0
+    found = look()
+    assert (found["pause"]["status"], found["listen"]["status"]) == ("ok", "ok")
 
 
 @pytest.mark.debian("pgbouncer")

@@ -14,7 +14,7 @@ from lonnymq.cli.printing import note, print_records, show
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lonnymq.cli.doctor_checks import Finding
+    from lonnymq.cli.examining.patient import Finding
 
 SCHEMA = "lonnymq"
 STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
@@ -32,7 +32,8 @@ def doctor(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -
     Example: lonnymq doctor
     """
     from lonnymq.cli.database import connect
-    from lonnymq.cli.doctor_checks import SCHEMA_CHECK, Patient, Status, examine
+    from lonnymq.cli.examining.examination import SCHEMA_CHECK, examine
+    from lonnymq.cli.examining.patient import Patient, Status
     from lonnymq.install.naming import check_schema_name
 
     check_schema_name(schema)
