@@ -163,9 +163,7 @@ class _Target:
     def _next(self, conn: psycopg.Connection[Any], rows_a_commit: int) -> _Stretch | None:
         bounds = run(conn, self.connecting.schema, HistoryBounds())
         if self.kind is HISTORY and not bounds.is_kept:
-            raise HistoryNotKept(
-                "the queue keeps no history", "run `SELECT queue_set(p_history => TRUE)` first"
-            )
+            raise HistoryNotKept("the queue keeps no history", "run `lonnymq queue set --history` first")
         source = f"cluster {bounds.system_id}, schema {self.connecting.schema}, {self.followed.view}"
         lake = LakeTable(self.uri, source)
         table = lake.open(self.followed.columns.schema())
