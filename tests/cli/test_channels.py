@@ -44,6 +44,7 @@ def test_a_list_has_pages(queue: Queue, lonnymq: Run) -> None:
     second = lonnymq("channels", "list", "--limit", "2", "--after", "b b", "--json")
     assert [channel["channel"] for channel in second.records] == ["c"]
     assert "--after" not in lonnymq("channels", "list", "--limit", "2", "--after", "b b").stderr
+    assert lonnymq("channels", "list", "--after", "c").stderr == "There are no more channels.\n"
 
 
 def test_a_list_is_ordered_by_what_waits(queue: Queue, lonnymq: Run) -> None:

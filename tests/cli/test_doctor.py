@@ -186,8 +186,9 @@ def test_consumers_that_are_away(queue: Queue, look: Look, threshold: Callable[.
 
 
 def test_upkeep(queue: Queue, look: Look, threshold: Callable[..., None]) -> None:
-    queue.enqueue(1)
+    queue.enqueue(1, delay=600)
     queue.dequeue()
+    assert look()["upkeep"]["says"] == "1 row is left to be cleaned away"
     threshold(UNTIDY_WAKES=1)
     assert look()["upkeep"]["status"] == "warning"
     queue.maintain()

@@ -1,6 +1,7 @@
 """Times, delays and priorities as the number that the queue sorts by."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,6 +29,12 @@ def test_the_higher_priority_sorts_first(priority: int) -> None:
     assert before is not None
     assert after is not None
     assert before < after < 0
+
+
+@pytest.mark.parametrize("priority", [0, -1, 2**53 + 1, 1.5, True])
+def test_what_is_no_priority(priority: Any) -> None:
+    with pytest.raises(InvalidTime, match=r"is not a priority"):
+        dequeue_at(priority=priority)
 
 
 def test_a_delay_counts_from_now() -> None:

@@ -47,10 +47,22 @@ app.add_typer(sql.app, name="sql")
 app.add_typer(spark.app, name="spark")
 
 
+def _tell_version(is_asked: bool) -> None:  # noqa: FBT001 -- as Typer calls it
+    if is_asked:
+        version()
+        raise typer.Exit
+
+
 @app.callback()
 def common(
     *,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version of this package.", callback=_tell_version, is_eager=True
+        ),
+    ] = False,
 ) -> None:
     """Show --debug in the help; it is taken before the commands see it."""
 

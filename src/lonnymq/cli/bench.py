@@ -41,8 +41,9 @@ def bench(
 ) -> None:
     """Measure what your database does with the queue, in about half a minute.
 
-    It makes a schema of its own, loads the server with messages in it, and removes it. No queue that is there
-    is touched, but what else the server does shares it meanwhile.
+    It makes a schema of its own, loads the server with messages in it, and removes it.
+
+    No queue that is there is touched, but what else the server does shares it meanwhile.
 
     Example: lonnymq bench --clients 4 --content-bytes 1000
     """

@@ -69,7 +69,8 @@ def list_channels(
     if as_json:
         print_records(found)
         return
-    print_table(found, _columns(), otherwise="There are no channels.")
+    otherwise = "There are no channels." if after is None else "There are no more channels."
+    print_table(found, _columns(), otherwise=otherwise)
     if order == Order.NAME and len(found) == limit:
         note(f"For more: --after {shlex.quote(found[-1].channel)}")
 

@@ -77,6 +77,8 @@ def worker(
 ) -> None:
     """Run the tasks of an app until SIGTERM or Ctrl-C, which let what runs end; a second one does not.
 
+    The database, and the schema, are those of the app's queue.
+
     Example: lonnymq worker shop.tasks:app --concurrency 20
     """
     from lonnymq.worker.worker import Worker

@@ -100,7 +100,10 @@ def inspect(conn: Connection[Any], schema: str = "lonnymq") -> Installed:
             f" FROM {name}.installation i LEFT JOIN {name}.migration m ON TRUE GROUP BY i.one",
         )
     if books is None:
-        raise SchemaMissing(f"there is no LonnyMQ in schema {name}", "run `lonnymq install`")
+        raise SchemaMissing(
+            f"there is no LonnyMQ in schema {name}",
+            "run `lonnymq install`, or name the schema it was installed into",
+        )
     return Installed(schema, *books)
 
 

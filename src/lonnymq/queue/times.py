@@ -15,6 +15,8 @@ Duration = timedelta | float
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
+MOST_URGENT = 2**53
+"""As far from the epoch as times may be: the SQL functions refuse more."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,11 @@ def dequeue_at(
             "give one of them; to be urgent later, reschedule then",
         )
     if priority is not None:
-        if type(priority) is not int or priority < 1:
-            raise InvalidTime(f"{priority!r} is not a priority", "give 1, or more for what is more urgent")
+        if type(priority) is not int or not 1 <= priority <= MOST_URGENT:
+            raise InvalidTime(
+                f"{priority!r} is not a priority",
+                f"give 1, or more for what is more urgent, up to {MOST_URGENT:,}",
+            )
         return -priority
     if delay is not None:
         if now is None:

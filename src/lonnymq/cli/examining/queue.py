@@ -225,7 +225,7 @@ def upkeep(patient: Patient) -> Verdict:
             f"{count(left, UNTIDY_WAKES)} rows are left to be cleaned away",
             "call maintain() once a minute, or more often; workers do it by themselves",
         )
-    return ok(f"{count(left)} rows are left to be cleaned away")
+    return ok(f"{count(left)} {'row is' if left == 1 else 'rows are'} left to be cleaned away")
 
 
 def history_partitions(patient: Patient) -> Verdict:
