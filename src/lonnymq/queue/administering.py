@@ -120,7 +120,18 @@ def set_queue(
     notify: bool | None = None,
     conn: object | None = None,
 ) -> Request[QueueSettings]:
-    """Change the queue's settings; what is not given stays. `max_concurrency=0` lifts that limit."""
+    """Change the queue's settings; what is not given stays.
+
+    `lease` and `max_attempts` are for dequeues and messages that say nothing else; `lease_max` is the longest
+    lease that may be asked for, `content_max_bytes` the largest message. At most `max_concurrency` messages
+    are leased at once, over all channels; 0 lifts that limit. While `paused`, nothing is served.
+
+    A dedupe key is held for `dedupe_keep` after its message is gone. With `history`, a row of each message
+    that finished is kept for `history_keep` (0: for ever), and with `history_content` what was in it. Without
+    `notify`, consumers that wait are not woken by new messages, but look for them by themselves.
+
+        queue.set(lease=60, history=True, history_keep=timedelta(days=7))
+    """
     return ask(
         QueueSet(
             content_max_bytes,

@@ -83,6 +83,7 @@ class AsyncQueue(Basis, AsyncCaller):
 
         They are yours until the `lease` ends (the queue's own setting unless given); extend it if need be,
         and complete, or retry, each of them. If there are none, `wait` for so long until there are.
+        `consumer` is a name for people who look at what is leased by whom.
 
         Takes no connection of yours: it locks the channels that it visits until its transaction ends, so it
         commits at once.

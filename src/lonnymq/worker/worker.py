@@ -28,7 +28,7 @@ class Worker:
     may lie ready beyond what runs. When it is told to stop it takes no more, and gives what runs
     `shutdown_timeout` to end; what does not is interrupted and its message handed back, which costs no
     attempt. `name` is what people see as the consumer. The `health_file`, if any, is rewritten every two
-    seconds.
+    seconds. `on_result` is called after each attempt with the message and what it raised, or None.
 
         Worker(app, concurrency=20).run()
     """
