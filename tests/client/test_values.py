@@ -38,10 +38,10 @@ WRONG: dict[str, tuple[Callable[[Queue], object], type[errors.LonnyMQError], str
         errors.InvalidLimit,
         "limit: 2147483648 is out of range (PostgreSQL's INT is from -2,147,483,648 to 2,147,483,647)",
     ),
-    "a priority": (
-        lambda queue: queue.enqueue(1, priority=10**30),
+    "a delay": (
+        lambda queue: queue.enqueue(1, delay=10**30),
         errors.InvalidTime,
-        f"dequeue_at: -{10**30} is out of range",
+        "is out of range (PostgreSQL's BIGINT is from ",
     ),
     "one of many attempts": (
         lambda queue: queue.enqueue_many([NewMessage(1, max_attempts=2**31)]),
