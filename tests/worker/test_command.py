@@ -49,6 +49,11 @@ def folder(tmp_path: Path) -> Path:
     (package / "tasks.py").write_text(MODULE)
     (package / "needs.py").write_text("import not_installed_anywhere\n")
     (package / "nothing.py").touch()
+    (package / "unset.py").write_text("import os\n\naddress = os.environ['NOT_SET']\n")
+    (package / "through.py").write_text("import shop.unset\n")
+    (package / "wrong.py").write_text("number = int('seven')\n")
+    (package / "typo.py").write_text("def f(:\n")
+    (package / "address.py").write_text("from lonnymq import Queue\nqueue = Queue('nowhere')\n")
     return tmp_path
 
 
@@ -95,7 +100,13 @@ def test_it_runs_an_app_until_nothing_is_due(folder: Path, dsn: str, target: str
         (["shop.tasks:nothing.there"], 2, "shop.tasks:nothing.there is no App"),
         (["shop.nothing"], 2, "make one there: app = App(queue)"),
         ([":app"], 2, "names no app"),
-        (["shop.needs"], 1, "No module named 'not_installed_anywhere'"),
+        ([".app"], 2, "names no app"),
+        (["shop.needs"], 1, "shop.needs cannot be imported: ModuleNotFoundError: No module named 'not"),
+        (["shop.unset"], 1, "shop.unset cannot be imported: KeyError: 'NOT_SET' (see line 3 of "),
+        (["shop.through"], 1, "shop/unset.py; --debug shows the traceback)"),
+        (["shop.wrong"], 1, "shop.wrong cannot be imported: ValueError: invalid literal"),
+        (["shop.typo"], 1, "SyntaxError: invalid syntax (typo.py, line 1) (--debug"),
+        (["shop.address"], 1, "lonnymq: the address is not one that libpq takes"),
         ([], 2, "Missing argument"),
         (["shop.tasks", "--concurrency", "0"], 2, "--concurrency"),
         (["shop.tasks", "--lease", "0"], 2, "--lease"),

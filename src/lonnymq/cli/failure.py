@@ -25,6 +25,10 @@ class BadTarget(errors.LonnyMQError):
     """What was named as an app is none."""
 
 
+class BrokenModule(errors.LonnyMQError):
+    """The module that should have an app raised something when it was imported."""
+
+
 class BadValue(errors.LonnyMQError):
     """An argument or option is not one that the command takes."""
 

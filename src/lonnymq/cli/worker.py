@@ -6,14 +6,17 @@ import importlib
 import logging
 import os
 import sys
+import sysconfig
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lonnymq.cli.failure import BadTarget
+from lonnymq.cli.failure import FAILURE, BadTarget, BrokenModule, exit_code, sentence
+from lonnymq.errors import LonnyMQError
 
 if TYPE_CHECKING:
     from lonnymq.worker.app import App
@@ -120,19 +123,23 @@ def load(target: str) -> App[Any]:
     from lonnymq.worker.app import App
 
     module_name, _, attribute = target.partition(":")
+    if "" in module_name.split("."):
+        raise BadTarget(f"{target!r} names no app", "write it as shop.tasks:app")
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # the module is there, and what it imports is not
+            raise _broken(module_name, error) from error  # it is there, and what it imports is not
         raise BadTarget(
             f"there is no module {module_name!r}",
             "name one that Python finds from this folder, as shop.tasks:app",
         ) from None
-    except ValueError as error:
-        raise BadTarget(f"{target!r} names no app: {error}", "write it as shop.tasks:app") from None
+    except Exception as error:
+        if isinstance(error, LonnyMQError) or exit_code(error) != FAILURE:
+            raise  # that says enough
+        raise _broken(module_name, error) from error
     found: Any = module
     for part in (attribute or "app").split("."):
         found = getattr(found, part, None)
@@ -145,3 +152,17 @@ def load(target: str) -> App[Any]:
         )
         raise BadTarget(f"{module_name}:{attribute or 'app'} is no App", known)
     return found
+
+
+def _broken(module_name: str, error: Exception) -> BrokenModule:
+    of_others = ("<", *(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")))
+    _, *frames = traceback.extract_tb(error.__traceback__)  # but for our own, which imports it
+    places = [
+        f"line {frame.lineno} of {frame.filename}"
+        for frame in frames
+        if not frame.filename.startswith(of_others)
+    ]
+    return BrokenModule(
+        f"{module_name} cannot be imported: {type(error).__name__}: {sentence(error)}",
+        f"{f'see {places[-1]}; ' if places else ''}--debug shows the traceback",
+    )
