@@ -12,7 +12,7 @@ import typer
 from lonnymq.cli.asking import confirm
 from lonnymq.cli.completion import channel_names
 from lonnymq.cli.failure import BadValue, NotThere
-from lonnymq.cli.opening import opened, server_time
+from lonnymq.cli.opening import bring_into_line, opened, server_time
 from lonnymq.cli.options import Dsn, Json, Limit, Schema, Yes, print_json
 from lonnymq.cli.printing import Column, note, print_fields, print_records, print_table
 from lonnymq.cli.wording import count, exactly, printable, span
@@ -65,6 +65,7 @@ def list_channels(
     Example: lonnymq channels list --order waiting --limit 10
     """
     with opened(dsn, schema) as queue:
+        bring_into_line(queue)
         found = queue.channels(order=order, after=after, limit=limit)
     if as_json:
         print_records(found)
@@ -82,6 +83,7 @@ def show(name: Name, *, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json 
     Example: lonnymq channels show acme
     """
     with opened(dsn, schema) as queue:
+        bring_into_line(queue)
         found = queue.channel(name).stats(cap=SHOWN_CAP)
         now = server_time(queue)
     if _is_unknown(found):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lonnymq.cli.failure import BadValue
-from lonnymq.errors import RIGHTS, InvalidArgument, NotPermitted
+from lonnymq.errors import RIGHTS, ChannelForbidden, InvalidArgument, NotPermitted, ReadOnlyDatabase
 from lonnymq.statement import identifier
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lonnymq.queue.queue import Queue
 
 CONNECTIONS = 2
+PIECES = 100
 
 
 @contextmanager
@@ -53,6 +54,22 @@ def is_closed(conn: Connection[Any], schema: str) -> bool:
     query = "SELECT NOT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s"
     found = conn.execute(query, [schema]).fetchone()
     return found is not None and bool(found[0])
+
+
+def bring_into_line(queue: Queue) -> bool:
+    """What came since consumers last looked, so that it is counted, too; they do it all the time, while they
+    run. Whether this login may.
+    """
+    from lonnymq.commands import WakeFold
+    from lonnymq.queue.calls import ask
+
+    try:
+        for _ in range(PIECES):
+            if not queue.perform(ask(WakeFold())):
+                break
+    except (ChannelForbidden, NotPermitted, ReadOnlyDatabase):
+        return False
+    return True
 
 
 def server_time(queue: Queue) -> int:

@@ -82,7 +82,9 @@ def set_settings(
     ] = None,
     history_keep: Annotated[
         float | None,
-        typer.Option(min=0, help="Seconds for which history is kept; 0: for ever.", show_default=False),
+        typer.Option(
+            min=0, help="Seconds for which history is kept, 3600 or more; 0: for ever.", show_default=False
+        ),
     ] = None,
     notify: Annotated[
         bool | None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lonnymq.cli.opening import opened, server_time
+from lonnymq.cli.opening import bring_into_line, opened, server_time
 from lonnymq.cli.options import Dsn, Json, Limit, OfChannel, Schema
 from lonnymq.cli.printing import Column, note, print_fields, print_records, print_table
 from lonnymq.cli.wording import count, exactly, gist, moment, span, when
@@ -28,11 +28,12 @@ def register(app: typer.Typer) -> None:
 def stats(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
     """Show how the queue stands, at the same cost whatever it holds.
 
-    Numbers are as of the last time that consumers looked: while nobody consumes, newer messages are missing.
+    To a login that may not consume, numbers are as of the last time that consumers looked.
 
     Example: lonnymq stats --json
     """
     with opened(dsn, schema) as queue:
+        bring_into_line(queue)
         found = queue.stats()
         now = server_time(queue)
     if as_json:

@@ -1,0 +1,35 @@
+"""What is counted while nobody consumes."""
+
+from lonnymq import Queue
+from tests.cli.conftest import Login, Run
+from tests.cli.running import run
+
+LOOK = ["top", "--once", "--interval", "0.1"]
+
+
+def test_what_came_since_consumers_last_looked_is_counted(queue: Queue, lonnymq: Run) -> None:
+    queue.enqueue("later", channel="acme", delay=3600)
+    assert queue.dequeue() == []
+    queue.enqueue("now", channel="acme")
+    assert (lonnymq("stats", "--json").record["waiting"], queue.stats().waiting) == (2, 2)
+    queue.enqueue("first", channel="acme", priority=3)
+    [listed] = lonnymq("channels", "list", "--json").records
+    assert (listed["due"], listed["scheduled"], listed["blocked_by"]) == (2, 1, None)
+    queue.enqueue("more", channel="acme")
+    assert lonnymq("channels", "show", "acme", "--json").record["due"] == 3
+    queue.enqueue("still more", channel="acme")
+    [seen] = lonnymq(*LOOK, "--json").record["channels"]
+    assert (seen["due"], seen["scheduled"]) == (4, 1)
+
+
+def test_to_an_observer_counts_are_as_consumers_left_them(login: Login, schema: str, dsn: str) -> None:
+    observer = login(f"{schema}_observer")
+    with Queue(dsn, schema) as queue:
+        queue.enqueue("later", channel="acme", delay=3600)
+        assert queue.dequeue() == []
+        queue.enqueue("now", channel="acme")
+    for arguments in (["stats"], ["channels", "list"], ["channels", "show", "acme"], LOOK):
+        done = run(*arguments, "--json", "--schema", schema, dsn=observer)
+        assert (done.code, done.stderr) == (0, "")
+    assert run("stats", "--json", "--schema", schema, dsn=observer).record["waiting"] == 1
+    assert run("stats", "--json", "--schema", schema, dsn=dsn).record["waiting"] == 2
