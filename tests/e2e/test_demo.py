@@ -24,6 +24,7 @@ from lonnymq.cli.demo import LOOK_AROUND
 from lonnymq.commands import ChannelStatistics
 from lonnymq.demo import NOISY, TENANTS, Outcome, Served, Tenant, run
 from lonnymq.demo.waits import Begun, part, waits
+from tests.e2e.programs import eventually, is_alive
 
 COMMAND = [sys.executable, "-m", "lonnymq", "demo"]
 SMALL = (
@@ -151,6 +152,23 @@ def test_nothing_is_left_when_it_is_told_to_end(
         demo.send_signal(number)
         assert demo.wait(60) == 128 + number
     assert list(folder.iterdir()) == []
+
+
+def test_its_workers_end_with_a_demo_that_is_killed(dsn: str) -> None:
+    program = """if True:
+        import sys
+        from lonnymq.demo.workers import workers
+        with workers(sys.argv[1], 2) as running:
+            print(*(worker.pid for worker in running), flush=True)
+            sys.stdin.read()
+    """
+    command = [sys.executable, "-c", program, dsn]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        started = [int(pid) for pid in demo.stdout.readline().split()]
+        assert [is_alive(pid) for pid in started] == [True, True]
+        demo.kill()
+    assert eventually(lambda: not any(is_alive(pid) for pid in started))
 
 
 def test_it_stays_when_asked_to_and_is_plain_in_a_pipe(own_tmp: dict[str, str]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from lonnymq.demo.tasks import DSN_VARIABLE
+from lonnymq.demo.tasks import DSN_VARIABLE, HELD_VARIABLE
 from lonnymq.errors import LonnyMQError
 
 TARGET = "lonnymq.demo.tasks:app"
@@ -56,8 +56,8 @@ def _started(dsn: str, files: Sequence[Path]) -> Iterator[Processes]:
     running = [
         subprocess.Popen(
             [*command, "--name", file.name, "--health-file", str(file)],
-            env=os.environ | {DSN_VARIABLE: dsn},
-            stdin=subprocess.DEVNULL,
+            env=os.environ | {DSN_VARIABLE: dsn, HELD_VARIABLE: "1"},
+            stdin=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
@@ -73,4 +73,4 @@ def _started(dsn: str, files: Sequence[Path]) -> Iterator[Processes]:
                 worker.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 worker.kill()
-                worker.wait()
+            worker.communicate()
