@@ -172,17 +172,35 @@ def test_bloat(look: Look, threshold: Callable[..., None], conn: psycopg.Connect
         conn.execute(f"{found['advice']}".encode())
 
 
-def test_consumers_that_are_away(queue: Queue, look: Look, threshold: Callable[..., None]) -> None:
-    threshold(UNFOLDED_MS=0)
-    assert look()["folds"]["says"] == "no consumer ever found work"
+def test_consumers_that_are_away(
+    queue: Queue, look: Look, lonnymq: Run, threshold: Callable[..., None]
+) -> None:
+    assert look()["consumers"]["says"] == "no message was ever taken"
     queue.enqueue(1)
-    assert look()["folds"]["status"] == "warning", "nobody folded it"
+    assert look()["consumers"]["status"] == "warning", "nobody looked for it"
+    lonnymq("stats")
+    assert look()["consumers"]["status"] == "warning", "somebody looked, and took nothing"
     queue.enqueue(2, channel="b")
     queue.dequeue()
-    assert look()["folds"]["status"] == "warning", "one waits in the ring"
+    assert look()["consumers"]["status"] == "ok", "one waits, and one was just taken"
+    threshold(UNTAKEN_MS=0)
+    assert look()["consumers"]["status"] == "warning"
     queue.complete_many(queue.dequeue(10))
     queue.dequeue()
-    assert look()["folds"]["status"] == "ok"
+    assert look()["consumers"]["status"] == "ok"
+
+
+def test_nobody_is_missed_where_nothing_is_due(queue: Queue, look: Look, lonnymq: Run) -> None:
+    queue.channel("paused").set(paused=True)
+    queue.enqueue(1, channel="paused")
+    queue.enqueue(2, delay=600)
+    for _ in range(2):
+        assert look()["consumers"]["status"] == "ok"
+        lonnymq("stats")
+    queue.enqueue(3)
+    assert look()["consumers"]["status"] == "warning"
+    queue.set(paused=True)
+    assert look()["consumers"]["status"] == "ok"
 
 
 def test_upkeep(queue: Queue, look: Look, threshold: Callable[..., None]) -> None:
@@ -267,7 +285,7 @@ def test_roles(conn: psycopg.Connection, look: Look, schema: str) -> None:
 def test_a_login_that_sees_little(login: Login, schema: str) -> None:
     done = run("doctor", "--json", "--schema", schema, dsn=login(f"{schema}_observer"))
     found = {finding["check"]: finding for finding in done.records}
-    for name in ("schema", "roles", "folds", "upkeep"):
+    for name in ("schema", "roles", "consumers", "upkeep"):
         assert (found[name]["status"], "not looked at: " in found[name]["says"]) == ("warning", True)
     assert "does not see the sessions of others" in found["open transactions"]["says"]
     assert found["listen"]["status"] == "ok"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lonnymq.cli.examining.patient import Check, Patient, Verdict, ok, problem, warning
-from lonnymq.cli.wording import DAY, MINUTE, YEAR, count, size, span
+from lonnymq.cli.wording import DAY, MINUTE, count, size, span
 from lonnymq.errors import SchemaError
 from lonnymq.statement import identifier
 from lonnymq.version import __version__
@@ -20,7 +20,7 @@ BLOATED_BYTES, BLOAT_FACTOR = 64 * 1024 * 1024, 5
 ENTRY_BYTES, ROW_BYTES = 100, 200
 """About what an index entry, or a row of which nothing is known, takes."""
 UNTIDY_WAKES = 100_000
-UNFOLDED_MS = MINUTE
+UNTAKEN_MS = MINUTE
 LAGGING_MS = DAY
 
 
@@ -196,19 +196,23 @@ def bloat(patient: Patient) -> Verdict:
     return ok("no table or index is much larger than its rows")
 
 
-def folding(patient: Patient) -> Verdict:
-    """Folds write nothing where there is nothing to do: only with work left is an old one a bad sign."""
-    ((age, is_work_left),) = patient.rows(
-        "SELECT n.at - t.at,"
-        f" EXISTS (SELECT FROM {patient.name}.wake w WHERE w.xid >= t.seen_xid AND w.n > 0)"
-        f" OR EXISTS (SELECT FROM {patient.name}.ring r WHERE r.due_at <= n.at"
-        "   AND (r.due_at, r.turn) >= (t.floor_at, t.floor_turn))"
+def consuming(patient: Patient) -> Verdict:
+    """Only where something is due is it a bad sign that nothing is taken."""
+    ((age, is_due),) = patient.rows(
+        f"SELECT n.at - GREATEST((SELECT MAX(released_at) FROM {patient.name}.ring),"
+        f"   (SELECT MAX(released_at) FROM {patient.name}.tally)),"
+        f" NOT (SELECT paused FROM {patient.name}.queue) AND ("
+        f"   EXISTS (SELECT FROM {patient.name}.wake w"
+        "      WHERE w.xid >= t.seen_xid AND w.n > 0 AND w.lo_at <= n.at"
+        f"     AND NOT EXISTS (SELECT FROM {patient.name}.channel c WHERE c.name = w.channel AND c.paused))"
+        f"   OR EXISTS (SELECT FROM {patient.name}.ring r WHERE r.due_at <= n.at"
+        "     AND (r.due_at, r.turn) >= (t.floor_at, t.floor_turn)))"
         " FROM (SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint AS at) n"
         f" CROSS JOIN (SELECT * FROM {patient.name}.tick ORDER BY id DESC LIMIT 1) t"
     )
-    last = "no consumer ever found work" if age > 10 * YEAR else f"a consumer last found work {span(age)} ago"
-    if is_work_left and age >= UNFOLDED_MS:
-        return warning(f"{last}, and there is some", "start a worker, or see why none reaches the database")
+    last = "no message was ever taken" if age is None else f"a message was last taken {span(age)} ago"
+    if is_due and (age is None or age >= UNTAKEN_MS):
+        return warning(f"{last}, and some are due", "start a worker, or see why none reaches the database")
     return ok(last)
 
 
@@ -266,7 +270,7 @@ QUEUE_CHECKS: dict[str, Check] = {
     "roles": roles,
     "listen": listening,
     "pause": pausing,
-    "folds": folding,
+    "consumers": consuming,
     "upkeep": upkeep,
     "history": history_partitions,
     "followers": followers,
