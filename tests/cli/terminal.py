@@ -21,8 +21,9 @@ SECONDS = 20.0
 WHOLE_SCREEN, HOME = "\x1b[?1049h", "\x1b[H"
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 START = """
-import fcntl, runpy, sys, termios
+import fcntl, runpy, signal, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
 runpy.run_module("lonnymq", run_name="__main__", alter_sys=True)
 """
 
