@@ -210,7 +210,7 @@ def test_a_queue_without_history_is_refused(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
 ) -> None:
     conn.execute("SELECT queue_set(p_history => FALSE)")
-    with pytest.raises(HistoryNotKept, match="p_history => TRUE"):
+    with pytest.raises(HistoryNotKept, match="lonnymq queue set --history"):
         archive(spark, folder, options)
 
 
