@@ -260,6 +260,7 @@ def from_sqlstate(code: str | None, message: str, hint: str | None = None) -> Lo
     return cls(message, hint) if cls else None
 
 
+IS_IT_UP = "see that the database is up, and its address right"
 RIGHTS = "log in as a member of one of the queue's roles, or have its rights granted"
 _WHERE_IS_IT = "call queue.install() or run `lonnymq install`, or name the schema that it is in"
 # What PostgreSQL says of a call when the schema is not what the call is made for.

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lonnymq.cli.prefixes import just_before
 from lonnymq.cli.watching.book import Book
 from lonnymq.cli.watching.fairness import Standing, fair_rate, standing
-from lonnymq.cli.watching.looking import just_before
 from lonnymq.cli.watching.sort import Sort
 from lonnymq.cli.watching.sparkline import BLOCKS, sparkline
 from lonnymq.cli.watching.tracks import LOOKS_COMPARED, LOOKS_KEPT, Reading, Track

@@ -15,7 +15,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed
 from lonnymq.adapters import psycopg as adapter
 from lonnymq.adapters.address import conninfo, parameters
 from lonnymq.adapters.refusals import Lent
-from lonnymq.errors import DatabaseUnreachable, QueueClosed, ReadOnlyDatabase
+from lonnymq.errors import IS_IT_UP, DatabaseUnreachable, QueueClosed, ReadOnlyDatabase
 from lonnymq.statement import Command
 
 Result = TypeVar("Result")
@@ -138,9 +138,7 @@ def _unreachable() -> Iterator[None]:
     try:
         yield
     except psycopg.OperationalError as error:
-        raise DatabaseUnreachable(
-            f"no connection was to be had: {error}", "see that the database is up, and its address right"
-        ) from None
+        raise DatabaseUnreachable(f"no connection was to be had: {error}", IS_IT_UP) from None
 
 
 @contextmanager

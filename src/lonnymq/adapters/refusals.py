@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import NoReturn, Self
 
-from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, LonnyMQError, from_call
+from lonnymq.errors import IS_IT_UP, ConnectionDropped, DatabaseUnreachable, LonnyMQError, from_call
 
 # Shut down, crashed, starting up; and sessions that were ended for idling.
 ENDED = {"57P01", "57P02", "57P03", "57P05", "25P03"}
@@ -69,7 +69,7 @@ class Lent:
         if isinstance(ours, ConnectionDropped) and not self._is_begun:
             raise DatabaseUnreachable(
                 f"no connection was to be had: {ours.message}",
-                "see that the database is up, and its address right",
+                IS_IT_UP,
             ) from error
         refuse(error)
 

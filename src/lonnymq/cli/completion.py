@@ -24,20 +24,12 @@ def channel_names(ctx: typer.Context, incomplete: str) -> list[str]:
 def _begin_with(prefix: str, ctx: typer.Context) -> list[str]:
     from lonnymq.adapters.psycopg import run
     from lonnymq.cli.database import connect
+    from lonnymq.cli.prefixes import just_before
     from lonnymq.commands import ChannelList
 
     patience = f"-c statement_timeout={SECONDS}s"
     with connect(ctx.params.get("dsn"), connect_timeout=SECONDS, options=patience) as conn:
-        page = run(conn, ctx.params["schema"], ChannelList("name", _before(prefix), SHOWN))
+        page = run(
+            conn, ctx.params["schema"], ChannelList("name", just_before(prefix) if prefix else None, SHOWN)
+        )
     return [channel.channel for channel in page if channel.channel.startswith(prefix)]
-
-
-def _before(prefix: str) -> str | None:
-    """What a page has to begin after, so that a channel of just this name is in it too.
-
-    >>> _before("b") < "b" < "ba", _before("") is None
-    (True, True)
-    """
-    if not prefix:
-        return None
-    return f"{prefix[:-1]}{chr(ord(prefix[-1]) - 1)}\U0010ffff"

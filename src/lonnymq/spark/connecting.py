@@ -17,7 +17,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from lonnymq.adapters.address import parameters
-from lonnymq.errors import DatabaseUnreachable, InvalidAddress
+from lonnymq.errors import IS_IT_UP, DatabaseUnreachable, InvalidAddress
 from lonnymq.install.naming import check_schema_name
 from lonnymq.spark.options import CONNECTION, SECRETS, WITHOUT_SECRETS, InvalidOption, refuse_secrets
 
@@ -116,5 +116,5 @@ def _address_in(variable: str) -> dict[str, Any]:
 def _unreachable(message: str) -> DatabaseUnreachable:
     return DatabaseUnreachable(
         f"no connection was to be had: {message.strip()}",
-        "see that the database is up, and its address right",
+        IS_IT_UP,
     )

@@ -6,12 +6,12 @@ time for all of them, it also reads those that matter most: who is next, who has
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lonnymq.cli.opening import bring_into_line, server_time
+from lonnymq.cli.prefixes import just_before
 from lonnymq.cli.watching.book import Book, Picture
 from lonnymq.commands import QueueStatistics
 from lonnymq.errors import ChannelForbidden
@@ -24,8 +24,6 @@ BUSY_SHARE = 0.1
 BUSY_SECONDS = 0.1
 """A look asks for no further page after so long, nor after its share of the interval."""
 CAP = 1_000
-SURROGATES = range(0xD800, 0xE000)
-"""Code points that are no characters."""
 
 
 @dataclass(frozen=True)
@@ -84,16 +82,3 @@ class Looker:
             self._book.read(matching, self._clock())
         for name in self._book.stalest(focus.shown, SHOWN_AGAIN):
             self._book.read([self._queue.channel(name).stats(cap=CAP)], self._clock())
-
-
-def just_before(prefix: str) -> str:
-    """A text after which the names with this prefix come, and next to nothing else; by code points.
-
-    >>> just_before("acme") < "acme"
-    True
-    """
-    last = ord(prefix[-1])
-    if last <= 1:  # nothing comes before it but the shorter text
-        return prefix[:-1]
-    before = SURROGATES.start - 1 if last - 1 in SURROGATES else last - 1
-    return f"{prefix[:-1]}{chr(before)}{chr(sys.maxunicode)}"
