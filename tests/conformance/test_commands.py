@@ -19,7 +19,9 @@ COMMANDS = {
     and hasattr(found, "function")
     and not issubclass(found, Lightly)
 }
-WITHOUT_A_COMMAND = {"to_epoch"}  # for people who write SQL
+WITHOUT_A_COMMAND = {"to_epoch", "login_is_free"} | {  # for people who write SQL, and for the views
+    f"{what}_visible" for what in ("channel", "message", "dead", "finished")
+}
 ALIASES = {"integer": "INT", "integer[]": "INT[]"}
 
 

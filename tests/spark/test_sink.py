@@ -257,7 +257,7 @@ class TestRefusals:
         """The driver would not find what they staged, and would publish nothing of it."""
         conn.execute(
             "CREATE FUNCTION other () RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN "
-            "NEW.staged_by := 'somebody'; RETURN NEW; END $$"
+            "NEW.staged_by := 'pg_monitor'; RETURN NEW; END $$"
         )
         conn.execute("CREATE TRIGGER other BEFORE INSERT ON staging FOR EACH ROW EXECUTE FUNCTION other()")
         assert "executors staged 2 rows, and the driver finds 0" in refused(two, options)

@@ -62,6 +62,11 @@ message_list            .         .         x         x
 dead_list               .         .         x         x
 queue_stats             .         .         x         x
 bound_channels          .         .         x         x
+login_is_free           .         .         x         x
+channel_visible         .         .         x         x
+message_visible         .         .         x         x
+dead_visible            .         .         x         x
+finished_visible        .         .         x         x
 history_bounds          .         .         x         x
 history_followers       .         .         x         x
 schedule_list           .         .         x         x
@@ -427,7 +432,7 @@ def test_staging_is_appended_to_and_not_read(queue: Queue, role: str) -> None:
     for refused in (
         STAGED + " RETURNING ord",
         STAGED + " ON CONFLICT DO NOTHING RETURNING batch",
-        STAGED.replace("content)", "staged_by)"),
+        STAGED.replace("content)", "staged_by)").replace("'x'", "'pg_monitor'"),
         STAGED.replace("content)", "staged_at)").replace("'x'", "1"),
     ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):

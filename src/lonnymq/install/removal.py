@@ -21,7 +21,9 @@ def removal(schema: str = "lonnymq") -> Sequence[str]:
 
 
 def _remove(schema: str) -> str:
-    """A relation may lean on a function as a function on a relation: what cannot go first goes last."""
+    """Views use functions, and functions the row types of tables, and tables may use functions: so whatever functions
+    nothing needs any more go before each kind of relation, and the rest goes last.
+    """
     name = identifier(schema)
     return do_block(f"""
 DECLARE
@@ -49,17 +51,17 @@ BEGIN
         GROUP BY k.rank, k.name
         ORDER BY k.rank
     );
-    FOREACH v_routine IN ARRAY v_routines LOOP
-        BEGIN
-            EXECUTE 'DROP ROUTINE ' || v_routine;
-        EXCEPTION WHEN dependent_objects_still_exist THEN
-            NULL;
-        END;
-    END LOOP;
     FOREACH v_drop IN ARRAY v_drops LOOP
+        FOR v_routine IN{_those_left()} LOOP
+            BEGIN
+                EXECUTE 'DROP ROUTINE ' || v_routine;
+            EXCEPTION WHEN dependent_objects_still_exist THEN
+                NULL;
+            END;
+        END LOOP;
         EXECUTE v_drop;
     END LOOP;
-    FOR v_routine IN SELECT p.oid FROM pg_catalog.pg_proc p WHERE p.oid = ANY (CAST(v_routines AS OID[])) LOOP
+    FOR v_routine IN{_those_left()} LOOP
         EXECUTE 'DROP ROUTINE ' || v_routine;
     END LOOP;
     IF v_schema_created THEN
@@ -72,3 +74,8 @@ BEGIN
     IF v_roles THEN{drop_roles(schema)}
     END IF;
 END""")
+
+
+def _those_left() -> str:
+    return """
+        SELECT p.oid FROM pg_catalog.pg_proc p WHERE p.oid = ANY (CAST(v_routines AS OID[])) ORDER BY p.oid"""

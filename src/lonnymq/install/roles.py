@@ -32,6 +32,9 @@ STAGING_COLUMNS = (
 
 _EVERYONE = ("to_epoch", "queue_get")
 
+# Functions in a view are called as its reader.
+_VIEWS_CALL = ("login_is_free", "channel_visible", "message_visible", "dead_visible", "finished_visible")
+
 EXECUTES: Mapping[str, tuple[str, ...]] = {
     "producer": (
         *_EVERYONE,
@@ -74,6 +77,7 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "dead_list",
         "queue_stats",
         "bound_channels",
+        *_VIEWS_CALL,
         "history_bounds",
         "history_followers",
         "schedule_list",

@@ -1,7 +1,7 @@
 -- How the channels stand, one row each, in the order given. due, scheduled and dead are counted up to p_cap each, from where
--- something can wait (its head) on, as of the last fold; leases up to 10,000 over all channels, but exactly where there is a
--- concurrency limit. The cost depends on these bounds, not on what waits. blocked_by: why the next message is not released now;
--- NULL: it will be.
+-- something can wait (its head) on, as of the last fold; leases up to p_cap too, but exactly where there is a concurrency limit.
+-- The cost depends on these bounds, not on what waits. blocked_by: why the next message is not released now; NULL: it will be. A login
+-- that is bound to channels is not told of the limit over all channels: others use it up. No row of other channels is read for it.
 CREATE OR REPLACE FUNCTION channel_stats_of (p_channels TEXT[], p_cap INT)
 RETURNS TABLE (
     channel TEXT, waiting BIGINT, due BIGINT, scheduled BIGINT, leased BIGINT, dead BIGINT,
@@ -17,20 +17,11 @@ DECLARE
     v_now BIGINT := clock_ms();
     q queue;
     t tick;
-    v_leases JSONB;
     v_is_full BOOLEAN;
 BEGIN
     SELECT * INTO q FROM queue;
     SELECT * INTO t FROM tick ORDER BY tick.id DESC LIMIT 1;
-    v_is_full := queue_slot_busy() >= q.max_concurrency;
-    SELECT jsonb_object_agg(x.channel, x.n) INTO v_leases
-    FROM (
-        SELECT y.channel, COUNT(*) AS n
-        FROM (
-            SELECT m.channel FROM message m WHERE m.leased AND (m.lease_end_at, m.id) > (COALESCE(t.swept_at, 0), COALESCE(t.swept_id, 0))
-            ORDER BY m.lease_end_at, m.id LIMIT 10000) y
-        WHERE y.channel = ANY (p_channels)
-        GROUP BY y.channel) x;
+    v_is_full := CASE WHEN q.max_concurrency IS NOT NULL AND bound_channels() IS NULL THEN queue_slot_busy() >= q.max_concurrency END;
     RETURN QUERY
     SELECT s.channel, s.due + s.scheduled, s.due, s.scheduled, s.leased, s.dead, CASE WHEN s.due > 0 THEN GREATEST(0, v_now - s.oldest_at) END,
         s.served, s.released_at,
@@ -45,7 +36,7 @@ BEGIN
             COALESCE(r.released_at, y.released_at) AS released_at,
             d.n AS due, f.n AS scheduled, k.n AS dead, LEAST(o.at, p.at) AS oldest_at,
             CASE WHEN c.max_concurrency IS NOT NULL AND r.running IS NOT NULL THEN l.n
-                 ELSE COALESCE((v_leases ->> u.channel)::BIGINT, 0) END AS leased
+                 ELSE e.n END AS leased
         FROM unnest(p_channels) WITH ORDINALITY u (channel, ord)
         LEFT JOIN LATERAL (SELECT * FROM channel c WHERE c.name = u.channel OFFSET 0) c ON TRUE
         LEFT JOIN LATERAL (SELECT * FROM tally y WHERE y.channel = u.channel OFFSET 0) y ON TRUE
@@ -66,6 +57,13 @@ BEGIN
                 SELECT FROM message m WHERE NOT m.leased AND m.channel = u.channel AND m.dequeue_at > v_now ORDER BY m.dequeue_at LIMIT p_cap) x) f
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM (SELECT FROM dead d WHERE d.channel = u.channel LIMIT p_cap) x) k
+        CROSS JOIN LATERAL (                -- compared as triples, in the order of the channel's index: not to read all leases
+            SELECT COUNT(*) AS n FROM (
+                SELECT FROM message m
+                WHERE m.leased AND (c.max_concurrency IS NULL OR r.running IS NULL)
+                    AND (m.channel, m.lease_end_at, m.id) > (u.channel, COALESCE(t.swept_at, 0), COALESCE(t.swept_id, 0))
+                    AND (m.channel, m.lease_end_at) <= (u.channel, c_end)
+                ORDER BY m.channel, m.lease_end_at, m.id LIMIT p_cap) x) e
         LEFT JOIN LATERAL (                 -- the first in line,
             SELECT GREATEST(m.dequeue_at, m.created_at) AS at FROM message m
             WHERE NOT m.leased AND m.channel = u.channel AND (m.dequeue_at, m.id) >= (COALESCE(r.head_at, c_start), COALESCE(r.head_id, 0))

@@ -1,19 +1,23 @@
--- Bind a login role to channels: it may then produce to and observe these, as far as it has the rights, and do nothing else. An empty
--- array leaves it nothing; NULL frees it. Whom a session belongs to is said by its session_user: SET ROLE does not change it.
+-- Bind a role to channels: logins that are this role, or members of it, may then produce to and observe these channels, as far as they have
+-- the rights, and do nothing else. An empty array leaves them nothing; NULL removes the binding, also that of a role that was dropped.
+-- It holds from the commit on. Waits for others that bind, and for queue_set.
 CREATE OR REPLACE FUNCTION credential_bind (p_role TEXT, p_channels TEXT[])
 RETURNS VOID LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    v_role REGROLE := to_regrole(quote_ident(p_role));
 BEGIN
     PERFORM free_check('credential_bind');
-    IF p_role IS NULL OR NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = p_role) THEN
-        PERFORM refuse('LM010', format('there is no role %s', COALESCE(quote_ident(p_role), 'without a name')), 'Name a role of this cluster.');
-    END IF;
     PERFORM channel_check(c) FROM unnest(p_channels) c;
     PERFORM FROM queue FOR UPDATE;          -- one at a time: has_bound must not miss who is bound at the same moment
-    IF p_channels IS NULL THEN
-        DELETE FROM credential WHERE role = p_role;
-    ELSE
-        INSERT INTO credential (role, channels) VALUES (p_role, p_channels) ON CONFLICT (role) DO UPDATE SET channels = EXCLUDED.channels;
+    PERFORM credential_renew();
+    DELETE FROM credential c WHERE c.role = v_role OR v_role IS NULL AND c.name = p_role;
+    IF v_role IS NULL AND NOT (FOUND AND p_channels IS NULL) THEN
+        PERFORM refuse('LM010', format('there is no role %s', COALESCE(quote_ident(p_role), 'without a name')), 'Name a role of this cluster.');
+    END IF;
+    IF p_channels IS NOT NULL THEN
+        INSERT INTO credential (role, name, channels) VALUES (v_role, p_role, p_channels);
     END IF;
     UPDATE queue SET has_bound = EXISTS (SELECT FROM credential);
     PERFORM sleep_copy();
+    ALTER FUNCTION login_is_free() IMMUTABLE; -- it is; but now all sessions plan anew what they planned with its answer
 END $$;

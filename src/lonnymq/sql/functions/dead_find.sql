@@ -6,7 +6,10 @@ BEGIN
         RETURN ARRAY(
             SELECT d.id FROM dead d WHERE d.id > p_after AND (p_error IS NULL OR d.error LIKE p_error) ORDER BY d.id LIMIT p_limit);
     END IF;
+    -- Compared as pairs: for an equal channel, the planner might go through the ids of all channels instead.
     RETURN ARRAY(
-        SELECT d.id FROM dead d WHERE d.channel = p_channel AND d.id > p_after AND (p_error IS NULL OR d.error LIKE p_error)
+        SELECT d.id FROM dead d
+        WHERE (d.channel, d.id) > (p_channel, p_after) AND (d.channel, d.id) <= (p_channel, 9223372036854775807)
+            AND (p_error IS NULL OR d.error LIKE p_error)
         ORDER BY d.channel, d.id LIMIT p_limit);
 END $$;

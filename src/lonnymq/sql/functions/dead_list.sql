@@ -4,7 +4,8 @@ CREATE OR REPLACE FUNCTION dead_list (p_channel TEXT DEFAULT NULL, p_error TEXT 
 RETURNS TABLE (
     id BIGINT, channel TEXT, dead_at BIGINT, created_at BIGINT, attempts INT, max_attempts INT, consumer TEXT, error TEXT, past_errors JSONB,
     dedupe_key TEXT, headers JSONB, content_bytes INT)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM limit_check(p_limit, 10000);

@@ -1,9 +1,9 @@
--- Refuse a caller whose login role is bound to channels: such a one may produce and observe, nothing else.
+-- Refuse a caller whose login role is bound to channels: such a login may produce and observe, nothing else.
 CREATE OR REPLACE FUNCTION free_check (p_call TEXT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     IF bound_channels() IS NOT NULL THEN
-        PERFORM refuse('LM012', format('role %I may not call %s', session_user, p_call),
+        PERFORM bound_refuse('call ' || p_call,
             'It is bound to channels, and may produce to and observe these alone; credential_bind(role, NULL) frees it.');
     END IF;
 END $$;

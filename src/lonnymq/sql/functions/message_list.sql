@@ -7,7 +7,7 @@ RETURNS TABLE (
     id BIGINT, channel TEXT, status TEXT, dequeue_at BIGINT, created_at BIGINT, lease_end_at BIGINT, attempts INT, max_attempts INT, consumer TEXT,
     error TEXT, dedupe_key TEXT, is_cancelled BOOLEAN, headers JSONB, content_bytes INT, cursor TEXT)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path FROM CURRENT SET plan_cache_mode TO force_custom_plan SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off AS $$
+SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off AS $$
 #variable_conflict use_column
 DECLARE
     v_now BIGINT := clock_ms();
@@ -22,12 +22,21 @@ BEGIN
             'Ask for waiting, due, scheduled or leased; dead_list lists the dead.');
     END IF;
     SELECT * INTO c FROM cursor_read(p_after);
-    IF p_status = 'leased' THEN
+    IF p_status = 'leased' AND p_channel IS NOT NULL THEN
+        -- Compared as triples, in the order of the channel's index: the planner must not take the index of all leases.
         RETURN QUERY
         SELECT m.id, m.channel, 'leased', m.dequeue_at, m.created_at, m.lease_end_at, m.attempts, m.max_attempts, m.consumer, m.error, m.dedupe_key,
             m.is_cancelled, m.headers, octet_length(m.content), cursor_write(m.channel, m.lease_end_at, m.id)
         FROM message m
-        WHERE m.leased AND (m.lease_end_at, m.id) > (c.at, c.id) AND (p_channel IS NULL OR m.channel = p_channel)
+        WHERE m.leased AND (m.channel, m.lease_end_at, m.id) > (p_channel, c.at, c.id)
+            AND (m.channel, m.lease_end_at) <= (p_channel, 9223372036854775807)
+        ORDER BY m.channel, m.lease_end_at, m.id LIMIT p_limit;
+    ELSIF p_status = 'leased' THEN
+        RETURN QUERY
+        SELECT m.id, m.channel, 'leased', m.dequeue_at, m.created_at, m.lease_end_at, m.attempts, m.max_attempts, m.consumer, m.error, m.dedupe_key,
+            m.is_cancelled, m.headers, octet_length(m.content), cursor_write(m.channel, m.lease_end_at, m.id)
+        FROM message m
+        WHERE m.leased AND (m.lease_end_at, m.id) > (c.at, c.id)
         ORDER BY m.lease_end_at, m.id LIMIT p_limit;
     ELSIF p_channel IS NOT NULL THEN
         RETURN QUERY

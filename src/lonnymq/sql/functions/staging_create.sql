@@ -5,10 +5,11 @@ LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     c_most CONSTANT INT := 100000;          -- whose locks are taken at once
+    v_login REGROLE := quote_ident(session_user)::REGROLE;
     v_is_one BOOLEAN := (SELECT q.has_sizes FROM queue q) OR EXISTS (
         SELECT FROM unnest(p_batches) b (batch)
         CROSS JOIN LATERAL (
-            SELECT FROM staging x WHERE x.batch = b.batch AND x.staged_by = session_user AND x.dedupe_key IS NOT NULL LIMIT 1) x);
+            SELECT FROM staging x WHERE x.batch = b.batch AND x.staged_by = v_login AND x.dedupe_key IS NOT NULL LIMIT 1) x);
     v_step INT := CASE WHEN v_is_one THEN c_most + 1 ELSE 10000 END;
     v_bytes INT := CASE WHEN v_is_one THEN 512 ELSE 64 END << 20; -- of content: PostgreSQL's arrays end at 1 GiB
     v_batch UUID;
@@ -34,7 +35,7 @@ BEGIN
                         FROM unnest(v_batches) WITH ORDINALITY b (batch, n)
                         CROSS JOIN LATERAL (
                             SELECT y.ctid AS tid, y.ord, COALESCE(octet_length(y.content), 0) AS bytes FROM staging y
-                            WHERE y.batch = b.batch AND y.ord >= v_from AND y.staged_by = session_user
+                            WHERE y.batch = b.batch AND y.ord >= v_from AND y.staged_by = v_login
                             ORDER BY y.batch, y.ord LIMIT v_step) x
                         WHERE b.n = array_position(v_batches, b.batch)) z
                     WHERE z.before <= v_bytes

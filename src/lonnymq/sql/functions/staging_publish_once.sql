@@ -6,6 +6,8 @@ CREATE OR REPLACE FUNCTION staging_publish_once (p_app TEXT, p_version BIGINT, p
 RETURNS TABLE (created BIGINT, duplicates BIGINT, refused BIGINT, is_repeat BOOLEAN) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off AS $$
 #variable_conflict use_column
+DECLARE
+    v_login REGROLE := quote_ident(session_user)::REGROLE;
 BEGIN
     IF p_app IS NULL OR octet_length(p_app) NOT BETWEEN 1 AND 255 OR p_version < 0 OR cardinality(p_batches) IS NULL OR array_position(p_batches, NULL) IS NOT NULL THEN
         PERFORM refuse('LM010', format('app %s, version %s or its batches are not valid', COALESCE(quote_literal(left(p_app, 100)), 'NULL'), COALESCE(p_version::TEXT, 'NULL')),
@@ -19,11 +21,11 @@ BEGIN
     is_repeat := NOT FOUND;
     IF is_repeat THEN
         PERFORM staging_discard(p_batches);
-        SELECT l.created, l.duplicates, l.refused INTO created, duplicates, refused FROM ledger l WHERE l.published_by = session_user AND l.app = p_app;
+        SELECT l.created, l.duplicates, l.refused INTO created, duplicates, refused FROM ledger l WHERE l.published_by = v_login AND l.app = p_app;
     ELSE
         SELECT s.created, s.duplicates, s.refused INTO created, duplicates, refused FROM staging_create(p_batches) s;
         UPDATE ledger l SET created = staging_publish_once.created, duplicates = staging_publish_once.duplicates, refused = staging_publish_once.refused
-        WHERE l.published_by = session_user AND l.app = p_app;
+        WHERE l.published_by = v_login AND l.app = p_app;
     END IF;
     RETURN NEXT;
 END $$;

@@ -1,5 +1,5 @@
 -- Part of maintain, for who holds upkeep: dedupe keys that are free again, staged rows that nobody published for a day, jobs of
--- the day before, and the history's partitions, old and new. Steps over what others hold. Returns how many rows and partitions went.
+-- the day before, the history's partitions, old and new, and the names of bound roles. Steps over what others hold. Returns how many rows and partitions went.
 CREATE OR REPLACE FUNCTION upkeep_more (p_upkeep upkeep, p_now BIGINT, p_limit INT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
@@ -26,6 +26,12 @@ BEGIN
         SELECT x.ctid FROM ledger x WHERE NOT x.is_lasting AND x.published_at < p_now - 86400000 LIMIT p_limit FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS v_jobs = ROW_COUNT;
     v_gone := v_gone + v_count + v_jobs + history_trim(p_now, p_limit);
+    IF EXISTS (SELECT FROM credential_stale()) THEN
+        PERFORM FROM queue FOR UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            PERFORM credential_renew();
+        END IF;
+    END IF;
     IF (SELECT q.history FROM queue q) THEN
         PERFORM history_prepare(p_now);
     END IF;

@@ -1,5 +1,5 @@
 -- The work, and the only table that cannot be remade from another one.
--- A message waits or is leased, and stands in exactly one of the two partial indexes. The flag they ask for is a
+-- A message waits or is leased, and stands in the partial indexes of one of the two. The flag they ask for is a
 -- column of its own: a predicate on the token or on the lease's end would invite the planner to look a message
 -- up through the lease index, dead entries and all, instead of by its id.
 CREATE TABLE message (
@@ -21,3 +21,5 @@ CREATE TABLE message (
 );
 CREATE INDEX message_dequeue_ix ON message (channel, dequeue_at, id) WHERE NOT leased;
 CREATE INDEX message_lease_ix ON message (lease_end_at, id) WHERE leased;
+-- The leases of one channel, for a login that is bound to it: it must not read the leases of others.
+CREATE INDEX message_channel_lease_ix ON message (channel, lease_end_at, id) WHERE leased;

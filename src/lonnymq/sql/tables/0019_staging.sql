@@ -9,7 +9,7 @@ CREATE TABLE staging (
     headers JSONB,
     max_attempts INT,
     dedupe_key TEXT COLLATE "C",
-    staged_by TEXT NOT NULL DEFAULT session_user,
+    staged_by REGROLE NOT NULL DEFAULT quote_ident(session_user)::REGROLE, -- the login, whatever its name will be
     staged_at BIGINT NOT NULL DEFAULT EXTRACT(EPOCH FROM now()) * 1000
 );
 CREATE INDEX staging_ix ON staging (batch, ord);

@@ -1,5 +1,9 @@
--- Login roles that are bound to channels: they may produce to and observe these, and do nothing else.
+-- Roles that are bound to channels: logins, or groups of them. They may produce to and observe these channels, and do nothing else.
+-- A binding belongs to the role, whatever its name: renaming the role does not free it. The name is the last one that was known, and
+-- counts once the role is dropped: a role that is made again under that name is bound, too.
 CREATE TABLE credential (
-    role TEXT PRIMARY KEY,
+    role REGROLE PRIMARY KEY,               -- a dump has its name, and a restore finds the role of that name
+    name TEXT NOT NULL,
     channels TEXT[] NOT NULL
 );
+CREATE INDEX credential_name_ix ON credential (name);

@@ -2,7 +2,7 @@
 
 -- What was published, by the name that a job or stream gave itself and the number of its batch: a repeated batch publishes nothing.
 CREATE TABLE ledger (
-    published_by TEXT NOT NULL DEFAULT session_user,
+    published_by REGROLE NOT NULL DEFAULT quote_ident(session_user)::REGROLE, -- the login, whatever its name will be
     app TEXT COLLATE "C" NOT NULL,
     version BIGINT NOT NULL,                -- the last one; versions of an app only grow
     is_lasting BOOLEAN NOT NULL,            -- FALSE: of a job that has no second batch; kept for a day

@@ -1,0 +1,285 @@
+"""What a login that is bound to channels can learn of the others: nothing, neither from answers nor from plans.
+
+EXPLAIN is a call like any other. Its row counts, its estimates (of a table that was analysed, an estimate is as
+good as a count) and the buffers that it names must not depend on what other tenants have.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.database import Connect, unique_name
+
+PASSWORD = "no secret"  # noqa: S105 - the servers of tests trust everyone on this machine
+NOW = 1_700_000_000_000
+VICTIM_ID = 40_000_000
+VIEWS = ("messages", "leases", "dead_letters", "history")
+
+
+@pytest.fixture
+def tenant(conn: psycopg.Connection, connect: Connect) -> Iterator[psycopg.Connection]:
+    """A session of a login that is bound to `mine`. There are others, before, behind and among its rows."""
+    login = make_login(conn)
+    conn.execute("SELECT queue_set(p_history => TRUE)")
+    fill(conn, "mine", 20)
+    for first, other in enumerate(("aa", "neighbour", "zz"), 1):
+        fill(conn, other, 2000, first * 10_000_000)
+    conn.execute("SELECT credential_bind(%s, '{mine}')", (login,))
+    settle(conn)
+    yield connect(user=login, password=PASSWORD)
+    drop_login(conn, login)
+
+
+def make_login(conn: psycopg.Connection) -> str:
+    name = unique_name("tenant")
+    role = sql.Identifier(name)
+    conn.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(role, sql.Literal(PASSWORD)))
+    conn.execute(sql.SQL("GRANT USAGE ON SCHEMA lonnymq TO {}").format(role))
+    conn.execute(sql.SQL("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lonnymq TO {}").format(role))
+    views = sql.SQL("GRANT SELECT ON channels, messages, leases, dead_letters, history TO {}")
+    conn.execute(views.format(role))
+    return name
+
+
+def drop_login(conn: psycopg.Connection, name: str) -> None:
+    conn.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
+    conn.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+
+
+def fill(conn: psycopg.Connection, channel: str, count: int, first: int = 1) -> None:
+    """Messages that wait, are leased, are dead and are finished, of each so many."""
+    given = {"channel": channel, "count": count, "first": first, "now": NOW}
+    for insert in (
+        "message (id, channel, dequeue_at, created_at, content) OVERRIDING SYSTEM VALUE"
+        " SELECT %(first)s + i, %(channel)s, %(now)s + i, 1, 'x'",
+        "message (id, channel, dequeue_at, created_at, content, leased, lease_end_at, token)"
+        " OVERRIDING SYSTEM VALUE"
+        " SELECT %(first)s + 1000000 + i, %(channel)s, 1, 1, 'x', TRUE, %(now)s + i, gen_random_uuid()",
+        "dead (id, channel, dequeue_at, created_at, dead_at, attempts, content)"
+        " SELECT %(first)s + 2000000 + i, %(channel)s, 1, 1, %(now)s + i, 1, 'x'",
+        "finished (id, channel, created_at, dequeue_at, finished_at, attempts, content_bytes, outcome)"
+        " SELECT %(first)s + 3000000 + i, %(channel)s, 1, 1, %(now)s + i, 1, 1, 'completed'",
+    ):
+        conn.execute(f"INSERT INTO {insert} FROM generate_series(0, %(count)s::INT - 1) i".encode(), given)
+
+
+def settle(conn: psycopg.Connection) -> None:
+    conn.execute("VACUUM (ANALYZE) message, dead, finished")
+
+
+QUERIES = [
+    *(f"SELECT * FROM {view} WHERE channel = 'victim'" for view in VIEWS),
+    *(f"SELECT COUNT(*) FROM {view}" for view in VIEWS),
+    *(f"SELECT * FROM {view} WHERE id = {VICTIM_ID + 5}" for view in VIEWS),
+    *(f"SELECT * FROM {view} WHERE id BETWEEN {VICTIM_ID} AND {VICTIM_ID + 5}" for view in VIEWS),
+    f"SELECT id FROM history WHERE channel = 'victim' AND finished_at BETWEEN {NOW} AND {NOW + 41}",
+    f"SELECT id FROM dead_letters WHERE channel = 'victim' AND dead_at BETWEEN {NOW} AND {NOW + 41}",
+    f"SELECT id FROM leases WHERE lease_end_at < {NOW + 41}",
+    f"SELECT id FROM messages WHERE dequeue_at < {NOW + 41} ORDER BY dequeue_at, id LIMIT 3",
+    "SELECT id FROM history WHERE xid >= '1'::XID8",
+    "SELECT id FROM dead_letters WHERE xid >= '1'::XID8",
+    "SELECT channel, COUNT(*) FROM history GROUP BY channel",
+    "SELECT * FROM messages m JOIN history h USING (channel) WHERE channel = 'victim'",
+    "SELECT * FROM (VALUES ('victim')) v (channel) JOIN messages USING (channel)",
+    "SELECT * FROM (VALUES ('victim')) v (name), LATERAL (SELECT FROM leases WHERE channel = v.name) x",
+    "SELECT EXISTS (SELECT FROM messages WHERE channel = 'victim')",
+    "SELECT channel FROM messages UNION SELECT channel FROM dead_letters",
+    "SELECT * FROM channels WHERE channel = 'victim'",
+    "SELECT * FROM channels",
+    "SELECT * FROM channel_list()",
+    "SELECT * FROM channel_stats('mine')",
+    "SELECT * FROM channel_get('mine')",
+    "SELECT * FROM queue_get()",
+    "SELECT * FROM history_bounds()",
+    *(f"SELECT * FROM message_list('mine', '{s}')" for s in ("waiting", "due", "scheduled", "leased")),
+    "SELECT * FROM message_list('mine', 'leased', p_limit => 1)",
+    f"SELECT * FROM message_list('mine', 'leased', p_after => '[\"victim\", {NOW + 10}, 5]')",
+    "SELECT * FROM dead_list('mine')",
+    "SELECT * FROM dead_list('mine', p_limit => 1)",
+    *(f"SELECT * FROM message_get({id_})" for id_ in (5, 1_000_005, 2_000_005, VICTIM_ID + 5, 77)),
+    f"SELECT * FROM message_get({VICTIM_ID + 1_000_005})",
+    f"SELECT * FROM message_get({VICTIM_ID + 2_000_005})",
+    "SELECT * FROM message_visible()",
+    "SELECT * FROM dead_visible()",
+    f"SELECT * FROM finished_visible({NOW}, {NOW + 5})",
+]
+EXPLAINS = ("VERBOSE", "ANALYZE, VERBOSE, BUFFERS, TIMING OFF, SUMMARY OFF")
+
+
+def explained(conn: psycopg.Connection, query: str, options: str) -> str:
+    return "\n".join(line for (line,) in conn.execute(f"EXPLAIN ({options}) {query}".encode()))
+
+
+def learned(tenant: psycopg.Connection) -> dict[tuple[str, str], str]:
+    """What EXPLAIN tells, once the session has planned and cached all it will."""
+    for _ in range(2):
+        found = {(query, how): explained(tenant, query, how) for query in QUERIES for how in EXPLAINS}
+    return found
+
+
+def read_by(plan: str) -> set[str]:
+    """What a plan reads, by the kinds of its scans."""
+    return set(re.findall(r"(\w+(?: Only| Heap)?) Scan", plan)) - {"Subquery", "Values", "CTE"}
+
+
+def test_explain_tells_the_same_whatever_others_have(
+    conn: psycopg.Connection, tenant: psycopg.Connection
+) -> None:
+    before = learned(tenant)
+    fill(conn, "victim", 10_000, VICTIM_ID)
+    settle(conn)
+    after = learned(tenant)
+    assert {asked: after[asked] for asked in before if after[asked] != before[asked]} == {}
+    for asked, plan in after.items():
+        assert read_by(plan) <= {"Function"}, (asked, plan)
+
+
+def test_the_same_of_prepared_statements_and_cursors(
+    conn: psycopg.Connection, tenant: psycopg.Connection
+) -> None:
+    told: list[dict[str, str]] = []
+    for _ in range(2):
+        told.append({})
+        for mode in ("force_custom_plan", "force_generic_plan"):
+            tenant.execute(f"SET plan_cache_mode TO {mode}")
+            for view in VIEWS:
+                tenant.execute(f"PREPARE q (TEXT) AS SELECT id FROM {view} WHERE channel = $1")
+                for how in EXPLAINS * 2:
+                    told[-1][f"{view} {mode} {how}"] = explained(tenant, "EXECUTE q ('victim')", how)
+                tenant.execute("DEALLOCATE q")
+                cursor = f"DECLARE c CURSOR FOR SELECT id FROM {view} WHERE channel = 'victim'"
+                told[-1][f"{view} cursor"] = explained(tenant, cursor, "VERBOSE")
+        if len(told) == 1:
+            fill(conn, "victim", 10_000, VICTIM_ID)
+            settle(conn)
+    assert told[0] == told[1]
+    assert {kind for plan in told[1].values() for kind in read_by(plan)} == {"Function"}
+
+
+def test_it_reads_its_own_rows_and_no_more(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:
+    """By an index: the pages of 20 rows, not those of all."""
+    fill(conn, "victim", 10_000, VICTIM_ID)
+    settle(conn)
+    for view in VIEWS:
+        query = f"SELECT id FROM {view}"
+        for _ in range(2):
+            plan = explained(tenant, query, EXPLAINS[1])
+        buffers = int(re.findall(r"shared hit=(\d+)", plan)[0])
+        assert len(tenant.execute(query.encode()).fetchall()) == (40 if view == "messages" else 20)
+        assert buffers < 60, plan
+
+
+def prepared(conn: psycopg.Connection) -> None:
+    """With plans that are kept."""
+    conn.execute("SET plan_cache_mode TO force_generic_plan")
+    for view in VIEWS:
+        conn.execute(f"PREPARE {view}_of (TEXT) AS SELECT id FROM {view} WHERE channel = $1")
+        conn.execute(f"EXECUTE {view}_of ('mine')")
+
+
+def seen(conn: psycopg.Connection, channel: str) -> set[int]:
+    return {len(conn.execute(f"EXECUTE {view}_of ('{channel}')").fetchall()) for view in VIEWS}
+
+
+def test_plans_from_before_a_binding_are_made_anew(
+    conn: psycopg.Connection, tenant: psycopg.Connection
+) -> None:
+    login = tenant.info.user
+    conn.execute("SELECT credential_bind(%s, NULL)", (login,))
+    prepared(tenant)
+    assert seen(tenant, "aa") == {2000, 4000}
+    conn.execute("SELECT credential_bind(%s, '{mine}')", (login,))
+    for view in VIEWS:
+        assert read_by(explained(tenant, f"EXECUTE {view}_of ('aa')", "VERBOSE")) == {"Function"}
+    assert seen(tenant, "aa") == {0}
+    assert seen(tenant, "mine") == {20, 40}
+    conn.execute("SELECT credential_bind(%s, NULL)", (login,))
+    assert "Index" in explained(tenant, "EXECUTE dead_letters_of ('aa')", "VERBOSE")
+    assert seen(tenant, "aa") == {2000, 4000}
+
+
+def test_a_plan_made_for_another_login_shows_nothing_too_much(
+    conn: psycopg.Connection, tenant: psycopg.Connection
+) -> None:
+    prepared(conn)
+    assert seen(conn, "aa") == {2000, 4000}
+    conn.execute(sql.SQL("SET SESSION AUTHORIZATION {}").format(sql.Identifier(tenant.info.user)))
+    assert seen(conn, "aa") == {0}
+    plan = explained(conn, "EXECUTE history_of ('aa')", EXPLAINS[1])
+    assert not re.search(r"Seq Scan on finished\w*.*rows=[1-9]", plan.replace("never executed", ""))
+    prepared_by_tenant = conn
+    prepared_by_tenant.execute("DEALLOCATE ALL")
+    prepared(prepared_by_tenant)
+    prepared_by_tenant.execute("RESET SESSION AUTHORIZATION")
+    assert seen(prepared_by_tenant, "aa") == {2000, 4000}
+
+
+def test_the_index_of_leases_is_that_of_the_channel(
+    conn: psycopg.Connection, tenant: psycopg.Connection
+) -> None:
+    """Also under statistics that know of one channel only: then no condition on it seems to select anything."""
+    for table in ("message", "dead", "finished_other"):
+        conn.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+    conn.execute("TRUNCATE message, dead, finished")
+    fill(conn, "mine", 20)
+    settle(conn)
+    fill(conn, "neighbour", 2000, 10_000_000)
+    before = learned(tenant)
+    fill(conn, "victim", 10_000, VICTIM_ID)
+    after = learned(tenant)
+    for asked in before:
+        if "BUFFERS" in asked[1]:
+            assert touched(after[asked]) == touched(before[asked]), (asked, after[asked])
+
+
+def touched(plan: str) -> int:
+    return int((re.findall(r"shared hit=(\d+)", plan) or ["0"])[0])
+
+
+FREE = {
+    f"SELECT * FROM messages WHERE id = {VICTIM_ID}": "message_pkey",
+    "SELECT * FROM dead_letters WHERE channel = 'victim'": "dead_channel_ix",
+    "SELECT * FROM dead_letters WHERE xid >= '9999999'::XID8": "dead_xid_ix",
+    f"SELECT * FROM leases WHERE lease_end_at < {NOW}": "message_lease_ix",
+    "SELECT * FROM history WHERE xid >= '9999999'::XID8": "xid_idx",
+    "SELECT * FROM history WHERE xid = ANY ('{9999,10000}'::XID8[])": "xid_idx",
+    f"SELECT * FROM history WHERE channel = 'aa' AND finished_at > {NOW + 1990}": "channel_finished_at_id_idx",
+}
+
+
+@pytest.mark.parametrize("query", FREE)
+def test_who_is_free_has_the_plans_of_the_tables(
+    conn: psycopg.Connection, tenant: psycopg.Connection, query: str
+) -> None:
+    plan = explained(conn, query, "VERBOSE")
+    assert FREE[query] in plan
+    assert "_visible" not in plan
+
+
+def test_who_is_free_reads_the_days_that_it_asks_for(
+    conn: psycopg.Connection, tenant: psycopg.Connection
+) -> None:
+    row: Any = conn.execute("SELECT to_epoch(now()), to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')").fetchone()
+    plan = explained(conn, f"SELECT id FROM history WHERE finished_at = {row[0]}", "VERBOSE")
+    assert re.findall(r"finished_\d+", plan)[0] == f"finished_{row[1]}"
+    assert len(set(re.findall(r"on lonnymq\.(finished\w*)", plan))) == 1
+
+
+def test_tokens_are_not_shown(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:
+    for session in (conn, tenant):
+        query = "SELECT COUNT(*), COUNT(token) FROM message_visible(TRUE)"
+        assert session.execute(query).fetchone() in {(20, 0), (6020, 0)}
+
+
+def test_the_limit_over_all_channels_is_not_told(
+    conn: psycopg.Connection, tenant: psycopg.Connection
+) -> None:
+    """That it is used up says that others are at work."""
+    conn.execute("SELECT queue_set(p_max_concurrency => 1)")
+    asked = "SELECT blocked_by FROM channel_stats('mine')"
+    assert conn.execute(asked).fetchone() == ("queue limit",)
+    assert tenant.execute(asked).fetchone() == (None,)
