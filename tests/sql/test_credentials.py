@@ -108,6 +108,7 @@ NEITHER = (
     "claim_complete('mine', 1, 0)",
     "history_follow('mine', '1:1:')",
     "history_unfollow('mine')",
+    "history_followers()",
     "schedule_open('{mine}')",
     "schedule_fire('mine', 0, 1, '{1}', 'mine', '')",
     "schedule_list()",
@@ -119,8 +120,8 @@ HARMLESS = (
     "maintain()",
     "to_epoch(now())",
     "bound_channels()",
+    "login_is_free()",
     "history_bounds()",
-    "history_followers()",
 )
 
 
@@ -147,7 +148,8 @@ def test_every_call_was_tried(conn: psycopg.Connection) -> None:
         for many in ("", "_many")
     }
     elsewhere = {"message_get", "channel_list", "staging_publish", "staging_publish_once", "staging_discard"}
-    assert {row[0] for row in conn.execute(public)} == (tried - {"to_epoch"}) | by_token | elsewhere
+    of_views = {"channel_visible", "message_visible", "dead_visible", "finished_visible"}
+    assert {row[0] for row in conn.execute(public)} == (tried - {"to_epoch"}) | by_token | elsewhere | of_views
 
 
 def test_ids_of_others_look_like_no_ids_at_all(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:
@@ -164,10 +166,37 @@ def test_ids_of_others_look_like_no_ids_at_all(conn: psycopg.Connection, tenant:
         assert len(tenant.execute("SELECT * FROM message_get(%s)", (message_id,)).fetchall()) == 1
 
 
-@pytest.mark.parametrize("view", ["channels", "messages", "leases", "dead_letters", "history"])
+@pytest.mark.parametrize(
+    "view",
+    [
+        *("messages", "leases", "dead_letters", "history"),
+        *("message_visible()", "message_visible(TRUE)", "dead_visible()", "finished_visible()"),
+    ],
+)
 def test_views_show_its_own_and_no_count_of_others(tenant: psycopg.Connection, view: str) -> None:
     assert tenant.execute(f"SELECT DISTINCT channel FROM {view}").fetchall() == [("mine",)]
     assert tenant.execute(f"SELECT COUNT(*) FROM {view} WHERE channel = 'theirs'").fetchone() == (0,)
+
+
+def test_the_view_of_channels_has_its_own_whether_or_not_anything_is_in_them(
+    tenant: psycopg.Connection,
+) -> None:
+    rows = tenant.execute("SELECT channel, waiting, leased, dead FROM channels ORDER BY 1").fetchall()
+    assert rows == [("also mine", 0, 0, 0), ("mine", 1, 1, 1)]
+
+
+def test_who_is_free_sees_all_of_it(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:
+    for view, visible in (
+        ("messages", "message_visible()"),
+        ("leases", "message_visible(TRUE)"),
+        ("dead_letters", "dead_visible()"),
+        ("history", "finished_visible()"),
+        ("channels", "channel_visible()"),
+    ):
+        shown = conn.execute(f"SELECT COUNT(*), COUNT(DISTINCT channel) FROM {view}").fetchone()
+        assert shown is not None
+        assert shown[1] == 2
+        assert conn.execute(f"SELECT COUNT(*) FROM {visible}").fetchone() == (shown[0],)
 
 
 @pytest.mark.parametrize("order", ["name", "next", "waiting"])
@@ -209,7 +238,7 @@ def test_bound_to_nothing_freed_and_bound_again(
 
 
 def test_others_are_not_bound_by_it(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:
-    assert tenant.execute("SELECT bound_channels()").fetchone() == (["mine", "also mine"],)
+    assert tenant.execute("SELECT bound_channels()").fetchone() == (["also mine", "mine"],)
     assert conn.execute("SELECT bound_channels()").fetchone() == (None,)
     assert len(drain(conn)) == 2
 

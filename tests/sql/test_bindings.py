@@ -1,0 +1,320 @@
+"""Whom a binding holds: a role, whatever it is called, whoever it is a member of, and after it was made again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from lonnymq.install import install
+from tests.database import Connect, unique_name
+
+PASSWORD = "no secret"  # noqa: S105 - the servers of tests trust everyone on this machine
+
+Conn = psycopg.Connection
+
+
+class Roles:
+    """Makes roles that may call everything, and opens sessions of them; drops them in the end."""
+
+    def __init__(self, conn: Conn, connect: Connect) -> None:
+        self.conn = conn
+        self.connect = connect
+        self.prefix = unique_name("bound")
+
+    def name(self, name: str) -> str:
+        return f"{self.prefix}_{name}"
+
+    def run(self, statement: str, **names: str) -> None:
+        """Names are of roles: those of this test."""
+        identifiers = {key: sql.Identifier(self.name(name)) for key, name in names.items()}
+        self.conn.execute(sql.SQL(statement).format(**identifiers))
+
+    def make(self, name: str, attributes: str = "") -> None:
+        login = sql.SQL(f"CREATE ROLE {{}} LOGIN PASSWORD {{}} {attributes}")
+        self.conn.execute(login.format(sql.Identifier(self.name(name)), sql.Literal(PASSWORD)))
+        for grant in (
+            "USAGE ON SCHEMA lonnymq",
+            "EXECUTE ON ALL FUNCTIONS IN SCHEMA lonnymq",
+            "SELECT ON messages",
+            "INSERT (batch, ord, channel, content) ON staging",
+        ):
+            self.run(f"GRANT {grant} TO {{role}}", role=name)
+
+    def drop(self, name: str) -> None:
+        self.run("DROP OWNED BY {role}", role=name)
+        self.run("DROP ROLE {role}", role=name)
+
+    def rename(self, old: str, new: str) -> None:
+        self.run("ALTER ROLE {old} RENAME TO {new}", old=old, new=new)
+        self.run(f"ALTER ROLE {{new}} PASSWORD '{PASSWORD}'", new=new)  # an MD5 one goes with the name
+
+    def bind(self, name: str, channels: list[str] | None) -> None:
+        self.conn.execute("SELECT credential_bind(%s, %s)", (self.name(name), channels))
+
+    def session(self, name: str) -> Conn:
+        return self.connect(user=self.name(name), password=PASSWORD)
+
+    def bound(self, name: str) -> list[str] | None:
+        row = self.session(name).execute("SELECT bound_channels()").fetchone()
+        assert row is not None
+        return row[0]  # type: ignore[no-any-return]
+
+    def listed(self) -> dict[str, list[str]]:
+        rows = self.conn.execute("SELECT role, channels FROM credential_list()").fetchall()
+        return {role.removeprefix(f"{self.prefix}_"): channels for role, channels in rows}
+
+
+@pytest.fixture
+def roles(conn: Conn, connect: Connect) -> Iterator[Roles]:
+    made = Roles(conn, connect)
+    yield made
+    conn.execute("RESET SESSION AUTHORIZATION")
+    left = conn.execute("SELECT rolname FROM pg_roles WHERE starts_with(rolname, %s)", (made.prefix,))
+    names = [name for (name,) in left.fetchall()]
+    for drop in ("DROP OWNED BY {} CASCADE", "DROP ROLE {}"):
+        for name in names:
+            conn.execute(sql.SQL(drop).format(sql.Identifier(name)))
+
+
+def test_a_renamed_role_is_bound(roles: Roles) -> None:
+    roles.make("acme")
+    roles.bind("acme", ["acme"])
+    session = roles.session("acme")
+    roles.conn.execute("SELECT message_create('victim', 'secret')")
+    roles.rename("acme", "other")
+    for renamed in (session, roles.session("other")):
+        assert renamed.execute("SELECT bound_channels()").fetchone() == (["acme"],)
+        assert renamed.execute("SELECT content FROM messages").fetchall() == []
+        with pytest.raises(psycopg.Error) as caught:
+            renamed.execute("SELECT message_create('victim', '')")
+        assert caught.value.sqlstate == "LM012"
+    assert roles.listed() == {"other": ["acme"]}
+    roles.bind("other", None)
+    assert roles.bound("other") is None
+    assert roles.listed() == {}
+
+
+def test_who_takes_the_name_of_a_renamed_role_is_somebody_else(roles: Roles) -> None:
+    roles.make("acme")
+    roles.bind("acme", ["acme"])
+    roles.rename("acme", "former")
+    roles.make("acme")
+    assert roles.bound("acme") is None
+    roles.bind("acme", ["new"])
+    assert roles.bound("acme") == ["new"]
+    assert roles.bound("former") == ["acme"]
+    roles.bind("acme", None)
+    assert roles.listed() == {"former": ["acme"]}
+
+
+def test_a_role_that_is_dropped_and_made_again_is_bound(roles: Roles) -> None:
+    roles.make("acme")
+    roles.bind("acme", ["acme"])
+    roles.drop("acme")
+    assert roles.listed() == {"acme": ["acme"]}
+    roles.make("acme")
+    assert roles.bound("acme") == ["acme"]
+    roles.bind("acme", ["else"])
+    assert roles.listed() == {"acme": ["else"]}
+
+
+def test_the_binding_of_a_dropped_role_can_be_removed(roles: Roles) -> None:
+    roles.make("acme")
+    roles.bind("acme", ["acme"])
+    roles.drop("acme")
+    roles.bind("acme", None)
+    assert roles.listed() == {}
+    with pytest.raises(psycopg.Error, match="there is no role"):
+        roles.bind("acme", None)
+
+
+def rename_drop_and_make(roles: Roles) -> None:
+    roles.rename("acme", "other")
+    roles.conn.execute("SELECT maintain()")
+    roles.drop("other")
+    roles.make("other")
+
+
+def drop_make_and_rename(roles: Roles) -> None:
+    roles.drop("acme")
+    roles.make("acme")
+    roles.conn.execute("SELECT maintain()")
+    roles.rename("acme", "other")
+
+
+@pytest.mark.parametrize("change", [rename_drop_and_make, drop_make_and_rename])
+def test_one_after_the_other_with_upkeep_between(roles: Roles, change: Callable[[Roles], None]) -> None:
+    roles.make("acme")
+    roles.bind("acme", ["acme"])
+    change(roles)
+    assert roles.bound("other") == ["acme"]
+    assert roles.listed() == {"other": ["acme"]}
+
+
+def test_upkeep_does_not_wait_for_who_binds(roles: Roles) -> None:
+    roles.make("acme")
+    roles.bind("acme", ["acme"])
+    roles.rename("acme", "other")
+    binder = roles.connect()
+    with binder.transaction():
+        binder.execute("SELECT credential_bind(%s, '{other}')", (roles.name("other"),))
+        roles.conn.execute("SET lock_timeout TO '2s'")
+        roles.conn.execute("SELECT maintain()")
+    assert roles.bound("other") == ["other"]
+
+
+def test_a_member_of_a_bound_role_is_bound_to_all_it_has(roles: Roles) -> None:
+    for name in ("login", "group", "above"):
+        roles.make(name)
+    roles.run("GRANT {group} TO {login}", group="group", login="login")
+    roles.run("GRANT {above} TO {group}", above="above", group="group")
+    roles.bind("group", ["of the group"])
+    assert roles.bound("login") == ["of the group"]
+    roles.bind("above", ["of above"])
+    assert roles.bound("login") == ["of above", "of the group"]
+    roles.bind("login", ["its own"])
+    assert roles.bound("login") == ["its own", "of above", "of the group"]
+    assert roles.bound("above") == ["of above"]
+    roles.bind("group", None)
+    roles.bind("above", [])
+    roles.bind("login", None)
+    assert roles.bound("login") == []
+    roles.run("REVOKE {above} FROM {group}", above="above", group="group")
+    assert roles.bound("login") is None
+
+
+@pytest.mark.parametrize("option", ["INHERIT", "SET"])
+def test_one_way_to_use_a_bound_role_is_enough(roles: Roles, option: str) -> None:
+    roles.make("login", "NOINHERIT")
+    roles.make("group")
+    roles.bind("group", ["mine"])
+    if roles.conn.info.server_version >= 160000:
+        both = f"INHERIT {'TRUE' if option == 'INHERIT' else 'FALSE'}, SET {'TRUE' if option == 'SET' else 'FALSE'}"
+        roles.run(f"GRANT {{group}} TO {{login}} WITH {both}", group="group", login="login")
+    else:
+        roles.run("GRANT {group} TO {login}", group="group", login="login")
+    assert roles.bound("login") == ["mine"]
+
+
+def test_who_only_administers_a_bound_role_is_free(roles: Roles) -> None:
+    if roles.conn.info.server_version < 160000:
+        pytest.skip("memberships have no options before PostgreSQL 16")
+    roles.make("login")
+    roles.make("group")
+    roles.bind("group", ["mine"])
+    roles.run(
+        "GRANT {group} TO {login} WITH ADMIN TRUE, INHERIT FALSE, SET FALSE", group="group", login="login"
+    )
+    assert roles.bound("login") is None
+
+
+def test_a_superuser_is_bound_by_its_own_binding_alone(roles: Roles) -> None:
+    roles.make("root", "SUPERUSER")
+    roles.make("group")
+    roles.run("GRANT {group} TO {root}", group="group", root="root")
+    roles.bind("group", ["mine"])
+    assert roles.bound("root") is None
+    assert roles.conn.execute("SELECT bound_channels()").fetchone() == (None,)
+    roles.bind("root", ["mine"])
+    assert roles.bound("root") == ["mine"]
+
+
+def test_the_owner_is_not_bound_by_the_roles_that_it_makes(roles: Roles) -> None:
+    """Since PostgreSQL 16 who makes a role is a member of it, and inherits it if told so."""
+    roles.make("owner", "CREATEROLE")
+    database = sql.Identifier(roles.conn.info.dbname)
+    grant = sql.SQL("GRANT CREATE ON DATABASE {} TO {}")
+    roles.conn.execute(grant.format(database, sql.Identifier(roles.name("owner"))))
+    owner = roles.connect(user=roles.name("owner"), password=PASSWORD, options="")
+    if owner.info.server_version >= 160000:
+        owner.execute("SET createrole_self_grant TO 'set, inherit'")
+    schema = f"{roles.prefix}_queue"
+    install(owner, schema, roles=True)
+    group, member = sql.Identifier(roles.name("tenants")), sql.Identifier(roles.name("member"))
+    for statement in (
+        sql.SQL("CREATE ROLE {group}"),
+        sql.SQL("CREATE ROLE {member} LOGIN PASSWORD {password} IN ROLE {group}, {observer}"),
+    ):
+        observer = sql.Identifier(f"{schema}_observer")
+        owner.execute(
+            statement.format(group=group, member=member, password=sql.Literal(PASSWORD), observer=observer)
+        )
+    if owner.info.server_version < 160000:
+        roles.run("GRANT {tenants} TO {owner}", tenants="tenants", owner="owner")
+    owner.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(schema)))
+    owner.execute("SELECT credential_bind(%s, '{mine}')", (roles.name("tenants"),))
+    assert owner.execute("SELECT bound_channels()").fetchone() == (None,)
+    tenant = roles.connect(user=roles.name("member"), password=PASSWORD, options=f"-c search_path={schema}")
+    assert tenant.execute("SELECT bound_channels()").fetchone() == (["mine"],)
+
+
+def test_who_runs_the_session_decides_and_not_whose_rights_it_uses(roles: Roles) -> None:
+    roles.make("acme")
+    roles.make("free")
+    roles.bind("acme", ["mine"])
+    roles.conn.execute("SELECT message_create('victim', 'secret')")
+    roles.run("GRANT {free} TO {acme}", free="free", acme="acme")
+    roles.conn.execute(
+        "CREATE FUNCTION public.lent () RETURNS BIGINT LANGUAGE sql SECURITY DEFINER"
+        " AS 'SELECT COUNT(*) FROM lonnymq.messages'"
+    )
+    roles.run("ALTER FUNCTION public.lent() OWNER TO {free}", free="free")
+    session = roles.session("acme")
+    count = "SELECT COUNT(*) FROM messages"
+    assert session.execute(count).fetchone() == (0,)
+    assert session.execute("SELECT public.lent()").fetchone() == (0,)
+    session.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(roles.name("free"))))
+    assert session.execute(count).fetchone() == (0,)
+    session.execute("RESET ROLE")
+    with session.transaction():
+        session.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(roles.name("free"))))
+        assert session.execute(count).fetchone() == (0,)
+    other = roles.session("free")
+    assert other.execute(count).fetchone() == (1,)
+    assert other.execute("SELECT public.lent()").fetchone() == (1,)
+
+
+def test_where_bindings_are_lost_everybody_but_the_owner_is_bound_to_nothing(roles: Roles) -> None:
+    """As after a restore into a cluster without the roles: the table could not be loaded, the settings were."""
+    for name in ("acme", "worker"):
+        roles.make(name)
+    roles.bind("acme", ["mine"])
+    roles.conn.execute("DELETE FROM credential")
+    for name in ("acme", "worker"):
+        assert roles.bound(name) == []
+        session = roles.session(name)
+        for call in ("message_create('mine', '')", "message_dequeue()", "channel_get('mine')", "dead_list()"):
+            with pytest.raises(psycopg.Error, match="may not") as caught:
+                session.execute(f"SELECT {call}")
+            assert caught.value.sqlstate == "LM012"
+            assert "bind all of them again" in str(caught.value.diag.message_hint)
+    assert roles.conn.execute("SELECT bound_channels()").fetchone() == (None,)
+    roles.bind("acme", ["mine"])
+    assert roles.bound("acme") == ["mine"]
+    assert roles.bound("worker") is None
+
+
+BATCH = "00000000-0000-4000-8000-000000000000"
+STAGE = "INSERT INTO staging (batch, ord, channel, content) VALUES (%s, 1, 'c', 'x')"
+PUBLISH = "SELECT created, is_repeat FROM staging_publish_once('app', %s, %s)"
+
+
+def test_what_was_staged_and_published_stays_with_a_renamed_role(roles: Roles) -> None:
+    roles.make("acme")
+    acme = roles.session("acme")
+    acme.execute(STAGE, (BATCH,))
+    assert acme.execute(PUBLISH, (1, [BATCH])).fetchone() == (1, False)
+    acme.execute(STAGE, (BATCH,))
+    roles.rename("acme", "former")
+    roles.make("acme")
+    other = roles.session("acme")
+    assert other.execute("SELECT * FROM staging_publish(%s)", (BATCH,)).fetchone() == (0, 0, 0)
+    assert other.execute("SELECT staging_discard(%s)", ([BATCH],)).fetchone() == (0,)
+    assert other.execute(PUBLISH, (1, [BATCH])).fetchone() == (0, False)
+    former = roles.session("former")
+    assert former.execute(PUBLISH, (1, [BATCH])).fetchone() == (1, True)
+    former.execute(STAGE, (BATCH,))
+    assert former.execute(PUBLISH, (2, [BATCH])).fetchone() == (1, False)
