@@ -197,3 +197,58 @@ def test_the_sign_of_a_rebuild_is_one(source: Server) -> None:
     with connect(source, "queue") as conn:
         leave_at_work(conn)
         assert _rebuilds(conn, lambda conn: conn.execute("SELECT rebuild()"))
+
+
+def bind_and_rename(conn: psycopg.Connection) -> None:
+    """A binding that is known under another name than the role has by now."""
+    conn.execute("CREATE ROLE acme LOGIN")
+    conn.execute("GRANT USAGE ON SCHEMA lonnymq TO acme")
+    conn.execute("SELECT credential_bind('acme', '{acme}')")
+    conn.execute("ALTER ROLE acme RENAME TO acme_app")
+
+
+def release(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT credential_bind('acme_app', NULL)")
+    conn.execute("DROP OWNED BY acme_app")
+    conn.execute("DROP ROLE acme_app")
+
+
+def bound_to(conn: psycopg.Connection, role: str) -> list[str] | None:
+    conn.execute(f"GRANT USAGE ON SCHEMA lonnymq TO {role}")
+    conn.execute(f"GRANT EXECUTE ON FUNCTION bound_channels() TO {role}")
+    conn.execute(f"SET SESSION AUTHORIZATION {role}")
+    try:
+        row = conn.execute("SELECT bound_channels()").fetchone()
+    finally:
+        conn.execute("RESET SESSION AUTHORIZATION")
+    assert row is not None
+    return row[0]  # type: ignore[no-any-return]
+
+
+def test_a_binding_is_that_of_the_role_of_its_name(source: Server, version: int) -> None:
+    with cluster(version) as target, connect(source, "queue") as conn:
+        bind_and_rename(conn)
+        with psycopg.connect(target.dsn(), autocommit=True) as admin:
+            for role in ("first", "acme", "acme_app LOGIN"):
+                admin.execute(f"CREATE ROLE {role}")
+        dump_and_restore(source, target, "queue", "queue", version)
+        with connect(target, "queue") as restored:
+            assert bound_to(restored, "acme_app") == ["acme"]
+            assert bound_to(restored, "acme") is None
+        release(conn)
+
+
+def test_without_the_role_nobody_is_free(source: Server, version: int) -> None:
+    with cluster(version) as target, connect(source, "queue") as conn:
+        bind_and_rename(conn)
+        dump_and_restore(source, target, "queue", "queue", version, is_complete=False)
+        with connect(target, "queue") as restored:
+            for role in ("acme", "acme_app", "worker"):
+                restored.execute(f"CREATE ROLE {role} LOGIN")
+            assert [bound_to(restored, role) for role in ("acme", "acme_app", "worker")] == [[], [], []]
+            with restored.transaction():
+                restored.execute("SELECT credential_bind('acme_app', '{acme}')")
+            assert bound_to(restored, "acme_app") == ["acme"]
+            assert bound_to(restored, "worker") is None
+            assert len(create(restored, "a", "goes on")) > 0
+        release(conn)
