@@ -234,6 +234,10 @@ class RoleUnsuitable(SchemaError):
     sqlstate = "LM105"
 
 
+class RightsTooWide(SchemaError):
+    """A role that should not has rights on the queue's tables, functions or schema."""
+
+
 class InvalidSchemaName(SchemaError, ValueError):
     """PostgreSQL would not take the schema's name, or would cut it short."""
 

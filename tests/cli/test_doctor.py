@@ -272,14 +272,69 @@ def test_roles(conn: psycopg.Connection, look: Look, schema: str) -> None:
         assert (roles()["status"], f"{schema}_observer may not" in roles()["says"]) == ("problem", True)
         install(conn, schema)
         assert roles()["status"] == "ok"
-    conn.execute(sql.SQL("GRANT EXECUTE ON FUNCTION {schema}.rebuild() TO PUBLIC").format(**names))
-    assert (roles()["status"], roles()["says"]) == ("warning", "everybody may call rebuild")
     conn.execute(
         sql.SQL("REASSIGN OWNED BY {observer} TO current_user; DROP OWNED BY {observer}").format(**names)
     )
     conn.execute(sql.SQL("DROP ROLE {observer}").format(**names))
     assert (roles()["status"], roles()["says"]) == ("problem", f"missing: {schema}_observer")
     install(conn, schema)
+
+
+def test_rights(conn: psycopg.Connection, look: Look, lonnymq: Run, login: Login, schema: str) -> None:
+    def rights() -> dict[str, Any]:
+        return look("--schema", schema)["rights"]
+
+    other = str(psycopg.conninfo.conninfo_to_dict(login())["user"])
+    quoted = f'"{schema}"'
+    names = {"schema": sql.Identifier(schema), "other": sql.Identifier(other)}
+    assert rights()["status"] == "ok"
+    conn.execute(sql.SQL("GRANT SELECT ON {schema}.history TO {other}").format(**names))
+    assert (rights()["status"], f"{other} has SELECT on {quoted}.history" in rights()["says"]) == (
+        "warning",
+        True,
+    )
+    assert lonnymq("verify", "--schema", schema).code == 0
+    for change, says in {
+        "GRANT EXECUTE ON FUNCTION {schema}.rebuild() TO PUBLIC": f"PUBLIC has EXECUTE on {quoted}.rebuild()",
+        "GRANT SELECT ON {schema}.dead TO {other}": f"{other} has SELECT on {quoted}.dead",
+        "ALTER TABLE {schema}.finished_other OWNER TO {other}": f"{quoted}.finished_other belongs to {other}",
+    }.items():
+        conn.execute(sql.SQL(change).format(**names))
+        found = rights()
+        assert (found["status"], says in found["says"]) == ("problem", True), found
+        refused = lonnymq("verify", "--schema", schema)
+        assert (refused.code, says in refused.stderr, found["advice"] in refused.stderr) == (1, True, True)
+        conn.execute(found["advice"].encode())
+        assert rights()["status"] == "warning"
+    conn.execute(sql.SQL("DROP OWNED BY {other}").format(**names))
+
+
+def test_credentials(conn: psycopg.Connection, look: Look, login: Login, schema: str) -> None:
+    def credentials() -> dict[str, Any]:
+        return look("--schema", schema)["credentials"]
+
+    name = str(psycopg.conninfo.conninfo_to_dict(login(f"{schema}_observer"))["user"])
+    role = sql.Identifier(name)
+    conn.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(schema)))
+    assert credentials()["says"] == "none are bound to channels"
+    conn.execute("SELECT credential_bind(%s, '{mine}')", [name])
+    assert (credentials()["status"], credentials()["says"]) == ("ok", "1 bound to channels")
+    conn.execute(sql.SQL("GRANT pg_read_all_data TO {}").format(role))
+    assert (credentials()["status"], "can read the queue's tables" in credentials()["says"]) == (
+        "problem",
+        True,
+    )
+    conn.execute(sql.SQL("REVOKE pg_read_all_data FROM {}").format(role))
+    gone = unique_name("gone")
+    conn.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(gone)))
+    conn.execute("SELECT credential_bind(%s, '{}')", [gone])
+    conn.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(gone)))
+    found = credentials()
+    assert (found["status"], gone in found["says"]) == ("warning", True)
+    conn.execute(found["advice"].removeprefix("if it is gone for good: ").encode())
+    assert credentials()["status"] == "ok"
+    conn.execute("DELETE FROM credential")
+    assert (credentials()["status"], "are lost" in credentials()["says"]) == ("problem", True)
 
 
 def test_a_login_that_sees_little(login: Login, schema: str) -> None:

@@ -1,4 +1,4 @@
-"""Whom a binding holds: a role, whatever it is called, whoever it is a member of, and after it was made again."""
+"""Which logins a binding holds for: renamed roles, members of groups, roles dropped and made again."""
 
 from __future__ import annotations
 
@@ -192,8 +192,8 @@ def test_one_way_to_use_a_bound_role_is_enough(roles: Roles, option: str) -> Non
     roles.make("group")
     roles.bind("group", ["mine"])
     if roles.conn.info.server_version >= 160000:
-        both = f"INHERIT {'TRUE' if option == 'INHERIT' else 'FALSE'}, SET {'TRUE' if option == 'SET' else 'FALSE'}"
-        roles.run(f"GRANT {{group}} TO {{login}} WITH {both}", group="group", login="login")
+        options = f"INHERIT {option == 'INHERIT'}, SET {option == 'SET'}"
+        roles.run(f"GRANT {{group}} TO {{login}} WITH {options}", group="group", login="login")
     else:
         roles.run("GRANT {group} TO {login}", group="group", login="login")
     assert roles.bound("login") == ["mine"]
@@ -277,7 +277,7 @@ def test_who_runs_the_session_decides_and_not_whose_rights_it_uses(roles: Roles)
 
 
 def test_where_bindings_are_lost_everybody_but_the_owner_is_bound_to_nothing(roles: Roles) -> None:
-    """As after a restore into a cluster without the roles: the table could not be loaded, the settings were."""
+    """As after a restore into a cluster without the roles: only the table of bindings was not loaded."""
     for name in ("acme", "worker"):
         roles.make(name)
     roles.bind("acme", ["mine"])

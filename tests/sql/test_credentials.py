@@ -149,7 +149,9 @@ def test_every_call_was_tried(conn: psycopg.Connection) -> None:
     }
     elsewhere = {"message_get", "channel_list", "staging_publish", "staging_publish_once", "staging_discard"}
     of_views = {"channel_visible", "message_visible", "dead_visible", "finished_visible"}
-    assert {row[0] for row in conn.execute(public)} == (tried - {"to_epoch"}) | by_token | elsewhere | of_views
+    assert {row[0] for row in conn.execute(public)} == (
+        tried - {"to_epoch"}
+    ) | by_token | elsewhere | of_views
 
 
 def test_ids_of_others_look_like_no_ids_at_all(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:

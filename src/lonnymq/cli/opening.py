@@ -40,10 +40,10 @@ def check_schema(conn: Connection[Any], schema: str) -> None:
     """Only its owner may read what is installed; to others, who may use it, calls say what is wrong."""
     from psycopg.errors import InsufficientPrivilege
 
-    from lonnymq.install import verify
+    from lonnymq.install import check
 
     try:
-        verify(conn, schema)
+        check(conn, schema)
     except InsufficientPrivilege:
         if is_closed(conn, schema):
             raise NotPermitted(f"permission denied for schema {identifier(schema)}", RIGHTS) from None

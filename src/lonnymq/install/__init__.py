@@ -13,13 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lonnymq.errors import SchemaMissing, SchemaOutdated, SchemaTooNew, from_sqlstate
+from lonnymq.errors import RightsTooWide, SchemaMissing, SchemaOutdated, SchemaTooNew, from_sqlstate
 from lonnymq.install.files import SqlFiles, read
 from lonnymq.install.naming import check_schema_name
 from lonnymq.install.plan import CONTRACT, OLDEST_CONTRACT, plan, script
 from lonnymq.install.refusals import is_installed
 from lonnymq.install.removal import removal
+from lonnymq.install.rights import StrangeOwner, StrayRight, remedy, some_of, strange_owners, stray_rights
 from lonnymq.statement import identifier
+from lonnymq.version import __version__
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor
@@ -29,6 +31,7 @@ __all__ = [
     "OLDEST_CONTRACT",
     "Installed",
     "SqlFiles",
+    "check",
     "inspect",
     "install",
     "plan",
@@ -107,7 +110,7 @@ def inspect(conn: Connection[Any], schema: str = "lonnymq") -> Installed:
     return Installed(schema, *books)
 
 
-def verify(conn: Connection[Any], schema: str = "lonnymq") -> Installed:
+def check(conn: Connection[Any], schema: str = "lonnymq") -> Installed:
     """Check that this package works with the schema. A newer one does while it still serves our calls."""
     found = inspect(conn, schema)
     if found.contract < CONTRACT:
@@ -119,6 +122,22 @@ def verify(conn: Connection[Any], schema: str = "lonnymq") -> Installed:
         raise SchemaTooNew(
             f"schema {identifier(schema)} is of LonnyMQ {found.release}, which no longer serves this package",
             f"upgrade the lonnymq package to >= {found.release}",
+        )
+    return found
+
+
+def verify(conn: Connection[Any], schema: str = "lonnymq") -> Installed:
+    """As `check`, and that no role has rights that bypass the queue. Raises RightsTooWide if one does."""
+    found = check(conn, schema)
+    with _cursor(conn) as cursor:
+        rights = [StrayRight(*row) for row in cursor.execute(stray_rights(schema).encode())]
+        owners = [StrangeOwner(*row) for row in cursor.execute(strange_owners(schema).encode())]
+    is_known = found.release == __version__  # roles of another release may have other rights
+    strays = [x for x in rights if not x.is_direct and (is_known or x.grantee == "PUBLIC")]
+    if strays or owners:
+        raise RightsTooWide(
+            f"others can bypass the queue in schema {identifier(schema)}: {some_of([*strays, *owners])}",
+            f"run as its owner: {remedy(strays, owners)}",
         )
     return found
 

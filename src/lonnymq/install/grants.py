@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from lonnymq.install.files import SqlFiles
 from lonnymq.install.naming import do_block, literal, text_array
 from lonnymq.install.owned import our_grantables, our_routines
+from lonnymq.install.rights import stray_rights
 from lonnymq.install.roles import (
     APPENDS_TO_STAGING,
     EXECUTES,
@@ -24,14 +25,24 @@ from lonnymq.statement import identifier
 
 
 def protect(schema: str) -> str:
-    """Take from PUBLIC what PostgreSQL, or the owner's default privileges, gave it."""
+    """Revoke the rights that lonnymq.install.rights calls stray: from PostgreSQL's defaults, the owner's
+    default privileges or a GRANT. A GRANT on a public function or view stays.
+    """
     return do_block(f"""
 DECLARE
     v_statement TEXT;
-BEGIN{_revoke_all(schema, "PUBLIC")}
-    IF (SELECT i.schema_created FROM installation i) THEN
-        REVOKE ALL ON SCHEMA {identifier(schema)} FROM PUBLIC;
-    END IF;
+BEGIN
+    FOR v_statement IN
+        SELECT pg_catalog.format('REVOKE %s ON %s %s FROM %s CASCADE',
+            s.privilege, s.kind, string_agg(s.object, ', '), s.grantee)
+        FROM ({stray_rights(schema)}
+        ) s
+        WHERE (s.is_by_default OR NOT s.is_direct)
+          AND (s.kind <> 'SCHEMA' OR (SELECT i.schema_created FROM installation i))
+        GROUP BY s.kind, s.privilege, s.grantee
+    LOOP
+        EXECUTE v_statement;
+    END LOOP;
 END""")
 
 

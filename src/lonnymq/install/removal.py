@@ -21,8 +21,8 @@ def removal(schema: str = "lonnymq") -> Sequence[str]:
 
 
 def _remove(schema: str) -> str:
-    """Views use functions, and functions the row types of tables, and tables may use functions: so whatever functions
-    nothing needs any more go before each kind of relation, and the rest goes last.
+    """Views use functions, functions use the row types of tables, and tables may use functions. So functions
+    that nothing uses any more are dropped before each kind of relation, and the rest at the end.
     """
     name = identifier(schema)
     return do_block(f"""

@@ -1,4 +1,4 @@
-"""The queue: its schema, its tables, who may use it, and whether its consumers do what they should.
+"""The queue: its schema, its tables, and whether its consumers do what they should.
 
 Reads catalogs and a few rows of the queue's own tables.
 """
@@ -7,9 +7,8 @@ Reads catalogs and a few rows of the queue's own tables.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from lonnymq.cli.examining.patient import Check, Patient, Verdict, ok, problem, warning
+from lonnymq.cli.examining.rights import credentials, rights, roles
 from lonnymq.cli.wording import DAY, MINUTE, count, size, span
 from lonnymq.errors import SchemaError
 from lonnymq.statement import identifier
@@ -25,10 +24,10 @@ LAGGING_MS = DAY
 
 
 def schema_version(patient: Patient) -> Verdict:
-    from lonnymq.install import verify
+    from lonnymq.install import check
 
     try:
-        found = verify(patient.conn, patient.schema)
+        found = check(patient.conn, patient.schema)
     except SchemaError as error:
         return problem(error.message, error.hint or "run `lonnymq install`")
     if found.release != __version__:
@@ -86,64 +85,6 @@ def pausing(patient: Patient) -> Verdict:
             "the whole queue is paused: nothing is served", "`lonnymq queue set --not-paused` resumes it"
         )
     return ok("the queue is not paused")
-
-
-def roles(patient: Patient) -> Verdict:
-    from lonnymq.install.roles import role_names
-
-    names = role_names(patient.schema)
-    (are_wanted,) = patient.one(f"SELECT roles FROM {patient.name}.installation")
-    if not are_wanted:
-        return ok("none were asked for: the owner alone has rights (`lonnymq install --roles` makes them)")
-    there = {name for (name,) in patient.rows("SELECT rolname FROM pg_roles WHERE rolname = ANY ($1)", names)}
-    if missing := [name for name in names if name not in there]:
-        return problem(f"missing: {', '.join(missing)}", "run `lonnymq upgrade`, which makes them again")
-    if lacking := _lacking(patient):
-        return problem(f"{lacking[0]} (and {len(lacking) - 1} more)", "run `lonnymq upgrade`")
-    if public := _public(patient):
-        return warning(
-            f"everybody may call {', '.join(public)}", "run `lonnymq upgrade`, which takes that back"
-        )
-    return ok(f"{', '.join(names)}, with their rights")
-
-
-def _lacking(patient: Patient) -> list[str]:
-    """What the installer would grant, and is not granted."""
-    from lonnymq.install.roles import EXECUTES, READS_VIEWS, ROLES, role_name
-
-    views = patient.rows(f"SELECT unnest(views) FROM {patient.name}.installation")
-    wanted = [(role_name(patient.schema, role), name) for role in ROLES for name in EXECUTES[role]]
-    lacking = patient.rows(
-        "SELECT format('%s may not call %s', w.role, w.name)"
-        " FROM unnest(CAST($1 AS text[]), CAST($2 AS text[])) w (role, name)"
-        " JOIN pg_catalog.pg_proc p ON p.proname = w.name AND p.pronamespace = CAST($3 AS regnamespace)"
-        " WHERE NOT has_function_privilege(w.role, p.oid, 'EXECUTE')"
-        " UNION ALL"
-        " SELECT format('%s may not read %s', CAST($4 AS text), v) FROM unnest(CAST($5 AS text[])) v"
-        " WHERE NOT has_table_privilege(CAST($4 AS name), format('%I.%I', CAST($6 AS text), v), 'SELECT')"
-        " UNION ALL"
-        " SELECT format('%s may not use the schema', r) FROM unnest(CAST($7 AS text[])) r"
-        " WHERE NOT has_schema_privilege(r, CAST($6 AS text), 'USAGE')",
-        [role for role, _ in wanted],
-        [name for _, name in wanted],
-        patient.name,
-        role_name(patient.schema, READS_VIEWS),
-        [view for (view,) in views],
-        patient.schema,
-        [role_name(patient.schema, role) for role in ROLES],
-    )
-    return [text for (text,) in lacking]
-
-
-def _public(patient: Patient) -> Sequence[str]:
-    found = patient.rows(
-        "SELECT DISTINCT p.proname FROM pg_catalog.pg_proc p"
-        f" JOIN {patient.name}.installation i ON p.proname = ANY (i.functions)"
-        " CROSS JOIN LATERAL aclexplode(COALESCE(p.proacl, acldefault('f', p.proowner))) a"
-        " WHERE p.pronamespace = CAST($1 AS regnamespace) AND a.grantee = 0 ORDER BY 1",
-        patient.name,
-    )
-    return [name for (name,) in found]
 
 
 def dead_rows(patient: Patient) -> Verdict:
@@ -268,6 +209,8 @@ QUEUE_CHECKS: dict[str, Check] = {
     "dead rows": dead_rows,
     "bloat": bloat,
     "roles": roles,
+    "rights": rights,
+    "credentials": credentials,
     "listen": listening,
     "pause": pausing,
     "consumers": consuming,
