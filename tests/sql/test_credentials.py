@@ -120,6 +120,7 @@ HARMLESS = (
     "to_epoch(now())",
     "bound_channels()",
     "history_bounds()",
+    "history_mark('1:1:')",
     "history_followers()",
 )
 

@@ -63,6 +63,7 @@ dead_list               .         .         x         x
 queue_stats             .         .         x         x
 bound_channels          .         .         x         x
 history_bounds          .         .         x         x
+history_mark            .         .         x         x
 history_followers       .         .         x         x
 schedule_list           .         .         x         x
 

@@ -75,6 +75,7 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "queue_stats",
         "bound_channels",
         "history_bounds",
+        "history_mark",
         "history_followers",
         "schedule_list",
     ),
