@@ -1,4 +1,4 @@
-"""Readers by snapshot whose database was restored, failed over, or is a standby. These clusters are real ones."""
+"""Readers by snapshot whose database was set back, failed over, or is a standby. The clusters are real."""
 
 import json
 from collections.abc import Iterator

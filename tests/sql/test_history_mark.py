@@ -1,4 +1,4 @@
-"""The mark of a position: it stays while the database keeps the rows below it, and differs once they are others."""
+"""The mark of a position: it stays as long as the database has the rows below it, and then differs."""
 
 import psycopg
 import pytest

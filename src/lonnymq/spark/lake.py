@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -113,10 +113,9 @@ class LakeTable:
 
     def position(self, table: DeltaTable) -> Position | None:
         """None: the table is new. Of a table that was restored to an older version, that version's."""
-        restored = _restored_to(table)
-        if restored is not None:
-            table = DeltaTable(self.uri, version=restored)
-            return self.position(table)
+        version = _restored_to(table)
+        if version != table.version():
+            table = DeltaTable(self.uri, version=version)
         xid = table.transaction_version(POSITION)
         return None if xid is None else Position(xid, table.transaction_version(MARK) or 0)
 
@@ -168,24 +167,32 @@ class LakeTable:
             )
 
 
-def _restored_to(table: DeltaTable) -> int | None:
-    """The version that the table was restored to since its position was last moved."""
+def _restored_to(table: DeltaTable) -> int:
+    """The version that the table was restored to since its position was last moved; else the one it has."""
+    version = table.version()
     for limit in (1, 50, None):
+        version = table.version()
         commits = table.history(limit)
         for commit in commits:
+            if commit["version"] > version:
+                continue
             if OURS in commit:
-                return None
+                return version
             if commit.get("operation") == "RESTORE":
-                version = commit.get("operationParameters", {}).get("version")
-                if version is None:
-                    raise LakeUnsuitable(
-                        f"the table at {table.table_uri} was restored to a time, and not to a version",
-                        "restore it to a version: its position is then known",
-                    )
-                return int(version)
+                version = _restored_version(table, commit)
         if limit is None or len(commits) < limit:
-            return None
-    return None
+            break
+    return version
+
+
+def _restored_version(table: DeltaTable, commit: dict[str, Any]) -> int:
+    version = commit.get("operationParameters", {}).get("version")
+    if version is None:
+        raise LakeUnsuitable(
+            f"the table at {table.table_uri} was restored to a time, and not to a version",
+            "restore it to a version: its position is then known",
+        )
+    return int(version)
 
 
 @dataclass(frozen=True)
@@ -282,10 +289,19 @@ def read(spark: SparkSession, uri: str) -> DataFrame:
             "read it with an engine that knows these, or write a plain copy of it",
         )
     schema = from_arrow_schema(pa.schema(table.schema().to_arrow()))
-    files = table.file_uris()
+    files = _files(table, uri)
     if not files:
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).option("basePath", uri).parquet(*files)
+
+
+def _files(table: DeltaTable, uri: str) -> list[str]:
+    """Of a folder on this machine, Delta gives the table's path as part of a URI, where a space is %20."""
+    encoded = f"{urlsplit(table.table_uri).path.rstrip('/')}/"
+    files = table.file_uris()
+    if "://" in uri:
+        return files
+    return [f"{uri}/{file.removeprefix(encoded)}" if file.startswith(encoded) else file for file in files]
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

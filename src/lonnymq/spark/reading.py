@@ -56,8 +56,8 @@ class Reading:
         found = self.followed.mark(cursor, position.snapshot)
         if found is not None and found != position.mark:
             raise PositionUnknown(
-                f"rows that were read up to {position.snapshot} are no longer in the database: it was set back"
-                " by a failover to a standby that lagged, or by a backup or a copy that took its place",
+                f"rows that were read up to {position.snapshot} are no longer in the database: it was set"
+                " back by a failover to a standby that lagged, or by a backup or copy that took its place",
                 START_ANEW,
             )
 
