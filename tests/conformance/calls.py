@@ -113,6 +113,11 @@ def history_followers(run: Run) -> None:
     assert run(c.HistoryFollowers()) == []
 
 
+def history_mark(run: Run) -> None:
+    assert run(c.HistoryMark("1:1:")) is None
+    assert run(c.HistoryMark("3:3:", dead=True)) == 0
+
+
 def history_unfollow(run: Run) -> None:
     assert run(c.HistoryUnfollow("lake")) is False
     run(c.HistoryFollow("lake", "10:10:"))

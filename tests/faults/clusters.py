@@ -3,11 +3,13 @@
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 from lonnymq.embedded import Server, account, binaries
 from tests.database import EMBEDDED_VERSION, SETTINGS, AnyServer
@@ -89,3 +91,65 @@ def copy_stopped(source: Path, target: Path) -> None:
         subprocess.run(["cp", "-a", real, storage], check=True)
     target.chmod(source.stat().st_mode)
     account.for_server().give(storage)
+
+
+def started(path: Path, version: int = EMBEDDED_VERSION) -> Server:
+    return Server(path, bin_dir=binaries(version), settings=SETTINGS)
+
+
+def make_standby(path: Path, primary: Server) -> None:
+    """A stopped copy of the primary's folder follows it from its next start on."""
+    data = path / "postgres" / "data"
+    with (data / "postgresql.auto.conf").open("a", encoding="utf-8") as file:
+        file.write(f"primary_conninfo = '{make_conninfo(primary.dsn('replication'))}'\n")
+    (data / "standby.signal").touch()
+
+
+def catch_up(standby: Server, primary: Server) -> None:
+    """Wait until the standby has all that the primary has written."""
+    with psycopg.connect(primary.dsn(), autocommit=True) as conn:
+        [(written,)] = conn.execute("SELECT pg_current_wal_lsn()::TEXT").fetchall()
+    deadline = time.monotonic() + 60
+    with psycopg.connect(standby.dsn(), autocommit=True) as conn:
+        while not conn.execute("SELECT pg_last_wal_replay_lsn() >= %s::PG_LSN", (written,)).fetchall()[0][0]:
+            assert time.monotonic() < deadline, "the standby does not catch up"
+            time.sleep(0.02)
+
+
+def promote(standby: Server) -> None:
+    with psycopg.connect(standby.dsn(), autocommit=True) as conn:
+        assert conn.execute("SELECT pg_promote()").fetchone() == (True,)
+
+
+SET_BACK = ("a standby that lagged", "a copy", "a backup on a new timeline")
+
+
+@contextmanager
+def set_back(first: Path, kind: str, on_the_original: Callable[[Server], None]) -> Iterator[Server]:
+    """Do something on a server, and lose it: the server that runs then has its past up to before that."""
+    with folder() as second:
+        copy_stopped(first, second)
+        with started(first) as original:
+            if kind == SET_BACK[0]:
+                make_standby(second, original)
+                with started(second) as standby:
+                    catch_up(standby, original)
+            on_the_original(original)
+        if kind == SET_BACK[2]:
+            data = second / "postgres" / "data"
+            with (data / "postgresql.auto.conf").open("a", encoding="utf-8") as file:
+                file.write("restore_command = 'false'\n")
+            (data / "recovery.signal").touch()
+        with started(second) as server:
+            if kind == SET_BACK[0]:
+                promote(server)
+            _until_primary(server)
+            yield server
+
+
+def _until_primary(server: Server) -> None:
+    deadline = time.monotonic() + 60
+    with psycopg.connect(server.dsn(), autocommit=True) as conn:
+        while conn.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
+            assert time.monotonic() < deadline, "it does not end its recovery"
+            time.sleep(0.02)

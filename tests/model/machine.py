@@ -105,6 +105,7 @@ SMALL_TABLES = [
     "channel",
     "credential",
     "dead",
+    "dead_mark",
     "dedupe",
     "departure",
     "finished",

@@ -4,6 +4,7 @@ It reads a call a line and answers with a line: what was raised, if anything.
 """
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -115,7 +116,9 @@ def await_executors(spark: SparkSession, number: int) -> None:
         time.sleep(0.05)
 
 
-def archive_all(spark: SparkSession, options: Mapping[str, str], lake: str) -> None:
+def archive_all(spark: SparkSession, options: Mapping[str, str], lake: str, folder: str = ".") -> None:
+    """From a folder, as a notebook does that has changed it since Spark was started."""
+    os.chdir(folder)
     archive(spark, lake, options, tables=["history"])
 
 

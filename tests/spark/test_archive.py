@@ -1,7 +1,9 @@
 """History and dead letters in the lake: each row once, whatever stops and starts."""
 
+import shutil
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,11 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 from pyspark.sql import SparkSession
 
-from lonnymq.errors import NotPermitted, PositionUnknown
+from lonnymq.errors import InvalidArgument, NotPermitted, PositionUnknown
 from lonnymq.spark import lake
 from lonnymq.spark.archiving import Archiving, HistoryNotKept, archive
 from lonnymq.spark.lake import LakeConflict, LakeTable, LakeUnsuitable
+from lonnymq.spark.reading import RowsLost
 from tests.database import Connect
 from tests.spark.traffic import finish, kill
 
@@ -200,7 +203,7 @@ def observer(conn: psycopg.Connection, dsn: str) -> Iterator[str]:
     conn.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{known.get('password', '')}'")
     conn.execute(f"GRANT USAGE ON SCHEMA lonnymq TO {name}")
     conn.execute(f"GRANT SELECT ON history, dead_letters TO {name}")
-    conn.execute(f"GRANT EXECUTE ON FUNCTION history_bounds(), bound_channels() TO {name}")
+    conn.execute(f"GRANT EXECUTE ON FUNCTION history_bounds(), bound_channels(), history_mark TO {name}")
     yield name
     conn.execute(f"DROP OWNED BY {name}")
     conn.execute(f"DROP ROLE {name}")
@@ -260,3 +263,119 @@ def test_it_goes_on_until_it_is_stopped(
 
     archive(spark, folder, options, tables=["history"], every=0.01, stop=stop, told=tell)
     assert rounds == [1, 2]
+
+
+def trim(conn: psycopg.Connection) -> None:
+    """Have all of the history dropped that no follower still needs."""
+    age_history(conn)
+    conn.execute("SELECT maintain()")
+    assert in_postgresql(conn) == []
+
+
+def test_a_new_archive_begins_at_what_is_still_kept(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
+) -> None:
+    finish(conn, "acme", [b"old"] * 3)
+    trim(conn)
+    finish(conn, "acme", [b"x"] * 3)
+    [(oldest,)] = conn.execute("SELECT MIN(finished_at) FROM history").fetchall()
+    done = archive(spark, folder, options, rows_a_commit=2).tables
+    assert done["history"].rows == 3
+    assert done["history"].begins_at is not None
+    assert datetime.fromisoformat(done["history"].begins_at) == datetime.fromtimestamp(oldest / 1000, UTC)
+    assert done["dead"].begins_at is None
+    assert ids(folder) == in_postgresql(conn)
+    finish(conn, "acme", [b"y"])
+    again = archive(spark, folder, options).tables["history"]
+    assert (again.rows, again.begins_at) == (1, None)
+
+
+def test_an_archive_of_all_there_ever_was_says_nothing_of_its_beginning(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
+) -> None:
+    finish(conn, "acme", [b"x"])
+    assert archive(spark, folder, options).tables["history"].begins_at is None
+
+
+@pytest.mark.parametrize("is_more", [True, False], ids=["more has come", "nothing is left"])
+def test_rows_that_were_dropped_behind_the_position(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str, *, is_more: bool
+) -> None:
+    finish(conn, "acme", [b"x"])
+    archive(spark, folder, options, tables=["history"], follow=False)
+    finish(conn, "acme", [b"lost"])
+    trim(conn)
+    if is_more:
+        finish(conn, "acme", [b"y"])
+    with pytest.raises(RowsLost, match="are no longer kept"):
+        archive(spark, folder, options, tables=["history"], follow=False)
+
+
+def test_a_folder_is_found_from_wherever_one_is(
+    spark: SparkSession,
+    conn: psycopg.Connection,
+    options: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark's processes have the working folder that Spark was started in."""
+    finish(conn, "acme", [b"x"] * 3)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for place, rows in [("my lake", 3), ("~/my lake/", 0), ((tmp_path / "my lake").as_uri(), 0)]:
+        done = archive(spark, place, options, tables=["history"])
+        assert (done.lake, done.tables["history"].rows) == (str(tmp_path / "my lake"), rows)
+        assert lake.read(spark, f"{place.rstrip('/')}/history").count() == 3
+    assert len(followers(conn)) == 1
+
+
+def followers(conn: psycopg.Connection) -> list[tuple[Any, ...]]:
+    return conn.execute("SELECT name, snapshot FROM history_followers()").fetchall()
+
+
+@pytest.mark.parametrize("place", ["", " ", "file://elsewhere/lake"])
+def test_a_folder_that_cannot_be(spark: SparkSession, options: dict[str, str], place: str) -> None:
+    with pytest.raises(InvalidArgument):
+        archive(spark, place, options)
+
+
+def test_a_table_that_was_restored_goes_on_from_there(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
+) -> None:
+    """Delta keeps the position of the version that was given up."""
+    for _ in range(3):
+        finish(conn, "acme", [b"x"] * 2)
+        archive(spark, folder, options, tables=["history"])
+    table = DeltaTable(f"{folder}/history")
+    table.restore(1)
+    assert len(ids(folder)) == 2
+    table.optimize.compact()
+    assert archive(spark, folder, options, tables=["history"]).tables["history"].rows == 4
+    assert ids(folder) == in_postgresql(conn)
+    assert archive(spark, folder, options, tables=["history"]).tables["history"].rows == 0
+
+
+def test_a_folder_that_was_deleted_is_filled_anew(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
+) -> None:
+    """And nothing of what it lacks is dropped meanwhile."""
+    finish(conn, "acme", [b"x"])
+    finish(conn, "acme", [b"y"])
+    archive(spark, folder, options, tables=["history"])
+    shutil.rmtree(folder)
+    stop = threading.Event()
+    archive(spark, folder, options, tables=["history"], rows_a_commit=1, stop=stop, told=lambda _: stop.set())
+    assert len(ids(folder)) == 1
+    age_history(conn)
+    conn.execute("SELECT maintain()")
+    assert len(in_postgresql(conn)) == 2
+
+
+def test_folders_with_long_names_are_told_apart(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
+) -> None:
+    finish(conn, "acme", [b"x"])
+    for one in "ab":
+        deep = tmp_path / one / ("ö" * 60) / ("ö" * 60) / ("ö" * 60)
+        assert archive(spark, str(deep), options, tables=["history"]).tables["history"].rows == 1
+    assert len(followers(conn)) == 2

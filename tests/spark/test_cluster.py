@@ -7,8 +7,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from deltalake import DeltaTable
 
 from tests.spark.cluster import HOSTS, SETTINGS, Cluster
+from tests.spark.driven import Driver, DriverFailed
 from tests.spark.round_trip import drive
 from tests.spark.traffic import finish
 
@@ -45,6 +47,21 @@ def test_our_code_is_sent_to_executors_that_do_not_have_it(
     seen = drive({**arguments, "ship_code": True}, options, {"PYSPARK_PYTHON": str(python)})
     assert seen["waiting"] == list(range(40))
     assert seen["finished"] == ["x"]
+
+
+def test_an_archive_in_a_folder_by_a_relative_path(
+    cluster: Cluster, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
+) -> None:
+    """Executors have working folders of their own; and one that is not shared is found out."""
+    conn.execute("SELECT queue_set(p_history => TRUE)")
+    ids = finish(conn, "a", [b"x"] * 30)
+    archived = tmp_path / "history"
+    with Driver(cluster.url, **SETTINGS) as driver:
+        with pytest.raises(DriverFailed, match=r"LakeNotShared: .*nothing was committed"):
+            driver.run("archive", options=options, lake="/proc/self/cwd", folder=str(tmp_path))
+        assert DeltaTable(archived).version() == 0, "the table was made, and has no commit"
+        driver.run("archive", options=options, lake=".", folder=str(tmp_path))
+    assert sorted(DeltaTable(archived).to_pyarrow_table()["id"].to_pylist()) == ids
 
 
 def python_without_us(folder: Path) -> Path:

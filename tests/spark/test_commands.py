@@ -4,24 +4,26 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from tests.spark.traffic import complete, kill
+from tests.spark.traffic import complete, finish, kill
 
 Done = subprocess.CompletedProcess[str]
 NOWHERE = "postgresql://someone:s3cret@127.0.0.1:1/db"
 
 
-def run(*arguments: str, dsn: str | None = None) -> Done:
+def run(*arguments: str, dsn: str | None = None, cwd: Path | None = None) -> Done:
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PG", "LONNYMQ_", "DATABASE_URL"))}
     return subprocess.run(
         [sys.executable, "-m", "lonnymq", "spark", *arguments],
         capture_output=True,
         text=True,
         check=False,
+        cwd=cwd,
         env=clean | {"NO_COLOR": "1"} | ({} if dsn is None else {"LONNYMQ_DSN": dsn}),
     )
 
@@ -38,19 +40,38 @@ def test_from_a_file_through_the_queue_into_the_lake_and_back(
     assert (loaded.returncode, loaded.stdout) == (0, '{"rows": 2}\n'), loaded.stderr
     complete(conn)
     kill(conn, "doomed", [b"x"])
-    lake = str(tmp_path / "lake")
-    archived = run("archive", lake, "--json", dsn=dsn)
+    archived = run("archive", "lake", "--json", dsn=dsn, cwd=tmp_path)
     assert archived.returncode == 0, archived.stderr
-    rows = {table["table"]: table["rows"] for table in json.loads(archived.stdout)["tables"]}
-    assert rows == {"history": 3, "dead": 1}
+    lake = str(tmp_path / "lake")
+    found = json.loads(archived.stdout)
+    assert found["lake"] == lake
+    assert {table["table"]: table["rows"] for table in found["tables"]} == {"history": 3, "dead": 1}
+    assert [table["begins_at"] for table in found["tables"]] == [None, None]
     page = tmp_path / "report.html"
-    reported = run("report", "--lake", lake, "--html", str(page))
+    reported = run("report", "--lake", "lake", "--html", str(page), cwd=tmp_path)
     assert reported.returncode == 0, reported.stderr
     assert "zoë" in reported.stdout
     assert "zoë" in page.read_text(encoding="utf-8")
     replayed = run("replay", "--lake", lake, "--dead", "--into", "again", dsn=dsn)
     assert replayed.returncode == 0, replayed.stderr
     assert conn.execute("SELECT channel, content FROM message").fetchall() == [("again", b"x")]
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_the_first_archive_of_a_history_that_was_trimmed_says_from_when(
+    conn: psycopg.Connection, dsn: str, tmp_path: Path
+) -> None:
+    conn.execute("SELECT queue_set(p_history => TRUE)")
+    finish(conn, "acme", [b"old"])
+    conn.execute("UPDATE finished SET finished_at = finished_at - 90 * 86400000::BIGINT")
+    conn.execute("SELECT maintain()")
+    finish(conn, "acme", [b"x"])
+    [(oldest,)] = conn.execute("SELECT MIN(finished_at) FROM history").fetchall()
+    archived = run("archive", str(tmp_path / "lake"), dsn=dsn)
+    assert archived.returncode == 0, archived.stderr
+    at = datetime.fromtimestamp(oldest / 1000, UTC).isoformat(timespec="milliseconds")
+    assert f"it begins at {at}: older history was no longer kept" in archived.stdout
 
 
 @pytest.mark.slow

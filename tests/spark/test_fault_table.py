@@ -23,6 +23,9 @@ FAULTS = [
     "two drivers",
     "checkpoint deleted",
     "database restarted",
+    "database set back: a standby that lagged, a backup or a copy, its transaction ids overtaken",
+    "failover that lost nothing, or a restart",
+    "folder that driver and executors do not share",
 ]
 NAMED = re.compile(r"`(test_\w+\.py)::([\w:]+)`")
 

@@ -1,27 +1,38 @@
-"""Readers by snapshot whose database was restored, or is a standby. These clusters are real ones."""
+"""Readers by snapshot whose database was set back, failed over, or is a standby. The clusters are real."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
 
-from lonnymq.embedded import Server, binaries
+from lonnymq.embedded import Server
 from lonnymq.errors import PositionUnknown
 from lonnymq.install import install
 from lonnymq.spark.following import StreamReader
-from tests.database import EMBEDDED_VERSION, SETTINGS, create_database
-from tests.faults.clusters import cluster, connect, copy_stopped, dump_and_restore, folder, raise_xids
+from tests.database import EMBEDDED_VERSION, create_database
+from tests.faults.clusters import (
+    SET_BACK,
+    catch_up,
+    cluster,
+    connect,
+    copy_stopped,
+    dump_and_restore,
+    folder,
+    make_standby,
+    next_xid,
+    promote,
+    raise_xids,
+    set_back,
+    started,
+)
 from tests.isolation.arena import until
 from tests.spark.following import batches_of, finish, position, stream_reader
+from tests.spark.traffic import kill
 
 pytestmark = pytest.mark.slow
-
-
-def started(path: Path) -> Server:
-    return Server(path, bin_dir=binaries(EMBEDDED_VERSION), settings=SETTINGS)
 
 
 @pytest.fixture
@@ -41,9 +52,9 @@ class Reaches:
         self.patch = patch
         self.opened: list[StreamReader] = []
 
-    def __call__(self, server: Server, dbname: str = "queue") -> StreamReader:
+    def __call__(self, server: Server, dbname: str = "queue", view: str = "history") -> StreamReader:
         self.patch.setenv("THE_QUEUE", server.dsn(dbname))
-        self.opened.append(stream_reader({"dsnEnv": "THE_QUEUE"}))
+        self.opened.append(stream_reader({"dsnEnv": "THE_QUEUE"}, view))
         return self.opened[-1]
 
 
@@ -60,7 +71,7 @@ def read(reader: StreamReader, at: dict[str, Any] | None = None) -> tuple[list[i
     at = at or reader.initialOffset()
     for rows, end in batches_of(reader, at):
         found, at = found + [row[1] for row in rows], end
-    return found, at
+    return found, json.loads(json.dumps(at))
 
 
 def test_a_backup_from_before_what_was_read(installed: Path, reading: Reaches) -> None:
@@ -75,6 +86,74 @@ def test_a_backup_from_before_what_was_read(installed: Path, reading: Reaches) -
             with pytest.raises(PositionUnknown, match="ahead of the database"):
                 read(reader, at)
             assert read(reader)[0] == [1]
+
+
+@pytest.mark.parametrize("kind", SET_BACK)
+def test_a_database_that_was_set_back_and_has_overtaken(installed: Path, reading: Reaches, kind: str) -> None:
+    """Its transaction ids are those of what was read, and its rows are others."""
+    at: dict[str, dict[str, Any]] = {}
+
+    def lose(server: Server) -> None:
+        with connect(server, "queue") as conn:
+            for one in range(2, 12):
+                finish(conn, one)
+            kill(conn, "a", [b"x"])
+        found, at["history"] = read(reading(server))
+        assert found == list(range(1, 12))
+        _, at["dead_letters"] = read(reading(server, view="dead_letters"))
+
+    with set_back(installed, kind, lose) as server:
+        with connect(server, "queue") as conn:
+            for one in range(100, 110):
+                finish(conn, one)
+            dead = kill(conn, "b", [b"y"])
+            conn.execute("SELECT dead_retry(%s)", (dead,))
+        for view, position_ in at.items():
+            with pytest.raises(PositionUnknown):
+                read(reading(server, view=view), position_)
+        raise_xids(server, next_xid(server) + 1000)
+        for view, position_ in at.items():
+            with pytest.raises(PositionUnknown, match="it was set back") as refused:
+                read(reading(server, view=view), position_)
+            assert "startingOffsets" in str(refused.value.hint)
+        assert read(reading(server))[0] == [1, *range(100, 110)]
+
+
+def test_a_failover_that_lost_nothing_is_gone_on_after(installed: Path, reading: Reaches) -> None:
+    with folder() as copy:
+        copy_stopped(installed, copy)
+        with started(installed) as primary, connect(primary, "queue") as conn:
+            make_standby(copy, primary)
+            with started(copy) as standby:
+                finish(conn, 2)
+                kill(conn, "a", [b"x"])
+                found, at = read(reading(primary))
+                assert found == [1, 2]
+                _, at_dead = read(reading(primary, view="dead_letters"))
+                catch_up(standby, primary)
+                promote(standby)
+                with connect(standby, "queue") as there:
+                    finish(there, 3)
+                    [dead] = kill(there, "a", [b"y"])
+                assert read(reading(standby), at)[0] == [3]
+                assert read(reading(standby, view="dead_letters"), at_dead)[0] == [dead]
+
+
+@pytest.mark.parametrize("is_crash", [False, True], ids=["restart", "crash"])
+def test_a_server_that_was_started_again_is_gone_on_after(
+    installed: Path, reading: Reaches, *, is_crash: bool
+) -> None:
+    """After a crash, ids of transactions that left nothing behind are given out again."""
+    with started(installed) as server, connect(server, "queue") as conn:
+        finish(conn, 2)
+        with conn.transaction(force_rollback=True):
+            conn.execute("SELECT pg_current_xact_id()")
+        found, at = read(reading(server))
+        assert found == [1, 2]
+        server.stop("immediate" if is_crash else "fast")
+    with started(installed) as server, connect(server, "queue") as conn:
+        finish(conn, 3)
+        assert read(reading(server), at)[0] == [3]
 
 
 def test_a_dump_in_another_cluster(installed: Path, reading: Reaches) -> None:
@@ -94,14 +173,21 @@ def test_a_dump_in_another_cluster(installed: Path, reading: Reaches) -> None:
         assert sorted(read(reading(target))[0]) == [1, 2]
 
 
+def test_a_dump_from_before_what_was_read_in_the_same_cluster(installed: Path, reading: Reaches) -> None:
+    with started(installed) as server, connect(server, "queue") as conn:
+        dump_and_restore(server, server, "queue", "queue again", EMBEDDED_VERSION)
+        finish(conn, 2)
+        found, at = read(reading(server))
+        assert found == [1, 2]
+        with pytest.raises(PositionUnknown, match="it was set back"):
+            read(reading(server, "queue again"), at)
+
+
 def test_a_standby_does_not_tell_what_is_open_and_loses_nothing(installed: Path, reading: Reaches) -> None:
     with folder() as copy:
         copy_stopped(installed, copy)
         with started(installed) as primary, connect(primary, "queue") as conn:
-            data = copy / "postgres" / "data"
-            with (data / "postgresql.auto.conf").open("a", encoding="utf-8") as file:
-                file.write(f"primary_conninfo = '{make_conninfo(primary.dsn('replication'))}'\n")
-            (data / "standby.signal").touch()
+            make_standby(copy, primary)
             with started(copy) as standby, connect(standby, "queue") as there:
                 slow = psycopg.connect(primary.dsn("queue"), options="-c search_path=lonnymq")
                 with slow:

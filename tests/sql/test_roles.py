@@ -68,6 +68,7 @@ message_visible         .         .         x         x
 dead_visible            .         .         x         x
 finished_visible        .         .         x         x
 history_bounds          .         .         x         x
+history_mark            .         .         x         x
 history_followers       .         .         x         x
 schedule_list           .         .         x         x
 

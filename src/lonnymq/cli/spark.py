@@ -150,12 +150,14 @@ def archive(
             told=told,
         )
     if as_json:
-        print_json({"lake": lake, "tables": [asdict(table) for table in done.tables.values()]})
+        print_json({"lake": done.lake, "tables": [asdict(table) for table in done.tables.values()]})
         return
     for name, table in done.tables.items():
         typer.echo(
             f"{name}: {table.rows:,} rows in {table.commits:,} commits, up to transaction {table.upto_xid}"
         )
+        if table.begins_at:
+            typer.echo(f"  it begins at {table.begins_at}: older history was no longer kept")
         if table.behind:
             typer.echo(f"  {table.behind:,} more wait for a transaction that is older than theirs to end")
 

@@ -21,6 +21,7 @@ from lonnymq.commands.dead_retry_all import DeadRetryAll, RetriedAll
 from lonnymq.commands.history_bounds import Bounds, HistoryBounds
 from lonnymq.commands.history_follow import HistoryFollow
 from lonnymq.commands.history_followers import Follower, HistoryFollowers
+from lonnymq.commands.history_mark import HistoryMark
 from lonnymq.commands.history_unfollow import HistoryUnfollow
 from lonnymq.commands.maintain import Maintain
 from lonnymq.commands.message_cancel import MessageCancel
@@ -96,6 +97,7 @@ __all__ = [
     "HistoryBounds",
     "HistoryFollow",
     "HistoryFollowers",
+    "HistoryMark",
     "HistoryUnfollow",
     "ListedMessage",
     "Look",

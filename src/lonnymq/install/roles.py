@@ -79,6 +79,7 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "bound_channels",
         *_VIEWS_CALL,
         "history_bounds",
+        "history_mark",
         "history_followers",
         "schedule_list",
     ),

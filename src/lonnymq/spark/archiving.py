@@ -6,26 +6,30 @@ any point goes on from there; what was written but not committed is not in the t
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from lonnymq.adapters.psycopg import run
 from lonnymq.adapters.refusals import refuse
-from lonnymq.commands import HistoryBounds, HistoryFollow
+from lonnymq.commands import HistoryFollow, HistoryUnfollow
 from lonnymq.errors import LonnyMQError, NotPermitted, PositionUnknown
 from lonnymq.spark.connecting import Connecting
 from lonnymq.spark.dead_source import DeadSource
 from lonnymq.spark.failures import plainly
+from lonnymq.spark.followed import Cursor, Followed, Present
 from lonnymq.spark.following import FollowedSource
 from lonnymq.spark.history_source import HistorySource
-from lonnymq.spark.lake import LakeTable
+from lonnymq.spark.lake import LakeTable, Position, absolute
+from lonnymq.spark.offsets import Offset
 from lonnymq.spark.reading import Reading
-from lonnymq.spark.snapshots import Snapshot
+from lonnymq.spark.snapshots import EARLIEST, Snapshot
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
 
 ROWS_A_COMMIT = 1_000_000
 COUNTED_AT_MOST = 100_000
-FIRST_XID = 3  # PostgreSQL's first transaction that is not one of its own
+NAME_MAX_BYTES = 255
 
 
 @dataclass(frozen=True)
@@ -64,12 +68,16 @@ class Archived:
     upto_xid: int = 0
     behind: int = 0
     """Rows that are there and must wait, because a transaction older than theirs is still open."""
+    begins_at: str | None = None
+    """When its first row finished, if the table is new and older rows were no longer kept."""
 
 
 @dataclass
 class Archiving:
     """Progress, told after each commit and when a table has been caught up with."""
 
+    lake: str
+    """By its full path."""
     tables: dict[str, Archived] = field(default_factory=dict)
     is_caught_up: bool = False
 
@@ -97,8 +105,8 @@ def archive(
 
     With `follow`, PostgreSQL keeps what is not in the lake yet, however old it is: that takes the admin role.
     """
-    stop, told = stop or threading.Event(), told or _nobody
-    progress = Archiving({name: Archived(name) for name in tables})
+    stop, told, lake = stop or threading.Event(), told or _nobody, absolute(lake)
+    progress = Archiving(lake, {name: Archived(name) for name in tables})
     targets = [_Target(spark, lake, options, TABLES[name], progress.tables[name], follow) for name in tables]
     while True:
         progress.is_caught_up = False
@@ -117,9 +125,8 @@ class _Stretch:
 
     lake: LakeTable
     table: DeltaTable
-    start: int
-    end: int
-    system: int
+    start: Offset
+    end: Offset
 
 
 class _Target:
@@ -136,13 +143,15 @@ class _Target:
         self.options = dict(options)
         self.connecting = Connecting.of(self.options)
         self.followed = kind.source(self.options).followed(self.connecting.schema, is_with_content=True)
-        self.uri = f"{lake.rstrip('/')}/{kind.name}"
+        self.reading = Reading(self.followed, self.connecting, min_partitions=1, fails_on_data_loss=True)
+        self.uri = f"{lake}/{kind.name}"
 
     def step(self, rows_a_commit: int) -> bool:
         """One commit, if there is anything to commit. Returns whether there was."""
         try:
-            with self.connecting.connect() as conn:
-                stretch = self._next(conn, rows_a_commit)
+            with self.connecting.connect() as conn, conn.cursor() as cursor:
+                Followed.prepare(cursor)
+                stretch = self._next(conn, cursor, rows_a_commit)
         except psycopg.Error as error:
             refuse(error)
         if stretch is None:
@@ -150,70 +159,85 @@ class _Target:
         rows = (
             self.spark.read.format(self.kind.source.name())
             .options(**self.options)
-            .option("startingOffsets", _offset(stretch.start, stretch.system))
-            .option("endingOffsets", _offset(stretch.end, stretch.system))
+            .option("startingOffsets", json.dumps(stretch.start.kept()))
+            .option("endingOffsets", json.dumps(stretch.end.kept()))
             .load()
         )
+        upto = Position(stretch.end.snapshot.xmax, stretch.end.mark or 0)
         with plainly():
-            self.archived.rows += stretch.lake.append(stretch.table, rows, self.kind.day_of, stretch.end)
+            self.archived.rows += stretch.lake.append(stretch.table, rows, self.kind.day_of, upto)
         self.archived.commits += 1
-        self.archived.upto_xid = stretch.end
+        self.archived.upto_xid = upto.xid
         return True
 
-    def _next(self, conn: psycopg.Connection[Any], rows_a_commit: int) -> _Stretch | None:
-        bounds = run(conn, self.connecting.schema, HistoryBounds())
-        if self.kind is HISTORY and not bounds.is_kept:
+    def _next(self, conn: psycopg.Connection[Any], cursor: Cursor, rows_a_commit: int) -> _Stretch | None:
+        present = self.followed.present(cursor)
+        if self.kind is HISTORY and not present.is_kept:
             raise HistoryNotKept("the queue keeps no history", "run `lonnymq queue set --history` first")
-        source = f"cluster {bounds.system_id}, schema {self.connecting.schema}, {self.followed.view}"
+        source = f"cluster {present.system}, schema {self.connecting.schema}, {self.followed.view}"
         lake = LakeTable(self.uri, source)
         table = lake.open(self.followed.columns.schema())
-        start, present = lake.position(table), Snapshot.parse(bounds.snapshot)
-        if start > present.xmax:
-            raise PositionUnknown(
-                f"{self.uri} goes up to transaction {start}, and the database is at {present.xmax}",
-                "it was restored to an earlier time: archive into another folder from now on",
-            )
-        end = self._end(conn, start, present.xmin, rows_a_commit)
-        self.archived.upto_xid = start
+        position = lake.position(table)
+        start = Offset(EARLIEST, present.system)
+        if position is not None:
+            start = Offset(Snapshot.of(position.xid), present.system, position.mark)
+            self.archived.upto_xid = position.xid
+        self._check(cursor, start, present)
+        end = self._end(cursor, start, Snapshot.of(present.snapshot.xmin), rows_a_commit)
         # Before anything is read: from now on nothing goes that the lake has not got.
-        self._follow(conn, present.xmin if end is None else start)
+        self._follow(conn, Snapshot.of(present.snapshot.xmin) if end is None else start.snapshot)
         if end is None:
-            self.archived.behind = self._behind(conn, present)
+            self.archived.behind = self._behind(cursor, present.snapshot)
             return None
-        return _Stretch(lake, table, start, end, bounds.system_id)
+        if position is None and present.trimmed and self.followed.is_trimmed:
+            self.archived.begins_at = _iso(self.followed.oldest_at(cursor))
+        return _Stretch(lake, table, start, end)
 
-    def _end(self, conn: psycopg.Connection[Any], start: int, safe: int, most: int) -> int | None:
+    def _check(self, cursor: Cursor, start: Offset, present: Present) -> None:
+        try:
+            self.reading.check(cursor, start, present)
+        except PositionUnknown as error:
+            raise PositionUnknown(
+                f"{self.uri} goes up to transaction {start.snapshot.xmax}: {error.message}",
+                "archive into another folder, or restore the table to a version from before that"
+                f" (docs/operations.md); if you give this one up, history_unfollow({self._follower()!r})",
+            ) from error
+        self.reading.check_kept(start, present)
+
+    def _end(self, cursor: Cursor, start: Offset, safe: Snapshot, most: int) -> Offset | None:
         """How far the next commit goes: to `safe`, below which nobody is open, or less if that is many rows.
         Rows of one transaction stay together.
         """
-        position, latest = Snapshot.of(max(start, FIRST_XID)), Snapshot.of(safe)
-        with conn.cursor() as cursor:
-            if not self.followed.has_rows(cursor, position, latest):
-                return None
-            reading = Reading(self.followed, self.connecting, min_partitions=1, fails_on_data_loss=True)
-            return reading.limited(cursor, position, latest, most).xmax
+        if not self.followed.has_rows(cursor, start.snapshot, safe):
+            return None
+        return self.reading.end(cursor, start, safe, most)
 
-    def _behind(self, conn: psycopg.Connection[Any], present: Snapshot) -> int:
-        with conn.cursor() as cursor:
-            where = self.followed.from_to(present.xmin, present.xmax, present)
-            return self.followed.count(cursor, where, COUNTED_AT_MOST)
+    def _behind(self, cursor: Cursor, present: Snapshot) -> int:
+        where = self.followed.from_to(present.xmin, present.xmax, present)
+        return self.followed.count(cursor, where, COUNTED_AT_MOST)
 
-    def _follow(self, conn: psycopg.Connection[Any], xid: int) -> None:
+    def _follow(self, conn: psycopg.Connection[Any], has: Snapshot) -> None:
         if not self.follow or self.kind is not HISTORY:
             return
+        name = self._follower()
         try:
-            run(conn, self.connecting.schema, HistoryFollow(f"archive {self.uri}"[:255], _snapshot(xid)))
+            if has == EARLIEST:  # a new table, perhaps in the place of one that was deleted and had more
+                run(conn, self.connecting.schema, HistoryUnfollow(name))
+            run(conn, self.connecting.schema, HistoryFollow(name, str(has)))
         except NotPermitted as error:
             raise NotPermitted(
                 "this login may not keep the history from being dropped before it is in the lake",
                 "log in as an admin of the queue, or archive with follow=False (--no-follow)",
             ) from error
 
+    def _follower(self) -> str:
+        """By the table's full path; of a long one, the end and what tells it from others."""
+        name = f"archive {self.uri}".encode()
+        if len(name) > NAME_MAX_BYTES:
+            digest = hashlib.blake2b(name, digest_size=8).hexdigest()
+            name = f"archive {digest} ...".encode() + name[-200:]
+        return name.decode(errors="ignore")
 
-def _snapshot(xid: int) -> str:
-    """All transactions below have ended, all others have not."""
-    return f"{max(xid, FIRST_XID)}:{max(xid, FIRST_XID)}:"
 
-
-def _offset(xid: int, system_id: int) -> str:
-    return json.dumps({"snapshot": _snapshot(xid), "system": system_id})
+def _iso(at: int | None) -> str | None:
+    return None if at is None else datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")

@@ -33,6 +33,8 @@ class Present:
     snapshot: Snapshot
     system: int
     trimmed: int
+    is_kept: bool
+    """Whether the queue keeps a history."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,9 @@ class Followed:
 
     def present(self, cursor: Cursor) -> Present:
         """In one statement, so that what ends meanwhile is not taken for a transaction of another cluster."""
-        [(snapshot, system, trimmed, is_foreign)] = _rows(
+        [(snapshot, system, trimmed, is_kept, is_foreign)] = _rows(
             cursor,
-            f"""SELECT b.snapshot, b.system_id, b.trimmed_xid, EXISTS (
+            f"""SELECT b.snapshot, b.system_id, b.trimmed_xid, b.is_kept, EXISTS (
                 SELECT FROM {self._relation()} WHERE xid >= pg_snapshot_xmax(pg_current_snapshot()))
             FROM {identifier(self.schema)}.history_bounds() b""",  # noqa: S608 # the name is quoted
         )
@@ -70,7 +72,26 @@ class Followed:
                 f"stamp them anew: UPDATE {identifier(self.schema)}.{self.table} SET xid = DEFAULT"  # noqa: S608
                 " WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())",
             )
-        return Present(Snapshot.parse(snapshot), system, trimmed)
+        return Present(Snapshot.parse(snapshot), system, trimmed, is_kept)
+
+    def mark(self, cursor: Cursor, snapshot: Snapshot) -> int | None:
+        """What tells the past that the snapshot sees from any other; None: it is no longer kept."""
+        is_dead = self.table == "dead"
+        asked = f"SELECT {identifier(self.schema)}.history_mark('{snapshot}', {is_dead})"
+        [(mark,)] = _rows(cursor, asked)
+        return None if mark is None else int(mark)
+
+    def last(self, cursor: Cursor, start: Snapshot, end: Snapshot) -> int | None:
+        """The highest transaction among the rows that `end` sees and `start` did not."""
+        found = [
+            self._outermost(cursor, "CAST(xid AS TEXT)", where, "DESC") for where in self.between(start, end)
+        ]
+        return max((int(xid) for xid in found if xid is not None), default=None)
+
+    def oldest_at(self, cursor: Cursor) -> int | None:
+        """When the oldest row ended, as Unix milliseconds."""
+        at = self._outermost(cursor, self.times[0], "TRUE", "ASC")
+        return None if at is None else int(at)
 
     @staticmethod
     def prepare(cursor: Cursor) -> None:
@@ -129,6 +150,13 @@ class Followed:
             else:
                 found.append(bucket)
         return found
+
+    def _outermost(self, cursor: Cursor, column: str, where: str, order: str) -> str | int | None:
+        found = _rows(
+            cursor,
+            f"SELECT {column} FROM {self._relation()} WHERE {where} ORDER BY xid {order} LIMIT 1",  # noqa: S608
+        )
+        return found[0][0] if found else None
 
     def _where(self, xids: str, end: Snapshot) -> str:
         return " AND ".join([xids, f"pg_visible_in_snapshot(xid, '{end}')", *self.conditions])

@@ -75,13 +75,6 @@ def _place(options: Options, name: str, default: str) -> str | Offset:
     return text.lower() if text.lower() in {"earliest", "latest"} else Offset.parse(name, text)
 
 
-def _found(place: str | Offset, present: Present) -> Offset:
-    """A place that has a name is one of this cluster."""
-    if isinstance(place, Offset):
-        return place
-    return Offset(EARLIEST if place == "earliest" else present.snapshot, present.system)
-
-
 class FollowedSource(DataSource):
     def followed(self, schema: str, *, is_with_content: bool) -> Followed:
         raise NotImplementedError
@@ -138,8 +131,12 @@ class BatchReader(DataSourceReader):
 
     def _parts(self, cursor: Cursor) -> list[Part]:
         reading, present = self._reading(), self.followed.present(cursor)
-        start, end = _found(self.settings.starting, present), _found(self.settings.ending, present)
-        reading.check_range(start, end, present)
+        start, end = self.settings.starting, self.settings.ending
+        if not isinstance(start, Offset):
+            start = Offset(EARLIEST, present.system)
+        if not isinstance(end, Offset):
+            end = reading.marked(cursor, present.snapshot, present.system)
+        reading.check_range(cursor, start, end, present)
         return reading.parts(cursor, start, end, present)
 
     def _reading(self) -> Reading:
@@ -160,36 +157,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Between these there is nothing: an idle stream does not look through it again."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        present = self._present()
-        start = _found(self.settings.starting, present)
-        self.reading.check(start, present)
-        return start.kept()
+        return self.driver.ask(self._initial).kept()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self.target = self._present().snapshot
+        self.target = self.driver.ask(self._present).snapshot
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable() if self.settings.limit is None else ReadMaxRows(self.settings.limit)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The start where nothing is new: transactions that wrote no such row make no batch."""
-        begin, present = Offset.of(start), self._present()
-        self.reading.check(begin, present)
-        self.reading.check_kept(begin, present)
-        end = self._end(begin.snapshot, self.target or present.snapshot, limit)
-        if end is None:
-            return start
-        found = Offset(end, present.system)
-        self.reading.check_range(begin, found, present)
-        return found.kept()
+        begin = Offset.of(start)
+        end = self.driver.ask(lambda cursor: self._end(cursor, begin, limit))
+        return start if end is None else end.kept()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return None if self.latest is None else self.latest.kept()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Part]:
-        begin, behind, present = Offset.of(start), Offset.of(end), self._present()
-        self.reading.check_range(begin, behind, present)
-        return self.driver.ask(lambda cursor: self.reading.parts(cursor, begin, behind, present))
+        begin, behind = Offset.of(start), Offset.of(end)
+        return self.driver.ask(lambda cursor: self._parts(cursor, begin, behind))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self.reading.rows(partition)
@@ -197,19 +184,50 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         self.driver.close()
 
-    def _present(self) -> Present:
-        present = self.driver.ask(self.followed.present)
+    # Each of these asks all that it asks on one connection, so that a database that takes the place of
+    # another between two questions is found out.
+
+    def _present(self, cursor: Cursor) -> Present:
+        present = self.followed.present(cursor)
         self.latest = Offset(present.snapshot, present.system)
         return present
 
-    def _end(self, start: Snapshot, target: Snapshot, limit: ReadLimit) -> Snapshot | None:
-        since = self.searched[1] if self.searched is not None and self.searched[0] == start else start
-        if not self.driver.ask(lambda cursor: self.followed.has_rows(cursor, since, target)):
-            self.searched = (start, target)
+    def _initial(self, cursor: Cursor) -> Offset:
+        present, place = self._present(cursor), self.settings.starting
+        if isinstance(place, Offset):
+            self.reading.check(cursor, place, present)
+            return place
+        earliest = Offset(EARLIEST, present.system)
+        if place == "earliest" or not self.followed.has_rows(cursor, EARLIEST, present.snapshot):
+            return earliest
+        return self.reading.end(cursor, earliest, present.snapshot, None)
+
+    def _end(self, cursor: Cursor, start: Offset, limit: ReadLimit) -> Offset | None:
+        present = self._present(cursor)
+        self._check_start(cursor, start, present)
+        self.reading.check_kept(start, present)
+        target, begin = self.target or present.snapshot, start.snapshot
+        since = self.searched[1] if self.searched is not None and self.searched[0] == begin else begin
+        if not self.followed.has_rows(cursor, since, target):
+            self.searched = (begin, target)
             return None
-        if not isinstance(limit, ReadMaxRows):
-            return target
-        return self.driver.ask(lambda cursor: self.reading.limited(cursor, start, target, limit.max_rows))
+        end = self.reading.end(
+            cursor, start, target, limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        )
+        self.reading.check_range(cursor, start, end, present)
+        return end
+
+    def _parts(self, cursor: Cursor, start: Offset, end: Offset) -> list[Part]:
+        present = self._present(cursor)
+        self.reading.check_range(cursor, start, end, present)
+        return self.reading.parts(cursor, start, end, present)
+
+    def _check_start(self, cursor: Cursor, start: Offset, present: Present) -> None:
+        """An idle stream asks a hundred times a second, and a connection leads to one database."""
+        if self.driver.checked != start:
+            self.reading.check(cursor, start, present)
+            self.driver.checked = start
+        self.reading.check_present(start, present)
 
 
 class Driver:
@@ -218,6 +236,8 @@ class Driver:
     def __init__(self, connecting: Connecting) -> None:
         self.connecting = connecting
         self.connection: psycopg.Connection[Any] | None = None
+        self.checked: Offset | None = None
+        """A position that was found to be of this database's past, on this connection."""
 
     def ask(self, question: Callable[[Cursor], Answer]) -> Answer:
         try:
@@ -237,7 +257,7 @@ class Driver:
             self.connection = None
 
     def _opened(self) -> psycopg.Connection[Any]:
-        self.connection = self.connecting.connect()
+        self.connection, self.checked = self.connecting.connect(), None
         with self.connection.cursor() as cursor:
             Followed.prepare(cursor)
         return self.connection

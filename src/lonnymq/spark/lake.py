@@ -1,17 +1,21 @@
 """Tables in the lake: Delta, written by executors as Parquet and committed by the driver, without a jar.
 
 A commit holds files and the position they go up to, so that neither is there without the other. Two that
-archive at once cannot both commit: Delta refuses the one that read an older position.
+archive at once cannot both commit: Delta refuses the one that read an older position. Before a commit the
+driver looks at every file, because an executor that shares no folder with it writes where nobody looks.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,13 +26,16 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 from pyspark.sql.types import StructType
 
-from lonnymq.errors import LonnyMQError
+from lonnymq.errors import InvalidArgument, LonnyMQError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 DAY = "day"
 POSITION = "lonnymq"
+MARK = "lonnymq.mark"
+OURS = "lonnymq.upto_xid"
+"""In the description of each commit that moves the position."""
 SOURCE = "lonnymq.source"
 WRITTEN = "path string, day string, bytes long, rows long, stats string"
 ROWS_A_GROUP = 100_000
@@ -40,6 +47,39 @@ class LakeUnsuitable(LonnyMQError):
 
 class LakeConflict(LonnyMQError):
     """Somebody else has committed to the table meanwhile. Nothing was written twice."""
+
+
+class LakeNotShared(LonnyMQError):
+    """Executors wrote files that the driver does not see. Nothing was committed."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """The table holds all that its source had below a transaction; the mark tells that past from others."""
+
+    xid: int
+    mark: int
+
+
+def absolute(place: str) -> str:
+    """A folder by its full path: driver and executors work in folders of their own. Object stores stay.
+
+    >>> absolute("/srv/lake/"), absolute("file:///srv/my%20lake"), absolute("s3://bucket/lake/")
+    ('/srv/lake', '/srv/my lake', 's3://bucket/lake')
+    """
+    if not place.strip():
+        raise InvalidArgument(
+            "the path of the lake is empty", "give a folder, or an address in an object store"
+        )
+    if place.startswith("file:"):
+        parts = urlsplit(place)
+        if parts.netloc not in {"", "localhost"}:
+            raise InvalidArgument(f"{place} is on another machine, {parts.netloc}", "write file:///folder")
+        place = unquote(parts.path)
+    elif "://" in place:
+        return place.rstrip("/")
+    # Path.resolve() would follow links, which may lead elsewhere on an executor.
+    return os.path.abspath(Path(place).expanduser())  # noqa: PTH100
 
 
 @dataclass(frozen=True)
@@ -71,13 +111,18 @@ class LakeTable:
             )
         return table
 
-    def position(self, table: DeltaTable) -> int:
-        """The transaction below which the table holds all that its source had."""
-        return table.transaction_version(POSITION) or 0
+    def position(self, table: DeltaTable) -> Position | None:
+        """None: the table is new. Of a table that was restored to an older version, that version's."""
+        version = _restored_to(table)
+        if version != table.version():
+            table = DeltaTable(self.uri, version=version)
+        xid = table.transaction_version(POSITION)
+        return None if xid is None else Position(xid, table.transaction_version(MARK) or 0)
 
-    def append(self, table: DeltaTable, rows: DataFrame, day_of: str, upto_xid: int) -> int:
+    def append(self, table: DeltaTable, rows: DataFrame, day_of: str, upto: Position) -> int:
         """Write the rows and the new position in one commit. Returns how many rows there were."""
         written = written_files(rows, self.uri, day_of)
+        self._check_shared(written)
         adds: list[AddAction | RemoveAction] = [
             AddAction(
                 path=file.path,
@@ -95,13 +140,59 @@ class LakeTable:
                 mode="append",
                 schema=table.schema(),
                 partition_by=[DAY],
-                commit_properties=CommitProperties(app_transactions=[Transaction(POSITION, upto_xid)]),
+                commit_properties=CommitProperties(
+                    custom_metadata={OURS: str(upto.xid)},
+                    app_transactions=[Transaction(POSITION, upto.xid), Transaction(MARK, upto.mark)],
+                ),
             )
         except CommitFailedError as error:
             raise LakeConflict(
                 f"another archive has committed to {self.uri} meanwhile", "run one archive a folder"
             ) from error
         return sum(file.rows for file in written)
+
+    def _check_shared(self, written: list[WrittenFile]) -> None:
+        filesystem, folder = _located(self.uri)
+        found = filesystem.get_file_info([f"{folder}/{file.path}" for file in written])
+        amiss = [
+            file
+            for file, info in zip(written, found, strict=True)
+            if info.type != fs.FileType.File or info.size != file.bytes
+        ]
+        if amiss:
+            raise LakeNotShared(
+                f"executors wrote {len(written)} files into {self.uri}, and the driver does not find"
+                f" {len(amiss)} of them there, {amiss[0].path} among them; nothing was committed",
+                "give a folder that the driver and all executors share under this path, or an object store",
+            )
+
+
+def _restored_to(table: DeltaTable) -> int:
+    """The version that the table was restored to since its position was last moved; else the one it has."""
+    version = table.version()
+    for limit in (1, 50, None):
+        version = table.version()
+        commits = table.history(limit)
+        for commit in commits:
+            if commit["version"] > version:
+                continue
+            if OURS in commit:
+                return version
+            if commit.get("operation") == "RESTORE":
+                version = _restored_version(table, commit)
+        if limit is None or len(commits) < limit:
+            break
+    return version
+
+
+def _restored_version(table: DeltaTable, commit: dict[str, Any]) -> int:
+    version = commit.get("operationParameters", {}).get("version")
+    if version is None:
+        raise LakeUnsuitable(
+            f"the table at {table.table_uri} was restored to a time, and not to a version",
+            "restore it to a version: its position is then known",
+        )
+    return int(version)
 
 
 @dataclass(frozen=True)
@@ -188,6 +279,7 @@ def read(spark: SparkSession, uri: str) -> DataFrame:
     """A Delta table as it is now, whatever wrote it: Spark reads Delta's files itself, and needs no jar."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    uri = absolute(uri)
     if not DeltaTable.is_deltatable(uri):
         raise LakeUnsuitable(f"there is no Delta table at {uri}", "give the folder that holds _delta_log")
     table = DeltaTable(uri)
@@ -197,10 +289,19 @@ def read(spark: SparkSession, uri: str) -> DataFrame:
             "read it with an engine that knows these, or write a plain copy of it",
         )
     schema = from_arrow_schema(pa.schema(table.schema().to_arrow()))
-    files = table.file_uris()
+    files = _files(table, uri)
     if not files:
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).option("basePath", uri).parquet(*files)
+
+
+def _files(table: DeltaTable, uri: str) -> list[str]:
+    """Of a folder on this machine, Delta gives the table's path as part of a URI, where a space is %20."""
+    encoded = f"{urlsplit(table.table_uri).path.rstrip('/')}/"
+    files = table.file_uris()
+    if "://" in uri:
+        return files
+    return [f"{uri}/{file.removeprefix(encoded)}" if file.startswith(encoded) else file for file in files]
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

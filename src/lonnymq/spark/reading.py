@@ -48,7 +48,21 @@ class Reading:
     min_partitions: int
     fails_on_data_loss: bool
 
-    def check(self, position: Offset, present: Present) -> None:
+    def check(self, cursor: Cursor, position: Offset, present: Present) -> None:
+        """Raise it where the position is not one of this database's past."""
+        self.check_present(position, present)
+        if position.mark is None:
+            return
+        found = self.followed.mark(cursor, position.snapshot)
+        if found is not None and found != position.mark:
+            raise PositionUnknown(
+                f"rows that were read up to {position.snapshot} are no longer in the database: it was set"
+                " back by a failover to a standby that lagged, or by a backup or copy that took its place",
+                START_ANEW,
+            )
+
+    def check_present(self, position: Offset, present: Present) -> None:
+        """As far as it can be told without asking the database again."""
         if position.system != present.system:
             raise PositionUnknown(
                 f"the position is of another cluster: its system identifier is {position.system}, here it is"
@@ -61,9 +75,9 @@ class Reading:
                 f"if it was restored to an earlier time, {START_ANEW}; a standby may only be late",
             )
 
-    def check_range(self, start: Offset, end: Offset, present: Present) -> None:
+    def check_range(self, cursor: Cursor, start: Offset, end: Offset, present: Present) -> None:
         for position in (start, end):
-            self.check(position, present)
+            self.check(cursor, position, present)
         if not start.snapshot.is_within(end.snapshot):
             raise PositionUnknown(
                 f"the end {end.snapshot} does not follow from the start {start.snapshot}",
@@ -81,6 +95,19 @@ class Reading:
 
     def fails_on_loss(self) -> bool:
         return self.followed.is_trimmed and self.fails_on_data_loss
+
+    def marked(self, cursor: Cursor, snapshot: Snapshot, system: int) -> Offset:
+        return Offset(snapshot, system, self.followed.mark(cursor, snapshot))
+
+    def end(self, cursor: Cursor, start: Offset, target: Snapshot, limit: int | None) -> Offset:
+        """As far as `target`, or less far where that is over `limit` rows. Ends right behind the last row, so
+        that it sees no transaction whose id a crash would give out again. There must be rows.
+        """
+        end = target if limit is None else self.limited(cursor, start.snapshot, target, limit)
+        last = self.followed.last(cursor, start.snapshot, end)
+        if last is not None:
+            end = start.snapshot.until(end, last + 1)
+        return self.marked(cursor, end, start.system)
 
     def limited(self, cursor: Cursor, start: Snapshot, end: Snapshot, limit: int) -> Snapshot:
         """As far as `end`, or less far where that is over `limit` rows; one transaction at least."""
@@ -136,7 +163,7 @@ class Reading:
         hint = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)}
         with self.connecting.adbc() as connection, connection.cursor(adbc_stmt_kwargs=hint) as cursor:
             self.followed.prepare(cursor)
-            self.check(part.end, self.followed.present(cursor))
+            self.check(cursor, part.end, self.followed.present(cursor))
             for where in part.wheres:
                 cursor.execute(self.followed.query(where))
                 with cursor.fetch_record_batch() as batches:

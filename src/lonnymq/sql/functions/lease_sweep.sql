@@ -45,8 +45,8 @@ BEGIN
         SELECT TRUE AS is_due FROM message m WHERE m.id = d.id AND COALESCE(m.leased AND m.lease_end_at <= p_now, FALSE) OFFSET 0) v ON TRUE;
     IF array_remove(v_outcomes, NULL) <> '{}' THEN
         PERFORM message_end(v_tids, v_outcomes, v_errors, NULL, p_now);
-        IF current_setting('synchronous_commit') = 'off' AND (SELECT q.history FROM queue q) THEN
-            PERFORM set_config('synchronous_commit', 'on', TRUE); -- who follows the history may have read it before a crash
+        IF current_setting('synchronous_commit') = 'off' AND ('dead' = ANY (v_outcomes) OR (SELECT q.history FROM queue q)) THEN
+            PERFORM set_config('synchronous_commit', 'on', TRUE); -- a follower of the history or the dead letters may have read it before a crash
         END IF;
     END IF;
     WITH back AS (

@@ -26,5 +26,8 @@ BEGIN
         FROM gone g WHERE g.outcome = 'dead')
     SELECT array_agg(g.id), array_agg(g.channel), array_agg(g.is_counted), array_agg(g.dedupe_key) INTO v_ids, v_channels, v_counted, v_keys
     FROM gone g;
+    IF 'dead' = ANY (p_outcomes) THEN
+        INSERT INTO dead_mark (mark, at) VALUES (hashtextextended(gen_random_uuid()::TEXT, 0) & 9223372036854775807, p_now) ON CONFLICT DO NOTHING;
+    END IF;
     PERFORM message_left(v_channels, NULL, v_counted, v_keys, v_ids);
 END $$;

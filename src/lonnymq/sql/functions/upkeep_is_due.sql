@@ -15,6 +15,7 @@ BEGIN
         OR (SELECT q.history FROM queue q) AND EXISTS (SELECT FROM history_missing(p_now))
         OR EXISTS (SELECT FROM history_old(history_keep_from(p_now)))
         OR EXISTS (SELECT FROM history_other_old(history_keep_from(p_now), 1))
+        OR EXISTS (SELECT FROM (SELECT d.at FROM dead_mark d ORDER BY d.xid LIMIT 1) d WHERE d.at < p_now - 90 * 86400000::BIGINT)
         OR EXISTS (SELECT FROM ledger l WHERE NOT l.is_lasting AND l.published_at < p_now - 86400000)
         OR EXISTS (SELECT FROM credential_stale());
 END $$;

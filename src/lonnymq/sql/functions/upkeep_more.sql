@@ -25,7 +25,7 @@ BEGIN
     DELETE FROM ledger l WHERE l.ctid = ANY (ARRAY(
         SELECT x.ctid FROM ledger x WHERE NOT x.is_lasting AND x.published_at < p_now - 86400000 LIMIT p_limit FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS v_jobs = ROW_COUNT;
-    v_gone := v_gone + v_count + v_jobs + history_trim(p_now, p_limit);
+    v_gone := v_gone + v_count + v_jobs + dead_unmark(p_now, p_limit) + history_trim(p_now, p_limit);
     IF EXISTS (SELECT FROM credential_stale()) THEN
         PERFORM FROM queue FOR UPDATE SKIP LOCKED;
         IF FOUND THEN
