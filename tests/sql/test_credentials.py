@@ -261,3 +261,25 @@ def test_set_role_does_not_loosen_it(
     finally:
         conn.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(other)))
         conn.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(other)))
+
+
+@pytest.mark.parametrize(
+    ("is_dead", "table", "own"), [(False, "finished", 2), (True, "dead_mark", 1)], ids=["history", "dead"]
+)
+def test_the_mark_of_a_position_tells_nothing_of_others(
+    conn: psycopg.Connection, tenant: psycopg.Connection, is_dead: bool, table: str, own: int
+) -> None:
+    [snapshot] = tenant.execute("SELECT snapshot FROM history_bounds()").fetchone() or ()
+    xmax = int(snapshot.split(":")[1])
+    positions = [f"{xid}:{xid}:" for xid in range(xmax - 30, xmax)]
+
+    def marks() -> list[int]:
+        query = "SELECT history_mark(p, %s) FROM unnest(%s::TEXT[]) WITH ORDINALITY u (p, ord) ORDER BY ord"
+        return [row[0] for row in tenant.execute(query, (is_dead, positions))]
+
+    found = marks()
+    assert len(set(found)) == 1 + own, "none yet, and one more with each row of its own"
+    conn.execute(f"DELETE FROM {table} WHERE channel = 'theirs'".encode())
+    assert marks() == found
+    conn.execute(f"DELETE FROM {table} WHERE channel = 'mine'".encode())
+    assert set(marks()) == {0}

@@ -163,7 +163,7 @@ class _Target:
             .option("endingOffsets", json.dumps(stretch.end.kept()))
             .load()
         )
-        upto = Position(stretch.end.snapshot.xmax, stretch.end.mark or 0)
+        upto = Position(stretch.end.snapshot.xmax, stretch.end.mark)
         with plainly():
             self.archived.rows += stretch.lake.append(stretch.table, rows, self.kind.day_of, upto)
         self.archived.commits += 1

@@ -58,7 +58,8 @@ class Position:
     """The table holds all that its source had below a transaction; the mark tells that past from others."""
 
     xid: int
-    mark: int
+    mark: int | None
+    """None: it could not be told."""
 
 
 def absolute(place: str) -> str:
@@ -117,7 +118,7 @@ class LakeTable:
         if version != table.version():
             table = DeltaTable(self.uri, version=version)
         xid = table.transaction_version(POSITION)
-        return None if xid is None else Position(xid, table.transaction_version(MARK) or 0)
+        return None if xid is None else Position(xid, table.transaction_version(MARK) or None)
 
     def append(self, table: DeltaTable, rows: DataFrame, day_of: str, upto: Position) -> int:
         """Write the rows and the new position in one commit. Returns how many rows there were."""
@@ -142,7 +143,7 @@ class LakeTable:
                 partition_by=[DAY],
                 commit_properties=CommitProperties(
                     custom_metadata={OURS: str(upto.xid)},
-                    app_transactions=[Transaction(POSITION, upto.xid), Transaction(MARK, upto.mark)],
+                    app_transactions=[Transaction(POSITION, upto.xid), Transaction(MARK, upto.mark or 0)],
                 ),
             )
         except CommitFailedError as error:

@@ -23,11 +23,13 @@ BEGIN
             dequeued_at, first_dequeued_at, dedupe_key, past_errors)
         SELECT g.id, g.dequeue_at, g.created_at, p_now, g.attempts + 1, g.max_attempts, g.channel, g.consumer, COALESCE(g.new_error, g.error),
             g.headers, COALESCE(g.new_state, g.state), g.content, g.dequeued_at, g.first_dequeued_at, g.dedupe_key, g.past_errors
-        FROM gone g WHERE g.outcome = 'dead')
+        FROM gone g WHERE g.outcome = 'dead'),
+    marked AS (
+        INSERT INTO dead_mark (channel, mark, at)
+        SELECT g.channel, hashtextextended(gen_random_uuid()::TEXT, 0) & 9223372036854775807, p_now
+        FROM (SELECT DISTINCT g.channel FROM gone g WHERE g.outcome = 'dead') g
+        ON CONFLICT DO NOTHING)
     SELECT array_agg(g.id), array_agg(g.channel), array_agg(g.is_counted), array_agg(g.dedupe_key) INTO v_ids, v_channels, v_counted, v_keys
     FROM gone g;
-    IF 'dead' = ANY (p_outcomes) THEN
-        INSERT INTO dead_mark (mark, at) VALUES (hashtextextended(gen_random_uuid()::TEXT, 0) & 9223372036854775807, p_now) ON CONFLICT DO NOTHING;
-    END IF;
     PERFORM message_left(v_channels, NULL, v_counted, v_keys, v_ids);
 END $$;

@@ -44,11 +44,14 @@ ALTER TABLE upkeep ADD COLUMN trimmed_xid XID8 NOT NULL DEFAULT '0'; -- the hist
 -- Dead letters are followed as the history is.
 ALTER TABLE dead ADD COLUMN xid XID8 NOT NULL DEFAULT pg_current_xact_id();
 CREATE INDEX dead_xid_ix ON dead (xid);
--- One row per transaction in which messages died. It stays when they are retried or discarded, so that history_mark can tell this
--- database's past from another one. Kept for 90 days.
+-- One row per channel and transaction in which messages died. It stays when they are retried or discarded, so that history_mark can tell
+-- this database's past from another one. Kept for 90 days.
 CREATE TABLE dead_mark (
-    xid XID8 PRIMARY KEY DEFAULT pg_current_xact_id(),
+    xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
+    channel TEXT COLLATE "C" NOT NULL,
     mark BIGINT NOT NULL,                   -- random
-    at BIGINT NOT NULL
+    at BIGINT NOT NULL,
+    PRIMARY KEY (xid, channel)
 );
+CREATE INDEX dead_mark_channel_ix ON dead_mark (channel, xid); -- for a login that is bound to channels
 ALTER TABLE upkeep ADD COLUMN unmarked_xid XID8 NOT NULL DEFAULT '0'; -- the rows of dead_mark up to this may be gone
