@@ -126,6 +126,12 @@ class LeasesLost(LonnyMQError):
     sqlstate = "LM016"
 
 
+class ChannelFull(LonnyMQError):
+    """A channel holds as many messages as its max_size allows. Nothing was created."""
+
+    sqlstate = "LM017"
+
+
 class UnsuitableConnection(InvalidArgument, TypeError):
     """What was given as a connection is none, or is asynchronous where it should not be, or should be."""
 
