@@ -240,6 +240,10 @@ class RoleUnsuitable(SchemaError):
     sqlstate = "LM105"
 
 
+class SchemaLocked(SchemaError):
+    """Other transactions hold locks on what is to be changed. Nothing was changed."""
+
+
 class InvalidSchemaName(SchemaError, ValueError):
     """PostgreSQL would not take the schema's name, or would cut it short."""
 

@@ -75,11 +75,11 @@ def test_nothing_of_it_if_the_callback_fails(
     assert contents(conn) == []
 
 
-def test_nothing_of_it_if_a_channel_is_full(
-    queue: Any, conn: psycopg.Connection, small_chunks: None
-) -> None:
+def test_nothing_of_it_if_a_channel_is_full(queue: Any, conn: psycopg.Connection, small_chunks: None) -> None:
     queue.channel("acme").set(max_size=10)
-    with pytest.raises(errors.ChannelFull, match=r"channel 'acme' is full \(max_size 10\).*on_full") as raised:
+    with pytest.raises(
+        errors.ChannelFull, match=r"channel 'acme' is full \(max_size 10\).*on_full"
+    ) as raised:
         queue.enqueue_many([b"x"] * 100, channel="acme")
     assert "10 of 10 messages do not fit" in str(raised.value), "of the second chunk"
     assert contents(conn) == []

@@ -341,7 +341,7 @@ class TestCounted:
         write(rows, options, channel="a")
         assert counts(conn) == (10, 0, 1)
         assert warnings() == [
-            "10 messages were created; 20 were not, as their keys are taken; 0 were dropped, as channels are full"
+            "10 messages were created; 20 were duplicates; 0 were dropped, as their channels are full"
         ]
         check(conn)
 
@@ -357,7 +357,7 @@ class TestCounted:
         write(rows, options, onFull="drop")
         assert counts(conn) == (8, 0, 1)
         assert warnings() == [
-            "8 messages were created; 0 were not, as their keys are taken; 2 were dropped, as channels are full"
+            "8 messages were created; 0 were duplicates; 2 were dropped, as their channels are full"
         ]
         check(conn)
 

@@ -66,7 +66,9 @@ def test_nothing_is_published_when_a_channel_is_full(conn: psycopg.Connection) -
     conn.execute("SELECT channel_set('it''s small', p_max_size => 10)")
     conn.execute("SELECT channel_set('tiny', p_max_size => 1)")
     batch = uuid4()
-    stage(conn, batch, [(n, "it's small", b"") for n in range(100)] + [(100 + n, "tiny", b"") for n in range(3)])
+    stage(
+        conn, batch, [(n, "it's small", b"") for n in range(100)] + [(100 + n, "tiny", b"") for n in range(3)]
+    )
     with pytest.raises(psycopg.Error) as refused:
         conn.execute("SELECT * FROM staging_publish(%s)", (batch,))
     assert refused.value.sqlstate == "LM017"

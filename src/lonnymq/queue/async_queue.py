@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from lonnymq.adapters import held
 from lonnymq.commands import Created, Delivery
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidArgument
+from lonnymq.install import WAIT_S
 from lonnymq.queue.basis import Basis
 from lonnymq.queue.bed import Bed, Deafened, Roused
 from lonnymq.queue.calls import Answer, AsyncCaller, Request
@@ -173,12 +174,14 @@ class AsyncQueue(Basis, AsyncCaller):
                 self._idle_listeners.append(listener)
         return taken
 
-    async def install(self, *, roles: bool = False, conn: object | None = None) -> Installed:
+    async def install(
+        self, *, roles: bool = False, wait: float = WAIT_S, conn: object | None = None
+    ) -> Installed:
         """Install the queue into its schema, or bring it up to date: see lonnymq.install."""
         from lonnymq.adapters.installing import install_on_async
 
         return await install_on_async(
-            conn if conn is not None else await self._opened(), self.schema, roles=roles
+            conn if conn is not None else await self._opened(), self.schema, roles=roles, wait=wait
         )
 
     async def perform(self, request: Request[Answer]) -> Answer:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from lonnymq.adapters import held
 from lonnymq.commands import Created, Delivery
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidArgument
+from lonnymq.install import WAIT_S
 from lonnymq.queue.basis import Basis
 from lonnymq.queue.calls import Answer, Caller, Request
 from lonnymq.queue.connections import TRIES, check_is_open, doubt, refuse_connection, unanswered
@@ -141,12 +142,12 @@ class Queue(Basis, Caller):
             raise
         return done
 
-    def install(self, *, roles: bool = False, conn: object | None = None) -> Installed:
+    def install(self, *, roles: bool = False, wait: float = WAIT_S, conn: object | None = None) -> Installed:
         """Install the queue into its schema, or bring it up to date: see lonnymq.install."""
         from lonnymq.adapters.installing import install_on
 
         source = conn if conn is not None else self._opened()
-        return install_on(source, self.schema, roles=roles)
+        return install_on(source, self.schema, roles=roles, wait=wait)
 
     def perform(self, request: Request[Answer]) -> Answer:
         answer: Answer = self._walk(request.steps, conn=request.conn)

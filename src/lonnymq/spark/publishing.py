@@ -151,7 +151,7 @@ def _tell(published: PublishedOnce, app: str, version: int | None) -> None:
         logger.warning("%s has published version %s, or a later one, before: nothing was done", app, version)
     elif published.duplicates or published.refused:
         logger.warning(
-            "%s messages were created; %s were not, as their keys are taken; %s were dropped, as channels are full",
+            "%s messages were created; %s were duplicates; %s were dropped, as their channels are full",
             published.created,
             published.duplicates,
             published.refused,

@@ -68,7 +68,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         answers = cast("Answers", messages)
         query = next((answer.query for answer in answers if answer is not None), None)
         if query is None and any(answer is not None and answer.rows for answer in answers):
-            raise StagingLost("the tasks did not say which stream their rows are of", "this is a bug: report it")
+            raise StagingLost(
+                "the tasks did not say which stream their rows are of", "this is a bug: report it"
+            )
         if query is not None:
             app = query if self._app is None else f"{self._app} {query}"
             self._publisher.publish(app, batchId, answers)

@@ -167,9 +167,7 @@ class App(Generic[C]):
             return self.raw_handler
         return self.tasks.get(name) if isinstance(name, str) else None
 
-    def send(
-        self, task: Task[..., Any, C], message: NewMessage, conn: object | None, on_full: OnFull
-    ) -> C:
+    def send(self, task: Task[..., Any, C], message: NewMessage, conn: object | None, on_full: OnFull) -> C:
         if self._inline is not None:
             return self._inline.send(task, message, conn, on_full)
         sent: Any = self.queue.enqueue(
