@@ -198,9 +198,13 @@ def test_the_schema_is_taken_from_the_environment(lonnymq: Run, conn: psycopg.Co
 def test_no_rights_at_all(login: Login, schema: str, conn: psycopg.Connection) -> None:
     address = login()
     name = psycopg.conninfo.conninfo_to_dict(address)["user"]
+    says: tuple[str, ...]
     for arguments in USING:
         done = run(*with_json(arguments), "--schema", schema, dsn=address, stdin=LINES)
-        says = "permission denied", f'grant "{name}" one of the roles "{schema}_producer", "{schema}_consumer"'
+        says = (
+            "permission denied",
+            f'grant "{name}" one of the roles "{schema}_producer", "{schema}_consumer"',
+        )
         assert_one_sentence(arguments, done, 1, *says)
     for arguments in (*KEEPING, ["install", "--roles"]):
         done = run(*with_json(arguments), "--schema", schema, dsn=address)

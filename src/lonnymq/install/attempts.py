@@ -1,8 +1,8 @@
 """Run a plan without making others wait: no lock is waited for longer than a moment.
 
-DDL needs tables to itself. While it waits for an open transaction, every later call on the table waits behind
-it. So each attempt gives up after a short lock_timeout, which the plan sets, and is rolled back; the next
-attempt comes after a pause in which nothing is held.
+DDL needs tables to itself. While it waits for an open transaction, every later call on the table waits
+behind it. So each attempt gives up after a short lock_timeout and is rolled back; the next one comes after a
+pause in which nothing is held.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lonnymq.errors import Deadlock
 from lonnymq.install.holders import Holder, holders, locked
+from lonnymq.install.plan import LOCK_TIMEOUT_MS
 from lonnymq.install.transactions import execute, joins, transaction
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ WAIT_S = 30.0
 """For how long to try, unless told otherwise: about ten attempts."""
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
+AUTOVACUUM_TIMEOUT_MS = 1200
+"""Who has waited for deadlock_timeout, a second, has an autovacuum cancelled that is in the way."""
 
 
 def run(conn: Connection[Any], schema: str, statements: Sequence[str], wait: float) -> None:
@@ -35,20 +38,30 @@ def run(conn: Connection[Any], schema: str, statements: Sequence[str], wait: flo
     began = time.monotonic()
     gives_up_at = began if joins(conn) else began + wait
     pause = FIRST_PAUSE_S
+    timeout_ms = LOCK_TIMEOUT_MS
     attempts = 1
     while True:
         attempt = _Attempt(conn, schema)
         try:
-            return attempt.run(statements)
+            return attempt.run(statements, timeout_ms)
         except (LockNotAvailable, Deadlock) as error:
+            found = attempt.holders()
             if time.monotonic() + pause > gives_up_at:
                 if isinstance(error, Deadlock):
                     raise
                 tried = f"{attempts} attempt{'s' if attempts > 1 else ''} in {time.monotonic() - began:.0f} s"
-                raise locked(schema, attempt.holders(), tried) from error
+                raise locked(schema, found, tried) from error
         time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - so that two installers do not meet again
+        is_autovacuum = any(holder.is_autovacuum for holder in found)
+        timeout_ms = AUTOVACUUM_TIMEOUT_MS if is_autovacuum else LOCK_TIMEOUT_MS
         pause = min(2 * pause, LONGEST_PAUSE_S)
         attempts += 1
+
+
+# A shorter lock_timeout of the caller's stays.
+_LIMIT = """
+SELECT pg_catalog.set_config('lock_timeout', '{0}', TRUE) FROM pg_catalog.pg_settings s
+WHERE s.name = 'lock_timeout' AND CAST(s.setting AS INT) NOT BETWEEN 1 AND {0}"""
 
 
 class _Attempt:
@@ -57,8 +70,9 @@ class _Attempt:
         self._before = {holder.transaction for holder in self._all_holders()}
         self._statement = ""
 
-    def run(self, statements: Sequence[str]) -> None:
+    def run(self, statements: Sequence[str], timeout_ms: int) -> None:
         with transaction(self._conn, self._schema) as cursor:
+            execute(cursor, _LIMIT.format(timeout_ms))
             for statement in statements:
                 self._statement = statement
                 execute(cursor, statement)
@@ -70,8 +84,8 @@ class _Attempt:
             for holder in self._all_holders()
             if holder.transaction in self._before or holder.is_as_old_as_the_wait
         ]
-        named = [holder for holder in found if holder.is_named_in(self._statement)]
-        return named or found
+        narrowed = [holder.narrowed(self._statement) for holder in found]
+        return [holder for holder in narrowed if holder is not None] or found
 
     def _all_holders(self) -> list[Holder]:
         with transaction(self._conn, self._schema) as cursor:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lonnymq.errors import SchemaLocked
@@ -34,19 +34,28 @@ class Holder:
     application: str | None
     open_s: float | None
     query: str | None
+    is_autovacuum: bool
 
     @property
     def is_as_old_as_the_wait(self) -> bool:
         return self.open_s is not None and self.open_s * 1000 >= LOCK_TIMEOUT_MS
 
-    def is_named_in(self, statement: str) -> bool:
-        """Whether the statement names a relation that it holds. The books are named in all of them."""
-        named = set(self.relations) - BOOKS
-        return any(re.search(rf"\b{re.escape(name)}\b", statement) for name in named)
+    def narrowed(self, statement: str) -> Holder | None:
+        """Only with the relations that the statement names, if there are any. The books do not count: every
+        step names them.
+        """
+        named = [
+            name
+            for name in self.relations
+            if name not in BOOKS and re.search(rf"\b{re.escape(name)}\b", statement)
+        ]
+        return replace(self, relations=named) if named else None
 
     @property
     def what(self) -> str:
-        return ", ".join(map(identifier, self.relations)) or "the lock of another installation"
+        more = len(self.relations) - MOST_NAMED
+        named = ", ".join(map(identifier, self.relations[:MOST_NAMED])) or "the lock of another installation"
+        return f"{named} and {more} more" if more > 0 else named
 
     def __str__(self) -> str:
         known = {
@@ -55,11 +64,13 @@ class Holder:
             "open for": self.open_s and f"{self.open_s:.0f} s",
             "query:": self.query and repr(" ".join(self.query.split())[:QUERY_LENGTH]),
         }
-        about = ", ".join(f"{name} {value}" for name, value in known.items() if value)
-        if self.pid is None:
-            return f"prepared transaction {literal(self.prepared_as or self.transaction)} ({about})"
-        unseen = "" if self.query else ", its query is not visible to this role"
-        return f"pid {self.pid} ({about}{unseen})"
+        about = [f"{name} {value}" for name, value in known.items() if value]
+        if self.is_autovacuum:
+            about.insert(0, "autovacuum")
+        elif self.pid is not None and not self.query:
+            about.append("its query is not visible to this role")
+        who = f"pid {self.pid}" if self.pid else f"prepared transaction {literal(self.prepared_as or '')}"
+        return f"{who} ({', '.join(about)})"
 
     @property
     def end_it(self) -> str:
@@ -90,22 +101,26 @@ SELECT l.virtualtransaction, l.pid, p.gid,
     pg_catalog.array_remove(pg_catalog.array_agg(DISTINCT CAST(c.relname AS TEXT)), NULL),
     COALESCE(a.usename, p.owner), NULLIF(a.application_name, ''),
     CAST(EXTRACT(EPOCH FROM pg_catalog.clock_timestamp() - COALESCE(a.xact_start, p.prepared)) AS FLOAT8),
-    CASE WHEN a.xact_start IS NOT NULL THEN a.query END
+    CASE WHEN a.xact_start IS NOT NULL THEN a.query END,
+    l.pid IS NOT NULL AND a.usesysid IS NULL -- of no login
 FROM pg_catalog.pg_locks l
 LEFT JOIN pg_catalog.pg_class c ON l.locktype = 'relation' AND c.oid = l.relation
 LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
-LEFT JOIN pg_catalog.pg_prepared_xacts p ON l.pid IS NULL AND l.virtualtransaction = '-1/' || p.transaction
+LEFT JOIN pg_catalog.pg_locks x -- a prepared transaction has no pid, but holds its own id
+  ON l.pid IS NULL AND x.pid IS NULL AND x.locktype = 'transactionid' AND x.granted
+ AND x.virtualtransaction = l.virtualtransaction
+LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = x.transactionid
 WHERE l.granted
   AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid()
   AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
   AND (
-      c.relkind IN ('r', 'p', 'v', 'S')
+      c.relkind IN ('r', 'p', 'v')
       AND c.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = {literal(schema)})
       OR l.locktype = 'advisory' AND l.objsubid = 1
       AND (CAST(l.classid AS BIGINT) << 32) | CAST(l.objid AS BIGINT) = {lock_key(schema)}
   )
 GROUP BY l.virtualtransaction, l.pid, p.gid, a.usename, p.owner, a.application_name, a.xact_start,
-    p.prepared, a.query
+    p.prepared, a.query, a.usesysid
 ORDER BY COALESCE(a.xact_start, p.prepared), l.pid"""
     rows = cursor.execute(query.encode(cursor.connection.info.encoding), prepare=False).fetchall()
     return [Holder(*row) for row in rows]

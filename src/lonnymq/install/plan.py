@@ -41,9 +41,9 @@ CONTRACT = 2
 OLDEST_CONTRACT = 2
 """The oldest client that the functions of this release serve. It rises when a call changes or goes away."""
 
-LOCK_TIMEOUT_MS = 1200
-"""For how long a statement waits for a lock: a bit longer than PostgreSQL's deadlock_timeout of a second,
-after which an autovacuum that is in the way is cancelled.
+LOCK_TIMEOUT_MS = 800
+"""For how long a statement waits for a lock: meanwhile, later calls wait behind it. It is less than
+PostgreSQL's deadlock_timeout of a second: of two transactions that wait for each other, this one gives way.
 """
 
 BOOKS = {"migration", "installation"}
@@ -86,7 +86,11 @@ def plan(
 
 def script(statements: Sequence[str]) -> str:
     """The statements as a file for psql."""
-    head = ["BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL client_encoding TO 'UTF8'"]
+    head = [
+        "BEGIN ISOLATION LEVEL READ COMMITTED",
+        "SET LOCAL client_encoding TO 'UTF8'",
+        f"SET LOCAL lock_timeout TO {LOCK_TIMEOUT_MS}",
+    ]
     return "".join(f"{statement};\n\n" for statement in [*head, *statements]) + "COMMIT;\n"
 
 
@@ -98,7 +102,6 @@ def opening(schema: str) -> Sequence[str]:
     return [
         "SET LOCAL search_path TO pg_catalog, pg_temp",
         refuse_isolation(),
-        _limit_lock_waits(),
         do_block(wait),
         refuse_closed(schema),
     ]
@@ -107,21 +110,6 @@ def opening(schema: str) -> Sequence[str]:
 def lock_key(schema: str) -> str:
     """An expression: the key of the advisory lock that an installation of the schema holds."""
     return f"pg_catalog.hashtextextended({literal(f'lonnymq install {schema}')}, 0)"
-
-
-def _limit_lock_waits() -> str:
-    """Who waits for a lock keeps everybody waiting who comes later. A shorter lock_timeout of the caller's
-    stays.
-    """
-    return do_block(f"""
-BEGIN
-    IF (
-        SELECT CAST(s.setting AS INT) NOT BETWEEN 1 AND {LOCK_TIMEOUT_MS}
-        FROM pg_catalog.pg_settings s WHERE s.name = 'lock_timeout'
-    ) THEN
-        SET LOCAL lock_timeout TO {LOCK_TIMEOUT_MS};
-    END IF;
-END""")
 
 
 def _create_books(schema: str) -> str:
