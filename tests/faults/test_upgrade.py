@@ -28,16 +28,16 @@ def until_vacuuming(conn: psycopg.Connection) -> None:
 @pytest.mark.slow
 def test_an_autovacuum_gives_way(pytestconfig: pytest.Config) -> None:
     """One that would go on for hours. It is in the way of one attempt, and cancelled by the next."""
-    with cluster(pytestconfig.getoption("--pg"), SETTINGS | {"autovacuum_naptime": "1s"}) as server:
-        with connect(server, "postgres") as conn:
-            install(conn)
-            conn.execute("SELECT message_create('a', 'x') FROM generate_series(1, 20000)")
-            conn.execute(
-                "ALTER TABLE message SET (autovacuum_vacuum_threshold = 0, autovacuum_vacuum_cost_limit = 1,"
-                " autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_cost_delay = 100)"
-            )
-            conn.execute("DELETE FROM message")
-            until_vacuuming(conn)
-            with pytest.raises(errors.SchemaLocked, match=r"pid \d+ \(autovacuum, .* holds \"message\""):
-                upgrade(conn, "lonnymq", ALTERING, wait=0)
-            assert upgrade(conn, "lonnymq", ALTERING).step == STEP.number
+    settings = SETTINGS | {"autovacuum_naptime": "1s"}
+    with cluster(pytestconfig.getoption("--pg"), settings) as server, connect(server, "postgres") as conn:
+        install(conn)
+        conn.execute("SELECT message_create('a', 'x') FROM generate_series(1, 20000)")
+        conn.execute(
+            "ALTER TABLE message SET (autovacuum_vacuum_threshold = 0, autovacuum_vacuum_cost_limit = 1,"
+            " autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_cost_delay = 100)"
+        )
+        conn.execute("DELETE FROM message")
+        until_vacuuming(conn)
+        with pytest.raises(errors.SchemaLocked, match=r"pid \d+ \(autovacuum, .* holds \"message\""):
+            upgrade(conn, "lonnymq", ALTERING, wait=0)
+        assert upgrade(conn, "lonnymq", ALTERING).step == STEP.number

@@ -397,8 +397,11 @@ def test_a_producer_needs_no_other_rights(
         write(two, {"service": service, "schema": name})
         assert (count(conn, f"{name}.message"), count(conn, f"{name}.staging")) == (2, 0)
         rows = two.sparkSession.read.format("lonnymq").options(service=service, schema=name).load()
-        with pytest.raises(PySparkException, match="NotPermitted"):
+        with pytest.raises(PySparkException, match=f'NotPermitted: .*GRANT "{name}_observer" TO "{name}";'):
             rows.count()
+        conn.execute(f"REVOKE {name}_producer FROM {name}; GRANT {name}_consumer TO {name}".encode())
+        with pytest.raises(PySparkException, match=f'NotPermitted: .*GRANT "{name}_producer" TO "{name}";'):
+            write(two, {"service": service, "schema": name})
     finally:
         conn.execute(f"DROP ROLE {name}".encode())
         uninstall(conn, name)
