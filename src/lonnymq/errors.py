@@ -126,6 +126,12 @@ class LeasesLost(LonnyMQError):
     sqlstate = "LM016"
 
 
+class ChannelFull(LonnyMQError):
+    """A channel holds as many messages as its max_size allows. Nothing was created."""
+
+    sqlstate = "LM017"
+
+
 class UnsuitableConnection(InvalidArgument, TypeError):
     """What was given as a connection is none, or is asynchronous where it should not be, or should be."""
 
@@ -236,6 +242,10 @@ class RoleUnsuitable(SchemaError):
 
 class RightsTooWide(SchemaError):
     """A role that should not has rights on the queue's tables, functions or schema."""
+
+
+class SchemaLocked(SchemaError):
+    """Other transactions hold locks on what is to be changed. Nothing was changed."""
 
 
 class InvalidSchemaName(SchemaError, ValueError):

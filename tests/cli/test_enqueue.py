@@ -65,7 +65,10 @@ def test_one_too_many(queue: Queue, lonnymq: Run) -> None:
     queue.channel("tiny").set(max_size=1)
     assert lonnymq("enqueue", "1", "--channel", "tiny").code == 0
     done = lonnymq("enqueue", "2", "--channel", "tiny")
-    assert (done.code, done.stdout.startswith("full: channel tiny takes no more")) == (1, True)
+    assert (done.code, done.stdout) == (1, "")
+    assert done.stderr.startswith("lonnymq: channel 'tiny' is full (nothing was queued: try again")
+    assert "--max-size" in done.stderr
+    assert len(queue.messages()) == 1
 
 
 WRONG = [
@@ -117,7 +120,7 @@ def test_a_file(queue: Queue, lonnymq: Run, tmp_path: Path) -> None:
     )
     done = lonnymq("enqueue", "--file", str(file))
     assert (done.code, done.stderr) == (0, "")
-    assert done.stdout == "4 created, 1 duplicates, 0 refused by full channels\n"
+    assert done.stdout == "4 created, 1 duplicates\n"
     [acme, urgent] = queue.messages(status="due")
     assert (acme.channel, acme.headers["task"], acme.headers["a"]) == ("acme", "send", 1)
     assert (urgent.channel, urgent.dequeue_at) == ("default", -3)
@@ -152,10 +155,30 @@ def test_an_empty_file(lonnymq: Run) -> None:
     assert lonnymq("enqueue", "--file", "-").stdout.startswith("0 created")
 
 
-def test_full_channels_are_told_of(queue: Queue, lonnymq: Run) -> None:
+def test_nothing_of_a_file_when_a_channel_is_full(queue: Queue, lonnymq: Run) -> None:
     queue.channel("tiny").set(max_size=1)
     done = lonnymq("enqueue", "--file", "-", "--channel", "tiny", "--values", stdin=lines(1, 2, 3))
-    assert (done.code, done.stdout) == (1, "1 created, 0 duplicates, 2 refused by full channels\n")
+    assert (done.code, done.stdout) == (1, "")
+    assert "channel 'tiny' is full (max_size 1): 2 of 3 messages do not fit" in done.stderr
+    assert "--drop-full" in done.stderr
+    assert queue.messages() == []
+
+
+def test_lines_are_left_out_when_that_is_asked_for(queue: Queue, lonnymq: Run) -> None:
+    queue.channel("tiny").set(max_size=1)
+    file = ["enqueue", "--file", "-", "--channel", "tiny", "--values", "--drop-full"]
+    done = lonnymq(*file, stdin=lines(1, 2, 3))
+    told = "1 created, 0 duplicates, 2 left out: their channel is full\n"
+    assert (done.code, done.stdout) == (0, told)
+    done = lonnymq(*file, "--json", stdin=lines(4))
+    assert json.loads(done.stdout) == {"created": 0, "duplicates": 0, "full": 1}
+
+
+def test_a_bad_line_is_named_though_its_channel_is_full(queue: Queue, lonnymq: Run) -> None:
+    queue.channel("tiny").set(max_size=1)
+    file = ["enqueue", "--file", "-", "--channel", "tiny"]
+    bad = lines({"value": 1}, {"value": 2}, {"value": 3, "dedupe_key": ""})
+    assert "line 3:" in lonnymq(*file, stdin=bad).stderr
 
 
 BAD = [

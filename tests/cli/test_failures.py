@@ -197,15 +197,22 @@ def test_the_schema_is_taken_from_the_environment(lonnymq: Run, conn: psycopg.Co
 
 def test_no_rights_at_all(login: Login, schema: str, conn: psycopg.Connection) -> None:
     address = login()
+    name = psycopg.conninfo.conninfo_to_dict(address)["user"]
+    says: tuple[str, ...]
     for arguments in USING:
         done = run(*with_json(arguments), "--schema", schema, dsn=address, stdin=LINES)
-        says = "permission denied", "log in as a member of one of the queue's roles"
+        says = (
+            "permission denied",
+            f'grant "{name}" one of the roles "{schema}_producer", "{schema}_consumer"',
+        )
         assert_one_sentence(arguments, done, 1, *says)
     for arguments in (*KEEPING, ["install", "--roles"]):
         done = run(*with_json(arguments), "--schema", schema, dsn=address)
-        assert_one_sentence(arguments, done, 1, "permission denied", "log in as the owner of the schema")
+        says = "permission denied", "belongs to role", f'GRANT "{conn.info.user}" TO "{name}";'
+        assert_one_sentence(arguments, done, 1, *says)
     fresh = run("install", "--schema", "fresh", dsn=address)
-    assert_one_sentence(["install"], fresh, 1, "permission denied for database", "somebody who may create it")
+    says = "permission denied for database", f'GRANT CREATE ON DATABASE "{conn.info.dbname}" TO "{name}";'
+    assert_one_sentence(["install"], fresh, 1, *says)
     for arguments in MEASURING:
         assert_one_sentence(
             arguments, run(*arguments, dsn=address), 1, "may not make a schema", "GRANT CREATE"
@@ -218,11 +225,12 @@ def test_rights_are_enough_where_they_should_be(login: Login, schema: str, dsn: 
     observer, producer, admin = (login(f"{schema}_{role}") for role in ("observer", "producer", "admin"))
     for arguments in PRODUCING:
         assert run(*arguments, "--schema", schema, dsn=producer, stdin=LINES).code == 0
-        assert "permission denied" in run(*arguments, "--schema", schema, dsn=observer, stdin=LINES).stderr
+        refused = run(*arguments, "--schema", schema, dsn=observer, stdin=LINES)
+        assert_one_sentence(arguments, refused, 1, "permission denied", f'run: GRANT "{schema}_producer" TO')
     for arguments in READING:
         assert "permission denied" not in run(*arguments, "--schema", schema, dsn=observer).stderr
     for arguments in WRITING:
-        assert "permission denied" in run(*arguments, "--schema", schema, dsn=observer).stderr
+        assert f'GRANT "{schema}_admin" TO' in run(*arguments, "--schema", schema, dsn=observer).stderr
         assert "permission denied" not in run(*arguments, "--schema", schema, dsn=admin).stderr
 
 
@@ -267,7 +275,7 @@ def test_a_worker(login: Login, schema: str, dsn: str, conn: psycopg.Connection,
         (NOWHERE, schema, 3, "see that the database is up, and its address right"),
         (dsn, "nowhere", 4, "run `lonnymq install`"),
         (dsn, "old", 4, "run `lonnymq upgrade`"),
-        (login(), schema, 1, "log in as a member of one of the queue's roles"),
+        (login(), schema, 1, f'one of the roles "{schema}_producer", "{schema}_consumer"'),
     ):
         env = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])}
         done = start("worker", "shop", "--until-empty", dsn=address, env=env | {"LONNYMQ_SCHEMA": name})

@@ -75,6 +75,43 @@ def test_nothing_of_it_if_the_callback_fails(
     assert contents(conn) == []
 
 
+def test_nothing_of_it_if_a_channel_is_full(queue: Any, conn: psycopg.Connection, small_chunks: None) -> None:
+    queue.channel("acme").set(max_size=10)
+    with pytest.raises(
+        errors.ChannelFull, match=r"channel 'acme' is full \(max_size 10\).*on_full"
+    ) as raised:
+        queue.enqueue_many([b"x"] * 100, channel="acme")
+    assert "10 of 10 messages do not fit" in str(raised.value), "of the second chunk"
+    assert contents(conn) == []
+    assert queue.enqueue_many([b"x"] * 10, channel="acme").created == 10, "there is room for so many"
+
+
+def test_whole_chunks_of_it_until_a_channel_is_full(
+    queue: Any, conn: psycopg.Connection, small_chunks: None
+) -> None:
+    queue.channel("acme").set(max_size=25)
+    with pytest.raises(errors.ChannelFull, match="5 of 10 messages do not fit"):
+        queue.enqueue_many((b"%d" % n for n in range(100)), channel="acme", commit_each_chunk=True)
+    assert contents(conn) == [b"%d" % n for n in range(20)], "the chunk that did not fit is not there"
+
+
+def test_what_does_not_fit_is_counted_if_so_asked(
+    queue: Any, conn: psycopg.Connection, small_chunks: None
+) -> None:
+    queue.channel("acme").set(max_size=15)
+    done = queue.enqueue_many([b"x"] * 40, channel="acme", on_full="return")
+    assert (done.created, done.duplicates, done.full) == (15, 0, 25)
+    assert len(contents(conn)) == 15
+
+
+@pytest.mark.parametrize("on_full", ["drop", None, []])
+def test_an_on_full_that_there_is_not(own_queue: Any, on_full: Any) -> None:
+    with pytest.raises(errors.InvalidArgument, match="on_full is"):
+        own_queue.enqueue("x", on_full=on_full)
+    with pytest.raises(errors.InvalidArgument, match="on_full is"):
+        own_queue.enqueue_many(["x"], on_full=on_full)
+
+
 def test_each_as_it_says(own_queue: Any, conn: psycopg.Connection) -> None:
     at = datetime.now(UTC) + timedelta(days=1)
     done = own_queue.enqueue_many(

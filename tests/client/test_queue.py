@@ -10,7 +10,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from lonnymq import AsyncQueue, NewMessage, Queue, errors
-from lonnymq.commands import Delivery, Result
+from lonnymq.commands import Created, Delivery, Result
 from tests.database import unique_name
 from tests.queues import OWN, queue_of
 
@@ -93,8 +93,10 @@ def test_channels(queue: Any) -> None:
     acme = queue.channel("acme")
     assert acme.set(max_concurrency=1, release_interval=timedelta(seconds=0), max_size=2).max_concurrency == 1
     assert acme.get().max_size == 2
-    results = [queue.enqueue(n, channel="acme").result for n in range(3)]
-    assert results == [Result.CREATED, Result.CREATED, Result.FULL]
+    assert [queue.enqueue(n, channel="acme").result for n in range(2)] == [Result.CREATED] * 2
+    with pytest.raises(errors.ChannelFull, match=r"channel 'acme' is full .*on_full=\"return\""):
+        queue.enqueue(2, channel="acme")
+    assert queue.enqueue(2, channel="acme", on_full="return") == Created(None, Result.FULL)
     assert len(queue.dequeue(10)) == 1
     assert acme.stats().blocked_by == "concurrency"
     assert [(one.channel, one.leased) for one in queue.channels()] == [("acme", 1)]

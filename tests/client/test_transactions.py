@@ -105,6 +105,31 @@ def test_enqueue_with_a_business_write(dsn: str, books: psycopg.Connection, hold
     assert left(books) == ((1, 3) if ending == "commit" else (0, 0))
 
 
+@pytest.mark.parametrize("holder", SYNC)
+def test_the_callers_transaction_goes_on_when_a_message_does_not_fit(
+    dsn: str, books: psycopg.Connection, holder: str
+) -> None:
+    with Queue(dsn) as queue, SYNC[holder](dsn) as caller:
+        queue.channel("acme").set(max_size=1)
+        queue.enqueue("fits", channel="acme", conn=caller.held)
+        with pytest.raises(errors.ChannelFull):
+            queue.enqueue("does not", channel="acme", conn=caller.held)
+        caller.end("commit")
+    assert left(books) == (1, 1)
+
+
+@pytest.mark.parametrize("holder", SYNC)
+def test_nothing_can_be_committed_when_a_batch_does_not_fit(
+    dsn: str, books: psycopg.Connection, holder: str
+) -> None:
+    with Queue(dsn) as queue, SYNC[holder](dsn) as caller:
+        queue.channel("acme").set(max_size=1)
+        with pytest.raises(errors.ChannelFull, match="1 of 2 messages do not fit"):
+            queue.enqueue_many(["fits", "does not"], channel="acme", conn=caller.held)
+        caller.end("commit")
+    assert left(books) == (0, 0)
+
+
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 @pytest.mark.parametrize("holder", SYNC)
 def test_complete_with_a_business_write(

@@ -4,14 +4,17 @@ import asyncio
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from lonnymq import commands, errors
 from lonnymq.adapters.held import run, run_async
-from lonnymq.install import install
+from lonnymq.install import install, uninstall
+from lonnymq.queue.finished import FinishedList
 from tests.conformance import calls, drivers
 from tests.conformance.drivers import DRIVERS
 from tests.conformance.test_commands import COMMANDS
+from tests.database import unique_name
 
 
 def test_every_command_is_tried() -> None:
@@ -34,6 +37,45 @@ def test_errors_are_ours(dsn: str, driver: str) -> None:
         with pytest.raises(errors.InvalidLimit):
             call_on(commands.MessageDequeue(0))
         assert call_on(commands.QueueGet()), "the connection goes on"
+
+
+LACKING = {
+    "message_create": (commands.MessageCreate("a", b"x"), "producer"),
+    "message_dequeue": (commands.MessageDequeue(1), "consumer"),
+    "channel_stats": (commands.ChannelStats("a"), "observer"),
+    "history": (FinishedList(None, None, 1), "observer"),
+    "channel_set": (commands.ChannelSet("a", 1), "admin"),
+}
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_login_is_told_which_role_it_lacks(
+    dsn: str, conn: psycopg.Connection, driver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema, name = unique_name("my q"), unique_name("app")
+    install(conn, schema, roles=True)
+    monkeypatch.setattr(drivers, "SCHEMA", schema)
+    conn.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{name}'".encode())
+    user = conninfo_to_dict(dsn)["user"]
+    secret = f":{conninfo_to_dict(dsn)['password']}@"
+    address = dsn.replace(f"{user}{secret}", f"{name}:{name}@")
+    assert address != dsn
+    try:
+        with DRIVERS[driver](address) as call_on:
+            for function, (command, role) in LACKING.items():
+                with pytest.raises(errors.NotPermitted) as refused:
+                    call_on(command)
+                assert f'role "{name}" may not use {function}' in refused.value.message
+                assert f'GRANT "{schema}_{role}" TO "{name}";' in (refused.value.hint or "")
+            with pytest.raises(errors.NotPermitted, match="one of the roles"):
+                call_on(commands.QueueGet())
+            for _, role in LACKING.values():
+                conn.execute(f'GRANT "{schema}_{role}" TO {name}'.encode())
+            for command, _ in LACKING.values():
+                call_on(command)
+    finally:
+        uninstall(conn, schema)
+        conn.execute(f"DROP ROLE {name}".encode())
 
 
 @pytest.mark.parametrize("ending", ["commit", "rollback"])

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.database import Connect
 from tests.judge import check, dequeue, fold
-from tests.spark.consuming import PATIENCE_S, Options, Streams, completed, create, one, until
+from tests.spark.consuming import PATIENCE_S, Options, Streams, completed, create, ended, moved, one, until
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +37,21 @@ def test_everything_once_and_completed(streams: Streams, conn: psycopg.Connectio
     assert one(conn, "SELECT COUNT(*) FROM message") == 0
     assert completed(conn) == 1000
     assert conn.execute("SELECT DISTINCT consumer, attempts FROM history").fetchall() == [("etl", 1)]
+    check(conn)
+
+
+def test_nothing_is_completed_when_it_does_not_fit(streams: Streams, conn: psycopg.Connection) -> None:
+    create(conn, 50)
+    conn.execute("SELECT channel_set('out', p_max_size => 10)")
+    with pytest.raises(PySparkException, match="ChannelFull: channel 'out' is full") as refused:
+        ended(streams.move())
+    assert "40 of 50 messages do not fit" in str(refused.value)
+    assert "onFull" not in str(refused.value), "what completes may not drop"
+    assert (moved(conn), completed(conn), one(conn, "SELECT COUNT(*) FROM staging")) == ([], 0, 0)
+    conn.execute("SELECT channel_set('out', p_max_size => 50)")
+    ended(streams.move())
+    assert moved(conn) == list(range(50))
+    assert completed(conn) == 50
     check(conn)
 
 

@@ -9,7 +9,7 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from lonnymq.errors import InvalidArgument
+from lonnymq.errors import ChannelFull, InvalidArgument
 from lonnymq.spark.failures import plainly
 from lonnymq.spark.loading import load
 from lonnymq.spark.rows import RowRefused
@@ -109,3 +109,15 @@ def test_a_row_without_a_channel_stops_all(
     with pytest.raises(RowRefused, match="row 2 of its partition"), plainly():
         load(spark, str(path), options)
     assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,)
+
+
+def test_all_or_none_of_it_fits(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
+) -> None:
+    path = write(spark, tmp_path / "orders.jsonl", "json")
+    conn.execute("SELECT channel_set('all', p_max_size => 1)")
+    with pytest.raises(ChannelFull, match=r"channel 'all' is full.*--drop-full"), plainly():
+        load(spark, path, options, channel="all")
+    assert waiting(conn) == {}
+    assert load(spark, path, options, channel="all", drop_full=True) == 2
+    assert len(waiting(conn)) == 1

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -12,9 +13,13 @@ from psycopg.conninfo import make_conninfo
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import StringType, StructField, StructType
 
 from lonnymq import Queue
 from lonnymq.install import install, uninstall
+from lonnymq.spark.publishing import StagingLost
+from lonnymq.spark.sink import StreamWriter
+from lonnymq.spark.staging import Staged
 from tests.database import unique_name
 from tests.judge import check
 from tests.spark.conftest import Services
@@ -165,6 +170,12 @@ class TestRefusals:
             ("'a' AS channel, 'x' AS content", {"txnVersion": "1"}, "txnAppId and txnVersion go together"),
             ("'x' AS content", {"channel": "a", "txnAppId": "", "txnVersion": "1"}, "txnAppId is 0 bytes"),
             ("'x' AS content", {"channel": "a", "complete": "true"}, "needs the column 'claim'"),
+            ("'x' AS content", {"channel": "a", "onFull": "wait"}, "it may be fail or drop"),
+            (
+                "'x' AS content, named_struct('consumer', 'c', 'seq', 1L, 'generation', 1L) AS claim",
+                {"channel": "a", "complete": "true", "onFull": "drop"},
+                "onFull=drop and complete do not go together",
+            ),
             ("'x' AS content", {"channel": "a", "password": "x"}, "password is not taken as an option"),
         ],
     )
@@ -330,7 +341,7 @@ class TestCounted:
         write(rows, options, channel="a")
         assert counts(conn) == (10, 0, 1)
         assert warnings() == [
-            "10 messages were created; 20 were not, as their keys are taken, and 0, as channels are full"
+            "10 messages were created; 20 were duplicates; 0 were dropped, as their channels are full"
         ]
         check(conn)
 
@@ -343,11 +354,28 @@ class TestCounted:
     ) -> None:
         conn.execute("SELECT channel_set('a', p_max_size => 7)")
         rows = spark.range(10).selectExpr("'x' AS content", "IF(id < 9, 'a', 'b') AS channel")
-        write(rows, options)
+        write(rows, options, onFull="drop")
         assert counts(conn) == (8, 0, 1)
         assert warnings() == [
-            "8 messages were created; 0 were not, as their keys are taken, and 2, as channels are full"
+            "8 messages were created; 0 were duplicates; 2 were dropped, as their channels are full"
         ]
+        check(conn)
+
+    def test_full_channels_refuse_all_of_it(
+        self, spark: SparkSession, options: Options, conn: psycopg.Connection
+    ) -> None:
+        conn.execute("SELECT channel_set('a', p_max_size => 7)")
+        rows = spark.range(0, 10, 1, 3).selectExpr("'x' AS content", "IF(id < 9, 'a', 'b') AS channel")
+        once = {"txnAppId": "job", "txnVersion": "1"}
+        with pytest.raises(PySparkException, match="channel 'a' is full") as refused:
+            write(rows, options, **once)
+        assert "ChannelFull" in str(refused.value)
+        assert "2 of 10 messages do not fit" in str(refused.value)
+        assert "onFull=drop" in str(refused.value)
+        assert counts(conn) == (0, 0, 0)
+        conn.execute("SELECT channel_set('a', p_max_size => 9)")
+        write(rows, options, **once)
+        assert counts(conn) == (10, 0, 1)
         check(conn)
 
     def test_a_repeated_version(
@@ -369,8 +397,11 @@ def test_a_producer_needs_no_other_rights(
         write(two, {"service": service, "schema": name})
         assert (count(conn, f"{name}.message"), count(conn, f"{name}.staging")) == (2, 0)
         rows = two.sparkSession.read.format("lonnymq").options(service=service, schema=name).load()
-        with pytest.raises(PySparkException, match="NotPermitted"):
+        with pytest.raises(PySparkException, match=f'NotPermitted: .*GRANT "{name}_observer" TO "{name}";'):
             rows.count()
+        conn.execute(f"REVOKE {name}_producer FROM {name}; GRANT {name}_consumer TO {name}".encode())
+        with pytest.raises(PySparkException, match=f'NotPermitted: .*GRANT "{name}_producer" TO "{name}";'):
+            write(two, {"service": service, "schema": name})
     finally:
         conn.execute(f"DROP ROLE {name}".encode())
         uninstall(conn, name)
@@ -415,6 +446,38 @@ class TestStreams:
         assert sorted(messages(conn)) == [("a", b"0"), ("a", b"1"), ("a", b"2")]
         assert conn.execute("SELECT app, version FROM ledger").fetchall() == [(f"files {query.id}", 2)]
         assert count(conn, "staging") == 0
+
+    def test_a_stream_waits_for_room(
+        self, stream: DataFrame, files: Path, options: Options, conn: psycopg.Connection, tmp_path: Path
+    ) -> None:
+        conn.execute("SELECT channel_set('a', p_max_size => 1)")
+        (files / "one").write_text("1\n2\n")
+        checkpoint = tmp_path / "checkpoint"
+        for _ in range(2):
+            with pytest.raises(PySparkException, match="ChannelFull: channel 'a' is full"):
+                run(stream, options, checkpoint, channel="a")
+            assert counts(conn) == NOTHING
+        conn.execute("SELECT channel_set('a', p_max_size => 2)")
+        run(stream, options, checkpoint, channel="a")
+        assert sorted(messages(conn)) == [("a", b"1"), ("a", b"2")]
+        check(conn)
+
+    def test_a_stream_that_drops(
+        self, stream: DataFrame, files: Path, options: Options, conn: psycopg.Connection, tmp_path: Path
+    ) -> None:
+        conn.execute("SELECT channel_set('a', p_max_size => 1)")
+        (files / "one").write_text("1\n2\n")
+        run(stream, options, tmp_path / "checkpoint", channel="a", onFull="drop")
+        assert conn.execute("SELECT created, refused FROM ledger").fetchall() == [(1, 1)]
+
+    def test_rows_of_no_stream(self, options: Options, conn: psycopg.Connection) -> None:
+        """A batch whose rows would be passed over in silence."""
+        schema = StructType([StructField("content", StringType()), StructField("channel", StringType())])
+        writer = StreamWriter(options, schema, overwrite=False)
+        with pytest.raises(StagingLost, match="did not say which stream"):
+            writer.commit([Staged(None, uuid4(), 3)], 0)
+        writer.commit([Staged(None), None], 0)
+        assert counts(conn) == NOTHING
 
     def test_a_new_checkpoint_is_a_new_stream(
         self, stream: DataFrame, files: Path, options: Options, conn: psycopg.Connection, tmp_path: Path

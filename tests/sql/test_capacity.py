@@ -38,6 +38,20 @@ def test_full_is_said_at_exactly_the_limit_and_nothing_is_made(conn: psycopg.Con
     assert len(dequeue_all(conn)) == 4
 
 
+def test_full_is_an_error_when_that_is_asked_for(conn: psycopg.Connection) -> None:
+    limit(conn, 3)
+    call = "SELECT COUNT(*) FROM message_create_many(%s, %s, p_raise_full => TRUE)"
+    with pytest.raises(psycopg.Error) as refused:
+        conn.execute(call, (["b", "a", "a", "a", "a"], [b""] * 5))
+    assert refused.value.sqlstate == "LM017"
+    assert refused.value.diag.message_primary == (
+        "channel 'a' is full (max_size 3): 1 of 5 messages do not fit into their channels"
+    )
+    assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,), "nothing of the call is there"
+    assert conn.execute(call, (["b", "a", "a", "a"], [b""] * 4)).fetchone() == (4,)
+    check(conn)
+
+
 def dequeue_all(conn: psycopg.Connection) -> list[Delivery]:
     fold(conn)
     return dequeue(conn, 100)[0]

@@ -68,6 +68,27 @@ def test_an_empty_version_counts(conn: psycopg.Connection) -> None:
     assert count(conn) == 0
 
 
+def test_a_version_that_a_full_channel_refused_is_published_later(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT channel_set('a', p_max_size => 2)")
+    batch = staged(conn)
+    with pytest.raises(psycopg.Error, match="1 of 3 messages do not fit") as refused:
+        publish(conn, [batch])
+    assert refused.value.sqlstate == "LM017"
+    assert (count(conn), count(conn, "staging"), count(conn, "ledger")) == (0, 3, 0)
+    conn.execute("SELECT channel_set('a', p_max_size => 3)")
+    assert publish(conn, [batch]) == (3, 0, 0, False)
+    assert publish(conn, [staged(conn)]) == (3, 0, 0, True), "a repeat needs no room"
+    check(conn)
+
+
+def test_rows_are_left_out_when_that_is_asked_for(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT channel_set('a', p_max_size => 2)")
+    call = "SELECT * FROM staging_publish_once('app', 0, %s, p_drop_full => TRUE)"
+    assert conn.execute(call, ([staged(conn)],)).fetchone() == (2, 0, 1, False)
+    assert conn.execute(call, ([staged(conn)],)).fetchone() == (2, 0, 1, True)
+    assert (count(conn), count(conn, "staging")) == (2, 0)
+
+
 def test_a_batch_that_is_named_twice(conn: psycopg.Connection) -> None:
     one, two = staged(conn), staged(conn, 2)
     assert publish(conn, [one, one, two], version=0) == (5, 0, 0, False)
@@ -220,10 +241,10 @@ def test_with_keys_or_sizes_it_is_one_call(conn: psycopg.Connection) -> None:
     assert publish(conn, ordered, app="ordered") == (5, 0, 0, False)
     rows = conn.execute("SELECT content FROM message ORDER BY id").fetchall()
     assert rows == [(b"%d" % n,) for n in range(5)]
-    conn.execute("SELECT channel_set('small', p_max_size => 2)")
     small = uuid4()
     stage(conn, small, [(n, "small", b"") for n in range(3)])
-    assert publish(conn, [small], 1) == (2, 0, 1, False)
+    conn.execute("SELECT channel_set('small', p_max_size => 3)")
+    assert publish(conn, [small], 1) == (3, 0, 0, False)
     many = [staged(conn, 50_001), staged(conn, 50_000)]
     with pytest.raises(psycopg.Error, match="more than 100,000") as error:
         publish(conn, many, 2)

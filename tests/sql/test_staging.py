@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from tests.clock import FakeClock
-from tests.judge import drain, fold
+from tests.judge import check, drain, fold
 
 COPY = "COPY staging (batch, ord, channel, content, dequeue_at, dedupe_key) FROM STDIN"
 
@@ -18,8 +18,8 @@ def stage(conn: psycopg.Connection, batch: UUID, rows: list[tuple[Any, ...]]) ->
             copy.write_row((batch, *row, *[None] * (5 - len(row))))
 
 
-def publish(conn: psycopg.Connection, batch: UUID) -> tuple[int, int, int] | None:
-    return conn.execute("SELECT * FROM staging_publish(%s)", (batch,)).fetchone()
+def publish(conn: psycopg.Connection, batch: UUID, *, drop_full: bool = False) -> tuple[int, int, int] | None:
+    return conn.execute("SELECT * FROM staging_publish(%s, %s)", (batch, drop_full)).fetchone()
 
 
 def test_a_batch_becomes_messages_in_its_order(conn: psycopg.Connection) -> None:
@@ -57,8 +57,37 @@ def test_keys_and_sizes_hold(conn: psycopg.Connection) -> None:
         (10 + n, "a", b"", clock.at + 1000, "k") for n in range(2)
     ]
     stage(conn, batch, rows)
-    assert publish(conn, batch) == (3, 1, 1)
+    assert publish(conn, batch, drop_full=True) == (3, 1, 1)
+    assert conn.execute("SELECT COUNT(*) FROM staging").fetchone() == (0,)
     assert len(drain(conn)) == 2
+
+
+def test_nothing_is_published_when_a_channel_is_full(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT channel_set('it''s small', p_max_size => 10)")
+    conn.execute("SELECT channel_set('tiny', p_max_size => 1)")
+    batch = uuid4()
+    stage(
+        conn, batch, [(n, "it's small", b"") for n in range(100)] + [(100 + n, "tiny", b"") for n in range(3)]
+    )
+    with pytest.raises(psycopg.Error) as refused:
+        conn.execute("SELECT * FROM staging_publish(%s)", (batch,))
+    assert refused.value.sqlstate == "LM017"
+    assert refused.value.diag.message_primary == (
+        "channel 'it''s small' is full (max_size 10): 92 of 103 messages do not fit into their channels"
+    )
+    assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,)
+    assert conn.execute("SELECT COUNT(*) FROM staging").fetchone() == (103,), "the batch is still staged"
+    conn.execute("SELECT channel_set('it''s small', p_max_size => 100)")
+    conn.execute("SELECT channel_set('tiny', p_max_size => 3)")
+    assert publish(conn, batch) == (103, 0, 0), "it is published when there is room"
+    check(conn)
+
+
+def test_a_duplicate_needs_no_room(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT channel_set('small', p_max_size => 1)")
+    batch = uuid4()
+    stage(conn, batch, [(n, "small", b"", None, "k") for n in range(3)])
+    assert publish(conn, batch) == (1, 2, 0)
 
 
 def test_with_keys_a_batch_is_not_endless(conn: psycopg.Connection) -> None:

@@ -19,7 +19,10 @@ from lonnymq.statement import identifier
 FILES = SqlFiles(
     steps=(Step(1, "core", "CREATE TABLE message (id BIGINT);"), Step(2, "more", "CREATE TABLE dead ();")),
     functions=(Function("f", "CREATE OR REPLACE FUNCTION f() ..."), Function("g", "CREATE ... g()")),
-    views=(View("v", "CREATE OR REPLACE VIEW v ..."), View("w", "CREATE ... w")),
+    views=(
+        View("v", "CREATE OR REPLACE VIEW v WITH (security_barrier) AS SELECT 1"),
+        View("w", "-- VIEW w\nCREATE OR REPLACE VIEW w WITH (security_barrier) AS SELECT 2"),
+    ),
 )
 
 
@@ -42,8 +45,8 @@ def test_steps_come_in_their_order_then_functions_then_views_then_rights() -> No
         "TABLE dead",
         "FUNCTION f()",
         "g()",
-        "VIEW v ...",
-        "CREATE ... w",
+        "VIEW v WITH",
+        "VIEW w WITH",
         "REVOKE ALL",
         "GRANT EXECUTE",
         "COMMIT;",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lonnymq import App, AsyncJob, AsyncQueue, Backoff, Delivery, Discard, Job, Queue, Retry
 from lonnymq.commands import Result
-from lonnymq.errors import BrokenContent, InvalidArgument, InvalidMaxAttempts, InvalidTime
+from lonnymq.errors import BrokenContent, ChannelFull, InvalidArgument, InvalidMaxAttempts, InvalidTime
 from lonnymq.worker.backoff import delay_ms
 from lonnymq.worker.inline import NOBODYS
 from lonnymq.worker.job import NoJob
@@ -54,6 +54,33 @@ def test_a_call_is_a_message(app: App[Any]) -> None:
     assert other.headers == {"trace": "1", "task": "send"}
     with pytest.raises(TypeError, match="missing a required argument: 'to'"):
         send.message()  # type: ignore[call-arg]
+
+
+def test_a_call_into_a_full_channel(dsn: str) -> None:
+    with Queue(dsn) as queue:
+        queue.channel("mail").set(max_size=1)
+
+        @App(queue).task(channel="mail")
+        def send(to: str) -> None: ...
+
+        send.enqueue("zoë")
+        with pytest.raises(ChannelFull, match="channel 'mail' is full"):
+            send.enqueue("max")
+        with pytest.raises(ChannelFull):
+            send.using(delay=1).enqueue("max")
+        assert send.using(on_full="return").enqueue("max").result is Result.FULL
+
+    async def asynchronously() -> None:
+        async with AsyncQueue(dsn) as queue:
+
+            @App(queue).task(channel="mail")
+            def send(to: str) -> None: ...
+
+            with pytest.raises(ChannelFull):
+                await send.enqueue("max")
+            assert (await send.using(on_full="return").enqueue("max")).result is Result.FULL
+
+    asyncio.run(asynchronously())
 
 
 def test_arguments_come_back_as_the_function_wants_them(app: App[Any]) -> None:

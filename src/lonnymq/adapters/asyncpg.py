@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import asyncpg
 from asyncpg.pool import Pool, PoolConnectionProxy
 
-from lonnymq.adapters.refusals import Lent, refuse
+from lonnymq.adapters.refusals import Lent, refuse_call
 from lonnymq.errors import ConnectionDropped
 from lonnymq.statement import Command
 
@@ -35,8 +35,13 @@ async def run_async(
     try:
         rows = await held.fetch(text, *parameters)
     except FAILURES as error:
-        refuse(error)
+        refuse_call(error, schema, command.function, lambda: _login(held))
     return command.decode([tuple(row) for row in rows])
+
+
+def _login(connection: asyncpg.Connection[Any]) -> str | None:
+    found = getattr(connection.get_settings(), "session_authorization", None)
+    return None if found is None else str(found)
 
 
 def address(pool: Pool[Any]) -> None:  # noqa: ARG001

@@ -9,7 +9,7 @@ from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.connection import ConnectionProxy
 
-from lonnymq.adapters.refusals import refuse
+from lonnymq.adapters.refusals import refuse_call
 from lonnymq.statement import Command
 
 Result = TypeVar("Result")
@@ -27,5 +27,5 @@ def run(held: BaseDatabaseWrapper, schema: str, command: Command[Result]) -> Res
             cursor.execute(placed, parameters)
             rows: list[tuple[Any, ...]] = cursor.fetchall()
     except DatabaseError as error:
-        refuse(error)
+        refuse_call(error, schema, command.function, lambda: held.settings_dict.get("USER") or None)
     return command.decode(rows)

@@ -10,16 +10,18 @@ from typing import Any
 import psycopg
 
 from lonnymq.adapters import held
+from lonnymq.adapters.psycopg_pool import borrowed, unreachable
+from lonnymq.adapters.refusals import Lent, refuse
 from lonnymq.errors import UnsuitableConnection
 from lonnymq.install import Installed, install
 
 
-def install_on(source: object, schema: str, *, roles: bool) -> Installed:
+def install_on(source: object, schema: str, *, roles: bool, wait: float) -> Installed:
     with _lent(source) as connection:
-        return install(connection, schema, roles=roles)
+        return _install(connection, schema, roles=roles, wait=wait)
 
 
-async def install_on_async(source: object, schema: str, *, roles: bool) -> Installed:
+async def install_on_async(source: object, schema: str, *, roles: bool, wait: float) -> Installed:
     """In a thread, on a connection of its own: it is done once, and by the same code."""
     from psycopg_pool import AsyncConnectionPool
 
@@ -27,25 +29,53 @@ async def install_on_async(source: object, schema: str, *, roles: bool) -> Insta
         raise _unsuitable(source)
 
     def install_there() -> Installed:
-        with psycopg.connect(address) as connection:
-            return install(connection, schema, roles=roles)
+        with unreachable():
+            connection = psycopg.connect(address)
+        with connection:
+            return _install(connection, schema, roles=roles, wait=wait)
 
     return await asyncio.to_thread(install_there)
 
 
+def _install(connection: psycopg.Connection[Any], schema: str, *, roles: bool, wait: float) -> Installed:
+    try:
+        return install(connection, schema, roles=roles, wait=wait)
+    except psycopg.Error as error:
+        refuse(error)
+
+
 @contextmanager
 def _lent(source: object) -> Iterator[psycopg.Connection[Any]]:
+    """A connection that the call may join or, if it is lent, begin transactions of its own on."""
+    from psycopg_pool import ConnectionPool
+
     if isinstance(source, psycopg.Connection):
         source.execute("SELECT")  # begins the caller's transaction, if that is theirs to end
         yield source
-        return
-    if not held.lends(source):
+    elif isinstance(source, ConnectionPool):
+        with borrowed(source) as connection:
+            yield connection
+    elif held.lends(source):
+        with _lent_by_engine(source) as connection:
+            yield connection
+    else:
         raise _unsuitable(source)
-    with held.transaction(source) as lent:
-        connection = getattr(getattr(lent, "connection", None), "driver_connection", lent)
-        if not isinstance(connection, psycopg.Connection):
-            raise _unsuitable(source)
-        yield connection
+
+
+@contextmanager
+def _lent_by_engine(engine: object) -> Iterator[psycopg.Connection[Any]]:
+    from sqlalchemy import Engine
+    from sqlalchemy.exc import DBAPIError
+
+    if not isinstance(engine, Engine) or engine.dialect.driver != "psycopg":
+        raise _unsuitable(engine)
+    lent = Lent()
+    try:
+        with engine.connect() as proxy, lent:
+            connection: psycopg.Connection[Any] = proxy.connection.driver_connection  # type: ignore[assignment]
+            yield connection
+    except DBAPIError as error:
+        lent.refuse(error)
 
 
 def _unsuitable(source: object) -> UnsuitableConnection:

@@ -8,7 +8,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from lonnymq.adapters.array_text import as_text
-from lonnymq.adapters.refusals import refuse
+from lonnymq.adapters.refusals import refuse_call
 from lonnymq.statement import Command
 
 Result = TypeVar("Result")
@@ -25,7 +25,7 @@ def run(held: psycopg.Connection[Any] | psycopg.Cursor[Any], schema: str, comman
         with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
             rows = cursor.execute(text.encode(), _written(parameters)).fetchall()
     except psycopg.Error as error:
-        refuse(error)
+        refuse_call(error, schema, command.function, lambda: login(connection))
     return command.decode(rows)
 
 
@@ -39,8 +39,13 @@ async def run_async(
             await cursor.execute(text.encode(), _written(parameters))
             rows = await cursor.fetchall()
     except psycopg.Error as error:
-        refuse(error)
+        refuse_call(error, schema, command.function, lambda: login(connection))
     return command.decode(rows)
+
+
+def login(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> str | None:
+    """As the server has told; a pooler may not pass it on."""
+    return connection.info.parameter_status("session_authorization")
 
 
 def _written(parameters: tuple[Any, ...]) -> list[Any]:

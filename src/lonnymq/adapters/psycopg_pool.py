@@ -28,7 +28,7 @@ READ_COMMITTED = "read committed"  # what a dequeue needs, whatever the database
 
 
 def run(pool: ConnectionPool[Any], schema: str, command: Command[Result]) -> Result:
-    with _borrowed(pool) as connection:
+    with borrowed(pool) as connection:
         return adapter.run(connection, schema, command)
 
 
@@ -39,7 +39,7 @@ async def run_async(pool: AsyncConnectionPool[Any], schema: str, command: Comman
 
 @contextmanager
 def transaction(pool: ConnectionPool[Any]) -> Iterator[Connection[Any]]:
-    with _borrowed(pool) as connection:
+    with borrowed(pool) as connection:
         lent = Lent()
         try:
             with connection.transaction(), lent:
@@ -79,13 +79,13 @@ def own_async_pool(
 
 def open_pool(pool: ConnectionPool[Any]) -> None:
     """Not before a first connection: a pool tries for long, and does not say why it fails."""
-    with _unreachable():
+    with unreachable():
         psycopg.connect(_soon(pool)).close()
     pool.open()
 
 
 async def open_async_pool(pool: AsyncConnectionPool[Any]) -> None:
-    with _unreachable():
+    with unreachable():
         await (await AsyncConnection.connect(_soon(pool))).close()
     await pool.open()
 
@@ -134,15 +134,17 @@ async def _adjust_async(connection: AsyncConnection[Any]) -> None:
 
 
 @contextmanager
-def _unreachable() -> Iterator[None]:
+def unreachable() -> Iterator[None]:
+    """Raises DatabaseUnreachable for a connection that cannot be opened."""
     try:
         yield
     except psycopg.OperationalError as error:
-        raise DatabaseUnreachable(f"no connection was to be had: {error}", IS_IT_UP) from None
+        raise DatabaseUnreachable(f"could not connect: {error}", IS_IT_UP) from None
 
 
 @contextmanager
-def _borrowed(pool: ConnectionPool[Any]) -> Iterator[Connection[Any]]:
+def borrowed(pool: ConnectionPool[Any]) -> Iterator[Connection[Any]]:
+    """A connection of the pool's, in no transaction yet."""
     lent = Lent()
     try:
         while _is_ended(connection := pool.getconn()):

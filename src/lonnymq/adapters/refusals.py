@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import NoReturn, Self
 
-from lonnymq.errors import IS_IT_UP, ConnectionDropped, DatabaseUnreachable, LonnyMQError, from_call
+from lonnymq.errors import (
+    IS_IT_UP,
+    ConnectionDropped,
+    DatabaseUnreachable,
+    LonnyMQError,
+    NotPermitted,
+    from_call,
+)
 
 # Shut down, crashed, starting up; and sessions that were ended for idling.
 ENDED = {"57P01", "57P02", "57P03", "57P05", "25P03"}
@@ -45,6 +52,18 @@ def refuse(error: BaseException) -> NoReturn:
     raise ours from error
 
 
+def refuse_call(error: BaseException, schema: str, name: str, login: Callable[[], str | None]) -> NoReturn:
+    """As refuse, where a function, view or table of this name was used: a login that may not do so is told
+    which role it lacks.
+    """
+    ours = translated(error)
+    if isinstance(ours, NotPermitted):
+        from lonnymq.install.membership import lacking
+
+        raise lacking(schema, name, login(), ours.message) from error
+    refuse(error)
+
+
 class Lent:
     """The time for which a connection is lent: tells the borrower's errors from those before and after."""
 
@@ -68,7 +87,7 @@ class Lent:
         ours = translated(error)
         if isinstance(ours, ConnectionDropped) and not self._is_begun:
             raise DatabaseUnreachable(
-                f"no connection was to be had: {ours.message}",
+                f"could not connect: {ours.message}",
                 IS_IT_UP,
             ) from error
         refuse(error)

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.types import NullType
 
 from lonnymq.adapters.address import conninfo
-from lonnymq.adapters.refusals import Lent, refuse
+from lonnymq.adapters.refusals import Lent, refuse_call
 from lonnymq.errors import InvalidAddress
 from lonnymq.statement import Command, Statement
 
@@ -38,7 +38,7 @@ def run(
     try:
         rows = held.execute(_clause(command.statement(schema))).fetchall()
     except DBAPIError as error:
-        refuse(error)
+        refuse_call(error, schema, command.function, lambda: _login(held))
     return command.decode([tuple(row) for row in rows])
 
 
@@ -53,8 +53,15 @@ async def run_async(
     try:
         rows = (await held.execute(_clause(command.statement(schema)))).fetchall()
     except DBAPIError as error:
-        refuse(error)
+        refuse_call(error, schema, command.function, lambda: _login(held))
     return command.decode([tuple(row) for row in rows])
+
+
+def _login(held: object) -> str | None:
+    """Of a connection or session, as its engine's address says."""
+    bind: Any = held.get_bind() if hasattr(held, "get_bind") else held
+    found: str | None = bind.engine.url.username
+    return found
 
 
 def address(engine: Engine | AsyncEngine) -> str | None:

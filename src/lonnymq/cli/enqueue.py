@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from lonnymq.cli.completion import channel_names
-from lonnymq.cli.failure import FAILURE, BadValue
+from lonnymq.cli.failure import BadValue
 from lonnymq.cli.opening import opened
 from lonnymq.cli.options import Dsn, Json, Schema, print_json
 from lonnymq.cli.wording import count, moment, printable
+from lonnymq.errors import ChannelFull
 
 if TYPE_CHECKING:
     from lonnymq.commands import Created
-    from lonnymq.queue.producing import Enqueued, NewMessage
+    from lonnymq.queue.producing import Enqueued, NewMessage, OnFull
 
 SCHEMA = "lonnymq"
 STDIN = Path("-")
+MAKE_ROOM = "nothing was queued: try again when there is room, or run `lonnymq channels set --max-size`"
 
 Value = Annotated[
     str | None,
@@ -65,6 +67,10 @@ Task = Annotated[
         help="For a worker's task of this name; the value has its arguments by name.", show_default=False
     ),
 ]
+DropFull = Annotated[
+    bool,
+    typer.Option("--drop-full", help="Of a file, leave out lines whose channel is full, and count them."),
+]
 MaxAttempts = Annotated[
     int | None,
     typer.Option(min=1, help="How often it is tried before it is dead.", show_default=False),
@@ -89,13 +95,15 @@ def enqueue(
     header: Header = None,
     task: Task = None,
     max_attempts: MaxAttempts = None,
+    drop_full: DropFull = False,
     dsn: Dsn = None,
     schema: Schema = SCHEMA,
     as_json: Json = False,
 ) -> None:
     """Queue one message, or a file with one on each line.
 
-    Of a file, options are for those lines that do not say otherwise themselves.
+    Of a file, options are for those lines that do not say otherwise themselves. When a channel is full, the
+    command fails and queues nothing.
 
     Example: lonnymq enqueue '{"invoice": 7}' --channel acme --delay 60
 
@@ -115,11 +123,18 @@ def enqueue(
     )
     if sum(when is not None for when in (delay, run_at, priority)) > 1:
         raise BadValue("one of --delay, --run-at and --priority says it all", "give one of them")
-    if file is not None:
-        _check_file(value, dedupe_key, text=text)
-        _enqueue_file(file, message, dsn, schema, are_values=values, as_json=as_json)
-    else:
-        _enqueue_one(_one(value, task, values=values, text=text), message, dsn, schema, as_json=as_json)
+    if file is None and drop_full:
+        raise BadValue("--drop-full is about the lines of a file", "give --file")
+    try:
+        if file is not None:
+            _check_file(value, dedupe_key, text=text)
+            on_full: OnFull = "return" if drop_full else "raise"
+            _enqueue_file(file, message, on_full, dsn, schema, are_values=values, as_json=as_json)
+        else:
+            _enqueue_one(_one(value, task, values=values, text=text), message, dsn, schema, as_json=as_json)
+    except ChannelFull as error:
+        leave_out = "" if file is None else ", or leave out what does not fit with --drop-full"
+        raise ChannelFull(error.message, f"{MAKE_ROOM}{leave_out}") from error
 
 
 def _check_file(value: str | None, dedupe_key: str | None, *, text: bool) -> None:
@@ -181,36 +196,35 @@ def _enqueue_one(value: object, message: NewMessage, dsn: str | None, schema: st
         print_json({"id": created.id, "result": created.result, "channel": message.channel})
     else:
         typer.echo(_told(created, printable(message.channel)))
-    if created.id is None:
-        raise typer.Exit(FAILURE)
 
 
 def _told(created: Created, channel: str) -> str:
-    if created.result == "full":
-        return f"full: channel {channel} takes no more, and nothing was queued"
     if created.result == "duplicate":
         return f"duplicate: message {created.id} in channel {channel} has the key"
     return f"created: message {created.id} in channel {channel}"
 
 
 def _enqueue_file(
-    file: Path, message: NewMessage, dsn: str | None, schema: str, *, are_values: bool, as_json: bool
+    file: Path,
+    message: NewMessage,
+    on_full: OnFull,
+    dsn: str | None,
+    schema: str,
+    *,
+    are_values: bool,
+    as_json: bool,
 ) -> None:
     from lonnymq.cli.database import connect
     from lonnymq.cli.message_lines import load, read
 
     with opened(dsn, schema) as queue, _stream(file) as stream, _progress(file) as (passing, progress):
         lines = read(passing(stream), message, are_values=are_values)
-        done = load(queue, lambda: connect(dsn), lines, progress)
+        done = load(queue, lambda: connect(dsn), lines, progress, on_full)
     if as_json:
         print_json({"created": done.created, "duplicates": done.duplicates, "full": done.full})
     else:
-        typer.echo(
-            f"{count(done.created)} created, {count(done.duplicates)} duplicates,"
-            f" {count(done.full)} refused by full channels"
-        )
-    if done.full:
-        raise typer.Exit(FAILURE)
+        left_out = f", {count(done.full)} left out: their channel is full" if done.full else ""
+        typer.echo(f"{count(done.created)} created, {count(done.duplicates)} duplicates{left_out}")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from lonnymq.queue.producing import TASK_HEADER, NewMessage
 if TYPE_CHECKING:
     from psycopg import Connection
 
-    from lonnymq.queue.producing import Enqueued
+    from lonnymq.queue.producing import Enqueued, OnFull
     from lonnymq.queue.queue import Queue
 
 VALUE = "value"
@@ -101,6 +101,7 @@ def load(
     connect: Callable[[], Connection[Any]],
     lines: Iterable[Line],
     progress: Callable[[Enqueued], object],
+    on_full: OnFull,
 ) -> Enqueued:
     """Queue all of the lines in one transaction, however many. Where one is refused, none is, and BadLine
     says which it was: those that were not answered are tried again, in halves, and each try is undone.
@@ -121,7 +122,7 @@ def load(
         progress(so_far)
 
     try:
-        return queue.enqueue_many(messages(), progress=told)
+        return queue.enqueue_many(messages(), progress=told, on_full=on_full)
     except ValueError:
         with connect() as conn:
             line, why = _refused(queue, conn, list(unanswered))
@@ -142,7 +143,7 @@ def _refused(queue: Queue, conn: Connection[Any], lines: Sequence[Line]) -> tupl
 def _refusal(queue: Queue, conn: Connection[Any], lines: Sequence[Line]) -> Exception | None:
     try:
         with conn.transaction(force_rollback=True):
-            queue.enqueue_many((line.message for line in lines), conn=conn)
+            queue.enqueue_many((line.message for line in lines), on_full="return", conn=conn)
     except ValueError as error:
         return error
     return None

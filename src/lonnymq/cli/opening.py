@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lonnymq.cli.failure import BadValue
-from lonnymq.errors import RIGHTS, ChannelForbidden, InvalidArgument, NotPermitted, ReadOnlyDatabase
+from lonnymq.errors import ChannelForbidden, InvalidArgument, NotPermitted, ReadOnlyDatabase
 from lonnymq.statement import identifier
 
 if TYPE_CHECKING:
@@ -38,15 +38,16 @@ def opened(dsn: str | None, schema: str) -> Iterator[Queue]:
 
 def check_schema(conn: Connection[Any], schema: str) -> None:
     """Only its owner may read what is installed; to others, who may use it, calls say what is wrong."""
-    from psycopg.errors import InsufficientPrivilege
-
+    from lonnymq.adapters.psycopg import login
     from lonnymq.install import check
+    from lonnymq.install.membership import lacking
 
     try:
         check(conn, schema)
-    except InsufficientPrivilege:
+    except NotPermitted:
         if is_closed(conn, schema):
-            raise NotPermitted(f"permission denied for schema {identifier(schema)}", RIGHTS) from None
+            denied = f"permission denied for schema {identifier(schema)}"
+            raise lacking(schema, None, login(conn), denied) from None
 
 
 def is_closed(conn: Connection[Any], schema: str) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lonnymq.install import Installed
 
 SCHEMA = "lonnymq"
-OWNER = "log in as the owner of the schema, or for a new one as somebody who may create it"
+WAIT_S = 30.0
 
 Roles = Annotated[
     bool,
@@ -29,12 +29,25 @@ Roles = Annotated[
 ]
 
 
+Wait = Annotated[
+    float,
+    typer.Option(min=0, help="Keep trying for so many seconds while others hold locks on the queue."),
+]
+
+
 def register(app: typer.Typer) -> None:
     for command in (install, upgrade, uninstall, verify):
         app.command()(command)
 
 
-def install(*, dsn: Dsn = None, schema: Schema = SCHEMA, roles: Roles = False, as_json: Json = False) -> None:
+def install(
+    *,
+    dsn: Dsn = None,
+    schema: Schema = SCHEMA,
+    roles: Roles = False,
+    wait: Wait = WAIT_S,
+    as_json: Json = False,
+) -> None:
     """Install the queue into a schema, or bring what is there up to date.
 
     Example: lonnymq install --roles
@@ -42,10 +55,10 @@ def install(*, dsn: Dsn = None, schema: Schema = SCHEMA, roles: Roles = False, a
     from lonnymq import install as installer
 
     with _connected(dsn, schema) as conn:
-        _report("installed", installer.install(conn, schema, roles=roles), as_json=as_json)
+        _report("installed", installer.install(conn, schema, roles=roles, wait=wait), as_json=as_json)
 
 
-def upgrade(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
+def upgrade(*, dsn: Dsn = None, schema: Schema = SCHEMA, wait: Wait = WAIT_S, as_json: Json = False) -> None:
     """Bring an installed queue up to this package's release.
 
     Example: lonnymq upgrade --schema shop_queue
@@ -53,7 +66,7 @@ def upgrade(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) 
     from lonnymq import install as installer
 
     with _connected(dsn, schema) as conn:
-        _report("upgraded", installer.upgrade(conn, schema), as_json=as_json)
+        _report("upgraded", installer.upgrade(conn, schema, wait=wait), as_json=as_json)
 
 
 def verify(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
@@ -67,7 +80,14 @@ def verify(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -
         _report("works", installer.verify(conn, schema), as_json=as_json)
 
 
-def uninstall(*, dsn: Dsn = None, schema: Schema = SCHEMA, yes: Yes = False, as_json: Json = False) -> None:
+def uninstall(
+    *,
+    dsn: Dsn = None,
+    schema: Schema = SCHEMA,
+    yes: Yes = False,
+    wait: Wait = WAIT_S,
+    as_json: Json = False,
+) -> None:
     """Remove the queue, with all its messages, from a schema.
 
     Example: lonnymq uninstall --schema shop_queue
@@ -78,29 +98,19 @@ def uninstall(*, dsn: Dsn = None, schema: Schema = SCHEMA, yes: Yes = False, as_
     with _connected(dsn, schema) as conn:
         found = installer.inspect(conn, schema)
         confirm(f"Remove LonnyMQ {found.release} and all its messages from schema {schema!r}?", yes=yes)
-        installer.uninstall(conn, schema)
+        installer.uninstall(conn, schema, wait=wait)
     _report("removed", found, as_json=as_json)
 
 
 @contextmanager
 def _connected(dsn: str | None, schema: str) -> Iterator[Connection[Any]]:
-    """As one who may install there; if not, that is said, and not what came of it."""
-    from psycopg.errors import InsufficientPrivilege
-
+    """Check the schema's name before connecting."""
     from lonnymq.cli.database import connect
-    from lonnymq.cli.opening import is_closed
-    from lonnymq.errors import NotPermitted
     from lonnymq.install.naming import check_schema_name
-    from lonnymq.statement import identifier
 
     check_schema_name(schema)
     with connect(dsn) as conn:
-        if is_closed(conn, schema):
-            raise NotPermitted(f"permission denied for schema {identifier(schema)}", OWNER)
-        try:
-            yield conn
-        except InsufficientPrivilege as error:
-            raise NotPermitted(error.diag.message_primary or str(error), OWNER) from error
+        yield conn
 
 
 def _report(result: str, found: Installed, *, as_json: bool) -> None:

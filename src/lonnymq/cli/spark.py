@@ -11,7 +11,7 @@ from dataclasses import asdict
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "lonnymq"
 VARIABLE = "LONNYMQ_SPARK_DSN"
-Result = TypeVar("Result")
+LEFT_OUT = ", except those whose channel was full"
 
 app = typer.Typer(help="Spark: load, archive, report and replay.", no_args_is_help=True)
 
@@ -46,8 +46,9 @@ Once = Annotated[
         help="A name for this: done once under it, however often it is started.", show_default=False
     ),
 ]
-
-
+DropFull = Annotated[
+    bool, typer.Option("--drop-full", help="Leave out rows whose channel is full, instead of failing.")
+]
 Since = Annotated[datetime | None, typer.Option(help="Finished then or later.", show_default=False)]
 Until = Annotated[datetime | None, typer.Option(help="Finished before.", show_default=False)]
 
@@ -77,6 +78,7 @@ def load(
         ),
     ] = None,
     once: Once = None,
+    drop_full: DropFull = False,
     master: Master = "local[*]",
     conf: Conf = None,
     dsn: Dsn = None,
@@ -99,11 +101,12 @@ def load(
             channel_column=channel_column,
             content_column=content_column,
             once=once,
+            drop_full=drop_full,
         )
     if as_json:
         print_json({"rows": rows})
     else:
-        typer.echo(f"{rows:,} rows of {path} are in the queue")
+        typer.echo(f"{rows:,} rows of {path} are in the queue{LEFT_OUT if drop_full else ''}")
 
 
 @app.command()
@@ -176,14 +179,13 @@ def replay(
     outcome: Annotated[
         list[str] | None, typer.Option(help="Only completed, dead or cancelled ones.", show_default=False)
     ] = None,
-    since: Annotated[
-        datetime | None, typer.Option(help="Finished then or later.", show_default=False)
-    ] = None,
-    until: Annotated[datetime | None, typer.Option(help="Finished before.", show_default=False)] = None,
+    since: Since = None,
+    until: Until = None,
     into: Annotated[
         str | None, typer.Option(help="One channel for all; else each its own.", show_default=False)
     ] = None,
     once: Once = None,
+    drop_full: DropFull = False,
     master: Master = "local[*]",
     conf: Conf = None,
     dsn: Dsn = None,
@@ -206,11 +208,12 @@ def replay(
             until=_local(until),
             into=into,
             once=once,
+            drop_full=drop_full,
         )
     if as_json:
         print_json({"rows": rows})
     else:
-        typer.echo(f"{rows:,} messages are in the queue again")
+        typer.echo(f"{rows:,} messages are in the queue again{LEFT_OUT if drop_full else ''}")
 
 
 @app.command()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lonnymq.commands.message_create import Created
 from lonnymq.commands.shapes import ManyRecords
-from lonnymq.statement import BigInts, Byteas, Ints, Jsonbs, Texts
+from lonnymq.statement import BigInts, Boolean, Byteas, Ints, Jsonbs, Texts
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class MessageCreateMany(ManyRecords[Created]):
     headers: Jsonbs | None = None
     max_attempts: Ints | None = None
     dedupe_keys: Texts | None = None
+    raise_full: Boolean = False
 
     def may_repeat(self) -> bool:
         return self.dedupe_keys is not None and None not in self.dedupe_keys

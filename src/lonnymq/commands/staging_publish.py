@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lonnymq.commands.shapes import OneRecord
-from lonnymq.statement import Uuid
+from lonnymq.statement import Boolean, Uuid
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """How many; `refused` are those whose channel was full."""
+    """How many; `refused` are those that were left out because their channel was full."""
 
     created: int
     duplicates: int
@@ -23,3 +23,4 @@ class StagingPublish(OneRecord[Published]):
     record = Published
 
     batch: Uuid
+    drop_full: Boolean = False

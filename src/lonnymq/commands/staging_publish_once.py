@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lonnymq.commands.shapes import OneRecord
-from lonnymq.statement import BigInt, Text, Uuids
+from lonnymq.statement import BigInt, Boolean, Text, Uuids
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +27,4 @@ class StagingPublishOnce(OneRecord[PublishedOnce]):
     app: Text
     version: BigInt | None
     batches: Uuids
+    drop_full: Boolean = False

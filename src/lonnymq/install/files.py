@@ -63,6 +63,13 @@ class View:
     name: str
     text: str
 
+    def renamed(self, name: str) -> str:
+        """The text for the same view under another name."""
+        match = _MAKES_VIEW.match(_COMMENT.sub(lambda comment: " " * len(comment[0]), self.text))
+        if match is None:
+            raise ValueError(f"{self.name} is not made by CREATE OR REPLACE VIEW")
+        return self.text[: match.start(1)] + name + self.text[match.end(1) :]
+
 
 @dataclass(frozen=True)
 class SqlFiles:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lonnymq.install.files import SqlFiles, Step, read
+from lonnymq.install.files import SqlFiles, Step, View, read
 from lonnymq.install.grants import grant, protect
 from lonnymq.install.naming import (
     check_schema_name,
@@ -24,6 +24,7 @@ from lonnymq.install.naming import (
 )
 from lonnymq.install.refusals import (
     is_installed,
+    refuse_closed,
     refuse_isolation,
     refuse_missing,
     refuse_newer,
@@ -40,6 +41,12 @@ CONTRACT = 2
 OLDEST_CONTRACT = 2
 """The oldest client that the functions of this release serve. It rises when a call changes or goes away."""
 
+LOCK_TIMEOUT_MS = 800
+"""For how long a statement waits for a lock: meanwhile, later calls wait behind it. It is less than
+PostgreSQL's deadlock_timeout of a second: of two transactions that wait for each other, this one gives way.
+"""
+
+BOOKS = {"migration", "installation"}
 _NOW = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
 
 
@@ -70,7 +77,7 @@ def plan(
         refuse_occupied(schema, sql_files),
         *(_run_step(step, release) for step in sql_files.steps),
         *(function.text for function in sql_files.functions),
-        *(view.text for view in sql_files.views),
+        *(_replace_view(view) for view in sql_files.views),
         _record(sql_files, release, contract, oldest_contract, roles=roles),
         protect(schema),
         *grant(schema, sql_files),
@@ -79,7 +86,11 @@ def plan(
 
 def script(statements: Sequence[str]) -> str:
     """The statements as a file for psql."""
-    head = ["BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL client_encoding TO 'UTF8'"]
+    head = [
+        "BEGIN ISOLATION LEVEL READ COMMITTED",
+        "SET LOCAL client_encoding TO 'UTF8'",
+        f"SET LOCAL lock_timeout TO {LOCK_TIMEOUT_MS}",
+    ]
     return "".join(f"{statement};\n\n" for statement in [*head, *statements]) + "COMMIT;\n"
 
 
@@ -87,9 +98,18 @@ def opening(schema: str) -> Sequence[str]:
     """Wait for other installations of the same schema, so as to see what they did. No function or operator of
     others is called meanwhile, whatever the caller's search_path.
     """
-    lock = literal(f"lonnymq install {schema}")
-    wait = f"\nBEGIN\n    PERFORM pg_advisory_xact_lock(hashtextextended({lock}, 0));\nEND"
-    return ["SET LOCAL search_path TO pg_catalog, pg_temp", refuse_isolation(), do_block(wait)]
+    wait = f"\nBEGIN\n    PERFORM pg_advisory_xact_lock({lock_key(schema)});\nEND"
+    return [
+        "SET LOCAL search_path TO pg_catalog, pg_temp",
+        refuse_isolation(),
+        do_block(wait),
+        refuse_closed(schema),
+    ]
+
+
+def lock_key(schema: str) -> str:
+    """An expression: the key of the advisory lock that an installation of the schema holds."""
+    return f"pg_catalog.hashtextextended({literal(f'lonnymq install {schema}')}, 0)"
 
 
 def _create_books(schema: str) -> str:
@@ -154,6 +174,29 @@ BEGIN
             {_NOW}
         );
     END IF;
+END""")
+
+
+def _replace_view(view: View) -> str:
+    """A view is replaced only if it has changed: replacing it locks out its readers, and waits for them. To
+    compare, a second view is made of the same text, and dropped.
+    """
+    name, other = identifier(view.name), identifier(f"{view.name} (new)")
+    return do_block(f"""
+BEGIN
+    IF to_regclass({literal(name)}) IS NOT NULL THEN
+        EXECUTE {dollar_quoted(view.renamed(other), "view")};
+        IF (
+            SELECT count(DISTINCT (pg_catalog.pg_get_viewdef(c.oid), c.reloptions)) = 1
+            FROM pg_catalog.pg_class c
+            WHERE c.oid IN (CAST({literal(name)} AS REGCLASS), CAST({literal(other)} AS REGCLASS))
+        ) THEN
+            DROP VIEW {other};
+            RETURN;
+        END IF;
+        DROP VIEW {other};
+    END IF;
+    EXECUTE {dollar_quoted(view.text, "view")};
 END""")
 
 

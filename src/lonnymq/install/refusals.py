@@ -20,6 +20,20 @@ BEGIN
 END""")
 
 
+def refuse_closed(schema: str) -> str:
+    """To a role without USAGE on the schema, nothing in it seems to exist."""
+    return do_block(f"""
+BEGIN
+    IF EXISTS (
+        SELECT FROM pg_catalog.pg_namespace n
+        WHERE n.nspname = {literal(schema)} AND NOT has_schema_privilege(n.oid, 'USAGE')
+    ) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = format('permission denied for schema %I', {literal(schema)});
+    END IF;
+END""")
+
+
 def is_installed(schema: str) -> str:
     """An expression: whether the schema holds the books of an installation."""
     return f"""(

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Self
 from lonnymq.adapters import held
 from lonnymq.commands import Created, Delivery
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidArgument
+from lonnymq.install import WAIT_S
 from lonnymq.queue.basis import Basis
 from lonnymq.queue.bed import Bed, Deafened, Roused
 from lonnymq.queue.calls import Answer, AsyncCaller, Request
 from lonnymq.queue.connections import TRIES, check_is_open, doubt, refuse_connection, unanswered
 from lonnymq.queue.consuming import Wish
 from lonnymq.queue.interface import ChannelCalls, DeadCalls
-from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued, batches
+from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued, OnFull, batches, raises_when_full
 from lonnymq.queue.sleeping import Nap, take_or_wait
 from lonnymq.queue.times import Duration, waiting
 from lonnymq.statement import Command
@@ -128,6 +129,7 @@ class AsyncQueue(Basis, AsyncCaller):
         channel: str = DEFAULT_CHANNEL,
         commit_each_chunk: bool = False,
         progress: Callable[[Enqueued], object] | None = None,
+        on_full: OnFull = "raise",
         conn: object | None = None,
     ) -> Enqueued:
         """Queue many messages, of any iterable or async iterable, holding no more than a chunk of them.
@@ -136,18 +138,23 @@ class AsyncQueue(Basis, AsyncCaller):
         transaction, or with `commit_each_chunk` each chunk in one of its own, so that what came before an
         error stays. `progress` is called after each chunk with what was enqueued so far.
 
+        Raises ChannelFull when a message does not fit into its channel, and creates nothing: a transaction
+        of yours must then be rolled back, as after other errors of the database. With `on_full="return"`
+        such messages are left out, and counted as `full`.
+
             await queue.enqueue_many(({"row": n} for n in range(1_000_000)), channel="import")
         """
         if conn is not None and commit_each_chunk:
             raise InvalidArgument(
                 "commit_each_chunk is not for a transaction of yours", "leave out conn, or commit_each_chunk"
             )
+        chunks = _batches(values, channel, raise_full=raises_when_full(on_full))
         if conn is not None or commit_each_chunk:
-            return await self._load(values, channel, progress, conn, is_in_turn=conn is not None)
+            return await self._load(chunks, progress, conn, is_in_turn=conn is not None)
         is_loaded = False
         try:
             async with held.transaction_async(await self._opened()) as own:
-                done = await self._load(values, channel, progress, own)
+                done = await self._load(chunks, progress, own)
                 is_loaded = True
         except ConnectionDropped as error:
             if is_loaded:  # the commit was under way
@@ -167,12 +174,14 @@ class AsyncQueue(Basis, AsyncCaller):
                 self._idle_listeners.append(listener)
         return taken
 
-    async def install(self, *, roles: bool = False, conn: object | None = None) -> Installed:
+    async def install(
+        self, *, roles: bool = False, wait: float = WAIT_S, conn: object | None = None
+    ) -> Installed:
         """Install the queue into its schema, or bring it up to date: see lonnymq.install."""
         from lonnymq.adapters.installing import install_on_async
 
         return await install_on_async(
-            conn if conn is not None else await self._opened(), self.schema, roles=roles
+            conn if conn is not None else await self._opened(), self.schema, roles=roles, wait=wait
         )
 
     async def perform(self, request: Request[Answer]) -> Answer:
@@ -222,8 +231,7 @@ class AsyncQueue(Basis, AsyncCaller):
 
     async def _load(
         self,
-        values: Iterable[Any] | AsyncIterable[Any],
-        channel: str,
+        chunks: AsyncIterable[Batch],
         progress: Callable[[Enqueued], object] | None,
         conn: object | None,
         *,
@@ -236,7 +244,7 @@ class AsyncQueue(Basis, AsyncCaller):
         so_far = Enqueued()
         answer: asyncio.Task[list[Created]] | None = None
         try:
-            async for chunk in _batches(values, channel):
+            async for chunk in chunks:
                 if answer is not None:
                     created, answer = await answer, None
                     so_far = so_far.plus(created, progress)
@@ -300,15 +308,17 @@ class AsyncDead(DeadCalls, AsyncCaller):
         return await self._queue.perform(request)
 
 
-async def _batches(values: Iterable[Any] | AsyncIterable[Any], channel: str) -> AsyncIterator[Batch]:
+async def _batches(
+    values: Iterable[Any] | AsyncIterable[Any], channel: str, *, raise_full: bool
+) -> AsyncIterator[Batch]:
     if not isinstance(values, AsyncIterable):
-        for batch in batches(values, channel):
+        for batch in batches(values, channel, raise_full=raise_full):
             yield batch
         return
-    batch = Batch(channel)
+    batch = Batch(channel, raise_full=raise_full)
     async for value in values:
         if batch.add(value):
             yield batch
-            batch = Batch(channel)
+            batch = Batch(channel, raise_full=raise_full)
     if len(batch):
         yield batch

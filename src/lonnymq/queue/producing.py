@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, Literal, get_args
 
 from lonnymq.commands import Created, MessageCreate, MessageCreateMany, Result
-from lonnymq.errors import InvalidArgument, InvalidChannel, InvalidField, NotEncodable
+from lonnymq.errors import ChannelFull, InvalidArgument, InvalidChannel, InvalidField, NotEncodable
 from lonnymq.payload import HEADER, encode
 from lonnymq.queue.calls import Request, Steps
 from lonnymq.queue.times import Duration, ServerClock, dequeue_at
@@ -18,6 +18,9 @@ from lonnymq.queue.times import Duration, ServerClock, dequeue_at
 DEFAULT_CHANNEL = "default"
 TASK_HEADER = "task"
 """The header that names the task which a message is a call of."""
+
+OnFull = Literal["raise", "return"]
+"""What to do when a channel is full: raise ChannelFull, or return the result `full`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ def enqueue(
     headers: Mapping[str, Any] | None = None,
     max_attempts: int | None = None,
     content_type: str | None = None,
+    on_full: OnFull = "raise",
     conn: object | None = None,
 ) -> Request[Created]:
     """Queue one message.
@@ -58,8 +62,10 @@ def enqueue(
     before all that has none, the higher first.
 
     While a message with the same `dedupe_key` lives in the channel, and some time after, no second one is
-    made: the answer's result is then `duplicate` and its id that message's. In a channel that is full, it is
-    `full`, and the id None.
+    made: the answer's result is then `duplicate` and its id that message's.
+
+    Raises ChannelFull when the channel holds its `max_size`. With `on_full="return"` it does not: the result
+    is then `full`, and the id None. Either way nothing is created, and a transaction of yours can go on.
 
     With `conn`, the message is part of the caller's transaction: it is there when that commits. Take a
     connection or cursor of psycopg, a connection of asyncpg, a connection or session of SQLAlchemy, or
@@ -74,10 +80,17 @@ def enqueue(
     message = NewMessage(
         value, channel, run_at, delay, priority, dedupe_key, headers, max_attempts, content_type
     )
-    return Request(_create(message), conn)
+    return Request(_create(message, raise_full=raises_when_full(on_full)), conn)
 
 
-def _create(message: NewMessage) -> Steps[Created]:
+def raises_when_full(on_full: OnFull) -> bool:
+    """Raises InvalidArgument for a value that on_full does not take."""
+    if on_full not in get_args(OnFull):
+        raise InvalidArgument(f"on_full is {on_full!r}", 'give "raise" or "return"')
+    return on_full == "raise"
+
+
+def _create(message: NewMessage, *, raise_full: bool) -> Steps[Created]:
     content, headers = _written(message)
     now = (yield ServerClock()) if message.delay is not None else None
     created: Created = yield MessageCreate(
@@ -88,6 +101,11 @@ def _create(message: NewMessage) -> Steps[Created]:
         message.max_attempts,
         message.dedupe_key,
     )
+    if raise_full and created.result == Result.FULL:
+        raise ChannelFull(
+            f"channel {message.channel!r} is full",
+            'try again when there is room, raise its max_size, or pass on_full="return" to get the result',
+        )
     return created
 
 
@@ -156,7 +174,8 @@ class Batch:
     max_messages = 5_000
     max_bytes = 4_000_000
 
-    def __init__(self, channel: str) -> None:
+    def __init__(self, channel: str, *, raise_full: bool) -> None:
+        self._raise_full = raise_full
         self._plain = NewMessage(None, channel)
         self._messages: list[NewMessage] = []
         self._contents: list[bytes] = []
@@ -181,30 +200,44 @@ class Batch:
 
     def steps(self) -> Steps[list[Created]]:
         """Creates what the batch holds."""
+        needs_clock = any(message.delay is not None for message in self._messages)
+        command = self._command((yield ServerClock()) if needs_clock else None)
+        try:
+            created: list[Created] = yield command
+        except ChannelFull as error:
+            raise ChannelFull(
+                error.message,
+                "try again when there is room, raise its max_size, or pass "
+                'on_full="return" to leave out the messages that do not fit',
+            ) from error
+        return created
+
+    def _command(self, now: int | None) -> MessageCreateMany:
         messages = self._messages
         if all(message is self._plain for message in messages):
-            created: list[Created] = yield MessageCreateMany(
-                [self._plain.channel] * len(messages), self._contents, headers=_unless_empty(self._headers)
+            return MessageCreateMany(
+                [self._plain.channel] * len(messages),
+                self._contents,
+                headers=_unless_empty(self._headers),
+                raise_full=self._raise_full,
             )
-            return created
-        now = (yield ServerClock()) if any(message.delay is not None for message in messages) else None
-        created = yield MessageCreateMany(
+        return MessageCreateMany(
             [m.channel for m in messages],
             self._contents,
             _unless_empty([dequeue_at(m.run_at, m.delay, m.priority, now) for m in messages]),
             _unless_empty(self._headers),
             _unless_empty([m.max_attempts for m in messages]),
             _unless_empty([m.dedupe_key for m in messages]),
+            self._raise_full,
         )
-        return created
 
 
-def batches(values: Iterable[Any], channel: str) -> Iterator[Batch]:
-    batch = Batch(channel)
+def batches(values: Iterable[Any], channel: str, *, raise_full: bool) -> Iterator[Batch]:
+    batch = Batch(channel, raise_full=raise_full)
     for value in values:
         if batch.add(value):
             yield batch
-            batch = Batch(channel)
+            batch = Batch(channel, raise_full=raise_full)
     if len(batch):
         yield batch
 

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Self
 from lonnymq.adapters import held
 from lonnymq.commands import Created, Delivery
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidArgument
+from lonnymq.install import WAIT_S
 from lonnymq.queue.basis import Basis
 from lonnymq.queue.calls import Answer, Caller, Request
 from lonnymq.queue.connections import TRIES, check_is_open, doubt, refuse_connection, unanswered
 from lonnymq.queue.consuming import Wish
 from lonnymq.queue.interface import ChannelCalls, DeadCalls
-from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued, batches
+from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued, OnFull, batches, raises_when_full
 from lonnymq.queue.sleeping import Nap, take_or_wait
 from lonnymq.queue.times import Duration, waiting
 from lonnymq.statement import Command
@@ -105,6 +106,7 @@ class Queue(Basis, Caller):
         channel: str = DEFAULT_CHANNEL,
         commit_each_chunk: bool = False,
         progress: Callable[[Enqueued], object] | None = None,
+        on_full: OnFull = "raise",
         conn: object | None = None,
     ) -> Enqueued:
         """Queue many messages, of any iterable, holding no more than a chunk of them.
@@ -113,13 +115,17 @@ class Queue(Basis, Caller):
         transaction, or with `commit_each_chunk` each chunk in one of its own, so that what came before an
         error stays. `progress` is called after each chunk with what was enqueued so far.
 
+        Raises ChannelFull when a message does not fit into its channel, and creates nothing: a transaction
+        of yours must then be rolled back, as after other errors of the database. With `on_full="return"`
+        such messages are left out, and counted as `full`.
+
             queue.enqueue_many(({"row": n} for n in range(1_000_000)), channel="import")
         """
         if conn is not None and commit_each_chunk:
             raise InvalidArgument(
                 "commit_each_chunk is not for a transaction of yours", "leave out conn, or commit_each_chunk"
             )
-        chunks = batches(values, channel)
+        chunks = batches(values, channel, raise_full=raises_when_full(on_full))
         if conn is not None:
             return self._load(chunks, progress, lambda batch: partial(self._create, batch, conn))
         if commit_each_chunk:
@@ -136,12 +142,12 @@ class Queue(Basis, Caller):
             raise
         return done
 
-    def install(self, *, roles: bool = False, conn: object | None = None) -> Installed:
+    def install(self, *, roles: bool = False, wait: float = WAIT_S, conn: object | None = None) -> Installed:
         """Install the queue into its schema, or bring it up to date: see lonnymq.install."""
         from lonnymq.adapters.installing import install_on
 
         source = conn if conn is not None else self._opened()
-        return install_on(source, self.schema, roles=roles)
+        return install_on(source, self.schema, roles=roles, wait=wait)
 
     def perform(self, request: Request[Answer]) -> Answer:
         answer: Answer = self._walk(request.steps, conn=request.conn)

@@ -115,6 +115,6 @@ def _address_in(variable: str) -> dict[str, Any]:
 
 def _unreachable(message: str) -> DatabaseUnreachable:
     return DatabaseUnreachable(
-        f"no connection was to be had: {message.strip()}",
+        f"could not connect: {message.strip()}",
         IS_IT_UP,
     )

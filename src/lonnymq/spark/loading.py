@@ -25,11 +25,15 @@ def load(
     channel_column: str = "channel",
     content_column: str | None = None,
     once: str | None = None,
+    drop_full: bool = False,
 ) -> int:
     """Enqueue a message a row, all or none. Returns how many rows there were.
 
     The content is `content_column`, or a column "content", or else all columns that have no meaning of their
     own, as a JSON object. With `once`, a load of that name is done once, however often it is started.
+
+    Raises ChannelFull when a row does not fit into its channel. With `drop_full` such rows are left out, and
+    a warning in Spark's log says how many.
     """
     rows = shaped(
         read(spark, path, file_format or format_of(path)),
@@ -37,10 +41,12 @@ def load(
         channel_column=channel_column,
         content_column=content_column,
     )
-    return write(rows, options, once)
+    return write(rows, options, once, drop_full=drop_full)
 
 
-def write(rows: DataFrame, options: Mapping[str, str], once: str | None = None) -> int:
+def write(
+    rows: DataFrame, options: Mapping[str, str], once: str | None = None, *, drop_full: bool = False
+) -> int:
     from pyspark.sql import Observation
     from pyspark.sql.functions import count, lit
 
@@ -51,6 +57,8 @@ def write(rows: DataFrame, options: Mapping[str, str], once: str | None = None) 
     writer = writer.options(**options)
     if once is not None:
         writer = writer.options(txnAppId=once, txnVersion="0")
+    if drop_full:
+        writer = writer.options(onFull="drop")
     writer.save()
     return int(seen.get["rows"])
 

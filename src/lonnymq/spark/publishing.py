@@ -18,7 +18,7 @@ import psycopg
 from lonnymq.adapters.psycopg import run
 from lonnymq.adapters.refusals import refuse
 from lonnymq.commands import ClaimComplete, PublishedOnce, StagingDiscard, StagingPublishOnce
-from lonnymq.errors import InvalidLimit, LonnyMQError
+from lonnymq.errors import ChannelFull, InvalidLimit, LonnyMQError
 from lonnymq.spark.connecting import Connecting
 from lonnymq.spark.contents import Claim
 from lonnymq.spark.staging import PASSING, Staged
@@ -39,6 +39,8 @@ class StagingLost(LonnyMQError):
 @dataclass(frozen=True)
 class Publisher:
     connecting: Connecting
+    drop_full: bool = False
+    """Leave out rows whose channel is full, instead of publishing nothing."""
 
     def publish(self, app: str, version: int | None, answers: Answers) -> PublishedOnce:
         told = _told(answers)
@@ -66,7 +68,8 @@ class Publisher:
         schema = self.connecting.schema
         try:
             with self.connecting.connect() as connection, connection.transaction():
-                published = run(connection, schema, StagingPublishOnce(app, version, _batches(told)))
+                once = StagingPublishOnce(app, version, _batches(told), self.drop_full)
+                published = run(connection, schema, once)
                 if not published.is_repeat:
                     _check_all_there(published, told)
                     for claim in last_claims(claim for answer in told for claim in answer.claims):
@@ -76,6 +79,8 @@ class Publisher:
                 error.message,
                 "with dedupe keys, or a max_size, write at most 100,000 rows, or 512 MiB, at once",
             ) from error
+        except ChannelFull as error:
+            raise ChannelFull(error.message, _what_to_do_when_full(told)) from error
         except psycopg.Error as error:  # of the commit itself
             refuse(error)
         return published
@@ -134,12 +139,19 @@ def _check_all_there(published: PublishedOnce, told: Sequence[Staged]) -> None:
         )
 
 
+def _what_to_do_when_full(told: Sequence[Staged]) -> str:
+    again = "nothing was published: raise max_size, or run it again when there is room"
+    if any(answer.claims for answer in told):
+        return f"{again}; nothing was completed either, and the stream starts again with this batch"
+    return f"{again}; onFull=drop (on the command line --drop-full) leaves out what does not fit"
+
+
 def _tell(published: PublishedOnce, app: str, version: int | None) -> None:
     if published.is_repeat and version is not None:
         logger.warning("%s has published version %s, or a later one, before: nothing was done", app, version)
     elif published.duplicates or published.refused:
         logger.warning(
-            "%s messages were created; %s were not, as their keys are taken, and %s, as channels are full",
+            "%s messages were created; %s were duplicates; %s were dropped, as their channels are full",
             published.created,
             published.duplicates,
             published.refused,

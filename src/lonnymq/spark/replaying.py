@@ -27,11 +27,12 @@ def replay(
     until: datetime | None = None,
     into: str | None = None,
     once: str | None = None,
+    drop_full: bool = False,
 ) -> int:
     """Enqueue what these rows of history or of dead letters hold, as new messages. Returns how many.
 
     `into` names one channel for all of them; else each goes to its own. With `once`, a replay of that name is
-    done once, however often it is started.
+    done once, however often it is started. Of full channels, see `load`.
     """
     from pyspark.sql.functions import col, lit
 
@@ -42,7 +43,7 @@ def replay(
             "`SELECT queue_set(p_history_content => TRUE)` keeps it from now on; dead letters always have it",
         )
     to = lit(into) if into is not None else col("channel")
-    return write(chosen.select(to.alias("channel"), "content", "headers"), options, once)
+    return write(chosen.select(to.alias("channel"), "content", "headers"), options, once, drop_full=drop_full)
 
 
 def narrowed(

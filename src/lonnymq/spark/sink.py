@@ -13,10 +13,11 @@ from pyspark.sql.types import StructType
 from lonnymq.spark.connecting import Connecting
 from lonnymq.spark.contents import Contents
 from lonnymq.spark.options import InvalidOption, Options
-from lonnymq.spark.publishing import Answers, Publisher
+from lonnymq.spark.publishing import Answers, Publisher, StagingLost
 from lonnymq.spark.staging import Staged, Stager
 
-OPTIONS = ("channel", "complete", "contentType", "txnAppId", "txnVersion")
+OPTIONS = ("channel", "complete", "contentType", "onFull", "txnAppId", "txnVersion")
+FAIL, DROP = "fail", "drop"
 APP_MAX_BYTES = 200
 """The ledger takes 255, and a stream's query is named there too."""
 
@@ -35,7 +36,7 @@ class BatchWriter(DataSourceArrowWriter):
             raise InvalidOption("txnAppId and txnVersion go together", "give both, or neither")
         self._app, self._version = app or str(uuid4()), version
         self._stager = _stager(options, schema)
-        self._publisher = Publisher(self._stager.connecting)
+        self._publisher = Publisher(self._stager.connecting, _drops_full(options))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         return self._stager.stage(iterator)
@@ -58,7 +59,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise InvalidOption("a stream has no txnVersion", "its batches are numbered already")
         self._app = _app(options)
         self._stager = _stager(options, schema)
-        self._publisher = Publisher(self._stager.connecting)
+        self._publisher = Publisher(self._stager.connecting, _drops_full(options))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         return self._stager.stage(iterator)
@@ -66,6 +67,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         answers = cast("Answers", messages)
         query = next((answer.query for answer in answers if answer is not None), None)
+        if query is None and any(answer is not None and answer.rows for answer in answers):
+            raise StagingLost(
+                "the tasks did not say which stream their rows are of", "this is a bug: report it"
+            )
         if query is not None:
             app = query if self._app is None else f"{self._app} {query}"
             self._publisher.publish(app, batchId, answers)
@@ -79,6 +84,16 @@ def _app(options: Options) -> str | None:
     if app is not None and not 1 <= len(app.encode()) <= APP_MAX_BYTES:
         raise InvalidOption(f"txnAppId is {len(app.encode())} bytes long", f"it may be 1 to {APP_MAX_BYTES}")
     return app
+
+
+def _drops_full(options: Options) -> bool:
+    is_dropping = options.choice("onFull", (FAIL, DROP), FAIL) == DROP
+    if is_dropping and options.boolean("complete", default=False):
+        raise InvalidOption(
+            "onFull=drop and complete do not go together: a message would be completed, and not arrive",
+            "leave out one of them",
+        )
+    return is_dropping
 
 
 def _stager(options: Options, schema: StructType) -> Stager:

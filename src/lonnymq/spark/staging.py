@@ -17,10 +17,11 @@ from psycopg import sql
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from lonnymq.adapters.psycopg import run
-from lonnymq.adapters.refusals import refuse
+from lonnymq.adapters.psycopg import login, run
+from lonnymq.adapters.refusals import refuse_call
 from lonnymq.commands import QueueGet
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, LonnyMQError, RetryTransaction
+from lonnymq.install.roles import STAGING
 from lonnymq.spark.connecting import Connecting
 from lonnymq.spark.contents import Claim, Contents
 from lonnymq.spark.rows import RowRefused
@@ -82,11 +83,11 @@ class Stager:
             except psycopg.DataError as error:
                 raise RowRefused(error.diag.message_primary or "PostgreSQL refused a row") from error
             except psycopg.Error as error:
-                refuse(error)
+                refuse_call(error, self.connecting.schema, STAGING, lambda: login(connection))
         return Staged(query, batch, number, frozenset(claims))
 
     def _copy(self, columns: Sequence[str]) -> sql.Composed:
         return sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
-            sql.Identifier(self.connecting.schema, "staging"),
+            sql.Identifier(self.connecting.schema, STAGING),
             sql.SQL(", ").join(map(sql.Identifier, columns)),
         )

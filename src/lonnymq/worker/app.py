@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, overload
 from lonnymq.commands import Created, Delivery
 from lonnymq.errors import InvalidArgument
 from lonnymq.queue.async_queue import AsyncQueue
-from lonnymq.queue.producing import DEFAULT_CHANNEL, TASK_HEADER, NewMessage
+from lonnymq.queue.producing import DEFAULT_CHANNEL, TASK_HEADER, NewMessage, OnFull
 from lonnymq.queue.queue import Queue
 from lonnymq.queue.times import Duration
 from lonnymq.worker.backoff import Backoff, Delays
@@ -167,9 +167,9 @@ class App(Generic[C]):
             return self.raw_handler
         return self.tasks.get(name) if isinstance(name, str) else None
 
-    def send(self, task: Task[..., Any, C], message: NewMessage, conn: object | None) -> C:
+    def send(self, task: Task[..., Any, C], message: NewMessage, conn: object | None, on_full: OnFull) -> C:
         if self._inline is not None:
-            return self._inline.send(task, message, conn)
+            return self._inline.send(task, message, conn, on_full)
         sent: Any = self.queue.enqueue(
             message.value,
             channel=message.channel,
@@ -179,6 +179,7 @@ class App(Generic[C]):
             dedupe_key=message.dedupe_key,
             headers=message.headers,
             max_attempts=message.max_attempts,
+            on_full=on_full,
             conn=conn,
         )
         return sent  # type: ignore[no-any-return]

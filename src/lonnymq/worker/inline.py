@@ -12,7 +12,7 @@ from uuid import UUID
 
 from lonnymq.commands import Created, Delivery, Result
 from lonnymq.payload import HEADER, encode
-from lonnymq.queue.producing import NewMessage
+from lonnymq.queue.producing import NewMessage, OnFull
 from lonnymq.worker.job import AsyncJob, Job
 from lonnymq.worker.task import C, Task
 
@@ -49,7 +49,7 @@ class Inline(Generic[C]):
     """Runs each call at once, after its arguments went through JSON as they would. What it raises is
     raised.
 
-    Delays, schedules and priorities do not count, and a `conn` is left alone.
+    Delays, schedules and priorities do not count, no channel is full, and a `conn` is left alone.
     """
 
     def __init__(self, *, is_async: bool) -> None:
@@ -57,7 +57,13 @@ class Inline(Generic[C]):
         self._ids = itertools.count(1)
         self.ran: list[NewMessage] = []
 
-    def send(self, task: Task[..., Any, C], message: NewMessage, conn: object | None) -> C:  # noqa: ARG002
+    def send(
+        self,
+        task: Task[..., Any, C],
+        message: NewMessage,
+        conn: object | None,  # noqa: ARG002
+        on_full: OnFull,  # noqa: ARG002
+    ) -> C:
         done: Any = self._run_async(task, message) if self._is_async else self._run(task, message)
         return done  # type: ignore[no-any-return]
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 from lonnymq.commands import Delivery
 from lonnymq.errors import InvalidArgument
 from lonnymq.payload import HEADER, encode
-from lonnymq.queue.producing import TASK_HEADER, NewMessage
+from lonnymq.queue.producing import TASK_HEADER, NewMessage, OnFull
 from lonnymq.queue.times import Duration
 from lonnymq.worker.arguments import Arguments
 from lonnymq.worker.cron import CronMessage
@@ -41,7 +41,9 @@ class Handler(Protocol):
 class Sending(Protocol[C]):
     """Where a task's messages go: the app's queue, or in tests the task itself."""
 
-    def send(self, task: Task[..., Any, C], message: NewMessage, conn: object | None) -> C: ...
+    def send(
+        self, task: Task[..., Any, C], message: NewMessage, conn: object | None, on_full: OnFull
+    ) -> C: ...
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Options:
     dedupe_key: str | None = None
     headers: Mapping[str, Any] | None = None
     max_attempts: int | None = None
+    on_full: OnFull = "raise"
 
 
 class Task(Generic[P, R, C]):
@@ -81,13 +84,13 @@ class Task(Generic[P, R, C]):
         return f"<Task {self.name!r}>"
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> C:
-        """Queue a call of it.
+        """Queue a call of it. Raises ChannelFull when its channel is full.
 
         ```python
         send_invoice.enqueue(7)
         ```
         """
-        return self.sending.send(self, self.message(*args, **kwargs), None)
+        return self.sending.send(self, self.message(*args, **kwargs), None, "raise")
 
     def message(self, *args: P.args, **kwargs: P.kwargs) -> NewMessage:
         """The message that a call becomes: for enqueue_many.
@@ -108,6 +111,7 @@ class Task(Generic[P, R, C]):
         dedupe_key: str | None = None,
         headers: Mapping[str, Any] | None = None,
         max_attempts: int | None = None,
+        on_full: OnFull = "raise",
         conn: object | None = None,
     ) -> Using[P, C]:
         """As the task, but for what is said here; each option is that of Queue.enqueue.
@@ -116,7 +120,7 @@ class Task(Generic[P, R, C]):
         send_invoice.using(channel="acme", delay=60).enqueue(7)
         ```
         """
-        options = Options(channel, run_at, delay, priority, dedupe_key, headers, max_attempts)
+        options = Options(channel, run_at, delay, priority, dedupe_key, headers, max_attempts, on_full)
         return Using(self, options, conn)
 
     def call_for(self, message: Delivery) -> Callable[[], R]:
@@ -154,7 +158,8 @@ class Using(Generic[P, C]):
         self._conn = conn
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> C:
-        return self._task.sending.send(self._task, self.message(*args, **kwargs), self._conn)
+        message = self.message(*args, **kwargs)
+        return self._task.sending.send(self._task, message, self._conn, self._options.on_full)
 
     def message(self, *args: P.args, **kwargs: P.kwargs) -> NewMessage:
         return self._task.message_of(self._options, args, kwargs)

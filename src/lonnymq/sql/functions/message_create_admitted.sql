@@ -1,16 +1,24 @@
 -- Part of message_create_many: the messages that dedupe keys and sizes let in, and what became of the others.
 CREATE OR REPLACE FUNCTION message_create_admitted (
-    p_channels TEXT[], p_contents BYTEA[], p_dequeue_ats BIGINT[], p_headers JSONB[], p_max_attempts INT[], p_dedupe_keys TEXT[], p_now BIGINT)
+    p_channels TEXT[], p_contents BYTEA[], p_dequeue_ats BIGINT[], p_headers JSONB[], p_max_attempts INT[], p_dedupe_keys TEXT[], p_now BIGINT,
+    p_raise_full BOOLEAN)
 RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_sequence REGCLASS := pg_get_serial_sequence('message', 'id');
     v_ids BIGINT[];
     a RECORD;
+    v_full TEXT;                            -- the first channel that is full
 BEGIN
     SELECT array_agg(x.id ORDER BY x.ord) INTO v_ids
     FROM (SELECT nextval(v_sequence) AS id, ord FROM generate_subscripts(p_channels, 1) ord) x;
     SELECT * INTO a FROM message_admit(p_channels, p_dedupe_keys, v_ids);
+    IF p_raise_full AND 'full' = ANY (a.results) THEN
+        v_full := p_channels[array_position(a.results, 'full')];
+        PERFORM refuse('LM017', format('channel %s is full (max_size %s): %s of %s messages do not fit into their channels', quote_literal(v_full),
+                (SELECT c.max_size FROM channel c WHERE c.name = v_full), cardinality(array_positions(a.results, 'full')), cardinality(p_channels)),
+            'Wait until there is room, raise max_size, or ask for messages that do not fit to be left out.');
+    END IF;
     RETURN QUERY
     WITH given AS MATERIALIZED (
         SELECT * FROM unnest(

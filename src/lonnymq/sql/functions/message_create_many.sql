@@ -1,14 +1,16 @@
 -- Queue many messages, for any mix of channels; ids rise in the order given. One bad element refuses the call.
 -- Locks nothing, so calls that name the same channels in opposite orders cannot deadlock; but for dedupe keys and channels with a
 -- max_size, whose locks are taken in their order: one call never deadlocks with another.
--- Returns (id, result) a message, in the order given, as message_create does.
+-- Returns (id, result) a message, in the order given, as message_create does. With p_raise_full, a full channel is an error (LM017)
+-- instead of a result, and nothing is created.
 CREATE OR REPLACE FUNCTION message_create_many (
     p_channels TEXT[],
     p_contents BYTEA[],
     p_dequeue_ats BIGINT[] DEFAULT NULL,
     p_headers JSONB[] DEFAULT NULL,
     p_max_attempts INT[] DEFAULT NULL,
-    p_dedupe_keys TEXT[] DEFAULT NULL
+    p_dedupe_keys TEXT[] DEFAULT NULL,
+    p_raise_full BOOLEAN DEFAULT FALSE
 ) RETURNS TABLE (id BIGINT, result TEXT)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
@@ -40,7 +42,7 @@ BEGIN
             CROSS JOIN LATERAL (SELECT FROM channel c WHERE c.name = u.channel AND c.max_size IS NOT NULL OFFSET 0) c);
     END IF;
     IF v_is_admitted THEN
-        RETURN QUERY SELECT * FROM message_create_admitted(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys, v_now);
+        RETURN QUERY SELECT * FROM message_create_admitted(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys, v_now, p_raise_full);
     ELSE
         RETURN QUERY
         WITH made AS MATERIALIZED (         -- in the order given: that of a function's rows

@@ -1,6 +1,7 @@
 -- Make messages of what the caller's login role has staged under some batches, in the order of the batches and their rows, and take it away.
+-- A full channel is an error (LM017), unless p_drop_full: then its rows are taken away too, and counted as refused.
 -- With dedupe keys, or where channels have a max_size, all of it in one call: their locks are taken in order.
-CREATE OR REPLACE FUNCTION staging_create (p_batches UUID[], OUT created BIGINT, OUT duplicates BIGINT, OUT refused BIGINT)
+CREATE OR REPLACE FUNCTION staging_create (p_batches UUID[], p_drop_full BOOLEAN, OUT created BIGINT, OUT duplicates BIGINT, OUT refused BIGINT)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -52,7 +53,7 @@ BEGIN
             END IF;
             SELECT COUNT(*) FILTER (WHERE m.result = 'created') AS created, COUNT(*) FILTER (WHERE m.result = 'duplicate') AS duplicates,
                 COUNT(*) FILTER (WHERE m.result = 'full') AS refused
-            INTO r FROM message_create_many(s.channels, s.contents, s.ats, s.headers, s.max_attempts, s.keys) m;
+            INTO r FROM message_create_many(s.channels, s.contents, s.ats, s.headers, s.max_attempts, s.keys, NOT p_drop_full) m;
             created := created + r.created;
             duplicates := duplicates + r.duplicates;
             refused := refused + r.refused;

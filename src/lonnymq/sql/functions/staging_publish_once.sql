@@ -2,7 +2,7 @@
 -- published again; what is staged for it then goes. Two that try at the same time wait for each other. Without a version the app
 -- is a job that publishes once, and is remembered for a day; with one, for ever. Apps are the caller's login role's own.
 -- Returns what was created when it was published, and whether that was before this call.
-CREATE OR REPLACE FUNCTION staging_publish_once (p_app TEXT, p_version BIGINT, p_batches UUID[])
+CREATE OR REPLACE FUNCTION staging_publish_once (p_app TEXT, p_version BIGINT, p_batches UUID[], p_drop_full BOOLEAN DEFAULT FALSE)
 RETURNS TABLE (created BIGINT, duplicates BIGINT, refused BIGINT, is_repeat BOOLEAN) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off AS $$
 #variable_conflict use_column
@@ -23,7 +23,7 @@ BEGIN
         PERFORM staging_discard(p_batches);
         SELECT l.created, l.duplicates, l.refused INTO created, duplicates, refused FROM ledger l WHERE l.published_by = v_login AND l.app = p_app;
     ELSE
-        SELECT s.created, s.duplicates, s.refused INTO created, duplicates, refused FROM staging_create(p_batches) s;
+        SELECT s.created, s.duplicates, s.refused INTO created, duplicates, refused FROM staging_create(p_batches, COALESCE(p_drop_full, FALSE)) s;
         UPDATE ledger l SET created = staging_publish_once.created, duplicates = staging_publish_once.duplicates, refused = staging_publish_once.refused
         WHERE l.published_by = v_login AND l.app = p_app;
     END IF;

@@ -1,0 +1,143 @@
+"""Installing without the rights for it: the error says which one is missing, and how it is granted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from lonnymq import AsyncQueue, Queue, errors
+from lonnymq.install import inspect, install, uninstall, upgrade, verify
+from tests.database import Connect, unique_name
+
+Conn = psycopg.Connection[Any]
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def role(conn: Conn) -> Iterator[str]:
+    """A login without any rights, whose name has to be quoted."""
+    name = unique_name('plain "app')
+    make = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(name), sql.Literal(name))
+    conn.execute(make)
+    yield name
+    conn.execute(sql.SQL("DROP OWNED BY {0}; DROP ROLE {0}").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def login(role: str, connect: Connect) -> Conn:
+    return connect(user=role, password=role, options="")
+
+
+@pytest.fixture
+def quoted(role: str, conn: Conn) -> str:
+    return sql.Identifier(role).as_string(conn)
+
+
+def refusal(call: Call, *arguments: Any, **options: Any) -> errors.NotPermitted:
+    with pytest.raises(errors.NotPermitted) as raised:
+        call(*arguments, **options)
+    assert isinstance(raised.value.__cause__, psycopg.errors.InsufficientPrivilege)
+    return raised.value
+
+
+def follow(conn: Conn, error: errors.NotPermitted) -> None:
+    """Run what the hint says."""
+    assert error.hint is not None
+    conn.execute(error.hint[error.hint.index("GRANT") :].encode())
+
+
+def test_no_right_to_create_the_schema(conn: Conn, login: Conn, quoted: str) -> None:
+    error = refusal(install, login, "q")
+    assert error.message.endswith(f': role {quoted} may not create the schema "q"')
+    assert f'GRANT CREATE ON DATABASE "{conn.info.dbname}" TO {quoted};' in (error.hint or "")
+    follow(conn, error)
+    install(login, "q")
+
+
+def test_no_right_to_create_in_the_schema(conn: Conn, login: Conn, quoted: str) -> None:
+    conn.execute("CREATE SCHEMA q")
+    for given in ("", f"GRANT USAGE ON SCHEMA q TO {quoted}", f"REVOKE USAGE ON SCHEMA q FROM {quoted}"):
+        if given:
+            conn.execute(given.encode())
+        error = refusal(install, login, "q")
+        assert f'role {quoted} may not create anything in schema "q"' in error.message
+        assert f'have its owner "{conn.info.user}" run: GRANT USAGE, CREATE ON SCHEMA "q"' in str(error)
+    follow(conn, error)
+    install(login, "q")
+
+
+CALLS: dict[str, Call] = {
+    "install": install,
+    "upgrade": upgrade,
+    "uninstall": uninstall,
+    "verify": verify,
+    "inspect": inspect,
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_queue_of_somebody_else(
+    conn: Conn, login: Conn, quoted: str, role: str, call: str, is_open: bool
+) -> None:
+    if is_open:
+        conn.execute(f"GRANT USAGE, CREATE ON SCHEMA lonnymq TO {quoted}".encode())
+    owner = unique_name("owner")
+    conn.execute(f"CREATE ROLE {owner}".encode())
+    try:
+        conn.execute(f'GRANT CREATE ON DATABASE "{conn.info.dbname}" TO {owner}'.encode())
+        conn.execute(f"SET ROLE {owner}".encode())
+        install(conn, "theirs")
+        if is_open:
+            conn.execute(f"GRANT USAGE, CREATE ON SCHEMA theirs TO {quoted}".encode())
+        conn.execute("RESET ROLE")
+        error = refusal(CALLS[call], login, "theirs")
+        assert f'the queue in schema "theirs" belongs to role "{owner}"' in error.message
+        follow(conn, error)
+        CALLS[call](login, "theirs")
+    finally:
+        conn.execute("RESET ROLE")
+        conn.execute(f"DROP OWNED BY {owner}; DROP ROLE {owner}".encode())
+
+
+def test_in_the_callers_transaction_it_can_go_on(conn: Conn, login: Conn, connect: Connect) -> None:
+    with login.transaction():
+        refusal(install, login, "q")
+        assert login.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_session_that_is_read_only(connect: Connect) -> None:
+    conn = connect(options="-c default_transaction_read_only=on")
+    for call in (install, upgrade, uninstall):
+        with pytest.raises(errors.ReadOnlyDatabase, match="target_session_attrs=read-write"):
+            call(conn, "lonnymq")
+    assert verify(conn).schema == "lonnymq"
+
+
+def test_a_queue_that_may_not_install(dsn: str, role: str, quoted: str) -> None:
+    address = make_conninfo(dsn, user=role, password=role)
+    with Queue(address, "q") as queue:
+        assert f"TO {quoted};" in (refusal(queue.install).hint or "")
+
+    async def asynchronously() -> None:
+        async with AsyncQueue(address, "q") as queue:
+            await queue.install()
+
+    assert f"TO {quoted};" in (refusal(asyncio.run, asynchronously()).hint or "")
+
+
+def test_a_queue_that_reaches_nobody() -> None:
+    async def asynchronously() -> None:
+        async with AsyncQueue("host=127.0.0.1 port=1 dbname=nothing", timeout=1) as queue:
+            await queue.install()
+
+    with pytest.raises(errors.DatabaseUnreachable, match="could not connect"):
+        asyncio.run(asynchronously())
+    with pytest.raises(errors.DatabaseUnreachable, match="could not connect"):
+        Queue("host=127.0.0.1 port=1 dbname=nothing", timeout=1).install()
