@@ -48,6 +48,9 @@ NOT_RUN = {
         "lonnymq top": "a live screen that goes on: tests/cli/test_top_drawing.py draws it",
         "PostgreSQL 18": "what one machine did in half a minute: tests/cli/test_bench.py looks at the form",
     },
+    "operations.md": {
+        "CREATE ROLE": "roles belong to the whole server: test_operations_guide.py makes its own"
+    },
     "worker.md": {
         "lonnymq worker shop.tasks:app": "goes on until it is told to stop: quickstart.md runs one"
     },

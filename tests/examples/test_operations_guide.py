@@ -7,14 +7,16 @@ from pathlib import Path
 import psycopg
 
 from lonnymq import Queue
-from tests.examples.page import CHECKOUT, blocks, check
+from lonnymq.install import install
+from tests.database import Connect, unique_name
+from tests.examples.page import CHECKOUT, blocks, check, runnable
 from tests.judge import dequeue, fold
 
 PAGE = CHECKOUT / "docs" / "operations.md"
 
 
 def statements() -> list[str]:
-    return [block.code for block in blocks(PAGE) if block.language == "sql"]
+    return [block.code for block in runnable(PAGE) if block.language == "sql"]
 
 
 def test_it_runs_and_finds_what_there_is(conn: psycopg.Connection) -> None:
@@ -52,6 +54,20 @@ def test_every_statement_runs(conn: psycopg.Connection) -> None:
         None,
         False,
     )
+
+
+def test_the_login_that_it_makes_is_bound(conn: psycopg.Connection, connect: Connect) -> None:
+    """Under names of the test's own, since roles belong to the whole server."""
+    [block] = [block.code for block in blocks(PAGE) if block.code.startswith("CREATE ROLE")]
+    schema, login = unique_name("q"), unique_name("acme_app")
+    install(conn, schema, roles=True)
+    conn.execute(block.replace("lonnymq", schema).replace("acme_app", login).encode())
+    tenant = connect(user=login, password="change me", options=f"-c search_path={schema}")  # noqa: S106
+    assert tenant.execute("SELECT bound_channels()").fetchone() == (["acme"],)
+    assert tenant.execute("SELECT result FROM message_create('acme', '')").fetchone() == ("created",)
+    tenant.close()
+    for role in (login, *(f"{schema}_{role}" for role in ("admin", "producer", "observer", "consumer"))):
+        conn.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}".encode())
 
 
 def test_it_shows_that_nobody_consumes(conn: psycopg.Connection) -> None:

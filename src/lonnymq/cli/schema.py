@@ -70,7 +70,7 @@ def upgrade(*, dsn: Dsn = None, schema: Schema = SCHEMA, wait: Wait = WAIT_S, as
 
 
 def verify(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
-    """Check that this package works with the schema as it is.
+    """Check that this package works with the schema, and that no role has rights that bypass the queue.
 
     Example: lonnymq verify --json
     """
