@@ -1,4 +1,9 @@
-"""A clock for tests: the engine's time stands still until the test moves it, for all connections alike."""
+"""Clocks for tests, the same for all connections.
+
+One stands still until the test moves it, the other moves at every reading, so also inside a call.
+"""
+
+from collections.abc import Sequence
 
 import psycopg
 from psycopg import sql
@@ -54,3 +59,52 @@ class FakeClock:
     def advance(self, ms: int) -> int:
         self.set(self._at + ms)
         return self._at
+
+
+RESTLESS = """
+    -- Sequences are shared by all sessions and do not roll back: every reading counts.
+    CREATE SEQUENCE {schema}.fake_reading MINVALUE 0;
+    CREATE TABLE {schema}.fake_steps (only_row BOOLEAN PRIMARY KEY DEFAULT TRUE, steps BIGINT[] NOT NULL, pace_ms NUMERIC NOT NULL, repeats BOOLEAN NOT NULL);
+    CREATE OR REPLACE FUNCTION {schema}.clock_ms ()
+    RETURNS BIGINT LANGUAGE plpgsql VOLATILE AS $$
+    DECLARE
+        v_n BIGINT := nextval('{schema}.fake_reading');
+    BEGIN
+        RETURN (
+            SELECT c.at + (v_n * s.pace_ms)::BIGINT + CASE WHEN s.repeats THEN s.steps[v_n % cardinality(s.steps) + 1] ELSE COALESCE(s.steps[v_n + 1], 0) END
+            FROM {schema}.fake_steps s CROSS JOIN (SELECT at FROM {schema}.fake_clock ORDER BY since DESC LIMIT 1) c);
+    END $$
+"""
+
+
+class RestlessClock(FakeClock):
+    """Shows another time at every reading, so that it also moves inside a call."""
+
+    def __init__(
+        self, conn: psycopg.Connection, at: int = 1_700_000_000_000, schema: str = "lonnymq"
+    ) -> None:
+        super().__init__(conn, at, schema)
+        conn.execute(sql.SQL(RESTLESS).format(schema=self._schema))
+        self.step()
+
+    def step(self, *steps: int) -> None:
+        """The next readings are this far from `at`, in ms; those after them show `at`."""
+        self._write(steps, 0, repeats=False)
+
+    def jitter(self, steps: Sequence[int], pace_ms: float) -> None:
+        """From now on each reading is one of the steps away from a time that goes on by `pace_ms` a reading."""
+        self._write(steps, pace_ms, repeats=True)
+
+    def _write(self, steps: Sequence[int], pace_ms: float, *, repeats: bool) -> None:
+        with self._conn.transaction():
+            table = sql.SQL("{}.fake_steps").format(self._schema)
+            self._conn.execute(sql.SQL("DELETE FROM {}").format(table))
+            self._conn.execute(
+                sql.SQL("INSERT INTO {} (steps, pace_ms, repeats) VALUES (%s, %s, %s)").format(table),
+                (list(steps), pace_ms, repeats),
+            )
+            self._conn.execute(
+                sql.SQL("SELECT setval({}, 0, FALSE)").format(
+                    sql.Literal(f"{self._schema.as_string()}.fake_reading")
+                )
+            )

@@ -82,6 +82,9 @@ RULES = {
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM message m WHERE m.channel = c.channel AND m.is_counted) m
         WHERE c.size - l.n <> m.n""",
+    "a channel with a max_size has a size": """
+        SELECT c.name FROM channel c
+        WHERE c.max_size IS NOT NULL AND NOT EXISTS (SELECT FROM capacity s WHERE s.channel = c.name)""",
     "one size a channel": "SELECT channel FROM capacity GROUP BY channel HAVING COUNT(*) > 1",
     "invariant 7: no more leases than the queue's limit": """
         SELECT COUNT(*), q.max_concurrency FROM message m CROSS JOIN queue q

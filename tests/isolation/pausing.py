@@ -43,6 +43,7 @@ STOPS = {
     "writer has appended": ("wake_notify", "IF (SELECT"),
     "create begins": ("message_create", "-- What the queue asks for is checked"),
     "dequeue has its slots": ("message_dequeue_many", "v_is_full := p_paused OR v_left = 0;"),
+    "delete found no messages": ("channel_delete", "-- A policy that somebody makes at this moment"),
     "retry has its dead": ("dead_retry", "SELECT a.results, a.are_counted INTO"),
 }
 GATE = 815

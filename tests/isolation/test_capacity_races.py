@@ -471,6 +471,57 @@ def test_deleted_and_limited_anew_under_a_waiting_producer(arena: Arena) -> None
     check_sizes(observer)
 
 
+DELETE_STOPS = ("delete found no messages", "before delete channel", "after delete channel", "after delete capacity")
+
+
+@pytest.mark.parametrize("stop", DELETE_STOPS)
+@pytest.mark.parametrize("done", ["limited", "produced", "finished"])
+def test_limited_for_the_first_time_while_it_is_deleted(arena: Arena, stop: str, done: str) -> None:
+    """The new policy comes after the deletion, and stays, with its size and what was counted in."""
+    observer, two = arena.session("judge"), arena.session("two")
+    create(observer)
+    judge.drain(observer)
+    delete = "SELECT result FROM channel_delete('a')"
+    with paused(arena, stop, lambda one: value(one, delete)) as running, impatient(two):
+        limit(two, 2)
+        if done != "limited":
+            assert create_one(two) == "created"
+        if done == "finished":
+            judge.drain(two)
+    assert running.result() == "deleted"
+    observer.execute("SET statement_timeout = '10s'")
+    assert value(observer, "SELECT max_size FROM channel_get('a')") == 2
+    there = 1 if done == "produced" else 0
+    assert create(observer, 3) == ["created"] * (2 - there) + ["full"] * (1 + there)
+    check_exact(observer, 2)
+
+
+@LEVELS
+@pytest.mark.parametrize("first_ends", ["commit", "rollback"])
+def test_two_producers_find_no_size(arena: Arena, first_ends: str, level: str) -> None:
+    """However it got lost, it is made anew, once: the second producer waits for the first."""
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    for conn in (observer, one, two):
+        conn.execute("SET statement_timeout = '10s'")
+    limit(observer, 1)
+    observer.execute("DELETE FROM capacity")
+    begin(one, level)
+    begin(two, level)
+    assert value(two, "SELECT COUNT(*) FROM message") == 0, "its snapshot is taken"
+    assert create_one(one) == "created"
+    second = start_waiting(arena, "two", "one", create_one)
+    end(one, first_ends)
+    met = second.result(timeout=10)
+    if first_ends == "rollback":
+        assert met == "created"
+    else:
+        assert met == ("full" if level == "READ COMMITTED" else "retry")
+    end(two, "rollback" if met == "retry" else "commit")
+    assert create_one(observer) == "full"
+    assert size(observer) == 1
+    check_exact(observer, 1)
+
+
 # All at once.
 
 

@@ -128,3 +128,18 @@ def test_a_key_freed_by_a_late_commit_is_taken_away_the_next_day(conn: psycopg.C
     clock.advance(86_400_000)
     conn.execute("SELECT maintain()")
     assert conn.execute("SELECT COUNT(*) FROM dedupe").fetchone() == (0,)
+
+
+def test_a_key_that_never_can_be_taken_is_given_up(conn: psycopg.Connection) -> None:
+    """As if somebody else changed it at every try: an error that asks to run again, not a loop without end."""
+    clock = FakeClock(conn)
+    create(conn)
+    conn.execute("SELECT message_cancel(id) FROM message")
+    clock.advance(KEEP_MS)
+    conn.execute("CREATE FUNCTION keep () RETURNS TRIGGER LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+    conn.execute("CREATE TRIGGER keep BEFORE UPDATE ON dedupe FOR EACH ROW EXECUTE FUNCTION keep()")
+    conn.execute("SET statement_timeout = '10s'")
+    with pytest.raises(psycopg.errors.SerializationFailure, match="the dedupe key 'k' at every try"):
+        create(conn)
+    conn.execute("DROP TRIGGER keep ON dedupe")
+    assert create(conn)[1] == "created"

@@ -232,7 +232,7 @@ def test_one_message_is_not_released_before_its_time(conn: psycopg.Connection) -
 PLAIN = "message_dequeue(1, 30000, 'me')"
 GENERAL = """
     (SELECT floor_at, floor_turn FROM tick) t CROSS JOIN LATERAL message_dequeue_many(
-    1, 30000, 'me', NULL, FALSE, (SELECT history FROM queue), t.floor_at, t.floor_turn, NULL) d"""
+    1, 30000, 'me', NULL, FALSE, (SELECT history FROM queue), t.floor_at, t.floor_turn, NULL, NULL) d"""
 STATE = {
     "message": "to_jsonb(t) - 'token'",
     "ring": "to_jsonb(t) - 'turn'",

@@ -27,3 +27,18 @@ def test_what_must_be_unique(conn: psycopg.Connection) -> None:
         ("tally", "channel"),
         ("credential", "role"),
     } <= set(rows)
+
+
+def test_every_table_has_a_replica_identity(conn: psycopg.Connection) -> None:
+    """Without one, a publication FOR ALL TABLES makes every update and delete of the table fail."""
+    conn.execute("SELECT * FROM queue_set(p_history => TRUE)")  # makes partitions
+    rows = conn.execute(
+        """
+        SELECT c.relname, c.relreplident = 'f' OR EXISTS (
+            SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid
+                AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)
+        FROM pg_class c WHERE c.relnamespace = 'lonnymq'::REGNAMESPACE AND c.relkind IN ('r', 'p')"""
+    ).fetchall()
+    tables = dict(rows)
+    assert sum(name.startswith("finished_2") for name in tables) == 8
+    assert {name for name, has_identity in tables.items() if not has_identity} == set()

@@ -8,22 +8,29 @@ RETURNS BIGINT LANGUAGE plpgsql
 SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off AS $$
 DECLARE
     c capacity;
-    v_is_found BOOLEAN := FALSE;
     v_is_changed BOOLEAN := FALSE;
     v_max INT;
     v_now BIGINT := clock_ms();
     v_snapshot PG_SNAPSHOT;
     v_left BIGINT;
 BEGIN
-    WHILE NOT v_is_found LOOP
-        SELECT * INTO c FROM capacity x WHERE x.channel = p_channel ORDER BY x.turn DESC LIMIT 1 FOR UPDATE;
-        v_is_found := FOUND;
-        -- Read after the wait for the lock: what was committed meanwhile holds.
-        SELECT x.max_size INTO v_max FROM channel x WHERE x.name = p_channel;
-        IF v_max IS NULL THEN
-            RETURN NULL;
+    SELECT * INTO c FROM capacity x WHERE x.channel = p_channel ORDER BY x.turn DESC LIMIT 1 FOR UPDATE;
+    -- Read after the wait for the lock: what was committed meanwhile holds.
+    SELECT x.max_size INTO v_max FROM channel x WHERE x.name = p_channel;
+    IF v_max IS NOT NULL AND c.channel IS NULL THEN
+        -- The channel was deleted and limited anew during the wait, or its size is missing. The policy is written, not only locked, so
+        -- that two producers cannot both make a size: a second one waits, and above READ COMMITTED it fails with 40001.
+        UPDATE channel x SET max_size = x.max_size WHERE x.name = p_channel RETURNING x.max_size INTO v_max;
+        IF v_max IS NOT NULL THEN
+            IF NOT EXISTS (SELECT FROM capacity x WHERE x.channel = p_channel) THEN
+                PERFORM capacity_open(p_channel, v_max);
+            END IF;
+            SELECT * INTO STRICT c FROM capacity x WHERE x.channel = p_channel ORDER BY x.turn DESC LIMIT 1 FOR UPDATE;
         END IF;
-    END LOOP;
+    END IF;
+    IF v_max IS NULL THEN
+        RETURN NULL;
+    END IF;
     v_snapshot := pg_current_snapshot();
     IF c.open_xids IS NULL OR EXISTS (SELECT FROM unnest(c.open_xids) x WHERE pg_visible_in_snapshot(x, v_snapshot)) THEN
         c.open_xids := ARRAY(

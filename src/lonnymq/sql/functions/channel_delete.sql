@@ -10,6 +10,7 @@ DECLARE
     v_tids TID[];
     v_waited INT;
     v_dead TID[];
+    v_has_policy BOOLEAN;
 BEGIN
     PERFORM free_check('channel_delete');
     PERFORM channel_check(p_channel);
@@ -21,6 +22,7 @@ BEGIN
         RETURN;
     END IF;
     PERFORM FROM channel c WHERE c.name = p_channel FOR UPDATE;
+    v_has_policy := FOUND;
     -- The dead before the size, and that before the living: the order in which everybody locks them.
     IF p_with_messages THEN
         v_dead := ARRAY(SELECT d.ctid FROM dead d WHERE d.channel = p_channel ORDER BY d.channel, d.id LIMIT p_limit FOR UPDATE);
@@ -49,10 +51,11 @@ BEGIN
     IF channel_is_used(p_channel) THEN
         result := CASE WHEN p_with_messages THEN 'more' ELSE 'not_empty' END;
     ELSE
-        -- A policy that somebody makes at this moment, and that was not there to be locked first, stays: it comes after.
-        DELETE FROM channel c WHERE c.ctid = ANY (ARRAY(SELECT x.ctid FROM channel x WHERE x.name = p_channel FOR UPDATE SKIP LOCKED));
-        DELETE FROM capacity c WHERE c.channel = p_channel;
-        DELETE FROM departure d WHERE d.channel = p_channel;
+        -- A policy that somebody makes at this moment, and that was not there to be locked first, stays: it comes after. So do the size
+        -- and the departures that belong to it: one statement decides over both, by one snapshot.
+        DELETE FROM channel c WHERE v_has_policy AND c.name = p_channel;
+        WITH no_size AS (DELETE FROM capacity c WHERE c.channel = p_channel AND NOT EXISTS (SELECT FROM channel x WHERE x.name = p_channel))
+        DELETE FROM departure d WHERE d.channel = p_channel AND NOT EXISTS (SELECT FROM channel x WHERE x.name = p_channel);
         -- What was created meanwhile keeps its key. One that somebody takes at this moment is not waited for: he may wait for this call.
         DELETE FROM dedupe d WHERE d.ctid = ANY (ARRAY(
             SELECT x.ctid FROM dedupe x WHERE x.channel = p_channel AND x.until_at IS NOT NULL ORDER BY x.channel, x.key FOR UPDATE SKIP LOCKED));

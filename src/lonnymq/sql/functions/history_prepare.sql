@@ -12,6 +12,7 @@ BEGIN
             LOCK TABLE finished_other IN ACCESS EXCLUSIVE MODE NOWAIT;
             EXECUTE format('CREATE TABLE %I (LIKE finished INCLUDING ALL)', history_partition(v_from));
             PERFORM relation_protect(history_partition(v_from));
+            EXECUTE format('ALTER TABLE %I REPLICA IDENTITY FULL', history_partition(v_from)); -- which LIKE does not copy
             EXECUTE format('ALTER TABLE finished ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)',
                 history_partition(v_from), v_from, v_from + 86400000);
             v_made := v_made + 1;

@@ -34,7 +34,7 @@ BEGIN
                 -- The size is locked, so what a key is held by can be read: a duplicate takes no room.
                 IF p_keys[i] IS NOT NULL THEN
                     CONTINUE WHEN v_first[i] < i AND results[v_first[i]] <> 'full' AND holders[v_first[i]] IS DISTINCT FROM p_ids[i];
-                    holders[i] := dedupe_holder(v_channel.name, p_keys[i], p_ids[i]);
+                    holders[i] := dedupe_holder(v_channel.name, p_keys[i], p_ids[i], clock_ms());
                     CONTINUE WHEN holders[i] IS NOT NULL;
                 END IF;
                 IF v_taken < v_room THEN

@@ -49,12 +49,12 @@ BEGIN
     END IF;
     IF q.is_open AND p_limit = 1 THEN
         -- From here on with younger snapshots than the lock's. The clock too is read after it: two releases of a channel are then as
-        -- far apart as their stamps.
+        -- far apart as their stamps. It never goes back inside a call: the row was chosen by the first reading.
         SELECT k.now, x.max_concurrency AS max, COALESCE(x.release_interval_ms, 0) AS interval_ms,
-            (q.max_concurrency IS NULL AND COALESCE(NOT x.paused, TRUE)
+            (s.max_concurrency IS NULL AND COALESCE(NOT x.paused, TRUE)
                 AND (x.max_concurrency IS NULL OR r.n < x.max_concurrency AND r.n <= 2 * r.struck_to + 64)
                 AND COALESCE(r.released_at + x.release_interval_ms <= k.now, TRUE)) IS TRUE AS is_free
-        INTO c FROM queue q CROSS JOIN (SELECT clock_ms() AS now OFFSET 0) k LEFT JOIN LATERAL (SELECT * FROM channel x WHERE x.name = r.channel OFFSET 0) x ON TRUE;
+        INTO c FROM queue s CROSS JOIN (SELECT GREATEST(q.now, clock_ms()) AS now OFFSET 0) k LEFT JOIN LATERAL (SELECT * FROM channel x WHERE x.name = r.channel OFFSET 0) x ON TRUE;
         IF c.is_free THEN
             SELECT array_agg(w.tid) AS tids, array_agg(w.at) AS ats, array_agg(w.id) AS ids INTO h
             FROM (
@@ -82,7 +82,7 @@ BEGIN
                     r.gaps := NULLIF(r.gaps[2:], '{}');
                 END IF;
                 UPDATE ring
-                SET turn = nextval('turn'), due_at = CASE WHEN h.ids[2] IS NOT NULL THEN GREATEST(h.ats[2], c.now + c.interval_ms) END,
+                SET turn = nextval('turn'), due_at = CASE WHEN h.ids[2] IS NOT NULL THEN GREATEST(due_at, h.ats[2], c.now + c.interval_ms) END,
                     is_full = FALSE, head_at = h.ats[2], head_id = h.ids[2], gaps = r.gaps,
                     released_at = c.now, running = CASE WHEN c.max IS NOT NULL THEN running || h.ids[1] END, served = served + 1
                 WHERE ctid = r.tid;
@@ -97,5 +97,5 @@ BEGIN
         END IF;
     END IF;
     RETURN QUERY SELECT * FROM message_dequeue_many(
-        p_limit, q.lease_ms, p_consumer, q.max_concurrency, q.paused, q.history, q.floor_at, q.floor_turn, q.fold_at);
+        p_limit, q.lease_ms, p_consumer, q.max_concurrency, q.paused, q.history, q.floor_at, q.floor_turn, q.fold_at, q.now);
 END $$;

@@ -11,14 +11,14 @@
 -- Under a limit over all channels it first takes as many slots as it can get, and looks for so many messages.
 CREATE OR REPLACE FUNCTION message_dequeue_many (
     p_limit INT, p_lease_ms BIGINT, p_consumer TEXT, p_max_concurrency INT, p_paused BOOLEAN, p_history BOOLEAN,
-    p_floor_at BIGINT, p_floor_turn BIGINT, p_fold_at BIGINT)
+    p_floor_at BIGINT, p_floor_turn BIGINT, p_fold_at BIGINT, p_now BIGINT)
 RETURNS TABLE (
     id BIGINT, channel TEXT, content BYTEA, headers JSONB, state BYTEA, attempts INT, token UUID, lease_end_at BIGINT, again_at BIGINT)
 LANGUAGE plpgsql SET enable_hashjoin TO off SET enable_mergejoin TO off AS $$
 #variable_conflict use_column
 DECLARE
     c_end CONSTANT BIGINT := 9223372036854775807;
-    v_now BIGINT := clock_ms();
+    v_now BIGINT := GREATEST(p_now, clock_ms()); -- the clock never goes back inside a call: rows are chosen by one reading and written with a later one
     v_end BIGINT;
     v_token UUID := gen_random_uuid();
     v_left INT := p_limit;                  -- messages still wanted
@@ -63,7 +63,7 @@ BEGIN
             WHERE due_at IS NOT NULL AND (due_at, turn) >= (p_floor_at, p_floor_turn) AND due_at <= v_now AND turn <= v_turn
             ORDER BY due_at, turn LIMIT v_asked FOR UPDATE SKIP LOCKED) r;
         EXIT WHEN v_channel IS NULL;
-        v_now := clock_ms();
+        v_now := GREATEST(v_now, clock_ms());
         SELECT array_agg(x.cap), array_agg(x.max_concurrency), array_agg(x.interval_ms), array_agg(x.paused),
             COUNT(*) FILTER (WHERE x.cap > 0), BOOL_OR(x.max_concurrency IS NOT NULL), array_agg(NULL::BIGINT), array_agg(0),
             (SELECT now.max_concurrency FROM queue now)
@@ -94,7 +94,7 @@ BEGIN
             v_running := v_until;
         END IF;
         -- Stamp releases after the locks are had: two releases of a channel are then as far apart as their stamps.
-        v_now := clock_ms();
+        v_now := GREATEST(v_now, clock_ms());
         v_end := v_now + p_lease_ms;
         v_round := 0;
         v_pick_ord := NULL;

@@ -1,7 +1,7 @@
 -- Part of a fold: the lowest live, due ring row, below which nobody need look.
--- Every write leaves a ring row at or above where it was, or at the clock, so the floor only rises. A row that has not moved since the last
--- tick may be held by a transaction left open: it is stepped over and its channel returned, to be postponed, or the
--- dead rows that pile up behind it would lie in everyone's way.
+-- A dequeue writes a row no lower than it was, and a fold no lower than the floor, whatever the clock does between two readings, so the
+-- floor only rises. A row that has not moved since the last tick may be held by a transaction left open: it is stepped over and its
+-- channel returned, to be postponed, or the dead rows that pile up behind it would lie in everyone's way.
 CREATE OR REPLACE FUNCTION ring_floor (
     p_tick tick, p_now BIGINT, p_limit INT, OUT floor_at BIGINT, OUT floor_turn BIGINT, OUT held TEXT[])
 LANGUAGE plpgsql AS $$

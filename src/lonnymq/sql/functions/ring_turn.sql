@@ -2,6 +2,7 @@
 -- A channel with more to give goes to the end of the line. A full one waits for a slot; who frees one says so, but for leases from before
 -- the limit, which are looked for every 100 ms. Messages that somebody holds are looked for with pauses that grow with the
 -- time since the last release, up to a second. One with nothing waiting leaves the line but keeps its row, and with it its last release.
+-- No row is written lower than it was, whatever the clock says: nobody looks below the floor of the ring.
 CREATE OR REPLACE FUNCTION ring_turn (
     p_tid TID[], p_released_at BIGINT[], p_at BIGINT[], p_id BIGINT[], p_gaps TEXT[], p_held_at BIGINT[], p_held_id BIGINT[], p_took INT[], p_interval BIGINT[], p_paused BOOLEAN[],
     p_max INT[], p_room INT[], p_running TEXT[], p_struck_to INT[], p_until BIGINT[],
@@ -16,7 +17,7 @@ BEGIN
         END LOOP;
     END IF;
     UPDATE ring r
-    SET turn = nextval('turn'), due_at = x.due_at, is_full = x.is_full AND x.due_at IS NOT NULL,
+    SET turn = nextval('turn'), due_at = CASE WHEN x.due_at IS NOT NULL THEN GREATEST(r.due_at, x.due_at) END, is_full = x.is_full AND x.due_at IS NOT NULL,
         head_at = x.head[1], head_id = x.head[2], gaps = x.gaps::BIGINT[],
         released_at = CASE WHEN x.took > 0 OR r.released_at > p_now + 1000 THEN p_now ELSE r.released_at END, running = x.running::BIGINT[],
         struck_to = x.struck_to, served = r.served + x.took

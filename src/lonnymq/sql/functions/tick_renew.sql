@@ -47,6 +47,8 @@ BEGIN
         t.postponed_to := v_now;
         t.review_at := v_now;
         t.review_turn := 0;
+        t.swept_at := LEAST(t.swept_at, v_now); -- leases that were held when a sweep passed them run out again by the new clock
+        t.swept_id := 0;
     END IF;
     t.floor_at := -9223372036854775808;
     PERFORM tick_write(t);

@@ -8,6 +8,6 @@ CREATE TABLE wake (
     id BIGINT GENERATED ALWAYS AS IDENTITY,
     lo_at BIGINT, lo_id BIGINT,
     hi_at BIGINT, hi_id BIGINT,
-    channel TEXT COLLATE "C"
+    channel TEXT COLLATE "C",
+    PRIMARY KEY (xid, id)
 );
-CREATE INDEX wake_ix ON wake (xid, id);

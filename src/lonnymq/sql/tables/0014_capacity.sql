@@ -12,6 +12,6 @@ CREATE TABLE capacity (
 );
 CREATE TABLE departure (
     id BIGINT GENERATED ALWAYS AS IDENTITY,
-    channel TEXT COLLATE "C" NOT NULL
+    channel TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (channel, id)
 );
-CREATE INDEX departure_ix ON departure (channel, id);

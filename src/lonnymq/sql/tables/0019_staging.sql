@@ -14,3 +14,6 @@ CREATE TABLE staging (
 );
 CREATE INDEX staging_ix ON staging (batch, ord);
 CREATE INDEX staging_at_ix ON staging (staged_at);
+-- Producers choose batch and ord, so there is no primary key. Without an identity, a publication FOR ALL TABLES would refuse the
+-- deletes; FULL needs no index, and costs WAL only where wal_level is logical.
+ALTER TABLE staging REPLICA IDENTITY FULL;

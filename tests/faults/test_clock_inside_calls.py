@@ -1,0 +1,195 @@
+"""The server's clock steps between two readings of one call: nothing is stranded, and limits hold.
+
+A call reads the clock to choose rows and again to stamp them. NTP and virtual machines step clocks back by
+some milliseconds at any moment, so the second reading may be lower.
+"""
+
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+
+from tests.clock import RestlessClock
+from tests.database import Connect
+from tests.judge import Delivery, check, dequeue, drain, fold
+from tests.sql.test_dequeue import fill
+
+STEPS = (-1, -2, -50, -499, -999, 999, -3_600_000, 3_600_000)
+
+
+@pytest.fixture
+def clock(conn: psycopg.Connection) -> RestlessClock:
+    return RestlessClock(conn)
+
+
+def create(conn: psycopg.Connection, channel: str, count: int, at: int) -> None:
+    conn.execute(
+        "SELECT message_create_many(array_fill(%s::TEXT, ARRAY[%s]), array_fill('x'::BYTEA, ARRAY[%s]),"
+        " array_fill(%s::BIGINT, ARRAY[%s]))",
+        (channel, count, count, at, count),
+    )
+
+
+def complete(conn: psycopg.Connection, deliveries: list[Delivery]) -> None:
+    for d in deliveries:
+        assert conn.execute("SELECT message_complete(%s, %s)", (d.id, d.token)).fetchone() == ("completed",)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("reading", [1, 2, 3, 4])
+@pytest.mark.parametrize("limit", [1, 2])
+def test_a_step_inside_a_dequeue(
+    conn: psycopg.Connection, clock: RestlessClock, limit: int, reading: int, step: int
+) -> None:
+    """The channel keeps its place in the line, and what is left of it is served."""
+    create(conn, "a", 17, clock.at - 5_000)
+    fold(conn)
+    clock.step(*[0] * reading, step, step, step, step)
+    first, _ = dequeue(conn, limit)
+    assert len(first) == limit
+    clock.step()
+    for _ in range(3):
+        clock.advance(1_000)
+        fold(conn)
+    clock.set(max(d.lease_end_at for d in first) - 1)
+    rest = drain(conn)
+    assert len(rest) == 17 - limit
+    complete(conn, first)
+    check(conn)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("limit", [1, 2])
+def test_a_step_inside_a_dequeue_that_empties_its_channels(
+    conn: psycopg.Connection, clock: RestlessClock, limit: int, step: int
+) -> None:
+    """They leave the line, and join it again at its end."""
+    for channel in ("a", "b"):
+        create(conn, channel, 1, clock.at - 5_000)
+    fold(conn)
+    clock.step(0, 0, step, step, step, step)
+    complete(conn, dequeue(conn, limit)[0])
+    clock.step()
+    clock.advance(1_000)
+    fill(conn, a=1, b=1)
+    fold(conn)
+    clock.advance(3_600_000)
+    assert len(drain(conn)) == 4 - limit
+
+
+@pytest.mark.parametrize("step", [-1, -50, -499, -999])
+@pytest.mark.parametrize("reading", [1, 2, 3, 4])
+@pytest.mark.parametrize("limit", [1, 2])
+def test_an_interval_is_kept_by_the_stamps(
+    conn: psycopg.Connection, clock: RestlessClock, limit: int, reading: int, step: int
+) -> None:
+    conn.execute("SELECT channel_set('a', p_release_interval_ms => 5000)")
+    create(conn, "a", 3, clock.at - 9_000)
+    fold(conn)
+    stamps = []
+    for _ in range(3):
+        clock.step(*[0] * reading, step, step, step, step)
+        [delivery], _ = dequeue(conn, limit, 30_000)
+        stamps.append(delivery.lease_end_at - 30_000)
+        clock.step()
+        clock.advance(5_000)
+        fold(conn)
+    assert all(later - earlier >= 5_000 for earlier, later in zip(stamps, stamps[1:], strict=False)), stamps
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_lease_that_was_held_when_the_clock_stepped_back(
+    conn: psycopg.Connection, connect: Connect, clock: RestlessClock, step: int
+) -> None:
+    """A sweep passed its end while somebody held it: it is tried again, whatever the clock did since."""
+    create(conn, "a", 1, clock.at)
+    fold(conn)
+    [delivery], _ = dequeue(conn, 1, 100)
+    clock.advance(500)
+    holder = connect(autocommit=False)
+    holder.execute("SELECT message_complete(%s, %s)", (delivery.id, delivery.token))
+    fold(conn)
+    assert conn.execute("SELECT COUNT(*) FROM postponed").fetchone() == (1,)
+    at = clock.at
+    clock.set(at + step)
+    for _ in range(4):
+        clock.advance(2)
+        conn.execute("SELECT wake_fold()")
+    holder.rollback()
+    clock.set(max(at, clock.at))
+    for _ in range(5):
+        clock.advance(1_000)
+        fold(conn)
+    assert [again.id for again in drain(conn)] == [delivery.id]
+
+
+@dataclass
+class Consumer:
+    """Folds, takes, and completes, defers or drops what it took, until nothing is left."""
+
+    conn: psycopg.Connection
+    chance: random.Random
+    deadline: float
+
+    def run(self) -> int:
+        done = 0
+        while time.monotonic() < self.deadline:
+            self.conn.execute("SELECT wake_fold()")
+            taken, _ = dequeue(self.conn, self.chance.choice((1, 1, 3, 40)), self.chance.choice((20, 1_000)))
+            for delivery in taken:
+                done += self.finish(delivery)
+            if not taken and self.conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,):
+                break
+        return done
+
+    def finish(self, delivery: Delivery) -> int:
+        fate = self.chance.random()
+        key = (delivery.id, delivery.token)
+        if fate < 0.05:
+            return 0  # its lease runs out
+        if fate < 0.1:
+            self.conn.execute("SELECT message_defer(%s, %s)", key)
+            return 0
+        row = self.conn.execute("SELECT message_complete(%s, %s)", key).fetchone()
+        return 1 if row == ("completed",) else 0
+
+
+@pytest.mark.parametrize("swing", [5, 450, 3_000], ids=lambda ms: f"{ms}ms")
+@pytest.mark.parametrize("before", [100, 3_000], ids=["most-come-meanwhile", "all-wait"])
+def test_nothing_is_stranded_by_a_clock_that_jitters(
+    conn: psycopg.Connection, connect: Connect, clock: RestlessClock, before: int, swing: int
+) -> None:
+    """Several consumers, channels with limits and intervals, deferred messages and leases that run out."""
+    chance = random.Random(swing)
+    conn.execute("SELECT queue_set(p_max_attempts => 1000)")
+    names = [f"channel {number}" for number in range(150)]
+    for number, name in enumerate(names[:40]):
+        if number % 2:
+            conn.execute("SELECT channel_set(%s, p_max_concurrency => 2)", (name,))
+        else:
+            conn.execute("SELECT channel_set(%s, p_release_interval_ms => 20)", (name,))
+    clock.jitter([chance.randint(-swing, swing) for _ in range(997)], pace_ms=2)
+    made = 3_000
+    deadline = time.monotonic() + 30
+    consumers = [Consumer(connect(), random.Random(seed), deadline) for seed in range(3)]
+    with ThreadPoolExecutor(len(consumers)) as threads:
+        create_some(conn, chance, names, before)
+        running = [threads.submit(consumer.run) for consumer in consumers]
+        for _ in range((made - before) // 100):
+            create_some(conn, chance, names, 100)
+        done = sum(future.result() for future in running)
+    clock.advance(10_000)
+    left = conn.execute("SELECT COUNT(*) FROM message").fetchone()
+    assert (done, left) == (made, (0,)), "messages wait for a turn that never comes"
+    clock.step()
+    check(conn)
+
+
+def create_some(conn: psycopg.Connection, chance: random.Random, names: list[str], count: int) -> None:
+    conn.execute(
+        "SELECT message_create_many(%s, array_fill('x'::BYTEA, ARRAY[%s]))",
+        ([chance.choice(names) for _ in range(count)], count),
+    )
