@@ -197,10 +197,14 @@ class _Target:
         try:
             self.reading.check(cursor, start, present)
         except PositionUnknown as error:
-            raise PositionUnknown(
-                f"{self.uri} goes up to transaction {start.snapshot.xmax}: {error.message}",
+            hint = (
                 "archive into another folder, or restore the table to a version from before that"
-                f" (docs/operations.md); if you give this one up, history_unfollow({self._follower()!r})",
+                " (docs/operations.md)"
+            )
+            if self.kind is HISTORY:
+                hint += f"; if you give this folder up, history_unfollow({self._follower()!r})"
+            raise PositionUnknown(
+                f"{self.uri} goes up to transaction {start.snapshot.xmax}: {error.message}", hint
             ) from error
         self.reading.check_kept(start, present)
 
