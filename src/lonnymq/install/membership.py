@@ -24,7 +24,8 @@ def lacking(schema: str, name: str | None, login: str | None, message: str) -> N
     """
     me = "this login" if login is None else f"role {identifier(login)}"
     return NotPermitted(
-        f"{message}: {me} may not use {name or 'the queue'}", _what_to_grant(schema, name, login)
+        f"{message.splitlines()[0]}: {me} may not use {name or 'the queue'}",
+        _what_to_grant(schema, name, login),
     )
 
 

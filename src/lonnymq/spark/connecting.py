@@ -11,12 +11,14 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 
 from lonnymq.adapters.address import parameters
+from lonnymq.adapters.psycopg import login
+from lonnymq.adapters.refusals import refuse_call
 from lonnymq.errors import IS_IT_UP, DatabaseUnreachable, InvalidAddress
 from lonnymq.install.naming import check_schema_name
 from lonnymq.spark.options import CONNECTION, SECRETS, WITHOUT_SECRETS, InvalidOption, refuse_secrets
@@ -62,6 +64,14 @@ class Connecting:
             return psycopg.connect(self._conninfo(), autocommit=autocommit)
         except psycopg.OperationalError as error:
             raise _unreachable(str(error)) from None
+
+    def refuse(self, error: BaseException, name: str) -> NoReturn:
+        """Raise what an error means that came of using a function, view or table of this name."""
+        refuse_call(error, self.schema, name, self._login)
+
+    def _login(self) -> str | None:
+        with self.connect() as connection:
+            return login(connection)
 
     def adbc(self, *, autocommit: bool = True) -> Connection:
         """An Arrow connection, of adbc_driver_postgresql.dbapi."""

@@ -20,8 +20,6 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from lonnymq.adapters.psycopg import login
-from lonnymq.adapters.refusals import refuse_call
 from lonnymq.errors import InvalidArgument
 from lonnymq.spark.connecting import Connecting
 from lonnymq.spark.followed import Cursor, Followed, Present
@@ -250,9 +248,7 @@ class Driver:
                         raise
             return self._asked(self._opened(), question)
         except psycopg.Error as error:
-            asked = self.connection
-            who = lambda: None if asked is None else login(asked)  # noqa: E731
-            refuse_call(error, self.connecting.schema, "the queue's views", who)
+            self.connecting.refuse(error, "the queue's views")
 
     def close(self) -> None:
         if self.connection is not None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from lonnymq.adapters.refusals import refuse
 from lonnymq.errors import LonnyMQError, PositionUnknown
 from lonnymq.spark.connecting import Connecting
 from lonnymq.spark.followed import Bucket, Cursor, Followed, Present
@@ -155,7 +154,7 @@ class Reading:
         try:
             yield from self._batches(part)
         except Error as error:
-            refuse(error)
+            self.connecting.refuse(error, "the queue's views")
 
     def _batches(self, part: Part) -> Iterator[pa.RecordBatch]:
         from adbc_driver_postgresql import StatementOptions

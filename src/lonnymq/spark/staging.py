@@ -17,8 +17,7 @@ from psycopg import sql
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from lonnymq.adapters.psycopg import login, run
-from lonnymq.adapters.refusals import refuse_call
+from lonnymq.adapters.psycopg import run
 from lonnymq.commands import QueueGet
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, LonnyMQError, RetryTransaction
 from lonnymq.install.roles import STAGING
@@ -83,7 +82,7 @@ class Stager:
             except psycopg.DataError as error:
                 raise RowRefused(error.diag.message_primary or "PostgreSQL refused a row") from error
             except psycopg.Error as error:
-                refuse_call(error, self.connecting.schema, STAGING, lambda: login(connection))
+                self.connecting.refuse(error, STAGING)
         return Staged(query, batch, number, frozenset(claims))
 
     def _copy(self, columns: Sequence[str]) -> sql.Composed:

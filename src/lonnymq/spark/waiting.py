@@ -16,13 +16,13 @@ from psycopg import sql
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from lonnymq.adapters.refusals import refuse
 from lonnymq.spark.columns import WAITING, Columns
 from lonnymq.spark.connecting import Connecting
 from lonnymq.spark.options import InvalidOption, Options
 
 OPTIONS = ("includeContent", "numPartitions")
 MOST_PARTITIONS = 10_000
+VIEW = "messages"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class WaitingReader(DataSourceReader):
             try:
                 first, last = connection.execute(query).fetchall()[0]
             except psycopg.Error as error:
-                refuse(error)
+                self._connecting.refuse(error, VIEW)
         return [] if first is None else list(split(first, last, self._partitions))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -70,7 +70,7 @@ class WaitingReader(DataSourceReader):
                 for batch in cursor.fetch_record_batch():
                     yield self._columns.batch(batch)
             except adbc_driver_manager.Error as error:
-                refuse(error)
+                self._connecting.refuse(error, VIEW)
 
     def _query(self, ids: Ids) -> str:
         bounds = [
@@ -83,7 +83,7 @@ class WaitingReader(DataSourceReader):
         return sql.SQL("SELECT {} FROM {} WHERE {}").format(asked, self._view(), where).as_string()
 
     def _view(self) -> sql.Identifier:
-        return sql.Identifier(self._connecting.schema, "messages")
+        return sql.Identifier(self._connecting.schema, VIEW)
 
 
 def split(first: int, last: int, parts: int) -> Iterator[Ids]:
