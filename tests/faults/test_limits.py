@@ -215,10 +215,12 @@ def test_a_release_while_a_fold_is_under_way_counts(
     conn: psycopg.Connection, connect: Connect, clock: FakeClock
 ) -> None:
     """Invariant 10: the fold read the clock before the release and places the channel after it."""
-    conn.execute("ALTER FUNCTION fold_lock_guard RENAME TO fold_lock_guard_unhindered")
+    conn.execute("ALTER FUNCTION ring_floor RENAME TO ring_floor_unhindered")
     conn.execute(
-        "CREATE FUNCTION fold_lock_guard () RETURNS VOID LANGUAGE plpgsql AS $$"
-        "BEGIN PERFORM pg_advisory_xact_lock_shared(1), fold_lock_guard_unhindered(); END $$"
+        "CREATE FUNCTION ring_floor (p_tick tick, p_now BIGINT, p_limit INT,"
+        " OUT floor_at BIGINT, OUT floor_turn BIGINT, OUT held TEXT[]) LANGUAGE plpgsql AS $$"
+        "BEGIN PERFORM pg_advisory_xact_lock_shared(1);"
+        " SELECT * INTO floor_at, floor_turn, held FROM ring_floor_unhindered(p_tick, p_now, p_limit); END $$"
     )
     policy(conn, interval=40)
     create(conn, 2)

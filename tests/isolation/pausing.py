@@ -35,7 +35,7 @@ STOPS = {
     "plain dequeue has its policy": ("message_dequeue", "SELECT array_agg(w.tid) AS tids"),
     "fold has read": ("wake_fold", "PERFORM FROM fold_lock FOR UPDATE SKIP LOCKED;"),
     "fold has the tick": ("wake_fold", "IF v_now BETWEEN t.at"),
-    "fold has the lock": ("wake_fold", "PERFORM fold_lock_guard();"),
+    "fold has the lock": ("wake_fold", "n := t;"),
     "sweep has read": ("lease_sweep", "IF v_due IS NULL AND p_"),
     "rebuild has the locks": ("rebuild", "-- Whatever this snapshot does not see"),
     "rebuild has its snapshot": ("rebuild", "DELETE FROM tick;"),

@@ -300,52 +300,6 @@ def test_complete_left_prepared_past_the_lease(arena: Arena, limited: str, endin
     account(observer, ledger)
 
 
-def guard(conn: psycopg.Connection) -> str:
-    return str(value(conn, "SHOW idle_in_transaction_session_timeout"))
-
-
-@ENDINGS
-@pytest.mark.parametrize(("own", "inside"), [("0", "10s"), ("1h", "10s"), ("3s", "3s")])
-def test_fold_left_open_is_guarded(arena: Arena, own: str, inside: str, ending: str) -> None:
-    """It holds everybody's fold lock: idle, it is cut off. The caller's own setting is back afterwards."""
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
-    scene = build(observer)
-    one.execute(f"SET idle_in_transaction_session_timeout = '{own}'")
-    one.execute("BEGIN")
-    assert value(one, "SELECT wake_fold()") is False
-    assert guard(one) == inside
-    with impatient(two):
-        create(two, scene.ledger, "elsewhere", "meanwhile")
-        assert value(two, "SELECT wake_fold()") is True
-    end(one, ending)
-    assert guard(one) == own
-    one.execute("RESET idle_in_transaction_session_timeout")
-    judge.fold(two)
-    assert value(two, "SELECT COUNT(*) FROM ring WHERE channel = 'elsewhere' AND due_at IS NOT NULL") == 1
-    account(observer, scene.ledger)
-
-
-@pytest.mark.parametrize(
-    "own", ["200ms", pytest.param("0", marks=pytest.mark.slow)], ids=["soon", "in-ten-seconds"]
-)
-def test_fold_left_idle_is_cut_off(arena: Arena, own: str) -> None:
-    observer, one = arena.session("judge"), arena.session("one")
-    scene = build(observer)
-    one.execute(f"SET idle_in_transaction_session_timeout = '{own}'")
-    one.execute("BEGIN")
-    one.execute("SELECT wake_fold()")
-
-    def is_gone() -> bool:
-        here = value(observer, "SELECT COUNT(*) FROM pg_stat_activity WHERE pid = %s", one.info.backend_pid)
-        return bool(here == 0)
-
-    until(is_gone, "the idle fold to be cut off", patience=20)
-    with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
-        one.execute("COMMIT")
-    one.close()
-    account(observer, scene.ledger)
-
-
 @ENDINGS
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_snapshot_held(arena: Arena, level: str, ending: str) -> None:

@@ -88,6 +88,8 @@ NEITHER = (
     "message_dequeue()",
     "wake_await()",
     "wake_look()",
+    "wake_fold()",
+    "maintain()",
     "channel_set('mine', 1)",
     "channel_delete('mine', TRUE)",
     "queue_set(1)",
@@ -116,8 +118,6 @@ NEITHER = (
 )
 HARMLESS = (
     "queue_get()",
-    "wake_fold()",
-    "maintain()",
     "to_epoch(now())",
     "bound_channels()",
     "login_is_free()",

@@ -116,23 +116,6 @@ def test_a_lease_whose_end_was_passed_before_it_was_committed(connect: Connect) 
     assert [again.id for again in drain(other)] == [message.id]
 
 
-def test_an_idle_transaction_that_folded_is_cut_off(connect: Connect) -> None:
-    """The fold lock is everybody's. The caller's own setting is back when the transaction ends."""
-    conn = connect()
-    conn.execute("SET idle_in_transaction_session_timeout TO '1h'")
-    conn.execute("SELECT message_create('a', '')")
-    with conn.transaction():
-        for _ in range(3):
-            conn.execute("SELECT wake_fold()")
-        assert conn.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("10s",)
-    assert conn.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("1h",)
-    conn.execute("SET idle_in_transaction_session_timeout TO '5s'")
-    conn.execute("SELECT message_create('a', '')")
-    with conn.transaction():
-        conn.execute("SELECT wake_fold()")
-        assert conn.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("5s",)
-
-
 def test_who_does_not_get_the_fold_lock_goes_on(connect: Connect) -> None:
     conn, folder = connect(), connect(autocommit=False)
     fill(conn, a=3)

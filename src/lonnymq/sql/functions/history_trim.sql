@@ -18,7 +18,6 @@ BEGIN
         BEGIN
             LOCK TABLE ONLY finished IN ACCESS EXCLUSIVE MODE NOWAIT;
             EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE NOWAIT', v_name);
-            PERFORM fold_lock_guard();
             CONTINUE WHEN NOT history_is_read(v_name); -- somebody committed to it before it was locked
             EXECUTE format('SELECT MAX(xid) FROM %I', v_name) INTO v_xid;
             EXECUTE format('DROP TABLE %I', v_name);

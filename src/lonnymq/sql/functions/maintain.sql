@@ -1,7 +1,7 @@
 -- Clean up behind the engine: the ring rows of channels that have been quiet for an hour, wakes that are folded, dedupe keys that
 -- are free again, what was staged a day ago, the history's old partitions; and make its new ones.
--- Anyone may call it at any time, and often: it waits for nobody, looks at 200 channels and cleans at most p_limit wakes a call,
--- and writes nothing when there is nothing to do. Returns how many rows went.
+-- Consumers may call it at any time, and often: it waits for nobody, looks at 200 channels and cleans at most p_limit wakes a call,
+-- and writes nothing when there is nothing to do. Its transaction must end within a few seconds (lock_guard). Returns how many rows went.
 CREATE OR REPLACE FUNCTION maintain (p_limit INT DEFAULT 10000)
 RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off
@@ -13,15 +13,17 @@ DECLARE
     v_held XID8;
     v_from XID8;
     v_last XID8;
-    v_wakes BIGINT;
+    v_wakes BIGINT := 0;
     v_next TEXT;
     v_quiet TEXT[];
     v_rings BIGINT := 0;
     v_now BIGINT := clock_ms();
     v_is_due BOOLEAN;
+    v_is_rebuilt BOOLEAN := FALSE;          -- at this moment
     v_more BIGINT := 0;
 BEGIN
     PERFORM isolation_check('maintain');
+    PERFORM free_check('maintain');
     IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 1000000 THEN
         PERFORM refuse('LM005', format('cleaning %s rows is not possible', COALESCE(p_limit::TEXT, 'NULL')), 'Clean 1 to 1,000,000 at a time.');
     END IF;
@@ -48,24 +50,28 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 0;                           -- another one cleans
     END IF;
-    IF v_is_due THEN
-        v_more := upkeep_more(u, v_now, p_limit);
-    END IF;
     IF v_quiet IS NOT NULL THEN
         BEGIN
             LOCK TABLE ring IN ROW EXCLUSIVE MODE NOWAIT;
             v_rings := ring_forget(t, v_quiet, v_now);
         EXCEPTION WHEN lock_not_available THEN
-            RETURN v_more;                  -- a rebuild is on
+            v_is_rebuilt := TRUE;
         END;
     END IF;
-    WITH old AS MATERIALIZED (
-        SELECT w.ctid AS tid FROM wake w WHERE w.xid >= v_from AND w.xid < t.seen_xid AND (w.xid <> ALL (v_open)) IS NOT FALSE
-        ORDER BY w.xid, w.id LIMIT p_limit FOR UPDATE SKIP LOCKED),
-    gone AS (
-        DELETE FROM wake w USING old WHERE w.ctid = old.tid RETURNING w.xid)
-    SELECT COUNT(*), MAX(xid) INTO v_wakes, v_last FROM gone;
-    v_last := CASE WHEN v_wakes = p_limit THEN v_last ELSE t.seen_xid END;
-    UPDATE upkeep SET next_channel = v_next, cleaned_xid = LEAST(v_last, v_held), passed_xid = v_last, held_xid = v_held;
+    IF NOT v_is_rebuilt THEN
+        WITH old AS MATERIALIZED (
+            SELECT w.ctid AS tid FROM wake w WHERE w.xid >= v_from AND w.xid < t.seen_xid AND (w.xid <> ALL (v_open)) IS NOT FALSE
+            ORDER BY w.xid, w.id LIMIT p_limit FOR UPDATE SKIP LOCKED),
+        gone AS (
+            DELETE FROM wake w USING old WHERE w.ctid = old.tid RETURNING w.xid)
+        SELECT COUNT(*), MAX(xid) INTO v_wakes, v_last FROM gone;
+        v_last := CASE WHEN v_wakes = p_limit THEN v_last ELSE t.seen_xid END;
+        UPDATE upkeep SET next_channel = v_next, cleaned_xid = LEAST(v_last, v_held), passed_xid = v_last, held_xid = v_held;
+    END IF;
+    -- Last, because it may lock the history: finishers and readers then wait until the commit.
+    IF v_is_due THEN
+        v_more := upkeep_more(u, v_now, p_limit);
+    END IF;
+    PERFORM lock_guard();
     RETURN v_wakes + v_rings + v_more;
 END $$;

@@ -58,8 +58,8 @@ BEGIN
     IF p_max_concurrency IS NOT NULL THEN
         PERFORM queue_slot_remake(q.max_concurrency, NULLIF(p_max_concurrency, 0));
     END IF;
-    IF p_history THEN
-        PERFORM history_prepare(clock_ms());
+    IF p_history AND history_prepare(clock_ms()) > 0 THEN
+        PERFORM lock_guard();               -- who reads the history waits for this
     END IF;
     IF NOT p_notify THEN
         PERFORM sleep_end();

@@ -1,6 +1,6 @@
 -- While leases from before a limit over all channels was lowered still run: how many messages fit under it besides those that
 -- run, and those that an open dequeue may have. Slots above the limit that came free go. One at a time: who does not get the gate
--- finds no room.
+-- finds no room, so the transaction that has it must end within a few seconds (lock_guard).
 CREATE OR REPLACE FUNCTION queue_slot_drain (p_max INT)
 RETURNS INT LANGUAGE plpgsql AS $$
 DECLARE
@@ -11,6 +11,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
+    PERFORM lock_guard();
     SELECT COUNT(*) FILTER (WHERE f.tid IS NULL), array_agg(f.tid) FILTER (WHERE last.number > p_max AND f.tid IS NOT NULL) INTO v_taken, v_free
     FROM generate_series(1, (SELECT MAX(s.number) FROM queue_slot s)) g
     CROSS JOIN LATERAL (

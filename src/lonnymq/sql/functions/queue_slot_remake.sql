@@ -1,6 +1,7 @@
 -- A limit over all channels is set, changed or lifted. When it is new, what runs already must count: this waits for open
 -- dequeues, holds new ones up until the transaction ends, and gives every leased message a slot, also above the limit; these come
--- free first. When it changes, this waits for an open dequeue that takes slots above a lowered limit away.
+-- free first. When it changes, this waits for an open dequeue that takes slots above a lowered limit away. The transaction must end
+-- within a few seconds (lock_guard).
 CREATE OR REPLACE FUNCTION queue_slot_remake (p_old INT, p_new INT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
@@ -20,4 +21,5 @@ BEGIN
     END IF;
     INSERT INTO queue_slot (number, turn)
     SELECT g, nextval('turn') FROM generate_series(1, p_new) g WHERE NOT EXISTS (SELECT FROM queue_slot s WHERE s.number = g);
+    PERFORM lock_guard();
 END $$;

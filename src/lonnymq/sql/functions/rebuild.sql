@@ -1,6 +1,6 @@
 -- Remake all derived state (ring, wakes, tick, postponed) from the messages and the policies. Folds call it by themselves when there is no
 -- tick; after a restore they find every channel again from its messages, in pieces. Waits for open dequeues and holds new ones up
--- until it commits; producers and finishers go on. The places in the ring are then filled by the next folds.
+-- until it commits, which it must within a few seconds (lock_guard); producers and finishers go on. The places in the ring are then filled by the next folds.
 CREATE OR REPLACE FUNCTION rebuild ()
 RETURNS VOID LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off AS $$
@@ -51,4 +51,5 @@ BEGIN
         v_now, 0, pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system()),
         v_waiting, v_served
     FROM (SELECT pg_current_xact_id() AS x UNION SELECT pg_snapshot_xip(v_snapshot)) o WHERE x < pg_snapshot_xmax(v_snapshot);
+    PERFORM lock_guard();
 END $$;

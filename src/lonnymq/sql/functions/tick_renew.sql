@@ -14,7 +14,6 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    PERFORM fold_lock_guard();
     SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
     IF t.id IS NULL THEN
         BEGIN
@@ -23,6 +22,7 @@ BEGIN
         EXCEPTION WHEN lock_not_available THEN
             NULL;
         END;
+        PERFORM lock_guard();
         RETURN;
     ELSIF tick_is_foreign(t) THEN
         v_snapshot := pg_current_snapshot();
@@ -39,6 +39,7 @@ BEGIN
         t.started_at := pg_postmaster_start_time();
         t.system_id := (SELECT system_identifier FROM pg_control_system());
     ELSIF v_now >= t.at - 1000 THEN
+        PERFORM lock_guard();
         RETURN;                             -- somebody else was here first
     END IF;
     IF v_now < t.at THEN
@@ -52,4 +53,5 @@ BEGIN
     END IF;
     t.floor_at := -9223372036854775808;
     PERFORM tick_write(t);
+    PERFORM lock_guard();
 END $$;

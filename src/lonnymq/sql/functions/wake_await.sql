@@ -7,7 +7,8 @@
 -- sleep a few milliseconds, look and call again. p_generation: that of the last call that was sure; while it stands nothing has
 -- to be asked.
 --
--- Locks nothing that anyone waits for, and writes only when nobody slept before.
+-- Writes only when nobody slept before. No consumer or producer waits for what it locks; who changes settings does, for a few seconds at most
+-- (lock_guard).
 CREATE OR REPLACE FUNCTION wake_await (p_generation BIGINT DEFAULT NULL)
 RETURNS TABLE (generation BIGINT, is_sure BOOLEAN) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
@@ -22,6 +23,9 @@ BEGIN
         -- Sure is who finds it committed: the next call.
         UPDATE sleep SET id = DEFAULT, is_asleep = TRUE
         WHERE id = (SELECT x.id FROM sleep x WHERE x.id = s.id FOR UPDATE SKIP LOCKED);
+        IF FOUND THEN
+            PERFORM lock_guard();           -- who changes settings waits for this row
+        END IF;
         RETURN QUERY SELECT s.id, FALSE;
     ELSIF s.id = p_generation THEN
         RETURN QUERY SELECT s.id, TRUE;

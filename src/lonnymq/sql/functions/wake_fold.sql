@@ -1,6 +1,6 @@
 -- Bring what was appended since the last fold into the ring, and leases that ran out back into their channels' lines.
--- Consumers call it before they dequeue, in a transaction of its own: it holds the fold lock until that ends (and is
--- cut off if it idles). Waits for nobody: if another one folds, or a row is held, it goes on without.
+-- Consumers call it before they dequeue, in a transaction of its own: it holds the fold lock until that ends, which it must within a
+-- few seconds (lock_guard). Waits for nobody: if another one folds, or a row is held, it goes on without.
 -- Each call does a bounded piece of work and keeps it. Writes nothing when there is nothing to do.
 -- With p_quiet_ms it does nothing, and says FALSE, if somebody folded less than so long ago: many consumers need not fold more
 -- often than one.
@@ -37,6 +37,9 @@ BEGIN
         PERFORM refuse('LM005', format('a fold of %s wakes after %s ms is not possible', COALESCE(p_limit::TEXT, 'NULL'), COALESCE(p_quiet_ms::TEXT, 'NULL')),
             'Fold 1 to 100,000 at a time, after 0 ms or more.');
     END IF;
+    IF (SELECT q.has_bound FROM queue q) THEN
+        PERFORM free_check('wake_fold');
+    END IF;
     SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
     v_now := clock_ms();
     IF v_now BETWEEN t.at AND t.at + p_quiet_ms - 1 THEN
@@ -56,10 +59,12 @@ BEGIN
         RETURN FALSE;
     END IF;
     PERFORM FROM fold_lock FOR UPDATE SKIP LOCKED;
-    IF NOT FOUND OR t.id <> (SELECT MAX(id) FROM tick) THEN
-        RETURN TRUE;                        -- somebody else folds, or just did
+    IF NOT FOUND THEN
+        RETURN TRUE;                        -- somebody else folds,
+    ELSIF t.id <> (SELECT MAX(id) FROM tick) THEN
+        PERFORM lock_guard();
+        RETURN TRUE;                        -- or just did
     END IF;
-    PERFORM fold_lock_guard();
     n := t;
     n.at := GREATEST(v_now, t.at);
     n.started_at := pg_postmaster_start_time();
@@ -135,5 +140,6 @@ BEGIN
     IF cardinality(v_newer) >= 16 THEN
         PERFORM sleep_end();
     END IF;
+    PERFORM lock_guard();
     RETURN v_is_more;
 END $$;

@@ -1,0 +1,24 @@
+-- The caller's transaction holds a lock that everybody needs, and its work under it is done: from now on it has five seconds to end. Left
+-- idle or busy for longer, it is cut off, so that one session cannot stop the queue; and it cannot be prepared. Holds for this
+-- transaction alone (until the savepoint is rolled back that also frees the lock), and never lengthens a shorter setting.
+-- PostgreSQL 17 and newer end the session five seconds after this call. Older versions end it when it idles for five seconds, and
+-- cancel a later statement that takes longer.
+CREATE OR REPLACE FUNCTION lock_guard ()
+RETURNS VOID LANGUAGE plpgsql AS $$
+DECLARE
+    v_name TEXT;
+    v_set INTERVAL;
+BEGIN
+    FOREACH v_name IN ARRAY CASE WHEN current_setting('transaction_timeout', TRUE) IS NOT NULL THEN '{transaction_timeout}'
+        ELSE '{idle_in_transaction_session_timeout, statement_timeout}'::TEXT[] END
+    LOOP
+        v_set := current_setting(v_name);
+        IF v_set = INTERVAL '0' OR v_set > INTERVAL '5s' THEN
+            PERFORM set_config(v_name, '0', TRUE), set_config(v_name, '5s', TRUE); -- by way of 0: a timer that runs is not set anew
+        END IF;
+    END LOOP;
+    -- PostgreSQL does not prepare a transaction that has notified. Nobody listens to this channel.
+    IF current_setting('max_prepared_transactions') <> '0' THEN
+        PERFORM pg_notify('lonnymq_not_to_be_prepared', '');
+    END IF;
+END $$;

@@ -1,0 +1,59 @@
+"""A server process is stopped (SIGSTOP, a frozen container) while it holds the fold lock.
+
+Nothing in PostgreSQL can end a process that does not run. What is in line is served meanwhile; what comes
+waits until the process goes on, or is killed; and once it goes on, it is cut off at once.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from lonnymq.embedded import Server
+from lonnymq.install import install
+from tests.database import create_database
+from tests.faults.clusters import cluster, connect
+from tests.isolation.arena import impatient, until, value
+from tests.judge import dequeue, drain, fold
+from tests.sql.test_dequeue import fill
+
+
+@pytest.fixture(scope="module")
+def own_server(pytestconfig: pytest.Config) -> Iterator[Server]:
+    """Of its own: others on a server wait for a stopped process when they drop a database."""
+    with cluster(pytestconfig.getoption("--pg")) as server:
+        create_database(server, "queue")
+        with connect(server, "queue") as conn:
+            install(conn, schema="lonnymq")
+        yield server
+
+
+@pytest.mark.slow
+def test_a_stopped_fold(own_server: Server) -> None:
+    with connect(own_server, "queue") as conn, connect(own_server, "queue") as holder:
+        fill(conn, a=5)
+        conn.execute("SELECT message_create('b', 'not yet in line')")
+        holder.execute("BEGIN")
+        holder.execute("SELECT wake_fold()")
+        os.kill(holder.info.backend_pid, signal.SIGSTOP)
+        try:
+            start = value(conn, "SELECT clock_ms()")
+            with impatient(conn):
+                conn.execute("SELECT message_create('c', 'meanwhile')")
+                assert value(conn, "SELECT wake_fold()") is True
+                taken, _ = dequeue(conn, 10)
+                assert [message.channel for message in taken] == ["a"] * 5
+                for message in taken:
+                    conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
+            until(lambda: value(conn, "SELECT clock_ms() > %s", start + 6_000), "the guard's time to pass")
+            assert dequeue(conn, 10)[0] == [], "what comes waits"
+        finally:
+            os.kill(holder.info.backend_pid, signal.SIGCONT)
+        gone = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s)"
+        until(lambda: value(conn, gone, holder.info.backend_pid), "the holder to be cut off")
+        assert {message.channel for message in drain(conn)} == {"b", "c"}
+        fold(conn)
+        with pytest.raises(psycopg.Error, match="terminating connection"):
+            holder.execute("COMMIT")

@@ -1,0 +1,291 @@
+"""Whoever holds a lock that everybody needs has five seconds to end, idle or busy, and cannot be prepared."""
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests import judge
+from tests.database import unique_name
+from tests.isolation.arena import Arena, account, end, impatient, take, until, value
+from tests.isolation.pausing import install, is_installed, paused
+from tests.isolation.scene import Scene, build, create
+
+HOUR = 3_600_000
+GUARD = "5s"
+ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
+
+
+def settings(conn: psycopg.Connection) -> tuple[str, ...]:
+    """Those that end a transaction which holds others up: one where the server has it, else two."""
+    if conn.info.server_version >= 170000:
+        return ("transaction_timeout",)
+    return ("idle_in_transaction_session_timeout", "statement_timeout")
+
+
+def shown(conn: psycopg.Connection) -> set[str]:
+    return {str(value(conn, f"SHOW {name}")) for name in settings(conn)}
+
+
+def allow(conn: psycopg.Connection, own: str) -> None:
+    for name in settings(conn):
+        conn.execute(f"SET {name} = '{own}'")
+
+
+# Every way to hold a lock that everybody needs. Called in an open transaction, after a message was created.
+
+
+def fold(arena: Arena, one: psycopg.Connection) -> None:
+    assert value(one, "SELECT wake_fold()") is False
+
+
+def fold_that_came_second(arena: Arena, one: psycopg.Connection) -> None:
+    """It gets the lock, finds that somebody else has folded meanwhile, and writes nothing."""
+    with paused(arena, "fold has read", lambda conn: value(conn, "SELECT wake_fold()")) as running:
+        judge.fold(arena.session("two"))
+    assert running.result() is True
+
+
+def fold_after_the_clock_went_back(arena: Arena, one: psycopg.Connection) -> None:
+    arena.session("judge").execute("UPDATE tick SET at = at + %s", (HOUR,))
+    assert value(one, "SELECT wake_fold()") is True
+
+
+def fold_of_a_restored_queue(arena: Arena, one: psycopg.Connection) -> None:
+    arena.session("judge").execute("UPDATE tick SET system_id = 1, started_at = 'epoch'")
+    assert value(one, "SELECT wake_fold()") is True
+
+
+def fold_without_a_tick(arena: Arena, one: psycopg.Connection) -> None:
+    arena.session("judge").execute("DELETE FROM tick")
+    assert value(one, "SELECT wake_fold()") is True
+
+
+def fold_that_could_not_rebuild(arena: Arena, one: psycopg.Connection) -> None:
+    """A dequeue is open, and the ring table cannot be locked."""
+    judge.fold(arena.session("judge"))
+    two = arena.session("two")
+    two.execute("BEGIN")
+    take(two, 1)
+    arena.session("judge").execute("DELETE FROM tick")
+    assert value(one, "SELECT wake_fold()") is True
+    two.execute("ROLLBACK")
+
+
+def rebuild(arena: Arena, one: psycopg.Connection) -> None:
+    one.execute("SELECT rebuild()")
+
+
+def maintain(arena: Arena, one: psycopg.Connection) -> None:
+    judge.fold(arena.session("judge"))
+    assert value(one, "SELECT maintain()") > 0
+
+
+def limit_over_all(arena: Arena, one: psycopg.Connection) -> None:
+    one.execute("SELECT queue_set(p_max_concurrency => 50)")
+
+
+def other_limit_over_all(arena: Arena, one: psycopg.Connection) -> None:
+    arena.session("judge").execute("SELECT queue_set(p_max_concurrency => 60)")
+    limit_over_all(arena, one)
+
+
+def dequeue_under_a_lowered_limit(arena: Arena, one: psycopg.Connection) -> None:
+    """While more runs than is allowed now, one dequeue at a time goes on."""
+    observer = arena.session("judge")
+    running = value(observer, "SELECT COUNT(*) FROM message WHERE leased")
+    assert running > 1
+    observer.execute("SELECT queue_set(p_max_concurrency => 50), queue_set(p_max_concurrency => 1)")
+    assert take(one) == []
+
+
+def history(arena: Arena, one: psycopg.Connection) -> None:
+    """It makes partitions, which those before have left."""
+    days = "SELECT relname FROM pg_class WHERE relname ~ '^finished_[0-9]{8}$'"
+    for (name,) in arena.session("judge").execute(days).fetchall():
+        arena.session("judge").execute(f"DROP TABLE {name}")
+    one.execute("SELECT queue_set(p_history => TRUE)")
+
+
+def wake_await(arena: Arena, one: psycopg.Connection) -> None:
+    one.execute("SELECT wake_await()")
+
+
+Hold = Callable[[Arena, psycopg.Connection], None]
+FOLDS: tuple[Hold, ...] = (
+    fold,
+    fold_that_came_second,
+    fold_after_the_clock_went_back,
+    fold_of_a_restored_queue,
+    fold_without_a_tick,
+    fold_that_could_not_rebuild,
+)
+LIMITS: tuple[Hold, ...] = (limit_over_all, other_limit_over_all, dequeue_under_a_lowered_limit)
+HOLDS: tuple[Hold, ...] = (*FOLDS, *LIMITS, rebuild, maintain, history, wake_await)
+
+
+def name_of(hold: Any) -> str:
+    return str(getattr(hold, "__name__", hold)).replace("_", "-")
+
+
+def test_every_fold_lock_is_tried(arena: Arena) -> None:
+    """A function that takes it and is not known here has no guard that is tested."""
+    rows = arena.session("judge").execute(
+        "SELECT proname FROM pg_proc WHERE pronamespace = 'lonnymq'::REGNAMESPACE AND prosrc ~ 'FROM fold_lock'"
+    )
+    assert {name for (name,) in rows} == {"wake_fold", "tick_renew", "rebuild"}
+
+
+@pytest.fixture
+def scene(arena: Arena) -> Scene:
+    """With something to fold. An open transaction would not see that functions were replaced: do it before."""
+    observer = arena.session("judge")
+    if not is_installed(observer):
+        install(observer)
+    scene = build(observer)
+    create(observer, scene.ledger, "elsewhere", "to be folded")
+    return scene
+
+
+def check_fold(arena: Arena, scene: Scene) -> None:
+    """Others fold, and all is as it must be."""
+    with impatient(arena.session("two")):
+        judge.fold(arena.session("two"))
+    account(arena.session("judge"), scene.ledger)
+
+
+@ENDINGS
+@pytest.mark.parametrize("hold", HOLDS, ids=name_of)
+def test_a_holder_is_guarded(arena: Arena, scene: Scene, hold: Hold, ending: str) -> None:
+    """And the caller's own settings are back afterwards."""
+    one = arena.session("one")
+    allow(one, "1h")
+    one.execute("BEGIN")
+    hold(arena, one)
+    assert shown(one) == {GUARD}
+    end(one, ending)
+    assert shown(one) == {"1h"}
+    allow(one, "0")
+    arena.session("judge").execute("SELECT queue_set(p_max_concurrency => 0, p_history => FALSE)")
+    check_fold(arena, scene)
+
+
+@pytest.mark.parametrize("own", ["3s", GUARD])
+def test_a_shorter_setting_stays(arena: Arena, scene: Scene, own: str) -> None:
+    one = arena.session("one")
+    allow(one, own)
+    one.execute("BEGIN")
+    fold(arena, one)
+    assert shown(one) == {own}
+    end(one, "commit")
+    allow(one, "0")
+    check_fold(arena, scene)
+
+
+@pytest.mark.parametrize("hold", HOLDS, ids=name_of)
+def test_a_holder_cannot_be_prepared(arena: Arena, scene: Scene, hold: Hold) -> None:
+    one, name = arena.session("one"), unique_name("holder")
+    one.execute("BEGIN")
+    hold(arena, one)
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="cannot PREPARE a transaction"):
+        one.execute(f"/* hidden */ prepare\n-- away\ntransaction '{name}'")
+    one.execute("ROLLBACK")
+    arena.session("judge").execute("SELECT queue_set(p_max_concurrency => 0, p_history => FALSE)")
+    check_fold(arena, scene)
+
+
+def test_nor_by_way_of_a_driver(arena: Arena, scene: Scene) -> None:
+    with closing(psycopg.connect(arena.dsn, options="-c search_path=lonnymq")) as conn:
+        conn.tpc_begin(conn.xid(1, unique_name("holder"), "branch"))
+        fold(arena, conn)
+        with pytest.raises(psycopg.errors.FeatureNotSupported):
+            conn.tpc_prepare()
+    check_fold(arena, scene)
+
+
+def test_constraints_that_are_immediate_do_not_help(arena: Arena, scene: Scene) -> None:
+    one = arena.session("one")
+    one.execute("BEGIN; SET CONSTRAINTS ALL IMMEDIATE")
+    fold(arena, one)
+    with pytest.raises(psycopg.errors.FeatureNotSupported):
+        one.execute("SET CONSTRAINTS ALL IMMEDIATE; PREPARE TRANSACTION 'holder'")
+    one.execute("ROLLBACK")
+    check_fold(arena, scene)
+
+
+def test_a_fold_that_is_rolled_back_to_a_savepoint_holds_nothing(arena: Arena, scene: Scene) -> None:
+    """The lock is free, and with it the guard is gone."""
+    one, two, name = arena.session("one"), arena.session("two"), unique_name("holder")
+    one.execute("BEGIN; SAVEPOINT s")
+    fold(arena, one)
+    one.execute("ROLLBACK TO s")
+    assert shown(one) == {"0"}
+    assert judge.fold(two) < 5
+    assert value(two, "SELECT COUNT(*) FROM ring WHERE channel = 'elsewhere' AND due_at IS NOT NULL") == 1
+    one.execute(f"PREPARE TRANSACTION '{name}'")
+    one.execute(f"ROLLBACK PREPARED '{name}'")
+    check_fold(arena, scene)
+
+
+def is_cut_off(conn: psycopg.Connection, *statements: str) -> bool:
+    """Whether the transaction was ended for them in about five seconds, and not sooner."""
+    start = time.monotonic()
+    try:
+        for statement in statements:
+            conn.execute(statement)
+    except (psycopg.errors.TransactionTimeout, psycopg.errors.QueryCanceled):
+        assert 4.5 < time.monotonic() - start < 8
+        return True
+    return False
+
+
+def is_held(conn: psycopg.Connection) -> bool:
+    return value(conn, "SELECT only_row FROM fold_lock FOR UPDATE SKIP LOCKED") is None
+
+
+BUSY = {
+    "next": ("SELECT wake_fold()", "SELECT pg_sleep(14)"),
+    # Before 17, only a later statement is cut off, and only if it takes so long by itself.
+    "same": ("SELECT wake_fold(), pg_sleep(14)",),
+    "block": ("DO $$ BEGIN PERFORM wake_fold(); PERFORM pg_sleep(14); END $$",),
+    "pieces": ("SELECT wake_fold()", *["SELECT pg_sleep(1)"] * 14),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("own", ["0", "1h"])
+def test_a_busy_holder_is_cut_off(arena: Arena, scene: Scene, own: str) -> None:
+    two = arena.session("two")
+    has_all = two.info.server_version >= 170000
+    for statements in BUSY.values() if has_all else [BUSY["next"]]:
+        with closing(psycopg.connect(arena.dsn, autocommit=True, options="-c search_path=lonnymq")) as one:
+            allow(one, own)
+            one.execute("BEGIN")
+            running = arena.start(partial(is_cut_off, one, *statements))
+            until(lambda: is_held(two), "the lock to be held")
+            with impatient(two):
+                create(two, scene.ledger, "elsewhere", "meanwhile")
+                assert value(two, "SELECT wake_fold()") is True, "it waits for nobody"
+            assert running.result(timeout=20)
+    check_fold(arena, scene)
+
+
+@pytest.mark.slow
+def test_an_idle_holder_is_cut_off(arena: Arena, scene: Scene) -> None:
+    observer, one = arena.session("judge"), arena.session("one")
+    one.execute("BEGIN")
+    fold(arena, one)
+
+    def is_gone() -> bool:
+        here = value(observer, "SELECT COUNT(*) FROM pg_stat_activity WHERE pid = %s", one.info.backend_pid)
+        return bool(here == 0)
+
+    until(is_gone, "the idle fold to be cut off", patience=8)
+    with pytest.raises((psycopg.errors.TransactionTimeout, psycopg.errors.IdleInTransactionSessionTimeout)):
+        one.execute("COMMIT")
+    one.close()
+    check_fold(arena, scene)
