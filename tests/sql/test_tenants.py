@@ -293,3 +293,20 @@ def test_the_limit_over_all_channels_is_not_told(
     asked = "SELECT blocked_by FROM channel_stats('mine')"
     assert conn.execute(asked).fetchone() == ("queue limit",)
     assert tenant.execute(asked).fetchone() == (None,)
+
+
+def test_a_channel_with_a_size_is_counted_by_itself(
+    conn: psycopg.Connection, tenant: psycopg.Connection
+) -> None:
+    """The first message to it counts what it holds, leases too. Rolled back, each is the first."""
+    conn.execute("SELECT channel_set('mine', p_max_size => 1000)")
+
+    def create() -> int:
+        with tenant.transaction(force_rollback=True):
+            return touched(explained(tenant, "SELECT message_create('mine', '')", EXPLAINS[1]))
+
+    before = [create() for _ in range(4)][-1]
+    fill(conn, "victim", 10_000, VICTIM_ID)
+    settle(conn)
+    after = [create() for _ in range(4)][-1]
+    assert after <= before + 20, "pages of indexes that are written to"

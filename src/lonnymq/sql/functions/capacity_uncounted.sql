@@ -7,6 +7,6 @@ BEGIN
         FROM (
             SELECT FROM message m WHERE m.channel = p_channel AND NOT m.leased AND NOT m.is_counted
             UNION ALL
-            SELECT FROM message m WHERE m.leased AND m.channel = p_channel AND NOT m.is_counted
+            SELECT FROM message m WHERE m.leased::INT = 1 AND m.channel = p_channel AND NOT m.is_counted
             LIMIT p_max) x);
 END $$;

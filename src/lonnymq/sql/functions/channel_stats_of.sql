@@ -57,13 +57,12 @@ BEGIN
                 SELECT FROM message m WHERE NOT m.leased AND m.channel = u.channel AND m.dequeue_at > v_now ORDER BY m.dequeue_at LIMIT p_cap) x) f
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM (SELECT FROM dead d WHERE d.channel = u.channel LIMIT p_cap) x) k
-        CROSS JOIN LATERAL (                -- compared as triples, in the order of the channel's index: not to read all leases
+        CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM (
                 SELECT FROM message m
-                WHERE m.leased AND (c.max_concurrency IS NULL OR r.running IS NULL)
-                    AND (m.channel, m.lease_end_at, m.id) > (u.channel, COALESCE(t.swept_at, 0), COALESCE(t.swept_id, 0))
-                    AND (m.channel, m.lease_end_at) <= (u.channel, c_end)
-                ORDER BY m.channel, m.lease_end_at, m.id LIMIT p_cap) x) e
+                WHERE m.leased::INT = 1 AND m.channel = u.channel AND (c.max_concurrency IS NULL OR r.running IS NULL)
+                    AND (m.lease_end_at, m.id) > (COALESCE(t.swept_at, 0), COALESCE(t.swept_id, 0))
+                LIMIT p_cap) x) e
         LEFT JOIN LATERAL (                 -- the first in line,
             SELECT GREATEST(m.dequeue_at, m.created_at) AS at FROM message m
             WHERE NOT m.leased AND m.channel = u.channel AND (m.dequeue_at, m.id) >= (COALESCE(r.head_at, c_start), COALESCE(r.head_id, 0))

@@ -19,16 +19,13 @@ BEGIN
         v_message := (SELECT m.ctid FROM message m WHERE m.id = p_id);
         v_dead := (SELECT d.ctid FROM dead d WHERE v_message IS NULL AND d.id = p_id);
     ELSE
-        -- id + 0, and channels compared together with what follows them: the planner must take the indexes that begin with the channel.
+        -- id + 0, and the channel compared together with the id: the planner must take the indexes that begin with the channel.
         SELECT x.tid INTO v_message
         FROM unnest(v_bound) c (name)
         CROSS JOIN LATERAL (
-            (SELECT m.ctid AS tid FROM message m WHERE NOT m.leased AND m.channel = c.name AND m.id + 0 = p_id)
+            SELECT m.ctid AS tid FROM message m WHERE NOT m.leased AND m.channel = c.name AND m.id + 0 = p_id
             UNION ALL
-            (SELECT m.ctid FROM message m
-             WHERE m.leased AND (m.channel, m.lease_end_at) >= (c.name, 0) AND (m.channel, m.lease_end_at) <= (c.name, 9223372036854775807)
-                AND m.id + 0 = p_id
-             ORDER BY m.channel, m.lease_end_at, m.id)) x;
+            SELECT m.ctid FROM message m WHERE m.leased::INT = 1 AND m.channel = c.name AND m.id + 0 = p_id) x;
         SELECT x.tid INTO v_dead
         FROM unnest(v_bound) c (name)
         CROSS JOIN LATERAL (

@@ -23,13 +23,11 @@ BEGIN
     END IF;
     SELECT * INTO c FROM cursor_read(p_after);
     IF p_status = 'leased' AND p_channel IS NOT NULL THEN
-        -- Compared as triples, in the order of the channel's index: the planner must not take the index of all leases.
         RETURN QUERY
         SELECT m.id, m.channel, 'leased', m.dequeue_at, m.created_at, m.lease_end_at, m.attempts, m.max_attempts, m.consumer, m.error, m.dedupe_key,
             m.is_cancelled, m.headers, octet_length(m.content), cursor_write(m.channel, m.lease_end_at, m.id)
         FROM message m
-        WHERE m.leased AND (m.channel, m.lease_end_at, m.id) > (p_channel, c.at, c.id)
-            AND (m.channel, m.lease_end_at) <= (p_channel, 9223372036854775807)
+        WHERE m.leased::INT = 1 AND m.channel = p_channel AND (m.lease_end_at, m.id) > (c.at, c.id)
         ORDER BY m.channel, m.lease_end_at, m.id LIMIT p_limit;
     ELSIF p_status = 'leased' THEN
         RETURN QUERY

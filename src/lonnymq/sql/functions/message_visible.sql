@@ -14,11 +14,7 @@ BEGIN
         WHERE p_leased IS NOT TRUE
         UNION ALL
         SELECT x.* FROM unnest(v_bound) c (name)
-        CROSS JOIN LATERAL (
-            -- Compared as pairs, in the order of the channel's index: the planner must not take the index of all leases.
-            SELECT * FROM message m
-            WHERE m.leased AND (m.channel, m.lease_end_at) >= (c.name, 0) AND (m.channel, m.lease_end_at) <= (c.name, 9223372036854775807)
-            ORDER BY m.channel, m.lease_end_at, m.id) x
+        CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.leased::INT = 1 AND m.channel = c.name OFFSET 0) x
         WHERE p_leased IS NOT FALSE
         UNION ALL
         SELECT * FROM message m WHERE v_bound IS NULL AND (p_leased IS NULL OR m.leased = p_leased)

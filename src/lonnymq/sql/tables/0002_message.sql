@@ -21,5 +21,6 @@ CREATE TABLE message (
 );
 CREATE INDEX message_dequeue_ix ON message (channel, dequeue_at, id) WHERE NOT leased;
 CREATE INDEX message_lease_ix ON message (lease_end_at, id) WHERE leased;
--- The leases of one channel, for a login that is bound to it: it must not read the leases of others.
-CREATE INDEX message_channel_lease_ix ON message (channel, lease_end_at, id) WHERE leased;
+-- The leases of one channel, for a login that is bound to it: it must not read the leases of others. The condition is written so that only
+-- a query that repeats it uses this index, and such a query cannot use the other one: the planner would mix them up.
+CREATE INDEX message_channel_lease_ix ON message (channel, lease_end_at, id) WHERE leased::INT = 1;
