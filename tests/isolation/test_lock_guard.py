@@ -135,14 +135,15 @@ def name_of(hold: Any) -> str:
 def test_every_fold_lock_is_tried(arena: Arena) -> None:
     """A function that takes it and is not known here has no guard that is tested."""
     rows = arena.session("judge").execute(
-        "SELECT proname FROM pg_proc WHERE pronamespace = 'lonnymq'::REGNAMESPACE AND prosrc ~ 'FROM fold_lock'"
+        "SELECT proname FROM pg_proc"
+        " WHERE pronamespace = 'lonnymq'::REGNAMESPACE AND prosrc ~ 'FROM fold_lock'"
     )
     assert {name for (name,) in rows} == {"wake_fold", "tick_renew", "rebuild"}
 
 
 @pytest.fixture
 def scene(arena: Arena) -> Scene:
-    """With something to fold. An open transaction would not see that functions were replaced: do it before."""
+    """With something to fold, and stops: an open transaction would not see that functions were replaced."""
     observer = arena.session("judge")
     if not is_installed(observer):
         install(observer)
