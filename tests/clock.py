@@ -64,15 +64,21 @@ class FakeClock:
 RESTLESS = """
     -- Sequences are shared by all sessions and do not roll back: every reading counts.
     CREATE SEQUENCE {schema}.fake_reading MINVALUE 0;
-    CREATE TABLE {schema}.fake_steps (only_row BOOLEAN PRIMARY KEY DEFAULT TRUE, steps BIGINT[] NOT NULL, pace_ms NUMERIC NOT NULL, repeats BOOLEAN NOT NULL);
+    CREATE TABLE {schema}.fake_steps (
+        only_row BOOLEAN PRIMARY KEY DEFAULT TRUE,
+        steps BIGINT[] NOT NULL,
+        pace_ms NUMERIC NOT NULL,
+        repeats BOOLEAN NOT NULL);
     CREATE OR REPLACE FUNCTION {schema}.clock_ms ()
     RETURNS BIGINT LANGUAGE plpgsql VOLATILE AS $$
     DECLARE
         v_n BIGINT := nextval('{schema}.fake_reading');
     BEGIN
         RETURN (
-            SELECT c.at + (v_n * s.pace_ms)::BIGINT + CASE WHEN s.repeats THEN s.steps[v_n % cardinality(s.steps) + 1] ELSE COALESCE(s.steps[v_n + 1], 0) END
-            FROM {schema}.fake_steps s CROSS JOIN (SELECT at FROM {schema}.fake_clock ORDER BY since DESC LIMIT 1) c);
+            SELECT c.at + (v_n * s.pace_ms)::BIGINT
+                + COALESCE(s.steps[CASE WHEN s.repeats THEN v_n % cardinality(s.steps) ELSE v_n END + 1], 0)
+            FROM {schema}.fake_steps s
+            CROSS JOIN (SELECT at FROM {schema}.fake_clock ORDER BY since DESC LIMIT 1) c);
     END $$
 """
 
@@ -92,7 +98,7 @@ class RestlessClock(FakeClock):
         self._write(steps, 0, repeats=False)
 
     def jitter(self, steps: Sequence[int], pace_ms: float) -> None:
-        """From now on each reading is one of the steps away from a time that goes on by `pace_ms` a reading."""
+        """Each reading adds `pace_ms` to the time, and shows one of the steps, in turn, on top of it."""
         self._write(steps, pace_ms, repeats=True)
 
     def _write(self, steps: Sequence[int], pace_ms: float, *, repeats: bool) -> None:

@@ -8,6 +8,7 @@ import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 
 import psycopg
 import pytest
@@ -97,7 +98,7 @@ def test_an_interval_is_kept_by_the_stamps(
         clock.step()
         clock.advance(5_000)
         fold(conn)
-    assert all(later - earlier >= 5_000 for earlier, later in zip(stamps, stamps[1:], strict=False)), stamps
+    assert all(later - earlier >= 5_000 for earlier, later in pairwise(stamps)), stamps
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -53,7 +53,9 @@ def test_every_call(dsn: str, call: str) -> None:
 def changed(conn: psycopg.Connection) -> set[str]:
     """The tables from which rows were deleted."""
     conn.execute("SELECT pg_stat_force_next_flush()")
-    rows = conn.execute("SELECT relname FROM pg_stat_user_tables WHERE n_tup_del > 0 AND schemaname = 'lonnymq'")
+    rows = conn.execute(
+        "SELECT relname FROM pg_stat_user_tables WHERE n_tup_del > 0 AND schemaname = 'lonnymq'"
+    )
     return {name for (name,) in rows}
 
 
@@ -75,7 +77,9 @@ def test_bulk_loads(conn: psycopg.Connection) -> None:
     assert publish(conn, published) == (10, 0, 0)
     assert conn.execute("SELECT staging_discard(%s)", ([discarded],)).fetchone() == (10,)
     clock = FakeClock(conn)
-    clock.set(1_000 * int(conn.execute("SELECT EXTRACT(EPOCH FROM now())::BIGINT").fetchall()[0][0]) + 2 * DAY)
+    clock.set(
+        1_000 * int(conn.execute("SELECT EXTRACT(EPOCH FROM now())::BIGINT").fetchall()[0][0]) + 2 * DAY
+    )
     conn.execute("SELECT maintain()")
     assert conn.execute("SELECT COUNT(*) FROM staging").fetchone() == (0,)
     assert len(drain(conn)) == 10

@@ -471,7 +471,12 @@ def test_deleted_and_limited_anew_under_a_waiting_producer(arena: Arena) -> None
     check_sizes(observer)
 
 
-DELETE_STOPS = ("delete found no messages", "before delete channel", "after delete channel", "after delete capacity")
+DELETE_STOPS = (
+    "delete found no messages",
+    "before delete channel",
+    "after delete channel",
+    "after delete capacity",
+)
 
 
 @pytest.mark.parametrize("stop", DELETE_STOPS)

@@ -329,7 +329,9 @@ def test_a_create_that_notified_cannot_be_prepared(arena: Arena) -> None:
 
 @pytest.mark.parametrize("writer", [writer for writer in WRITERS if writer not in GUARDED])
 @pytest.mark.parametrize("level", LEVELS)
-def test_without_notifications_all_that_delays_nobody_can_be_prepared(arena: Arena, writer: str, level: str) -> None:
+def test_without_notifications_all_that_delays_nobody_can_be_prepared(
+    arena: Arena, writer: str, level: str
+) -> None:
     query, parameters = prepare(arena, writer)
     consumer, one, observer = sleeper(arena), arena.session("one"), arena.session("judge")
     assert consumer.try_to_sleep()

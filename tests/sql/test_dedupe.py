@@ -131,7 +131,7 @@ def test_a_key_freed_by_a_late_commit_is_taken_away_the_next_day(conn: psycopg.C
 
 
 def test_a_key_that_never_can_be_taken_is_given_up(conn: psycopg.Connection) -> None:
-    """As if somebody else changed it at every try: an error that asks to run again, not a loop without end."""
+    """As if somebody else changed it at every try: an error that asks to run again, and no endless loop."""
     clock = FakeClock(conn)
     create(conn)
     conn.execute("SELECT message_cancel(id) FROM message")

@@ -39,6 +39,6 @@ def test_every_table_has_a_replica_identity(conn: psycopg.Connection) -> None:
                 AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)
         FROM pg_class c WHERE c.relnamespace = 'lonnymq'::REGNAMESPACE AND c.relkind IN ('r', 'p')"""
     ).fetchall()
-    tables = dict(rows)
+    tables: dict[str, bool] = dict(rows)
     assert sum(name.startswith("finished_2") for name in tables) == 8
     assert {name for name, has_identity in tables.items() if not has_identity} == set()
