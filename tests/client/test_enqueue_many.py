@@ -14,6 +14,7 @@ import pytest
 
 from lonnymq import AsyncQueue, NewMessage, Queue, errors
 from lonnymq.queue.producing import Batch, Enqueued
+from tests.database import Connect
 
 
 @pytest.fixture
@@ -84,6 +85,27 @@ def test_nothing_of_it_if_a_channel_is_full(queue: Any, conn: psycopg.Connection
     assert "10 of 10 messages do not fit" in str(raised.value), "of the second chunk"
     assert contents(conn) == []
     assert queue.enqueue_many([b"x"] * 10, channel="acme").created == 10, "there is room for so many"
+
+
+def test_a_chunk_that_is_refused_is_not_sent_again(
+    dsn: str, conn: psycopg.Connection, connect: Connect, small_chunks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even when there is room by then: the caller was told that nothing was created."""
+    conn.execute("SELECT channel_set('acme', p_max_size => 9)")
+    sent: list[int] = []
+    create = Queue._create
+
+    def counted(queue: Queue, batch: Batch, held: object | None) -> Any:
+        sent.append(len(batch))
+        return create(queue, batch, held)
+
+    monkeypatch.setattr(Queue, "_create", counted)
+    with Queue(dsn) as queue, connect(autocommit=False) as mine:
+        with pytest.raises(errors.ChannelFull):
+            queue.enqueue_many([b"x"] * 25, channel="acme", conn=mine)
+        mine.rollback()
+    assert sent == [10]
+    assert contents(conn) == []
 
 
 def test_whole_chunks_of_it_until_a_channel_is_full(

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from lonnymq.errors import SchemaLocked
 from lonnymq.install import install
 from tests.database import Connect, unique_name
 
@@ -131,6 +132,22 @@ def test_the_binding_of_a_dropped_role_can_be_removed(roles: Roles) -> None:
         roles.bind("acme", None)
 
 
+def test_a_dump_does_not_hold_the_number_of_a_dropped_role(roles: Roles) -> None:
+    """Where it is restored, that number may be another role's."""
+    for name in ("acme", "shop"):
+        roles.make(name)
+        roles.bind(name, [name])
+        roles.drop(name)
+    roles.conn.execute("SELECT maintain()")
+    written = roles.conn.execute("SELECT role::TEXT, channels FROM credential ORDER BY name").fetchall()
+    assert written == [("-", ["acme"]), ("-", ["shop"])]
+    roles.make("acme")
+    assert roles.bound("acme") == ["acme"]
+    roles.conn.execute("SELECT maintain()")
+    assert roles.bound("acme") == ["acme"]
+    assert roles.listed() == {"acme": ["acme"], "shop": ["shop"]}
+
+
 def rename_drop_and_make(roles: Roles) -> None:
     roles.rename("acme", "other")
     roles.conn.execute("SELECT maintain()")
@@ -196,6 +213,21 @@ def test_one_way_to_use_a_bound_role_is_enough(roles: Roles, option: str) -> Non
         roles.run(f"GRANT {{group}} TO {{login}} WITH {options}", group="group", login="login")
     else:
         roles.run("GRANT {group} TO {login}", group="group", login="login")
+    assert roles.bound("login") == ["mine"]
+
+
+def test_a_bound_role_behind_another_one(roles: Roles) -> None:
+    """The login takes the rights of the one between by SET ROLE, and that one inherits the group's."""
+    for name in ("login", "between", "group"):
+        roles.make(name, "NOINHERIT" if name == "login" else "")
+    roles.bind("group", ["mine"])
+    has_options = roles.conn.info.server_version >= 160000
+    for role, member, options in (
+        ("group", "between", "INHERIT TRUE, SET FALSE"),
+        ("between", "login", "INHERIT FALSE, SET TRUE"),
+    ):
+        suffix = f" WITH {options}" if has_options else ""
+        roles.run(f"GRANT {{role}} TO {{member}}{suffix}", role=role, member=member)
     assert roles.bound("login") == ["mine"]
 
 
@@ -317,3 +349,23 @@ def test_what_was_staged_and_published_stays_with_a_renamed_role(roles: Roles) -
     assert former.execute(PUBLISH, (1, [BATCH])).fetchone() == (1, True)
     former.execute(STAGE, (BATCH,))
     assert former.execute(PUBLISH, (2, [BATCH])).fetchone() == (1, False)
+
+
+def test_it_waits_for_an_upgrade_and_the_other_way_round(roles: Roles) -> None:
+    """Both change login_is_free(): at the same time, PostgreSQL would let one of them fail."""
+    roles.make("acme")
+    upgrading = roles.connect(autocommit=False)
+    upgrading.execute("SELECT")
+    install(upgrading)
+    roles.conn.execute("SET lock_timeout = '50ms'")
+    with pytest.raises(psycopg.errors.LockNotAvailable):
+        roles.bind("acme", ["acme"])
+    upgrading.rollback()
+    roles.bind("acme", ["acme"])
+    binding = roles.connect(autocommit=False)
+    binding.execute("SELECT credential_bind(%s, '{else}')", (roles.name("acme"),))
+    with pytest.raises(SchemaLocked, match=str(binding.info.backend_pid)):
+        install(roles.conn, wait=0)
+    binding.commit()
+    install(roles.conn)
+    assert roles.bound("acme") == ["else"]

@@ -15,8 +15,8 @@ from lonnymq.errors import (
     from_call,
 )
 
-# Shut down, crashed, starting up; and sessions that were ended for idling.
-ENDED = {"57P01", "57P02", "57P03", "57P05", "25P03"}
+# Shut down, crashed, starting up; and sessions that were ended for idling, or for too long a transaction.
+ENDED = {"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
 
 
 def translated(error: BaseException) -> LonnyMQError | None:

@@ -32,7 +32,7 @@ def not_permitted(conn: Connection[Any], schema: str, message: str) -> NotPermit
     if owner is not None and not is_owner:
         return NotPermitted(
             f"{message}: the queue in schema {name} belongs to role {identifier(owner)}",
-            f"log in as that role, or have an administrator run: GRANT {identifier(owner)} TO {me};",
+            "run it with the owner's login",
         )
     if is_there and not may_make_objects:
         return NotPermitted(

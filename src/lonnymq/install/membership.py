@@ -14,6 +14,7 @@ from lonnymq.install.roles import (
 )
 from lonnymq.statement import identifier
 
+TENANTS_MAY_HAVE = {"producer", "observer"}
 MAKES_ROLES = "if there are no such roles, run `lonnymq install --roles` first"
 
 
@@ -50,4 +51,6 @@ def _what_to_grant(schema: str, name: str | None, login: str | None) -> str:
     roles = [identifier(role_name(schema, role)) for role in roles_for(name)]
     if len(roles) > 1:
         return f"have an administrator grant {to} one of the roles {', '.join(roles)}; {MAKES_ROLES}"
-    return f"have an administrator run: GRANT {roles[0]} TO {to}; {MAKES_ROLES}"
+    grant = f"have an administrator run: GRANT {roles[0]} TO {to}; {MAKES_ROLES}"
+    is_for_tenants = set(roles_for(name)) <= TENANTS_MAY_HAVE
+    return grant if is_for_tenants else f"{grant}; a login that is bound to channels must not have this role"

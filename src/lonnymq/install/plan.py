@@ -148,9 +148,12 @@ END""")
 
 
 def _extend_books(schema: str) -> str:
-    """Books of earlier releases lack these columns. Without need the table is not locked."""
+    """Books of earlier releases lack these columns. Without need the table is not locked, only its row: that
+    keeps credential_bind out of the way, which alters a function, too.
+    """
     return do_block(f"""
 BEGIN
+    PERFORM FROM installation FOR UPDATE;
     IF NOT EXISTS (
         SELECT FROM pg_catalog.pg_attribute a
         JOIN pg_catalog.pg_class c ON c.oid = a.attrelid

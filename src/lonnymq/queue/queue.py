@@ -211,8 +211,8 @@ class Queue(Basis, Caller):
         answer: Callable[[], list[Created]] = list
         try:
             for chunk in chunks:
-                created, answer = answer(), list
-                so_far = so_far.plus(created, progress)
+                last, answer = answer, list  # asked once, also if it raises: a lazy one would be sent again
+                so_far = so_far.plus(last(), progress)
                 answer = send(chunk)
         finally:
             so_far = so_far.plus(answer(), progress)

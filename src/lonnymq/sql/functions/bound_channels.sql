@@ -1,7 +1,7 @@
 -- The channels that the caller's login role is bound to, itself or as a member of bound roles; NULL: it is free. session_user is the login,
 -- whatever SET ROLE or a SECURITY DEFINER function says.
--- Memberships count where the login inherits the role's rights or may SET ROLE to it. They do not count for who has the rights of the queue's
--- owner, superusers included: such a login is bound only by a binding of its own.
+-- Memberships count, directly or through other roles, where rights are inherited or SET ROLE is allowed. They do not count for who has the
+-- rights of the queue's owner, superusers included: such a login is bound only by a binding of its own.
 -- Where bindings were made and none is left, a restore has lost them: then everybody but the owner is bound to nothing.
 CREATE OR REPLACE FUNCTION bound_channels ()
 RETURNS TEXT[] LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -24,8 +24,12 @@ BEGIN
         v_roles := ARRAY[v_login];
     ELSE
         WITH RECURSIVE mine (role) AS (
-            SELECT v_login UNION SELECT m.roleid FROM mine JOIN pg_auth_members m ON m.member = mine.role)
-        SELECT array_agg(mine.role) INTO v_roles FROM mine WHERE mine.role = v_login OR pg_has_role(v_login, mine.role, v_kind);
+            SELECT v_login
+            UNION
+            SELECT m.roleid FROM mine JOIN pg_auth_members m ON m.member = mine.role
+            CROSS JOIN LATERAL (SELECT to_jsonb(m) AS m) o -- before PostgreSQL 16 a membership has no options, and is for both
+            WHERE COALESCE((o.m ->> 'inherit_option')::BOOLEAN OR (o.m ->> 'set_option')::BOOLEAN, TRUE))
+        SELECT array_agg(mine.role) INTO v_roles FROM mine;
     END IF;
     SELECT COUNT(*), array_agg(DISTINCT u.channel) FILTER (WHERE u.channel IS NOT NULL) INTO v_bindings, v_channels
     FROM unnest(v_roles) mine (role)

@@ -4,6 +4,6 @@ RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     IF bound_channels() IS NOT NULL THEN
         PERFORM bound_refuse('call ' || p_call,
-            'It is bound to channels, and may produce to and observe these alone; credential_bind(role, NULL) frees it.');
+            'It is bound to channels, and may only produce to and observe these. Use another login for this.');
     END IF;
 END $$;

@@ -2,19 +2,23 @@
 -- idle or busy for longer, it is cut off, so that one session cannot stop the queue; and it cannot be prepared. Holds for this
 -- transaction alone (until the savepoint is rolled back that also frees the lock), and never lengthens a shorter setting.
 -- PostgreSQL 17 and newer end the session five seconds after this call. Older versions end it when it idles for five seconds, and
--- cancel a later statement that takes longer.
+-- cancel a later statement that takes longer. Newer ones get these two settings as well, because an error that the caller handles with a
+-- savepoint stops the timer of transaction_timeout for good; they count only where they are shorter than it.
 CREATE OR REPLACE FUNCTION lock_guard ()
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
     v_name TEXT;
     v_set INTERVAL;
+    v_most INTERVAL := '5s';
 BEGIN
-    FOREACH v_name IN ARRAY CASE WHEN current_setting('transaction_timeout', TRUE) IS NOT NULL THEN '{transaction_timeout}'
-        ELSE '{idle_in_transaction_session_timeout, statement_timeout}'::TEXT[] END
-    LOOP
-        v_set := current_setting(v_name);
-        IF v_set = INTERVAL '0' OR v_set > INTERVAL '5s' THEN
-            PERFORM set_config(v_name, '0', TRUE), set_config(v_name, '5s', TRUE); -- by way of 0: a timer that runs is not set anew
+    FOREACH v_name IN ARRAY '{transaction_timeout, idle_in_transaction_session_timeout, statement_timeout}'::TEXT[] LOOP
+        v_set := current_setting(v_name, TRUE);   -- NULL: this server has no such setting
+        IF v_set = INTERVAL '0' OR v_set > v_most THEN
+            PERFORM set_config(v_name, '0', TRUE), set_config(v_name, (EXTRACT(EPOCH FROM v_most) * 1000)::INT || 'ms', TRUE); -- by way of 0: a timer that runs is not set anew
+            v_set := v_most;
+        END IF;
+        IF v_name = 'transaction_timeout' AND v_set IS NOT NULL THEN
+            v_most := v_set * 0.8;
         END IF;
     END LOOP;
     -- PostgreSQL does not prepare a transaction that has notified. Nobody listens to this channel.

@@ -12,7 +12,7 @@ CREATE TABLE staging (
     staged_by REGROLE NOT NULL DEFAULT quote_ident(session_user)::REGROLE, -- the login, whatever its name will be
     staged_at BIGINT NOT NULL DEFAULT EXTRACT(EPOCH FROM now()) * 1000
 );
-CREATE INDEX staging_ix ON staging (batch, ord);
+CREATE INDEX staging_ix ON staging (staged_by, batch, ord); -- nobody reads the rows of others, not even to skip them
 CREATE INDEX staging_at_ix ON staging (staged_at);
 -- Producers choose batch and ord, so there is no primary key. Without an identity, a publication FOR ALL TABLES would refuse the
 -- deletes; FULL needs no index, and costs WAL only where wal_level is logical.

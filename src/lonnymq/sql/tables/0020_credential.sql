@@ -2,8 +2,9 @@
 -- A binding belongs to the role, whatever its name: renaming the role does not free it. The name is the last one that was known, and
 -- counts once the role is dropped: a role that is made again under that name is bound, too.
 CREATE TABLE credential (
-    role REGROLE PRIMARY KEY,               -- a dump has its name, and a restore finds the role of that name
+    role REGROLE NOT NULL,                  -- a dump has its name, and a restore finds the role of that name. 0: it was dropped
     name TEXT NOT NULL,
-    channels TEXT[] NOT NULL
+    channels TEXT[] NOT NULL,
+    PRIMARY KEY (role, name)
 );
 CREATE INDEX credential_name_ix ON credential (name);
