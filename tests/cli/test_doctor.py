@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from lonnymq import Queue
 from lonnymq.cli.examining import queue as queue_checks
@@ -52,7 +53,7 @@ def test_a_queue_that_is_well(lonnymq: Run, look: Look) -> None:
     assert done.code == 1
     assert "problem  fsync" in done.stdout
     assert "-> set fsync = on" in done.stdout
-    assert done.stderr.endswith(" ok, 2 problem\n")
+    assert done.stderr.endswith(" ok, 2 problems\n")
 
 
 def test_it_says_what_to_do_about_all_that_is_not_well(lonnymq: Run, threshold: Callable[..., None]) -> None:
@@ -370,3 +371,16 @@ def test_a_schema_of_another_release(look: Look, conn: psycopg.Connection) -> No
     conn.execute("UPDATE installation SET release = '0.0.9'")
     found = look()["schema"]
     assert (found["status"], "0.0.9" in found["says"]) == ("warning", True)
+
+
+def test_a_login_that_is_bound_to_channels(conn: psycopg.Connection, login: Login, schema: str) -> None:
+    """PostgreSQL's errors and the queue's own are told alike, and the other checks go on."""
+    dsn = login(f"{schema}_observer")
+    user = sql.Literal(conninfo_to_dict(dsn)["user"])
+    bind = sql.SQL("SELECT {}.credential_bind({}, '{{mine}}')")
+    conn.execute(bind.format(sql.Identifier(schema), user))
+    done = run("doctor", "--json", "--schema", schema, dsn=dsn)
+    found = {finding["check"]: finding for finding in done.records}
+    refused = [name for name, finding in found.items() if "is bound to channels" in str(finding)]
+    assert refused
+    assert {found[name]["status"] for name in refused} == {"warning"}

@@ -58,4 +58,8 @@ def _print(found: Sequence[Finding]) -> None:
         table.add_row(Text(finding.status, STYLES[finding.status]), finding.check, Text(says))
     show(table)
     count = {status: sum(finding.status == status for finding in found) for status in STYLES}
-    note(", ".join(f"{number} {status}" for status, number in count.items() if number))
+    note(", ".join(_counted(number, status) for status, number in count.items() if number))
+
+
+def _counted(number: int, status: str) -> str:
+    return f"{number} {status}" if number == 1 or status == "ok" else f"{number} {status}s"

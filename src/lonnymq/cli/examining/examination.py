@@ -23,10 +23,12 @@ def examine(patient: Patient) -> list[Finding]:
 
 def _run(name: str, check: Check, patient: Patient) -> Finding:
     """What a login may not look at, it is told; the other checks go on."""
-    from psycopg import ProgrammingError
+    from psycopg import DatabaseError, OperationalError
 
     try:
         verdict = check(patient)
-    except (ProgrammingError, LonnyMQError) as error:
+    except OperationalError:
+        raise
+    except (DatabaseError, LonnyMQError) as error:
         verdict = warning(f"not looked at: {sentence(error)}", "run doctor as the owner of the schema")
     return Finding(name, verdict.status, verdict.says, verdict.advice)
