@@ -64,7 +64,9 @@ def test_the_script_is_one_transaction() -> None:
 
 
 def test_nothing_is_dropped_with_what_depends_on_it() -> None:
-    assert "CASCADE" not in script(plan("q", FILES)) + script(removal("q"))
+    """A REVOKE may: it takes back what was passed on."""
+    lines = (script(plan("q", FILES)) + script(removal("q"))).splitlines()
+    assert [line for line in lines if "CASCADE" in line and "REVOKE" not in line] == []
 
 
 @pytest.mark.parametrize(
