@@ -52,7 +52,9 @@ def take_or_wait(wish: Wish, wait_ms: int | None, *, is_listening: bool) -> Step
             doubt_ms = DOUBT_MS
         else:
             until, doubt_ms = min(until, look.now_at + doubt_ms), min(2 * doubt_ms, POLL_MS)
-        is_notified: bool = yield Nap(max(1, min(until, end or until) - look.now_at))
+        # Never for longer than a poll: the clock may have stepped between the readings of these times.
+        nap_ms = min(until, end or until, look.now_at + POLL_MS) - look.now_at
+        is_notified: bool = yield Nap(max(1, nap_ms))
         if is_notified:
             taken = yield from take_new(wish)
             if taken.deliveries:

@@ -1,0 +1,29 @@
+"""How long a consumer that waits does nothing."""
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from lonnymq.commands import Dequeued, Look, WakeLook
+from lonnymq.queue import sleeping
+from lonnymq.queue.consuming import Wish
+from lonnymq.statement import Command
+
+HOUR = 3_600_000
+
+
+def test_a_clock_that_steps_between_two_readings_does_not_lengthen_a_nap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The time to ask again was read after the clock had jumped an hour ahead, the present before that."""
+
+    def take(_wish: Wish) -> Generator[Command[Any], Any, Dequeued]:
+        yield from ()
+        return Dequeued([], HOUR + 500)
+
+    monkeypatch.setattr(sleeping, "take", take)
+    steps = sleeping.take_or_wait(Wish(1, None, None, is_light=False), None, is_listening=False)
+    assert isinstance(next(steps), WakeLook)
+    nap = steps.send(Look(now_at=0, again_at=0, is_due=True, is_awaited=True))
+    assert nap == sleeping.Nap(sleeping.POLL_MS)
