@@ -208,7 +208,7 @@ def test_no_rights_at_all(login: Login, schema: str, conn: psycopg.Connection) -
         assert_one_sentence(arguments, done, 1, *says)
     for arguments in (*KEEPING, ["install", "--roles"]):
         done = run(*with_json(arguments), "--schema", schema, dsn=address)
-        says = "permission denied", "belongs to role", f'GRANT "{conn.info.user}" TO "{name}";'
+        says = "permission denied", f'belongs to role "{conn.info.user}"', "run it with the owner's login"
         assert_one_sentence(arguments, done, 1, *says)
     fresh = run("install", "--schema", "fresh", dsn=address)
     says = "permission denied for database", f'GRANT CREATE ON DATABASE "{conn.info.dbname}" TO "{name}";'

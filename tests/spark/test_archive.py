@@ -203,7 +203,8 @@ def observer(conn: psycopg.Connection, dsn: str) -> Iterator[str]:
     conn.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{known.get('password', '')}'")
     conn.execute(f"GRANT USAGE ON SCHEMA lonnymq TO {name}")
     conn.execute(f"GRANT SELECT ON history, dead_letters TO {name}")
-    conn.execute(f"GRANT EXECUTE ON FUNCTION history_bounds(), bound_channels(), history_mark TO {name}")
+    functions = "history_bounds, history_mark, bound_channels, login_is_free, finished_visible, dead_visible"
+    conn.execute(f"GRANT EXECUTE ON FUNCTION {functions} TO {name}")
     yield name
     conn.execute(f"DROP OWNED BY {name}")
     conn.execute(f"DROP ROLE {name}")

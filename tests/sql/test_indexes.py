@@ -25,7 +25,7 @@ def test_what_must_be_unique(conn: psycopg.Connection) -> None:
         ("queue_slot", "number, turn"),
         ("sleep", "id"),
         ("tally", "channel"),
-        ("credential", "role"),
+        ("credential", "role, name"),
     } <= set(rows)
 
 
