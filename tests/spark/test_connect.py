@@ -1,5 +1,7 @@
 """The formats through Spark Connect, to a server that the session starts."""
 
+import re
+
 import psycopg
 import pytest
 
@@ -17,6 +19,15 @@ pytestmark = [
 ]
 
 
+LATE_RELEASE = re.compile(
+    r"^\S+ \S+ ERROR ErrorUtils: Spark Connect RPC error during: releaseExecute\..*\n"
+    r"org\.apache\.spark\.SparkSQLException: \[INVALID_HANDLE\.SESSION_CLOSED\].*\n"
+    r"(?:\s+(?:at|\.\.\.) .*\n|Caused by: .*\n)*",
+    re.MULTILINE,
+)
+"""Spark's client releases answers in the background; if it is late, the server finds its session closed."""
+
+
 @pytest.mark.parametrize("ship_code", [False, True])
 def test_source_and_sink_run(conn: psycopg.Connection, options: dict[str, str], ship_code: bool) -> None:
     conn.execute("SELECT queue_set(p_history => TRUE, p_history_content => TRUE)")
@@ -24,4 +35,4 @@ def test_source_and_sink_run(conn: psycopg.Connection, options: dict[str, str], 
     seen = drive({"remote": "local[2]", "ship_code": ship_code, "spark.driver.memory": "512m"}, options)
     assert seen["waiting"] == list(range(40))
     assert seen["finished"] == ["x"]
-    assert seen["stderr"] == ""
+    assert LATE_RELEASE.sub("", seen["stderr"]) == ""
