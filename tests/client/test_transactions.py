@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from lonnymq import AsyncQueue, Queue, errors
 from lonnymq.commands import Result
 from tests.conformance.drivers import django_wrapper, url
+from tests.database import Connect
 
 WRITE = "INSERT INTO public.invoice VALUES (7)"
 
@@ -295,3 +296,16 @@ def test_a_scoped_session(dsn: str, books: psycopg.Connection) -> None:
 def test_chunks_are_not_committed_for_the_caller(dsn: str, conn: psycopg.Connection) -> None:
     with Queue(dsn) as queue, pytest.raises(errors.InvalidArgument, match="commit_each_chunk"):
         queue.enqueue_many(["x"], commit_each_chunk=True, conn=conn)
+
+
+def test_a_transaction_that_the_server_ended_for_taking_too_long(
+    dsn: str, conn: psycopg.Connection, connect: Connect
+) -> None:
+    mine = connect(autocommit=False)
+    mine.execute("SET LOCAL transaction_timeout = '50ms'")
+    pid = mine.info.backend_pid
+    alive = "SELECT COUNT(*) FROM pg_stat_activity WHERE pid = %s"
+    while conn.execute(alive, (pid,)).fetchone() != (0,):
+        pass
+    with Queue(dsn) as queue, pytest.raises(errors.ConnectionDropped, match="transaction timeout"):
+        queue.enqueue("too late", conn=mine)
