@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -351,21 +352,36 @@ def test_what_was_staged_and_published_stays_with_a_renamed_role(roles: Roles) -
     assert former.execute(PUBLISH, (2, [BATCH])).fetchone() == (1, False)
 
 
-def test_it_waits_for_an_upgrade_and_the_other_way_round(roles: Roles) -> None:
-    """Both change login_is_free(): at the same time, PostgreSQL would let one of them fail."""
+def until_it_waits(conn: Conn, pid: int) -> None:
+    waits = "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %s"
+    while conn.execute(waits, (pid,)).fetchone() != (True,):
+        pass
+
+
+def test_a_binding_waits_for_an_upgrade(roles: Roles) -> None:
+    """Both change login_is_free(): PostgreSQL would fail the second one with XX000."""
     roles.make("acme")
-    upgrading = roles.connect(autocommit=False)
+    upgrading, binding = roles.connect(autocommit=False), roles.connect()
     upgrading.execute("SELECT")
     install(upgrading)
-    roles.conn.execute("SET lock_timeout = '50ms'")
-    with pytest.raises(psycopg.errors.LockNotAvailable):
-        roles.bind("acme", ["acme"])
-    upgrading.rollback()
-    roles.bind("acme", ["acme"])
-    binding = roles.connect(autocommit=False)
-    binding.execute("SELECT credential_bind(%s, '{else}')", (roles.name("acme"),))
+    bind = ("SELECT credential_bind(%s, '{acme}')", (roles.name("acme"),))
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(binding.execute, *bind)
+        until_it_waits(roles.conn, binding.info.backend_pid)
+        upgrading.commit()
+        running.result(timeout=20)
+    assert roles.bound("acme") == ["acme"]
+
+
+def test_an_upgrade_waits_for_a_binding(roles: Roles) -> None:
+    roles.make("acme")
+    upgrading, binding = roles.connect(), roles.connect(autocommit=False)
+    binding.execute("SELECT credential_bind(%s, '{acme}')", (roles.name("acme"),))
     with pytest.raises(SchemaLocked, match=str(binding.info.backend_pid)):
-        install(roles.conn, wait=0)
-    binding.commit()
-    install(roles.conn)
-    assert roles.bound("acme") == ["else"]
+        install(upgrading, wait=0)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(install, upgrading)
+        until_it_waits(roles.conn, upgrading.info.backend_pid)
+        binding.commit()
+        running.result(timeout=60)
+    assert roles.bound("acme") == ["acme"]
