@@ -364,9 +364,12 @@ def test_a_binding_waits_for_an_upgrade(roles: Roles) -> None:
     upgrading, binding = roles.connect(autocommit=False), roles.connect()
     upgrading.execute("SELECT")
     install(upgrading)
-    bind = ("SELECT credential_bind(%s, '{acme}')", (roles.name("acme"),))
+
+    def bind() -> None:
+        binding.execute("SELECT credential_bind(%s, '{acme}')", (roles.name("acme"),))
+
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(binding.execute, *bind)
+        running = pool.submit(bind)
         until_it_waits(roles.conn, binding.info.backend_pid)
         upgrading.commit()
         running.result(timeout=20)

@@ -7,6 +7,7 @@ and the buffers that it names must not depend on what other tenants have.
 import re
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -311,3 +312,23 @@ def test_a_channel_with_a_size_is_counted_by_itself(
     settle(conn)
     after = [create() for _ in range(4)][-1]
     assert after <= before + 20, "pages of indexes that are written to"
+
+
+def test_a_batch_that_another_login_has_staged_looks_like_none(
+    conn: psycopg.Connection, tenant: psycopg.Connection
+) -> None:
+    batch = uuid4()
+    asked = f"SELECT staging_discard(ARRAY['{batch}']::UUID[])"
+
+    def buffers() -> int:
+        for _ in range(3):
+            plan = explained(tenant, asked, "ANALYZE, BUFFERS")
+        return touched(plan)
+
+    before = buffers()
+    conn.execute(
+        "INSERT INTO staging (batch, ord, channel, content)"
+        " SELECT %s, n, 'victim', repeat('x', 1000)::BYTEA FROM generate_series(1, 500) n",
+        (batch,),
+    )
+    assert buffers() <= before + 1, "the index has a page by now, and none of its entries is read"

@@ -79,6 +79,8 @@ def rights(patient: Patient) -> Verdict:
 
 def credentials(patient: Patient) -> Verdict:
     """Whether bindings hold: their roles exist, and cannot read the tables directly."""
+    from lonnymq.install.naming import literal
+
     name = patient.name
     has_bound, count = patient.one(
         f"SELECT q.has_bound, (SELECT count(*) FROM {name}.credential) FROM {name}.queue q"
@@ -108,6 +110,6 @@ def credentials(patient: Patient) -> Verdict:
         (role,) = gone[0]
         return warning(
             f"{role} is bound to channels but was dropped: a new role of that name will be bound to them",
-            f"if it is gone for good: SELECT {name}.credential_bind('{role}', NULL)",
+            f"if it is gone for good: SELECT {name}.credential_bind({literal(role)}, NULL)",
         )
     return ok(f"{count} bound to channels" if count else "none are bound to channels")
