@@ -103,7 +103,7 @@ def enqueue(
     """Queue one message, or a file with one on each line.
 
     Of a file, options are for those lines that do not say otherwise themselves. When a channel is full, the
-    command fails and queues nothing.
+    command fails and queues nothing, unless a file is given with --drop-full.
 
     Example: lonnymq enqueue '{"invoice": 7}' --channel acme --delay 60
 
