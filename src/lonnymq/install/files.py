@@ -23,7 +23,7 @@ from importlib.resources.abc import Traversable
 
 _STEP_NAME = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 _MAKES_RELATION = re.compile(
-    r"\b(?:CREATE\s+(?:OR\s+REPLACE\s+)?(?:UNLOGGED\s+)?(?:TABLE|SEQUENCE|VIEW)|RENAME\s+TO)"
+    r"\b(?:CREATE\s+(?:OR\s+REPLACE\s+)?(?:UNLOGGED\s+)?(?:TABLE|TYPE|SEQUENCE|VIEW)|RENAME\s+TO)"
     r"\s+(?:IF\s+NOT\s+EXISTS\s+)?([a-z0-9_]+)",
     re.IGNORECASE,
 )
@@ -99,7 +99,9 @@ def _texts(folder: Traversable) -> Iterator[tuple[str, str]]:
     if not folder.is_dir():
         return
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".sql"):
+        if file.is_dir():
+            yield from _texts(file)
+        elif file.name.endswith(".sql"):
             yield file.name, file.read_text(encoding="utf-8").strip()
 
 

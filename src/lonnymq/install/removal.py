@@ -46,7 +46,7 @@ BEGIN
         SELECT format('DROP %s IF EXISTS ', k.name) || string_agg(CAST(r.relation AS TEXT), ', ')
         FROM ({our_relations(schema)}
         ) r
-        JOIN (VALUES ('v', 1, 'VIEW'), ('r', 2, 'TABLE'), ('p', 2, 'TABLE'), ('S', 3, 'SEQUENCE'))
+        JOIN (VALUES ('v', 1, 'VIEW'), ('r', 2, 'TABLE'), ('p', 2, 'TABLE'), ('c', 3, 'TYPE'), ('S', 4, 'SEQUENCE'))
           AS k (kind, rank, name) ON k.kind = r.kind
         GROUP BY k.rank, k.name
         ORDER BY k.rank

@@ -1,4 +1,27 @@
--- For readers and writers that work in batches and are started again where they stopped, such as Spark's.
+-- For writers and readers that work in batches and are started again where they stopped, such as Spark's.
+
+-- Where bulk loads are staged, by COPY and by many sessions at once, until staging_publish makes messages of a batch.
+-- Producers may insert here and nothing else; staged_by is not theirs to give.
+CREATE TABLE staging (
+    batch UUID NOT NULL,
+    ord BIGINT NOT NULL,                    -- orders the batch; need not be dense
+    channel TEXT COLLATE "C",
+    content BYTEA,
+    dequeue_at BIGINT,
+    headers JSONB,
+    max_attempts INT,
+    dedupe_key TEXT COLLATE "C",
+    lane TEXT COLLATE "C",
+    priority INT,
+    cost INT,
+    staged_by REGROLE NOT NULL DEFAULT quote_ident(session_user)::REGROLE, -- the login, whatever its name will be
+    staged_at BIGINT NOT NULL DEFAULT EXTRACT(EPOCH FROM now()) * 1000
+);
+CREATE INDEX staging_ix ON staging (staged_by, batch, ord); -- nobody reads the rows of others, not even to skip them
+CREATE INDEX staging_at_ix ON staging (staged_at);
+-- Producers choose batch and ord, so there is no primary key. Without an identity, a publication FOR ALL TABLES would refuse the
+-- deletes; FULL needs no index, and costs WAL only where wal_level is logical.
+ALTER TABLE staging REPLICA IDENTITY FULL;
 
 -- What was published, by the name that a job or stream gave itself and the number of its batch: a repeated batch publishes nothing.
 CREATE TABLE ledger (
@@ -31,27 +54,3 @@ CREATE TABLE claim (
     token UUID NOT NULL,
     PRIMARY KEY (claimant, seq, ord)
 );
-
--- Who follows the history, and what it has safely: nothing is dropped before every follower has it.
-CREATE TABLE follower (
-    name TEXT COLLATE "C" PRIMARY KEY,
-    snapshot PG_SNAPSHOT NOT NULL,
-    system_id BIGINT NOT NULL,              -- the cluster whose transactions the snapshot speaks of
-    at BIGINT NOT NULL
-);
-ALTER TABLE upkeep ADD COLUMN trimmed_xid XID8 NOT NULL DEFAULT '0'; -- the history's rows up to this may be gone
-
--- Dead letters are followed as the history is.
-ALTER TABLE dead ADD COLUMN xid XID8 NOT NULL DEFAULT pg_current_xact_id();
-CREATE INDEX dead_xid_ix ON dead (xid);
--- One row per channel and transaction in which messages died. It stays when they are retried or discarded, so that history_mark can tell
--- this database's past from another one. Kept for 90 days.
-CREATE TABLE dead_mark (
-    xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
-    channel TEXT COLLATE "C" NOT NULL,
-    mark BIGINT NOT NULL,                   -- random
-    at BIGINT NOT NULL,
-    PRIMARY KEY (xid, channel)
-);
-CREATE INDEX dead_mark_channel_ix ON dead_mark (channel, xid); -- for a login that is bound to channels
-ALTER TABLE upkeep ADD COLUMN unmarked_xid XID8 NOT NULL DEFAULT '0'; -- the rows of dead_mark up to this may be gone
