@@ -12,7 +12,7 @@ import typer
 from lonnymq.cli.asking import confirm
 from lonnymq.cli.completion import channel_names
 from lonnymq.cli.failure import BadValue, NotThere
-from lonnymq.cli.opening import bring_into_line, opened, server_time
+from lonnymq.cli.opening import dispatch, opened, server_time
 from lonnymq.cli.options import Dsn, Json, Limit, Schema, Yes, print_json
 from lonnymq.cli.printing import Column, note, print_fields, print_records, print_table
 from lonnymq.cli.wording import count, exactly, printable, span
@@ -65,7 +65,7 @@ def list_channels(
     Example: lonnymq channels list --order waiting --limit 10
     """
     with opened(dsn, schema) as queue:
-        bring_into_line(queue)
+        dispatch(queue)
         found = queue.channels(order=order, after=after, limit=limit)
     if as_json:
         print_records(found)
@@ -83,7 +83,7 @@ def show(name: Name, *, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json 
     Example: lonnymq channels show acme
     """
     with opened(dsn, schema) as queue:
-        bring_into_line(queue)
+        dispatch(queue)
         found = queue.channel(name).stats(cap=SHOWN_CAP)
         now = server_time(queue)
     if _is_unknown(found):
@@ -113,20 +113,29 @@ def set_policy(
         int | None,
         typer.Option(min=0, help="At most so many wait or are worked on; 0: no limit.", show_default=False),
     ] = None,
+    weight: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001, max=1000, help="Its share: 2 is twice that of a channel with 1.", show_default=False
+        ),
+    ] = None,
     dsn: Dsn = None,
     schema: Schema = SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """Change a channel's limits; those that are not given stay.
+    """Change a channel's limits and its weight; those that are not given stay.
 
     Example: lonnymq channels set acme --max-concurrency 2 --release-interval 0.5
     """
-    if max_concurrency is None and release_interval is None and max_size is None:
-        raise BadValue("nothing to set", "give --max-concurrency, --release-interval or --max-size")
+    if all(given is None for given in (max_concurrency, release_interval, max_size, weight)):
+        raise BadValue("nothing to set", "give --max-concurrency, --release-interval, --max-size or --weight")
     with opened(dsn, schema) as queue:
         _tell_if_new(queue, name)
         policy = queue.channel(name).set(
-            max_concurrency=max_concurrency, release_interval=release_interval, max_size=max_size
+            max_concurrency=max_concurrency,
+            release_interval=release_interval,
+            max_size=max_size,
+            weight=weight,
         )
     _print_policies([policy], as_json=as_json)
 
@@ -269,5 +278,6 @@ def _print_policies(policies: Sequence[ChannelPolicy], *, as_json: bool) -> None
         Column("max concurrency", lambda policy: _limit(policy.max_concurrency), is_number=True),
         Column("release interval", lambda policy: _limit(policy.release_interval_ms, " ms"), is_number=True),
         Column("max size", lambda policy: _limit(policy.max_size), is_number=True),
+        Column("weight", lambda policy: f"{policy.weight:g}", is_number=True),
     ]
     print_table(policies, columns, otherwise="")

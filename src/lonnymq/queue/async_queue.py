@@ -77,24 +77,25 @@ class AsyncQueue(Basis, AsyncCaller):
         *,
         lease: Duration | None = None,
         consumer: str | None = None,
+        lanes: Iterable[str] | None = None,
         wait: Duration = 0,
         conn: None = None,
     ) -> list[Delivery]:
-        """Lease up to `limit` messages that are due, round robin over the channels.
+        """Lease up to `limit` messages that are due, in fair turns over the channels.
 
         They are yours until the `lease` ends (the queue's own setting unless given); extend it if need be,
         and complete, or retry, each of them. If there are none, `wait` for so long until there are.
-        `consumer` is a name for people who look at what is leased by whom.
+        `consumer` is a name for people who look at what is leased by whom. `lanes` are those to serve, all
+        unless given.
 
-        Takes no connection of yours: it locks the channels that it visits until its transaction ends, so it
-        commits at once.
+        Takes no connection of yours: it commits at once, on one of the queue's own.
 
             for message in await queue.dequeue(10, wait=5):
                 await handle(message.data)
                 await queue.complete(message)
         """
         refuse_connection(conn)
-        return await self._dequeue(Wish(limit, lease, consumer, self._is_light), waiting(wait), None)
+        return await self._dequeue(self._wish(limit, lease, consumer, lanes), waiting(wait), None)
 
     async def dequeue_until(
         self,
@@ -103,6 +104,7 @@ class AsyncQueue(Basis, AsyncCaller):
         *,
         lease: Duration | None = None,
         consumer: str | None = None,
+        lanes: Iterable[str] | None = None,
     ) -> list[Delivery]:
         """As dequeue, waiting for as long as it takes; none if `stop` is set meanwhile.
 
@@ -111,7 +113,7 @@ class AsyncQueue(Basis, AsyncCaller):
             while messages := await queue.dequeue_until(stop, 10):
                 await handle(messages)
         """
-        wish = Wish(limit, lease, consumer, self._is_light)
+        wish = self._wish(limit, lease, consumer, lanes)
         while not stop.is_set():
             try:
                 if taken := await self._dequeue(wish, None, stop):

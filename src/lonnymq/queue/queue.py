@@ -17,7 +17,6 @@ from lonnymq.install import WAIT_S
 from lonnymq.queue.basis import Basis
 from lonnymq.queue.calls import Answer, Caller, Request
 from lonnymq.queue.connections import TRIES, check_is_open, doubt, refuse_connection, unanswered
-from lonnymq.queue.consuming import Wish
 from lonnymq.queue.interface import ChannelCalls, DeadCalls
 from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued, OnFull, batches, raises_when_full
 from lonnymq.queue.sleeping import Nap, take_or_wait
@@ -71,17 +70,18 @@ class Queue(Basis, Caller):
         *,
         lease: Duration | None = None,
         consumer: str | None = None,
+        lanes: Iterable[str] | None = None,
         wait: Duration = 0,
         conn: None = None,
     ) -> list[Delivery]:
-        """Lease up to `limit` messages that are due, round robin over the channels.
+        """Lease up to `limit` messages that are due, in fair turns over the channels.
 
         They are yours until the `lease` ends (the queue's own setting unless given); extend it if need be,
         and complete, or retry, each of them. If there are none, `wait` for so long until there are.
-        `consumer` is a name for people who look at what is leased by whom.
+        `consumer` is a name for people who look at what is leased by whom. `lanes` are those to serve, all
+        unless given.
 
-        Takes no connection of yours: it locks the channels that it visits until its transaction ends, so it
-        commits at once.
+        Takes no connection of yours: it commits at once, on one of the queue's own.
 
             for message in queue.dequeue(10, wait=5):
                 handle(message.data)
@@ -90,7 +90,7 @@ class Queue(Basis, Caller):
         refuse_connection(conn)
         wait_ms = waiting(wait)
         listener = self._listener() if wait_ms > 0 else None
-        wish = Wish(limit, lease, consumer, self._is_light)
+        wish = self._wish(limit, lease, consumer, lanes)
         steps = take_or_wait(wish, wait_ms, is_listening=listener is not None)
         try:
             taken: list[Delivery] = self._walk(steps, listener=listener)

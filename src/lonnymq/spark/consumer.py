@@ -18,8 +18,8 @@ from lonnymq.commands import (
     ClaimNext,
     ClaimOpen,
     ClaimRead,
+    Dispatch,
     QueueGet,
-    WakeFold,
 )
 from lonnymq.errors import (
     ClaimantTaken,
@@ -35,12 +35,12 @@ from lonnymq.statement import Command
 
 BEATS_A_LEASE = 3
 BEAT_AGAIN_S = 1.0
-FOLDS = 100
-"""A call reads a thousand wakes. Where others append faster than that, there is enough to claim."""
+DISPATCHES = 100
+"""A call places a thousand new messages. Where others create more than that, there is enough to claim."""
 PATIENCE_S = 10
 """How long to ask for what others hold for the moment."""
 LOOK_AGAIN_S = 0.1
-"""Before it is believed that nothing is left: somebody else may have been folding."""
+"""Before it is believed that nothing is left: somebody else may have been dispatching."""
 
 Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
@@ -115,8 +115,8 @@ class Consumer:
         return made.seq
 
     def _claimed(self, seq: int, limit: int, before: int | None) -> Claim:
-        for _ in range(FOLDS):
-            if not self._ask(WakeFold()):
+        for _ in range(DISPATCHES):
+            if not self._ask(Dispatch()):
                 break
         return self._ask(ClaimNext(self.name, self.generation, seq, limit, self.lease_ms, before))
 

@@ -176,6 +176,8 @@ class App(Generic[C]):
             run_at=message.run_at,
             delay=message.delay,
             priority=message.priority,
+            cost=message.cost,
+            lane=message.lane,
             dedupe_key=message.dedupe_key,
             headers=message.headers,
             max_attempts=message.max_attempts,

@@ -1,4 +1,4 @@
-"""Say that one is about to sleep."""
+"""Say that a consumer is about to sleep."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Awaited:
 
 
 @dataclass(frozen=True)
-class WakeAwait(OneRecord[Awaited]):
-    function = "wake_await"
+class SleepBegin(OneRecord[Awaited]):
+    function = "sleep_begin"
     is_harmless = True
     record = Awaited
 

@@ -19,8 +19,8 @@ class Look:
 
 
 @dataclass(frozen=True)
-class WakeLook(OneRecord[Look]):
-    function = "wake_look"
+class SleepLook(OneRecord[Look]):
+    function = "sleep_look"
     is_harmless = True
     record = Look
 
