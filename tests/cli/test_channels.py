@@ -115,11 +115,24 @@ def test_show_of_one_that_has_nothing_but_a_past(queue: Queue, lonnymq: Run) -> 
 def test_set(queue: Queue, lonnymq: Run) -> None:
     queue.enqueue(1, channel="acme")
     done = lonnymq(
-        "channels", "set", "acme", "--max-concurrency", "2", "--release-interval", "0.5", "--max-size", "9"
+        *(
+            "channels",
+            "set",
+            "acme",
+            "--max-concurrency",
+            "2",
+            "--release-interval",
+            "0.5",
+            "--max-size",
+            "9",
+        ),
+        *("--weight", "2.5"),
     )
     assert (done.code, done.stderr) == (0, "")
     policy = queue.channel("acme").get()
     assert (policy.max_concurrency, policy.release_interval_ms, policy.max_size) == (2, 500, 9)
+    assert policy.weight == 2.5
+    assert done.stdout.split()[-1] == "2.5"
     told = lonnymq("channels", "set", "acme", "--max-size", "0", "--json").record
     assert told == {
         "channel": "acme",
@@ -127,6 +140,7 @@ def test_set(queue: Queue, lonnymq: Run) -> None:
         "release_interval_ms": 500,
         "paused": False,
         "max_size": None,
+        "weight": 2.5,
     }
 
 
@@ -142,6 +156,7 @@ WRONG = [
     (["set", "acme", "--max-concurrency", "-1"], "--max-concurrency"),
     (["set", "acme", "--max-concurrency", "99999999999"], "out of range"),
     (["set", "acme", "--max-concurrency", "many"], "unable to parse string as an integer"),
+    (["set", "acme", "--weight", "0"], "--weight"),
     (["set", "x" * 256, "--max-size", "1"], "256 bytes long"),
     (["set", "", "--max-size", "1"], "a channel needs a name"),
     (["set", "\udcff", "--max-size", "1"], "half a character"),
@@ -194,7 +209,7 @@ def test_delete_leaves_messages_alone_unless_told(queue: Queue, lonnymq: Run) ->
     assert queue.messages(channel="acme") == []
 
 
-def test_delete_finds_what_no_fold_has_seen(queue: Queue, lonnymq: Run) -> None:
+def test_delete_finds_what_is_not_dispatched_yet(queue: Queue, lonnymq: Run) -> None:
     queue.enqueue(1, channel="acme")
     later = queue.enqueue(2, channel="acme", delay=600)
     [message] = queue.dequeue()

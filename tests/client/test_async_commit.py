@@ -160,7 +160,7 @@ def alone() -> Iterator[tuple[str, psycopg.Connection]]:
 
 @pytest.mark.parametrize("kind", OWN)
 def test_what_the_disk_has_seen(alone: tuple[str, psycopg.Connection], kind: str) -> None:
-    """With the WAL writer stopped and folds held back, nobody but the calls has WAL written."""
+    """With the WAL writer stopped and dispatches held back, nobody but the calls has WAL written."""
     dsn, conn = alone
 
     def is_flushed_by(call: Callable[[], object]) -> bool:
@@ -178,12 +178,12 @@ def test_what_the_disk_has_seen(alone: tuple[str, psycopg.Connection], kind: str
     with (
         made(kind, dsn) as lightly,
         made(kind, dsn, async_commit=False) as durably,
-        psycopg.connect(dsn) as folder,
+        psycopg.connect(dsn) as dispatcher,
         stopped(writer),
     ):
         assert is_flushed_by(lambda: lightly.queue.enqueue_many(["x"] * 20))
-        conn.execute("SELECT lonnymq.wake_fold()")
-        folder.execute("SELECT FROM lonnymq.fold_lock FOR UPDATE")
+        conn.execute("SELECT lonnymq.dispatch()")
+        dispatcher.execute("SELECT FROM lonnymq.dispatch_lock FOR UPDATE")
         for _ in range(3):
             assert not is_flushed_by(lambda: lightly.queue.dequeue(2))
             assert not is_flushed_by(lightly.queue.dequeue)

@@ -28,7 +28,7 @@ def read(rows: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
 def three(conn: psycopg.Connection) -> None:
     """One of each status."""
     conn.execute("SELECT message_create('東京', 'one', p_headers => '{\"k\": 1}', p_dedupe_key => 'key')")
-    conn.execute("SELECT wake_fold()")
+    conn.execute("SELECT dispatch()")
     conn.execute("SELECT message_dequeue(1, 60000, 'me')")
     conn.execute("SELECT message_create('a', '', p_max_attempts => 3)")
     conn.execute("SELECT message_create('a', '\\x00ff', %s)", (FUTURE_MS,))

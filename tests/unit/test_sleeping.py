@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lonnymq.commands import Dequeued, Look, WakeLook
+from lonnymq.commands import Dequeued, Look, SleepLook
 from lonnymq.queue import sleeping
 from lonnymq.queue.consuming import Wish
 from lonnymq.statement import Command
@@ -23,7 +23,7 @@ def test_a_clock_that_steps_between_two_readings_does_not_lengthen_a_nap(
         return Dequeued([], HOUR + 500)
 
     monkeypatch.setattr(sleeping, "take", take)
-    steps = sleeping.take_or_wait(Wish(1, None, None, is_light=False), None, is_listening=False)
-    assert isinstance(next(steps), WakeLook)
+    steps = sleeping.take_or_wait(Wish(1, None, None, None, async_commit=False), None, is_listening=False)
+    assert isinstance(next(steps), SleepLook)
     nap = steps.send(Look(now_at=0, again_at=0, is_due=True, is_awaited=True))
     assert nap == sleeping.Nap(sleeping.POLL_MS)

@@ -33,7 +33,7 @@ File = Annotated[
     Path | None,
     typer.Option(
         help="Queue the lines of this file, or of stdin (-): all or none. Each is an object with a value, and"
-        " channel, delay, run_at, priority, cost, lane, dedupe_key, headers, task, max_attempts where it wants.",
+        " channel, delay, run_at, priority, cost, lane, dedupe_key, headers, task, max_attempts if it wants.",
         show_default=False,
     ),
 ]

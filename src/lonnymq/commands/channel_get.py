@@ -10,7 +10,7 @@ from lonnymq.statement import Numeric, Text
 
 @dataclass(frozen=True, slots=True)
 class ChannelPolicy:
-    """None, or an interval of 0: no such limit. A channel of weight 2 is served twice as often as one of 1."""
+    """None, or an interval of 0: no such limit. A channel of weight 2 gets twice the share of one of 1."""
 
     channel: str
     max_concurrency: int | None

@@ -35,7 +35,7 @@ class Dequeued:
 
 @dataclass(frozen=True)
 class MessageDequeue(Command[Dequeued]):
-    """`lanes` None: all of them. With `async_commit`, what a crash undoes is due again, as after any crash."""
+    """`lanes` None: all. With `async_commit`, what a crash undoes is due again, as after any crash."""
 
     function = "message_dequeue"
     is_harmless = True  # messages of a lost answer come back when their leases end

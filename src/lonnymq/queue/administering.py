@@ -86,8 +86,8 @@ def reschedule(
     first: bool = False,
     conn: object | None = None,
 ) -> Request[Result]:
-    """Give a message that waits another time; without one, it is due now. With `first`, it is due now and goes
-    ahead of those of its channel that have the same priority.
+    """Give a message that waits another time; without one, it is due now. With `first`, it is due now, ahead
+    of those of its channel that have the same priority.
     """
     if first and (run_at is not None or delay is not None):
         raise InvalidTime("what goes first is due now", "leave out run_at and delay, or first")
@@ -194,12 +194,12 @@ def set_channel(
     """Change the channel's policy; what is not given stays, and 0 lifts a limit.
 
     At most `max_concurrency` of its messages are leased at once, at most one is released in
-    `release_interval`, and at most `max_size` wait or are leased. A channel of `weight` 2 gets twice the share
-    of one that has 1, which is usual; 0.001 to 1,000.
+    `release_interval`, and at most `max_size` wait or are leased. A channel of `weight` 2 gets twice the
+    share of one of weight 1, which is the default (0.001 to 1,000).
 
         queue.channel("acme").set(max_concurrency=2)
     """
-    if weight is not None and (not isinstance(weight, int | float) or isinstance(weight, bool)):
+    if weight is not None and type(weight) not in {int, float}:
         raise InvalidChannelPolicy(f"{weight!r} is not a weight", "give a number")
     policy = ChannelSet(name, max_concurrency, _ms(release_interval), paused, max_size, weight)
     return ask(policy, conn)

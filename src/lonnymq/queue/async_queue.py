@@ -13,7 +13,7 @@ from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidArgume
 from lonnymq.install import WAIT_S
 from lonnymq.queue.basis import Basis
 from lonnymq.queue.bed import Bed, Deafened, Roused
-from lonnymq.queue.calls import Answer, AsyncCaller, Request
+from lonnymq.queue.calls import Answer, AsyncCaller, Pair, Request
 from lonnymq.queue.connections import TRIES, check_is_open, doubt, refuse_connection, unanswered
 from lonnymq.queue.consuming import Wish
 from lonnymq.queue.interface import ChannelCalls, DeadCalls
@@ -203,13 +203,24 @@ class AsyncQueue(Basis, AsyncCaller):
             except Exception as error:  # noqa: BLE001 - it is raised there, and comes out unless it is caught
                 proceed, answer = steps.throw, error
 
-    async def _take_step(self, step: Command[Any] | Nap, conn: object | None, bed: Bed | None) -> Any:
+    async def _take_step(
+        self, step: Command[Any] | Pair[Any] | Nap, conn: object | None, bed: Bed | None
+    ) -> Any:
         if isinstance(step, Nap):
             return await (bed or Bed()).sleep(step.milliseconds / 1000)
+        if isinstance(step, Pair):
+            return await self._run_pair(step)
         if conn is None:
             return await self._run(step)
         held.check_has_transaction(conn)
         return await held.run_async(conn, self.schema, step)
+
+    async def _run_pair(self, pair: Pair[Answer]) -> Answer:
+        try:
+            return await held.run_pair_async(await self._opened(), self.schema, pair.first, pair.second)
+        except ConnectionDropped:
+            await self._run(pair.first)
+            return await self._run(pair.second)
 
     async def _run(self, command: Command[Answer]) -> Answer:
         """On a connection of the queue's own; again where the connection broke, if that is safe."""

@@ -26,7 +26,7 @@ from lonnymq.commands import (
     Result,
 )
 from lonnymq.errors import InvalidField
-from lonnymq.queue.calls import Request, Steps, ask
+from lonnymq.queue.calls import Pair, Request, Steps, ask
 from lonnymq.queue.producing import check_lane
 from lonnymq.queue.times import Duration, milliseconds, schedule
 
@@ -61,7 +61,7 @@ def names_of(lanes: Iterable[str] | None) -> list[str] | None:
 
 
 def take(wish: Wish) -> Steps[Dequeued]:
-    """Lease what is due; if that is less than asked for, dispatch what was created meanwhile and try again."""
+    """Lease what is due; if that is less than asked for, dispatch what is new and try once more."""
     taken: Dequeued = yield wish.dequeue()
     if taken.again_at is None:
         return taken
@@ -81,8 +81,7 @@ def take(wish: Wish) -> Steps[Dequeued]:
 
 def take_new(wish: Wish) -> Steps[Dequeued]:
     """Of what was just created: it is dispatched first, so that one dequeue finds it."""
-    yield Dispatch()
-    taken: Dequeued = yield wish.dequeue()
+    taken: Dequeued = yield Pair(Dispatch(), wish.dequeue())
     if not taken.deliveries:
         taken = yield from take(wish)
     return taken

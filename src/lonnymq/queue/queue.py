@@ -15,7 +15,7 @@ from lonnymq.commands import Created, Delivery
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidArgument
 from lonnymq.install import WAIT_S
 from lonnymq.queue.basis import Basis
-from lonnymq.queue.calls import Answer, Caller, Request
+from lonnymq.queue.calls import Answer, Caller, Pair, Request
 from lonnymq.queue.connections import TRIES, check_is_open, doubt, refuse_connection, unanswered
 from lonnymq.queue.interface import ChannelCalls, DeadCalls
 from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued, OnFull, batches, raises_when_full
@@ -166,9 +166,13 @@ class Queue(Basis, Caller):
             except Exception as error:  # noqa: BLE001 - it is raised there, and comes out unless it is caught
                 proceed, answer = steps.throw, error
 
-    def _take_step(self, step: Command[Any] | Nap, conn: object | None, listener: Listener | None) -> Any:
+    def _take_step(
+        self, step: Command[Any] | Pair[Any] | Nap, conn: object | None, listener: Listener | None
+    ) -> Any:
         if isinstance(step, Nap):
             return self._sleep(step.milliseconds / 1000, listener)
+        if isinstance(step, Pair):
+            return self._run_pair(step)
         if conn is None:
             return self._run(step)
         held.check_has_transaction(conn)
@@ -179,6 +183,13 @@ class Queue(Basis, Caller):
             time.sleep(seconds)
             return False
         return listener.wait(seconds)
+
+    def _run_pair(self, pair: Pair[Answer]) -> Answer:
+        try:
+            return held.run_pair(self._opened(), self.schema, pair.first, pair.second)
+        except ConnectionDropped:
+            self._run(pair.first)
+            return self._run(pair.second)
 
     def _run(self, command: Command[Answer]) -> Answer:
         """On a connection of the queue's own; again where the connection broke, if that is safe."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lonnymq.commands import Awaited, Delivery, Dequeued, Look, SleepBegin, SleepLook
+from lonnymq.queue.calls import Pair
 from lonnymq.queue.consuming import Wish, take, take_new
 from lonnymq.statement import Command
 
@@ -25,7 +26,7 @@ class Nap:
     milliseconds: int
 
 
-Steps = Generator[Command[Any] | Nap, Any, list[Delivery]]
+Steps = Generator[Command[Any] | Pair[Any] | Nap, Any, list[Delivery]]
 
 
 def take_or_wait(wish: Wish, wait_ms: int | None, *, is_listening: bool) -> Steps:

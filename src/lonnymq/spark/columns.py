@@ -1,7 +1,7 @@
 """The columns of what is read, each with its type in Spark, and how it is asked for.
 
-Times are instants. `dequeue_at` stays a number, of milliseconds, as it may lie before all times; so does `xid`,
-the transaction that wrote the row. JSON is text.
+Times are instants. `dequeue_at` stays a number, of milliseconds, as it may lie before all times; so does
+`xid`, the transaction that wrote the row. JSON is text.
 """
 
 from __future__ import annotations
