@@ -1,5 +1,5 @@
--- Which of these messages are leased now, and how; NULL: all that are. Leases have no index by message: this reads them all.
--- A stub whose message has another generation is void.
+-- Which of these messages are leased now, and how; NULL: all that are. It reads all leases: they have no index by
+-- message. A stub whose message has another generation is void.
 CREATE OR REPLACE FUNCTION lease_holding (p_ids BIGINT[])
 RETURNS TABLE (
     id BIGINT, generation INT, token UUID, last_id BIGINT, end_at BIGINT, dequeued_at BIGINT, consumer TEXT)

@@ -1,47 +1,51 @@
--- message_extend for many, each with its token or all with one: one row (id, result, lease_end_at) each, in the order given. What is
--- cancelled is not extended. Locks the messages in the order of their ids. The new ends are appended as a wake: a sweep may have passed them by the time this
--- commits.
-CREATE OR REPLACE FUNCTION message_extend_many (p_ids BIGINT[], p_tokens UUID[], p_lease_ms BIGINT, p_states BYTEA[] DEFAULT NULL)
-RETURNS TABLE (id BIGINT, result TEXT, lease_end_at BIGINT) LANGUAGE plpgsql SECURITY DEFINER
-SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off
-SET enable_bitmapscan TO off SET jit TO off AS $$
+-- message_extend for many, each with its token or all with one: one row (id, result, lease_end_at) each, in the order
+-- given. What is cancelled is not extended. Locks the messages that get a state, in the order of their ids, and then
+-- the rows of the leases, in the order of their keys. Where somebody has just replaced such a row, it looks again. The
+-- new ends are announced: a sweep may have passed them by the time this commits.
+CREATE OR REPLACE FUNCTION message_extend_many (
+    p_ids BIGINT[], p_tokens UUID[], p_lease_ms BIGINT, p_states BYTEA[] DEFAULT NULL)
+RETURNS TABLE (id BIGINT, result TEXT, lease_end_at BIGINT)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
-    v_ids BIGINT[];
-    v_tokens UUID[];
-    v_ends BIGINT[];
     v_end BIGINT;
+    v_done ending[];                        -- the extended ones, with their ends
+    v_again BOOLEAN;
+    r RECORD;
+    x RECORD;
 BEGIN
-    IF cardinality(p_tokens) = 1 AND cardinality(p_ids) > 1 THEN -- of one dequeue: the same for all
-        p_tokens := array_fill((SELECT u FROM unnest(p_tokens) u), ARRAY[cardinality(p_ids)]);
-    END IF;
+    p_tokens := tokens_fill(p_tokens, cardinality(p_ids));
     PERFORM lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0), cardinality(p_states));
     PERFORM lease_check(p_lease_ms);
-    PERFORM state_check(state) FROM unnest(p_states) u (state);
-    v_end := clock_ms() + p_lease_ms;
-    WITH longer AS (
-        UPDATE message m
-        SET lease_end_at = GREATEST(m.lease_end_at, v_end),
-            state = CASE WHEN array_remove(p_states, NULL) <> '{}' THEN COALESCE(
-                (SELECT u.state FROM unnest(p_ids, p_tokens, p_states) WITH ORDINALITY u (id, token, state, ord)
-                 WHERE (u.id, u.token) = (m.id, m.token) AND u.state IS NOT NULL ORDER BY u.ord DESC LIMIT 1), m.state) ELSE m.state END
-        WHERE m.id = ANY (p_ids) AND COALESCE((m.id, m.token) IN (SELECT u.id, u.token FROM unnest(p_ids, p_tokens) u (id, token)), FALSE)
-            AND NOT m.is_cancelled
-        RETURNING m.id, m.token, m.lease_end_at)
-    SELECT array_agg(l.id), array_agg(l.token), array_agg(l.lease_end_at) INTO v_ids, v_tokens, v_ends FROM longer l;
-    IF v_ids IS NOT NULL THEN
-        INSERT INTO wake (lo_at, hi_at) SELECT MIN(e), MAX(e) FROM unnest(v_ends) e;
+    IF array_remove(p_states, NULL) <> '{}' THEN
+        PERFORM state_check(state) FROM unnest(p_states) u (state) WHERE state IS NOT NULL;
+        PERFORM lease_write_states(p_ids, p_tokens, p_states);
     END IF;
+    v_end := clock_ms() + p_lease_ms;
+    FOR i IN 1 .. 100 LOOP
+        v_done := '{}';
+        v_again := FALSE;
+        FOR r IN
+            SELECT f.token, f.last_id, array_agg(f.id) AS ids FROM lease_find(p_ids, p_tokens) f
+            GROUP BY f.token, f.last_id ORDER BY f.token, f.last_id
+        LOOP
+            x := lease_extend(r.token, r.last_id, r.ids, v_end);
+            v_again := v_again OR NOT x.is_there;
+            v_done := v_done || ARRAY(
+                SELECT ROW(NULL, u, NULL, r.token, NULL, NULL, NULL, NULL, NULL, NULL, x.end_at, NULL, NULL)::ending
+                FROM unnest(x.ids) u);
+        END LOOP;
+        EXIT WHEN NOT v_again;
+    END LOOP;
+    INSERT INTO notice (lease_end_at) SELECT DISTINCT d.at FROM unnest(v_done) d;
     RETURN QUERY
-    SELECT x.id, CASE WHEN x.token = x.my_token THEN 'extended' ELSE message_missed(x.id, x.token) END,
-        CASE WHEN x.token = x.my_token THEN x.my_end END
+    SELECT z.id, CASE WHEN z.end_at IS NULL THEN message_missed(z.id, z.token) ELSE 'extended' END, z.end_at
     FROM (
-        SELECT z.id, z.ord, z.token, MAX(z.my_end) OVER same AS my_end,
-            MAX(z.token::TEXT) FILTER (WHERE z.ord IS NULL) OVER same::UUID AS my_token
+        SELECT y.id, y.token, y.ord, MAX(y.end_at) OVER (PARTITION BY y.id, y.token) AS end_at
         FROM (
-            SELECT u.id, u.token, u.ord, NULL::BIGINT AS my_end FROM unnest(p_ids, p_tokens) WITH ORDINALITY u (id, token, ord)
+            SELECT u.id, u.token, u.ord, NULL::BIGINT AS end_at
+            FROM unnest(p_ids, p_tokens) WITH ORDINALITY u (id, token, ord)
             UNION ALL
-            SELECT u.id, u.token, NULL, u.e FROM unnest(v_ids, v_tokens, v_ends) u (id, token, e)) z
-        WINDOW same AS (PARTITION BY z.id)) x
-    WHERE x.ord IS NOT NULL ORDER BY x.ord;
+            SELECT d.id, d.token, NULL, d.at FROM unnest(v_done) d) y) z
+    WHERE z.ord IS NOT NULL ORDER BY z.ord;
 END $$;

@@ -1,5 +1,5 @@
--- Up to p_limit messages that the dispatcher has not placed yet; NULL: all of them. Their notices are not read, or only in
--- part; or the walk that follows a rebuild has not come to them. One snapshot, so none of them is in another place.
+-- Up to p_limit messages that the dispatcher has not placed yet; NULL: all of them. Their notices are unread, or read
+-- in part; or the walk after a rebuild has not reached them. One snapshot, so none of them is in another place.
 CREATE OR REPLACE FUNCTION message_unread (p_limit INT)
 RETURNS SETOF message LANGUAGE sql STABLE AS $$
     WITH t AS MATERIALIZED (SELECT * FROM tick ORDER BY id DESC LIMIT 1),
