@@ -1,5 +1,5 @@
--- Change the queue's settings; what is omitted keeps its value. They hold from the commit on. Returns what queue_get does.
--- A first max_concurrency waits for open dequeues, so as to count what runs.
+-- Change the queue's settings; what is omitted keeps its value. They hold from the commit on. Returns what queue_get
+-- does.
 CREATE OR REPLACE FUNCTION queue_set (
     p_content_max_bytes INT DEFAULT NULL,
     p_lease_max_ms BIGINT DEFAULT NULL,
@@ -13,7 +13,8 @@ CREATE OR REPLACE FUNCTION queue_set (
     p_history_keep_ms BIGINT DEFAULT NULL,      -- 0: for ever
     p_notify BOOLEAN DEFAULT NULL
 ) RETURNS TABLE (
-    content_max_bytes INT, lease_ms BIGINT, lease_max_ms BIGINT, max_attempts INT, max_concurrency INT, paused BOOLEAN, dedupe_keep_ms BIGINT,
+    content_max_bytes INT, lease_ms BIGINT, lease_max_ms BIGINT, max_attempts INT, max_concurrency INT,
+    paused BOOLEAN, dedupe_keep_ms BIGINT,
     history BOOLEAN, history_content BOOLEAN, history_keep_ms BIGINT, notify BOOLEAN, notify_channel TEXT)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
@@ -23,16 +24,20 @@ BEGIN
     PERFORM free_check('queue_set');
     SELECT * INTO q FROM queue FOR UPDATE;
     IF p_content_max_bytes NOT BETWEEN 1 AND 268435456 THEN
-        PERFORM refuse('LM011', format('a content limit of %s bytes is not possible', p_content_max_bytes), 'Allow 1 byte to 256 MiB.');
+        PERFORM refuse('LM011', format('a content limit of %s bytes is not possible', p_content_max_bytes),
+            'Allow 1 byte to 256 MiB.');
     ELSIF p_lease_max_ms NOT BETWEEN 1 AND 31536000000 THEN
-        PERFORM refuse('LM011', format('a lease limit of %s ms is not possible', p_lease_max_ms), 'Allow 1 to 31,536,000,000 ms (a year).');
+        PERFORM refuse('LM011', format('a lease limit of %s ms is not possible', p_lease_max_ms),
+            'Allow 1 to 31,536,000,000 ms (a year).');
     ELSIF p_max_attempts NOT BETWEEN 1 AND 1000000 THEN
-        PERFORM refuse('LM011', format('max_attempts of %s is not possible', p_max_attempts), 'Allow 1 to 1,000,000 attempts.');
+        PERFORM refuse('LM011', format('max_attempts of %s is not possible', p_max_attempts),
+            'Allow 1 to 1,000,000 attempts.');
     ELSIF p_max_concurrency NOT BETWEEN 0 AND 10000 THEN
         PERFORM refuse('LM011', format('a max_concurrency of %s is not possible', p_max_concurrency),
             'Allow 1 to 10,000 at once, or 0 for no limit; p_paused => TRUE stops the queue.');
     ELSIF p_dedupe_keep_ms NOT BETWEEN 0 AND 31536000000 THEN
-        PERFORM refuse('LM011', format('keeping dedupe keys for %s ms is not possible', p_dedupe_keep_ms), 'Keep them for 0 to 31,536,000,000 ms (a year).');
+        PERFORM refuse('LM011', format('keeping dedupe keys for %s ms is not possible', p_dedupe_keep_ms),
+            'Keep them for 0 to 31,536,000,000 ms (a year).');
     ELSIF p_history_keep_ms NOT BETWEEN 0 AND 3153600000000 OR p_history_keep_ms BETWEEN 1 AND 3599999 THEN
         PERFORM refuse('LM011', format('keeping history for %s ms is not possible', p_history_keep_ms),
             'Keep it for 3,600,000 (an hour) to 3,153,600,000,000 ms (a hundred years), or 0 for ever.');
@@ -45,7 +50,8 @@ BEGIN
         lease_max_ms = COALESCE(p_lease_max_ms, q.lease_max_ms),
         max_attempts = COALESCE(p_max_attempts, q.max_attempts),
         lease_ms = COALESCE(p_lease_ms, q.lease_ms),
-        max_concurrency = CASE WHEN p_max_concurrency IS NULL THEN q.max_concurrency ELSE NULLIF(p_max_concurrency, 0) END,
+        max_concurrency = CASE WHEN p_max_concurrency IS NULL THEN q.max_concurrency
+            ELSE NULLIF(p_max_concurrency, 0) END,
         paused = COALESCE(p_paused, q.paused),
         dedupe_keep_ms = COALESCE(p_dedupe_keep_ms, q.dedupe_keep_ms),
         history = COALESCE(p_history, q.history),
@@ -55,17 +61,16 @@ BEGIN
     IF p_content_max_bytes IS NOT NULL THEN
         PERFORM sleep_copy();
     END IF;
-    IF p_max_concurrency IS NOT NULL THEN
-        PERFORM queue_slot_remake(q.max_concurrency, NULLIF(p_max_concurrency, 0));
-    END IF;
     IF p_history AND history_prepare(clock_ms()) > 0 THEN
         PERFORM lock_guard();               -- who reads the history waits for this
     END IF;
+    IF p_max_concurrency IS NOT NULL OR p_paused IS NOT NULL THEN
+        INSERT INTO policy_change (channel) VALUES ('');
+        INSERT INTO notice (channel) VALUES ('');
+        PERFORM sleep_notify();
+    END IF;
     IF NOT p_notify THEN
         PERFORM sleep_end();
-    ELSIF p_paused IS NOT NULL OR p_max_concurrency IS NOT NULL THEN
-        INSERT INTO wake (n) VALUES (0);
-        PERFORM wake_notify();
     END IF;
     RETURN QUERY SELECT * FROM queue_get();
 END $$;

@@ -1,25 +1,28 @@
--- The messages that the caller may see: those of the channels that its login role is bound to, or all if it is free. p_leased: TRUE for the
--- leased ones, FALSE for those that wait, NULL for both. Without tokens, which only who holds a lease may know.
--- The plan of a bound login shows this function and nothing below it, and it reads no row or index entry of other channels (ADR 18).
+-- The messages that the caller may see, as the view messages shows them: those of the channels that its login role is
+-- bound to, or all if it is free. p_leased: TRUE for the leased ones, FALSE for those that wait, NULL for both. No
+-- tokens: only who holds a lease may know it. The plan of a bound login shows this function and nothing below it (ADR
+-- 18).
 CREATE OR REPLACE FUNCTION message_visible (p_leased BOOLEAN DEFAULT NULL)
-RETURNS SETOF message LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off AS $$
+RETURNS TABLE (
+    id BIGINT, channel TEXT, status TEXT, dequeue_at BIGINT, created_at BIGINT, first_dequeued_at BIGINT,
+    dequeued_at BIGINT, lease_end_at BIGINT, attempts INT, max_attempts INT, consumer TEXT, error TEXT,
+    past_errors JSONB, dedupe_key TEXT, is_cancelled BOOLEAN, headers JSONB, state BYTEA, content BYTEA, lane TEXT, priority INT, cost INT)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
 DECLARE
     v_bound TEXT[] := bound_channels();
-    v_message message;
 BEGIN
-    FOR v_message IN
-        SELECT x.* FROM unnest(v_bound) c (name)
-        CROSS JOIN LATERAL (SELECT * FROM message m WHERE NOT m.leased AND m.channel = c.name OFFSET 0) x
-        WHERE p_leased IS NOT TRUE
+    RETURN QUERY
+    SELECT m.id, m.channel, message_status(p.end_at IS NOT NULL, m.dequeue_at), m.dequeue_at, m.created_at,
+        COALESCE(m.first_dequeued_at, m.dequeued_at, p.dequeued_at), COALESCE(p.dequeued_at, m.dequeued_at), p.end_at,
+        m.attempts, m.max_attempts, CASE WHEN p.end_at IS NULL THEN m.consumer ELSE p.consumer END,
+        m.error, m.past_errors,
+        m.dedupe_key, m.is_cancelled, m.headers, m.state, m.content, m.lane, m.priority::INT, m.cost
+    FROM (
+        SELECT * FROM message_places(v_bound, p_leased) WHERE v_bound IS NOT NULL
         UNION ALL
-        SELECT x.* FROM unnest(v_bound) c (name)
-        CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.leased::INT = 1 AND m.channel = c.name OFFSET 0) x
-        WHERE p_leased IS NOT FALSE
-        UNION ALL
-        SELECT * FROM message m WHERE v_bound IS NULL AND (p_leased IS NULL OR m.leased = p_leased)
-    LOOP
-        v_message.token := NULL;
-        RETURN NEXT v_message;
-    END LOOP;
+        SELECT a.id, a.generation, h.end_at, h.dequeued_at, h.consumer
+        FROM message a LEFT JOIN lease_holding(NULL) h ON h.id = a.id
+        WHERE v_bound IS NULL AND (p_leased IS NULL OR p_leased = (h.id IS NOT NULL))) p
+    CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id = p.id AND m.generation = p.generation OFFSET 0) m;
 END $$;

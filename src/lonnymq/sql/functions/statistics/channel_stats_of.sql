@@ -1,81 +1,67 @@
--- How the channels stand, one row each, in the order given. due, scheduled and dead are counted up to p_cap each, from where
--- something can wait (its head) on, as of the last fold; leases up to p_cap too, but exactly where there is a concurrency limit.
--- The cost depends on these bounds, not on what waits. blocked_by: why the next message is not released now; NULL: it will be. A login
--- that is bound to channels is not told of the limit over all channels: others use it up. No row of other channels is read for it.
+-- How the channels stand, one row each, in the order given, as of the last dispatch. due, scheduled and dead stop at
+-- p_cap each. leased is exact where the channel has a concurrency limit; else it is counted among the first 10,000
+-- leases of all channels (or p_cap, if that is more). The cost depends on these bounds, not on what waits. blocked_by:
+-- why the next message is not released now; NULL: it will be. A login that is bound to channels is not told of the
+-- limit over all channels: others use it up.
 CREATE OR REPLACE FUNCTION channel_stats_of (p_channels TEXT[], p_cap INT)
 RETURNS TABLE (
     channel TEXT, waiting BIGINT, due BIGINT, scheduled BIGINT, leased BIGINT, dead BIGINT,
     oldest_due_ms BIGINT, served BIGINT, last_served_at BIGINT, blocked_by TEXT,
-    max_concurrency INT, release_interval_ms BIGINT, paused BOOLEAN, max_size INT)
-LANGUAGE plpgsql STABLE
-SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET enable_bitmapscan TO off SET enable_hashjoin TO off
-SET enable_mergejoin TO off SET jit TO off AS $$
+    max_concurrency INT, release_interval_ms BIGINT, paused BOOLEAN, max_size INT, weight NUMERIC)
+LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 DECLARE
-    c_start CONSTANT BIGINT := -9223372036854775808;
-    c_end CONSTANT BIGINT := 9223372036854775807;
     v_now BIGINT := clock_ms();
+    v_bound TEXT[] := bound_channels();
     q queue;
     t tick;
-    v_is_full BOOLEAN;
 BEGIN
     SELECT * INTO q FROM queue;
     SELECT * INTO t FROM tick ORDER BY tick.id DESC LIMIT 1;
-    v_is_full := CASE WHEN q.max_concurrency IS NOT NULL AND bound_channels() IS NULL THEN queue_slot_busy() >= q.max_concurrency END;
     RETURN QUERY
-    SELECT s.channel, s.due + s.scheduled, s.due, s.scheduled, s.leased, s.dead, CASE WHEN s.due > 0 THEN GREATEST(0, v_now - s.oldest_at) END,
-        s.served, s.released_at,
-        CASE WHEN s.due + s.scheduled = 0 THEN 'empty' WHEN s.due = 0 THEN 'scheduled' WHEN s.paused OR q.paused THEN 'paused'
-             WHEN s.leased >= s.max_concurrency THEN 'concurrency'
-             WHEN s.released_at + s.interval_ms > v_now AND s.interval_ms > 0 THEN 'rate'
-             WHEN v_is_full THEN 'queue limit' END,
-        s.max_concurrency, s.interval_ms, s.paused, s.max_size
+    WITH running AS MATERIALIZED (SELECT l.channel, l.n FROM leased_shares(GREATEST(p_cap, 10000)) l),
+    full_queue AS MATERIALIZED (SELECT v_bound IS NULL AND SUM(l.n) >= q.max_concurrency AS is_full FROM running l),
+    lately AS MATERIALIZED (
+        SELECT s.channel, SUM(s.n) AS n, MAX(b.at) AS at FROM served_by b CROSS JOIN LATERAL unnest(b.shares) s
+        WHERE b.id > t.tallied_id AND s.channel = ANY (p_channels) GROUP BY s.channel),
+    below AS MATERIALIZED (             -- entries of ready below the floor
+        SELECT r.channel, COUNT(*) AS n FROM held h
+        CROSS JOIN LATERAL (
+            SELECT r.channel FROM ready r WHERE r.lane = h.lane AND r.tag = h.tag AND r.id = h.id OFFSET 0) r
+        GROUP BY r.channel)
+    SELECT x.channel, x.due + x.scheduled, x.due, x.scheduled, x.leased, x.dead,
+        CASE WHEN x.due > 0 THEN GREATEST(0, v_now - x.oldest_at) END, x.served, x.served_at,
+        CASE WHEN x.due + x.scheduled = 0 THEN 'empty' WHEN x.due = 0 THEN 'scheduled'
+             WHEN x.paused OR q.paused THEN 'paused'
+             WHEN x.leased >= x.max_concurrency THEN 'concurrency'
+             WHEN LEAST(x.released_at, v_now) + x.interval_ms > v_now THEN 'rate'
+             WHEN f.is_full THEN 'queue limit' END,
+        x.max_concurrency, x.interval_ms, x.paused, x.max_size, x.weight
     FROM (
         SELECT u.channel, u.ord, c.max_concurrency, COALESCE(c.release_interval_ms, 0) AS interval_ms,
-            COALESCE(c.paused, FALSE) AS paused, c.max_size, COALESCE(r.served, 0) + COALESCE(y.served, 0) AS served,
-            COALESCE(r.released_at, y.released_at) AS released_at,
-            d.n AS due, f.n AS scheduled, k.n AS dead, LEAST(o.at, p.at) AS oldest_at,
-            CASE WHEN c.max_concurrency IS NOT NULL AND r.running IS NOT NULL THEN l.n
-                 ELSE e.n END AS leased
+            COALESCE(c.paused, FALSE) AS paused, c.max_size, COALESCE(c.weight, 1) AS weight,
+            LEAST(d.n + COALESCE((SELECT h.n FROM below h WHERE h.channel = u.channel), 0) + o.n, p_cap) AS due,
+            f.n AS scheduled, k.n AS dead, LEAST(d.oldest_at, o.at) AS oldest_at, s.released_at,
+            CASE WHEN c.max_concurrency IS NOT NULL AND s.busy IS NOT NULL THEN slots_leased(u.channel, s.busy)
+                 ELSE LEAST(COALESCE((SELECT l.n FROM running l WHERE l.channel = u.channel), 0), p_cap) END AS leased,
+            COALESCE(y.served, 0) + COALESCE(w.n, 0)::BIGINT AS served, GREATEST(w.at, y.served_at) AS served_at
         FROM unnest(p_channels) WITH ORDINALITY u (channel, ord)
         LEFT JOIN LATERAL (SELECT * FROM channel c WHERE c.name = u.channel OFFSET 0) c ON TRUE
+        LEFT JOIN LATERAL (SELECT * FROM slots s WHERE s.channel = u.channel ORDER BY s.turn DESC LIMIT 1) s ON TRUE
         LEFT JOIN LATERAL (SELECT * FROM tally y WHERE y.channel = u.channel OFFSET 0) y ON TRUE
-        LEFT JOIN LATERAL (SELECT * FROM ring r WHERE r.channel = u.channel ORDER BY r.turn DESC LIMIT 1) r ON TRUE
-        CROSS JOIN LATERAL (
-            SELECT COUNT(*) AS n
-            FROM (
-                SELECT FROM generate_series(0, COALESCE(array_length(r.gaps, 1), 0)) i -- a stretch before each gap, and one behind the last
-                CROSS JOIN LATERAL (
-                    SELECT FROM message m
-                    WHERE NOT m.leased AND m.channel = u.channel AND m.dequeue_at <= v_now
-                        AND (m.dequeue_at, m.id) >= (COALESCE(r.gaps[i][3], r.head_at, c_start), COALESCE(r.gaps[i][4], r.head_id, 0))
-                        AND (m.dequeue_at, m.id) <= (COALESCE(r.gaps[i + 1][1], c_end), COALESCE(r.gaps[i + 1][2], 0))
-                    LIMIT p_cap) m
-                LIMIT p_cap) x) d
+        LEFT JOIN lately w ON w.channel = u.channel
+        CROSS JOIN LATERAL channel_due(u.channel, t.lanes) d
+        CROSS JOIN LATERAL (                -- due since the last dispatch
+            SELECT COUNT(*) AS n, MIN(i.at) AS at FROM (
+                SELECT s.at FROM scheduled s WHERE s.channel = u.channel AND s.at <= v_now
+                ORDER BY s.channel, s.at, s.id LIMIT p_cap) i) o
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM (
-                SELECT FROM message m WHERE NOT m.leased AND m.channel = u.channel AND m.dequeue_at > v_now ORDER BY m.dequeue_at LIMIT p_cap) x) f
-        CROSS JOIN LATERAL (
-            SELECT COUNT(*) AS n FROM (SELECT FROM dead d WHERE d.channel = u.channel LIMIT p_cap) x) k
+                SELECT FROM scheduled s WHERE s.channel = u.channel AND s.at > v_now
+                ORDER BY s.channel, s.at, s.id LIMIT p_cap) i) f
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM (
-                SELECT FROM message m
-                WHERE m.leased::INT = 1 AND m.channel = u.channel AND (c.max_concurrency IS NULL OR r.running IS NULL)
-                    AND (m.lease_end_at, m.id) > (COALESCE(t.swept_at, 0), COALESCE(t.swept_id, 0))
-                LIMIT p_cap) x) e
-        LEFT JOIN LATERAL (                 -- the first in line,
-            SELECT GREATEST(m.dequeue_at, m.created_at) AS at FROM message m
-            WHERE NOT m.leased AND m.channel = u.channel AND (m.dequeue_at, m.id) >= (COALESCE(r.head_at, c_start), COALESCE(r.head_id, 0))
-            ORDER BY m.dequeue_at, m.id LIMIT 1) o ON TRUE
-        LEFT JOIN LATERAL (                 -- and the first that is not urgent
-            SELECT GREATEST(m.dequeue_at, m.created_at) AS at FROM message m
-            WHERE NOT m.leased AND m.channel = u.channel AND m.dequeue_at > 0
-                AND (m.dequeue_at, m.id) >= (COALESCE((
-                    SELECT r.gaps[i][3] FROM generate_subscripts(r.gaps, 1) i WHERE r.gaps[i][1] <= 0 AND r.gaps[i][3] > 0), r.head_at, c_start), 0)
-            ORDER BY m.dequeue_at, m.id LIMIT 1) p ON TRUE
-        CROSS JOIN LATERAL (
-            SELECT COUNT(*) AS n FROM (SELECT DISTINCT i FROM unnest(CASE WHEN c.max_concurrency IS NOT NULL THEN r.running END) i) i
-            CROSS JOIN LATERAL (SELECT FROM message m WHERE m.id = i.i AND COALESCE(m.leased, FALSE) OFFSET 0) m) l
-    ) s
-    ORDER BY s.ord;
+                SELECT FROM dead d WHERE d.channel = u.channel ORDER BY d.channel, d.id LIMIT p_cap) i) k) x
+    CROSS JOIN full_queue f
+    ORDER BY x.ord;
 END $$;
