@@ -222,7 +222,8 @@ def _tell_if_new(queue: Queue, name: str) -> None:
 
 
 def _is_unknown(found: ChannelStatistics) -> bool:
-    has_policy = found.max_concurrency or found.release_interval_ms or found.paused or found.max_size
+    limits = found.max_concurrency, found.release_interval_ms, found.paused, found.max_size
+    has_policy = any(limits) or found.weight != 1
     return not (has_policy or found.waiting or found.leased or found.dead or found.served)
 
 
@@ -261,6 +262,7 @@ def _fields(channel: ChannelStatistics, now: int) -> list[tuple[str, str]]:
         ("max concurrency", _limit(channel.max_concurrency)),
         ("release interval", _limit(channel.release_interval_ms, unit=" ms")),
         ("max size", _limit(channel.max_size)),
+        ("weight", f"{channel.weight:g}"),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lonnymq.commands.shapes import OneRecord
-from lonnymq.statement import Int, Text
+from lonnymq.statement import Int, Numeric, Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class ChannelStatistics:
     release_interval_ms: int
     paused: bool
     max_size: int | None
+    weight: Numeric
 
 
 @dataclass(frozen=True)

@@ -118,9 +118,11 @@ def fairness(picture: Picture) -> str:
     every = f", all read every {picture.sweep} looks" if picture.sweep > 1 else ""
     if picture.fair is None:
         return f"{known}{every}"
+    is_weighted = any(seen.now.weight != 1 for seen in picture.channels.values())
     return (
         f"{known}{every}, {count(picture.hungry)} always with something due: "
-        f"fair is {_rate(picture.fair)}/s ({picture.fair / picture.total:.1%}) each"
+        f"fair is {_rate(picture.fair)}/s ({picture.fair / picture.total:.1%})"
+        f" {'for a weight of 1' if is_weighted else 'each'}"
     )
 
 
