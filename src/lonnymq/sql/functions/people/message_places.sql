@@ -1,6 +1,7 @@
--- The messages of these channels that wait or are leased, and their leases. p_leased: TRUE for the leased ones, FALSE
--- for those that wait, NULL for both. p_id: that one alone, if it is there; what is read for it does not depend on the
--- messages of other channels, but for those that are leased or not dispatched yet, which are found by no channel.
+-- The messages of these channels, or of all (NULL), that wait or are leased, and their leases. p_leased: TRUE for the
+-- leased ones, FALSE for those that wait, NULL for both. p_id: that one alone, if it is there; what is read for it
+-- does not depend on the messages of other channels, but for those that are leased or not dispatched yet, which are
+-- found by no channel; these are all read, whatever p_id is.
 CREATE OR REPLACE FUNCTION message_places (p_channels TEXT[], p_leased BOOLEAN, p_id BIGINT DEFAULT NULL)
 RETURNS TABLE (id BIGINT, generation INT, end_at BIGINT, dequeued_at BIGINT, consumer TEXT)
 LANGUAGE plpgsql STABLE AS $$
@@ -23,7 +24,10 @@ BEGIN
             SELECT s.id, s.generation FROM unnest(p_channels) c (name)
             CROSS JOIN LATERAL (SELECT * FROM scheduled s WHERE s.channel = c.name AND s.at > v_now OFFSET 0) s
             UNION ALL
-            SELECT u.id, u.generation FROM message_unplaced(p_channels, 2147483647) u) x
+            SELECT u.id, u.generation FROM message_unplaced(p_channels, NULL) u WHERE p_channels IS NOT NULL
+            UNION ALL
+            SELECT a.id, a.generation FROM message a
+            WHERE p_channels IS NULL AND a.id NOT IN (SELECT h.id FROM lease_holding(NULL) h)) x
         WHERE p_id IS NULL OR x.id = p_id;
     END IF;
     IF p_leased IS NOT FALSE THEN
@@ -32,7 +36,7 @@ BEGIN
         FROM lease l
         CROSS JOIN LATERAL unnest(l.stubs) s
         CROSS JOIN LATERAL (
-            SELECT m.channel FROM message m WHERE m.id = s.id AND m.generation = s.generation OFFSET 0) m
-        WHERE m.channel = ANY (p_channels) AND (p_id IS NULL OR s.id = p_id);
+            SELECT m.id, m.channel FROM message m WHERE m.id = s.id AND m.generation = s.generation OFFSET 0) m
+        WHERE (p_channels IS NULL OR m.channel = ANY (p_channels)) AND (p_id IS NULL OR m.id = p_id);
     END IF;
 END $$;

@@ -21,7 +21,7 @@ BEGIN
                 FROM unnest(v_lanes) l
                 CROSS JOIN LATERAL (
                     SELECT b.channel, b.tag, b.turn FROM backlog b
-                    WHERE b.is_open AND b.lane = l.name AND b.tag >= l.horizon
+                    WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v
                     ORDER BY b.tag, b.turn LIMIT p_limit) b) x
             ORDER BY x.channel, x.is_line, x.ahead, x.ord) y
         ORDER BY y.is_line, y.ahead, y.ord LIMIT p_limit);

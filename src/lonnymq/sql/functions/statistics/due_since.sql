@@ -17,7 +17,7 @@ BEGIN
                 SELECT i.id, i.at FROM unnest(p_lanes) l
                 CROSS JOIN LATERAL (
                     SELECT b.channel, b.stretches FROM backlog b
-                    WHERE b.is_open AND b.lane = l.name AND b.tag >= l.horizon
+                    WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v
                     ORDER BY b.tag, b.turn LIMIT 1000) b
                 CROSS JOIN LATERAL unnest(b.stretches) s
                 CROSS JOIN LATERAL (
