@@ -1,12 +1,15 @@
 -- Refuse a message that cannot be queued: the slow path of message_create, which says what was wrong.
 CREATE OR REPLACE FUNCTION message_check (
-    p_channel TEXT, p_content BYTEA, p_dequeue_at BIGINT, p_headers JSONB, p_max_attempts INT, p_dedupe_key TEXT, p_place TEXT DEFAULT '')
+    p_channel TEXT, p_content BYTEA, p_dequeue_at BIGINT, p_headers JSONB, p_max_attempts INT, p_dedupe_key TEXT,
+    p_delay_ms BIGINT, p_priority INT, p_cost INT, p_lane TEXT, p_place TEXT DEFAULT '')
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
     v_max INT;
 BEGIN
     PERFORM channel_check(p_channel, p_place);
     PERFORM time_check(p_dequeue_at, p_place);
+    PERFORM delay_check(p_delay_ms, p_dequeue_at, p_place);
+    PERFORM lane_check(p_lane, p_place);
     SELECT content_max_bytes INTO v_max FROM queue;
     IF p_content IS NULL THEN
         PERFORM refuse('LM002', 'a message needs content' || p_place, 'Give bytes; they may be empty.');
@@ -28,5 +31,11 @@ BEGIN
     IF octet_length(p_dedupe_key) NOT BETWEEN 1 AND 255 THEN
         PERFORM refuse('LM010', format('the dedupe key is %s bytes long%s', octet_length(p_dedupe_key), p_place),
             'Give 1 to 255 bytes of text, or NULL for none.');
+    END IF;
+    IF p_priority NOT BETWEEN -100 AND 100 THEN
+        PERFORM refuse('LM010', format('a priority of %s is not possible%s', p_priority, p_place),
+            'Give -100 to 100; what is higher is served first within its channel.');
+    ELSIF p_cost NOT BETWEEN 1 AND 1000000 THEN
+        PERFORM refuse('LM010', format('a cost of %s is not possible%s', p_cost, p_place), 'Give 1 to 1,000,000.');
     END IF;
 END $$;

@@ -1,4 +1,4 @@
--- Part of maintain: whether anything but wakes and ring rows is to be cleaned or made. Writes nothing, and waits for nobody: where another
+-- Part of maintain: whether anything but notices is to be cleaned or made. Writes nothing, and waits for nobody: where another
 -- one is dropping a day, that one sees to it.
 CREATE OR REPLACE FUNCTION upkeep_is_due (p_upkeep upkeep, p_now BIGINT)
 RETURNS BOOLEAN LANGUAGE plpgsql AS $$

@@ -1,0 +1,60 @@
+-- Part of a dispatch, for who holds the dispatch lock: place what the notices tell of and what is due, and refill the lanes.
+-- Returns the new tick.
+CREATE OR REPLACE FUNCTION dispatch_work (
+    t tick, p_snapshot PG_SNAPSHOT, p_newer notice[], p_late notice[], p_now BIGINT, p_limit INT)
+RETURNS tick LANGUAGE plpgsql AS $$
+DECLARE
+    q queue;
+    n tick := tick_count(t, p_newer || p_late, p_now);
+    w RECORD;                               -- what the notices tell
+    v_entries entry[];                      -- what is to be placed
+    x RECORD;
+BEGIN
+    SELECT * INTO q FROM queue;
+    SELECT t.spans || array_agg(ROW(u.xid, u.lo_id, u.hi_id)::span) FILTER (WHERE u.lo_id IS NOT NULL) AS spans,
+        ARRAY(SELECT b FROM unnest(p_newer || p_late) v CROSS JOIN unnest(v.back) b) AS back,
+        array_agg(DISTINCT u.channel) FILTER (WHERE u.channel IS NOT NULL) AS hinted, SUM(u.wanted) AS wanted
+    INTO w FROM unnest(p_newer || p_late) u;
+    IF w.spans <> '{}' THEN
+        SELECT * INTO x FROM entries_created(w.spans, p_limit);
+        n.spans := x.spans;
+        v_entries := x.entries;
+    END IF;
+    IF w.back <> '{}' THEN
+        v_entries := v_entries || entries_back(w.back);
+    END IF;
+    IF t.walk_id IS NOT NULL THEN
+        SELECT * INTO x FROM entries_walk(t, p_limit);
+        n.walk_id := x.walk_id;
+        n.waiting := n.waiting + COALESCE(cardinality(x.entries), 0);
+        v_entries := v_entries || x.entries;
+    END IF;
+    SELECT * INTO x FROM entries_due(n.due_to, p_now, p_limit);
+    n.due_to := x.due_to;
+    v_entries := v_entries || x.entries;
+    SELECT * INTO x FROM alarms_read(n.alarm_to, p_now, p_limit);
+    n.alarm_to := LEAST(x.alarm_to, p_now);
+    n.swept_at := LEAST(n.swept_at, x.lease_from);
+    v_entries := v_entries || x.entries;
+    w.hinted := w.hinted || x.channels;
+    IF n.lease_max_at > n.swept_at THEN
+        SELECT * INTO x FROM leases_sweep(n.swept_at, p_now, p_limit);
+        n.swept_at := x.swept_at;
+        n.lease_max_at := GREATEST(n.lease_max_at, p_now + 1000); -- what was held runs out again then
+        n.waiting := n.waiting + COALESCE(cardinality(x.entries), 0);
+        v_entries := v_entries || x.entries;
+        w.hinted := w.hinted || x.freed;
+    END IF;
+    n.due_to := LEAST(n.due_to, scheduled_add(v_entries, p_now));
+    IF q.has_policies THEN
+        w.hinted := w.hinted || slots_released(p_newer || p_late);
+    END IF;
+    n := lanes_dispatch(n, v_entries, w.hinted, w.wanted, q, p_now);
+    n.seen_xid := pg_snapshot_xmax(p_snapshot);
+    n.seen_id := 0;
+    IF cardinality(p_newer) >= p_limit THEN
+        SELECT u.xid, u.id INTO n.seen_xid, n.seen_id FROM unnest(p_newer) u ORDER BY u.xid DESC, u.id DESC LIMIT 1;
+    END IF;
+    n.open := tick_open(t, n.seen_xid, p_snapshot, p_newer || p_late, p_limit);
+    RETURN tick_write(n);
+END $$;

@@ -1,0 +1,36 @@
+-- How a lane stands: how many entries of ready can be served (live), and its virtual time. An entry that nobody has touched
+-- has no xmax. One that has is being taken, or was given back by a rollback: then it is replaced, and counts again. While
+-- somebody holds one the floor stays below it, for a second; then it is listed in held, and the floor goes on.
+CREATE OR REPLACE FUNCTION lane_measure (l lane_state, p_now BIGINT, OUT lane lane_state, OUT live INT, OUT is_held BOOLEAN)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_free BIGINT;                          -- the lowest tag that can be served
+    v_touched ready[];
+    v_held ready[];
+BEGIN
+    lane := l;
+    SELECT COUNT(*) FILTER (WHERE x.is_free AND x.tag < l.horizon), MIN(x.tag) FILTER (WHERE x.is_free),
+        array_agg(x.r) FILTER (WHERE NOT x.is_free)
+    INTO live, v_free, v_touched
+    FROM (
+        SELECT r, r.tag, r.xmax = '0' AS is_free FROM ready r
+        WHERE r.lane = l.name AND r.tag >= l.floor ORDER BY r.tag, r.id LIMIT l.target + 1000) x;
+    lane.v := GREATEST(l.v, LEAST(v_free, l.horizon, CASE WHEN l.horizon = 9223372036854775807 THEN l.issued + 1 END));
+    lane.floor := lane.v;
+    is_held := FALSE;
+    IF v_touched IS NULL THEN
+        lane.stuck_at := NULL;
+        RETURN;
+    END IF;
+    SELECT live + p.n, p.held INTO live, v_held FROM ready_put_back(v_touched, lane.v) p;
+    IF v_held IS NULL THEN
+        lane.stuck_at := NULL;
+    ELSIF l.stuck_at IS NULL OR p_now BETWEEN l.stuck_at - 1000 AND l.stuck_at + 1000 THEN
+        lane.stuck_at := COALESCE(l.stuck_at, p_now);
+        lane.floor := LEAST(lane.v, (SELECT MIN(h.tag) FROM unnest(v_held) h));
+    ELSE
+        INSERT INTO held (lane, tag, id) SELECT h.lane, h.tag, h.id FROM unnest(v_held) h ON CONFLICT DO NOTHING;
+        lane.stuck_at := NULL;
+        is_held := TRUE;
+    END IF;
+END $$;

@@ -1,0 +1,54 @@
+-- Part of a dispatch: all lanes, one after the other. What is due is placed, and the lanes are refilled, under the limits of
+-- channels and of the queue. p_hinted: channels that are to be looked at again; p_wanted: what consumers asked for since the last
+-- dispatch.
+CREATE OR REPLACE FUNCTION lanes_dispatch (
+    n tick, p_entries entry[], p_hinted TEXT[], p_wanted BIGINT, q queue, p_now BIGINT)
+RETURNS tick LANGUAGE plpgsql AS $$
+DECLARE
+    v_changed TEXT[];                       -- channels whose policy has changed
+    v_room INT;                             -- under a limit over all channels
+    v_entries entry[];
+    l lane_state;
+    d RECORD;
+BEGIN
+    IF p_hinted IS NOT NULL THEN
+        WITH gone AS (
+            DELETE FROM policy_change c WHERE c.ctid = ANY (ARRAY(SELECT c.ctid FROM policy_change c FOR UPDATE SKIP LOCKED))
+            RETURNING c.channel)
+        SELECT array_agg(DISTINCT g.channel) INTO v_changed FROM gone g;
+        p_hinted := p_hinted || v_changed;
+    END IF;
+    n.lanes := n.lanes || ARRAY(
+        SELECT ROW(e.lane, 0, 0, 9223372036854775807, 0, 100, NULL)::lane_state
+        FROM (SELECT DISTINCT e.lane FROM unnest(p_entries) e) e
+        WHERE NOT EXISTS (SELECT FROM unnest(n.lanes) k WHERE k.name = e.lane));
+    IF v_changed IS NOT NULL THEN
+        FOREACH l IN ARRAY n.lanes LOOP
+            PERFORM ready_take_back(l, ARRAY(
+                SELECT ROW(0, 0, -32768, -9223372036854775808, 0, l.name, c)::entry FROM unnest(v_changed) c));
+        END LOOP;
+        PERFORM slots_change(v_changed, p_now);
+    END IF;
+    IF q.has_policies OR q.max_concurrency IS NOT NULL THEN
+        PERFORM slots_strike(p_hinted || '', p_hinted, p_now);
+    END IF;
+    IF q.max_concurrency IS NOT NULL THEN
+        v_room := GREATEST(0, q.max_concurrency - COALESCE((
+            SELECT cardinality(s.busy) FROM slots s WHERE s.channel = '' ORDER BY s.turn DESC LIMIT 1), q.max_concurrency));
+    END IF;
+    FOR i IN 1 .. cardinality(n.lanes) LOOP
+        l := n.lanes[i];
+        l.target := GREATEST(100, LEAST(10000, COALESCE(2 * p_wanted, 0)), l.target - l.target / 8);
+        SELECT array_agg(e) INTO v_entries FROM unnest(p_entries) e WHERE e.lane = l.name AND e.at <= p_now;
+        SELECT * INTO d FROM lane_dispatch(l, v_entries, p_hinted, v_room, q.has_policies, p_now);
+        n.lanes[i] := d.lane;
+        v_room := v_room - d.put;
+        IF d.is_held THEN
+            n.held_at := COALESCE(n.held_at, p_now + 1000);
+        END IF;
+    END LOOP;
+    IF n.held_at <= p_now THEN
+        n.held_at := CASE WHEN held_review(n.lanes) THEN p_now + 1000 END;
+    END IF;
+    RETURN n;
+END $$;

@@ -1,0 +1,22 @@
+-- Put messages into the lines of a lane. A line that was empty begins with the lowest tag of its messages; one that was not keeps
+-- its tag, unless one of them has a lower one, because it was in ready before. All these lines may release, for now:
+-- the refill looks whether they may.
+CREATE OR REPLACE FUNCTION line_add (p_lane TEXT, p_new ready[])
+RETURNS VOID LANGUAGE plpgsql SET enable_hashjoin TO on AS $$ -- of what it has in hand
+BEGIN
+    INSERT INTO line (channel, lane, rank, at, id, generation, cost)
+    SELECT e.channel, p_lane, e.rank, e.at, e.id, e.generation, e.cost FROM unnest(p_new) e
+    ORDER BY e.channel, e.rank, e.at, e.id;
+    WITH new AS MATERIALIZED (
+        SELECT e.channel, COUNT(*) AS n, MIN(e.tag) AS tag, array_agg(e) AS entries FROM unnest(p_new) e GROUP BY e.channel),
+    old AS MATERIALIZED (
+        SELECT b.* FROM new
+        CROSS JOIN LATERAL (
+            SELECT b.ctid AS tid, b.* FROM backlog b WHERE b.channel = new.channel AND b.lane = p_lane
+            ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b),
+    gone AS (DELETE FROM backlog b WHERE b.ctid = ANY (ARRAY(SELECT old.tid FROM old)))
+    INSERT INTO backlog (channel, lane, turn, tag, is_open, n, stretches)
+    SELECT new.channel, p_lane, nextval('turn'), LEAST(new.tag, old.tag), COALESCE(old.is_open, TRUE),
+        new.n + COALESCE(old.n, 0), stretches_add(COALESCE(old.stretches, '{}'), new.entries)
+    FROM new LEFT JOIN old ON old.channel = new.channel;
+END $$;

@@ -1,0 +1,27 @@
+-- Strike slots off that came free: of channels whose list is full, or has grown long. A slot is free once no message has its
+-- id and generation. Where nothing says that one came free, once a second.
+CREATE OR REPLACE FUNCTION slots_strike (p_channels TEXT[], p_hinted TEXT[], p_now BIGINT)
+RETURNS VOID LANGUAGE plpgsql AS $$
+BEGIN
+    WITH full_ones AS MATERIALIZED (
+        SELECT s.* FROM unnest(p_channels) u (name)
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN u.name = '' THEN (SELECT q.max_concurrency FROM queue q)
+                ELSE (SELECT c.max_concurrency FROM channel c WHERE c.name = u.name) END AS max) c
+        CROSS JOIN LATERAL (SELECT * FROM slots s WHERE s.channel = u.name ORDER BY s.turn DESC LIMIT 1) s
+        WHERE cardinality(s.busy) > 2 * s.struck_to + 64
+            OR (cardinality(s.busy) >= c.max OR s.out IS NOT NULL)
+                AND (s.channel = ANY (p_hinted) OR abs(p_now - s.struck_at) >= 1000)),
+    struck AS MATERIALIZED (
+        SELECT f.channel, f.turn, f.released_at, f.out, ARRAY(
+            SELECT b FROM unnest(f.busy) b
+            CROSS JOIN LATERAL (
+                SELECT FROM message m WHERE m.id = b.id AND m.generation = b.generation OFFSET 0) m) AS busy
+        FROM full_ones f)
+    UPDATE slots s
+    SET turn = nextval('turn'), busy = x.busy, struck_to = cardinality(x.busy), struck_at = p_now,
+        out = CASE WHEN x.out = ANY (x.busy) THEN x.out END,
+        -- What was next is gone: served, and its notice is on its way, or cancelled.
+        released_at = CASE WHEN x.out <> ALL (x.busy) THEN GREATEST(x.released_at, p_now) ELSE x.released_at END
+    FROM struck x WHERE s.channel = x.channel AND s.turn = x.turn;
+END $$;

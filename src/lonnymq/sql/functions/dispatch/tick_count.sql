@@ -1,0 +1,35 @@
+-- Part of a dispatch: a new tick, with what notices say of numbers: how many messages wait, how many were served, by channel too, and
+-- when leases end. What was served is summed up once a second.
+CREATE OR REPLACE FUNCTION tick_count (t tick, p_notices notice[], p_now BIGINT)
+RETURNS tick LANGUAGE plpgsql AS $$
+DECLARE
+    n tick := t;
+    v_shares share[];
+BEGIN
+    n.at := GREATEST(p_now, t.at - 1000);   -- further back, the clock was set back
+    n.started_at := pg_postmaster_start_time();
+    IF p_notices IS NULL THEN
+        RETURN n;
+    END IF;
+    SELECT GREATEST(t.lease_max_at, MAX(w.lease_end_at)), LEAST(t.swept_at, MIN(w.lease_end_at) - 1), t.waiting + SUM(w.n),
+        t.served - COALESCE(SUM(w.n) FILTER (WHERE w.at IS NOT NULL), 0), GREATEST(t.served_at, MAX(w.at))
+    INTO n.lease_max_at, n.swept_at, n.waiting, n.served, n.served_at FROM unnest(p_notices) w;
+    SELECT array_agg(ROW(x.channel, x.n)::share) INTO v_shares
+    FROM (
+        SELECT s.channel, SUM(s.n) AS n FROM unnest(p_notices) w CROSS JOIN unnest(w.taken) s
+        WHERE w.at IS NOT NULL GROUP BY s.channel) x;
+    IF v_shares IS NOT NULL THEN
+        INSERT INTO served_by (at, shares) VALUES (n.served_at, v_shares);
+    END IF;
+    IF abs(p_now - t.tallied_at) >= 1000 THEN
+        WITH gone AS (
+            DELETE FROM served_by b WHERE b.id > t.tallied_id RETURNING b.id, b.at, b.shares),
+        sums AS (
+            INSERT INTO tally AS y (channel, served, served_at)
+            SELECT s.channel, SUM(s.n), MAX(g.at) FROM gone g CROSS JOIN unnest(g.shares) s GROUP BY s.channel
+            ON CONFLICT (channel) DO UPDATE
+            SET served = y.served + excluded.served, served_at = GREATEST(y.served_at, excluded.served_at))
+        SELECT COALESCE(MAX(g.id), t.tallied_id), p_now INTO n.tallied_id, n.tallied_at FROM gone g;
+    END IF;
+    RETURN n;
+END $$;
