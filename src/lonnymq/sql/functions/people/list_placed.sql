@@ -20,9 +20,10 @@ BEGIN
             RETURN QUERY
             SELECT s.id, s.generation, 32767::SMALLINT, s.at, s.cost, s.lane, s.channel
             FROM scheduled s
-            WHERE s.channel = v_name AND (s.at, s.id) >= (
-                CASE WHEN p_rank = 32767 AND p_at > p_now THEN p_at ELSE p_now + 1 END,
+            WHERE (s.channel, s.at, s.id) >= (
+                v_name, CASE WHEN p_rank = 32767 AND p_at > p_now THEN p_at ELSE p_now + 1 END,
                 CASE WHEN p_rank = 32767 AND p_at > p_now THEN p_id ELSE 0 END)
+                AND s.channel <= v_name
             ORDER BY s.channel, s.at, s.id LIMIT v_left;
             GET DIAGNOSTICS v_found = ROW_COUNT;
             v_left := v_left - v_found;

@@ -10,6 +10,7 @@ DECLARE
     v_now BIGINT := clock_ms();
     v_lanes lane_state[] := (SELECT t.lanes FROM tick t ORDER BY t.id DESC LIMIT 1);
 BEGIN
+    -- Channels are compared in rows: so the planner must take the indexes that begin with the channel.
     IF p_leased IS NOT TRUE THEN
         RETURN QUERY
         SELECT x.id, x.generation, NULL::BIGINT, NULL::BIGINT, NULL
@@ -19,10 +20,13 @@ BEGIN
             UNION ALL
             SELECT r.id, r.generation FROM unnest(p_channels) c (name) CROSS JOIN unnest(v_lanes) l
             CROSS JOIN LATERAL (
-                SELECT * FROM ready r WHERE r.channel = c.name AND r.lane = l.name AND r.tag >= l.floor OFFSET 0) r
+                SELECT * FROM ready r
+                WHERE (r.channel, r.lane, r.tag) >= (c.name, l.name, l.floor) AND (r.channel, r.lane) <= (c.name, l.name)
+                OFFSET 0) r
             UNION ALL
             SELECT s.id, s.generation FROM unnest(p_channels) c (name)
-            CROSS JOIN LATERAL (SELECT * FROM scheduled s WHERE s.channel = c.name AND s.at > v_now OFFSET 0) s
+            CROSS JOIN LATERAL (
+                SELECT * FROM scheduled s WHERE (s.channel, s.at) > (c.name, v_now) AND s.channel <= c.name OFFSET 0) s
             UNION ALL
             SELECT u.id, u.generation FROM message_unplaced(p_channels, NULL) u WHERE p_channels IS NOT NULL
             UNION ALL

@@ -12,7 +12,9 @@ BEGIN
     UNION ALL
     SELECT s.id, s.generation, s.rank, s.at, s.cost, s.lane, s.channel
     FROM unnest(p_channels) c (name)
-    CROSS JOIN LATERAL (SELECT * FROM scheduled s WHERE s.channel = c.name AND s.at <= v_now OFFSET 0) s
+    CROSS JOIN LATERAL (
+        SELECT * FROM scheduled s
+        WHERE (s.channel, s.at) <= (c.name, v_now) AND s.channel >= c.name OFFSET 0) s
     UNION ALL
     SELECT s.id, s.generation, s.rank, s.at, s.cost, s.lane, s.channel
     FROM scheduled s WHERE p_channels IS NULL AND s.at <= v_now

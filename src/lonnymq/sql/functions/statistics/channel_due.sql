@@ -15,7 +15,8 @@ BEGIN
         SELECT b.n FROM backlog b WHERE b.channel = p_channel AND b.lane = l.name
         ORDER BY b.turn DESC LIMIT 1) b ON TRUE
     CROSS JOIN LATERAL (
-        SELECT COUNT(*) AS n FROM ready r WHERE r.channel = p_channel AND r.lane = l.name AND r.tag >= l.floor) r;
+        SELECT COUNT(*) AS n FROM ready r
+        WHERE (r.channel, r.lane, r.tag) >= (p_channel, l.name, l.floor) AND (r.channel, r.lane) <= (p_channel, l.name)) r;
     FOR i IN 1 .. 20 LOOP
         EXIT WHEN n = 0;
         SELECT * INTO e FROM message_due(p_channel, p_lanes, v_rank, v_at, c_start, 1);

@@ -53,15 +53,16 @@ BEGIN
         CROSS JOIN LATERAL channel_due(u.channel, t.lanes) d
         CROSS JOIN LATERAL (                -- due since the last dispatch
             SELECT COUNT(*) AS n, MIN(i.at) AS at FROM (
-                SELECT s.at FROM scheduled s WHERE s.channel = u.channel AND s.at <= v_now
+                SELECT s.at FROM scheduled s WHERE (s.channel, s.at) <= (u.channel, v_now) AND s.channel >= u.channel
                 ORDER BY s.channel, s.at, s.id LIMIT p_cap) i) o
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM (
-                SELECT FROM scheduled s WHERE s.channel = u.channel AND s.at > v_now
+                SELECT FROM scheduled s WHERE (s.channel, s.at) > (u.channel, v_now) AND s.channel <= u.channel
                 ORDER BY s.channel, s.at, s.id LIMIT p_cap) i) f
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM (
-                SELECT FROM dead d WHERE d.channel = u.channel ORDER BY d.channel, d.id LIMIT p_cap) i) k) x
+                SELECT FROM dead d WHERE (d.channel, d.id) > (u.channel, 0) AND d.channel <= u.channel
+                ORDER BY d.channel, d.id LIMIT p_cap) i) k) x
     CROSS JOIN full_queue f
     ORDER BY x.ord;
 END $$;
