@@ -114,7 +114,7 @@ class Delivery(NamedTuple):
 def fold(conn: psycopg.Connection) -> int:
     """Fold until nothing is left, and say how many calls it took."""
     calls = 1
-    while conn.execute("SELECT wake_fold()").fetchone() == (True,):
+    while conn.execute("SELECT dispatch()").fetchone() == (True,):
         calls += 1
         assert calls < 100_000, "folding does not come to an end"
     return calls

@@ -152,7 +152,7 @@ def test_a_channel_that_was_held_during_a_step_back(
     held, _ = dequeue(holder)
     clock.advance(-back)
     create(conn, "a", "urgent", at=-1)
-    conn.execute("SELECT wake_fold()")
+    conn.execute("SELECT dispatch()")
     if is_kept:
         holder.commit()
     else:
@@ -180,7 +180,7 @@ def test_an_expired_lease_that_was_held_during_a_step_back(
     clock.advance(-back)
     late.commit()
     late.execute("SELECT FROM message WHERE id = %s FOR UPDATE", (first.id,))
-    conn.execute("SELECT wake_fold()")
+    conn.execute("SELECT dispatch()")
     late.rollback()
     clock.advance(back)
     for _ in range(30):
@@ -254,7 +254,7 @@ class Chaos:
 
     def fold(self) -> None:
         # Not to its end: while a dequeue is open, the clock's step may have to wait for it.
-        self.conn.execute("SELECT wake_fold()")
+        self.conn.execute("SELECT dispatch()")
 
     def take(self) -> None:
         self.leased += dequeue(self.conn, self.chance.choice((1, 3)), self.chance.choice((5, 50, 5000)))[0]

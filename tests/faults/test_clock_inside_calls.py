@@ -118,7 +118,7 @@ def test_a_lease_that_was_held_when_the_clock_stepped_back(
     clock.set(at + step)
     for _ in range(4):
         clock.advance(2)
-        conn.execute("SELECT wake_fold()")
+        conn.execute("SELECT dispatch()")
     holder.rollback()
     clock.set(max(at, clock.at))
     for _ in range(5):
@@ -138,7 +138,7 @@ class Consumer:
     def run(self) -> int:
         done = 0
         while time.monotonic() < self.deadline:
-            self.conn.execute("SELECT wake_fold()")
+            self.conn.execute("SELECT dispatch()")
             taken, _ = dequeue(self.conn, self.chance.choice((1, 1, 3, 40)), self.chance.choice((20, 1_000)))
             for delivery in taken:
                 done += self.finish(delivery)

@@ -113,7 +113,7 @@ class Taker(Worker):
         self._kept: list[Delivery] = []
 
     def step(self) -> None:
-        self.value("SELECT wake_fold()")
+        self.value("SELECT dispatch()")
         self._take()
         self.random.shuffle(self._kept)
         while len(self._kept) > self.random.randint(0, 40):

@@ -183,7 +183,7 @@ def test_complete_is_repeated(
 @EVERY_KIND
 def test_dequeue_is_repeated(dsn: str, connect: Connect, conn: psycopg.Connection, kind: str) -> None:
     conn.execute("SELECT message_create('default', 'x')")
-    conn.execute("SELECT wake_fold()")
+    conn.execute("SELECT dispatch()")
     with made(kind, dsn) as it:
         [delivery] = cut_during("message_dequeue", it.queue.dequeue, conn, nobody_gets_at_messages(connect))
         assert delivery.attempts == 1
@@ -193,7 +193,7 @@ def test_dequeue_is_repeated(dsn: str, connect: Connect, conn: psycopg.Connectio
 @EVERY_KIND
 def test_stats_are_repeated(dsn: str, connect: Connect, conn: psycopg.Connection, kind: str) -> None:
     conn.execute("SELECT message_create('default', 'x')")
-    conn.execute("SELECT wake_fold()")
+    conn.execute("SELECT dispatch()")
     with made(kind, dsn) as it:
         stats = cut_during("queue_stats", it.queue.stats, conn, nobody_gets_at_messages(connect))
         assert stats.waiting == 1
@@ -465,7 +465,7 @@ def test_enqueue_with_a_key_was_done_but_not_answered(
 @EVERY_KIND
 def test_dequeue_was_done_but_not_answered(cutter: Cutter, conn: psycopg.Connection, kind: str) -> None:
     conn.execute("SELECT message_create_many('{a,b}', '{x,y}')")
-    conn.execute("SELECT wake_fold()")
+    conn.execute("SELECT dispatch()")
     with made(kind, cutter.dsn) as it:
         cutter.cut_after("message_dequeue")
         [delivery] = it.queue.dequeue(lease=600)

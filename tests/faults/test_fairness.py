@@ -112,7 +112,7 @@ def test_one_tenant_floods_and_many_consume(connect: Connect, conn: psycopg.Conn
     def consume(mine: psycopg.Connection) -> None:
         nonlocal served
         while not over.is_set():
-            mine.execute("SELECT wake_fold()")
+            mine.execute("SELECT dispatch()")
             messages, _ = dequeue(mine, limit)
             with lock:
                 served += len(messages)

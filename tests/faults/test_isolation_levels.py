@@ -21,7 +21,7 @@ ABOVE = [IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE]
 ALL = [IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED, *ABOVE]
 REFUSED: list[LiteralString] = [
     "SELECT * FROM message_dequeue()",
-    "SELECT wake_fold()",
+    "SELECT dispatch()",
     "SELECT maintain()",
     "SELECT rebuild()",
 ]

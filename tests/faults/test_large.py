@@ -41,7 +41,7 @@ def test_an_idle_visit_writes_nothing(quiet: Server) -> None:
         drain(conn)
         conn.execute("SELECT maintain()")
         fold(conn)
-        for call in ("SELECT wake_fold()", "SELECT * FROM message_dequeue(10)", "SELECT maintain()"):
+        for call in ("SELECT dispatch()", "SELECT * FROM message_dequeue(10)", "SELECT maintain()"):
             before = conn.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
             with conn.transaction():
                 conn.execute(call)
@@ -74,7 +74,7 @@ def test_a_million_wakes(conn: psycopg.Connection) -> None:
     conn.execute(f"SET statement_timeout = '{TIMEOUT}'")
     calls = 0
     places: list[tuple[int, int]] = [(0, 0)]
-    while conn.execute("SELECT wake_fold()").fetchone() == (True,):
+    while conn.execute("SELECT dispatch()").fetchone() == (True,):
         calls += 1
         places += conn.execute("SELECT seen_xid::TEXT::BIGINT, seen_id FROM tick").fetchall()
         assert places[-1] > places[-2], f"call {calls} did not get on"
@@ -107,7 +107,7 @@ def test_a_clock_set_back_with_many_channels(conn: psycopg.Connection) -> None:
     conn.execute("SELECT message_create('new', '')")
     conn.execute(f"SET statement_timeout = '{TIMEOUT}'")
     for _ in range(10 * CHANNELS // 1000):
-        if conn.execute("SELECT wake_fold()").fetchone() == (False,):
+        if conn.execute("SELECT dispatch()").fetchone() == (False,):
             break
     messages, _ = dequeue(conn)
     assert [m.channel for m in messages] == ["new"]

@@ -172,7 +172,7 @@ def test_leases_of_one_end_that_are_more_than_a_fold_takes(
     fold(conn)
     clock.advance(LEASE_MS)
     for _ in range(10):
-        conn.execute("SELECT wake_fold(10)")
+        conn.execute("SELECT dispatch(10)")
     assert conn.execute("SELECT COUNT(*) FROM message WHERE leased").fetchone() == (0,)
     assert len(dequeue(conn, 100)[0]) == 25
     check(conn)

@@ -229,7 +229,7 @@ def test_a_release_while_a_fold_is_under_way_counts(
     gate, folder = connect(), connect()
     gate.execute("SELECT pg_advisory_lock(1)")
     with ThreadPoolExecutor(max_workers=1) as pool:
-        folding = pool.submit(folder.execute, "SELECT wake_fold()")
+        folding = pool.submit(folder.execute, "SELECT dispatch()")
         wait_until_blocked(conn, folder)
         released_at = clock.advance(30)
         assert len(dequeue(conn, 10)[0]) == 1

@@ -36,13 +36,13 @@ def test_a_stopped_fold(own_server: Server) -> None:
         fill(conn, a=5)
         conn.execute("SELECT message_create('b', 'not yet in line')")
         holder.execute("BEGIN")
-        holder.execute("SELECT wake_fold()")
+        holder.execute("SELECT dispatch()")
         os.kill(holder.info.backend_pid, signal.SIGSTOP)
         try:
             start = value(conn, "SELECT clock_ms()")
             with impatient(conn):
                 conn.execute("SELECT message_create('c', 'meanwhile')")
-                assert value(conn, "SELECT wake_fold()") is True
+                assert value(conn, "SELECT dispatch()") is True
                 taken, _ = dequeue(conn, 10)
                 assert [message.channel for message in taken] == ["a"] * 5
                 for message in taken:

@@ -102,11 +102,11 @@ def do_producer(conn: psycopg.Connection, scene: Scene, _target: None) -> Outcom
 
 
 def do_fold(conn: psycopg.Connection, _scene: Scene, _target: None) -> Outcome:
-    return Outcome(value(conn, "SELECT wake_fold()"))
+    return Outcome(value(conn, "SELECT dispatch()"))
 
 
 def do_sweep(conn: psycopg.Connection, _scene: Scene, _target: None) -> Outcome:
-    return Outcome(value(conn, "SELECT wake_fold()"))
+    return Outcome(value(conn, "SELECT dispatch()"))
 
 
 def do_dequeue(conn: psycopg.Connection, _scene: Scene, limit: int) -> Outcome:

@@ -1,4 +1,4 @@
-"""A consumer that keeps to the protocol of wake_await and, once sure, never looks without being notified."""
+"""A consumer that keeps to the protocol of sleep_begin and, once sure, never looks without being notified."""
 
 import select
 import time
@@ -25,7 +25,7 @@ class Sleeper:
         """What was heard before this call is settled by the look after it; what is heard later is not."""
         self.heard.clear()
         row = self.conn.execute(
-            "SELECT generation, is_sure FROM wake_await(%s)", (self.generation,)
+            "SELECT generation, is_sure FROM sleep_begin(%s)", (self.generation,)
         ).fetchone()
         assert row is not None
         generation, is_sure = row

@@ -40,7 +40,7 @@ def test_blocked_channels_take_nobody_elses_turn(arena: Arena, why: str) -> None
     judge.fold(two)
     served = 0
     for _ in range(1_000):
-        two.execute("SELECT wake_fold()")
+        two.execute("SELECT dispatch()")
         served += len(take(two, 1))
     end(one, "rollback")
     assert served >= 1_000 - 3 * BLOCKED

@@ -145,7 +145,7 @@ FINISHERS = {
     "defer, for the last time": "SELECT message_defer(%(id)s, %(token)s, p_error => 'bad')",
     "cancel, and complete": "SELECT message_cancel(%(id)s), message_complete(%(id)s, %(token)s)",
     "cancel what waits": "SELECT message_cancel(id) FROM message WHERE NOT leased LIMIT 1",
-    "sweep": "SELECT wake_fold()",
+    "sweep": "SELECT dispatch()",
 }
 
 
@@ -547,7 +547,7 @@ class Load:
         end(conn, chance.choice(["commit", "commit", "rollback"]))
 
     def consume(self, conn: psycopg.Connection, chance: random.Random) -> None:
-        conn.execute("SELECT wake_fold()")
+        conn.execute("SELECT dispatch()")
         for delivery in take(conn, 3):
             conn.execute("BEGIN")
             finisher = chance.choice(["message_complete(%s, %s)", "message_defer(%s, %s)"])

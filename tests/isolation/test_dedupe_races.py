@@ -180,7 +180,7 @@ FINISHERS = {
     "complete_many": "SELECT message_complete_many(ARRAY[%(id)s::BIGINT], ARRAY[%(token)s::UUID])",
     "defer, for the last time": "SELECT message_defer(%(id)s, %(token)s, p_error => 'bad')",
     "cancel, and complete": "SELECT message_cancel(%(id)s), message_complete(%(id)s, %(token)s)",
-    "sweep": "SELECT wake_fold()",
+    "sweep": "SELECT dispatch()",
     "channel_delete": "SELECT channel_delete('a', TRUE)",
 }
 

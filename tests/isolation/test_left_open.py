@@ -36,7 +36,7 @@ BEGIN
         PERFORM message_create('{channel} ' || i % 20, 'work');
         COMMIT;
         FOR v_asked IN 1 .. {asks} LOOP
-            PERFORM wake_fold();
+            PERFORM dispatch();
             COMMIT;
             SELECT * INTO v FROM message_dequeue(1, 60000) LIMIT 1;
             COMMIT;
@@ -73,7 +73,7 @@ def cost(conn: psycopg.Connection, ledger: Ledger) -> dict[str, int]:
     costs: dict[str, list[int]] = {"fold": [], "dequeue": []}
     for _ in range(7):
         create(conn, ledger, "measured", "measured")
-        costs["fold"].append(blocks(conn, "wake_fold()"))
+        costs["fold"].append(blocks(conn, "dispatch()"))
         judge.fold(conn)
         costs["dequeue"].append(blocks(conn, "message_dequeue(10)"))
         serve(conn, ledger)

@@ -43,29 +43,29 @@ def allow(conn: psycopg.Connection, own: str) -> None:
 
 
 def fold(arena: Arena, one: psycopg.Connection) -> None:
-    assert value(one, "SELECT wake_fold()") is False
+    assert value(one, "SELECT dispatch()") is False
 
 
 def fold_that_came_second(arena: Arena, one: psycopg.Connection) -> None:
     """It gets the lock, finds that somebody else has folded meanwhile, and writes nothing."""
-    with paused(arena, "fold has read", lambda conn: value(conn, "SELECT wake_fold()")) as running:
+    with paused(arena, "fold has read", lambda conn: value(conn, "SELECT dispatch()")) as running:
         judge.fold(arena.session("two"))
     assert running.result() is True
 
 
 def fold_after_the_clock_went_back(arena: Arena, one: psycopg.Connection) -> None:
     arena.session("judge").execute("UPDATE tick SET at = at + %s", (HOUR,))
-    assert value(one, "SELECT wake_fold()") is True
+    assert value(one, "SELECT dispatch()") is True
 
 
 def fold_of_a_restored_queue(arena: Arena, one: psycopg.Connection) -> None:
     arena.session("judge").execute("UPDATE tick SET system_id = 1, started_at = 'epoch'")
-    assert value(one, "SELECT wake_fold()") is True
+    assert value(one, "SELECT dispatch()") is True
 
 
 def fold_without_a_tick(arena: Arena, one: psycopg.Connection) -> None:
     arena.session("judge").execute("DELETE FROM tick")
-    assert value(one, "SELECT wake_fold()") is True
+    assert value(one, "SELECT dispatch()") is True
 
 
 def fold_that_could_not_rebuild(arena: Arena, one: psycopg.Connection) -> None:
@@ -75,7 +75,7 @@ def fold_that_could_not_rebuild(arena: Arena, one: psycopg.Connection) -> None:
     two.execute("BEGIN")
     take(two, 1)
     arena.session("judge").execute("DELETE FROM tick")
-    assert value(one, "SELECT wake_fold()") is True
+    assert value(one, "SELECT dispatch()") is True
     two.execute("ROLLBACK")
 
 
@@ -114,8 +114,8 @@ def history(arena: Arena, one: psycopg.Connection) -> None:
     one.execute("SELECT queue_set(p_history => TRUE)")
 
 
-def wake_await(arena: Arena, one: psycopg.Connection) -> None:
-    one.execute("SELECT wake_await()")
+def sleep_begin(arena: Arena, one: psycopg.Connection) -> None:
+    one.execute("SELECT sleep_begin()")
 
 
 Hold = Callable[[Arena, psycopg.Connection], None]
@@ -128,7 +128,7 @@ FOLDS: tuple[Hold, ...] = (
     fold_that_could_not_rebuild,
 )
 LIMITS: tuple[Hold, ...] = (limit_over_all, other_limit_over_all, dequeue_under_a_lowered_limit)
-HOLDS: tuple[Hold, ...] = (*FOLDS, *LIMITS, rebuild, maintain, history, wake_await)
+HOLDS: tuple[Hold, ...] = (*FOLDS, *LIMITS, rebuild, maintain, history, sleep_begin)
 
 
 def name_of(hold: Any) -> str:
@@ -141,7 +141,7 @@ def test_every_fold_lock_is_tried(arena: Arena) -> None:
         "SELECT proname FROM pg_proc"
         " WHERE pronamespace = 'lonnymq'::REGNAMESPACE AND prosrc ~ 'FROM fold_lock'"
     )
-    assert {name for (name,) in rows} == {"wake_fold", "tick_renew", "rebuild"}
+    assert {name for (name,) in rows} == {"dispatch", "tick_renew", "rebuild"}
 
 
 @pytest.fixture
@@ -266,13 +266,13 @@ def is_held_by(one: psycopg.Connection, observer: psycopg.Connection) -> bool:
 
 
 BUSY = {
-    "next": ("SELECT wake_fold()", "SELECT pg_sleep(14)"),
+    "next": ("SELECT dispatch()", "SELECT pg_sleep(14)"),
     # Before 17, only a later statement is cut off, and only if it takes so long by itself.
-    "same": ("SELECT wake_fold(), pg_sleep(14)",),
-    "block": ("DO $$ BEGIN PERFORM wake_fold(); PERFORM pg_sleep(14); END $$",),
-    "pieces": ("SELECT wake_fold()", *["SELECT pg_sleep(1)"] * 14),
+    "same": ("SELECT dispatch(), pg_sleep(14)",),
+    "block": ("DO $$ BEGIN PERFORM dispatch(); PERFORM pg_sleep(14); END $$",),
+    "pieces": ("SELECT dispatch()", *["SELECT pg_sleep(1)"] * 14),
     "error": (
-        "SELECT wake_fold()",
+        "SELECT dispatch()",
         "SAVEPOINT s",
         "DO $$ BEGIN PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END $$",
         "ROLLBACK TO s",
@@ -294,7 +294,7 @@ def test_a_busy_holder_is_cut_off(arena: Arena, scene: Scene, own: str) -> None:
             until(partial(is_held_by, one, two), "the lock to be held")
             with impatient(two):
                 create(two, scene.ledger, "elsewhere", "meanwhile")
-                assert value(two, "SELECT wake_fold()") is True, "it waits for nobody"
+                assert value(two, "SELECT dispatch()") is True, "it waits for nobody"
             assert running.result(timeout=20)
     check_fold(arena, scene)
 

@@ -93,7 +93,7 @@ class Crowd:
         create(conn, chance.sample(EVERY, chance.randint(2, len(EVERY))))
 
     def finish(self, conn: psycopg.Connection, chance: random.Random) -> None:
-        conn.execute("SELECT wake_fold()")
+        conn.execute("SELECT dispatch()")
         deliveries = take(conn, 6)
         chance.shuffle(deliveries)
         ids, tokens = [d.id for d in deliveries], [d.token for d in deliveries]

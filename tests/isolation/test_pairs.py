@@ -310,7 +310,7 @@ def test_new_messages_of_others_are_served_while_open(arena: Arena, first: str, 
             name = f"stranger {round_}"
             message_id = value(two, "SELECT id FROM message_create(%s, %s)", name, name.encode())
             scene.ledger.create(message_id, name.encode())
-            assert value(two, "SELECT wake_fold()") is False
+            assert value(two, "SELECT dispatch()") is False
             served = do_dequeue(two, scene, 100)
             assert name in served.result
             served.commit(scene.ledger)
@@ -350,7 +350,7 @@ def test_a_full_channel_gives_no_more_until_a_slot_is_free_for_good(
     more = (scene.first, {"max_concurrency": running + 2})
     opened = OPERATIONS[first](one, scene, more if first == "channel_set" else target_of_first(scene, first))
     with impatient(two):
-        two.execute("SELECT wake_fold()")
+        two.execute("SELECT dispatch()")
         assert scene.first not in {delivery.channel for delivery in lease_all(two, scene)}
     check_limits(observer)
     end(one, ending)

@@ -141,7 +141,7 @@ FREEING = {
     "defer, for the last time": "SELECT message_defer(%(id)s, %(token)s, p_error => 'bad')",
     "cancel, and complete": "SELECT message_cancel(%(id)s), message_complete(%(id)s, %(token)s)",
     "cancel, and defer": "SELECT message_cancel(%(id)s), message_defer(%(id)s, %(token)s)",
-    "sweep": "SELECT wake_fold()",
+    "sweep": "SELECT dispatch()",
     "channel_delete": "SELECT channel_delete('c0', TRUE)",
 }
 
@@ -163,7 +163,7 @@ def test_a_slot_is_free_when_its_lease_ends_for_good(arena: Arena, freeing: str,
     one.execute("BEGIN")
     one.execute(FREEING[freeing], {"id": delivery.id, "token": delivery.token})
     with impatient(two):
-        two.execute("SELECT wake_fold()")
+        two.execute("SELECT dispatch()")
         assert take(two) == []
     end(one, ending)
     if freeing == "sweep":
@@ -411,7 +411,7 @@ def consume(conn: psycopg.Connection, seed: int, deadline: float) -> int:
     """Returns how many leases it had."""
     chance, count = random.Random(seed), 0
     while time.monotonic() < deadline:
-        conn.execute("SELECT wake_fold()")
+        conn.execute("SELECT dispatch()")
         conn.execute("BEGIN")
         deliveries = take(conn, chance.randint(1, 3), lease_ms=chance.choice([1, 60_000]))
         end(conn, chance.choice(["commit", "commit", "rollback"]))

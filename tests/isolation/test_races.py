@@ -481,7 +481,7 @@ def test_holder_stopped_after_its_write_is_stepped_over_by_the_sweep(arena: Aren
     stop = "after delete message" if call == "complete" else "after update message"
     with paused(arena, stop, lambda one: OPERATIONS[call](one, scene, lease)) as running:
         with impatient(two):
-            assert value(two, "SELECT wake_fold()") is False
+            assert value(two, "SELECT dispatch()") is False
         other = scene.expired[scene.second]
         assert value(observer, "SELECT leased FROM message WHERE id = %s", other.id) is False
         assert value(observer, "SELECT leased FROM message WHERE id = %s", lease.id) is True
@@ -505,7 +505,7 @@ def test_a_slot_is_not_free_before_the_commit(arena: Arena, call: str) -> None:
     lease = Lease(mine[0].id, mine[0].token)
     with paused(arena, "before insert wake", lambda one: OPERATIONS[call](one, scene, lease)) as running:
         with impatient(two):
-            two.execute("SELECT wake_fold()")
+            two.execute("SELECT dispatch()")
             assert scene.first not in {delivery.channel for delivery in lease_all(two, scene)}
         check_limits(observer)
     running.result().commit(scene.ledger)

@@ -364,7 +364,7 @@ def test_a_prepared_create_keeps_consumers_from_sleeping(arena: Arena) -> None:
 def test_notifications_are_switched_off_while_a_consumer_registers(arena: Arena, stop: str) -> None:
     """Nobody sleeps afterwards, so nobody is told, and what is created can be prepared."""
     observer, one = arena.session("judge"), arena.session("one")
-    with paused(arena, stop, lambda conn: conn.execute("SELECT wake_await()")) as running:
+    with paused(arena, stop, lambda conn: conn.execute("SELECT sleep_begin()")) as running:
         switching = arena.start(lambda: observer.execute("SELECT queue_set(p_notify => FALSE)"))
         until(lambda: switching.done() or arena_waits(arena, observer, one), "it to go on or wait")
     running.result()
@@ -467,7 +467,7 @@ def test_a_sleep_is_being_ended(arena: Arena, writes: str, ending: str) -> None:
     assert consumer.try_to_sleep()
     many_wakes_that_tell_nobody(observer)
     observer.execute("BEGIN")
-    observer.execute("SELECT wake_fold()")
+    observer.execute("SELECT dispatch()")
     assert consumer.await_wake(), "its generation stands"
     if writes.startswith("before"):
         one.execute("SELECT message_create('a', 'work')")
@@ -485,7 +485,7 @@ def test_one_falls_asleep_while_a_fold_ends_the_sleep(arena: Arena, stop: str) -
     observer, writer = arena.session("judge"), arena.session("three")
     assert first.try_to_sleep()
     many_wakes_that_tell_nobody(observer)
-    with paused(arena, stop, lambda one: one.execute("SELECT wake_fold()")) as running:
+    with paused(arena, stop, lambda one: one.execute("SELECT dispatch()")) as running:
         assert consumer.await_wake()
     running.result()
     writer.execute("SELECT message_create('a', 'work')")

@@ -304,7 +304,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(limit=st.sampled_from([1, 2, 3, 1000]))
     def fold(self, limit: int = 1000) -> None:
         for calls in range(1, 1000):
-            if not self.client.value("SELECT wake_fold(%s)", limit):
+            if not self.client.value("SELECT dispatch(%s)", limit):
                 break
             assert calls < 999, "folding does not come to an end"
         self.is_founded |= not self.befores

@@ -103,7 +103,7 @@ class OpenMachine(RuleBasedStateMachine):
 
     @rule(limit=st.sampled_from([1, 1000]))
     def fold_once(self, limit: int) -> None:
-        self.conn.execute("SELECT wake_fold(%s)", (limit,))
+        self.conn.execute("SELECT dispatch(%s)", (limit,))
 
     @rule()
     def rest(self) -> None:

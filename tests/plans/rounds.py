@@ -92,7 +92,7 @@ def play(meter: Meter, scene: Scene) -> None:
         meter.conn.execute("UPDATE tick SET at = at - 1000")
         (row,) = meter.count("dequeue of nothing", "message_dequeue(10)")
         assert row["id"] is None, row
-        (row,) = meter.count("look at nothing", "wake_look()")
+        (row,) = meter.count("look at nothing", "sleep_look()")
         assert not row["is_due"], row
 
 
@@ -100,9 +100,9 @@ def play_singly_and_by_tens(meter: Meter, usual_at: int | None) -> None:
     conn, count = meter.conn, meter.count
     count("create", f"message_create('c1', 'x', {'NULL' if usual_at is None else usual_at})")
     count("create_many of 10", creation(10, usual_at))
-    count("fold of 11 wakes", "wake_fold()")
-    count("fold of nothing", "wake_fold()")
-    count("look", "wake_look()")
+    count("fold of 11 wakes", "dispatch()")
+    count("fold of nothing", "dispatch()")
+    count("look", "sleep_look()")
 
     message = dequeue(meter, 1, "dequeue of 1")
     fold(conn)
@@ -110,7 +110,7 @@ def play_singly_and_by_tens(meter: Meter, usual_at: int | None) -> None:
     count("complete", f"message_complete({alone(message)})")
 
     messages = dequeue(meter, 10, "dequeue of 10")
-    count("fold of a dequeue", "wake_fold()")
+    count("fold of a dequeue", "dispatch()")
     count("extend_many of 10", f"message_extend_many({listed(messages)}, {2 * HOUR})")
     count("defer_many of 10", f"message_defer_many({listed(messages)})")
     fold(conn)
@@ -121,7 +121,7 @@ def play_singly_and_by_tens(meter: Meter, usual_at: int | None) -> None:
 
     (*_, last) = dequeue(meter, 10, lease_ms=1)
     until_ended(conn, last["lease_end_at"])
-    count("fold of 10 leases that ran out", "wake_fold()")
+    count("fold of 10 leases that ran out", "dispatch()")
     fold(conn)
 
     count(IN_PASSING, creation(10, -1))

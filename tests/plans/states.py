@@ -36,7 +36,7 @@ def create(
 
 
 def fold_in_bulk(conn: psycopg.Connection) -> None:
-    while conn.execute("SELECT wake_fold(10000)").fetchone() == (True,):
+    while conn.execute("SELECT dispatch(10000)").fetchone() == (True,):
         pass
 
 

@@ -125,7 +125,7 @@ def test_leases_that_ended_a_moment_ago(connect: Connect) -> None:
     for _ in range(40):
         serve(loader, 1_000, 10, None, lease_ms=300)
         create(loader, 10, 10, "c")
-        meter.count("fold", "wake_fold()")
+        meter.count("fold", "dispatch()")
         complete(loader, dequeue(loader, 10, HOUR)[0])
     first, *rest = meter.counted["fold"][2:]  # a session's first calls read the catalogue
     assert max(rest) < first + 3_000, meter.counted["fold"]  # some fold meets what just ran out

@@ -16,7 +16,7 @@ FLOOD = 20_000
 
 def cost(meter: Meter, limit: int) -> int:
     meter.forget()
-    meter.count("fold", f"wake_fold({limit})")
+    meter.count("fold", f"dispatch({limit})")
     return meter.costs()["fold"]
 
 
@@ -111,6 +111,6 @@ def test_a_fold_with_many_channels_due(connect: Connect) -> None:
         until_ended(watch.loader, watch.loader.execute("SELECT MIN(due_at) + 200 FROM ring").fetchall()[0][0])
         for _ in range(5):
             create(watch.loader, 1, 1, "due ")
-            watch.veteran.count("fold", "wake_fold()")
+            watch.veteran.count("fold", "dispatch()")
         costs.append(watch.veteran.costs()["fold"])
     assert costs[1] <= 2 * costs[0], costs

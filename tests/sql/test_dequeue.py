@@ -143,7 +143,7 @@ def test_an_idle_queue_writes_nothing(connect: Connect) -> None:
     conn.execute("UPDATE tick SET swept_at = lease_max_at + 1")  # as if the last lease's end had come
     fold(conn)
     with conn.transaction():
-        for call in ("wake_fold()", "message_dequeue(10)", "maintain()"):
+        for call in ("dispatch()", "message_dequeue(10)", "maintain()"):
             conn.execute("SELECT " + call)
             assert conn.execute("SELECT pg_current_xact_id_if_assigned()").fetchone() == (None,), call
 
@@ -156,7 +156,7 @@ def test_an_unfolded_queue_says_so_instead_of_serving(conn: psycopg.Connection) 
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-@pytest.mark.parametrize("call", ["message_dequeue()", "wake_fold()", "rebuild()", "maintain()"])
+@pytest.mark.parametrize("call", ["message_dequeue()", "dispatch()", "rebuild()", "maintain()"])
 def test_other_isolation_levels_are_refused(conn: psycopg.Connection, level: str, call: str) -> None:
     conn.execute(f"SET default_transaction_isolation TO '{level}'")
     with pytest.raises(psycopg.Error, match="cannot run at isolation level " + level) as error:

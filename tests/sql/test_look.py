@@ -1,4 +1,4 @@
-"""wake_look: whether a consumer that sleeps has something to do."""
+"""sleep_look: whether a consumer that sleeps has something to do."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ class Look(NamedTuple):
 
 
 def look(conn: psycopg.Connection, generation: int | None = None) -> Look:
-    row = conn.execute("SELECT * FROM wake_look(%s)", (generation,)).fetchone()
+    row = conn.execute("SELECT * FROM sleep_look(%s)", (generation,)).fetchone()
     assert row is not None
     return Look(*row)
 
@@ -85,7 +85,7 @@ def test_leases_that_have_all_ended_are_not_folded_each_second(
 def test_whether_someone_would_notify(conn: psycopg.Connection) -> None:
     generation = 0
     for _ in range(2):
-        [(generation, is_sure)] = conn.execute("SELECT * FROM wake_await()").fetchall()
+        [(generation, is_sure)] = conn.execute("SELECT * FROM sleep_begin()").fetchall()
     assert is_sure
     assert look(conn, generation).is_awaited
     assert not look(conn).is_awaited
@@ -97,7 +97,7 @@ def test_whether_someone_would_notify(conn: psycopg.Connection) -> None:
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_an_old_snapshot_would_not_see(conn: psycopg.Connection, level: str) -> None:
     conn.execute("BEGIN ISOLATION LEVEL " + level)
-    with pytest.raises(psycopg.Error, match="wake_look") as caught:
+    with pytest.raises(psycopg.Error, match="sleep_look") as caught:
         look(conn)
     assert caught.value.sqlstate == "LM009"
     conn.execute("ROLLBACK")

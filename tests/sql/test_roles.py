@@ -35,9 +35,9 @@ staging_discard         x         .         .         x
 schedule_open           x         .         .         x
 schedule_fire           x         .         .         x
 
-wake_fold               .         x         .         x
-wake_await              .         x         .         x
-wake_look               .         x         .         x
+dispatch               .         x         .         x
+sleep_begin              .         x         .         x
+sleep_look               .         x         .         x
 message_dequeue         .         x         .         x
 message_complete        .         x         .         x
 message_complete_many   .         x         .         x
@@ -506,7 +506,7 @@ def _observe(queue: Queue, observer: Conn, leased: list[tuple[Any, ...]], channe
 
 
 def _dequeue(queue: Queue, consumer: Conn, count: int) -> list[tuple[Any, ...]]:
-    while queue.call(consumer, "wake_fold") != [(False,)]:
+    while queue.call(consumer, "dispatch") != [(False,)]:
         pass
     rows = queue.call(consumer, "message_dequeue", count)
     assert len(rows) == count
@@ -570,7 +570,7 @@ def test_isolation_levels_are_taken_or_refused_whoever_sets_them(queue: Queue) -
     for session in (producer, consumer):
         session.execute("SET default_transaction_isolation TO 'serializable'")
     assert queue.call(producer, "message_create", "acme", b"x")[0][1] == "created"
-    for function in ("wake_fold", "message_dequeue", "maintain"):
+    for function in ("dispatch", "message_dequeue", "maintain"):
         with pytest.raises(psycopg.Error) as caught:
             queue.call(consumer, function)
         assert caught.value.sqlstate == "LM009"

@@ -269,9 +269,9 @@ def test_a_transaction_that_folds_its_own_wakes_in_pieces_counts_them_once(conne
     other.execute("BEGIN")
     other.execute("SELECT message_create('c', 'x')")
     conn.execute("SELECT pg_current_xact_id()")  # who sees this one sees past the other
-    other.execute("SELECT wake_fold(1)")
+    other.execute("SELECT dispatch(1)")
     conn.execute("SELECT message_create('c', 'y')")
-    other.execute("SELECT wake_fold()")
+    other.execute("SELECT dispatch()")
     other.execute("COMMIT")
     check(conn)
     assert conn.execute("SELECT waiting FROM queue_stats()").fetchone() == (2,)

@@ -28,7 +28,7 @@ def test_leases_that_somebody_holds_are_stepped_over(connect: Connect) -> None:
     )
     clock.advance(100)
     for _ in range(20):
-        conn.execute("SELECT wake_fold(10)")
+        conn.execute("SELECT dispatch(10)")
     served, _ = dequeue(conn, 100)
     assert {message.id for message in served} == {message.id for message in others}
     finisher.rollback()
@@ -120,10 +120,10 @@ def test_who_does_not_get_the_fold_lock_goes_on(connect: Connect) -> None:
     conn, folder = connect(), connect(autocommit=False)
     fill(conn, a=3)
     conn.execute("SELECT message_create('b', '')")
-    folder.execute("SELECT wake_fold()")
+    folder.execute("SELECT dispatch()")
     conn.execute("SET lock_timeout TO '1s'")
     conn.execute("SELECT message_create('c', '')")
-    assert conn.execute("SELECT wake_fold()").fetchone() == (True,)
+    assert conn.execute("SELECT dispatch()").fetchone() == (True,)
     assert [message.channel for message in dequeue(conn, 10)[0]] == ["a", "a", "a"]
     folder.rollback()
     assert {message.channel for message in drain(conn)} == {"b", "c"}
@@ -147,7 +147,7 @@ def test_a_sweep_in_which_messages_die_commits_durably(
     clock.advance(2000)
     with conn.transaction():
         conn.execute("SET LOCAL synchronous_commit TO off")
-        conn.execute("SELECT wake_fold()")
+        conn.execute("SELECT dispatch()")
         assert conn.execute("SHOW synchronous_commit").fetchone() == (commit,)
     assert conn.execute("SELECT COUNT(*) FROM dead").fetchone() == (dead,)
 
@@ -158,8 +158,8 @@ def test_a_quiet_fold_leaves_it_to_who_folded_just_before(conn: psycopg.Connecti
     fold(conn)
     conn.execute("SELECT message_create('b', 'x')")
     clock.advance(4)
-    assert conn.execute("SELECT wake_fold(1000, 5)").fetchone() == (False,)
+    assert conn.execute("SELECT dispatch(1000, 5)").fetchone() == (False,)
     assert conn.execute("SELECT COUNT(*) FROM ring").fetchone() == (1,)
     clock.advance(1)
-    conn.execute("SELECT wake_fold(1000, 5)")
+    conn.execute("SELECT dispatch(1000, 5)")
     assert conn.execute("SELECT COUNT(*) FROM ring").fetchone() == (2,)
