@@ -22,11 +22,3 @@ def test_every_function_that_others_call_has_the_planner_settings(conn: psycopg.
     ).fetchall()
     assert found
     assert [name for name, config in found if not set(config) > SETTINGS] == []
-
-
-def test_functions_that_only_ours_call_inherit_the_settings(conn: psycopg.Connection) -> None:
-    found = conn.execute(
-        "SELECT p.proname, p.proconfig FROM pg_proc p"
-        " WHERE p.pronamespace = 'lonnymq'::REGNAMESPACE AND NOT p.prosecdef AND p.proconfig IS NOT NULL"
-    ).fetchall()
-    assert found == []
