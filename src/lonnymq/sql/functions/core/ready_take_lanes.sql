@@ -8,11 +8,11 @@ DECLARE
     l lane_state;
     v_share INT;
 BEGIN
-    SELECT array_agg(x.l ORDER BY x.nth < x.first, x.nth) INTO v_lanes
+    SELECT array_agg(x.k ORDER BY x.nth < x.first, x.nth) INTO v_lanes
     FROM (
-        SELECT l, ROW_NUMBER() OVER () AS nth, s.first FROM unnest(p_lanes) l
+        SELECT k, ROW_NUMBER() OVER () AS nth, s.first FROM unnest(p_lanes) k
         CROSS JOIN (SELECT 1 + floor(random() * cardinality(p_lanes)) AS first) s
-        WHERE p_names IS NULL OR l.name = ANY (p_names)) x;
+        WHERE p_names IS NULL OR k.name = ANY (p_names)) x;
     FOR i IN 1 .. 2 LOOP
         v_share := CASE WHEN i = 1 THEN (p_limit + cardinality(v_lanes) - 1) / cardinality(v_lanes) ELSE p_limit END;
         FOREACH l IN ARRAY COALESCE(v_lanes, '{}') LOOP

@@ -6,7 +6,8 @@ RETURNS TABLE (channel TEXT, is_limited BOOLEAN, room INT, step NUMERIC, again_a
 BEGIN
     RETURN QUERY
     SELECT u.name, x.is_limited,
-        CASE WHEN c.paused THEN 0 ELSE LEAST(GREATEST(0, c.max_concurrency - cardinality(s.busy)),
+        CASE WHEN c.paused THEN 0 ELSE LEAST(
+            CASE WHEN c.max_concurrency IS NOT NULL THEN GREATEST(0, c.max_concurrency - cardinality(s.busy)) END,
             CASE WHEN c.release_interval_ms > 0 THEN
                 CASE WHEN s.out IS NOT NULL OR x.free_at > p_now THEN 0 ELSE 1 END END) END,
         1000 / COALESCE(c.weight, 1),

@@ -30,7 +30,7 @@ BEGIN
         PERFORM slots_change(v_changed, p_now);
     END IF;
     IF q.has_policies OR q.max_concurrency IS NOT NULL THEN
-        PERFORM slots_strike(p_hinted || '', p_hinted, p_now);
+        PERFORM slots_strike(p_hinted || ''::TEXT, p_hinted, p_now);
     END IF;
     IF q.max_concurrency IS NOT NULL THEN
         v_room := GREATEST(0, q.max_concurrency - COALESCE((

@@ -35,7 +35,7 @@ BEGIN
     DELETE FROM held;
     DELETE FROM recent;
     DELETE FROM slots;
-    PERFORM slots_change(ARRAY(SELECT c.name FROM channel c) || '', v_now);
+    PERFORM slots_change(ARRAY(SELECT c.name FROM channel c) || ''::TEXT, v_now);
     PERFORM tick_write(tick_walk(t, v_now));
     PERFORM lock_guard();
 END $$;
