@@ -5,20 +5,23 @@ CREATE OR REPLACE FUNCTION channel_due (p_channel TEXT, p_lanes lane_state[], OU
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     c_start CONSTANT BIGINT := -9223372036854775808;
+    v_last SMALLINT;                        -- the rank of the last one
     v_rank SMALLINT := -32768;
     v_at BIGINT := c_start;
     e entry;
 BEGIN
-    SELECT COALESCE(SUM(b.n), 0) + COALESCE(SUM(r.n), 0) INTO n
+    SELECT COALESCE(SUM(b.n), 0) + COALESCE(SUM(r.n), 0),
+        GREATEST(MAX((b.stretches[cardinality(b.stretches)]).hi_rank), MAX(r.rank))
+    INTO n, v_last
     FROM unnest(p_lanes) l
     LEFT JOIN LATERAL (
-        SELECT b.n FROM backlog b WHERE b.channel = p_channel AND b.lane = l.name
+        SELECT b.n, b.stretches FROM backlog b WHERE b.channel = p_channel AND b.lane = l.name
         ORDER BY b.turn DESC LIMIT 1) b ON TRUE
     CROSS JOIN LATERAL (
-        SELECT COUNT(*) AS n FROM ready r
+        SELECT COUNT(*) AS n, MAX(r.rank) AS rank FROM ready r
         WHERE (r.channel, r.lane, r.tag) >= (p_channel, l.name, l.floor) AND (r.channel, r.lane) <= (p_channel, l.name)) r;
     FOR i IN 1 .. 20 LOOP
-        EXIT WHEN n = 0;
+        EXIT WHEN v_rank > v_last OR v_last IS NULL;
         SELECT * INTO e FROM message_due(p_channel, p_lanes, v_rank, v_at, c_start, 1);
         EXIT WHEN e.id IS NULL;
         oldest_at := LEAST(oldest_at, (SELECT GREATEST(m.dequeue_at, m.created_at) FROM message m WHERE m.id = e.id));

@@ -40,24 +40,21 @@ BEGIN
     FROM (
         SELECT u.channel, u.ord, c.max_concurrency, COALESCE(c.release_interval_ms, 0) AS interval_ms,
             COALESCE(c.paused, FALSE) AS paused, c.max_size, COALESCE(c.weight, 1) AS weight,
-            LEAST(d.n + COALESCE((SELECT h.n FROM below h WHERE h.channel = u.channel), 0) + o.n, p_cap) AS due,
-            f.n AS scheduled, k.n AS dead, LEAST(d.oldest_at, o.at) AS oldest_at, s.released_at,
+            LEAST(d.n + COALESCE((SELECT h.n FROM below h WHERE h.channel = u.channel), 0), p_cap) AS due,
+            f.n AS scheduled, k.n AS dead, d.oldest_at, s.released_at,
             CASE WHEN c.max_concurrency IS NOT NULL AND s.busy IS NOT NULL THEN slots_leased(u.channel, s.busy)
                  ELSE LEAST(COALESCE((SELECT l.n FROM running l WHERE l.channel = u.channel), 0), p_cap) END AS leased,
             COALESCE(y.served, 0) + COALESCE(w.n, 0)::BIGINT AS served, GREATEST(w.at, y.served_at) AS served_at
         FROM unnest(p_channels) WITH ORDINALITY u (channel, ord)
         LEFT JOIN LATERAL (SELECT * FROM channel c WHERE c.name = u.channel OFFSET 0) c ON TRUE
-        LEFT JOIN LATERAL (SELECT * FROM slots s WHERE s.channel = u.channel ORDER BY s.turn DESC LIMIT 1) s ON TRUE
+        LEFT JOIN LATERAL (
+            SELECT * FROM slots s WHERE c.name IS NOT NULL AND s.channel = u.channel ORDER BY s.turn DESC LIMIT 1) s ON TRUE
         LEFT JOIN LATERAL (SELECT * FROM tally y WHERE y.channel = u.channel OFFSET 0) y ON TRUE
         LEFT JOIN lately w ON w.channel = u.channel
         CROSS JOIN LATERAL channel_due(u.channel, t.lanes) d
-        CROSS JOIN LATERAL (                -- due since the last dispatch
-            SELECT COUNT(*) AS n, MIN(i.at) AS at FROM (
-                SELECT s.at FROM scheduled s WHERE (s.channel, s.at) <= (u.channel, v_now) AND s.channel >= u.channel
-                ORDER BY s.channel, s.at, s.id LIMIT p_cap) i) o
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM (
-                SELECT FROM scheduled s WHERE (s.channel, s.at) > (u.channel, v_now) AND s.channel <= u.channel
+                SELECT FROM scheduled s WHERE (s.channel, s.at) >= (u.channel, 0) AND s.channel <= u.channel
                 ORDER BY s.channel, s.at, s.id LIMIT p_cap) i) f
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM (
