@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psycopg
 
-from benchmarks.peers.peer import CONTENT, LEASE_SECONDS, PAUSE, Commit, Script, commit_mode
+from benchmarks.peers.peer import CONTENT, LEASE_SECONDS, PAUSE, Commit, Script
 
 SCHEMA = "lonnymq"
 QUIET_MS = 10
@@ -64,7 +64,7 @@ class Ours:
         )
 
     def consume(self, size: int, commit: Commit) -> Script:
-        """As a consumer of docs/sql.md: it folds when the last answer told it to."""
+        """As a consumer of docs/sql.md: it dispatches when the last answer told it to."""
         if size == 1:
             lease = "MIN(id) AS id, MIN(token::TEXT) AS token"
             complete = "SELECT message_complete(CAST(:id AS BIGINT), CAST(:token AS UUID))"
@@ -74,19 +74,18 @@ class Ours:
             complete = f"SELECT COUNT(*) FROM message_complete_many(CAST(:ids AS BIGINT[]), {one_for_all})"
         return Script(
             f"""\
-\\if :wants_fold
-SELECT wake_fold(CASE WHEN mode.set IS NOT NULL THEN 1000 END, {QUIET_MS}) FROM {commit_mode("async")};
+\\if :wants_dispatch
+SELECT dispatch(1000, {QUIET_MS});
 \\endif
-SELECT COUNT(id) AS got, {lease}, COUNT(again_at) AS wants_fold
-FROM {commit_mode(commit)}
-CROSS JOIN LATERAL message_dequeue(CASE WHEN mode.set IS NOT NULL THEN {size} END, {LEASE_MS}) \\gset
+SELECT COUNT(id) AS got, {lease}, COUNT(again_at) AS wants_dispatch
+FROM message_dequeue({size}, {LEASE_MS}, p_async_commit => {commit == "async"}) \\gset
 \\if :got > 0
 {complete};
 \\else
 {PAUSE}
 \\endif
 """,
-            (("wants_fold", "1"),),
+            (("wants_dispatch", "1"),),
         )
 
     def fill(self, conn: psycopg.Connection, channels: int, messages: int) -> None:
@@ -97,5 +96,5 @@ CROSS JOIN LATERAL message_dequeue(CASE WHEN mode.set IS NOT NULL THEN {size} EN
                     ARRAY(SELECT 'c' || 1 + n % {channels} FROM generate_series(1, {FILL_SIZE}) n),
                     array_fill('{CONTENT}'::BYTEA, ARRAY[{FILL_SIZE}]))"""
             )
-        while conn.execute("SELECT wake_fold()").fetchone() == (True,):
+        while conn.execute("SELECT dispatch()").fetchone() == (True,):
             pass

@@ -24,7 +24,6 @@ CREATE TABLE queue (
     history_keep_ms BIGINT NOT NULL DEFAULT 2592000000,         -- 0: for ever
     notify BOOLEAN NOT NULL DEFAULT TRUE,
     -- What nobody uses costs nothing:
-    has_policies BOOLEAN NOT NULL DEFAULT FALSE,                -- some channel has, or had, a policy
     has_sizes BOOLEAN NOT NULL DEFAULT FALSE,                   -- some channel has, or had, a max_size
     has_bound BOOLEAN NOT NULL DEFAULT FALSE                    -- some credential is bound to channels
 );
@@ -89,7 +88,7 @@ CREATE TABLE notice (
     PRIMARY KEY (xid, id)
 );
 
--- For later, for all channels in the order of time. With a negative id it is no message: the channel is to be looked at then.
+-- For later, for all channels in the order of time.
 CREATE TABLE scheduled (
     at BIGINT NOT NULL,
     id BIGINT NOT NULL,
@@ -98,9 +97,20 @@ CREATE TABLE scheduled (
     cost INT NOT NULL,
     lane TEXT COLLATE "C" NOT NULL,
     channel TEXT COLLATE "C" NOT NULL,
-    PRIMARY KEY (at, id)
+    PRIMARY KEY (at, id, generation)
 );
 CREATE INDEX scheduled_channel_ix ON scheduled (channel, at, id);
+
+-- What the dispatcher has to look at again at a time: a channel; leases that end at lease_end_at and that somebody
+-- held; or a row (scheduled_at, scheduled_id) of scheduled that somebody held.
+CREATE TABLE alarm (
+    at BIGINT NOT NULL,
+    id BIGINT GENERATED ALWAYS AS IDENTITY,
+    channel TEXT COLLATE "C",
+    lease_end_at BIGINT,
+    scheduled_at BIGINT, scheduled_id BIGINT, scheduled_generation INT,
+    PRIMARY KEY (at, id)
+);
 
 -- Due, but not next: the lines of the channels.
 CREATE TABLE line (
@@ -111,7 +121,7 @@ CREATE TABLE line (
     id BIGINT NOT NULL,
     generation INT NOT NULL,
     cost INT NOT NULL,
-    PRIMARY KEY (channel, lane, rank, at, id)
+    PRIMARY KEY (channel, lane, rank, at, id, generation) -- an older generation may still be there, and is void
 );
 
 -- A part of a line that has messages; between the parts of a line nothing is left. Ends count in.
@@ -142,7 +152,7 @@ CREATE TABLE ready (
     cost INT NOT NULL,
     is_limited BOOLEAN NOT NULL,            -- its channel or the queue has a limit: who finishes it gives notice
     channel TEXT COLLATE "C" NOT NULL,
-    PRIMARY KEY (lane, tag, id)
+    PRIMARY KEY (lane, tag, id, generation)
 );
 CREATE INDEX ready_channel_ix ON ready (channel, lane, tag, id);
 
@@ -152,7 +162,8 @@ CREATE TABLE held (
     lane TEXT COLLATE "C" NOT NULL,
     tag BIGINT NOT NULL,
     id BIGINT NOT NULL,
-    PRIMARY KEY (lane, tag, id)
+    generation INT NOT NULL,
+    PRIMARY KEY (lane, tag, id, generation)
 );
 
 -- The tag that a channel's next message gets if it comes soon: of channels that were placed without a line while others had one.
@@ -177,6 +188,16 @@ CREATE TABLE lease (
     PRIMARY KEY (token, last_id)
 );
 CREATE INDEX lease_end_ix ON lease (end_at, token, last_id);
+
+-- What becomes of a message: how it ends, or that it comes back. For the calls that finish, cancel or expire it.
+CREATE TYPE ending AS (
+    ord BIGINT,                             -- the element of the call that named it
+    id BIGINT, generation INT,
+    token UUID, last_id BIGINT,             -- its lease; NULL: it was waiting
+    dequeued_at BIGINT, consumer TEXT, is_limited BOOLEAN,
+    channel TEXT,
+    outcome TEXT,                           -- completed, dead, cancelled; NULL: it comes back
+    at BIGINT, state BYTEA, error TEXT);    -- new values; NULL: as they were. An error uses up an attempt
 
 -- Messages whose attempts are used up.
 CREATE TABLE dead (
@@ -228,22 +249,24 @@ CREATE TABLE tick (
     seen_xid XID8 NOT NULL, seen_id BIGINT NOT NULL, -- notices up to here are read,
     open open_transaction[] NOT NULL,       -- but for these transactions
     spans span[] NOT NULL,
-    due_to BIGINT NOT NULL,                 -- scheduled has no row up to here
+    due_to BIGINT NOT NULL,                 -- scheduled has no row up to here, but for those with an alarm
+    alarm_to BIGINT NOT NULL,               -- alarm has no row up to here
+    held_at BIGINT,                         -- when to look at held again; NULL: it is empty
     swept_at BIGINT NOT NULL,               -- leases that end up to here are swept
     lease_max_at BIGINT NOT NULL,           -- no lease ends after this
     lanes lane_state[] NOT NULL,
     waiting BIGINT NOT NULL,
     served BIGINT NOT NULL,
     served_at BIGINT,                       -- the last dequeue
-    tallied_at BIGINT NOT NULL,             -- when served_by was last summed up
+    tallied_at BIGINT NOT NULL, tallied_id BIGINT NOT NULL, -- when served_by was last summed up, and how far
     walk_id BIGINT, walk_to BIGINT,         -- messages above, up to walk_to, are still to be looked for: after rebuild()
     walk_snapshot PG_SNAPSHOT,              -- those that this snapshot sees; the notices of others are still to be read
     started_at TIMESTAMPTZ NOT NULL, system_id BIGINT NOT NULL -- of the server that wrote it
 );
-INSERT INTO tick (at, seen_xid, seen_id, open, spans, due_to, swept_at, lease_max_at, lanes, waiting, served, tallied_at, started_at, system_id)
+INSERT INTO tick (at, seen_xid, seen_id, open, spans, due_to, alarm_to, swept_at, lease_max_at, lanes, waiting, served, tallied_at, tallied_id, started_at, system_id)
 SELECT 0, pg_snapshot_xmax(pg_current_snapshot()), 0,
     COALESCE(array_agg(ROW(x, 0)::open_transaction) FILTER (WHERE x < pg_snapshot_xmax(pg_current_snapshot())), '{}'), '{}',
-    -9223372036854775808, 0, 0, ARRAY[ROW('default', 0, 0, 9223372036854775807, 0, 100, NULL)::lane_state], 0, 0, 0,
+    -9223372036854775808, -9223372036854775808, 0, 0, ARRAY[ROW('default', 0, 0, 9223372036854775807, 0, 100, NULL)::lane_state], 0, 0, 0, 0,
     pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system())
 FROM (SELECT pg_current_xact_id() UNION SELECT pg_snapshot_xip(pg_current_snapshot())) o (x);
 

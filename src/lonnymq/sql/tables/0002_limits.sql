@@ -24,7 +24,9 @@ CREATE TABLE slots (
     busy stub[] NOT NULL,                   -- all that are busy, and maybe some that came free
     struck_to INT NOT NULL,                 -- how many were left when those that came free were last struck off
     struck_at BIGINT NOT NULL,              -- and when that was
-    released_at BIGINT,                     -- the last release, for the interval
+    alarm_at BIGINT,                        -- when it is looked at again, if it is full and nobody says that a slot came free
+    released_at BIGINT,                     -- under an interval: the last release,
+    out stub,                               -- and the one message that is next to be served; NULL: none
     PRIMARY KEY (channel, turn)
 );
 

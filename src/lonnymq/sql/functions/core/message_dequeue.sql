@@ -18,7 +18,8 @@ DECLARE
     q RECORD;                               -- the queue's settings, and what the last dispatch left
     v_token UUID := gen_random_uuid();
     v_taken ready[];
-    v_mine stub[];
+    v_locked stub[];
+    v_end BIGINT;
     v_n INT := 0;                           -- how many were returned
 BEGIN
     -- Whether to dispatch is spread by chance: else all consumers would do it at the same time, and all but one in vain.
@@ -35,35 +36,36 @@ BEGIN
     IF q.is_good IS NOT TRUE THEN
         PERFORM dequeue_check(p_limit, q.lease_ms, p_consumer);
     END IF;
+    v_end := q.now + q.lease_ms;
     IF p_lanes IS NULL AND cardinality(q.lanes) = 1 THEN
         v_taken := ready_take(q.lanes[1], p_limit);
     ELSE
         v_taken := ready_take_lanes(q.lanes, p_lanes, p_limit);
     END IF;
     IF v_taken IS NOT NULL THEN
-        PERFORM lease_write(v_taken, v_token, q.now + q.lease_ms, q.now, p_consumer, p_limit);
-        IF q.history OR EXISTS (SELECT FROM unnest(v_taken) r WHERE r.is_limited) THEN
-            PERFORM set_config('synchronous_commit', 'on', TRUE) -- what is promised exactly must not be lost in a crash
-            WHERE current_setting('synchronous_commit') = 'off';
-        ELSIF p_async_commit THEN
-            PERFORM set_config('synchronous_commit', 'off', TRUE);
-        END IF;
-        -- In a statement of its own, whose snapshot is younger than the locks on the entries: whoever changed one of these messages
-        -- before is seen. One that somebody locks at this moment, to cancel or reschedule it, has an xmax.
+        -- In a statement of its own, whose snapshot is younger than the locks on the entries: whoever changed one of these
+        -- messages before is seen. One that somebody locks at this moment, to cancel or reschedule it, has an xmax.
         RETURN QUERY
-        SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, v_token, q.now + q.lease_ms, q.dispatch_at, m.lane
+        SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, v_token, v_end, q.dispatch_at, m.lane
         FROM unnest(v_taken) r
         CROSS JOIN LATERAL (
             SELECT * FROM message m WHERE m.id = r.id AND m.generation = r.generation AND m.xmax = '0' OFFSET 0) m;
         GET DIAGNOSTICS v_n = ROW_COUNT;
         IF v_n < cardinality(v_taken) THEN
-            v_mine := message_recheck(v_taken, v_token);
+            SELECT c.taken, c.locked INTO v_taken, v_locked FROM message_recheck(v_taken) c;
             RETURN QUERY
-            SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, v_token, q.now + q.lease_ms,
-                q.dispatch_at, m.lane
-            FROM unnest(v_mine) s
-            CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id = s.id AND m.generation = s.generation OFFSET 0) m;
-            v_n := v_n + COALESCE(cardinality(v_mine), 0);
+            SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, v_token, v_end, q.dispatch_at, m.lane
+            FROM unnest(v_locked) s CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id = s.id OFFSET 0) m;
+            v_n := COALESCE(cardinality(v_taken), 0);
+        END IF;
+    END IF;
+    IF v_n > 0 THEN
+        PERFORM lease_write(v_taken, v_token, v_end, q.now, p_consumer, p_limit);
+        IF q.history OR EXISTS (SELECT FROM unnest(v_taken) r WHERE r.is_limited) THEN
+            PERFORM set_config('synchronous_commit', 'on', TRUE) -- what is promised exactly must not be lost in a crash
+            WHERE current_setting('synchronous_commit') = 'off';
+        ELSIF p_async_commit THEN
+            PERFORM set_config('synchronous_commit', 'off', TRUE);
         END IF;
     END IF;
     IF v_n < p_limit THEN

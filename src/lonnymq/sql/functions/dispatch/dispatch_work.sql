@@ -5,6 +5,7 @@ CREATE OR REPLACE FUNCTION dispatch_work (
 RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
     q queue;
+    v_has_policies BOOLEAN := EXISTS (SELECT FROM channel);
     n tick := tick_count(t, p_newer || p_late, p_now);
     w RECORD;                               -- what the notices tell
     v_entries entry[];                      -- what is to be placed
@@ -46,10 +47,10 @@ BEGIN
         w.hinted := w.hinted || x.freed;
     END IF;
     n.due_to := LEAST(n.due_to, scheduled_add(v_entries, p_now));
-    IF q.has_policies THEN
+    IF v_has_policies THEN
         w.hinted := w.hinted || slots_released(p_newer || p_late);
     END IF;
-    n := lanes_dispatch(n, v_entries, w.hinted, w.wanted, q, p_now);
+    n := lanes_dispatch(n, v_entries, w.hinted, w.wanted, v_has_policies, q.max_concurrency, p_now);
     n.seen_xid := pg_snapshot_xmax(p_snapshot);
     n.seen_id := 0;
     IF cardinality(p_newer) >= p_limit THEN

@@ -14,6 +14,6 @@ BEGIN
         RETURN;
     END IF;
     SELECT * INTO entries, v_got FROM scheduled_take(v_keys);
-    INSERT INTO alarm (at, scheduled_at, scheduled_id)
-    SELECT p_now + 1000, k.at, k.id FROM unnest(v_keys) k WHERE k.id <> ALL (COALESCE(v_got, '{}'));
+    INSERT INTO alarm (at, scheduled_at, scheduled_id, scheduled_generation)
+    SELECT p_now + 1000, k.at, k.id, k.generation FROM unnest(v_keys) k WHERE k.id <> ALL (COALESCE(v_got, '{}'));
 END $$;

@@ -8,11 +8,11 @@ BEGIN
     SELECT array_agg(ROW(m.id, m.generation, -m.priority, m.dequeue_at, m.cost, m.lane, m.channel)::entry) FILTER (
             WHERE (pg_visible_in_snapshot(m.xid, t.walk_snapshot) OR m.xid >= pg_snapshot_xmax(pg_current_snapshot()))
                 AND COALESCE(m.id NOT IN (SELECT h.id FROM lease_holding(ARRAY(SELECT p.id FROM part p)) h), TRUE)
-                AND COALESCE(m.id NOT IN (SELECT r.id FROM ready r), TRUE)
-                AND NOT EXISTS (SELECT FROM scheduled s WHERE s.at = m.dequeue_at AND s.id = m.id)
+                AND COALESCE((m.id, m.generation) NOT IN (SELECT r.id, r.generation FROM ready r), TRUE)
+                AND NOT EXISTS (SELECT FROM scheduled s WHERE s.at = m.dequeue_at AND s.id = m.id AND s.generation = m.generation)
                 AND NOT EXISTS (
                     SELECT FROM line e WHERE e.channel = m.channel AND e.lane = m.lane AND e.rank = -m.priority
-                        AND e.at = m.dequeue_at AND e.id = m.id)),
+                        AND e.at = m.dequeue_at AND e.id = m.id AND e.generation = m.generation)),
         CASE WHEN COUNT(*) = p_limit THEN MAX(m.id) END
     INTO entries, walk_id FROM part m;
 END $$;

@@ -29,7 +29,8 @@ BEGIN
         lane.stuck_at := COALESCE(l.stuck_at, p_now);
         lane.floor := LEAST(lane.v, (SELECT MIN(h.tag) FROM unnest(v_held) h));
     ELSE
-        INSERT INTO held (lane, tag, id) SELECT h.lane, h.tag, h.id FROM unnest(v_held) h ON CONFLICT DO NOTHING;
+        INSERT INTO held (lane, tag, id, generation)
+        SELECT h.lane, h.tag, h.id, h.generation FROM unnest(v_held) h ON CONFLICT DO NOTHING;
         lane.stuck_at := NULL;
         is_held := TRUE;
     END IF;

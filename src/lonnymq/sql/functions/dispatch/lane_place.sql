@@ -70,6 +70,6 @@ BEGIN
         PERFORM line_add(l.name, v_line);
     END IF;
     IF v_limited IS NOT NULL THEN
-        PERFORM slots_take(v_limited);
+        PERFORM slots_take(v_limited, p_now);
     END IF;
 END $$;

@@ -70,6 +70,6 @@ BEGIN
             FILTER (WHERE m.is_mine AND m.is_limited)
     INTO put, issued, v_limited FROM mine m;
     IF v_limited IS NOT NULL THEN
-        PERFORM slots_take(v_limited);
+        PERFORM slots_take(v_limited, p_now);
     END IF;
 END $$;

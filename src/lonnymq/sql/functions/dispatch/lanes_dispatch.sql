@@ -1,8 +1,8 @@
 -- Part of a dispatch: all lanes, one after the other. What is due is placed, and the lanes are refilled, under the limits of
--- channels and of the queue. p_hinted: channels that are to be looked at again; p_wanted: what consumers asked for since the last
+-- channels and of the queue (p_max). p_hinted: channels that are to be looked at again; p_wanted: what consumers asked for since the last
 -- dispatch.
 CREATE OR REPLACE FUNCTION lanes_dispatch (
-    n tick, p_entries entry[], p_hinted TEXT[], p_wanted BIGINT, q queue, p_now BIGINT)
+    n tick, p_entries entry[], p_hinted TEXT[], p_wanted BIGINT, p_has_policies BOOLEAN, p_max INT, p_now BIGINT)
 RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
     v_changed TEXT[];                       -- channels whose policy has changed
@@ -29,18 +29,18 @@ BEGIN
         END LOOP;
         PERFORM slots_change(v_changed, p_now);
     END IF;
-    IF q.has_policies OR q.max_concurrency IS NOT NULL THEN
+    IF p_has_policies OR p_max IS NOT NULL THEN
         PERFORM slots_strike(p_hinted || ''::TEXT, p_hinted, p_now);
     END IF;
-    IF q.max_concurrency IS NOT NULL THEN
-        v_room := GREATEST(0, q.max_concurrency - COALESCE((
-            SELECT cardinality(s.busy) FROM slots s WHERE s.channel = '' ORDER BY s.turn DESC LIMIT 1), q.max_concurrency));
+    IF p_max IS NOT NULL THEN
+        v_room := GREATEST(0, p_max - COALESCE((
+            SELECT cardinality(s.busy) FROM slots s WHERE s.channel = '' ORDER BY s.turn DESC LIMIT 1), p_max));
     END IF;
     FOR i IN 1 .. cardinality(n.lanes) LOOP
         l := n.lanes[i];
         l.target := GREATEST(100, LEAST(10000, COALESCE(2 * p_wanted, 0)), l.target - l.target / 8);
         SELECT array_agg(e) INTO v_entries FROM unnest(p_entries) e WHERE e.lane = l.name AND e.at <= p_now;
-        SELECT * INTO d FROM lane_dispatch(l, v_entries, p_hinted, v_room, q.has_policies, p_now);
+        SELECT * INTO d FROM lane_dispatch(l, v_entries, p_hinted, v_room, p_has_policies, p_now);
         n.lanes[i] := d.lane;
         v_room := v_room - d.put;
         IF d.is_held THEN

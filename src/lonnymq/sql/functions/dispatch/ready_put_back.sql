@@ -8,7 +8,8 @@ BEGIN
             SELECT x.tid FROM unnest(p_touched) k
             CROSS JOIN LATERAL (
                 SELECT r.ctid AS tid FROM ready r
-                WHERE r.lane = k.lane AND r.tag = k.tag AND r.id = k.id FOR UPDATE SKIP LOCKED) x))
+                WHERE r.lane = k.lane AND r.tag = k.tag AND r.id = k.id AND r.generation = k.generation
+                FOR UPDATE SKIP LOCKED) x))
         RETURNING r.*),
     again AS (
         INSERT INTO ready (lane, tag, id, generation, rank, at, cost, is_limited, channel)
@@ -17,5 +18,6 @@ BEGIN
     SELECT COUNT(*) INTO n FROM again;
     SELECT array_agg(k) INTO held FROM unnest(p_touched) k
     CROSS JOIN LATERAL (
-        SELECT FROM ready r WHERE r.lane = k.lane AND r.tag = k.tag AND r.id = k.id AND r.xmax <> '0' OFFSET 0) r;
+        SELECT FROM ready r WHERE r.lane = k.lane AND r.tag = k.tag AND r.id = k.id AND r.generation = k.generation
+            AND r.xmax <> '0' OFFSET 0) r;
 END $$;

@@ -1,5 +1,5 @@
 -- Strike slots off that came free: of channels whose list is full, or has grown long. A slot is free once no message has its
--- id and generation. Where nothing says that one came free, once a second.
+-- id and generation. Where nothing says that one came free, once a second. Those that stay full get an alarm.
 CREATE OR REPLACE FUNCTION slots_strike (p_channels TEXT[], p_hinted TEXT[], p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
@@ -12,14 +12,18 @@ BEGIN
         WHERE cardinality(s.busy) > 2 * s.struck_to + 64
             OR (cardinality(s.busy) >= c.max OR s.out IS NOT NULL)
                 AND (s.channel = ANY (p_hinted) OR abs(p_now - s.struck_at) >= 1000)),
+    again AS (
+        INSERT INTO alarm (at, channel) SELECT p_now + 1000, f.channel FROM full_ones f
+        WHERE COALESCE(f.alarm_at <= p_now OR f.alarm_at > p_now + 1000, TRUE)),
     struck AS MATERIALIZED (
-        SELECT f.channel, f.turn, f.released_at, f.out, ARRAY(
+        SELECT f.channel, f.alarm_at, f.turn, f.released_at, f.out, ARRAY(
             SELECT b FROM unnest(f.busy) b
             CROSS JOIN LATERAL (
                 SELECT FROM message m WHERE m.id = b.id AND m.generation = b.generation OFFSET 0) m) AS busy
         FROM full_ones f)
     UPDATE slots s
-    SET turn = nextval('turn'), busy = x.busy, struck_to = cardinality(x.busy), struck_at = p_now,
+    SET turn = nextval('turn'), busy = x.busy, struck_to = cardinality(x.busy), struck_at = p_now, 
+        alarm_at = CASE WHEN COALESCE(x.alarm_at <= p_now OR x.alarm_at > p_now + 1000, TRUE) THEN p_now + 1000 ELSE x.alarm_at END,
         out = CASE WHEN x.out = ANY (x.busy) THEN x.out END,
         -- What was next is gone: served, and its notice is on its way, or cancelled.
         released_at = CASE WHEN x.out <> ALL (x.busy) THEN GREATEST(x.released_at, p_now) ELSE x.released_at END

@@ -1,16 +1,27 @@
--- Messages of limited channels were put into ready, or under a limit over all channels any: list them as busy.
-CREATE OR REPLACE FUNCTION slots_take (p_put ready[])
+-- Messages of limited channels were put into ready, or under a limit over all channels any: list them as busy. A list that is
+-- full is looked at again after a second at the latest.
+CREATE OR REPLACE FUNCTION slots_take (p_put ready[], p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     WITH new AS MATERIALIZED (
         SELECT n.name, array_agg(ROW(e.id, e.generation)::stub) AS stubs
         FROM unnest(p_put) e CROSS JOIN LATERAL (VALUES (e.channel), ('')) n (name)
-        WHERE e.is_limited GROUP BY n.name)
-    UPDATE slots s
-    SET turn = nextval('turn'), busy = s.busy || new.stubs,
-        out = CASE WHEN EXISTS (SELECT FROM channel c WHERE c.name = s.channel AND c.release_interval_ms > 0)
-            THEN new.stubs[1] ELSE s.out END
-    FROM new
-    CROSS JOIN LATERAL (SELECT s.turn FROM slots s WHERE s.channel = new.name ORDER BY s.turn DESC LIMIT 1) last
-    WHERE s.channel = new.name AND s.turn = last.turn;
+        WHERE e.is_limited GROUP BY n.name),
+    taken AS (
+        UPDATE slots s
+        SET turn = nextval('turn'), busy = s.busy || new.stubs,
+            out = CASE WHEN c.release_interval_ms > 0 THEN new.stubs[1] ELSE s.out END,
+            alarm_at = CASE WHEN x.is_alarm THEN p_now + 1000 ELSE s.alarm_at END
+        FROM new
+        CROSS JOIN LATERAL (SELECT * FROM slots s WHERE s.channel = new.name ORDER BY s.turn DESC LIMIT 1) last
+        LEFT JOIN LATERAL (
+            SELECT c.max_concurrency AS max, c.release_interval_ms FROM channel c WHERE c.name = new.name
+            UNION ALL
+            SELECT q.max_concurrency, 0 FROM queue q WHERE new.name = '' OFFSET 0) c ON TRUE
+        CROSS JOIN LATERAL (
+            SELECT cardinality(last.busy) + cardinality(new.stubs) >= c.max
+                AND COALESCE(last.alarm_at <= p_now OR last.alarm_at > p_now + 1000, TRUE) AS is_alarm) x
+        WHERE s.channel = new.name AND s.turn = last.turn
+        RETURNING s.channel, x.is_alarm)
+    INSERT INTO alarm (at, channel) SELECT p_now + 1000, t.channel FROM taken t WHERE t.is_alarm;
 END $$;

@@ -31,7 +31,6 @@ BEGIN
         PERFORM refuse('LM007', format('a weight of %s is not possible', p_weight),
             'Give 0.001 to 1,000; 1 is the usual weight.');
     END IF;
-    UPDATE queue SET has_policies = TRUE WHERE NOT has_policies;
     INSERT INTO channel AS c (name, max_concurrency, release_interval_ms, paused, max_size, weight)
     VALUES (
         p_channel, NULLIF(p_max_concurrency, 0), COALESCE(p_release_interval_ms, 0), COALESCE(p_paused, FALSE),

@@ -15,9 +15,9 @@ BEGIN
             SELECT FROM unnest(v_lanes) n
             CROSS JOIN LATERAL (
                 SELECT b.channel, b.stretches FROM backlog b
-                WHERE b.is_open AND b.lane = n.name AND b.tag >= n.floor ORDER BY b.tag, b.turn OFFSET 0) b
+                WHERE b.is_open AND b.lane = n.name AND b.tag >= n.v ORDER BY b.tag, b.turn OFFSET 0) b
             CROSS JOIN unnest(b.stretches) s
-            CROSS JOIN generate_series(s.lo_rank, s.hi_rank) k (rank)
+            CROSS JOIN generate_series(s.lo_rank::INT, s.hi_rank) k (rank)
             CROSS JOIN LATERAL (
                 SELECT FROM line e
                 WHERE e.channel = b.channel AND e.lane = n.name AND e.rank = k.rank
