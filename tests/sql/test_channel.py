@@ -1,5 +1,7 @@
 """channel_set and channel_get, and the limits they set."""
 
+from decimal import Decimal
+
 import psycopg
 import pytest
 
@@ -26,19 +28,20 @@ def finish(conn: psycopg.Connection, *messages: Delivery) -> None:
 
 def test_a_channel_without_a_policy_has_no_limits(conn: psycopg.Connection) -> None:
     row = conn.execute("SELECT * FROM channel_get('never heard of')").fetchone()
-    assert row == ("never heard of", None, 0, False, None)
+    assert row == ("never heard of", None, 0, False, None, 1)
 
 
 def test_omitted_options_keep_their_value_and_zero_lifts_a_limit(conn: psycopg.Connection) -> None:
     for arguments, expected in (
-        ("'a', 3", ("a", 3, 0, False, None)),
-        ("'a', p_paused => TRUE", ("a", 3, 0, True, None)),
-        ("'a', p_release_interval_ms => 50", ("a", 3, 50, True, None)),
-        ("'a', p_max_size => 7", ("a", 3, 50, True, 7)),
-        ("'a', 0, 0, FALSE, 0", ("a", None, 0, False, None)),
+        ("'a', 3", ("a", 3, 0, False, None, 1)),
+        ("'a', p_paused => TRUE", ("a", 3, 0, True, None, 1)),
+        ("'a', p_release_interval_ms => 50", ("a", 3, 50, True, None, 1)),
+        ("'a', p_max_size => 7", ("a", 3, 50, True, 7, 1)),
+        ("'a', p_weight => 2.5", ("a", 3, 50, True, 7, Decimal("2.5"))),
+        ("'a', 0, 0, FALSE, 0, 1", ("a", None, 0, False, None, 1)),
     ):
         assert conn.execute(f"SELECT * FROM channel_set({arguments})").fetchone() == expected
-    assert conn.execute("SELECT * FROM channel_get('a')").fetchone() == ("a", None, 0, False, None)
+    assert conn.execute("SELECT * FROM channel_get('a')").fetchone() == ("a", None, 0, False, None, 1)
 
 
 def test_max_concurrency_holds_and_a_freed_slot_is_filled(conn: psycopg.Connection) -> None:

@@ -112,6 +112,39 @@ def test_lists_go_page_by_page_in_the_order_of_service(conn: psycopg.Connection)
     assert {channel for _, channel in only_b} == {"b"}
 
 
+def test_a_list_is_the_same_wherever_its_messages_wait(conn: psycopg.Connection) -> None:
+    """Not dispatched yet, in line or in ready, whatever its lane: each once, high priority first."""
+    clock = FakeClock(conn)
+    numbers = range(600)
+    conn.execute(
+        "SELECT COUNT(*) FROM message_create_many(%s, array_fill('x'::BYTEA, '{600}'), %s::BIGINT[],"
+        " p_priorities => %s::INT[], p_lanes => %s)",
+        (
+            ["b" if n % 3 == 0 else "a" for n in numbers],
+            [clock.at + 1_000_000 + n if n % 10 == 0 else None for n in numbers],
+            [n % 4 - 1 for n in numbers],
+            [f"lane {n % 2}" for n in numbers],
+        ),
+    )
+    due = "SELECT id FROM message WHERE dequeue_at <= %s AND channel = %s ORDER BY -priority, dequeue_at, id"
+    later = "SELECT id FROM message WHERE dequeue_at > %s AND channel = %s ORDER BY dequeue_at, id"
+    expected = {
+        channel: [row[0] for query in (due, later) for row in conn.execute(query, (clock.at, channel))]
+        for channel in "ab"
+    }
+    for dispatched in (False, True):
+        if dispatched:
+            fold(conn)
+        of_a = list(chain.from_iterable(pages(conn, "a", "waiting", 37)))
+        assert of_a == expected["a"]
+        both = list(chain.from_iterable(pages(conn, None, "waiting", 101)))
+        assert both == expected["a"] + expected["b"]
+        parts = [*pages(conn, "b", "due", 50), *pages(conn, "b", "scheduled", 7)]
+        assert list(chain.from_iterable(parts)) == expected["b"]
+    assert value(conn, "COUNT(*) FROM line") > 0
+    assert value(conn, "COUNT(*) FROM ready") > 0
+
+
 def test_what_waits_is_cancelled_at_once(conn: psycopg.Connection) -> None:
     kept, gone = create(conn), create(conn)
     assert value(conn, "message_cancel(%s)", gone) == "cancelled"
@@ -227,7 +260,10 @@ def delete(conn: psycopg.Connection, arguments: str) -> tuple[str, int] | None:
 
 
 def leftovers(conn: psycopg.Connection, channel: str) -> list[str]:
-    tables = ("message", "dead", "ring", "capacity", "departure", "dedupe", "tally")
+    tables = (
+        *("message", "scheduled", "line", "backlog", "ready", "dead"),
+        *("capacity", "departure", "dedupe", "tally"),
+    )
     found = [t for t in tables if value(conn, f"EXISTS (SELECT FROM {t} WHERE channel = %s)", channel)]
     return found + (
         ["channel"] if value(conn, "EXISTS (SELECT FROM channel WHERE name = %s)", channel) else []

@@ -53,30 +53,48 @@ def drop_login(conn: psycopg.Connection, name: str) -> None:
 
 
 PLACES = (
-    "message (id, channel, dequeue_at, created_at, content) OVERRIDING SYSTEM VALUE"
-    " SELECT %(first)s + i, %(channel)s, CASE WHEN i %% 4 = 0 THEN %(far)s ELSE %(now)s END + i, 1, 'x'",
-    "scheduled (at, id, generation, rank, cost, lane, channel)"
-    " SELECT %(far)s + i, %(first)s + i, 0, 0, 1, 'default', %(channel)s",
-    "ready (lane, tag, id, generation, rank, at, cost, is_limited, channel)"
-    " SELECT 'default', %(first)s + i, %(first)s + i, 0, 0, %(now)s + i, 1, FALSE, %(channel)s",
-    "line (channel, lane, rank, at, id, generation, cost)"
-    " SELECT %(channel)s, 'default', 0, %(now)s + i, %(first)s + i, 0, 1",
-    "dead (id, channel, dequeue_at, created_at, dead_at, generation, attempts, cost, priority, lane, content)"
-    " SELECT %(first)s + 2000000 + i, %(channel)s, 1, 1, %(now)s + i, 0, 1, 1, 0, 'default', 'x'",
-    "finished (id, channel, created_at, dequeue_at, finished_at, attempts, content_bytes, cost, priority, lane, outcome)"
-    " SELECT %(first)s + 3000000 + i, %(channel)s, 1, 1, %(now)s + i, 1, 1, 1, 0, 'default', 'completed'",
+    (
+        "message (id, channel, dequeue_at, created_at, content) OVERRIDING SYSTEM VALUE"
+        " SELECT %(first)s + i, %(channel)s, CASE WHEN i %% 4 = 0 THEN %(far)s ELSE %(now)s END + i, 1, 'x'"
+    ),
+    (
+        "scheduled (at, id, generation, rank, cost, lane, channel)"
+        " SELECT %(far)s + i, %(first)s + i, 0, 0, 1, 'default', %(channel)s"
+    ),
+    (
+        "ready (lane, tag, id, generation, rank, at, cost, is_limited, channel)"
+        " SELECT 'default', %(first)s + i, %(first)s + i, 0, 0, %(now)s + i, 1, FALSE, %(channel)s"
+    ),
+    (
+        "line (channel, lane, rank, at, id, generation, cost)"
+        " SELECT %(channel)s, 'default', 0, %(now)s + i, %(first)s + i, 0, 1"
+    ),
+    (
+        "dead (id, channel, dequeue_at, created_at, dead_at, generation, attempts, cost, priority, lane,"
+        " content)"
+        " SELECT %(first)s + 2000000 + i, %(channel)s, 1, 1, %(now)s + i, 0, 1, 1, 0, 'default', 'x'"
+    ),
+    (
+        "finished (id, channel, created_at, dequeue_at, finished_at, attempts, content_bytes, cost, priority,"
+        " lane, outcome)"
+        " SELECT %(first)s + 3000000 + i, %(channel)s, 1, 1, %(now)s + i, 1, 1, 1, 0, 'default', 'completed'"
+    ),
 )
 HELD = (
-    "message (id, channel, dequeue_at, created_at, content) OVERRIDING SYSTEM VALUE"
-    " SELECT %(first)s + 1000000 + i, %(channel)s, 1, 1, 'x'",
-    "lease (token, last_id, end_at, dequeued_at, is_limited, stubs)"
-    " SELECT gen_random_uuid(), %(first)s + 1000000 + MAX(i), %(now)s + MIN(i), 1, FALSE,"
-    " array_agg(ROW(%(first)s + 1000000 + i, 0)::stub ORDER BY i)",
+    (
+        "message (id, channel, dequeue_at, created_at, content) OVERRIDING SYSTEM VALUE"
+        " SELECT %(first)s + 1000000 + i, %(channel)s, 1, 1, 'x'"
+    ),
+    (
+        "lease (token, last_id, end_at, dequeued_at, is_limited, stubs)"
+        " SELECT gen_random_uuid(), %(first)s + 1000000 + MAX(i), %(now)s + MIN(i), 1, FALSE,"
+        " array_agg(ROW(%(first)s + 1000000 + i, 0)::stub ORDER BY i)"
+    ),
 )
 
 
 def fill(conn: psycopg.Connection, channel: str, count: int, first: int = 1, *, leases: bool = True) -> None:
-    """Messages that wait, in each place where they can, are leased, are dead and are finished, of each so many."""
+    """Messages that wait (in each place), are leased, are dead and are finished, of each so many."""
     given = {"channel": channel, "count": count, "first": first, "now": NOW, "far": FAR}
     for insert in (*PLACES, *HELD) if leases else PLACES:
         table = insert.split()[0]
@@ -143,9 +161,7 @@ def explained(conn: psycopg.Connection, query: str, options: str) -> str:
     return "\n".join(line for (line,) in conn.execute(f"EXPLAIN ({options}) {query}".encode()))
 
 
-def learned(
-    tenant: psycopg.Connection, explains: tuple[str, ...] = EXPLAINS
-) -> dict[tuple[str, str], str]:
+def learned(tenant: psycopg.Connection, explains: tuple[str, ...] = EXPLAINS) -> dict[tuple[str, str], str]:
     """What EXPLAIN tells, once the session has planned and cached all it will."""
     for _ in range(2):
         found = {(query, how): explained(tenant, query, how) for query in QUERIES for how in explains}
@@ -170,7 +186,7 @@ def test_explain_tells_the_same_whatever_others_have(
 
 
 def test_leases_of_others_are_read_and_not_told(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:
-    """There is no index of leases by channel: how many there are in all can be told from the buffers (ADR 18)."""
+    """No index has leases by channel: from the buffers it can be told how many there are in all."""
     explains = ("VERBOSE", "ANALYZE, VERBOSE, BUFFERS OFF, TIMING OFF, SUMMARY OFF")
     before = learned(tenant, explains)
     fill(conn, "victim", 10_000, VICTIM_ID)
@@ -178,7 +194,9 @@ def test_leases_of_others_are_read_and_not_told(conn: psycopg.Connection, tenant
     assert learned(tenant, explains) == before
 
 
-def test_whose_leases_they_are_makes_no_difference(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:
+def test_whose_leases_they_are_makes_no_difference(
+    conn: psycopg.Connection, tenant: psycopg.Connection
+) -> None:
     """Nor which id is asked for."""
     fill(conn, "victim", 10_000, VICTIM_ID)
     settle(conn)
@@ -269,9 +287,7 @@ def test_a_plan_made_for_another_login_shows_nothing_too_much(
     assert seen(prepared_by_tenant, "aa") == {2000, 4000}
 
 
-def test_the_indexes_are_those_of_the_channel(
-    conn: psycopg.Connection, tenant: psycopg.Connection
-) -> None:
+def test_the_indexes_are_those_of_the_channel(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:
     """Also under statistics of one channel only, where a condition on it seems to select nothing."""
     for table in ("message", "scheduled", "ready", "line", "backlog", "lease", "dead", "finished_other"):
         conn.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
