@@ -211,7 +211,12 @@ def test_until_it_is_swept_the_holder_may_finish_late(conn: psycopg.Connection) 
 
 @pytest.mark.parametrize(
     "call",
-    ["message_complete_many(%s, %s)", "message_defer_many(%s, %s)", "message_extend_many(%s, %s, 1000)"],
+    [
+        "message_complete_many(%s, %s)",
+        "message_complete_many(%s, (%s::UUID[])[:1])",
+        "message_defer_many(%s, %s)",
+        "message_extend_many(%s, %s, 1000, '{a, b}')",
+    ],
 )
 def test_batches_lock_in_the_order_of_their_ids(connect: Connect, call: str) -> None:
     """Batches that name the same messages in opposite orders never wait in a circle: one that waits for the
