@@ -1,6 +1,6 @@
 """Stops a session inside a function of the engine, at a statement of the test's choice.
 
-Where a table is written, a trigger stops it: `before update ring`, `after insert wake`. The statement has
+Where a table is written, a trigger stops it: `before delete ready`, `after insert notice`. The statement has
 taken its snapshot by then. Between two statements that only read or lock, a stop is written into the text.
 Stopping means to wait for an advisory lock, and only a session that was told where to stop does.
 """
@@ -15,35 +15,27 @@ import psycopg
 from tests.isolation.arena import Arena, until, value
 
 TABLES = (
-    "message",
-    "dead",
-    "wake",
-    "ring",
-    "tick",
-    "postponed",
-    "sleep",
-    "dedupe",
-    "capacity",
-    "queue_slot",
-    "channel",
-    "queue",
+    *("message", "notice", "scheduled", "line", "backlog", "ready", "lease", "tick", "dead"),
+    *("channel", "policy_change", "slots", "dedupe", "capacity", "queue", "sleep"),
 )
 # The name of a stop: the function, and the text it comes before.
 STOPS = {
-    "dequeue has its channels": ("message_dequeue_many", "-- Stamp releases after the locks are had"),
-    "plain dequeue has its channel": ("message_dequeue", "SELECT k.now, x.max_concurrency"),
-    "plain dequeue has its policy": ("message_dequeue", "SELECT array_agg(w.tid) AS tids"),
-    "fold has read": ("dispatch", "PERFORM FROM fold_lock FOR UPDATE SKIP LOCKED;"),
-    "fold has the tick": ("dispatch", "IF v_now BETWEEN t.at"),
-    "fold has the lock": ("dispatch", "n := t;"),
-    "sweep has read": ("lease_sweep", "IF v_due IS NULL AND p_"),
-    "rebuild has the locks": ("rebuild", "-- Whatever this snapshot does not see"),
-    "rebuild has its snapshot": ("rebuild", "DELETE FROM tick;"),
-    "rebuild has no wakes": ("rebuild", "DELETE FROM ring r WHERE EXISTS"),
-    "writer has appended": ("wake_notify", "IF (SELECT"),
+    "dequeue has the tick": ("message_dequeue", "IF p_lanes IS NULL AND cardinality(q.lanes) = 1 THEN"),
+    "dequeue has its entries": ("message_dequeue", "PERFORM lease_write("),
+    "dequeue has its lease": ("message_dequeue", "-- In a statement of its own, whose snapshot is younger"),
+    "dequeue has its messages": ("message_dequeue", "GET DIAGNOSTICS v_n = ROW_COUNT;"),
+    "dispatch has the tick": ("dispatch", "IF v_now BETWEEN t.at"),
+    "dispatch has read": ("dispatch", "PERFORM FROM dispatch_lock FOR UPDATE SKIP LOCKED;"),
+    "dispatch has the lock": ("dispatch", "t := dispatch_work("),
+    "dispatch has its entries": ("dispatch_work", "n.due_to := LEAST(n.due_to, scheduled_add("),
+    "dispatch has the policies": ("lanes_dispatch", "n.lanes := n.lanes || ARRAY("),
+    "sweep has read": ("leases_sweep", "IF v_due IS NULL THEN"),
+    "rebuild has the locks": ("rebuild", "SELECT * INTO t FROM tick"),
+    "cancel has its messages": ("message_cancel_many", "v_endings := message_unplace("),
+    "reschedule has its message": ("message_reschedule", "v_endings := message_unplace("),
+    "writer has appended": ("sleep_notify", "IF (SELECT"),
     "create begins": ("message_create", "-- What the queue asks for is checked"),
-    "dequeue has its slots": ("message_dequeue_many", "v_is_full := p_paused OR v_left = 0;"),
-    "delete found no messages": ("channel_delete", "-- A policy that somebody makes at this moment"),
+    "delete found no messages": ("channel_forget", "-- A policy that somebody makes at this moment"),
     "retry has its dead": ("dead_retry", "SELECT a.results, a.are_counted INTO"),
 }
 GATE = 815

@@ -6,7 +6,7 @@ import time
 import psycopg
 
 from tests import judge
-from tests.isolation.arena import PATIENCE, value
+from tests.isolation.arena import PATIENCE, dispatch, value
 
 # What a dequeue says when it knows of nothing: ask again in a second. A sleeper does not.
 NO_REASON_MS = 900
@@ -34,7 +34,7 @@ class Sleeper:
         return bool(is_sure)
 
     def look(self) -> list[judge.Delivery]:
-        judge.fold(self.conn)
+        dispatch(self.conn)
         deliveries, again_at = judge.dequeue(self.conn, 10, 3_600_000)
         self.again_ms = 0 if again_at is None else again_at - value(self.conn, "SELECT clock_ms()")
         return deliveries

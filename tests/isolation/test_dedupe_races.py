@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from tests import judge
-from tests.isolation.arena import Arena, end, impatient, run_out, take, until, value
+from tests.isolation.arena import Arena, dispatch, end, impatient, run_out, take, until, value
 from tests.isolation.pausing import paused
 
 LEVELS = pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
@@ -50,7 +50,7 @@ def keep(conn: psycopg.Connection, ms: int) -> None:
 
 
 def lease(conn: psycopg.Connection) -> judge.Delivery:
-    judge.fold(conn)
+    dispatch(conn)
     (delivery,) = take(conn, 1)
     return delivery
 
@@ -195,7 +195,7 @@ def test_against_the_holders_end(arena: Arena, finisher: str, keep_ms: int, endi
     keep(observer, keep_ms)
     observer.execute("SELECT queue_set(p_max_attempts => 1)")
     holder, _ = create(observer)
-    judge.fold(observer)
+    dispatch(observer)
     (delivery,) = take(observer, 1, lease_ms=1 if finisher == "sweep" else 3_600_000)
     if finisher == "sweep":
         run_out(observer, [delivery])

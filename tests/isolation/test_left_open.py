@@ -14,6 +14,7 @@ from tests.isolation.arena import (
     account,
     check_limits,
     deliver_all,
+    dispatch,
     end,
     impatient,
     run_out,
@@ -74,7 +75,7 @@ def cost(conn: psycopg.Connection, ledger: Ledger) -> dict[str, int]:
     for _ in range(7):
         create(conn, ledger, "measured", "measured")
         costs["fold"].append(blocks(conn, "dispatch()"))
-        judge.fold(conn)
+        dispatch(conn)
         costs["dequeue"].append(blocks(conn, "message_dequeue(10)"))
         serve(conn, ledger)
     return {name: int(statistics.median(measured)) for name, measured in costs.items()}
@@ -96,7 +97,7 @@ def test_dequeue_left_open(arena: Arena, ending: str) -> None:
     cost(two, ledger)  # a session's first calls read the catalogue
     for number in range(3):
         create(observer, ledger, "held", f"held {number}", number)
-    judge.fold(observer)
+    dispatch(observer)
     one.execute("BEGIN")
     opened = do_dequeue(one, Scene(ledger, "", ""), 1)
     assert opened.result == {"held"}
@@ -124,7 +125,7 @@ def test_complete_of_1000_expired_leases_left_open(arena: Arena, ending: str) ->
         ).fetchall()
         for (message_id,), content in zip(rows, contents, strict=True):
             ledger.create(message_id, content)
-    judge.fold(observer)
+    dispatch(observer)
     leases = take(observer, 1_050, lease_ms=1)
     ledger.expired = {delivery.id: delivery.token for delivery in leases}
     run_out(observer, leases)
@@ -140,7 +141,7 @@ def test_complete_of_1000_expired_leases_left_open(arena: Arena, ending: str) ->
         served: list[judge.Delivery] = []
 
         def is_served() -> bool:
-            judge.fold(two)
+            dispatch(two)
             served.extend(take(two))
             return len(served) >= 50
 
@@ -182,7 +183,7 @@ def test_producer_of_200000_channels_left_open(arena: Arena, ending: str) -> Non
     account(observer, ledger)
     end(one, ending)
     two.execute("SET statement_timeout = '10s'")
-    folds = judge.fold(two)
+    folds = dispatch(two)
     if ending == "rollback":
         assert folds < 5
         assert take(two) == []
@@ -216,7 +217,7 @@ def test_channel_set_left_open(arena: Arena, ending: str) -> None:
     end(one, ending)
     for channel in ("busy 1", "busy 2"):
         create(observer, ledger, channel, f"after: {channel}")
-    judge.fold(observer)
+    dispatch(observer)
     expected = {"busy 2"} if ending == "commit" else {"busy 1", "busy 2"}
     taken = do_dequeue(observer, scene, 100)
     assert taken.result == expected
@@ -238,7 +239,7 @@ def test_producer_left_prepared(arena: Arena, ending: str) -> None:
     try:
         with impatient(two):
             work(two, 1_200)
-            judge.fold(two)
+            dispatch(two)
             assert take(two) == []
     finally:
         one.execute(f"{ending} PREPARED '{name}'")
@@ -259,7 +260,7 @@ def test_dequeue_left_prepared(arena: Arena, ending: str) -> None:
         with impatient(two):
             met = do_dequeue(two, scene, 100)
             met.commit(scene.ledger)
-            judge.fold(two)
+            dispatch(two)
             serve(two, scene.ledger)
             work(two, 400)
     finally:
@@ -278,7 +279,7 @@ def test_complete_left_prepared_past_the_lease(arena: Arena, limited: str, endin
     if limited == "limited":
         observer.execute("SELECT channel_set('slow', p_max_concurrency => 1)")
     message_id = create(observer, ledger, "slow", "the first")
-    judge.fold(observer)
+    dispatch(observer)
     (lease,) = take(observer, 1, lease_ms=1)
     create(observer, ledger, "slow", "the second")
     run_out(observer, [lease])
@@ -287,7 +288,7 @@ def test_complete_left_prepared_past_the_lease(arena: Arena, limited: str, endin
     one.execute(f"PREPARE TRANSACTION '{name}'")
     try:
         with impatient(two):
-            judge.fold(two)
+            dispatch(two)
             serve(two, ledger)
             assert len(ledger.contents) == (2 if limited == "limited" else 1)
             work(two, 200, channel="others")

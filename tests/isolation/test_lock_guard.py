@@ -9,9 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests import judge
 from tests.database import unique_name
-from tests.isolation.arena import Arena, account, end, impatient, take, until, value
+from tests.isolation.arena import Arena, account, dispatch, end, impatient, take, until, value
 from tests.isolation.pausing import install, is_installed, paused
 from tests.isolation.scene import Scene, build, create
 
@@ -49,7 +48,7 @@ def fold(arena: Arena, one: psycopg.Connection) -> None:
 def fold_that_came_second(arena: Arena, one: psycopg.Connection) -> None:
     """It gets the lock, finds that somebody else has folded meanwhile, and writes nothing."""
     with paused(arena, "fold has read", lambda conn: value(conn, "SELECT dispatch()")) as running:
-        judge.fold(arena.session("two"))
+        dispatch(arena.session("two"))
     assert running.result() is True
 
 
@@ -70,7 +69,7 @@ def fold_without_a_tick(arena: Arena, one: psycopg.Connection) -> None:
 
 def fold_that_could_not_rebuild(arena: Arena, one: psycopg.Connection) -> None:
     """A dequeue is open, and the ring table cannot be locked."""
-    judge.fold(arena.session("judge"))
+    dispatch(arena.session("judge"))
     two = arena.session("two")
     two.execute("BEGIN")
     take(two, 1)
@@ -84,7 +83,7 @@ def rebuild(arena: Arena, one: psycopg.Connection) -> None:
 
 
 def maintain(arena: Arena, one: psycopg.Connection) -> None:
-    judge.fold(arena.session("judge"))
+    dispatch(arena.session("judge"))
     assert value(one, "SELECT maintain()") > 0
 
 
@@ -158,7 +157,7 @@ def scene(arena: Arena) -> Scene:
 def check_fold(arena: Arena, scene: Scene) -> None:
     """Others fold, and all is as it must be."""
     with impatient(arena.session("two")):
-        judge.fold(arena.session("two"))
+        dispatch(arena.session("two"))
     account(arena.session("judge"), scene.ledger)
 
 
@@ -241,7 +240,7 @@ def test_a_fold_that_is_rolled_back_to_a_savepoint_holds_nothing(arena: Arena, s
     fold(arena, one)
     one.execute("ROLLBACK TO s")
     assert set(shown(one)) == {"0"}
-    assert judge.fold(two) < 5
+    assert dispatch(two) < 5
     assert value(two, "SELECT COUNT(*) FROM ring WHERE channel = 'elsewhere' AND due_at IS NOT NULL") == 1
     assert can_be_prepared(one, "PREPARE TRANSACTION '{name}'")
     check_fold(arena, scene)

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from tests import judge
-from tests.isolation.arena import Arena, end, impatient, run_out, take, until, value
+from tests.isolation.arena import Arena, dispatch, end, impatient, run_out, take, until, value
 from tests.isolation.pausing import paused
 
 ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
@@ -29,7 +29,7 @@ STOPS = pytest.mark.parametrize(
 def fill(conn: psycopg.Connection, count: int = 30) -> None:
     channels = [f"c{number % 6}" for number in range(count)]
     conn.execute("SELECT message_create_many(%s, %s)", (channels, [b"work"] * count))
-    judge.fold(conn)
+    dispatch(conn)
 
 
 def limit(conn: psycopg.Connection, max_concurrency: int) -> None:
@@ -54,7 +54,7 @@ def take_all(conn: psycopg.Connection) -> list[judge.Delivery]:
     deliveries: list[judge.Delivery] = []
 
     def is_empty_handed() -> bool:
-        judge.fold(conn)
+        dispatch(conn)
         more = take(conn)
         deliveries.extend(more)
         return not more and value(conn, "SELECT COUNT(*) FROM postponed") == 0
@@ -126,7 +126,7 @@ def test_a_dequeue_left_open_holds_only_its_slots(arena: Arena, ending: str) -> 
     assert len(take(one, 1)) == 1
     with impatient(two):
         for _ in range(10):
-            judge.fold(two)
+            dispatch(two)
             deliveries = take(two)
             assert len(deliveries) == 2
             complete(two, deliveries)
@@ -153,13 +153,13 @@ def test_a_slot_is_free_when_its_lease_ends_for_good(arena: Arena, freeing: str,
     observer.execute("SELECT queue_set(p_max_attempts => 1)")
     limit(observer, 1)
     observer.execute("SELECT message_create('c0', 'work')")
-    judge.fold(observer)
+    dispatch(observer)
     (delivery,) = take(observer, 1, lease_ms=1 if freeing == "sweep" else 3_600_000)
     observer.execute("SELECT message_create('d', 'next')")
     if freeing == "sweep":
         run_out(observer, [delivery])
     else:
-        judge.fold(observer)
+        dispatch(observer)
     one.execute("BEGIN")
     one.execute(FREEING[freeing], {"id": delivery.id, "token": delivery.token})
     with impatient(two):
@@ -167,7 +167,7 @@ def test_a_slot_is_free_when_its_lease_ends_for_good(arena: Arena, freeing: str,
         assert take(two) == []
     end(one, ending)
     if freeing == "sweep":
-        judge.fold(observer)  # rolled back, the next fold sweeps
+        dispatch(observer)  # rolled back, the next fold sweeps
     assert len(take_all(observer)) == (1 if ending == "commit" or freeing == "sweep" else 0)
     assert leased(observer) == 1
     observer.execute("SELECT queue_set(p_max_attempts => 5)")

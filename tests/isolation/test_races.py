@@ -14,6 +14,7 @@ from tests.isolation.arena import (
     Ledger,
     account,
     check_limits,
+    dispatch,
     end,
     held_slots,
     impatient,
@@ -247,7 +248,7 @@ def test_two_dequeues_for_one_slot(arena: Arena, stop: Stop) -> None:
         met.commit(scene.ledger)
     running.result().commit(scene.ledger)
     check_limits(observer)
-    judge.fold(observer)
+    dispatch(observer)
     assert scene.first not in {delivery.channel for delivery in lease_all(observer, scene)}
     account(observer, scene.ledger)
 
@@ -264,7 +265,7 @@ def test_two_dequeues_for_one_release(arena: Arena, stop: Stop) -> None:
         assert scene.first not in met.result
         met.commit(scene.ledger)
     running.result().commit(scene.ledger)
-    judge.fold(observer)
+    dispatch(observer)
     assert scene.first not in {delivery.channel for delivery in lease_all(observer, scene)}
     observer.execute("SELECT channel_set(%s, p_release_interval_ms => 0)", (scene.first,))
     account(observer, scene.ledger)
@@ -284,7 +285,7 @@ def test_a_slot_freed_while_a_dequeue_finds_none(arena: Arena) -> None:
     observer.execute(
         "SELECT channel_set(%s, p_max_concurrency => %s)", (scene.first, held_slots(observer)[scene.first])
     )
-    judge.fold(observer)
+    dispatch(observer)
     with paused(arena, "before update ring", lambda one: do_dequeue(one, scene, 1)) as running:
         go_on(arena, scene, complete)
         go_on(arena, scene, fold)
@@ -500,7 +501,7 @@ def test_a_slot_is_not_free_before_the_commit(arena: Arena, call: str) -> None:
     # Leases from before the limit say nothing when they end: let two run that know of it.
     for lease in scene.held[scene.first]:
         finish(scene, do_complete(observer, scene, lease))
-    judge.fold(observer)
+    dispatch(observer)
     mine = [delivery for delivery in lease_all(observer, scene) if delivery.channel == scene.first]
     lease = Lease(mine[0].id, mine[0].token)
     with paused(arena, "before insert wake", lambda one: OPERATIONS[call](one, scene, lease)) as running:
@@ -509,7 +510,7 @@ def test_a_slot_is_not_free_before_the_commit(arena: Arena, call: str) -> None:
             assert scene.first not in {delivery.channel for delivery in lease_all(two, scene)}
         check_limits(observer)
     running.result().commit(scene.ledger)
-    judge.fold(observer)
+    dispatch(observer)
     more = [delivery for delivery in lease_all(observer, scene) if delivery.channel == scene.first]
     assert len(more) == 1
     account(observer, scene.ledger)
@@ -612,7 +613,7 @@ def test_rebuild_while_open(arena: Arena, first: str, ending: str) -> None:
     else:
         with impatient(two):
             two.execute("SELECT rebuild()")
-        judge.fold(observer)
+        dispatch(observer)
         end(one, ending)
     (opened.commit if ending == "commit" else opened.rollback)(scene.ledger)
     account(observer, scene.ledger)
@@ -637,7 +638,7 @@ def test_maintain_and_others_go_on_at_once(arena: Arena, order: str, operation: 
     """It takes away folded wakes, and the places of channels that were quiet for long and may come back."""
     observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
     message_id = create(observer, Ledger(), "new", "long ago")
-    judge.fold(observer)
+    dispatch(observer)
     (lease,) = take(observer, 1)
     assert value(observer, "SELECT message_complete(%s, %s)", message_id, lease.token) == "completed"
     take(observer)  # finds nothing more: the channel leaves the line

@@ -16,7 +16,7 @@ import pytest
 
 from tests import judge
 from tests.database import unique_name
-from tests.isolation.arena import PATIENCE, Arena, end, impatient, take, until, value
+from tests.isolation.arena import PATIENCE, Arena, dispatch, end, impatient, take, until, value
 from tests.isolation.pausing import paused
 from tests.isolation.sleeper import Sleeper
 
@@ -43,7 +43,7 @@ def leased(conn: psycopg.Connection, count: int = 1, **options: Any) -> judge.De
         conn.execute(
             "SELECT message_create('a', 'work', p_max_attempts => %s)", (options.get("max_attempts"),)
         )
-    judge.fold(conn)
+    dispatch(conn)
     (delivery,) = take(conn, 1)
     return delivery
 
@@ -172,9 +172,9 @@ each_writer_at_each_level = pytest.mark.parametrize(
 def prepare(arena: Arena, writer: str) -> Call:
     observer = arena.session("judge")
     call = WRITERS[writer].prepare(observer)
-    judge.fold(observer)
+    dispatch(observer)
     assert take(observer) == [], "the scene leaves work"
-    judge.fold(observer)
+    dispatch(observer)
     return call
 
 
@@ -453,7 +453,7 @@ def test_a_busy_fold_ends_the_sleep_that_another_relies_on(arena: Arena) -> None
     consumer, observer, one = sleeper(arena), arena.session("judge"), arena.session("one")
     assert consumer.try_to_sleep()
     many_wakes_that_tell_nobody(observer)
-    judge.fold(observer)
+    dispatch(observer)
     assert value(observer, "SELECT is_asleep FROM sleep") is False
     one.execute("SELECT message_create('a', 'work')")
     assert len(consumer.pick_up(is_asleep=True)) == 1
@@ -498,7 +498,7 @@ def test_a_writer_that_saw_nobody_asleep_between_two_generations(arena: Arena, s
     consumer, observer = sleeper(arena), arena.session("judge")
     assert consumer.try_to_sleep()
     many_wakes_that_tell_nobody(observer)
-    judge.fold(observer)
+    dispatch(observer)
     with paused(arena, stop, lambda one: one.execute("SELECT message_create('a', 'work')")) as running:
         assert not consumer.try_to_sleep(), "its old generation is worth nothing"
     running.result()
