@@ -4,10 +4,13 @@ CREATE OR REPLACE FUNCTION message_complete_many (p_ids BIGINT[], p_tokens UUID[
 RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
+    v_token UUID := (SELECT u FROM unnest(p_tokens) u LIMIT 1);
     v_endings ending[];
 BEGIN
-    IF cardinality(p_tokens) = 1 AND cardinality(p_ids) > 0 AND NOT (SELECT q.history FROM queue q) THEN
-        RETURN QUERY SELECT * FROM message_complete_batch(p_ids, (SELECT u FROM unnest(p_tokens) u));
+    IF v_token = ALL (p_tokens) AND cardinality(p_tokens) IN (1, cardinality(p_ids)) AND cardinality(p_ids) > 0
+        AND NOT (SELECT q.history FROM queue q)
+    THEN
+        RETURN QUERY SELECT * FROM message_complete_batch(p_ids, v_token);
         RETURN;
     END IF;
     p_tokens := tokens_fill(p_tokens, cardinality(p_ids));
