@@ -34,7 +34,7 @@ BEGIN
         CASE WHEN x.due + x.scheduled = 0 THEN 'empty' WHEN x.due = 0 THEN 'scheduled'
              WHEN x.paused OR q.paused THEN 'paused'
              WHEN x.leased >= x.max_concurrency THEN 'concurrency'
-             WHEN LEAST(x.released_at, v_now) + x.interval_ms > v_now THEN 'rate'
+             WHEN x.interval_ms > 0 AND x.released_at + x.interval_ms > v_now THEN 'rate'
              WHEN f.is_full THEN 'queue limit' END,
         x.max_concurrency, x.interval_ms, x.paused, x.max_size, x.weight
     FROM (
