@@ -16,10 +16,11 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
     q RECORD;                               -- the queue's settings, and what the last dispatch left
-    v_token UUID := gen_random_uuid();
     v_taken ready[];
+    v_id BIGINT;
+    v_generation INT;
+    v_doubtful stub[];
     v_locked stub[];
-    v_end BIGINT;
     v_n INT := 0;                           -- how many were returned
 BEGIN
     -- Whether to dispatch is spread by chance: else all consumers would do it at the same time, and all but one in vain.
@@ -36,31 +37,41 @@ BEGIN
     IF q.is_good IS NOT TRUE THEN
         PERFORM dequeue_check(p_limit, q.lease_ms, p_consumer);
     END IF;
-    v_end := q.now + q.lease_ms;
     IF p_lanes IS NULL AND cardinality(q.lanes) = 1 THEN
         v_taken := ready_take(q.lanes[1], p_limit);
     ELSE
         v_taken := ready_take_lanes(q.lanes, p_lanes, p_limit);
     END IF;
-    IF v_taken IS NOT NULL THEN
-        -- In a statement of its own, whose snapshot is younger than the locks on the entries: whoever changed one of these
-        -- messages before is seen. One that somebody locks at this moment, to cancel or reschedule it, has an xmax.
-        RETURN QUERY
-        SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, v_token, v_end, q.dispatch_at, m.lane
+    token := gen_random_uuid();
+    lease_end_at := q.now + q.lease_ms;
+    again_at := q.dispatch_at;
+    -- In a statement of its own, whose snapshot is younger than the locks on the entries: whoever changed one of these messages
+    -- before is seen. One that somebody locks at this moment, to cancel or reschedule it, has an xmax.
+    FOR id, channel, content, headers, state, attempts, lane, v_id, v_generation IN
+        SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.lane, r.id, r.generation
         FROM unnest(v_taken) r
-        CROSS JOIN LATERAL (
-            SELECT * FROM message m WHERE m.id = r.id AND m.generation = r.generation AND m.xmax = '0' OFFSET 0) m;
-        GET DIAGNOSTICS v_n = ROW_COUNT;
-        IF v_n < cardinality(v_taken) THEN
-            SELECT c.taken, c.locked INTO v_taken, v_locked FROM message_recheck(v_taken) c;
-            RETURN QUERY
-            SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, v_token, v_end, q.dispatch_at, m.lane
-            FROM unnest(v_locked) s CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id = s.id OFFSET 0) m;
-            v_n := COALESCE(cardinality(v_taken), 0);
+        LEFT JOIN LATERAL (
+            SELECT * FROM message m WHERE m.id = r.id AND m.generation = r.generation AND m.xmax = '0' OFFSET 0) m ON TRUE
+    LOOP
+        IF message_dequeue.id IS NULL THEN
+            v_doubtful := v_doubtful || ROW(v_id, v_generation)::stub;
+        ELSE
+            RETURN NEXT;
+            v_n := v_n + 1;
         END IF;
+    END LOOP;
+    IF v_doubtful IS NOT NULL THEN
+        v_locked := message_recheck(v_doubtful);
+        RETURN QUERY
+        SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, message_dequeue.token,
+            message_dequeue.lease_end_at, q.dispatch_at, m.lane
+        FROM unnest(v_locked) s CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id = s.id OFFSET 0) m;
+        v_n := v_n + COALESCE(cardinality(v_locked), 0);
+        SELECT array_agg(r) INTO v_taken FROM unnest(v_taken) r
+        WHERE ROW(r.id, r.generation)::stub <> ALL (v_doubtful) OR ROW(r.id, r.generation)::stub = ANY (v_locked);
     END IF;
     IF v_n > 0 THEN
-        PERFORM lease_write(v_taken, v_token, v_end, q.now, p_consumer, p_limit);
+        PERFORM lease_write(v_taken, message_dequeue.token, message_dequeue.lease_end_at, q.now, p_consumer, p_limit);
         IF q.history OR EXISTS (SELECT FROM unnest(v_taken) r WHERE r.is_limited) THEN
             PERFORM set_config('synchronous_commit', 'on', TRUE) -- what is promised exactly must not be lost in a crash
             WHERE current_setting('synchronous_commit') = 'off';
@@ -69,7 +80,8 @@ BEGIN
         END IF;
     END IF;
     IF v_n < p_limit THEN
-        again_at := CASE WHEN v_n > 0 THEN q.now ELSE dequeue_again_at(q.now) END;
-        RETURN NEXT;
+        RETURN QUERY
+        SELECT NULL::BIGINT, NULL, NULL::BYTEA, NULL::JSONB, NULL::BYTEA, NULL::INT, NULL::UUID, NULL::BIGINT,
+            CASE WHEN v_n > 0 THEN q.now ELSE dequeue_again_at(q.now) END, NULL;
     END IF;
 END $$;

@@ -5,17 +5,26 @@ CREATE OR REPLACE FUNCTION dispatch_work (
 RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
     q queue;
-    v_has_policies BOOLEAN := EXISTS (SELECT FROM channel);
+    v_has_policies BOOLEAN;
+    v_changed TEXT[];                       -- channels whose policy has changed
     n tick := tick_count(t, p_newer || p_late, p_now);
     w RECORD;                               -- what the notices tell
     v_entries entry[];                      -- what is to be placed
     x RECORD;
 BEGIN
-    SELECT * INTO q FROM queue;
     SELECT t.spans || array_agg(ROW(u.xid, u.lo_id, u.hi_id)::span) FILTER (WHERE u.lo_id IS NOT NULL) AS spans,
         ARRAY(SELECT b FROM unnest(p_newer || p_late) v CROSS JOIN unnest(v.back) b) AS back,
         array_agg(DISTINCT u.channel) FILTER (WHERE u.channel IS NOT NULL) AS hinted, SUM(u.wanted) AS wanted
     INTO w FROM unnest(p_newer || p_late) u;
+    IF w.hinted IS NOT NULL THEN
+        WITH gone AS (
+            DELETE FROM policy_change c WHERE c.ctid = ANY (ARRAY(SELECT c.ctid FROM policy_change c FOR UPDATE SKIP LOCKED))
+            RETURNING c.channel)
+        SELECT array_agg(DISTINCT g.channel) INTO v_changed FROM gone g;
+        w.hinted := w.hinted || v_changed;
+    END IF;
+    SELECT * INTO q FROM queue;             -- after that, so that it has what changed
+    v_has_policies := EXISTS (SELECT FROM channel);
     IF w.spans <> '{}' THEN
         SELECT * INTO x FROM entries_created(w.spans, p_limit);
         n.spans := x.spans;
@@ -50,7 +59,7 @@ BEGIN
     IF v_has_policies THEN
         w.hinted := w.hinted || slots_released(p_newer || p_late);
     END IF;
-    n := lanes_dispatch(n, v_entries, w.hinted, w.wanted, v_has_policies, q.max_concurrency, p_now);
+    n := lanes_dispatch(n, v_entries, w.hinted, v_changed, w.wanted, v_has_policies, q.max_concurrency, p_now);
     n.seen_xid := pg_snapshot_xmax(p_snapshot);
     n.seen_id := 0;
     IF cardinality(p_newer) >= p_limit THEN

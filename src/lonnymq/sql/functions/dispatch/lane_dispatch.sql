@@ -18,14 +18,13 @@ BEGIN
     IF p_hinted IS NOT NULL THEN
         PERFORM backlog_reopen(lane, p_hinted);
     END IF;
-    v_room := LEAST(GREATEST(0, lane.target - m.live), p_queue_room);
     IF p_entries IS NOT NULL THEN
-        SELECT * INTO r FROM lane_place(lane, p_entries, v_room, p_has_policies, p_queue_room IS NOT NULL, p_now);
+        SELECT * INTO r FROM lane_place(lane, p_entries, GREATEST(0, lane.target - m.live), p_queue_room, p_has_policies, p_now);
         lane.issued := GREATEST(lane.issued, r.issued);
         put := r.put;
         v_is_blocked := r.is_blocked;
     END IF;
-    v_room := LEAST(lane.target - m.live, p_queue_room) - put;
+    v_room := LEAST(lane.target - m.live - put, p_queue_room - put);
     IF v_room > 0 AND (v_room >= (lane.target + 1) / 2 OR p_hinted IS NOT NULL OR p_queue_room IS NOT NULL OR v_is_blocked) THEN
         SELECT * INTO r FROM lane_refill(lane, v_room, p_has_policies, p_queue_room IS NOT NULL, p_now);
         lane.issued := GREATEST(lane.issued, r.issued);
@@ -35,7 +34,7 @@ BEGIN
     lane.horizon := CASE WHEN put >= p_queue_room THEN c_end ELSE COALESCE((
         SELECT b.tag FROM backlog b WHERE b.is_open AND b.lane = lane.name AND b.tag >= lane.v
         ORDER BY b.lane, b.tag, b.turn LIMIT 1), c_end) END;
-    IF lane.v > l.v AND l.horizon < c_end THEN
+    IF l.horizon < c_end AND lane.v > l.v THEN
         DELETE FROM recent c WHERE c.ctid = ANY (ARRAY(
             SELECT c.ctid FROM recent c WHERE c.lane = l.name AND c.tag >= l.v AND c.tag < lane.v LIMIT 1000));
     END IF;

@@ -1,10 +1,11 @@
 -- Place messages of a lane that are due: straight into ready, if their channel has no line, may release, and their turn comes
--- before that of all lines (the horizon); else into their channel's line. p_room: how many more ready should have.
+-- before that of all lines (the horizon); else into their channel's line. p_room: how many more ready should have, where there
+-- are no lines yet; p_queue_room: how many the limit over all channels allows.
 -- Returns how many went into ready, the highest tag, and whether limits kept some out.
 -- A message that belongs before one of its channel that is in ready already, because it is urgent or was committed late:
 -- what stands behind it is taken back first, and gets new tags.
 CREATE OR REPLACE FUNCTION lane_place (
-    l lane_state, p_entries entry[], p_room INT, p_has_policies BOOLEAN, p_is_limited BOOLEAN, p_now BIGINT,
+    l lane_state, p_entries entry[], p_room INT, p_queue_room INT, p_has_policies BOOLEAN, p_now BIGINT,
     OUT put INT, OUT issued BIGINT, OUT is_blocked BOOLEAN)
 LANGUAGE plpgsql SET enable_hashjoin TO on AS $$ -- of what it has in hand: the tables are read by LATERAL
 DECLARE
@@ -26,7 +27,7 @@ BEGIN
         SELECT r.* FROM channel_room(CASE WHEN p_has_policies
             THEN ARRAY(SELECT DISTINCT e.channel FROM unnest(p_entries) e) ELSE '{}' END, p_now) r),
     known AS MATERIALIZED (
-        SELECT k.channel, b.turn IS NOT NULL AS has_line, x.step, r.room, COALESCE(r.is_limited, FALSE) OR p_is_limited AS is_limited,
+        SELECT k.channel, b.turn IS NOT NULL AS has_line, x.step, r.room, COALESCE(r.is_limited, FALSE) OR p_queue_room IS NOT NULL AS is_limited,
             CASE WHEN last.tag IS NULL AND c.tag IS NULL THEN l.v + tag_step(1, x.step)
                 ELSE GREATEST(l.v, last.tag + tag_step(last.cost, x.step), c.tag) END AS tag
         FROM (SELECT DISTINCT e.channel FROM unnest(p_entries) e) k
@@ -39,7 +40,7 @@ BEGIN
             SELECT r.tag, r.cost FROM ready r WHERE r.channel = k.channel AND r.lane = l.name AND r.tag >= l.floor
             ORDER BY r.channel DESC, r.lane DESC, r.tag DESC, r.id DESC LIMIT 1) last ON TRUE
         LEFT JOIN LATERAL (
-            SELECT c.tag FROM recent c WHERE l.horizon < c_end AND c.channel = k.channel AND c.lane = l.name
+            SELECT c.tag FROM recent c WHERE l.horizon < c_end AND c.channel = k.channel AND c.lane = l.name AND c.tag >= l.v
             ORDER BY c.channel DESC, c.lane DESC, c.tag DESC LIMIT 1) c ON TRUE),
     new AS MATERIALIZED (
         SELECT e.*, k.has_line, k.room, k.is_limited, k.tag + SUM(s.step) OVER line_order - s.step AS tag,
@@ -48,8 +49,12 @@ BEGIN
         CROSS JOIN LATERAL (SELECT tag_step(e.cost, k.step) AS step) s
         WINDOW line_order AS (PARTITION BY e.channel ORDER BY e.rank, e.at, e.id ROWS UNBOUNDED PRECEDING)),
     placed AS MATERIALIZED (
-        SELECT x.*, x.may AND ROW_NUMBER() OVER (ORDER BY x.may DESC, x.tag, x.id) <= p_room AS is_direct
-        FROM (SELECT n.*, NOT n.has_line AND n.tag < l.horizon AND COALESCE(n.nth <= n.room, TRUE) AS may FROM new n) x),
+        SELECT x.*, x.may AND (l.horizon < c_end OR x.rank_in_all <= p_room)
+            AND COALESCE(x.rank_in_all <= p_queue_room, TRUE) AS is_direct
+        FROM (
+            SELECT y.*, ROW_NUMBER() OVER (ORDER BY y.may DESC, y.tag, y.id) AS rank_in_all
+            FROM (
+                SELECT n.*, NOT n.has_line AND n.tag < l.horizon AND COALESCE(n.nth <= n.room, TRUE) AS may FROM new n) y) x),
     to_ready AS (
         INSERT INTO ready (lane, tag, id, generation, rank, at, cost, is_limited, channel)
         SELECT l.name, p.tag, p.id, p.generation, p.rank, p.at, p.cost, p.is_limited, p.channel

@@ -62,6 +62,9 @@ BEGIN
         INSERT INTO backlog (channel, lane, turn, tag, is_open, n, stretches)
         SELECT t.channel, p_lane, nextval('turn'), t.tag, t.is_open, t.n, t.stretches
         FROM turned t WHERE cardinality(t.stretches) > 0),
+    remembered AS (                         -- where a line is at its end, its next message goes on from there if it comes soon
+        INSERT INTO recent (channel, lane, tag) SELECT t.channel, p_lane, t.tag FROM turned t
+        WHERE COALESCE(cardinality(t.stretches), 0) = 0 ON CONFLICT DO NOTHING),
     later AS (
         INSERT INTO alarm (at, channel) SELECT t.again_at, t.channel FROM turned t
         WHERE NOT t.is_open AND t.again_at IS NOT NULL AND cardinality(t.stretches) > 0)

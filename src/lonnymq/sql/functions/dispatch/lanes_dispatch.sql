@@ -1,33 +1,29 @@
 -- Part of a dispatch: all lanes, one after the other. What is due is placed, and the lanes are refilled, under the limits of
--- channels and of the queue (p_max). p_hinted: channels that are to be looked at again; p_wanted: what consumers asked for since the last
--- dispatch.
+-- channels and of the queue (p_max). p_hinted: channels that are to be looked at again; p_changed: those whose policy has
+-- changed ('': the queue's); p_wanted: what consumers asked for since the last dispatch.
 CREATE OR REPLACE FUNCTION lanes_dispatch (
-    n tick, p_entries entry[], p_hinted TEXT[], p_wanted BIGINT, p_has_policies BOOLEAN, p_max INT, p_now BIGINT)
+    n tick, p_entries entry[], p_hinted TEXT[], p_changed TEXT[], p_wanted BIGINT, p_has_policies BOOLEAN, p_max INT, p_now BIGINT)
 RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
-    v_changed TEXT[];                       -- channels whose policy has changed
     v_room INT;                             -- under a limit over all channels
     v_entries entry[];
     l lane_state;
     d RECORD;
 BEGIN
-    IF p_hinted IS NOT NULL THEN
-        WITH gone AS (
-            DELETE FROM policy_change c WHERE c.ctid = ANY (ARRAY(SELECT c.ctid FROM policy_change c FOR UPDATE SKIP LOCKED))
-            RETURNING c.channel)
-        SELECT array_agg(DISTINCT g.channel) INTO v_changed FROM gone g;
-        p_hinted := p_hinted || v_changed;
-    END IF;
     n.lanes := n.lanes || ARRAY(
         SELECT ROW(e.lane, 0, 0, 9223372036854775807, 0, 100, NULL)::lane_state
         FROM (SELECT DISTINCT e.lane FROM unnest(p_entries) e) e
         WHERE NOT EXISTS (SELECT FROM unnest(n.lanes) k WHERE k.name = e.lane));
-    IF v_changed IS NOT NULL THEN
+    IF p_changed IS NOT NULL THEN
         FOREACH l IN ARRAY n.lanes LOOP
             PERFORM ready_take_back(l, ARRAY(
-                SELECT ROW(0, 0, -32768, -9223372036854775808, 0, l.name, c)::entry FROM unnest(v_changed) c));
+                SELECT DISTINCT ROW(0, 0, -32768, -9223372036854775808, 0, l.name, c.name)::entry
+                FROM (
+                    SELECT unnest(p_changed)
+                    UNION ALL
+                    SELECT r.channel FROM ready r WHERE '' = ANY (p_changed) AND r.lane = l.name) c (name)));
         END LOOP;
-        PERFORM slots_change(v_changed, p_now);
+        PERFORM slots_change(p_changed, p_now);
     END IF;
     IF p_has_policies OR p_max IS NOT NULL THEN
         PERFORM slots_strike(p_hinted || ''::TEXT, p_hinted, p_now);
