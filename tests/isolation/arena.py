@@ -123,19 +123,24 @@ def unsettled(conn: psycopg.Connection) -> int:
     )
 
 
-def settle(conn: psycopg.Connection) -> None:
-    """Dispatch until nothing is held back and every lease that ran out is swept: until then its token counts."""
+def settle(conn: psycopg.Connection, ledger: Ledger) -> None:
+    """Dispatch until nothing is held back and every lease that ran out is swept: until then its token counts.
+    A sweep that met somebody at the message has left the lease for another second.
+    """
 
     def is_settled() -> bool:
         dispatch(conn)
-        return unsettled(conn) == 0
+        tokens = dict(conn.execute(f"SELECT id, token FROM ({LEASED}) l").fetchall())
+        return unsettled(conn) == 0 and not any(
+            tokens.get(message_id) == token for message_id, token in ledger.expired.items()
+        )
 
     until(is_settled, "the dispatcher to settle")
 
 
 def account(conn: psycopg.Connection, ledger: Ledger) -> None:
     """At rest: every rule holds, all that is owed comes once, exactly the live tokens are honoured."""
-    settle(conn)
+    settle(conn, ledger)
     ledger.sweep()
     judge.check(conn)
     check_limits(conn)
