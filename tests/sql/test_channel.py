@@ -108,7 +108,7 @@ def test_a_limit_that_comes_late_counts_what_runs_already(conn: psycopg.Connecti
     fold(conn)
     assert len(dequeue(conn, 10)[0]) == 1
     finish(conn, *running[:2])  # leased before the limit, these free their slots without a word
-    clock.advance(100)
+    clock.advance(1000)
     fold(conn)
     assert len(dequeue(conn, 10)[0]) == 2
     check(conn)
@@ -145,11 +145,13 @@ def test_the_interval_keeps_releases_apart(conn: psycopg.Connection) -> None:
     fold(conn)
     assert dequeue(conn, 10) == ([], clock.at + 10)
     clock.advance(10)
+    fold(conn)
     assert len(dequeue(conn, 10)[0]) == 1
     clock.advance(50)
     fill(conn, a=1)
     assert dequeue(conn, 10)[0] == [], "the channel was empty, its last release is not forgotten"
     clock.advance(50)
+    fold(conn)
     assert len(dequeue(conn, 10)[0]) == 1
 
 
@@ -163,6 +165,7 @@ def test_redeliveries_keep_the_interval_too(conn: psycopg.Connection) -> None:
     fold(conn)
     assert dequeue(conn)[0] == []
     clock.advance(600)
+    fold(conn)
     assert [again.id for again in dequeue(conn)[0]] == [message.id]
 
 

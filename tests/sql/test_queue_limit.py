@@ -24,6 +24,7 @@ def test_no_more_run_than_the_limit_over_all_channels(conn: psycopg.Connection) 
     assert (again_at, soon is not None) == (None, True)
     assert dequeue(conn, 10)[0] == []
     finish(conn, first[0])
+    fold(conn)
     assert len(dequeue(conn, 10)[0]) == 1
     check(conn)
 
@@ -68,12 +69,15 @@ def test_a_message_leased_again_takes_one_slot(conn: psycopg.Connection) -> None
 
 
 def test_a_limit_that_comes_late_counts_what_runs(conn: psycopg.Connection) -> None:
+    clock = FakeClock(conn)
     fill(conn, a=10)
     running, _ = dequeue(conn, 5)
     limit(conn, 3)
     for message in running[:3]:
         assert dequeue(conn, 5)[0] == []
-        finish(conn, message)
+        finish(conn, message)  # leased before the limit, these free their slots without a word
+    clock.advance(1000)
+    fold(conn)
     assert len(dequeue(conn, 5)[0]) == 1
     check(conn)
 
@@ -87,6 +91,7 @@ def test_lowered_it_waits_raised_it_releases_lifted_it_is_gone(conn: psycopg.Con
     for message in running[:4]:
         assert dequeue(conn, 10)[0] == []
         finish(conn, message)
+    fold(conn)
     assert len(dequeue(conn, 10)[0]) == 1
     limit(conn, 4)
     assert len(dequeue(conn, 10)[0]) == 2
@@ -113,6 +118,7 @@ def test_a_paused_queue_rests(conn: psycopg.Connection) -> None:
     messages, again_at = dequeue(conn)
     assert (messages, again_at is not None) == ([], True)
     conn.execute("SELECT queue_set(p_paused => FALSE)")
+    fold(conn)
     assert len(dequeue(conn)[0]) == 1
 
 
@@ -136,6 +142,7 @@ def test_what_must_not_be_lost_is_committed_durably(conn: psycopg.Connection, re
         if reason == "history"
         else "SELECT queue_set(p_max_concurrency => 9)"
     )
+    fold(conn)
     with conn.transaction():
         conn.execute("SET LOCAL synchronous_commit TO off")
         dequeue(conn)
