@@ -24,13 +24,16 @@ COMMITS = """
 CREATE TABLE public.commits (what TEXT, mode TEXT);
 CREATE FUNCTION public.commits_note () RETURNS TRIGGER LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO public.commits VALUES (TG_OP, current_setting('synchronous_commit'));
+    INSERT INTO public.commits
+    VALUES (TG_OP || ' ' || TG_TABLE_NAME, current_setting('synchronous_commit'));
     RETURN NULL;
 END $$;
-CREATE CONSTRAINT TRIGGER commits AFTER INSERT OR UPDATE OR DELETE ON lonnymq.message
+CREATE CONSTRAINT TRIGGER commits AFTER INSERT OR DELETE ON lonnymq.message
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.commits_note();
+CREATE CONSTRAINT TRIGGER commits AFTER INSERT ON lonnymq.lease
 DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.commits_note();
 """
-CREATE, DEQUEUE, COMPLETE = "INSERT", "UPDATE", "DELETE"
+CREATE, DEQUEUE, COMPLETE = "INSERT message", "INSERT lease", "DELETE message"
 MODE = "SHOW synchronous_commit"
 
 

@@ -135,15 +135,17 @@ def test_priority_goes_first_and_the_higher_before_the_lower(own_queue: Any) -> 
     assert [message.data for message in own_queue.dequeue(3)] == ["high", "usual", "last"]
 
 
-def test_a_priority_survives_a_retry_and_goes_with_a_delay(own_queue: Any) -> None:
+def test_a_priority_survives_a_retry_and_goes_with_a_delay(own_queue: Any, conn: psycopg.Connection) -> None:
     own_queue.enqueue("usual")
     own_queue.enqueue("urgent", priority=1, delay=0)
+    own_queue.enqueue("later", priority=100, delay=60)
     for _ in range(3):
         (message,) = own_queue.dequeue()
         assert message.data == "urgent"
         own_queue.retry(message, error="again", delay=0)
-    own_queue.enqueue("later", priority=100, delay=60)
-    assert [message.data for message in own_queue.dequeue(3)] == ["urgent", "usual"]
+        conn.execute("SELECT dispatch()")
+    assert [own_queue.dequeue()[0].data for _ in range(2)] == ["urgent", "usual"]
+    assert own_queue.dequeue() == []
 
 
 def test_lanes(own_queue: Any) -> None:
@@ -161,7 +163,7 @@ def test_a_message_that_goes_first(own_queue: Any) -> None:
     for value in ("a", "b", "c"):
         own_queue.enqueue(value)
     own_queue.reschedule(3, first=True)
-    assert [message.data for message in own_queue.dequeue(3)] == ["c", "a", "b"]
+    assert [own_queue.dequeue()[0].data for _ in range(3)] == ["c", "a", "b"]
     with pytest.raises(errors.InvalidTime, match="first"):
         own_queue.reschedule(3, first=True, delay=5)
 
@@ -235,7 +237,7 @@ def test_errors_are_typed_and_say_what_to_do(queue: Any) -> None:
     assert caught.value.hint
     with pytest.raises(errors.InvalidLimit):
         queue.dequeue(0)
-    for lanes in ("slow", [7], ["x" * 256]):
+    for lanes in ("slow", [7]):
         with pytest.raises(errors.InvalidField):
             queue.dequeue(lanes=lanes)
     with pytest.raises(errors.NotEncodable):
