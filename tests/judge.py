@@ -121,7 +121,7 @@ ALWAYS = {
         JOIN line e ON e.channel = r.channel AND e.lane = r.lane
         JOIN message m ON m.id = e.id AND m.generation = e.generation
         JOIN message n ON n.id = r.id AND n.generation = r.generation
-        WHERE (e.rank, e.at, e.id) < (r.rank, r.at, r.id) AND r.xmax = '0'""",
+        WHERE (e.rank, e.at, e.id) < (r.rank, r.at, r.id) AND r.xmax = '0' AND e.xmax = '0'""",
     "scheduled messages are found when they are due": """
         SELECT s.*, t.due_to FROM scheduled s CROSS JOIN t
         WHERE s.at <= t.due_to AND NOT EXISTS (

@@ -47,11 +47,13 @@ def test_nothing_to_do_and_nothing_written(conn: psycopg.Connection, clock: Fake
 def test_what_was_created_and_what_becomes_due(conn: psycopg.Connection, clock: FakeClock) -> None:
     fold(conn)
     conn.execute("SELECT message_create('a', '', %s)", (clock.at + 300,))
-    assert look(conn).is_due, "it is to be folded"
+    assert look(conn).is_due, "it is to be dispatched"
     fold(conn)
     assert look(conn)[:2] == (False, clock.at + 300)
     clock.advance(300)
     assert look(conn).is_due
+    fold(conn)
+    assert look(conn).is_due, "it is to be dequeued"
     assert len(dequeue(conn, 5)[0]) == 1
     fold(conn)
     assert not look(conn).is_due
@@ -68,18 +70,18 @@ def test_a_lease_that_ran_out(conn: psycopg.Connection, clock: FakeClock) -> Non
     assert [message.attempts for message in dequeue(conn, 5)[0]] == [2]
 
 
-def test_leases_that_have_all_ended_are_not_folded_each_second(
+def test_leases_that_have_all_ended_are_not_looked_for_each_second(
     conn: psycopg.Connection, clock: FakeClock
 ) -> None:
     """The sweep follows every ten seconds while there may be some, and then no more."""
     work(conn, 25_000, ends=True)
-    folds = []
+    dispatches = []
     for second in range(1, 60):
         clock.advance(1000)
         if look(conn).is_due:
-            folds.append(second)
+            dispatches.append(second)
             fold(conn)
-    assert folds == [10, 20, 30]
+    assert dispatches == [10, 20, 30]
 
 
 def test_whether_someone_would_notify(conn: psycopg.Connection) -> None:
