@@ -17,10 +17,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     q RECORD;                               -- the queue's settings, and what the last dispatch left
     v_taken ready[];
-    v_id BIGINT;
-    v_generation INT;
-    v_doubtful stub[];
-    v_locked stub[];
+    v_nth INT;
+    v_doubtful ready[];
+    v_locked ready[];
     v_n INT := 0;                           -- how many were returned
 BEGIN
     -- Whether to dispatch is spread by chance: else all consumers would do it at the same time, and all but one in vain.
@@ -47,14 +46,14 @@ BEGIN
     again_at := q.dispatch_at;
     -- In a statement of its own, whose snapshot is younger than the locks on the entries: whoever changed one of these messages
     -- before is seen. One that somebody locks at this moment, to cancel or reschedule it, has an xmax.
-    FOR id, channel, content, headers, state, attempts, lane, v_id, v_generation IN
-        SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.lane, r.id, r.generation
-        FROM unnest(v_taken) r
+    FOR id, channel, content, headers, state, attempts, lane, v_nth IN
+        SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.lane, r.nth
+        FROM unnest(v_taken) WITH ORDINALITY r (lane, tag, id, generation, rank, at, cost, is_limited, channel, nth)
         LEFT JOIN LATERAL (
             SELECT * FROM message m WHERE m.id = r.id AND m.generation = r.generation AND m.xmax = '0' OFFSET 0) m ON TRUE
     LOOP
         IF message_dequeue.id IS NULL THEN
-            v_doubtful := v_doubtful || ROW(v_id, v_generation)::stub;
+            v_doubtful := v_doubtful || v_taken[v_nth];
         ELSE
             RETURN NEXT;
             v_n := v_n + 1;
@@ -67,8 +66,7 @@ BEGIN
             message_dequeue.lease_end_at, q.dispatch_at, m.lane
         FROM unnest(v_locked) s CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id = s.id OFFSET 0) m;
         v_n := v_n + COALESCE(cardinality(v_locked), 0);
-        SELECT array_agg(r) INTO v_taken FROM unnest(v_taken) r
-        WHERE ROW(r.id, r.generation)::stub <> ALL (v_doubtful) OR ROW(r.id, r.generation)::stub = ANY (v_locked);
+        SELECT array_agg(r) INTO v_taken FROM unnest(v_taken) r WHERE r <> ALL (v_doubtful) OR r = ANY (v_locked);
     END IF;
     IF v_n > 0 THEN
         PERFORM lease_write(v_taken, message_dequeue.token, message_dequeue.lease_end_at, q.now, p_consumer, p_limit);

@@ -10,6 +10,7 @@ DECLARE
     n tick := tick_count(t, p_newer || p_late, p_now);
     w RECORD;                               -- what the notices tell
     v_entries entry[];                      -- what is to be placed
+    v_back entry[];
     x RECORD;
 BEGIN
     SELECT t.spans || array_agg(ROW(u.xid, u.lo_id, u.hi_id)::span) FILTER (WHERE u.lo_id IS NOT NULL) AS spans,
@@ -31,7 +32,13 @@ BEGIN
         v_entries := x.entries;
     END IF;
     IF w.back <> '{}' THEN
-        v_entries := v_entries || entries_back(w.back);
+        v_back := entries_back(w.back);
+        v_entries := v_entries || v_back;
+        IF v_has_policies OR q.max_concurrency IS NOT NULL THEN
+            -- One that a dequeue could not lock has its generation still, and a slot.
+            PERFORM slots_leave(ARRAY(
+                SELECT ROW(e.lane, 0, e.id, e.generation, e.rank, e.at, e.cost, TRUE, e.channel)::ready FROM unnest(v_back) e));
+        END IF;
     END IF;
     IF t.walk_id IS NOT NULL THEN
         SELECT * INTO x FROM entries_walk(t, p_limit);

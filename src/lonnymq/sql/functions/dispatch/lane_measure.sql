@@ -7,22 +7,23 @@ DECLARE
     v_free BIGINT;                          -- the lowest tag that can be served
     v_touched ready[];
     v_held ready[];
+    v_seen BIGINT;                          -- the last tag that was looked at, where there are more
 BEGIN
     lane := l;
     SELECT COUNT(*) FILTER (WHERE x.is_free AND x.tag < l.horizon), MIN(x.tag) FILTER (WHERE x.is_free),
-        array_agg(x.r) FILTER (WHERE NOT x.is_free)
-    INTO live, v_free, v_touched
+        array_agg(x.r) FILTER (WHERE NOT x.is_free), CASE WHEN COUNT(*) = l.target + 1000 THEN MAX(x.tag) END
+    INTO live, v_free, v_touched, v_seen
     FROM (
         SELECT r, r.tag, r.xmax = '0' AS is_free FROM ready r
         WHERE r.lane = l.name AND r.tag >= l.floor ORDER BY r.tag, r.id LIMIT l.target + 1000) x;
-    lane.v := GREATEST(l.v, LEAST(v_free, l.horizon, CASE WHEN l.horizon = 9223372036854775807 THEN l.issued + 1 END));
+    lane.v := GREATEST(l.v, LEAST(v_free, v_seen, l.horizon, CASE WHEN l.horizon = 9223372036854775807 THEN l.issued + 1 END));
     lane.floor := lane.v;
     is_held := FALSE;
     IF v_touched IS NULL THEN
         lane.stuck_at := NULL;
         RETURN;
     END IF;
-    SELECT live + p.n, p.held INTO live, v_held FROM ready_put_back(v_touched, lane.v) p;
+    SELECT live + p.n, p.held INTO live, v_held FROM ready_put_back(lane, v_touched) p;
     IF v_held IS NULL THEN
         lane.stuck_at := NULL;
     ELSIF l.stuck_at IS NULL OR p_now BETWEEN l.stuck_at - 1000 AND l.stuck_at + 1000 THEN

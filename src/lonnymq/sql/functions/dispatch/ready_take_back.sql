@@ -15,9 +15,5 @@ BEGIN
                 FOR UPDATE SKIP LOCKED) x))
         RETURNING r)
     SELECT array_agg(b.r) INTO v_back FROM back b;
-    IF v_back IS NOT NULL THEN
-        PERFORM line_add(l.name, v_back);
-        PERFORM slots_leave(v_back);
-        PERFORM backlog_reopen(l, ARRAY(SELECT DISTINCT b.channel FROM unnest(v_back) b));
-    END IF;
+    PERFORM line_return(l, v_back);
 END $$;

@@ -22,14 +22,8 @@ BEGIN
         INSERT INTO served_by (at, shares) VALUES (n.served_at, v_shares);
     END IF;
     IF abs(p_now - t.tallied_at) >= 1000 THEN
-        WITH gone AS (
-            DELETE FROM served_by b WHERE b.id > t.tallied_id RETURNING b.id, b.at, b.shares),
-        sums AS (
-            INSERT INTO tally AS y (channel, served, served_at)
-            SELECT s.channel, SUM(s.n), MAX(g.at) FROM gone g CROSS JOIN unnest(g.shares) s GROUP BY s.channel
-            ON CONFLICT (channel) DO UPDATE
-            SET served = y.served + excluded.served, served_at = GREATEST(y.served_at, excluded.served_at))
-        SELECT COALESCE(MAX(g.id), t.tallied_id), p_now INTO n.tallied_id, n.tallied_at FROM gone g;
+        n.tallied_id := tally_sum(t.tallied_id);
+        n.tallied_at := p_now;
     END IF;
     RETURN n;
 END $$;
