@@ -21,15 +21,15 @@ TABLES = (
 # The name of a stop: the function, and the text it comes before.
 STOPS = {
     "dequeue has the tick": ("message_dequeue", "IF p_lanes IS NULL AND cardinality(q.lanes) = 1 THEN"),
-    "dequeue has its entries": ("message_dequeue", "PERFORM lease_write("),
-    "dequeue has its lease": ("message_dequeue", "-- In a statement of its own, whose snapshot is younger"),
-    "dequeue has its messages": ("message_dequeue", "GET DIAGNOSTICS v_n = ROW_COUNT;"),
+    "dequeue has its entries": ("message_dequeue", "token := gen_random_uuid();"),
+    "dequeue has its messages": ("message_dequeue", "IF v_doubtful IS NOT NULL THEN"),
     "dispatch has the tick": ("dispatch", "IF v_now BETWEEN t.at"),
     "dispatch has read": ("dispatch", "PERFORM FROM dispatch_lock FOR UPDATE SKIP LOCKED;"),
     "dispatch has the lock": ("dispatch", "t := dispatch_work("),
     "dispatch has its entries": ("dispatch_work", "n.due_to := LEAST(n.due_to, scheduled_add("),
     "dispatch has the policies": ("lanes_dispatch", "n.lanes := n.lanes || ARRAY("),
     "sweep has read": ("leases_sweep", "IF v_due IS NULL THEN"),
+    "extend has found its lease": ("message_extend_many", "x := lease_extend("),
     "rebuild has the locks": ("rebuild", "SELECT * INTO t FROM tick"),
     "cancel has its messages": ("message_cancel_many", "v_endings := message_unplace("),
     "reschedule has its message": ("message_reschedule", "v_endings := message_unplace("),
@@ -42,6 +42,11 @@ GATE = 815
 
 
 def install(conn: psycopg.Connection) -> None:
+    with conn.transaction():
+        _install(conn)
+
+
+def _install(conn: psycopg.Connection) -> None:
     conn.execute(
         f"""
         CREATE FUNCTION pause (p_at TEXT) RETURNS VOID LANGUAGE plpgsql AS $$

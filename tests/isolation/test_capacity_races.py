@@ -144,7 +144,7 @@ FINISHERS = {
     "complete_many": "SELECT message_complete_many(ARRAY[%(id)s::BIGINT], ARRAY[%(token)s::UUID])",
     "defer, for the last time": "SELECT message_defer(%(id)s, %(token)s, p_error => 'bad')",
     "cancel, and complete": "SELECT message_cancel(%(id)s), message_complete(%(id)s, %(token)s)",
-    "cancel what waits": "SELECT message_cancel(id) FROM message WHERE NOT leased LIMIT 1",
+    "cancel what waits": "SELECT message_cancel(id) FROM message_list() LIMIT 1",
     "sweep": "SELECT dispatch()",
 }
 
