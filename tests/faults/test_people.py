@@ -52,9 +52,11 @@ def test_a_channel_is_deleted_while_its_keys_are_taken_again(connect: Connect) -
     for key in reversed(keys):
         conn.execute("SELECT * FROM message_create('a', '', p_dedupe_key => %s)", (key,))
     fold(conn)
-    for message in dequeue(conn, len(keys))[0]:
-        conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
-        clock.advance(1)
+    while messages := dequeue(conn, len(keys))[0]:
+        for message in messages:
+            conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
+            clock.advance(1)
+        fold(conn)
     clock.advance(3_600_000)
     conn.execute("ANALYZE dedupe")
     holder.execute("SELECT FROM dedupe WHERE key = %s FOR UPDATE", (keys[-1],))

@@ -5,10 +5,8 @@ RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     -- A policy that somebody makes at this moment, and that was not there to be locked first, stays: it comes after.
     -- So do the size and the departures that belong to it: one statement decides over both, by one snapshot.
-    IF p_has_policy THEN
-        DELETE FROM channel c WHERE c.name = p_channel;
-        INSERT INTO policy_change (channel) VALUES (p_channel);
-    END IF;
+    DELETE FROM channel c WHERE p_has_policy AND c.name = p_channel;
+    INSERT INTO policy_change (channel) SELECT p_channel WHERE p_has_policy;
     WITH no_size AS (
         DELETE FROM capacity c
         WHERE c.channel = p_channel AND NOT EXISTS (SELECT FROM channel x WHERE x.name = p_channel))
