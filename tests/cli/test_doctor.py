@@ -208,7 +208,7 @@ def test_upkeep(queue: Queue, look: Look, threshold: Callable[..., None]) -> Non
     queue.enqueue(1, delay=600)
     queue.dequeue()
     assert look()["upkeep"]["says"] == "1 row is left to be cleaned away"
-    threshold(UNTIDY_WAKES=1)
+    threshold(UNTIDY_ROWS=1)
     assert look()["upkeep"]["status"] == "warning"
     queue.maintain()
     assert look()["upkeep"]["status"] == "ok"

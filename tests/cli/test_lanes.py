@@ -12,6 +12,6 @@ def test_lanes(queue: Queue, lonnymq: Run) -> None:
     assert (done.code, done.stderr) == (0, "")
     titles, *rows = [line.split() for line in done.stdout.splitlines()]
     assert titles == ["lane", "waiting", "ready"]
-    assert sorted(rows) == [["default", "3", "3"], ["slow", "2", "1"]]
+    assert sorted(rows) == [["default", "3", "3"], ["slow", "1", "1"]]
     told = {lane["lane"]: (lane["waiting"], lane["ready"]) for lane in lonnymq("lanes", "--json").records}
-    assert told == {"default": (3, 3), "slow": (2, 1)}
+    assert told == {"default": (3, 3), "slow": (1, 1)}

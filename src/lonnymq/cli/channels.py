@@ -175,6 +175,7 @@ def delete(
     Example: lonnymq channels delete acme --with-messages
     """
     with opened(dsn, schema) as queue:
+        dispatch(queue)
         found = queue.channel(name).stats(cap=SHOWN_CAP)
         held = ", ".join(
             f"{count(number, SHOWN_CAP)} {what}"
@@ -216,7 +217,7 @@ def _set_paused(names: list[str], dsn: str | None, schema: str, *, paused: bool,
 
 def _tell_if_new(queue: Queue, name: str) -> None:
     """It may be a slip of the pen, or a channel to come."""
-
+    dispatch(queue)
     if _is_unknown(queue.channel(name).stats(cap=1)):
         note(f"Channel {name!r} is new: nothing was ever queued there.")
 

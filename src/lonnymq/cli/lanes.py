@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 
 def lanes(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
-    """List the lanes, how many messages wait in each, and how many of these are next to be served.
+    """List the lanes, how many due messages wait in each, and how many of these are next to be served.
 
     Example: lonnymq lanes --json
     """

@@ -9,7 +9,7 @@ from lonnymq.commands.shapes import ManyRecords
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """As of the last dispatch: how many messages wait, and how many of them are next to be served."""
+    """As of the last dispatch: how many due messages wait, and how many of them are next to be served."""
 
     lane: str
     waiting: int

@@ -172,7 +172,7 @@ def channels(
 
 
 def lanes(*, conn: object | None = None) -> Request[list[Lane]]:
-    """The lanes there are, with how many messages wait in each."""
+    """The lanes there are, with how many due messages wait in each."""
     return ask(LaneList(), conn)
 
 
