@@ -151,9 +151,9 @@ BEGIN_ELSEWHERE = {
 # Reads whether someone sleeps in the statement that appends.
 LOOKS_AT_ONCE = {"create"}
 
-READ_COMMITTED_ONLY = {"raise the queue's limit"}
+READ_COMMITTED_ONLY = {"reschedule"}
 # Holds a lock that everybody may need, and cannot be prepared: see test_lock_guard.
-GUARDED = {"raise the queue's limit"}
+GUARDED: set[str] = set()
 NAME = unique_name("prepared")  # of a prepared transaction: these belong to all databases
 LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 
@@ -189,7 +189,7 @@ def sleeper(arena: Arena, name: str = "consumer") -> Sleeper:
 
 @pytest.mark.parametrize("is_listed", [False, True], ids=["nobody sleeps yet", "another one sleeps"])
 @pytest.mark.parametrize(
-    "stop", ["first write", "before insert wake", "after insert wake", "writer has appended"]
+    "stop", ["first write", "before insert notice", "after insert notice", "writer has appended"]
 )
 @each_writer
 def test_a_consumer_falls_asleep_while_the_writer_is_stopped(
@@ -210,7 +210,7 @@ def test_a_consumer_falls_asleep_while_the_writer_is_stopped(
 
 
 @pytest.mark.parametrize(
-    "stop", ["first write", "before insert wake", "after insert wake", "writer has appended"]
+    "stop", ["first write", "before insert notice", "after insert notice", "writer has appended"]
 )
 @each_writer
 def test_one_that_sleeps_already_is_notified(arena: Arena, writer: str, stop: str) -> None:
@@ -270,7 +270,7 @@ def test_a_snapshot_from_before_the_consumer_slept(arena: Arena, writer: str, le
     assert len(consumer.pick_up(is_asleep=True)) == 1
 
 
-# Savepoints: what is rolled back gives its lock on wake and its notification back.
+# Savepoints: what is rolled back gives its lock on notice and its notification back.
 
 
 @each_writer
@@ -440,8 +440,8 @@ def test_the_second_to_register_is_not_sure_of_what_the_first_did_not_commit(are
     assert len(second.pick_up(is_asleep=True)) == 1
 
 
-def many_wakes_that_tell_nobody(conn: psycopg.Connection) -> None:
-    """Due in an hour, in many channels: a fold that reads them is a busy one."""
+def many_notices_that_tell_nobody(conn: psycopg.Connection) -> None:
+    """Due in an hour, in many channels: a dispatch that reads them is a busy one."""
     conn.execute(
         "SELECT message_create_many(array_agg('busy ' || i), array_agg('x'::BYTEA), "
         "array_agg(clock_ms() + %s)) FROM generate_series(1, 20) i",
@@ -449,10 +449,10 @@ def many_wakes_that_tell_nobody(conn: psycopg.Connection) -> None:
     )
 
 
-def test_a_busy_fold_ends_the_sleep_that_another_relies_on(arena: Arena) -> None:
+def test_a_busy_dispatch_ends_the_sleep_that_another_relies_on(arena: Arena) -> None:
     consumer, observer, one = sleeper(arena), arena.session("judge"), arena.session("one")
     assert consumer.try_to_sleep()
-    many_wakes_that_tell_nobody(observer)
+    many_notices_that_tell_nobody(observer)
     dispatch(observer)
     assert value(observer, "SELECT is_asleep FROM sleep") is False
     one.execute("SELECT message_create('a', 'work')")
@@ -460,12 +460,12 @@ def test_a_busy_fold_ends_the_sleep_that_another_relies_on(arena: Arena) -> None
 
 
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
-@pytest.mark.parametrize("writes", ["before the fold's end", "after the fold's end"])
+@pytest.mark.parametrize("writes", ["before the dispatch's end", "after the dispatch's end"])
 def test_a_sleep_is_being_ended(arena: Arena, writes: str, ending: str) -> None:
-    """Until the fold commits the old generation stands, and writers tell; then all hear that it fell."""
+    """Until the dispatch commits the old generation stands, and writers tell; then all hear that it fell."""
     consumer, observer, one = sleeper(arena), arena.session("judge"), arena.session("one")
     assert consumer.try_to_sleep()
-    many_wakes_that_tell_nobody(observer)
+    many_notices_that_tell_nobody(observer)
     observer.execute("BEGIN")
     observer.execute("SELECT dispatch()")
     assert consumer.await_wake(), "its generation stands"
@@ -479,12 +479,12 @@ def test_a_sleep_is_being_ended(arena: Arena, writes: str, ending: str) -> None:
 
 
 @pytest.mark.parametrize("stop", ["before update sleep", "after update sleep"])
-def test_one_falls_asleep_while_a_fold_ends_the_sleep(arena: Arena, stop: str) -> None:
+def test_one_falls_asleep_while_a_dispatch_ends_the_sleep(arena: Arena, stop: str) -> None:
     """It finds the old generation, and is sure of it: so it must hear of its end."""
     first, consumer = sleeper(arena, "two"), sleeper(arena)
     observer, writer = arena.session("judge"), arena.session("three")
     assert first.try_to_sleep()
-    many_wakes_that_tell_nobody(observer)
+    many_notices_that_tell_nobody(observer)
     with paused(arena, stop, lambda one: one.execute("SELECT dispatch()")) as running:
         assert consumer.await_wake()
     running.result()
@@ -492,12 +492,12 @@ def test_one_falls_asleep_while_a_fold_ends_the_sleep(arena: Arena, stop: str) -
     assert len(consumer.pick_up(is_asleep=True)) == 1
 
 
-@pytest.mark.parametrize("stop", ["before insert wake", "after insert wake"])
+@pytest.mark.parametrize("stop", ["before insert notice", "after insert notice"])
 def test_a_writer_that_saw_nobody_asleep_between_two_generations(arena: Arena, stop: str) -> None:
     """Asleep, ended, asleep again: the writer read what held in between, so the consumer is not sure."""
     consumer, observer = sleeper(arena), arena.session("judge")
     assert consumer.try_to_sleep()
-    many_wakes_that_tell_nobody(observer)
+    many_notices_that_tell_nobody(observer)
     dispatch(observer)
     with paused(arena, stop, lambda one: one.execute("SELECT message_create('a', 'work')")) as running:
         assert not consumer.try_to_sleep(), "its old generation is worth nothing"
@@ -610,7 +610,7 @@ class Stress:
 
 
 def test_lone_messages_against_consumers_that_never_poll(arena: Arena) -> None:
-    """Every few rounds a busy fold ends the sleep, so that consumers register anew amid the messages."""
+    """Every few rounds a busy dispatch ends the sleep, so that consumers register anew amid the messages."""
     stress, chance = Stress(arena), random.Random(815)
     observer = arena.session("judge")
     consumers = [sleeper(arena, f"consumer {number}") for number in range(3)]
@@ -623,7 +623,7 @@ def test_lone_messages_against_consumers_that_never_poll(arena: Arena) -> None:
         deadline = time.monotonic() + 6
         while time.monotonic() < deadline:
             if chance.random() < 0.4:
-                many_wakes_that_tell_nobody(observer)
+                many_notices_that_tell_nobody(observer)
             waits = [(name, chance.random() * 0.006) for name in producers if chance.random() < 0.6]
             made = [arena.start(partial(stress.produce, name, wait)) for name, wait in waits]
             stress.await_all({future.result(timeout=PATIENCE) for future in made})
