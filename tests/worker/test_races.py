@@ -450,7 +450,7 @@ def test_a_handler_whose_lease_cannot_be_extended_is_stopped_when_it_ends(
         async with serving(app, lease=0.5):
             await until(began.is_set)
             async with await psycopg.AsyncConnection.connect(dsn) as locker:
-                await locker.execute("SELECT 1 FROM lonnymq.message FOR UPDATE")
+                await locker.execute("SELECT 1 FROM lonnymq.lease FOR UPDATE")
                 await until(ended.is_set)
 
     asyncio.run(main())
