@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.database import unique_name
-from tests.isolation.arena import Arena, account, dispatch, end, impatient, take, until, value
+from tests.isolation.arena import Arena, Ledger, account, dispatch, end, impatient, take, until, value
 from tests.isolation.pausing import install, is_installed, paused
 from tests.isolation.scene import Scene, build, create
 
@@ -41,34 +41,34 @@ def allow(conn: psycopg.Connection, own: str) -> None:
 # Every way to hold a lock that everybody needs. Called in an open transaction, after a message was created.
 
 
-def fold(arena: Arena, one: psycopg.Connection) -> None:
+def dispatches(arena: Arena, one: psycopg.Connection) -> None:
     assert value(one, "SELECT dispatch()") is False
 
 
-def fold_that_came_second(arena: Arena, one: psycopg.Connection) -> None:
-    """It gets the lock, finds that somebody else has folded meanwhile, and writes nothing."""
-    with paused(arena, "fold has read", lambda conn: value(conn, "SELECT dispatch()")) as running:
+def dispatch_that_came_second(arena: Arena, one: psycopg.Connection) -> None:
+    """It gets the lock, finds that somebody else has dispatched meanwhile, and writes nothing."""
+    with paused(arena, "dispatch has read", lambda conn: value(conn, "SELECT dispatch()")) as running:
         dispatch(arena.session("two"))
     assert running.result() is True
 
 
-def fold_after_the_clock_went_back(arena: Arena, one: psycopg.Connection) -> None:
+def dispatch_after_the_clock_went_back(arena: Arena, one: psycopg.Connection) -> None:
     arena.session("judge").execute("UPDATE tick SET at = at + %s", (HOUR,))
     assert value(one, "SELECT dispatch()") is True
 
 
-def fold_of_a_restored_queue(arena: Arena, one: psycopg.Connection) -> None:
+def dispatch_of_a_restored_queue(arena: Arena, one: psycopg.Connection) -> None:
     arena.session("judge").execute("UPDATE tick SET system_id = 1, started_at = 'epoch'")
     assert value(one, "SELECT dispatch()") is True
 
 
-def fold_without_a_tick(arena: Arena, one: psycopg.Connection) -> None:
+def dispatch_without_a_tick(arena: Arena, one: psycopg.Connection) -> None:
     arena.session("judge").execute("DELETE FROM tick")
     assert value(one, "SELECT dispatch()") is True
 
 
-def fold_that_could_not_rebuild(arena: Arena, one: psycopg.Connection) -> None:
-    """A dequeue is open, and the ring table cannot be locked."""
+def dispatch_that_could_not_rebuild(arena: Arena, one: psycopg.Connection) -> None:
+    """A dequeue is open, and ready cannot be locked."""
     dispatch(arena.session("judge"))
     two = arena.session("two")
     two.execute("BEGIN")
@@ -87,22 +87,19 @@ def maintain(arena: Arena, one: psycopg.Connection) -> None:
     assert value(one, "SELECT maintain()") > 0
 
 
-def limit_over_all(arena: Arena, one: psycopg.Connection) -> None:
-    one.execute("SELECT queue_set(p_max_concurrency => 50)")
-
-
-def other_limit_over_all(arena: Arena, one: psycopg.Connection) -> None:
-    arena.session("judge").execute("SELECT queue_set(p_max_concurrency => 60)")
-    limit_over_all(arena, one)
-
-
-def dequeue_under_a_lowered_limit(arena: Arena, one: psycopg.Connection) -> None:
-    """While more runs than is allowed now, one dequeue at a time goes on."""
+def channel_deleted(arena: Arena, one: psycopg.Connection) -> None:
+    """It takes away what the channel was served, which the dispatcher writes."""
     observer = arena.session("judge")
-    running = value(observer, "SELECT COUNT(*) FROM message WHERE leased")
-    assert running > 1
-    observer.execute("SELECT queue_set(p_max_concurrency => 50), queue_set(p_max_concurrency => 1)")
-    assert take(one) == []
+    ledger = Ledger()
+    create(observer, ledger, "served", "served")
+    dispatch(observer)
+    for delivery in take(observer):
+        if delivery.channel == "served":
+            assert value(observer, "SELECT message_complete(%s, %s)", delivery.id, delivery.token) == "completed"
+        else:
+            assert value(observer, "SELECT message_defer(%s, %s)", delivery.id, delivery.token) == "deferred"
+    dispatch(observer)
+    assert value(one, "SELECT result FROM channel_delete('served')") == "deleted"
 
 
 def history(arena: Arena, one: psycopg.Connection) -> None:
@@ -118,44 +115,43 @@ def sleep_begin(arena: Arena, one: psycopg.Connection) -> None:
 
 
 Hold = Callable[[Arena, psycopg.Connection], None]
-FOLDS: tuple[Hold, ...] = (
-    fold,
-    fold_that_came_second,
-    fold_after_the_clock_went_back,
-    fold_of_a_restored_queue,
-    fold_without_a_tick,
-    fold_that_could_not_rebuild,
+DISPATCHES: tuple[Hold, ...] = (
+    dispatches,
+    dispatch_that_came_second,
+    dispatch_after_the_clock_went_back,
+    dispatch_of_a_restored_queue,
+    dispatch_without_a_tick,
+    dispatch_that_could_not_rebuild,
 )
-LIMITS: tuple[Hold, ...] = (limit_over_all, other_limit_over_all, dequeue_under_a_lowered_limit)
-HOLDS: tuple[Hold, ...] = (*FOLDS, *LIMITS, rebuild, maintain, history, sleep_begin)
+HOLDS: tuple[Hold, ...] = (*DISPATCHES, rebuild, maintain, channel_deleted, history, sleep_begin)
 
 
 def name_of(hold: Any) -> str:
     return str(getattr(hold, "__name__", hold)).replace("_", "-")
 
 
-def test_every_fold_lock_is_tried(arena: Arena) -> None:
+def test_every_dispatch_lock_is_tried(arena: Arena) -> None:
     """A function that takes it and is not known here has no guard that is tested."""
     rows = arena.session("judge").execute(
         "SELECT proname FROM pg_proc"
-        " WHERE pronamespace = 'lonnymq'::REGNAMESPACE AND prosrc ~ 'FROM fold_lock'"
+        " WHERE pronamespace = 'lonnymq'::REGNAMESPACE AND prosrc ~ 'FROM dispatch_lock'"
     )
     assert {name for (name,) in rows} == {"dispatch", "tick_renew", "rebuild"}
 
 
 @pytest.fixture
 def scene(arena: Arena) -> Scene:
-    """With something to fold, and stops: an open transaction would not see that functions were replaced."""
+    """With something to dispatch, and stops: an open transaction would not see that functions were replaced."""
     observer = arena.session("judge")
     if not is_installed(observer):
         install(observer)
     scene = build(observer)
-    create(observer, scene.ledger, "elsewhere", "to be folded")
+    create(observer, scene.ledger, "elsewhere", "to be dispatched")
     return scene
 
 
-def check_fold(arena: Arena, scene: Scene) -> None:
-    """Others fold, and all is as it must be."""
+def check_dispatch(arena: Arena, scene: Scene) -> None:
+    """Others dispatch, and all is as it must be."""
     with impatient(arena.session("two")):
         dispatch(arena.session("two"))
     account(arena.session("judge"), scene.ledger)
@@ -174,7 +170,7 @@ def test_a_holder_is_guarded(arena: Arena, scene: Scene, hold: Hold, ending: str
     assert set(shown(one)) == {"1h"}
     allow(one, "0")
     arena.session("judge").execute("SELECT queue_set(p_max_concurrency => 0, p_history => FALSE)")
-    check_fold(arena, scene)
+    check_dispatch(arena, scene)
 
 
 @pytest.mark.parametrize(("own", "others"), [("3s", "2400ms"), ("5s", "4s")])
@@ -182,11 +178,11 @@ def test_a_shorter_setting_stays(arena: Arena, scene: Scene, own: str, others: s
     one = arena.session("one")
     allow(one, own)
     one.execute("BEGIN")
-    fold(arena, one)
+    dispatches(arena, one)
     assert shown(one) == guard(one, own, others)
     end(one, "commit")
     allow(one, "0")
-    check_fold(arena, scene)
+    check_dispatch(arena, scene)
 
 
 def can_be_prepared(conn: psycopg.Connection, statement: str) -> bool:
@@ -208,13 +204,13 @@ def test_a_holder_cannot_be_prepared(arena: Arena, scene: Scene, hold: Hold) -> 
     hold(arena, one)
     assert not can_be_prepared(one, "/* hidden */ prepare\n-- away\ntransaction '{name}'")
     arena.session("judge").execute("SELECT queue_set(p_max_concurrency => 0, p_history => FALSE)")
-    check_fold(arena, scene)
+    check_dispatch(arena, scene)
 
 
 def test_nor_by_way_of_a_driver(arena: Arena, scene: Scene) -> None:
     with closing(psycopg.connect(arena.dsn, options="-c search_path=lonnymq")) as conn:
         conn.tpc_begin(conn.xid(1, unique_name("holder"), "branch"))
-        fold(arena, conn)
+        dispatches(arena, conn)
         try:
             conn.tpc_prepare()
         except psycopg.errors.FeatureNotSupported:
@@ -222,28 +218,28 @@ def test_nor_by_way_of_a_driver(arena: Arena, scene: Scene) -> None:
         else:
             conn.tpc_rollback()
             pytest.fail("it was prepared")
-    check_fold(arena, scene)
+    check_dispatch(arena, scene)
 
 
 def test_constraints_that_are_immediate_do_not_help(arena: Arena, scene: Scene) -> None:
     one = arena.session("one")
     one.execute("BEGIN; SET CONSTRAINTS ALL IMMEDIATE")
-    fold(arena, one)
+    dispatches(arena, one)
     assert not can_be_prepared(one, "SET CONSTRAINTS ALL IMMEDIATE; PREPARE TRANSACTION '{name}'")
-    check_fold(arena, scene)
+    check_dispatch(arena, scene)
 
 
-def test_a_fold_that_is_rolled_back_to_a_savepoint_holds_nothing(arena: Arena, scene: Scene) -> None:
+def test_a_dispatch_that_is_rolled_back_to_a_savepoint_holds_nothing(arena: Arena, scene: Scene) -> None:
     """The lock is free, and with it the guard is gone."""
     one, two = arena.session("one"), arena.session("two")
     one.execute("BEGIN; SAVEPOINT s")
-    fold(arena, one)
+    dispatches(arena, one)
     one.execute("ROLLBACK TO s")
     assert set(shown(one)) == {"0"}
     assert dispatch(two) < 5
-    assert value(two, "SELECT COUNT(*) FROM ring WHERE channel = 'elsewhere' AND due_at IS NOT NULL") == 1
+    assert value(two, "SELECT COUNT(*) FROM ready WHERE channel = 'elsewhere'") == 1
     assert can_be_prepared(one, "PREPARE TRANSACTION '{name}'")
-    check_fold(arena, scene)
+    check_dispatch(arena, scene)
 
 
 def is_cut_off(conn: psycopg.Connection, *statements: str) -> bool:
@@ -259,8 +255,8 @@ def is_cut_off(conn: psycopg.Connection, *statements: str) -> bool:
 
 
 def is_held_by(one: psycopg.Connection, observer: psycopg.Connection) -> bool:
-    """Without locking the row to find out: a fold that met that lock would go on without folding."""
-    query = "SELECT COUNT(*) FROM fold_lock f JOIN pg_stat_activity a ON a.backend_xid = f.xmax WHERE a.pid = %s"
+    """Without locking the row to find out: a dispatch that met that lock would go on without."""
+    query = "SELECT COUNT(*) FROM dispatch_lock f JOIN pg_stat_activity a ON a.backend_xid = f.xmax WHERE a.pid = %s"
     return bool(value(observer, query, one.info.backend_pid))
 
 
@@ -295,7 +291,7 @@ def test_a_busy_holder_is_cut_off(arena: Arena, scene: Scene, own: str) -> None:
                 create(two, scene.ledger, "elsewhere", "meanwhile")
                 assert value(two, "SELECT dispatch()") is True, "it waits for nobody"
             assert running.result(timeout=20)
-    check_fold(arena, scene)
+    check_dispatch(arena, scene)
 
 
 @pytest.mark.slow
@@ -304,7 +300,7 @@ def test_an_idle_holder_is_cut_off(arena: Arena, scene: Scene, is_handled: bool)
     """An error stops the timer of a transaction_timeout, and PostgreSQL does not start it again."""
     observer, one = arena.session("judge"), arena.session("one")
     one.execute("BEGIN")
-    fold(arena, one)
+    dispatches(arena, one)
     if is_handled:
         with pytest.raises(psycopg.errors.DivisionByZero), one.transaction():
             one.execute("SELECT 1 / 0")
@@ -313,8 +309,8 @@ def test_an_idle_holder_is_cut_off(arena: Arena, scene: Scene, is_handled: bool)
         here = value(observer, "SELECT COUNT(*) FROM pg_stat_activity WHERE pid = %s", one.info.backend_pid)
         return bool(here == 0)
 
-    until(is_gone, "the idle fold to be cut off", patience=8)
+    until(is_gone, "the idle dispatch to be cut off", patience=8)
     with pytest.raises((psycopg.errors.TransactionTimeout, psycopg.errors.IdleInTransactionSessionTimeout)):
         one.execute("COMMIT")
     one.close()
-    check_fold(arena, scene)
+    check_dispatch(arena, scene)

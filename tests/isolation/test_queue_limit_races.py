@@ -11,17 +11,29 @@ import psycopg
 import pytest
 
 from tests import judge
-from tests.isolation.arena import Arena, dispatch, end, impatient, run_out, take, until, value
+from tests.isolation.arena import (
+    LEASED,
+    Arena,
+    dispatch,
+    end,
+    impatient,
+    leased_ids,
+    run_out,
+    take,
+    unsettled,
+    until,
+    value,
+)
 from tests.isolation.pausing import paused
 
 ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
 STOPS = pytest.mark.parametrize(
     "stop",
     [
-        "dequeue has its slots",
-        "dequeue has its channels",
-        "before update queue_slot",
-        "before update message",
+        "dequeue has its entries",
+        "dequeue has its messages",
+        "before insert lease",
+        "after insert notice",
     ],
 )
 
@@ -37,7 +49,7 @@ def limit(conn: psycopg.Connection, max_concurrency: int) -> None:
 
 
 def leased(conn: psycopg.Connection) -> int:
-    return int(value(conn, "SELECT COUNT(*) FROM message WHERE leased"))
+    return len(leased_ids(conn))
 
 
 def complete(conn: psycopg.Connection, deliveries: list[judge.Delivery]) -> None:
@@ -46,7 +58,7 @@ def complete(conn: psycopg.Connection, deliveries: list[judge.Delivery]) -> None
 
 
 def complete_all(conn: psycopg.Connection) -> None:
-    conn.execute("SELECT message_complete(id, token) FROM message WHERE leased")
+    conn.execute(f"SELECT message_complete(id, token) FROM ({LEASED}) l")
 
 
 def take_all(conn: psycopg.Connection) -> list[judge.Delivery]:
@@ -57,7 +69,7 @@ def take_all(conn: psycopg.Connection) -> list[judge.Delivery]:
         dispatch(conn)
         more = take(conn)
         deliveries.extend(more)
-        return not more and value(conn, "SELECT COUNT(*) FROM postponed") == 0
+        return not more and unsettled(conn) == 0
 
     until(is_empty_handed, "nothing more to be had")
     return deliveries
@@ -71,17 +83,9 @@ def check_limit(conn: psycopg.Connection, expected: int) -> None:
         assert len(take_all(conn)) == expected
         assert leased(conn) == expected
         complete_all(conn)
-    twice = conn.execute("SELECT number FROM queue_slot GROUP BY number HAVING COUNT(*) > 1").fetchall()
-    assert not twice, f"more than one live row of slot {twice}"
     judge.check(conn)
 
 
-def start_waiting(arena: Arena, waiter: str, holder: str, call: Callable[..., Any]) -> "Future[Any]":
-    conn, other = arena.session(waiter), arena.session(holder)
-    running = arena.start(lambda: call(conn))
-    until(lambda: running.done() or arena.is_waiting(conn, other), f"{waiter} to wait for {holder}")
-    assert not running.done(), f"did not wait: {running.result()}"
-    return running
 
 
 # The last slots.
@@ -188,14 +192,17 @@ def test_a_lease_marked_as_cancelled_keeps_its_slot(arena: Arena) -> None:
 
 
 @ENDINGS
-def test_a_first_limit_waits_for_an_open_dequeue_and_counts_it(arena: Arena, ending: str) -> None:
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_first_limit_counts_what_an_open_dequeue_holds(arena: Arena, ending: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
     fill(observer)
     one.execute("BEGIN")
     assert len(take(one, 2)) == 2
-    setting = start_waiting(arena, "two", "one", lambda two: limit(two, 3))
+    with impatient(two):
+        limit(two, 3)
+        assert take(two) == [], "the limit holds from its commit on, and is not dispatched yet"
+        dispatch(two)
+        assert len(take(two)) == 1
     end(one, ending)
-    setting.result(timeout=10)
     take_all(observer)
     assert leased(observer) == 3
     check_limit(observer, 3)
@@ -210,6 +217,7 @@ def test_a_limit_set_under_an_old_snapshot_is_exact_or_refused(arena: Arena, lev
     if old:
         limit(observer, old)
         limit(observer, 2)
+        dispatch(observer)
     one.execute(f"BEGIN ISOLATION LEVEL {level}")
     value(one, "SELECT COUNT(*) FROM message")
     assert len(take(observer, 1)) == 1
@@ -228,33 +236,29 @@ def test_a_limit_set_under_an_old_snapshot_is_exact_or_refused(arena: Arena, lev
 
 
 @ENDINGS
-def test_a_dequeue_waits_for_a_first_limit(arena: Arena, ending: str) -> None:
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_first_limit_left_open_holds_for_nobody(arena: Arena, ending: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
     fill(observer)
     one.execute("BEGIN")
     limit(one, 3)
-    taking = start_waiting(arena, "two", "one", lambda two: judge.dequeue(two, 10, 3_600_000))
+    with impatient(two):
+        dispatch(two)
+        assert len(take(two, 10)) == 10
     end(one, ending)
-    deliveries, again_at = taking.result(timeout=10)
+    assert len(take_all(observer)) == (0 if ending == "commit" else 20)
     if ending == "commit":
-        assert (deliveries, again_at is not None) == ([], True), "it is to ask again, under the limit"
-        take_all(observer)
-        assert leased(observer) == 3
-    else:
-        assert len(deliveries) == 10
+        check_limit(observer, 3)
 
 
 @STOPS
 def test_a_first_limit_meets_a_dequeue_that_is_stopped(arena: Arena, stop: str) -> None:
-    if stop == "before update queue_slot":
-        return  # it has no slots yet
     observer, two = arena.session("judge"), arena.session("two")
     fill(observer)
-    with paused(arena, stop, lambda one: take(one, 5)) as running:
-        setting = arena.start(lambda: limit(two, 3))
-        until(lambda: setting.done() or arena.is_waiting(two, arena.session("one")), "the limit")
-    setting.result(timeout=10)
-    assert len(running.result()) == 5, "the limit waited for it: it holds a channel, wherever it was stopped"
+    with paused(arena, stop, lambda one: take(one, 5)) as running, impatient(two):
+        limit(two, 3)
+        dispatch(two)
+        assert take(two) == []
+    assert len(running.result()) == 5, "it came before the limit"
     assert take_all(observer) == []
     assert leased(observer) == 5
     check_limit(observer, 3)
@@ -272,6 +276,7 @@ def test_lowered_while_a_dequeue_is_open(arena: Arena, ending: str) -> None:
     running = take(one, 3)
     with impatient(two):
         limit(two, 2)
+        dispatch(two)
         assert take(two) == [], "what the open one may have counts"
     end(one, ending)
     if ending == "commit":
@@ -287,11 +292,11 @@ def test_lowered_while_a_dequeue_is_open(arena: Arena, ending: str) -> None:
 @ENDINGS
 @pytest.mark.parametrize("new", [3, 5, 8])
 def test_raised_while_a_dequeue_drains(arena: Arena, new: int, ending: str) -> None:
-    """Lowered from five to two, an open dequeue removes the slots above; some of them are needed again."""
     observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
     limit(observer, 5)
     fill(observer)
     limit(observer, 2)
+    dispatch(observer)
     one.execute("BEGIN")
     assert len(take(one, 1)) == 1
     changing = arena.start(lambda: limit(two, new))
@@ -312,6 +317,7 @@ def test_raised_while_a_dequeue_is_open(arena: Arena, ending: str) -> None:
     assert len(take(one, 2)) == 2
     with impatient(two):
         limit(two, 4)
+        dispatch(two)
         assert len(take(two)) == 2
     end(one, ending)
     assert len(take_all(observer)) == (0 if ending == "commit" else 2)
@@ -319,22 +325,13 @@ def test_raised_while_a_dequeue_is_open(arena: Arena, ending: str) -> None:
     check_limit(observer, 4)
 
 
-@pytest.mark.parametrize(
-    "stop",
-    [
-        "plain dequeue has its channel",
-        "plain dequeue has its policy",
-        "before update message",
-        "after update ring",
-    ],
-)
+@pytest.mark.parametrize("stop", ["dequeue has the tick", "before delete ready", "dequeue has its entries"])
 def test_a_first_limit_meets_a_dequeue_of_one(arena: Arena, stop: str) -> None:
     observer, two = arena.session("judge"), arena.session("two")
     fill(observer)
-    with paused(arena, stop, lambda one: take(one, 1)) as running:
-        setting = arena.start(lambda: limit(two, 1))
-        until(lambda: setting.done() or arena.is_waiting(two, arena.session("one")), "the limit")
-    setting.result(timeout=10)
+    with paused(arena, stop, lambda one: take(one, 1)) as running, impatient(two):
+        limit(two, 1)
+        dispatch(two)
     taken = len(running.result())
     assert len(take_all(observer)) == 1 - taken
     assert leased(observer) == 1
@@ -344,20 +341,18 @@ def test_a_first_limit_meets_a_dequeue_of_one(arena: Arena, stop: str) -> None:
 @STOPS
 @pytest.mark.parametrize("new", [1, 2, 6, 0])
 def test_changed_while_a_dequeue_is_stopped(arena: Arena, stop: str, new: int) -> None:
-    """It gives what the old limit allowed, or nothing; afterwards the new one holds."""
+    """It gives what the old limit allowed; the new one counts that."""
     observer, two = arena.session("judge"), arena.session("two")
     limit(observer, 4)
     fill(observer)
-    with paused(arena, stop, lambda one: take(one, 3)) as running:
-        with impatient(two):
-            limit(two, new)
-            met = len(take(two, 5))
-        assert met <= max(0, (new or 99) - 3) or stop == "dequeue has its slots"
-    taken = len(running.result())
-    assert taken == (0 if stop == "dequeue has its slots" else 3)
+    with paused(arena, stop, lambda one: take(one, 3)) as running, impatient(two):
+        limit(two, new)
+        dispatch(two)
+        assert len(take(two, 5)) == (min(5, max(0, new - 3)) if new else 5)
+    assert len(running.result()) == 3
     if new > 0:
         take_all(observer)
-        assert leased(observer) == max(new, taken + met)
+        assert leased(observer) == max(new, 3)
         check_limit(observer, new)
 
 

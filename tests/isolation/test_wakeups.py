@@ -152,8 +152,6 @@ BEGIN_ELSEWHERE = {
 LOOKS_AT_ONCE = {"create"}
 
 READ_COMMITTED_ONLY = {"reschedule"}
-# Holds a lock that everybody may need, and cannot be prepared: see test_lock_guard.
-GUARDED: set[str] = set()
 NAME = unique_name("prepared")  # of a prepared transaction: these belong to all databases
 LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 
@@ -327,8 +325,7 @@ def test_a_create_that_notified_cannot_be_prepared(arena: Arena) -> None:
     one.execute("ROLLBACK")
 
 
-@pytest.mark.parametrize("writer", [writer for writer in WRITERS if writer not in GUARDED])
-@pytest.mark.parametrize("level", LEVELS)
+@each_writer_at_each_level
 def test_without_notifications_all_that_delays_nobody_can_be_prepared(
     arena: Arena, writer: str, level: str
 ) -> None:
@@ -441,11 +438,9 @@ def test_the_second_to_register_is_not_sure_of_what_the_first_did_not_commit(are
 
 
 def many_notices_that_tell_nobody(conn: psycopg.Connection) -> None:
-    """Due in an hour, in many channels: a dispatch that reads them is a busy one."""
+    """Due in an hour, by many calls: a dispatch that reads them is a busy one."""
     conn.execute(
-        "SELECT message_create_many(array_agg('busy ' || i), array_agg('x'::BYTEA), "
-        "array_agg(clock_ms() + %s)) FROM generate_series(1, 20) i",
-        (HOUR_MS,),
+        "SELECT message_create('busy ' || i, 'x', clock_ms() + %s) FROM generate_series(1, 20) i", (HOUR_MS,)
     )
 
 
