@@ -48,7 +48,8 @@ BEGIN
         FROM unnest(p_channels) WITH ORDINALITY u (channel, ord)
         LEFT JOIN LATERAL (SELECT * FROM channel c WHERE c.name = u.channel OFFSET 0) c ON TRUE
         LEFT JOIN LATERAL (
-            SELECT * FROM slots s WHERE c.name IS NOT NULL AND s.channel = u.channel ORDER BY s.turn DESC LIMIT 1) s ON TRUE
+            SELECT * FROM slots s WHERE c.name IS NOT NULL AND s.channel = u.channel
+            ORDER BY s.turn DESC LIMIT 1) s ON TRUE
         LEFT JOIN LATERAL (SELECT * FROM tally y WHERE y.channel = u.channel OFFSET 0) y ON TRUE
         LEFT JOIN lately w ON w.channel = u.channel
         CROSS JOIN LATERAL channel_due(u.channel, t.lanes) d
