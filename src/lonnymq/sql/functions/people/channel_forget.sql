@@ -1,5 +1,5 @@
 -- Part of channel_delete: all that is known of a channel without messages. The caller has locked its policy, if it had
--- one. The dispatcher may wait for what it was served, so the transaction has to end soon.
+-- one.
 CREATE OR REPLACE FUNCTION channel_forget (p_channel TEXT, p_has_policy BOOLEAN)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
@@ -21,5 +21,4 @@ BEGIN
     UPDATE served_by b SET shares = ARRAY(SELECT s FROM unnest(b.shares) s WHERE s.channel <> p_channel)
     WHERE EXISTS (SELECT FROM unnest(b.shares) s WHERE s.channel = p_channel);
     DELETE FROM tally t WHERE t.channel = p_channel;
-    PERFORM lock_guard();
 END $$;
