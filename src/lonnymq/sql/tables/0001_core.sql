@@ -71,7 +71,7 @@ CREATE TYPE share AS (channel TEXT, n INT);
 -- What everybody appends for the dispatcher, instead of locking something. The writer's xid8 lets it read each notice once, in
 -- whatever order the writers commit. A row tells one of these:
 --   lo_id, hi_id       this transaction created messages, with ids from lo_id to hi_id: those of generation 0 that have its xid
---   back               these messages came back
+--   back               these messages came back; with at: they are to be placed then, as somebody locks them now
 --   lease_end_at       a lease now ends then; with taken, at and wanted: a dequeue, what it took, when, and how much it asked for
 --   channel            look at this channel again: its policy changed, or a slot came free. '': at the whole queue
 CREATE TABLE notice (
@@ -102,13 +102,14 @@ CREATE TABLE scheduled (
 CREATE INDEX scheduled_channel_ix ON scheduled (channel, at, id);
 
 -- What the dispatcher has to look at again at a time: a channel; leases that end at lease_end_at and that somebody
--- held; or a row (scheduled_at, scheduled_id) of scheduled that somebody held.
+-- held; a row of scheduled that somebody held; or a message that is in no other place, because somebody locked it.
 CREATE TABLE alarm (
     at BIGINT NOT NULL,
     id BIGINT GENERATED ALWAYS AS IDENTITY,
     channel TEXT COLLATE "C",
     lease_end_at BIGINT,
     scheduled_at BIGINT, scheduled_id BIGINT, scheduled_generation INT,
+    back stub,
     PRIMARY KEY (at, id)
 );
 

@@ -18,8 +18,9 @@ DECLARE
     q RECORD;                               -- the queue's settings, and what the last dispatch left
     v_taken ready[];
     v_nth INT;
-    v_doubtful ready[];
-    v_locked ready[];
+    v_is_mine BOOLEAN;                      -- NULL: it was cancelled or rescheduled
+    v_not ready[];                          -- entries whose messages are not served,
+    v_back stub[];                          -- and those that come back
     v_n INT := 0;                           -- how many were returned
 BEGIN
     -- Whether to dispatch is spread by chance: else all consumers would do it at the same time, and all but one in vain.
@@ -45,28 +46,27 @@ BEGIN
     lease_end_at := q.now + q.lease_ms;
     again_at := q.dispatch_at;
     -- In a statement of its own, whose snapshot is younger than the locks on the entries: whoever changed one of these messages
-    -- before is seen. One that somebody locks at this moment, to cancel or reschedule it, has an xmax.
-    FOR id, channel, content, headers, state, attempts, lane, v_nth IN
-        SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.lane, r.nth
+    -- before is seen. One that somebody locks at this moment, to cancel or reschedule it, has an xmax, and waits for a second.
+    FOR id, channel, content, headers, state, attempts, lane, v_nth, v_is_mine IN
+        SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.lane, r.nth,
+            CASE WHEN m.id IS NOT NULL THEN m.is_free OR message_try(m.id, r.generation) END
         FROM unnest(v_taken) WITH ORDINALITY r (lane, tag, id, generation, rank, at, cost, is_limited, channel, nth)
         LEFT JOIN LATERAL (
-            SELECT * FROM message m WHERE m.id = r.id AND m.generation = r.generation AND m.xmax = '0' OFFSET 0) m ON TRUE
+            SELECT m.*, m.xmax = '0' AS is_free FROM message m WHERE m.id = r.id AND m.generation = r.generation OFFSET 0) m
+            ON TRUE
     LOOP
-        IF message_dequeue.id IS NULL THEN
-            v_doubtful := v_doubtful || v_taken[v_nth];
-        ELSE
+        IF v_is_mine THEN
             RETURN NEXT;
             v_n := v_n + 1;
+        ELSE
+            v_not := v_not || v_taken[v_nth];
+            v_back := v_back || CASE WHEN v_is_mine IS NOT NULL THEN ARRAY[ROW((v_taken[v_nth]).id, (v_taken[v_nth]).generation)::stub] END;
         END IF;
     END LOOP;
-    IF v_doubtful IS NOT NULL THEN
-        v_locked := message_recheck(v_doubtful);
-        RETURN QUERY
-        SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, message_dequeue.token,
-            message_dequeue.lease_end_at, q.dispatch_at, m.lane
-        FROM unnest(v_locked) s CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id = s.id OFFSET 0) m;
-        v_n := v_n + COALESCE(cardinality(v_locked), 0);
-        SELECT array_agg(r) INTO v_taken FROM unnest(v_taken) r WHERE r <> ALL (v_doubtful) OR r = ANY (v_locked);
+    IF v_not IS NOT NULL THEN
+        v_taken := ARRAY(SELECT r FROM unnest(v_taken) r WHERE r <> ALL (v_not));
+        INSERT INTO notice (back, at) SELECT v_back, q.now + 1000 WHERE v_back IS NOT NULL;
+        INSERT INTO notice (channel) SELECT DISTINCT r.channel FROM unnest(v_not) r WHERE r.is_limited; -- slots that are free
     END IF;
     IF v_n > 0 THEN
         PERFORM lease_write(v_taken, message_dequeue.token, message_dequeue.lease_end_at, q.now, p_consumer, p_limit);

@@ -20,7 +20,11 @@ RETURNS SETOF message LANGUAGE sql STABLE AS $$
         OFFSET 0) m
     UNION ALL
     SELECT m.*
-    FROM unread u CROSS JOIN unnest(u.back) b
+    FROM (
+        SELECT b.id, b.generation FROM unread u CROSS JOIN unnest(u.back) b
+        UNION ALL
+        SELECT (a.back).id, (a.back).generation FROM t CROSS JOIN LATERAL (
+            SELECT * FROM alarm a WHERE a.at > t.alarm_to OFFSET 0) a WHERE (a.back).id IS NOT NULL) b
     CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id = b.id AND m.generation = b.generation OFFSET 0) m
     UNION ALL
     SELECT m.*

@@ -17,11 +17,12 @@ BEGIN
     DELETE FROM alarm a USING unnest(v_due) d WHERE a.at = d.at AND a.id = d.id;
     SELECT array_agg(DISTINCT d.channel) FILTER (WHERE d.channel IS NOT NULL), MIN(d.lease_end_at) - 1 INTO channels, lease_from
     FROM unnest(v_due) d;
+    entries := entries_back(ARRAY(SELECT d.back FROM unnest(v_due) d WHERE (d.back).id IS NOT NULL));
     SELECT array_agg(s.s) INTO v_keys FROM unnest(v_due) d
     CROSS JOIN LATERAL (SELECT s FROM scheduled s WHERE s.at = d.scheduled_at AND s.id = d.scheduled_id
             AND s.generation = d.scheduled_generation) s;
     IF v_keys IS NOT NULL THEN
-        SELECT * INTO entries, v_got FROM scheduled_take(v_keys);
+        SELECT alarms_read.entries || k.entries, k.ids INTO entries, v_got FROM scheduled_take(v_keys) k;
         INSERT INTO alarm (at, scheduled_at, scheduled_id, scheduled_generation)
         SELECT p_now + 1000, k.at, k.id, k.generation FROM unnest(v_keys) k WHERE k.id <> ALL (COALESCE(v_got, '{}'));
     END IF;

@@ -35,7 +35,7 @@ BEGIN
     SELECT MIN(s.snapshot::TEXT)::PG_SNAPSHOT AS snapshot, array_agg(w.notice) FILTER (WHERE NOT w.late) AS newer,
         array_agg(w.notice) FILTER (WHERE w.late) AS late
     INTO r FROM s LEFT JOIN LATERAL notice_read(t, s.snapshot, p_limit) w ON TRUE;
-    IF r.newer IS NULL AND r.late IS NULL AND NOT dispatch_is_due(t, v_now) THEN
+    IF r.newer IS NULL AND r.late IS NULL AND NOT dispatch_is_due(t, v_now, 1000) THEN
         RETURN FALSE;
     END IF;
     PERFORM FROM dispatch_lock FOR UPDATE SKIP LOCKED;
@@ -54,5 +54,5 @@ BEGIN
     END IF;
     PERFORM lock_guard();
     RETURN COALESCE(cardinality(r.newer) >= p_limit, FALSE) OR COALESCE(cardinality(r.late) >= p_limit, FALSE)
-        OR dispatch_is_due(t, v_now);
+        OR dispatch_is_due(t, v_now, 1000);
 END $$;

@@ -14,10 +14,10 @@ DECLARE
     x RECORD;
 BEGIN
     SELECT t.spans || array_agg(ROW(u.xid, u.lo_id, u.hi_id)::span) FILTER (WHERE u.lo_id IS NOT NULL) AS spans,
-        ARRAY(SELECT b FROM unnest(p_newer || p_late) v CROSS JOIN unnest(v.back) b) AS back,
+        ARRAY(SELECT b FROM unnest(p_newer || p_late) v CROSS JOIN unnest(v.back) b WHERE v.at IS NULL) AS back,
         array_agg(DISTINCT u.channel) FILTER (WHERE u.channel IS NOT NULL) AS hinted, SUM(u.wanted) AS wanted
     INTO w FROM unnest(p_newer || p_late) u;
-    IF w.hinted IS NOT NULL THEN
+    IF EXISTS (SELECT FROM policy_change) THEN
         WITH gone AS (
             DELETE FROM policy_change c WHERE c.ctid = ANY (ARRAY(SELECT c.ctid FROM policy_change c FOR UPDATE SKIP LOCKED))
             RETURNING c.channel)
@@ -46,6 +46,7 @@ BEGIN
         n.waiting := n.waiting + COALESCE(cardinality(x.entries), 0);
         v_entries := v_entries || x.entries;
     END IF;
+    INSERT INTO alarm (at, back) SELECT v.at, b FROM unnest(p_newer || p_late) v CROSS JOIN unnest(v.back) b WHERE v.at IS NOT NULL;
     SELECT * INTO x FROM entries_due(n.due_to, p_now, p_limit);
     n.due_to := x.due_to;
     v_entries := v_entries || x.entries;
@@ -57,12 +58,15 @@ BEGIN
     IF n.lease_max_at > n.swept_at THEN
         SELECT * INTO x FROM leases_sweep(n.swept_at, p_now, p_limit);
         n.swept_at := x.swept_at;
-        n.lease_max_at := GREATEST(n.lease_max_at, p_now + 1000); -- what was held runs out again then
+        n.lease_max_at := GREATEST(n.lease_max_at, x.kept_to);
         n.waiting := n.waiting + COALESCE(cardinality(x.entries), 0);
         v_entries := v_entries || x.entries;
         w.hinted := w.hinted || x.freed;
     END IF;
     n.due_to := LEAST(n.due_to, scheduled_add(v_entries, p_now));
+    IF w.hinted IS NOT NULL THEN
+        PERFORM backlog_shrink(p_newer || p_late);
+    END IF;
     IF v_has_policies THEN
         w.hinted := w.hinted || slots_released(p_newer || p_late);
     END IF;

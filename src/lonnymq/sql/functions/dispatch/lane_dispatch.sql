@@ -34,8 +34,8 @@ BEGIN
     lane.horizon := CASE WHEN put >= p_queue_room THEN c_end ELSE COALESCE((
         SELECT b.tag FROM backlog b WHERE b.is_open AND b.lane = lane.name AND b.tag >= lane.v
         ORDER BY b.lane, b.tag, b.turn LIMIT 1), c_end) END;
-    IF l.horizon < c_end AND lane.v > l.v THEN
+    IF lane.v > l.v THEN
         DELETE FROM recent c WHERE c.ctid = ANY (ARRAY(
-            SELECT c.ctid FROM recent c WHERE c.lane = l.name AND c.tag >= l.v AND c.tag < lane.v LIMIT 1000));
+            SELECT c.ctid FROM recent c WHERE c.lane = l.name AND c.tag >= l.v - 1000000000 AND c.tag < lane.v LIMIT 1000));
     END IF;
 END $$;

@@ -4,7 +4,8 @@
 CREATE OR REPLACE FUNCTION lane_measure (l lane_state, p_now BIGINT, OUT lane lane_state, OUT live INT, OUT is_held BOOLEAN)
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_free BIGINT;                          -- the lowest tag that can be served
+    v_free BIGINT;                          -- the lowest tag that can be served,
+    v_line BIGINT;                          -- and of a line that may release
     v_touched ready[];
     v_held ready[];
     v_seen BIGINT;                          -- the last tag that was looked at, where there are more
@@ -16,7 +17,9 @@ BEGIN
     FROM (
         SELECT r, r.tag, r.xmax = '0' AS is_free FROM ready r
         WHERE r.lane = l.name AND r.tag >= l.floor ORDER BY r.tag, r.id LIMIT l.target + 1000) x;
-    lane.v := GREATEST(l.v, LEAST(v_free, v_seen, l.horizon, CASE WHEN l.horizon = 9223372036854775807 THEN l.issued + 1 END));
+    v_line := (
+        SELECT b.tag FROM backlog b WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v ORDER BY b.lane, b.tag, b.turn LIMIT 1);
+    lane.v := GREATEST(l.v, LEAST(v_free, v_seen, v_line, CASE WHEN v_line IS NULL THEN l.issued + 1 END));
     lane.floor := lane.v;
     is_held := FALSE;
     IF v_touched IS NULL THEN

@@ -17,7 +17,9 @@ BEGIN
     SELECT array_agg(k.e) INTO v_marks
     FROM (SELECT DISTINCT ON (e.channel) e FROM unnest(p_entries) e ORDER BY e.channel, e.rank, e.at, e.id) k
     CROSS JOIN LATERAL (
-        SELECT r.rank, r.at, r.id FROM ready r WHERE r.channel = (k.e).channel AND r.lane = l.name AND r.tag >= l.floor
+        SELECT r.rank, r.at, r.id FROM ready r 
+        WHERE (r.channel, r.lane, r.tag) >= ((k.e).channel, l.name, l.floor)
+            AND (r.channel, r.lane) <= ((k.e).channel, l.name)
         ORDER BY r.channel DESC, r.lane DESC, r.tag DESC, r.id DESC LIMIT 1) last
     WHERE (last.rank, last.at, last.id) > ((k.e).rank, (k.e).at, (k.e).id);
     IF v_marks IS NOT NULL THEN
@@ -37,7 +39,8 @@ BEGIN
             SELECT b.turn FROM backlog b WHERE b.channel = k.channel AND b.lane = l.name
             ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b ON TRUE
         LEFT JOIN LATERAL (
-            SELECT r.tag, r.cost FROM ready r WHERE r.channel = k.channel AND r.lane = l.name AND r.tag >= l.floor
+            SELECT r.tag, r.cost FROM ready r 
+            WHERE (r.channel, r.lane, r.tag) >= (k.channel, l.name, l.floor) AND (r.channel, r.lane) <= (k.channel, l.name)
             ORDER BY r.channel DESC, r.lane DESC, r.tag DESC, r.id DESC LIMIT 1) last ON TRUE
         LEFT JOIN LATERAL (
             SELECT c.tag FROM recent c WHERE l.horizon < c_end AND c.channel = k.channel AND c.lane = l.name AND c.tag >= l.v

@@ -1,9 +1,9 @@
 -- Part of a sweep: what is left of leases that ran out. Those of whose messages none is there any more go. The others keep what
--- somebody else held for a second, and what was too much for this sweep for the next one: it begins at the time that is returned.
-CREATE OR REPLACE FUNCTION leases_keep (p_leases lease[], p_left BIGINT[], p_now BIGINT)
-RETURNS BIGINT LANGUAGE plpgsql AS $$
-DECLARE
-    v_from BIGINT;
+-- somebody else held for a second, and what was too much for this sweep for the next one. Returns up to where nothing is left,
+-- and when what was kept ends.
+CREATE OR REPLACE FUNCTION leases_keep (
+    p_leases lease[], p_left BIGINT[], p_now BIGINT, OUT swept_at BIGINT, OUT kept_to BIGINT)
+LANGUAGE plpgsql AS $$
 BEGIN
     WITH rest AS MATERIALIZED (
         SELECT l.token, l.last_id, ARRAY(
@@ -19,6 +19,5 @@ BEGIN
         RETURNING x.end_at),
     gone AS (
         DELETE FROM lease x USING rest r WHERE x.token = r.token AND x.last_id = r.last_id AND cardinality(r.kept) = 0)
-    SELECT MIN(s.end_at) - 1 INTO v_from FROM stay s WHERE s.end_at <= p_now;
-    RETURN v_from;
+    SELECT MIN(s.end_at) FILTER (WHERE s.end_at <= p_now) - 1, MAX(s.end_at) INTO swept_at, kept_to FROM stay s;
 END $$;

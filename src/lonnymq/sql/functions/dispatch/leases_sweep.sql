@@ -1,37 +1,32 @@
 -- Leases that ran out: the attempt is used up, and the message comes back, or is dead; what was cancelled goes. Looks at leases
 -- that end after p_from, bounded by messages and by bytes. What somebody holds, a lease or a message, is looked at again a second
 -- later.
--- Returns what came back, the channels of which slots may have come free, and how far it got.
+-- Returns what came back, the channels of which slots may have come free, how far it got, and when what was kept ends.
 CREATE OR REPLACE FUNCTION leases_sweep (
-    p_from BIGINT, p_now BIGINT, p_limit INT, OUT entries entry[], OUT freed TEXT[], OUT swept_at BIGINT)
+    p_from BIGINT, p_now BIGINT, p_limit INT,
+    OUT entries entry[], OUT freed TEXT[], OUT swept_at BIGINT, OUT kept_to BIGINT)
 LANGUAGE plpgsql AS $$
 DECLARE
     c_bytes CONSTANT BIGINT := 16777216;    -- of content that is copied
-    v_due lease[];
     v_mine lease[];
     v_endings ending[];
     v_left BIGINT[];                        -- messages that are too much for this call
 BEGIN
     SELECT array_agg(x.l), CASE WHEN MAX(x.n) >= p_limit THEN MAX((x.l).end_at) - 1 ELSE GREATEST(p_from, p_now) END
-    INTO v_due, swept_at
+    INTO v_mine, swept_at
     FROM (
         SELECT l.l, SUM(cardinality((l.l).stubs)) OVER (ORDER BY (l.l).end_at, (l.l).token, (l.l).last_id) AS n
         FROM (
             SELECT l FROM lease l WHERE l.end_at > p_from AND l.end_at <= p_now
-            ORDER BY l.end_at, l.token, l.last_id LIMIT p_limit) l) x
+            ORDER BY l.end_at, l.token, l.last_id LIMIT p_limit FOR UPDATE SKIP LOCKED) l) x
     WHERE x.n - cardinality((x.l).stubs) < p_limit;
-    IF v_due IS NULL THEN
+    swept_at := COALESCE(swept_at, GREATEST(p_from, p_now));
+    INSERT INTO alarm (at, lease_end_at)
+    SELECT DISTINCT p_now + 1000, l.end_at FROM lease l
+    WHERE l.end_at > p_from AND l.end_at <= swept_at AND l.token <> ALL (ARRAY(SELECT m.token FROM unnest(v_mine) m));
+    IF v_mine IS NULL THEN
         RETURN;
     END IF;
-    SELECT array_agg(l.l) INTO v_mine FROM unnest(v_due) d
-    CROSS JOIN LATERAL (
-        SELECT l FROM lease l WHERE l.token = d.token AND l.last_id = d.last_id AND l.end_at <= p_now
-        FOR UPDATE SKIP LOCKED) l;
-    INSERT INTO alarm (at, lease_end_at)
-    SELECT DISTINCT p_now + 1000, d.end_at FROM unnest(v_due) d
-    CROSS JOIN LATERAL (SELECT l.end_at FROM lease l WHERE l.token = d.token AND l.last_id = d.last_id OFFSET 0) l
-    WHERE l.end_at <= p_now AND NOT EXISTS (
-        SELECT FROM unnest(v_mine) m WHERE m.token = d.token AND m.last_id = d.last_id);
     SELECT array_agg(ROW(x.ord, x.id, x.generation, x.token, x.last_id, x.dequeued_at, x.consumer, x.is_limited, x.channel,
             x.outcome, NULL, NULL, 'the lease ran out')::ending) FILTER (WHERE x.before < c_bytes),
         array_agg(x.id) FILTER (WHERE x.before >= c_bytes),
@@ -54,5 +49,5 @@ BEGIN
         PERFORM set_config('synchronous_commit', 'on', TRUE);
     END IF;
     entries := entries_back(message_return(v_endings, FALSE));
-    swept_at := LEAST(swept_at, leases_keep(v_mine, v_left, p_now));
+    SELECT LEAST(leases_sweep.swept_at, k.swept_at), k.kept_to INTO swept_at, kept_to FROM leases_keep(v_mine, v_left, p_now) k;
 END $$;

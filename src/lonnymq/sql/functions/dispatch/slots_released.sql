@@ -6,7 +6,7 @@ DECLARE
 BEGIN
     WITH new AS MATERIALIZED (
         SELECT t.channel, MAX(w.at) AS at FROM unnest(p_notices) w CROSS JOIN LATERAL unnest(w.taken) t
-        WHERE w.at IS NOT NULL GROUP BY t.channel),
+        WHERE w.wanted IS NOT NULL GROUP BY t.channel),
     told AS (
         UPDATE slots s SET turn = nextval('turn'), released_at = GREATEST(s.released_at, new.at), out = NULL
         FROM new

@@ -6,18 +6,19 @@ DECLARE
     n tick := t;
     v_shares share[];
 BEGIN
-    n.at := GREATEST(p_now, t.at - 1000);   -- further back, the clock was set back
+    n.at := CASE WHEN p_now < t.at - 1000 THEN p_now ELSE GREATEST(p_now, t.at) END; -- the clock may be set back
     n.started_at := pg_postmaster_start_time();
     IF p_notices IS NULL THEN
         RETURN n;
     END IF;
     SELECT GREATEST(t.lease_max_at, MAX(w.lease_end_at)), LEAST(t.swept_at, MIN(w.lease_end_at) - 1), t.waiting + SUM(w.n),
-        t.served - COALESCE(SUM(w.n) FILTER (WHERE w.at IS NOT NULL), 0), GREATEST(t.served_at, MAX(w.at))
+        t.served - COALESCE(SUM(w.n) FILTER (WHERE w.wanted IS NOT NULL), 0),
+        GREATEST(t.served_at, MAX(w.at) FILTER (WHERE w.wanted IS NOT NULL))
     INTO n.lease_max_at, n.swept_at, n.waiting, n.served, n.served_at FROM unnest(p_notices) w;
     SELECT array_agg(ROW(x.channel, x.n)::share) INTO v_shares
     FROM (
         SELECT s.channel, SUM(s.n) AS n FROM unnest(p_notices) w CROSS JOIN unnest(w.taken) s
-        WHERE w.at IS NOT NULL GROUP BY s.channel) x;
+        WHERE w.wanted IS NOT NULL GROUP BY s.channel) x;
     IF v_shares IS NOT NULL THEN
         INSERT INTO served_by (at, shares) VALUES (n.served_at, v_shares);
     END IF;

@@ -6,6 +6,7 @@ RETURNS VOID LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $
 DECLARE
     v_now BIGINT := clock_ms();
     t tick;
+    v_notices notice[];
 BEGIN
     PERFORM isolation_check('rebuild');
     PERFORM free_check('rebuild');
@@ -18,6 +19,11 @@ BEGIN
         t.served := 0;
         t.tallied_at := 0;
         t.tallied_id := 0;
+    END IF;
+    IF NOT tick_is_foreign(t) THEN          -- what dequeues told and nobody has read
+        SELECT array_agg(w.notice) INTO v_notices FROM notice_read(t, pg_current_snapshot(), 1000000) w;
+        t := tick_count(t, v_notices, v_now);
+        PERFORM slots_released(v_notices);
     END IF;
     -- The tags go on from where they were.
     t.lanes := ARRAY(
@@ -34,8 +40,10 @@ BEGIN
     DELETE FROM alarm;
     DELETE FROM held;
     DELETE FROM recent;
-    DELETE FROM slots;
-    PERFORM slots_change(ARRAY(SELECT c.name FROM channel c) || ''::TEXT, v_now);
+    DELETE FROM policy_change;
+    DELETE FROM slots s WHERE NOT EXISTS (SELECT FROM channel c WHERE c.name = s.channel);
+    PERFORM slots_open(c.name, v_now) FROM channel c WHERE c.max_concurrency IS NOT NULL OR c.release_interval_ms > 0;
+    PERFORM slots_open('', v_now) FROM queue q WHERE q.max_concurrency IS NOT NULL;
     PERFORM tick_write(tick_walk(t, v_now));
     PERFORM lock_guard();
 END $$;
