@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from lonnymq.errors import ClaimantTaken, LeasesLost, PositionUnknown
 from lonnymq.spark.claiming import ClaimReader, Part, claimed_schema
 from tests.database import Connect
-from tests.judge import check, dequeue, fold
+from tests.judge import check, dequeue, dispatch
 from tests.spark.consuming import Options, completed, create, one, until
 
 START = {"seq": 0}
@@ -55,7 +55,10 @@ def now(conn: psycopg.Connection) -> int:
 
 def defer_one(conn: psycopg.Connection) -> None:
     """Its lease is over."""
-    conn.execute("SELECT message_defer(id, token) FROM message WHERE leased LIMIT 1")
+    conn.execute(
+        "SELECT message_defer(m.id, l.token) FROM lease l CROSS JOIN unnest(l.stubs) s"
+        " JOIN message m ON (m.id, m.generation) = (s.id, s.generation) LIMIT 1"
+    )
 
 
 def complete_whole(conn: psycopg.Connection, reader: ClaimReader, seq: int) -> None:
@@ -137,13 +140,13 @@ def test_leases_are_kept_while_it_lives(conn: psycopg.Connection, opened: Open) 
     reader.latestOffset(START, TEN)
     late = now(conn) + 3000
     until(lambda: now(conn) > late, "three leases to pass")
-    fold(conn)
-    assert one(conn, "SELECT COUNT(*) FROM message WHERE leased") == 3
+    dispatch(conn)
+    assert one(conn, "SELECT COUNT(*) FROM leases") == 3
     reader.stop()
 
     def is_swept() -> bool:
-        fold(conn)
-        return bool(one(conn, "SELECT COUNT(*) FROM message WHERE leased") == 0)
+        dispatch(conn)
+        return bool(one(conn, "SELECT COUNT(*) FROM leases") == 0)
 
     until(is_swept, "the leases to run out")
 
@@ -194,8 +197,8 @@ def test_broken_connections_are_opened_again(conn: psycopg.Connection, opened: O
     cut()
     late = now(conn) + 2000
     until(lambda: now(conn) > late, "two leases to pass")
-    fold(conn)
-    assert one(conn, "SELECT COUNT(*) FROM message WHERE leased") == 3
+    dispatch(conn)
+    assert one(conn, "SELECT COUNT(*) FROM leases") == 3
     cut()
     assert len(read(reader, reader.partitions(START, end))) == 3
     cut()
@@ -240,7 +243,7 @@ def test_what_is_there_now(conn: psycopg.Connection, opened: Open) -> None:
     else:
         pytest.fail("it does not come to an end")
     assert one(conn, "SELECT COUNT(*) FROM message WHERE channel = 'old0'") == 0
-    assert one(conn, "SELECT COUNT(*) FROM message WHERE leased") == 0, "the last batch is completed"
+    assert one(conn, "SELECT COUNT(*) FROM leases") == 0, "the last batch is completed"
 
 
 def test_what_another_holds_for_the_moment_is_waited_for(
@@ -248,9 +251,9 @@ def test_what_another_holds_for_the_moment_is_waited_for(
 ) -> None:
     """It is there now, and its holder may let go of it."""
     create(conn, 2)
-    fold(conn)
+    dispatch(conn)
     other = connect(autocommit=False)
-    dequeue(other)
+    dequeue(other, 2)
     reader = opened()
     reader.prepareForTriggerAvailableNow()
     with ThreadPoolExecutor(1) as thread:

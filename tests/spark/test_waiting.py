@@ -67,7 +67,7 @@ def test_times_are_instants(
     text = "to_char(to_timestamp({} / 1000.0) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.MS')"
     expected = conn.execute(
         f"SELECT {text.format('created_at')}, {text.format('lease_end_at')}, dequeue_at "
-        "FROM message ORDER BY id".encode()
+        "FROM messages ORDER BY id".encode()
     ).fetchall()
     assert found == expected
 

@@ -2,7 +2,7 @@
 
 import psycopg
 
-from tests.judge import dequeue, fold
+from tests.judge import dequeue, dispatch
 
 
 def finish(conn: psycopg.Connection, channel: str, contents: list[bytes]) -> list[int]:
@@ -18,13 +18,13 @@ def create(conn: psycopg.Connection, channel: str, contents: list[bytes]) -> lis
 
 
 def complete(conn: psycopg.Connection) -> None:
-    fold(conn)
+    dispatch(conn)
     while taken := dequeue(conn, 1_000, 60_000)[0]:
         conn.execute(
             "SELECT COUNT(*) FROM message_complete_many(%s, %s)",
             ([message.id for message in taken], [message.token for message in taken]),
         )
-        fold(conn)
+        dispatch(conn)
 
 
 def kill(conn: psycopg.Connection, channel: str, contents: list[bytes], error: str = "no route") -> list[int]:
@@ -32,7 +32,7 @@ def kill(conn: psycopg.Connection, channel: str, contents: list[bytes], error: s
     made = "SELECT id FROM message_create_many(%s, %s::BYTEA[], p_max_attempts => %s)"
     count = len(contents)
     ids = [row[0] for row in conn.execute(made, ([channel] * count, contents, [1] * count))]
-    fold(conn)
+    dispatch(conn)
     while taken := dequeue(conn, 1_000, 60_000)[0]:
         for message in taken:
             conn.execute("SELECT message_defer(%s, %s, p_error => %s)", (message.id, message.token, error))
