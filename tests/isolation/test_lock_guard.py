@@ -54,7 +54,7 @@ def dispatch_that_came_second(arena: Arena, one: psycopg.Connection) -> None:
 
 def dispatch_after_the_clock_went_back(arena: Arena, one: psycopg.Connection) -> None:
     arena.session("judge").execute("UPDATE tick SET at = at + %s", (HOUR,))
-    assert value(one, "SELECT dispatch()") is True
+    assert value(one, "SELECT dispatch()") is False
 
 
 def dispatch_of_a_restored_queue(arena: Arena, one: psycopg.Connection) -> None:
