@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from tests.database import Connect
-from tests.judge import Delivery, dequeue, fold
+from tests.judge import Delivery, dequeue, dispatch
 from tests.plans.buffers import Meter
 from tests.plans.rounds import HOUR, Scene
 from tests.plans.sessions import Statistics, Watch, no_more
@@ -15,6 +15,9 @@ KINDS = {
     "each at its time": Scene(0),
     "all at one time, under limits": Scene.ONE_TIME | Scene.LIMITED,
 }
+
+
+COMPLETE = "SELECT message_complete(s.id, l.token) FROM lease l CROSS JOIN unnest(l.stubs) s"
 
 
 def complete(conn: psycopg.Connection, messages: list[Delivery]) -> None:
@@ -28,13 +31,13 @@ def complete(conn: psycopg.Connection, messages: list[Delivery]) -> None:
 def serve(
     conn: psycopg.Connection, messages: int, channels: int, dequeue_at: int | None, lease_ms: int = 1
 ) -> None:
-    """Create, fold, dequeue and complete them, over the channels of a round."""
+    """Create, dispatch, dequeue and complete them, over the channels of a round."""
     for _ in range(messages // 1_000):
         create(conn, 1_000, channels, "c", dequeue_at)
-        fold(conn)
+        dispatch(conn)
         while taken := dequeue(conn, 1_000, lease_ms)[0]:
             complete(conn, taken)
-            fold(conn)
+            dispatch(conn)
 
 
 def hold_a_snapshot(conn: psycopg.Connection) -> None:
@@ -72,24 +75,24 @@ def test_a_message_that_comes_back_to_before_the_dead(
     hold_a_snapshot(connect())
     for served in (0, 0, 20_000):  # a session's first calls read the catalogue
         create(loader, 10, 10, "c", dequeue_at)
-        fold(loader)
+        dispatch(loader)
         first = dequeue(loader, 10, HOUR)[0]
         serve(loader, served, 10, dequeue_at)
         create(loader, 10, 10, "c", dequeue_at)
-        fold(loader)
+        dispatch(loader)
         for message in first:
             loader.execute("SELECT message_defer(%s, %s)", (message.id, message.token))
-        fold(loader)
+        dispatch(loader)
         messages = meter.count("dequeue", f"message_dequeue(20, {HOUR})")
         assert {message["id"] for message in messages[:10]} == {message.id for message in first}
         assert len(messages) == 20
         costs.append(meter.counted["dequeue"][-1])
-        fold(loader)
-        loader.execute("SELECT message_complete(id, token) FROM message WHERE leased")
+        dispatch(loader)
+        loader.execute(COMPLETE)
     assert costs[2] <= 1.2 * costs[1], costs
 
 
-def test_several_gaps(connect: Connect) -> None:
+def test_several_stretches(connect: Connect) -> None:
     """Dead ones lie between the urgent and the usual, and between the usual and what is for later."""
     watch = Watch(connect, Statistics.STALE)
     loader = watch.loader
@@ -99,25 +102,25 @@ def test_several_gaps(connect: Connect) -> None:
     hold_a_snapshot(connect())
     for served in (0, 0, 20_000):  # a session's first calls read the catalogue
         create(loader, 10, 10, "c")
-        fold(loader)
+        dispatch(loader)
         usual = dequeue(loader, 10, HOUR)[0]
         serve(loader, served, 10, None)
         serve(loader, served, 10, -1)
         for message in usual:
             loader.execute("SELECT message_defer(%s, %s)", (message.id, message.token))
-        fold(loader)
+        dispatch(loader)
         create(loader, 10, 10, "c", -2)
-        fold(loader)
+        dispatch(loader)
         messages = meter.count("dequeue", f"message_dequeue(20, {HOUR})")
         assert {message["id"] for message in messages[10:]} == {message.id for message in usual}
         costs.append(meter.counted["dequeue"][-1])
-        fold(loader)
-        loader.execute("SELECT message_complete(id, token) FROM message WHERE leased")
+        dispatch(loader)
+        loader.execute(COMPLETE)
     assert costs[2] <= 1.2 * costs[1], costs
 
 
 def test_leases_that_ended_a_moment_ago(connect: Connect) -> None:
-    """What was leased, completed and would have run out by now is read once, not with every fold."""
+    """What was leased, completed and would have run out by now is read once, not with every dispatch."""
     watch = Watch(connect, Statistics.STALE)
     loader = watch.loader
     meter = Meter(connect())
@@ -125,7 +128,7 @@ def test_leases_that_ended_a_moment_ago(connect: Connect) -> None:
     for _ in range(40):
         serve(loader, 1_000, 10, None, lease_ms=300)
         create(loader, 10, 10, "c")
-        meter.count("fold", "dispatch()")
+        meter.count("dispatch", "dispatch()")
         complete(loader, dequeue(loader, 10, HOUR)[0])
-    first, *rest = meter.counted["fold"][2:]  # a session's first calls read the catalogue
-    assert max(rest) < first + 3_000, meter.counted["fold"]  # some fold meets what just ran out
+    first, *rest = meter.counted["dispatch"][2:]  # a session's first calls read the catalogue
+    assert max(rest) < first + 3_000, meter.counted["dispatch"]  # some dispatch meets what just ran out
