@@ -65,8 +65,8 @@ CREATE TABLE message (
     content BYTEA NOT NULL
 );
 
--- How many messages a dequeue took of a channel.
-CREATE TYPE share AS (channel TEXT, n INT);
+-- How many messages dequeues took of a channel, and when the last one did.
+CREATE TYPE share AS (channel TEXT, n INT, at BIGINT);
 
 -- What everybody appends for the dispatcher, instead of locking something. The writer's xid8 lets it read each notice once, in
 -- whatever order the writers commit. A row tells one of these:
@@ -278,7 +278,6 @@ INSERT INTO dispatch_lock DEFAULT VALUES;
 -- What was taken, by channel: one row for each dispatch that read of it, until it is summed up in tally.
 CREATE TABLE served_by (
     id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    at BIGINT NOT NULL,
     shares share[] NOT NULL
 );
 CREATE TABLE tally (

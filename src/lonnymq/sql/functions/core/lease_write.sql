@@ -9,6 +9,6 @@ BEGIN
             array_agg(ROW(x.id, x.generation)::stub ORDER BY x.id)
         FROM (SELECT r.*, (ROW_NUMBER() OVER (ORDER BY r.id) - 1) / 100 AS part FROM unnest(p_taken) r) x GROUP BY x.part)
     INSERT INTO notice (lease_end_at, at, n, wanted, taken)
-    SELECT p_end_at, p_now, -cardinality(p_taken), p_wanted, array_agg(ROW(x.channel, x.n)::share)
+    SELECT p_end_at, p_now, -cardinality(p_taken), p_wanted, array_agg(ROW(x.channel, x.n, p_now)::share)
     FROM (SELECT r.channel, COUNT(*) AS n FROM unnest(p_taken) r GROUP BY r.channel) x;
 END $$;

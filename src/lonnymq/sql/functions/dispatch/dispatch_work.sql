@@ -43,7 +43,6 @@ BEGIN
     IF t.walk_id IS NOT NULL THEN
         SELECT * INTO x FROM entries_walk(t, p_limit);
         n.walk_id := x.walk_id;
-        n.waiting := n.waiting + COALESCE(cardinality(x.entries), 0);
         v_entries := v_entries || x.entries;
     END IF;
     INSERT INTO alarm (at, back) SELECT v.at, b FROM unnest(p_newer || p_late) v CROSS JOIN unnest(v.back) b WHERE v.at IS NOT NULL;

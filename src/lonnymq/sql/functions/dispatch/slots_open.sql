@@ -6,7 +6,7 @@ DECLARE
     v_released BIGINT := GREATEST(
         (SELECT s.released_at FROM slots s WHERE s.channel = p_channel ORDER BY s.turn DESC LIMIT 1),
         (SELECT y.served_at FROM tally y WHERE y.channel = p_channel),
-        (SELECT MAX(b.at) FROM served_by b CROSS JOIN unnest(b.shares) x WHERE x.channel = p_channel));
+        (SELECT MAX(x.at) FROM served_by b CROSS JOIN unnest(b.shares) x WHERE x.channel = p_channel));
 BEGIN
     DELETE FROM slots s WHERE s.channel = p_channel;
     INSERT INTO slots (channel, turn, busy, struck_to, struck_at, alarm_at, released_at)

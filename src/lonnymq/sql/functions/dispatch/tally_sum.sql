@@ -16,7 +16,7 @@ BEGIN
     END IF;
     DELETE FROM served_by b WHERE b.id > p_from;
     INSERT INTO tally AS y (channel, served, served_at)
-    SELECT s.channel, SUM(s.n), MAX(b.at) FROM unnest(v_rows) b CROSS JOIN unnest(b.shares) s GROUP BY s.channel
+    SELECT s.channel, SUM(s.n), MAX(s.at) FROM unnest(v_rows) b CROSS JOIN unnest(b.shares) s GROUP BY s.channel
     ON CONFLICT (channel) DO UPDATE
     SET served = y.served + excluded.served, served_at = GREATEST(y.served_at, excluded.served_at);
     RETURN COALESCE((SELECT MAX(r.id) FROM unnest(v_rows) r), p_from);

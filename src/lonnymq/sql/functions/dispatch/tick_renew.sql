@@ -29,7 +29,6 @@ BEGIN
             NULL;                           -- a dequeue is open: the next dispatch tries again
         END;
     ELSIF tick_is_foreign(t) THEN
-        t.waiting := (SELECT COUNT(*) FROM line) + (SELECT COUNT(*) FROM ready) + (SELECT COUNT(*) FROM scheduled);
         PERFORM tick_write(tick_walk(t, clock_ms()));
     END IF;
     PERFORM lock_guard();

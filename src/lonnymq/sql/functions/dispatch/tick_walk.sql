@@ -11,6 +11,7 @@ BEGIN
         SELECT ROW(x, 0)::open_transaction FROM (SELECT pg_current_xact_id() UNION SELECT pg_snapshot_xip(v_snapshot)) o (x)
         WHERE x < t.seen_xid);
     t.spans := '{}';
+    t.waiting := (SELECT COUNT(*) FROM message) - (SELECT COUNT(*) FROM lease_holding(NULL));
     t.due_to := -9223372036854775808;
     t.alarm_to := -9223372036854775808;
     t.held_at := CASE WHEN EXISTS (SELECT FROM held) THEN p_now END;

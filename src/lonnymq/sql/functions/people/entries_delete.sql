@@ -40,7 +40,7 @@ BEGIN
         DELETE FROM line s WHERE s.ctid = ANY (ARRAY(SELECT x.tid FROM in_line x)) RETURNING s.id, s.channel, s.lane),
     told AS (                               -- the dispatcher counts what is in the lines
         INSERT INTO notice (channel, taken)
-        SELECT o.channel, array_agg(ROW(o.lane, o.n)::share)
+        SELECT o.channel, array_agg(ROW(o.lane, o.n, NULL)::share)
         FROM (SELECT o.channel, o.lane, COUNT(*) AS n FROM off_line o GROUP BY o.channel, o.lane) o GROUP BY o.channel),
     off_ready AS (
         DELETE FROM ready s WHERE s.ctid = ANY (ARRAY(SELECT x.tid FROM in_ready x)) RETURNING s.id)

@@ -22,7 +22,7 @@ BEGIN
     WITH running AS MATERIALIZED (SELECT l.channel, l.n FROM leased_shares(GREATEST(p_cap, 10000)) l),
     full_queue AS MATERIALIZED (SELECT v_bound IS NULL AND SUM(l.n) >= q.max_concurrency AS is_full FROM running l),
     lately AS MATERIALIZED (
-        SELECT s.channel, SUM(s.n) AS n, MAX(b.at) AS at FROM served_by b CROSS JOIN LATERAL unnest(b.shares) s
+        SELECT s.channel, SUM(s.n) AS n, MAX(s.at) AS at FROM served_by b CROSS JOIN LATERAL unnest(b.shares) s
         WHERE b.id > t.tallied_id AND s.channel = ANY (p_channels) GROUP BY s.channel),
     below AS MATERIALIZED (             -- entries of ready below the floor
         SELECT r.channel, COUNT(*) AS n FROM held h

@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION leased_shares (p_limit INT)
 RETURNS SETOF share LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN QUERY
-    SELECT x.channel, COUNT(*)::INT
+    SELECT x.channel, COUNT(*)::INT, NULL::BIGINT
     FROM (
         SELECT m.channel
         FROM lease l

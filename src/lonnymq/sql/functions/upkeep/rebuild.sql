@@ -32,7 +32,6 @@ BEGIN
             SELECT l.name, l.issued, l.target FROM unnest(t.lanes) l
             UNION ALL
             SELECT 'default', COALESCE((SELECT MAX(r.tag) FROM ready r), 0), 100 WHERE t.lanes = '{}') l);
-    t.waiting := 0;                         -- what is found is counted
     DELETE FROM ready;
     DELETE FROM line;
     DELETE FROM backlog;
