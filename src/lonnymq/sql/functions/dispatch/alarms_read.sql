@@ -10,7 +10,7 @@ DECLARE
 BEGIN
     SELECT array_agg(a.a) INTO v_due
     FROM (SELECT a FROM alarm a WHERE a.at > p_alarm_to AND a.at <= p_now ORDER BY a.at, a.id LIMIT p_limit) a;
-    alarm_to := CASE WHEN cardinality(v_due) = p_limit THEN (v_due[p_limit]).at - 1 ELSE GREATEST(p_alarm_to, p_now) END;
+    alarm_to := CASE WHEN cardinality(v_due) = p_limit THEN (v_due[p_limit]).at - 1 ELSE p_now END;
     IF v_due IS NULL THEN
         RETURN;
     END IF;

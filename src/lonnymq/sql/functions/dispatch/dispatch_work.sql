@@ -11,11 +11,13 @@ DECLARE
     w RECORD;                               -- what the notices tell
     v_entries entry[];                      -- what is to be placed
     v_back entry[];
+    d RECORD;                               -- what is due
     x RECORD;
 BEGIN
     SELECT t.spans || array_agg(ROW(u.xid, u.lo_id, u.hi_id)::span) FILTER (WHERE u.lo_id IS NOT NULL) AS spans,
         ARRAY(SELECT b FROM unnest(p_newer || p_late) v CROSS JOIN unnest(v.back) b WHERE v.at IS NULL) AS back,
-        array_agg(DISTINCT u.channel) FILTER (WHERE u.channel IS NOT NULL) AS hinted, SUM(u.wanted) AS wanted
+        array_agg(DISTINCT u.channel) FILTER (WHERE u.channel IS NOT NULL) AS hinted, SUM(u.wanted) AS wanted,
+        COALESCE(BOOL_OR(u.back IS NOT NULL AND u.at IS NOT NULL), FALSE) AS has_held
     INTO w FROM unnest(p_newer || p_late) u;
     IF EXISTS (SELECT FROM policy_change) THEN
         WITH gone AS (
@@ -45,24 +47,44 @@ BEGIN
         n.walk_id := x.walk_id;
         v_entries := v_entries || x.entries;
     END IF;
-    INSERT INTO alarm (at, back) SELECT v.at, b FROM unnest(p_newer || p_late) v CROSS JOIN unnest(v.back) b WHERE v.at IS NOT NULL;
-    SELECT * INTO x FROM entries_due(n.due_to, p_now, p_limit);
-    n.due_to := x.due_to;
-    v_entries := v_entries || x.entries;
-    SELECT * INTO x FROM alarms_read(n.alarm_to, p_now, p_limit);
-    n.alarm_to := LEAST(x.alarm_to, p_now);
-    n.swept_at := LEAST(n.swept_at, x.lease_from);
-    v_entries := v_entries || x.entries;
-    w.hinted := w.hinted || x.channels;
-    IF n.lease_max_at > n.swept_at THEN
+    IF w.has_held THEN
+        INSERT INTO alarm (at, back)
+        SELECT v.at, b FROM unnest(p_newer || p_late) v CROSS JOIN unnest(v.back) b WHERE v.at IS NOT NULL;
+    END IF;
+    SELECT EXISTS (SELECT FROM scheduled s WHERE s.at > n.due_to AND s.at <= p_now) AS has_scheduled,
+        EXISTS (SELECT FROM alarm a WHERE a.at > n.alarm_to AND a.at <= p_now) AS has_alarms,
+        EXISTS (SELECT FROM lease l WHERE l.end_at > n.swept_at AND l.end_at <= p_now) AS has_leases
+    INTO d;
+    IF d.has_scheduled THEN
+        SELECT * INTO x FROM entries_due(n.due_to, p_now, p_limit);
+        n.due_to := x.due_to;
+        v_entries := v_entries || x.entries;
+    ELSE
+        n.due_to := GREATEST(n.due_to, p_now);
+    END IF;
+    IF d.has_alarms THEN
+        SELECT * INTO x FROM alarms_read(n.alarm_to, p_now, p_limit);
+        n.alarm_to := x.alarm_to;
+        d.has_leases := d.has_leases OR x.lease_from IS NOT NULL;
+        n.swept_at := LEAST(n.swept_at, x.lease_from);
+        v_entries := v_entries || x.entries;
+        w.hinted := w.hinted || x.channels;
+    ELSE
+        n.alarm_to := p_now;                -- none of those to come is for before
+    END IF;
+    IF d.has_leases THEN
         SELECT * INTO x FROM leases_sweep(n.swept_at, p_now, p_limit);
         n.swept_at := x.swept_at;
         n.lease_max_at := GREATEST(n.lease_max_at, x.kept_to);
         n.waiting := n.waiting + COALESCE(cardinality(x.entries), 0);
         v_entries := v_entries || x.entries;
         w.hinted := w.hinted || x.freed;
+    ELSE
+        n.swept_at := GREATEST(n.swept_at, p_now);
     END IF;
-    n.due_to := LEAST(n.due_to, scheduled_add(v_entries, p_now));
+    IF v_entries IS NOT NULL THEN
+        n.due_to := LEAST(n.due_to, scheduled_add(v_entries, p_now));
+    END IF;
     IF w.hinted IS NOT NULL THEN
         PERFORM backlog_shrink(p_newer || p_late);
     END IF;

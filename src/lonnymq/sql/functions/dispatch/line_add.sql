@@ -1,7 +1,7 @@
 -- Put messages into the lines of a lane. A line that was empty begins with the lowest tag of its messages; one that was not keeps
--- its tag, unless one of them has a lower one, because it was in ready before. All these lines may release, for now:
+-- its tag, unless they were in ready before (p_is_back) and have a lower one. All these lines may release, for now:
 -- the refill looks whether they may.
-CREATE OR REPLACE FUNCTION line_add (p_lane TEXT, p_new ready[])
+CREATE OR REPLACE FUNCTION line_add (p_lane TEXT, p_new ready[], p_is_back BOOLEAN)
 RETURNS VOID LANGUAGE plpgsql SET enable_hashjoin TO on AS $$ -- of what it has in hand
 BEGIN
     INSERT INTO line (channel, lane, rank, at, id, generation, cost)
@@ -16,7 +16,8 @@ BEGIN
             ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b),
     gone AS (DELETE FROM backlog b WHERE b.ctid = ANY (ARRAY(SELECT old.tid FROM old)))
     INSERT INTO backlog (channel, lane, turn, tag, is_open, n, stretches)
-    SELECT new.channel, p_lane, nextval('turn'), LEAST(new.tag, old.tag), COALESCE(old.is_open, TRUE),
+    SELECT new.channel, p_lane, nextval('turn'), 
+        CASE WHEN p_is_back OR old.tag IS NULL THEN LEAST(new.tag, old.tag) ELSE old.tag END, COALESCE(old.is_open, TRUE),
         new.n + COALESCE(old.n, 0), stretches_add(COALESCE(old.stretches, '{}'), new.entries)
     FROM new LEFT JOIN old ON old.channel = new.channel;
 END $$;

@@ -1,4 +1,4 @@
--- The policies of channels, or with '' the queue's, have changed: who has no limit any more needs no list.
+-- The policies of channels, or with '' the queue's, have changed: who has a limit gets a new list of what uses it.
 CREATE OR REPLACE FUNCTION slots_change (p_channels TEXT[], p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
@@ -10,10 +10,10 @@ BEGIN
             ELSE EXISTS (
                 SELECT FROM channel c
                 WHERE c.name = v_name AND (c.max_concurrency IS NOT NULL OR c.release_interval_ms > 0)) END;
-        IF NOT v_is_limited THEN
-            DELETE FROM slots s WHERE s.channel = v_name;
-        ELSIF NOT EXISTS (SELECT FROM slots s WHERE s.channel = v_name) THEN
+        IF v_is_limited THEN
             PERFORM slots_open(v_name, p_now);
+        ELSE
+            DELETE FROM slots s WHERE s.channel = v_name;
         END IF;
     END LOOP;
 END $$;

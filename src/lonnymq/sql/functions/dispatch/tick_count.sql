@@ -15,11 +15,11 @@ BEGIN
         t.served - COALESCE(SUM(w.n) FILTER (WHERE w.wanted IS NOT NULL), 0),
         GREATEST(t.served_at, MAX(w.at) FILTER (WHERE w.wanted IS NOT NULL))
     INTO n.lease_max_at, n.swept_at, n.waiting, n.served, n.served_at FROM unnest(p_notices) w;
-    SELECT array_agg(ROW(x.channel, x.n, x.at)::share) INTO v_shares
-    FROM (
-        SELECT s.channel, SUM(s.n) AS n, MAX(s.at) AS at FROM unnest(p_notices) w CROSS JOIN unnest(w.taken) s
-        WHERE w.wanted IS NOT NULL GROUP BY s.channel) x;
-    IF v_shares IS NOT NULL THEN
+    IF n.served > t.served THEN
+        SELECT array_agg(ROW(x.channel, x.n, x.at)::share) INTO v_shares
+        FROM (
+            SELECT s.channel, SUM(s.n) AS n, MAX(s.at) AS at FROM unnest(p_notices) w CROSS JOIN unnest(w.taken) s
+            WHERE w.wanted IS NOT NULL GROUP BY s.channel) x;
         INSERT INTO served_by (shares) VALUES (v_shares);
     END IF;
     IF abs(p_now - t.tallied_at) >= 1000 THEN
