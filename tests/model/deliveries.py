@@ -160,5 +160,5 @@ def _judge_again_at(
         assert again_at <= max(model.now + 5, next_at), (
             f"invariant 13: due in {next_at - model.now} ms, again_at in {again_at - model.now} ms"
         )
-    if not count and not model.waiting() and deliveries.is_fresh and model.room(1):
+    if not count and not model.waiting() and deliveries.is_fresh and model.room(1) and not model.had_limits:
         assert again_at == model.now + 1000, f"nothing waits, yet again_at is {again_at - model.now} ms ahead"

@@ -134,9 +134,9 @@ class QueueModel:
     served_total: int = 0
     placed: set[int] = field(default_factory=set)  # waiting messages that a dispatch has found due
     is_dispatched: bool = False  # nothing was appended since the last dispatch
-    noticed_at: dict[str, int] = field(
-        default_factory=dict
-    )  # when a free slot is found out about at the latest
+    # When a free slot is found out about at the latest; "": one of the queue's.
+    noticed_at: dict[str, int] = field(default_factory=dict)
+    had_limits: bool = False
 
     # Producers
 
@@ -356,6 +356,7 @@ class QueueModel:
             "weight": weight,
         }
         self.policies[channel] = _changed(self.policy(channel), given)
+        self.had_limits = True
 
     def channel_delete(
         self, channel: str, *, with_messages: bool, limit: int, answer: tuple[str, int], stored: set[int]
@@ -379,6 +380,7 @@ class QueueModel:
 
     def queue_set(self, given: dict[str, Any]) -> None:
         self.settings = _changed(self.settings, given)
+        self.had_limits |= self.settings.max_concurrency is not None
         if given.keys() & {"paused", "max_concurrency"}:
             self.is_dispatched = False
 
@@ -483,8 +485,12 @@ class QueueModel:
     def _end_lease(self, message: Message) -> None:
         """A lease older than the limit it counts against ends unannounced. That is found out by looking."""
         message.token = message.lease_end_at = None
-        if not message.is_announced and self.policy(message.channel).max_concurrency is not None:
+        if message.is_announced:
+            return
+        if self.policy(message.channel).max_concurrency is not None:
             self.noticed_at[message.channel] = self.now + NOTICE_MS
+        if self.settings.max_concurrency is not None:
+            self.noticed_at[""] = self.now + NOTICE_MS
 
     def _fail(self, message: Message, error: str) -> None:
         """The attempt is used up; after the last one the message is parked."""

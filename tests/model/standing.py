@@ -18,9 +18,11 @@ OF_QUEUE = """
 def judge_standing(client: Client, model: QueueModel, channels: list[str]) -> None:
     for *row, oldest_due_ms in client.rows(OF_CHANNELS, channels):
         channel = row[0]
-        assert tuple(row) == _of_channel(model, channel), f"channel_stats({channel!r})"
+        expected = _of_channel(model, channel)
+        assert tuple(row) == expected, f"channel_stats({channel!r}): {row}, not {expected}"
         _judge_oldest(model, channel, oldest_due_ms)
-    assert client.rows(OF_QUEUE) == [_of_queue(model, channels)], "queue_stats()"
+    [row], expected = client.rows(OF_QUEUE), _of_queue(model, channels)
+    assert row == expected, f"queue_stats(): {row}, not {expected}"
 
 
 def _of_channel(model: QueueModel, channel: str) -> tuple[Any, ...]:
