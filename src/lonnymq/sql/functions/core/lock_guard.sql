@@ -8,13 +8,15 @@ CREATE OR REPLACE FUNCTION lock_guard ()
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
     v_name TEXT;
+    v_text TEXT;
     v_set INTERVAL;
     v_most INTERVAL := '5s';
 BEGIN
     FOREACH v_name IN ARRAY '{transaction_timeout, idle_in_transaction_session_timeout, statement_timeout}'::TEXT[] LOOP
         v_set := current_setting(v_name, TRUE);   -- NULL: this server has no such setting
         IF v_set = INTERVAL '0' OR v_set > v_most THEN
-            PERFORM set_config(v_name, '0', TRUE), set_config(v_name, (EXTRACT(EPOCH FROM v_most) * 1000)::INT || 'ms', TRUE); -- by way of 0: a timer that runs is not set anew
+            v_text := set_config(v_name, '0', TRUE); -- by way of 0: a timer that runs is not set anew
+            v_text := set_config(v_name, (EXTRACT(EPOCH FROM v_most) * 1000)::INT || 'ms', TRUE);
             v_set := v_most;
         END IF;
         IF v_name = 'transaction_timeout' AND v_set IS NOT NULL THEN

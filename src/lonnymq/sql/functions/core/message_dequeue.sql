@@ -22,6 +22,8 @@ DECLARE
     v_not ready[];                          -- entries whose messages are not served,
     v_back stub[];                          -- and those that come back
     v_n INT := 0;                           -- how many were returned
+    v_is_exact BOOLEAN;                     -- something is promised exactly
+    v_mode TEXT;
 BEGIN
     -- Whether to dispatch is spread by chance: else all consumers would do it at the same time, and all but one in vain.
     SELECT COALESCE(p_lease_ms, q.lease_ms) AS lease_ms, q.history, t.lanes, k.now,
@@ -69,12 +71,11 @@ BEGIN
         INSERT INTO notice (channel) SELECT DISTINCT r.channel FROM unnest(v_not) r WHERE r.is_limited; -- slots that are free
     END IF;
     IF v_n > 0 THEN
-        PERFORM lease_write(v_taken, message_dequeue.token, message_dequeue.lease_end_at, q.now, p_consumer, p_limit);
-        IF q.history OR EXISTS (SELECT FROM unnest(v_taken) r WHERE r.is_limited) THEN
-            PERFORM set_config('synchronous_commit', 'on', TRUE) -- what is promised exactly must not be lost in a crash
-            WHERE current_setting('synchronous_commit') = 'off';
-        ELSIF p_async_commit THEN
-            PERFORM set_config('synchronous_commit', 'off', TRUE);
+        v_is_exact := lease_write(v_taken, message_dequeue.token, message_dequeue.lease_end_at, q.now, p_consumer, p_limit) OR q.history;
+        IF v_is_exact AND current_setting('synchronous_commit') = 'off' THEN
+            v_mode := set_config('synchronous_commit', 'on', TRUE); -- it must not be lost in a crash
+        ELSIF p_async_commit AND NOT v_is_exact THEN
+            v_mode := set_config('synchronous_commit', 'off', TRUE);
         END IF;
     END IF;
     IF v_n < p_limit THEN

@@ -11,6 +11,7 @@ DECLARE
     v_now BIGINT;
     t tick;
     r RECORD;                               -- what was read
+    v_mode TEXT;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         PERFORM isolation_check('dispatch');
@@ -45,8 +46,7 @@ BEGIN
         PERFORM lock_guard();
         RETURN TRUE;                        -- or just did
     END IF;
-    PERFORM set_config('synchronous_commit', 'off', TRUE)
-    WHERE current_setting('synchronous_commit') <> 'off'; -- whatever depends on this commits later
+    v_mode := set_config('synchronous_commit', 'off', TRUE); -- whatever depends on this commits later
     t := dispatch_work(t, r.snapshot, r.newer, r.late, v_now, p_limit);
     -- Where so much arrives at once, nobody has to be notified.
     IF cardinality(r.newer) >= 16 THEN

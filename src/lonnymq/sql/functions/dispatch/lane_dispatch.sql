@@ -24,6 +24,10 @@ BEGIN
         put := r.put;
         v_is_blocked := r.is_blocked;
     END IF;
+    IF NOT m.has_lines AND p_hinted IS NULL AND put = COALESCE(cardinality(p_entries), 0) THEN
+        lane.horizon := c_end;              -- there are no lines
+        RETURN;
+    END IF;
     v_room := LEAST(lane.target - m.live - put, p_queue_room - put);
     IF v_room > 0 AND (v_room >= (lane.target + 1) / 2 OR p_hinted IS NOT NULL OR p_queue_room IS NOT NULL OR v_is_blocked) THEN
         SELECT * INTO r FROM lane_refill(lane, v_room, p_has_policies, p_queue_room IS NOT NULL, p_now);
@@ -34,7 +38,7 @@ BEGIN
     lane.horizon := CASE WHEN put >= p_queue_room THEN c_end ELSE COALESCE((
         SELECT b.tag FROM backlog b WHERE b.is_open AND b.lane = lane.name AND b.tag >= lane.v
         ORDER BY b.lane, b.tag, b.turn LIMIT 1), c_end) END;
-    IF lane.v > l.v THEN
+    IF lane.v > l.v AND l.horizon < c_end THEN
         DELETE FROM recent c WHERE c.ctid = ANY (ARRAY(
             SELECT c.ctid FROM recent c WHERE c.lane = l.name AND c.tag >= l.v - 1000000000 AND c.tag < lane.v LIMIT 1000));
     END IF;

@@ -1,7 +1,7 @@
 -- How a lane stands: how many entries of ready can be served (live), and its virtual time. An entry that nobody has touched
 -- has no xmax. One that has is being taken, or was given back by a rollback: then it is replaced, and counts again. While
 -- somebody holds one the floor stays below it, for a second; then it is listed in held, and the floor goes on.
-CREATE OR REPLACE FUNCTION lane_measure (l lane_state, p_now BIGINT, OUT lane lane_state, OUT live INT, OUT is_held BOOLEAN)
+CREATE OR REPLACE FUNCTION lane_measure (l lane_state, p_now BIGINT, OUT lane lane_state, OUT live INT, OUT is_held BOOLEAN, OUT has_lines BOOLEAN)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_free BIGINT;                          -- the lowest tag that can be served,
@@ -12,16 +12,17 @@ DECLARE
 BEGIN
     lane := l;
     SELECT COUNT(*) FILTER (WHERE x.is_free AND x.tag < l.horizon), MIN(x.tag) FILTER (WHERE x.is_free),
-        array_agg(x.r) FILTER (WHERE NOT x.is_free), CASE WHEN COUNT(*) = l.target + 1000 THEN MAX(x.tag) END
-    INTO live, v_free, v_touched, v_seen
+        array_agg(x.r) FILTER (WHERE NOT x.is_free), CASE WHEN COUNT(*) = l.target + 1000 THEN MAX(x.tag) END, (
+            SELECT b.tag FROM backlog b WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v
+            ORDER BY b.lane, b.tag, b.turn LIMIT 1)
+    INTO live, v_free, v_touched, v_seen, v_line
     FROM (
         SELECT r, r.tag, r.xmax = '0' AS is_free FROM ready r
         WHERE r.lane = l.name AND r.tag >= l.floor ORDER BY r.tag, r.id LIMIT l.target + 1000) x;
-    v_line := (
-        SELECT b.tag FROM backlog b WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v ORDER BY b.lane, b.tag, b.turn LIMIT 1);
     lane.v := GREATEST(l.v, LEAST(v_free, v_seen, v_line, CASE WHEN v_line IS NULL THEN l.issued + 1 END));
     lane.floor := lane.v;
     is_held := FALSE;
+    has_lines := v_line IS NOT NULL OR v_touched IS NOT NULL;
     IF v_touched IS NULL THEN
         lane.stuck_at := NULL;
         RETURN;

@@ -1,4 +1,4 @@
--- Part of a dispatch: all lanes, one after the other. What is due is placed, and the lanes are refilled, under the limits of
+-- Part of a dispatch: all lanes, one after the other. What is due is placed, what is not is for later, and the lanes are refilled, under the limits of
 -- channels and of the queue (p_max). p_hinted: channels that are to be looked at again; p_changed: those whose policy has
 -- changed ('': the queue's); p_wanted: what consumers asked for since the last dispatch.
 CREATE OR REPLACE FUNCTION lanes_dispatch (
@@ -6,14 +6,22 @@ CREATE OR REPLACE FUNCTION lanes_dispatch (
 RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
     v_room INT;                             -- under a limit over all channels
-    v_entries entry[];
+    v RECORD;                               -- what is new
+    v_entries entry[];                      -- of one lane
     l lane_state;
     d RECORD;
 BEGIN
-    n.lanes := n.lanes || ARRAY(
-        SELECT ROW(e.lane, 0, 0, 9223372036854775807, 0, 100, NULL)::lane_state
-        FROM (SELECT DISTINCT e.lane FROM unnest(p_entries) e) e
-        WHERE NOT EXISTS (SELECT FROM unnest(n.lanes) k WHERE k.name = e.lane));
+    SELECT array_agg(e) FILTER (WHERE e.at <= p_now) AS due, BOOL_OR(e.at > p_now) AS has_later,
+        array_agg(DISTINCT e.lane) AS lanes
+    INTO v FROM unnest(p_entries) e;
+    IF v.has_later THEN
+        n.due_to := LEAST(n.due_to, scheduled_add(p_entries, p_now));
+    END IF;
+    IF v.lanes <> ARRAY[(n.lanes[1]).name] THEN
+        n.lanes := n.lanes || ARRAY(
+            SELECT ROW(e, 0, 0, 9223372036854775807, 0, 100, NULL)::lane_state FROM unnest(v.lanes) e
+            WHERE NOT EXISTS (SELECT FROM unnest(n.lanes) k WHERE k.name = e));
+    END IF;
     IF p_changed IS NOT NULL THEN
         FOREACH l IN ARRAY n.lanes LOOP
             PERFORM ready_take_back(l, ARRAY(
@@ -26,7 +34,7 @@ BEGIN
         PERFORM slots_change(p_changed, p_now);
     END IF;
     IF p_has_policies OR p_max IS NOT NULL THEN
-        PERFORM slots_strike(p_hinted || ''::TEXT, p_hinted, p_now);
+        PERFORM slots_strike(p_hinted || ''::TEXT, p_hinted || CASE WHEN p_hinted IS NOT NULL THEN ''::TEXT END, p_now);
     END IF;
     IF p_max IS NOT NULL THEN
         v_room := GREATEST(0, p_max - COALESCE((
@@ -35,7 +43,10 @@ BEGIN
     FOR i IN 1 .. cardinality(n.lanes) LOOP
         l := n.lanes[i];
         l.target := GREATEST(100, LEAST(10000, COALESCE(2 * p_wanted, 0)), l.target - l.target / 8);
-        SELECT array_agg(e) INTO v_entries FROM unnest(p_entries) e WHERE e.lane = l.name AND e.at <= p_now;
+        v_entries := v.due;
+        IF cardinality(n.lanes) > 1 THEN
+            SELECT array_agg(e) INTO v_entries FROM unnest(v.due) e WHERE e.lane = l.name;
+        END IF;
         SELECT * INTO d FROM lane_dispatch(l, v_entries, p_hinted, v_room, p_has_policies, p_now);
         n.lanes[i] := d.lane;
         v_room := v_room - d.put;

@@ -26,6 +26,6 @@ BEGIN
         alarm_at = CASE WHEN COALESCE(x.alarm_at <= p_now OR x.alarm_at > p_now + 1000, TRUE) THEN p_now + 1000 ELSE x.alarm_at END,
         out = CASE WHEN x.out = ANY (x.busy) THEN x.out END,
         -- What was next is gone: served, and its notice is on its way, or cancelled.
-        released_at = CASE WHEN x.out <> ALL (x.busy) THEN GREATEST(x.released_at, p_now) ELSE x.released_at END
+        released_at = CASE WHEN x.out IS NOT NULL AND x.out <> ALL (x.busy) THEN GREATEST(x.released_at, p_now) ELSE x.released_at END
     FROM struck x WHERE s.channel = x.channel AND s.turn = x.turn;
 END $$;

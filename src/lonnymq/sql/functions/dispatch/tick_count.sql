@@ -4,7 +4,6 @@ CREATE OR REPLACE FUNCTION tick_count (t tick, p_notices notice[], p_now BIGINT)
 RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
     n tick := t;
-    v_shares share[];
 BEGIN
     n.at := CASE WHEN p_now < t.at - 1000 THEN p_now ELSE GREATEST(p_now, t.at) END; -- the clock may be set back
     n.started_at := pg_postmaster_start_time();
@@ -16,11 +15,11 @@ BEGIN
         GREATEST(t.served_at, MAX(w.at) FILTER (WHERE w.wanted IS NOT NULL))
     INTO n.lease_max_at, n.swept_at, n.waiting, n.served, n.served_at FROM unnest(p_notices) w;
     IF n.served > t.served THEN
-        SELECT array_agg(ROW(x.channel, x.n, x.at)::share) INTO v_shares
+        INSERT INTO served_by (shares)
+        SELECT array_agg(ROW(x.channel, x.n, x.at)::share)
         FROM (
             SELECT s.channel, SUM(s.n) AS n, MAX(s.at) AS at FROM unnest(p_notices) w CROSS JOIN unnest(w.taken) s
             WHERE w.wanted IS NOT NULL GROUP BY s.channel) x;
-        INSERT INTO served_by (shares) VALUES (v_shares);
     END IF;
     IF abs(p_now - t.tallied_at) >= 1000 THEN
         n.tallied_id := tally_sum(t.tallied_id);

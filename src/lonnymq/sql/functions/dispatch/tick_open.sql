@@ -6,6 +6,9 @@ RETURNS open_transaction[] LANGUAGE plpgsql AS $$
 DECLARE
     v_own XID8 := pg_current_xact_id();
 BEGIN
+    IF p_tick.open = '{}' AND pg_snapshot_xmin(p_snapshot) = pg_snapshot_xmax(p_snapshot) AND v_own >= p_seen_xid THEN
+        RETURN '{}';                        -- nobody was at work
+    END IF;
     RETURN ARRAY(
         SELECT ROW(o.xid, COALESCE(l.id, o.id))::open_transaction
         FROM unnest(p_tick.open) o

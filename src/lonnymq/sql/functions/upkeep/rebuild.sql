@@ -14,11 +14,11 @@ BEGIN
     LOCK TABLE ready IN EXCLUSIVE MODE;
     SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
     IF t.id IS NULL THEN
-        t.id := nextval(pg_get_serial_sequence('tick', 'id'));
-        t.lanes := '{}';
-        t.served := 0;
-        t.tallied_at := 0;
-        t.tallied_id := 0;
+        INSERT INTO tick (at, seen_xid, seen_id, open, spans, due_to, alarm_to, swept_at, lease_max_at, lanes, waiting, served,
+            tallied_at, tallied_id, started_at, system_id)
+        SELECT 0, pg_snapshot_xmax(pg_current_snapshot()), 0, '{}', '{}', 0, 0, 0, 0, '{}', 0, 0, 0, 0,
+            pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system())
+        RETURNING * INTO t;
     END IF;
     IF NOT tick_is_foreign(t) THEN          -- what dequeues told and nobody has read
         SELECT array_agg(w.notice) INTO v_notices FROM notice_read(t, pg_current_snapshot(), 1000000) w;
