@@ -136,6 +136,7 @@ CREATE TABLE backlog (
     tag BIGINT NOT NULL,                    -- of its next message
     is_open BOOLEAN NOT NULL,               -- it may release one; else a notice or a time will say when to look again
     n BIGINT NOT NULL,                      -- messages in the line
+    held INT NOT NULL,                      -- those at its head that somebody held when they were last tried
     stretches stretch[] NOT NULL,           -- in order
     PRIMARY KEY (channel, lane, turn)
 );

@@ -15,8 +15,8 @@ BEGIN
             COALESCE(r.is_limited, FALSE) OR p_is_limited AS is_limited
         FROM unnest(p_lines) b LEFT JOIN rooms r ON r.channel = b.channel),
     got AS MATERIALIZED (
-        SELECT k.channel, k.want, k.is_limited, e.*, COUNT(*) OVER line_order AS nth,
-            k.tag + SUM(x.step) OVER line_order - x.step AS tag, k.tag + SUM(x.step) OVER line_order AS after
+        SELECT k.channel, k.want, k.held, k.is_limited, k.tag AS first, e.*, x.step, COUNT(*) OVER line_order AS nth,
+            k.tag + SUM(x.step) OVER line_order - x.step AS tag
         FROM lines k
         CROSS JOIN LATERAL (
             SELECT e.* FROM unnest(k.stretches) s
@@ -24,43 +24,54 @@ BEGIN
                 SELECT e.ctid AS tid, e.rank, e.at, e.id, e.generation, e.cost FROM line e
                 WHERE e.channel = k.channel AND e.lane = p_lane AND (e.rank, e.at, e.id) >= (s.lo_rank, s.lo_at, s.lo_id)
                     AND (e.rank, e.at, e.id) <= (s.hi_rank, s.hi_at, s.hi_id)
-                ORDER BY e.channel, e.lane, e.rank, e.at, e.id LIMIT k.want + 1) e
-            WHERE k.want > 0 LIMIT k.want + 1) e
+                ORDER BY e.channel, e.lane, e.rank, e.at, e.id LIMIT k.want + k.held + 1) e
+            WHERE k.want > 0 LIMIT k.want + k.held + 1) e
         CROSS JOIN LATERAL (SELECT tag_step(e.cost, k.step) AS step) x
         WINDOW line_order AS (PARTITION BY k.channel ORDER BY e.rank, e.at, e.id ROWS UNBOUNDED PRECEDING)),
-    chosen AS MATERIALIZED (                -- nothing above the first tag that stays behind
-        SELECT g.*, g.nth <= g.want AND COALESCE(g.tag <= cut.tag, TRUE)
-            AND ROW_NUMBER() OVER (ORDER BY g.nth > g.want, g.tag, g.id) <= p_room AS is_taken
-        FROM got g CROSS JOIN (SELECT LEAST(MIN(g.tag) FILTER (WHERE g.nth = p_part), p_next) AS tag FROM got g) cut),
-    mine AS MATERIALIZED (
-        SELECT c.*, m.tid IS NOT NULL AS is_mine FROM chosen c
+    tried AS MATERIALIZED (                 -- nothing above the first tag that stays behind
+        SELECT c.*, m.tid IS NOT NULL AS is_free
+        FROM (
+            SELECT g.*, g.nth <= g.want + g.held AND COALESCE(g.tag <= cut.tag, TRUE)
+                AND ROW_NUMBER() OVER (ORDER BY g.nth > g.want + g.held, g.tag, g.id) <= p_room + g.held AS is_next
+            FROM got g
+            CROSS JOIN (SELECT LEAST(MIN(g.tag) FILTER (WHERE g.nth = p_part + g.held), p_next) AS tag FROM got g) cut) c
         LEFT JOIN LATERAL (
-            SELECT e.ctid AS tid FROM line e WHERE c.is_taken AND e.ctid = c.tid FOR UPDATE SKIP LOCKED) m ON TRUE),
+            SELECT e.ctid AS tid FROM line e WHERE c.is_next AND e.ctid = c.tid FOR UPDATE SKIP LOCKED) m ON TRUE),
+    mine AS MATERIALIZED (                  -- what somebody holds takes no tag, and no room
+        SELECT t.*, t.is_free AND COUNT(*) FILTER (WHERE t.is_free) OVER line_order <= t.want
+                AND ROW_NUMBER() OVER (ORDER BY t.is_free DESC, t.tag, t.id) <= p_room AS is_mine,
+            t.first + SUM(t.step) FILTER (WHERE t.is_free) OVER line_order AS after
+        FROM tried t
+        WINDOW line_order AS (PARTITION BY t.channel ORDER BY t.rank, t.at, t.id ROWS UNBOUNDED PRECEDING)),
     off_line AS (DELETE FROM line e WHERE e.ctid = ANY (ARRAY(SELECT m.tid FROM mine m WHERE m.is_mine))),
     to_ready AS (
         INSERT INTO ready (lane, tag, id, generation, rank, at, cost, is_limited, channel)
-        SELECT p_lane, m.tag, m.id, m.generation, m.rank, m.at, m.cost, m.is_limited, m.channel
-        FROM mine m WHERE m.is_mine ORDER BY m.tag, m.id),
+        SELECT p_lane, m.after - m.step, m.id, m.generation, m.rank, m.at, m.cost, m.is_limited, m.channel
+        FROM mine m WHERE m.is_mine ORDER BY m.after - m.step, m.id),
     sums AS MATERIALIZED (
-        SELECT m.channel, COUNT(*) FILTER (WHERE m.is_mine) AS n, COUNT(*) FILTER (WHERE m.is_taken) AS taken,
-            MAX(m.after) FILTER (WHERE m.is_taken) AS after, MIN(ARRAY[m.rank, m.at, m.id]) FILTER (WHERE NOT m.is_taken) AS next,
-            array_agg(ROW(m.rank, m.at, m.id, m.rank, m.at, m.id)::stretch ORDER BY m.rank, m.at, m.id)
-                FILTER (WHERE m.is_taken AND NOT m.is_mine) AS held
+        SELECT m.channel, COUNT(*) FILTER (WHERE m.is_mine) AS n, MAX(m.after) FILTER (WHERE m.is_mine) AS after,
+            COUNT(*) FILTER (WHERE m.is_next AND NOT m.is_free) AS held,
+            MIN(ARRAY[m.rank, m.at, m.id]) FILTER (WHERE m.is_next AND NOT m.is_free) AS lo,
+            MAX(ARRAY[m.rank, m.at, m.id]) FILTER (WHERE m.is_next AND NOT m.is_free) AS hi,
+            MIN(ARRAY[m.rank, m.at, m.id]) FILTER (WHERE NOT m.is_mine AND (m.is_free OR NOT m.is_next)) AS next
         FROM mine m GROUP BY m.channel),
     turned AS MATERIALIZED (
-        SELECT k.channel, k.turn, COALESCE(s.after, k.tag) AS tag, k.n - COALESCE(s.n, 0) AS n, k.again_at,
-            COALESCE(k.room > COALESCE(s.taken, 0), TRUE) AS is_open,
-            CASE WHEN k.want = 0 THEN k.stretches ELSE s.held || stretches_from(k.stretches, s.next) END AS stretches
+        SELECT k.channel, k.turn, COALESCE(s.after, k.tag) AS tag, k.n - COALESCE(s.n, 0) AS n, COALESCE(s.held, k.held) AS held,
+            CASE WHEN s.held > 0 AND s.next IS NULL THEN p_now + 1000 ELSE k.again_at END AS again_at,
+            COALESCE(k.room > s.n, k.room IS NULL) AND (k.want > 0 AND s.next IS NOT NULL) AS is_open,
+            CASE WHEN k.want = 0 THEN k.stretches
+                ELSE CASE WHEN s.held > 0 THEN ARRAY[ROW(s.lo[1], s.lo[2], s.lo[3], s.hi[1], s.hi[2], s.hi[3])::stretch] END
+                    || stretches_from(k.stretches, s.next) END AS stretches
         FROM lines k LEFT JOIN sums s ON s.channel = k.channel
-        WHERE k.want = 0 OR COALESCE(s.taken, 0) > 0 OR s.next IS NULL),
+        WHERE k.want = 0 OR COALESCE(s.n, 0) > 0 OR s.next IS NULL OR s.held <> k.held),
     gone AS (
         DELETE FROM backlog b WHERE b.ctid = ANY (ARRAY(
             SELECT x.tid FROM turned t CROSS JOIN LATERAL (
                 SELECT b.ctid AS tid FROM backlog b
                 WHERE b.channel = t.channel AND b.lane = p_lane AND b.turn = t.turn OFFSET 0) x))),
     stay AS (
-        INSERT INTO backlog (channel, lane, turn, tag, is_open, n, stretches)
-        SELECT t.channel, p_lane, nextval('turn'), t.tag, t.is_open, t.n, t.stretches
+        INSERT INTO backlog (channel, lane, turn, tag, is_open, n, held, stretches)
+        SELECT t.channel, p_lane, nextval('turn'), t.tag, t.is_open, t.n, t.held, t.stretches
         FROM turned t WHERE cardinality(t.stretches) > 0),
     remembered AS (                         -- where a line is at its end, its next message goes on from there if it comes soon
         INSERT INTO recent (channel, lane, tag) SELECT t.channel, p_lane, t.tag FROM turned t
@@ -68,8 +79,8 @@ BEGIN
     later AS (
         INSERT INTO alarm (at, channel) SELECT t.again_at, t.channel FROM turned t
         WHERE NOT t.is_open AND t.again_at IS NOT NULL AND cardinality(t.stretches) > 0)
-    SELECT COUNT(*) FILTER (WHERE m.is_mine), MAX(m.tag) FILTER (WHERE m.is_mine),
-        array_agg(ROW(p_lane, m.tag, m.id, m.generation, m.rank, m.at, m.cost, TRUE, m.channel)::ready)
+    SELECT COUNT(*) FILTER (WHERE m.is_mine), MAX(m.after - m.step) FILTER (WHERE m.is_mine),
+        array_agg(ROW(p_lane, m.after - m.step, m.id, m.generation, m.rank, m.at, m.cost, TRUE, m.channel)::ready)
             FILTER (WHERE m.is_mine AND m.is_limited)
     INTO put, issued, v_limited FROM mine m;
     IF v_limited IS NOT NULL THEN

@@ -15,9 +15,9 @@ BEGIN
             SELECT b.ctid AS tid, b.* FROM backlog b WHERE b.channel = new.channel AND b.lane = p_lane
             ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b),
     gone AS (DELETE FROM backlog b WHERE b.ctid = ANY (ARRAY(SELECT old.tid FROM old)))
-    INSERT INTO backlog (channel, lane, turn, tag, is_open, n, stretches)
+    INSERT INTO backlog (channel, lane, turn, tag, is_open, n, held, stretches)
     SELECT new.channel, p_lane, nextval('turn'), 
         CASE WHEN p_is_back OR old.tag IS NULL THEN LEAST(new.tag, old.tag) ELSE old.tag END, COALESCE(old.is_open, TRUE),
-        new.n + COALESCE(old.n, 0), stretches_add(COALESCE(old.stretches, '{}'), new.entries)
+        new.n + COALESCE(old.n, 0), COALESCE(old.held, 0), stretches_add(COALESCE(old.stretches, '{}'), new.entries)
     FROM new LEFT JOIN old ON old.channel = new.channel;
 END $$;

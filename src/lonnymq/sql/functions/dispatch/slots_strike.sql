@@ -1,4 +1,4 @@
--- Strike slots off that came free: of channels whose list is full, or has grown long. A slot is free once no message has its
+-- Strike slots off that came free: of channels of which one is said to have come free, or whose list is full, or has grown long. A slot is free once no message has its
 -- id and generation. Where nothing says that one came free, once a second. Those that stay full get an alarm.
 CREATE OR REPLACE FUNCTION slots_strike (p_channels TEXT[], p_hinted TEXT[], p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql AS $$
@@ -10,8 +10,9 @@ BEGIN
                 ELSE (SELECT c.max_concurrency FROM channel c WHERE c.name = u.name) END AS max) c
         CROSS JOIN LATERAL (SELECT * FROM slots s WHERE s.channel = u.name ORDER BY s.turn DESC LIMIT 1) s
         WHERE cardinality(s.busy) > 2 * s.struck_to + 64
-            OR (cardinality(s.busy) >= c.max OR s.out IS NOT NULL)
-                AND (s.channel = ANY (p_hinted) OR abs(p_now - s.struck_at) >= 1000)),
+            OR (cardinality(s.busy) >= c.max OR s.out IS NOT NULL) AND abs(p_now - s.struck_at) >= 1000
+            OR s.channel = ANY (p_hinted) AND (
+                s.out IS NOT NULL OR cardinality(s.busy) > 0 AND (cardinality(s.busy) <= 200 OR cardinality(s.busy) * 2 >= c.max))),
     again AS (
         INSERT INTO alarm (at, channel) SELECT p_now + 1000, f.channel FROM full_ones f
         WHERE COALESCE(f.alarm_at <= p_now OR f.alarm_at > p_now + 1000, TRUE)),

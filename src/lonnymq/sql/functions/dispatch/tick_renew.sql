@@ -1,13 +1,13 @@
 -- Part of a dispatch that cannot go on from the tick, unless somebody dispatches at this moment. It is from another cluster: a
 -- restored dump, whose transaction numbers mean nothing here; or there is none. Then every message that is in no place is looked
 -- for, in the order of ids, by the dispatches to come. While a restore runs nothing is done: a table gets its primary key
--- once all its rows are there. Returns whether to dispatch again at once.
+-- once all its rows are there; and nothing in a transaction that has written before. Returns whether to dispatch again at once.
 CREATE OR REPLACE FUNCTION tick_renew ()
 RETURNS BOOLEAN LANGUAGE plpgsql AS $$
 DECLARE
     t tick;
 BEGIN
-    IF EXISTS (
+    IF pg_current_xact_id_if_assigned() IS NOT NULL OR EXISTS (
         SELECT FROM pg_class c
         WHERE c.relnamespace = (SELECT m.relnamespace FROM pg_class m WHERE m.oid = 'message'::REGCLASS) AND c.relkind = 'r'
             AND c.relname IN ('message', 'notice', 'scheduled', 'alarm', 'line', 'backlog', 'ready', 'held', 'recent', 'lease',
@@ -24,7 +24,7 @@ BEGIN
     IF t.id IS NULL THEN
         BEGIN
             LOCK TABLE ready IN EXCLUSIVE MODE NOWAIT;
-            PERFORM rebuild();
+            PERFORM rebuild_places();
         EXCEPTION WHEN lock_not_available THEN
             NULL;                           -- a dequeue is open: the next dispatch tries again
         END;
