@@ -322,6 +322,9 @@ def test_two_dequeues_for_one_release(arena: Arena, stop: Stop) -> None:
     observer = arena.session("judge")
     scene = build(observer)
     observer.execute("SELECT channel_set(%s, p_release_interval_ms => 60000)", (scene.first,))
+    dispatch(observer)
+    observer.execute("UPDATE slots SET released_at = NULL WHERE channel = %s", (scene.first,))  # long ago
+    observer.execute("SELECT channel_set(%s, p_release_interval_ms => 60000)", (scene.first,))
     share_one(arena, scene, stop)
     dispatch(observer)
     assert scene.first not in {delivery.channel for delivery in lease_all(observer, scene)}
@@ -349,7 +352,7 @@ def lease_all(conn: psycopg.Connection, scene: Scene) -> list[judge.Delivery]:
     return deliveries
 
 
-@pytest.mark.parametrize("stop", ["dispatch has read", "dispatch has the policies", "before delete tick"])
+@pytest.mark.parametrize("stop", ["dispatch has read", "dispatch has the policies", "before update tick"])
 def test_a_slot_freed_while_a_dispatch_finds_none(arena: Arena, stop: str) -> None:
     """The freed slot is told after the look and before the line is closed: it must not be overheard."""
     observer = arena.session("judge")
@@ -399,8 +402,8 @@ def test_a_slot_freed_while_a_dispatch_finds_none(arena: Arena, stop: str) -> No
         "dispatch has its entries",
         "dispatch has the policies",
         "before insert ready",
-        "before delete tick",
-        "after insert tick",
+        "before update tick",
+        "after update tick",
     ],
 )
 def test_dispatch_stopped(arena: Arena, stop: str, meanwhile: Meanwhile) -> None:
@@ -413,7 +416,7 @@ def test_dispatch_stopped(arena: Arena, stop: str, meanwhile: Meanwhile) -> None
 
 
 @pytest.mark.parametrize(
-    "stop", ["dispatch has the tick", "dispatch has read", "dispatch has the lock", "after insert tick"]
+    "stop", ["dispatch has the tick", "dispatch has read", "dispatch has the lock", "after update tick"]
 )
 def test_two_dispatches(arena: Arena, stop: str) -> None:
     """Only one of them dispatches; the other says that there may be more to do."""
@@ -436,7 +439,7 @@ def test_two_dispatches(arena: Arena, stop: str) -> None:
 def test_sweep_stopped_before_it_locks_finds_the_holder_was_faster(arena: Arena, call: str) -> None:
     observer, two = arena.session("judge"), arena.session("two")
     scene = build(observer, expired=True)
-    with paused(arena, "sweep has read", lambda one: do_dispatch(one, scene, None)) as running:
+    with paused(arena, "dispatch has the lock", lambda one: do_dispatch(one, scene, None)) as running:
         with impatient(two):
             met = OPERATIONS[call](two, scene, scene.expired[scene.first])
         assert met.result == HOLDERS[call]
@@ -447,7 +450,7 @@ def test_sweep_stopped_before_it_locks_finds_the_holder_was_faster(arena: Arena,
 
 
 @pytest.mark.parametrize("call", HOLDERS)
-@pytest.mark.parametrize("stop", ["before update message", "before delete lease", "before insert tick"])
+@pytest.mark.parametrize("stop", ["before update message", "before delete lease", "before update tick"])
 def test_sweep_stopped_after_it_locked_makes_the_holder_lose(arena: Arena, stop: str, call: str) -> None:
     observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
     scene = build(observer, expired=True)
@@ -653,7 +656,7 @@ def test_batches_in_opposite_orders_do_not_deadlock(arena: Arena, first: str, se
 )
 @pytest.mark.parametrize(
     "stop",
-    ["rebuild has the locks", "before delete ready", "before delete slots", "before insert tick", "after insert tick"],
+    ["rebuild has the locks", "before delete ready", "before delete slots", "before update tick", "after update tick"],
 )
 @pytest.mark.parametrize("leases", ["running", "expired"])
 def test_rebuild_stopped(arena: Arena, leases: str, stop: str, meanwhile: Meanwhile) -> None:
