@@ -38,6 +38,9 @@ PLACES = """
         JOIN message m ON m.xid = s.xid AND m.id BETWEEN s.lo_id AND s.hi_id AND m.generation = 0
         UNION ALL
         SELECT b.id, b.generation, 'unread' FROM unread u CROSS JOIN unnest(u.back) b
+        UNION ALL
+        -- Somebody held it when it was to be served: it comes back then.
+        SELECT (a.back).id, (a.back).generation, 'unread' FROM alarm a WHERE (a.back).id IS NOT NULL
         UNION ALL SELECT id, generation, 'scheduled' FROM scheduled
         UNION ALL SELECT id, generation, 'line' FROM line
         UNION ALL SELECT id, generation, 'ready' FROM ready
