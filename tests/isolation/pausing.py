@@ -29,7 +29,6 @@ STOPS = {
     "dispatch has its entries": ("dispatch_work", "IF w.has_shorter THEN"),
     "dispatch has the policies": ("dispatch_work", "IF w.spans <> '{}' THEN"),
     "extend has found its lease": ("message_extend_many", "x := lease_extend("),
-    "rebuild has the locks": ("rebuild", "SELECT * INTO t FROM tick"),
     "cancel has its messages": ("message_cancel_many", "v_endings := message_unplace("),
     "reschedule has its message": ("message_reschedule", "v_endings := message_unplace("),
     "writer has appended": ("sleep_notify", "IF (SELECT"),
