@@ -28,7 +28,7 @@ from lonnymq.spark.connecting import Connecting
 from lonnymq.spark.consumer import Consumer, Heartbeat
 from lonnymq.spark.options import InvalidOption, Options
 
-OPTIONS = ("consumer", "leaseSeconds", "maxMessagesPerTrigger", "numPartitions")
+OPTIONS = ("consumer", "lanes", "leaseSeconds", "maxMessagesPerTrigger", "numPartitions")
 MESSAGES = 10_000
 MOST_MESSAGES = 100_000
 MOST_PARTITIONS = 1_000
@@ -61,11 +61,22 @@ class Part(InputPartition):
 
 def is_claiming(given: Mapping[str, str]) -> bool:
     """Whether a stream is meant: Spark asks for columns before it says what for."""
-    return not given.keys().isdisjoint({"consumer", "leaseseconds", "maxmessagespertrigger"})
+    return not given.keys().isdisjoint({"consumer", "lanes", "leaseseconds", "maxmessagespertrigger"})
 
 
 def claimed_schema() -> StructType:
     return StructType([*CLAIMED.without(["seq"]).schema().fields, StructField("claim", CLAIM)])
+
+
+def _lanes(options: Options) -> list[str] | None:
+    """Names, separated by commas; None: all lanes."""
+    given = options.text("lanes")
+    if given is None:
+        return None
+    names = [name.strip() for name in given.split(",")]
+    if not all(names):
+        raise InvalidOption(f"lanes is {given!r}", "name lanes, separated by commas")
+    return names
 
 
 class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -85,7 +96,10 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         self._connecting = Connecting.of(given)
         self._consumer = Consumer(
-            self._connecting, options.required("consumer"), None if lease_s is None else lease_s * 1000
+            self._connecting,
+            options.required("consumer"),
+            None if lease_s is None else lease_s * 1000,
+            _lanes(options),
         )
         self._heartbeat: Heartbeat | None = None
         self._before: int | None = None

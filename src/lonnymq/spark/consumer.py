@@ -72,10 +72,13 @@ class Session:
 class Consumer:
     """Claims under a name. Each call may be made again when its answer got lost, and is."""
 
-    def __init__(self, connecting: Connecting, name: str, lease_ms: int | None) -> None:
+    def __init__(
+        self, connecting: Connecting, name: str, lease_ms: int | None, lanes: list[str] | None = None
+    ) -> None:
         self.connecting = connecting
         self.name = name
         self.lease_ms = lease_ms
+        self.lanes = lanes
         self.generation = 0
         self._last = 0
         self._completed = 0
@@ -118,7 +121,9 @@ class Consumer:
         for _ in range(DISPATCHES):
             if not self._ask(Dispatch()):
                 break
-        return self._ask(ClaimNext(self.name, self.generation, seq, limit, self.lease_ms, before))
+        return self._ask(
+            ClaimNext(self.name, self.generation, seq, limit, self.lease_ms, before, self.lanes)
+        )
 
     def forget(self, upto: int) -> None:
         """Leave out what was lost, and extend the leases of the rest."""

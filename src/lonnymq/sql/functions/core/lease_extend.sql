@@ -1,7 +1,8 @@
 -- Part of message_extend_many: lock a row of a lease, and have it end at p_end, if that is later, for those of its
 -- messages that p_ids names. Where it has others that are not to be extended, it is split: each row has messages that
 -- lie next to each other in the order of ids and have one end. What has finished or come back is left out.
--- Returns the messages that are extended and their end. is_there is FALSE if the row was gone: it ended, or was split.
+-- Returns the messages that are extended and their end. is_there is FALSE if the row is not what it was: it ended, or
+-- was split.
 CREATE OR REPLACE FUNCTION lease_extend (
     p_token UUID, p_last_id BIGINT, p_ids BIGINT[], p_end BIGINT,
     OUT is_there BOOLEAN, OUT ids BIGINT[], OUT end_at BIGINT)
@@ -12,7 +13,10 @@ DECLARE
     v_others stub[];
 BEGIN
     SELECT * INTO l FROM lease x WHERE x.token = p_token AND x.last_id = p_last_id FOR UPDATE;
-    is_there := FOUND;
+    is_there := FOUND AND NOT EXISTS (SELECT FROM unnest(p_ids) i WHERE i <> ALL (ARRAY(SELECT s.id FROM unnest(l.stubs) s)));
+    IF NOT is_there THEN
+        RETURN;
+    END IF;
     SELECT array_agg(s.id) FILTER (WHERE s.id = ANY (p_ids) AND NOT m.is_cancelled),
         array_agg(s) FILTER (WHERE s.id <> ALL (p_ids) OR m.is_cancelled)
     INTO ids, v_others

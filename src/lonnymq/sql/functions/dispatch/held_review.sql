@@ -11,7 +11,7 @@ BEGIN
         SELECT array_agg(r.r) INTO v_all FROM held h
         CROSS JOIN LATERAL (SELECT r FROM ready r WHERE r.lane = h.lane AND r.tag = h.tag AND r.id = h.id AND r.generation = h.generation OFFSET 0) r
         WHERE h.lane = l.name;
-        SELECT p.held INTO v_held FROM ready_put_back(l, v_all) p;
+        v_held := ready_put_back(l, v_all);
         DELETE FROM held h WHERE h.lane = l.name
             AND NOT EXISTS (SELECT FROM unnest(v_held) k WHERE k.tag = h.tag AND k.id = h.id AND k.generation = h.generation);
     END LOOP;

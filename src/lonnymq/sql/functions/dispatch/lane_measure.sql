@@ -27,7 +27,7 @@ BEGIN
         lane.stuck_at := NULL;
         RETURN;
     END IF;
-    SELECT live + p.n, p.held INTO live, v_held FROM ready_put_back(lane, v_touched) p;
+    v_held := ready_put_back(lane, v_touched);
     IF v_held IS NULL THEN
         lane.stuck_at := NULL;
     ELSIF l.stuck_at IS NULL OR p_now BETWEEN l.stuck_at - 1000 AND l.stuck_at + 1000 THEN

@@ -60,6 +60,8 @@ BEGIN
             CASE WHEN s.held > 0 AND s.next IS NULL THEN p_now + 1000 ELSE k.again_at END AS again_at,
             COALESCE(k.room > s.n, k.room IS NULL) AND (k.want > 0 AND s.next IS NOT NULL) AS is_open,
             CASE WHEN k.want = 0 THEN k.stretches
+                WHEN s.held = 0 AND s.next IS NOT NULL AND cardinality(k.stretches) = 1 THEN ARRAY[ROW(s.next[1], s.next[2],
+                    s.next[3], (k.stretches[1]).hi_rank, (k.stretches[1]).hi_at, (k.stretches[1]).hi_id)::stretch]
                 ELSE CASE WHEN s.held > 0 THEN ARRAY[ROW(s.lo[1], s.lo[2], s.lo[3], s.hi[1], s.hi[2], s.hi[3])::stretch] END
                     || stretches_from(k.stretches, s.next) END AS stretches
         FROM lines k LEFT JOIN sums s ON s.channel = k.channel

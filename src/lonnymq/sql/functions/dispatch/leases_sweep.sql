@@ -23,7 +23,8 @@ BEGIN
     swept_at := COALESCE(swept_at, GREATEST(p_from, p_now));
     INSERT INTO alarm (at, lease_end_at)
     SELECT DISTINCT p_now + 1000, l.end_at FROM lease l
-    WHERE l.end_at > p_from AND l.end_at <= swept_at AND l.token <> ALL (ARRAY(SELECT m.token FROM unnest(v_mine) m));
+    WHERE l.end_at > p_from AND l.end_at <= swept_at
+        AND COALESCE((l.token, l.last_id) NOT IN (SELECT m.token, m.last_id FROM unnest(v_mine) m), TRUE);
     IF v_mine IS NULL THEN
         RETURN;
     END IF;

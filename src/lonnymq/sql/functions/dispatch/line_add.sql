@@ -8,7 +8,9 @@ BEGIN
     SELECT e.channel, p_lane, e.rank, e.at, e.id, e.generation, e.cost FROM unnest(p_new) e
     ORDER BY e.channel, e.rank, e.at, e.id;
     WITH new AS MATERIALIZED (
-        SELECT e.channel, COUNT(*) AS n, MIN(e.tag) AS tag, array_agg(e) AS entries FROM unnest(p_new) e GROUP BY e.channel),
+        SELECT e.channel, COUNT(*) AS n, MIN(e.tag) AS tag, MIN(e.rank) = MAX(e.rank) AND (MIN(e.at) > 0) = (MAX(e.at) > 0) AS is_one,
+            MIN(ARRAY[e.rank, e.at, e.id]) AS lo, MAX(ARRAY[e.rank, e.at, e.id]) AS hi
+        FROM unnest(p_new) e GROUP BY e.channel),
     old AS MATERIALIZED (
         SELECT b.* FROM new
         CROSS JOIN LATERAL (
@@ -18,6 +20,13 @@ BEGIN
     INSERT INTO backlog (channel, lane, turn, tag, is_open, n, held, stretches)
     SELECT new.channel, p_lane, nextval('turn'), 
         CASE WHEN p_is_back OR old.tag IS NULL THEN LEAST(new.tag, old.tag) ELSE old.tag END, COALESCE(old.is_open, TRUE),
-        new.n + COALESCE(old.n, 0), COALESCE(old.held, 0), stretches_add(COALESCE(old.stretches, '{}'), new.entries)
-    FROM new LEFT JOIN old ON old.channel = new.channel;
+        new.n + COALESCE(old.n, 0), COALESCE(old.held, 0), 
+        CASE WHEN new.is_one AND old.stretches IS NULL
+                THEN ARRAY[ROW(new.lo[1], new.lo[2], new.lo[3], new.hi[1], new.hi[2], new.hi[3])::stretch]
+            WHEN new.is_one AND x.hi_rank = new.lo[1] AND (x.hi_at > 0) = (new.lo[2] > 0) AND (x.hi_at, x.hi_id) < (new.lo[2], new.lo[3])
+                THEN trim_array(old.stretches, 1)
+                    || ROW(x.lo_rank, x.lo_at, x.lo_id, new.hi[1], new.hi[2], new.hi[3])::stretch
+            ELSE stretches_add(COALESCE(old.stretches, '{}'), ARRAY(SELECT e FROM unnest(p_new) e WHERE e.channel = new.channel)) END
+    FROM new LEFT JOIN old ON old.channel = new.channel
+    LEFT JOIN LATERAL (SELECT (old.stretches[cardinality(old.stretches)]).*) x ON TRUE; -- the last stretch: mostly, it gets longer
 END $$;

@@ -22,7 +22,10 @@ BEGIN
     due := waiting - scheduled;
     leased := (SELECT COALESCE(SUM(l.n), 0) FROM leased_shares(10000) l);
     dead := (SELECT COUNT(*) FROM (SELECT FROM dead d ORDER BY d.id LIMIT 10000) x);
-    oldest_due_ms := GREATEST(0, v_now - due_since(t.lanes));
+    oldest_due_ms := v_now - LEAST(v_now, due_since(t.lanes));
+    IF due_since(t.lanes) IS NULL THEN
+        oldest_due_ms := NULL;
+    END IF;
     served := COALESCE(t.served, 0);
     last_served_at := t.served_at;
     max_concurrency := q.max_concurrency;

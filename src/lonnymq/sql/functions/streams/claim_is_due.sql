@@ -1,9 +1,11 @@
 -- Whether a dequeue may find something, as of the last dispatch: entries of ready below their lane's horizon, or lines
--- that may release. With p_before: something that was due at that time; in a line, of any priority.
-CREATE OR REPLACE FUNCTION claim_is_due (p_before BIGINT)
+-- that may release; of p_lanes, or of all. With p_before: something that was due at that time; in a line, of any priority.
+CREATE OR REPLACE FUNCTION claim_is_due (p_before BIGINT, p_lanes TEXT[])
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    v_lanes lane_state[] := (SELECT t.lanes FROM tick t ORDER BY t.id DESC LIMIT 1);
+    v_lanes lane_state[] := ARRAY(
+        SELECT l FROM unnest((SELECT t.lanes FROM tick t ORDER BY t.id DESC LIMIT 1)) l
+        WHERE p_lanes IS NULL OR l.name = ANY (p_lanes));
 BEGIN
     RETURN EXISTS (
         SELECT FROM unnest(v_lanes) n

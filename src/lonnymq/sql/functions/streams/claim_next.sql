@@ -1,12 +1,12 @@
 -- The claim behind p_seq: one that was made already and is still held, with new leases, or a new one of up to p_limit
 -- messages, dequeued as by anyone. What was lost meanwhile is no longer part of it. Dispatch before, in a transaction
 -- of its own. READ COMMITTED only. With p_before it is made only while some channel may release a message that was due
--- at that time, so that a reader of what is there comes to an end while others produce.
+-- at that time, so that a reader of what is there comes to an end while others produce. With p_lanes, from these lanes alone.
 -- Returns its number and size; p_seq and 0, and when to ask again, when there is nothing to claim; with p_before no
 -- time when there is no such channel. Writes nothing when nothing is due and no claim is open.
 CREATE OR REPLACE FUNCTION claim_next (
     p_claimant TEXT, p_generation BIGINT, p_seq BIGINT, p_limit INT, p_lease_ms BIGINT DEFAULT NULL,
-    p_before BIGINT DEFAULT NULL)
+    p_before BIGINT DEFAULT NULL, p_lanes TEXT[] DEFAULT NULL)
 RETURNS TABLE (seq BIGINT, messages BIGINT, again_at BIGINT)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
@@ -21,7 +21,7 @@ BEGIN
         PERFORM refuse('LM005', format('a claim of %s messages is not possible', COALESCE(p_limit::TEXT, 'NULL')),
             'Claim 1 to 100,000 at a time.');
     END IF;
-    v_is_due := claim_is_due(p_before);
+    v_is_due := claim_is_due(p_before, p_lanes);
     c := claim_check(p_claimant, p_generation, FALSE);
     v_is_open := EXISTS (SELECT FROM claim x WHERE x.claimant = p_claimant AND x.seq > c.done_seq);
     IF v_is_due OR v_is_open THEN
@@ -48,7 +48,7 @@ BEGIN
     WHILE v_is_due LOOP
         WITH taken AS MATERIALIZED (
             SELECT d.id, d.token, d.again_at, ROW_NUMBER() OVER () AS n
-            FROM message_dequeue(LEAST(10000, p_limit - messages)::INT, p_lease_ms, p_claimant) d),
+            FROM message_dequeue(LEAST(10000, p_limit - messages)::INT, p_lease_ms, p_claimant, p_lanes) d),
         claimed AS (
             INSERT INTO claim (claimant, seq, ord, id, token)
             SELECT p_claimant, claim_next.seq, messages + t.n, t.id, t.token FROM taken t WHERE t.id IS NOT NULL

@@ -43,7 +43,8 @@ BEGIN
                     LIMIT v_step))
                 RETURNING g.*)
             SELECT array_agg(x.channel) AS channels, array_agg(x.content) AS contents, array_agg(x.dequeue_at) AS ats, array_agg(x.headers) AS headers,
-                array_agg(x.max_attempts) AS max_attempts, array_agg(x.dedupe_key) AS keys, COUNT(*) AS n, MAX(x.ord) AS last,
+                array_agg(x.max_attempts) AS max_attempts, array_agg(x.dedupe_key) AS keys, array_agg(x.priority) AS priorities,
+                array_agg(x.cost) AS costs, array_agg(x.lane) AS lanes, COUNT(*) AS n, MAX(x.ord) AS last,
                 SUM(octet_length(x.content)) AS bytes
             INTO s FROM (SELECT * FROM gone ORDER BY array_position(v_batches, batch), ord) x;
             EXIT WHEN s.n = 0;
@@ -53,7 +54,8 @@ BEGIN
             END IF;
             SELECT COUNT(*) FILTER (WHERE m.result = 'created') AS created, COUNT(*) FILTER (WHERE m.result = 'duplicate') AS duplicates,
                 COUNT(*) FILTER (WHERE m.result = 'full') AS refused
-            INTO r FROM message_create_many(s.channels, s.contents, s.ats, s.headers, s.max_attempts, s.keys, NOT p_drop_full) m;
+            INTO r FROM message_create_many(s.channels, s.contents, s.ats, s.headers, s.max_attempts, s.keys, NOT p_drop_full,
+                NULL, s.priorities, s.costs, s.lanes) m;
             created := created + r.created;
             duplicates := duplicates + r.duplicates;
             refused := refused + r.refused;
