@@ -47,7 +47,7 @@ class Fifo:
 class OurLine:
     def __init__(self, conn: psycopg.Connection) -> None:
         self._conn = conn
-        self._wants_fold = True
+        self._wants_dispatch = True
 
     def put(self, channel: str, count: int = 1) -> None:
         for start in range(0, count, 10_000):
@@ -59,12 +59,12 @@ class OurLine:
             )
 
     def take(self) -> str:
-        if self._wants_fold:
-            self._conn.execute("SELECT wake_fold()")
+        if self._wants_dispatch:
+            self._conn.execute("SELECT dispatch()")
         row = self._conn.execute("SELECT channel, again_at, id, token FROM message_dequeue(1)").fetchone()
         assert row is not None
         channel, again_at, *lease = row
-        self._wants_fold = again_at is not None
+        self._wants_dispatch = again_at is not None
         self._conn.execute("SELECT message_complete(%s, %s)", lease)
         return str(channel)
 
