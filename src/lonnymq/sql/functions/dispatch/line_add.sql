@@ -23,9 +23,10 @@ BEGIN
         new.n + COALESCE(old.n, 0), COALESCE(old.held, 0), 
         CASE WHEN new.is_one AND old.stretches IS NULL
                 THEN ARRAY[ROW(new.lo[1], new.lo[2], new.lo[3], new.hi[1], new.hi[2], new.hi[3])::stretch]
-            WHEN new.is_one AND x.hi_rank = new.lo[1] AND (x.hi_at > 0) = (new.lo[2] > 0) AND (x.hi_at, x.hi_id) < (new.lo[2], new.lo[3])
-                THEN trim_array(old.stretches, 1)
-                    || ROW(x.lo_rank, x.lo_at, x.lo_id, new.hi[1], new.hi[2], new.hi[3])::stretch
+            WHEN new.is_one AND x.hi_rank = new.lo[1] AND (x.hi_at > 0) = (new.lo[2] > 0)
+                    AND (x.lo_rank, x.lo_at, x.lo_id) <= (new.lo[1], new.lo[2], new.lo[3])
+                THEN CASE WHEN (x.hi_at, x.hi_id) >= (new.hi[2], new.hi[3]) THEN old.stretches ELSE trim_array(old.stretches, 1)
+                    || ROW(x.lo_rank, x.lo_at, x.lo_id, new.hi[1], new.hi[2], new.hi[3])::stretch END
             ELSE stretches_add(COALESCE(old.stretches, '{}'), ARRAY(SELECT e FROM unnest(p_new) e WHERE e.channel = new.channel)) END
     FROM new LEFT JOIN old ON old.channel = new.channel
     LEFT JOIN LATERAL (SELECT (old.stretches[cardinality(old.stretches)]).*) x ON TRUE; -- the last stretch: mostly, it gets longer

@@ -10,6 +10,7 @@ RETURNS TABLE (
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
+    v_since BIGINT;
     v_now BIGINT := clock_ms();
     q queue;
     t tick;
@@ -22,10 +23,8 @@ BEGIN
     due := waiting - scheduled;
     leased := (SELECT COALESCE(SUM(l.n), 0) FROM leased_shares(10000) l);
     dead := (SELECT COUNT(*) FROM (SELECT FROM dead d ORDER BY d.id LIMIT 10000) x);
-    oldest_due_ms := v_now - LEAST(v_now, due_since(t.lanes));
-    IF due_since(t.lanes) IS NULL THEN
-        oldest_due_ms := NULL;
-    END IF;
+    v_since := due_since(t.lanes);
+    oldest_due_ms := CASE WHEN v_since IS NOT NULL THEN GREATEST(0, v_now - v_since) END;
     served := COALESCE(t.served, 0);
     last_served_at := t.served_at;
     max_concurrency := q.max_concurrency;
