@@ -36,6 +36,11 @@ BEGIN
     IF t.walk_id IS NOT NULL THEN
         SELECT v_entries || k.entries, k.walk_id INTO v_entries, n.walk_id FROM entries_walk(t, p_limit) k;
     END IF;
+    IF p_now < t.at - 1000 THEN             -- the clock was set back, and alarms are for a time that is far now
+        UPDATE alarm SET at = p_now + 1000 WHERE at > p_now + 1000;
+        n.alarm_to := LEAST(n.alarm_to, p_now);
+        n.held_at := LEAST(n.held_at, p_now + 1000);
+    END IF;
     SELECT * INTO x FROM due_read(n, p_now, p_limit);
     n.due_to := x.due_to;
     n.alarm_to := x.alarm_to;
