@@ -243,7 +243,7 @@ class Producer(Client):
                 for i, plan in enumerate(plans):
                     answers[i] = self._create(plan)
             if self.random.random() < 0.1:
-                self.pause(50, 300)  # open while others fold past it
+                self.pause(50, 300)  # open while others dispatch past it
             if self.random.random() < 0.2:
                 raise Abandon
         self._note(plans, answers, outcome())
@@ -503,7 +503,7 @@ class Person(Client):
             self.history.notes[f"{kind} {result}"] += 1
 
     def _cancel(self) -> None:
-        for id_ in self._some(self.random.choice(("message", "message WHERE leased")), 1):
+        for id_ in self._some(self.random.choice(("message", "leases")), 1):
             self._each("cancel", "SELECT %s::BIGINT, message_cancel(%s)", id_, id_)
 
     def _cancel_many(self) -> None:

@@ -27,8 +27,11 @@ AUDITS: dict[str, LiteralString] = {
             FROM capacity c WHERE c.turn = (SELECT MAX(x.turn) FROM capacity x WHERE x.channel = c.channel)) x
         WHERE x.size - x.left <> x.counted""",
     "7: no more leases than the queue allows": """
-        SELECT COUNT(*), q.max_concurrency FROM message m CROSS JOIN queue q
-        WHERE m.leased GROUP BY q.max_concurrency HAVING COUNT(*) > q.max_concurrency""",
+        SELECT COUNT(*), q.max_concurrency
+        FROM lease l CROSS JOIN unnest(l.stubs) s
+        JOIN message m ON m.id = s.id AND m.generation = s.generation
+        CROSS JOIN queue q
+        GROUP BY q.max_concurrency HAVING COUNT(*) > q.max_concurrency""",
     "15: one message a key": """
         SELECT channel, dedupe_key, array_agg(id) FROM message
         WHERE dedupe_key IS NOT NULL GROUP BY channel, dedupe_key HAVING COUNT(*) > 1""",

@@ -50,6 +50,16 @@ class Take:
 
 
 @dataclass(frozen=True)
+class Trickle:
+    """So many messages one by one, each dispatched, with so many single dequeues behind each."""
+
+    channel: str
+    cost: int
+    times: int
+    takes: int
+
+
+@dataclass(frozen=True)
 class End:
     consumer: int
     commits: bool
@@ -66,7 +76,7 @@ class Wait:
     ms: int
 
 
-Step = Create | Take | End | Weigh | Wait
+Step = Create | Take | Trickle | End | Weigh | Wait
 
 # Weights that divide 1,000 are exact in the engine's virtual time; others are rounded to 1/1,000 of a message.
 WEIGHTS = st.sampled_from(
@@ -90,13 +100,20 @@ TAKES = st.builds(
     st.booleans(),
     st.sampled_from(["complete", "complete", "release", "leave", "open"]),
 )
+TRICKLES = st.builds(
+    Trickle,
+    st.sampled_from(NAMES),
+    st.sampled_from([1, 1, 3, 40]),
+    st.sampled_from([3, 10, 30]),
+    st.sampled_from([0, 1, 1, 2, 3]),
+)
 ENDS = st.builds(End, st.integers(0, CONSUMERS - 1), st.booleans())
 STEPS = st.one_of(
     CREATES,
     CREATES,
     TAKES,
     TAKES,
-    TAKES,
+    TRICKLES,
     ENDS,
     st.builds(Weigh, st.sampled_from(NAMES), WEIGHTS),
     st.builds(Wait, st.sampled_from([1, 30, LONG_MS])),
@@ -193,6 +210,10 @@ class Service:
                     self._create(step)
                 case Take():
                     self._take(step)
+                case Trickle():
+                    for _ in range(step.times):
+                        self._create(Create(step.channel, (step.cost,), urgent=False, priority=0))
+                        self._take(Take(0, 1, step.takes, dispatches=True, then="complete"))
                 case End():
                     self._end(step.consumer, commits=step.commits)
                 case Weigh():
