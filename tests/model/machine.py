@@ -455,6 +455,7 @@ class QueueMachine(RuleBasedStateMachine):
         if given.keys() & {"max_concurrency", "paused"}:
             self.wrote()
 
+    @precondition(lambda self: not self.befores)
     @rule()
     def rebuild(self) -> None:
         self.client.rows("SELECT rebuild()")

@@ -6,6 +6,7 @@ backlog it serves (see `deliveries`, which judges that), and answers that the co
 `admission`).
 """
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -132,6 +133,7 @@ class QueueModel:
     released_at: dict[str, int] = field(default_factory=dict)
     served: dict[str, int] = field(default_factory=dict)  # by channels, since they came into being
     served_total: int = 0
+    untold: Counter[str] = field(default_factory=Counter)  # what was served since the last dispatch
     placed: set[int] = field(default_factory=set)  # waiting messages that a dispatch has found due
     is_dispatched: bool = False  # nothing was appended since the last dispatch
     # When a free slot is found out about at the latest; "": one of the queue's.
@@ -197,6 +199,7 @@ class QueueModel:
                 self._give_up(message, RAN_OUT) if message.is_cancelled else self._fail(message, RAN_OUT)
         self.placed = {message.id for message in self.waiting() if self.is_due(message)}
         self.is_dispatched = True
+        self.untold.clear()
 
     def available(self, channel: str, lanes: list[str] | None = None) -> int:
         """How many messages the channel may release now. Leases count until they end, however late."""
@@ -228,6 +231,7 @@ class QueueModel:
         self.released_at[message.channel] = self.now
         self.served[message.channel] = self.served.get(message.channel, 0) + 1
         self.served_total += 1
+        self.untold[message.channel] += 1
         self.placed.discard(message_id)
         return message
 
@@ -531,9 +535,11 @@ class QueueModel:
         )
 
     def _forget(self, channel: str) -> None:
+        """What no dispatch has counted yet is counted later."""
         self.policies.pop(channel, None)
-        self.served.pop(channel, None)
-        self.released_at.pop(channel, None)
+        self.served[channel] = self.untold[channel]
+        if not self.untold[channel]:
+            self.released_at.pop(channel, None)
         self.noticed_at.pop(channel, None)
         self.admission.forget(channel)
 
