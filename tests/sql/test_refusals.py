@@ -203,7 +203,7 @@ REFUSED = {
 
 def contents(conn: psycopg.Connection) -> list[Any]:
     tables = (
-        *("queue", "message", "dead", "channel", "wake", "ring", "tick", "postponed", "upkeep", "dedupe"),
+        *("queue", "message", "dead", "channel", "notice", "line", "ready", "lease", "tick", "upkeep", "dedupe"),
         *("capacity", "departure", "queue_slot", "finished", "sleep", "tally", "staging", "credential"),
         *("ledger", "claimant", "claim", "follower", "schedule"),
     )

@@ -1,10 +1,11 @@
 -- Since when the oldest message is due, among the next 1,000 entries of ready and the heads of the next 1,000 lines,
--- of each lane. Those with the lowest times are looked at, urgent ones last, as these tell nothing of when they were
+-- of each lane, and of the first 1,000 messages that nobody has dispatched. Those with the lowest times are looked at, urgent ones last, as these tell nothing of when they were
 -- made.
 CREATE OR REPLACE FUNCTION due_since (p_lanes lane_state[])
 RETURNS BIGINT LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN (
+    RETURN LEAST((
+        SELECT MIN(GREATEST(m.dequeue_at, m.created_at)) FROM message_unread(1000) m WHERE m.dequeue_at <= clock_ms()), (
         SELECT MIN(GREATEST(m.dequeue_at, m.created_at))
         FROM (
             SELECT x.id
@@ -26,5 +27,5 @@ BEGIN
                         AND (i.rank, i.at, i.id) >= (s.lo_rank, s.lo_at, s.lo_id)
                     ORDER BY i.channel, i.lane, i.rank, i.at, i.id LIMIT 1) i) x
             ORDER BY x.at <= 0, x.at LIMIT 100) y
-        CROSS JOIN LATERAL (SELECT m.dequeue_at, m.created_at FROM message m WHERE m.id = y.id OFFSET 0) m);
+        CROSS JOIN LATERAL (SELECT m.dequeue_at, m.created_at FROM message m WHERE m.id = y.id OFFSET 0) m));
 END $$;
