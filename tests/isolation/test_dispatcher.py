@@ -483,6 +483,46 @@ def test_a_large_producer_delays_nobody(arena: Arena) -> None:
     assert worst < 1.0, "a dispatch is a bounded piece of work"
 
 
+POLICIES = {
+    "paused": ("SELECT channel_set('a', p_paused => TRUE)", 0),
+    "a limit": ("SELECT channel_set('a', p_max_concurrency => 1)", 1),
+    "an interval": ("SELECT channel_set('a', p_release_interval_ms => 60000)", 1),
+    "the queue's limit": ("SELECT queue_set(p_max_concurrency => 1)", 1),
+    "the queue paused": ("SELECT queue_set(p_paused => TRUE)", 0),
+}
+
+
+@pytest.mark.parametrize("is_dispatched", [False, True], ids=["at once", "after a dispatch"])
+@pytest.mark.parametrize("seconds", [0, 1.2], ids=["short", "long"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_is_given_back_keeps_to_a_policy_that_changed_meanwhile(
+    arena: Arena, policy: str, seconds: float, is_dispatched: bool
+) -> None:
+    observer, one = arena.session("judge"), arena.session("one")
+    call, allowed = POLICIES[policy]
+    make(observer, ["a"] * 3)
+    dispatch(observer)
+    one.execute("BEGIN")
+    assert len(take(one, 3)) == 3
+    observer.execute(call)
+    dispatch(observer)
+    if seconds:
+        time.sleep(seconds)
+        dispatch(observer)
+    assert take(observer) == []
+    end(one, "rollback")
+    if is_dispatched:
+        dispatch(observer)
+    assert len(take(observer)) <= allowed
+    dispatch(observer)
+    assert len(take(observer)) <= allowed
+    assert len(observer.execute(LEASED).fetchall()) <= allowed
+    observer.execute("SELECT queue_set(p_max_concurrency => 0, p_paused => FALSE)")
+    observer.execute("SELECT channel_set('a', 0, 0, FALSE)")
+    observer.execute(f"SELECT message_complete(id, token) FROM ({LEASED}) l")
+    drain(observer, int(value(observer, "SELECT COUNT(*) FROM message")))
+
+
 # After a restore.
 
 
@@ -527,4 +567,28 @@ def test_a_restore_beside_consumers_that_work(arena: Arena) -> None:
     complete(observer, running_before)
     everything = len(ids) + 50 + len(made)
     drain(observer, everything - len(delivered) - len(running_before))
+    assert value(observer, "SELECT waiting FROM queue_stats()") == 0
+
+
+def test_notices_of_another_cluster_are_never_read(arena: Arena) -> None:
+    """A dump of a cluster with higher transaction ids: one day this one's reach them."""
+    observer = arena.session("judge")
+    make(observer, ["a"] * 3)
+    dispatch(observer)
+    made = make(observer, ["b"] * 2)
+    for table in ("message", "notice"):
+        observer.execute(f"UPDATE {table} SET xid = (xid::TEXT::BIGINT + 300)::TEXT::XID8")
+    observer.execute(
+        "UPDATE tick SET system_id = 1, started_at = 'epoch', seen_xid = (seen_xid::TEXT::BIGINT + 300)::TEXT::XID8"
+    )
+    dispatch(observer)
+    running = take(observer)
+    assert {delivery.id for delivery in running} >= set(made)
+    assert len(running) == 5
+    for _ in range(400):
+        overtake(observer)
+    dispatch(observer)
+    assert take(observer) == [], "they run already"
+    complete(observer, running)
+    drain(observer, 0)
     assert value(observer, "SELECT waiting FROM queue_stats()") == 0
