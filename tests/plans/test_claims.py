@@ -47,6 +47,7 @@ def test_claims_beside_much_that_is_dead(connect: Connect, statistics: Statistic
     create(loader, 100_000, 20, "c")
     dispatch_in_bulk(loader)
     loader.execute("SELECT claim_next('other', 1, 0, 20000, %s)", (HOUR,))
+    dispatch(loader)
     for _ in range(150):
         loader.execute("SELECT claim_next('me', 1, %s, 200, %s)", (seq, HOUR))
         seq += 1
