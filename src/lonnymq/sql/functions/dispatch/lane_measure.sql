@@ -12,13 +12,13 @@ DECLARE
 BEGIN
     lane := l;
     SELECT COUNT(*) FILTER (WHERE x.is_free AND x.tag < l.horizon), MIN(x.tag) FILTER (WHERE x.is_free),
-        array_agg(x.r) FILTER (WHERE NOT x.is_free), CASE WHEN COUNT(*) = l.target + 1000 THEN MAX(x.tag) END, (
+        array_agg(x.r) FILTER (WHERE NOT x.is_free), CASE WHEN COUNT(*) = 2 * l.target THEN MAX(x.tag) END, (
             SELECT b.tag FROM backlog b WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v
             ORDER BY b.lane, b.tag, b.turn LIMIT 1)
     INTO live, v_free, v_touched, v_seen, v_line
     FROM (
         SELECT r, r.tag, r.xmax = '0' AS is_free FROM ready r
-        WHERE r.lane = l.name AND r.tag >= l.floor ORDER BY r.tag, r.id LIMIT l.target + 1000) x;
+        WHERE r.lane = l.name AND r.tag >= l.floor ORDER BY r.tag, r.id LIMIT 2 * l.target) x;
     lane.v := GREATEST(l.v, LEAST(v_free, v_seen, v_line, CASE WHEN v_line IS NULL THEN l.issued + 1 END));
     lane.floor := lane.v;
     is_held := FALSE;

@@ -13,6 +13,7 @@ DECLARE
     v_known standing[];
     v_line ready[];
     v_limited ready[];
+    v_has_costs BOOLEAN;
 BEGIN
     v_known := lane_standing(l, p_entries, p_queue_room, p_has_policies, p_now);
     WITH new AS MATERIALIZED (
@@ -33,13 +34,13 @@ BEGIN
         SELECT l.name, p.tag, p.id, p.generation, p.rank, p.at, p.cost, p.is_limited, p.channel
         FROM placed p WHERE p.is_direct ORDER BY p.tag, p.id)
     SELECT COUNT(*) FILTER (WHERE p.is_direct),
-        MAX(p.tag) FILTER (WHERE p.is_direct), COALESCE(BOOL_OR(NOT p.is_direct AND p.room IS NOT NULL), FALSE),
+        MAX(p.tag) FILTER (WHERE p.is_direct), COALESCE(BOOL_OR(NOT p.is_direct AND p.room IS NOT NULL), FALSE), MAX(p.cost) > 1,
         array_agg(ROW(l.name, p.tag, p.id, p.generation, p.rank, p.at, p.cost,
             p.is_limited, p.channel)::ready) FILTER (WHERE NOT p.is_direct),
         array_agg(ROW(l.name, p.tag, p.id, p.generation, p.rank, p.at, p.cost, p.is_limited, p.channel)::ready)
             FILTER (WHERE p.is_direct AND p.is_limited)
-    INTO put, issued, is_blocked, v_line, v_limited FROM placed p;
-    IF put > 0 AND l.horizon < c_end THEN
+    INTO put, issued, is_blocked, v_has_costs, v_line, v_limited FROM placed p;
+    IF put > 0 AND (l.horizon < c_end OR v_has_costs) THEN
         PERFORM recent_add(l, p_entries, v_known);
     END IF;
     IF v_line IS NOT NULL THEN

@@ -5,7 +5,6 @@ CREATE OR REPLACE FUNCTION lanes_dispatch (
     n tick, p_entries entry[], p_hinted TEXT[], p_changed TEXT[], p_wanted BIGINT, p_has_policies BOOLEAN, p_max INT, p_now BIGINT)
 RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
-    v_room INT;                             -- under a limit over all channels
     v RECORD;                               -- what is new
     v_entries entry[];                      -- of one lane
     l lane_state;
@@ -31,14 +30,11 @@ BEGIN
                     UNION ALL
                     SELECT r.channel FROM ready r WHERE '' = ANY (p_changed) AND r.lane = l.name) c (name)));
         END LOOP;
+        DELETE FROM recent c WHERE c.channel = ANY (p_changed); -- dealt with another weight
         PERFORM slots_change(p_changed, p_now);
     END IF;
     IF p_has_policies OR p_max IS NOT NULL THEN
         PERFORM slots_strike(p_hinted || ''::TEXT, p_hinted || CASE WHEN p_hinted IS NOT NULL THEN ''::TEXT END, p_now);
-    END IF;
-    IF p_max IS NOT NULL THEN
-        v_room := GREATEST(0, p_max - COALESCE((
-            SELECT cardinality(s.busy) FROM slots s WHERE s.channel = '' ORDER BY s.turn DESC LIMIT 1), p_max));
     END IF;
     FOR i IN 1 .. cardinality(n.lanes) LOOP
         l := n.lanes[i];
@@ -47,9 +43,8 @@ BEGIN
         IF cardinality(n.lanes) > 1 THEN
             SELECT array_agg(e) INTO v_entries FROM unnest(v.due) e WHERE e.lane = l.name;
         END IF;
-        SELECT * INTO d FROM lane_dispatch(l, v_entries, p_hinted, v_room, p_has_policies, p_now);
+        SELECT * INTO d FROM lane_dispatch(l, v_entries, p_hinted, p_max, p_has_policies, p_now);
         n.lanes[i] := d.lane;
-        v_room := v_room - d.put;
         IF d.is_held THEN
             n.held_at := COALESCE(n.held_at, p_now + 1000);
         END IF;

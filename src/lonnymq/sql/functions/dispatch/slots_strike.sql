@@ -15,9 +15,12 @@ BEGIN
                 s.out IS NOT NULL OR cardinality(s.busy) > 0 AND (cardinality(s.busy) <= 200 OR cardinality(s.busy) * 2 >= c.max))),
     again AS (
         INSERT INTO alarm (at, channel) SELECT p_now + 1000, f.channel FROM full_ones f
-        WHERE COALESCE(f.alarm_at <= p_now OR f.alarm_at > p_now + 1000, TRUE)),
+        WHERE COALESCE(f.alarm_at <= p_now OR f.alarm_at > p_now + 1000, TRUE)
+        UNION ALL
+        SELECT p_now + 1, f.channel FROM full_ones f WHERE (f.out).generation >= 0 AND NOT EXISTS (
+            SELECT FROM message m WHERE m.id = (f.out).id AND m.generation = (f.out).generation)),
     struck AS MATERIALIZED (
-        SELECT f.channel, f.alarm_at, f.turn, f.released_at, f.out, ARRAY(
+        SELECT f.channel, f.alarm_at, f.turn, f.out, ARRAY(
             SELECT b FROM unnest(f.busy) b
             CROSS JOIN LATERAL (
                 SELECT FROM message m WHERE m.id = b.id AND m.generation = b.generation OFFSET 0) m) AS busy
@@ -25,8 +28,7 @@ BEGIN
     UPDATE slots s
     SET turn = nextval('turn'), busy = x.busy, struck_to = cardinality(x.busy), struck_at = p_now, 
         alarm_at = CASE WHEN COALESCE(x.alarm_at <= p_now OR x.alarm_at > p_now + 1000, TRUE) THEN p_now + 1000 ELSE x.alarm_at END,
-        out = CASE WHEN x.out = ANY (x.busy) THEN x.out END,
-        -- What was next is gone: served, and its notice is on its way, or cancelled.
-        released_at = CASE WHEN x.out IS NOT NULL AND x.out <> ALL (x.busy) THEN GREATEST(x.released_at, p_now) ELSE x.released_at END
+        -- What was next is gone: served, and then the next dispatch reads the notice of that, or else cancelled.
+        out = CASE WHEN x.out = ANY (x.busy) THEN x.out WHEN (x.out).generation >= 0 THEN ROW((x.out).id, -1)::stub END
     FROM struck x WHERE s.channel = x.channel AND s.turn = x.turn;
 END $$;

@@ -36,6 +36,8 @@ BEGIN
     END IF;
     v_is_due := upkeep_is_due(u, v_now);
     IF NOT v_is_due AND NOT EXISTS (
+        SELECT FROM unnest(t.lanes) l
+        CROSS JOIN LATERAL (SELECT FROM recent c WHERE c.lane = l.name AND c.tag < l.v LIMIT 1) c) AND NOT EXISTS (
         SELECT FROM notice w WHERE w.xid >= v_from AND w.xid < t.seen_xid AND (w.xid <> ALL (v_open)) IS NOT FALSE)
     THEN
         RETURN 0;
@@ -53,6 +55,10 @@ BEGIN
     SELECT COUNT(*), MAX(xid) INTO v_gone, v_last FROM gone;
     v_last := CASE WHEN v_gone = p_limit THEN v_last ELSE t.seen_xid END;
     UPDATE upkeep SET cleaned_xid = LEAST(v_last, v_held), passed_xid = v_last, held_xid = v_held;
+    DELETE FROM recent c WHERE c.ctid = ANY (ARRAY(
+        SELECT x.tid FROM unnest(t.lanes) l
+        CROSS JOIN LATERAL (
+            SELECT c.ctid AS tid FROM recent c WHERE c.lane = l.name AND c.tag < l.v LIMIT p_limit FOR UPDATE SKIP LOCKED) x));
     -- Last, because it may lock the history: finishers and readers then wait until the commit.
     IF v_is_due THEN
         v_gone := v_gone + upkeep_more(u, v_now, p_limit);
