@@ -10,7 +10,7 @@ import psycopg
 
 from benchmarks.arena import Arena
 from benchmarks.peers import Ours, Peer, Seeds
-from benchmarks.peers.peer import Script
+from benchmarks.peers.peer import SMALL, Script
 
 QUIET_TENANTS = 99
 NOISY_BACKLOG = 300_000
@@ -109,7 +109,7 @@ def shares(arena: Arena, peer: Peer, script: Script) -> list[int]:
     """All tenants have a backlog. How many messages each was served."""
     channels = QUIET_TENANTS + 1
     with arena.database(peer, channels) as bench, arena.connect(peer) as conn:
-        peer.fill(conn, channels, SHARE_BACKLOG * channels)
+        peer.fill(conn, channels, SHARE_BACKLOG * channels, SMALL)
         before = dict(_waiting(conn, peer))
         bench.start(script, clients=CONSUMERS, seconds=SHARE_SECONDS).wait()
         after = dict(_waiting(conn, peer))

@@ -90,7 +90,11 @@ COSTS = st.one_of(
     st.sampled_from([(1,), (1,), (1, 1), (7,), (100,), (1000,), (1, 50)]),
 )
 CREATES = st.builds(
-    Create, st.sampled_from(NAMES), COSTS, st.sampled_from([False, False, True]), st.sampled_from([0, 0, 0, 5, -5])
+    Create,
+    st.sampled_from(NAMES),
+    COSTS,
+    st.sampled_from([False, False, True]),
+    st.sampled_from([0, 0, 0, 5, -5]),
 )
 TAKES = st.builds(
     Take,
