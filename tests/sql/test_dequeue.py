@@ -195,6 +195,7 @@ def test_other_isolation_levels_are_refused(conn: psycopg.Connection, level: str
 def test_a_message_somebody_holds_is_put_back_and_not_forgotten(connect: Connect) -> None:
     """Invariant 20. Whoever locks a message may be about to cancel it."""
     conn, other = connect(), connect(autocommit=False)
+    clock = FakeClock(connect())
     fill(conn, a=10)
     other.execute("SELECT FROM message ORDER BY id LIMIT 3 FOR UPDATE")
     ids = [row[0] for row in conn.execute("SELECT id FROM message ORDER BY id")]
@@ -210,6 +211,7 @@ def test_a_message_somebody_holds_is_put_back_and_not_forgotten(connect: Connect
     assert served == ids[3:7]
     audit(conn)
     other.rollback()
+    clock.advance(1000)
     assert sorted(message.id for message in drain(conn)) == ids[:3] + ids[7:]
 
 
