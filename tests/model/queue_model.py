@@ -392,6 +392,7 @@ class QueueModel:
         """Changes nothing that a caller sees, but leaves all of it to be dispatched again."""
         self.is_dispatched = False
         self.placed.clear()
+        self.untold.clear()
 
     def trim_history(self, kept: set[tuple[int, int]]) -> None:
         """`kept`: the ids and times still there. What is too old may go, nothing else."""
