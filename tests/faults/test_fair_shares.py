@@ -1,18 +1,20 @@
 """The bound on fairness (invariant 12), on the real engine, over scripts that Hypothesis makes up.
 
-A message takes `cost / weight` of its channel's share. Over any stretch of service during which a channel keeps a
-backlog, no other channel is served more of its share than it is, but for one message of each:
+A message takes `cost / weight` of its channel's share. Over any stretch of service during which a channel
+keeps a backlog, no other channel is served more of its share than it is, but for one message of each:
 
     served_i / weight_i - served_j / weight_j <= largest_cost_i / weight_i + largest_cost_j / weight_j
 
-Of j nothing is asked but a backlog and no limit, of i nothing at all: it may go empty and come back, send urgent
+Channel j must have a backlog and no limit. Channel i may do anything: go empty and come back, send urgent
 messages, or have its messages returned. Where both keep a backlog, the bound holds both ways.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from statistics import median
 
 import psycopg
 import pytest
@@ -26,6 +28,7 @@ from tests.model.machine import Bench
 NAMES = ("a", "b", "c")
 CONSUMERS = 3
 LEASE_MS = 80_000_000
+ROUNDED = pytest.mark.xfail(reason="steps of large weights are rounded to 1/1,000 of a message")
 LONG_MS = 1_500  # after a second, the dispatcher gives up waiting for an open dequeue
 
 
@@ -78,7 +81,7 @@ class Wait:
 
 Step = Create | Take | Trickle | End | Weigh | Wait
 
-# Weights that divide 1,000 are exact in the engine's virtual time; others are rounded to 1/1,000 of a message.
+# Weights that divide 1,000 are exact in virtual time; others are rounded to 1/1,000 of a message.
 WEIGHTS = st.sampled_from(
     [Decimal(text) for text in ("1", "1", "2", "5", "0.5", "0.1", "0.25", "10", "100", "1000", "0.001")]
 )
@@ -141,7 +144,7 @@ class Taken:
     """The channels that had a backlog, and since when: the same number as long as it was never used up."""
     weights: dict[str, Fraction]
     lowest: dict[str, Fraction]
-    """The lowest weights since the channels' last messages were taken: the next one may stand where these put it."""
+    """The lowest weights since each channel's last message was taken: the next one may stand as these say."""
     came_back: bool
     """A dequeue that was rolled back had taken it before."""
     is_served: bool = True
@@ -151,8 +154,8 @@ class Taken:
 def steepest(log: list[Taken], ahead: str, behind: str) -> Iterator[tuple[Fraction, Fraction]]:
     """By how much a channel got ahead of another one that kept a backlog, over all stretches, and the bound.
 
-    What a rolled-back dequeue took was offered to its channel, and its channel may have it later, too: this is
-    what one call takes.
+    What a rolled-back dequeue took was offered to its channel, and is served later on top of its share: this
+    is what one call takes.
     """
     rise, bound, before = Fraction(0), Fraction(0), None
     largest = {channel: max((t.cost for t in log if t.channel == channel), default=1) for channel in NAMES}
@@ -333,3 +336,63 @@ def test_nobody_gets_ahead_of_a_backlog(serve: Callable[[list[Step]], list[Taken
         judge(serve(script))
 
     over_any_stretch()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("3", "1"),
+        ("0.3", "1"),
+        ("0.001", "0.007"),
+        ("30", "7"),
+        pytest.param("700", "1000", marks=ROUNDED),
+        pytest.param("1000", "300", marks=ROUNDED),
+    ],
+)
+def test_weights_are_kept(conn: psycopg.Connection, first: str, second: str) -> None:
+    """To 2 %: where many messages are served, roundings must not add up."""
+    weights = {"a": Decimal(first), "b": Decimal(second)}
+    for channel, weight in weights.items():
+        conn.execute("SELECT channel_set(%s, p_weight => %s)", (channel, weight))
+        flood(conn, channel, 3000)
+    dispatch(conn)
+    served: Counter[str] = Counter()
+    for _ in range(30):
+        served.update(message.channel for message in dequeue(conn, 100)[0])
+        conn.execute("SELECT dispatch()")
+    assert sum(served.values()) == 3000
+    assert served["a"] / served["b"] == pytest.approx(float(weights["a"] / weights["b"]), rel=0.02), served
+
+
+@pytest.mark.parametrize("largest", [1, 1000, 5000])
+@pytest.mark.parametrize(
+    "backlog", [8000, pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+)
+def test_a_quiet_tenant_waits_for_two_others(conn: psycopg.Connection, backlog: int, largest: int) -> None:
+    """Whatever the look-ahead, which follows the largest request."""
+    for _ in range(0, backlog, 8000):
+        flood(conn, "flood", 8000)
+    dispatch(conn)
+    taken = dequeue(conn, largest)[0]
+    dispatch(conn)
+    others = [served_before(conn, f"quiet {nth}") for nth in range(41)]
+    assert len(taken) == largest or len(taken) >= 100
+    assert median(others) <= 2, others
+    assert max(others) <= 3, others
+
+
+def served_before(conn: psycopg.Connection, channel: str) -> int:
+    flood(conn, channel, 1)
+    for others in range(100):
+        conn.execute("SELECT dispatch()")
+        ((message,), _) = dequeue(conn)
+        if message.channel == channel:
+            return others
+    raise AssertionError(f"{channel} was not served")
+
+
+def flood(conn: psycopg.Connection, channel: str, n: int) -> None:
+    conn.execute(
+        "SELECT COUNT(*) FROM message_create_many(array_fill(%s::TEXT, %s), array_fill(''::BYTEA, %s))",
+        (channel, [n], [n]),
+    )
