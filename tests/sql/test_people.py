@@ -260,6 +260,7 @@ def delete(conn: psycopg.Connection, arguments: str) -> tuple[str, int] | None:
 
 
 def leftovers(conn: psycopg.Connection, channel: str) -> list[str]:
+    fold(conn)  # what the dispatcher alone writes goes when it has seen it
     tables = (
         *("message", "scheduled", "line", "backlog", "ready", "dead"),
         *("capacity", "departure", "dedupe", "tally"),

@@ -189,7 +189,7 @@ CREATE TABLE lease (
     stubs stub[] NOT NULL,
     PRIMARY KEY (token, last_id)
 );
-CREATE INDEX lease_end_ix ON lease (end_at, token, last_id);
+CREATE INDEX lease_end_ix ON lease (end_at);
 
 -- What becomes of a message: how it ends, or that it comes back. For the calls that finish, cancel or expire it.
 CREATE TYPE ending AS (
@@ -233,7 +233,7 @@ CREATE TYPE open_transaction AS (xid XID8, id BIGINT);
 
 -- How a channel stands when messages of it are placed in a lane: what it may do (see channel_room), whether it has a line, and the tag of
 -- its next message.
-CREATE TYPE standing AS (channel TEXT, has_line BOOLEAN, is_limited BOOLEAN, room INT, step NUMERIC, tag BIGINT);
+CREATE TYPE standing AS (channel TEXT, has_line BOOLEAN, is_limited BOOLEAN, room INT, step DOUBLE PRECISION, tag BIGINT);
 
 -- Created messages that are still to be placed: those from lo_id to hi_id that have this xid and generation 0.
 CREATE TYPE span AS (xid XID8, lo_id BIGINT, hi_id BIGINT);

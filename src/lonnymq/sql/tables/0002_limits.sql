@@ -13,7 +13,8 @@ CREATE TABLE channel (
 -- A policy has changed, and the dispatcher has not seen it yet: nothing of this channel is taken until it has. '': nothing at all.
 CREATE TABLE policy_change (
     id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    channel TEXT COLLATE "C" NOT NULL
+    channel TEXT COLLATE "C" NOT NULL,
+    is_seen BOOLEAN NOT NULL DEFAULT FALSE  -- the dispatcher has seen it, but an open dequeue holds some of the channel's entries
 );
 
 -- What runs, or is next to be served, of a channel with a limit; '' is the whole queue. A slot is busy while a message has this id and

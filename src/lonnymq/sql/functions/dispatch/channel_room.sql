@@ -2,7 +2,7 @@
 -- of cost 1 advances them by (step), and when to look again if it is time that keeps them (again_at). Here alone it is decided
 -- whether a channel may release.
 CREATE OR REPLACE FUNCTION channel_room (p_channels TEXT[], p_now BIGINT)
-RETURNS TABLE (channel TEXT, is_limited BOOLEAN, room INT, step NUMERIC, again_at BIGINT) LANGUAGE plpgsql STABLE AS $$
+RETURNS TABLE (channel TEXT, is_limited BOOLEAN, room INT, step DOUBLE PRECISION, again_at BIGINT) LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN QUERY
     SELECT u.name, x.is_limited,
@@ -10,7 +10,7 @@ BEGIN
             CASE WHEN c.max_concurrency IS NOT NULL THEN GREATEST(0, c.max_concurrency - cardinality(s.busy)) END,
             CASE WHEN c.release_interval_ms > 0 THEN
                 CASE WHEN s.out IS NOT NULL OR x.free_at > p_now THEN 0 ELSE 1 END END) END,
-        1000 / COALESCE(c.weight, 1),
+        1000 / COALESCE(c.weight, 1)::DOUBLE PRECISION,
         CASE WHEN s.out IS NULL AND x.free_at > p_now THEN x.free_at END
     FROM unnest(p_channels) u (name)
     LEFT JOIN LATERAL (SELECT * FROM channel c WHERE c.name = u.name OFFSET 0) c ON TRUE

@@ -16,17 +16,8 @@ BEGIN
         COALESCE(BOOL_OR(u.back IS NOT NULL), FALSE) AS has_back,
         COALESCE(BOOL_OR(u.wanted IS NULL AND u.taken IS NOT NULL), FALSE) AS has_shorter,
         (SELECT q.max_concurrency FROM queue q) AS max, EXISTS (SELECT FROM channel) AS has_policies,
-        EXISTS (SELECT FROM policy_change) AS has_changes
+        EXISTS (SELECT FROM policy_change c WHERE NOT c.is_seen) AS has_changes
     INTO w FROM unnest(v_notices) u;
-    IF w.has_changes THEN
-        WITH gone AS (
-            DELETE FROM policy_change c WHERE c.ctid = ANY (ARRAY(SELECT c.ctid FROM policy_change c FOR UPDATE SKIP LOCKED))
-            RETURNING c.channel)
-        SELECT array_agg(DISTINCT g.channel) INTO v_changed FROM gone g;
-        w.hinted := w.hinted || v_changed;
-        w.max := (SELECT q.max_concurrency FROM queue q); -- again, so that they have what changed
-        w.has_policies := EXISTS (SELECT FROM channel);
-    END IF;
     IF w.spans <> '{}' THEN
         SELECT c.entries, c.spans INTO v_entries, n.spans FROM entries_created(w.spans, p_limit) c;
     END IF;
@@ -49,6 +40,16 @@ BEGIN
     n.waiting := n.waiting + x.expired;
     v_entries := v_entries || x.entries;
     w.hinted := w.hinted || x.channels;
+    IF w.has_changes OR w.hinted IS NOT NULL AND EXISTS (SELECT FROM policy_change) THEN
+        WITH gone AS (
+            DELETE FROM policy_change c WHERE c.ctid = ANY (ARRAY(
+                SELECT c.ctid FROM policy_change c WHERE NOT c.is_seen OR c.channel = ANY (w.hinted) FOR UPDATE SKIP LOCKED))
+            RETURNING c.channel)
+        SELECT array_agg(DISTINCT g.channel) INTO v_changed FROM gone g;
+        w.hinted := w.hinted || v_changed;
+        w.max := (SELECT q.max_concurrency FROM queue q); -- again, so that they have what changed
+        w.has_policies := EXISTS (SELECT FROM channel);
+    END IF;
     IF w.has_shorter THEN
         PERFORM backlog_shrink(v_notices);
     END IF;

@@ -18,7 +18,7 @@ BEGIN
         FROM (
             SELECT s.*, s.hi_id - s.lo_id + 1 AS size FROM unnest(p_spans) WITH ORDINALITY s (xid, lo_id, hi_id, ord)) s),
     parts AS MATERIALIZED (
-        SELECT s.*, CASE WHEN s.is_small THEN CASE WHEN s.small_to <= 2 * p_limit THEN 100 ELSE 0 END
+        SELECT s.*, CASE WHEN s.is_small THEN CASE WHEN s.small_to - s.size < 2 * p_limit THEN 100 ELSE 0 END
             WHEN s.n_large = 1 THEN p_limit WHEN s.nth_large = 1 THEN p_limit / 2 + 1
             ELSE p_limit / (2 * (s.n_large - 1)) + 1 END AS part
         FROM sized s),

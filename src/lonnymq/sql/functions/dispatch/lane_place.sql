@@ -20,7 +20,7 @@ BEGIN
         SELECT e.*, k.has_line, k.room, k.is_limited, k.tag + SUM(s.step) OVER line_order - s.step AS tag,
             COUNT(*) OVER line_order AS nth
         FROM unnest(p_entries) e JOIN unnest(v_known) k ON k.channel = e.channel
-        CROSS JOIN LATERAL (SELECT tag_step(e.cost, k.step) AS step) s
+        CROSS JOIN LATERAL (SELECT tag_step(e.cost, k.step, e.id) AS step) s
         WINDOW line_order AS (PARTITION BY e.channel ORDER BY e.rank, e.at, e.id ROWS UNBOUNDED PRECEDING)),
     placed AS MATERIALIZED (
         SELECT x.*, x.may AND (l.horizon < c_end OR x.rank_in_all <= p_room)

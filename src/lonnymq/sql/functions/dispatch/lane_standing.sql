@@ -8,14 +8,14 @@ DECLARE
     v_marks entry[];
 BEGIN
     SELECT array_agg(ROW(k.channel, b.turn IS NOT NULL, p_queue_room IS NOT NULL, NULL, x.step,
-            CASE WHEN last.tag IS NULL AND c.tag IS NULL THEN l.v + tag_step(1, x.step)
-                ELSE GREATEST(l.v, last.tag + tag_step(last.cost, x.step), c.tag) END)::standing),
+            CASE WHEN last.tag IS NULL AND c.tag IS NULL THEN l.v + tag_step(1, x.step, 0)
+                ELSE GREATEST(l.v, last.tag + tag_step(last.cost, x.step, last.id), c.tag) END)::standing),
         array_agg(ROW(k.id, 0, k.rank, k.at, 0, l.name, k.channel)::entry)
             FILTER (WHERE (last.rank, last.at, last.id) > (k.rank, k.at, k.id))
     INTO v_known, v_marks
     FROM (SELECT DISTINCT ON (e.channel) e.* FROM unnest(p_entries) e ORDER BY e.channel, e.rank, e.at, e.id) k
     CROSS JOIN LATERAL (
-        SELECT COALESCE((SELECT 1000 / c.weight FROM channel c WHERE p_has_policies AND c.name = k.channel), 1000) AS step) x
+        SELECT COALESCE((SELECT 1000 / c.weight::DOUBLE PRECISION FROM channel c WHERE p_has_policies AND c.name = k.channel), 1000) AS step) x
     LEFT JOIN LATERAL (
         SELECT b.turn FROM backlog b WHERE b.channel = k.channel AND b.lane = l.name
         ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b ON TRUE

@@ -26,7 +26,7 @@ BEGIN
                     AND (e.rank, e.at, e.id) <= (s.hi_rank, s.hi_at, s.hi_id)
                 ORDER BY e.channel, e.lane, e.rank, e.at, e.id LIMIT k.want + k.held + 1) e
             WHERE k.want > 0 LIMIT k.want + k.held + 1) e
-        CROSS JOIN LATERAL (SELECT tag_step(e.cost, k.step) AS step) x
+        CROSS JOIN LATERAL (SELECT tag_step(e.cost, k.step, e.id) AS step) x
         WINDOW line_order AS (PARTITION BY k.channel ORDER BY e.rank, e.at, e.id ROWS UNBOUNDED PRECEDING)),
     tried AS MATERIALIZED (                 -- nothing above the first tag that stays behind
         SELECT c.*, m.tid IS NOT NULL AS is_free

@@ -30,11 +30,15 @@ BEGIN
                     UNION ALL
                     SELECT r.channel FROM ready r WHERE '' = ANY (p_changed) AND r.lane = l.name) c (name)));
         END LOOP;
+        PERFORM policy_hide(p_changed, p_now);
         DELETE FROM recent c WHERE c.channel = ANY (p_changed); -- dealt with another weight
         PERFORM slots_change(p_changed, p_now);
     END IF;
     IF p_has_policies OR p_max IS NOT NULL THEN
         PERFORM slots_strike(p_hinted || ''::TEXT, p_hinted || CASE WHEN p_hinted IS NOT NULL THEN ''::TEXT END, p_now);
+    END IF;
+    IF n.held_at <= p_now THEN
+        n.held_at := CASE WHEN held_review(n.lanes) THEN p_now + 1000 END;
     END IF;
     FOR i IN 1 .. cardinality(n.lanes) LOOP
         l := n.lanes[i];
@@ -49,8 +53,5 @@ BEGIN
             n.held_at := COALESCE(n.held_at, p_now + 1000);
         END IF;
     END LOOP;
-    IF n.held_at <= p_now THEN
-        n.held_at := CASE WHEN held_review(n.lanes) THEN p_now + 1000 END;
-    END IF;
     RETURN n;
 END $$;

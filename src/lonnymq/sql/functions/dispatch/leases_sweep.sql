@@ -18,7 +18,7 @@ BEGIN
         SELECT l.l, SUM(cardinality((l.l).stubs)) OVER (ORDER BY (l.l).end_at, (l.l).token, (l.l).last_id) AS n
         FROM (
             SELECT l FROM lease l WHERE l.end_at > p_from AND l.end_at <= p_now
-            ORDER BY l.end_at, l.token, l.last_id LIMIT p_limit FOR UPDATE SKIP LOCKED) l) x
+            ORDER BY l.end_at LIMIT p_limit FOR UPDATE SKIP LOCKED) l) x
     WHERE x.n - cardinality((x.l).stubs) < p_limit;
     swept_at := COALESCE(swept_at, GREATEST(p_from, p_now));
     INSERT INTO alarm (at, lease_end_at)

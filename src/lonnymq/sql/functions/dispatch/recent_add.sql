@@ -4,9 +4,9 @@ CREATE OR REPLACE FUNCTION recent_add (l lane_state, p_entries entry[], p_known 
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO recent (channel, lane, tag)
-    SELECT k.channel, l.name, last.tag + tag_step(last.cost, k.step) FROM unnest(p_known) k
+    SELECT k.channel, l.name, last.tag + tag_step(last.cost, k.step, last.id) FROM unnest(p_known) k
     CROSS JOIN LATERAL (
-        SELECT r.tag, r.cost FROM ready r
+        SELECT r.tag, r.cost, r.id FROM ready r
         WHERE (r.channel, r.lane, r.tag) >= (k.channel, l.name, l.floor) AND (r.channel, r.lane) <= (k.channel, l.name)
         ORDER BY r.channel DESC, r.lane DESC, r.tag DESC, r.id DESC LIMIT 1) last
     WHERE NOT k.has_line
