@@ -20,7 +20,7 @@ from benchmarks.peers import Ours, Peer, Pgmq, Seeds
 from benchmarks.scenarios import all_scenarios
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-WITH_OPTIONS_OF_THEIR_OWN = ("client", "spark", "worker")
+WITH_OPTIONS_OF_THEIR_OWN = ("client", "skew", "spark", "worker")
 LIMITS = "p_max_concurrency => 1000"
 
 

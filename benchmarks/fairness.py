@@ -8,6 +8,7 @@ from typing import Protocol
 
 import psycopg
 
+from benchmarks import skew
 from benchmarks.arena import Arena
 from benchmarks.peers import Ours, Peer, Seeds
 from benchmarks.peers.peer import SMALL, Script
@@ -131,6 +132,7 @@ def _waiting(conn: psycopg.Connection, peer: Peer) -> Iterator[tuple[str, int]]:
 class Fairness:
     waits: dict[str, list[int]]
     jain: dict[str, float]
+    skew: list[skew.Row]
 
 
 def run(arena: Arena, ours: Ours, seeds: Seeds) -> Fairness:
@@ -146,4 +148,4 @@ def run(arena: Arena, ours: Ours, seeds: Seeds) -> Fairness:
     script = seeds.consume(1, "async")
     assert script is not None
     index["seeds, 1 a dequeue"] = jain(shares(arena, seeds, script))
-    return Fairness(waited, index)
+    return Fairness(waited, index, skew.run(arena, ours))
