@@ -142,7 +142,7 @@ def postpone_and_catch_up(conn: psycopg.Connection, holder: psycopg.Connection, 
 def test_a_channel_that_was_held_during_a_step_back(
     conn: psycopg.Connection, connect: Connect, clock: FakeClock, back: int, *, is_kept: bool
 ) -> None:
-    """What a dispatch had to leave because somebody held the channel is done later, whatever the clock did."""
+    """What a dispatch had to leave because somebody held it is done later, whatever the clock did."""
     holder = connect(autocommit=False)
     postpone_and_catch_up(conn, holder, clock)
     create(conn, "a", "1")

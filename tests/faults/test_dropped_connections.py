@@ -484,7 +484,9 @@ def test_retry_was_done_but_not_answered(
         with pytest.raises(OutcomeUnknown):
             it.queue.retry(leased, error="no")
         assert cutter.cuts == 1
-        assert conn.execute("SELECT attempts, (SELECT COUNT(*) FROM leases) FROM message").fetchall() == [(1, 0)]
+        assert conn.execute("SELECT attempts, (SELECT COUNT(*) FROM leases) FROM message").fetchall() == [
+            (1, 0)
+        ]
 
 
 @EVERY_KIND

@@ -97,7 +97,7 @@ def test_one_tenant_floods(conn: psycopg.Connection, limit: int, at: int | None)
 def test_one_tenant_floods_and_many_consume(connect: Connect, conn: psycopg.Connection) -> None:
     """Four consumers in batches of five; each may be a batch ahead of what the others see.
 
-    One that the machine puts aside for a moment, with the dispatch's lock or a channel's row, delays a few more.
+    One that the machine puts aside for a moment, with the dispatch lock, delays a few more.
     """
     consumers, limit, quiets = 4, 5, 300
     flood(conn, "flood", 5000)

@@ -284,7 +284,8 @@ def test_any_order_of_events(conn: psycopg.Connection, clock: FakeClock, seed: i
         lease_ms = chance.choice((50, 150, LONG))
         got = dequeue(conn, 1000, lease_ms)[0]
         if any(
-            len([d for d in got if d.channel == each]) < outside.expected(*waiting.get(each, (0, 0)), clock.at)
+            len([d for d in got if d.channel == each])
+            < outside.expected(*waiting.get(each, (0, 0)), clock.at)
             for each, outside in channels.items()
         ):
             clock.advance(1000)  # leases from before a limit end without a word: it is looked at again

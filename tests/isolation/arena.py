@@ -17,7 +17,19 @@ from tests.conftest import SCHEMA
 # Far beyond what a call takes, far below what a reader minds when a test fails.
 PATIENCE = 10.0
 EMPTIED = (
-    *("message", "notice", "scheduled", "alarm", "line", "backlog", "ready", "held", "recent", "lease", "tick"),
+    *(
+        "message",
+        "notice",
+        "scheduled",
+        "alarm",
+        "line",
+        "backlog",
+        "ready",
+        "held",
+        "recent",
+        "lease",
+        "tick",
+    ),
     *("dead", "channel", "policy_change", "slots", "dedupe", "capacity", "departure", "served_by", "tally"),
     "staging",
 )

@@ -90,7 +90,9 @@ def paused(
     if not is_installed(gate):
         install(gate)
     if stop in STOPS:
-        is_there = value(gate, "SELECT strpos(prosrc, %s) > 0 FROM pg_proc WHERE proname = %s", stop, STOPS[stop][0])
+        is_there = value(
+            gate, "SELECT strpos(prosrc, %s) > 0 FROM pg_proc WHERE proname = %s", stop, STOPS[stop][0]
+        )
         assert is_there, f"{STOPS[stop][0]} was rewritten: say anew where {stop!r} is"
     gate.execute("SELECT pg_advisory_lock(%s)", (GATE,))
     conn.execute("SELECT set_config('pause.at', %s, FALSE)", (stop,))

@@ -230,7 +230,7 @@ def test_channel_set_left_open(arena: Arena, ending: str) -> None:
 
 @ENDINGS
 def test_producer_left_prepared(arena: Arena, ending: str) -> None:
-    """A prepared transaction is open to everybody, also after a long time and many dispatches that passed it."""
+    """A prepared transaction is open to everybody, also after many dispatches that passed it."""
     observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
     ledger, prepared = Ledger(), Ledger()
     name = unique_name("producer")

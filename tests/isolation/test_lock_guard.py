@@ -95,7 +95,9 @@ def channel_deleted(arena: Arena, one: psycopg.Connection) -> None:
     dispatch(observer)
     for delivery in take(observer):
         if delivery.channel == "served":
-            assert value(observer, "SELECT message_complete(%s, %s)", delivery.id, delivery.token) == "completed"
+            assert (
+                value(observer, "SELECT message_complete(%s, %s)", delivery.id, delivery.token) == "completed"
+            )
         else:
             assert value(observer, "SELECT message_defer(%s, %s)", delivery.id, delivery.token) == "deferred"
     dispatch(observer)
@@ -141,7 +143,7 @@ def test_every_dispatch_lock_is_tried(arena: Arena) -> None:
 
 @pytest.fixture
 def scene(arena: Arena) -> Scene:
-    """With something to dispatch, and stops: an open transaction would not see that functions were replaced."""
+    """With something to dispatch, and stops: an open transaction does not see functions replaced."""
     observer = arena.session("judge")
     if not is_installed(observer):
         install(observer)

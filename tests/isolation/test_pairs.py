@@ -88,8 +88,8 @@ PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
     ("channel_set", "dispatch"): {"same channel": AT_ONCE},
     ("producer", "dispatch"): {"same channel": AT_ONCE},
     ("snapshot", "dispatch"): {"same channel": AT_ONCE},
-    # A dequeue takes all that is ready but for the messages that somebody holds: another dequeue, or a dispatch
-    # that moves them back into their line, behind those that came back.
+    # A dequeue takes all that is ready but for the messages that somebody holds: another dequeue, or a
+    # dispatch that moves them back into their line, behind those that came back.
     ("create", "dequeue"): {"same channel": AT_ONCE},
     ("dispatch", "dequeue"): {"same channel": AT_ONCE},
     ("dequeue", "dequeue"): {
@@ -103,9 +103,9 @@ PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
     ("channel_set", "dequeue"): {"same channel": AT_ONCE},
     ("producer", "dequeue"): {"same channel": AT_ONCE},
     ("snapshot", "dequeue"): {"same channel": AT_ONCE},
-    # Holders meet only on one and the same message: there the later one waits, and is told what became of it. An
-    # extend writes the lease alone: it meets extends of the same dequeue and the sweep, and who completes or defers
-    # goes on beside it.
+    # Holders meet only on one and the same message: there the later one waits, and is told what became of it.
+    # An extend writes the lease alone: it meets extends of the same dequeue and the sweep. Who completes or
+    # defers goes on beside it.
     ("create", "complete"): {"same channel": AT_ONCE},
     ("dispatch", "complete"): {"same channel": AT_ONCE},
     ("dequeue", "complete"): {"same channel": AT_ONCE, "same message": LOST},
@@ -432,8 +432,8 @@ def test_pausing_holds_from_its_commit_on(arena: Arena, change: str, ending: str
 @pytest.mark.parametrize("change", ["none", "extend", "complete", "defer", "sweep"])
 @pytest.mark.parametrize("call", HOLDERS)
 def test_an_old_snapshot_finishes_what_it_sees_or_is_to_retry(arena: Arena, call: str, change: str) -> None:
-    """Holders work at every level. One whose snapshot is no longer true gets 40001, never a wrong answer. Extending
-    and finishing do not meet: to who extends, what its snapshot sees is true, as if it had come first.
+    """Holders work at every level. One whose snapshot is no longer true gets 40001, never a wrong answer.
+    Extending and finishing do not meet: an extend answers by what its snapshot sees, as if it had come first.
     """
     observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
     scene = build(observer, expired=change == "sweep")

@@ -2,10 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
-from typing import Any
 
 import psycopg
 import pytest
@@ -62,7 +59,7 @@ def complete_all(conn: psycopg.Connection) -> None:
 
 
 def take_all(conn: psycopg.Connection, total: int) -> list[judge.Delivery]:
-    """All that can be had until so many run: what was given back, or said nothing, takes a second. Then no more comes."""
+    """All that can be had until so many run, which may take a second; then no more comes."""
     deliveries: list[judge.Delivery] = []
 
     def is_empty_handed() -> bool:
@@ -84,8 +81,6 @@ def check_limit(conn: psycopg.Connection, expected: int) -> None:
         assert len(take_all(conn, expected)) == expected
         complete_all(conn)
     judge.check(conn)
-
-
 
 
 # The last slots.

@@ -35,8 +35,8 @@ from tests.isolation.scene import (
     do_complete,
     do_defer,
     do_dequeue,
-    do_extend,
     do_dispatch,
+    do_extend,
     see,
 )
 
@@ -252,7 +252,8 @@ def test_dequeue_passes_a_waiting_message_that_somebody_holds(
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 @pytest.mark.parametrize("call", ["message_cancel(%s)", "message_reschedule(%s, 12)"])
 @pytest.mark.parametrize(
-    "stop", ["dequeue has its entries", "dequeue has its messages", "before insert lease", "after insert notice"]
+    "stop",
+    ["dequeue has its entries", "dequeue has its messages", "before insert lease", "after insert notice"],
 )
 def test_a_message_that_a_stopped_dequeue_takes_is_cancelled_or_delivered_never_both(
     arena: Arena, stop: str, call: str, ending: str
@@ -283,13 +284,22 @@ def test_a_message_that_a_stopped_dequeue_takes_is_cancelled_or_delivered_never_
 
 
 def test_two_that_touch_a_batch_while_it_is_taken(arena: Arena) -> None:
-    """One has held a message before the dequeue read it, and one begins right after: each is delivered once or not."""
+    """One has held a message before the dequeue read it, one begins right after: each is delivered once."""
     observer, one = arena.session("judge"), arena.session("one")
     scene = build(observer)
-    ids = [i for (i,) in observer.execute("SELECT id FROM ready WHERE channel <> 'third' ORDER BY tag, id").fetchall()]
-    observer.execute("BEGIN; SELECT FROM message WHERE id = %s FOR UPDATE; ROLLBACK".replace("%s", str(ids[0])))
+    ids = [
+        i
+        for (i,) in observer.execute(
+            "SELECT id FROM ready WHERE channel <> 'third' ORDER BY tag, id"
+        ).fetchall()
+    ]
+    observer.execute(
+        "BEGIN; SELECT FROM message WHERE id = %s FOR UPDATE; ROLLBACK".replace("%s", str(ids[0]))
+    )
     two = arena.session("two")
-    with paused(arena, "dequeue has its messages", lambda one: judge.dequeue(one, 100, 3_600_000)[0]) as running:
+    with paused(
+        arena, "dequeue has its messages", lambda one: judge.dequeue(one, 100, 3_600_000)[0]
+    ) as running:
         late = arena.start(lambda: value(two, "SELECT message_cancel(%s)", ids[1]))
         until(lambda: arena.is_waiting(two, one), "the cancel to wait for the dequeue")
     taken: list[judge.Delivery] = running.result()
@@ -306,7 +316,7 @@ def test_two_that_touch_a_batch_while_it_is_taken(arena: Arena) -> None:
 
 @pytest.mark.parametrize("stop", DEQUEUE_STOPS)
 def test_two_dequeues_for_one_slot(arena: Arena, stop: Stop) -> None:
-    observer, two = arena.session("judge"), arena.session("two")
+    observer = arena.session("judge")
     scene = build(observer)
     running_before = held_slots(observer)[scene.first]
     observer.execute("SELECT channel_set(%s, p_max_concurrency => %s)", (scene.first, running_before + 1))
@@ -561,13 +571,19 @@ def test_holder_stopped_after_its_write_is_stepped_over_by_the_sweep(arena: Aren
     observer, two = arena.session("judge"), arena.session("two")
     scene = build(observer, expired=True)
     lease = scene.expired[scene.first]
-    stops = {"complete": "after delete message", "defer": "after update message", "extend": "after insert lease"}
+    stops = {
+        "complete": "after delete message",
+        "defer": "after update message",
+        "extend": "after insert lease",
+    }
     with paused(arena, stops[call], lambda one: OPERATIONS[call](one, scene, lease)) as running:
         with impatient(two):
             assert value(two, "SELECT dispatch()") is False
         other = scene.expired[scene.second]
         assert lease.id in leased_ids(observer)
-        assert (other.id in leased_ids(observer)) == (call == "extend"), "an extend holds what one dequeue took"
+        assert (other.id in leased_ids(observer)) == (call == "extend"), (
+            "an extend holds what one dequeue took"
+        )
     outcome = running.result()
     assert outcome.result == HOLDERS[call]
     outcome.commit(scene.ledger)
@@ -621,7 +637,8 @@ def test_batches_in_opposite_orders_do_not_deadlock(arena: Arena, first: str, se
     until(lambda: arena.is_waiting(one, gate), "the first batch to wait")
     late = arena.start(lambda: batch(two, second, leases[::-1]))
     until(
-        lambda: arena.is_waiting(two, one) or arena.is_waiting(two, gate), "the second batch to wait for the first"
+        lambda: arena.is_waiting(two, one) or arena.is_waiting(two, gate),
+        "the second batch to wait for the first",
     )
     gate.execute("ROLLBACK")
     results = dict(early.result(timeout=10)), dict(late.result(timeout=10))
@@ -631,7 +648,9 @@ def test_batches_in_opposite_orders_do_not_deadlock(arena: Arena, first: str, se
         assert set(results[1].values()) == {after}
     else:  # they meet at the lease alone, which either may have first
         for call, result in zip((first, second), results, strict=True):
-            assert set(result.values()) <= ({"extended", "lost", "not_found"} if call == "extend" else {HOLDERS[call]})
+            assert set(result.values()) <= (
+                {"extended", "lost", "not_found"} if call == "extend" else {HOLDERS[call]}
+            )
     for lease in leases:
         for result in results:
             if result[lease.id] == "completed":
