@@ -285,7 +285,7 @@ def test_any_order_of_events(conn: psycopg.Connection, clock: FakeClock, seed: i
         got = dequeue(conn, 1000, lease_ms)[0]
         if any(
             len([d for d in got if d.channel == each])
-            < outside.expected(*waiting.get(each, (0, 0)), clock.at)
+            < outside.expected(waiting.get(each, (0, 0))[0], waiting.get(each, (0, 0))[1], clock.at)
             for each, outside in channels.items()
         ):
             clock.advance(1000)  # leases from before a limit end without a word: it is looked at again

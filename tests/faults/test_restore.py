@@ -53,8 +53,8 @@ def create(conn: psycopg.Connection, channel: str, content: str, at: int | None 
 def leave_at_work(conn: psycopg.Connection) -> dict[bytes, int]:
     """Messages in every state; returns the attempt that each is to be served with next."""
     conn.execute(
-        "TRUNCATE message, dead, channel, policy_change, notice, scheduled, alarm, line, backlog, ready, held,"
-        " recent, lease, slots, served_by, tally, tick"
+        "TRUNCATE message, dead, channel, policy_change, notice, scheduled, alarm, line, backlog, ready,"
+        " held, recent, lease, slots, served_by, tally, tick"
     )
     conn.execute("SELECT rebuild()")
     conn.execute("SELECT * FROM channel_set('one', 1)")

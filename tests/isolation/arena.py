@@ -142,7 +142,7 @@ def settle(conn: psycopg.Connection, ledger: Ledger) -> None:
 
     def is_settled() -> bool:
         dispatch(conn)
-        tokens = dict(conn.execute(f"SELECT id, token FROM ({LEASED}) l").fetchall())
+        tokens: dict[int, UUID] = dict(conn.execute(f"SELECT id, token FROM ({LEASED}) l").fetchall())
         return unsettled(conn) == 0 and not any(
             tokens.get(message_id) == token for message_id, token in ledger.expired.items()
         )

@@ -62,7 +62,8 @@ def build(conn: psycopg.Connection, *, expired: bool = False) -> Scene:
         run_out(conn, last)
     turns = conn.execute(
         "SELECT channel FROM ("
-        "SELECT DISTINCT ON (channel) channel, tag, id FROM ready ORDER BY channel, tag, id) r ORDER BY tag, id"
+        "SELECT DISTINCT ON (channel) channel, tag, id FROM ready ORDER BY channel, tag, id) r"
+        " ORDER BY tag, id"
     ).fetchall()
     scene.first, scene.second, third = (channel for (channel,) in turns)
     assert third == scene.third

@@ -258,7 +258,9 @@ def is_cut_off(conn: psycopg.Connection, *statements: str) -> bool:
 
 def is_held_by(one: psycopg.Connection, observer: psycopg.Connection) -> bool:
     """Without locking the row to find out: a dispatch that met that lock would go on without."""
-    query = "SELECT COUNT(*) FROM dispatch_lock f JOIN pg_stat_activity a ON a.backend_xid = f.xmax WHERE a.pid = %s"
+    query = (
+        "SELECT COUNT(*) FROM dispatch_lock f JOIN pg_stat_activity a ON backend_xid = f.xmax WHERE pid = %s"
+    )
     return bool(value(observer, query, one.info.backend_pid))
 
 
