@@ -1,9 +1,9 @@
 """What each call does at each isolation level.
 
 Dequeue, dispatch, cancel and what else reads, locks and reads again are refused above READ COMMITTED
-(invariant 8: it must not pass what the caller cannot see). Creates and finishers work at every level; where two
-meet on one message, the later one fails as PostgreSQL has it (40001, retry the transaction) and changes nothing
-(invariants 1, 2, 5).
+(invariant 8: it must not pass what the caller cannot see). Creates and finishers work at every level; where
+two meet on one message, the later one fails as PostgreSQL has it (40001, retry the transaction) and changes
+nothing (invariants 1, 2, 5).
 """
 
 from collections.abc import Callable

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.database import unique_name
-from tests.isolation.arena import Arena, Ledger, account, dispatch, end, impatient, take, until, value
+from tests.isolation.arena import Arena, account, dispatch, end, impatient, take, until, value
 from tests.isolation.pausing import install, is_installed, paused
 from tests.isolation.scene import Scene, build, create
 
@@ -87,23 +87,6 @@ def maintain(arena: Arena, one: psycopg.Connection) -> None:
     assert value(one, "SELECT maintain()") > 0
 
 
-def channel_deleted(arena: Arena, one: psycopg.Connection) -> None:
-    """It takes away what the channel was served, which the dispatcher writes."""
-    observer = arena.session("judge")
-    ledger = Ledger()
-    create(observer, ledger, "served", "served")
-    dispatch(observer)
-    for delivery in take(observer):
-        if delivery.channel == "served":
-            assert (
-                value(observer, "SELECT message_complete(%s, %s)", delivery.id, delivery.token) == "completed"
-            )
-        else:
-            assert value(observer, "SELECT message_defer(%s, %s)", delivery.id, delivery.token) == "deferred"
-    dispatch(observer)
-    assert value(one, "SELECT result FROM channel_delete('served')") == "deleted"
-
-
 def history(arena: Arena, one: psycopg.Connection) -> None:
     """It makes partitions, which those before have left."""
     days = "SELECT relname FROM pg_class WHERE relname ~ '^finished_[0-9]{8}$'"
@@ -125,7 +108,7 @@ DISPATCHES: tuple[Hold, ...] = (
     dispatch_without_a_tick,
     dispatch_that_could_not_rebuild,
 )
-HOLDS: tuple[Hold, ...] = (*DISPATCHES, rebuild, maintain, channel_deleted, history, sleep_begin)
+HOLDS: tuple[Hold, ...] = (*DISPATCHES, rebuild, maintain, history, sleep_begin)
 
 
 def name_of(hold: Any) -> str:
@@ -138,7 +121,7 @@ def test_every_dispatch_lock_is_tried(arena: Arena) -> None:
         "SELECT proname FROM pg_proc"
         " WHERE pronamespace = 'lonnymq'::REGNAMESPACE AND prosrc ~ 'FROM dispatch_lock'"
     )
-    assert {name for (name,) in rows} == {"dispatch", "tick_renew", "rebuild"}
+    assert {name for (name,) in rows} == {"dispatch", "tick_renew", "rebuild_places"}
 
 
 @pytest.fixture
