@@ -48,21 +48,26 @@ BEGIN
         INSERT INTO ready (lane, tag, id, generation, rank, at, cost, is_limited, channel)
         SELECT p_lane, m.after - m.step, m.id, m.generation, m.rank, m.at, m.cost, m.is_limited, m.channel
         FROM mine m WHERE m.is_mine ORDER BY m.after - m.step, m.id),
-    sums AS MATERIALIZED (
+    sums AS MATERIALIZED (                  -- what is held behind the next one is found from there
         SELECT m.channel, COUNT(*) FILTER (WHERE m.is_mine) AS n, MAX(m.after) FILTER (WHERE m.is_mine) AS after,
-            COUNT(*) FILTER (WHERE m.is_next AND NOT m.is_free) AS held,
-            MIN(ARRAY[m.rank, m.at, m.id]) FILTER (WHERE m.is_next AND NOT m.is_free) AS lo,
-            MAX(ARRAY[m.rank, m.at, m.id]) FILTER (WHERE m.is_next AND NOT m.is_free) AS hi,
-            MIN(ARRAY[m.rank, m.at, m.id]) FILTER (WHERE NOT m.is_mine AND (m.is_free OR NOT m.is_next)) AS next
-        FROM mine m GROUP BY m.channel),
+            COUNT(*) FILTER (WHERE m.is_held) AS held, MIN(m.spot) FILTER (WHERE m.is_next_one) AS next,
+            MIN(m.spot) FILTER (WHERE m.is_held AND COALESCE(m.spot < m.next_spot, TRUE)) AS lo,
+            MAX(m.spot) FILTER (WHERE m.is_held AND COALESCE(m.spot < m.next_spot, TRUE)) AS hi
+        FROM (
+            SELECT x.*, MIN(x.spot) FILTER (WHERE x.is_next_one) OVER (PARTITION BY x.channel) AS next_spot
+            FROM (
+                SELECT m.*, ARRAY[m.rank, m.at, m.id] AS spot, m.is_next AND NOT m.is_free AS is_held,
+                    NOT m.is_mine AND (m.is_free OR NOT m.is_next) AS is_next_one
+                FROM mine m) x) m
+        GROUP BY m.channel),
     turned AS MATERIALIZED (
         SELECT k.channel, k.turn, COALESCE(s.after, k.tag) AS tag, k.n - COALESCE(s.n, 0) AS n, COALESCE(s.held, k.held) AS held,
             CASE WHEN s.held > 0 AND s.next IS NULL THEN p_now + 1000 ELSE k.again_at END AS again_at,
             COALESCE(k.room > s.n, k.room IS NULL) AND (k.want > 0 AND s.next IS NOT NULL) AS is_open,
             CASE WHEN k.want = 0 THEN k.stretches
-                WHEN s.held = 0 AND s.next IS NOT NULL AND cardinality(k.stretches) = 1 THEN ARRAY[ROW(s.next[1], s.next[2],
+                WHEN s.lo IS NULL AND s.next IS NOT NULL AND cardinality(k.stretches) = 1 THEN ARRAY[ROW(s.next[1], s.next[2],
                     s.next[3], (k.stretches[1]).hi_rank, (k.stretches[1]).hi_at, (k.stretches[1]).hi_id)::stretch]
-                ELSE CASE WHEN s.held > 0 THEN ARRAY[ROW(s.lo[1], s.lo[2], s.lo[3], s.hi[1], s.hi[2], s.hi[3])::stretch] END
+                ELSE CASE WHEN s.lo IS NOT NULL THEN ARRAY[ROW(s.lo[1], s.lo[2], s.lo[3], s.hi[1], s.hi[2], s.hi[3])::stretch] END
                     || stretches_from(k.stretches, s.next) END AS stretches
         FROM lines k LEFT JOIN sums s ON s.channel = k.channel
         WHERE k.want = 0 OR COALESCE(s.n, 0) > 0 OR s.next IS NULL OR s.held <> k.held),
