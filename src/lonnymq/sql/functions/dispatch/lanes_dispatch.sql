@@ -22,13 +22,13 @@ BEGIN
             WHERE NOT EXISTS (SELECT FROM unnest(n.lanes) k WHERE k.name = e));
     END IF;
     IF p_changed IS NOT NULL THEN
+        IF '' = ANY (p_changed) THEN        -- all that is in ready goes back, and frees slots of its channels
+            p_changed := p_changed || ARRAY(SELECT DISTINCT r.channel FROM ready r);
+            p_hinted := p_hinted || p_changed;
+        END IF;
         FOREACH l IN ARRAY n.lanes LOOP
             PERFORM ready_take_back(l, ARRAY(
-                SELECT DISTINCT ROW(0, 0, -32768, -9223372036854775808, 0, l.name, c.name)::entry
-                FROM (
-                    SELECT unnest(p_changed)
-                    UNION ALL
-                    SELECT r.channel FROM ready r WHERE '' = ANY (p_changed) AND r.lane = l.name) c (name)));
+                SELECT ROW(0, 0, -32768, -9223372036854775808, 0, l.name, c)::entry FROM unnest(p_changed) c));
         END LOOP;
         PERFORM policy_hide(p_changed, p_now);
         DELETE FROM recent c WHERE c.channel = ANY (p_changed); -- dealt with another weight
