@@ -43,8 +43,8 @@ BUGS = {
     ),
     "unguarded expiry": SeededBug(
         "dispatch/leases_sweep.sql",
-        "ORDER BY l.end_at, l.token, l.last_id LIMIT p_limit FOR UPDATE SKIP LOCKED)",
-        "ORDER BY l.end_at, l.token, l.last_id LIMIT p_limit)",
+        "LIMIT p_limit FOR UPDATE SKIP LOCKED) l)",
+        "LIMIT p_limit) l)",
         ("tests/sql/test_sweep.py::test_a_lease_extended_while_the_sweep_looked_is_left_alone",),
     ),
     "more than the limit": SeededBug(
