@@ -7,7 +7,6 @@ from tests.database import Connect
 from tests.judge import check, dequeue, drain, fold
 from tests.sql.test_dequeue import fill
 
-
 PLACES = ("tick", "notice", "scheduled", "alarm", "line", "backlog", "ready", "held", "recent", "slots")
 
 
