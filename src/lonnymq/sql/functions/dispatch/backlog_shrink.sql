@@ -7,7 +7,7 @@ BEGIN
         SELECT w.channel, s.channel AS lane, SUM(s.n) AS n FROM unnest(p_notices) w CROSS JOIN unnest(w.taken) s
         WHERE w.wanted IS NULL GROUP BY w.channel, s.channel) x
     CROSS JOIN LATERAL (
-        SELECT b.turn FROM backlog b WHERE b.channel = x.channel AND b.lane = x.lane
+        SELECT b.ctid AS tid FROM backlog b WHERE b.channel = x.channel AND b.lane = x.lane
         ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) last
-    WHERE b.channel = x.channel AND b.lane = x.lane AND b.turn = last.turn;
+    WHERE b.ctid = last.tid;
 END $$;

@@ -10,6 +10,7 @@ BEGIN
     SET turn = nextval('turn'), busy = ARRAY(SELECT b FROM unnest(s.busy) b WHERE b <> ALL (old.stubs)),
         out = CASE WHEN s.out = ANY (old.stubs) THEN NULL ELSE s.out END
     FROM old
-    CROSS JOIN LATERAL (SELECT s.turn FROM slots s WHERE s.channel = old.name ORDER BY s.turn DESC LIMIT 1) last
-    WHERE s.channel = old.name AND s.turn = last.turn;
+    CROSS JOIN LATERAL (
+        SELECT s.ctid AS tid FROM slots s WHERE s.channel = old.name ORDER BY s.channel DESC, s.turn DESC LIMIT 1) last
+    WHERE s.ctid = last.tid;
 END $$;

@@ -8,7 +8,8 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT CASE WHEN u.name = '' THEN (SELECT q.max_concurrency FROM queue q)
                 ELSE (SELECT c.max_concurrency FROM channel c WHERE c.name = u.name) END AS max) c
-        CROSS JOIN LATERAL (SELECT * FROM slots s WHERE s.channel = u.name ORDER BY s.turn DESC LIMIT 1) s
+        CROSS JOIN LATERAL (
+            SELECT s.ctid AS tid, s.* FROM slots s WHERE s.channel = u.name ORDER BY s.channel DESC, s.turn DESC LIMIT 1) s
         WHERE cardinality(s.busy) > 2 * s.struck_to + 64
             OR (cardinality(s.busy) >= c.max OR s.out IS NOT NULL) AND abs(p_now - s.struck_at) >= 1000
             OR s.channel = ANY (p_hinted) AND (
@@ -20,7 +21,7 @@ BEGIN
         SELECT p_now + 1, f.channel FROM full_ones f WHERE (f.out).generation >= 0 AND NOT EXISTS (
             SELECT FROM message m WHERE m.id = (f.out).id AND m.generation = (f.out).generation)),
     struck AS MATERIALIZED (
-        SELECT f.channel, f.alarm_at, f.turn, f.out, ARRAY(
+        SELECT f.tid, f.alarm_at, f.out, ARRAY(
             SELECT b FROM unnest(f.busy) b
             CROSS JOIN LATERAL (
                 SELECT FROM message m WHERE m.id = b.id AND m.generation = b.generation OFFSET 0) m) AS busy
@@ -30,5 +31,5 @@ BEGIN
         alarm_at = CASE WHEN COALESCE(x.alarm_at <= p_now OR x.alarm_at > p_now + 1000, TRUE) THEN p_now + 1000 ELSE x.alarm_at END,
         -- What was next is gone: served, and then the next dispatch reads the notice of that, or else cancelled.
         out = CASE WHEN x.out = ANY (x.busy) THEN x.out WHEN (x.out).generation >= 0 THEN ROW((x.out).id, -1)::stub END
-    FROM struck x WHERE s.channel = x.channel AND s.turn = x.turn;
+    FROM struck x WHERE s.ctid = x.tid;
 END $$;

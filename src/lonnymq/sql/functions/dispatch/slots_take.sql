@@ -13,7 +13,8 @@ BEGIN
             out = CASE WHEN c.release_interval_ms > 0 THEN new.stubs[1] ELSE s.out END,
             alarm_at = CASE WHEN x.is_alarm THEN p_now + 1000 ELSE s.alarm_at END
         FROM new
-        CROSS JOIN LATERAL (SELECT * FROM slots s WHERE s.channel = new.name ORDER BY s.turn DESC LIMIT 1) last
+        CROSS JOIN LATERAL (
+            SELECT s.ctid AS tid, s.* FROM slots s WHERE s.channel = new.name ORDER BY s.channel DESC, s.turn DESC LIMIT 1) last
         LEFT JOIN LATERAL (
             SELECT c.max_concurrency AS max, c.release_interval_ms FROM channel c WHERE c.name = new.name
             UNION ALL
@@ -21,7 +22,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT cardinality(last.busy) + cardinality(new.stubs) >= c.max
                 AND COALESCE(last.alarm_at <= p_now OR last.alarm_at > p_now + 1000, TRUE) AS is_alarm) x
-        WHERE s.channel = new.name AND s.turn = last.turn
+        WHERE s.ctid = last.tid
         RETURNING s.channel, x.is_alarm)
     INSERT INTO alarm (at, channel) SELECT p_now + 1000, t.channel FROM taken t WHERE t.is_alarm;
 END $$;
