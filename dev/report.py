@@ -52,12 +52,22 @@ def closing_line(results: Path) -> str:
     """The counts of pytest's closing line, from the results it has written down."""
     if not results.exists():
         return "no results"
-    suites = list(ET.parse(results).getroot().iter("testsuite"))  # noqa: S314  written by our own pytest
-
-    def total(name: str) -> float:
-        return sum(float(suite.get(name, 0)) for suite in suites)
-
-    counts = {"failed": total("failures"), "errors": total("errors"), "skipped": total("skipped")}
-    counts = {"passed": total("tests") - sum(counts.values()), **counts}
+    total = _totals(results)
+    counts = {"failed": total["failures"], "errors": total["errors"], "skipped": total["skipped"]}
+    counts = {"passed": total["tests"] - sum(counts.values()), **counts}
     said = ", ".join(f"{count:.0f} {what}" for what, count in counts.items() if count or what == "passed")
-    return f"{said} in {total('time'):.1f} s"
+    return f"{said} in {total['time']:.1f} s"
+
+
+def failures(results: Path) -> int:
+    """How many tests failed or had an error."""
+    if not results.exists():
+        return 0
+    total = _totals(results)
+    return int(total["failures"] + total["errors"])
+
+
+def _totals(results: Path) -> dict[str, float]:
+    suites = list(ET.parse(results).getroot().iter("testsuite"))  # noqa: S314  written by our own pytest
+    names = ("tests", "failures", "errors", "skipped", "time")
+    return {name: sum(float(suite.get(name, 0)) for suite in suites) for name in names}
