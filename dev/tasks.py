@@ -116,7 +116,7 @@ def _tests(name: str, arguments: list[str], report: Report) -> None:
         code = _call(BIN / "pytest", [*processes, f"--junit-xml={results}", *arguments])
         summary = closing_line(results)
         if code == 1 and 0 < failures(results) <= AGAIN_MAX:
-            # A machine that is too busy makes a test fail that measures time. A defect fails again.
+            # A busy machine can make a test fail that waits for something. What fails alone too is a defect.
             print(f"\n== {name}: what failed, once more and alone", flush=True)
             again = Path(folder) / "again.xml"
             code = _call(BIN / "pytest", [*arguments, "-n0", f"--junit-xml={again}", *LAST_FAILED])

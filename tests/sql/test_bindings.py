@@ -11,7 +11,7 @@ from psycopg import sql
 
 from lonnymq.errors import SchemaLocked
 from lonnymq.install import install
-from tests.database import Connect, unique_name
+from tests.database import Connect, unique_name, until_waiting
 
 PASSWORD = "no secret"  # noqa: S105 - the servers of tests trust everyone on this machine
 
@@ -352,12 +352,6 @@ def test_what_was_staged_and_published_stays_with_a_renamed_role(roles: Roles) -
     assert former.execute(PUBLISH, (2, [BATCH])).fetchone() == (1, False)
 
 
-def until_it_waits(conn: Conn, pid: int) -> None:
-    waits = "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %s"
-    while conn.execute(waits, (pid,)).fetchone() != (True,):
-        pass
-
-
 def test_a_binding_waits_for_an_upgrade(roles: Roles) -> None:
     """Both change login_is_free(): PostgreSQL would fail the second one with XX000."""
     roles.make("acme")
@@ -370,7 +364,7 @@ def test_a_binding_waits_for_an_upgrade(roles: Roles) -> None:
 
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(bind)
-        until_it_waits(roles.conn, binding.info.backend_pid)
+        until_waiting(roles.conn, binding)
         upgrading.commit()
         running.result(timeout=20)
     assert roles.bound("acme") == ["acme"]
@@ -384,7 +378,7 @@ def test_an_upgrade_waits_for_a_binding(roles: Roles) -> None:
         install(upgrading, wait=0)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(install, upgrading)
-        until_it_waits(roles.conn, upgrading.info.backend_pid)
+        until_waiting(roles.conn, upgrading)
         binding.commit()
         running.result(timeout=60)
     assert roles.bound("acme") == ["acme"]
