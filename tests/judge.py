@@ -191,7 +191,11 @@ ALWAYS = {
                 AND d.until_at IS NULL)""",
     "invariant 15: a key that is held is held by a message that lives": """
         SELECT d.* FROM dedupe d
-        WHERE d.until_at IS NULL AND NOT EXISTS (SELECT FROM message m WHERE m.id = d.message_id)""",
+        WHERE d.until_at IS NULL AND d.message_id IS NOT NULL
+            AND NOT EXISTS (SELECT FROM message m WHERE m.id = d.message_id)""",
+    "a key has one row, and an empty one if it was taken over": """
+        SELECT d.channel, d.key FROM dedupe d GROUP BY d.channel, d.key
+        HAVING COUNT(*) FILTER (WHERE d.turn = 0) <> 1 OR COUNT(d.message_id) <> 1 OR COUNT(*) > 2""",
     "a channel's size, less who left, is what was counted in": """
         SELECT c.channel, c.size, l.n AS departed, m.n AS counted FROM capacity c
         CROSS JOIN LATERAL (SELECT COUNT(*) AS n FROM departure d WHERE d.channel = c.channel) l

@@ -42,7 +42,8 @@ AUDITS: dict[str, LiteralString] = {
                 AND d.message_id = m.id AND d.until_at IS NULL)""",
     "15: who holds a key for good lives": """
         SELECT d.* FROM dedupe d
-        WHERE d.until_at IS NULL AND NOT EXISTS (SELECT FROM message m WHERE m.id = d.message_id)""",
+        WHERE d.until_at IS NULL AND d.message_id IS NOT NULL
+            AND NOT EXISTS (SELECT FROM message m WHERE m.id = d.message_id)""",
     "history: what is completed or cancelled is gone": """
         SELECT f.id, f.outcome FROM finished f JOIN message m ON m.id = f.id WHERE f.outcome <> 'dead'""",
 }

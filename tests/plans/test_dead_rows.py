@@ -7,7 +7,7 @@ from tests.database import Connect
 from tests.judge import Delivery, dequeue, dispatch
 from tests.plans.buffers import Meter
 from tests.plans.rounds import HOUR, Scene
-from tests.plans.sessions import Statistics, Watch, no_more
+from tests.plans.sessions import BY_CHANCE, Statistics, Watch, no_more
 from tests.plans.states import FAR, create, limit_channels, tall
 
 MESSAGES = 100_000
@@ -132,3 +132,37 @@ def test_leases_that_ended_a_moment_ago(connect: Connect) -> None:
         complete(loader, dequeue(loader, 10, HOUR)[0])
     first, *rest = meter.counted["dispatch"][2:]  # a session's first calls read the catalogue
     assert max(rest) < first + 3_000, meter.counted["dispatch"]  # some dispatch meets what just ran out
+
+
+LEVELS = ["READ COMMITTED", "REPEATABLE READ"]
+
+
+def complete_next(conn: psycopg.Connection) -> None:
+    dispatch(conn)
+    complete(conn, dequeue(conn, 1, HOUR)[0])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_key_that_was_used_often(connect: Connect, level: str) -> None:
+    """A create of the same key again, and one that finds it held, do not read who held it before."""
+    watch = Watch(connect, Statistics.STALE)
+    loader = watch.loader
+    loader.execute("SELECT queue_set(p_dedupe_keep_ms => 0)")
+    meter = Meter(connect())
+    meter.conn.execute(f"SET default_transaction_isolation = '{level}'")
+    call = "message_create('a', 'x', p_dedupe_key => 'k')"
+    hold_a_snapshot(connect())
+    costs = []
+    for used in (10, 10, 1_000):  # a session's first calls read the catalogue
+        for _ in range(used):
+            loader.execute(f"SELECT {call}")
+            complete_next(loader)
+        loader.execute("SELECT pg_sleep(0.002)")
+        meter.forget()
+        assert [row["result"] for row in meter.count("create", call) + meter.count("duplicate", call)] == [
+            *("created", "duplicate")
+        ]
+        complete_next(loader)
+        costs.append(meter.costs())
+    grown = [name for name in costs[1] if costs[2][name] > costs[1][name] + BY_CHANCE]
+    assert not grown, costs

@@ -67,8 +67,8 @@ BUGS = {
     ),
     "dropped unique index": SeededBug(
         "limits/dedupe_take.sql",
-        "VALUES (p_channel, p_key, p_id) ON CONFLICT (channel, key) DO NOTHING;",
-        "SELECT p_channel, p_key, p_id WHERE NOT EXISTS (\n"
+        "VALUES (p_channel, p_key, v_turn, p_id) ON CONFLICT DO NOTHING;",
+        "SELECT p_channel, p_key, v_turn, p_id WHERE NOT EXISTS (\n"
         "            SELECT FROM dedupe d WHERE d.channel = p_channel AND d.key = p_key);",
         ("tests/faults/test_keys.py::test_two_producers_race_for_a_key",),
         before="ALTER TABLE dedupe DROP CONSTRAINT dedupe_pkey;\n",

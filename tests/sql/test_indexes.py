@@ -23,7 +23,7 @@ def test_what_must_be_unique(conn: psycopg.Connection) -> None:
         ("queue", "only_row"),
         ("dispatch_lock", "only_row"),
         ("upkeep", "only_row"),
-        ("dedupe", "channel, key"),
+        ("dedupe", "channel, key, turn"),
         ("capacity", "channel, turn"),
         ("slots", "channel, turn"),
         ("sleep", "id"),

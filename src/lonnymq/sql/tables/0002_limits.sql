@@ -31,14 +31,17 @@ CREATE TABLE slots (
     PRIMARY KEY (channel, turn)
 );
 
--- Who holds a dedupe key: the message while it lives, and its memory for a time after. The primary key is what keeps two transactions from
--- making two messages of one key.
+-- Who holds a dedupe key: the message while it lives, and its memory for a time after. The primary key is what keeps two
+-- transactions from making two messages of one key: a new key begins with turn 0. When it is first taken over, that row
+-- stays as an empty one, so that nobody else can begin, and a second row has the holder. It gets a higher turn each time,
+-- and is found from the high end.
 CREATE TABLE dedupe (
     channel TEXT COLLATE "C" NOT NULL,
     key TEXT COLLATE "C" NOT NULL,
-    message_id BIGINT NOT NULL,
+    turn BIGINT NOT NULL DEFAULT 0,
+    message_id BIGINT,                      -- NULL: the row with the higher turn has it
     until_at BIGINT,                        -- NULL: the message lives
-    PRIMARY KEY (channel, key)
+    PRIMARY KEY (channel, key, turn)
 );
 CREATE INDEX dedupe_until_ix ON dedupe (until_at) WHERE until_at IS NOT NULL;
 

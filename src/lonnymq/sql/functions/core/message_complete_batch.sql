@@ -26,7 +26,7 @@ BEGIN
     CROSS JOIN (
         SELECT array_agg(g.id) AS ids, array_agg(g.id) FILTER (WHERE g.is_cancelled) AS cancelled,
             array_agg(DISTINCT g.channel) FILTER (WHERE (SELECT BOOL_OR(l.is_limited) FROM l)) AS channels,
-            array_agg(ROW(g.channel, g.dedupe_key, g.id, NULL)::dedupe) FILTER (WHERE g.dedupe_key IS NOT NULL) AS keys
+            array_agg(ROW(g.channel, g.dedupe_key, 0, g.id, NULL)::dedupe) FILTER (WHERE g.dedupe_key IS NOT NULL) AS keys
         FROM gone g) g;
     IF d.ids IS NOT NULL THEN
         DELETE FROM lease x

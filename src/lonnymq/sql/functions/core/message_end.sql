@@ -32,7 +32,7 @@ BEGIN
         ON CONFLICT DO NOTHING),
     counted AS (
         INSERT INTO departure (channel) SELECT g.channel FROM gone g WHERE g.is_counted)
-    SELECT array_agg(ROW(g.channel, g.dedupe_key, g.id, NULL)::dedupe) INTO v_keys
+    SELECT array_agg(ROW(g.channel, g.dedupe_key, 0, g.id, NULL)::dedupe) INTO v_keys
     FROM gone g WHERE g.dedupe_key IS NOT NULL;
     IF v_keys IS NOT NULL THEN
         PERFORM dedupe_release(v_keys, q.dedupe_keep_ms);

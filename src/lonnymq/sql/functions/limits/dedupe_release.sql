@@ -9,6 +9,7 @@ BEGIN
     FROM (SELECT * FROM unnest(p_keys) k ORDER BY k.channel, k.key) k
     CROSS JOIN LATERAL (
         SELECT d.ctid AS tid FROM dedupe d
-        WHERE d.channel = k.channel AND d.key = k.key AND d.message_id = k.message_id OFFSET 0 FOR UPDATE) d;
+        WHERE d.channel = k.channel AND d.key = k.key AND d.message_id = k.message_id
+        ORDER BY d.channel DESC, d.key DESC, d.turn DESC LIMIT 1 FOR UPDATE) d;
     UPDATE dedupe d SET until_at = clock_ms() + p_keep_ms FROM unnest(v_tids) t (tid) WHERE d.ctid = t.tid;
 END $$;

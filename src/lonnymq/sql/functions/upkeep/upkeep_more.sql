@@ -16,7 +16,9 @@ BEGIN
     WITH old AS MATERIALIZED (
         SELECT d.ctid AS tid FROM dedupe d WHERE d.until_at > v_from AND d.until_at <= p_now ORDER BY d.until_at LIMIT p_limit FOR UPDATE SKIP LOCKED),
     gone AS (
-        DELETE FROM dedupe d USING old WHERE d.ctid = old.tid RETURNING d.until_at)
+        DELETE FROM dedupe d USING old WHERE d.ctid = old.tid RETURNING d.channel, d.key, d.turn, d.until_at),
+    first AS (
+        DELETE FROM dedupe d USING gone g WHERE d.channel = g.channel AND d.key = g.key AND d.turn = 0 AND g.turn > 0)
     SELECT COUNT(*), MAX(g.until_at) - 1 INTO v_count, v_last FROM gone g;
     UPDATE upkeep SET dedupe_from = CASE WHEN v_count = p_limit THEN v_last ELSE p_now END, dedupe_day = p_now / 86400000;
     DELETE FROM staging s WHERE s.ctid = ANY (ARRAY(
