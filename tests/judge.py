@@ -198,7 +198,7 @@ ALWAYS = {
         HAVING COUNT(*) FILTER (WHERE d.turn = 0) <> 1 OR COUNT(d.message_id) <> 1 OR COUNT(*) > 2""",
     "a channel's size, less who left, is what was counted in": """
         SELECT c.channel, c.size, l.n AS departed, m.n AS counted FROM capacity c
-        CROSS JOIN LATERAL (SELECT COUNT(*) AS n FROM departure d WHERE d.channel = c.channel) l
+        CROSS JOIN LATERAL (SELECT COALESCE(SUM(d.n), 0) AS n FROM departure d WHERE d.channel = c.channel) l
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM message m WHERE m.channel = c.channel AND m.is_counted) m
         WHERE c.size - l.n <> m.n""",

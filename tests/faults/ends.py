@@ -22,7 +22,7 @@ AUDITS: dict[str, LiteralString] = {
     "size: what was counted in, less the departures, is there": """
         SELECT * FROM (
             SELECT c.channel, c.size, c.uncounted,
-                (SELECT COUNT(*) FROM departure d WHERE d.channel = c.channel) AS left,
+                (SELECT COALESCE(SUM(n), 0) FROM departure d WHERE d.channel = c.channel) AS left,
                 (SELECT COUNT(*) FROM message m WHERE m.channel = c.channel AND m.is_counted) AS counted
             FROM capacity c WHERE c.turn = (SELECT MAX(x.turn) FROM capacity x WHERE x.channel = c.channel)) x
         WHERE x.size - x.left <> x.counted""",

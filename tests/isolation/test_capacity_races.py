@@ -45,7 +45,7 @@ def check_sizes(conn: psycopg.Connection) -> None:
     drifted = conn.execute(
         """
         SELECT c.*, d.n, m.n FROM capacity c
-        CROSS JOIN LATERAL (SELECT COUNT(*) AS n FROM departure d WHERE d.channel = c.channel) d
+        CROSS JOIN LATERAL (SELECT COALESCE(SUM(d.n), 0) AS n FROM departure d WHERE d.channel = c.channel) d
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM message m WHERE m.channel = c.channel AND m.is_counted) m
         WHERE c.size - d.n <> m.n"""
@@ -414,6 +414,29 @@ def test_lifted_while_counted_messages_leave(arena: Arena, ending: str) -> None:
     left = 1 if ending == "commit" else 2
     assert create(observer, 3) == ["created"] * (3 - left) + ["full"] * left
     check_exact(observer, 3)
+
+
+@LEVELS
+def test_who_makes_room_for_itself(arena: Arena, level: str) -> None:
+    """What it has read of departures does not hide its own, however many transactions are younger."""
+    observer, one = arena.session("judge"), arena.session("one")
+    limit(observer, 2)
+    create(observer, 2)
+    begin(one, level)
+    for _ in range(3):
+        assert create_one(one) == "full"
+        value(observer, "SELECT pg_current_xact_id()")
+        if level == "READ COMMITTED":
+            one.execute("SELECT message_cancel(MIN(id)) FROM message WHERE channel = 'a'")
+        else:  # as a finisher does
+            one.execute(
+                "WITH gone AS (DELETE FROM message WHERE id ="
+                " (SELECT MIN(id) FROM message WHERE channel = 'a') RETURNING 1)"
+                " INSERT INTO departure (channel, n) SELECT 'a', 1 FROM gone"
+            )
+        assert create_one(one) == "created"
+    end(one, "rollback" if level != "READ COMMITTED" else "commit")
+    check_exact(observer, 2)
 
 
 # The channel is deleted.

@@ -166,3 +166,63 @@ def test_a_key_that_was_used_often(connect: Connect, level: str) -> None:
         costs.append(meter.costs())
     grown = [name for name in costs[1] if costs[2][name] > costs[1][name] + BY_CHANCE]
     assert not grown, costs
+
+
+LEAVE = "INSERT INTO departure (channel, n) SELECT 'a', 1 FROM generate_series(1, 300)"
+
+
+@pytest.mark.parametrize("is_writer_open", [False, True], ids=["", "and a writer is open"])
+def test_a_full_channel_that_many_left(connect: Connect, is_writer_open: bool) -> None:
+    """A create, with room and without, does not read of those who left before."""
+    watch = Watch(connect, Statistics.STALE)
+    loader = watch.loader
+    loader.execute("SELECT channel_set('a', p_max_size => 2)")
+    meter = Meter(connect())
+    call = "message_create('a', 'x')"
+    hold_a_snapshot(connect())
+    if is_writer_open:
+        writer = connect()
+        writer.execute("BEGIN")
+        writer.execute("SELECT message_create('other', 'x')")
+    costs = []
+    loader.execute(f"SELECT {call}")
+    for left in (10, 10, 200):  # a session's first calls read the catalogue
+        for _ in range(left):
+            loader.execute("WITH c AS (UPDATE capacity SET size = size + 300) " + LEAVE)
+            loader.execute(f"SELECT {call}")
+            complete_next(loader)
+        meter.forget()
+        assert [row["result"] for row in meter.count("create", call) + meter.count("full", call)] == [
+            *("created", "full")
+        ]
+        complete_next(loader)
+        costs.append(meter.costs())
+    grown = [name for name in costs[1] if costs[2][name] > costs[1][name] + BY_CHANCE]
+    assert not grown, costs
+
+
+def test_a_channel_that_all_left_at_once(connect: Connect) -> None:
+    """A create takes some of the departures off, and not all."""
+    watch = Watch(connect, Statistics.STALE)
+    loader = watch.loader
+    size = 20_000
+    loader.execute("SELECT channel_set('a1', p_max_size => %s)", (size,))
+    meter = Meter(connect())
+    for _ in range(2):
+        meter.count("create", "message_create('a1', 'x')")
+    create(loader, size - 2, 1, "a")
+    dispatch(loader)
+    while taken := dequeue(loader, 1_000, HOUR)[0]:
+        for message in taken:
+            loader.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
+        dispatch(loader)
+    left = loader.execute("SELECT COUNT(*) FROM departure").fetchone()
+    assert left == (size,)
+    meter.forget()
+    (row,) = meter.count("create", "message_create('a1', 'x')")
+    assert row["result"] == "created"
+    assert loader.execute("SELECT COUNT(*) FROM departure").fetchone() == (size - 1_001,)
+    assert loader.execute(
+        "SELECT COUNT(*) FILTER (WHERE result = 'created'), COUNT(*) FILTER (WHERE result = 'full') FROM"
+        " message_create_many(array_fill('a1'::TEXT, ARRAY[30000]), array_fill('x'::BYTEA, ARRAY[30000]))"
+    ).fetchone() == (size - 1, 30_001 - size)

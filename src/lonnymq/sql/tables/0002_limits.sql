@@ -54,10 +54,14 @@ CREATE TABLE capacity (
     uncounted BIGINT NOT NULL,              -- messages from before the limit, at most; they leave without a word
     recounted_at BIGINT NOT NULL,
     open_xids XID8[],                       -- who was at work when the limit was new, and may add to them; NULL: not asked yet
+    read_to PG_SNAPSHOT,                    -- the departures of all transactions that it sees are taken off; NULL: maybe none
+    started_at TIMESTAMPTZ,                 -- of the server that read_to is of
     PRIMARY KEY (channel, turn)
 );
 CREATE TABLE departure (
+    xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
     id BIGINT GENERATED ALWAYS AS IDENTITY,
+    n INT NOT NULL,                         -- how many messages
     channel TEXT COLLATE "C" NOT NULL,
-    PRIMARY KEY (channel, id)
+    PRIMARY KEY (channel, xid, id)
 );

@@ -18,7 +18,7 @@ BEGIN
             AND COALESCE((m.id, m.generation) IN (SELECT s.id, s.generation FROM l CROSS JOIN unnest(l.stubs) s), FALSE)
         RETURNING m.id, m.channel, m.is_cancelled, m.is_counted, m.dedupe_key),
     counted AS (
-        INSERT INTO departure (channel) SELECT g.channel FROM gone g WHERE g.is_counted)
+        INSERT INTO departure (channel, n) SELECT g.channel, COUNT(*) FROM gone g WHERE g.is_counted GROUP BY g.channel)
     SELECT l.rows, l.is_limited, l.n = cardinality(g.ids) AS is_whole, g.* INTO d
     FROM (
         SELECT array_agg(l.last_id) AS rows, BOOL_OR(l.is_limited) AS is_limited, SUM(cardinality(l.stubs)) AS n
@@ -26,7 +26,8 @@ BEGIN
     CROSS JOIN (
         SELECT array_agg(g.id) AS ids, array_agg(g.id) FILTER (WHERE g.is_cancelled) AS cancelled,
             array_agg(DISTINCT g.channel) FILTER (WHERE (SELECT BOOL_OR(l.is_limited) FROM l)) AS channels,
-            array_agg(ROW(g.channel, g.dedupe_key, 0, g.id, NULL)::dedupe) FILTER (WHERE g.dedupe_key IS NOT NULL) AS keys
+            array_agg(ROW(g.channel, g.dedupe_key, 0, g.id, NULL)::dedupe)
+                FILTER (WHERE g.dedupe_key IS NOT NULL) AS keys
         FROM gone g) g;
     IF d.ids IS NOT NULL THEN
         DELETE FROM lease x

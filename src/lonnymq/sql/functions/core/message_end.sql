@@ -31,7 +31,7 @@ BEGIN
         FROM (SELECT DISTINCT g.channel FROM gone g WHERE g.outcome = 'dead') g
         ON CONFLICT DO NOTHING),
     counted AS (
-        INSERT INTO departure (channel) SELECT g.channel FROM gone g WHERE g.is_counted)
+        INSERT INTO departure (channel, n) SELECT g.channel, COUNT(*) FROM gone g WHERE g.is_counted GROUP BY g.channel)
     SELECT array_agg(ROW(g.channel, g.dedupe_key, 0, g.id, NULL)::dedupe) INTO v_keys
     FROM gone g WHERE g.dedupe_key IS NOT NULL;
     IF v_keys IS NOT NULL THEN

@@ -1,5 +1,5 @@
--- Begin to count a channel's messages in, or go on; the caller holds the channel's policy. What is there already, and was not counted in, counts
--- as long as it is there.
+-- Begin to count a channel's messages in, or go on; the caller holds the channel's policy. What is there already, and
+-- was not counted in, counts as long as it is there.
 CREATE OR REPLACE FUNCTION capacity_open (p_channel TEXT, p_max INT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
@@ -9,7 +9,9 @@ BEGIN
     END IF;
     PERFORM FROM capacity c WHERE c.channel = p_channel ORDER BY c.turn DESC LIMIT 1 FOR UPDATE;
     IF FOUND THEN
-        UPDATE capacity SET turn = nextval('turn'), uncounted = capacity_uncounted(p_channel, p_max), recounted_at = clock_ms(), open_xids = NULL
+        UPDATE capacity
+        SET turn = nextval('turn'), uncounted = capacity_uncounted(p_channel, p_max), recounted_at = clock_ms(),
+            open_xids = NULL
         WHERE channel = p_channel;
     ELSE
         INSERT INTO capacity (channel, turn, size, uncounted, recounted_at)
