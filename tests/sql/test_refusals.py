@@ -203,8 +203,8 @@ REFUSED = {
 
 def contents(conn: psycopg.Connection) -> list[Any]:
     tables = (
-        *("queue", "message", "dead", "channel", "notice", "line", "ready", "lease", "tick", "upkeep", "dedupe"),
-        *("capacity", "departure", "slots", "finished", "sleep", "tally", "staging", "credential"),
+        *("queue", "message", "dead", "channel", "notice", "line", "ready", "lease", "tick", "upkeep"),
+        *("dedupe", "capacity", "departure", "slots", "finished", "sleep", "tally", "staging", "credential"),
         *("ledger", "claimant", "claim", "follower", "schedule"),
     )
     return [conn.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in tables]

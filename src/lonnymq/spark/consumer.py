@@ -121,9 +121,7 @@ class Consumer:
         for _ in range(DISPATCHES):
             if not self._ask(Dispatch()):
                 break
-        return self._ask(
-            ClaimNext(self.name, self.generation, seq, limit, self.lease_ms, before, self.lanes)
-        )
+        return self._ask(ClaimNext(self.name, self.generation, seq, limit, self.lease_ms, before, self.lanes))
 
     def forget(self, upto: int) -> None:
         """Leave out what was lost, and extend the leases of the rest."""

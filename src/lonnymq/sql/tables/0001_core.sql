@@ -140,6 +140,9 @@ CREATE TABLE backlog (
     stretches stretch[] NOT NULL,           -- in order
     PRIMARY KEY (channel, lane, turn)
 );
+-- How a refill leaves a line, and when to look again if it is time that keeps it.
+CREATE TYPE line_state AS (
+    tid TID, channel TEXT, tag BIGINT, is_open BOOLEAN, n BIGINT, held INT, stretches stretch[], again_at BIGINT);
 CREATE INDEX backlog_tag_ix ON backlog (lane, tag, turn) WHERE is_open;
 
 -- Next to be served: lowest tag first. Tags are virtual time: each message of a channel has a tag that is higher by cost / weight than the

@@ -9,18 +9,18 @@ RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
     v_name TEXT;
     v_text TEXT;
-    v_set INTERVAL;
     v_most INTERVAL := '5s';
 BEGIN
     FOREACH v_name IN ARRAY '{transaction_timeout, idle_in_transaction_session_timeout, statement_timeout}'::TEXT[] LOOP
-        v_set := current_setting(v_name, TRUE);   -- NULL: this server has no such setting
-        IF v_set = INTERVAL '0' OR v_set > v_most THEN
-            v_text := set_config(v_name, '0', TRUE); -- by way of 0: a timer that runs is not set anew
+        v_text := current_setting(v_name, TRUE);  -- NULL: this server has no such setting
+        IF v_text = '0' OR v_text::INTERVAL > v_most THEN
+            IF v_text <> '0' THEN
+                v_text := set_config(v_name, '0', TRUE); -- a timer that runs is not set anew
+            END IF;
             v_text := set_config(v_name, (EXTRACT(EPOCH FROM v_most) * 1000)::INT || 'ms', TRUE);
-            v_set := v_most;
         END IF;
-        IF v_name = 'transaction_timeout' AND v_set IS NOT NULL THEN
-            v_most := v_set * 0.8;
+        IF v_name = 'transaction_timeout' AND v_text IS NOT NULL THEN
+            v_most := v_text::INTERVAL * 0.8;
         END IF;
     END LOOP;
     -- PostgreSQL does not prepare a transaction that has notified. Nobody listens to this channel.

@@ -49,22 +49,24 @@ BEGIN
     again_at := q.dispatch_at;
     -- In a statement of its own, whose snapshot is younger than the locks on the entries: whoever changed one of these messages
     -- before is seen. One that somebody locks at this moment, to cancel or reschedule it, has an xmax, and waits for a second.
-    FOR id, channel, content, headers, state, attempts, lane, v_nth, v_is_mine IN
-        SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.lane, r.nth,
-            CASE WHEN m.id IS NOT NULL THEN m.is_free OR message_try(m.id, r.generation) END
-        FROM unnest(v_taken) WITH ORDINALITY r (lane, tag, id, generation, rank, at, cost, is_limited, channel, nth)
-        LEFT JOIN LATERAL (
-            SELECT m.*, m.xmax = '0' AS is_free FROM message m WHERE m.id = r.id AND m.generation = r.generation OFFSET 0) m
-            ON TRUE
-    LOOP
-        IF v_is_mine THEN
-            RETURN NEXT;
-            v_n := v_n + 1;
-        ELSE
-            v_not := v_not || v_taken[v_nth];
-            v_back := v_back || CASE WHEN v_is_mine IS NOT NULL THEN ARRAY[ROW((v_taken[v_nth]).id, (v_taken[v_nth]).generation)::stub] END;
-        END IF;
-    END LOOP;
+    IF v_taken IS NOT NULL THEN
+        FOR id, channel, content, headers, state, attempts, lane, v_nth, v_is_mine IN
+            SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.lane, r.nth,
+                CASE WHEN m.id IS NOT NULL THEN m.is_free OR message_try(m.id, r.generation) END
+            FROM unnest(v_taken) WITH ORDINALITY r (lane, tag, id, generation, rank, at, cost, is_limited, channel, nth)
+            LEFT JOIN LATERAL (
+                SELECT m.*, m.xmax = '0' AS is_free FROM message m WHERE m.id = r.id AND m.generation = r.generation OFFSET 0) m
+                ON TRUE
+        LOOP
+            IF v_is_mine THEN
+                RETURN NEXT;
+                v_n := v_n + 1;
+            ELSE
+                v_not := v_not || v_taken[v_nth];
+                v_back := v_back || CASE WHEN v_is_mine IS NOT NULL THEN ARRAY[ROW((v_taken[v_nth]).id, (v_taken[v_nth]).generation)::stub] END;
+            END IF;
+        END LOOP;
+    END IF;
     IF v_not IS NOT NULL THEN
         v_taken := ARRAY(SELECT r FROM unnest(v_taken) r WHERE r <> ALL (v_not));
         INSERT INTO notice (back, at) SELECT v_back, q.now + 1000 WHERE v_back IS NOT NULL;

@@ -31,22 +31,22 @@ BEGIN
     ELSIF tick_is_foreign(t) THEN
         RETURN tick_renew();
     END IF;
-    -- Read before locking, so that an idle call writes nothing. The snapshot is that of this very statement.
-    WITH s AS MATERIALIZED (SELECT pg_current_snapshot() AS snapshot)
-    SELECT MIN(s.snapshot::TEXT)::PG_SNAPSHOT AS snapshot, array_agg(w.notice) FILTER (WHERE NOT w.late) AS newer,
-        array_agg(w.notice) FILTER (WHERE w.late) AS late
-    INTO r FROM s LEFT JOIN LATERAL notice_read(t, s.snapshot, p_limit) w ON TRUE;
-    IF r.newer IS NULL AND r.late IS NULL AND NOT dispatch_is_due(t, v_now, 1000) THEN
+    -- Before locking, so that an idle call writes nothing.
+    PERFORM FROM notice_read(t, pg_current_snapshot(), 1);
+    IF NOT FOUND AND NOT dispatch_is_due(t, v_now, 1000) THEN
         RETURN FALSE;
     END IF;
     PERFORM FROM dispatch_lock FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
-        RETURN TRUE;                        -- somebody else dispatches,
-    ELSIF t.id <> (SELECT MAX(id) FROM tick) THEN
-        PERFORM lock_guard();
-        RETURN TRUE;                        -- or just did
+        RETURN TRUE;                        -- somebody else dispatches
     END IF;
     v_mode := set_config('synchronous_commit', 'off', TRUE); -- whatever depends on this commits later
+    SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1; -- again: somebody may just have dispatched
+    -- The snapshot is that of this very statement.
+    WITH s AS MATERIALIZED (SELECT pg_current_snapshot() AS snapshot)
+    SELECT MIN(s.snapshot::TEXT)::PG_SNAPSHOT AS snapshot, array_agg(w.notice) FILTER (WHERE NOT w.late) AS newer,
+        array_agg(w.notice) FILTER (WHERE w.late) AS late
+    INTO r FROM s LEFT JOIN LATERAL notice_read(t, s.snapshot, p_limit) w ON TRUE;
     t := dispatch_work(t, r.snapshot, r.newer, r.late, v_now, p_limit);
     -- Where so much arrives at once, nobody has to be notified.
     IF cardinality(r.newer) >= 16 THEN

@@ -4,11 +4,11 @@
 CREATE OR REPLACE FUNCTION entries_created (p_spans span[], p_limit INT, OUT entries entry[], OUT spans span[])
 LANGUAGE plpgsql AS $$
 BEGIN
-    IF cardinality(p_spans) = 1 AND (p_spans[1]).hi_id - (p_spans[1]).lo_id < p_limit THEN -- mostly
+    -- Mostly, spans are few and have one message each: then the id says which. (xid is that of the span: nothing else has this id.)
+    IF cardinality(p_spans) <= p_limit AND NOT EXISTS (SELECT FROM unnest(p_spans) s WHERE s.lo_id < s.hi_id) THEN
         SELECT array_agg(ROW(m.id, m.generation, -m.priority, m.dequeue_at, m.cost, m.lane, m.channel)::entry), '{}'
         INTO entries, spans
-        FROM message m
-        WHERE m.id BETWEEN (p_spans[1]).lo_id AND (p_spans[1]).hi_id AND m.xid = (p_spans[1]).xid AND m.generation = 0;
+        FROM message m WHERE m.id = ANY (ARRAY(SELECT s.lo_id FROM unnest(p_spans) s)) AND m.generation = 0;
         RETURN;
     END IF;
     WITH sized AS MATERIALIZED (

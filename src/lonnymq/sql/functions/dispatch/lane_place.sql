@@ -16,6 +16,13 @@ DECLARE
     v_has_costs BOOLEAN;
 BEGIN
     v_known := lane_standing(l, p_entries, p_queue_room, p_has_policies, p_now);
+    IF NOT EXISTS (SELECT FROM unnest(v_known) k WHERE NOT k.has_line) THEN -- mostly so where there is a backlog
+        put := 0;
+        is_blocked := EXISTS (SELECT FROM unnest(v_known) k WHERE k.room IS NOT NULL);
+        PERFORM line_add(l.name, ARRAY(
+            SELECT ROW(l.name, NULL, e.id, e.generation, e.rank, e.at, e.cost, NULL, e.channel)::ready FROM unnest(p_entries) e), FALSE);
+        RETURN;
+    END IF;
     WITH new AS MATERIALIZED (
         SELECT e.*, k.has_line, k.room, k.is_limited, k.tag + SUM(s.step) OVER line_order - s.step AS tag,
             COUNT(*) OVER line_order AS nth

@@ -24,7 +24,7 @@ BEGIN
         WHERE (r.channel, r.lane, r.tag) >= (k.channel, l.name, l.floor) AND (r.channel, r.lane) <= (k.channel, l.name)
         ORDER BY r.channel DESC, r.lane DESC, r.tag DESC, r.id DESC LIMIT 1) last ON TRUE
     LEFT JOIN LATERAL (
-        SELECT c.tag FROM recent c WHERE c.channel = k.channel AND c.lane = l.name AND c.tag >= l.v
+        SELECT c.tag FROM recent c WHERE b.turn IS NULL AND c.channel = k.channel AND c.lane = l.name AND c.tag >= l.v
         ORDER BY c.channel DESC, c.lane DESC, c.tag DESC LIMIT 1) c ON TRUE;
     IF v_marks IS NOT NULL THEN
         PERFORM ready_take_back(l, v_marks);

@@ -42,7 +42,7 @@ BEGIN
     END IF;
     FOR i IN 1 .. cardinality(n.lanes) LOOP
         l := n.lanes[i];
-        l.target := GREATEST(100, LEAST(10000, COALESCE(4 * p_wanted, 0)), l.target - l.target / 8);
+        l.target := GREATEST(100, LEAST(10000, COALESCE(8 * p_wanted, 0)), l.target - l.target / 8);
         v_entries := v.due;
         IF cardinality(n.lanes) > 1 THEN
             SELECT array_agg(e) INTO v_entries FROM unnest(v.due) e WHERE e.lane = l.name;

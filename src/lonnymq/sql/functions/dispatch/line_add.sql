@@ -16,18 +16,21 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT b.ctid AS tid, b.* FROM backlog b WHERE b.channel = new.channel AND b.lane = p_lane
             ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b),
-    gone AS (DELETE FROM backlog b WHERE b.ctid = ANY (ARRAY(SELECT old.tid FROM old)))
-    INSERT INTO backlog (channel, lane, turn, tag, is_open, n, held, stretches)
-    SELECT new.channel, p_lane, nextval('turn'), 
-        CASE WHEN p_is_back OR old.tag IS NULL THEN LEAST(new.tag, old.tag) ELSE old.tag END, COALESCE(old.is_open, TRUE),
-        new.n + COALESCE(old.n, 0), COALESCE(old.held, 0), 
-        CASE WHEN new.is_one AND old.stretches IS NULL
+    total AS MATERIALIZED (
+        SELECT new.channel, old.tid, CASE WHEN p_is_back OR old.tag IS NULL THEN LEAST(new.tag, old.tag) ELSE old.tag END AS tag,
+            new.n, CASE WHEN new.is_one AND old.stretches IS NULL
                 THEN ARRAY[ROW(new.lo[1], new.lo[2], new.lo[3], new.hi[1], new.hi[2], new.hi[3])::stretch]
             WHEN new.is_one AND x.hi_rank = new.lo[1] AND (x.hi_at > 0) = (new.lo[2] > 0)
                     AND (x.lo_rank, x.lo_at, x.lo_id) <= (new.lo[1], new.lo[2], new.lo[3])
                 THEN CASE WHEN (x.hi_at, x.hi_id) >= (new.hi[2], new.hi[3]) THEN old.stretches ELSE trim_array(old.stretches, 1)
                     || ROW(x.lo_rank, x.lo_at, x.lo_id, new.hi[1], new.hi[2], new.hi[3])::stretch END
             ELSE stretches_add(COALESCE(old.stretches, '{}'), ARRAY(SELECT e FROM unnest(p_new) e WHERE e.channel = new.channel)) END
-    FROM new LEFT JOIN old ON old.channel = new.channel
-    LEFT JOIN LATERAL (SELECT (old.stretches[cardinality(old.stretches)]).*) x ON TRUE; -- the last stretch: mostly, it gets longer
+            AS stretches
+        FROM new LEFT JOIN old ON old.channel = new.channel
+        LEFT JOIN LATERAL (SELECT (old.stretches[cardinality(old.stretches)]).*) x ON TRUE), -- the last: mostly, it gets longer
+    longer AS (
+        UPDATE backlog b SET turn = nextval('turn'), tag = x.tag, n = b.n + x.n, stretches = x.stretches
+        FROM total x WHERE b.ctid = x.tid)
+    INSERT INTO backlog (channel, lane, turn, tag, is_open, n, held, stretches)
+    SELECT x.channel, p_lane, nextval('turn'), x.tag, TRUE, x.n, 0, x.stretches FROM total x WHERE x.tid IS NULL;
 END $$;
