@@ -275,6 +275,9 @@ def sleep_look(run: Run) -> None:
     assert run(c.SleepLook(awaited.generation)).is_awaited
     run(c.MessageCreate("a", b""))
     assert run(c.SleepLook()).is_due
+    run(c.Dispatch())
+    assert run(c.SleepLook(lanes=["default"])).is_due
+    assert not run(c.SleepLook(lanes=["other"])).is_due
 
 
 def sleep_begin(run: Run) -> None:

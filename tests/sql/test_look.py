@@ -22,8 +22,8 @@ class Look(NamedTuple):
     now_at: int
 
 
-def look(conn: psycopg.Connection, generation: int | None = None) -> Look:
-    row = conn.execute("SELECT * FROM sleep_look(%s)", (generation,)).fetchone()
+def look(conn: psycopg.Connection, generation: int | None = None, lanes: list[str] | None = None) -> Look:
+    row = conn.execute("SELECT * FROM sleep_look(%s, %s)", (generation, lanes)).fetchone()
     assert row is not None
     return Look(*row)
 
@@ -57,6 +57,17 @@ def test_what_was_created_and_what_becomes_due(conn: psycopg.Connection, clock: 
     assert len(dequeue(conn, 5)[0]) == 1
     fold(conn)
     assert not look(conn).is_due
+
+
+def test_what_waits_in_a_lane_is_for_those_who_serve_it(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT message_create('a', '', p_lane => 'slow')")
+    assert look(conn, lanes=["other"]).is_due, "it is to be dispatched, whoever serves it"
+    fold(conn)
+    due = {name: look(conn, lanes=lanes).is_due for name, lanes in LANES.items()}
+    assert due == {"all": True, "slow": True, "both": True, "other": False, "none": False}
+
+
+LANES = {"all": None, "slow": ["slow"], "both": ["default", "slow"], "other": ["default"], "none": []}
 
 
 def test_a_lease_that_ran_out(conn: psycopg.Connection, clock: FakeClock) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lonnymq.commands.shapes import OneRecord
-from lonnymq.statement import BigInt
+from lonnymq.statement import BigInt, Texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,11 @@ class Look:
 
 @dataclass(frozen=True)
 class SleepLook(OneRecord[Look]):
+    """`lanes` None: all."""
+
     function = "sleep_look"
     is_harmless = True
     record = Look
 
     generation: BigInt | None = None
+    lanes: Texts | None = None

@@ -34,7 +34,7 @@ def take_or_wait(wish: Wish, wait_ms: int | None, *, is_listening: bool) -> Step
     taken: Dequeued = yield from take(wish)
     if taken.deliveries or wait_ms == 0:
         return taken.deliveries
-    look: Look = yield SleepLook()
+    look: Look = yield SleepLook(None, wish.lanes)
     end = None if wait_ms is None else look.now_at + wait_ms
     generation, doubt_ms = None, DOUBT_MS
     while end is None or look.now_at < end:
@@ -42,7 +42,7 @@ def take_or_wait(wish: Wish, wait_ms: int | None, *, is_listening: bool) -> Step
             yield Nap(0)
             awaited: Awaited = yield SleepBegin(generation)
             generation = awaited.generation if awaited.is_sure else None
-            look = yield SleepLook(generation)
+            look = yield SleepLook(generation, wish.lanes)
         until = look.again_at
         if look.is_due:
             taken = yield from take(wish)
@@ -60,5 +60,5 @@ def take_or_wait(wish: Wish, wait_ms: int | None, *, is_listening: bool) -> Step
             taken = yield from take_new(wish)
             if taken.deliveries:
                 break  # before anything can fail: they are leased
-        look = yield SleepLook(generation)
+        look = yield SleepLook(generation, wish.lanes)
     return taken.deliveries
