@@ -120,9 +120,16 @@ def test_why_a_channel_is_not_served(conn: psycopg.Connection) -> None:
 
 
 def test_counts_stop_where_they_are_told_to(conn: psycopg.Connection) -> None:
+    """But for what is due, whose number is known."""
     fill(conn, a=30)
+    conn.execute("SELECT message_create('a', '', 4000000000000) FROM generate_series(1, 30)")
+    fold(conn)
     [row] = shown(conn, "channel_stats('a', 10)")
-    assert (row["due"], row["waiting"]) == (10, 10)
+    assert (row["due"], row["scheduled"], row["waiting"]) == (30, 10, 40)
+    assert len(dequeue(conn, 20)[0]) == 20
+    fold(conn)
+    [row] = shown(conn, "channel_stats('a', 10)")
+    assert (row["due"], row["leased"]) == (10, 20)
 
 
 def test_what_was_served_is_not_forgotten_when_it_is_summed_up(conn: psycopg.Connection) -> None:

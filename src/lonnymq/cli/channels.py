@@ -178,8 +178,12 @@ def delete(
         dispatch(queue)
         found = queue.channel(name).stats(cap=SHOWN_CAP)
         held = ", ".join(
-            f"{count(number, SHOWN_CAP)} {what}"
-            for what, number in (("waiting", found.waiting), ("leased", found.leased), ("dead", found.dead))
+            f"{count(number)}{'+' if counted >= SHOWN_CAP else ''} {what}"
+            for what, number, counted in (
+                ("waiting", found.waiting, found.scheduled),
+                ("leased", found.leased, 0),
+                ("dead", found.dead, found.dead),
+            )
             if number
         )
         if held and not with_messages:
@@ -234,7 +238,7 @@ def _columns() -> list[Column[ChannelStatistics]]:
 
     return [
         Column("channel", lambda channel: channel.channel, gives_way=True),
-        Column("due", lambda channel: count(channel.due, LISTED_CAP), is_number=True),
+        Column("due", lambda channel: count(channel.due), is_number=True),
         Column("scheduled", lambda channel: count(channel.scheduled, LISTED_CAP), is_number=True),
         Column("leased", lambda channel: count(channel.leased), is_number=True),
         Column("dead", lambda channel: count(channel.dead, LISTED_CAP), is_number=True),
@@ -253,7 +257,7 @@ def _fields(channel: ChannelStatistics, now: int) -> list[tuple[str, str]]:
     return [
         ("channel", printable(channel.channel)),
         ("state", _state(channel)),
-        ("due", count(channel.due, SHOWN_CAP)),
+        ("due", count(channel.due)),
         ("scheduled", count(channel.scheduled, SHOWN_CAP)),
         ("leased", count(channel.leased)),
         ("dead", count(channel.dead, SHOWN_CAP)),

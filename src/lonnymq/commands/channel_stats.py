@@ -10,7 +10,7 @@ from lonnymq.statement import Int, Numeric, Text
 
 @dataclass(frozen=True, slots=True)
 class ChannelStatistics:
-    """Counts of `due`, `scheduled` and `dead` stop at the cap."""
+    """Counts of `scheduled` and `dead` stop at the cap."""
 
     channel: str
     waiting: int

@@ -206,7 +206,7 @@ def set_channel(
 
 
 def channel_stats(name: str, *, cap: int = 10_000, conn: object | None = None) -> Request[ChannelStatistics]:
-    """What the channel holds, counted up to `cap`, and why it is not being served."""
+    """What the channel holds (scheduled and dead up to `cap`), and why it is not being served."""
     return ask(ChannelStats(name, cap), conn)
 
 

@@ -161,7 +161,7 @@ def _columns(picture: Picture, trend: int, glyphs: Glyphs) -> list[Shown]:
         Shown("fair", 7, of_fair),
         Shown("", BAR, lambda seen: _bar(ratio_of(seen), glyphs), from_width=120, is_number=False),
         Shown("waiting", 7, _waiting, from_width=60),
-        Shown("due", 6, lambda seen: count(seen.now.due, CAP)),
+        Shown("due", 6, lambda seen: count(seen.now.due)),
         Shown("leased", 6, lambda seen: count(seen.now.leased)),
         Shown("dead", 6, lambda seen: count(seen.now.dead, CAP), from_width=110),
         Shown("oldest", 7, _oldest, from_width=50),
@@ -231,8 +231,7 @@ def _line(text: str, style: str = "") -> Text:
 
 
 def _waiting(seen: Seen) -> str:
-    is_more = CAP in {seen.now.due, seen.now.scheduled}
-    return f"{count(seen.now.waiting)}{'+' if is_more else ''}"
+    return f"{count(seen.now.waiting)}{'+' if seen.now.scheduled >= CAP else ''}"
 
 
 def _oldest(seen: Seen) -> str:

@@ -1,7 +1,9 @@
--- The channels and how they stand, page by page, as channel_stats shows them (counted up to 1,000). p_order: name by
--- name; p_after is the name that the page before ended with next      those in line, the next to be served first; one
--- page waiting   the largest backlogs first: see channel_largest; one page Who is bound to channels sees these, by
--- name. The cost depends on p_limit, not on how many channels or messages there are.
+-- The channels and how they stand, page by page, as channel_stats shows them with a cap of 1,000. p_order:
+--   name      by name; p_after is the name that the page before ended with
+--   next      those in line, the next to be served first; one page
+--   waiting   the largest backlogs first: see channel_largest; one page
+-- Who is bound to channels sees these, by name. The cost depends on p_limit, not on how many channels or messages there
+-- are.
 CREATE OR REPLACE FUNCTION channel_list (p_order TEXT DEFAULT 'name', p_after TEXT DEFAULT NULL, p_limit INT DEFAULT 50)
 RETURNS TABLE (
     channel TEXT, waiting BIGINT, due BIGINT, scheduled BIGINT, leased BIGINT, dead BIGINT,

@@ -1,5 +1,5 @@
 -- How a channel stands: what waits, runs and died, how old the oldest due message is, what was served, and why nothing
--- is. due, scheduled and dead are counted up to p_cap each: a count of p_cap means so many or more. See
+-- is. due is exact; scheduled and dead are counted up to p_cap each: a count of p_cap means so many or more. See
 -- channel_stats_of.
 CREATE OR REPLACE FUNCTION channel_stats (p_channel TEXT, p_cap INT DEFAULT 10000)
 RETURNS TABLE (

@@ -1,5 +1,5 @@
--- How the channels stand, one row each, in the order given, as of the last dispatch. due, scheduled and dead stop at
--- p_cap each. leased is exact where the channel has a concurrency limit; else it is counted among the first 10,000
+-- How the channels stand, one row each, in the order given, as of the last dispatch. due is exact; scheduled and dead
+-- stop at p_cap each. leased is exact where the channel has a concurrency limit; else it is counted among the first 10,000
 -- leases of all channels (or p_cap, if that is more). The cost depends on these bounds, not on what waits. blocked_by:
 -- why the next message is not released now; NULL: it will be. A login that is bound to channels is not told of the
 -- limit over all channels: others use it up.
@@ -40,10 +40,10 @@ BEGIN
     FROM (
         SELECT u.channel, u.ord, c.max_concurrency, COALESCE(c.release_interval_ms, 0) AS interval_ms,
             COALESCE(c.paused, FALSE) AS paused, c.max_size, COALESCE(c.weight, 1) AS weight,
-            LEAST(d.n + COALESCE((SELECT h.n FROM below h WHERE h.channel = u.channel), 0), p_cap) AS due,
+            d.n + COALESCE((SELECT h.n FROM below h WHERE h.channel = u.channel), 0) AS due,
             f.n AS scheduled, k.n AS dead, d.oldest_at, s.released_at,
             CASE WHEN c.max_concurrency IS NOT NULL AND s.busy IS NOT NULL THEN slots_leased(u.channel, s.busy)
-                 ELSE LEAST(COALESCE((SELECT l.n FROM running l WHERE l.channel = u.channel), 0), p_cap) END AS leased,
+                 ELSE COALESCE((SELECT l.n FROM running l WHERE l.channel = u.channel), 0) END AS leased,
             COALESCE(y.served, 0) + COALESCE(w.n, 0)::BIGINT AS served, GREATEST(w.at, y.served_at) AS served_at
         FROM unnest(p_channels) WITH ORDINALITY u (channel, ord)
         LEFT JOIN LATERAL (SELECT * FROM channel c WHERE c.name = u.channel OFFSET 0) c ON TRUE
