@@ -1,5 +1,6 @@
--- How our queries are planned, whatever the server's settings and statistics say: by index, with plans that stay. Set on every function that
--- others call; the functions that these call inherit it. Runs after the functions, at every install.
+-- How our queries are planned, whatever the server's settings and statistics say: by index, with plans that stay. Set
+-- on every function that others call; the functions that these call inherit it. Runs after the functions, at every
+-- install.
 DO $$
 DECLARE
     v_function REGPROCEDURE;

@@ -7,7 +7,8 @@
 --   at its end                   dead, finished (history)
 -- Everybody appends notices; the dispatcher alone moves messages on, up to ready. Consumers take from there.
 
-CREATE SEQUENCE turn;                       -- rows that change often are replaced by one with a higher turn, and found from the high end
+-- rows that change often are replaced by one with a higher turn, and found from the high end
+CREATE SEQUENCE turn;
 
 -- The queue's settings: one row.
 CREATE TABLE queue (
@@ -32,7 +33,8 @@ INSERT INTO queue DEFAULT VALUES;
 -- A message as it was when it came to the place it is in: each time it comes back it has a higher generation.
 CREATE TYPE stub AS (id BIGINT, generation INT);
 
--- What the dispatcher knows of a message while it decides where it goes. They are served in the order (rank, at, id) within their channel.
+-- What the dispatcher knows of a message while it decides where it goes. They are served in the order (rank, at, id)
+-- within their channel.
 CREATE TYPE entry AS (
     id BIGINT, generation INT,
     rank SMALLINT,                          -- minus its priority
@@ -45,7 +47,8 @@ CREATE TABLE message (
     xid XID8 NOT NULL DEFAULT pg_current_xact_id(), -- the transaction whose notice tells of it
     dequeue_at BIGINT NOT NULL,
     created_at BIGINT NOT NULL,
-    dequeued_at BIGINT,                     -- the last dequeue, once its lease has ended: while it runs, the lease says it
+    -- the last dequeue, once its lease has ended: while it runs, the lease says it
+    dequeued_at BIGINT,
     first_dequeued_at BIGINT,               -- the first, once there were two
     generation INT NOT NULL DEFAULT 0,      -- how often it came back
     attempts INT NOT NULL DEFAULT 0,        -- used up, the running one not counted
@@ -68,11 +71,13 @@ CREATE TABLE message (
 -- How many messages dequeues took of a channel, and when the last one did.
 CREATE TYPE share AS (channel TEXT, n INT, at BIGINT);
 
--- What everybody appends for the dispatcher, instead of locking something. The writer's xid8 lets it read each notice once, in
--- whatever order the writers commit. A row tells one of these:
---   lo_id, hi_id       this transaction created messages, with ids from lo_id to hi_id: those of generation 0 that have its xid
+-- What everybody appends for the dispatcher, instead of locking something. The writer's xid8 lets it read each notice
+-- once, in whatever order the writers commit. A row tells one of these:
+--   lo_id, hi_id       this transaction created messages, with ids from lo_id to hi_id: those of generation 0
+--                      that have its xid
 --   back               these messages came back; with at: they are to be placed then, as somebody locks them now
---   lease_end_at       a lease now ends then; with taken, at and wanted: a dequeue, what it took, when, and how much it asked for
+--   lease_end_at       a lease now ends then; with taken, at and wanted: a dequeue, what it took, when, and how much
+--                      it asked for
 --   channel            look at this channel again: its policy changed, or a slot came free. '': at the whole queue
 CREATE TABLE notice (
     xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
@@ -145,8 +150,8 @@ CREATE TYPE line_state AS (
     tid TID, channel TEXT, tag BIGINT, is_open BOOLEAN, n BIGINT, held INT, stretches stretch[], again_at BIGINT);
 CREATE INDEX backlog_tag_ix ON backlog (lane, tag, turn) WHERE is_open;
 
--- Next to be served: lowest tag first. Tags are virtual time: each message of a channel has a tag that is higher by cost / weight than the
--- one before it, so that channels advance together.
+-- Next to be served: lowest tag first. Tags are virtual time: each message of a channel has a tag that is higher by
+-- cost / weight than the one before it, so that channels advance together.
 CREATE TABLE ready (
     lane TEXT COLLATE "C" NOT NULL,
     tag BIGINT NOT NULL,
@@ -161,8 +166,8 @@ CREATE TABLE ready (
 );
 CREATE INDEX ready_channel_ix ON ready (channel, lane, tag, id);
 
--- Entries of ready that an open dequeue has held for more than a second, and that lie below its lane's floor. If that dequeue rolls back, they
--- are put back.
+-- Entries of ready that an open dequeue has held for more than a second, and that lie below its lane's floor. If that
+-- dequeue rolls back, they are put back.
 CREATE TABLE held (
     lane TEXT COLLATE "C" NOT NULL,
     tag BIGINT NOT NULL,
@@ -171,7 +176,8 @@ CREATE TABLE held (
     PRIMARY KEY (lane, tag, id, generation)
 );
 
--- The tag that a channel's next message gets if it comes soon: of channels that were placed without a line while others had one.
+-- The tag that a channel's next message gets if it comes soon: of channels that were placed without a line while
+-- others had one.
 CREATE TABLE recent (
     channel TEXT COLLATE "C" NOT NULL,
     lane TEXT COLLATE "C" NOT NULL,
@@ -180,8 +186,8 @@ CREATE TABLE recent (
 );
 CREATE INDEX recent_tag_ix ON recent (lane, tag);
 
--- What a dequeue took: one row for up to 100 messages, in the order of their ids. It goes when all of them are finished; those that are not
--- there any more, or have another generation, do not count.
+-- What a dequeue took: one row for up to 100 messages, in the order of their ids. It goes when all of them are
+-- finished; those that are not there any more, or have another generation, do not count.
 CREATE TABLE lease (
     token UUID NOT NULL,
     last_id BIGINT NOT NULL,                -- the highest id in this row
@@ -234,9 +240,10 @@ CREATE INDEX dead_xid_ix ON dead (xid);     -- they are followed as the history 
 -- A transaction that was open, or only partly read, and up to which of its notices it is read.
 CREATE TYPE open_transaction AS (xid XID8, id BIGINT);
 
--- How a channel stands when messages of it are placed in a lane: what it may do (see channel_room), whether it has a line, and the tag of
--- its next message.
-CREATE TYPE standing AS (channel TEXT, has_line BOOLEAN, is_limited BOOLEAN, room INT, step DOUBLE PRECISION, tag BIGINT);
+-- How a channel stands when messages of it are placed in a lane: what it may do (see channel_room), whether it has a
+-- line, and the tag of its next message.
+CREATE TYPE standing AS (channel TEXT, has_line BOOLEAN, is_limited BOOLEAN, room INT, step DOUBLE PRECISION,
+    tag BIGINT);
 
 -- Created messages that are still to be placed: those from lo_id to hi_id that have this xid and generation 0.
 CREATE TYPE span AS (xid XID8, lo_id BIGINT, hi_id BIGINT);
@@ -246,7 +253,8 @@ CREATE TYPE lane_state AS (
     name TEXT,
     v BIGINT,                               -- virtual time: the tag that is served now
     floor BIGINT,                           -- ready has no entry below, but for those in held
-    horizon BIGINT,                         -- a line has a message with this tag: ready is complete up to here, and is served up to here
+    -- a line has a message with this tag: ready is complete up to here, and is served up to here
+    horizon BIGINT,
     issued BIGINT,                          -- the highest tag so far
     target INT,                             -- how many entries ready should have: follows what consumers ask for
     stuck_at BIGINT);                       -- since when an open dequeue holds the floor; NULL: it does not
@@ -268,14 +276,18 @@ CREATE TABLE tick (
     served BIGINT NOT NULL,
     served_at BIGINT,                       -- the last dequeue
     tallied_at BIGINT NOT NULL, tallied_id BIGINT NOT NULL, -- when served_by was last summed up, and how far
-    walk_id BIGINT, walk_to BIGINT,         -- messages above, up to walk_to, are still to be looked for: after rebuild()
+    -- messages above, up to walk_to, are still to be looked for: after rebuild()
+    walk_id BIGINT, walk_to BIGINT,
     walk_snapshot PG_SNAPSHOT,              -- those that this snapshot sees; the notices of others are still to be read
     started_at TIMESTAMPTZ NOT NULL, system_id BIGINT NOT NULL -- of the server that wrote it
 );
-INSERT INTO tick (at, seen_xid, seen_id, open, spans, due_to, alarm_to, swept_at, lease_max_at, lanes, waiting, served, tallied_at, tallied_id, started_at, system_id)
+INSERT INTO tick (at, seen_xid, seen_id, open, spans, due_to, alarm_to, swept_at, lease_max_at, lanes, waiting,
+    served, tallied_at, tallied_id, started_at, system_id)
 SELECT 0, pg_snapshot_xmax(pg_current_snapshot()), 0,
-    COALESCE(array_agg(ROW(x, 0)::open_transaction) FILTER (WHERE x < pg_snapshot_xmax(pg_current_snapshot())), '{}'), '{}',
-    -9223372036854775808, -9223372036854775808, 0, 0, ARRAY[ROW('default', 0, 0, 9223372036854775807, 0, 100, NULL)::lane_state], 0, 0, 0, 0,
+    COALESCE(array_agg(ROW(x, 0)::open_transaction) FILTER (WHERE x < pg_snapshot_xmax(pg_current_snapshot())),
+        '{}'), '{}',
+    -9223372036854775808, -9223372036854775808, 0, 0, ARRAY[ROW('default', 0, 0, 9223372036854775807, 0, 100,
+        NULL)::lane_state], 0, 0, 0, 0,
     pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system())
 FROM (SELECT pg_current_xact_id() UNION SELECT pg_snapshot_xip(pg_current_snapshot())) o (x);
 
@@ -294,9 +306,9 @@ CREATE TABLE tally (
     served_at BIGINT NOT NULL
 );
 
--- What a create must know, in one live row that is found from the high end: whether a consumer sleeps until it is notified, and
--- what the queue's settings ask of a message. It goes from asleep to not asleep only in a transaction that notifies, so whoever
--- relied on it hears of that.
+-- What a create must know, in one live row that is found from the high end: whether a consumer sleeps until it is
+-- notified, and what the queue's settings ask of a message. It goes from asleep to not asleep only in a transaction
+-- that notifies, so whoever relied on it hears of that.
 CREATE TABLE sleep (
     id BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
     is_asleep BOOLEAN NOT NULL,

@@ -1,8 +1,8 @@
 -- What finished, and who reads of it.
 
--- One row a finished message, if the queue keeps a history; appended, never changed. Its day is a partition (UTC), made ahead of time;
--- finished_other takes what finds none. The writer's xid8 lets a reader follow it by snapshot: each row once, in whatever
--- order the writers commit.
+-- One row a finished message, if the queue keeps a history; appended, never changed. Its day is a partition (UTC),
+-- made ahead of time; finished_other takes what finds none. The writer's xid8 lets a reader follow it by snapshot:
+-- each row once, in whatever order the writers commit.
 CREATE TABLE finished (
     xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
     id BIGINT NOT NULL,
@@ -27,8 +27,9 @@ CREATE TABLE finished (
 CREATE INDEX finished_xid_ix ON finished (xid);
 CREATE INDEX finished_channel_ix ON finished (channel, finished_at, id);
 CREATE TABLE finished_other PARTITION OF finished DEFAULT;
--- There is no primary key, and a publication FOR ALL TABLES would refuse deletes. FULL needs no index; it adds a deleted row's content to
--- the WAL where wal_level is logical, and costs nothing elsewhere. Each partition needs it too: see history_prepare.
+-- There is no primary key, and a publication FOR ALL TABLES would refuse deletes. FULL needs no index; it adds a
+-- deleted row's content to the WAL where wal_level is logical, and costs nothing elsewhere. Each partition needs it
+-- too: see history_prepare.
 ALTER TABLE finished REPLICA IDENTITY FULL;
 ALTER TABLE finished_other REPLICA IDENTITY FULL;
 
@@ -40,8 +41,8 @@ CREATE TABLE follower (
     at BIGINT NOT NULL
 );
 
--- One row per channel and transaction in which messages died. It stays when they are retried or discarded, so that history_mark can tell
--- this database's past from another one. Kept for 90 days.
+-- One row per channel and transaction in which messages died. It stays when they are retried or discarded, so that
+-- history_mark can tell this database's past from another one. Kept for 90 days.
 CREATE TABLE dead_mark (
     xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
     channel TEXT COLLATE "C" NOT NULL,

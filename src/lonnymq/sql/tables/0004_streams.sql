@@ -19,11 +19,12 @@ CREATE TABLE staging (
 );
 CREATE INDEX staging_ix ON staging (staged_by, batch, ord); -- nobody reads the rows of others, not even to skip them
 CREATE INDEX staging_at_ix ON staging (staged_at);
--- Producers choose batch and ord, so there is no primary key. Without an identity, a publication FOR ALL TABLES would refuse the
--- deletes; FULL needs no index, and costs WAL only where wal_level is logical.
+-- Producers choose batch and ord, so there is no primary key. Without an identity, a publication FOR ALL TABLES would
+-- refuse the deletes; FULL needs no index, and costs WAL only where wal_level is logical.
 ALTER TABLE staging REPLICA IDENTITY FULL;
 
--- What was published, by the name that a job or stream gave itself and the number of its batch: a repeated batch publishes nothing.
+-- What was published, by the name that a job or stream gave itself and the number of its batch: a repeated batch
+-- publishes nothing.
 CREATE TABLE ledger (
     published_by REGROLE NOT NULL DEFAULT quote_ident(session_user)::REGROLE, -- the login, whatever its name will be
     app TEXT COLLATE "C" NOT NULL,
@@ -37,7 +38,8 @@ CREATE TABLE ledger (
 );
 CREATE INDEX ledger_at_ix ON ledger (published_at) WHERE NOT is_lasting;
 
--- Who consumes in numbered claims. One at a time: who opens it later has the higher generation, and the one before is refused.
+-- Who consumes in numbered claims. One at a time: who opens it later has the higher generation, and the one before is
+-- refused.
 CREATE TABLE claimant (
     name TEXT COLLATE "C" PRIMARY KEY,
     generation BIGINT NOT NULL,

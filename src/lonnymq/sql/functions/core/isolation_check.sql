@@ -4,7 +4,9 @@ CREATE OR REPLACE FUNCTION isolation_check (p_call TEXT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-        PERFORM refuse('LM009', format('%s cannot run at isolation level %s', p_call, upper(current_setting('transaction_isolation'))),
-            'Call it in a READ COMMITTED transaction, best in one of its own. Creating, completing, deferring and extending work at every level.');
+        PERFORM refuse('LM009', format('%s cannot run at isolation level %s', p_call,
+            upper(current_setting('transaction_isolation'))),
+            'Call it in a READ COMMITTED transaction, best in one of its own. '
+                || 'Creating, completing, deferring and extending work at every level.');
     END IF;
 END $$;

@@ -13,7 +13,8 @@ DECLARE
     v_others stub[];
 BEGIN
     SELECT * INTO l FROM lease x WHERE x.token = p_token AND x.last_id = p_last_id FOR UPDATE;
-    is_there := FOUND AND NOT EXISTS (SELECT FROM unnest(p_ids) i WHERE i <> ALL (ARRAY(SELECT s.id FROM unnest(l.stubs) s)));
+    is_there := FOUND AND NOT EXISTS (SELECT FROM unnest(p_ids) i WHERE i <> ALL (ARRAY(SELECT s.id
+        FROM unnest(l.stubs) s)));
     IF NOT is_there THEN
         RETURN;
     END IF;

@@ -1,5 +1,5 @@
--- Part of a dequeue: the lease of what it took, in rows of up to 100 messages, and the notice of it. Returns whether some of it is under
--- a limit.
+-- Part of a dequeue: the lease of what it took, in rows of up to 100 messages, and the notice of it. Returns whether
+-- some of it is under a limit.
 CREATE OR REPLACE FUNCTION lease_write (
     p_taken ready[], p_token UUID, p_end_at BIGINT, p_now BIGINT, p_consumer TEXT, p_wanted INT)
 RETURNS BOOLEAN LANGUAGE plpgsql AS $$
@@ -8,7 +8,8 @@ DECLARE
 BEGIN
     IF cardinality(p_taken) = 1 THEN
         INSERT INTO lease (token, last_id, end_at, dequeued_at, is_limited, consumer, stubs)
-        VALUES (p_token, v_one.id, p_end_at, p_now, v_one.is_limited, p_consumer, ARRAY[ROW(v_one.id, v_one.generation)::stub]);
+        VALUES (p_token, v_one.id, p_end_at, p_now, v_one.is_limited, p_consumer, ARRAY[ROW(v_one.id,
+            v_one.generation)::stub]);
         INSERT INTO notice (lease_end_at, at, n, wanted, taken)
         VALUES (p_end_at, p_now, -1, p_wanted, ARRAY[ROW(v_one.channel, 1, p_now)::share]);
         RETURN v_one.is_limited;

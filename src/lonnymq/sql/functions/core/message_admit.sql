@@ -1,9 +1,10 @@
 -- Decide, in the order given, which messages are let in: 'created', 'duplicate' (holders says of which), or 'full'.
--- Goes through the channels in the order of their names: locks the size of one that has a max_size, and then takes its dedupe keys, in their order.
--- Where two transactions want one key the second waits for the first. A key that is held already is not locked: the transaction delays nobody
--- who finishes its holder. Counts up the sizes.
+-- Goes through the channels in the order of their names: locks the size of one that has a max_size, and then takes
+-- its dedupe keys, in their order. Where two transactions want one key the second waits for the first. A key that is
+-- held already is not locked: the transaction delays nobody who finishes its holder. Counts up the sizes.
 CREATE OR REPLACE FUNCTION message_admit (
-    p_channels TEXT[], p_keys TEXT[], p_ids BIGINT[], OUT results TEXT[], OUT holders BIGINT[], OUT are_counted BOOLEAN[])
+    p_channels TEXT[], p_keys TEXT[], p_ids BIGINT[], OUT results TEXT[], OUT holders BIGINT[],
+        OUT are_counted BOOLEAN[])
 LANGUAGE plpgsql AS $$
 DECLARE
     v_count INT := cardinality(p_channels);
@@ -33,7 +34,8 @@ BEGIN
             FOREACH i IN ARRAY v_channel.ords LOOP
                 -- The size is locked, so what a key is held by can be read: a duplicate takes no room.
                 IF p_keys[i] IS NOT NULL THEN
-                    CONTINUE WHEN v_first[i] < i AND results[v_first[i]] <> 'full' AND holders[v_first[i]] IS DISTINCT FROM p_ids[i];
+                    CONTINUE WHEN v_first[i] < i AND results[v_first[i]] <> 'full'
+                        AND holders[v_first[i]] IS DISTINCT FROM p_ids[i];
                     holders[i] := dedupe_holder(v_channel.name, p_keys[i], p_ids[i], clock_ms());
                     CONTINUE WHEN holders[i] IS NOT NULL;
                 END IF;
@@ -61,7 +63,8 @@ BEGIN
         END LOOP;
         IF v_taken > 0 THEN
             UPDATE capacity SET turn = nextval('turn'), size = size + v_taken
-            WHERE channel = v_channel.name AND turn = (SELECT MAX(c.turn) FROM capacity c WHERE c.channel = v_channel.name);
+            WHERE channel = v_channel.name AND turn = (SELECT MAX(c.turn) FROM capacity c
+                WHERE c.channel = v_channel.name);
         END IF;
     END LOOP;
 END $$;

@@ -18,14 +18,16 @@ CREATE OR REPLACE FUNCTION message_create (
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
-    v_xid XID8 := pg_current_xact_id();     -- before a limit is looked for: who sets one can see who may not have found it
+    -- before a limit is looked for: who sets one can see who may not have found it
+    v_xid XID8 := pg_current_xact_id();
     v_now BIGINT := transaction_ms();
     v_at BIGINT := COALESCE(p_dequeue_at, CASE WHEN p_delay_ms IS NULL THEN v_now ELSE clock_ms() + p_delay_ms END);
     v_is_asleep BOOLEAN;
 BEGIN
     IF (p_channel <> '' AND octet_length(p_channel) <= 255 AND v_at BETWEEN -9007199254740992 AND 9007199254740992
         AND p_dequeue_at + p_delay_ms IS NULL
-        AND COALESCE(p_max_attempts BETWEEN 1 AND 1000000, TRUE) AND p_lane IS NULL AND COALESCE(p_delay_ms BETWEEN 0 AND 4503599627370496, TRUE)
+        AND COALESCE(p_max_attempts BETWEEN 1 AND 1000000, TRUE) AND p_lane IS NULL
+            AND COALESCE(p_delay_ms BETWEEN 0 AND 4503599627370496, TRUE)
         AND COALESCE(p_priority BETWEEN -100 AND 100, TRUE) AND COALESCE(p_cost BETWEEN 1 AND 1000000, TRUE)
         AND COALESCE(jsonb_typeof(p_headers) = 'object' AND pg_column_size(p_headers) < 8192, TRUE)) IS NOT TRUE
     THEN

@@ -39,5 +39,6 @@ BEGIN
         RETURNING message.id),
     told AS (
         INSERT INTO notice (lo_id, hi_id, n) SELECT MIN(made.id), MAX(made.id), COUNT(*) FROM made HAVING COUNT(*) > 0)
-    SELECT CASE g.result WHEN 'created' THEN g.id WHEN 'duplicate' THEN g.holder END, g.result FROM given g ORDER BY g.ord;
+    SELECT CASE g.result WHEN 'created' THEN g.id WHEN 'duplicate' THEN g.holder END, g.result FROM given g
+        ORDER BY g.ord;
 END $$;

@@ -1,8 +1,8 @@
 -- Queue many messages, for any mix of channels; ids rise in the order given. One bad element refuses the call.
--- Locks nothing, so calls that name the same channels in opposite orders cannot deadlock; but for dedupe keys and channels
--- with a max_size, whose locks are taken in their order: one call never deadlocks with another.
--- Returns (id, result) a message, in the order given, as message_create does. With p_raise_full, a full channel is an
--- error (LM017) instead of a result, and nothing is created.
+-- Locks nothing, so calls that name the same channels in opposite orders cannot deadlock; but for dedupe keys and
+-- channels with a max_size, whose locks are taken in their order: one call never deadlocks with another. Returns (id,
+-- result) a message, in the order given, as message_create does. With p_raise_full, a full channel is an error
+-- (LM017) instead of a result, and nothing is created.
 CREATE OR REPLACE FUNCTION message_create_many (
     p_channels TEXT[],
     p_contents BYTEA[],
@@ -19,7 +19,8 @@ CREATE OR REPLACE FUNCTION message_create_many (
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
-    v_xid XID8 := pg_current_xact_id();     -- before a limit is looked for: who sets one can see who may not have found it
+    -- before a limit is looked for: who sets one can see who may not have found it
+    v_xid XID8 := pg_current_xact_id();
     v_now BIGINT := transaction_ms();
     v_later BIGINT := clock_ms();           -- what delays count from
     q RECORD;
@@ -28,7 +29,8 @@ BEGIN
     PERFORM lengths_check(cardinality(p_channels), cardinality(p_contents), cardinality(p_dequeue_ats),
         cardinality(p_headers), cardinality(p_max_attempts), cardinality(p_dedupe_keys), cardinality(p_delays_ms),
         cardinality(p_priorities), cardinality(p_costs), cardinality(p_lanes));
-    -- The condition is that of message_check, or a stricter one; the function is called to say what was wrong, if it was.
+    -- The condition is that of message_check, or a stricter one; the function is called to say what was wrong, if it
+    -- was.
     PERFORM message_check(channel, content, at, headers, max_attempts, dedupe_key, delay_ms, priority, cost, lane,
         format(' (message %s of %s)', ord, cardinality(p_channels)))
     FROM unnest(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys,
@@ -59,10 +61,12 @@ BEGIN
     ELSE
         RETURN QUERY
         WITH made AS MATERIALIZED (         -- in the order given: that of a function's rows
-            INSERT INTO message (xid, dequeue_at, created_at, max_attempts, cost, priority, lane, channel, headers, content)
+            INSERT INTO message (xid, dequeue_at, created_at, max_attempts, cost, priority, lane, channel, headers,
+                content)
             SELECT v_xid, COALESCE(at, v_now), v_now, max_attempts, COALESCE(cost, 1), COALESCE(priority, 0),
                 COALESCE(lane, 'default'), channel, headers, content
-            FROM unnest(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_priorities, p_costs, p_lanes)
+            FROM unnest(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_priorities, p_costs,
+                p_lanes)
                 u (channel, content, at, headers, max_attempts, priority, cost, lane)
             RETURNING message.id),
         told AS (

@@ -1,5 +1,6 @@
--- Part of a dequeue: take up to p_limit entries of a lane, as far as nobody holds them. Nothing of channels whose policy has
--- changed since the last dispatch, and nothing at all of a queue that is paused: looked up by the same snapshot.
+-- Part of a dequeue: take up to p_limit entries of a lane, as far as nobody holds them. Nothing of channels whose
+-- policy has changed since the last dispatch, and nothing at all of a queue that is paused: looked up by the same
+-- snapshot.
 CREATE OR REPLACE FUNCTION ready_take (l lane_state, p_limit INT)
 RETURNS ready[] LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- Part of a dequeue from several lanes: from each its share, beginning with one by chance, and then the rest from those that have more.
--- p_names: which lanes; NULL: all.
+-- Part of a dequeue from several lanes: from each its share, beginning with one by chance, and then the rest from
+-- those that have more. p_names: which lanes; NULL: all.
 CREATE OR REPLACE FUNCTION ready_take_lanes (p_lanes lane_state[], p_names TEXT[], p_limit INT)
 RETURNS ready[] LANGUAGE plpgsql AS $$
 DECLARE

@@ -15,7 +15,8 @@ BEGIN
         RETURN;
     END IF;
     DELETE FROM alarm a USING unnest(v_due) d WHERE a.at = d.at AND a.id = d.id;
-    SELECT array_agg(DISTINCT d.channel) FILTER (WHERE d.channel IS NOT NULL), MIN(d.lease_end_at) - 1 INTO channels, lease_from
+    SELECT array_agg(DISTINCT d.channel) FILTER (WHERE d.channel IS NOT NULL), MIN(d.lease_end_at) - 1
+        INTO channels, lease_from
     FROM unnest(v_due) d;
     entries := entries_back(ARRAY(SELECT d.back FROM unnest(v_due) d WHERE (d.back).id IS NOT NULL));
     SELECT array_agg(s.s) INTO v_keys FROM unnest(v_due) d

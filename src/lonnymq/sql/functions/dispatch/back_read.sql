@@ -1,5 +1,5 @@
--- The messages that notices say came back. Those that a dequeue found locked come later (alarm). p_has_limits: one that a dequeue
--- could not lock has its old generation, and its slot.
+-- The messages that notices say came back. Those that a dequeue found locked come later (alarm). p_has_limits: one
+-- that a dequeue could not lock has its old generation, and its slot.
 CREATE OR REPLACE FUNCTION back_read (p_notices notice[], p_has_limits BOOLEAN)
 RETURNS entry[] LANGUAGE plpgsql AS $$
 DECLARE
@@ -7,7 +7,8 @@ DECLARE
 BEGIN
     IF p_has_limits THEN
         PERFORM slots_leave(ARRAY(
-            SELECT ROW(e.lane, 0, e.id, e.generation, e.rank, e.at, e.cost, TRUE, e.channel)::ready FROM unnest(v_back) e));
+            SELECT ROW(e.lane, 0, e.id, e.generation, e.rank, e.at, e.cost, TRUE, e.channel)::ready
+                FROM unnest(v_back) e));
     END IF;
     INSERT INTO alarm (at, back)
     SELECT w.at, b FROM unnest(p_notices) w CROSS JOIN unnest(w.back) b WHERE w.at IS NOT NULL;

@@ -1,5 +1,5 @@
--- Lines of channels that are to be looked at again may release, until the refill finds that they may not. They join in at the
--- lane's virtual time, if that has passed them.
+-- Lines of channels that are to be looked at again may release, until the refill finds that they may not. They join
+-- in at the lane's virtual time, if that has passed them.
 CREATE OR REPLACE FUNCTION backlog_reopen (l lane_state, p_channels TEXT[])
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- Part of a refill: write down how it leaves the lines. Of a line that is at its end the next tag is remembered: if its next message
--- comes soon, it goes on from there.
+-- Part of a refill: write down how it leaves the lines. Of a line that is at its end the next tag is remembered: if
+-- its next message comes soon, it goes on from there.
 CREATE OR REPLACE FUNCTION backlog_write (p_lane TEXT, p_lines line_state[])
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

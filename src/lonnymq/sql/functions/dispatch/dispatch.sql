@@ -1,10 +1,10 @@
--- Move messages on to where consumers take them: read what was appended since the last dispatch, take back what leases left,
--- bring up what is due by now, and refill ready in fair order.
--- Consumers call it before they dequeue, in a transaction of its own: it holds the dispatch lock until that ends, which it
--- must within a few seconds (lock_guard). It commits asynchronously, unless messages ended in it. It waits for nobody: if
--- another one dispatches, or a row is held, it goes on without. Each call does a bounded piece of work.
--- With p_quiet_ms it does nothing, and says FALSE, if somebody dispatched less than so long ago.
--- Returns TRUE when work was left, or may have been: call again.
+-- Move messages on to where consumers take them: read what was appended since the last dispatch, take back what
+-- leases left, bring up what is due by now, and refill ready in fair order. Consumers call it before they dequeue, in
+-- a transaction of its own: it holds the dispatch lock until that ends, which it must within a few seconds
+-- (lock_guard). It commits asynchronously, unless messages ended in it. It waits for nobody: if another one
+-- dispatches, or a row is held, it goes on without. Each call does a bounded piece of work. With p_quiet_ms it does
+-- nothing, and says FALSE, if somebody dispatched less than so long ago. Returns TRUE when work was left, or may have
+-- been: call again.
 CREATE OR REPLACE FUNCTION dispatch (p_limit INT DEFAULT 1000, p_quiet_ms INT DEFAULT 0)
 RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

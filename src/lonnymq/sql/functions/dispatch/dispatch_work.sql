@@ -1,5 +1,5 @@
--- Part of a dispatch, for who holds the dispatch lock: place what the notices tell of and what is due, and refill the lanes.
--- Returns the new tick.
+-- Part of a dispatch, for who holds the dispatch lock: place what the notices tell of and what is due, and refill the
+-- lanes. Returns the new tick.
 CREATE OR REPLACE FUNCTION dispatch_work (
     t tick, p_snapshot PG_SNAPSHOT, p_newer notice[], p_late notice[], p_now BIGINT, p_limit INT)
 RETURNS tick LANGUAGE plpgsql AS $$
@@ -43,7 +43,8 @@ BEGIN
     IF w.has_changes OR w.hinted IS NOT NULL AND EXISTS (SELECT FROM policy_change) THEN
         WITH gone AS (
             DELETE FROM policy_change c WHERE c.ctid = ANY (ARRAY(
-                SELECT c.ctid FROM policy_change c WHERE NOT c.is_seen OR c.channel = ANY (w.hinted) FOR UPDATE SKIP LOCKED))
+                SELECT c.ctid FROM policy_change c WHERE NOT c.is_seen
+                    OR c.channel = ANY (w.hinted) FOR UPDATE SKIP LOCKED))
             RETURNING c.channel)
         SELECT array_agg(DISTINCT g.channel) INTO v_changed FROM gone g;
         w.hinted := w.hinted || v_changed;

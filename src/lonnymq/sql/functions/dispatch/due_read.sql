@@ -1,5 +1,5 @@
--- What is due by now: scheduled messages, alarms and leases that ran out. Returns what is to be placed, how many of it had expired, the
--- channels that are to be looked at again, and how far each is read.
+-- What is due by now: scheduled messages, alarms and leases that ran out. Returns what is to be placed, how many of
+-- it had expired, the channels that are to be looked at again, and how far each is read.
 CREATE OR REPLACE FUNCTION due_read (
     n tick, p_now BIGINT, p_limit INT, OUT entries entry[], OUT expired INT, OUT channels TEXT[],
     OUT due_to BIGINT, OUT alarm_to BIGINT, OUT swept_at BIGINT, OUT kept_to BIGINT)

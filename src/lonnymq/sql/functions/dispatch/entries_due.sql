@@ -1,6 +1,7 @@
--- Scheduled messages whose time has come, up to p_limit, in the order of time. What somebody holds, such as an open cancel, is
--- looked at again a second later (alarm). Returns up to where scheduled is read, too.
-CREATE OR REPLACE FUNCTION entries_due (p_due_to BIGINT, p_now BIGINT, p_limit INT, OUT entries entry[], OUT due_to BIGINT)
+-- Scheduled messages whose time has come, up to p_limit, in the order of time. What somebody holds, such as an open
+-- cancel, is looked at again a second later (alarm). Returns up to where scheduled is read, too.
+CREATE OR REPLACE FUNCTION entries_due (p_due_to BIGINT, p_now BIGINT, p_limit INT, OUT entries entry[],
+    OUT due_to BIGINT)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_keys scheduled[];

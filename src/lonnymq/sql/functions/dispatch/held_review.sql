@@ -1,5 +1,5 @@
--- Look at the entries that open dequeues held: those that were given back are put back into ready, at the lane's virtual time.
--- Returns whether some are still held.
+-- Look at the entries that open dequeues held: those that were given back are put back into ready, at the lane's
+-- virtual time. Returns whether some are still held.
 CREATE OR REPLACE FUNCTION held_review (p_lanes lane_state[])
 RETURNS BOOLEAN LANGUAGE plpgsql AS $$
 DECLARE
@@ -9,11 +9,13 @@ DECLARE
 BEGIN
     FOREACH l IN ARRAY p_lanes LOOP
         SELECT array_agg(r.r) INTO v_all FROM held h
-        CROSS JOIN LATERAL (SELECT r FROM ready r WHERE r.lane = h.lane AND r.tag = h.tag AND r.id = h.id AND r.generation = h.generation OFFSET 0) r
+        CROSS JOIN LATERAL (SELECT r FROM ready r WHERE r.lane = h.lane AND r.tag = h.tag AND r.id = h.id
+            AND r.generation = h.generation OFFSET 0) r
         WHERE h.lane = l.name;
         v_held := ready_put_back(l, v_all);
         DELETE FROM held h WHERE h.lane = l.name
-            AND NOT EXISTS (SELECT FROM unnest(v_held) k WHERE k.tag = h.tag AND k.id = h.id AND k.generation = h.generation);
+            AND NOT EXISTS (SELECT FROM unnest(v_held) k WHERE k.tag = h.tag AND k.id = h.id
+                AND k.generation = h.generation);
     END LOOP;
     RETURN EXISTS (SELECT FROM held);
 END $$;

@@ -19,7 +19,8 @@ BEGIN
         PERFORM backlog_reopen(lane, p_hinted);
     END IF;
     IF p_entries IS NOT NULL THEN
-        SELECT * INTO r FROM lane_place(lane, p_entries, GREATEST(0, lane.target - m.live), slots_room(p_max), p_has_policies, p_now);
+        SELECT * INTO r FROM lane_place(lane, p_entries, GREATEST(0, lane.target - m.live), slots_room(p_max),
+            p_has_policies, p_now);
         lane.issued := GREATEST(lane.issued, r.issued);
         v_put := r.put;
         v_is_blocked := r.is_blocked;
@@ -29,7 +30,8 @@ BEGIN
         RETURN;
     END IF;
     v_room := LEAST(lane.target - m.live - v_put, slots_room(p_max));
-    IF v_room > 0 AND (v_room >= (lane.target + 1) / 2 OR p_hinted IS NOT NULL OR p_max IS NOT NULL OR v_is_blocked) THEN
+    IF v_room > 0 AND (v_room >= (lane.target + 1) / 2 OR p_hinted IS NOT NULL OR p_max IS NOT NULL
+        OR v_is_blocked) THEN
         SELECT * INTO r FROM lane_refill(lane, v_room, p_has_policies, p_max IS NOT NULL, p_now);
         lane.issued := GREATEST(lane.issued, r.issued);
     END IF;
@@ -39,6 +41,7 @@ BEGIN
         ORDER BY b.lane, b.tag, b.turn LIMIT 1), c_end) END;
     IF lane.v > l.v AND l.horizon < c_end THEN
         DELETE FROM recent c WHERE c.ctid = ANY (ARRAY(
-            SELECT c.ctid FROM recent c WHERE c.lane = l.name AND c.tag >= l.v - 1000000000 AND c.tag < lane.v LIMIT 1000));
+            SELECT c.ctid FROM recent c WHERE c.lane = l.name AND c.tag >= l.v - 1000000000 AND c.tag < lane.v
+                LIMIT 1000));
     END IF;
 END $$;

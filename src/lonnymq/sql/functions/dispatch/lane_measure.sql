@@ -1,7 +1,9 @@
--- How a lane stands: how many entries of ready can be served (live), and its virtual time. An entry that nobody has touched
--- has no xmax. One that has is being taken, or was given back by a rollback: then it is replaced, and counts again. While
--- somebody holds one the floor stays below it, for a second; then it is listed in held, and the floor goes on.
-CREATE OR REPLACE FUNCTION lane_measure (l lane_state, p_now BIGINT, OUT lane lane_state, OUT live INT, OUT is_held BOOLEAN, OUT has_lines BOOLEAN)
+-- How a lane stands: how many entries of ready can be served (live), and its virtual time. An entry that nobody has
+-- touched has no xmax. One that has is being taken, or was given back by a rollback: then it is replaced, and counts
+-- again. While somebody holds one the floor stays below it, for a second; then it is listed in held, and the floor
+-- goes on.
+CREATE OR REPLACE FUNCTION lane_measure (l lane_state, p_now BIGINT, OUT lane lane_state, OUT live INT,
+    OUT is_held BOOLEAN, OUT has_lines BOOLEAN)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_free BIGINT;                          -- the lowest tag that can be served,

@@ -1,9 +1,9 @@
--- Place messages of a lane that are due: straight into ready, if their channel has no line, may release, and their turn comes
--- before that of all lines (the horizon); else into their channel's line. p_room: how many more ready should have, where there
--- are no lines yet; p_queue_room: how many the limit over all channels allows.
--- Returns how many went into ready, the highest tag, and whether limits kept some out.
--- A message that belongs before one of its channel that is in ready already, because it is urgent or was committed late:
--- what stands behind it is taken back first, and gets new tags.
+-- Place messages of a lane that are due: straight into ready, if their channel has no line, may release, and their
+-- turn comes before that of all lines (the horizon); else into their channel's line. p_room: how many more ready
+-- should have, where there are no lines yet; p_queue_room: how many the limit over all channels allows. Returns how
+-- many went into ready, the highest tag, and whether limits kept some out. A message that belongs before one of its
+-- channel that is in ready already, because it is urgent or was committed late: what stands behind it is taken back
+-- first, and gets new tags.
 CREATE OR REPLACE FUNCTION lane_place (
     l lane_state, p_entries entry[], p_room INT, p_queue_room INT, p_has_policies BOOLEAN, p_now BIGINT,
     OUT put INT, OUT issued BIGINT, OUT is_blocked BOOLEAN)
@@ -20,7 +20,8 @@ BEGIN
         put := 0;
         is_blocked := EXISTS (SELECT FROM unnest(v_known) k WHERE k.room IS NOT NULL);
         PERFORM line_add(l.name, ARRAY(
-            SELECT ROW(l.name, NULL, e.id, e.generation, e.rank, e.at, e.cost, NULL, e.channel)::ready FROM unnest(p_entries) e), FALSE);
+            SELECT ROW(l.name, NULL, e.id, e.generation, e.rank, e.at, e.cost, NULL, e.channel)::ready
+                FROM unnest(p_entries) e), FALSE);
         RETURN;
     END IF;
     WITH new AS MATERIALIZED (
@@ -35,13 +36,15 @@ BEGIN
         FROM (
             SELECT y.*, ROW_NUMBER() OVER (ORDER BY y.may DESC, y.tag, y.id) AS rank_in_all
             FROM (
-                SELECT n.*, NOT n.has_line AND n.tag < l.horizon AND COALESCE(n.nth <= n.room, TRUE) AS may FROM new n) y) x),
+                SELECT n.*, NOT n.has_line AND n.tag < l.horizon AND COALESCE(n.nth <= n.room, TRUE) AS may
+                    FROM new n) y) x),
     to_ready AS (
         INSERT INTO ready (lane, tag, id, generation, rank, at, cost, is_limited, channel)
         SELECT l.name, p.tag, p.id, p.generation, p.rank, p.at, p.cost, p.is_limited, p.channel
         FROM placed p WHERE p.is_direct ORDER BY p.tag, p.id)
     SELECT COUNT(*) FILTER (WHERE p.is_direct),
-        MAX(p.tag) FILTER (WHERE p.is_direct), COALESCE(BOOL_OR(NOT p.is_direct AND p.room IS NOT NULL), FALSE), MAX(p.cost) > 1,
+        MAX(p.tag) FILTER (WHERE p.is_direct), COALESCE(BOOL_OR(NOT p.is_direct
+            AND p.room IS NOT NULL), FALSE), MAX(p.cost) > 1,
         array_agg(ROW(l.name, p.tag, p.id, p.generation, p.rank, p.at, p.cost,
             p.is_limited, p.channel)::ready) FILTER (WHERE NOT p.is_direct),
         array_agg(ROW(l.name, p.tag, p.id, p.generation, p.rank, p.at, p.cost, p.is_limited, p.channel)::ready)

@@ -1,8 +1,10 @@
--- Refill ready from the lines of a lane, lowest tag first, by up to p_room messages; nothing above the first tag that stays behind.
--- A line whose channel may not release is closed, until a notice or an alarm asks to look again. What somebody holds, such as an
--- open cancel, stays in its line, and takes no tag and no room. Returns how many messages were moved, and the highest tag.
+-- Refill ready from the lines of a lane, lowest tag first, by up to p_room messages; nothing above the first tag that
+-- stays behind. A line whose channel may not release is closed, until a notice or an alarm asks to look again. What
+-- somebody holds, such as an open cancel, stays in its line, and takes no tag and no room. Returns how many messages
+-- were moved, and the highest tag.
 CREATE OR REPLACE FUNCTION lane_refill (
-    l lane_state, p_room INT, p_has_policies BOOLEAN, p_is_limited BOOLEAN, p_now BIGINT, OUT put INT, OUT issued BIGINT)
+    l lane_state, p_room INT, p_has_policies BOOLEAN, p_is_limited BOOLEAN, p_now BIGINT, OUT put INT,
+        OUT issued BIGINT)
 LANGUAGE plpgsql SET enable_hashjoin TO on AS $$ -- of what it has in hand: the tables are read by LATERAL
 DECLARE
     v_lines line_state[];                   -- as they are left
@@ -17,7 +19,8 @@ BEGIN
         SELECT (p_room - 1) / LEAST(p_room, COUNT(*)) + 1 AS part, MIN(f.tag) FILTER (WHERE f.ord > p_room) AS next
         FROM front f HAVING COUNT(*) > 0),
     rooms AS MATERIALIZED (
-        SELECT r.* FROM channel_room(ARRAY(SELECT f.channel FROM front f WHERE p_has_policies AND f.ord <= p_room), p_now) r),
+        SELECT r.* FROM channel_room(ARRAY(SELECT f.channel FROM front f WHERE p_has_policies
+            AND f.ord <= p_room), p_now) r),
     lines AS MATERIALIZED (
         SELECT f.*, COALESCE(r.step, 1000) AS step, r.room, r.again_at, LEAST(s.part, r.room) AS want, s.part, s.next,
             COALESCE(r.is_limited, FALSE) OR p_is_limited AS is_limited
@@ -30,7 +33,8 @@ BEGIN
             SELECT e.* FROM unnest(k.stretches) s
             CROSS JOIN LATERAL (
                 SELECT e.ctid AS tid, e.rank, e.at, e.id, e.generation, e.cost FROM line e
-                WHERE e.channel = k.channel AND e.lane = l.name AND (e.rank, e.at, e.id) >= (s.lo_rank, s.lo_at, s.lo_id)
+                WHERE e.channel = k.channel AND e.lane = l.name AND (e.rank, e.at, e.id) >= (s.lo_rank, s.lo_at,
+                    s.lo_id)
                     AND (e.rank, e.at, e.id) <= (s.hi_rank, s.hi_at, s.hi_id)
                 ORDER BY e.channel, e.lane, e.rank, e.at, e.id LIMIT k.want + k.held + 1) e
             WHERE k.want > 0 LIMIT k.want + k.held + 1) e
@@ -69,7 +73,8 @@ BEGIN
     SELECT t.put, t.issued, t.limited, k.lines INTO put, issued, v_limited, v_lines
     FROM total t
     CROSS JOIN (
-        SELECT array_agg(ROW(k.tid, k.channel, COALESCE(s.after, k.tag), COALESCE(k.room > s.n, k.room IS NULL) AND s.next IS NOT NULL,
+        SELECT array_agg(ROW(k.tid, k.channel, COALESCE(s.after, k.tag), COALESCE(k.room > s.n, k.room IS NULL)
+            AND s.next IS NOT NULL,
             k.n - COALESCE(s.n, 0), COALESCE(array_length(s.held, 1), CASE WHEN k.want = 0 THEN k.held ELSE 0 END),
             CASE WHEN k.want = 0 THEN k.stretches
                 WHEN s.held IS NULL AND (s.next[1], s.next[2], s.next[3]) <= (x.hi_rank, x.hi_at, x.hi_id)

@@ -1,5 +1,6 @@
--- How the channels of messages that are to be placed in a lane stand. A message that belongs before one of its channel that is in
--- ready already, because it is urgent or was committed late: what stands behind it is taken back first, into the line.
+-- How the channels of messages that are to be placed in a lane stand. A message that belongs before one of its
+-- channel that is in ready already, because it is urgent or was committed late: what stands behind it is taken back
+-- first, into the line.
 CREATE OR REPLACE FUNCTION lane_standing (
     l lane_state, p_entries entry[], p_queue_room INT, p_has_policies BOOLEAN, p_now BIGINT)
 RETURNS standing[] LANGUAGE plpgsql AS $$
@@ -15,7 +16,8 @@ BEGIN
     INTO v_known, v_marks
     FROM (SELECT DISTINCT ON (e.channel) e.* FROM unnest(p_entries) e ORDER BY e.channel, e.rank, e.at, e.id) k
     CROSS JOIN LATERAL (
-        SELECT COALESCE((SELECT 1000 / c.weight::DOUBLE PRECISION FROM channel c WHERE p_has_policies AND c.name = k.channel), 1000) AS step) x
+        SELECT COALESCE((SELECT 1000 / c.weight::DOUBLE PRECISION FROM channel c WHERE p_has_policies
+            AND c.name = k.channel), 1000) AS step) x
     LEFT JOIN LATERAL (
         SELECT b.turn FROM backlog b WHERE b.channel = k.channel AND b.lane = l.name
         ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b ON TRUE

@@ -1,8 +1,10 @@
--- Part of a dispatch: all lanes, one after the other. What is due is placed, what is not is for later, and the lanes are refilled, under the limits of
--- channels and of the queue (p_max). p_hinted: channels that are to be looked at again; p_changed: those whose policy has
--- changed ('': the queue's); p_wanted: what consumers asked for since the last dispatch.
+-- Part of a dispatch: all lanes, one after the other. What is due is placed, what is not is for later, and the lanes
+-- are refilled, under the limits of channels and of the queue (p_max). p_hinted: channels that are to be looked at
+-- again; p_changed: those whose policy has changed ('': the queue's); p_wanted: what consumers asked for since the
+-- last dispatch.
 CREATE OR REPLACE FUNCTION lanes_dispatch (
-    n tick, p_entries entry[], p_hinted TEXT[], p_changed TEXT[], p_wanted BIGINT, p_has_policies BOOLEAN, p_max INT, p_now BIGINT)
+    n tick, p_entries entry[], p_hinted TEXT[], p_changed TEXT[], p_wanted BIGINT, p_has_policies BOOLEAN, p_max INT,
+        p_now BIGINT)
 RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
     v RECORD;                               -- what is new

@@ -1,5 +1,6 @@
--- Whether the sweep has something to do: a lease ran out; or it has fallen p_behind_ms behind while leases may still end,
--- so that the stretch it must look through stays short. Once the last lease's end is swept the answer costs nothing.
+-- Whether the sweep has something to do: a lease ran out; or it has fallen p_behind_ms behind while leases may still
+-- end, so that the stretch it must look through stays short. Once the last lease's end is swept the answer costs
+-- nothing.
 CREATE OR REPLACE FUNCTION lease_is_due (p_tick tick, p_now BIGINT, p_behind_ms BIGINT)
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,6 +1,6 @@
--- Part of a sweep: what is left of leases that ran out. Those of whose messages none is there any more go. The others keep what
--- somebody else held for a second, and what was too much for this sweep for the next one. Returns up to where nothing is left,
--- and when what was kept ends.
+-- Part of a sweep: what is left of leases that ran out. Those of whose messages none is there any more go. The others
+-- keep what somebody else held for a second, and what was too much for this sweep for the next one. Returns up to
+-- where nothing is left, and when what was kept ends.
 CREATE OR REPLACE FUNCTION leases_keep (
     p_leases lease[], p_left BIGINT[], p_now BIGINT, OUT swept_at BIGINT, OUT kept_to BIGINT)
 LANGUAGE plpgsql AS $$
@@ -16,7 +16,8 @@ BEGIN
     stay AS (
         UPDATE lease x
         SET stubs = r.kept, last_id = (r.kept[cardinality(r.kept)]).id,
-            end_at = CASE WHEN EXISTS (SELECT FROM unnest(r.kept) s WHERE s.id = ANY (p_left)) THEN x.end_at ELSE p_now + 1000 END
+            end_at = CASE WHEN EXISTS (SELECT FROM unnest(r.kept) s WHERE s.id = ANY (p_left)) THEN x.end_at
+                ELSE p_now + 1000 END
         FROM rest r WHERE x.ctid = r.tid AND cardinality(r.kept) > 0
         RETURNING x.end_at),
     gone AS (

@@ -1,7 +1,7 @@
--- Leases that ran out: the attempt is used up, and the message comes back, or is dead; what was cancelled goes. Looks at leases
--- that end after p_from, bounded by messages and by bytes. What somebody holds, a lease or a message, is looked at again a second
--- later.
--- Returns what came back, the channels of which slots may have come free, how far it got, and when what was kept ends.
+-- Leases that ran out: the attempt is used up, and the message comes back, or is dead; what was cancelled goes. Looks
+-- at leases that end after p_from, bounded by messages and by bytes. What somebody holds, a lease or a message, is
+-- looked at again a second later. Returns what came back, the channels of which slots may have come free, how far it
+-- got, and when what was kept ends.
 CREATE OR REPLACE FUNCTION leases_sweep (
     p_from BIGINT, p_now BIGINT, p_limit INT,
     OUT entries entry[], OUT freed TEXT[], OUT swept_at BIGINT, OUT kept_to BIGINT)
@@ -28,17 +28,21 @@ BEGIN
     IF v_mine IS NULL THEN
         RETURN;
     END IF;
-    SELECT array_agg(ROW(x.ord, x.id, x.generation, x.token, x.last_id, x.dequeued_at, x.consumer, x.is_limited, x.channel,
+    SELECT array_agg(ROW(x.ord, x.id, x.generation, x.token, x.last_id, x.dequeued_at, x.consumer, x.is_limited,
+        x.channel,
             x.outcome, NULL, NULL, 'the lease ran out')::ending) FILTER (WHERE x.before < c_bytes),
         array_agg(x.id) FILTER (WHERE x.before >= c_bytes),
         array_agg(DISTINCT x.channel) FILTER (WHERE x.is_limited)
     INTO v_endings, v_left, freed
     FROM (
-        SELECT y.*, SUM(CASE WHEN y.outcome IS NOT NULL THEN y.bytes ELSE 0 END) OVER (ORDER BY y.id) - y.bytes AS before
+        SELECT y.*, SUM(CASE WHEN y.outcome IS NOT NULL THEN y.bytes
+            ELSE 0 END) OVER (ORDER BY y.id) - y.bytes AS before
         FROM (
-            SELECT l.ord, s.id, s.generation, l.token, l.last_id, l.dequeued_at, l.consumer, l.is_limited, m.channel, m.bytes,
+            SELECT l.ord, s.id, s.generation, l.token, l.last_id, l.dequeued_at, l.consumer, l.is_limited, m.channel,
+                m.bytes,
                 CASE WHEN m.is_cancelled THEN 'cancelled' WHEN m.attempts + 1 >= m.max THEN 'dead' END AS outcome
-            FROM unnest(v_mine) WITH ORDINALITY l (token, last_id, end_at, dequeued_at, is_limited, consumer, stubs, ord)
+            FROM unnest(v_mine) WITH ORDINALITY l (token, last_id, end_at, dequeued_at, is_limited, consumer, stubs,
+                ord)
             CROSS JOIN unnest(l.stubs) s
             CROSS JOIN LATERAL (
                 SELECT m.channel, m.is_cancelled, m.attempts, pg_column_size(m.content) AS bytes,
@@ -50,5 +54,6 @@ BEGIN
         PERFORM set_config('synchronous_commit', 'on', TRUE);
     END IF;
     entries := entries_back(message_return(v_endings, FALSE));
-    SELECT LEAST(leases_sweep.swept_at, k.swept_at), k.kept_to INTO swept_at, kept_to FROM leases_keep(v_mine, v_left, p_now) k;
+    SELECT LEAST(leases_sweep.swept_at, k.swept_at), k.kept_to INTO swept_at, kept_to
+        FROM leases_keep(v_mine, v_left, p_now) k;
 END $$;

@@ -1,6 +1,6 @@
--- Policies have changed, and what their channels had in ready was taken back, but for what open dequeues hold. If these give it back, it must
--- not be served by the old policy: such channels stay hidden from dequeues, if they are paused or have limits now, and are looked at again
--- in a second.
+-- Policies have changed, and what their channels had in ready was taken back, but for what open dequeues hold. If
+-- these give it back, it must not be served by the old policy: such channels stay hidden from dequeues, if they are
+-- paused or have limits now, and are looked at again in a second.
 CREATE OR REPLACE FUNCTION policy_hide (p_changed TEXT[], p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE

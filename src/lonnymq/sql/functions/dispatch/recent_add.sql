@@ -1,5 +1,5 @@
--- Remember where channels go on that were placed without a line, while others have one or messages cost more than 1: if their next
--- message comes soon, it gets the tag that a line would have given it.
+-- Remember where channels go on that were placed without a line, while others have one or messages cost more than 1:
+-- if their next message comes soon, it gets the tag that a line would have given it.
 CREATE OR REPLACE FUNCTION recent_add (l lane_state, p_entries entry[], p_known standing[])
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

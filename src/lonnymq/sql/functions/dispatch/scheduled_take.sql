@@ -1,5 +1,5 @@
--- Take rows out of scheduled, as far as nobody holds them. Returns what was had, and the ids of those and of what was gone
--- already: who is not among them is held.
+-- Take rows out of scheduled, as far as nobody holds them. Returns what was had, and the ids of those and of what was
+-- gone already: who is not among them is held.
 CREATE OR REPLACE FUNCTION scheduled_take (p_keys scheduled[], OUT entries entry[], OUT ids BIGINT[])
 LANGUAGE plpgsql AS $$
 DECLARE

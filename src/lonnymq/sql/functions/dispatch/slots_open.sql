@@ -1,5 +1,5 @@
--- A channel, or with '' the queue, has a limit: list what uses it, which is what is in ready or leased now, by one snapshot. The
--- last release is what is known of it.
+-- A channel, or with '' the queue, has a limit: list what uses it, which is what is in ready or leased now, by one
+-- snapshot. The last release is what is known of it.
 CREATE OR REPLACE FUNCTION slots_open (p_channel TEXT, p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
@@ -10,7 +10,8 @@ DECLARE
 BEGIN
     DELETE FROM slots s WHERE s.channel = p_channel;
     INSERT INTO slots (channel, turn, busy, struck_to, struck_at, alarm_at, released_at)
-    SELECT p_channel, nextval('turn'), COALESCE(array_agg(ROW(x.id, x.generation)::stub), '{}'), COUNT(*), p_now, p_now + 1000,
+    SELECT p_channel, nextval('turn'), COALESCE(array_agg(ROW(x.id, x.generation)::stub), '{}'), COUNT(*), p_now,
+        p_now + 1000,
         v_released
     FROM (
         SELECT r.id, r.generation FROM ready r WHERE r.channel = p_channel OR p_channel = ''

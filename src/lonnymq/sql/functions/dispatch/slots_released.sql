@@ -1,4 +1,5 @@
--- Dequeues took the next message of channels that release at intervals: from then on the interval counts. Returns these channels.
+-- Dequeues took the next message of channels that release at intervals: from then on the interval counts. Returns
+-- these channels.
 CREATE OR REPLACE FUNCTION slots_released (p_notices notice[])
 RETURNS TEXT[] LANGUAGE plpgsql AS $$
 DECLARE
@@ -13,7 +14,8 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT FROM channel c WHERE c.name = new.channel AND c.release_interval_ms > 0 OFFSET 0) c
         CROSS JOIN LATERAL (
-            SELECT s.ctid AS tid FROM slots s WHERE s.channel = new.channel ORDER BY s.channel DESC, s.turn DESC LIMIT 1) last
+            SELECT s.ctid AS tid FROM slots s WHERE s.channel = new.channel
+                ORDER BY s.channel DESC, s.turn DESC LIMIT 1) last
         WHERE s.ctid = last.tid
         RETURNING s.channel)
     SELECT array_agg(t.channel) INTO v_channels FROM told t;

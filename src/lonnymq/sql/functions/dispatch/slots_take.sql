@@ -1,5 +1,5 @@
--- Messages of limited channels were put into ready, or under a limit over all channels any: list them as busy. A list that is
--- full is looked at again after a second at the latest.
+-- Messages of limited channels were put into ready, or under a limit over all channels any: list them as busy. A list
+-- that is full is looked at again after a second at the latest.
 CREATE OR REPLACE FUNCTION slots_take (p_put ready[], p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
@@ -14,7 +14,8 @@ BEGIN
             alarm_at = CASE WHEN x.is_alarm THEN p_now + 1000 ELSE s.alarm_at END
         FROM new
         CROSS JOIN LATERAL (
-            SELECT s.ctid AS tid, s.* FROM slots s WHERE s.channel = new.name ORDER BY s.channel DESC, s.turn DESC LIMIT 1) last
+            SELECT s.ctid AS tid, s.* FROM slots s WHERE s.channel = new.name
+                ORDER BY s.channel DESC, s.turn DESC LIMIT 1) last
         LEFT JOIN LATERAL (
             SELECT c.max_concurrency AS max, c.release_interval_ms FROM channel c WHERE c.name = new.name
             UNION ALL

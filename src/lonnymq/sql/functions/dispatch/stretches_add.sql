@@ -1,6 +1,6 @@
--- The stretches of a line when messages are added to it. Those that lie in a stretch change nothing. The others make new
--- ones: apart for each rank, and for urgent and usual times, because what was served lies between them. Behind the last
--- stretch, of the same kind, they make it longer. At most 16: then the last ones are made one.
+-- The stretches of a line when messages are added to it. Those that lie in a stretch change nothing. The others make
+-- new ones: apart for each rank, and for urgent and usual times, because what was served lies between them. Behind
+-- the last stretch, of the same kind, they make it longer. At most 16: then the last ones are made one.
 CREATE OR REPLACE FUNCTION stretches_add (p_old stretch[], p_new ready[])
 RETURNS stretch[] LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- The stretches of a line when a refill has taken from it: from the position (rank, at, id) of the next message on, where one is left; and
--- before it a stretch for what somebody held.
+-- The stretches of a line when a refill has taken from it: from the position (rank, at, id) of the next message on,
+-- where one is left; and before it a stretch for what somebody held.
 CREATE OR REPLACE FUNCTION stretches_left (p_stretches stretch[], p_next BIGINT[], p_held BIGINT[])
 RETURNS stretch[] LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

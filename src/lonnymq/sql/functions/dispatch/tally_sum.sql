@@ -1,4 +1,5 @@
--- Sum up what was served since p_from; not now if somebody, who deletes a channel, holds a row. Returns up to where it is summed up.
+-- Sum up what was served since p_from; not now if somebody, who deletes a channel, holds a row. Returns up to where
+-- it is summed up.
 CREATE OR REPLACE FUNCTION tally_sum (p_from BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE

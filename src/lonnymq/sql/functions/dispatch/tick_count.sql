@@ -1,5 +1,5 @@
--- Part of a dispatch: a new tick, with what notices say of numbers: how many messages wait, how many were served, by channel too, and
--- when leases end. What was served is summed up once a second.
+-- Part of a dispatch: a new tick, with what notices say of numbers: how many messages wait, how many were served, by
+-- channel too, and when leases end. What was served is summed up once a second.
 CREATE OR REPLACE FUNCTION tick_count (t tick, p_notices notice[], p_now BIGINT)
 RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
@@ -10,7 +10,8 @@ BEGIN
     IF p_notices IS NULL THEN
         RETURN n;
     END IF;
-    SELECT GREATEST(t.lease_max_at, MAX(w.lease_end_at)), LEAST(t.swept_at, MIN(w.lease_end_at) - 1), t.waiting + SUM(w.n),
+    SELECT GREATEST(t.lease_max_at, MAX(w.lease_end_at)), LEAST(t.swept_at, MIN(w.lease_end_at) - 1),
+        t.waiting + SUM(w.n),
         t.served - COALESCE(SUM(w.n) FILTER (WHERE w.wanted IS NOT NULL), 0),
         GREATEST(t.served_at, MAX(w.at) FILTER (WHERE w.wanted IS NOT NULL))
     INTO n.lease_max_at, n.swept_at, n.waiting, n.served, n.served_at FROM unnest(p_notices) w;

@@ -1,5 +1,5 @@
--- Whether the tick cannot be gone on from: there is none, or it is from another cluster (a restored dump, whose transaction
--- numbers mean nothing here).
+-- Whether the tick cannot be gone on from: there is none, or it is from another cluster (a restored dump, whose
+-- transaction numbers mean nothing here).
 CREATE OR REPLACE FUNCTION tick_is_foreign (p_tick tick)
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- The transactions the next tick must come back to: those of the last one that are still open or only partly read, those
--- that p_snapshot saw open below p_seen_xid, and the caller's own, which may append more before it commits.
+-- The transactions the next tick must come back to: those of the last one that are still open or only partly read,
+-- those that p_snapshot saw open below p_seen_xid, and the caller's own, which may append more before it commits.
 CREATE OR REPLACE FUNCTION tick_open (
     p_tick tick, p_seen_xid XID8, p_snapshot PG_SNAPSHOT, p_read notice[], p_limit INT)
 RETURNS open_transaction[] LANGUAGE plpgsql AS $$

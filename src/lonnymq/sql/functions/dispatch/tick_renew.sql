@@ -1,7 +1,8 @@
--- Part of a dispatch that cannot go on from the tick, unless somebody dispatches at this moment. It is from another cluster: a
--- restored dump, whose transaction numbers mean nothing here; or there is none. Then every message that is in no place is looked
--- for, in the order of ids, by the dispatches to come. While a restore runs nothing is done: a table gets its primary key
--- once all its rows are there; and nothing in a transaction that has written before. Returns whether to dispatch again at once.
+-- Part of a dispatch that cannot go on from the tick, unless somebody dispatches at this moment. It is from another
+-- cluster: a restored dump, whose transaction numbers mean nothing here; or there is none. Then every message that is
+-- in no place is looked for, in the order of ids, by the dispatches to come. While a restore runs nothing is done: a
+-- table gets its primary key once all its rows are there; and nothing in a transaction that has written before.
+-- Returns whether to dispatch again at once.
 CREATE OR REPLACE FUNCTION tick_renew ()
 RETURNS BOOLEAN LANGUAGE plpgsql AS $$
 DECLARE
@@ -9,8 +10,10 @@ DECLARE
 BEGIN
     IF pg_current_xact_id_if_assigned() IS NOT NULL OR EXISTS (
         SELECT FROM pg_class c
-        WHERE c.relnamespace = (SELECT m.relnamespace FROM pg_class m WHERE m.oid = 'message'::REGCLASS) AND c.relkind = 'r'
-            AND c.relname IN ('message', 'notice', 'scheduled', 'alarm', 'line', 'backlog', 'ready', 'held', 'recent', 'lease',
+        WHERE c.relnamespace = (SELECT m.relnamespace FROM pg_class m WHERE m.oid = 'message'::REGCLASS)
+            AND c.relkind = 'r'
+            AND c.relname IN ('message', 'notice', 'scheduled', 'alarm', 'line', 'backlog', 'ready', 'held',
+                'recent', 'lease',
                 'tick', 'slots', 'policy_change', 'channel', 'queue', 'dispatch_lock', 'served_by', 'tally')
             AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary))
     THEN

@@ -1,4 +1,5 @@
--- A tick that has read all notices so far, and from which the dispatches to come look for messages that are in no place.
+-- A tick that has read all notices so far, and from which the dispatches to come look for messages that are in no
+-- place.
 CREATE OR REPLACE FUNCTION tick_walk (t tick, p_now BIGINT)
 RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
@@ -8,7 +9,8 @@ BEGIN
     t.seen_xid := pg_snapshot_xmax(v_snapshot);
     t.seen_id := 0;
     t.open := ARRAY(
-        SELECT ROW(x, 0)::open_transaction FROM (SELECT pg_current_xact_id() UNION SELECT pg_snapshot_xip(v_snapshot)) o (x)
+        SELECT ROW(x, 0)::open_transaction
+        FROM (SELECT pg_current_xact_id() UNION SELECT pg_snapshot_xip(v_snapshot)) o (x)
         WHERE x < t.seen_xid);
     t.spans := '{}';
     t.waiting := (SELECT COUNT(*) FROM message) - (SELECT COUNT(*) FROM lease_holding(NULL));

@@ -1,5 +1,5 @@
--- Part of maintain: delete the marks of deaths that are 90 days old, among the p_limit oldest; upkeep, which the caller holds, notes up to
--- which transaction. Returns how many went.
+-- Part of maintain: delete the marks of deaths that are 90 days old, among the p_limit oldest; upkeep, which the
+-- caller holds, notes up to which transaction. Returns how many went.
 CREATE OR REPLACE FUNCTION dead_unmark (p_now BIGINT, p_limit INT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
@@ -8,7 +8,8 @@ DECLARE
 BEGIN
     WITH gone AS (
         DELETE FROM dead_mark d WHERE d.ctid = ANY (ARRAY(
-            SELECT x.tid FROM (SELECT m.ctid AS tid, m.at FROM dead_mark m ORDER BY m.xid LIMIT p_limit) x WHERE x.at < p_now - 90 * 86400000::BIGINT))
+            SELECT x.tid FROM (SELECT m.ctid AS tid, m.at FROM dead_mark m ORDER BY m.xid LIMIT p_limit) x
+                WHERE x.at < p_now - 90 * 86400000::BIGINT))
         RETURNING d.xid)
     SELECT COUNT(*), MAX(g.xid) INTO v_gone, v_last FROM gone g;
     IF v_gone > 0 THEN

@@ -1,5 +1,5 @@
--- Say that a follower has all of the history that is to be seen in a snapshot: what it has not is kept, however old it is. Positions
--- only go forward. A follower that stopped for good must unfollow, or the history grows.
+-- Say that a follower has all of the history that is to be seen in a snapshot: what it has not is kept, however old
+-- it is. Positions only go forward. A follower that stopped for good must unfollow, or the history grows.
 CREATE OR REPLACE FUNCTION history_follow (p_name TEXT, p_snapshot TEXT)
 RETURNS VOID LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT AS $$
@@ -13,7 +13,8 @@ BEGIN
         NULL;                               -- refused as none
     END;
     IF p_name IS NULL OR octet_length(p_name) NOT BETWEEN 1 AND 255 OR v_snapshot IS NULL THEN
-        PERFORM refuse('LM010', 'the follower''s name or snapshot is not valid', 'Give it a name of 1 to 255 bytes and a snapshot.');
+        PERFORM refuse('LM010', 'the follower''s name or snapshot is not valid',
+            'Give it a name of 1 to 255 bytes and a snapshot.');
     END IF;
     IF pg_snapshot_xmax(v_snapshot) > pg_snapshot_xmax(pg_current_snapshot()) THEN
         PERFORM refuse('LM015', format('follower %s is ahead of the history', quote_literal(p_name)),

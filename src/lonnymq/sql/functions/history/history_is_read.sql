@@ -1,5 +1,6 @@
--- Whether every follower has all rows of a partition of the history. A position of another cluster says nothing: who has one may have
--- none of them. Waits for nobody: a partition that is held, or was dropped meanwhile, counts as not read.
+-- Whether every follower has all rows of a partition of the history. A position of another cluster says nothing: who
+-- has one may have none of them. Waits for nobody: a partition that is held, or was dropped meanwhile, counts as not
+-- read.
 CREATE OR REPLACE FUNCTION history_is_read (p_partition TEXT)
 RETURNS BOOLEAN LANGUAGE plpgsql AS $$
 DECLARE
@@ -12,9 +13,11 @@ BEGIN
         BEGIN
             EXECUTE format('LOCK TABLE %I IN ACCESS SHARE MODE NOWAIT', p_partition);
             EXECUTE format(
-                'SELECT EXISTS (SELECT FROM %1$I p WHERE p.xid >= $1) OR EXISTS (SELECT FROM %1$I p WHERE p.xid = ANY ($2))', p_partition)
+                'SELECT EXISTS (SELECT FROM %1$I p WHERE p.xid >= $1)'
+                || ' OR EXISTS (SELECT FROM %1$I p WHERE p.xid = ANY ($2))', p_partition)
             INTO v_is_missing
-            USING CASE WHEN f.system_id = v_system THEN pg_snapshot_xmax(f.snapshot) ELSE '0' END, ARRAY(SELECT pg_snapshot_xip(f.snapshot));
+            USING CASE WHEN f.system_id = v_system THEN pg_snapshot_xmax(f.snapshot)
+                ELSE '0' END, ARRAY(SELECT pg_snapshot_xip(f.snapshot));
         EXCEPTION WHEN lock_not_available OR undefined_table THEN
             RETURN FALSE;
         END;

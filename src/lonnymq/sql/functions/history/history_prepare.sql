@@ -1,5 +1,6 @@
--- Make the history's partitions for today and the week to come, where they are missing. Waits for nobody: what cannot be had at once is tried again.
--- A day for which finished_other holds rows already stays there. Returns how many were made.
+-- Make the history's partitions for today and the week to come, where they are missing. Waits for nobody: what cannot
+-- be had at once is tried again. A day for which finished_other holds rows already stays there. Returns how many were
+-- made.
 CREATE OR REPLACE FUNCTION history_prepare (p_now BIGINT)
 RETURNS INT LANGUAGE plpgsql AS $$
 DECLARE
@@ -12,7 +13,8 @@ BEGIN
             LOCK TABLE finished_other IN ACCESS EXCLUSIVE MODE NOWAIT;
             EXECUTE format('CREATE TABLE %I (LIKE finished INCLUDING ALL)', history_partition(v_from));
             PERFORM relation_protect(history_partition(v_from));
-            EXECUTE format('ALTER TABLE %I REPLICA IDENTITY FULL', history_partition(v_from)); -- which LIKE does not copy
+            -- which LIKE does not copy
+            EXECUTE format('ALTER TABLE %I REPLICA IDENTITY FULL', history_partition(v_from));
             EXECUTE format('ALTER TABLE finished ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)',
                 history_partition(v_from), v_from, v_from + 86400000);
             v_made := v_made + 1;

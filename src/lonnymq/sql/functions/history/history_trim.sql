@@ -1,7 +1,7 @@
--- Drop the history's partitions that are older than the queue keeps them and that all followers have read, and what is that old in
--- finished_other; upkeep, which the caller holds, notes up to which transaction. Waits for nobody: a partition that
--- somebody reads is left for later; one that cannot be dropped, because finishers are at work, is emptied meanwhile.
--- Returns how many partitions and rows went.
+-- Drop the history's partitions that are older than the queue keeps them and that all followers have read, and what
+-- is that old in finished_other; upkeep, which the caller holds, notes up to which transaction. Waits for nobody: a
+-- partition that somebody reads is left for later; one that cannot be dropped, because finishers are at work, is
+-- emptied meanwhile. Returns how many partitions and rows went.
 CREATE OR REPLACE FUNCTION history_trim (p_now BIGINT, p_limit INT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
@@ -12,7 +12,8 @@ DECLARE
     v_xid XID8;
 BEGIN
     WITH gone AS (
-        DELETE FROM finished_other f WHERE f.ctid = ANY (ARRAY(SELECT h FROM history_other_old(v_before, p_limit) h)) RETURNING f.xid)
+        DELETE FROM finished_other f WHERE f.ctid = ANY (ARRAY(SELECT h
+            FROM history_other_old(v_before, p_limit) h)) RETURNING f.xid)
     SELECT COUNT(*), MAX(g.xid) INTO v_gone, v_last FROM gone g;
     FOR v_name IN SELECT h FROM history_old(v_before) h LOOP
         BEGIN

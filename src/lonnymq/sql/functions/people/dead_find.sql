@@ -4,7 +4,8 @@ RETURNS BIGINT[] LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF p_channel IS NULL THEN
         RETURN ARRAY(
-            SELECT d.id FROM dead d WHERE d.id > p_after AND (p_error IS NULL OR d.error LIKE p_error) ORDER BY d.id LIMIT p_limit);
+            SELECT d.id FROM dead d WHERE d.id > p_after AND (p_error IS NULL OR d.error LIKE p_error)
+                ORDER BY d.id LIMIT p_limit);
     END IF;
     -- Compared as pairs: for an equal channel, the planner might go through the ids of all channels instead.
     RETURN ARRAY(

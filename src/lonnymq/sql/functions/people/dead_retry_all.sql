@@ -1,9 +1,11 @@
--- dead_retry for all of a channel, all with an error LIKE p_error, or all: up to p_limit a call, those with ids above p_after.
--- Returns how many were retried, how many stayed dead (their dedupe key is another's, or their channel is full), and where to go on: the next
--- call's p_after; NULL: that was all.
+-- dead_retry for all of a channel, all with an error LIKE p_error, or all: up to p_limit a call, those with ids above
+-- p_after. Returns how many were retried, how many stayed dead (their dedupe key is another's, or their channel is
+-- full), and where to go on: the next call's p_after; NULL: that was all.
 CREATE OR REPLACE FUNCTION dead_retry_all (
-    p_channel TEXT DEFAULT NULL, p_error TEXT DEFAULT NULL, p_dequeue_at BIGINT DEFAULT NULL, p_after BIGINT DEFAULT 0, p_limit INT DEFAULT 1000)
-RETURNS TABLE (retried BIGINT, refused BIGINT, next_after BIGINT) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    p_channel TEXT DEFAULT NULL, p_error TEXT DEFAULT NULL, p_dequeue_at BIGINT DEFAULT NULL,
+        p_after BIGINT DEFAULT 0, p_limit INT DEFAULT 1000)
+RETURNS TABLE (retried BIGINT, refused BIGINT, next_after BIGINT) LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path FROM CURRENT AS $$
 DECLARE
     v_ids BIGINT[];
 BEGIN

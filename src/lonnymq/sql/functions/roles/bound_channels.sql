@@ -1,8 +1,8 @@
--- The channels that the caller's login role is bound to, itself or as a member of bound roles; NULL: it is free. session_user is the login,
--- whatever SET ROLE or a SECURITY DEFINER function says.
--- Memberships count, directly or through other roles, where rights are inherited or SET ROLE is allowed. They do not count for who has the
--- rights of the queue's owner, superusers included: such a login is bound only by a binding of its own.
--- Where bindings were made and none is left, a restore has lost them: then everybody but the owner is bound to nothing.
+-- The channels that the caller's login role is bound to, itself or as a member of bound roles; NULL: it is free.
+-- session_user is the login, whatever SET ROLE or a SECURITY DEFINER function says. Memberships count, directly or
+-- through other roles, where rights are inherited or SET ROLE is allowed. They do not count for who has the rights of
+-- the queue's owner, superusers included: such a login is bound only by a binding of its own. Where bindings were
+-- made and none is left, a restore has lost them: then everybody but the owner is bound to nothing.
 CREATE OR REPLACE FUNCTION bound_channels ()
 RETURNS TEXT[] LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET jit TO off AS $$
@@ -27,7 +27,8 @@ BEGIN
             SELECT v_login
             UNION
             SELECT m.roleid FROM mine JOIN pg_auth_members m ON m.member = mine.role
-            CROSS JOIN LATERAL (SELECT to_jsonb(m) AS m) o -- before PostgreSQL 16 a membership has no options, and is for both
+            -- before PostgreSQL 16 a membership has no options, and is for both
+            CROSS JOIN LATERAL (SELECT to_jsonb(m) AS m) o
             WHERE COALESCE((o.m ->> 'inherit_option')::BOOLEAN OR (o.m ->> 'set_option')::BOOLEAN, TRUE))
         SELECT array_agg(mine.role) INTO v_roles FROM mine;
     END IF;

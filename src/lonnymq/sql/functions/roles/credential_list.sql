@@ -4,5 +4,6 @@ RETURNS TABLE (role TEXT, channels TEXT[]) LANGUAGE plpgsql STABLE SECURITY DEFI
 BEGIN
     PERFORM free_check('credential_list');
     RETURN QUERY
-    SELECT COALESCE(r.rolname, c.name)::TEXT, c.channels FROM credential c LEFT JOIN pg_roles r ON r.oid = c.role ORDER BY 1;
+    SELECT COALESCE(r.rolname, c.name)::TEXT, c.channels
+    FROM credential c LEFT JOIN pg_roles r ON r.oid = c.role ORDER BY 1;
 END $$;

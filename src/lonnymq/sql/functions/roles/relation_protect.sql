@@ -1,4 +1,5 @@
--- Take the rights on a table away from everybody but its owner: the owner's default privileges give them to every table that is made.
+-- Take the rights on a table away from everybody but its owner: the owner's default privileges give them to every
+-- table that is made.
 CREATE OR REPLACE FUNCTION relation_protect (p_name TEXT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE

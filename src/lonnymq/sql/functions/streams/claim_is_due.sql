@@ -1,5 +1,6 @@
 -- Whether a dequeue may find something, as of the last dispatch: entries of ready below their lane's horizon, or lines
--- that may release; of p_lanes, or of all. With p_before: something that was due at that time; in a line, of any priority.
+-- that may release; of p_lanes, or of all. With p_before: something that was due at that time; in a line, of any
+-- priority.
 CREATE OR REPLACE FUNCTION claim_is_due (p_before BIGINT, p_lanes TEXT[])
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 DECLARE

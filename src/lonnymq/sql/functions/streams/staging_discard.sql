@@ -1,4 +1,5 @@
--- Take away what the caller's login role has staged under some batches and will not publish. Returns how many rows went.
+-- Take away what the caller's login role has staged under some batches and will not publish. Returns how many rows
+-- went.
 CREATE OR REPLACE FUNCTION staging_discard (p_batches UUID[])
 RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off AS $$

@@ -1,7 +1,7 @@
--- Clean up behind the engine: notices that are read, dedupe keys that are free again, what was staged a day ago, the history's old
--- partitions; and make its new ones.
--- Consumers may call it at any time, and often: it waits for nobody, cleans at most p_limit notices a call, and writes nothing when
--- there is nothing to do. Its transaction must end within a few seconds (lock_guard). Returns how many rows went.
+-- Clean up behind the engine: notices that are read, dedupe keys that are free again, what was staged a day ago, the
+-- history's old partitions; and make its new ones. Consumers may call it at any time, and often: it waits for nobody,
+-- cleans at most p_limit notices a call, and writes nothing when there is nothing to do. Its transaction must end
+-- within a few seconds (lock_guard). Returns how many rows went.
 CREATE OR REPLACE FUNCTION maintain (p_limit INT DEFAULT 10000)
 RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
@@ -58,7 +58,8 @@ BEGIN
     DELETE FROM recent c WHERE c.ctid = ANY (ARRAY(
         SELECT x.tid FROM unnest(t.lanes) l
         CROSS JOIN LATERAL (
-            SELECT c.ctid AS tid FROM recent c WHERE c.lane = l.name AND c.tag < l.v LIMIT p_limit FOR UPDATE SKIP LOCKED) x));
+            SELECT c.ctid AS tid FROM recent c WHERE c.lane = l.name AND c.tag < l.v
+                LIMIT p_limit FOR UPDATE SKIP LOCKED) x));
     -- Last, because it may lock the history: finishers and readers then wait until the commit.
     IF v_is_due THEN
         v_gone := v_gone + upkeep_more(u, v_now, p_limit);

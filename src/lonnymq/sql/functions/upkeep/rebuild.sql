@@ -1,6 +1,6 @@
--- Remake all places from the messages, the leases and the policies. Dispatches do it by themselves when there is no tick. Waits
--- for open dequeues and holds new ones up until it commits, which it must within a few seconds (lock_guard); producers and
--- finishers go on. The places are then filled by the next dispatches.
+-- Remake all places from the messages, the leases and the policies. Dispatches do it by themselves when there is no
+-- tick. Waits for open dequeues and holds new ones up until it commits, which it must within a few seconds
+-- (lock_guard); producers and finishers go on. The places are then filled by the next dispatches.
 CREATE OR REPLACE FUNCTION rebuild ()
 RETURNS VOID LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN

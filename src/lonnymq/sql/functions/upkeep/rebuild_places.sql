@@ -1,5 +1,5 @@
--- Part of rebuild: empty all places, and have the dispatches to come look for every message. The transaction has written nothing before
--- but the dispatch lock.
+-- Part of rebuild: empty all places, and have the dispatches to come look for every message. The transaction has
+-- written nothing before but the dispatch lock.
 CREATE OR REPLACE FUNCTION rebuild_places ()
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
@@ -11,7 +11,8 @@ BEGIN
     LOCK TABLE ready IN EXCLUSIVE MODE;
     SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
     IF t.id IS NULL THEN
-        INSERT INTO tick (at, seen_xid, seen_id, open, spans, due_to, alarm_to, swept_at, lease_max_at, lanes, waiting, served,
+        INSERT INTO tick (at, seen_xid, seen_id, open, spans, due_to, alarm_to, swept_at, lease_max_at, lanes,
+            waiting, served,
             tallied_at, tallied_id, started_at, system_id)
         SELECT 0, pg_snapshot_xmax(pg_current_snapshot()), 0, '{}', '{}', 0, 0, 0, 0, '{}', 0, 0, 0, 0,
             pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system())
