@@ -155,7 +155,7 @@ def schedule_fire(run: Run) -> None:
     [at] = [found.ticked_at for found in run(c.ScheduleOpen(["s"]))]
     while run(c.ScheduleOpen(["s"]))[0].now_at < at + 3:
         pass
-    fired = run(c.ScheduleFire("s", at, at + 2, [at + 1, at + 2], "a", CONTENT, HEADERS, 3))
+    fired = run(c.ScheduleFire("s", at, at + 2, [at + 1, at + 2], "a", CONTENT, HEADERS, 3, 7, 2, "slow"))
     assert (fired.result, fired.ticked_at, fired.created, fired.refused) == (Result.FIRED, at + 2, 2, 0)
     assert run(c.ScheduleFire("s", at, at + 2, [at + 2], "a", CONTENT)).result is Result.LOST
     assert run(c.ScheduleFire("s", at + 2, at + 3, [], "a", CONTENT)).result is Result.SKIPPED
@@ -165,6 +165,7 @@ def schedule_fire(run: Run) -> None:
     first, second = run(c.MessageDequeue(2)).deliveries
     assert first.headers == HEADERS | {"scheduled-at": at + 1}
     assert (second.headers or {})["scheduled-at"] == at + 2
+    assert second.lane == "slow"
 
 
 def schedule_list(run: Run) -> None:

@@ -134,12 +134,13 @@ class Task(Generic[P, R, C]):
         function: Callable[..., R] = self.function
         return lambda: function(**arguments)
 
-    def message_of_tick(self) -> CronMessage:
+    def message_of_tick(self, options: Options) -> CronMessage:
         """What a schedule makes: a call without arguments."""
-        made = self.message_of(Options(), (), {})
+        made = self.message_of(options, (), {})
         content, content_type = encode(made.value)
+        headers = {HEADER: content_type, **(made.headers or {})}
         return CronMessage(
-            made.channel, content, {HEADER: content_type, **(made.headers or {})}, made.max_attempts
+            made.channel, content, headers, made.max_attempts, made.priority, made.cost, made.lane
         )
 
     def message_of(self, options: Options, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewMessage:
