@@ -1,8 +1,8 @@
--- Refuse a message that cannot be queued: the slow path of message_create, which says what was wrong.
+-- Refuse a message that cannot be queued, and say what is wrong with it. Returns TRUE for all others.
 CREATE OR REPLACE FUNCTION message_check (
     p_channel TEXT, p_content BYTEA, p_dequeue_at BIGINT, p_headers JSONB, p_max_attempts INT, p_dedupe_key TEXT,
     p_delay_ms BIGINT, p_priority INT, p_cost INT, p_lane TEXT, p_place TEXT DEFAULT '')
-RETURNS VOID LANGUAGE plpgsql AS $$
+RETURNS BOOLEAN LANGUAGE plpgsql AS $$
 DECLARE
     v_max INT;
 BEGIN
@@ -38,4 +38,5 @@ BEGIN
     ELSIF p_cost NOT BETWEEN 1 AND 1000000 THEN
         PERFORM refuse('LM010', format('a cost of %s is not possible%s', p_cost, p_place), 'Give 1 to 1,000,000.');
     END IF;
+    RETURN TRUE;
 END $$;

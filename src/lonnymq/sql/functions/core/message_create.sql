@@ -24,12 +24,9 @@ DECLARE
     v_at BIGINT := COALESCE(p_dequeue_at, CASE WHEN p_delay_ms IS NULL THEN v_now ELSE clock_ms() + p_delay_ms END);
     v_is_asleep BOOLEAN;
 BEGIN
-    IF (p_channel <> '' AND octet_length(p_channel) <= 255 AND v_at BETWEEN -9007199254740992 AND 9007199254740992
-        AND p_dequeue_at + p_delay_ms IS NULL
-        AND COALESCE(p_max_attempts BETWEEN 1 AND 1000000, TRUE) AND p_lane IS NULL
-            AND COALESCE(p_delay_ms BETWEEN 0 AND 4503599627370496, TRUE)
-        AND COALESCE(p_priority BETWEEN -100 AND 100, TRUE) AND COALESCE(p_cost BETWEEN 1 AND 1000000, TRUE)
-        AND COALESCE(jsonb_typeof(p_headers) = 'object' AND pg_column_size(p_headers) < 8192, TRUE)) IS NOT TRUE
+    IF NOT message_is_usual(p_channel, '', p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key, p_delay_ms,
+        p_priority, p_cost,
+        p_lane, 0)
     THEN
         PERFORM message_check(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key, p_delay_ms,
             p_priority, p_cost, p_lane);

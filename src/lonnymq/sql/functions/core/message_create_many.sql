@@ -29,33 +29,30 @@ BEGIN
     PERFORM lengths_check(cardinality(p_channels), cardinality(p_contents), cardinality(p_dequeue_ats),
         cardinality(p_headers), cardinality(p_max_attempts), cardinality(p_dedupe_keys), cardinality(p_delays_ms),
         cardinality(p_priorities), cardinality(p_costs), cardinality(p_lanes));
-    -- The condition is that of message_check, or a stricter one; the function is called to say what was wrong, if it
-    -- was.
-    PERFORM message_check(channel, content, at, headers, max_attempts, dedupe_key, delay_ms, priority, cost, lane,
-        format(' (message %s of %s)', ord, cardinality(p_channels)))
-    FROM unnest(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys,
-            p_delays_ms, p_priorities, p_costs, p_lanes)
-        WITH ORDINALITY u (channel, content, at, headers, max_attempts, dedupe_key, delay_ms, priority, cost, lane, ord)
-    WHERE (channel <> '' AND octet_length(channel) <= 255 AND octet_length(content) <= q.content_max_bytes
-        AND COALESCE(at BETWEEN -9007199254740992 AND 9007199254740992, TRUE)
-        AND COALESCE(delay_ms BETWEEN 0 AND 4503599627370496 AND at IS NULL, TRUE) AND lane IS NULL
-        AND COALESCE(max_attempts BETWEEN 1 AND 1000000, TRUE)
-        AND COALESCE(priority BETWEEN -100 AND 100, TRUE) AND COALESCE(cost BETWEEN 1 AND 1000000, TRUE)
-        AND COALESCE(jsonb_typeof(headers) = 'object' AND pg_column_size(headers) < 8192, TRUE)
-        AND COALESCE(octet_length(dedupe_key) BETWEEN 1 AND 255, TRUE)) IS NOT TRUE;
     IF q.has_bound THEN
         PERFORM produce_check(p_channels);
     END IF;
     IF p_delays_ms IS NOT NULL THEN
+        PERFORM delay_check(u.delay_ms, u.at, format(' (message %s of %s)', u.ord, cardinality(p_channels)))
+        FROM unnest(p_dequeue_ats, p_delays_ms) WITH ORDINALITY u (at, delay_ms, ord);
         p_dequeue_ats := ARRAY(
             SELECT COALESCE(u.at, v_later + u.delay_ms)
-            FROM unnest(COALESCE(p_dequeue_ats, array_fill(NULL::BIGINT, ARRAY[cardinality(p_delays_ms)])), p_delays_ms)
-                WITH ORDINALITY u (at, delay_ms, ord) ORDER BY u.ord);
+            FROM unnest(p_dequeue_ats, p_delays_ms) WITH ORDINALITY u (at, delay_ms, ord) ORDER BY u.ord);
     END IF;
-    IF array_remove(p_dedupe_keys, NULL) <> '{}' OR q.has_sizes AND EXISTS (
-        SELECT FROM (SELECT DISTINCT u.channel FROM unnest(p_channels) u (channel)) u
-        CROSS JOIN LATERAL (SELECT FROM channel c WHERE c.name = u.channel AND c.max_size IS NOT NULL OFFSET 0) c)
-    THEN
+    IF q.has_sizes THEN
+        q.has_sizes := EXISTS (
+            SELECT FROM (SELECT DISTINCT u.channel FROM unnest(p_channels) u (channel)) u
+            CROSS JOIN LATERAL (SELECT FROM channel c WHERE c.name = u.channel AND c.max_size IS NOT NULL OFFSET 0) c);
+    END IF;
+    IF q.has_sizes OR array_remove(p_dedupe_keys, NULL) <> '{}' THEN
+        PERFORM FROM unnest(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys,
+            p_priorities,
+                p_costs, p_lanes)
+            WITH ORDINALITY u (channel, content, at, headers, max_attempts, dedupe_key, priority, cost, lane, ord)
+        WHERE NOT message_is_usual(channel, content, at, headers, max_attempts, dedupe_key, NULL, priority, cost, lane,
+                q.content_max_bytes)
+            AND message_check(channel, content, at, headers, max_attempts, dedupe_key, NULL, priority, cost, lane,
+                format(' (message %s of %s)', ord, cardinality(p_channels)));
         RETURN QUERY SELECT * FROM message_create_admitted(p_channels, p_contents, p_dequeue_ats, p_headers,
             p_max_attempts, p_dedupe_keys, p_priorities, p_costs, p_lanes, p_raise_full);
     ELSE
@@ -67,14 +64,21 @@ BEGIN
                 COALESCE(lane, 'default'), channel, headers, content
             FROM unnest(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_priorities, p_costs,
                 p_lanes)
-                u (channel, content, at, headers, max_attempts, priority, cost, lane)
+                WITH ORDINALITY u (channel, content, at, headers, max_attempts, priority, cost, lane, ord)
+            WHERE message_is_usual(channel, content, at, headers, max_attempts, NULL, NULL, priority, cost, lane,
+                    q.content_max_bytes)
+                OR message_check(channel, content, at, headers, max_attempts, NULL, NULL, priority, cost, lane,
+                    format(' (message %s of %s)', ord, cardinality(p_channels)))
             RETURNING message.id),
         told AS (
             INSERT INTO notice (xid, lo_id, hi_id, n)
             SELECT v_xid, MIN(made.id), MAX(made.id), COUNT(*) FROM made HAVING COUNT(*) > 0)
         SELECT made.id, 'created' FROM made;
     END IF;
-    IF cardinality(p_channels) > 0 THEN
-        PERFORM sleep_notify((SELECT MIN(COALESCE(a, v_now)) FROM unnest(p_dequeue_ats) a));
+    IF p_dequeue_ats IS NOT NULL THEN
+        v_now := (SELECT MIN(COALESCE(a, v_now)) FROM unnest(p_dequeue_ats) a);
+    END IF;
+    IF p_channels <> '{}' THEN
+        PERFORM sleep_notify(v_now);
     END IF;
 END $$;
