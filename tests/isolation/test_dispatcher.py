@@ -316,6 +316,24 @@ def test_others_are_served_beside_a_dequeue_left_open(arena: Arena) -> None:
     drain(observer, 2_600)
 
 
+@ENDINGS
+def test_an_urgent_message_of_a_channel_whose_other_one_is_held(arena: Arena, ending: str) -> None:
+    """Nothing can be taken back to make room for it, and its line is a new one."""
+    observer, one = arena.session("judge"), arena.session("one")
+    made = make(observer, ["a"])
+    dispatch(observer)
+    one.execute("BEGIN")
+    (held,) = take(one, 1)
+    made.append(value(observer, "SELECT id FROM message_create('a', 'x', -5)"))
+    value(observer, "SELECT dispatch()")
+    judge.audit(observer)
+    end(one, ending)
+    if ending == "commit":
+        complete(observer, [held])
+        made.remove(held.id)
+    assert sorted(drain(observer, len(made))) == sorted(made)
+
+
 @pytest.mark.parametrize("seconds", [0, 1.2], ids=["at once", "after a while"])
 def test_a_dequeue_that_is_rolled_back_gives_all_of_it_back(arena: Arena, seconds: float) -> None:
     observer, one = arena.session("judge"), arena.session("one")

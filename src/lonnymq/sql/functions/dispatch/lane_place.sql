@@ -20,8 +20,8 @@ BEGIN
         put := 0;
         is_blocked := EXISTS (SELECT FROM unnest(v_known) k WHERE k.room IS NOT NULL);
         PERFORM line_add(l.name, ARRAY(
-            SELECT ROW(l.name, NULL, e.id, e.generation, e.rank, e.at, e.cost, NULL, e.channel)::ready
-                FROM unnest(p_entries) e), FALSE);
+            SELECT ROW(l.name, k.tag, e.id, e.generation, e.rank, e.at, e.cost, NULL, e.channel)::ready
+            FROM unnest(p_entries) e JOIN unnest(v_known) k ON k.channel = e.channel), FALSE);
         RETURN;
     END IF;
     WITH new AS MATERIALIZED (
