@@ -1,4 +1,5 @@
--- Forget a schedule. Who opens it again begins then, with nothing to catch up. Waits for who fires it. Returns whether there was one.
+-- Forget a schedule. Who opens it again begins then, with nothing to catch up. Waits for who fires it. Returns
+-- whether there was one.
 CREATE OR REPLACE FUNCTION schedule_delete (p_name TEXT)
 RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT AS $$
