@@ -1,8 +1,9 @@
 """`spark.readStream.format("lonnymq").option("consumer", name)`: messages are consumed, in numbered claims.
 
-A batch of Spark's is a claim: messages that were dequeued as by anyone, and whose leases are extended while
-the batch is at work. Its number is Spark's offset. When Spark asks what there is behind a claim, all up to it
-is done, and is completed; what a driver claimed that died is gone on with under the same number.
+A batch of Spark's is a claim, or several: messages that were dequeued as by anyone, and whose leases are
+extended while the batch is at work. The number of the last claim is Spark's offset. When Spark asks what
+there is behind a claim, all up to it is done, and is completed; what a driver claimed that died is gone on
+with under the same number.
 
 Whoever reads under a consumer's name later has the higher generation, and the one before is refused: so one
 driver at a time reads, extends and completes. Nothing is done before Spark asks for something, and what reads

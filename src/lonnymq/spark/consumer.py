@@ -39,6 +39,10 @@ DISPATCHES = 100
 """A call places a thousand new messages. Where others create more than that, there is enough to claim."""
 PATIENCE_S = 10
 """How long to ask for what others hold for the moment."""
+ENOUGH = 50
+"""A dispatch readies at least about a hundred messages where so many wait, and more once it knows how much is
+asked for. So a claim that found this many, and fewer than it asked for, may have left some behind.
+"""
 LOOK_AGAIN_S = 0.1
 """Before it is believed that nothing is left: somebody else may have been dispatching."""
 
@@ -96,7 +100,11 @@ class Consumer:
         return self._ask(ServerClock())
 
     def next(self, seq: int, limit: int, before: int | None) -> int:
-        """Complete all up to this claim, and make the next. The same number: there is nothing to claim."""
+        """Complete all up to this claim, and claim what comes next. Returns the number of the last claim.
+
+        The same number: there is nothing to claim. Where one claim gets less than the limit although more
+        waits, several are made: a batch of Spark's then is all of them.
+        """
         if seq != self._completed:
             done = self._ask(ClaimComplete(self.name, self.generation, seq))
             self._completed = seq
@@ -114,6 +122,10 @@ class Consumer:
                 is_sure = made.again_at is None
                 time.sleep(LOOK_AGAIN_S)
                 made = self._claimed(seq, limit, before)
+        claimed = made.messages
+        while made.messages >= ENOUGH and claimed < limit and made.again_at is not None:
+            made = self._claimed(made.seq, limit - claimed, before)
+            claimed += made.messages
         self._last = max(self._last, made.seq)
         return made.seq
 
