@@ -208,6 +208,7 @@ def refused(match: str) -> Iterator[None]:
         ({"maxMessagesPerTrigger": "100001"}, "maxMessagesPerTrigger is 100001"),
         ({"leaseSeconds": "soon"}, "no whole number"),
         ({"numPartitions": "0"}, "numPartitions is 0"),
+        ({"lanes": "slow,,fast"}, "name lanes, separated by commas"),
         ({"startingOffsets": "latest"}, "there is no option startingoffsets"),
     ],
 )
