@@ -22,7 +22,7 @@ COLOURS = {OURS: "#2a6f97", PGMQ: "#e07a5f", SEEDS: "#8d99ae", "plain FIFO": "#e
 GROUPS = {
     "create": "Creating",
     "steady": "Producers and consumers side by side",
-    "drain": "Draining a backlog of 300,000",
+    "drain": "Draining a backlog of 100,000",
     "held": "While a snapshot is held open",
     "limits": "Limits that are set and do not bind",
 }
@@ -31,7 +31,7 @@ NOTES = {
     "names a size; large ones do not compress.",
     "steady": "8 producers of single messages, 8 consumers; counted is what was completed.",
     "drain": "2 consumers, until it is empty. With contents of 1 KiB and 8 KiB, 30,000 messages.",
-    "held": "As above, for 90 s: three lease periods, of which the last is counted; two rounds. The snapshot is that of a "
+    "held": "As above, for 90 s: three lease periods, of which the last is counted; one round. The snapshot is that of a "
     "backup or a report that runs all the while.",
     "limits": "As above; every channel has a concurrency limit of 1,000, or none has.",
 }

@@ -119,7 +119,7 @@ class Held(Steady):
     """For three lease periods, of which the last counts; with a snapshot that somebody holds, and without."""
 
     group = "held"
-    rounds = 2
+    rounds = 1
     seconds: int = 90
 
     def suits(self, peer: Peer) -> bool:
@@ -147,7 +147,7 @@ class Drain(Consuming):
     """A backlog, and consumers until it is gone."""
 
     group = "drain"
-    messages: int = 300_000
+    messages: int = 100_000
 
     def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample:  # noqa: ARG002
         consume = peer.consume(self.size, self.commit)
