@@ -47,9 +47,9 @@ def dispatches(arena: Arena, one: psycopg.Connection) -> None:
 
 def dispatch_that_came_second(arena: Arena, one: psycopg.Connection) -> None:
     """It gets the lock, finds that somebody else has dispatched meanwhile, and writes nothing."""
-    with paused(arena, "dispatch has read", lambda conn: value(conn, "SELECT dispatch()")) as running:
+    with paused(arena, "dispatch has looked", lambda conn: value(conn, "SELECT dispatch()")) as running:
         dispatch(arena.session("two"))
-    assert running.result() is True
+    assert running.result() is False
 
 
 def dispatch_after_the_clock_went_back(arena: Arena, one: psycopg.Connection) -> None:

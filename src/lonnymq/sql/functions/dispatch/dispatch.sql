@@ -47,6 +47,10 @@ BEGIN
     SELECT MIN(s.snapshot::TEXT)::PG_SNAPSHOT AS snapshot, array_agg(w.notice) FILTER (WHERE NOT w.late) AS newer,
         array_agg(w.notice) FILTER (WHERE w.late) AS late
     INTO r FROM s LEFT JOIN LATERAL notice_read(t, s.snapshot, p_limit) w ON TRUE;
+    IF r.newer IS NULL AND r.late IS NULL AND NOT dispatch_is_due(t, v_now, 1000) THEN
+        PERFORM lock_guard();
+        RETURN FALSE;
+    END IF;
     t := dispatch_work(t, r.snapshot, r.newer, r.late, v_now, p_limit);
     -- Where so much arrives at once, nobody has to be notified.
     IF cardinality(r.newer) >= 16 THEN
