@@ -431,7 +431,7 @@ def test_dispatch_stopped(arena: Arena, stop: str, meanwhile: Meanwhile) -> None
     "stop", ["dispatch has the tick", "dispatch has looked", "dispatch has the lock", "after update tick"]
 )
 def test_two_dispatches(arena: Arena, stop: str) -> None:
-    """Only one of them dispatches. The other finds nothing left; or the lock held, and says that there may be."""
+    """One of them dispatches. The other finds nothing left, or the lock held: there may be more to do."""
     observer, two = arena.session("judge"), arena.session("two")
     scene = build(observer)
     before = value(observer, "SELECT MAX(id) FROM tick")
