@@ -17,10 +17,11 @@ from pyspark.sql import SparkSession
 from lonnymq.errors import InvalidArgument, NotPermitted, PositionUnknown
 from lonnymq.spark import lake
 from lonnymq.spark.archiving import Archiving, HistoryNotKept, archive
+from lonnymq.spark.columns import HISTORY
 from lonnymq.spark.lake import LakeConflict, LakeTable, LakeUnsuitable
 from lonnymq.spark.reading import RowsLost
 from tests.database import Connect
-from tests.spark.traffic import finish, kill
+from tests.spark.traffic import complete, finish, kill
 
 OPENED = LakeTable.open
 
@@ -57,6 +58,22 @@ def test_everything_is_in_the_lake_once(
     finish(conn, "acme", [b"y"])
     archive(spark, folder, options)
     assert ids(folder) == in_postgresql(conn)
+
+
+def test_a_table_of_an_older_version_gets_the_columns_it_lacks(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
+) -> None:
+    [(system,)] = conn.execute("SELECT system_id FROM history_bounds()").fetchall()
+    older = HISTORY.without(["lane", "priority", "cost"]).schema()
+    uri = f"{folder}/history"
+    LakeTable(uri, f"cluster {system}, schema lonnymq, history").open(older)
+    conn.execute("SELECT message_create('acme', 'x', p_lane => 'slow', p_priority => 7, p_cost => 3)")
+    complete(conn)
+    for rows in (1, 0):
+        assert archive(spark, folder, options, tables=["history"]).tables["history"].rows == rows
+        found = lake.read(spark, uri).select("channel", "lane", "priority", "cost").collect()
+        assert [tuple(row) for row in found] == [("acme", "slow", 7, 3)]
+    assert DeltaTable(uri).version() == 2  # made, widened, and one commit
 
 
 def test_many_commits_split_no_transaction(
