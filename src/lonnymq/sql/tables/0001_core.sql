@@ -257,7 +257,9 @@ CREATE TYPE lane_state AS (
     horizon BIGINT,
     issued BIGINT,                          -- the highest tag so far
     target INT,                             -- how many entries ready should have: follows what consumers ask for
-    stuck_at BIGINT);                       -- since when an open dequeue holds the floor; NULL: it does not
+    stuck_at BIGINT,                        -- since when an open dequeue holds the floor; NULL: it does not
+    front BIGINT,                           -- the tag that was next to be served; NULL: none
+    idle_at BIGINT);                        -- since when it is; NULL: something was taken since
 
 -- How far the dispatcher has come: one live row, replaced by each dispatch that does something.
 CREATE TABLE tick (
@@ -287,7 +289,7 @@ SELECT 0, pg_snapshot_xmax(pg_current_snapshot()), 0,
     COALESCE(array_agg(ROW(x, 0)::open_transaction) FILTER (WHERE x < pg_snapshot_xmax(pg_current_snapshot())),
         '{}'), '{}',
     -9223372036854775808, -9223372036854775808, 0, 0, ARRAY[ROW('default', 0, 0, 9223372036854775807, 0, 100,
-        NULL)::lane_state], 0, 0, 0, 0,
+        NULL, NULL, NULL)::lane_state], 0, 0, 0, 0,
     pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system())
 FROM (SELECT pg_current_xact_id() UNION SELECT pg_snapshot_xip(pg_current_snapshot())) o (x);
 

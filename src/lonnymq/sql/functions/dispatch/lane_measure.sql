@@ -23,6 +23,9 @@ BEGIN
         WHERE r.lane = l.name AND r.tag >= l.floor ORDER BY r.tag, r.id LIMIT 2 * l.target) x;
     lane.v := GREATEST(l.v, LEAST(v_free, v_seen, v_line, CASE WHEN v_line IS NULL THEN l.issued + 1 END));
     lane.floor := lane.v;
+    lane.front := v_free;
+    lane.idle_at := CASE WHEN v_free > l.front OR v_free IS NULL AND l.front IS NOT NULL THEN NULL
+        WHEN v_free IS NOT NULL THEN COALESCE(l.idle_at, p_now) ELSE l.idle_at END;
     is_held := FALSE;
     has_lines := v_line IS NOT NULL OR v_touched IS NOT NULL;
     IF v_touched IS NULL THEN

@@ -11,6 +11,8 @@ DECLARE
     v_entries entry[];                      -- of one lane
     l lane_state;
     d RECORD;
+    v_order INT[] := '{1}';
+    i INT;
 BEGIN
     SELECT array_agg(e) FILTER (WHERE e.at <= p_now) AS due, BOOL_OR(e.at > p_now) AS has_later,
         array_agg(DISTINCT e.lane) AS lanes
@@ -20,7 +22,7 @@ BEGIN
     END IF;
     IF v.lanes <> ARRAY[(n.lanes[1]).name] THEN
         n.lanes := n.lanes || ARRAY(
-            SELECT ROW(e, 0, 0, 9223372036854775807, 0, 100, NULL)::lane_state FROM unnest(v.lanes) e
+            SELECT ROW(e, 0, 0, 9223372036854775807, 0, 100, NULL, NULL, NULL)::lane_state FROM unnest(v.lanes) e
             WHERE NOT EXISTS (SELECT FROM unnest(n.lanes) k WHERE k.name = e));
     END IF;
     IF p_changed IS NOT NULL THEN
@@ -42,7 +44,16 @@ BEGIN
     IF n.held_at <= p_now THEN
         n.held_at := CASE WHEN held_review(n.lanes) THEN p_now + 1000 END;
     END IF;
-    FOR i IN 1 .. cardinality(n.lanes) LOOP
+    IF cardinality(n.lanes) > 1 THEN
+        SELECT y.lanes, p_hinted || NULLIF(y.channels, '{}') INTO n.lanes, p_hinted
+        FROM lanes_yield(n.lanes, p_hinted, v.due, p_max, p_now) y;
+        -- Those that are served come first, beginning with another one each time: where a limit leaves little room,
+        -- all get some.
+        v_order := ARRAY(
+            SELECT k.nth FROM generate_subscripts(n.lanes, 1) k (nth)
+            ORDER BY lane_is_idle(n.lanes[k.nth], p_now), (k.nth + n.id) % cardinality(n.lanes));
+    END IF;
+    FOREACH i IN ARRAY v_order LOOP
         l := n.lanes[i];
         l.target := GREATEST(100, LEAST(10000, COALESCE(8 * p_wanted, 0)), l.target - l.target / 8);
         v_entries := v.due;

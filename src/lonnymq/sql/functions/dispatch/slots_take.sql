@@ -21,7 +21,10 @@ BEGIN
             UNION ALL
             SELECT q.max_concurrency, 0 FROM queue q WHERE new.name = '' OFFSET 0) c ON TRUE
         CROSS JOIN LATERAL (
-            SELECT cardinality(last.busy) + cardinality(new.stubs) >= c.max
+            -- Under an interval, one message is out: if nobody serves its lane, others wait for it. See lanes_yield.
+            SELECT (COALESCE(cardinality(last.busy) + cardinality(new.stubs) >= c.max, FALSE)
+                    OR c.release_interval_ms > 0
+                        AND (SELECT cardinality(t.lanes) > 1 FROM tick t ORDER BY t.id DESC LIMIT 1))
                 AND COALESCE(last.alarm_at <= p_now OR last.alarm_at > p_now + 1000, TRUE) AS is_alarm) x
         WHERE s.ctid = last.tid
         RETURNING s.channel, x.is_alarm)
