@@ -9,7 +9,8 @@ BEGIN
         SELECT y.tid
         FROM (
             SELECT e.token, e.last_id, COUNT(*) AS n, BOOL_OR(e.id = e.last_id) AS has_last
-            FROM unnest(p_endings) e WHERE e.token IS NOT NULL GROUP BY e.token, e.last_id ORDER BY e.token, e.last_id) r
+            FROM unnest(p_endings) e WHERE e.token IS NOT NULL GROUP BY e.token, e.last_id
+                ORDER BY e.token, e.last_id) r
         CROSS JOIN LATERAL (
             SELECT l.ctid AS tid, l.stubs FROM lease l WHERE l.token = r.token AND l.last_id = r.last_id OFFSET 0) x
         CROSS JOIN LATERAL (SELECT l.ctid AS tid FROM lease l WHERE l.ctid = x.tid AND (

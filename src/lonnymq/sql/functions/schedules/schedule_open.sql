@@ -17,5 +17,6 @@ BEGIN
         ORDER BY n                          -- two that open the same ones wait for each other, not in a circle
         ON CONFLICT DO NOTHING;
     END IF;
-    RETURN QUERY SELECT s.name::TEXT, s.ticked_at, clock_ms() FROM schedule s WHERE s.name = ANY (p_names) ORDER BY s.name;
+    RETURN QUERY SELECT s.name::TEXT, s.ticked_at, clock_ms() FROM schedule s WHERE s.name = ANY (p_names)
+        ORDER BY s.name;
 END $$;

@@ -1,11 +1,12 @@
 -- Since when the oldest message is due, among the next 1,000 entries of ready and the heads of the next 1,000 lines,
--- of each lane, and of the first 1,000 messages that nobody has dispatched. Those with the lowest times are looked at, urgent ones last, as these tell nothing of when they were
--- made.
+-- of each lane, and of the first 1,000 messages that nobody has dispatched. Those with the lowest times are looked
+-- at, urgent ones last, as these tell nothing of when they were made.
 CREATE OR REPLACE FUNCTION due_since (p_lanes lane_state[])
 RETURNS BIGINT LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN LEAST((
-        SELECT MIN(GREATEST(m.dequeue_at, m.created_at)) FROM message_unread(1000) m WHERE m.dequeue_at <= clock_ms()), (
+        SELECT MIN(GREATEST(m.dequeue_at, m.created_at)) FROM message_unread(1000) m
+            WHERE m.dequeue_at <= clock_ms()), (
         SELECT MIN(GREATEST(m.dequeue_at, m.created_at))
         FROM (
             SELECT x.id

@@ -1,4 +1,5 @@
--- The queue's settings have changed: copy those that a create must know to where it reads them. Waits for who changes that row at this moment.
+-- The queue's settings have changed: copy those that a create must know to where it reads them. Waits for who changes
+-- that row at this moment.
 CREATE OR REPLACE FUNCTION sleep_copy ()
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE

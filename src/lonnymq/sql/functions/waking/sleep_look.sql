@@ -1,9 +1,8 @@
--- For a consumer that sleeps: whether there is something to dispatch, or to dequeue from its lanes (p_lanes; NULL: all);
--- where there is not, when to look again. One call that reads a few index entries, instead of a dequeue, a dispatch and a
--- dequeue in vain. Locks and writes nothing.
--- Returns is_due: dispatch and dequeue now; again_at: else sleep until then or a notification, at most a second;
--- is_awaited: p_generation, of a sleep_begin that was sure, still stands, and whoever appends notifies; and now_at, the
--- time that all this is true of.
+-- For a consumer that sleeps: whether there is something to dispatch, or to dequeue from its lanes (p_lanes; NULL:
+-- all); where there is not, when to look again. One call that reads a few index entries, instead of a dequeue, a
+-- dispatch and a dequeue in vain. Locks and writes nothing. Returns is_due: dispatch and dequeue now; again_at: else
+-- sleep until then or a notification, at most a second; is_awaited: p_generation, of a sleep_begin that was sure,
+-- still stands, and whoever appends notifies; and now_at, the time that all this is true of.
 CREATE OR REPLACE FUNCTION sleep_look (p_generation BIGINT DEFAULT NULL, p_lanes TEXT[] DEFAULT NULL)
 RETURNS TABLE (is_due BOOLEAN, again_at BIGINT, is_awaited BOOLEAN, now_at BIGINT)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$

@@ -1,6 +1,6 @@
--- After something was appended: tell the consumers that sleep, if any does. In a statement of its own, whose snapshot is younger
--- than the locks that the append took: see sleep_begin. Under a snapshot that may be older, tell in any case. Nobody sleeps for
--- more than a second: who is needed only at p_at, later than that, need not be told.
+-- After something was appended: tell the consumers that sleep, if any does. In a statement of its own, whose snapshot
+-- is younger than the locks that the append took: see sleep_begin. Under a snapshot that may be older, tell in any
+-- case. Nobody sleeps for more than a second: who is needed only at p_at, later than that, need not be told.
 CREATE OR REPLACE FUNCTION sleep_notify (p_at BIGINT DEFAULT NULL)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
