@@ -57,6 +57,7 @@ maintain                .         x         .         x
 channel_get             .         .         x         x
 channel_stats           .         .         x         x
 channel_list            .         .         x         x
+lane_list               .         .         x         x
 message_get             .         .         x         x
 message_list            .         .         x         x
 dead_list               .         .         x         x
@@ -102,6 +103,9 @@ STAGING_COLUMNS = {
     "headers",
     "max_attempts",
     "dedupe_key",
+    "priority",
+    "cost",
+    "lane",
 }
 SCHEMA_IS_USED_BY = set(ROLES)
 
@@ -719,7 +723,10 @@ def populate(queue: Queue, channels: Sequence[str]) -> None:
         for _ in range(3):
             queue.call(conn, "message_create", channel, b"x", -1, None, 1)
     _dequeue(queue, conn, 2 * len(channels))
-    leased = sql.SQL("SELECT array_agg(id), array_agg(token) FROM {}.message WHERE leased GROUP BY channel")
+    leased = sql.SQL(
+        "SELECT array_agg(m.id), array_agg(l.token) FROM {0}.lease l CROSS JOIN unnest(l.stubs) s"
+        " JOIN {0}.message m ON m.id = s.id AND m.generation = s.generation GROUP BY m.channel"
+    )
     for ids, tokens in conn.execute(leased.format(schema)).fetchall():
         assert queue.call(conn, "message_defer", ids[0], tokens[0], None, None, "broken") == [("dead",)]
         assert queue.call(conn, "message_complete", ids[1], tokens[1]) == [("completed",)]

@@ -160,7 +160,7 @@ CREATE TABLE ready (
     rank SMALLINT NOT NULL,
     at BIGINT NOT NULL,
     cost INT NOT NULL,
-    is_limited BOOLEAN NOT NULL,            -- its channel or the queue has a limit: who finishes it gives notice
+    is_limited BOOLEAN NOT NULL,            -- a limit may keep others waiting for it: who finishes it gives notice
     channel TEXT COLLATE "C" NOT NULL,
     PRIMARY KEY (lane, tag, id, generation)
 );
@@ -242,7 +242,7 @@ CREATE TYPE open_transaction AS (xid XID8, id BIGINT);
 
 -- How a channel stands when messages of it are placed in a lane: what it may do (see channel_room), whether it has a
 -- line, and the tag of its next message.
-CREATE TYPE standing AS (channel TEXT, has_line BOOLEAN, is_limited BOOLEAN, room INT, step DOUBLE PRECISION,
+CREATE TYPE standing AS (channel TEXT, has_line BOOLEAN, room INT, step DOUBLE PRECISION,
     tag BIGINT);
 
 -- Created messages that are still to be placed: those from lo_id to hi_id that have this xid and generation 0.

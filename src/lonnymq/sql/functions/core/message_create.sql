@@ -21,7 +21,7 @@ DECLARE
     -- before a limit is looked for: who sets one can see who may not have found it
     v_xid XID8 := pg_current_xact_id();
     v_now BIGINT := transaction_ms();
-    v_at BIGINT := COALESCE(p_dequeue_at, CASE WHEN p_delay_ms IS NULL THEN v_now ELSE clock_ms() + p_delay_ms END);
+    v_at BIGINT;
     v_is_asleep BOOLEAN;
 BEGIN
     IF NOT message_is_usual(p_channel, '', p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key, p_delay_ms,
@@ -31,6 +31,7 @@ BEGIN
         PERFORM message_check(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key, p_delay_ms,
             p_priority, p_cost, p_lane);
     END IF;
+    v_at := COALESCE(p_dequeue_at, CASE WHEN p_delay_ms IS NULL THEN v_now ELSE clock_ms() + p_delay_ms END);
     -- What the queue asks for is checked by the statement that appends, and whether someone sleeps: it locks message
     -- first, and then takes its snapshot. See sleep_begin.
     WITH s AS MATERIALIZED (SELECT * FROM sleep s ORDER BY s.id DESC LIMIT 1),

@@ -32,6 +32,9 @@ BEGIN
     IF q.has_bound THEN
         PERFORM produce_check(p_channels);
     END IF;
+    IF p_lanes IS NOT NULL THEN
+        PERFORM lanes_check(p_lanes);
+    END IF;
     IF p_delays_ms IS NOT NULL THEN
         PERFORM delay_check(u.delay_ms, u.at, format(' (message %s of %s)', u.ord, cardinality(p_channels)))
         FROM unnest(p_dequeue_ats, p_delays_ms) WITH ORDINALITY u (at, delay_ms, ord);
@@ -49,9 +52,9 @@ BEGIN
             p_priorities,
                 p_costs, p_lanes)
             WITH ORDINALITY u (channel, content, at, headers, max_attempts, dedupe_key, priority, cost, lane, ord)
-        WHERE NOT message_is_usual(channel, content, at, headers, max_attempts, dedupe_key, NULL, priority, cost, lane,
+        WHERE NOT message_is_usual(channel, content, at, headers, max_attempts, dedupe_key, NULL, priority, cost, NULL,
                 q.content_max_bytes)
-            AND message_check(channel, content, at, headers, max_attempts, dedupe_key, NULL, priority, cost, lane,
+            AND message_check(channel, content, at, headers, max_attempts, dedupe_key, NULL, priority, cost, NULL,
                 format(' (message %s of %s)', ord, cardinality(p_channels)));
         RETURN QUERY SELECT * FROM message_create_admitted(p_channels, p_contents, p_dequeue_ats, p_headers,
             p_max_attempts, p_dedupe_keys, p_priorities, p_costs, p_lanes, p_raise_full);
@@ -65,9 +68,9 @@ BEGIN
             FROM unnest(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_priorities, p_costs,
                 p_lanes)
                 WITH ORDINALITY u (channel, content, at, headers, max_attempts, priority, cost, lane, ord)
-            WHERE message_is_usual(channel, content, at, headers, max_attempts, NULL, NULL, priority, cost, lane,
+            WHERE message_is_usual(channel, content, at, headers, max_attempts, NULL, NULL, priority, cost, NULL,
                     q.content_max_bytes)
-                OR message_check(channel, content, at, headers, max_attempts, NULL, NULL, priority, cost, lane,
+                OR message_check(channel, content, at, headers, max_attempts, NULL, NULL, priority, cost, NULL,
                     format(' (message %s of %s)', ord, cardinality(p_channels)))
             RETURNING message.id),
         told AS (

@@ -2,11 +2,11 @@
 -- message of cost 1 advances them by (step), and when to look again if it is time that keeps them (again_at). Here
 -- alone it is decided whether a channel may release.
 CREATE OR REPLACE FUNCTION channel_room (p_channels TEXT[], p_now BIGINT)
-RETURNS TABLE (channel TEXT, is_limited BOOLEAN, room INT, step DOUBLE PRECISION, again_at BIGINT)
+RETURNS TABLE (channel TEXT, room INT, step DOUBLE PRECISION, again_at BIGINT)
     LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN QUERY
-    SELECT u.name, x.is_limited,
+    SELECT u.name,
         CASE WHEN c.paused THEN 0 ELSE LEAST(
             CASE WHEN c.max_concurrency IS NOT NULL THEN GREATEST(0, c.max_concurrency - cardinality(s.busy)) END,
             CASE WHEN c.release_interval_ms > 0 THEN
@@ -18,8 +18,7 @@ BEGIN
     LEFT JOIN LATERAL (SELECT * FROM slots s WHERE s.channel = u.name ORDER BY s.channel DESC, s.turn DESC
         LIMIT 1) s ON TRUE
     CROSS JOIN LATERAL (
-        SELECT COALESCE(c.max_concurrency IS NOT NULL OR c.release_interval_ms > 0, FALSE) AS is_limited,
-            -- A time in the future is from before the clock was set back, and counts as now.
+        SELECT -- A time in the future is from before the clock was set back, and counts as now.
             CASE WHEN c.release_interval_ms > 0
                 THEN CASE WHEN s.released_at > p_now + 1000 THEN p_now
                     ELSE s.released_at END + c.release_interval_ms END AS free_at) x;

@@ -22,13 +22,14 @@ BEGIN
         SELECT c.entries, c.spans INTO v_entries, n.spans FROM entries_created(w.spans, p_limit) c;
     END IF;
     IF w.has_back THEN
-        v_entries := v_entries || back_read(v_notices, w.has_policies OR w.max IS NOT NULL);
+        v_entries := v_entries || back_read(v_notices, w.has_policies OR w.max IS NOT NULL, p_now);
     END IF;
     IF t.walk_id IS NOT NULL THEN
         SELECT v_entries || k.entries, k.walk_id INTO v_entries, n.walk_id FROM entries_walk(t, p_limit) k;
     END IF;
     IF p_now < t.at - 1000 THEN             -- the clock was set back, and alarms are for a time that is far now
         UPDATE alarm SET at = p_now + 1000 WHERE at > p_now + 1000;
+        UPDATE slots SET released_at = p_now WHERE released_at > p_now;
         n.alarm_to := LEAST(n.alarm_to, p_now);
         n.held_at := LEAST(n.held_at, p_now + 1000);
     END IF;
@@ -55,7 +56,7 @@ BEGIN
         PERFORM backlog_shrink(v_notices);
     END IF;
     IF w.has_policies AND w.wanted IS NOT NULL THEN
-        w.hinted := w.hinted || slots_released(v_notices);
+        w.hinted := w.hinted || slots_released(v_notices, p_now);
     END IF;
     n := lanes_dispatch(n, v_entries, w.hinted, v_changed, w.wanted, w.has_policies, w.max, p_now);
     n.seen_xid := pg_snapshot_xmax(p_snapshot);

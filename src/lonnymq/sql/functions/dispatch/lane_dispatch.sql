@@ -42,6 +42,6 @@ BEGIN
     IF lane.v > l.v AND l.horizon < c_end THEN
         DELETE FROM recent c WHERE c.ctid = ANY (ARRAY(
             SELECT c.ctid FROM recent c WHERE c.lane = l.name AND c.tag >= l.v - 1000000000 AND c.tag < lane.v
-                LIMIT 1000));
+            LIMIT 1000 FOR UPDATE SKIP LOCKED));
     END IF;
 END $$;

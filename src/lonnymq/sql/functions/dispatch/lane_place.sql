@@ -15,7 +15,7 @@ DECLARE
     v_limited ready[];
     v_has_costs BOOLEAN;
 BEGIN
-    v_known := lane_standing(l, p_entries, p_queue_room, p_has_policies, p_now);
+    v_known := lane_standing(l, p_entries, p_has_policies, p_now);
     IF NOT EXISTS (SELECT FROM unnest(v_known) k WHERE NOT k.has_line) THEN -- mostly so where there is a backlog
         put := 0;
         is_blocked := EXISTS (SELECT FROM unnest(v_known) k WHERE k.room IS NOT NULL);
@@ -25,7 +25,7 @@ BEGIN
         RETURN;
     END IF;
     WITH new AS MATERIALIZED (
-        SELECT e.*, k.has_line, k.room, k.is_limited, k.tag + SUM(s.step) OVER line_order - s.step AS tag,
+        SELECT e.*, k.has_line, k.room, k.tag + SUM(s.step) OVER line_order - s.step AS tag,
             COUNT(*) OVER line_order AS nth
         FROM unnest(p_entries) e JOIN unnest(v_known) k ON k.channel = e.channel
         CROSS JOIN LATERAL (SELECT tag_step(e.cost, k.step, e.id) AS step) s
@@ -40,15 +40,16 @@ BEGIN
                     FROM new n) y) x),
     to_ready AS (
         INSERT INTO ready (lane, tag, id, generation, rank, at, cost, is_limited, channel)
-        SELECT l.name, p.tag, p.id, p.generation, p.rank, p.at, p.cost, p.is_limited, p.channel
+        SELECT l.name, p.tag, p.id, p.generation, p.rank, p.at, p.cost,
+            p_queue_room IS NOT NULL OR room_is_short(p.room, p.nth), p.channel
         FROM placed p WHERE p.is_direct ORDER BY p.tag, p.id)
     SELECT COUNT(*) FILTER (WHERE p.is_direct),
         MAX(p.tag) FILTER (WHERE p.is_direct), COALESCE(BOOL_OR(NOT p.is_direct
             AND p.room IS NOT NULL), FALSE), MAX(p.cost) > 1,
         array_agg(ROW(l.name, p.tag, p.id, p.generation, p.rank, p.at, p.cost,
-            p.is_limited, p.channel)::ready) FILTER (WHERE NOT p.is_direct),
-        array_agg(ROW(l.name, p.tag, p.id, p.generation, p.rank, p.at, p.cost, p.is_limited, p.channel)::ready)
-            FILTER (WHERE p.is_direct AND p.is_limited)
+            NULL, p.channel)::ready) FILTER (WHERE NOT p.is_direct),
+        array_agg(ROW(l.name, p.tag, p.id, p.generation, p.rank, p.at, p.cost, NULL, p.channel)::ready)
+            FILTER (WHERE p.is_direct AND (p.room IS NOT NULL OR p_queue_room IS NOT NULL))
     INTO put, issued, is_blocked, v_has_costs, v_line, v_limited FROM placed p;
     IF put > 0 AND (l.horizon < c_end OR v_has_costs) THEN
         PERFORM recent_add(l, p_entries, v_known);

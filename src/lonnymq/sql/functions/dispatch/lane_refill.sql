@@ -23,10 +23,10 @@ BEGIN
             AND f.ord <= p_room), p_now) r),
     lines AS MATERIALIZED (
         SELECT f.*, COALESCE(r.step, 1000) AS step, r.room, r.again_at, LEAST(s.part, r.room) AS want, s.part, s.next,
-            COALESCE(r.is_limited, FALSE) OR p_is_limited AS is_limited
+            p_is_limited OR r.room IS NOT NULL AS is_limited
         FROM front f CROSS JOIN size s LEFT JOIN rooms r ON r.channel = f.channel WHERE f.ord <= p_room),
     got AS MATERIALIZED (                   -- one more of each line is looked at than may be taken
-        SELECT k.ord, k.channel, k.want, k.part, k.held, k.next, k.is_limited, k.tag AS first, e.*, x.step,
+        SELECT k.ord, k.channel, k.want, k.part, k.held, k.next, k.room, k.is_limited, k.tag AS first, e.*, x.step,
             COUNT(*) OVER line_order AS nth, k.tag + SUM(x.step) OVER line_order - x.step AS tag
         FROM lines k
         CROSS JOIN LATERAL (
@@ -58,7 +58,8 @@ BEGIN
     off_line AS (DELETE FROM line e WHERE e.ctid = ANY (ARRAY(SELECT m.tid FROM mine m WHERE m.is_mine))),
     to_ready AS (
         INSERT INTO ready (lane, tag, id, generation, rank, at, cost, is_limited, channel)
-        SELECT l.name, m.after - m.step, m.id, m.generation, m.rank, m.at, m.cost, m.is_limited, m.channel
+        SELECT l.name, m.after - m.step, m.id, m.generation, m.rank, m.at, m.cost,
+            p_is_limited OR room_is_short(m.room, m.nth), m.channel
         FROM mine m WHERE m.is_mine ORDER BY m.after - m.step, m.id),
     sums AS MATERIALIZED (
         SELECT m.ord, COUNT(*) FILTER (WHERE m.is_mine) AS n, MAX(m.after) FILTER (WHERE m.is_mine) AS after,

@@ -21,7 +21,7 @@ BEGIN
     IF NOT tick_is_foreign(t) THEN          -- what dequeues told and nobody has read
         SELECT array_agg(w.notice) INTO v_notices FROM notice_read(t, pg_current_snapshot(), 1000000) w;
         t := tick_count(t, v_notices, v_now);
-        PERFORM slots_released(v_notices);
+        PERFORM slots_released(v_notices, clock_ms());
     END IF;
     -- The tags go on from where they were.
     t.lanes := ARRAY(
