@@ -294,6 +294,62 @@ def test_a_cancel_left_open_keeps_nobody_busy(arena: Arena, ending: str) -> None
     drain(observer, 80 + (ending == "rollback"))
 
 
+def test_a_large_cancel_left_open_stops_no_other_channel(arena: Arena) -> None:
+    """More of a line's head is held than one refill looks at."""
+    observer, one = arena.session("judge"), arena.session("one")
+    make(observer, ["a"] * 500 + ["b"] * 500)
+    dispatch(observer)
+    one.execute("BEGIN")
+    head = "SELECT id FROM line WHERE channel = 'a' ORDER BY rank, at, id LIMIT 300"
+    one.execute(f"SELECT message_cancel_many(ARRAY({head}))")
+    served: Counter[str] = Counter()
+    for _ in range(60):
+        dispatch(observer)
+        deliveries = take(observer, 10)
+        served.update(delivery.channel for delivery in deliveries)
+        complete(observer, deliveries)
+    assert served["a"] == 200
+    assert served["b"] >= 300
+    end(one, "commit")
+    drain(observer, 500 - served["b"])
+
+
+def test_a_locked_message_that_a_slow_dequeue_met(arena: Arena) -> None:
+    """It is told to come back at a time that is past when the dequeue commits."""
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    made = make(observer, ["a", "b"])
+    dispatch(observer)
+    one.execute("BEGIN")
+    one.execute("SELECT FROM message WHERE id = %s FOR UPDATE", (made[0],))
+    two.execute("BEGIN")
+    assert [delivery.id for delivery in take(two, 2)] == made[1:]
+    time.sleep(1.1)
+    made += make(observer, ["c"])
+    dispatch(observer)
+    end(two, "commit")
+    end(one, "commit")
+    observer.execute(f"SELECT message_complete(id, token) FROM ({LEASED}) l")
+    drain(observer, 2)
+
+
+def test_the_dispatcher_does_not_wait_for_upkeep(arena: Arena) -> None:
+    observer, one = arena.session("judge"), arena.session("one")
+    make(observer, ["a"] * 500)
+    dispatch(observer)
+    make(observer, ["b"])
+    dispatch(observer)
+    assert value(observer, "SELECT COUNT(*) FROM recent") > 0
+    one.execute("BEGIN")
+    one.execute("SELECT FROM recent FOR UPDATE")
+    with impatient(observer):
+        for _ in range(5):
+            complete(observer, take(observer, 50))
+            value(observer, "SELECT dispatch()")
+        observer.execute("SELECT channel_set('b', p_weight => 2)")
+        value(observer, "SELECT dispatch()")
+    end(one, "commit")
+
+
 def test_others_are_served_beside_a_dequeue_left_open(arena: Arena) -> None:
     """It holds what it took: that is no supply, and holds virtual time back for nobody."""
     observer, one = arena.session("judge"), arena.session("one")

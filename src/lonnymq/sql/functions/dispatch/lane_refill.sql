@@ -23,28 +23,32 @@ BEGIN
             AND f.ord <= p_room), p_now) r),
     lines AS MATERIALIZED (
         SELECT f.*, COALESCE(r.step, 1000) AS step, r.room, r.again_at, LEAST(s.part, r.room) AS want, s.part, s.next,
+            CASE WHEN f.held > 0 THEN f.held + 100 ELSE 0 END AS tried,
+                -- in any case: what is held may be more than that
             p_is_limited OR r.room IS NOT NULL AS is_limited
         FROM front f CROSS JOIN size s LEFT JOIN rooms r ON r.channel = f.channel WHERE f.ord <= p_room),
     got AS MATERIALIZED (                   -- one more of each line is looked at than may be taken
-        SELECT k.ord, k.channel, k.want, k.part, k.held, k.next, k.room, k.is_limited, k.tag AS first, e.*, x.step,
-            COUNT(*) OVER line_order AS nth, k.tag + SUM(x.step) OVER line_order - x.step AS tag
+        SELECT k.ord, k.channel, k.want, k.part, k.held, k.tried, k.next, k.room, k.is_limited, k.tag AS first, e.*,
+            x.step,
+            k.tag + COALESCE(SUM(x.step) FILTER (WHERE e.nth > k.held) OVER line_order - x.step, 0) AS tag
         FROM lines k
         CROSS JOIN LATERAL (
-            SELECT e.* FROM unnest(k.stretches) s
+            SELECT e.*, ROW_NUMBER() OVER () AS nth FROM unnest(k.stretches) s
             CROSS JOIN LATERAL (
                 SELECT e.ctid AS tid, e.rank, e.at, e.id, e.generation, e.cost FROM line e
-                WHERE e.channel = k.channel AND e.lane = l.name AND (e.rank, e.at, e.id) >= (s.lo_rank, s.lo_at,
-                    s.lo_id)
+                WHERE e.channel = k.channel AND e.lane = l.name 
+                    AND (e.rank, e.at, e.id) >= (s.lo_rank, s.lo_at, s.lo_id)
                     AND (e.rank, e.at, e.id) <= (s.hi_rank, s.hi_at, s.hi_id)
-                ORDER BY e.channel, e.lane, e.rank, e.at, e.id LIMIT k.want + k.held + 1) e
-            WHERE k.want > 0 LIMIT k.want + k.held + 1) e
+                ORDER BY e.channel, e.lane, e.rank, e.at, e.id LIMIT GREATEST(k.want + k.held, k.tried) + 1) e
+            WHERE k.want > 0 LIMIT GREATEST(k.want + k.held, k.tried) + 1) e
         CROSS JOIN LATERAL (SELECT tag_step(e.cost, k.step, e.id) AS step) x
-        WINDOW line_order AS (PARTITION BY k.ord ORDER BY e.rank, e.at, e.id ROWS UNBOUNDED PRECEDING)),
+        WINDOW line_order AS (PARTITION BY k.ord ORDER BY e.nth ROWS UNBOUNDED PRECEDING)),
     tried AS MATERIALIZED (
         SELECT c.*, m.tid IS NOT NULL AS is_free
         FROM (
-            SELECT g.*, g.nth <= g.want + g.held AND COALESCE(g.tag <= LEAST(cut.tag, g.next), TRUE)
-                AND ROW_NUMBER() OVER (ORDER BY g.nth > g.want + g.held, g.tag, g.id) <= p_room + g.held AS is_next
+            SELECT g.*, g.nth <= g.tried OR g.nth <= g.want + g.held AND COALESCE(g.tag <= LEAST(cut.tag, g.next), TRUE)
+                AND ROW_NUMBER() OVER (ORDER BY g.nth <= g.tried OR g.nth > g.want + g.held, g.tag, g.id) <= p_room
+                AS is_next
             FROM got g
             CROSS JOIN (SELECT MIN(g.tag) FILTER (WHERE g.nth > g.part + g.held) AS tag FROM got g) cut) c
         LEFT JOIN LATERAL (
