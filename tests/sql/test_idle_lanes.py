@@ -47,7 +47,7 @@ def test_a_lane_that_nobody_serves(conn: psycopg.Connection, limit: str, is_firs
         create(conn, lane, 300)
         fold(conn)
     served = serve(conn, clock, ["served"], 30)
-    assert len(served) >= 200, "and not one a second"
+    assert len(served) >= 150, "and not one a second"
     check(conn)
     both = serve(conn, clock, ["served", "unserved"], 12)
     assert both.count("unserved") > 0, "who comes back is found"

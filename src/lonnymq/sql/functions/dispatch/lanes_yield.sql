@@ -6,7 +6,9 @@ CREATE OR REPLACE FUNCTION lanes_yield (
     INOUT lanes lane_state[], p_hinted TEXT[], p_due entry[], p_max INT, p_now BIGINT, OUT channels TEXT[])
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_served lane_state[] := ARRAY(SELECT l FROM unnest(lanes) l WHERE NOT lane_is_idle(l, p_now));
+    v_served lane_state[] := ARRAY(
+        SELECT lanes[i] FROM generate_subscripts(lanes, 1) i
+        WHERE NOT lane_is_idle(lanes[i], i, cardinality(lanes), p_now));
     v_names TEXT[] := ARRAY(SELECT l.name FROM unnest(v_served) l);
     v_is_full BOOLEAN := FALSE;
 BEGIN
