@@ -21,7 +21,7 @@ from lonnymq.spark.columns import HISTORY
 from lonnymq.spark.lake import LakeConflict, LakeTable, LakeUnsuitable
 from lonnymq.spark.reading import RowsLost
 from tests.database import Connect
-from tests.spark.traffic import complete, finish, kill
+from tests.spark.traffic import complete, finish, kill, settle
 
 OPENED = LakeTable.open
 
@@ -96,10 +96,11 @@ def test_a_transaction_that_commits_late_is_not_passed(
 ) -> None:
     late = connect(autocommit=False)
     late.execute("SELECT message_create('late', 'x')")
-    waiting = finish(conn, "acme", [b"x"] * 3)
+    waiting = finish(conn, "acme", [b"x"] * 3, settles=False)
     held_back = archive(spark, folder, options, tables=["history"]).tables["history"]
     assert (held_back.rows, held_back.behind) == (0, 3)
     late.rollback()
+    settle(conn)
     assert archive(spark, folder, options, tables=["history"]).tables["history"].rows == 3
     assert ids(folder) == waiting
 

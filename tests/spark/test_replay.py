@@ -12,7 +12,7 @@ from lonnymq.spark import lake
 from lonnymq.spark.archiving import archive
 from lonnymq.spark.replaying import NothingToReplay, replay
 from tests.judge import dequeue, dispatch
-from tests.spark.traffic import finish, kill
+from tests.spark.traffic import finish, kill, settle
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +51,7 @@ def test_what_messages_keep(
     dispatch(conn)
     [message] = dequeue(conn, 1, 60_000)[0]
     conn.execute("SELECT message_defer(%s, %s, p_error => 'no')", (message.id, message.token))
+    settle(conn)
     archive(spark, str(tmp_path), options)
     sources = [past(spark, options, kind) for kind in ("history", "dead")]
     sources += [lake.read(spark, f"{tmp_path}/{table}") for table in ("history", "dead")]
