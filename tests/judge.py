@@ -20,7 +20,8 @@ PLACES = """
         SELECT w.* FROM t CROSS JOIN unnest(t.open) o JOIN notice w ON w.xid = o.xid AND w.id > o.id),
     live_backlog AS MATERIALIZED (
         SELECT b.* FROM backlog b
-        WHERE b.turn = (SELECT MAX(x.turn) FROM backlog x WHERE x.channel = b.channel AND x.lane = b.lane)),
+        WHERE b.turn = (SELECT MAX(x.turn) FROM backlog x WHERE x.channel = b.channel AND x.lane = b.lane)
+            AND b.stretches <> '{}'),
     live_slots AS MATERIALIZED (
         SELECT s.* FROM slots s WHERE s.turn = (SELECT MAX(x.turn) FROM slots x WHERE x.channel = s.channel)),
     busy AS MATERIALIZED (
@@ -66,7 +67,7 @@ ALWAYS = {
         GROUP BY m.id, t.walk_id, t.walk_to
         HAVING COUNT(p.place) <> 1
             AND NOT COALESCE(COUNT(p.place) = 0 AND m.id > t.walk_id AND m.id <= t.walk_to, FALSE)""",
-    # A message that is rescheduled while a dispatch reads its notice leaves an entry of the generation before.
+    # A message that is rescheduled while a dispatch reads its notice leaves an entry of the old generation.
     # Who takes that one finds that it is void.
     "invariant 20: no entry is of a generation that its message does not have yet": """
         SELECT p.*, m.generation AS now FROM places p JOIN message m ON m.id = p.id
@@ -83,7 +84,7 @@ ALWAYS = {
     "nobody is both dead and alive": "SELECT id FROM message JOIN dead USING (id)",
     "invariant 8: a line has a backlog": """
         SELECT DISTINCT e.channel, e.lane FROM line e
-        WHERE NOT EXISTS (SELECT FROM backlog b WHERE b.channel = e.channel AND b.lane = e.lane)""",
+        WHERE NOT EXISTS (SELECT FROM live_backlog b WHERE b.channel = e.channel AND b.lane = e.lane)""",
     "one live backlog a line": "SELECT channel, lane FROM backlog GROUP BY channel, lane HAVING COUNT(*) > 1",
     "invariant 8: the stretches of a line cover it": """
         SELECT e.*, b.stretches FROM line e JOIN live_backlog b ON b.channel = e.channel AND b.lane = e.lane
@@ -299,9 +300,6 @@ def dispatch(conn: psycopg.Connection) -> int:
         calls += 1
         assert calls < 100_000, "dispatching does not come to an end"
     return calls
-
-
-fold = dispatch
 
 
 def dequeue(

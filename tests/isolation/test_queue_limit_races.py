@@ -164,7 +164,7 @@ def test_a_slot_is_free_when_its_lease_ends_for_good(arena: Arena, freeing: str,
         assert take(two) == []
     end(one, ending)
     if freeing == "sweep":
-        dispatch(observer)  # rolled back, the next fold sweeps
+        dispatch(observer)  # rolled back, the next dispatch sweeps
     assert len(take_all(observer, 1)) == (1 if ending == "commit" or freeing == "sweep" else 0)
     observer.execute("SELECT queue_set(p_max_attempts => 5)")
     check_limit(observer, 1)

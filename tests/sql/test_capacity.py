@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from tests.clock import FakeClock
-from tests.judge import Delivery, check, dequeue, fold
+from tests.judge import Delivery, check, dequeue, dispatch
 
 
 def create(conn: psycopg.Connection, count: int = 1, channel: str = "a") -> list[str]:
@@ -23,7 +23,7 @@ def limit(conn: psycopg.Connection, size: int, channel: str = "a") -> None:
 
 
 def take(conn: psycopg.Connection, lease_ms: int = 30_000) -> Delivery:
-    fold(conn)
+    dispatch(conn)
     [message], _ = dequeue(conn, 1, lease_ms)
     return message
 
@@ -53,7 +53,7 @@ def test_full_is_an_error_when_that_is_asked_for(conn: psycopg.Connection) -> No
 
 
 def dequeue_all(conn: psycopg.Connection) -> list[Delivery]:
-    fold(conn)
+    dispatch(conn)
     return dequeue(conn, 100)[0]
 
 
@@ -87,7 +87,7 @@ def test_a_place_is_free_when_its_message_ends_and_not_before(conn: psycopg.Conn
             conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
         if end == "expire":
             clock.advance(1000)
-            fold(conn)
+            dispatch(conn)
     assert create(conn, 2) == (["full", "full"] if end == "defer" else ["created", "full"])
     check(conn)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect, until_waiting
-from tests.judge import check, dequeue, drain, fold
+from tests.judge import check, dequeue, dispatch, drain
 from tests.sql.test_dequeue import fill
 
 LEASE = 60_000
@@ -67,7 +67,7 @@ def clock(conn: psycopg.Connection) -> FakeClock:
 
 def filled(conn: psycopg.Connection, **channels: int) -> None:
     fill(conn, **channels)
-    fold(conn)
+    dispatch(conn)
 
 
 def leased(conn: psycopg.Connection) -> list[int]:
@@ -103,11 +103,11 @@ def test_claim_by_claim(conn: psycopg.Connection) -> None:
 def test_what_a_row_says(conn: psycopg.Connection, clock: FakeClock) -> None:
     conn.execute("SELECT message_create('a', 'content', %s, '{\"k\": [1]}', NULL, 'key')", (clock.at - 5,))
     created_at = clock.at
-    fold(conn)
+    dispatch(conn)
     [first], _ = dequeue(conn)
     conn.execute("SELECT message_defer(%s, %s, p_state => 'page 7', p_error => 'x')", (first.id, first.token))
     clock.advance(10)
-    fold(conn)
+    dispatch(conn)
     reader = Reader(conn)
     reader.next(0)
     assert reader.read(0, 1) == [
@@ -135,7 +135,7 @@ def test_limits_hold(conn: psycopg.Connection) -> None:
     assert reader.next(0) == Claim(1, 3)
     assert reader.next(1) == Claim(1, 0)
     reader.complete(1)
-    fold(conn)
+    dispatch(conn)
     assert reader.next(1) == Claim(2, 1)
     check(conn)
 
@@ -146,7 +146,7 @@ def test_more_than_a_dequeue_gives(conn: psycopg.Connection) -> None:
     sizes: list[int] = []
     while claim := reader.next(len(sizes), 25_000).messages:
         sizes.append(claim)
-        fold(conn)
+        dispatch(conn)
     assert sum(sizes) == 25_500
     last = len(sizes)
     parts = [reader.ids(0, last, part, 3) for part in range(3)]
@@ -159,16 +159,16 @@ def test_more_than_a_dequeue_gives(conn: psycopg.Connection) -> None:
 
 def test_when_to_ask_again(conn: psycopg.Connection, clock: FakeClock) -> None:
     reader = Reader(conn)
-    fold(conn)
+    dispatch(conn)
     assert reader.again_at(0) == clock.at + 1000
     conn.execute("SELECT message_create('a', '', %s)", (clock.at + 500,))
-    fold(conn)
+    dispatch(conn)
     assert reader.again_at(0) == clock.at + 500
 
 
 def test_an_idle_reader_writes_nothing(conn: psycopg.Connection) -> None:
     reader = Reader(conn)
-    fold(conn)
+    dispatch(conn)
     with conn.transaction():
         for _ in range(3):
             assert reader.next(0) == Claim(0, 0)
@@ -197,7 +197,7 @@ def test_what_was_there_at_a_time(conn: psycopg.Connection, clock: FakeClock) ->
     old = [channel for channel in taken if channel.startswith("old")]
     assert sorted(old) == sorted(f"old{n}" for n in range(30) for _ in range(3) if n != 1)
     clock.advance(5000)
-    fold(conn)
+    dispatch(conn)
     assert reader.next(seq).messages == 10, "there is more, for who asks without a time"
 
 
@@ -228,7 +228,7 @@ def test_an_orphaned_claim_is_gone_on_with(conn: psycopg.Connection, clock: Fake
     assert second.next(0, 10) == Claim(1, 3), "the same, whatever is asked for"
     assert second.ids(0, 1) == ids
     clock.advance(LEASE - 1)
-    fold(conn)
+    dispatch(conn)
     assert second.next(0, 10) == Claim(1, 3), "and its leases are new"
     assert second.complete(1, whole=True) == (3, 0, 0)
 
@@ -238,7 +238,7 @@ def test_an_orphaned_claim_that_ran_out(conn: psycopg.Connection, clock: FakeClo
     first = Reader(conn)
     first.next(0)
     clock.advance(LEASE + 1)
-    fold(conn)
+    dispatch(conn)
     others, _ = dequeue(conn, 2)
     second = Reader(conn)
     assert second.next(0) == Claim(1, 1), "a new one under the same number, of what others left"
@@ -255,7 +255,7 @@ def test_an_orphaned_claim_that_was_partly_lost(conn: psycopg.Connection, clock:
     query = "SELECT message_extend_many(%s, ARRAY[(SELECT token FROM claim LIMIT 1)], %s)"
     conn.execute(query, (left, 2 * LEASE))
     clock.advance(LEASE)
-    fold(conn)
+    dispatch(conn)
     assert leased(conn) == sorted(left)
     assert reader.next(0) == Claim(1, 3)
     assert reader.complete(1, whole=True) == (3, 0, 0)
@@ -264,7 +264,7 @@ def test_an_orphaned_claim_that_was_partly_lost(conn: psycopg.Connection, clock:
 
 def lose_all(conn: psycopg.Connection, clock: FakeClock) -> None:
     clock.advance(LEASE + 1)
-    fold(conn)
+    dispatch(conn)
     assert leased(conn) == []
 
 
@@ -339,11 +339,11 @@ def test_a_cancelled_message_in_an_orphaned_claim(conn: psycopg.Connection) -> N
 
 def test_a_dead_message_is_lost(conn: psycopg.Connection, clock: FakeClock) -> None:
     conn.execute("SELECT message_create('a', '', p_max_attempts => 1)")
-    fold(conn)
+    dispatch(conn)
     reader = Reader(conn)
     assert reader.next(0) == Claim(1, 1)
     clock.advance(LEASE + 1)
-    fold(conn)
+    dispatch(conn)
     assert conn.execute("SELECT COUNT(*) FROM dead").fetchone() == (1,)
     assert refused(reader.complete, 1, whole=True) == "LM016"
     assert reader.complete(1) == (0, 0, 1)
@@ -355,7 +355,7 @@ def test_long_work_keeps_its_leases(conn: psycopg.Connection, clock: FakeClock) 
     reader.next(0, lease_ms=1000)
     for _ in range(5):
         clock.advance(900)
-        fold(conn)
+        dispatch(conn)
         assert reader.extend(1000) == (3, 0)
     assert reader.complete(1, whole=True) == (3, 0, 0)
 

@@ -6,7 +6,7 @@ from psycopg.types.json import Jsonb
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import check, dequeue, drain, fold
+from tests.judge import check, dequeue, dispatch, drain
 
 
 def create(conn: psycopg.Connection, channel: str, content: bytes, dequeue_at: int | None = None) -> int:
@@ -22,7 +22,7 @@ def test_what_was_created_is_delivered_byte_for_byte(conn: psycopg.Connection) -
     conn.execute(
         "SELECT message_create('a', %s, NULL, %s, 7)", (content, Jsonb({"trace": "1", "n": [1, None]}))
     )
-    fold(conn)
+    dispatch(conn)
     [message], _ = dequeue(conn)
     assert (message.channel, message.content, message.headers) == (
         "a",
@@ -62,7 +62,7 @@ def test_urgent_newcomers_are_served_first_and_hide_nothing(conn: psycopg.Connec
     """Invariant 11: what stands behind them gets new tags, whether it was next or in its line."""
     clock = FakeClock(conn)
     backlog = [create(conn, "a", b"", clock.at - 1000 + n) for n in range(200)]
-    fold(conn)
+    dispatch(conn)
     served = [dequeue(conn)[0][0].id for _ in range(2)]
     urgent = [create(conn, "a", b"", -10), create(conn, "a", b"", -5)]
     check(conn)
@@ -85,7 +85,7 @@ def test_priority_comes_before_time(conn: psycopg.Connection) -> None:
         ).fetchall()[0][0]
         for priority, at in given
     ]
-    fold(conn)
+    dispatch(conn)
     expected = [ids[n] for n in (3, 4, 1, 6, 5, 0, 2)]
     [first], _ = dequeue(conn)
     conn.execute("SELECT message_defer(%s, %s, p_error => 'it broke')", (first.id, first.token))
@@ -98,9 +98,9 @@ def test_late_commits_take_their_place(connect: Connect) -> None:
     conn, producer = connect(), connect()
     clock = FakeClock(connect())
     waiting = [create(conn, "a", b""), create(conn, "b", b"")]
-    fold(conn)
+    dispatch(conn)
     later = create(conn, "a", b"", clock.at + 500)
-    fold(conn)
+    dispatch(conn)
     clock.advance(1)
     producer.execute("BEGIN")
     rows = producer.execute(
@@ -149,7 +149,7 @@ def test_what_was_rolled_back_is_never_seen(connect: Connect) -> None:
     with producer.transaction(force_rollback=True):
         create(producer, "a", b"undone")
         create(producer, "b", b"undone")
-    fold(consumer)
+    dispatch(consumer)
     assert dequeue(consumer)[0] == []
     producer.commit()
     assert [message.content for message in drain(consumer)] == [b"kept"]
@@ -158,7 +158,7 @@ def test_what_was_rolled_back_is_never_seen(connect: Connect) -> None:
 def test_a_commit_that_comes_late_is_seen(connect: Connect) -> None:
     """Invariant 1: a dispatch that passed an open transaction comes back to it."""
     first, second, consumer = connect(autocommit=False), connect(autocommit=False), connect()
-    fold(consumer)
+    dispatch(consumer)
     create(first, "a", b"first")
     create(second, "b", b"second")
     second.commit()

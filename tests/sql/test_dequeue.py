@@ -8,7 +8,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import audit, check, dequeue, drain, fold
+from tests.judge import audit, check, dequeue, dispatch, drain
 
 
 def fill(conn: psycopg.Connection, **channels: int) -> None:
@@ -17,7 +17,7 @@ def fill(conn: psycopg.Connection, **channels: int) -> None:
             "SELECT message_create_many(array_fill(%s::TEXT, ARRAY[%s]), array_fill(''::BYTEA, ARRAY[%s]))",
             (channel, count, count),
         )
-    fold(conn)
+    dispatch(conn)
 
 
 def test_channels_take_turns(conn: psycopg.Connection) -> None:
@@ -62,7 +62,7 @@ def test_nothing_jumps_another_tenants_turn(conn: psycopg.Connection) -> None:
     [first], _ = dequeue(conn)
     for n in range(5):
         conn.execute("SELECT message_create(%s, 'urgent', %s)", (first.channel, -1 - n))
-        fold(conn)
+        dispatch(conn)
     served = [dequeue(conn)[0][0] for _ in range(5)]
     turn = [message.channel for message in served].index(first.channel)
     assert {message.channel for message in served[:turn]} == set("abc") - {first.channel}
@@ -85,7 +85,7 @@ def test_weights_and_costs_divide_what_is_served(conn: psycopg.Connection) -> No
         )
     served: Counter[str] = Counter()
     for _ in range(190):
-        fold(conn)
+        dispatch(conn)
         served.update(message.channel for message in dequeue(conn, 3)[0])
         steps = {channel: cost / weights.get(channel, 1) for channel, cost in costs.items()}
         for (one, step), (other, other_step) in combinations(steps.items(), 2):
@@ -113,10 +113,10 @@ def test_a_lease_that_ran_out_comes_back_to_its_place(conn: psycopg.Connection) 
     fill(conn, a=2)
     [first], _ = dequeue(conn, 1, 1000)
     clock.advance(999)
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn)[0][0].id != first.id
     clock.advance(1)
-    fold(conn)
+    dispatch(conn)
     [again], _ = dequeue(conn)
     assert (again.id, again.content, again.attempts) == (first.id, b"urgent", 2)
     assert again.token != first.token
@@ -130,12 +130,12 @@ def test_attempts_that_run_out_end_among_the_dead(conn: psycopg.Connection) -> N
     clock = FakeClock(conn)
     conn.execute("SELECT message_create('a', 'poison', NULL, NULL, 3)")
     for attempt in (1, 2, 3):
-        fold(conn)
+        dispatch(conn)
         [message], _ = dequeue(conn, 1, 100)
         assert message.attempts == attempt
         assert conn.execute("SELECT COUNT(*) FROM dead").fetchone() == (0,)
         clock.advance(100)
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn)[0] == []
     row = conn.execute("SELECT id, channel, content, attempts, error, dead_at FROM dead").fetchone()
     assert row == (message.id, "a", b"poison", 3, "the lease ran out", clock.at)
@@ -146,18 +146,18 @@ def test_attempts_that_run_out_end_among_the_dead(conn: psycopg.Connection) -> N
 
 def test_again_at_is_the_next_due_time_and_at_most_a_second_ahead(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn) == ([], clock.at + 1000)
     conn.execute("SELECT message_create('a', '', %s)", (clock.at + 300,))
     assert dequeue(conn) == ([], clock.at), "a notice waits to be read"
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn) == ([], clock.at + 300)
     conn.execute("SELECT message_create('b', '', %s)", (clock.at + 60_000,))
     clock.advance(300)
-    fold(conn)
+    dispatch(conn)
     messages, again_at = dequeue(conn, 5)
     assert (len(messages), again_at) == (1, clock.at), "who got some asks again when it is done with them"
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn, 5) == ([], clock.at + 1000)
 
 
@@ -168,7 +168,7 @@ def test_an_idle_queue_writes_nothing(connect: Connect) -> None:
     drain(conn)
     conn.execute("SELECT maintain()")
     conn.execute("UPDATE tick SET swept_at = lease_max_at + 1")  # as if the last lease's end had come
-    fold(conn)
+    dispatch(conn)
     with conn.transaction():
         for call in ("dispatch()", "message_dequeue(10)", "maintain()"):
             conn.execute("SELECT " + call)
@@ -205,7 +205,7 @@ def test_a_message_somebody_holds_is_put_back_and_not_forgotten(connect: Connect
         served += [message.id for message in messages]
         if not messages:
             assert again_at is not None
-            fold(conn)
+            dispatch(conn)
         if len(served) == 4:
             break
     assert served == ids[3:7]
@@ -258,15 +258,15 @@ def test_one_message_is_not_released_before_its_time(conn: psycopg.Connection) -
     """Invariant 9. The channel's turn came for a message that is gone; the next one is not due."""
     clock = FakeClock(conn)
     conn.execute("SELECT message_create('a', 'now'), message_create('a', 'later', %s)", (clock.at + 500,))
-    fold(conn)
+    dispatch(conn)
     conn.execute("SELECT message_cancel(MIN(id)) FROM message")
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn) == ([], clock.at + 500)
     clock.advance(499)
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn) == ([], clock.at + 5)
     clock.advance(1)
-    fold(conn)
+    dispatch(conn)
     assert [message.content for message in dequeue(conn)[0]] == [b"later"]
 
 
@@ -286,7 +286,7 @@ def test_an_open_cancel_holds_its_own_message_alone(connect: Connect) -> None:
     other.execute("SELECT message_cancel(MIN(id)) FROM message WHERE channel = 'a'")
     messages, _ = dequeue(conn, 100)
     assert len({message.id for message in messages}) == len(messages) == 61
-    fold(conn)
+    dispatch(conn)
     assert conn.execute("SELECT served FROM queue_stats()").fetchone() == (61,)
     other.rollback()
     check(conn)
@@ -305,7 +305,7 @@ def test_a_clock_set_back_asks_for_a_dispatch(conn: psycopg.Connection, limit: i
     assert again_ats() == [None] * limit
     clock.advance(-3_600_000)
     assert set(again_ats()) == {clock.at}
-    fold(conn)
+    dispatch(conn)
     assert None in again_ats()
 
 
@@ -317,3 +317,15 @@ def test_messages_are_served_where_the_sequence_lies_behind_the_lines(conn: psyc
     assert len(dequeue(conn, 4)[0]) == 4
     check(conn)
     assert len(drain(conn)) >= 297
+
+
+def test_under_a_limit_no_crash_undoes_a_dequeue(conn: psycopg.Connection) -> None:
+    """However far away the limit is: else others would run beside those that run already."""
+    for channel, mode in (("free", "off"), ("limited", "on")):
+        conn.execute("SELECT channel_set('limited', p_max_concurrency => 1000)")
+        conn.execute("SELECT message_create(%s, 'x')", (channel,))
+        dispatch(conn)
+        with conn.transaction():
+            taken = conn.execute("SELECT channel FROM message_dequeue(1, p_async_commit => TRUE)").fetchall()
+            assert taken == [(channel,)]
+            assert conn.execute("SHOW synchronous_commit").fetchone() == (mode,)

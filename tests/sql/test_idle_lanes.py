@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from tests.clock import FakeClock
-from tests.judge import check, fold
+from tests.judge import check, dispatch
 
 LIMITS = {
     "a channel's": "channel_set('a', p_max_concurrency => 2)",
@@ -22,19 +22,18 @@ def create(conn: psycopg.Connection, lane: str, count: int) -> None:
 
 
 def serve(conn: psycopg.Connection, clock: FakeClock, lanes: list[str], seconds: int) -> list[str]:
-    """Every 100 ms, who serves one of these lanes takes a message and completes it; the lanes they came from."""
+    """Every 100 ms, who serves one of these lanes takes a message and completes it; where they came from."""
     served = []
     for _ in range(seconds * 1000 // STEP_MS):
         clock.advance(STEP_MS)
         for lane in lanes:
-            fold(conn)
-            rows = conn.execute(
-                "SELECT id, token, lane FROM message_dequeue(1, p_lanes => %s) WHERE id IS NOT NULL", ([lane],)
-            ).fetchall()
+            dispatch(conn)
+            taken = "SELECT id, token, lane FROM message_dequeue(1, p_lanes => %s) WHERE id IS NOT NULL"
+            rows = conn.execute(taken, ([lane],)).fetchall()
             for message_id, token, got in rows:
                 conn.execute("SELECT message_complete(%s, %s)", (message_id, token))
                 served.append(got)
-    fold(conn)
+    dispatch(conn)
     return served
 
 
@@ -45,7 +44,7 @@ def test_a_lane_that_nobody_serves(conn: psycopg.Connection, limit: str, is_firs
     conn.execute("SELECT " + LIMITS[limit])
     for lane in ("unserved", "served") if is_first else ("served", "unserved"):
         create(conn, lane, 300)
-        fold(conn)
+        dispatch(conn)
     served = serve(conn, clock, ["served"], 30)
     assert len(served) >= 150, "and not one a second"
     check(conn)
@@ -63,3 +62,27 @@ def test_lanes_that_are_served_share_a_limit(conn: psycopg.Connection, limit: st
     served = serve(conn, clock, ["one", "two"], 10)
     assert min(served.count("one"), served.count("two")) >= 30, (served.count("one"), served.count("two"))
     check(conn)
+
+
+def test_one_lane_is_served_beside_many_that_are_not(conn: psycopg.Connection) -> None:
+    clock = FakeClock(conn)
+    conn.execute("SELECT queue_set(p_max_concurrency => 2)")
+    for number in range(20):
+        create(conn, f"unserved {number}", 1)
+    create(conn, "served", 300)
+    assert len(serve(conn, clock, ["served"], 30)) >= 150
+    check(conn)
+
+
+def test_who_finds_nothing_writes_once_a_second(conn: psycopg.Connection) -> None:
+    clock = FakeClock(conn)
+    conn.execute("SELECT queue_set(p_max_concurrency => 2)")
+    create(conn, "one", 1)
+    create(conn, "two", 1)
+    serve(conn, clock, ["one", "two"], 1)
+    before = conn.execute("SELECT COUNT(*) FROM notice WHERE asked IS NOT NULL").fetchone()
+    serve(conn, clock, ["one"], 10)
+    after = conn.execute("SELECT COUNT(*) FROM notice WHERE asked IS NOT NULL").fetchone()
+    assert before is not None
+    assert after is not None
+    assert 5 <= after[0] - before[0] <= 12

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from tests.clock import FakeClock
-from tests.judge import dequeue, fold
+from tests.judge import dequeue, dispatch
 from tests.sql.test_dequeue import fill
 
 
@@ -30,39 +30,39 @@ def look(conn: psycopg.Connection, generation: int | None = None, lanes: list[st
 
 def work(conn: psycopg.Connection, lease_ms: int, *, ends: bool) -> None:
     fill(conn, a=1)
-    fold(conn)
+    dispatch(conn)
     [message], _ = dequeue(conn, 1, lease_ms)
     if ends:
         conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
-    fold(conn)
+    dispatch(conn)
 
 
 def test_nothing_to_do_and_nothing_written(conn: psycopg.Connection, clock: FakeClock) -> None:
-    fold(conn)
+    dispatch(conn)
     with conn.transaction():
         assert look(conn) == (False, clock.at + 1000, False, clock.at)
         assert conn.execute("SELECT pg_current_xact_id_if_assigned()").fetchone() == (None,)
 
 
 def test_what_was_created_and_what_becomes_due(conn: psycopg.Connection, clock: FakeClock) -> None:
-    fold(conn)
+    dispatch(conn)
     conn.execute("SELECT message_create('a', '', %s)", (clock.at + 300,))
     assert look(conn).is_due, "it is to be dispatched"
-    fold(conn)
+    dispatch(conn)
     assert look(conn)[:2] == (False, clock.at + 300)
     clock.advance(300)
     assert look(conn).is_due
-    fold(conn)
+    dispatch(conn)
     assert look(conn).is_due, "it is to be dequeued"
     assert len(dequeue(conn, 5)[0]) == 1
-    fold(conn)
+    dispatch(conn)
     assert not look(conn).is_due
 
 
 def test_what_waits_in_a_lane_is_for_those_who_serve_it(conn: psycopg.Connection) -> None:
     conn.execute("SELECT message_create('a', '', p_lane => 'slow')")
     assert look(conn, lanes=["other"]).is_due, "it is to be dispatched, whoever serves it"
-    fold(conn)
+    dispatch(conn)
     due = {name: look(conn, lanes=lanes).is_due for name, lanes in LANES.items()}
     assert due == {"all": True, "slow": True, "both": True, "other": False, "none": False}
 
@@ -77,7 +77,7 @@ def test_a_lease_that_ran_out(conn: psycopg.Connection, clock: FakeClock) -> Non
     assert not look(conn).is_due
     clock.advance(1)
     assert look(conn).is_due
-    fold(conn)
+    dispatch(conn)
     assert [message.attempts for message in dequeue(conn, 5)[0]] == [2]
 
 
@@ -91,7 +91,7 @@ def test_leases_that_have_all_ended_are_not_looked_for_each_second(
         clock.advance(1000)
         if look(conn).is_due:
             dispatches.append(second)
-            fold(conn)
+            dispatch(conn)
     assert dispatches == [10, 20, 30]
 
 

@@ -8,7 +8,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from tests.clock import FakeClock
-from tests.judge import Delivery, check, dequeue, drain, fold
+from tests.judge import Delivery, check, dequeue, dispatch, drain
 
 
 def create(conn: psycopg.Connection, channel: str = "a", at: int | None = None) -> int:
@@ -18,7 +18,7 @@ def create(conn: psycopg.Connection, channel: str = "a", at: int | None = None) 
 
 
 def lease(conn: psycopg.Connection, lease_ms: int = 30_000) -> Delivery:
-    fold(conn)
+    dispatch(conn)
     [message], _ = dequeue(conn, 1, lease_ms, "worker 7")
     return message
 
@@ -104,7 +104,7 @@ def test_lists_go_page_by_page_in_the_order_of_service(conn: psycopg.Connection)
     ]
     assert pages(conn, None, "due", 100) == [[plain[1], plain[3], *of_b, plain[4]]]
     assert pages(conn, "c", "waiting", 1) == []
-    fold(conn)
+    dispatch(conn)
     held = [message.id for message in dequeue(conn, 4, 1000)[0]]
     assert sorted(chain.from_iterable(pages(conn, None, "leased", 3))) == sorted(held)
     only_b = conn.execute("SELECT id, channel FROM message_list('b', 'leased')").fetchall()
@@ -134,7 +134,7 @@ def test_a_list_is_the_same_wherever_its_messages_wait(conn: psycopg.Connection)
     }
     for dispatched in (False, True):
         if dispatched:
-            fold(conn)
+            dispatch(conn)
         of_a = list(chain.from_iterable(pages(conn, "a", "waiting", 37)))
         assert of_a == expected["a"]
         both = list(chain.from_iterable(pages(conn, None, "waiting", 101)))
@@ -221,7 +221,7 @@ def test_a_cancelled_message_frees_its_slot_when_it_ends(conn: psycopg.Connectio
     value(conn, "message_cancel(%s)", message.id)
     assert dequeue(conn)[0] == []
     value(conn, "message_defer(%s, %s)", message.id, message.token)
-    fold(conn)
+    dispatch(conn)
     assert len(dequeue(conn)[0]) == 1
 
 
@@ -260,7 +260,7 @@ def delete(conn: psycopg.Connection, arguments: str) -> tuple[str, int] | None:
 
 
 def leftovers(conn: psycopg.Connection, channel: str) -> list[str]:
-    fold(conn)  # what the dispatcher alone writes goes when it has seen it
+    dispatch(conn)  # what the dispatcher alone writes goes when it has seen it
     tables = (
         *("message", "scheduled", "line", "backlog", "ready", "dead"),
         *("capacity", "departure", "dedupe", "tally"),

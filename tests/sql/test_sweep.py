@@ -5,7 +5,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import Delivery, audit, check, dequeue, drain, fold
+from tests.judge import Delivery, audit, check, dequeue, dispatch, drain
 from tests.sql.test_dequeue import fill
 
 
@@ -42,7 +42,7 @@ def test_what_a_finisher_held_and_finished_is_not_looked_for_any_longer(connect:
     [message] = leased(conn, 100, a=1)
     finisher.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
     clock.advance(100)
-    fold(conn)
+    dispatch(conn)
     audit(conn)
     finisher.commit()
     clock.advance(2000)
@@ -59,10 +59,10 @@ def test_a_lease_extended_while_the_sweep_looked_is_left_alone(connect: Connect)
     holder.execute("SELECT message_extend(%s, %s, 60000)", (message.id, message.token))
     clock.advance(100)
     conn.execute("SET lock_timeout TO '2s'")
-    fold(conn)
+    dispatch(conn)
     holder.commit()
     clock.advance(2000)
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn)[0] == []
     assert holder.execute("SELECT message_complete(%s, %s)", (message.id, message.token)).fetchone() == (
         "completed",
@@ -148,7 +148,7 @@ def test_a_sweep_in_which_messages_die_commits_durably(
         "SELECT queue_set(p_history => %s, p_max_attempts => %s), message_create('a', 'x')",
         (history, attempts),
     )
-    fold(conn)
+    dispatch(conn)
     dequeue(conn, 1, 1000)
     clock.advance(2000)
     with conn.transaction():
@@ -161,7 +161,7 @@ def test_a_sweep_in_which_messages_die_commits_durably(
 def test_a_quiet_dispatch_leaves_it_to_who_dispatched_just_before(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     conn.execute("SELECT message_create('a', 'x')")
-    fold(conn)
+    dispatch(conn)
     conn.execute("SELECT message_create('b', 'x')")
     clock.advance(4)
     assert conn.execute("SELECT dispatch(1000, 5)").fetchone() == (False,)

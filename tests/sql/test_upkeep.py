@@ -4,7 +4,7 @@ import psycopg
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import check, dequeue, drain, fold
+from tests.judge import check, dequeue, dispatch, drain
 from tests.sql.test_dequeue import fill
 
 PLACES = ("tick", "notice", "scheduled", "alarm", "line", "backlog", "ready", "held", "recent", "slots")
@@ -38,13 +38,13 @@ def test_rebuild_keeps_limits_and_intervals(conn: psycopg.Connection) -> None:
     fill(conn, limited=2, slow=2)
     assert len(dequeue(conn, 10)[0]) == 2
     conn.execute("SELECT rebuild()")
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn, 10)[0] == []
     clock.advance(999)
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn, 10)[0] == []
     clock.advance(1)
-    fold(conn)
+    dispatch(conn)
     assert [message.channel for message in dequeue(conn, 10)[0]] == ["slow"]
 
 
@@ -72,6 +72,8 @@ def test_nothing_is_kept_of_channels_that_are_served(conn: psycopg.Connection) -
     for number in range(10):
         fill(conn, **{f"d{number}": 1})
         drain(conn)
+    assert count(conn, "backlog") == 300, "of lines that have ended a moment ago"
+    conn.execute("SELECT setval('turn', last_value + 200000) FROM turn")
     conn.execute("SELECT maintain()")
     assert {table: count(conn, table) for table in PLACES if table not in {"tick", "notice"}} == {
         table: 0 for table in PLACES if table not in {"tick", "notice"}

@@ -8,7 +8,7 @@ import lonnymq
 
 SQL = Path(lonnymq.__file__).parent / "sql"
 LINE_MAX = 120
-FUNCTION_MAX = 90
+FUNCTION_MAX = 95
 """Without its head: about 80."""
 
 

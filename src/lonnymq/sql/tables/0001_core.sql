@@ -78,6 +78,7 @@ CREATE TYPE share AS (channel TEXT, n INT, at BIGINT);
 --   back               these messages came back; with at: they are to be placed then, as somebody locks them now
 --   lease_end_at       a lease now ends then; with taken, at and wanted: a dequeue, what it took, when, and how much
 --                      it asked for
+--   asked              a dequeue found nothing in these lanes: somebody serves them
 --   channel            look at this channel again: its policy changed, or a slot came free. '': at the whole queue
 CREATE TABLE notice (
     xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
@@ -90,6 +91,7 @@ CREATE TABLE notice (
     channel TEXT COLLATE "C",
     back stub[],
     taken share[],
+    asked TEXT[],
     PRIMARY KEY (xid, id)
 );
 
@@ -133,7 +135,8 @@ CREATE TABLE line (
 -- A part of a line that has messages; between the parts of a line nothing is left. Ends count in.
 CREATE TYPE stretch AS (lo_rank SMALLINT, lo_at BIGINT, lo_id BIGINT, hi_rank SMALLINT, hi_at BIGINT, hi_id BIGINT);
 
--- One live row for each line that is not empty.
+-- One live row for each line that is not empty. That of a line at its end stays for a while, without stretches: so
+-- whoever looks for a line finds a row, and does not walk over those that were replaced.
 CREATE TABLE backlog (
     channel TEXT COLLATE "C" NOT NULL,
     lane TEXT COLLATE "C" NOT NULL,
@@ -149,6 +152,7 @@ CREATE TABLE backlog (
 CREATE TYPE line_state AS (
     tid TID, channel TEXT, tag BIGINT, is_open BOOLEAN, n BIGINT, held INT, stretches stretch[], again_at BIGINT);
 CREATE INDEX backlog_tag_ix ON backlog (lane, tag, turn) WHERE is_open;
+CREATE INDEX backlog_ended_ix ON backlog (turn) WHERE stretches = '{}';
 
 -- Next to be served: lowest tag first. Tags are virtual time: each message of a channel has a tag that is higher by
 -- cost / weight than the one before it, so that channels advance together.
@@ -259,7 +263,7 @@ CREATE TYPE lane_state AS (
     target INT,                             -- how many entries ready should have: follows what consumers ask for
     stuck_at BIGINT,                        -- since when an open dequeue holds the floor; NULL: it does not
     front BIGINT,                           -- the tag that was next to be served; NULL: none
-    idle_at BIGINT);                        -- since when it is; NULL: something was taken since
+    served_at BIGINT);                      -- when somebody last took something from it, or asked in vain
 
 -- How far the dispatcher has come: one live row, replaced by each dispatch that does something.
 CREATE TABLE tick (

@@ -79,12 +79,16 @@ BEGIN
     END IF;
     IF v_n > 0 THEN
         v_is_exact := lease_write(v_taken, message_dequeue.token, message_dequeue.lease_end_at, q.now, p_consumer,
-            p_limit) OR q.history;
+            p_limit) OR q.history
+            OR (p_async_commit OR current_setting('synchronous_commit') = 'off') AND ready_is_limited(v_taken);
         IF v_is_exact AND current_setting('synchronous_commit') = 'off' THEN
             v_mode := set_config('synchronous_commit', 'on', TRUE); -- it must not be lost in a crash
         ELSIF p_async_commit AND NOT v_is_exact THEN
             v_mode := set_config('synchronous_commit', 'off', TRUE);
         END IF;
+    END IF;
+    IF v_n = 0 AND cardinality(q.lanes) > 1 THEN
+        PERFORM lanes_ask(q.lanes, p_lanes, q.now);
     END IF;
     IF v_n < p_limit THEN
         RETURN QUERY

@@ -7,7 +7,8 @@ BEGIN
     WHERE b.ctid = ANY (ARRAY(
         SELECT x.tid FROM unnest(p_channels) u (name)
         CROSS JOIN LATERAL (
-            SELECT b.ctid AS tid, b.is_open, b.tag FROM backlog b WHERE b.channel = u.name AND b.lane = l.name
+            SELECT b.ctid AS tid, b.is_open, b.tag, b.stretches FROM backlog b WHERE b.channel = u.name
+                AND b.lane = l.name
             ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) x
-        WHERE NOT x.is_open OR x.tag < l.v));
+        WHERE (NOT x.is_open OR x.tag < l.v) AND x.stretches <> '{}'));
 END $$;

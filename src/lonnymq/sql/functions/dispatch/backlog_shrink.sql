@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION backlog_shrink (p_notices notice[])
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE backlog b SET turn = nextval('turn'), n = b.n - x.n
+    UPDATE backlog b SET turn = nextval('turn'), n = CASE WHEN b.stretches = '{}' THEN 0 ELSE b.n - x.n END
     FROM (
         SELECT w.channel, s.channel AS lane, SUM(s.n) AS n FROM unnest(p_notices) w CROSS JOIN unnest(w.taken) s
         WHERE w.wanted IS NULL GROUP BY w.channel, s.channel) x

@@ -4,14 +4,12 @@ CREATE OR REPLACE FUNCTION backlog_write (p_lane TEXT, p_lines line_state[])
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE backlog b
-    SET turn = nextval('turn'), tag = k.tag, is_open = k.is_open, n = k.n, held = k.held, stretches = k.stretches
-    FROM unnest(p_lines) k WHERE b.ctid = k.tid AND k.stretches <> '{}';
+    SET turn = nextval('turn'), tag = k.tag, is_open = k.is_open, n = CASE WHEN k.stretches = '{}' THEN 0 ELSE k.n END,
+        held = k.held, stretches = k.stretches
+    FROM unnest(p_lines) k WHERE b.ctid = k.tid;
     INSERT INTO alarm (at, channel)
     SELECT k.again_at, k.channel FROM unnest(p_lines) k
     WHERE NOT k.is_open AND k.again_at IS NOT NULL AND k.stretches <> '{}';
-    IF EXISTS (SELECT FROM unnest(p_lines) k WHERE k.stretches = '{}') THEN
-        DELETE FROM backlog b WHERE b.ctid = ANY (ARRAY(SELECT k.tid FROM unnest(p_lines) k WHERE k.stretches = '{}'));
-        INSERT INTO recent (channel, lane, tag) SELECT k.channel, p_lane, k.tag FROM unnest(p_lines) k
-        WHERE k.stretches = '{}' ON CONFLICT DO NOTHING;
-    END IF;
+    INSERT INTO recent (channel, lane, tag) SELECT k.channel, p_lane, k.tag FROM unnest(p_lines) k
+    WHERE k.stretches = '{}' ON CONFLICT DO NOTHING;
 END $$;

@@ -13,7 +13,7 @@ DECLARE
 BEGIN
     SELECT t.spans || array_agg(ROW(u.xid, u.lo_id, u.hi_id)::span) FILTER (WHERE u.lo_id IS NOT NULL) AS spans,
         array_agg(DISTINCT u.channel) FILTER (WHERE u.channel IS NOT NULL) AS hinted, SUM(u.wanted) AS wanted,
-        COALESCE(BOOL_OR(u.back IS NOT NULL), FALSE) AS has_back,
+        COALESCE(BOOL_OR(u.back IS NOT NULL), FALSE) AS has_back, BOOL_OR(u.asked IS NOT NULL) AS has_asked,
         COALESCE(BOOL_OR(u.wanted IS NULL AND u.taken IS NOT NULL), FALSE) AS has_shorter,
         (SELECT q.max_concurrency FROM queue q) AS max, EXISTS (SELECT FROM channel) AS has_policies,
         EXISTS (SELECT FROM policy_change c WHERE NOT c.is_seen) AS has_changes
@@ -51,6 +51,9 @@ BEGIN
         w.hinted := w.hinted || v_changed;
         w.max := (SELECT q.max_concurrency FROM queue q); -- again, so that they have what changed
         w.has_policies := EXISTS (SELECT FROM channel);
+    END IF;
+    IF w.has_asked THEN
+        n.lanes := lanes_asked(n.lanes, v_notices, p_now);
     END IF;
     IF w.has_shorter THEN
         PERFORM backlog_shrink(v_notices);

@@ -13,9 +13,9 @@ BEGIN
             AND r.generation = h.generation OFFSET 0) r
         WHERE h.lane = l.name;
         v_held := ready_put_back(l, v_all);
-        DELETE FROM held h WHERE h.lane = l.name
-            AND NOT EXISTS (SELECT FROM unnest(v_held) k WHERE k.tag = h.tag AND k.id = h.id
-                AND k.generation = h.generation);
+        DELETE FROM held h WHERE h.lane = l.name;
+        INSERT INTO held (lane, tag, id, generation)
+        SELECT k.lane, k.tag, k.id, k.generation FROM unnest(v_held) k;
     END LOOP;
     RETURN EXISTS (SELECT FROM held);
 END $$;

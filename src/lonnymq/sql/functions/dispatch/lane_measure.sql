@@ -24,8 +24,8 @@ BEGIN
     lane.v := GREATEST(l.v, LEAST(v_free, v_seen, v_line, CASE WHEN v_line IS NULL THEN l.issued + 1 END));
     lane.floor := lane.v;
     lane.front := v_free;
-    lane.idle_at := CASE WHEN v_free > l.front OR v_free IS NULL AND l.front IS NOT NULL THEN NULL
-        WHEN v_free IS NOT NULL THEN COALESCE(l.idle_at, p_now) ELSE l.idle_at END;
+    lane.served_at := CASE WHEN v_free > l.front OR v_free IS NULL AND l.front IS NOT NULL THEN p_now
+        ELSE LEAST(p_now, l.served_at) END;
     is_held := FALSE;
     has_lines := v_line IS NOT NULL OR v_touched IS NOT NULL;
     IF v_touched IS NULL THEN

@@ -47,7 +47,8 @@ BEGIN
         SELECT c.*, m.tid IS NOT NULL AS is_free
         FROM (
             SELECT g.*, g.nth <= g.tried OR g.nth <= g.want + g.held AND COALESCE(g.tag <= LEAST(cut.tag, g.next), TRUE)
-                AND ROW_NUMBER() OVER (ORDER BY g.nth <= g.tried OR g.nth > g.want + g.held, g.tag, g.id) <= p_room
+                AND ROW_NUMBER() OVER (ORDER BY g.nth <= g.tried
+                    OR g.nth > g.want + g.held, g.tag, g.ord, g.nth) <= p_room
                 AS is_next
             FROM got g
             CROSS JOIN (SELECT MIN(g.tag) FILTER (WHERE g.nth > g.part + g.held) AS tag FROM got g) cut) c
@@ -55,7 +56,7 @@ BEGIN
             SELECT e.ctid AS tid FROM line e WHERE c.is_next AND e.ctid = c.tid FOR UPDATE SKIP LOCKED) m ON TRUE),
     mine AS MATERIALIZED (
         SELECT t.*, t.is_free AND COUNT(*) FILTER (WHERE t.is_free) OVER line_order <= t.want
-                AND ROW_NUMBER() OVER (ORDER BY t.is_free DESC, t.tag, t.id) <= p_room AS is_mine,
+                AND ROW_NUMBER() OVER (ORDER BY t.is_free DESC, t.tag, t.ord, t.nth) <= p_room AS is_mine,
             t.first + SUM(t.step) FILTER (WHERE t.is_free) OVER line_order AS after
         FROM tried t
         WINDOW line_order AS (PARTITION BY t.ord ORDER BY t.nth ROWS UNBOUNDED PRECEDING)),

@@ -52,7 +52,7 @@ BEGIN
         -- all get some.
         v_order := ARRAY(
             SELECT k.nth FROM generate_subscripts(n.lanes, 1) k (nth)
-            ORDER BY lane_is_idle(n.lanes[k.nth], k.nth, cardinality(n.lanes), p_now),
+            ORDER BY lane_is_idle(n.lanes[k.nth], p_now),
                 (k.nth + n.id) % cardinality(n.lanes));
     END IF;
     FOREACH i IN ARRAY v_order LOOP

@@ -6,9 +6,7 @@ CREATE OR REPLACE FUNCTION lanes_yield (
     INOUT lanes lane_state[], p_hinted TEXT[], p_due entry[], p_max INT, p_now BIGINT, OUT channels TEXT[])
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_served lane_state[] := ARRAY(
-        SELECT lanes[i] FROM generate_subscripts(lanes, 1) i
-        WHERE NOT lane_is_idle(lanes[i], i, cardinality(lanes), p_now));
+    v_served lane_state[] := ARRAY(SELECT l FROM unnest(lanes) l WHERE NOT lane_is_idle(l, p_now));
     v_names TEXT[] := ARRAY(SELECT l.name FROM unnest(v_served) l);
     v_is_full BOOLEAN := FALSE;
 BEGIN
@@ -20,8 +18,9 @@ BEGIN
         UNION
         SELECT u.name FROM unnest(p_hinted) u (name) CROSS JOIN unnest(v_served) l
         CROSS JOIN LATERAL (
-            SELECT b.n FROM backlog b WHERE b.channel = u.name AND b.lane = l.name
-            ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b);
+            SELECT b.stretches FROM backlog b WHERE b.channel = u.name AND b.lane = l.name
+            ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b
+        WHERE b.stretches <> '{}');
     IF slots_room(p_max) = 0 THEN
         v_is_full := channels <> '{}' OR EXISTS (
             SELECT FROM unnest(v_served) l

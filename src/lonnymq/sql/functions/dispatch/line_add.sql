@@ -15,10 +15,12 @@ BEGIN
     old AS MATERIALIZED (
         SELECT b.* FROM new
         CROSS JOIN LATERAL (
-            SELECT b.ctid AS tid, b.* FROM backlog b WHERE b.channel = new.channel AND b.lane = p_lane
+            SELECT b.ctid AS tid, b.channel, b.tag, NULLIF(b.stretches, '{}') AS stretches FROM backlog b
+            WHERE b.channel = new.channel AND b.lane = p_lane
             ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b),
     total AS MATERIALIZED (
-        SELECT new.channel, old.tid, CASE WHEN p_is_back OR old.tag IS NULL THEN LEAST(new.tag, old.tag)
+        SELECT new.channel, old.tid, CASE WHEN old.stretches IS NULL THEN new.tag WHEN p_is_back
+            THEN LEAST(new.tag, old.tag)
             ELSE old.tag END AS tag,
             new.n, CASE WHEN new.is_one AND old.stretches IS NULL
                 THEN ARRAY[ROW(new.lo[1], new.lo[2], new.lo[3], new.hi[1], new.hi[2], new.hi[3])::stretch]
@@ -34,7 +36,9 @@ BEGIN
         -- the last: mostly, it gets longer
         LEFT JOIN LATERAL (SELECT (old.stretches[cardinality(old.stretches)]).*) x ON TRUE),
     longer AS (
-        UPDATE backlog b SET turn = nextval('turn'), tag = x.tag, n = b.n + x.n, stretches = x.stretches
+        UPDATE backlog b SET turn = nextval('turn'), tag = x.tag, is_open = b.is_open
+            OR b.stretches = '{}', n = b.n + x.n,
+            stretches = x.stretches
         FROM total x WHERE b.ctid = x.tid)
     INSERT INTO backlog (channel, lane, turn, tag, is_open, n, held, stretches)
     SELECT x.channel, p_lane, nextval('turn'), x.tag, TRUE, x.n, 0, x.stretches FROM total x WHERE x.tid IS NULL;

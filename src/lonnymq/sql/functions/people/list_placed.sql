@@ -31,7 +31,8 @@ BEGIN
         EXIT WHEN p_channel IS NOT NULL OR v_left = 0;
         v_name := LEAST(
             (SELECT b.channel FROM backlog b
-             WHERE p_status <> 'scheduled' AND b.channel > v_name ORDER BY b.channel, b.lane, b.turn LIMIT 1),
+             WHERE p_status <> 'scheduled' AND b.channel > v_name AND b.stretches <> '{}'
+             ORDER BY b.channel, b.lane, b.turn LIMIT 1),
             (SELECT r.channel FROM ready r
              WHERE p_status <> 'scheduled' AND r.channel > v_name ORDER BY r.channel, r.lane, r.tag, r.id LIMIT 1),
             (SELECT s.channel FROM scheduled s

@@ -60,6 +60,10 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT c.ctid AS tid FROM recent c WHERE c.lane = l.name AND c.tag < l.v
                 LIMIT p_limit FOR UPDATE SKIP LOCKED) x));
+    DELETE FROM backlog b WHERE b.ctid = ANY (ARRAY( -- of lines that ended long ago
+        SELECT b.ctid FROM backlog b
+        WHERE b.stretches = '{}' AND b.turn < (SELECT s.last_value FROM turn s) - 100000
+        ORDER BY b.turn LIMIT p_limit FOR UPDATE SKIP LOCKED));
     -- Last, because it may lock the history: finishers and readers then wait until the commit.
     IF v_is_due THEN
         v_gone := v_gone + upkeep_more(u, v_now, p_limit);
