@@ -6,7 +6,7 @@ from tests.database import Connect
 from tests.judge import dequeue
 from tests.plans.rounds import Scene
 from tests.plans.sessions import Statistics, Watch, no_more
-from tests.plans.states import create, fold_in_bulk, limit_channels, tall
+from tests.plans.states import create, dispatch_in_bulk, limit_channels, tall
 
 CHANNELS = 100_000
 DAY = 86_400_000
@@ -23,11 +23,11 @@ def test_channels_at_their_limit(connect: Connect, statistics: Statistics) -> No
     loader = connect()  # channel_set is not for sessions that planned when there were no policies
     limit_channels(loader, CHANNELS, "limited ", 1)
     create(loader, 2 * CHANNELS, CHANNELS, "limited ", in_a_row=2)
-    fold_in_bulk(loader)
+    dispatch_in_bulk(loader)
     for _ in range(CHANNELS // 10_000):
         assert len(dequeue(loader, 10_000, DAY)[0]) == 10_000
-    fold_in_bulk(loader)
+    dispatch_in_bulk(loader)
     create(loader, CHANNELS, CHANNELS, "limited ")
-    fold_in_bulk(loader)
+    dispatch_in_bulk(loader)
     assert dequeue(loader, 10_000)[0] == []
     watch.conclude(before, scene, no_more)

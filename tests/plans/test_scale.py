@@ -5,7 +5,7 @@ import pytest
 from tests.database import Connect
 from tests.plans.rounds import Scene
 from tests.plans.sessions import Statistics, Watch, twice
-from tests.plans.states import create, fold_in_bulk
+from tests.plans.states import create, dispatch_in_bulk
 
 
 @pytest.mark.slow
@@ -22,5 +22,5 @@ def test_channels_and_messages(connect: Connect, statistics: Statistics) -> None
     watch.compare(before, Scene.NARROW | Scene.WIDE, twice, "a million messages")
 
     create(watch.loader, 100_000, 100_000, "c")
-    fold_in_bulk(watch.loader)
+    dispatch_in_bulk(watch.loader)
     watch.conclude(before, Scene.NARROW | Scene.WIDE, twice)
