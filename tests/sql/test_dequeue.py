@@ -329,3 +329,29 @@ def test_under_a_limit_no_crash_undoes_a_dequeue(conn: psycopg.Connection) -> No
             taken = conn.execute("SELECT channel FROM message_dequeue(1, p_async_commit => TRUE)").fetchall()
             assert taken == [(channel,)]
             assert conn.execute("SHOW synchronous_commit").fetchone() == (mode,)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+@pytest.mark.parametrize("names", [["one", "two"], None], ids=["named", "all"])
+def test_lanes_are_served_alike(conn: psycopg.Connection, limit: int, names: list[str] | None) -> None:
+    """However many others are empty."""
+    create = "SELECT COUNT(message_create('a', 'x', p_lane => %s)) FROM generate_series(1, %s)"
+    for lane in ("e1", "one", "e2", "e3", "two", "e4"):
+        conn.execute(create, (lane, 1))
+    drain(conn)
+    for lane in ("one", "two"):
+        conn.execute(create, (lane, 300))
+    served: Counter[str] = Counter()
+    for _ in range(200 // limit):
+        dispatch(conn)
+        taken = "SELECT lane FROM message_dequeue(%s, p_lanes => %s) WHERE id IS NOT NULL"
+        served.update(lane for (lane,) in conn.execute(taken, (limit, names)))
+    assert served.total() == 200
+    assert 60 <= served["one"] <= 140
+
+
+@pytest.mark.parametrize("lanes", [[], [""], [None], ["default", None]])
+def test_lanes_need_names(conn: psycopg.Connection, lanes: list[str | None]) -> None:
+    with pytest.raises(psycopg.Error, match="lanes") as raised:
+        conn.execute("SELECT * FROM message_dequeue(1, p_lanes => %s::TEXT[])", (lanes,))
+    assert raised.value.sqlstate == "LM010"

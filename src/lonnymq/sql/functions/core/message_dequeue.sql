@@ -34,11 +34,11 @@ BEGIN
              THEN k.now END AS dispatch_at,
         current_setting('transaction_isolation') = 'read committed' AND p_limit BETWEEN 1 AND 10000
             AND COALESCE(p_lease_ms BETWEEN 1 AND q.lease_max_ms, TRUE) AND COALESCE(octet_length(p_consumer), 0) <= 255
-            AND NOT q.has_bound AND p_async_commit IS NOT NULL AS is_good
+            AND NOT q.has_bound AND p_async_commit IS NOT NULL AND p_lanes IS NULL AS is_good
     INTO q FROM queue q CROSS JOIN (SELECT clock_ms() AS now OFFSET 0) k
     LEFT JOIN LATERAL (SELECT * FROM tick t ORDER BY t.id DESC LIMIT 1) t ON TRUE;
     IF q.is_good IS NOT TRUE THEN
-        PERFORM dequeue_check(p_limit, q.lease_ms, p_consumer);
+        PERFORM dequeue_check(p_limit, q.lease_ms, p_consumer, p_lanes);
     END IF;
     IF p_lanes IS NULL AND cardinality(q.lanes) = 1 THEN
         v_taken := ready_take(q.lanes[1], p_limit);
