@@ -16,6 +16,9 @@ KINDS = {
     "all at one time, under limits": Scene.ONE_TIME | Scene.LIMITED,
 }
 
+# An index of 20,000 messages more has a level more. 20 are looked up, and again if somebody had locked them.
+DEEPER = 2 * 20
+
 
 COMPLETE = "SELECT message_complete(s.id, l.token) FROM lease l CROSS JOIN unnest(l.stubs) s"
 
@@ -89,7 +92,7 @@ def test_a_message_that_comes_back_to_before_the_dead(
         costs.append(meter.counted["dequeue"][-1])
         dispatch(loader)
         loader.execute(COMPLETE)
-    assert costs[2] <= 1.2 * costs[1], costs
+    assert costs[2] <= 1.2 * costs[1] + DEEPER, costs
 
 
 def test_several_stretches(connect: Connect) -> None:
@@ -116,7 +119,7 @@ def test_several_stretches(connect: Connect) -> None:
         costs.append(meter.counted["dequeue"][-1])
         dispatch(loader)
         loader.execute(COMPLETE)
-    assert costs[2] <= 1.2 * costs[1], costs
+    assert costs[2] <= 1.2 * costs[1] + DEEPER, costs
 
 
 def test_leases_that_ended_a_moment_ago(connect: Connect) -> None:

@@ -5,35 +5,37 @@ CREATE OR REPLACE FUNCTION slots_strike (p_channels TEXT[], p_hinted TEXT[], p_n
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     WITH full_ones AS MATERIALIZED (
-        SELECT s.* FROM unnest(p_channels) u (name)
+        SELECT s.*, c.max FROM unnest(p_channels) u (name)
         CROSS JOIN LATERAL (
             SELECT CASE WHEN u.name = '' THEN (SELECT q.max_concurrency FROM queue q)
                 ELSE (SELECT c.max_concurrency FROM channel c WHERE c.name = u.name) END AS max) c
         CROSS JOIN LATERAL (
             SELECT s.ctid AS tid, s.* FROM slots s WHERE s.channel = u.name
-                ORDER BY s.channel DESC, s.turn DESC LIMIT 1) s
+            ORDER BY s.channel DESC, s.turn DESC LIMIT 1) s
         WHERE cardinality(s.busy) > 2 * s.struck_to + 64
             OR (cardinality(s.busy) >= c.max OR s.out IS NOT NULL) AND abs(p_now - s.struck_at) >= 1000
             OR s.channel = ANY (p_hinted) AND (
                 s.out IS NOT NULL OR cardinality(s.busy) > 0 AND (cardinality(s.busy) <= 200
                     OR cardinality(s.busy) * 2 >= c.max))),
-    again AS (
-        INSERT INTO alarm (at, channel) SELECT p_now + 1000, f.channel FROM full_ones f
-        WHERE COALESCE(f.alarm_at <= p_now OR f.alarm_at > p_now + 1000, TRUE)
-        UNION ALL
-        SELECT p_now + 1, f.channel FROM full_ones f WHERE (f.out).generation >= 0 AND NOT EXISTS (
-            SELECT FROM message m WHERE m.id = (f.out).id AND m.generation = (f.out).generation)),
-    struck AS MATERIALIZED (
-        SELECT f.tid, f.alarm_at, f.out, ARRAY(
+    looked_up AS MATERIALIZED (
+        SELECT f.*, ARRAY(
             SELECT b FROM unnest(f.busy) b
             CROSS JOIN LATERAL (
-                SELECT FROM message m WHERE m.id = b.id AND m.generation = b.generation OFFSET 0) m) AS busy
-        FROM full_ones f)
+                SELECT FROM message m WHERE m.id = b.id AND m.generation = b.generation OFFSET 0) m) AS still
+        FROM full_ones f),
+    struck AS MATERIALIZED (
+        SELECT x.*, (cardinality(x.still) >= x.max OR x.out IS NOT NULL)
+            AND COALESCE(x.alarm_at <= p_now OR x.alarm_at > p_now + 1000, TRUE) AS is_alarm
+        FROM looked_up x),
+    again AS (
+        INSERT INTO alarm (at, channel) SELECT p_now + 1000, x.channel FROM struck x WHERE x.is_alarm
+        UNION ALL
+        SELECT p_now + 1, x.channel FROM struck x WHERE (x.out).generation >= 0 AND NOT EXISTS (
+            SELECT FROM message m WHERE m.id = (x.out).id AND m.generation = (x.out).generation))
     UPDATE slots s
-    SET turn = nextval('turn'), busy = x.busy, struck_to = cardinality(x.busy), struck_at = p_now, 
-        alarm_at = CASE WHEN COALESCE(x.alarm_at <= p_now OR x.alarm_at > p_now + 1000, TRUE) THEN p_now + 1000
-            ELSE x.alarm_at END,
+    SET turn = nextval('turn'), busy = x.still, struck_to = cardinality(x.still), struck_at = p_now,
+        alarm_at = CASE WHEN x.is_alarm THEN p_now + 1000 ELSE x.alarm_at END,
         -- What was next is gone: served, and then the next dispatch reads the notice of that, or else cancelled.
-        out = CASE WHEN x.out = ANY (x.busy) THEN x.out WHEN (x.out).generation >= 0 THEN ROW((x.out).id, -1)::stub END
+        out = CASE WHEN x.out = ANY (x.still) THEN x.out WHEN (x.out).generation >= 0 THEN ROW((x.out).id, -1)::stub END
     FROM struck x WHERE s.ctid = x.tid;
 END $$;
