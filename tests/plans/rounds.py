@@ -89,6 +89,7 @@ def play(meter: Meter, scene: Scene) -> None:
     if Scene.WIDE in scene:
         play_by_fifties(meter, usual_at)
     if Scene.DRAINED in scene:
+        dispatch(meter.conn)  # a list of slots may be due to be looked at again
         # Right after a dispatch it does not look for what there is to dispatch.
         meter.conn.execute("UPDATE tick SET at = at - 1000")
         (row,) = meter.count("dequeue of nothing", "message_dequeue(10)")

@@ -64,15 +64,10 @@ def test_dead_rows_under_a_held_snapshot(connect: Connect, statistics: Statistic
 
 
 @pytest.mark.parametrize("dequeue_at", [None, 0], ids=["each at its time", "all at one time"])
-def test_a_message_that_comes_back_to_before_the_dead(
-    connect: Connect, request: pytest.FixtureRequest, dequeue_at: int | None
-) -> None:
+def test_a_message_that_comes_back_to_before_the_dead(connect: Connect, dequeue_at: int | None) -> None:
     """It stands before all that was served since, and others stand behind."""
     watch = Watch(connect, Statistics.STALE)
     loader = watch.loader
-    if dequeue_at is not None and loader.info.server_version < 180000:
-        reason = "before PostgreSQL 18, a row comparison does not end a scan where the first column is equal"
-        request.applymarker(pytest.mark.xfail(reason=reason))
     meter = Meter(connect())
     costs = []
     hold_a_snapshot(connect())

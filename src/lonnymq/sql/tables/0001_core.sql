@@ -168,7 +168,7 @@ CREATE TABLE ready (
     channel TEXT COLLATE "C" NOT NULL,
     PRIMARY KEY (lane, tag, id, generation)
 );
-CREATE INDEX ready_channel_ix ON ready (channel, lane, tag, id);
+CREATE INDEX ready_channel_ix ON ready (channel, tag, id); -- lanes have tags of their own, and are compared then
 
 -- Entries of ready that an open dequeue has held for more than a second, and that lie below its lane's floor. If that
 -- dequeue rolls back, they are put back.
@@ -188,7 +188,7 @@ CREATE TABLE recent (
     tag BIGINT NOT NULL,
     PRIMARY KEY (channel, lane, tag)
 );
-CREATE INDEX recent_tag_ix ON recent (lane, tag);
+CREATE INDEX recent_tag_ix ON recent (tag, lane); -- not for who looks for a channel
 
 -- What a dequeue took: one row for up to 100 messages, in the order of their ids. It goes when all of them are
 -- finished; those that are not there any more, or have another generation, do not count.

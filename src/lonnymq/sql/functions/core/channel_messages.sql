@@ -20,7 +20,7 @@ RETURNS TABLE (id BIGINT, is_counted BOOLEAN) LANGUAGE sql STABLE AS $$
         SELECT r.id, r.generation
         FROM lanes n
         CROSS JOIN LATERAL (
-            SELECT * FROM ready r WHERE r.channel = p_channel AND r.lane = n.name AND r.tag >= n.floor OFFSET 0) r
+            SELECT * FROM ready r WHERE r.channel = p_channel AND r.lane || '' = n.name AND r.tag >= n.floor OFFSET 0) r
         UNION ALL
         SELECT r.id, r.generation
         FROM held h

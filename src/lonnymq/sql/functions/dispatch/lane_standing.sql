@@ -23,12 +23,12 @@ BEGIN
         ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b ON b.stretches <> '{}'
     LEFT JOIN LATERAL (
         SELECT r.tag, r.cost, r.rank, r.at, r.id FROM ready r
-        WHERE (r.channel, r.lane, r.tag) >= (k.channel, l.name, l.floor) AND (r.channel, r.lane) <= (k.channel, l.name)
-        ORDER BY r.channel DESC, r.lane DESC, r.tag DESC, r.id DESC LIMIT 1) last ON TRUE
+        WHERE r.channel = k.channel AND r.lane || '' = l.name AND r.tag >= l.floor
+        ORDER BY r.channel DESC, r.tag DESC, r.id DESC LIMIT 1) last ON TRUE
     LEFT JOIN LATERAL (
         SELECT c.tag FROM recent c
         WHERE b.turn IS NULL
-            AND (c.channel, c.lane, c.tag) >= (k.channel, l.name, l.v) AND (c.channel, c.lane) <= (k.channel, l.name)
+            AND c.channel = k.channel AND c.lane = l.name AND c.tag >= l.v
         ORDER BY c.channel DESC, c.lane DESC, c.tag DESC LIMIT 1) c ON TRUE;
     IF v_marks IS NOT NULL THEN
         PERFORM ready_take_back(l, v_marks);

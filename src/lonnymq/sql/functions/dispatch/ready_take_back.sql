@@ -10,8 +10,7 @@ BEGIN
             SELECT x.tid FROM unnest(p_marks) k
             CROSS JOIN LATERAL (
                 SELECT r.ctid AS tid FROM ready r
-                WHERE (r.channel, r.lane, r.tag) >= (k.channel, l.name, l.floor)
-                    AND (r.channel, r.lane) <= (k.channel, l.name)
+                WHERE r.channel = k.channel AND r.lane || '' = l.name AND r.tag >= l.floor
                     AND (r.rank, r.at, r.id) > (k.rank, k.at, k.id)
                 FOR UPDATE SKIP LOCKED) x))
         RETURNING r)

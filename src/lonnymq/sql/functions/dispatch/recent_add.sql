@@ -7,8 +7,8 @@ BEGIN
     SELECT k.channel, l.name, last.tag + tag_step(last.cost, k.step, last.id) FROM unnest(p_known) k
     CROSS JOIN LATERAL (
         SELECT r.tag, r.cost, r.id FROM ready r
-        WHERE (r.channel, r.lane, r.tag) >= (k.channel, l.name, l.floor) AND (r.channel, r.lane) <= (k.channel, l.name)
-        ORDER BY r.channel DESC, r.lane DESC, r.tag DESC, r.id DESC LIMIT 1) last
+        WHERE r.channel = k.channel AND r.lane || '' = l.name AND r.tag >= l.floor
+        ORDER BY r.channel DESC, r.tag DESC, r.id DESC LIMIT 1) last
     WHERE NOT k.has_line
     ON CONFLICT DO NOTHING;
 END $$;

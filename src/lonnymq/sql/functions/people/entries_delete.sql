@@ -26,7 +26,7 @@ BEGIN
                 WHERE n.name = e.lane) n
             CROSS JOIN LATERAL (
                 SELECT r.ctid AS tid, r.id, r.generation FROM ready r
-                WHERE r.channel = e.channel AND r.lane = e.lane AND r.tag >= n.floor OFFSET 0) r
+                WHERE r.channel = e.channel AND r.lane || '' = e.lane AND r.tag >= n.floor OFFSET 0) r
             UNION
             SELECT r.tid, r.id, r.generation
             FROM held h

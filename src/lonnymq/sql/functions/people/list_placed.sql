@@ -34,7 +34,7 @@ BEGIN
              WHERE p_status <> 'scheduled' AND b.channel > v_name AND b.stretches <> '{}'
              ORDER BY b.channel, b.lane, b.turn LIMIT 1),
             (SELECT r.channel FROM ready r
-             WHERE p_status <> 'scheduled' AND r.channel > v_name ORDER BY r.channel, r.lane, r.tag, r.id LIMIT 1),
+             WHERE p_status <> 'scheduled' AND r.channel > v_name ORDER BY r.channel, r.tag, r.id LIMIT 1),
             (SELECT s.channel FROM scheduled s
              WHERE p_status <> 'due' AND s.channel > v_name ORDER BY s.channel, s.at, s.id LIMIT 1));
         EXIT WHEN v_name IS NULL;

@@ -27,8 +27,7 @@ BEGIN
         FROM unnest(p_lanes) l
         CROSS JOIN LATERAL (
             SELECT * FROM ready r
-            WHERE (r.channel, r.lane, r.tag) >= (p_channel, l.name, l.floor)
-                AND (r.channel, r.lane) <= (p_channel, l.name)
+            WHERE r.channel = p_channel AND r.lane || '' = l.name AND r.tag >= l.floor
                 AND (r.rank, r.at, r.id) >= (p_rank, p_at, p_id) OFFSET 0) r) x
     ORDER BY x.rank, x.at, x.id LIMIT p_limit;
 END $$;

@@ -21,8 +21,7 @@ BEGIN
             SELECT r.id, r.generation FROM unnest(p_channels) c (name) CROSS JOIN unnest(v_lanes) l
             CROSS JOIN LATERAL (
                 SELECT * FROM ready r
-                WHERE (r.channel, r.lane, r.tag) >= (c.name, l.name, l.floor)
-                    AND (r.channel, r.lane) <= (c.name, l.name) OFFSET 0) r
+                WHERE r.channel = c.name AND r.lane || '' = l.name AND r.tag >= l.floor OFFSET 0) r
             UNION ALL
             SELECT s.id, s.generation FROM unnest(p_channels) c (name)
             CROSS JOIN LATERAL (

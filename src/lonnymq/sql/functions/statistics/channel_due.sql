@@ -19,8 +19,7 @@ BEGIN
         ORDER BY b.turn DESC LIMIT 1) b ON TRUE
     CROSS JOIN LATERAL (
         SELECT COUNT(*) AS n, MAX(r.rank) AS rank FROM ready r
-        WHERE (r.channel, r.lane, r.tag) >= (p_channel, l.name, l.floor)
-            AND (r.channel, r.lane) <= (p_channel, l.name)) r;
+        WHERE r.channel = p_channel AND r.lane || '' = l.name AND r.tag >= l.floor) r;
     FOR i IN 1 .. 20 LOOP
         EXIT WHEN v_rank > v_last OR v_last IS NULL;
         SELECT * INTO e FROM message_due(p_channel, p_lanes, v_rank, v_at, c_start, 1);

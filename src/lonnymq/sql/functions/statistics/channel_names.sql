@@ -11,7 +11,7 @@ BEGIN
             (SELECT c.name FROM channel c WHERE c.name > v_name ORDER BY c.name LIMIT 1),
             (SELECT b.channel FROM backlog b
              WHERE b.channel > v_name AND b.stretches <> '{}' ORDER BY b.channel, b.lane, b.turn LIMIT 1),
-            (SELECT r.channel FROM ready r WHERE r.channel > v_name ORDER BY r.channel, r.lane, r.tag, r.id LIMIT 1),
+            (SELECT r.channel FROM ready r WHERE r.channel > v_name ORDER BY r.channel, r.tag, r.id LIMIT 1),
             (SELECT s.channel FROM scheduled s WHERE s.channel > v_name ORDER BY s.channel, s.at, s.id LIMIT 1),
             (SELECT d.channel FROM dead d WHERE d.channel > v_name ORDER BY d.channel, d.id LIMIT 1),
             (SELECT t.channel FROM tally t WHERE t.channel > v_name ORDER BY t.channel LIMIT 1));
