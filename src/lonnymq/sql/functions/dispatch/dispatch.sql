@@ -41,6 +41,7 @@ BEGIN
         RETURN TRUE;                        -- somebody else dispatches
     END IF;
     v_mode := set_config('synchronous_commit', 'off', TRUE); -- whatever depends on this commits later
+    v_now := clock_ms();
     SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1; -- again: somebody may just have dispatched
     -- The snapshot is that of this very statement.
     WITH s AS MATERIALIZED (SELECT pg_current_snapshot() AS snapshot)

@@ -6,7 +6,8 @@ BEGIN
     RETURN p_now < p_tick.at - 1000 OR EXISTS (SELECT FROM policy_change c WHERE NOT c.is_seen)
         OR p_tick.spans <> '{}' OR p_tick.walk_id IS NOT NULL OR COALESCE(p_tick.held_at <= p_now, FALSE)
             OR lease_is_due(p_tick, p_now, p_behind_ms)
-        OR EXISTS (SELECT FROM scheduled s WHERE s.at > p_tick.due_to AND s.at <= p_now)
+        OR (SELECT s.at FROM scheduled s WHERE s.at > p_tick.due_to AND s.at <= p_now ORDER BY s.at, s.id LIMIT 1)
+            IS NOT NULL
         OR EXISTS (SELECT FROM alarm a WHERE a.at > p_tick.alarm_to AND a.at <= p_now)
         OR EXISTS (SELECT FROM unnest(p_tick.lanes) l WHERE lane_is_low(l));
 END $$;

@@ -8,9 +8,12 @@ DECLARE
     d RECORD;
     x RECORD;
 BEGIN
-    SELECT EXISTS (SELECT FROM scheduled s WHERE s.at > n.due_to AND s.at <= p_now) AS has_scheduled,
+    SELECT (SELECT s.at FROM scheduled s WHERE s.at > n.due_to AND s.at <= p_now ORDER BY s.at, s.id
+        LIMIT 1) IS NOT NULL
+            AS has_scheduled,
         EXISTS (SELECT FROM alarm a WHERE a.at > n.alarm_to AND a.at <= p_now) AS has_alarms,
-        EXISTS (SELECT FROM lease l WHERE l.end_at > n.swept_at AND l.end_at <= p_now) AS has_leases
+        (SELECT l.end_at FROM lease l WHERE l.end_at > n.swept_at AND l.end_at <= p_now ORDER BY l.end_at LIMIT 1)
+            IS NOT NULL AS has_leases
     INTO d;
     due_to := GREATEST(n.due_to, p_now);
     alarm_to := p_now;                      -- none of those to come is for before

@@ -6,5 +6,7 @@ RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN p_tick.lease_max_at > p_tick.swept_at AND (
         p_now >= p_tick.swept_at + p_behind_ms
-        OR EXISTS (SELECT FROM lease l WHERE l.end_at > p_tick.swept_at AND l.end_at <= p_now));
+        OR (SELECT l.end_at FROM lease l WHERE l.end_at > p_tick.swept_at AND l.end_at <= p_now
+            ORDER BY l.end_at LIMIT 1)
+            IS NOT NULL);
 END $$;
