@@ -9,6 +9,7 @@ LANGUAGE plpgsql SET enable_hashjoin TO on AS $$ -- of what it has in hand: the 
 DECLARE
     v_lines line_state[];                   -- as they are left
     v_limited ready[];
+    v_freed ready[];                        -- those that were held when they were last tried
 BEGIN
     WITH front AS MATERIALIZED (
         SELECT b.*, ROW_NUMBER() OVER (ORDER BY b.tag, b.turn) AS ord
@@ -74,9 +75,11 @@ BEGIN
     total AS MATERIALIZED (
         SELECT COUNT(*) FILTER (WHERE m.is_mine) AS put, MAX(m.after - m.step) FILTER (WHERE m.is_mine) AS issued,
             array_agg(ROW(l.name, m.after - m.step, m.id, m.generation, m.rank, m.at, m.cost, TRUE, m.channel)::ready)
-                FILTER (WHERE m.is_mine AND m.is_limited) AS limited
+                FILTER (WHERE m.is_mine AND m.is_limited) AS limited,
+            array_agg(ROW(l.name, m.after - m.step, m.id, m.generation, m.rank, m.at, m.cost, NULL, m.channel)::ready)
+                FILTER (WHERE m.is_mine AND m.nth <= m.held) AS freed
         FROM mine m)
-    SELECT t.put, t.issued, t.limited, k.lines INTO put, issued, v_limited, v_lines
+    SELECT t.put, t.issued, t.limited, t.freed, k.lines INTO put, issued, v_limited, v_freed, v_lines
     FROM total t
     CROSS JOIN (
         SELECT array_agg(ROW(k.tid, k.channel, COALESCE(s.after, k.tag), COALESCE(k.room > s.n, k.room IS NULL)
@@ -94,5 +97,8 @@ BEGIN
     END IF;
     IF v_limited IS NOT NULL THEN
         PERFORM slots_take(v_limited, p_now);
+    END IF;
+    IF v_freed IS NOT NULL THEN
+        PERFORM ready_deal_anew(l, v_freed);
     END IF;
 END $$;
