@@ -332,6 +332,22 @@ def test_a_locked_message_that_a_slow_dequeue_met(arena: Arena) -> None:
     drain(observer, 2)
 
 
+def test_what_is_given_back_comes_in_its_place(arena: Arena) -> None:
+    """Nobody takes it before it was put behind the urgent message that came meanwhile."""
+    observer, one = arena.session("judge"), arena.session("one")
+    made = make(observer, ["a"] * 3)
+    dispatch(observer)
+    one.execute("BEGIN")
+    assert len(take(one, 3)) == 3
+    urgent = value(observer, "SELECT id FROM message_create('a', 'x', -5)")
+    dispatch(observer)
+    end(one, "rollback")
+    first = [delivery.id for delivery in take(observer, 10)]
+    assert first in ([urgent], []), "the others are not put back yet"
+    dispatch(observer)
+    assert first + [delivery.id for delivery in take(observer, 10)] == [urgent, *made]
+
+
 def test_the_dispatcher_does_not_wait_for_upkeep(arena: Arena) -> None:
     observer, one = arena.session("judge"), arena.session("one")
     make(observer, ["a"] * 500)

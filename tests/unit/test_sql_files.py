@@ -8,7 +8,7 @@ import lonnymq
 
 SQL = Path(lonnymq.__file__).parent / "sql"
 LINE_MAX = 120
-FUNCTION_MAX = 95
+FUNCTION_MAX = 100
 """Without its head: about 80."""
 
 
