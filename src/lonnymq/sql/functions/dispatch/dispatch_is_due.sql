@@ -9,5 +9,6 @@ BEGIN
         OR (SELECT s.at FROM scheduled s WHERE s.at > p_tick.due_to AND s.at <= p_now ORDER BY s.at, s.id LIMIT 1)
             IS NOT NULL
         OR EXISTS (SELECT FROM alarm a WHERE a.at > p_tick.alarm_to AND a.at <= p_now)
-        OR EXISTS (SELECT FROM unnest(p_tick.lanes) l WHERE lane_is_low(l) OR lane_is_touched(l));
+        OR EXISTS (SELECT FROM unnest(p_tick.lanes) l
+            WHERE lane_is_low(l) OR lane_is_touched(l) OR l.stuck_at < p_now - 1000);
 END $$;
