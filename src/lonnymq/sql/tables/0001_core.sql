@@ -277,6 +277,7 @@ CREATE TABLE tick (
     held_at BIGINT,                         -- when to look at held again; NULL: it is empty
     swept_at BIGINT NOT NULL,               -- leases that end up to here are swept
     lease_max_at BIGINT NOT NULL,           -- no lease ends after this
+    policy_xid XID8 NOT NULL DEFAULT '0',   -- policy_change has no row below
     lanes lane_state[] NOT NULL,
     waiting BIGINT NOT NULL,
     served BIGINT NOT NULL,

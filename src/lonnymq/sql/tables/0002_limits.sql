@@ -13,10 +13,12 @@ CREATE TABLE channel (
 -- A policy has changed, and the dispatcher has not seen it yet: nothing of this channel is taken until it has. '':
 -- nothing at all.
 CREATE TABLE policy_change (
-    id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
+    id BIGINT GENERATED ALWAYS AS IDENTITY,
     channel TEXT COLLATE "C" NOT NULL,
     -- The dispatcher has seen it, but an open dequeue holds some of the channel's entries:
-    is_seen BOOLEAN NOT NULL DEFAULT FALSE
+    is_seen BOOLEAN NOT NULL DEFAULT FALSE,
+    PRIMARY KEY (xid, id)                   -- see tick.policy_xid
 );
 
 -- What runs, or is next to be served, of a channel with a limit; '' is the whole queue. A slot is busy while a
@@ -28,6 +30,7 @@ CREATE TABLE slots (
     busy stub[] NOT NULL,                   -- all that are busy, and maybe some that came free
     struck_to INT NOT NULL,                 -- how many were left when those that came free were last struck off
     struck_at BIGINT NOT NULL,              -- and when that was
+    changed_at BIGINT NOT NULL,             -- when a slot was last taken, or found to have come free
     -- when it is looked at again, if it is full and nobody says that a slot came free
     alarm_at BIGINT,
     released_at BIGINT,                     -- under an interval: the last release,

@@ -27,7 +27,7 @@ DECLARE
 BEGIN
     -- Whether to dispatch is spread by chance: else all consumers would do it at the same time, and all but one in
     -- vain.
-    SELECT COALESCE(p_lease_ms, q.lease_ms) AS lease_ms, q.history, t.lanes, k.now,
+    SELECT COALESCE(p_lease_ms, q.lease_ms) AS lease_ms, q.history, t.lanes, t.policy_xid, k.now,
         -- A tick from the future is from before the clock was set back: dispatch.
         CASE WHEN t.at > k.now + 1000 THEN k.now
              WHEN p_limit BETWEEN 1 AND 10000 AND t.at + (2000 * (1 + random()))::INT / (100 + p_limit) < k.now
@@ -41,9 +41,9 @@ BEGIN
         PERFORM dequeue_check(p_limit, q.lease_ms, p_consumer, p_lanes);
     END IF;
     IF p_lanes IS NULL AND cardinality(q.lanes) = 1 THEN
-        v_taken := ready_take(q.lanes[1], p_limit);
+        v_taken := ready_take(q.lanes[1], q.policy_xid, p_limit);
     ELSE
-        v_taken := ready_take_lanes(q.lanes, p_lanes, p_limit);
+        v_taken := ready_take_lanes(q.lanes, p_lanes, q.policy_xid, p_limit);
     END IF;
     token := gen_random_uuid();
     lease_end_at := q.now + q.lease_ms;

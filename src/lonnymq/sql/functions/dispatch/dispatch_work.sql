@@ -16,7 +16,7 @@ BEGIN
         COALESCE(BOOL_OR(u.back IS NOT NULL), FALSE) AS has_back, BOOL_OR(u.asked IS NOT NULL) AS has_asked,
         COALESCE(BOOL_OR(u.wanted IS NULL AND u.taken IS NOT NULL), FALSE) AS has_shorter,
         (SELECT q.max_concurrency FROM queue q) AS max, EXISTS (SELECT FROM channel) AS has_policies,
-        EXISTS (SELECT FROM policy_change c WHERE NOT c.is_seen) AS has_changes
+        EXISTS (SELECT FROM policy_change c WHERE c.xid >= t.policy_xid) AS has_changes
     INTO w FROM unnest(v_notices) u;
     IF w.spans <> '{}' THEN
         SELECT c.entries, c.spans INTO v_entries, n.spans FROM entries_created(w.spans, p_limit) c;
@@ -41,16 +41,19 @@ BEGIN
     n.waiting := n.waiting + x.expired;
     v_entries := v_entries || x.entries;
     w.hinted := w.hinted || x.channels;
-    IF w.has_changes OR w.hinted IS NOT NULL AND EXISTS (SELECT FROM policy_change) THEN
+    IF w.has_changes THEN
         WITH gone AS (
             DELETE FROM policy_change c WHERE c.ctid = ANY (ARRAY(
-                SELECT c.ctid FROM policy_change c WHERE NOT c.is_seen
-                    OR c.channel = ANY (w.hinted) FOR UPDATE SKIP LOCKED))
+                SELECT c.ctid FROM policy_change c
+                WHERE c.xid >= t.policy_xid AND (NOT c.is_seen OR c.channel = ANY (w.hinted))
+                ORDER BY c.xid, c.id LIMIT p_limit FOR UPDATE SKIP LOCKED))
             RETURNING c.channel)
         SELECT array_agg(DISTINCT g.channel) INTO v_changed FROM gone g;
         w.hinted := w.hinted || v_changed;
         w.max := (SELECT q.max_concurrency FROM queue q); -- again, so that they have what changed
         w.has_policies := EXISTS (SELECT FROM channel);
+    ELSE
+        n.policy_xid := GREATEST(t.policy_xid, pg_snapshot_xmin(p_snapshot)); -- whoever is open may still change one
     END IF;
     IF w.has_asked THEN
         n.lanes := lanes_asked(n.lanes, v_notices, p_now);

@@ -16,7 +16,7 @@ BEGIN
     lane := m.lane;
     is_held := m.is_held;
     IF p_hinted IS NOT NULL THEN
-        PERFORM backlog_reopen(lane, p_hinted);
+        PERFORM backlog_reopen(lane, p_hinted, p_has_policies, p_now);
     END IF;
     IF p_entries IS NOT NULL THEN
         SELECT * INTO r FROM lane_place(lane, p_entries, GREATEST(0, lane.target - m.live), slots_room(p_max),

@@ -40,7 +40,7 @@ BEGIN
         PERFORM slots_change(p_changed, p_now);
     END IF;
     IF p_has_policies OR p_max IS NOT NULL THEN
-        PERFORM slots_strike(p_hinted || ''::TEXT, p_hinted || CASE WHEN p_hinted IS NOT NULL THEN ''::TEXT END, p_now);
+        PERFORM slots_strike(p_hinted || ''::TEXT, p_hinted IS NOT NULL, p_now);
     END IF;
     IF n.held_at <= p_now THEN
         n.held_at := CASE WHEN held_review(n.lanes) THEN p_now + 1000 END;

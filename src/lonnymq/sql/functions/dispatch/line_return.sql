@@ -5,6 +5,6 @@ BEGIN
     IF p_back IS NOT NULL THEN
         PERFORM line_add(l.name, p_back, TRUE);
         PERFORM slots_leave(p_back);
-        PERFORM backlog_reopen(l, ARRAY(SELECT DISTINCT b.channel FROM unnest(p_back) b));
+        PERFORM backlog_reopen(l, ARRAY(SELECT DISTINCT b.channel FROM unnest(p_back) b), FALSE, NULL);
     END IF;
 END $$;

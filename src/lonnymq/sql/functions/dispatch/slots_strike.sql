@@ -1,7 +1,7 @@
--- Strike slots off that came free: of channels of which one is said to have come free, or whose list is full, or has
--- grown long. A slot is free once no message has its id and generation. Where nothing says that one came free, once a
--- second. Those that stay full get an alarm.
-CREATE OR REPLACE FUNCTION slots_strike (p_channels TEXT[], p_hinted TEXT[], p_now BIGINT)
+-- Strike slots off that came free: of channels of which one is said to have come free (p_is_hinted), or whose list is
+-- full, or has grown long. A slot is free once no message has its id and generation. Where nothing says that one came
+-- free, once a second. Those that stay full get an alarm: after a second, or as long as nothing has changed.
+CREATE OR REPLACE FUNCTION slots_strike (p_channels TEXT[], p_is_hinted BOOLEAN, p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     WITH full_ones AS MATERIALIZED (
@@ -14,7 +14,7 @@ BEGIN
             ORDER BY s.channel DESC, s.turn DESC LIMIT 1) s
         WHERE cardinality(s.busy) > 2 * s.struck_to + 64
             OR (cardinality(s.busy) >= c.max OR s.out IS NOT NULL) AND abs(p_now - s.struck_at) >= 1000
-            OR s.channel = ANY (p_hinted) AND (
+            OR p_is_hinted AND (
                 s.out IS NOT NULL OR cardinality(s.busy) > 0 AND (cardinality(s.busy) <= 200
                     OR cardinality(s.busy) * 2 >= c.max))),
     looked_up AS MATERIALIZED (
@@ -24,17 +24,21 @@ BEGIN
                 SELECT FROM message m WHERE m.id = b.id AND m.generation = b.generation OFFSET 0) m) AS still
         FROM full_ones f),
     struck AS MATERIALIZED (
-        SELECT x.*, (cardinality(x.still) >= x.max OR x.out IS NOT NULL)
-            AND COALESCE(x.alarm_at <= p_now OR x.alarm_at > p_now + 1000, TRUE) AS is_alarm
-        FROM looked_up x),
+        SELECT x.*, c.since, a.again_at, (cardinality(x.still) >= x.max OR x.out IS NOT NULL)
+            AND COALESCE(x.alarm_at <= p_now OR x.alarm_at > a.again_at, TRUE) AS is_alarm
+        FROM looked_up x
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN cardinality(x.still) < cardinality(x.busy) THEN p_now ELSE x.changed_at END AS since) c
+        CROSS JOIN LATERAL (
+            SELECT p_now + LEAST(3600000, GREATEST(1000, p_now - c.since)) AS again_at) a),
     again AS (
-        INSERT INTO alarm (at, channel) SELECT p_now + 1000, x.channel FROM struck x WHERE x.is_alarm
+        INSERT INTO alarm (at, channel) SELECT x.again_at, x.channel FROM struck x WHERE x.is_alarm
         UNION ALL
         SELECT p_now + 1, x.channel FROM struck x WHERE (x.out).generation >= 0 AND NOT EXISTS (
             SELECT FROM message m WHERE m.id = (x.out).id AND m.generation = (x.out).generation))
     UPDATE slots s
     SET turn = nextval('turn'), busy = x.still, struck_to = cardinality(x.still), struck_at = p_now,
-        alarm_at = CASE WHEN x.is_alarm THEN p_now + 1000 ELSE x.alarm_at END,
+        changed_at = x.since, alarm_at = CASE WHEN x.is_alarm THEN x.again_at ELSE x.alarm_at END,
         -- What was next is gone: served, and then the next dispatch reads the notice of that, or else cancelled.
         out = CASE WHEN x.out = ANY (x.still) THEN x.out WHEN (x.out).generation >= 0 THEN ROW((x.out).id, -1)::stub END
     FROM struck x WHERE s.ctid = x.tid;

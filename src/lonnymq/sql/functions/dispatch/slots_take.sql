@@ -10,7 +10,7 @@ BEGIN
         GROUP BY n.name),
     taken AS (
         UPDATE slots s
-        SET turn = nextval('turn'), busy = y.busy || new.stubs,
+        SET turn = nextval('turn'), busy = y.busy || new.stubs, changed_at = p_now,
             struck_to = CASE WHEN y.is_long THEN cardinality(y.busy) ELSE s.struck_to END,
             out = CASE WHEN c.release_interval_ms > 0 THEN new.stubs[1] ELSE s.out END,
             alarm_at = CASE WHEN x.is_alarm THEN p_now + 1000 ELSE s.alarm_at END

@@ -19,6 +19,7 @@ BEGIN
     t.held_at := CASE WHEN EXISTS (SELECT FROM held) THEN p_now END;
     t.swept_at := 0;
     t.lease_max_at := COALESCE((SELECT MAX(l.end_at) FROM lease l), 0);
+    t.policy_xid := '0';
     t.walk_id := COALESCE((SELECT m.id - 1 FROM message m ORDER BY m.id LIMIT 1), 0);
     t.walk_to := COALESCE((SELECT m.id FROM message m ORDER BY m.id DESC LIMIT 1), 0);
     t.walk_snapshot := v_snapshot;

@@ -16,7 +16,8 @@ BEGIN
         CROSS JOIN unnest(t.lanes) l
         CROSS JOIN LATERAL (
             SELECT FROM ready r WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag < l.horizon
-                AND r.xmax = '0' AND r.channel <> ALL (ARRAY(SELECT c.channel FROM policy_change c))
+                AND r.xmax = '0' AND r.channel <> ALL (ARRAY(
+                    SELECT c.channel FROM policy_change c WHERE c.xid >= t.policy_xid))
             ORDER BY r.tag, r.id LIMIT 1) r
         WHERE p_lanes IS NULL OR l.name = ANY (p_lanes));
     is_awaited := COALESCE((
