@@ -243,7 +243,7 @@ AT_REST = {
         SELECT l.name, l.target, l.horizon, r.n FROM lane l
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM ready r
-            WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag < l.horizon AND r.xmax = '0') r
+            WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag <= l.horizon AND r.xmax = '0') r
         CROSS JOIN queue q
         WHERE r.n < (l.target + 1) / 2 AND q.max_concurrency IS NULL
             AND EXISTS (SELECT FROM live_backlog b WHERE b.lane = l.name AND b.is_open)""",

@@ -9,7 +9,7 @@ BEGIN
     WITH gone AS (
         DELETE FROM ready r WHERE r.ctid = ANY (ARRAY(
             SELECT r.ctid FROM ready r
-            WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag < l.horizon AND r.xmax = '0'
+            WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag <= l.horizon AND r.xmax = '0'
                 AND r.channel <> ALL (ARRAY(SELECT c.channel FROM policy_change c WHERE c.xid >= p_policy_xid))
                 AND NOT EXISTS (SELECT FROM policy_change c WHERE c.xid >= p_policy_xid AND c.channel = '')
                 AND NOT (SELECT q.paused FROM queue q)

@@ -8,6 +8,6 @@ BEGIN
     RETURN (
         SELECT COUNT(*) < (l.target + 1) / 2
         FROM (
-            SELECT FROM ready r WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag < l.horizon AND r.xmax = '0'
+            SELECT FROM ready r WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag <= l.horizon AND r.xmax = '0'
             ORDER BY r.tag, r.id LIMIT (l.target + 1) / 2) x);
 END $$;

@@ -13,7 +13,7 @@ DECLARE
     v_seen BIGINT;                          -- the last tag that was looked at, where there are more
 BEGIN
     lane := l;
-    SELECT COUNT(*) FILTER (WHERE x.is_free AND x.tag < l.horizon), MIN(x.tag) FILTER (WHERE x.is_free),
+    SELECT COUNT(*) FILTER (WHERE x.is_free AND x.tag <= l.horizon), MIN(x.tag) FILTER (WHERE x.is_free),
         array_agg(x.r) FILTER (WHERE NOT x.is_free), CASE WHEN COUNT(*) = 2 * l.target THEN MAX(x.tag) END, (
             SELECT b.tag FROM backlog b WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v
             ORDER BY b.lane, b.tag, b.turn LIMIT 1)
