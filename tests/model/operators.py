@@ -75,6 +75,7 @@ class OperatedQueueMachine(QueueMachine):
         self.model.channel_delete(
             channel, with_messages=with_messages, limit=limit, answer=answer, stored=stored
         )
+        self.deliveries.disturbed()  # what was next of it is not given to it
         self.wrote()
         if keys:
             self.create([(channel, b"", None, None, None, key, None) for key in keys[:2]], "many")

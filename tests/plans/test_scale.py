@@ -7,8 +7,8 @@ from tests.plans.rounds import Scene
 from tests.plans.sessions import Statistics, Watch, twice
 from tests.plans.states import create, dispatch_in_bulk
 
-# A dispatch, and a look whether one is due, read what is ready. Of few channels it lies in order; of many, the
-# next one may be on another page.
+# A dispatch, and a look whether one is due, read what is ready. Of few channels it lies in order; of many,
+# the next one may be on another page.
 READY = 200
 
 
