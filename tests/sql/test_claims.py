@@ -213,6 +213,7 @@ def test_what_others_hold_for_the_moment_is_to_be_asked_for_again(
     assert (seq, messages) == (0, 0)
     assert again_at is not None, "there is some, or may be"
     other.rollback()
+    dispatch(conn)
     assert reader.ask(call, reader.generation, clock.at)[:2] == (1, 1)
 
 
@@ -597,6 +598,7 @@ def test_a_claim_that_is_rolled_back_was_not_made(connect: Connect, conn: psycop
     reader.conn = open_one
     assert reader.next(0) == Claim(1, 2)
     open_one.rollback()
+    dispatch(conn)
     reader.conn = conn
     assert leased(conn) == []
     assert reader.complete(0) == (0, 0, 0)
