@@ -257,7 +257,7 @@ CREATE TYPE lane_state AS (
     name TEXT,
     v BIGINT,                               -- virtual time: the tag that is served now
     floor BIGINT,                           -- ready has no entry below, but for those in held
-    -- a line has a message with this tag: ready is complete up to here, and is served up to here
+    -- a line has a message with this tag: below, ready is complete; it is served up to here
     horizon BIGINT,
     issued BIGINT,                          -- the highest tag so far
     target INT,                             -- how many entries ready should have: follows what consumers ask for
