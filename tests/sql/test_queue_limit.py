@@ -109,6 +109,7 @@ def test_a_dequeue_left_open_holds_its_slots_and_no_others(connect: Connect) -> 
     conn.execute("SET lock_timeout TO '1s'")
     assert len(dequeue(conn, 10)[0]) == 3
     other.rollback()
+    dispatch(conn)
     assert len(dequeue(conn, 10)[0]) == 2
 
 
