@@ -1,5 +1,6 @@
 -- Lines of channels that are to be looked at again may release, as far as their channels may. They join in at the
--- lane's virtual time, if that has passed them. Where it is time that keeps a channel, an alarm says when to look again.
+-- lane's virtual time, if that has passed them. Where it is time that keeps a channel, an alarm says when to look
+-- again.
 CREATE OR REPLACE FUNCTION backlog_reopen (l lane_state, p_channels TEXT[], p_has_policies BOOLEAN, p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql SET enable_hashjoin TO on AS $$
 BEGIN
