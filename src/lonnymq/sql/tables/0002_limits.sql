@@ -31,6 +31,7 @@ CREATE TABLE slots (
     struck_to INT NOT NULL,                 -- how many were left when those that came free were last struck off
     struck_at BIGINT NOT NULL,              -- and when that was
     changed_at BIGINT NOT NULL,             -- when a slot was last taken, or found to have come free
+    is_quiet BOOLEAN NOT NULL,              -- some are from before the limit: who frees them does not say so
     -- when it is looked at again, if it is full and nobody says that a slot came free
     alarm_at BIGINT,
     released_at BIGINT,                     -- under an interval: the last release,

@@ -44,9 +44,10 @@ BEGIN
     IF w.has_changes THEN
         WITH gone AS (
             DELETE FROM policy_change c WHERE c.ctid = ANY (ARRAY(
+                SELECT c.ctid FROM policy_change c WHERE c.xid >= t.policy_xid AND NOT c.is_seen
+                ORDER BY c.xid, c.id LIMIT p_limit FOR UPDATE SKIP LOCKED) || ARRAY(
                 SELECT c.ctid FROM policy_change c
-                WHERE c.xid >= t.policy_xid AND (NOT c.is_seen OR c.channel = ANY (w.hinted))
-                ORDER BY c.xid, c.id LIMIT p_limit FOR UPDATE SKIP LOCKED))
+                WHERE c.xid >= t.policy_xid AND c.is_seen AND c.channel = ANY (w.hinted) FOR UPDATE SKIP LOCKED))
             RETURNING c.channel)
         SELECT array_agg(DISTINCT g.channel) INTO v_changed FROM gone g;
         w.hinted := w.hinted || v_changed;
@@ -64,7 +65,8 @@ BEGIN
     IF w.has_policies AND w.wanted IS NOT NULL THEN
         w.hinted := w.hinted || slots_released(v_notices, p_now);
     END IF;
-    n := lanes_dispatch(n, v_entries, w.hinted, v_changed, w.wanted, w.has_policies, w.max, p_now);
+    n := lanes_dispatch(n, v_entries, w.hinted, v_changed, w.wanted, w.has_policies, w.max,
+        GREATEST(cardinality(p_newer), cardinality(p_late)) >= p_limit, p_now);
     n.seen_xid := pg_snapshot_xmax(p_snapshot);
     n.seen_id := 0;
     IF cardinality(p_newer) >= p_limit THEN

@@ -1,10 +1,10 @@
 -- Part of a dispatch: all lanes, one after the other. What is due is placed, what is not is for later, and the lanes
 -- are refilled, under the limits of channels and of the queue (p_max). p_hinted: channels that are to be looked at
 -- again; p_changed: those whose policy has changed ('': the queue's); p_wanted: what consumers asked for since the
--- last dispatch.
+-- last dispatch; p_is_behind: there are more notices than were read.
 CREATE OR REPLACE FUNCTION lanes_dispatch (
     n tick, p_entries entry[], p_hinted TEXT[], p_changed TEXT[], p_wanted BIGINT, p_has_policies BOOLEAN, p_max INT,
-        p_now BIGINT)
+    p_is_behind BOOLEAN, p_now BIGINT)
 RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
     v RECORD;                               -- what is new
@@ -40,7 +40,7 @@ BEGIN
         PERFORM slots_change(p_changed, p_now);
     END IF;
     IF p_has_policies OR p_max IS NOT NULL THEN
-        PERFORM slots_strike(p_hinted || ''::TEXT, p_hinted IS NOT NULL, p_now);
+        PERFORM slots_strike(p_hinted || ''::TEXT, p_hinted IS NOT NULL, p_is_behind, p_now);
     END IF;
     IF n.held_at <= p_now THEN
         n.held_at := CASE WHEN held_review(n.lanes) THEN p_now + 1000 END;

@@ -9,9 +9,9 @@ DECLARE
         (SELECT MAX(x.at) FROM served_by b CROSS JOIN unnest(b.shares) x WHERE x.channel = p_channel));
 BEGIN
     DELETE FROM slots s WHERE s.channel = p_channel;
-    INSERT INTO slots (channel, turn, busy, struck_to, struck_at, changed_at, alarm_at, released_at)
+    INSERT INTO slots (channel, turn, busy, struck_to, struck_at, changed_at, is_quiet, alarm_at, released_at)
     SELECT p_channel, nextval('turn'), COALESCE(array_agg(ROW(x.id, x.generation)::stub), '{}'), COUNT(*), p_now,
-        p_now, p_now + 1000, v_released
+        p_now, COUNT(*) > 0, p_now + 1000, v_released
     FROM (
         SELECT r.id, r.generation FROM ready r WHERE r.channel = p_channel OR p_channel = ''
         UNION
