@@ -108,9 +108,9 @@ def test_a_clock_set_back_with_many_channels(conn: psycopg.Connection) -> None:
     for _ in range(10 * CHANNELS // 1000):
         if conn.execute("SELECT dispatch()").fetchone() == (False,):
             break
-    messages, _ = dequeue(conn)
-    assert [m.channel for m in messages] == ["new"]
+    assert dequeue(conn, 1000)[0], "what was due stays due"
     clock.advance(3_600_000)
+    conn.execute("SELECT dispatch()")
     assert len(dequeue(conn, 1000)[0]) == 1000
     conn.execute("SET statement_timeout = 0")
     check(conn)

@@ -28,8 +28,6 @@ def register(app: typer.Typer) -> None:
 def stats(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
     """Show how the queue stands, at the same cost whatever it holds.
 
-    To a login that may not consume, numbers are as of the last dispatch.
-
     Example: lonnymq stats --json
     """
     with opened(dsn, schema) as queue:

@@ -101,9 +101,7 @@ def reschedule(
 
 
 def stats(*, conn: object | None = None) -> Request[QueueStatistics]:
-    """What the queue holds, whatever its size at the same cost: as of the last dispatch. Consumers
-    dispatch, so while none runs, newer messages are not counted yet. The same holds for a channel's.
-    """
+    """What the queue holds, whatever its size at the same cost."""
     return ask(QueueStats(), conn)
 
 

@@ -57,7 +57,7 @@ BEGIN
     END IF;
     FOREACH i IN ARRAY v_order LOOP
         l := n.lanes[i];
-        l.target := GREATEST(100, LEAST(10000, COALESCE(8 * p_wanted, 0)), l.target - l.target / 8);
+        l.target := GREATEST(100, LEAST(4000, COALESCE(8 * p_wanted, 0)), l.target - l.target / 8);
         v_entries := v.due;
         IF cardinality(n.lanes) > 1 THEN
             SELECT array_agg(e) INTO v_entries FROM unnest(v.due) e WHERE e.lane = l.name;

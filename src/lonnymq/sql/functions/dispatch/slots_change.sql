@@ -2,18 +2,17 @@
 CREATE OR REPLACE FUNCTION slots_change (p_channels TEXT[], p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
-    v_name TEXT;
-    v_is_limited BOOLEAN;
+    v_limited TEXT[] := ARRAY(
+        SELECT u.name FROM unnest(p_channels) u (name)
+        CROSS JOIN LATERAL (
+            SELECT FROM channel c
+            WHERE c.name = u.name AND (c.max_concurrency IS NOT NULL OR c.release_interval_ms > 0) OFFSET 0) c
+        UNION
+        SELECT '' FROM queue q WHERE q.max_concurrency IS NOT NULL AND '' = ANY (p_channels));
 BEGIN
-    FOREACH v_name IN ARRAY p_channels LOOP
-        v_is_limited := CASE WHEN v_name = '' THEN (SELECT q.max_concurrency IS NOT NULL FROM queue q)
-            ELSE EXISTS (
-                SELECT FROM channel c
-                WHERE c.name = v_name AND (c.max_concurrency IS NOT NULL OR c.release_interval_ms > 0)) END;
-        IF v_is_limited THEN
-            PERFORM slots_open(v_name, p_now);
-        ELSE
-            DELETE FROM slots s WHERE s.channel = v_name;
-        END IF;
-    END LOOP;
+    IF v_limited <> '{}' THEN
+        PERFORM slots_open(v_limited, p_now);
+    END IF;
+    DELETE FROM slots s WHERE s.channel = ANY (ARRAY(
+        SELECT unnest(p_channels) EXCEPT SELECT unnest(v_limited)));
 END $$;

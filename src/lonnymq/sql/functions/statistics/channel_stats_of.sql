@@ -1,8 +1,8 @@
--- How the channels stand, one row each, in the order given, as of the last dispatch. due is exact; scheduled and dead
--- stop at p_cap each. leased is exact where the channel has a concurrency limit; else it is counted among the first
--- 10,000 leases of all channels (or p_cap, if that is more). The cost depends on these bounds, not on what waits.
--- blocked_by: why the next message is not released now; NULL: it will be. A login that is bound to channels is not
--- told of the limit over all channels: others use it up.
+-- How the channels stand, one row each, in the order given. due is exact; of what nobody has dispatched yet, p_cap
+-- messages of all channels are looked at. scheduled and dead stop at p_cap each. leased is exact where the channel has a
+-- concurrency limit; else it is counted among the first 10,000 leases of all channels (or p_cap, if that is more). The
+-- cost depends on these bounds, not on what waits. blocked_by: why the next message is not released now; NULL: it will
+-- be. A login that is bound to channels is not told of the limit over all channels: others use it up.
 CREATE OR REPLACE FUNCTION channel_stats_of (p_channels TEXT[], p_cap INT)
 RETURNS TABLE (
     channel TEXT, waiting BIGINT, due BIGINT, scheduled BIGINT, leased BIGINT, dead BIGINT,
@@ -24,6 +24,10 @@ BEGIN
     lately AS MATERIALIZED (
         SELECT s.channel, SUM(s.n) AS n, MAX(s.at) AS at FROM served_by b CROSS JOIN LATERAL unnest(b.shares) s
         WHERE b.id > t.tallied_id AND s.channel = ANY (p_channels) GROUP BY s.channel),
+    unread AS MATERIALIZED (            -- not dispatched yet
+        SELECT m.channel, COUNT(*) FILTER (WHERE m.dequeue_at <= v_now) AS due,
+            COUNT(*) FILTER (WHERE m.dequeue_at > v_now) AS scheduled
+        FROM message_unread(p_cap) m WHERE m.channel = ANY (p_channels) GROUP BY m.channel),
     below AS MATERIALIZED (             -- entries of ready below the floor
         SELECT r.channel, COUNT(*) AS n FROM held h
         CROSS JOIN LATERAL (
@@ -40,8 +44,8 @@ BEGIN
     FROM (
         SELECT u.channel, u.ord, c.max_concurrency, COALESCE(c.release_interval_ms, 0) AS interval_ms,
             COALESCE(c.paused, FALSE) AS paused, c.max_size, COALESCE(c.weight, 1) AS weight,
-            d.n + COALESCE((SELECT h.n FROM below h WHERE h.channel = u.channel), 0) AS due,
-            f.n AS scheduled, k.n AS dead, d.oldest_at, s.released_at,
+            d.n + COALESCE((SELECT h.n FROM below h WHERE h.channel = u.channel), 0) + COALESCE(n.due, 0) AS due,
+            LEAST(p_cap, f.n + COALESCE(n.scheduled, 0)) AS scheduled, k.n AS dead, d.oldest_at, s.released_at,
             CASE WHEN c.max_concurrency IS NOT NULL AND s.busy IS NOT NULL THEN slots_leased(u.channel, s.busy)
                  ELSE COALESCE((SELECT l.n FROM running l WHERE l.channel = u.channel), 0) END AS leased,
             COALESCE(y.served, 0) + COALESCE(w.n, 0)::BIGINT AS served, GREATEST(w.at, y.served_at) AS served_at
@@ -51,7 +55,7 @@ BEGIN
             SELECT * FROM slots s WHERE c.name IS NOT NULL AND s.channel = u.channel
             ORDER BY s.turn DESC LIMIT 1) s ON TRUE
         LEFT JOIN LATERAL (SELECT * FROM tally y WHERE y.channel = u.channel OFFSET 0) y ON TRUE
-        LEFT JOIN lately w ON w.channel = u.channel
+        LEFT JOIN lately w ON w.channel = u.channel LEFT JOIN unread n ON n.channel = u.channel
         CROSS JOIN LATERAL channel_due(u.channel, t.lanes) d
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM (

@@ -1,7 +1,8 @@
--- How the queue stands. waiting and served are exact as of the last dispatch. scheduled is exact up to 10,000, and
--- beyond that as a sample has it; due is the rest of waiting. oldest_due_ms is the age of the oldest among the next
--- 1,000 entries of ready and the heads of the next 1,000 lines. leased and dead are counted up to 10,000. running: how
--- much of a limit over all channels is used. The cost does not depend on how much waits.
+-- How the queue stands. waiting is exact, unless nobody has dispatched for 10,000 calls and more; served is exact as of
+-- the last dispatch. scheduled is exact up to 10,000, and beyond that as a sample has it; due is the rest of waiting.
+-- oldest_due_ms is the age of the oldest among the next 1,000 entries of ready and the heads of the next 1,000 lines.
+-- leased and dead are counted up to 10,000. running: how much of a limit over all channels is used. The cost does not
+-- depend on how much waits.
 CREATE OR REPLACE FUNCTION queue_stats ()
 RETURNS TABLE (
     waiting BIGINT, due BIGINT, scheduled BIGINT, leased BIGINT, dead BIGINT,
@@ -18,7 +19,8 @@ BEGIN
     PERFORM free_check('queue_stats');
     SELECT * INTO q FROM queue;
     SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
-    waiting := COALESCE(t.waiting, 0);
+    waiting := COALESCE(t.waiting, 0) + (
+        SELECT COALESCE(SUM((w.notice).n), 0) FROM notice_read(t, pg_current_snapshot(), 10000) w);
     scheduled := LEAST(scheduled_count(v_now), waiting);
     due := waiting - scheduled;
     leased := (SELECT COALESCE(SUM(l.n), 0) FROM leased_shares(10000) l);

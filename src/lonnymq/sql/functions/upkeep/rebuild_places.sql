@@ -39,8 +39,7 @@ BEGIN
     DELETE FROM held;
     DELETE FROM recent;
     DELETE FROM policy_change;
-    DELETE FROM slots s WHERE NOT EXISTS (SELECT FROM channel c WHERE c.name = s.channel);
-    PERFORM slots_open(c.name, v_now) FROM channel c WHERE c.max_concurrency IS NOT NULL OR c.release_interval_ms > 0;
-    PERFORM slots_open('', v_now) FROM queue q WHERE q.max_concurrency IS NOT NULL;
+    DELETE FROM slots s WHERE s.channel <> '' AND NOT EXISTS (SELECT FROM channel c WHERE c.name = s.channel);
+    PERFORM slots_change(ARRAY(SELECT c.name FROM channel c UNION ALL SELECT ''), v_now);
     PERFORM tick_write(tick_walk(t, v_now));
 END $$;
