@@ -188,7 +188,7 @@ CREATE TABLE recent (
     tag BIGINT NOT NULL,
     PRIMARY KEY (channel, lane, tag)
 );
-CREATE INDEX recent_tag_ix ON recent (tag, lane); -- not for who looks for a channel
+CREATE INDEX recent_tag_ix ON recent ((tag + 0), lane); -- an expression: whoever looks for a channel takes the other
 
 -- What a dequeue took: one row for up to 100 messages, in the order of their ids. It goes when all of them are
 -- finished; those that are not there any more, or have another generation, do not count.
@@ -302,7 +302,8 @@ FROM (SELECT pg_current_xact_id() UNION SELECT pg_snapshot_xip(pg_current_snapsh
 CREATE TABLE dispatch_lock (only_row BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (only_row));
 INSERT INTO dispatch_lock DEFAULT VALUES;
 
--- What was taken, by channel: one row for each dispatch that read of it, until it is summed up in tally.
+-- What was taken, by channel: a row of up to 500 channels for each dispatch that read of it, until it is summed up in
+-- tally.
 CREATE TABLE served_by (
     id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     shares share[] NOT NULL

@@ -41,7 +41,7 @@ BEGIN
         ORDER BY b.lane, b.tag, b.turn LIMIT 1), c_end) END;
     IF lane.v > l.v AND l.horizon < c_end THEN
         DELETE FROM recent c WHERE c.ctid = ANY (ARRAY(
-            SELECT c.ctid FROM recent c WHERE c.lane = l.name AND c.tag >= l.v - 1000000000 AND c.tag < lane.v
+            SELECT c.ctid FROM recent c WHERE c.lane = l.name AND c.tag + 0 >= l.v - 1000000000 AND c.tag + 0 < lane.v
             LIMIT 1000 FOR UPDATE SKIP LOCKED));
     END IF;
 END $$;

@@ -19,11 +19,12 @@ BEGIN
         LEFT JOIN LATERAL (
             SELECT s.released_at FROM slots s WHERE s.channel = u.name ORDER BY s.turn DESC LIMIT 1) s ON TRUE
         LEFT JOIN LATERAL (SELECT y.served_at FROM tally y WHERE y.channel = u.name OFFSET 0) y ON TRUE),
-    gone AS (DELETE FROM slots s WHERE s.channel = ANY (p_channels))
-    INSERT INTO slots (channel, turn, busy, struck_to, struck_at, changed_at, is_quiet, alarm_at, released_at)
-    SELECT o.name, nextval('turn'), COALESCE(b.stubs, '{}'), COALESCE(cardinality(b.stubs), 0), p_now, p_now,
-        b.stubs IS NOT NULL, p_now + 1000, GREATEST(o.at, w.at)
-    FROM old o LEFT JOIN busy b ON b.name = o.name LEFT JOIN lately w ON w.channel = o.name;
-    -- Who holds one of them does not say that it came free.
-    INSERT INTO alarm (at, channel) SELECT DISTINCT p_now + 1000, u.name FROM unnest(p_channels) u (name);
+    gone AS (DELETE FROM slots s WHERE s.channel = ANY (p_channels)),
+    made AS (
+        INSERT INTO slots (channel, turn, busy, struck_to, struck_at, changed_at, is_quiet, alarm_at, released_at)
+        SELECT o.name, nextval('turn'), COALESCE(b.stubs, '{}'), COALESCE(cardinality(b.stubs), 0), p_now, p_now,
+            b.stubs IS NOT NULL, CASE WHEN b.stubs IS NOT NULL THEN p_now + 1000 END, GREATEST(o.at, w.at)
+        FROM old o LEFT JOIN busy b ON b.name = o.name LEFT JOIN lately w ON w.channel = o.name
+        RETURNING channel, alarm_at)
+    INSERT INTO alarm (at, channel) SELECT m.alarm_at, m.channel FROM made m WHERE m.alarm_at IS NOT NULL;
 END $$;

@@ -31,9 +31,7 @@ BEGIN
             FROM (SELECT cardinality(last.busy) > 2 * last.struck_to + 8 AS is_long) y) y
         CROSS JOIN LATERAL (
             -- Under an interval, one message is out: if nobody serves its lane, others wait for it. See lanes_yield.
-            SELECT (COALESCE(cardinality(y.busy) + cardinality(new.stubs) >= c.max, FALSE)
-                    OR c.release_interval_ms > 0
-                        AND (SELECT cardinality(t.lanes) > 1 FROM tick t ORDER BY t.id DESC LIMIT 1))
+            SELECT (COALESCE(cardinality(y.busy) + cardinality(new.stubs) >= c.max, FALSE) OR c.release_interval_ms > 0)
                 AND COALESCE(last.alarm_at <= p_now OR last.alarm_at > p_now + 1000, TRUE) AS is_alarm) x
         WHERE s.ctid = last.tid
         RETURNING s.channel, x.is_alarm)

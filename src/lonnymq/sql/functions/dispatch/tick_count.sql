@@ -19,12 +19,16 @@ BEGIN
         INSERT INTO served_by (shares)
         SELECT array_agg(ROW(x.channel, x.n, x.at)::share)
         FROM (
-            SELECT s.channel, SUM(s.n) AS n, MAX(s.at) AS at FROM unnest(p_notices) w CROSS JOIN unnest(w.taken) s
-            WHERE w.wanted IS NOT NULL GROUP BY s.channel) x;
+            SELECT s.channel, SUM(s.n) AS n, MAX(s.at) AS at, ROW_NUMBER() OVER () / 500 AS part
+            FROM unnest(p_notices) w CROSS JOIN unnest(w.taken) s
+            WHERE w.wanted IS NOT NULL GROUP BY s.channel) x
+        GROUP BY x.part;
     END IF;
     IF abs(p_now - t.tallied_at) >= 1000 THEN
         n.tallied_id := tally_sum(t.tallied_id);
-        n.tallied_at := p_now;
+        IF n.tallied_id = t.tallied_id OR NOT EXISTS (SELECT FROM served_by b WHERE b.id > n.tallied_id) THEN
+            n.tallied_at := p_now;          -- else the next dispatch goes on
+        END IF;
     END IF;
     RETURN n;
 END $$;

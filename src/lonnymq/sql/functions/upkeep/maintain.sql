@@ -37,7 +37,7 @@ BEGIN
     v_is_due := upkeep_is_due(u, v_now);
     IF NOT v_is_due AND NOT EXISTS (
         SELECT FROM unnest(t.lanes) l
-        CROSS JOIN LATERAL (SELECT FROM recent c WHERE c.lane = l.name AND c.tag < l.v LIMIT 1) c) AND NOT EXISTS (
+        CROSS JOIN LATERAL (SELECT FROM recent c WHERE c.lane = l.name AND c.tag + 0 < l.v LIMIT 1) c) AND NOT EXISTS (
         SELECT FROM notice w WHERE w.xid >= v_from AND w.xid < t.seen_xid AND (w.xid <> ALL (v_open)) IS NOT FALSE)
     THEN
         RETURN 0;
@@ -58,7 +58,7 @@ BEGIN
     DELETE FROM recent c WHERE c.ctid = ANY (ARRAY(
         SELECT x.tid FROM unnest(t.lanes) l
         CROSS JOIN LATERAL (
-            SELECT c.ctid AS tid FROM recent c WHERE c.lane = l.name AND c.tag < l.v
+            SELECT c.ctid AS tid FROM recent c WHERE c.lane = l.name AND c.tag + 0 < l.v
                 LIMIT p_limit FOR UPDATE SKIP LOCKED) x));
     DELETE FROM backlog b WHERE b.ctid = ANY (ARRAY( -- of lines that ended long ago
         SELECT b.ctid FROM backlog b
