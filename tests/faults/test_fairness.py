@@ -140,5 +140,5 @@ def test_one_tenant_floods_and_many_consume(connect: Connect, conn: psycopg.Conn
     turn = len(QUIET) + 1 + consumers * limit
     print(f"{len(waits)} waited for at most {max(waits)} of {served} served")
     assert len(waits) >= quiets // 3
-    assert sorted(waits)[len(waits) * 98 // 100] <= 3 * turn, sorted(waits)[-10:]
+    assert sorted(waits)[len(waits) * 95 // 100] <= 3 * turn, sorted(waits)[-10:]
     assert max(waits) <= 1_000  # and not until the flood is over

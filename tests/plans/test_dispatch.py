@@ -46,7 +46,7 @@ def test_a_dispatch_is_linear_in_what_is_new(connect: Connect, statistics: Stati
     for of in ("new channels", "channels that wait", "one channel"):
         few, more, many = (cost_of(watch, messages, of) for messages in (10, 100, 1_000))
         assert more <= 10 * few, (of, few, more, many)
-        assert many <= 15 * more, (of, few, more, many)  # indexes grow with it
+        assert many <= 20 * more, (of, few, more, many)  # indexes grow with it
 
 
 # How often a message goes down an index: each may have got one level higher.
