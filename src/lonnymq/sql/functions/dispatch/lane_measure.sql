@@ -1,6 +1,6 @@
 -- How a lane stands: how many entries of ready can be served (live), and its virtual time. An entry that nobody has
 -- touched has no xmax. One that has is being taken, or was given back by a rollback: then it goes back into its line.
--- Virtual time waits for what somebody holds, for a second; then that is listed in held, and virtual time goes on.
+-- The floor stays below what somebody holds, for a second; then that is listed in held, and the floor goes on.
 CREATE OR REPLACE FUNCTION lane_measure (l lane_state, p_now BIGINT, OUT lane lane_state, OUT live INT,
     OUT is_held BOOLEAN, OUT has_lines BOOLEAN)
 LANGUAGE plpgsql AS $$
@@ -39,8 +39,8 @@ BEGIN
         lane.stuck_at := CASE WHEN v_held IS NOT NULL THEN COALESCE(l.stuck_at, p_now) END;
         v_low := (SELECT MIN(h.tag) FROM unnest(v_held) h);
     END IF;
-    lane.v := GREATEST(l.v, LEAST(v_free, v_line, v_low, CASE WHEN v_line IS NULL THEN l.issued + 1 END));
-    lane.floor := lane.v;
+    lane.v := GREATEST(l.v, LEAST(v_free, v_line, CASE WHEN v_line IS NULL THEN l.issued + 1 END));
+    lane.floor := LEAST(lane.v, v_low);
     lane.front := v_free;
     lane.served_at := CASE WHEN v_free > l.front OR v_free IS NULL AND l.front IS NOT NULL THEN p_now
         ELSE LEAST(p_now, l.served_at) END;

@@ -41,6 +41,9 @@ BEGIN
     END IF;
     IF p_has_policies OR p_max IS NOT NULL THEN
         PERFORM slots_strike(p_hinted || ''::TEXT, p_hinted IS NOT NULL, p_is_behind, p_now);
+        IF EXISTS (SELECT FROM alarm a WHERE a.at > p_now - 1 AND a.at <= p_now) THEN
+            n.alarm_to := LEAST(n.alarm_to, p_now - 1); -- for the next dispatch, at once
+        END IF;
     END IF;
     IF n.held_at <= p_now THEN
         n.held_at := CASE WHEN held_review(n.lanes) THEN p_now + 1000 END;

@@ -38,7 +38,7 @@ BEGIN
     again AS (
         INSERT INTO alarm (at, channel) SELECT x.again_at, x.channel FROM struck x WHERE x.is_alarm
         UNION ALL
-        SELECT p_now + 1, x.channel FROM struck x
+        SELECT p_now, x.channel FROM struck x -- for the next dispatch
         WHERE x.out <> ALL (x.still) AND ((x.out).generation >= 0 OR p_is_behind))
     UPDATE slots s
     SET turn = nextval('turn'), busy = x.still, struck_to = cardinality(x.still), struck_at = p_now,
