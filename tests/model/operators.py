@@ -17,6 +17,7 @@ class OperatedQueueMachine(QueueMachine):
     def cancel(self, whom: list[tuple[str, int]], form: str) -> None:
         ids = [self.whom(*each) for each in whom]
         assert self.client.cancel(ids, form) == [self.model.cancel(message_id) for message_id in ids]
+        self.deliveries.disturbed()  # a channel whose next messages are cancelled gives up their turns
         self.wrote()
 
     @precondition(lambda self: self.model.leases())
@@ -38,6 +39,7 @@ class OperatedQueueMachine(QueueMachine):
     def reschedule(self, whom: tuple[str, int], time: tuple[str, int] | None) -> None:
         message_id, at = self.whom(*whom), self.time(time)
         assert self.client.reschedule(message_id, at) == self.model.reschedule(message_id, at)
+        self.deliveries.disturbed()
         self.wrote()
 
     @precondition(lambda self: self.model.dead)
