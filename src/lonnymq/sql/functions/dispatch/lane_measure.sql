@@ -20,6 +20,7 @@ BEGIN
         FROM (
             SELECT r, r.tag, r.xmax = '0' AS is_free FROM ready r
             WHERE r.lane = l.name AND r.tag >= l.floor ORDER BY r.tag, r.id LIMIT v_limit) x;
+        v_held := NULL;
         EXIT WHEN v_touched IS NULL;
         v_limit := NULL;
         CONTINUE WHEN v_is_part;
