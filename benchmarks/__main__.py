@@ -20,7 +20,7 @@ from benchmarks.peers import Ours, Peer, Pgmq, Seeds
 from benchmarks.scenarios import all_scenarios
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-WITH_OPTIONS_OF_THEIR_OWN = ("client", "spark", "worker")
+WITH_OPTIONS_OF_THEIR_OWN = ("client", "skew", "spark", "worker")
 LIMITS = "p_max_concurrency => 1000"
 
 
@@ -70,7 +70,9 @@ def main() -> int:
     if options.json:
         json.dump([as_json(result) for result in results], sys.stdout, indent=1)
     else:
-        Console().print(as_table(results, peers))
+        console = Console()
+        wide = console if console.is_terminal else Console(width=250)
+        wide.print(as_table(results, peers))
     return 0
 
 
@@ -117,7 +119,8 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def as_table(results: Sequence[Result], peers: Sequence[Peer]) -> Table:
-    ours, *others = [peer.name for peer in peers]
+    measured = {peer for result in results for peer in result.samples}
+    ours, *others = [peer.name for peer in peers if peer.name in measured]
     table = Table(
         "", *(f"{each}/s" for each in (ours, *others)), *(f"/ {each}" for each in others), "WAL", "CPU us"
     )

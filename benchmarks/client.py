@@ -106,7 +106,7 @@ def measure(messages: int, rounds: int) -> dict[str, list[float]]:
         conn.execute("CREATE TABLE raw (LIKE lonnymq.message INCLUDING ALL)")
         for turn in range(rounds):
             for way, load in WAYS.items() if turn % 2 == 0 else reversed(WAYS.items()):
-                conn.execute("TRUNCATE raw, lonnymq.message, lonnymq.wake")
+                conn.execute("TRUNCATE raw, lonnymq.message, lonnymq.notice")
                 conn.execute("CHECKPOINT")
                 start = time.perf_counter()
                 load(ground.server.dsn(), messages)

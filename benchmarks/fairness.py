@@ -8,9 +8,10 @@ from typing import Protocol
 
 import psycopg
 
+from benchmarks import skew
 from benchmarks.arena import Arena
 from benchmarks.peers import Ours, Peer, Seeds
-from benchmarks.peers.peer import Script
+from benchmarks.peers.peer import SMALL, Script
 
 QUIET_TENANTS = 99
 NOISY_BACKLOG = 300_000
@@ -47,7 +48,7 @@ class Fifo:
 class OurLine:
     def __init__(self, conn: psycopg.Connection) -> None:
         self._conn = conn
-        self._wants_fold = True
+        self._wants_dispatch = True
 
     def put(self, channel: str, count: int = 1) -> None:
         for start in range(0, count, 10_000):
@@ -59,12 +60,12 @@ class OurLine:
             )
 
     def take(self) -> str:
-        if self._wants_fold:
-            self._conn.execute("SELECT wake_fold()")
+        if self._wants_dispatch:
+            self._conn.execute("SELECT dispatch()")
         row = self._conn.execute("SELECT channel, again_at, id, token FROM message_dequeue(1)").fetchone()
         assert row is not None
         channel, again_at, *lease = row
-        self._wants_fold = again_at is not None
+        self._wants_dispatch = again_at is not None
         self._conn.execute("SELECT message_complete(%s, %s)", lease)
         return str(channel)
 
@@ -109,7 +110,7 @@ def shares(arena: Arena, peer: Peer, script: Script) -> list[int]:
     """All tenants have a backlog. How many messages each was served."""
     channels = QUIET_TENANTS + 1
     with arena.database(peer, channels) as bench, arena.connect(peer) as conn:
-        peer.fill(conn, channels, SHARE_BACKLOG * channels)
+        peer.fill(conn, channels, SHARE_BACKLOG * channels, SMALL)
         before = dict(_waiting(conn, peer))
         bench.start(script, clients=CONSUMERS, seconds=SHARE_SECONDS).wait()
         after = dict(_waiting(conn, peer))
@@ -131,6 +132,7 @@ def _waiting(conn: psycopg.Connection, peer: Peer) -> Iterator[tuple[str, int]]:
 class Fairness:
     waits: dict[str, list[int]]
     jain: dict[str, float]
+    skew: list[skew.Row]
 
 
 def run(arena: Arena, ours: Ours, seeds: Seeds) -> Fairness:
@@ -146,4 +148,4 @@ def run(arena: Arena, ours: Ours, seeds: Seeds) -> Fairness:
     script = seeds.consume(1, "async")
     assert script is not None
     index["seeds, 1 a dequeue"] = jain(shares(arena, seeds, script))
-    return Fairness(waited, index)
+    return Fairness(waited, index, skew.run(arena, ours))

@@ -32,7 +32,7 @@ class Sleeper:
         while not self._look():
             for _ in self._conn.notifies(timeout=0):
                 pass
-            row = self._conn.execute("SELECT * FROM wake_await(%s)", (self._generation,)).fetchone()
+            row = self._conn.execute("SELECT * FROM sleep_begin(%s)", (self._generation,)).fetchone()
             assert row is not None
             generation, is_sure = row
             if self._look():
@@ -51,7 +51,7 @@ class Sleeper:
         self._conn.execute("SELECT message_complete(%s, %s)", self._held)
 
     def _look(self) -> bool:
-        self._conn.execute("SELECT wake_fold()")
+        self._conn.execute("SELECT dispatch()")
         row = self._conn.execute("SELECT id, token FROM message_dequeue(1)").fetchone()
         assert row is not None
         self._held = row

@@ -12,13 +12,14 @@ import psycopg
 from benchmarks.arena import Arena
 from benchmarks.measure import Sample, measured
 from benchmarks.peers import Peer
-from benchmarks.peers.peer import Commit, Script
+from benchmarks.peers.peer import SMALL, Commit, Script
 from benchmarks.pgbench import Pgbench
 
 PRODUCERS = CONSUMERS = 8
 BATCH_PRODUCERS = 4
 DRAINERS = 2
 DRAIN_LIMIT_SECONDS = 300
+CONTENT_SIZES = {1024: "1 KiB", 8192: "8 KiB"}
 
 
 class Scenario(ABC):
@@ -44,10 +45,11 @@ class Create(Scenario):
     group = "create"
     channels: int
     size: int
+    content_bytes: int = SMALL
 
     @property
     def title(self) -> str:
-        return f"{of_channels(self.channels)}, {self.size} a call"
+        return f"{of_channels(self.channels)}, {self.size} a call{of_contents(self.content_bytes)}"
 
     def suits(self, peer: Peer) -> bool:
         return is_plain(peer) and self._script(peer) is not None
@@ -62,7 +64,9 @@ class Create(Scenario):
             )
 
     def _script(self, peer: Peer) -> Script | None:
-        return peer.create(self.channels) if self.size == 1 else peer.create_many(self.channels, self.size)
+        if self.size == 1:
+            return peer.create(self.channels, self.content_bytes)
+        return peer.create_many(self.channels, self.size, self.content_bytes)
 
 
 @dataclass(frozen=True)
@@ -70,10 +74,12 @@ class Consuming(Scenario):
     channels: int
     size: int
     commit: Commit
+    content_bytes: int = SMALL
 
     @property
     def title(self) -> str:
-        return f"{of_channels(self.channels)}, {self.size} a dequeue, {self.commit} dequeue"
+        dequeue = f"{self.size} a dequeue, {self.commit} dequeue"
+        return f"{of_channels(self.channels)}, {dequeue}{of_contents(self.content_bytes)}"
 
     def suits(self, peer: Peer) -> bool:
         return is_plain(peer) and peer.consume(self.size, self.commit) is not None
@@ -93,7 +99,9 @@ class Steady(Consuming):
         consume = peer.consume(self.size, self.commit)
         assert consume is not None
         consumers = bench.start(consume, clients=CONSUMERS, seconds=warm_up + seconds)
-        producers = bench.start(peer.create(self.channels), clients=PRODUCERS, seconds=warm_up + seconds)
+        producers = bench.start(
+            peer.create(self.channels, self.content_bytes), clients=PRODUCERS, seconds=warm_up + seconds
+        )
         time.sleep(warm_up)
         with arena.connect(peer) as conn:
             before = finished(conn, peer)
@@ -111,7 +119,7 @@ class Held(Steady):
     """For three lease periods, of which the last counts; with a snapshot that somebody holds, and without."""
 
     group = "held"
-    rounds = 2
+    rounds = 1
     seconds: int = 90
 
     def suits(self, peer: Peer) -> bool:
@@ -139,14 +147,14 @@ class Drain(Consuming):
     """A backlog, and consumers until it is gone."""
 
     group = "drain"
-    messages: int = 300_000
+    messages: int = 100_000
 
     def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample:  # noqa: ARG002
         consume = peer.consume(self.size, self.commit)
         assert consume is not None
         with arena.database(peer, self.channels) as bench:
             with arena.connect(peer) as conn:
-                peer.fill(conn, self.channels, self.messages)
+                peer.fill(conn, self.channels, self.messages, self.content_bytes)
                 conn.execute(f"VACUUM ANALYZE {peer.table}")
 
             def completed() -> int:
@@ -177,13 +185,20 @@ def of_channels(count: int) -> str:
     return "1 channel" if count == 1 else f"{count:,} channels"
 
 
+def of_contents(size: int) -> str:
+    return f", {CONTENT_SIZES[size]}" if size in CONTENT_SIZES else ""
+
+
 def all_scenarios() -> Iterator[Scenario]:
     commits: tuple[Commit, ...] = ("durable", "async")
     channels = (1, 10, 1000)
     yield from (Create(count, size) for size, count in product((1, 100), channels))
+    yield from (Create(10, size, large) for large, size in product(CONTENT_SIZES, (1, 100)))
     yield from (
         Steady(count, size, commit) for commit, size, count in product(commits, (1, 50, 1000), channels)
     )
+    yield from (Steady(10, size, "durable", large) for large, size in product(CONTENT_SIZES, (1, 50)))
     yield from (Drain(count, size, commit) for commit, size, count in product(commits, (50, 1000), channels))
+    yield from (Drain(10, 50, "durable", large, messages=30_000) for large in CONTENT_SIZES)
     yield from (Limits(1000, size, "durable") for size in (1, 50))
     yield Held(10, 50, "async")

@@ -191,7 +191,7 @@ def measure(ground: Ground, rounds: int, console: Console) -> dict[str, list[flo
 
 
 def cleared(ground: Ground) -> None:
-    ground.conn.execute("TRUNCATE raw, lonnymq.message, lonnymq.wake")
+    ground.conn.execute("TRUNCATE raw, lonnymq.message, lonnymq.notice")
     ground.conn.execute("CHECKPOINT")
 
 

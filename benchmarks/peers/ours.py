@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psycopg
 
-from benchmarks.peers.peer import CONTENT, LEASE_SECONDS, PAUSE, Commit, Script, commit_mode
+from benchmarks.peers.peer import LEASE_SECONDS, PAUSE, Commit, Script, content
 
 SCHEMA = "lonnymq"
 QUIET_MS = 10
@@ -50,21 +50,20 @@ class Ours:
                 f"SELECT channel_set('c' || n, {self._limits}) FROM generate_series(1, {channels}) n"
             )
 
-    def create(self, channels: int) -> Script:
-        return Script(
-            f"\\set c random(1, {channels})\nSELECT * FROM message_create('c' || :c, '{CONTENT}');\n"
-        )
+    def create(self, channels: int, content_bytes: int) -> Script:
+        text = content(content_bytes)
+        return Script(f"\\set c random(1, {channels})\nSELECT * FROM message_create('c' || :c, '{text}');\n")
 
-    def create_many(self, channels: int, size: int) -> Script:
+    def create_many(self, channels: int, size: int, content_bytes: int) -> Script:
         return Script(
             f"\\set c random(1, {channels})\n"
             "SELECT COUNT(*) FROM message_create_many(\n"
             f"    ARRAY(SELECT 'c' || 1 + (:c + n) % {channels} FROM generate_series(1, {size}) n),\n"
-            f"    array_fill('{CONTENT}'::BYTEA, ARRAY[{size}]));\n"
+            f"    array_fill('{content(content_bytes)}'::BYTEA, ARRAY[{size}]));\n"
         )
 
     def consume(self, size: int, commit: Commit) -> Script:
-        """As a consumer of docs/sql.md: it folds when the last answer told it to."""
+        """As a consumer of docs/sql.md: it dispatches when the last answer told it to."""
         if size == 1:
             lease = "MIN(id) AS id, MIN(token::TEXT) AS token"
             complete = "SELECT message_complete(CAST(:id AS BIGINT), CAST(:token AS UUID))"
@@ -74,28 +73,27 @@ class Ours:
             complete = f"SELECT COUNT(*) FROM message_complete_many(CAST(:ids AS BIGINT[]), {one_for_all})"
         return Script(
             f"""\
-\\if :wants_fold
-SELECT wake_fold(CASE WHEN mode.set IS NOT NULL THEN 1000 END, {QUIET_MS}) FROM {commit_mode("async")};
+\\if :wants_dispatch
+SELECT dispatch(1000, {QUIET_MS});
 \\endif
-SELECT COUNT(id) AS got, {lease}, COUNT(again_at) AS wants_fold
-FROM {commit_mode(commit)}
-CROSS JOIN LATERAL message_dequeue(CASE WHEN mode.set IS NOT NULL THEN {size} END, {LEASE_MS}) \\gset
+SELECT COUNT(id) AS got, {lease}, COUNT(again_at) AS wants_dispatch, SUM(get_byte(content, 0)) AS read
+FROM message_dequeue({size}, {LEASE_MS}, p_async_commit => {commit == "async"}) \\gset
 \\if :got > 0
 {complete};
 \\else
 {PAUSE}
 \\endif
 """,
-            (("wants_fold", "1"),),
+            (("wants_dispatch", "1"),),
         )
 
-    def fill(self, conn: psycopg.Connection, channels: int, messages: int) -> None:
+    def fill(self, conn: psycopg.Connection, channels: int, messages: int, content_bytes: int) -> None:
         for _ in range(0, messages, FILL_SIZE):
             conn.execute(
                 f"""
                 SELECT COUNT(*) FROM message_create_many(
                     ARRAY(SELECT 'c' || 1 + n % {channels} FROM generate_series(1, {FILL_SIZE}) n),
-                    array_fill('{CONTENT}'::BYTEA, ARRAY[{FILL_SIZE}]))"""
+                    array_fill('{content(content_bytes)}'::BYTEA, ARRAY[{FILL_SIZE}]))"""
             )
-        while conn.execute("SELECT wake_fold()").fetchone() == (True,):
+        while conn.execute("SELECT dispatch()").fetchone() == (True,):
             pass

@@ -1,11 +1,13 @@
 """What a queue must offer to be measured."""
 
+import random
+import string
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import psycopg
 
-CONTENT = "hello world"
+SMALL = 11
 LEASE_SECONDS = 30
 MISSES = 50
 PAUSE = "\\sleep 5 ms"  # of a consumer that got nothing
@@ -45,15 +47,21 @@ class Peer(Protocol):
     def open_channels(self, conn: psycopg.Connection, channels: int) -> None:
         """Make what must be there before the first message of a channel."""
 
-    def create(self, channels: int) -> Script:
+    def create(self, channels: int, content_bytes: int) -> Script:
         """One message, in its own transaction."""
 
-    def create_many(self, channels: int, size: int) -> Script | None: ...
+    def create_many(self, channels: int, size: int, content_bytes: int) -> Script | None: ...
 
     def consume(self, size: int, commit: Commit) -> Script | None:
-        """Dequeue, then complete, each in its own transaction. None: it has no such call."""
+        """Dequeue, read the contents, complete; each a transaction of its own. None: it has no such call."""
 
-    def fill(self, conn: psycopg.Connection, channels: int, messages: int) -> None: ...
+    def fill(self, conn: psycopg.Connection, channels: int, messages: int, content_bytes: int) -> None: ...
+
+
+def content(size: int) -> str:
+    """Text that does not compress: else PostgreSQL would store large contents as small ones."""
+    chance = random.Random(size)
+    return "hello world" if size == SMALL else "".join(chance.choices(string.ascii_letters, k=size))
 
 
 def commit_mode(commit: Commit) -> str:

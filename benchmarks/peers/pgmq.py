@@ -4,14 +4,21 @@ from importlib.resources import files
 
 import psycopg
 
-from benchmarks.peers.peer import CONTENT, LEASE_SECONDS, PAUSE, Commit, Script, commit_mode
+from benchmarks.peers.peer import LEASE_SECONDS, PAUSE, SMALL, Commit, Script, commit_mode, content
 
-MESSAGE = f'{{"m": "{CONTENT}"}}'
 QUEUE = "bench"
-SEND_MANY = (
-    f"SELECT COUNT(*) FROM pgmq.send_batch('{QUEUE}', "
-    f"array_fill('{MESSAGE.replace('{', '{{').replace('}', '}}')}'::JSONB, ARRAY[{{}}]))"
-)
+
+
+def message(content_bytes: int) -> str:
+    return f'{{"m": "{content(content_bytes)}"}}'
+
+
+MESSAGE = message(SMALL)
+
+
+def send_many(size: int, content_bytes: int) -> str:
+    filled = f"array_fill('{message(content_bytes)}'::JSONB, ARRAY[{size}])"
+    return f"SELECT COUNT(*) FROM pgmq.send_batch('{QUEUE}', {filled})"
 
 
 class Pgmq:
@@ -32,11 +39,11 @@ class Pgmq:
     def open_channels(self, conn: psycopg.Connection, channels: int) -> None:
         """It has none."""
 
-    def create(self, channels: int) -> Script:  # noqa: ARG002
-        return Script(f"SELECT * FROM pgmq.send('{QUEUE}', '{MESSAGE}'::JSONB);\n")
+    def create(self, channels: int, content_bytes: int) -> Script:  # noqa: ARG002
+        return Script(f"SELECT * FROM pgmq.send('{QUEUE}', '{message(content_bytes)}'::JSONB);\n")
 
-    def create_many(self, channels: int, size: int) -> Script:  # noqa: ARG002
-        return Script(f"{SEND_MANY.format(size)};\n")
+    def create_many(self, channels: int, size: int, content_bytes: int) -> Script:  # noqa: ARG002
+        return Script(f"{send_many(size, content_bytes)};\n")
 
     def consume(self, size: int, commit: Commit) -> Script:
         complete, got = (
@@ -49,7 +56,7 @@ class Pgmq:
         )
         return Script(
             f"""\
-SELECT COUNT(msg_id) AS got, {got}
+SELECT COUNT(msg_id) AS got, {got}, COUNT(message -> 'm') AS read
 FROM {commit_mode(commit)}
 CROSS JOIN LATERAL pgmq.read('{QUEUE}', {LEASE_SECONDS}, CASE WHEN mode.set <> '' THEN {size} END) \\gset
 \\if :got > 0
@@ -60,5 +67,11 @@ CROSS JOIN LATERAL pgmq.read('{QUEUE}', {LEASE_SECONDS}, CASE WHEN mode.set <> '
 """
         )
 
-    def fill(self, conn: psycopg.Connection, channels: int, messages: int) -> None:  # noqa: ARG002
-        conn.execute(SEND_MANY.format(messages))
+    def fill(
+        self,
+        conn: psycopg.Connection,
+        channels: int,  # noqa: ARG002
+        messages: int,
+        content_bytes: int,
+    ) -> None:
+        conn.execute(send_many(messages, content_bytes))

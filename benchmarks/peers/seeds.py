@@ -4,7 +4,7 @@ from pathlib import Path
 
 import psycopg
 
-from benchmarks.peers.peer import CONTENT, PAUSE, Commit, Script, commit_mode
+from benchmarks.peers.peer import PAUSE, Commit, Script, commit_mode, content
 
 SQL = Path(__file__).with_name("seeds.sql")
 
@@ -24,12 +24,11 @@ class Seeds:
     def open_channels(self, conn: psycopg.Connection, channels: int) -> None:
         conn.execute(f"INSERT INTO channel (name) SELECT 'c' || n FROM generate_series(1, {channels}) n")
 
-    def create(self, channels: int) -> Script:
-        return Script(
-            f"\\set c random(1, {channels})\nSELECT message_create('{CONTENT}', 'c' || :c, NULL);\n"
-        )
+    def create(self, channels: int, content_bytes: int) -> Script:
+        text = content(content_bytes)
+        return Script(f"\\set c random(1, {channels})\nSELECT message_create('{text}', 'c' || :c, NULL);\n")
 
-    def create_many(self, channels: int, size: int) -> None:
+    def create_many(self, channels: int, size: int, content_bytes: int) -> None:
         """One message a call."""
 
     def consume(self, size: int, commit: Commit) -> Script | None:
@@ -37,7 +36,7 @@ class Seeds:
             return None
         return Script(
             f"""\
-SELECT COALESCE(MIN(channel), '') AS channel, COUNT(channel) AS got
+SELECT COALESCE(MIN(channel), '') AS channel, COUNT(channel) AS got, SUM(get_byte(content, 0)) AS read
 FROM {commit_mode(commit)} CROSS JOIN LATERAL message_dequeue() WHERE mode.set IS NOT NULL \\gset
 \\if :got > 0
 SELECT message_complete(:channel);
@@ -47,8 +46,8 @@ SELECT message_complete(:channel);
 """
         )
 
-    def fill(self, conn: psycopg.Connection, channels: int, messages: int) -> None:
+    def fill(self, conn: psycopg.Connection, channels: int, messages: int, content_bytes: int) -> None:
         conn.execute(
-            f"SELECT COUNT(message_create('{CONTENT}', 'c' || 1 + n % {channels}, NULL)) "
+            f"SELECT COUNT(message_create('{content(content_bytes)}', 'c' || 1 + n % {channels}, NULL)) "
             f"FROM generate_series(1, {messages}) n"
         )

@@ -49,6 +49,10 @@ def _json_value(value: Any) -> Any:
     return json.loads(value) if isinstance(value, str | bytes) else value
 
 
+def _number_text(value: float | None) -> str | None:
+    return None if value is None else str(value)
+
+
 def _octets(value: Any) -> bytes | None:
     """Some drivers give a memoryview."""
     return None if value is None else bytes(value)
@@ -58,6 +62,7 @@ Text = Annotated[str, SqlType("TEXT")]
 Int = Annotated[int, SqlType("INT")]
 BigInt = Annotated[int, SqlType("BIGINT")]
 Boolean = Annotated[bool, SqlType("BOOLEAN")]
+Numeric = Annotated[float, SqlType("NUMERIC", dump=_number_text, load=float, sent_as="TEXT")]
 Uuid = Annotated[UUID, SqlType("UUID")]
 Bytea = Annotated[bytes, SqlType("BYTEA", load=_octets)]
 Jsonb = Annotated[Any, SqlType("JSONB", dump=_json_text, load=_json_value, sent_as="TEXT")]

@@ -24,6 +24,7 @@ def channel(name: str, **values: Any) -> ChannelStatistics:
         "release_interval_ms": 0,
         "paused": False,
         "max_size": None,
+        "weight": 1.0,
     }
     return ChannelStatistics(**fields | values)
 

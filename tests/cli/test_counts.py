@@ -22,7 +22,7 @@ def test_what_came_since_consumers_last_looked_is_counted(queue: Queue, lonnymq:
     assert (seen["due"], seen["scheduled"]) == (4, 1)
 
 
-def test_to_an_observer_counts_are_as_consumers_left_them(login: Login, schema: str, dsn: str) -> None:
+def test_an_observer_who_may_not_dispatch_counts_the_same(login: Login, schema: str, dsn: str) -> None:
     observer = login(f"{schema}_observer")
     with Queue(dsn, schema) as queue:
         queue.enqueue("later", channel="acme", delay=3600)
@@ -31,5 +31,5 @@ def test_to_an_observer_counts_are_as_consumers_left_them(login: Login, schema: 
     for arguments in (["stats"], ["channels", "list"], ["channels", "show", "acme"], LOOK):
         done = run(*arguments, "--json", "--schema", schema, dsn=observer)
         assert (done.code, done.stderr) == (0, "")
-    assert run("stats", "--json", "--schema", schema, dsn=observer).record["waiting"] == 1
-    assert run("stats", "--json", "--schema", schema, dsn=dsn).record["waiting"] == 2
+    for address in (observer, dsn):
+        assert run("stats", "--json", "--schema", schema, dsn=address).record["waiting"] == 2

@@ -147,7 +147,7 @@ def test_replication_slots(look: Look, conn: psycopg.Connection, threshold: Call
 
 @pytest.mark.parametrize("value", ["off", "FALSE"])
 def test_autovacuum_that_is_off_for_a_table(look: Look, conn: psycopg.Connection, value: str) -> None:
-    conn.execute(f"ALTER TABLE wake SET (autovacuum_enabled = {value})".encode())
+    conn.execute(f"ALTER TABLE notice SET (autovacuum_enabled = {value})".encode())
     found = look()["autovacuum"]
     assert found["status"] == "problem"
     conn.execute(f"{found['advice']}".encode())
@@ -208,7 +208,7 @@ def test_upkeep(queue: Queue, look: Look, threshold: Callable[..., None]) -> Non
     queue.enqueue(1, delay=600)
     queue.dequeue()
     assert look()["upkeep"]["says"] == "1 row is left to be cleaned away"
-    threshold(UNTIDY_WAKES=1)
+    threshold(UNTIDY_ROWS=1)
     assert look()["upkeep"]["status"] == "warning"
     queue.maintain()
     assert look()["upkeep"]["status"] == "ok"

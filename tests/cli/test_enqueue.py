@@ -47,10 +47,14 @@ def test_one_with_all_that_can_be_said(queue: Queue, lonnymq: Run) -> None:
     [message] = queue.messages()
     assert (message.status, message.dedupe_key, message.max_attempts) == ("scheduled", "k", 2)
     assert message.headers == {"trace": "a=b", "x": "", "content-type": "application/json"}
-    assert lonnymq("enqueue", "1", "--priority", "3", "--channel", "p").code == 0
+    assert (
+        lonnymq("enqueue", "1", "--priority", "-3", "--cost", "5", "--lane", "slow", "--channel", "p").code
+        == 0
+    )
     assert lonnymq("enqueue", "1", "--run-at", "2099-12-31T09:00", "--channel", "p").code == 0
-    urgent, later = queue.messages(channel="p")
-    assert urgent.dequeue_at == -3
+    patient, later = queue.messages(channel="p")
+    assert (patient.priority, patient.cost, patient.lane) == (-3, 5, "slow")
+    assert (later.priority, later.cost, later.lane) == (0, 1, "default")
     assert later.dequeue_at == datetime(2099, 12, 31, 9).astimezone().timestamp() * 1000
 
 
@@ -77,7 +81,10 @@ WRONG = [
     (["text"], "say --text"),
     (["NaN"], "NaN is no number there"),
     (["[" * 100_000], "it is not JSON that can be read here"),
-    (["1", "--delay", "1", "--priority", "1"], "one of --delay, --run-at and --priority"),
+    (["1", "--delay", "1", "--run-at", "2099-12-31"], "--delay and --run-at both say when"),
+    (["1", "--priority", "101"], "--priority"),
+    (["1", "--cost", "0"], "--cost"),
+    (["1", "--lane", ""], "lane"),
     (["1", "--delay", "-1"], "--delay"),
     (["1", "--run-at", "soon"], "'soon' is not a time"),
     (["1", "--header", "novalue"], "--header novalue is no header"),
@@ -115,7 +122,7 @@ def test_a_file(queue: Queue, lonnymq: Run, tmp_path: Path) -> None:
             {"value": "again", "dedupe_key": "k"},
         )
         + b"\r\n  \n"
-        + b'{"value": "urgent", "priority": 3, "channel": null}\r\n'
+        + b'{"value": "urgent", "priority": 3, "cost": 2, "lane": "slow", "channel": null}\r\n'
         + '{"value": "Zoë", "run_at": "2099-12-31T09:00+01:00"}'.encode()
     )
     done = lonnymq("enqueue", "--file", str(file))
@@ -123,23 +130,32 @@ def test_a_file(queue: Queue, lonnymq: Run, tmp_path: Path) -> None:
     assert done.stdout == "4 created, 1 duplicates\n"
     [acme, urgent] = queue.messages(status="due")
     assert (acme.channel, acme.headers["task"], acme.headers["a"]) == ("acme", "send", 1)
-    assert (urgent.channel, urgent.dequeue_at) == ("default", -3)
+    assert (urgent.channel, urgent.priority, urgent.cost, urgent.lane) == ("default", 3, 2, "slow")
     [soon, late] = queue.messages(status="scheduled")
     assert (soon.dedupe_key, soon.max_attempts, late.dequeue_at) == ("k", 2, 4102387200000)
 
 
 def test_what_a_line_does_not_say_is_as_the_options_say(queue: Queue, lonnymq: Run) -> None:
     options = ["--channel", "c", "--delay", "600", "--header", "a=1", "--task", "t", "--max-attempts", "4"]
+    options += ["--lane", "slow"]
     stdin = lines(
         {"value": 1},
-        {"value": 2, "channel": "d", "priority": 1, "headers": {"a": "2", "b": 1}, "task": "u"},
+        {
+            "value": 2,
+            "channel": "d",
+            "run_at": "2001-01-01",
+            "lane": "l",
+            "headers": {"a": "2", "b": 1},
+            "task": "u",
+        },
     )
     told = lonnymq("enqueue", "--file", "-", "--json", *options, stdin=stdin).record
     assert told == {"created": 2, "duplicates": 0, "full": 0}
     [first, second] = queue.messages()
     assert (first.channel, first.status, first.max_attempts) == ("c", "scheduled", 4)
     assert (first.headers["a"], first.headers["task"]) == ("1", "t")
-    assert (second.channel, second.dequeue_at, second.max_attempts) == ("d", -1, 4)
+    assert (second.channel, second.status, second.max_attempts) == ("d", "due", 4)
+    assert (first.lane, second.lane) == ("slow", "l")
     assert (second.headers["a"], second.headers["b"], second.headers["task"]) == ("2", 1, "u")
 
 
@@ -196,10 +212,13 @@ BAD = [
     (b'{"value": 1, "delay": true}', "delay is not a number of seconds"),
     (b'{"value": 1, "delay": -1}', "lie in the past"),
     (b'{"value": 1, "delay": 1e300}', "LM003|range|time"),
-    (b'{"value": 1, "delay": 1, "priority": 1}', "one says it all"),
+    (b'{"value": 1, "delay": 1, "run_at": "2099-12-31"}', "both say when"),
     (b'{"value": 1, "run_at": "soon"}', "'soon' is not a time"),
     (b'{"value": 1, "run_at": 7}', "run_at is not a text with a time"),
-    (b'{"value": 1, "priority": 0}', "0 is not a priority"),
+    (b'{"value": 1, "priority": 101}', "a priority of 101"),
+    (b'{"value": 1, "cost": 0}', "a cost of 0"),
+    (b'{"value": 1, "lane": 7}', "lane is not a text"),
+    (b'{"value": 1, "lane": ""}', "lane"),
     (b'{"value": 1, "priority": 1.5}', "priority is not a whole number"),
     (b'{"value": 1, "dedupe_key": 7}', "dedupe_key is not a text"),
     (b'{"value": 1, "dedupe_key": ""}', "key"),

@@ -25,6 +25,7 @@ READING = [
     ["dead", "show", "1"],
     ["queue", "show"],
     ["stats"],
+    ["lanes"],
     ["history"],
     ["top", "--once", "--interval", "0.1"],
 ]

@@ -14,17 +14,20 @@ def rows(table: str) -> list[list[str]]:
     return [line.split() for line in table.splitlines()[1:]]
 
 
+TITLES = ["id", "channel", "lane", "priority", "status", "when", "tries", "size", "about"]
+
+
 def test_a_list_says_when_each_is_due(queue: Queue, lonnymq: Run) -> None:
     queue.enqueue({"invoice": 7}, channel="acme", headers={"task": "send"}, max_attempts=3)
     queue.enqueue("later", channel="acme", delay=600)
-    queue.enqueue("urgent", channel="acme", priority=5, dedupe_key="invoice 7")
+    queue.enqueue("urgent", channel="acme", priority=5, lane="slow", dedupe_key="invoice 7")
     done = lonnymq("messages", "list")
     assert done.code == 0
-    assert done.stdout.split("\n")[0].split() == ["id", "channel", "status", "when", "tries", "size", "about"]
+    assert done.stdout.split("\n")[0].split() == TITLES
     assert rows(done.stdout) == [
-        ["3", "acme", "due", "priority", "5", "0", "8", "B", "invoice", "7"],
-        ["1", "acme", "due", "now", "0/3", "13", "B", "send"],
-        ["2", "acme", "scheduled", "in", "9", "min", "0", "7", "B"],
+        ["3", "acme", "slow", "5", "due", "now", "0", "8", "B", "invoice", "7"],
+        ["1", "acme", "default", "0", "due", "now", "0/3", "13", "B", "send"],
+        ["2", "acme", "default", "0", "scheduled", "in", "9", "min", "0", "7", "B"],
     ]
 
 
@@ -161,8 +164,9 @@ def test_run_now(queue: Queue, lonnymq: Run) -> None:
 def test_run_now_before_others(queue: Queue, lonnymq: Run) -> None:
     queue.enqueue(1)
     queue.enqueue(2, delay=600)
-    assert lonnymq("messages", "run-now", "2", "--priority", "3").code == 0
+    assert lonnymq("messages", "run-now", "2", "--first").code == 0
     assert [message.id for message in queue.messages()] == [2, 1]
+    assert rows(lonnymq("messages", "list").stdout)[0][5] == "first"
 
 
 WRONG = [
@@ -173,7 +177,7 @@ WRONG = [
     (["show", "0"], "greater than or equal to 1"),
     (["show", "9223372036854775808"], "less than or equal to 9223372036854775807"),
     (["cancel"], "Missing argument"),
-    (["run-now", "1", "--priority", "0"], "--priority"),
+    (["run-now", "1", "--priority", "3"], "--priority"),
 ]
 
 

@@ -40,9 +40,9 @@ def test_history(queue: Queue, lonnymq: Run) -> None:
     queue.enqueue("gone", channel="c" * 100, delay=600)
     queue.cancel(3)
     head, *rows = (line.split() for line in lonnymq("history").stdout.splitlines())
-    assert head == ["id", "channel", "outcome", "finished", "waited", "worked", "tries", "error"]
+    assert head == ["id", "channel", "lane", "outcome", "finished", "waited", "worked", "tries", "error"]
     assert [row[0] for row in rows] == ["3", "2", "1"]
-    assert [row[2] for row in rows] == ["cancelled", "dead", "completed"]
+    assert [row[3] for row in rows] == ["cancelled", "dead", "completed"]
     assert rows[1][-1] == r"no\nroute"
     assert [message["id"] for message in lonnymq("history", "--channel", "a", "--json").records] == [1]
     assert [message["id"] for message in lonnymq("history", "--limit", "2", "--json").records] == [3, 2]

@@ -68,8 +68,8 @@ def test_80_columns() -> None:
         "300",
         "█" * 8,
         "1.9x▲",
-        "1,000+",
-        "1,000+",
+        "1,000",
+        "1,000",
         "3",
         "90",
         "s",
@@ -155,7 +155,7 @@ def test_what_is_the_matter() -> None:
 def test_the_first_look_has_no_rates() -> None:
     lines = screen(three(1))
     assert lines[2] == "3 channels"
-    assert lines[5].split() == ["greedy", "1,000+", "1,000+", "3", "90", "s", "ready"]
+    assert lines[5].split() == ["greedy", "1,000", "1,000", "3", "90", "s", "ready"]
     assert "served/s" not in lines[1]
 
 

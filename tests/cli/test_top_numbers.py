@@ -17,6 +17,7 @@ from lonnymq.cli.watching.view import SORT_KEYS, View, listed
 from tests.cli.pictures import AT, channel, picture, queue
 
 rates = st.floats(0, 1e6)
+weights = st.floats(0.001, 1000)
 names = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), min_size=1, max_size=3)
 
 
@@ -83,21 +84,23 @@ def test_a_track_keeps_no_more_than_its_looks(steps: list[tuple[int, int]]) -> N
     assert trend == [None] * (LOOKS_KEPT - len(known)) + known
 
 
-@given(st.integers(1, 50), st.lists(rates, max_size=50), rates)
-def test_fair_shares_add_up_to_what_was_served(hungry: int, modest: list[float], more: float) -> None:
-    total = sum(modest) + more
+@given(weights, st.lists(st.tuples(rates, weights), max_size=50), rates)
+def test_fair_shares_add_up_to_what_was_served(
+    hungry: float, modest: list[tuple[float, float]], more: float
+) -> None:
+    total = sum(wish for wish, _ in modest) + more
     fair = fair_rate(total, hungry, modest)
     if not total:
         assert fair is None
         return
     assert fair is not None
-    assert 0 <= fair <= total
-    shared = hungry * fair + sum(min(wish, fair) for wish in modest)
+    assert 0 <= fair * hungry <= total * (1 + 1e-6)
+    shared = hungry * fair + sum(min(wish, fair * weight) for wish, weight in modest)
     assert shared == pytest.approx(total, rel=1e-6)
 
 
 def test_where_nobody_lacks_anything_nothing_is_unfair() -> None:
-    assert fair_rate(100, 0, [60, 40]) is None
+    assert fair_rate(100, 0, [(60, 1), (40, 1)]) is None
     assert standing(1000, 1, None, is_hungry=True) is Standing.FAIR
 
 
@@ -127,6 +130,16 @@ def test_shares() -> None:
     assert seen.of_fair(greedy) == pytest.approx(700 / 450)
     shown = [seen.standing(one) for one in (greedy, robbed, modest, held)]
     assert shown == [Standing.ABOVE, Standing.BELOW, Standing.FAIR, Standing.FAIR]
+
+
+def test_a_share_goes_by_weight() -> None:
+    seen = picture(
+        [channel("heavy", due=9, weight=3.0), channel("light", due=9)],
+        [channel("heavy", due=9, weight=3.0, served=300), channel("light", due=9, served=100)],
+    )
+    assert seen.fair == 100
+    assert [seen.of_fair(one) for one in seen.channels.values()] == [1.0, 1.0]
+    assert {seen.standing(one) for one in seen.channels.values()} == {Standing.FAIR}
 
 
 @pytest.mark.parametrize(

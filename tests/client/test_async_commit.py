@@ -24,13 +24,16 @@ COMMITS = """
 CREATE TABLE public.commits (what TEXT, mode TEXT);
 CREATE FUNCTION public.commits_note () RETURNS TRIGGER LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO public.commits VALUES (TG_OP, current_setting('synchronous_commit'));
+    INSERT INTO public.commits
+    VALUES (TG_OP || ' ' || TG_TABLE_NAME, current_setting('synchronous_commit'));
     RETURN NULL;
 END $$;
-CREATE CONSTRAINT TRIGGER commits AFTER INSERT OR UPDATE OR DELETE ON lonnymq.message
+CREATE CONSTRAINT TRIGGER commits AFTER INSERT OR DELETE ON lonnymq.message
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.commits_note();
+CREATE CONSTRAINT TRIGGER commits AFTER INSERT ON lonnymq.lease
 DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.commits_note();
 """
-CREATE, DEQUEUE, COMPLETE = "INSERT", "UPDATE", "DELETE"
+CREATE, DEQUEUE, COMPLETE = "INSERT message", "INSERT lease", "DELETE message"
 MODE = "SHOW synchronous_commit"
 
 
@@ -160,7 +163,7 @@ def alone() -> Iterator[tuple[str, psycopg.Connection]]:
 
 @pytest.mark.parametrize("kind", OWN)
 def test_what_the_disk_has_seen(alone: tuple[str, psycopg.Connection], kind: str) -> None:
-    """With the WAL writer stopped and folds held back, nobody but the calls has WAL written."""
+    """With the WAL writer stopped and dispatches held back, nobody but the calls has WAL written."""
     dsn, conn = alone
 
     def is_flushed_by(call: Callable[[], object]) -> bool:
@@ -178,12 +181,12 @@ def test_what_the_disk_has_seen(alone: tuple[str, psycopg.Connection], kind: str
     with (
         made(kind, dsn) as lightly,
         made(kind, dsn, async_commit=False) as durably,
-        psycopg.connect(dsn) as folder,
+        psycopg.connect(dsn) as dispatcher,
         stopped(writer),
     ):
         assert is_flushed_by(lambda: lightly.queue.enqueue_many(["x"] * 20))
-        conn.execute("SELECT lonnymq.wake_fold()")
-        folder.execute("SELECT FROM lonnymq.fold_lock FOR UPDATE")
+        conn.execute("SELECT lonnymq.dispatch()")
+        dispatcher.execute("SELECT FROM lonnymq.dispatch_lock FOR UPDATE")
         for _ in range(3):
             assert not is_flushed_by(lambda: lightly.queue.dequeue(2))
             assert not is_flushed_by(lightly.queue.dequeue)

@@ -141,7 +141,7 @@ def test_each_as_it_says(own_queue: Any, conn: psycopg.Connection) -> None:
             NewMessage("now", channel="a"),
             NewMessage("at", channel="b", run_at=at, headers={"trace": "1"}),
             NewMessage("after", channel="b", delay=60, max_attempts=3),
-            NewMessage("first", channel="b", priority=4),
+            NewMessage("first", channel="b", priority=4, cost=2, lane="l"),
             NewMessage("once", channel="c", dedupe_key="k"),
             NewMessage("twice", channel="c", dedupe_key="k"),
             "plain",
@@ -152,10 +152,10 @@ def test_each_as_it_says(own_queue: Any, conn: psycopg.Connection) -> None:
     rows = conn.execute(
         """
         SELECT convert_from(content, 'utf8'), channel, dequeue_at - created_at, dequeue_at, headers->>'trace',
-            max_attempts, dedupe_key
+            max_attempts, dedupe_key, priority, cost, lane
         FROM message ORDER BY id"""
     ).fetchall()
-    plain = [row[:2] + row[4:] for row in rows]
+    plain = [row[:2] + row[4:7] for row in rows]
     assert plain == [
         ('"now"', "a", None, None, None),
         ('"at"', "b", "1", None, None),
@@ -167,7 +167,8 @@ def test_each_as_it_says(own_queue: Any, conn: psycopg.Connection) -> None:
     assert [row[2] for row in rows if row[0] in {'"now"', '"plain"'}] == [0, 0]
     assert rows[1][3] == int(at.timestamp() * 1000)
     assert 59_000 < rows[2][2] < 65_000
-    assert rows[3][3] == -4
+    assert rows[3][7:] == (4, 2, "l")
+    assert {row[7:] for row in rows[:3]} == {(0, 1, "default")}
 
 
 def test_texts_that_need_quoting(queue: Any) -> None:

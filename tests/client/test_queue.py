@@ -130,9 +130,56 @@ def test_content_that_the_history_did_not_keep(own_queue: Any) -> None:
 
 
 def test_priority_goes_first_and_the_higher_before_the_lower(own_queue: Any) -> None:
-    for value, options in {"usual": {}, "low": {"priority": 1}, "high": {"priority": 9}}.items():
+    for value, options in {"last": {"priority": -5}, "usual": {}, "high": {"priority": 9}}.items():
         own_queue.enqueue(value, **options)
-    assert [message.data for message in own_queue.dequeue(3)] == ["high", "low", "usual"]
+    assert [message.data for message in own_queue.dequeue(3)] == ["high", "usual", "last"]
+
+
+def test_a_priority_survives_a_retry_and_goes_with_a_delay(own_queue: Any, conn: psycopg.Connection) -> None:
+    own_queue.enqueue("usual")
+    own_queue.enqueue("urgent", priority=1, delay=0)
+    own_queue.enqueue("later", priority=100, delay=60)
+    for _ in range(3):
+        (message,) = own_queue.dequeue()
+        assert message.data == "urgent"
+        own_queue.retry(message, error="again", delay=0)
+        conn.execute("SELECT dispatch()")
+    assert [own_queue.dequeue()[0].data for _ in range(2)] == ["urgent", "usual"]
+    assert own_queue.dequeue() == []
+
+
+def test_lanes(own_queue: Any) -> None:
+    own_queue.enqueue("one")
+    own_queue.enqueue("two", lane="slow", cost=7)
+    own_queue.enqueue_many([NewMessage("three", lane="slow", cost=2), "four"])
+    taken = own_queue.dequeue(10, lanes=["slow", "nobody's"])
+    assert [(message.data, message.lane) for message in taken] == [("two", "slow"), ("three", "slow")]
+    assert [own_queue.get(message.id).cost for message in taken] == [7, 2]
+    assert {lane.lane: lane.waiting for lane in own_queue.lanes()} == {"default": 2, "slow": 0}
+    assert [message.data for message in own_queue.dequeue(10)] == ["one", "four"]
+
+
+def test_a_message_that_goes_first(own_queue: Any) -> None:
+    for value in ("a", "b", "c"):
+        own_queue.enqueue(value)
+    own_queue.reschedule(3, first=True)
+    assert [own_queue.dequeue()[0].data for _ in range(3)] == ["c", "a", "b"]
+    with pytest.raises(errors.InvalidTime, match="first"):
+        own_queue.reschedule(3, first=True, delay=5)
+
+
+def test_a_channel_with_a_weight(own_queue: Any) -> None:
+    heavy, light = own_queue.channel("heavy"), own_queue.channel("light")
+    assert light.get().weight == 1
+    assert heavy.set(weight=3).weight == 3
+    own_queue.enqueue_many(
+        NewMessage(n, channel=channel) for channel in ("light", "heavy") for n in range(40)
+    )
+    served = [message.channel for message in own_queue.dequeue(20)]
+    assert 14 <= served.count("heavy") <= 16
+    for weight in ("2", True, float("nan"), 0, 1001):
+        with pytest.raises(errors.InvalidChannelPolicy):
+            heavy.set(weight=weight)
 
 
 def test_a_delay_counts_by_the_databases_clock(own_queue: Any, conn: psycopg.Connection) -> None:
@@ -149,8 +196,6 @@ def test_a_delay_counts_by_the_databases_clock(own_queue: Any, conn: psycopg.Con
         {"run_at": datetime(2030, 1, 1)},  # noqa: DTZ001
         {"delay": -1},
         {"delay": float("nan")},
-        {"priority": 0},
-        {"priority": 1, "delay": 5},
         {"run_at": datetime.now(UTC), "delay": 5},
     ],
 )
@@ -182,7 +227,7 @@ def test_messagepack(own_queue: Any) -> None:
 
 
 def test_dequeue_takes_no_connection_and_says_why(own_queue: Any, conn: psycopg.Connection) -> None:
-    with pytest.raises(errors.UnsuitableConnection, match="locks the channels"):
+    with pytest.raises(errors.UnsuitableConnection, match="commits at once"):
         own_queue.dequeue(conn=conn)
 
 
@@ -192,6 +237,9 @@ def test_errors_are_typed_and_say_what_to_do(queue: Any) -> None:
     assert caught.value.hint
     with pytest.raises(errors.InvalidLimit):
         queue.dequeue(0)
+    for lanes in ("slow", [7]):
+        with pytest.raises(errors.InvalidField):
+            queue.dequeue(lanes=lanes)
     with pytest.raises(errors.NotEncodable):
         queue.enqueue(object())
     assert queue.stats().waiting == 0
@@ -213,7 +261,15 @@ def test_a_delivery_is_a_value(own_queue: Any) -> None:
         ({"headers": {"at": datetime.now(UTC)}}, errors.NotEncodable),
         ({"run_at": "2030-01-01"}, errors.InvalidTime),
         ({"delay": "5m"}, errors.InvalidTime),
-        ({"priority": 1.5}, errors.InvalidTime),
+        ({"delay": 1e300}, errors.InvalidTime),
+        ({"priority": 1.5}, errors.InvalidField),
+        ({"priority": True}, errors.InvalidField),
+        ({"priority": 101}, errors.InvalidField),
+        ({"cost": 0}, errors.InvalidField),
+        ({"cost": "5"}, errors.InvalidField),
+        ({"lane": 7}, errors.InvalidField),
+        ({"lane": ""}, errors.InvalidField),
+        ({"lane": "x" * 256}, errors.InvalidField),
     ],
 )
 def test_slips_are_told_as_such(
@@ -266,8 +322,8 @@ def test_calls_show_their_parameters() -> None:
 def test_what_was_leased_is_handed_over_whatever_happens_then(
     dsn: str, conn: psycopg.Connection, kind: str
 ) -> None:
-    """Of a role that may dequeue and not fold: it fails, but not with messages in its hands."""
-    role = unique_name("lonnymq_no_fold")
+    """Of a role that may dequeue and not dispatch: it fails, but not with messages in its hands."""
+    role = unique_name("lonnymq_no_dispatch")
     conn.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
     try:
         conn.execute(f"GRANT USAGE ON SCHEMA lonnymq TO {role}")

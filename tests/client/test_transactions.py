@@ -31,7 +31,8 @@ def books(conn: psycopg.Connection) -> psycopg.Connection:
 def left(conn: psycopg.Connection) -> tuple[int, int]:
     """Invoices, and messages that wait."""
     (row,) = conn.execute(
-        "SELECT (SELECT COUNT(*) FROM public.invoice), (SELECT COUNT(*) FROM message WHERE NOT leased)"
+        "SELECT (SELECT COUNT(*) FROM public.invoice),"
+        " (SELECT COUNT(*) FROM messages WHERE status <> 'leased')"
     ).fetchall()
     return row[0], row[1]
 

@@ -1,4 +1,4 @@
-"""What each command does, whatever driver runs it. One function a command, of the same name."""
+"""What each command does, whatever driver runs it. One function per command, of the same name."""
 
 from uuid import UUID, uuid4
 
@@ -13,7 +13,7 @@ NOBODY = UUID(int=0)
 
 def leased(run: Run, count: int = 1) -> list[c.Delivery]:
     run(c.MessageCreateMany(["a"] * count, [CONTENT] * count))
-    run(c.WakeFold())
+    run(c.Dispatch())
     return run(c.MessageDequeue(count, 60_000, "me")).deliveries
 
 
@@ -31,6 +31,10 @@ def message_create(run: Run) -> None:
     run(c.ChannelSet("b", max_size=1))
     assert run(c.MessageCreate("b", b"")).result is Result.CREATED
     assert run(c.MessageCreate("b", b"")) == c.Created(None, Result.FULL)
+    later = run(c.MessageCreate("c", b"", delay_ms=60_000, priority=-7, cost=3, lane="slow"))
+    found = run(c.MessageGet(later.id or 0))
+    assert found is not None
+    assert (found.status, found.priority, found.cost, found.lane) == ("scheduled", -7, 3, "slow")
 
 
 def message_create_many(run: Run) -> None:
@@ -42,6 +46,22 @@ def message_create_many(run: Run) -> None:
     found = run(c.MessageGet(made[0].id or 0))
     assert found is not None
     assert (found.headers, found.content, found.dedupe_key) == (HEADERS, CONTENT, "key")
+    assert (found.priority, found.cost, found.lane) == (0, 1, "default")
+    made = run(
+        c.MessageCreateMany(
+            ["a", "b"],
+            [b"", b""],
+            delays_ms=[60_000, None],
+            priorities=[None, 7],
+            costs=[2, None],
+            lanes=[None, "slow"],
+        )
+    )
+    one, two = (run(c.MessageGet(each.id or 0)) for each in made)
+    assert one is not None
+    assert two is not None
+    assert (one.status, one.priority, one.cost, one.lane) == ("scheduled", 0, 2, "default")
+    assert (two.status, two.priority, two.cost, two.lane) == ("due", 7, 1, "slow")
 
 
 def staging_publish(run: Run) -> None:
@@ -61,7 +81,7 @@ def staging_discard(run: Run) -> None:
 def claimed(run: Run, count: int = 2) -> int:
     """The generation of claimant "me", who has claimed so many."""
     run(c.MessageCreateMany(["a"] * count, [CONTENT] * count))
-    run(c.WakeFold())
+    run(c.Dispatch())
     opened = run(c.ClaimOpen("me"))
     made = run(c.ClaimNext("me", opened.generation, 0, count, 60_000))
     assert (made.seq, made.messages) == (1, count)
@@ -135,16 +155,17 @@ def schedule_fire(run: Run) -> None:
     [at] = [found.ticked_at for found in run(c.ScheduleOpen(["s"]))]
     while run(c.ScheduleOpen(["s"]))[0].now_at < at + 3:
         pass
-    fired = run(c.ScheduleFire("s", at, at + 2, [at + 1, at + 2], "a", CONTENT, HEADERS, 3))
+    fired = run(c.ScheduleFire("s", at, at + 2, [at + 1, at + 2], "a", CONTENT, HEADERS, 3, 7, 2, "slow"))
     assert (fired.result, fired.ticked_at, fired.created, fired.refused) == (Result.FIRED, at + 2, 2, 0)
     assert run(c.ScheduleFire("s", at, at + 2, [at + 2], "a", CONTENT)).result is Result.LOST
     assert run(c.ScheduleFire("s", at + 2, at + 3, [], "a", CONTENT)).result is Result.SKIPPED
     assert run(c.ScheduleFire("s", at + 3, 2**53, [], "a", CONTENT)).result is Result.EARLY
     assert run(c.ScheduleFire("t", 1, 2, [], "a", CONTENT)).result is Result.NOT_FOUND
-    run(c.WakeFold())
+    run(c.Dispatch())
     first, second = run(c.MessageDequeue(2)).deliveries
     assert first.headers == HEADERS | {"scheduled-at": at + 1}
     assert (second.headers or {})["scheduled-at"] == at + 2
+    assert second.lane == "slow"
 
 
 def schedule_list(run: Run) -> None:
@@ -158,20 +179,25 @@ def schedule_delete(run: Run) -> None:
     assert run(c.ScheduleDelete("s")) is True
 
 
-def wake_fold(run: Run) -> None:
+def dispatch(run: Run) -> None:
     run(c.MessageCreate("a", b""))
-    assert run(c.WakeFold(10, 0)) is False
+    assert run(c.Dispatch(10, 0)) is False
 
 
 def message_dequeue(run: Run) -> None:
     made = run(c.MessageCreate("a", CONTENT, None, HEADERS))
-    run(c.WakeFold())
+    run(c.Dispatch())
     had = run(c.MessageDequeue(2, 60_000, "me"))
     [held] = had.deliveries
     assert (held.id, held.channel, held.content, held.headers) == (made.id, "a", CONTENT, HEADERS)
     assert (held.state, held.attempts, type(held.content)) == (None, 1, bytes)
     assert had.again_at is not None
     assert run(c.MessageDequeue()).deliveries == []
+    run(c.MessageCreate("a", b"", lane="slow"))
+    run(c.Dispatch())
+    assert run(c.MessageDequeue(lanes=["default"])).deliveries == []
+    [held] = run(c.MessageDequeue(lanes=["default", "slow"], async_commit=True)).deliveries
+    assert held.lane == "slow"
 
 
 def message_complete(run: Run) -> None:
@@ -194,6 +220,11 @@ def message_defer(run: Run) -> None:
     found = run(c.MessageGet(held.id))
     assert found is not None
     assert (found.dequeue_at, found.state, found.error, found.attempts) == (7, CONTENT, "e", 1)
+    [held] = leased(run)
+    assert run(c.MessageDefer(held.id, held.token, delay_ms=60_000)) is Result.DEFERRED
+    found = run(c.MessageGet(held.id))
+    assert found is not None
+    assert found.status == "scheduled"
 
 
 def message_defer_many(run: Run) -> None:
@@ -201,6 +232,9 @@ def message_defer_many(run: Run) -> None:
     ids, tokens = [one.id, two.id], [one.token, two.token]
     done = run(c.MessageDeferMany(ids, tokens, [7, None], [None, CONTENT], [None, "e"]))
     assert [each.result for each in done] == [Result.DEFERRED] * 2
+    [held] = leased(run)
+    [done_later] = run(c.MessageDeferMany([held.id], [held.token], delays_ms=[60_000]))
+    assert done_later.result is Result.DEFERRED
 
 
 def message_discard(run: Run) -> None:
@@ -231,23 +265,26 @@ def message_extend_many(run: Run) -> None:
     assert [each.result for each in longer] == [Result.EXTENDED, Result.NOT_FOUND, Result.EXTENDED]
 
 
-def wake_look(run: Run) -> None:
-    run(c.WakeFold())
-    idle = run(c.WakeLook())
+def sleep_look(run: Run) -> None:
+    run(c.Dispatch())
+    idle = run(c.SleepLook())
     assert not idle.is_due
     assert not idle.is_awaited
     assert idle.now_at < idle.again_at <= idle.now_at + 1000
-    while not (awaited := run(c.WakeAwait())).is_sure:
+    while not (awaited := run(c.SleepBegin())).is_sure:
         pass
-    assert run(c.WakeLook(awaited.generation)).is_awaited
+    assert run(c.SleepLook(awaited.generation)).is_awaited
     run(c.MessageCreate("a", b""))
-    assert run(c.WakeLook()).is_due
+    assert run(c.SleepLook()).is_due
+    run(c.Dispatch())
+    assert run(c.SleepLook(lanes=["default"])).is_due
+    assert not run(c.SleepLook(lanes=["other"])).is_due
 
 
-def wake_await(run: Run) -> None:
-    first = run(c.WakeAwait())
+def sleep_begin(run: Run) -> None:
+    first = run(c.SleepBegin())
     assert first.is_sure is False
-    assert run(c.WakeAwait(first.generation)).generation != first.generation
+    assert run(c.SleepBegin(first.generation)).generation != first.generation
 
 
 def maintain(run: Run) -> None:
@@ -321,27 +358,33 @@ def dead_discard_all(run: Run) -> None:
 
 
 def channel_get(run: Run) -> None:
-    assert run(c.ChannelGet("a")) == c.ChannelPolicy("a", None, 0, paused=False, max_size=None)
+    assert run(c.ChannelGet("a")) == c.ChannelPolicy("a", None, 0, paused=False, max_size=None, weight=1)
 
 
 def channel_set(run: Run) -> None:
-    policy = run(c.ChannelSet("a", 3, 50, paused=True, max_size=7))
-    assert policy == c.ChannelPolicy("a", 3, 50, paused=True, max_size=7)
+    policy = run(c.ChannelSet("a", 3, 50, paused=True, max_size=7, weight=0.1))
+    assert policy == c.ChannelPolicy("a", 3, 50, paused=True, max_size=7, weight=0.1)
     assert run(c.ChannelGet("a")) == policy
 
 
 def channel_stats(run: Run) -> None:
     leased(run, 2)
-    run(c.WakeFold())
+    run(c.Dispatch())
     found = run(c.ChannelStats("a"))
     assert (found.waiting, found.leased, found.served, found.blocked_by) == (0, 2, 2, "empty")
 
 
 def channel_list(run: Run) -> None:
     run(c.MessageCreateMany(["a", "b"], [b"", b""]))
-    run(c.WakeFold())
+    run(c.Dispatch())
     assert [each.channel for each in run(c.ChannelList())] == ["a", "b"]
     assert [each.channel for each in run(c.ChannelList("name", "a", 1))] == ["b"]
+
+
+def lane_list(run: Run) -> None:
+    run(c.MessageCreateMany(["a", "b", "a"], [b""] * 3, lanes=[None, "slow", "slow"]))
+    run(c.Dispatch())
+    assert {lane.lane: lane.waiting for lane in run(c.LaneList())} == {"default": 1, "slow": 2}
 
 
 def channel_delete(run: Run) -> None:
@@ -362,7 +405,7 @@ def queue_set(run: Run) -> None:
 
 def queue_stats(run: Run) -> None:
     leased(run)
-    run(c.WakeFold())
+    run(c.Dispatch())
     found = run(c.QueueStats())
     assert (found.waiting, found.leased, found.served, found.paused) == (0, 1, 1, False)
 
@@ -385,5 +428,5 @@ def credential_list(run: Run) -> None:
 def rebuild(run: Run) -> None:
     run(c.MessageCreate("a", b""))
     run(c.Rebuild())
-    run(c.WakeFold())
+    run(c.Dispatch())
     assert len(run(c.MessageDequeue()).deliveries) == 1

@@ -19,9 +19,9 @@ def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
     ("only", "peers"),
     [
         ("create, 1 channel, 1 a call", {"lonnymq", "pgmq", "seeds"}),
-        ("create, 10 channels, 100 a call", {"lonnymq", "pgmq"}),
+        ("create, 1 channel, 100 a call", {"lonnymq", "pgmq"}),
         ("steady, 10 channels, 1 a dequeue, async", {"lonnymq", "pgmq", "seeds"}),
-        ("steady, 10 channels, 50 a dequeue, durable", {"lonnymq", "pgmq"}),
+        ("steady, 1,000 channels, 50 a dequeue, durable", {"lonnymq", "pgmq"}),
         ("limits, 1,000 channels, 50 a dequeue", {"lonnymq", "with limits"}),
     ],
 )
@@ -88,6 +88,8 @@ def test_scenarios_are_named() -> None:
         "drain, 10 channels, 1000 a dequeue, durable dequeue",
         "drain, 10 channels, 50 a dequeue, async dequeue",
         "drain, 10 channels, 1000 a dequeue, async dequeue",
+        "drain, 10 channels, 50 a dequeue, durable dequeue, 1 KiB",
+        "drain, 10 channels, 50 a dequeue, durable dequeue, 8 KiB",
     ]
 
 

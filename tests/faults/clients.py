@@ -243,7 +243,7 @@ class Producer(Client):
                 for i, plan in enumerate(plans):
                     answers[i] = self._create(plan)
             if self.random.random() < 0.1:
-                self.pause(50, 300)  # open while others fold past it
+                self.pause(50, 300)  # open while others dispatch past it
             if self.random.random() < 0.2:
                 raise Abandon
         self._note(plans, answers, outcome())
@@ -295,7 +295,7 @@ class Consumer(Client):
         return self.history
 
     def _visit(self) -> None:
-        self.value("SELECT wake_fold()")
+        self.value("SELECT dispatch()")
         rest = self._dequeue()
         if not rest:
             self._rest()
@@ -450,7 +450,7 @@ class Sleeper(Consumer):
         self._generation: int | None = None
 
     def _rest(self) -> None:
-        """The visit that found nothing came after the last call of wake_await: if that was sure, sleep."""
+        """The visit that found nothing came after the last call of sleep_begin: if that was sure, sleep."""
         if self._listens is not self.connection:
             self._listens, self._generation = self.connection, None
             name: str = self.value("SELECT notify_channel FROM queue_get()")
@@ -459,7 +459,7 @@ class Sleeper(Consumer):
             self.history.notes["slept"] += 1
             heard = list(self.connection.notifies(timeout=0.2, stop_after=1))
             self.history.notes["notified"] += len(heard)
-        row = self.connection.execute("SELECT * FROM wake_await(%s)", (self._generation,)).fetchone()
+        row = self.connection.execute("SELECT * FROM sleep_begin(%s)", (self._generation,)).fetchone()
         assert row is not None
         self._generation = row[0] if row[1] else None
         if self._generation is None:
@@ -503,7 +503,7 @@ class Person(Client):
             self.history.notes[f"{kind} {result}"] += 1
 
     def _cancel(self) -> None:
-        for id_ in self._some(self.random.choice(("message", "message WHERE leased")), 1):
+        for id_ in self._some(self.random.choice(("message", "leases")), 1):
             self._each("cancel", "SELECT %s::BIGINT, message_cancel(%s)", id_, id_)
 
     def _cancel_many(self) -> None:

@@ -22,13 +22,16 @@ AUDITS: dict[str, LiteralString] = {
     "size: what was counted in, less the departures, is there": """
         SELECT * FROM (
             SELECT c.channel, c.size, c.uncounted,
-                (SELECT COUNT(*) FROM departure d WHERE d.channel = c.channel) AS left,
+                (SELECT COALESCE(SUM(n), 0) FROM departure d WHERE d.channel = c.channel) AS left,
                 (SELECT COUNT(*) FROM message m WHERE m.channel = c.channel AND m.is_counted) AS counted
             FROM capacity c WHERE c.turn = (SELECT MAX(x.turn) FROM capacity x WHERE x.channel = c.channel)) x
         WHERE x.size - x.left <> x.counted""",
     "7: no more leases than the queue allows": """
-        SELECT COUNT(*), q.max_concurrency FROM message m CROSS JOIN queue q
-        WHERE m.leased GROUP BY q.max_concurrency HAVING COUNT(*) > q.max_concurrency""",
+        SELECT COUNT(*), q.max_concurrency
+        FROM lease l CROSS JOIN unnest(l.stubs) s
+        JOIN message m ON m.id = s.id AND m.generation = s.generation
+        CROSS JOIN queue q
+        GROUP BY q.max_concurrency HAVING COUNT(*) > q.max_concurrency""",
     "15: one message a key": """
         SELECT channel, dedupe_key, array_agg(id) FROM message
         WHERE dedupe_key IS NOT NULL GROUP BY channel, dedupe_key HAVING COUNT(*) > 1""",
@@ -39,7 +42,8 @@ AUDITS: dict[str, LiteralString] = {
                 AND d.message_id = m.id AND d.until_at IS NULL)""",
     "15: who holds a key for good lives": """
         SELECT d.* FROM dedupe d
-        WHERE d.until_at IS NULL AND NOT EXISTS (SELECT FROM message m WHERE m.id = d.message_id)""",
+        WHERE d.until_at IS NULL AND d.message_id IS NOT NULL
+            AND NOT EXISTS (SELECT FROM message m WHERE m.id = d.message_id)""",
     "history: what is completed or cancelled is gone": """
         SELECT f.id, f.outcome FROM finished f JOIN message m ON m.id = f.id WHERE f.outcome <> 'dead'""",
 }

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from tests.faults.ends import AUDITS
-from tests.judge import dequeue, fold
+from tests.judge import dequeue, dispatch
 
 # By the beginning of the rule's name.
 DAMAGE = {
@@ -25,10 +25,10 @@ def at_work(conn: psycopg.Connection) -> psycopg.Connection:
     conn.execute("SELECT * FROM channel_set('a', p_max_size => 10)")
     for n in range(5):
         conn.execute("SELECT * FROM message_create('a', '', p_dedupe_key => %s)", (f"key {n}",))
-    fold(conn)
+    dispatch(conn)
     [first, *_], _ = dequeue(conn, 3)
     conn.execute("SELECT message_complete(%s, %s)", (first.id, first.token))
-    fold(conn)
+    dispatch(conn)
     return conn
 
 

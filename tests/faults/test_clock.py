@@ -11,7 +11,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import Delivery, check, dequeue, fold
+from tests.judge import Delivery, check, dequeue, dispatch
 
 HOUR = 3_600_000
 SMALL = (1, 2, 50, 499, 900)
@@ -27,7 +27,7 @@ def create(conn: psycopg.Connection, channel: str, content: str = "x", at: int |
 
 
 def serve(conn: psycopg.Connection, limit: int = 100, lease_ms: int = 30_000) -> list[Delivery]:
-    fold(conn)
+    dispatch(conn)
     return dequeue(conn, limit, lease_ms)[0]
 
 
@@ -48,7 +48,7 @@ def test_what_is_created_after_a_step_is_served(
     create(conn, "served")
     complete(conn, serve(conn))
     create(conn, "waiting", "old")
-    fold(conn)
+    dispatch(conn)
     before = clock.at
     clock.advance(jump)
     for channel in ("served", "waiting", "new"):
@@ -87,7 +87,7 @@ def test_a_lease_ends_at_its_end_by_the_new_clock(
 ) -> None:
     create(conn, "a")
     [first] = serve(conn, lease_ms=30_000)
-    fold(conn)
+    dispatch(conn)
     clock.advance(jump)
     assert contents(serve(conn)) == ([b"x"] if jump > 0 else [])
     if jump < 0:
@@ -105,11 +105,11 @@ def test_a_lease_taken_after_a_step_back_is_swept(
 ) -> None:
     """Its end lies before what the sweep has passed already."""
     create(conn, "a", "early", at=1)
-    fold(conn)
+    dispatch(conn)
     create(conn, "b", "swept", at=1)
     [swept] = serve(conn, 1, 10)
     clock.advance(10)
-    fold(conn)
+    dispatch(conn)
     clock.advance(jump)
     create(conn, "c", "late", at=1)
     late = [d for d in serve(conn, lease_ms=5) if d.content == b"late"]
@@ -119,20 +119,19 @@ def test_a_lease_taken_after_a_step_back_is_swept(
     assert late
     for _ in range(3):  # nothing else happens: the sweep must come back to it by itself
         clock.advance(700)
-        fold(conn)
-    assert conn.execute("SELECT COUNT(*) FROM message WHERE leased").fetchone() == (0,)
+        dispatch(conn)
+    assert conn.execute("SELECT COUNT(*) FROM leases").fetchone() == (0,)
     assert swept.content in {b"early", b"swept"}
     check(conn)
 
 
 def postpone_and_catch_up(conn: psycopg.Connection, holder: psycopg.Connection, clock: FakeClock) -> None:
-    """A fold leaves a channel that is held, and a later one does it: it remembers how far it came."""
+    """A dispatch leaves what is held, and a later one does it: it remembers how far it came."""
     create(conn, "before", "1")
-    fold(conn)
+    dispatch(conn)
     assert dequeue(holder)[0]
     create(conn, "before", "2")
-    fold(conn)
-    assert conn.execute("SELECT EXISTS (SELECT FROM postponed)").fetchone() == (True,)
+    dispatch(conn)
     holder.rollback()
     clock.advance(2)
     complete(conn, serve(conn))
@@ -143,16 +142,16 @@ def postpone_and_catch_up(conn: psycopg.Connection, holder: psycopg.Connection, 
 def test_a_channel_that_was_held_during_a_step_back(
     conn: psycopg.Connection, connect: Connect, clock: FakeClock, back: int, *, is_kept: bool
 ) -> None:
-    """What a fold had to leave because somebody held the channel is done later, whatever the clock did."""
+    """What a dispatch had to leave because somebody held it is done later, whatever the clock did."""
     holder = connect(autocommit=False)
     postpone_and_catch_up(conn, holder, clock)
     create(conn, "a", "1")
     create(conn, "a", "2")
-    fold(conn)
+    dispatch(conn)
     held, _ = dequeue(holder)
     clock.advance(-back)
     create(conn, "a", "urgent", at=-1)
-    conn.execute("SELECT wake_fold()")
+    conn.execute("SELECT dispatch()")
     if is_kept:
         holder.commit()
     else:
@@ -160,7 +159,7 @@ def test_a_channel_that_was_held_during_a_step_back(
     clock.advance(back)
     for _ in range(30):
         clock.advance(50)
-        fold(conn)
+        dispatch(conn)
     expected = [b"urgent", b"2"] if is_kept else [b"urgent", b"1", b"2"]
     assert contents(serve(conn)) == expected
     assert contents(held) == [b"1"]
@@ -173,19 +172,19 @@ def test_an_expired_lease_that_was_held_during_a_step_back(
 ) -> None:
     late = connect(autocommit=False)
     create(conn, "a", at=1)
-    fold(conn)
+    dispatch(conn)
     [first], _ = dequeue(late, 1, 1)
     clock.advance(back + 5)
     postpone_and_catch_up(conn, connect(autocommit=False), clock)
     clock.advance(-back)
     late.commit()
     late.execute("SELECT FROM message WHERE id = %s FOR UPDATE", (first.id,))
-    conn.execute("SELECT wake_fold()")
+    conn.execute("SELECT dispatch()")
     late.rollback()
     clock.advance(back)
     for _ in range(30):
         clock.advance(100)
-        fold(conn)
+        dispatch(conn)
     assert len(serve(conn)) == 1
     check(conn)
 
@@ -226,7 +225,7 @@ def test_an_interval_does_not_grow_by_the_jump(conn: psycopg.Connection, clock: 
 
 
 class Chaos:
-    """Creates, folds, dequeues held open, extensions and steps of the clock, in any order."""
+    """Creates, dispatches, dequeues held open, extensions and steps of the clock, in any order."""
 
     CHANNELS = ("a", "b", "limited", "slow")
 
@@ -243,7 +242,7 @@ class Chaos:
         self.leased: list[Delivery] = []
 
     def act(self) -> None:
-        actions = (self.create, self.create, self.fold, self.fold, self.take, self.hold, self.release)
+        actions = (self.create, self.create, self.dispatch, self.dispatch, self.take, self.hold, self.release)
         self.chance.choice((*actions, self.extend, self.step, self.step_back))()
         self.latest = max(self.latest, self.clock.at)
 
@@ -252,9 +251,9 @@ class Chaos:
         at = self.chance.choice((None, -5, self.clock.at, self.clock.at + 100))
         create(self.conn, self.chance.choice(self.CHANNELS), str(self.made), at)
 
-    def fold(self) -> None:
+    def dispatch(self) -> None:
         # Not to its end: while a dequeue is open, the clock's step may have to wait for it.
-        self.conn.execute("SELECT wake_fold()")
+        self.conn.execute("SELECT dispatch()")
 
     def take(self) -> None:
         self.leased += dequeue(self.conn, self.chance.choice((1, 3)), self.chance.choice((5, 50, 5000)))[0]

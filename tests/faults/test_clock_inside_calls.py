@@ -15,7 +15,7 @@ import pytest
 
 from tests.clock import RestlessClock
 from tests.database import Connect
-from tests.judge import Delivery, check, dequeue, drain, fold
+from tests.judge import Delivery, check, dequeue, dispatch, drain
 from tests.sql.test_dequeue import fill
 
 STEPS = (-1, -2, -50, -499, -999, 999, -3_600_000, 3_600_000)
@@ -47,14 +47,14 @@ def test_a_step_inside_a_dequeue(
 ) -> None:
     """The channel keeps its place in the line, and what is left of it is served."""
     create(conn, "a", 17, clock.at - 5_000)
-    fold(conn)
+    dispatch(conn)
     clock.step(*[0] * reading, step, step, step, step)
     first, _ = dequeue(conn, limit)
     assert len(first) == limit
     clock.step()
     for _ in range(3):
         clock.advance(1_000)
-        fold(conn)
+        dispatch(conn)
     clock.set(max(d.lease_end_at for d in first) - 1)
     rest = drain(conn)
     assert len(rest) == 17 - limit
@@ -70,13 +70,13 @@ def test_a_step_inside_a_dequeue_that_empties_its_channels(
     """They leave the line, and join it again at its end."""
     for channel in ("a", "b"):
         create(conn, channel, 1, clock.at - 5_000)
-    fold(conn)
+    dispatch(conn)
     clock.step(0, 0, step, step, step, step)
     complete(conn, dequeue(conn, limit)[0])
     clock.step()
     clock.advance(1_000)
     fill(conn, a=1, b=1)
-    fold(conn)
+    dispatch(conn)
     clock.advance(3_600_000)
     assert len(drain(conn)) == 4 - limit
 
@@ -89,7 +89,7 @@ def test_an_interval_is_kept_by_the_stamps(
 ) -> None:
     conn.execute("SELECT channel_set('a', p_release_interval_ms => 5000)")
     create(conn, "a", 3, clock.at - 9_000)
-    fold(conn)
+    dispatch(conn)
     stamps = []
     for _ in range(3):
         clock.step(*[0] * reading, step, step, step, step)
@@ -97,7 +97,7 @@ def test_an_interval_is_kept_by_the_stamps(
         stamps.append(delivery.lease_end_at - 30_000)
         clock.step()
         clock.advance(5_000)
-        fold(conn)
+        dispatch(conn)
     assert all(later - earlier >= 5_000 for earlier, later in pairwise(stamps)), stamps
 
 
@@ -107,23 +107,23 @@ def test_a_lease_that_was_held_when_the_clock_stepped_back(
 ) -> None:
     """A sweep passed its end while somebody held it: it is tried again, whatever the clock did since."""
     create(conn, "a", 1, clock.at)
-    fold(conn)
+    dispatch(conn)
     [delivery], _ = dequeue(conn, 1, 100)
     clock.advance(500)
     holder = connect(autocommit=False)
     holder.execute("SELECT message_complete(%s, %s)", (delivery.id, delivery.token))
-    fold(conn)
-    assert conn.execute("SELECT COUNT(*) FROM postponed").fetchone() == (1,)
+    dispatch(conn)
+    assert conn.execute("SELECT COUNT(*) FROM alarm").fetchone() == (1,)
     at = clock.at
     clock.set(at + step)
     for _ in range(4):
         clock.advance(2)
-        conn.execute("SELECT wake_fold()")
+        conn.execute("SELECT dispatch()")
     holder.rollback()
     clock.set(max(at, clock.at))
     for _ in range(5):
         clock.advance(1_000)
-        fold(conn)
+        dispatch(conn)
     assert [again.id for again in drain(conn)] == [delivery.id]
 
 
@@ -138,7 +138,7 @@ class Consumer:
     def run(self) -> int:
         done = 0
         while time.monotonic() < self.deadline:
-            self.conn.execute("SELECT wake_fold()")
+            self.conn.execute("SELECT dispatch()")
             taken, _ = dequeue(self.conn, self.chance.choice((1, 1, 3, 40)), self.chance.choice((20, 1_000)))
             for delivery in taken:
                 done += self.finish(delivery)

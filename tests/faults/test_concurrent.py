@@ -30,7 +30,7 @@ from tests.faults.clients import (
 )
 from tests.faults.ends import AUDITS, EndJudge
 from tests.faults.history import Dead, Finished, History, Judge, Outcome, Policy
-from tests.judge import check, dequeue, fold
+from tests.judge import check, dequeue, dispatch
 
 FREE = [f"free-{i}" for i in range(5)]
 POLICIES = {
@@ -48,7 +48,10 @@ FINISHED = """
     SELECT id, outcome, channel, finished_at, attempts, dedupe_key, content FROM finished"""
 SERVED = """
     SELECT channel, SUM(served)::BIGINT
-    FROM (SELECT channel, served FROM ring UNION ALL SELECT channel, served FROM tally) s GROUP BY channel"""
+    FROM (
+        SELECT channel, served FROM tally
+        UNION ALL SELECT s.channel, s.n FROM served_by b CROSS JOIN unnest(b.shares) s) s
+    GROUP BY channel"""
 DRAIN_SECONDS = 60.0
 # What must have happened for the run to say anything.
 WANTED = (
@@ -155,10 +158,10 @@ def parked(conn: psycopg.Connection) -> list[Dead]:
 def check_at_rest(conn: psycopg.Connection) -> None:
     """Invariant 17: and one visit more finds and does nothing."""
     check(conn)
-    assert conn.execute("SELECT channel FROM ring WHERE due_at IS NOT NULL").fetchall() == []
-    assert conn.execute("SELECT * FROM postponed").fetchall() == []
+    for place in ("line", "backlog WHERE stretches <> '{}'", "ready", "scheduled", "held"):
+        assert conn.execute(f"SELECT * FROM {place}".encode()).fetchall() == []
     assert dequeue(conn, 100)[0] == []
-    assert fold(conn) == 1
+    assert dispatch(conn) == 1
 
 
 @pytest.mark.timeout(1200)
@@ -229,7 +232,7 @@ def test_everything_switched_on(dsn: str, connect: Connect, conn: psycopg.Connec
     print(dict(sorted(history.notes.items())))
     stored = [row[0] for row in conn.execute("SELECT content FROM message")]
     finished = [Finished(*row) for row in conn.execute(FINISHED)]
-    fold(conn)
+    dispatch(conn)
     served: dict[str, int] = dict(conn.execute(SERVED).fetchall())
     dead = parked(conn)
     broken = Judge(

@@ -21,7 +21,7 @@ from tests.database import create_database
 from tests.faults.clients import CUT, DEQUEUE, Client
 from tests.faults.clusters import DURABLE, cluster, connect
 from tests.faults.history import Create, Delivery, Finish, History, Judge, Outcome
-from tests.judge import check, dequeue, drain, fold
+from tests.judge import check, dequeue, dispatch, drain
 
 # Asynchronous commits stay in memory for as long as PostgreSQL lets them.
 SETTINGS = DURABLE | {"wal_writer_delay": "10s", "wal_writer_flush_after": "2GB", "bgwriter_delay": "10s"}
@@ -113,7 +113,7 @@ class Taker(Worker):
         self._kept: list[Delivery] = []
 
     def step(self) -> None:
-        self.value("SELECT wake_fold()")
+        self.value("SELECT dispatch()")
         self._take()
         self.random.shuffle(self._kept)
         while len(self._kept) > self.random.randint(0, 40):
@@ -195,12 +195,12 @@ def test_a_lost_dequeue_is_the_harm_that_asynchronous_does(server: Server, datab
     """The message is due again, and the old token is nobody's."""
     with connect(server, database) as conn:
         conn.execute("SELECT message_create('free', 'x')")
-        fold(conn)
+        dispatch(conn)
     lost = _dequeue_asynchronously(server, database)
     crash(server)
     with connect(server, database) as conn:
-        assert conn.execute("SELECT leased FROM message").fetchall() == [(False,)], "it was in memory only"
-        fold(conn)
+        assert conn.execute("SELECT COUNT(*) FROM leases").fetchone() == (0,), "it was in memory only"
+        dispatch(conn)
         [again], _ = dequeue(conn)
         assert again.id == lost[0]
         assert again.token != lost[1]
@@ -219,11 +219,14 @@ def test_no_token_is_given_out_again(server: Server, database: str) -> None:
             "SELECT FROM message_create_many(array_fill('a'::TEXT, %s), array_fill(''::BYTEA, %s))",
             ([messages], [messages]),
         )
-        fold(conn)
+        dispatch(conn)
         before = [_take_asynchronously(conn) for _ in range(messages)]
         crash(server)
     with connect(server, database) as conn:
-        after = [dequeue(conn)[0] for _ in range(messages)]
+        after = []
+        for _ in range(messages):
+            conn.execute("SELECT dispatch()")
+            after.append(dequeue(conn)[0])
     assert sum(len(taken) for taken in after) > 0, "some dequeues were lost"
     assert not {token for _, token in before} & {taken[0].token for taken in after if taken}
 
@@ -236,13 +239,13 @@ def test_what_a_limit_or_an_interval_promises_survives(
     with connect(server, database) as conn:
         conn.execute("SELECT * FROM channel_set('limited', %s, %s)", (limit, interval))
         conn.execute("SELECT message_create_many(ARRAY['limited', 'limited'], ARRAY['1', '2']::BYTEA[])")
-        fold(conn)
+        dispatch(conn)
     held = _dequeue_asynchronously(server, database)
     crash(server)
     with connect(server, database) as conn:
-        rows = conn.execute("SELECT id, token FROM message WHERE leased").fetchall()
+        rows = conn.execute("SELECT (stubs[1]).id, token FROM lease").fetchall()
         assert rows == [held]
-        fold(conn)
+        dispatch(conn)
         if limit == 1 or interval:
             assert dequeue(conn, 10)[0] == []
         assert conn.execute("SELECT message_complete(%s, %s)", held).fetchone() == ("completed",)
@@ -253,15 +256,15 @@ def test_a_limit_over_all_channels_survives(server: Server, database: str) -> No
     with connect(server, database) as conn:
         conn.execute("SELECT * FROM queue_set(p_max_concurrency => 1)")
         conn.execute("SELECT message_create_many(ARRAY['a', 'b'], ARRAY['1', '2']::BYTEA[])")
-        fold(conn)
+        dispatch(conn)
     held = _dequeue_asynchronously(server, database)
     crash(server)
     with connect(server, database) as conn:
-        assert conn.execute("SELECT id, token FROM message WHERE leased").fetchall() == [held]
-        fold(conn)
+        assert conn.execute("SELECT (stubs[1]).id, token FROM lease").fetchall() == [held]
+        dispatch(conn)
         assert dequeue(conn, 10)[0] == []
         assert conn.execute("SELECT message_complete(%s, %s)", held).fetchone() == ("completed",)
-        fold(conn)
+        dispatch(conn)
         assert len(dequeue(conn, 10)[0]) == 1
         check(conn)
 
@@ -271,10 +274,10 @@ def test_what_the_history_says_of_a_delivery_survives(server: Server, database: 
     with connect(server, database) as conn:
         conn.execute("SELECT * FROM queue_set(p_history => TRUE)")
         conn.execute("SELECT message_create('a', 'x')")
-        fold(conn)
+        dispatch(conn)
     held = _dequeue_asynchronously(server, database)
     with connect(server, database) as conn:
-        taken_at = conn.execute("SELECT dequeued_at FROM message").fetchone()
+        taken_at = conn.execute("SELECT dequeued_at FROM lease").fetchone()
     crash(server)
     with connect(server, database) as conn:
         assert conn.execute("SELECT message_complete(%s, %s)", held).fetchone() == ("completed",)
@@ -292,7 +295,7 @@ def test_how_a_dequeue_commits(
     with connect(server, database) as conn:
         conn.execute("SELECT * FROM channel_set('a', %s, %s)", (limit, interval))
         conn.execute("SELECT message_create('a', 'x')")
-        fold(conn)
+        dispatch(conn)
         with conn.transaction():
             conn.execute(f"SET LOCAL synchronous_commit = {asked}")
             assert len(dequeue(conn)[0]) == 1
@@ -331,6 +334,7 @@ def _dequeue_asynchronously(server: Server, database: str) -> tuple[int, object]
 
 
 def _take_asynchronously(conn: psycopg.Connection) -> tuple[int, object]:
+    conn.execute("SELECT dispatch()")
     with conn.transaction():
         conn.execute("SET LOCAL synchronous_commit = off")
         [taken], _ = dequeue(conn, 1)

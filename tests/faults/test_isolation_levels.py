@@ -1,9 +1,9 @@
 """What each call does at each isolation level.
 
-Dequeue, fold and what else reads, locks and reads again are refused above READ COMMITTED (invariant 8: a head
-must not pass what the caller cannot see). Creates and finishers work at every level; where two meet on one
-message, the later one fails as PostgreSQL has it (40001, retry the transaction) and changes nothing
-(invariants 1, 2, 5).
+Dequeue, dispatch, cancel and what else reads, locks and reads again are refused above READ COMMITTED
+(invariant 8: it must not pass what the caller cannot see). Creates and finishers work at every level; where
+two meet on one message, the later one fails as PostgreSQL has it (40001, retry the transaction) and changes
+nothing (invariants 1, 2, 5).
 """
 
 from collections.abc import Callable
@@ -14,16 +14,19 @@ import pytest
 from psycopg import IsolationLevel, errors
 
 from tests.database import Connect
-from tests.judge import Delivery, check, dequeue, drain, fold
+from tests.judge import Delivery, check, dequeue, dispatch, drain
 
 Open = Callable[[], psycopg.Connection]
 ABOVE = [IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE]
 ALL = [IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED, *ABOVE]
 REFUSED: list[LiteralString] = [
     "SELECT * FROM message_dequeue()",
-    "SELECT wake_fold()",
+    "SELECT dispatch()",
     "SELECT maintain()",
     "SELECT rebuild()",
+    "SELECT message_cancel(1)",
+    "SELECT * FROM message_cancel_many(ARRAY[1]::BIGINT[])",
+    "SELECT message_reschedule(1)",
 ]
 FINISHERS: dict[str, LiteralString] = {
     "complete": "SELECT message_complete(%s, %s)",
@@ -55,7 +58,7 @@ def at_level(connect: Connect, level: IsolationLevel) -> psycopg.Connection:
 
 def leased(conn: psycopg.Connection, lease_ms: int = 30_000) -> Delivery:
     conn.execute("SELECT message_create('a', 'x')")
-    fold(conn)
+    dispatch(conn)
     [delivery], _ = dequeue(conn, 1, lease_ms)
     return delivery
 
@@ -87,14 +90,14 @@ def test_accepted(connect: Connect, level: IsolationLevel, call: LiteralString) 
 
 @pytest.mark.parametrize("level", ALL, ids=level_name)
 def test_creates_work(conn: psycopg.Connection, connect: Connect, level: IsolationLevel) -> None:
-    """From old snapshots, two at once, while others fold and dequeue."""
+    """From old snapshots, two at once, while others dispatch and dequeue."""
     one, two = at_level(connect, level), at_level(connect, level)
     conn.execute("SELECT message_create('a', '0')")
     assert len(drain(conn)) == 1
     one.execute("SELECT message_create('a', '1')")
     two.execute("SELECT message_create_many(ARRAY['b', 'a'], ARRAY['2', '3']::BYTEA[])")
     one.execute("SELECT message_create('b', '4')")
-    fold(conn)
+    dispatch(conn)
     one.commit()
     two.commit()
     assert sorted(d.content for d in drain(conn)) == [b"1", b"2", b"3", b"4"]
@@ -107,7 +110,7 @@ def test_finishers_work(conn: psycopg.Connection, connect: Connect, level: Isola
     caller = at_level(connect, level)
     assert caller.execute(FINISHERS[kind], (delivery.id, delivery.token)).fetchone() == (DONE[kind],)
     caller.commit()
-    left = conn.execute("SELECT leased, attempts FROM message").fetchall()
+    left = conn.execute("SELECT EXISTS (SELECT FROM leases), attempts FROM message").fetchall()
     assert left == {"defer": [(False, 0)], "fail": [(False, 1)], "extend": [(True, 0)]}.get(kind, [])
     check(conn)
 
@@ -153,7 +156,7 @@ def test_a_finisher_that_lost_to_a_takeover_changes_nothing(
     caller = at_level(connect, level)
     taken: list[Delivery] = []
     while not taken:
-        fold(conn)
+        dispatch(conn)
         taken, _ = dequeue(conn)
     with pytest.raises(errors.SerializationFailure):
         caller.execute(FINISHERS[kind], (delivery.id, delivery.token))

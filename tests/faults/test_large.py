@@ -14,10 +14,10 @@ from lonnymq.install import install
 from tests.clock import FakeClock
 from tests.database import SETTINGS, create_database
 from tests.faults.clusters import cluster, connect
-from tests.judge import check, dequeue, drain, fold
+from tests.judge import check, dequeue, dispatch, drain
 
 CHANNELS = 100_000
-WAKES = 1_000_000
+MESSAGES = 1_000_000
 TIMEOUT = "500ms"
 
 
@@ -40,8 +40,8 @@ def test_an_idle_visit_writes_nothing(quiet: Server) -> None:
         conn.execute("SELECT message_create('later', '', 4e12::BIGINT)")
         drain(conn)
         conn.execute("SELECT maintain()")
-        fold(conn)
-        for call in ("SELECT wake_fold()", "SELECT * FROM message_dequeue(10)", "SELECT maintain()"):
+        dispatch(conn)
+        for call in ("SELECT dispatch()", "SELECT * FROM message_dequeue(10)", "SELECT maintain()"):
             before = conn.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
             with conn.transaction():
                 conn.execute(call)
@@ -50,13 +50,13 @@ def test_an_idle_visit_writes_nothing(quiet: Server) -> None:
             assert conn.execute("SELECT pg_current_wal_insert_lsn()").fetchone() == before, call
         conn.execute("SELECT message_create('a', '')")
         before = conn.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
-        fold(conn)
+        dispatch(conn)
         after = conn.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
-        assert after != before, "a fold with work to do is seen"
+        assert after != before, "a dispatch with work to do is seen"
 
 
 def bulk(conn: psycopg.Connection, messages: int, channels: int) -> None:
-    """One message and one wake a channel."""
+    """One message a channel in each call."""
     for _ in range(messages // channels):
         conn.execute(
             "SELECT COUNT(*) FROM message_create_many("
@@ -67,29 +67,28 @@ def bulk(conn: psycopg.Connection, messages: int, channels: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_million_wakes(conn: psycopg.Connection) -> None:
+def test_a_million_messages(conn: psycopg.Connection) -> None:
     """Whether the queue was ever used before or not."""
-    bulk(conn, WAKES, CHANNELS)
-    assert conn.execute("SELECT COUNT(*) FROM wake").fetchone() == (WAKES,)
+    bulk(conn, MESSAGES, CHANNELS)
+    assert conn.execute("SELECT SUM(n) FROM notice").fetchone() == (MESSAGES,)
     conn.execute(f"SET statement_timeout = '{TIMEOUT}'")
     calls = 0
-    places: list[tuple[int, int]] = [(0, 0)]
-    while conn.execute("SELECT wake_fold()").fetchone() == (True,):
+    while conn.execute("SELECT dispatch()").fetchone() == (True,):
         calls += 1
-        places += conn.execute("SELECT seen_xid::TEXT::BIGINT, seen_id FROM tick").fetchall()
-        assert places[-1] > places[-2], f"call {calls} did not get on"
-    assert calls <= WAKES / 1000 * 1.1
+    assert calls <= MESSAGES / 1000 * 1.1
     conn.execute("SET statement_timeout = 0")
-    assert conn.execute("SELECT COUNT(*) FROM ring WHERE due_at IS NOT NULL").fetchone() == (CHANNELS,)
+    placed = "SELECT (SELECT COUNT(*) FROM ready) + (SELECT COUNT(*) FROM line)"
+    assert conn.execute(placed).fetchone() == (MESSAGES,)
     conn.execute(f"SET statement_timeout = '{TIMEOUT}'")
     visits: Counter[str] = Counter()
-    for limit in (1, 10, *[1000] * 400):
-        messages, _ = dequeue(conn, limit)
-        assert len(messages) == limit
-        shares = Counter(message.channel for message in messages)
-        assert max(shares.values()) - min(shares.values()) <= 1
-        visits.update(shares.keys())
-    # Invariant 12: all had their turn before some had a second one.
+    while visits.total() < 1.5 * CHANNELS:
+        conn.execute("SELECT dispatch()")
+        messages, _ = dequeue(conn, 1000)
+        assert messages
+        visits.update(message.channel for message in messages)
+        if visits.total() == CHANNELS:
+            assert len(visits) == CHANNELS
+    # Invariant 12: all had their turn before some had a third one.
     assert len(visits) == CHANNELS
     assert max(visits.values()) == 2
     conn.execute("SET statement_timeout = 0")
@@ -102,16 +101,16 @@ def test_a_clock_set_back_with_many_channels(conn: psycopg.Connection) -> None:
     """What has to be remade is remade in calls that end in time too."""
     clock = FakeClock(conn)
     bulk(conn, CHANNELS, CHANNELS)
-    fold(conn)
+    dispatch(conn)
     clock.advance(-3_600_000)
     conn.execute("SELECT message_create('new', '')")
     conn.execute(f"SET statement_timeout = '{TIMEOUT}'")
     for _ in range(10 * CHANNELS // 1000):
-        if conn.execute("SELECT wake_fold()").fetchone() == (False,):
+        if conn.execute("SELECT dispatch()").fetchone() == (False,):
             break
-    messages, _ = dequeue(conn)
-    assert [m.channel for m in messages] == ["new"]
+    assert dequeue(conn, 1000)[0], "what was due stays due"
     clock.advance(3_600_000)
+    conn.execute("SELECT dispatch()")
     assert len(dequeue(conn, 1000)[0]) == 1000
     conn.execute("SET statement_timeout = 0")
     check(conn)
@@ -121,11 +120,11 @@ def test_a_clock_set_back_with_many_channels(conn: psycopg.Connection) -> None:
 @pytest.mark.timeout(600)
 def test_a_restored_queue_with_many_channels(conn: psycopg.Connection) -> None:
     bulk(conn, CHANNELS, CHANNELS)
-    fold(conn)
+    dispatch(conn)
     # As a restore into another cluster leaves it.
     conn.execute("UPDATE tick SET system_id = system_id + 1, started_at = started_at - INTERVAL '1 s'")
     conn.execute(f"SET statement_timeout = '{TIMEOUT}'")
-    fold(conn)
-    assert len(dequeue(conn, 1000)[0]) == 1000
+    dispatch(conn)
+    assert len(dequeue(conn, 1000)[0]) >= 100
     conn.execute("SET statement_timeout = 0")
     check(conn)

@@ -5,7 +5,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import check, dequeue, fold
+from tests.judge import check, dequeue, dispatch
 
 LEASE_MS = 50
 
@@ -23,13 +23,13 @@ def sweep_past(conn: psycopg.Connection, clock: FakeClock) -> None:
     """Have others' leases swept far beyond the end of the one that is about to commit."""
     for step in range(5):
         create(conn, "others", f"{step}".encode())
-        fold(conn)
+        dispatch(conn)
         assert len(dequeue(conn, 1, LEASE_MS)[0]) == 1
         clock.advance(LEASE_MS + 1)
-        fold(conn)
+        dispatch(conn)
         [taken], _ = dequeue(conn, 1)
         conn.execute("SELECT message_complete(%s, %s)", (taken.id, taken.token))
-        fold(conn)
+        dispatch(conn)
     swept = conn.execute("SELECT swept_at FROM tick").fetchone()
     assert swept is not None
     assert swept[0] >= clock.at - LEASE_MS
@@ -37,12 +37,12 @@ def sweep_past(conn: psycopg.Connection, clock: FakeClock) -> None:
 
 def test_a_dequeue(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
     create(conn)
-    fold(conn)
+    dispatch(conn)
     late = connect(autocommit=False)
     [first], _ = dequeue(late, 1, LEASE_MS)
     sweep_past(conn, clock)
     late.commit()
-    fold(conn)
+    dispatch(conn)
     [second], _ = dequeue(conn)
     assert (second.id, second.attempts) == (first.id, 2)
     assert second.token != first.token
@@ -54,19 +54,19 @@ def test_a_dequeue_of_the_last_attempt_is_parked(
     conn: psycopg.Connection, connect: Connect, clock: FakeClock
 ) -> None:
     conn.execute("SELECT message_create('a', 'x', p_max_attempts => 1)")
-    fold(conn)
+    dispatch(conn)
     late = connect(autocommit=False)
     assert dequeue(late, 1, LEASE_MS)[0]
     sweep_past(conn, clock)
     late.commit()
-    fold(conn)
+    dispatch(conn)
     assert conn.execute("SELECT attempts FROM dead").fetchall() == [(1,)]
     check(conn)
 
 
 def test_an_extension(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
     create(conn)
-    fold(conn)
+    dispatch(conn)
     [first], _ = dequeue(conn, 1, 10)
     late = connect(autocommit=False)
     extended = late.execute(
@@ -77,7 +77,7 @@ def test_an_extension(conn: psycopg.Connection, connect: Connect, clock: FakeClo
     late.commit()
     for _ in range(100):  # the row was held while the sweep passed: it comes back to it with a pause
         clock.advance(50)
-        fold(conn)
+        dispatch(conn)
     [second], _ = dequeue(conn)
     assert (second.id, second.attempts) == (first.id, 2)
     check(conn)
@@ -88,18 +88,18 @@ def test_an_extension_while_the_sweep_has_passed_the_old_end_too(
 ) -> None:
     """The row is locked when its lease runs out; after the commit it runs on to the new end, not beyond."""
     create(conn)
-    fold(conn)
+    dispatch(conn)
     [first], _ = dequeue(conn, 1, 10)
     late = connect(autocommit=False)
     late.execute("SELECT * FROM message_extend(%s, %s, %s)", (first.id, first.token, 2000)).fetchone()
     clock.advance(500)
-    fold(conn)
+    dispatch(conn)
     late.commit()
     clock.advance(1000)
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn)[0] == []
     clock.advance(501)
-    fold(conn)
+    dispatch(conn)
     [second], _ = dequeue(conn)
     assert second.attempts == 2
     check(conn)
@@ -108,14 +108,14 @@ def test_an_extension_while_the_sweep_has_passed_the_old_end_too(
 def test_a_defer(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
     """Its lease ran out and its new time has come, both before it commits."""
     create(conn)
-    fold(conn)
+    dispatch(conn)
     [first], _ = dequeue(conn, 1, LEASE_MS)
     late = connect(autocommit=False)
     parameters = (first.id, first.token, clock.at + 20)
     assert late.execute("SELECT message_defer(%s, %s, %s)", parameters).fetchone() == ("deferred",)
     sweep_past(conn, clock)
     late.commit()
-    fold(conn)
+    dispatch(conn)
     [second], _ = dequeue(conn)
     assert (second.id, second.attempts) == (first.id, 1), (
         "deferred without an error: the attempt is not used up"
@@ -125,7 +125,7 @@ def test_a_defer(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -
 
 def test_a_defer_given_up(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
     create(conn)
-    fold(conn)
+    dispatch(conn)
     [first], _ = dequeue(conn, 1, LEASE_MS)
     late = connect(autocommit=False)
     assert late.execute("SELECT message_defer(%s, %s)", (first.id, first.token)).fetchone() == ("deferred",)
@@ -133,7 +133,7 @@ def test_a_defer_given_up(conn: psycopg.Connection, connect: Connect, clock: Fak
     late.rollback()
     for _ in range(100):
         clock.advance(50)
-        fold(conn)
+        dispatch(conn)
     [second], _ = dequeue(conn)
     assert (second.id, second.attempts) == (first.id, 2)
     check(conn)
@@ -147,14 +147,14 @@ def test_a_dequeue_under_a_limit(
     conn.execute("SELECT * FROM channel_set('a', %s)", (limit,))
     for _ in range(limit * 3):
         create(conn)
-    fold(conn)
+    dispatch(conn)
     late = connect(autocommit=False)
     assert len(dequeue(late, 10, LEASE_MS)[0]) == limit
     sweep_past(conn, clock)
     late.commit()
     for _ in range(100):
         clock.advance(50)
-        fold(conn)
+        dispatch(conn)
     again, _ = dequeue(conn, 10)
     assert [m.attempts for m in again] == [2] * limit
     assert dequeue(conn, 10)[0] == []
@@ -167,12 +167,12 @@ def test_leases_of_one_end_that_are_more_than_a_fold_takes(
     conn.execute(
         "SELECT FROM message_create_many(array_fill('a'::TEXT, '{25}'), array_fill(''::BYTEA, '{25}'))"
     )
-    fold(conn)
+    dispatch(conn)
     assert len(dequeue(conn, 25, LEASE_MS)[0]) == 25
-    fold(conn)
+    dispatch(conn)
     clock.advance(LEASE_MS)
     for _ in range(10):
-        conn.execute("SELECT wake_fold(10)")
-    assert conn.execute("SELECT COUNT(*) FROM message WHERE leased").fetchone() == (0,)
+        conn.execute("SELECT dispatch(10)")
+    assert conn.execute("SELECT COUNT(*) FROM leases").fetchone() == (0,)
     assert len(dequeue(conn, 100)[0]) == 25
     check(conn)

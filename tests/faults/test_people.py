@@ -9,13 +9,13 @@ import psycopg
 from tests.clock import FakeClock
 from tests.database import Connect, until_waiting
 from tests.faults.test_keys import until_waiting_or_done
-from tests.judge import check, dequeue, fold
+from tests.judge import check, dequeue, dispatch
 
 
 def kill(conn: psycopg.Connection, channel: str) -> int:
     """A message that used up its attempts."""
     conn.execute("SELECT message_create(%s, 'poison', p_max_attempts => 1)", (channel,))
-    fold(conn)
+    dispatch(conn)
     [message], _ = dequeue(conn)
     conn.execute("SELECT message_defer(%s, %s, p_error => 'poison')", (message.id, message.token))
     return message.id
@@ -51,10 +51,12 @@ def test_a_channel_is_deleted_while_its_keys_are_taken_again(connect: Connect) -
     keys = [f"{n:03}" for n in range(200)]
     for key in reversed(keys):
         conn.execute("SELECT * FROM message_create('a', '', p_dedupe_key => %s)", (key,))
-    fold(conn)
-    for message in dequeue(conn, len(keys))[0]:
-        conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
-        clock.advance(1)
+    dispatch(conn)
+    while messages := dequeue(conn, len(keys))[0]:
+        for message in messages:
+            conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
+            clock.advance(1)
+        dispatch(conn)
     clock.advance(3_600_000)
     conn.execute("ANALYZE dedupe")
     holder.execute("SELECT FROM dedupe WHERE key = %s FOR UPDATE", (keys[-1],))
@@ -78,7 +80,7 @@ def test_a_key_taken_again_while_its_channel_is_deleted_is_held(connect: Connect
     clock = FakeClock(conn)
     query = "SELECT result FROM message_create('a', '', p_dedupe_key => 'key')"
     conn.execute(query)
-    fold(conn)
+    dispatch(conn)
     [message], _ = dequeue(conn)
     conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
     clock.advance(3_600_000)

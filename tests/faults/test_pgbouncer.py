@@ -111,6 +111,7 @@ def test_looking_after_it(pooler: PgBouncer, kind: str) -> None:
             assert [one.id for one in queue.messages(channel="b")] == [waiting]
             policy = queue.channel("b").set(max_concurrency=2, max_size=50)
             assert queue.channel("b").get() == policy
+            assert queue.dequeue(1) == []  # it dispatches: statistics are as of then
             assert queue.channel("b").stats().scheduled == 1
             assert [channel.channel for channel in queue.channels(order="waiting")][:1] == ["b"]
             assert queue.stats().dead == 2

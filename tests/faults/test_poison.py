@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from tests.clock import FakeClock
-from tests.judge import check, dequeue, fold
+from tests.judge import check, dequeue, dispatch
 
 MESSAGES = 1000
 
@@ -26,7 +26,7 @@ def test_one_in_a_hundred_is_poison(conn: psycopg.Connection, max_attempts: int)
     seen_free: set[int] = set()
     attempts: dict[int, int] = {}
     for _ in range(MESSAGES):
-        fold(conn)
+        dispatch(conn)
         messages, _again_at = dequeue(conn, 50, 1000)
         if not messages and not conn.execute("SELECT FROM message LIMIT 1").fetchall():
             break

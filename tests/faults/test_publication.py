@@ -17,7 +17,7 @@ from tests.conformance.drivers import psycopg_sync
 from tests.conformance.test_commands import COMMANDS
 from tests.database import SETTINGS, create_database, drop_database, unique_name
 from tests.faults.clusters import cluster, connect
-from tests.judge import check, dequeue, drain, fold
+from tests.judge import check, dequeue, dispatch, drain
 from tests.sql.test_dequeue import fill
 from tests.sql.test_staging import publish, stage
 
@@ -86,7 +86,7 @@ def test_bulk_loads(conn: psycopg.Connection) -> None:
 
 
 def test_upkeep_of_everything(conn: psycopg.Connection) -> None:
-    """Wakes, quiet channels, keys, the history's partitions and what lies beside them; then a rebuild."""
+    """Notices, keys, the history's partitions and what lies beside them; then a rebuild."""
     clock = FakeClock(conn)
     conn.execute("SELECT queue_set(p_history => TRUE, p_history_keep_ms => 3600000)")
     for days in (0, 1, 30):  # the last one, nobody has made a partition for
@@ -101,13 +101,13 @@ def test_upkeep_of_everything(conn: psycopg.Connection) -> None:
         conn.execute("SELECT maintain()")
     assert conn.execute("SELECT COUNT(*) FROM finished").fetchone() == (0,)
     assert conn.execute(partitions).fetchone() == (before,), "as many days were dropped as were made"
-    assert changed(conn) >= {"wake", "ring", "dedupe", "finished_other", "tick"}
+    assert changed(conn) >= {"notice", "dedupe", "finished_other"}
     fill(conn, b=3)
     conn.execute("SELECT rebuild()")
     assert len(drain(conn)) == 3
 
 
-def test_what_is_held_is_postponed(dsn: str, conn: psycopg.Connection) -> None:
+def test_what_is_held_is_left_for_later(dsn: str, conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     fill(conn, a=2, b=1)
     with psycopg.connect(dsn, options="-c search_path=lonnymq") as holder:
@@ -115,10 +115,10 @@ def test_what_is_held_is_postponed(dsn: str, conn: psycopg.Connection) -> None:
         for _ in range(4):
             clock.advance(300)
             fill(conn, a=1, b=1)
-            fold(conn)
+            dispatch(conn)
     clock.advance(2000)
     assert len(drain(conn)) == 11
-    assert changed(conn) >= {"postponed", "tick"}
+    assert changed(conn) >= {"ready", "line"}
 
 
 def test_the_changes_can_be_read(conn: psycopg.Connection) -> None:

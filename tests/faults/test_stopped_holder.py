@@ -1,4 +1,4 @@
-"""A server process is stopped (SIGSTOP, a frozen container) while it holds the fold lock.
+"""A server process is stopped (SIGSTOP, a frozen container) while it holds the dispatch lock.
 
 Nothing in PostgreSQL can end a process that does not run. What is in line is served meanwhile; what comes
 waits until the process goes on, or is killed; and once it goes on, it is cut off at once.
@@ -16,7 +16,7 @@ from lonnymq.install import install
 from tests.database import create_database
 from tests.faults.clusters import cluster, connect
 from tests.isolation.arena import impatient, until, value
-from tests.judge import dequeue, drain, fold
+from tests.judge import dequeue, dispatch, drain
 from tests.sql.test_dequeue import fill
 
 
@@ -36,13 +36,13 @@ def test_a_stopped_fold(own_server: Server) -> None:
         fill(conn, a=5)
         conn.execute("SELECT message_create('b', 'not yet in line')")
         holder.execute("BEGIN")
-        holder.execute("SELECT wake_fold()")
+        holder.execute("SELECT dispatch()")
         os.kill(holder.info.backend_pid, signal.SIGSTOP)
         try:
             start = value(conn, "SELECT clock_ms()")
             with impatient(conn):
                 conn.execute("SELECT message_create('c', 'meanwhile')")
-                assert value(conn, "SELECT wake_fold()") is True
+                assert value(conn, "SELECT dispatch()") is True
                 taken, _ = dequeue(conn, 10)
                 assert [message.channel for message in taken] == ["a"] * 5
                 for message in taken:
@@ -54,6 +54,6 @@ def test_a_stopped_fold(own_server: Server) -> None:
         gone = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s)"
         until(lambda: value(conn, gone, holder.info.backend_pid), "the holder to be cut off")
         assert {message.channel for message in drain(conn)} == {"b", "c"}
-        fold(conn)
+        dispatch(conn)
         with pytest.raises(psycopg.Error, match="terminating connection"):
             holder.execute("COMMIT")

@@ -8,7 +8,7 @@ from uuid import UUID
 import psycopg
 
 from tests import judge
-from tests.isolation.arena import Ledger, run_out, take, value
+from tests.isolation.arena import Ledger, dispatch, run_out, take, value
 
 MANY = 50
 
@@ -21,7 +21,7 @@ class Lease(NamedTuple):
 @dataclass
 class Scene:
     """Three channels. Two have leases that run (and, if asked for, one each that ran out); all have messages
-    that wait in the line; and no fold has seen one message each in the first channel and in a new one.
+    that are ready; and no dispatch has seen one message each in the first channel and in a new one.
     """
 
     ledger: Ledger
@@ -44,16 +44,14 @@ def build(conn: psycopg.Connection, *, expired: bool = False) -> Scene:
     for channel in ("east", "west"):
         for at in (1, 2, 3, 10, 11):
             create(conn, ledger, channel, f"{channel} {at}", at)
-    judge.fold(conn)
+    dispatch(conn)
     scene = Scene(ledger, first="", second="")
     for delivery in take(conn, 4):
         ledger.lease(delivery)
         scene.held.setdefault(delivery.channel, []).append(Lease(delivery.id, delivery.token))
-    for at in (10, 11):
-        create(conn, ledger, scene.third, f"third {at}", at)
-    judge.fold(conn)
+    create(conn, ledger, scene.third, "third 10", 10)
+    dispatch(conn)
     last = take(conn, 2, lease_ms=1 if expired else 3_600_000)
-    ledger.lease(take(conn, 1)[0])  # the third channel goes to the end of the line
     for delivery in last:
         if expired:
             ledger.expired[delivery.id] = delivery.token
@@ -62,12 +60,16 @@ def build(conn: psycopg.Connection, *, expired: bool = False) -> Scene:
             ledger.lease(delivery)
     if expired:
         run_out(conn, last)
-    line = conn.execute("SELECT channel FROM ring WHERE due_at IS NOT NULL ORDER BY due_at, turn").fetchall()
-    scene.first, scene.second, third = (channel for (channel,) in line)
+    turns = conn.execute(
+        "SELECT channel FROM ("
+        "SELECT DISTINCT ON (channel) channel, tag, id FROM ready ORDER BY channel, tag, id) r"
+        " ORDER BY tag, id"
+    ).fetchall()
+    scene.first, scene.second, third = (channel for (channel,) in turns)
     assert third == scene.third
     assert sorted(scene.held) == ["east", "west"]
     create(conn, ledger, scene.new, "new 1", 10)
-    create(conn, ledger, scene.first, "first, unfolded", 12)
+    create(conn, ledger, scene.first, "first, not dispatched", 12)
     return scene
 
 
@@ -101,12 +103,12 @@ def do_producer(conn: psycopg.Connection, scene: Scene, _target: None) -> Outcom
     return Outcome({result for _, result in rows}, commit)
 
 
-def do_fold(conn: psycopg.Connection, _scene: Scene, _target: None) -> Outcome:
-    return Outcome(value(conn, "SELECT wake_fold()"))
+def do_dispatch(conn: psycopg.Connection, _scene: Scene, _target: None) -> Outcome:
+    return Outcome(value(conn, "SELECT dispatch()"))
 
 
 def do_sweep(conn: psycopg.Connection, _scene: Scene, _target: None) -> Outcome:
-    return Outcome(value(conn, "SELECT wake_fold()"))
+    return Outcome(value(conn, "SELECT dispatch()"))
 
 
 def do_dequeue(conn: psycopg.Connection, _scene: Scene, limit: int) -> Outcome:
@@ -150,7 +152,7 @@ def do_channel_set(conn: psycopg.Connection, _scene: Scene, target: tuple[str, d
     assert row is not None
 
     def commit(ledger: Ledger) -> None:
-        ledger.policies[channel] = (row[1], row[2], row[3], row[4])
+        ledger.policies[channel] = row[1:]
 
     return Outcome(row[1:], commit)
 
@@ -161,14 +163,14 @@ def do_snapshot(conn: psycopg.Connection, _scene: Scene, _target: None) -> Outco
 
 def see(conn: psycopg.Connection) -> Any:
     """All that a snapshot sees of the work."""
-    return conn.execute(
-        "SELECT id, channel, leased, token, lease_end_at, dequeue_at FROM message ORDER BY id"
-    ).fetchall()
+    messages = "SELECT id, channel, generation, attempts, dequeue_at, state FROM message ORDER BY id"
+    leases = "SELECT token, last_id, end_at, stubs::TEXT FROM lease ORDER BY token, last_id"
+    return conn.execute(messages).fetchall(), conn.execute(leases).fetchall()
 
 
 OPERATIONS: dict[str, Operation] = {
     "create": do_create,
-    "fold": do_fold,
+    "dispatch": do_dispatch,
     "dequeue": do_dequeue,
     "complete": do_complete,
     "extend": do_extend,

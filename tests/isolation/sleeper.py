@@ -1,4 +1,4 @@
-"""A consumer that keeps to the protocol of wake_await and, once sure, never looks without being notified."""
+"""A consumer that keeps to the protocol of sleep_begin and, once sure, never looks without being notified."""
 
 import select
 import time
@@ -6,7 +6,7 @@ import time
 import psycopg
 
 from tests import judge
-from tests.isolation.arena import PATIENCE, value
+from tests.isolation.arena import PATIENCE, dispatch, value
 
 # What a dequeue says when it knows of nothing: ask again in a second. A sleeper does not.
 NO_REASON_MS = 900
@@ -25,7 +25,7 @@ class Sleeper:
         """What was heard before this call is settled by the look after it; what is heard later is not."""
         self.heard.clear()
         row = self.conn.execute(
-            "SELECT generation, is_sure FROM wake_await(%s)", (self.generation,)
+            "SELECT generation, is_sure FROM sleep_begin(%s)", (self.generation,)
         ).fetchone()
         assert row is not None
         generation, is_sure = row
@@ -34,7 +34,7 @@ class Sleeper:
         return bool(is_sure)
 
     def look(self) -> list[judge.Delivery]:
-        judge.fold(self.conn)
+        dispatch(self.conn)
         deliveries, again_at = judge.dequeue(self.conn, 10, 3_600_000)
         self.again_ms = 0 if again_at is None else again_at - value(self.conn, "SELECT clock_ms()")
         return deliveries

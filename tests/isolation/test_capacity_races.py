@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests import judge
-from tests.isolation.arena import Arena, end, impatient, run_out, take, until, value
+from tests.isolation.arena import Arena, dispatch, end, impatient, run_out, take, until, value
 from tests.isolation.pausing import paused
 
 LEVELS = pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
@@ -45,7 +45,7 @@ def check_sizes(conn: psycopg.Connection) -> None:
     drifted = conn.execute(
         """
         SELECT c.*, d.n, m.n FROM capacity c
-        CROSS JOIN LATERAL (SELECT COUNT(*) AS n FROM departure d WHERE d.channel = c.channel) d
+        CROSS JOIN LATERAL (SELECT COALESCE(SUM(d.n), 0) AS n FROM departure d WHERE d.channel = c.channel) d
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM message m WHERE m.channel = c.channel AND m.is_counted) m
         WHERE c.size - d.n <> m.n"""
@@ -62,7 +62,7 @@ def check_exact(conn: psycopg.Connection, max_size: int) -> None:
     while create_one(conn) == "created":
         assert size(conn) <= max_size
     assert size(conn) == max_size
-    judge.fold(conn)
+    dispatch(conn)
     (delivery,) = take(conn, 1)
     assert value(conn, "SELECT message_complete(%s, %s)", delivery.id, delivery.token) == "completed"
     assert [create_one(conn), create_one(conn)] == ["created", "full"]
@@ -121,7 +121,7 @@ def test_a_retry_and_a_create_for_the_last_place(arena: Arena, ending: str) -> N
     limit(observer, 1)
     observer.execute("SELECT queue_set(p_max_attempts => 1)")
     create(observer)
-    judge.fold(observer)
+    dispatch(observer)
     (delivery,) = take(observer, 1)
     assert (
         value(observer, "SELECT message_defer(%s, %s, p_error => 'x')", delivery.id, delivery.token) == "dead"
@@ -144,8 +144,8 @@ FINISHERS = {
     "complete_many": "SELECT message_complete_many(ARRAY[%(id)s::BIGINT], ARRAY[%(token)s::UUID])",
     "defer, for the last time": "SELECT message_defer(%(id)s, %(token)s, p_error => 'bad')",
     "cancel, and complete": "SELECT message_cancel(%(id)s), message_complete(%(id)s, %(token)s)",
-    "cancel what waits": "SELECT message_cancel(id) FROM message WHERE NOT leased LIMIT 1",
-    "sweep": "SELECT wake_fold()",
+    "cancel what waits": "SELECT message_cancel(id) FROM message_list() LIMIT 1",
+    "sweep": "SELECT dispatch()",
 }
 
 
@@ -155,7 +155,7 @@ def full_channel(arena: Arena, finisher: str) -> dict[str, Any]:
     limit(observer, 3)
     observer.execute("SELECT queue_set(p_max_attempts => 1)")
     create(observer, 3)
-    judge.fold(observer)
+    dispatch(observer)
     (delivery,) = take(observer, 1, lease_ms=1 if finisher == "sweep" else 3_600_000)
     if finisher == "sweep":
         run_out(observer, [delivery])
@@ -337,7 +337,7 @@ def test_a_snapshot_from_before_a_limit_in_use(arena: Arena, level: str) -> None
     end(one, "rollback" if made == "retry" else "commit")
     while create_one(observer) == "created":
         assert size(observer) <= 3
-    judge.fold(observer)
+    dispatch(observer)
     for delivery in take(observer):
         observer.execute("SELECT message_complete(%s, %s)", (delivery.id, delivery.token))
     observer.execute("UPDATE capacity SET recounted_at = 0")  # a second has gone by
@@ -365,7 +365,7 @@ def test_a_limit_is_set_while_a_finisher_is_open(arena: Arena, ending: str) -> N
     """What it finishes was there before the limit and leaves without a word: the next count finds out."""
     observer, one = arena.session("judge"), arena.session("one")
     create(observer, 2)
-    judge.fold(observer)
+    dispatch(observer)
     (delivery, _other) = take(observer, 2)
     begin(one)
     one.execute("SELECT message_complete(%s, %s)", (delivery.id, delivery.token))
@@ -403,7 +403,7 @@ def test_lifted_while_counted_messages_leave(arena: Arena, ending: str) -> None:
     observer, one = arena.session("judge"), arena.session("one")
     limit(observer, 3)
     create(observer, 3)
-    judge.fold(observer)
+    dispatch(observer)
     first, second, _third = take(observer, 3)
     begin(one)
     one.execute("SELECT message_complete(%s, %s)", (first.id, first.token))
@@ -414,6 +414,29 @@ def test_lifted_while_counted_messages_leave(arena: Arena, ending: str) -> None:
     left = 1 if ending == "commit" else 2
     assert create(observer, 3) == ["created"] * (3 - left) + ["full"] * left
     check_exact(observer, 3)
+
+
+@LEVELS
+def test_who_makes_room_for_itself(arena: Arena, level: str) -> None:
+    """What it has read of departures does not hide its own, however many transactions are younger."""
+    observer, one = arena.session("judge"), arena.session("one")
+    limit(observer, 2)
+    create(observer, 2)
+    begin(one, level)
+    for _ in range(3):
+        assert create_one(one) == "full"
+        value(observer, "SELECT pg_current_xact_id()")
+        if level == "READ COMMITTED":
+            one.execute("SELECT message_cancel(MIN(id)) FROM message WHERE channel = 'a'")
+        else:  # as a finisher does
+            one.execute(
+                "WITH gone AS (DELETE FROM message WHERE id ="
+                " (SELECT MIN(id) FROM message WHERE channel = 'a') RETURNING 1)"
+                " INSERT INTO departure (channel, n) SELECT 'a', 1 FROM gone"
+            )
+        assert create_one(one) == "created"
+    end(one, "rollback" if level != "READ COMMITTED" else "commit")
+    check_exact(observer, 2)
 
 
 # The channel is deleted.
@@ -547,7 +570,7 @@ class Load:
         end(conn, chance.choice(["commit", "commit", "rollback"]))
 
     def consume(self, conn: psycopg.Connection, chance: random.Random) -> None:
-        conn.execute("SELECT wake_fold()")
+        conn.execute("SELECT dispatch()")
         for delivery in take(conn, 3):
             conn.execute("BEGIN")
             finisher = chance.choice(["message_complete(%s, %s)", "message_defer(%s, %s)"])

@@ -9,9 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests import judge
 from tests.database import unique_name
-from tests.isolation.arena import Arena, account, end, impatient, take, until, value
+from tests.isolation.arena import Arena, account, dispatch, end, impatient, take, until, value
 from tests.isolation.pausing import install, is_installed, paused
 from tests.isolation.scene import Scene, build, create
 
@@ -42,40 +41,40 @@ def allow(conn: psycopg.Connection, own: str) -> None:
 # Every way to hold a lock that everybody needs. Called in an open transaction, after a message was created.
 
 
-def fold(arena: Arena, one: psycopg.Connection) -> None:
-    assert value(one, "SELECT wake_fold()") is False
+def dispatches(arena: Arena, one: psycopg.Connection) -> None:
+    assert value(one, "SELECT dispatch()") is False
 
 
-def fold_that_came_second(arena: Arena, one: psycopg.Connection) -> None:
-    """It gets the lock, finds that somebody else has folded meanwhile, and writes nothing."""
-    with paused(arena, "fold has read", lambda conn: value(conn, "SELECT wake_fold()")) as running:
-        judge.fold(arena.session("two"))
-    assert running.result() is True
+def dispatch_that_came_second(arena: Arena, one: psycopg.Connection) -> None:
+    """It gets the lock, finds that somebody else has dispatched meanwhile, and writes nothing."""
+    with paused(arena, "dispatch has looked", lambda conn: value(conn, "SELECT dispatch()")) as running:
+        dispatch(arena.session("two"))
+    assert running.result() is False
 
 
-def fold_after_the_clock_went_back(arena: Arena, one: psycopg.Connection) -> None:
+def dispatch_after_the_clock_went_back(arena: Arena, one: psycopg.Connection) -> None:
     arena.session("judge").execute("UPDATE tick SET at = at + %s", (HOUR,))
-    assert value(one, "SELECT wake_fold()") is True
+    assert value(one, "SELECT dispatch()") is False
 
 
-def fold_of_a_restored_queue(arena: Arena, one: psycopg.Connection) -> None:
+def dispatch_of_a_restored_queue(arena: Arena, one: psycopg.Connection) -> None:
     arena.session("judge").execute("UPDATE tick SET system_id = 1, started_at = 'epoch'")
-    assert value(one, "SELECT wake_fold()") is True
+    assert value(one, "SELECT dispatch()") is True
 
 
-def fold_without_a_tick(arena: Arena, one: psycopg.Connection) -> None:
+def dispatch_without_a_tick(arena: Arena, one: psycopg.Connection) -> None:
     arena.session("judge").execute("DELETE FROM tick")
-    assert value(one, "SELECT wake_fold()") is True
+    assert value(one, "SELECT dispatch()") is True
 
 
-def fold_that_could_not_rebuild(arena: Arena, one: psycopg.Connection) -> None:
-    """A dequeue is open, and the ring table cannot be locked."""
-    judge.fold(arena.session("judge"))
+def dispatch_that_could_not_rebuild(arena: Arena, one: psycopg.Connection) -> None:
+    """A dequeue is open, and ready cannot be locked."""
+    dispatch(arena.session("judge"))
     two = arena.session("two")
     two.execute("BEGIN")
     take(two, 1)
     arena.session("judge").execute("DELETE FROM tick")
-    assert value(one, "SELECT wake_fold()") is True
+    assert value(one, "SELECT dispatch()") is True
     two.execute("ROLLBACK")
 
 
@@ -84,26 +83,8 @@ def rebuild(arena: Arena, one: psycopg.Connection) -> None:
 
 
 def maintain(arena: Arena, one: psycopg.Connection) -> None:
-    judge.fold(arena.session("judge"))
+    dispatch(arena.session("judge"))
     assert value(one, "SELECT maintain()") > 0
-
-
-def limit_over_all(arena: Arena, one: psycopg.Connection) -> None:
-    one.execute("SELECT queue_set(p_max_concurrency => 50)")
-
-
-def other_limit_over_all(arena: Arena, one: psycopg.Connection) -> None:
-    arena.session("judge").execute("SELECT queue_set(p_max_concurrency => 60)")
-    limit_over_all(arena, one)
-
-
-def dequeue_under_a_lowered_limit(arena: Arena, one: psycopg.Connection) -> None:
-    """While more runs than is allowed now, one dequeue at a time goes on."""
-    observer = arena.session("judge")
-    running = value(observer, "SELECT COUNT(*) FROM message WHERE leased")
-    assert running > 1
-    observer.execute("SELECT queue_set(p_max_concurrency => 50), queue_set(p_max_concurrency => 1)")
-    assert take(one) == []
 
 
 def history(arena: Arena, one: psycopg.Connection) -> None:
@@ -114,51 +95,50 @@ def history(arena: Arena, one: psycopg.Connection) -> None:
     one.execute("SELECT queue_set(p_history => TRUE)")
 
 
-def wake_await(arena: Arena, one: psycopg.Connection) -> None:
-    one.execute("SELECT wake_await()")
+def sleep_begin(arena: Arena, one: psycopg.Connection) -> None:
+    one.execute("SELECT sleep_begin()")
 
 
 Hold = Callable[[Arena, psycopg.Connection], None]
-FOLDS: tuple[Hold, ...] = (
-    fold,
-    fold_that_came_second,
-    fold_after_the_clock_went_back,
-    fold_of_a_restored_queue,
-    fold_without_a_tick,
-    fold_that_could_not_rebuild,
+DISPATCHES: tuple[Hold, ...] = (
+    dispatches,
+    dispatch_that_came_second,
+    dispatch_after_the_clock_went_back,
+    dispatch_of_a_restored_queue,
+    dispatch_without_a_tick,
+    dispatch_that_could_not_rebuild,
 )
-LIMITS: tuple[Hold, ...] = (limit_over_all, other_limit_over_all, dequeue_under_a_lowered_limit)
-HOLDS: tuple[Hold, ...] = (*FOLDS, *LIMITS, rebuild, maintain, history, wake_await)
+HOLDS: tuple[Hold, ...] = (*DISPATCHES, rebuild, maintain, history, sleep_begin)
 
 
 def name_of(hold: Any) -> str:
     return str(getattr(hold, "__name__", hold)).replace("_", "-")
 
 
-def test_every_fold_lock_is_tried(arena: Arena) -> None:
+def test_every_dispatch_lock_is_tried(arena: Arena) -> None:
     """A function that takes it and is not known here has no guard that is tested."""
     rows = arena.session("judge").execute(
         "SELECT proname FROM pg_proc"
-        " WHERE pronamespace = 'lonnymq'::REGNAMESPACE AND prosrc ~ 'FROM fold_lock'"
+        " WHERE pronamespace = 'lonnymq'::REGNAMESPACE AND prosrc ~ 'FROM dispatch_lock'"
     )
-    assert {name for (name,) in rows} == {"wake_fold", "tick_renew", "rebuild"}
+    assert {name for (name,) in rows} == {"dispatch", "tick_renew", "rebuild_places"}
 
 
 @pytest.fixture
 def scene(arena: Arena) -> Scene:
-    """With something to fold, and stops: an open transaction would not see that functions were replaced."""
+    """With something to dispatch, and stops: an open transaction does not see functions replaced."""
     observer = arena.session("judge")
     if not is_installed(observer):
         install(observer)
     scene = build(observer)
-    create(observer, scene.ledger, "elsewhere", "to be folded")
+    create(observer, scene.ledger, "elsewhere", "to be dispatched")
     return scene
 
 
-def check_fold(arena: Arena, scene: Scene) -> None:
-    """Others fold, and all is as it must be."""
+def check_dispatch(arena: Arena, scene: Scene) -> None:
+    """Others dispatch, and all is as it must be."""
     with impatient(arena.session("two")):
-        judge.fold(arena.session("two"))
+        dispatch(arena.session("two"))
     account(arena.session("judge"), scene.ledger)
 
 
@@ -175,7 +155,7 @@ def test_a_holder_is_guarded(arena: Arena, scene: Scene, hold: Hold, ending: str
     assert set(shown(one)) == {"1h"}
     allow(one, "0")
     arena.session("judge").execute("SELECT queue_set(p_max_concurrency => 0, p_history => FALSE)")
-    check_fold(arena, scene)
+    check_dispatch(arena, scene)
 
 
 @pytest.mark.parametrize(("own", "others"), [("3s", "2400ms"), ("5s", "4s")])
@@ -183,11 +163,11 @@ def test_a_shorter_setting_stays(arena: Arena, scene: Scene, own: str, others: s
     one = arena.session("one")
     allow(one, own)
     one.execute("BEGIN")
-    fold(arena, one)
+    dispatches(arena, one)
     assert shown(one) == guard(one, own, others)
     end(one, "commit")
     allow(one, "0")
-    check_fold(arena, scene)
+    check_dispatch(arena, scene)
 
 
 def can_be_prepared(conn: psycopg.Connection, statement: str) -> bool:
@@ -209,13 +189,13 @@ def test_a_holder_cannot_be_prepared(arena: Arena, scene: Scene, hold: Hold) -> 
     hold(arena, one)
     assert not can_be_prepared(one, "/* hidden */ prepare\n-- away\ntransaction '{name}'")
     arena.session("judge").execute("SELECT queue_set(p_max_concurrency => 0, p_history => FALSE)")
-    check_fold(arena, scene)
+    check_dispatch(arena, scene)
 
 
 def test_nor_by_way_of_a_driver(arena: Arena, scene: Scene) -> None:
     with closing(psycopg.connect(arena.dsn, options="-c search_path=lonnymq")) as conn:
         conn.tpc_begin(conn.xid(1, unique_name("holder"), "branch"))
-        fold(arena, conn)
+        dispatches(arena, conn)
         try:
             conn.tpc_prepare()
         except psycopg.errors.FeatureNotSupported:
@@ -223,28 +203,28 @@ def test_nor_by_way_of_a_driver(arena: Arena, scene: Scene) -> None:
         else:
             conn.tpc_rollback()
             pytest.fail("it was prepared")
-    check_fold(arena, scene)
+    check_dispatch(arena, scene)
 
 
 def test_constraints_that_are_immediate_do_not_help(arena: Arena, scene: Scene) -> None:
     one = arena.session("one")
     one.execute("BEGIN; SET CONSTRAINTS ALL IMMEDIATE")
-    fold(arena, one)
+    dispatches(arena, one)
     assert not can_be_prepared(one, "SET CONSTRAINTS ALL IMMEDIATE; PREPARE TRANSACTION '{name}'")
-    check_fold(arena, scene)
+    check_dispatch(arena, scene)
 
 
-def test_a_fold_that_is_rolled_back_to_a_savepoint_holds_nothing(arena: Arena, scene: Scene) -> None:
+def test_a_dispatch_that_is_rolled_back_to_a_savepoint_holds_nothing(arena: Arena, scene: Scene) -> None:
     """The lock is free, and with it the guard is gone."""
     one, two = arena.session("one"), arena.session("two")
     one.execute("BEGIN; SAVEPOINT s")
-    fold(arena, one)
+    dispatches(arena, one)
     one.execute("ROLLBACK TO s")
     assert set(shown(one)) == {"0"}
-    assert judge.fold(two) < 5
-    assert value(two, "SELECT COUNT(*) FROM ring WHERE channel = 'elsewhere' AND due_at IS NOT NULL") == 1
+    assert dispatch(two) < 5
+    assert value(two, "SELECT COUNT(*) FROM ready WHERE channel = 'elsewhere'") == 1
     assert can_be_prepared(one, "PREPARE TRANSACTION '{name}'")
-    check_fold(arena, scene)
+    check_dispatch(arena, scene)
 
 
 def is_cut_off(conn: psycopg.Connection, *statements: str) -> bool:
@@ -260,21 +240,21 @@ def is_cut_off(conn: psycopg.Connection, *statements: str) -> bool:
 
 
 def is_held_by(one: psycopg.Connection, observer: psycopg.Connection) -> bool:
-    """Without locking the row to find out: a fold that met that lock would go on without folding."""
+    """Without locking the row to find out: a dispatch that met that lock would go on without."""
     query = (
-        "SELECT COUNT(*) FROM fold_lock f JOIN pg_stat_activity a ON a.backend_xid = f.xmax AND a.pid = %s"
+        "SELECT COUNT(*) FROM dispatch_lock f JOIN pg_stat_activity a ON backend_xid = f.xmax WHERE pid = %s"
     )
     return bool(value(observer, query, one.info.backend_pid))
 
 
 BUSY = {
-    "next": ("SELECT wake_fold()", "SELECT pg_sleep(14)"),
+    "next": ("SELECT dispatch()", "SELECT pg_sleep(14)"),
     # Before 17, only a later statement is cut off, and only if it takes so long by itself.
-    "same": ("SELECT wake_fold(), pg_sleep(14)",),
-    "block": ("DO $$ BEGIN PERFORM wake_fold(); PERFORM pg_sleep(14); END $$",),
-    "pieces": ("SELECT wake_fold()", *["SELECT pg_sleep(1)"] * 14),
+    "same": ("SELECT dispatch(), pg_sleep(14)",),
+    "block": ("DO $$ BEGIN PERFORM dispatch(); PERFORM pg_sleep(14); END $$",),
+    "pieces": ("SELECT dispatch()", *["SELECT pg_sleep(1)"] * 14),
     "error": (
-        "SELECT wake_fold()",
+        "SELECT dispatch()",
         "SAVEPOINT s",
         "DO $$ BEGIN PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END $$",
         "ROLLBACK TO s",
@@ -296,9 +276,9 @@ def test_a_busy_holder_is_cut_off(arena: Arena, scene: Scene, own: str) -> None:
             until(partial(is_held_by, one, two), "the lock to be held")
             with impatient(two):
                 create(two, scene.ledger, "elsewhere", "meanwhile")
-                assert value(two, "SELECT wake_fold()") is True, "it waits for nobody"
+                assert value(two, "SELECT dispatch()") is True, "it waits for nobody"
             assert running.result(timeout=20)
-    check_fold(arena, scene)
+    check_dispatch(arena, scene)
 
 
 @pytest.mark.slow
@@ -307,7 +287,7 @@ def test_an_idle_holder_is_cut_off(arena: Arena, scene: Scene, is_handled: bool)
     """An error stops the timer of a transaction_timeout, and PostgreSQL does not start it again."""
     observer, one = arena.session("judge"), arena.session("one")
     one.execute("BEGIN")
-    fold(arena, one)
+    dispatches(arena, one)
     if is_handled:
         with pytest.raises(psycopg.errors.DivisionByZero), one.transaction():
             one.execute("SELECT 1 / 0")
@@ -316,8 +296,8 @@ def test_an_idle_holder_is_cut_off(arena: Arena, scene: Scene, is_handled: bool)
         here = value(observer, "SELECT COUNT(*) FROM pg_stat_activity WHERE pid = %s", one.info.backend_pid)
         return bool(here == 0)
 
-    until(is_gone, "the idle fold to be cut off", patience=8)
+    until(is_gone, "the idle dispatch to be cut off", patience=8)
     with pytest.raises((psycopg.errors.TransactionTimeout, psycopg.errors.IdleInTransactionSessionTimeout)):
         one.execute("COMMIT")
     one.close()
-    check_fold(arena, scene)
+    check_dispatch(arena, scene)

@@ -43,13 +43,14 @@ def check(conn: psycopg.Connection) -> None:
     keys = conn.execute("SELECT channel, dedupe_key FROM message WHERE dedupe_key IS NOT NULL").fetchall()
     assert max(Counter(keys).values(), default=1) == 1, keys
     loose = conn.execute(
-        "SELECT m.id FROM message m LEFT JOIN dedupe d ON (d.channel, d.key) = (m.channel, m.dedupe_key) "
+        "SELECT m.id FROM message m LEFT JOIN dedupe d "
+        "ON (d.channel, d.key) = (m.channel, m.dedupe_key) AND d.message_id IS NOT NULL "
         "WHERE m.dedupe_key IS NOT NULL AND (d.message_id, d.until_at IS NULL) IS DISTINCT FROM (m.id, TRUE)"
     ).fetchall()
     assert not loose
     drifted = conn.execute(
         "SELECT * FROM capacity c "
-        "WHERE size - (SELECT COUNT(*) FROM departure d WHERE d.channel = c.channel) "
+        "WHERE size - (SELECT COALESCE(SUM(n), 0) FROM departure d WHERE d.channel = c.channel) "
         "<> (SELECT COUNT(*) FROM message m WHERE m.channel = c.channel AND m.is_counted)"
     ).fetchall()
     assert not drifted
@@ -93,7 +94,7 @@ class Crowd:
         create(conn, chance.sample(EVERY, chance.randint(2, len(EVERY))))
 
     def finish(self, conn: psycopg.Connection, chance: random.Random) -> None:
-        conn.execute("SELECT wake_fold()")
+        conn.execute("SELECT dispatch()")
         deliveries = take(conn, 6)
         chance.shuffle(deliveries)
         ids, tokens = [d.id for d in deliveries], [d.token for d in deliveries]

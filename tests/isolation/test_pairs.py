@@ -13,11 +13,14 @@ from tests.isolation.arena import (
     Arena,
     account,
     check_limits,
+    dispatch,
     end,
     held_slots,
     impatient,
+    leased_ids,
     overtake,
     take,
+    unsettled,
     until,
     value,
 )
@@ -45,15 +48,17 @@ def waits(committed: str, rolled_back: str) -> Experience:
     return Experience("waits", results=(committed, rolled_back))
 
 
-# The fold lock is taken: the call says TRUE, "call again", and has done nothing.
-FOLD_TAKEN = steps_over("first", "new")
+# The dispatch lock is taken: the call says TRUE, "call again", and has done nothing.
+DISPATCH_TAKEN = steps_over("first", "new")
 SWEEP_TAKEN = steps_over("first", "second")
+# The row of the lease is held, with all that came with that dequeue.
+LEASE_HELD = Experience("steps over", frozenset({"first", "second"}))
 
 # (open, meanwhile): {where they meet: what the second experiences}
 PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
     # Producers only append: whatever is open, they go on.
     ("create", "create"): {"same channel": AT_ONCE},
-    ("fold", "create"): {"same channel": AT_ONCE},
+    ("dispatch", "create"): {"same channel": AT_ONCE},
     ("dequeue", "create"): {"same channel": AT_ONCE},
     ("complete", "create"): {"same channel": AT_ONCE},
     ("extend", "create"): {"same channel": AT_ONCE},
@@ -63,7 +68,7 @@ PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
     ("producer", "create"): {"same channel": AT_ONCE},
     ("snapshot", "create"): {"same channel": AT_ONCE},
     ("create", "producer"): {"same channel": AT_ONCE},
-    ("fold", "producer"): {"same channel": AT_ONCE},
+    ("dispatch", "producer"): {"same channel": AT_ONCE},
     ("dequeue", "producer"): {"same channel": AT_ONCE},
     ("complete", "producer"): {"same channel": AT_ONCE},
     ("extend", "producer"): {"same channel": AT_ONCE},
@@ -72,22 +77,23 @@ PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
     ("channel_set", "producer"): {"same channel": AT_ONCE},
     ("producer", "producer"): {"same channel": AT_ONCE},
     ("snapshot", "producer"): {"same channel": AT_ONCE},
-    # A fold gives way to another one, and to a channel that a dequeue holds.
-    ("create", "fold"): {"same channel": AT_ONCE},
-    ("fold", "fold"): {"same channel": FOLD_TAKEN},
-    ("dequeue", "fold"): {"same channel": steps_over("first")},
-    ("complete", "fold"): {"same channel": AT_ONCE},
-    ("extend", "fold"): {"same channel": AT_ONCE},
-    ("defer", "fold"): {"same channel": AT_ONCE},
-    ("sweep", "fold"): {"same channel": FOLD_TAKEN},
-    ("channel_set", "fold"): {"same channel": AT_ONCE},
-    ("producer", "fold"): {"same channel": AT_ONCE},
-    ("snapshot", "fold"): {"same channel": AT_ONCE},
-    # A dequeue serves all channels but those whose place in the line somebody holds.
+    # A dispatch gives way to another one, and to nobody else: what is held it leaves for later.
+    ("create", "dispatch"): {"same channel": AT_ONCE},
+    ("dispatch", "dispatch"): {"same channel": DISPATCH_TAKEN},
+    ("dequeue", "dispatch"): {"same channel": AT_ONCE},
+    ("complete", "dispatch"): {"same channel": AT_ONCE},
+    ("extend", "dispatch"): {"same channel": AT_ONCE},
+    ("defer", "dispatch"): {"same channel": AT_ONCE},
+    ("sweep", "dispatch"): {"same channel": DISPATCH_TAKEN},
+    ("channel_set", "dispatch"): {"same channel": AT_ONCE},
+    ("producer", "dispatch"): {"same channel": AT_ONCE},
+    ("snapshot", "dispatch"): {"same channel": AT_ONCE},
+    # A dequeue takes all that is ready but for the messages that somebody holds: another dequeue, or a
+    # dispatch that moves them back into their line, behind those that came back.
     ("create", "dequeue"): {"same channel": AT_ONCE},
-    ("fold", "dequeue"): {"same channel": steps_over("first")},
+    ("dispatch", "dequeue"): {"same channel": AT_ONCE},
     ("dequeue", "dequeue"): {
-        "same channel": steps_over("first"),
+        "same channel": AT_ONCE,
         "all channels": steps_over("first", "second", "third"),
     },
     ("complete", "dequeue"): {"same channel": AT_ONCE},
@@ -98,31 +104,36 @@ PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
     ("producer", "dequeue"): {"same channel": AT_ONCE},
     ("snapshot", "dequeue"): {"same channel": AT_ONCE},
     # Holders meet only on one and the same message: there the later one waits, and is told what became of it.
+    # An extend writes the lease alone: it meets extends of the same dequeue and the sweep. Who completes or
+    # defers goes on beside it.
     ("create", "complete"): {"same channel": AT_ONCE},
-    ("fold", "complete"): {"same channel": AT_ONCE},
+    ("dispatch", "complete"): {"same channel": AT_ONCE},
     ("dequeue", "complete"): {"same channel": AT_ONCE, "same message": LOST},
     ("complete", "complete"): {"same channel": AT_ONCE, "same message": waits("not_found", "completed")},
-    ("extend", "complete"): {"same channel": AT_ONCE, "same message": waits("completed", "completed")},
+    ("extend", "complete"): {"same channel": AT_ONCE, "same message": AT_ONCE},
     ("defer", "complete"): {"same channel": AT_ONCE, "same message": waits("lost", "completed")},
     ("sweep", "complete"): {"same channel": AT_ONCE, "same message": waits("lost", "completed")},
     ("channel_set", "complete"): {"same channel": AT_ONCE},
     ("producer", "complete"): {"same channel": AT_ONCE},
     ("snapshot", "complete"): {"same channel": AT_ONCE},
     ("create", "extend"): {"same channel": AT_ONCE},
-    ("fold", "extend"): {"same channel": AT_ONCE},
+    ("dispatch", "extend"): {"same channel": AT_ONCE},
     ("dequeue", "extend"): {"same channel": AT_ONCE, "same message": LOST},
-    ("complete", "extend"): {"same channel": AT_ONCE, "same message": waits("not_found", "extended")},
-    ("extend", "extend"): {"same channel": AT_ONCE, "same message": waits("extended", "extended")},
-    ("defer", "extend"): {"same channel": AT_ONCE, "same message": waits("lost", "extended")},
+    ("complete", "extend"): {"same channel": AT_ONCE, "same message": AT_ONCE},
+    ("extend", "extend"): {
+        "same channel": waits("extended", "extended"),
+        "same message": waits("extended", "extended"),
+    },
+    ("defer", "extend"): {"same channel": AT_ONCE, "same message": AT_ONCE},
     ("sweep", "extend"): {"same channel": AT_ONCE, "same message": waits("lost", "extended")},
     ("channel_set", "extend"): {"same channel": AT_ONCE},
     ("producer", "extend"): {"same channel": AT_ONCE},
     ("snapshot", "extend"): {"same channel": AT_ONCE},
     ("create", "defer"): {"same channel": AT_ONCE},
-    ("fold", "defer"): {"same channel": AT_ONCE},
+    ("dispatch", "defer"): {"same channel": AT_ONCE},
     ("dequeue", "defer"): {"same channel": AT_ONCE, "same message": LOST},
     ("complete", "defer"): {"same channel": AT_ONCE, "same message": waits("not_found", "deferred")},
-    ("extend", "defer"): {"same channel": AT_ONCE, "same message": waits("deferred", "deferred")},
+    ("extend", "defer"): {"same channel": AT_ONCE, "same message": AT_ONCE},
     ("defer", "defer"): {"same channel": AT_ONCE, "same message": waits("lost", "deferred")},
     ("sweep", "defer"): {"same channel": AT_ONCE, "same message": waits("lost", "deferred")},
     ("channel_set", "defer"): {"same channel": AT_ONCE},
@@ -130,10 +141,10 @@ PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
     ("snapshot", "defer"): {"same channel": AT_ONCE},
     # A sweep steps over the lease that its holder has in hand, and sweeps all others.
     ("create", "sweep"): {"same channel": AT_ONCE},
-    ("fold", "sweep"): {"same channel": SWEEP_TAKEN},
+    ("dispatch", "sweep"): {"same channel": SWEEP_TAKEN},
     ("dequeue", "sweep"): {"same channel": AT_ONCE},
     ("complete", "sweep"): {"same channel": AT_ONCE, "same message": steps_over("first")},
-    ("extend", "sweep"): {"same channel": AT_ONCE, "same message": steps_over("first")},
+    ("extend", "sweep"): {"same channel": AT_ONCE, "same message": LEASE_HELD},
     ("defer", "sweep"): {"same channel": AT_ONCE, "same message": steps_over("first")},
     ("sweep", "sweep"): {"same channel": SWEEP_TAKEN},
     ("channel_set", "sweep"): {"same channel": AT_ONCE},
@@ -141,7 +152,7 @@ PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
     ("snapshot", "sweep"): {"same channel": AT_ONCE},
     # A policy is locked by who sets it, and by nobody else.
     ("create", "channel_set"): {"same channel": AT_ONCE},
-    ("fold", "channel_set"): {"same channel": AT_ONCE},
+    ("dispatch", "channel_set"): {"same channel": AT_ONCE},
     ("dequeue", "channel_set"): {"same channel": AT_ONCE},
     ("complete", "channel_set"): {"same channel": AT_ONCE},
     ("extend", "channel_set"): {"same channel": AT_ONCE},
@@ -152,7 +163,7 @@ PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
     ("snapshot", "channel_set"): {"same channel": AT_ONCE},
     # A snapshot locks nothing, and sees nothing of what is open.
     ("create", "snapshot"): {"same channel": AT_ONCE},
-    ("fold", "snapshot"): {"same channel": AT_ONCE},
+    ("dispatch", "snapshot"): {"same channel": AT_ONCE},
     ("dequeue", "snapshot"): {"same channel": AT_ONCE},
     ("complete", "snapshot"): {"same channel": AT_ONCE},
     ("extend", "snapshot"): {"same channel": AT_ONCE},
@@ -210,7 +221,7 @@ def test_pair(arena: Arena, first: str, second: str, place: str, ending: str) ->
 
     (opened.commit if ending == "commit" else opened.rollback)(scene.ledger)
     if second == "producer":
-        judge.fold(observer)  # passes it while it is still open
+        dispatch(observer)  # passes it while it is still open
         end(two, "commit")
     met.commit(scene.ledger)
     account(observer, scene.ledger)
@@ -222,8 +233,8 @@ def test_pair(arena: Arena, first: str, second: str, place: str, ending: str) ->
 def prepare(conn: psycopg.Connection, first: str, second: str, experience: Experience) -> Scene:
     scene = build(conn, expired="sweep" in {first, second} or experience is LOST)
     if experience is LOST:
-        # The lease ran out and was swept: its holder is a zombie, and the message heads the line.
-        judge.fold(conn)
+        # The lease ran out and was swept: its holder is a zombie, and the message is the next of its channel.
+        dispatch(conn)
         scene.ledger.sweep()
     return scene
 
@@ -269,17 +280,13 @@ def check_view(
     elif second == "dequeue":
         assert {scene.first, scene.second, scene.third} - met.result == left
     elif second == "sweep":
-        leased = {message_id for (message_id,) in conn.execute("SELECT id FROM message WHERE leased")}
+        leased = leased_ids(conn)
         assert {channel for channel, lease in scene.expired.items() if lease.id in leased} == left
         assert met.result == (experience is SWEEP_TAKEN)
-    elif second == "fold":
-        folded = value(
-            conn, "SELECT COUNT(*) FROM ring WHERE channel = %s AND due_at <= clock_ms()", scene.new
-        )
-        assert folded == (0 if scene.new in left else 1)
-        assert met.result == (experience is FOLD_TAKEN)
-        postponed = {key for (key,) in conn.execute("SELECT key FROM postponed")}
-        assert postponed == {f"c{channel}" for channel in left if experience is not FOLD_TAKEN}
+    elif second == "dispatch":
+        placed = value(conn, "SELECT COUNT(*) FROM ready WHERE channel = %s", scene.new)
+        assert placed == (0 if scene.new in left else 1)
+        assert met.result == (experience is DISPATCH_TAKEN)
 
 
 def check_result(second: str, experience: Experience, met: Outcome, ending: str) -> None:
@@ -293,13 +300,13 @@ def check_result(second: str, experience: Experience, met: Outcome, ending: str)
     elif second == "channel_set":
         # What the first one set is seen by who waited for it, if it committed.
         limit = 7 if experience is POLICY and ending == "commit" else None
-        assert met.result == (limit, 1, False, None)
+        assert met.result == (limit, 1, False, None, 1)
     elif second in {"create", "producer"}:
         assert met.result in ("created", {"created"})
 
 
 @ENDINGS
-@pytest.mark.parametrize("first", [name for name in OPERATIONS if name not in {"fold", "sweep"}])
+@pytest.mark.parametrize("first", [name for name in OPERATIONS if name not in {"dispatch", "sweep"}])
 def test_new_messages_of_others_are_served_while_open(arena: Arena, first: str, ending: str) -> None:
     observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
     scene = build(observer)
@@ -310,7 +317,7 @@ def test_new_messages_of_others_are_served_while_open(arena: Arena, first: str, 
             name = f"stranger {round_}"
             message_id = value(two, "SELECT id FROM message_create(%s, %s)", name, name.encode())
             scene.ledger.create(message_id, name.encode())
-            assert value(two, "SELECT wake_fold()") is False
+            assert value(two, "SELECT dispatch()") is False
             served = do_dequeue(two, scene, 100)
             assert name in served.result
             served.commit(scene.ledger)
@@ -322,12 +329,12 @@ def test_new_messages_of_others_are_served_while_open(arena: Arena, first: str, 
 # How many more a full channel gives, once the operation committed or rolled back.
 FREED = {
     "create": (0, 0),
-    "fold": (0, 0),
+    "dispatch": (0, 0),
     "dequeue": (0, 0),
     "complete": (1, 0),
     "extend": (0, 0),
     "defer": (1, 0),
-    "sweep": (1, 1),  # rolled back, the next fold sweeps again
+    "sweep": (1, 1),  # rolled back, the next dispatch sweeps again
     "channel_set": (2, 0),
     "producer": (0, 0),
     "snapshot": (0, 0),
@@ -344,13 +351,13 @@ def test_a_full_channel_gives_no_more_until_a_slot_is_free_for_good(
     running = held_slots(observer)[scene.first]
     observer.execute("SELECT channel_set(%s, p_max_concurrency => %s)", (scene.first, running))
     if first != "sweep":
-        judge.fold(observer)
+        dispatch(observer)
         assert scene.first not in {delivery.channel for delivery in lease_all(observer, scene)}
     begin(one, first)
     more = (scene.first, {"max_concurrency": running + 2})
     opened = OPERATIONS[first](one, scene, more if first == "channel_set" else target_of_first(scene, first))
     with impatient(two):
-        two.execute("SELECT wake_fold()")
+        two.execute("SELECT dispatch()")
         assert scene.first not in {delivery.channel for delivery in lease_all(two, scene)}
     check_limits(observer)
     end(one, ending)
@@ -361,10 +368,10 @@ def test_a_full_channel_gives_no_more_until_a_slot_is_free_for_good(
     given: list[judge.Delivery] = []
 
     def is_given() -> bool:
-        judge.fold(observer)
+        dispatch(observer)
         given.extend(delivery for delivery in lease_all(observer, scene) if delivery.channel == scene.first)
         check_limits(observer)
-        return len(given) >= freed and value(observer, "SELECT COUNT(*) FROM postponed") == 0
+        return len(given) >= freed and unsettled(observer) == 0
 
     until(is_given, "the freed slots to be used")
     assert len(given) == freed
@@ -384,6 +391,7 @@ def test_the_last_free_slot_is_given_once(arena: Arena, ending: str) -> None:
     scene = build(observer)
     running = held_slots(observer)[scene.first]
     observer.execute("SELECT channel_set(%s, p_max_concurrency => %s)", (scene.first, running + 1))
+    dispatch(observer)
     one.execute("BEGIN")
     opened = do_dequeue(one, scene, 1)
     assert opened.result == {scene.first}
@@ -393,7 +401,7 @@ def test_the_last_free_slot_is_given_once(arena: Arena, ending: str) -> None:
     end(one, ending)
     (opened.commit if ending == "commit" else opened.rollback)(scene.ledger)
     met.commit(scene.ledger)
-    judge.fold(observer)
+    dispatch(observer)
     more = [delivery for delivery in lease_all(observer, scene) if delivery.channel == scene.first]
     assert len(more) == (0 if ending == "commit" else 1)
     account(observer, scene.ledger)
@@ -406,7 +414,7 @@ def test_pausing_holds_from_its_commit_on(arena: Arena, change: str, ending: str
     scene = build(observer)
     paused = change == "pause"
     observer.execute("SELECT channel_set(%s, p_paused => %s)", (scene.first, not paused))
-    judge.fold(observer)
+    dispatch(observer)
     one.execute("BEGIN")
     one.execute("SELECT channel_set(%s, p_paused => %s)", (scene.first, paused))
     with impatient(two):
@@ -414,7 +422,7 @@ def test_pausing_holds_from_its_commit_on(arena: Arena, change: str, ending: str
     assert (scene.first in met.result) == paused
     met.commit(scene.ledger)
     end(one, ending)
-    judge.fold(observer)
+    dispatch(observer)
     is_paused = paused == (ending == "commit")
     assert (scene.first in {delivery.channel for delivery in lease_all(observer, scene)}) == (not is_paused)
     observer.execute("SELECT channel_set(%s, p_paused => FALSE)", (scene.first,))
@@ -424,13 +432,18 @@ def test_pausing_holds_from_its_commit_on(arena: Arena, change: str, ending: str
 @pytest.mark.parametrize("change", ["none", "extend", "complete", "defer", "sweep"])
 @pytest.mark.parametrize("call", HOLDERS)
 def test_an_old_snapshot_finishes_what_it_sees_or_is_to_retry(arena: Arena, call: str, change: str) -> None:
-    """Holders work at every level. One whose snapshot is no longer true gets 40001, never a wrong answer."""
+    """Holders work at every level. One whose snapshot is no longer true gets 40001, never a wrong answer.
+    Extending and finishing do not meet: an extend answers by what its snapshot sees, as if it had come first.
+    """
     observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
     scene = build(observer, expired=change == "sweep")
     lease = scene.expired[scene.first] if change == "sweep" else scene.held[scene.first][0]
     begin(one, "snapshot")
     see(one)
-    if change == "none":
+    meets = change == "sweep" or (change == "extend") == (call == "extend")
+    if change == "none" or not meets:
+        if change != "none":
+            OPERATIONS[change](two, scene, lease).commit(scene.ledger)
         outcome = OPERATIONS[call](one, scene, lease)
         assert outcome.result == HOLDERS[call]
         end(one, "commit")

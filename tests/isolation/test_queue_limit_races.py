@@ -2,26 +2,35 @@
 
 import random
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
-from typing import Any
 
 import psycopg
 import pytest
 
 from tests import judge
-from tests.isolation.arena import Arena, end, impatient, run_out, take, until, value
+from tests.isolation.arena import (
+    LEASED,
+    Arena,
+    dispatch,
+    end,
+    impatient,
+    leased_ids,
+    run_out,
+    take,
+    unsettled,
+    until,
+    value,
+)
 from tests.isolation.pausing import paused
 
 ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
 STOPS = pytest.mark.parametrize(
     "stop",
     [
-        "dequeue has its slots",
-        "dequeue has its channels",
-        "before update queue_slot",
-        "before update message",
+        "dequeue has its entries",
+        "dequeue has its messages",
+        "before insert lease",
+        "after insert notice",
     ],
 )
 
@@ -29,7 +38,7 @@ STOPS = pytest.mark.parametrize(
 def fill(conn: psycopg.Connection, count: int = 30) -> None:
     channels = [f"c{number % 6}" for number in range(count)]
     conn.execute("SELECT message_create_many(%s, %s)", (channels, [b"work"] * count))
-    judge.fold(conn)
+    dispatch(conn)
 
 
 def limit(conn: psycopg.Connection, max_concurrency: int) -> None:
@@ -37,7 +46,7 @@ def limit(conn: psycopg.Connection, max_concurrency: int) -> None:
 
 
 def leased(conn: psycopg.Connection) -> int:
-    return int(value(conn, "SELECT COUNT(*) FROM message WHERE leased"))
+    return len(leased_ids(conn))
 
 
 def complete(conn: psycopg.Connection, deliveries: list[judge.Delivery]) -> None:
@@ -46,20 +55,21 @@ def complete(conn: psycopg.Connection, deliveries: list[judge.Delivery]) -> None
 
 
 def complete_all(conn: psycopg.Connection) -> None:
-    conn.execute("SELECT message_complete(id, token) FROM message WHERE leased")
+    conn.execute(f"SELECT message_complete(id, token) FROM ({LEASED}) l")
 
 
-def take_all(conn: psycopg.Connection) -> list[judge.Delivery]:
-    """All that can be had, whoever held a channel a moment ago."""
+def take_all(conn: psycopg.Connection, total: int) -> list[judge.Delivery]:
+    """All that can be had until so many run, which may take a second; then no more comes."""
     deliveries: list[judge.Delivery] = []
 
     def is_empty_handed() -> bool:
-        judge.fold(conn)
+        dispatch(conn)
         more = take(conn)
         deliveries.extend(more)
-        return not more and value(conn, "SELECT COUNT(*) FROM postponed") == 0
+        return not more and unsettled(conn) == 0 and leased(conn) >= total
 
-    until(is_empty_handed, "nothing more to be had")
+    until(is_empty_handed, f"{total} to run at once")
+    assert leased(conn) == total
     return deliveries
 
 
@@ -68,20 +78,9 @@ def check_limit(conn: psycopg.Connection, expected: int) -> None:
     fill(conn)
     complete_all(conn)
     for _ in range(2):
-        assert len(take_all(conn)) == expected
-        assert leased(conn) == expected
+        assert len(take_all(conn, expected)) == expected
         complete_all(conn)
-    twice = conn.execute("SELECT number FROM queue_slot GROUP BY number HAVING COUNT(*) > 1").fetchall()
-    assert not twice, f"more than one live row of slot {twice}"
     judge.check(conn)
-
-
-def start_waiting(arena: Arena, waiter: str, holder: str, call: Callable[..., Any]) -> "Future[Any]":
-    conn, other = arena.session(waiter), arena.session(holder)
-    running = arena.start(lambda: call(conn))
-    until(lambda: running.done() or arena.is_waiting(conn, other), f"{waiter} to wait for {holder}")
-    assert not running.done(), f"did not wait: {running.result()}"
-    return running
 
 
 # The last slots.
@@ -98,8 +97,7 @@ def test_two_dequeues_for_the_last_slots(arena: Arena, ending: str) -> None:
         assert len(take(two)) == 1
         assert take(two) == []
     end(one, ending)
-    assert len(take_all(observer)) == (0 if ending == "commit" else 2)
-    assert leased(observer) == 3
+    assert len(take_all(observer, 3)) == (0 if ending == "commit" else 2)
     check_limit(observer, 3)
 
 
@@ -112,8 +110,7 @@ def test_a_dequeue_stopped_shares_no_slot(arena: Arena, stop: str) -> None:
         met = take(two)
         assert len(met) <= 1
     assert len(running.result()) == 2
-    take_all(observer)
-    assert leased(observer) == 3
+    take_all(observer, 3)
     check_limit(observer, 3)
 
 
@@ -126,7 +123,7 @@ def test_a_dequeue_left_open_holds_only_its_slots(arena: Arena, ending: str) -> 
     assert len(take(one, 1)) == 1
     with impatient(two):
         for _ in range(10):
-            judge.fold(two)
+            dispatch(two)
             deliveries = take(two)
             assert len(deliveries) == 2
             complete(two, deliveries)
@@ -141,7 +138,7 @@ FREEING = {
     "defer, for the last time": "SELECT message_defer(%(id)s, %(token)s, p_error => 'bad')",
     "cancel, and complete": "SELECT message_cancel(%(id)s), message_complete(%(id)s, %(token)s)",
     "cancel, and defer": "SELECT message_cancel(%(id)s), message_defer(%(id)s, %(token)s)",
-    "sweep": "SELECT wake_fold()",
+    "sweep": "SELECT dispatch()",
     "channel_delete": "SELECT channel_delete('c0', TRUE)",
 }
 
@@ -153,23 +150,22 @@ def test_a_slot_is_free_when_its_lease_ends_for_good(arena: Arena, freeing: str,
     observer.execute("SELECT queue_set(p_max_attempts => 1)")
     limit(observer, 1)
     observer.execute("SELECT message_create('c0', 'work')")
-    judge.fold(observer)
+    dispatch(observer)
     (delivery,) = take(observer, 1, lease_ms=1 if freeing == "sweep" else 3_600_000)
     observer.execute("SELECT message_create('d', 'next')")
     if freeing == "sweep":
         run_out(observer, [delivery])
     else:
-        judge.fold(observer)
+        dispatch(observer)
     one.execute("BEGIN")
     one.execute(FREEING[freeing], {"id": delivery.id, "token": delivery.token})
     with impatient(two):
-        two.execute("SELECT wake_fold()")
+        two.execute("SELECT dispatch()")
         assert take(two) == []
     end(one, ending)
     if freeing == "sweep":
-        judge.fold(observer)  # rolled back, the next fold sweeps
-    assert len(take_all(observer)) == (1 if ending == "commit" or freeing == "sweep" else 0)
-    assert leased(observer) == 1
+        dispatch(observer)  # rolled back, the next dispatch sweeps
+    assert len(take_all(observer, 1)) == (1 if ending == "commit" or freeing == "sweep" else 0)
     observer.execute("SELECT queue_set(p_max_attempts => 5)")
     check_limit(observer, 1)
 
@@ -180,7 +176,7 @@ def test_a_lease_marked_as_cancelled_keeps_its_slot(arena: Arena) -> None:
     fill(observer)
     (delivery,) = take(observer)
     assert value(observer, "SELECT message_cancel(%s)", delivery.id) == "marked"
-    assert take_all(observer) == []
+    assert take_all(observer, 1) == []
     check_limit(observer, 1)
 
 
@@ -188,16 +184,18 @@ def test_a_lease_marked_as_cancelled_keeps_its_slot(arena: Arena) -> None:
 
 
 @ENDINGS
-def test_a_first_limit_waits_for_an_open_dequeue_and_counts_it(arena: Arena, ending: str) -> None:
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_first_limit_counts_what_an_open_dequeue_holds(arena: Arena, ending: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
     fill(observer)
     one.execute("BEGIN")
     assert len(take(one, 2)) == 2
-    setting = start_waiting(arena, "two", "one", lambda two: limit(two, 3))
+    with impatient(two):
+        limit(two, 3)
+        assert take(two) == [], "the limit holds from its commit on, and is not dispatched yet"
+        dispatch(two)
+        assert len(take(two)) == 1
     end(one, ending)
-    setting.result(timeout=10)
-    take_all(observer)
-    assert leased(observer) == 3
+    take_all(observer, 3)
     check_limit(observer, 3)
 
 
@@ -210,6 +208,7 @@ def test_a_limit_set_under_an_old_snapshot_is_exact_or_refused(arena: Arena, lev
     if old:
         limit(observer, old)
         limit(observer, 2)
+        dispatch(observer)
     one.execute(f"BEGIN ISOLATION LEVEL {level}")
     value(one, "SELECT COUNT(*) FROM message")
     assert len(take(observer, 1)) == 1
@@ -222,41 +221,35 @@ def test_a_limit_set_under_an_old_snapshot_is_exact_or_refused(arena: Arena, lev
     assert refusal in {None, "LM009", "40001"}
     if refusal:
         limit(one, 4)
-    take_all(observer)
-    assert leased(observer) == 4
+    take_all(observer, 4)
     check_limit(observer, 4)
 
 
 @ENDINGS
-def test_a_dequeue_waits_for_a_first_limit(arena: Arena, ending: str) -> None:
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_first_limit_left_open_holds_for_nobody(arena: Arena, ending: str) -> None:
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
     fill(observer)
     one.execute("BEGIN")
     limit(one, 3)
-    taking = start_waiting(arena, "two", "one", lambda two: judge.dequeue(two, 10, 3_600_000))
+    with impatient(two):
+        dispatch(two)
+        assert len(take(two, 10)) == 10
     end(one, ending)
-    deliveries, again_at = taking.result(timeout=10)
+    assert len(take_all(observer, 10 if ending == "commit" else 30)) == (0 if ending == "commit" else 20)
     if ending == "commit":
-        assert (deliveries, again_at is not None) == ([], True), "it is to ask again, under the limit"
-        take_all(observer)
-        assert leased(observer) == 3
-    else:
-        assert len(deliveries) == 10
+        check_limit(observer, 3)
 
 
 @STOPS
 def test_a_first_limit_meets_a_dequeue_that_is_stopped(arena: Arena, stop: str) -> None:
-    if stop == "before update queue_slot":
-        return  # it has no slots yet
     observer, two = arena.session("judge"), arena.session("two")
     fill(observer)
-    with paused(arena, stop, lambda one: take(one, 5)) as running:
-        setting = arena.start(lambda: limit(two, 3))
-        until(lambda: setting.done() or arena.is_waiting(two, arena.session("one")), "the limit")
-    setting.result(timeout=10)
-    assert len(running.result()) == 5, "the limit waited for it: it holds a channel, wherever it was stopped"
-    assert take_all(observer) == []
-    assert leased(observer) == 5
+    with paused(arena, stop, lambda one: take(one, 5)) as running, impatient(two):
+        limit(two, 3)
+        dispatch(two)
+        assert take(two) == []
+    assert len(running.result()) == 5, "it came before the limit"
+    assert take_all(observer, 5) == []
     check_limit(observer, 3)
 
 
@@ -272,34 +265,33 @@ def test_lowered_while_a_dequeue_is_open(arena: Arena, ending: str) -> None:
     running = take(one, 3)
     with impatient(two):
         limit(two, 2)
+        dispatch(two)
         assert take(two) == [], "what the open one may have counts"
     end(one, ending)
     if ending == "commit":
         for left in (0, 0, 1):
-            assert len(take_all(observer)) == left
+            assert len(take_all(observer, len(running) + left)) == left
             complete(observer, [running.pop()])
         assert leased(observer) == 1
-    assert len(take_all(observer)) == (1 if ending == "commit" else 2)
-    assert leased(observer) == 2
+    assert len(take_all(observer, 2)) == (1 if ending == "commit" else 2)
     check_limit(observer, 2)
 
 
 @ENDINGS
 @pytest.mark.parametrize("new", [3, 5, 8])
 def test_raised_while_a_dequeue_drains(arena: Arena, new: int, ending: str) -> None:
-    """Lowered from five to two, an open dequeue removes the slots above; some of them are needed again."""
     observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
     limit(observer, 5)
     fill(observer)
     limit(observer, 2)
+    dispatch(observer)
     one.execute("BEGIN")
     assert len(take(one, 1)) == 1
     changing = arena.start(lambda: limit(two, new))
     until(lambda: changing.done() or arena.is_waiting(two, one), "the limit to be raised, or to wait")
     end(one, ending)
     changing.result(timeout=10)
-    take_all(observer)
-    assert leased(observer) == new
+    take_all(observer, new)
     check_limit(observer, new)
 
 
@@ -312,52 +304,39 @@ def test_raised_while_a_dequeue_is_open(arena: Arena, ending: str) -> None:
     assert len(take(one, 2)) == 2
     with impatient(two):
         limit(two, 4)
+        dispatch(two)
         assert len(take(two)) == 2
     end(one, ending)
-    assert len(take_all(observer)) == (0 if ending == "commit" else 2)
-    assert leased(observer) == 4
+    assert len(take_all(observer, 4)) == (0 if ending == "commit" else 2)
     check_limit(observer, 4)
 
 
-@pytest.mark.parametrize(
-    "stop",
-    [
-        "plain dequeue has its channel",
-        "plain dequeue has its policy",
-        "before update message",
-        "after update ring",
-    ],
-)
+@pytest.mark.parametrize("stop", ["dequeue has the tick", "before delete ready", "dequeue has its entries"])
 def test_a_first_limit_meets_a_dequeue_of_one(arena: Arena, stop: str) -> None:
     observer, two = arena.session("judge"), arena.session("two")
     fill(observer)
-    with paused(arena, stop, lambda one: take(one, 1)) as running:
-        setting = arena.start(lambda: limit(two, 1))
-        until(lambda: setting.done() or arena.is_waiting(two, arena.session("one")), "the limit")
-    setting.result(timeout=10)
+    with paused(arena, stop, lambda one: take(one, 1)) as running, impatient(two):
+        limit(two, 1)
+        dispatch(two)
     taken = len(running.result())
-    assert len(take_all(observer)) == 1 - taken
-    assert leased(observer) == 1
+    assert len(take_all(observer, 1)) == 1 - taken
     check_limit(observer, 1)
 
 
 @STOPS
 @pytest.mark.parametrize("new", [1, 2, 6, 0])
 def test_changed_while_a_dequeue_is_stopped(arena: Arena, stop: str, new: int) -> None:
-    """It gives what the old limit allowed, or nothing; afterwards the new one holds."""
+    """It gives what the old limit allowed; the new one counts that."""
     observer, two = arena.session("judge"), arena.session("two")
     limit(observer, 4)
     fill(observer)
-    with paused(arena, stop, lambda one: take(one, 3)) as running:
-        with impatient(two):
-            limit(two, new)
-            met = len(take(two, 5))
-        assert met <= max(0, (new or 99) - 3) or stop == "dequeue has its slots"
-    taken = len(running.result())
-    assert taken == (0 if stop == "dequeue has its slots" else 3)
+    with paused(arena, stop, lambda one: take(one, 3)) as running, impatient(two):
+        limit(two, new)
+        dispatch(two)
+        assert len(take(two, 5)) == (min(5, max(0, new - 3)) if new else 5)
+    assert len(running.result()) == 3
     if new > 0:
-        take_all(observer)
-        assert leased(observer) == max(new, taken + met)
+        take_all(observer, max(new, 3))
         check_limit(observer, new)
 
 
@@ -378,8 +357,7 @@ def test_lifted_and_set_again_while_a_dequeue_is_stopped(arena: Arena, stop: str
         until(lambda: changing.done() or arena.is_waiting(two, one), "the limit to change, or to wait")
     changing.result(timeout=10)
     running.result()
-    take_all(observer)
-    assert leased(observer) == 4
+    take_all(observer, 4)
     check_limit(observer, 4)
 
 
@@ -402,8 +380,9 @@ def test_the_limit_holds_under_load(arena: Arena, moves: bool) -> None:
             limit(mover, chance.randint(1, highest))
         time.sleep(0.002)
     assert sum(future.result(timeout=20) for future in running) > 50
+    complete_all(observer)
     limit(observer, 3)
-    take_all(observer)
+    take_all(observer, 3)
     check_limit(observer, 3)
 
 
@@ -411,7 +390,7 @@ def consume(conn: psycopg.Connection, seed: int, deadline: float) -> int:
     """Returns how many leases it had."""
     chance, count = random.Random(seed), 0
     while time.monotonic() < deadline:
-        conn.execute("SELECT wake_fold()")
+        conn.execute("SELECT dispatch()")
         conn.execute("BEGIN")
         deliveries = take(conn, chance.randint(1, 3), lease_ms=chance.choice([1, 60_000]))
         end(conn, chance.choice(["commit", "commit", "rollback"]))

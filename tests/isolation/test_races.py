@@ -14,9 +14,11 @@ from tests.isolation.arena import (
     Ledger,
     account,
     check_limits,
+    dispatch,
     end,
     held_slots,
     impatient,
+    leased_ids,
     overtake,
     take,
     until,
@@ -33,8 +35,8 @@ from tests.isolation.scene import (
     do_complete,
     do_defer,
     do_dequeue,
+    do_dispatch,
     do_extend,
-    do_fold,
     see,
 )
 
@@ -58,21 +60,21 @@ def later_create(conn: psycopg.Connection, scene: Scene) -> None:
     create(conn, scene.ledger, scene.first, "later", 15)
 
 
-def urgent_create_and_fold(conn: psycopg.Connection, scene: Scene) -> None:
+def urgent_create_and_dispatch(conn: psycopg.Connection, scene: Scene) -> None:
     urgent_create(conn, scene)
-    fold(conn, scene)
+    dispatch_once(conn, scene)
 
 
 def producer(conn: psycopg.Connection, scene: Scene) -> None:
     finish(scene, OPERATIONS["producer"](conn, scene, None))
 
 
-def fold(conn: psycopg.Connection, scene: Scene) -> None:
-    do_fold(conn, scene, None)
+def dispatch_once(conn: psycopg.Connection, scene: Scene) -> None:
+    do_dispatch(conn, scene, None)
 
 
 def sweep(conn: psycopg.Connection, scene: Scene) -> None:
-    assert do_fold(conn, scene, None).result is False
+    assert do_dispatch(conn, scene, None).result is False
     assert scene.expired
     scene.ledger.sweep()
 
@@ -91,9 +93,9 @@ def defer(conn: psycopg.Connection, scene: Scene) -> None:
     scene.ledger.end_lease(lease.id)
 
 
-def defer_and_fold(conn: psycopg.Connection, scene: Scene) -> None:
+def defer_and_dispatch(conn: psycopg.Connection, scene: Scene) -> None:
     defer(conn, scene)
-    fold(conn, scene)
+    dispatch_once(conn, scene)
 
 
 def dequeue(conn: psycopg.Connection, scene: Scene) -> None:
@@ -111,22 +113,42 @@ def limit(conn: psycopg.Connection, scene: Scene) -> None:
 
 
 def cancel_first(conn: psycopg.Connection, scene: Scene) -> None:
-    cancel(conn, scene, "ORDER BY dequeue_at, id")
+    cancel(conn, scene, "ORDER BY tag, id")
 
 
 def cancel_last(conn: psycopg.Connection, scene: Scene) -> None:
-    cancel(conn, scene, "ORDER BY dequeue_at DESC, id DESC")
+    cancel(conn, scene, "ORDER BY tag DESC, id DESC")
 
 
 def cancel(conn: psycopg.Connection, scene: Scene, order: str) -> None:
+    """One that is ready, and that nobody holds."""
     row = conn.execute(
-        "SELECT id, message_cancel(id) FROM (SELECT id FROM message WHERE channel = %s AND NOT leased "
-        f"{order} LIMIT 1 FOR UPDATE SKIP LOCKED) x",
-        (scene.first,),
+        f"SELECT id FROM ready WHERE channel = %s {order} LIMIT 1 FOR UPDATE SKIP LOCKED", (scene.first,)
     ).fetchone()
     if row is not None:
-        assert row[1] == "cancelled"
+        assert value(conn, "SELECT message_cancel(%s)", row[0]) == "cancelled"
         del scene.ledger.contents[row[0]]
+
+
+def unread(conn: psycopg.Connection, scene: Scene) -> int:
+    """The one that no dispatch has seen, unless one does at this moment."""
+    return int(value(conn, "SELECT MAX(id) FROM message WHERE channel = %s AND dequeue_at = 12", scene.first))
+
+
+def cancel_unread(conn: psycopg.Connection, scene: Scene) -> None:
+    message_id = unread(conn, scene)
+    assert value(conn, "SELECT message_cancel(%s)", message_id) == "cancelled"
+    del scene.ledger.contents[message_id]
+
+
+def reschedule_unread(conn: psycopg.Connection, scene: Scene) -> None:
+    """To the time that it has: its new entry is the old one's in all but the generation."""
+    assert value(conn, "SELECT message_reschedule(%s, 12)", unread(conn, scene)) == "rescheduled"
+
+
+def reschedule_unread_for_later(conn: psycopg.Connection, scene: Scene) -> None:
+    message_id = unread(conn, scene)
+    assert value(conn, "SELECT message_reschedule(%s, clock_ms() + 300)", message_id) == "rescheduled"
 
 
 def maintain(conn: psycopg.Connection, _scene: Scene) -> None:
@@ -154,120 +176,184 @@ class Stop(NamedTuple):
     at: str
 
 
-# One message goes the plain way, two the general one.
-PLAIN_STOPS = [
-    Stop(1, "plain dequeue has its channel"),
-    Stop(1, "plain dequeue has its policy"),
-    Stop(1, "before update message"),
-    Stop(1, "before update ring"),
-    Stop(1, "after update ring"),
-]
-GENERAL_STOPS = [
-    Stop(2, "dequeue has its channels"),
-    Stop(2, "before update ring"),
-    Stop(2, "before update message"),
-    Stop(2, "after update message"),
+BEFORE_THE_LOCKS = ("dequeue has the tick", "before delete ready")
+DEQUEUE_STOPS = [
+    Stop(limit, at)
+    for limit in (1, 2)
+    for at in (
+        *BEFORE_THE_LOCKS,
+        "dequeue has its entries",
+        "dequeue has its messages",
+        "before insert lease",
+        "after insert notice",
+    )
 ]
 
 
 @names(
     urgent_create,
     later_create,
-    urgent_create_and_fold,
+    urgent_create_and_dispatch,
     producer,
-    fold,
+    dispatch_once,
     sweep,
     complete,
     extend,
     defer,
-    defer_and_fold,
+    defer_and_dispatch,
     dequeue,
     dequeue_and_complete,
     limit,
     cancel_first,
     cancel_last,
+    cancel_unread,
+    reschedule_unread,
     maintain,
 )
-@pytest.mark.parametrize("stop", [*PLAIN_STOPS, *GENERAL_STOPS])
+@pytest.mark.parametrize("stop", DEQUEUE_STOPS)
 def test_dequeue_stopped(arena: Arena, stop: Stop, meanwhile: Meanwhile) -> None:
     observer = arena.session("judge")
     scene = build(observer, expired=meanwhile is sweep)
     with paused(arena, stop.at, lambda one: do_dequeue(one, scene, stop.limit)) as running:
         go_on(arena, scene, meanwhile)
     taken = running.result()
-    assert scene.first in taken.result
-    assert len(taken.result) == stop.limit
+    if stop.at not in BEFORE_THE_LOCKS:
+        assert scene.first in taken.result
+        assert len(taken.result) == stop.limit
     taken.commit(scene.ledger)
     account(observer, scene.ledger)
 
 
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
-@pytest.mark.parametrize(
-    "which", ["ORDER BY dequeue_at, id", "ORDER BY dequeue_at DESC, id DESC"], ids=["head", "tail"]
-)
+@pytest.mark.parametrize("which", ["tag, id", "tag DESC, id DESC"], ids=["head", "tail"])
+@pytest.mark.parametrize("call", ["message_cancel(%s)", "message_reschedule(%s, 12)"])
 @pytest.mark.parametrize("wanted", [1, 2, 100])
 def test_dequeue_passes_a_waiting_message_that_somebody_holds(
-    arena: Arena, wanted: int, which: str, ending: str
+    arena: Arena, wanted: int, call: str, which: str, ending: str
 ) -> None:
     """The one held is stepped over, not waited for, and not forgotten."""
-    observer, two = arena.session("judge"), arena.session("two")
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
     scene = build(observer)
+    held = value(observer, f"SELECT id FROM ready WHERE channel = %s ORDER BY {which} LIMIT 1", scene.first)
     two.execute("BEGIN")
-    cancelled = value(
-        two,
-        f"SELECT id FROM message WHERE channel = %s AND NOT leased {which} LIMIT 1 FOR UPDATE",
-        scene.first,
-    )
-    assert value(two, "SELECT message_cancel(%s)", cancelled) == "cancelled"
-    one = arena.session("one")
+    result = value(two, f"SELECT {call}", held)
+    assert result in {"cancelled", "rescheduled"}
     with impatient(one):
         taken = do_dequeue(one, scene, wanted)
-    assert scene.first in taken.result
+    assert len(taken.result) == min(wanted, 3)
     taken.commit(scene.ledger)
-    assert cancelled not in scene.ledger.leases
+    assert held not in scene.ledger.leases
     end(two, ending)
-    if ending == "commit":
-        del scene.ledger.contents[cancelled]
+    if ending == "commit" and result == "cancelled":
+        del scene.ledger.contents[held]
     account(observer, scene.ledger)
 
 
-@pytest.mark.parametrize("stop", [*PLAIN_STOPS, *GENERAL_STOPS])
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+@pytest.mark.parametrize("call", ["message_cancel(%s)", "message_reschedule(%s, 12)"])
+@pytest.mark.parametrize(
+    "stop",
+    ["dequeue has its entries", "dequeue has its messages", "before insert lease", "after insert notice"],
+)
+def test_a_message_that_a_stopped_dequeue_takes_is_cancelled_or_delivered_never_both(
+    arena: Arena, stop: str, call: str, ending: str
+) -> None:
+    """Who cancels it waits for the dequeue. Before it has read the message, it gives it up."""
+    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    scene = build(observer)
+    message_id = value(observer, "SELECT id FROM ready ORDER BY tag, id LIMIT 1")
+    one.execute("BEGIN")
+    with paused(arena, stop, lambda one: do_dequeue(one, scene, 1)) as running:
+        late = arena.start(lambda: value(two, f"SELECT {call}", message_id))
+        until(lambda: arena.is_waiting(two, one), "the other to wait for the dequeue")
+    taken = running.result()
+    end(one, ending)
+    is_delivered = ending == "commit" and stop != "dequeue has its entries"
+    if call.startswith("message_cancel"):
+        assert late.result(timeout=10) == ("marked" if is_delivered else "cancelled")
+    else:
+        assert late.result(timeout=10) == ("leased" if is_delivered else "rescheduled")
+    assert bool(taken.result) == (stop != "dequeue has its entries")
+    (taken.commit if ending == "commit" else taken.rollback)(scene.ledger)
+    if call.startswith("message_cancel"):
+        token = scene.ledger.leases.pop(message_id, None)
+        if token is not None:
+            assert value(observer, "SELECT message_complete(%s, %s)", message_id, token) == "cancelled"
+        del scene.ledger.contents[message_id]
+    account(observer, scene.ledger)
+
+
+def test_two_that_touch_a_batch_while_it_is_taken(arena: Arena) -> None:
+    """One has held a message before the dequeue read it, one begins right after: each is delivered once."""
+    observer, one = arena.session("judge"), arena.session("one")
+    scene = build(observer)
+    ids = [
+        i
+        for (i,) in observer.execute(
+            "SELECT id FROM ready WHERE channel <> 'third' ORDER BY tag, id"
+        ).fetchall()
+    ]
+    observer.execute(
+        "BEGIN; SELECT FROM message WHERE id = %s FOR UPDATE; ROLLBACK".replace("%s", str(ids[0]))
+    )
+    two = arena.session("two")
+    with paused(
+        arena, "dequeue has its messages", lambda one: judge.dequeue(one, 100, 3_600_000)[0]
+    ) as running:
+        late = arena.start(lambda: value(two, "SELECT message_cancel(%s)", ids[1]))
+        until(lambda: arena.is_waiting(two, one), "the cancel to wait for the dequeue")
+    taken: list[judge.Delivery] = running.result()
+    assert sorted(delivery.id for delivery in taken) == sorted({delivery.id for delivery in taken})
+    assert {ids[0], ids[1]} <= {delivery.id for delivery in taken}
+    assert late.result(timeout=10) == "marked"
+    for delivery in taken:
+        scene.ledger.lease(delivery)
+    assert value(observer, "SELECT message_complete(%s, %s)", ids[1], taken[0].token) == "cancelled"
+    scene.ledger.finish(ids[1])
+    scene.ledger.void.pop()
+    account(observer, scene.ledger)
+
+
+@pytest.mark.parametrize("stop", DEQUEUE_STOPS)
 def test_two_dequeues_for_one_slot(arena: Arena, stop: Stop) -> None:
-    observer, two = arena.session("judge"), arena.session("two")
+    observer = arena.session("judge")
     scene = build(observer)
     running_before = held_slots(observer)[scene.first]
     observer.execute("SELECT channel_set(%s, p_max_concurrency => %s)", (scene.first, running_before + 1))
-    observer.execute(
-        "UPDATE ring r SET running = ARRAY(SELECT id FROM message WHERE leased AND channel = r.channel)"
-    )  # as the first dequeue under a new limit does: until then, none goes the plain way
-    with paused(arena, stop.at, lambda one: do_dequeue(one, scene, stop.limit)) as running:
-        with impatient(two):
-            met = do_dequeue(two, scene, 100)
-        assert scene.first not in met.result
-        met.commit(scene.ledger)
-    running.result().commit(scene.ledger)
+    share_one(arena, scene, stop)
     check_limits(observer)
-    judge.fold(observer)
+    dispatch(observer)
     assert scene.first not in {delivery.channel for delivery in lease_all(observer, scene)}
     account(observer, scene.ledger)
 
 
-@pytest.mark.parametrize("stop", [*PLAIN_STOPS, *GENERAL_STOPS])
+@pytest.mark.parametrize("stop", DEQUEUE_STOPS)
 def test_two_dequeues_for_one_release(arena: Arena, stop: Stop) -> None:
-    observer, two = arena.session("judge"), arena.session("two")
+    observer = arena.session("judge")
     scene = build(observer)
     observer.execute("SELECT channel_set(%s, p_release_interval_ms => 60000)", (scene.first,))
-    observer.execute("UPDATE ring SET released_at = NULL WHERE channel = %s", (scene.first,))
-    with paused(arena, stop.at, lambda one: do_dequeue(one, scene, stop.limit)) as running:
-        with impatient(two):
-            met = do_dequeue(two, scene, 100)
-        assert scene.first not in met.result
-        met.commit(scene.ledger)
-    running.result().commit(scene.ledger)
-    judge.fold(observer)
+    dispatch(observer)
+    # The last release was long ago.
+    observer.execute("DELETE FROM served_by; DELETE FROM tally; UPDATE slots SET released_at = NULL")
+    observer.execute("SELECT channel_set(%s, p_release_interval_ms => 60000)", (scene.first,))
+    share_one(arena, scene, stop)
+    dispatch(observer)
     assert scene.first not in {delivery.channel for delivery in lease_all(observer, scene)}
     observer.execute("SELECT channel_set(%s, p_release_interval_ms => 0)", (scene.first,))
     account(observer, scene.ledger)
+
+
+def share_one(arena: Arena, scene: Scene, stop: Stop) -> None:
+    """The first channel may give one more: one of two dequeues has it."""
+    observer, two = arena.session("judge"), arena.session("two")
+    dispatch(observer)
+    with paused(arena, stop.at, lambda one: do_dequeue(one, scene, stop.limit)) as running, impatient(two):
+        met = do_dequeue(two, scene, 100)
+        met.commit(scene.ledger)
+    taken = running.result()
+    taken.commit(scene.ledger)
+    assert (scene.first in met.result) + (scene.first in taken.result) == 1
+    assert (scene.first in met.result) == (stop.at in BEFORE_THE_LOCKS)
 
 
 def lease_all(conn: psycopg.Connection, scene: Scene) -> list[judge.Delivery]:
@@ -277,72 +363,82 @@ def lease_all(conn: psycopg.Connection, scene: Scene) -> list[judge.Delivery]:
     return deliveries
 
 
-def test_a_slot_freed_while_a_dequeue_finds_none(arena: Arena) -> None:
-    """The freed slot is said after the look and before the ring row says 'full': it must not be overheard."""
+@pytest.mark.parametrize("stop", ["dispatch has read", "dispatch has the policies", "before update tick"])
+def test_a_slot_freed_while_a_dispatch_finds_none(arena: Arena, stop: str) -> None:
+    """The freed slot is told after the look and before the line is closed: it must not be overheard."""
     observer = arena.session("judge")
     scene = build(observer)
-    observer.execute(
-        "SELECT channel_set(%s, p_max_concurrency => %s)", (scene.first, held_slots(observer)[scene.first])
-    )
-    judge.fold(observer)
-    with paused(arena, "before update ring", lambda one: do_dequeue(one, scene, 1)) as running:
+    full = held_slots(observer)[scene.first]
+    observer.execute("SELECT channel_set(%s, p_max_concurrency => %s)", (scene.first, full))
+    with paused(arena, stop, lambda one: do_dispatch(one, scene, None)) as running:
         go_on(arena, scene, complete)
-        go_on(arena, scene, fold)
-    running.result().commit(scene.ledger)
+    running.result()
+
+    def is_used() -> bool:
+        dispatch(observer)
+        return scene.first in {delivery.channel for delivery in lease_all(observer, scene)}
+
+    until(is_used, "the freed slot to be used")
     account(observer, scene.ledger)
 
 
-# A fold, stopped.
+# A dispatch, stopped.
 
 
 @names(
     urgent_create,
     later_create,
-    urgent_create_and_fold,
+    urgent_create_and_dispatch,
     producer,
-    fold,
+    dispatch_once,
     dequeue,
     dequeue_and_complete,
     complete,
     extend,
     defer,
-    defer_and_fold,
+    defer_and_dispatch,
     limit,
     cancel_first,
+    cancel_unread,
+    reschedule_unread,
+    reschedule_unread_for_later,
     maintain,
 )
 @pytest.mark.parametrize(
     "stop",
     [
-        "fold has the tick",
-        "fold has read",
-        "fold has the lock",
-        "before update ring",
-        "before delete tick",
-        "after insert tick",
+        "dispatch has the tick",
+        "dispatch has looked",
+        "dispatch has the lock",
+        "dispatch has read",
+        "dispatch has its entries",
+        "dispatch has the policies",
+        "before insert ready",
+        "before update tick",
+        "after update tick",
     ],
 )
-def test_fold_stopped(arena: Arena, stop: str, meanwhile: Meanwhile) -> None:
+def test_dispatch_stopped(arena: Arena, stop: str, meanwhile: Meanwhile) -> None:
     observer = arena.session("judge")
     scene = build(observer)
-    with paused(arena, stop, lambda one: do_fold(one, scene, None)) as running:
+    with paused(arena, stop, lambda one: do_dispatch(one, scene, None)) as running:
         go_on(arena, scene, meanwhile)
     assert running.result().result in {True, False}
     account(observer, scene.ledger)
 
 
 @pytest.mark.parametrize(
-    "stop", ["fold has the tick", "fold has read", "fold has the lock", "after insert tick"]
+    "stop", ["dispatch has the tick", "dispatch has looked", "dispatch has the lock", "after update tick"]
 )
-def test_two_folds(arena: Arena, stop: str) -> None:
-    """Only one of them folds; the other says that there may be more to do."""
+def test_two_dispatches(arena: Arena, stop: str) -> None:
+    """One of them dispatches. The other finds nothing left, or the lock held: there may be more to do."""
     observer, two = arena.session("judge"), arena.session("two")
     scene = build(observer)
     before = value(observer, "SELECT MAX(id) FROM tick")
-    with paused(arena, stop, lambda one: do_fold(one, scene, None)) as running, impatient(two):
-        met = do_fold(two, scene, None)
-    is_late = stop in {"fold has the tick", "fold has read"}
-    assert (running.result().result, met.result) == (is_late, not is_late)
+    with paused(arena, stop, lambda one: do_dispatch(one, scene, None)) as running, impatient(two):
+        met = do_dispatch(two, scene, None)
+    is_locked = stop in {"dispatch has the lock", "after update tick"}
+    assert (running.result().result, met.result) == (False, is_locked)
     ticks = value(observer, "SELECT COUNT(*) FROM tick WHERE id > %s", before)
     assert ticks == 1
     account(observer, scene.ledger)
@@ -355,24 +451,22 @@ def test_two_folds(arena: Arena, stop: str) -> None:
 def test_sweep_stopped_before_it_locks_finds_the_holder_was_faster(arena: Arena, call: str) -> None:
     observer, two = arena.session("judge"), arena.session("two")
     scene = build(observer, expired=True)
-    with paused(arena, "sweep has read", lambda one: do_fold(one, scene, None)) as running:
+    with paused(arena, "dispatch has the lock", lambda one: do_dispatch(one, scene, None)) as running:
         with impatient(two):
             met = OPERATIONS[call](two, scene, scene.expired[scene.first])
         assert met.result == HOLDERS[call]
         met.commit(scene.ledger)
     running.result()
-    assert (
-        value(observer, "SELECT leased FROM message WHERE id = %s", scene.expired[scene.second].id) is False
-    )
+    assert scene.expired[scene.second].id not in leased_ids(observer)
     account(observer, scene.ledger)
 
 
 @pytest.mark.parametrize("call", HOLDERS)
-@pytest.mark.parametrize("stop", ["before update message", "before update ring", "before insert tick"])
+@pytest.mark.parametrize("stop", ["before update message", "before delete lease", "before update tick"])
 def test_sweep_stopped_after_it_locked_makes_the_holder_lose(arena: Arena, stop: str, call: str) -> None:
     observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
     scene = build(observer, expired=True)
-    with paused(arena, stop, lambda one: do_fold(one, scene, None)) as running:
+    with paused(arena, stop, lambda one: do_dispatch(one, scene, None)) as running:
         late = arena.start(lambda: OPERATIONS[call](two, scene, scene.expired[scene.first]))
         until(lambda: arena.is_waiting(two, one), f"{call} to wait for the sweep")
         go_on(arena, scene, complete)
@@ -388,7 +482,7 @@ def test_sweep_stopped_while_it_parks_the_dead(arena: Arena, call: str) -> None:
     scene = build(observer, expired=True)
     lease = scene.expired[scene.first]
     observer.execute("UPDATE message SET max_attempts = 1 WHERE id = %s", (lease.id,))
-    with paused(arena, "before insert dead", lambda one: do_fold(one, scene, None)) as running:
+    with paused(arena, "before insert dead", lambda one: do_dispatch(one, scene, None)) as running:
         late = arena.start(lambda: OPERATIONS[call](two, scene, lease))
         until(lambda: arena.is_waiting(two, one), f"{call} to wait for the sweep")
         go_on(arena, scene, dequeue)
@@ -440,7 +534,7 @@ def deferred(conn: psycopg.Connection, scene: Scene, lease: Lease) -> None:
     ids=lambda argument: getattr(argument, "__name__", ""),
 )
 @pytest.mark.parametrize(
-    ("call", "stop"), [("complete", "before delete message"), ("extend", "before update message")]
+    ("call", "stop"), [("complete", "before delete message"), ("extend", "extend has found its lease")]
 )
 @pytest.mark.parametrize("form", ["one", "many"])
 def test_holder_stopped(
@@ -478,13 +572,19 @@ def test_holder_stopped_after_its_write_is_stepped_over_by_the_sweep(arena: Aren
     observer, two = arena.session("judge"), arena.session("two")
     scene = build(observer, expired=True)
     lease = scene.expired[scene.first]
-    stop = "after delete message" if call == "complete" else "after update message"
-    with paused(arena, stop, lambda one: OPERATIONS[call](one, scene, lease)) as running:
+    stops = {
+        "complete": "after delete message",
+        "defer": "after update message",
+        "extend": "after insert lease",
+    }
+    with paused(arena, stops[call], lambda one: OPERATIONS[call](one, scene, lease)) as running:
         with impatient(two):
-            assert value(two, "SELECT wake_fold()") is False
+            assert value(two, "SELECT dispatch()") is False
         other = scene.expired[scene.second]
-        assert value(observer, "SELECT leased FROM message WHERE id = %s", other.id) is False
-        assert value(observer, "SELECT leased FROM message WHERE id = %s", lease.id) is True
+        assert lease.id in leased_ids(observer)
+        assert (other.id in leased_ids(observer)) == (call == "extend"), (
+            "an extend holds what one dequeue took"
+        )
     outcome = running.result()
     assert outcome.result == HOLDERS[call]
     outcome.commit(scene.ledger)
@@ -500,16 +600,16 @@ def test_a_slot_is_not_free_before_the_commit(arena: Arena, call: str) -> None:
     # Leases from before the limit say nothing when they end: let two run that know of it.
     for lease in scene.held[scene.first]:
         finish(scene, do_complete(observer, scene, lease))
-    judge.fold(observer)
+    dispatch(observer)
     mine = [delivery for delivery in lease_all(observer, scene) if delivery.channel == scene.first]
     lease = Lease(mine[0].id, mine[0].token)
-    with paused(arena, "before insert wake", lambda one: OPERATIONS[call](one, scene, lease)) as running:
+    with paused(arena, "before insert notice", lambda one: OPERATIONS[call](one, scene, lease)) as running:
         with impatient(two):
-            two.execute("SELECT wake_fold()")
+            two.execute("SELECT dispatch()")
             assert scene.first not in {delivery.channel for delivery in lease_all(two, scene)}
         check_limits(observer)
     running.result().commit(scene.ledger)
-    judge.fold(observer)
+    dispatch(observer)
     more = [delivery for delivery in lease_all(observer, scene) if delivery.channel == scene.first]
     assert len(more) == 1
     account(observer, scene.ledger)
@@ -525,6 +625,8 @@ def test_batches_in_opposite_orders_do_not_deadlock(arena: Arena, first: str, se
     leases = sorted(scene.held[scene.first] + scene.held[scene.second])
     gate.execute("BEGIN")
     gate.execute("SELECT FROM message WHERE id = %s FOR UPDATE", (leases[1].id,))
+    if "extend" in {first, second}:
+        gate.execute("SELECT FROM lease WHERE token = %s FOR UPDATE", (leases[0].token,))
 
     def batch(conn: psycopg.Connection, call: str, order: list[Lease]) -> list[Any]:
         query = f"SELECT id, result FROM message_{call}_many(%s, %s{', 7200000' if call == 'extend' else ''})"
@@ -535,16 +637,26 @@ def test_batches_in_opposite_orders_do_not_deadlock(arena: Arena, first: str, se
     early = arena.start(lambda: batch(one, first, leases))
     until(lambda: arena.is_waiting(one, gate), "the first batch to wait")
     late = arena.start(lambda: batch(two, second, leases[::-1]))
-    until(lambda: arena.is_waiting(two, one), "the second batch to wait for the first")
+    until(
+        lambda: arena.is_waiting(two, one) or arena.is_waiting(two, gate),
+        "the second batch to wait for the first",
+    )
     gate.execute("ROLLBACK")
+    results = dict(early.result(timeout=10)), dict(late.result(timeout=10))
     after = {"complete": "not_found", "extend": HOLDERS[second], "defer": "lost"}[first]
-    assert early.result(timeout=10) == [(lease.id, HOLDERS[first]) for lease in leases]
-    assert late.result(timeout=10) == [(lease.id, after) for lease in leases[::-1]]
+    if (first == "extend") == (second == "extend"):
+        assert set(results[0].values()) == {HOLDERS[first]}
+        assert set(results[1].values()) == {after}
+    else:  # they meet at the lease alone, which either may have first
+        for call, result in zip((first, second), results, strict=True):
+            assert set(result.values()) <= (
+                {"extended", "lost", "not_found"} if call == "extend" else {HOLDERS[call]}
+            )
     for lease in leases:
-        for result in (HOLDERS[first], after):
-            if result == "completed":
+        for result in results:
+            if result[lease.id] == "completed":
                 scene.ledger.finish(lease.id)
-            elif result == "deferred":
+            elif result[lease.id] == "deferred":
                 scene.ledger.end_lease(lease.id)
     account(observer, scene.ledger)
 
@@ -560,20 +672,12 @@ def test_batches_in_opposite_orders_do_not_deadlock(arena: Arena, first: str, se
     extend,
     defer,
     limit,
-    cancel_first,
-    fold,
+    dispatch_once,
     maintain,
 )
 @pytest.mark.parametrize(
     "stop",
-    [
-        "rebuild has the locks",
-        "rebuild has its snapshot",
-        "before delete wake",
-        "rebuild has no wakes",
-        "before insert wake",
-        "before insert tick",
-    ],
+    ["before delete ready", "before delete slots", "before update tick", "after update tick"],
 )
 @pytest.mark.parametrize("leases", ["running", "expired"])
 def test_rebuild_stopped(arena: Arena, leases: str, stop: str, meanwhile: Meanwhile) -> None:
@@ -588,7 +692,7 @@ def test_rebuild_stopped(arena: Arena, leases: str, stop: str, meanwhile: Meanwh
 def test_rebuild_stopped_holds_up_a_dequeue_until_it_ends(arena: Arena) -> None:
     observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
     scene = build(observer)
-    with paused(arena, "rebuild has its snapshot", lambda one: one.execute("SELECT rebuild()")):
+    with paused(arena, "before delete ready", lambda one: one.execute("SELECT rebuild()")):
         running = arena.start(lambda: do_dequeue(two, scene, 100))
         until(lambda: arena.is_waiting(two, one), "the dequeue to wait for the rebuild")
     running.result(timeout=10).commit(scene.ledger)
@@ -598,13 +702,13 @@ def test_rebuild_stopped_holds_up_a_dequeue_until_it_ends(arena: Arena) -> None:
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 @pytest.mark.parametrize("first", OPERATIONS)
 def test_rebuild_while_open(arena: Arena, first: str, ending: str) -> None:
-    """It waits for who holds places in the line, and for nobody else."""
+    """It waits for who dispatches or takes from ready, and for nobody else."""
     observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
     scene = build(observer, expired=first == "sweep")
     one.execute("BEGIN ISOLATION LEVEL REPEATABLE READ" if first == "snapshot" else "BEGIN")
     opened = OPERATIONS[first](one, scene, target(scene, first))
     overtake(observer)
-    if first in {"fold", "sweep", "dequeue"}:
+    if first in {"dispatch", "sweep", "dequeue"}:
         running = arena.start(lambda: two.execute("SELECT rebuild()"))
         until(lambda: arena.is_waiting(two, one), f"rebuild to wait for {first}")
         end(one, ending)
@@ -612,7 +716,7 @@ def test_rebuild_while_open(arena: Arena, first: str, ending: str) -> None:
     else:
         with impatient(two):
             two.execute("SELECT rebuild()")
-        judge.fold(observer)
+        dispatch(observer)
         end(one, ending)
     (opened.commit if ending == "commit" else opened.rollback)(scene.ledger)
     account(observer, scene.ledger)
@@ -634,14 +738,12 @@ def target(scene: Scene, operation: str) -> Any:
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("order", ["maintain first", "maintain second"])
 def test_maintain_and_others_go_on_at_once(arena: Arena, order: str, operation: str, ending: str) -> None:
-    """It takes away folded wakes, and the places of channels that were quiet for long and may come back."""
+    """It takes away the notices that are read."""
     observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
     message_id = create(observer, Ledger(), "new", "long ago")
-    judge.fold(observer)
+    dispatch(observer)
     (lease,) = take(observer, 1)
     assert value(observer, "SELECT message_complete(%s, %s)", message_id, lease.token) == "completed"
-    take(observer)  # finds nothing more: the channel leaves the line
-    observer.execute("UPDATE ring SET released_at = 0 WHERE channel = 'new'")
     scene = build(observer, expired=operation == "sweep")
 
     def clean(conn: psycopg.Connection) -> Outcome:

@@ -16,7 +16,7 @@ import pytest
 
 from tests import judge
 from tests.database import unique_name
-from tests.isolation.arena import PATIENCE, Arena, end, impatient, take, until, value
+from tests.isolation.arena import PATIENCE, Arena, dispatch, end, impatient, take, until, value
 from tests.isolation.pausing import paused
 from tests.isolation.sleeper import Sleeper
 
@@ -43,7 +43,7 @@ def leased(conn: psycopg.Connection, count: int = 1, **options: Any) -> judge.De
         conn.execute(
             "SELECT message_create('a', 'work', p_max_attempts => %s)", (options.get("max_attempts"),)
         )
-    judge.fold(conn)
+    dispatch(conn)
     (delivery,) = take(conn, 1)
     return delivery
 
@@ -151,9 +151,7 @@ BEGIN_ELSEWHERE = {
 # Reads whether someone sleeps in the statement that appends.
 LOOKS_AT_ONCE = {"create"}
 
-READ_COMMITTED_ONLY = {"raise the queue's limit"}
-# Holds a lock that everybody may need, and cannot be prepared: see test_lock_guard.
-GUARDED = {"raise the queue's limit"}
+READ_COMMITTED_ONLY = {"reschedule"}
 NAME = unique_name("prepared")  # of a prepared transaction: these belong to all databases
 LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 
@@ -172,9 +170,9 @@ each_writer_at_each_level = pytest.mark.parametrize(
 def prepare(arena: Arena, writer: str) -> Call:
     observer = arena.session("judge")
     call = WRITERS[writer].prepare(observer)
-    judge.fold(observer)
+    dispatch(observer)
     assert take(observer) == [], "the scene leaves work"
-    judge.fold(observer)
+    dispatch(observer)
     return call
 
 
@@ -189,7 +187,7 @@ def sleeper(arena: Arena, name: str = "consumer") -> Sleeper:
 
 @pytest.mark.parametrize("is_listed", [False, True], ids=["nobody sleeps yet", "another one sleeps"])
 @pytest.mark.parametrize(
-    "stop", ["first write", "before insert wake", "after insert wake", "writer has appended"]
+    "stop", ["first write", "before insert notice", "after insert notice", "writer has appended"]
 )
 @each_writer
 def test_a_consumer_falls_asleep_while_the_writer_is_stopped(
@@ -210,7 +208,7 @@ def test_a_consumer_falls_asleep_while_the_writer_is_stopped(
 
 
 @pytest.mark.parametrize(
-    "stop", ["first write", "before insert wake", "after insert wake", "writer has appended"]
+    "stop", ["first write", "before insert notice", "after insert notice", "writer has appended"]
 )
 @each_writer
 def test_one_that_sleeps_already_is_notified(arena: Arena, writer: str, stop: str) -> None:
@@ -270,7 +268,7 @@ def test_a_snapshot_from_before_the_consumer_slept(arena: Arena, writer: str, le
     assert len(consumer.pick_up(is_asleep=True)) == 1
 
 
-# Savepoints: what is rolled back gives its lock on wake and its notification back.
+# Savepoints: what is rolled back gives its lock on notice and its notification back.
 
 
 @each_writer
@@ -327,8 +325,7 @@ def test_a_create_that_notified_cannot_be_prepared(arena: Arena) -> None:
     one.execute("ROLLBACK")
 
 
-@pytest.mark.parametrize("writer", [writer for writer in WRITERS if writer not in GUARDED])
-@pytest.mark.parametrize("level", LEVELS)
+@each_writer_at_each_level
 def test_without_notifications_all_that_delays_nobody_can_be_prepared(
     arena: Arena, writer: str, level: str
 ) -> None:
@@ -364,7 +361,7 @@ def test_a_prepared_create_keeps_consumers_from_sleeping(arena: Arena) -> None:
 def test_notifications_are_switched_off_while_a_consumer_registers(arena: Arena, stop: str) -> None:
     """Nobody sleeps afterwards, so nobody is told, and what is created can be prepared."""
     observer, one = arena.session("judge"), arena.session("one")
-    with paused(arena, stop, lambda conn: conn.execute("SELECT wake_await()")) as running:
+    with paused(arena, stop, lambda conn: conn.execute("SELECT sleep_begin()")) as running:
         switching = arena.start(lambda: observer.execute("SELECT queue_set(p_notify => FALSE)"))
         until(lambda: switching.done() or arena_waits(arena, observer, one), "it to go on or wait")
     running.result()
@@ -440,34 +437,32 @@ def test_the_second_to_register_is_not_sure_of_what_the_first_did_not_commit(are
     assert len(second.pick_up(is_asleep=True)) == 1
 
 
-def many_wakes_that_tell_nobody(conn: psycopg.Connection) -> None:
-    """Due in an hour, in many channels: a fold that reads them is a busy one."""
+def many_notices_that_tell_nobody(conn: psycopg.Connection) -> None:
+    """Due in an hour, by many calls: a dispatch that reads them is a busy one."""
     conn.execute(
-        "SELECT message_create_many(array_agg('busy ' || i), array_agg('x'::BYTEA), "
-        "array_agg(clock_ms() + %s)) FROM generate_series(1, 20) i",
-        (HOUR_MS,),
+        "SELECT message_create('busy ' || i, 'x', clock_ms() + %s) FROM generate_series(1, 20) i", (HOUR_MS,)
     )
 
 
-def test_a_busy_fold_ends_the_sleep_that_another_relies_on(arena: Arena) -> None:
+def test_a_busy_dispatch_ends_the_sleep_that_another_relies_on(arena: Arena) -> None:
     consumer, observer, one = sleeper(arena), arena.session("judge"), arena.session("one")
     assert consumer.try_to_sleep()
-    many_wakes_that_tell_nobody(observer)
-    judge.fold(observer)
+    many_notices_that_tell_nobody(observer)
+    dispatch(observer)
     assert value(observer, "SELECT is_asleep FROM sleep") is False
     one.execute("SELECT message_create('a', 'work')")
     assert len(consumer.pick_up(is_asleep=True)) == 1
 
 
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
-@pytest.mark.parametrize("writes", ["before the fold's end", "after the fold's end"])
+@pytest.mark.parametrize("writes", ["before the dispatch's end", "after the dispatch's end"])
 def test_a_sleep_is_being_ended(arena: Arena, writes: str, ending: str) -> None:
-    """Until the fold commits the old generation stands, and writers tell; then all hear that it fell."""
+    """Until the dispatch commits the old generation stands, and writers tell; then all hear that it fell."""
     consumer, observer, one = sleeper(arena), arena.session("judge"), arena.session("one")
     assert consumer.try_to_sleep()
-    many_wakes_that_tell_nobody(observer)
+    many_notices_that_tell_nobody(observer)
     observer.execute("BEGIN")
-    observer.execute("SELECT wake_fold()")
+    observer.execute("SELECT dispatch()")
     assert consumer.await_wake(), "its generation stands"
     if writes.startswith("before"):
         one.execute("SELECT message_create('a', 'work')")
@@ -479,26 +474,26 @@ def test_a_sleep_is_being_ended(arena: Arena, writes: str, ending: str) -> None:
 
 
 @pytest.mark.parametrize("stop", ["before update sleep", "after update sleep"])
-def test_one_falls_asleep_while_a_fold_ends_the_sleep(arena: Arena, stop: str) -> None:
+def test_one_falls_asleep_while_a_dispatch_ends_the_sleep(arena: Arena, stop: str) -> None:
     """It finds the old generation, and is sure of it: so it must hear of its end."""
     first, consumer = sleeper(arena, "two"), sleeper(arena)
     observer, writer = arena.session("judge"), arena.session("three")
     assert first.try_to_sleep()
-    many_wakes_that_tell_nobody(observer)
-    with paused(arena, stop, lambda one: one.execute("SELECT wake_fold()")) as running:
+    many_notices_that_tell_nobody(observer)
+    with paused(arena, stop, lambda one: one.execute("SELECT dispatch()")) as running:
         assert consumer.await_wake()
     running.result()
     writer.execute("SELECT message_create('a', 'work')")
     assert len(consumer.pick_up(is_asleep=True)) == 1
 
 
-@pytest.mark.parametrize("stop", ["before insert wake", "after insert wake"])
+@pytest.mark.parametrize("stop", ["before insert notice", "after insert notice"])
 def test_a_writer_that_saw_nobody_asleep_between_two_generations(arena: Arena, stop: str) -> None:
     """Asleep, ended, asleep again: the writer read what held in between, so the consumer is not sure."""
     consumer, observer = sleeper(arena), arena.session("judge")
     assert consumer.try_to_sleep()
-    many_wakes_that_tell_nobody(observer)
-    judge.fold(observer)
+    many_notices_that_tell_nobody(observer)
+    dispatch(observer)
     with paused(arena, stop, lambda one: one.execute("SELECT message_create('a', 'work')")) as running:
         assert not consumer.try_to_sleep(), "its old generation is worth nothing"
     running.result()
@@ -610,7 +605,7 @@ class Stress:
 
 
 def test_lone_messages_against_consumers_that_never_poll(arena: Arena) -> None:
-    """Every few rounds a busy fold ends the sleep, so that consumers register anew amid the messages."""
+    """Every few rounds a busy dispatch ends the sleep, so that consumers register anew amid the messages."""
     stress, chance = Stress(arena), random.Random(815)
     observer = arena.session("judge")
     consumers = [sleeper(arena, f"consumer {number}") for number in range(3)]
@@ -623,7 +618,7 @@ def test_lone_messages_against_consumers_that_never_poll(arena: Arena) -> None:
         deadline = time.monotonic() + 6
         while time.monotonic() < deadline:
             if chance.random() < 0.4:
-                many_wakes_that_tell_nobody(observer)
+                many_notices_that_tell_nobody(observer)
             waits = [(name, chance.random() * 0.006) for name in producers if chance.random() < 0.6]
             made = [arena.start(partial(stress.produce, name, wait)) for name, wait in waits]
             stress.await_all({future.result(timeout=PATIENCE) for future in made})

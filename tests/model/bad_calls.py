@@ -28,7 +28,7 @@ BAD_CALLS = [
     ("LM005", "SELECT message_dequeue(0)"),
     ("LM005", "SELECT message_dequeue(10001)"),
     ("LM005", "SELECT message_dequeue(NULL)"),
-    ("LM005", "SELECT wake_fold(0)"),
+    ("LM005", "SELECT dispatch(0)"),
     ("LM005", "SELECT maintain(0)"),
     ("LM005", "SELECT channel_delete('a', TRUE, 0)"),
     ("LM006", "SELECT message_create_many('{a,b}', '{x}')"),

@@ -19,6 +19,7 @@ class Deferral(NamedTuple):
     dequeue_at: int | None
     state: bytes | None
     error: str | None
+    delay_ms: int | None = None
 
 
 def _column(values: list[Any]) -> list[Any] | None:
@@ -39,13 +40,17 @@ class Client:
     def create(self, drafts: list[Draft], form: str) -> list[tuple[int | None, str]]:
         headers = [None if draft.headers is None else Jsonb(draft.headers) for draft in drafts]
         if form == "one":
-            call = "SELECT * FROM message_create(%s, %s, %s, %s, %s, %s)"
+            call = "SELECT * FROM message_create(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
             given = [
-                (draft.channel, draft.content, draft.dequeue_at, header, draft.max_attempts, draft.dedupe_key)
+                (
+                    *(draft.channel, draft.content, draft.dequeue_at, header, draft.max_attempts),
+                    *(draft.dedupe_key, draft.delay_ms, draft.priority, draft.cost, draft.lane),
+                )
                 for draft, header in zip(drafts, headers, strict=True)
             ]
             return [row for each in given for row in self.rows(call, *each)]
-        types = "%s, %s, %s::BIGINT[], %s::JSONB[], %s::INT[], %s::TEXT[]"
+        types = """%s, %s, %s::BIGINT[], %s::JSONB[], %s::INT[], %s::TEXT[], FALSE, %s::BIGINT[], %s::INT[],
+            %s::INT[], %s::TEXT[]"""
         return self.rows(
             f"SELECT * FROM message_create_many({types})",
             [draft.channel for draft in drafts],
@@ -54,13 +59,18 @@ class Client:
             _column(headers),
             _column([draft.max_attempts for draft in drafts]),
             _column([draft.dedupe_key for draft in drafts]),
+            _column([draft.delay_ms for draft in drafts]),
+            _column([draft.priority for draft in drafts]),
+            _column([draft.cost for draft in drafts]),
+            _column([draft.lane for draft in drafts]),
         )
 
     def dequeue(
-        self, limit: int, lease_ms: int | None, consumer: str | None
+        self, limit: int, lease_ms: int | None, consumer: str | None, lanes: list[str] | None
     ) -> tuple[list[Delivery], int | None]:
         """The messages, and when to ask again."""
-        rows = self.rows("SELECT * FROM message_dequeue(%s, %s, %s)", limit, lease_ms, consumer)
+        given = (limit, lease_ms, consumer, lanes)
+        rows = self.rows("SELECT * FROM message_dequeue(%s, %s, %s, %s::TEXT[])", *given)
         again_at = rows.pop()[8] if rows and rows[-1][0] is None else None
         return [Delivery(*row[:8]) for row in rows], again_at
 
@@ -74,9 +84,9 @@ class Client:
 
     def defer(self, targets: list[Target], deferrals: list[Deferral], form: str) -> list[str]:
         if form == "one":
-            call = "SELECT message_defer(%s, %s, %s, %s, %s)"
+            call = "SELECT message_defer(%s, %s, %s, %s, %s, %s)"
             return [self.value(call, *t, *d) for t, d in zip(targets, deferrals, strict=True)]
-        types = "%s::BIGINT[], %s::UUID[], %s::BIGINT[], %s::BYTEA[], %s::TEXT[]"
+        types = "%s::BIGINT[], %s::UUID[], %s::BIGINT[], %s::BYTEA[], %s::TEXT[], %s::BIGINT[]"
         rows = self.rows(
             f"SELECT * FROM message_defer_many({types})",
             *_columns(targets),

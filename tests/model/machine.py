@@ -4,7 +4,10 @@ After each, the model says what it must have come to. `operators` adds the calls
 """
 
 import copy
+import re
 import sys
+from decimal import Decimal
+from importlib.resources import files
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -12,7 +15,6 @@ import psycopg
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from tests.clock import FakeClock
@@ -20,7 +22,7 @@ from tests.database import Connect
 from tests.judge import check
 from tests.model.bad_calls import BAD_CALLS
 from tests.model.client import Client, Deferral, Target
-from tests.model.deliveries import Line, take
+from tests.model.deliveries import Ask, Deliveries, take
 from tests.model.queue_model import Draft, QueueModel
 from tests.model.standing import judge_standing
 
@@ -36,9 +38,14 @@ TIMES = st.one_of(
     st.tuples(st.just("clock"), st.integers(-20, 20)),
     st.sampled_from([("clock", -5000), ("clock", 300), ("clock", 5000), ("clock", 3_600_000)]),
     st.sampled_from([("at", 0), ("at", -1), ("at", -7), ("at", -(2**53)), ("at", 2**53)]),
+    st.sampled_from([("delay", 0), ("delay", 1), ("delay", 300)]),
 )
 LEASES = st.sampled_from([1, 2, 50, 1000, 30_000, 60_000])
 KEYS = ["k", "é'"]
+LANES = ["default", "default", "slow é"]
+ASKED_LANES = st.sampled_from(
+    [None, None, None, None, ["default"], ["slow é", "none"], ["slow é", "default"]]
+)
 DRAFTS = st.tuples(
     CHANNELS,
     st.sampled_from([b"", b"\x00\xff", b"'\\"]),
@@ -46,6 +53,8 @@ DRAFTS = st.tuples(
     st.sampled_from([None, None, {}, {"kind": "é", "list": [1, None, 2.5]}]),
     st.sampled_from([None, None, 1, 2, 3]),
     st.sampled_from([None, None, None, *KEYS]),
+    st.none()
+    | st.tuples(st.sampled_from([0, 1, 100, -100]), st.sampled_from([1, 3, 1000]), st.sampled_from(LANES)),
 )
 # Which message and token: mostly two that belong together.
 TARGETS = st.tuples(
@@ -58,9 +67,12 @@ POLICIES = st.tuples(
     st.sampled_from([None, None, None, 0, 1, 100, 1500]),
     st.sampled_from([None, None, None, False, False, True]),
     st.sampled_from([None, None, None, 0, 1, 2, 5]),
+    st.sampled_from(
+        [None, None, None, Decimal(1), Decimal("0.5"), Decimal(3), Decimal("0.001"), Decimal(1000)]
+    ),
 )
-UNPAUSED = (None, None, False, None)
-UNLIMITED = (0, 0, None, None)
+UNPAUSED = (None, None, False, None, None)
+UNLIMITED = (0, 0, None, None, None)
 QUEUES = st.fixed_dictionaries(
     {},
     optional={
@@ -82,25 +94,31 @@ DEFERRALS = st.tuples(
 )
 
 STORED = """
-    SELECT id, channel, content, headers, max_attempts, dedupe_key, created_at, dequeue_at, attempts, state,
-        error, consumer, token, lease_end_at, NULL, COALESCE(first_dequeued_at, dequeued_at), dequeued_at,
-        is_cancelled, past_errors FROM message
+    SELECT m.id, channel, content, headers, max_attempts, dedupe_key, created_at, dequeue_at, attempts, state,
+        error, CASE WHEN l.token IS NULL THEN m.consumer ELSE l.consumer END, l.token, l.end_at, NULL,
+        COALESCE(first_dequeued_at, m.dequeued_at, l.dequeued_at), COALESCE(l.dequeued_at, m.dequeued_at),
+        is_cancelled, past_errors, priority, cost, lane
+    FROM message m
+    LEFT JOIN (SELECT l.*, s.id, s.generation FROM lease l CROSS JOIN unnest(l.stubs) s) l
+        ON l.id = m.id AND l.generation = m.generation
     UNION ALL
     SELECT id, channel, content, headers, max_attempts, dedupe_key, created_at, dequeue_at, attempts, state,
         error, consumer, NULL, NULL, dead_at, COALESCE(first_dequeued_at, dequeued_at), dequeued_at,
-        FALSE, past_errors FROM dead"""
+        FALSE, past_errors, priority, cost, lane FROM dead"""
 HISTORY = """
     SELECT id, finished_at, outcome, attempts, channel, created_at, dequeue_at, first_dequeued_at,
         dequeued_at, error, consumer, dedupe_key, headers, content_bytes, content FROM history"""
 # Truncating is slow, and what grows at every call must not keep the dead rows of five hundred lives.
 RESET = """
-    TRUNCATE message, postponed, ring, tick, wake RESTART IDENTITY;
+    TRUNCATE message, notice, tick, ready, lease, line, backlog, slots RESTART IDENTITY;
     INSERT INTO queue DEFAULT VALUES;
-    INSERT INTO fold_lock DEFAULT VALUES;
+    INSERT INTO dispatch_lock DEFAULT VALUES;
     INSERT INTO upkeep DEFAULT VALUES;
+    {tick};
     INSERT INTO sleep (is_asleep) VALUES (FALSE)"""
 SKIP_IDS = "SELECT setval(s, nextval(s) + 2000) FROM pg_get_serial_sequence('message', 'id') s"
 SMALL_TABLES = [
+    "alarm",
     "capacity",
     "channel",
     "credential",
@@ -108,10 +126,14 @@ SMALL_TABLES = [
     "dead_mark",
     "dedupe",
     "departure",
+    "dispatch_lock",
     "finished",
-    "fold_lock",
+    "held",
+    "policy_change",
     "queue",
-    "queue_slot",
+    "recent",
+    "scheduled",
+    "served_by",
     "sleep",
     "staging",
     "tally",
@@ -127,8 +149,10 @@ class Bench:
         self.clock = FakeClock(connect(), START)
         self.other = connect()  # somebody who does not commit
         self.drained = 0
-        empty = [sql.SQL("DELETE FROM {}").format(sql.Identifier(table)) for table in SMALL_TABLES]
-        self._reset = sql.SQL("; ").join([*empty, sql.SQL(RESET)])
+        empty = [f"DELETE FROM {table}".encode() for table in SMALL_TABLES]
+        tables = (files("lonnymq") / "sql" / "tables" / "0001_core.sql").read_text()
+        [tick] = re.findall(r"^INSERT INTO tick .*?;$", tables, re.DOTALL | re.MULTILINE)
+        self._reset = b"; ".join([*empty, RESET.replace("{tick};", tick).encode()])
 
     def reset(self) -> None:
         self.conn.rollback()
@@ -141,7 +165,7 @@ class Before(NamedTuple):
     """What a rollback brings back."""
 
     model: QueueModel
-    line: Line
+    deliveries: Deliveries
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -153,11 +177,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.clock = bench.clock
         self.client = Client(bench.conn)
         self.model = QueueModel(START)
-        self.line = Line()
+        self.deliveries = Deliveries()
         self.befores: list[Before] = []  # one a transaction or savepoint that is open
         self.began_at = START
-        self.is_dirty = False  # this transaction has appended something, which no fold of its own can read
-        self.is_founded = False  # the first fold is a rebuild, which appends
+        self.is_dirty = False  # this transaction has appended something: no dispatch of its own may read it
         self.handles: list[Target] = []  # every delivery there ever was
         self.drafted = 0
         self.is_crowded = False
@@ -209,9 +232,9 @@ class QueueMachine(RuleBasedStateMachine):
     def transaction_begins(self) -> None:
         if not self.befores:
             self.began_at = self.clock.at
-            self.is_dirty = not self.is_founded
+            self.is_dirty = False
         self.conn.execute("SAVEPOINT here" if self.befores else "BEGIN")
-        self.befores.append(Before(copy.deepcopy(self.model), copy.deepcopy(self.line)))
+        self.befores.append(Before(copy.deepcopy(self.model), copy.deepcopy(self.deliveries)))
 
     @precondition(lambda self: self.befores)
     @rule(keep=st.booleans())
@@ -221,22 +244,22 @@ class QueueMachine(RuleBasedStateMachine):
             self.conn.execute("RELEASE here" if self.befores else "COMMIT")
         else:
             self.conn.execute("ROLLBACK TO here; RELEASE here" if self.befores else "ROLLBACK")
-            self.model, self.line = before
+            self.model, self.deliveries = before
+            self.deliveries.disturbed()
             self.set_clock(self.clock.at)
         self.is_dirty = self.is_dirty and bool(self.befores)
 
     @precondition(lambda self: self.is_crowded)
     @rule()
     def others_make_many(self) -> None:
-        """As far as a fold can tell: ids are missing, and a transaction is open. Or that one ends."""
+        """As far as a dispatch can tell: ids are missing, and a transaction is open. Or that one ends."""
         if self.bench.other.info.transaction_status == TransactionStatus.IDLE:
             self.bench.other.execute(SKIP_IDS)
             self.bench.other.execute("BEGIN; SELECT pg_current_xact_id()")
-            self.line.hollow.update(NAMES)  # from now on they may be read in several goes
         else:
             self.bench.other.rollback()
 
-    @precondition(lambda self: not self.befores and self.is_founded)
+    @precondition(lambda self: not self.befores)
     @rule(ms=st.sampled_from([1, 100, 1500]), keep=st.booleans())
     def consumer_is_slow(self, ms: int, *, keep: bool) -> None:
         """Time goes by between the start of its transaction and its call."""
@@ -250,10 +273,15 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(drafts=st.lists(DRAFTS, min_size=1, max_size=8), form=FORMS)
     def create(self, drafts: list[tuple[Any, ...]], form: str) -> None:
         given = []
-        for channel, suffix, time, headers, max_attempts, key in drafts:
+        for channel, suffix, time, headers, max_attempts, key, more in drafts:
             self.drafted += 1
             content = b"%d" % self.drafted + suffix
-            given.append(Draft(channel, content, self.time(time), headers, max_attempts, key))
+            at, delay_ms = self.when(time)
+            given.append(
+                Draft(
+                    channel, content, at, headers, max_attempts, key, delay_ms, *(more or (None, None, None))
+                )
+            )
         rows = self.client.create(given, form)
         ids = [message_id or 0 for message_id, result in rows if result == "created"]
         assert ids == sorted(set(ids)), "ids rise in the order given"
@@ -279,6 +307,7 @@ class QueueMachine(RuleBasedStateMachine):
                 None,
                 max_attempts,
                 f"{left}" if keyed else None,
+                None,
             )
             for name, n in zip(NAMES, counts, strict=False)
             for left in reversed(range(n))
@@ -296,21 +325,20 @@ class QueueMachine(RuleBasedStateMachine):
         until_at = picked[0][1].until_at
         if offset is not None and until_at is not None:
             self.set_clock(max(self.clock.at, until_at + offset))
-        self.create([(channel, b"", None, None, None, key) for (channel, key), _ in picked], form)
+        self.create([(channel, b"", None, None, None, key, None) for (channel, key), _ in picked], form)
 
     # Consumers
 
     @precondition(lambda self: not self.is_dirty)
     @rule(limit=st.sampled_from([1, 2, 3, 1000]))
-    def fold(self, limit: int = 1000) -> None:
+    def dispatch(self, limit: int = 1000) -> None:
         for calls in range(1, 1000):
-            if not self.client.value("SELECT wake_fold(%s)", limit):
+            if not self.client.value("SELECT dispatch(%s)", limit):
                 break
-            assert calls < 999, "folding does not come to an end"
-        self.is_founded |= not self.befores
-        self.model.fold()
-        self.line.stepped(self.model)
-        self.line.folded(self.model)
+            assert calls < 999, "dispatching does not come to an end"
+        self.model.dispatch()
+        self.deliveries.stepped(self.model)
+        self.deliveries.is_fresh = True
         if not self.is_draining:
             self.judge()
 
@@ -323,15 +351,24 @@ class QueueMachine(RuleBasedStateMachine):
         limit=st.integers(1, 20),
         lease_ms=st.none() | LEASES,
         consumer=st.sampled_from([None, "me"]),
+        lanes=ASKED_LANES,
         first=st.booleans(),
     )
-    def dequeue(self, limit: int, lease_ms: int | None, consumer: str | None, *, first: bool = True) -> None:
-        """`first` folds first, as consumers do."""
+    def dequeue(
+        self,
+        limit: int,
+        lease_ms: int | None,
+        consumer: str | None,
+        lanes: list[str] | None = None,
+        *,
+        first: bool = True,
+    ) -> None:
+        """`first` dispatches first, as consumers do."""
         if first and not self.is_dirty:
-            self.fold()
-        rows, again_at = self.client.dequeue(limit, lease_ms, consumer)
+            self.dispatch()
+        rows, again_at = self.client.dequeue(limit, lease_ms, consumer, lanes)
         lasts_ms = self.model.settings.lease_ms if lease_ms is None else lease_ms
-        take(self.model, self.line, rows, again_at, limit, lasts_ms, consumer)
+        take(self.model, self.deliveries, rows, again_at, Ask(limit, lasts_ms, consumer, lanes))
         self.handles += [Target(row.id, row.token) for row in rows]
         self.wrote()
 
@@ -361,10 +398,14 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(each=st.lists(st.tuples(TARGETS, DEFERRALS), min_size=1, max_size=6), form=FORMS)
     def defer(self, each: list[tuple[Any, Any]], form: str) -> None:
         given = [self.target(*target) for target, _ in each]
-        deferrals = [Deferral(self.time(at), state, error) for _, (at, state, error) in each]
+        whens = [self.when(time) for _, (time, _, _) in each]
+        deferrals = [
+            Deferral(at, state, error, delay_ms)
+            for (at, delay_ms), (_, (_, state, error)) in zip(whens, each, strict=True)
+        ]
         results = self.client.defer(given, deferrals, form)
         expected = [
-            self.model.defer(*t, d.dequeue_at, d.state, d.error)
+            self.model.defer(*t, self.at(d.dequeue_at, d.delay_ms), d.state, d.error)
             for t, d in zip(given, deferrals, strict=True)
         ]
         assert results == expected, f"invariants 5, 14, 16: {results} for {given}, not {expected}"
@@ -381,18 +422,19 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 30), policy=POLICIES, limit=st.sampled_from([None, 1, 5]))
     def channel_changes(self, number: int, policy: tuple[Any, ...], limit: int | None) -> None:
-        """It holds at once: with a limit, somebody asks who has folded before."""
+        """It holds at once: with a limit, somebody asks who has dispatched before."""
         if limit is not None and not self.is_dirty:
-            self.fold()
+            self.dispatch()
         channels = self.model.channels() or NAMES
         self.channel_set(channels[number % len(channels)], *policy)
         if limit is not None:
             self.dequeue(limit, 1000, None, first=False)
 
     def channel_set(self, *given: Any) -> None:
-        """The channel, max_concurrency, release_interval_ms, paused, max_size."""
-        rows = self.client.rows("SELECT * FROM channel_set(%s, %s, %s, %s, %s)", *given)
+        """The channel, max_concurrency, release_interval_ms, paused, max_size, weight."""
+        rows = self.client.rows("SELECT * FROM channel_set(%s, %s, %s, %s, %s, %s)", *given)
         self.model.channel_set(*given)
+        self.deliveries.disturbed()
         assert rows == [(given[0], *vars(self.model.policy(given[0])).values())]
         assert rows == self.client.rows("SELECT * FROM channel_get(%s)", given[0])
         self.wrote()
@@ -400,7 +442,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(given=QUEUES, limit=st.sampled_from([None, 1, 5]))
     def queue_changes(self, given: dict[str, Any], limit: int | None) -> None:
         if limit is not None and not self.is_dirty:
-            self.fold()
+            self.dispatch()
         self.queue_set(given)
         if limit is not None:
             self.dequeue(limit, 1000, None, first=False)
@@ -413,11 +455,12 @@ class QueueMachine(RuleBasedStateMachine):
         if given.keys() & {"max_concurrency", "paused"}:
             self.wrote()
 
+    @precondition(lambda self: not self.befores)
     @rule()
     def rebuild(self) -> None:
         self.client.rows("SELECT rebuild()")
         self.model.rebuild()
-        self.line.rebuilt()
+        self.deliveries.disturbed()
         self.wrote()
 
     @rule(limit=st.sampled_from([1, 3, 10_000]))
@@ -482,35 +525,31 @@ class QueueMachine(RuleBasedStateMachine):
         assert made == {*self.model.dead, *self.model.gone}, "invariant 1"
         self.what_is_stored_is_what_the_model_has()
         self.the_history_is_what_the_model_has()
-        self.leave_the_line()
+        self.rest()
 
-    def leave_the_line(self) -> None:
-        """Nobody stands in it any more; those whose messages were given up, not after their time has come."""
-        self.fold()
-        last_at = self.client.value("SELECT MAX(due_at) FROM ring")
-        if self.line.hollow and last_at is not None:
-            self.set_clock(max(self.clock.at, last_at))
-            self.dequeue(20, 1000, None)
-            self.fold()
-        left = "SELECT channel FROM ring WHERE due_at IS NOT NULL OR head_at IS NOT NULL"
-        assert not self.client.rows(left), "invariant 17: drained, yet a channel stands in the line"
+    def rest(self) -> None:
+        """Nothing is left in any place, and nothing to do."""
+        self.dispatch()
+        for place in ("backlog WHERE stretches <> '{}'", "line", "ready", "scheduled", "held"):
+            left = self.client.rows(f"SELECT * FROM {place}")
+            assert not left, f"invariant 17: drained, yet {place} has {left}"
         tick = self.client.rows("SELECT * FROM tick")
-        self.fold()
+        self.dispatch()
         self.judge()
         assert tick == self.client.rows("SELECT * FROM tick"), (
-            "invariant 17: an idle fold has something to do"
+            "invariant 17: an idle dispatch has something to do"
         )
 
     # How it is done
 
     def wrote(self) -> None:
         self.is_dirty = bool(self.befores)
-        self.line.stepped(self.model)
+        self.deliveries.stepped(self.model)
 
     def set_clock(self, at: int) -> None:
         self.clock.set(at)
         self.model.now = at
-        self.line.stepped(self.model)
+        self.deliveries.stepped(self.model)
 
     def next_event(self) -> int:
         ends = [message.lease_end_at for message in self.model.leases()]
@@ -521,7 +560,14 @@ class QueueMachine(RuleBasedStateMachine):
         if time is None:
             return None
         kind, ms = time
-        return min(self.clock.at + ms, 2**53) if kind == "clock" else ms
+        return ms if kind == "at" else min(self.clock.at + ms, 2**53)
+
+    def when(self, time: tuple[str, int] | None) -> tuple[int | None, int | None]:
+        """The time, or the delay."""
+        return (None, time[1]) if time and time[0] == "delay" else (self.time(time), None)
+
+    def at(self, dequeue_at: int | None, delay_ms: int | None) -> int | None:
+        return dequeue_at if delay_ms is None else self.clock.at + delay_ms
 
     def target(self, kind: str, number: int) -> Target:
         held = self.model.leases()

@@ -1,7 +1,5 @@
 """The calls that people make: cancel, reschedule, retry and discard what died, delete a channel."""
 
-from typing import Any
-
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
@@ -18,8 +16,8 @@ class OperatedQueueMachine(QueueMachine):
     @rule(whom=st.lists(WHOM, min_size=1, max_size=4), form=FORMS)
     def cancel(self, whom: list[tuple[str, int]], form: str) -> None:
         ids = [self.whom(*each) for each in whom]
-        self.line.hollow |= self.channels_of(ids)
         assert self.client.cancel(ids, form) == [self.model.cancel(message_id) for message_id in ids]
+        self.deliveries.disturbed()  # a channel whose next messages are cancelled gives up their turns
         self.wrote()
 
     @precondition(lambda self: self.model.leases())
@@ -40,8 +38,8 @@ class OperatedQueueMachine(QueueMachine):
     @rule(whom=WHOM, time=TIMES)
     def reschedule(self, whom: tuple[str, int], time: tuple[str, int] | None) -> None:
         message_id, at = self.whom(*whom), self.time(time)
-        self.line.hollow |= self.channels_of([message_id])
         assert self.client.reschedule(message_id, at) == self.model.reschedule(message_id, at)
+        self.deliveries.disturbed()
         self.wrote()
 
     @precondition(lambda self: self.model.dead)
@@ -57,11 +55,11 @@ class OperatedQueueMachine(QueueMachine):
     def dead_retry_into_little_room(self, number: int, room: int) -> None:
         """All that died in a channel, and others who have a wish for the room."""
         channel = self.model.dead[self.whom("dead", number)].channel
-        self.channel_set(channel, None, None, None, max(1, self.model.size(channel) + room))
+        self.channel_set(channel, None, None, None, max(1, self.model.size(channel) + room), None)
         ids = [message.id for message in self.model.dead.values() if message.channel == channel]
         results = self.client.dead_retry(ids, None)
         self.model.dead_retry(list(zip(ids, results, strict=True)), None)
-        self.create([(channel, b"", None, None, 1, None)] * 2, "one")
+        self.create([(channel, b"", None, None, 1, None, None)] * 2, "one")
 
     @precondition(lambda self: self.model.dead)
     @rule(whom=st.lists(DEAD, min_size=1, max_size=3))
@@ -73,16 +71,16 @@ class OperatedQueueMachine(QueueMachine):
     def channel_delete(self, channel: str, *, with_messages: bool, limit: int) -> None:
         """Its keys are asked for again."""
         keys = [key for place, key in sorted(self.model.admission.keys) if place == channel]
-        self.line.hollow.add(channel)
         given = (channel, with_messages, limit)
         (answer,) = self.client.rows("SELECT * FROM channel_delete(%s, %s, %s)", *given)
         stored = {row[0] for row in self.client.rows("SELECT id FROM message UNION SELECT id FROM dead")}
         self.model.channel_delete(
             channel, with_messages=with_messages, limit=limit, answer=answer, stored=stored
         )
+        self.deliveries.disturbed()  # what was next of it is not given to it
         self.wrote()
         if keys:
-            self.create([(channel, b"", None, None, None, key) for key in keys[:2]], "many")
+            self.create([(channel, b"", None, None, None, key, None) for key in keys[:2]], "many")
 
     @rule(limits=st.lists(st.sampled_from([0, 1, 2, 3, 5]), min_size=2, max_size=4), is_done=st.booleans())
     def queue_limit_changes(self, limits: list[int], *, is_done: bool) -> None:
@@ -104,7 +102,3 @@ class OperatedQueueMachine(QueueMachine):
         }
         ids: list[int] = kinds.get(kind, [])
         return ids[number % len(ids)] if ids else 10**9 + number
-
-    def channels_of(self, ids: list[int]) -> set[str]:
-        messages: dict[int, Any] = self.model.messages
-        return {messages[message_id].channel for message_id in ids if message_id in messages}

@@ -1,18 +1,21 @@
 """The whole contract in plain Python: what each call returns, and what is stored after it.
 
 One caller, no waiting, no indexes: where the engine is clever, the model is obvious. What is left to the
-engine is handed to the model as it happened: the ids and tokens it makes up, which of the due channels it
-visits (see `deliveries`, which judges that), and answers that the contract leaves open (see `admission`).
+engine is handed to the model as it happened: the ids and tokens it makes up, which of the channels with a
+backlog it serves (see `deliveries`, which judges that), and answers that the contract leaves open (see
+`admission`).
 """
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from tests.model.admission import Admission
 
 RAN_OUT = "the lease ran out"
-NOTICE_MS = 100
+NOTICE_MS = 1000
 PAST_ERRORS = 10
 
 
@@ -41,6 +44,7 @@ class Policy:
     release_interval_ms: int = 0
     paused: bool = False
     max_size: int | None = None
+    weight: Decimal = Decimal(1)
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,10 @@ class Draft:
     headers: dict[str, Any] | None = None
     max_attempts: int | None = None
     dedupe_key: str | None = None
+    delay_ms: int | None = None
+    priority: int | None = None
+    cost: int | None = None
+    lane: str | None = None
 
 
 @dataclass
@@ -76,17 +84,20 @@ class Message:
     dequeued_at: int | None = None
     is_cancelled: bool = False
     past_errors: list[dict[str, Any]] | None = None
+    priority: int = 0
+    cost: int = 1
+    lane: str = "default"
     is_announced: bool = False  # leased under a concurrency limit: the end of the lease is announced
     is_counted: bool = False  # came while its channel had a max_size
 
     @property
-    def place(self) -> tuple[int, int]:
-        return self.dequeue_at, self.id
+    def place(self) -> tuple[int, int, int]:
+        return -self.priority, self.dequeue_at, self.id
 
     @property
     def stored(self) -> tuple[Any, ...]:
-        """All that a caller can see of it, down to past_errors."""
-        return tuple(vars(self).values())[:19]
+        """All that a caller can see of it, down to its lane."""
+        return tuple(vars(self).values())[:22]
 
 
 class Finished(NamedTuple):
@@ -122,17 +133,18 @@ class QueueModel:
     released_at: dict[str, int] = field(default_factory=dict)
     served: dict[str, int] = field(default_factory=dict)  # by channels, since they came into being
     served_total: int = 0
-    unfolded: set[int] = field(default_factory=set)  # messages that came to wait since the last fold
-    is_folded: bool = False  # nothing was appended since the last fold
-    noticed_at: dict[str, int] = field(
-        default_factory=dict
-    )  # when a free slot is found out about at the latest
+    untold: Counter[str] = field(default_factory=Counter)  # what was served since the last dispatch
+    placed: set[int] = field(default_factory=set)  # waiting messages that a dispatch has found due
+    is_dispatched: bool = False  # nothing was appended since the last dispatch
+    # When a free slot is found out about at the latest; "": one of the queue's.
+    noticed_at: dict[str, int] = field(default_factory=dict)
+    had_limits: bool = False
 
     # Producers
 
     def create(self, answers: list[tuple[int | None, str]], drafts: list[Draft], transaction_at: int) -> None:
         """One after the other, also where the engine was asked for all at once."""
-        self.is_folded = False
+        self.is_dispatched = False
         for (message_id, result), draft in zip(answers, drafts, strict=True):
             holder = self.admission.holder(draft.channel, draft.dedupe_key, self.now)
             self._judge_answer(draft.channel, draft.dedupe_key, None, result)
@@ -144,6 +156,8 @@ class QueueModel:
 
     def _make(self, message_id: int, draft: Draft, transaction_at: int) -> None:
         at = transaction_at if draft.dequeue_at is None else draft.dequeue_at
+        if draft.delay_ms is not None:
+            at = self.now + draft.delay_ms
         message = Message(
             message_id,
             draft.channel,
@@ -153,6 +167,9 @@ class QueueModel:
             draft.dedupe_key,
             transaction_at,
             at,
+            priority=draft.priority or 0,
+            cost=draft.cost or 1,
+            lane=draft.lane or "default",
         )
         self._enter(message)
 
@@ -172,24 +189,24 @@ class QueueModel:
         message.is_counted = self.policy(message.channel).max_size is not None
         self.messages[message.id] = message
         self.admission.take(message.channel, message.dedupe_key, message.id)
-        self.unfolded.add(message.id)
 
     # Consumers
 
-    def fold(self) -> None:
-        """Leases that ran out come back, each to its place, but for what was cancelled."""
+    def dispatch(self) -> None:
+        """Leases that ran out come back, but for what was cancelled. Whatever is due is placed."""
         for message in self.leases():
             if message.lease_end_at is not None and message.lease_end_at <= self.now:
                 self._give_up(message, RAN_OUT) if message.is_cancelled else self._fail(message, RAN_OUT)
-        self.unfolded.clear()
-        self.is_folded = True
+        self.placed = {message.id for message in self.waiting() if self.is_due(message)}
+        self.is_dispatched = True
+        self.untold.clear()
 
-    def available(self, channel: str) -> int:
+    def available(self, channel: str, lanes: list[str] | None = None) -> int:
         """How many messages the channel may release now. Leases count until they end, however late."""
         policy = self.policy(channel)
         if policy.paused or self.ready_at(channel) > self.now:
             return 0
-        available = len(self.due(channel))
+        available = len(self.next(channel, lanes))
         if policy.max_concurrency is not None:
             available = min(available, max(0, policy.max_concurrency - len(self.leases(channel))))
         return min(available, 1) if policy.release_interval_ms else available
@@ -214,7 +231,8 @@ class QueueModel:
         self.released_at[message.channel] = self.now
         self.served[message.channel] = self.served.get(message.channel, 0) + 1
         self.served_total += 1
-        self.unfolded.discard(message_id)
+        self.untold[message.channel] += 1
+        self.placed.discard(message_id)
         return message
 
     def complete(self, message_id: int | None, token: UUID | None) -> str:
@@ -236,7 +254,7 @@ class QueueModel:
         message = self._held(message_id, token)
         if message is None:
             return self._missed(message_id)
-        self.is_folded = False
+        self.is_dispatched = False
         if message.is_cancelled:
             self._give_up(message, error)
             return "cancelled"
@@ -246,7 +264,6 @@ class QueueModel:
             self._fail(message, error)
         else:
             self._end_lease(message)
-            self.unfolded.add(message.id)
         if message.dead_at is not None:
             return "dead"
         if dequeue_at is not None:
@@ -259,7 +276,7 @@ class QueueModel:
             return self._missed(message_id), None
         if message.is_cancelled:
             return "cancelled", None
-        self.is_folded = False
+        self.is_dispatched = False
         message.lease_end_at = max(message.lease_end_at or 0, self.now + lease_ms)
         return "extended", message.lease_end_at
 
@@ -281,9 +298,9 @@ class QueueModel:
             return self._elsewhere(message_id)
         if message.token is not None:
             return "leased"
-        self.is_folded = False
+        self.is_dispatched = False
         message.dequeue_at = self.now if dequeue_at is None else dequeue_at
-        self.unfolded.add(message_id)
+        self.placed.discard(message_id)
         return "rescheduled"
 
     def dead_retry(self, answers: list[tuple[int, str]], dequeue_at: int | None) -> None:
@@ -308,7 +325,7 @@ class QueueModel:
             self._revive(message, self.now if dequeue_at is None else dequeue_at)
 
     def _revive(self, message: Message, dequeue_at: int) -> None:
-        self.is_folded = False
+        self.is_dispatched = False
         died = {"at": message.dead_at, "attempts": message.attempts, "error": message.error}
         message.past_errors = [*(message.past_errors or []), died][-PAST_ERRORS:]
         message.attempts = 0
@@ -332,15 +349,18 @@ class QueueModel:
         release_interval_ms: int | None = None,
         paused: bool | None = None,
         max_size: int | None = None,
+        weight: Decimal | None = None,
     ) -> None:
-        self.is_folded = False
+        self.is_dispatched = False
         given = {
             "max_concurrency": max_concurrency,
             "release_interval_ms": release_interval_ms,
             "paused": paused,
             "max_size": max_size,
+            "weight": weight,
         }
         self.policies[channel] = _changed(self.policy(channel), given)
+        self.had_limits = True
 
     def channel_delete(
         self, channel: str, *, with_messages: bool, limit: int, answer: tuple[str, int], stored: set[int]
@@ -356,7 +376,7 @@ class QueueModel:
             expected = {("deleted", went)} if is_known else {("deleted", 0), ("not_found", 0)}
         assert answer in expected, f"{answer} of {len(mine)}: only {expected}"
         assert len(left) == went
-        self.is_folded = False
+        self.is_dispatched = False
         for message in left:
             self._give_up(message) if message.id in self.messages else self.dead_discard(message.id)
         if answer[0] == "deleted":
@@ -364,12 +384,15 @@ class QueueModel:
 
     def queue_set(self, given: dict[str, Any]) -> None:
         self.settings = _changed(self.settings, given)
+        self.had_limits |= self.settings.max_concurrency is not None
         if given.keys() & {"paused", "max_concurrency"}:
-            self.is_folded = False
+            self.is_dispatched = False
 
     def rebuild(self) -> None:
-        """Changes nothing that a caller sees, but leaves all of it to be folded again."""
-        self.is_folded = False
+        """Changes nothing that a caller sees, but leaves all of it to be dispatched again."""
+        self.is_dispatched = False
+        self.placed.clear()
+        self.untold.clear()
 
     def trim_history(self, kept: set[tuple[int, int]]) -> None:
         """`kept`: the ids and times still there. What is too old may go, nothing else."""
@@ -394,8 +417,18 @@ class QueueModel:
         waiting = [m for m in self.messages.values() if m.token is None and channel in {None, m.channel}]
         return sorted(waiting, key=lambda message: message.place)
 
+    def is_due(self, message: Message) -> bool:
+        """What was due once, when a dispatch looked, stays due."""
+        return message.dequeue_at <= self.now or message.id in self.placed
+
     def due(self, channel: str) -> list[Message]:
-        return [message for message in self.waiting(channel) if message.dequeue_at <= self.now]
+        return [message for message in self.waiting(channel) if self.is_due(message)]
+
+    def next(self, channel: str, lanes: list[str] | None = None) -> list[Message]:
+        """What a dequeue may find, in order: due, and dispatched since. Lanes do not wait for each other."""
+        return [
+            m for m in self.waiting(channel) if m.id in self.placed and (lanes is None or m.lane in lanes)
+        ]
 
     def size(self, channel: str) -> int:
         return len(self.leases(channel)) + len(self.waiting(channel))
@@ -412,14 +445,15 @@ class QueueModel:
 
     def is_settled(self) -> bool:
         """Whether a dequeue now knows all there is to know."""
-        return self.is_folded and all(map(self.is_noticed, self.noticed_at))
+        is_placed = all(message.id in self.placed for message in self.waiting() if self.is_due(message))
+        return self.is_dispatched and is_placed and all(map(self.is_noticed, self.noticed_at))
 
     def next_at(self) -> int | None:
         """When time alone lets a channel release something: a message's time, or the end of an interval."""
         if not self.room(1):
             return None
         times = [
-            max(self.waiting(channel)[0].dequeue_at, self.ready_at(channel), self.now)
+            max(min(m.dequeue_at for m in self.waiting(channel)), self.ready_at(channel), self.now)
             for channel in self.channels()
             if self.waiting(channel) and not self.policy(channel).paused and not self.is_full(channel)
         ]
@@ -445,19 +479,23 @@ class QueueModel:
         self._go(message, "cancelled", error)
 
     def _go(self, message: Message, outcome: str, error: str | None = None) -> None:
-        self.is_folded = False
+        self.is_dispatched = False
         self._leave(message, outcome, error)
         if message.token is not None:
             self._end_lease(message)
-        self.unfolded.discard(message.id)
+        self.placed.discard(message.id)
         del self.messages[message.id]
         self.gone.add(message.id)
 
     def _end_lease(self, message: Message) -> None:
         """A lease older than the limit it counts against ends unannounced. That is found out by looking."""
         message.token = message.lease_end_at = None
-        if not message.is_announced and self.policy(message.channel).max_concurrency is not None:
+        if message.is_announced:
+            return
+        if self.policy(message.channel).max_concurrency is not None:
             self.noticed_at[message.channel] = self.now + NOTICE_MS
+        if self.settings.max_concurrency is not None:
+            self.noticed_at[""] = self.now + NOTICE_MS
 
     def _fail(self, message: Message, error: str) -> None:
         """The attempt is used up; after the last one the message is parked."""
@@ -465,8 +503,6 @@ class QueueModel:
             self._leave(message, "dead", error)
             message.dead_at = self.now
             self.dead[message.id] = self.messages.pop(message.id)
-        else:
-            self.unfolded.add(message.id)
         self._end_lease(message)
         message.attempts += 1
         message.error = error
@@ -500,9 +536,11 @@ class QueueModel:
         )
 
     def _forget(self, channel: str) -> None:
+        """What no dispatch has counted yet is counted later."""
         self.policies.pop(channel, None)
-        self.served.pop(channel, None)
-        self.released_at.pop(channel, None)
+        self.served[channel] = self.untold[channel]
+        if not self.untold[channel]:
+            self.released_at.pop(channel, None)
         self.noticed_at.pop(channel, None)
         self.admission.forget(channel)
 

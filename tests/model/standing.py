@@ -1,4 +1,4 @@
-"""How the queue and its channels stand, as the statistics must tell it after a fold."""
+"""How the queue and its channels stand, as the statistics must tell it after a dispatch."""
 
 from typing import Any
 
@@ -7,7 +7,8 @@ from tests.model.queue_model import Message, QueueModel
 
 OF_CHANNELS = """
     SELECT s.channel, s.waiting, s.due, s.scheduled, s.leased, s.dead, s.served, s.last_served_at,
-        s.blocked_by, s.max_concurrency, s.release_interval_ms, s.paused, s.max_size, s.oldest_due_ms
+        s.blocked_by, s.max_concurrency, s.release_interval_ms, s.paused, s.max_size, s.weight,
+        s.oldest_due_ms
     FROM unnest(%s::TEXT[]) WITH ORDINALITY n (name, ord) CROSS JOIN channel_stats(n.name) s ORDER BY n.ord"""
 OF_QUEUE = """
     SELECT waiting, due, scheduled, leased, dead, served, running, max_concurrency, paused, blocked_by
@@ -17,9 +18,11 @@ OF_QUEUE = """
 def judge_standing(client: Client, model: QueueModel, channels: list[str]) -> None:
     for *row, oldest_due_ms in client.rows(OF_CHANNELS, channels):
         channel = row[0]
-        assert tuple(row) == _of_channel(model, channel), f"channel_stats({channel!r})"
+        expected = _of_channel(model, channel)
+        assert tuple(row) == expected, f"channel_stats({channel!r}): {row}, not {expected}"
         _judge_oldest(model, channel, oldest_due_ms)
-    assert client.rows(OF_QUEUE) == [_of_queue(model, channels)], "queue_stats()"
+    [row], expected = client.rows(OF_QUEUE), _of_queue(model, channels)
+    assert row == expected, f"queue_stats(): {row}, not {expected}"
 
 
 def _of_channel(model: QueueModel, channel: str) -> tuple[Any, ...]:
@@ -39,6 +42,7 @@ def _of_channel(model: QueueModel, channel: str) -> tuple[Any, ...]:
         policy.release_interval_ms,
         policy.paused,
         policy.max_size,
+        policy.weight,
     )
 
 
@@ -84,7 +88,7 @@ def _queue_limit(model: QueueModel) -> str | None:
 
 
 def _judge_oldest(model: QueueModel, channel: str, oldest_due_ms: int | None) -> None:
-    """The oldest is looked for at the head of the line: urgent messages there may hide older ones."""
+    """The oldest is looked for at the heads of lines: urgent messages there may hide older ones."""
     due = model.due(channel)
     if not due:
         assert oldest_due_ms is None
@@ -92,7 +96,7 @@ def _judge_oldest(model: QueueModel, channel: str, oldest_due_ms: int | None) ->
     assert oldest_due_ms is not None
     oldest = max(_age(model, message) for message in due)
     is_plain = all(message.dequeue_at >= message.created_at for message in due)
-    at_least = oldest if is_plain else _age(model, due[0])
+    at_least = oldest if is_plain else min(_age(model, message) for message in due)
     assert at_least <= oldest_due_ms <= oldest, f"oldest_due_ms of {channel!r}"
 
 

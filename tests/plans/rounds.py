@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from tests.judge import fold
+from tests.judge import dispatch
 from tests.plans.buffers import Costs, Meter
 
 HOUR = 3_600_000
@@ -19,28 +19,29 @@ BEFOREHAND = 6
 # What is counted, and how often each call goes down an index: to find a row, or to add an entry for a new
 # version of it.
 DESCENTS = {
-    "create": 3,  # a message is in two indexes when it waits, its wake in one
-    "create_many of 10": 10 * 3,
-    "fold of 11 wakes": 11 * 5,  # a channel's row is found twice, its policy once; the row is in two indexes
-    "fold of nothing": 4,
-    "fold of a dequeue": 12,  # with a sweep, when the last one is a second old
-    "fold of 10 leases that ran out": 10 * 10,  # found three times, put back in two; then as any wake
-    "look": 8,  # the tick twice, wakes, the ring twice, what is postponed twice, whether someone sleeps
-    "look at nothing": 8,
-    "dequeue of nothing": 4,
+    "create": 3,  # a message, its notice, and whether someone sleeps
+    "create_many of 10": 10 + 3,
+    # Its message; its channel's last entry twice, line, policy and slots; and it is in two indexes. A line is
+    # in one, its backlog in two.
+    "dispatch of 11 notices": 11 * 11,
+    "dispatch of nothing": 8,
+    "dispatch of a dequeue": 15,  # with a sweep, when the last one is a second old
+    "dispatch of 10 leases that ran out": 10 * 15,  # the lease, the message three times; then as any other
+    "look": 10,
+    "look at nothing": 10,
+    "dequeue of nothing": 8,
     "dequeue of 1": 8,
-    "dequeue of 10": 10
-    * 6,  # the policy, the line of messages; two for the channel's row, two for the message
-    "dequeue of 50": 50 * 6,
-    "dequeue of 20, 10 of them urgent": 20 * 6,
-    "extend": 4,
+    "dequeue of 10": 10 + 8,  # the messages; what is next lies together
+    "dequeue of 50": 50 + 8,
+    "dequeue of 20, 10 of them urgent": 20 + 8,
+    "extend": 6,
     "extend_many of 10": 10 * 4,
-    "defer": 5,
+    "defer": 6,
     "defer_many of 10": 10 * 4,
-    "complete": 1,
-    "discard": 3,  # found, and gone
-    "complete_many of 50": 50 * 2,  # each may also lie on another page than the one before
-    "maintain": 200 * 2,  # so many channels are looked at, with their policies
+    "complete": 3,
+    "discard": 6,
+    "complete_many of 50": 50 * 3,  # each may also lie on another page than the one before
+    "maintain": 20,
 }
 IN_PASSING = "in passing"
 
@@ -81,18 +82,19 @@ def dequeue(meter: Meter, limit: int, name: str = IN_PASSING, lease_ms: int = HO
 
 
 def play(meter: Meter, scene: Scene) -> None:
-    fold(meter.conn)
+    dispatch(meter.conn)
     usual_at = 0 if Scene.ONE_TIME in scene else None
     if Scene.NARROW in scene:
         play_singly_and_by_tens(meter, usual_at)
     if Scene.WIDE in scene:
         play_by_fifties(meter, usual_at)
     if Scene.DRAINED in scene:
-        # Right after a fold it does not look for what there is to fold.
+        dispatch(meter.conn)  # a list of slots may be due to be looked at again
+        # Right after a dispatch it does not look for what there is to dispatch.
         meter.conn.execute("UPDATE tick SET at = at - 1000")
         (row,) = meter.count("dequeue of nothing", "message_dequeue(10)")
         assert row["id"] is None, row
-        (row,) = meter.count("look at nothing", "wake_look()")
+        (row,) = meter.count("look at nothing", "sleep_look()")
         assert not row["is_due"], row
 
 
@@ -100,44 +102,44 @@ def play_singly_and_by_tens(meter: Meter, usual_at: int | None) -> None:
     conn, count = meter.conn, meter.count
     count("create", f"message_create('c1', 'x', {'NULL' if usual_at is None else usual_at})")
     count("create_many of 10", creation(10, usual_at))
-    count("fold of 11 wakes", "wake_fold()")
-    count("fold of nothing", "wake_fold()")
-    count("look", "wake_look()")
+    count("dispatch of 11 notices", "dispatch()")
+    count("dispatch of nothing", "dispatch()")
+    count("look", "sleep_look()")
 
     message = dequeue(meter, 1, "dequeue of 1")
-    fold(conn)
+    dispatch(conn)
     count("extend", f"message_extend({alone(message)}, {2 * HOUR})")
     count("complete", f"message_complete({alone(message)})")
 
     messages = dequeue(meter, 10, "dequeue of 10")
-    count("fold of a dequeue", "wake_fold()")
+    count("dispatch of a dequeue", "dispatch()")
     count("extend_many of 10", f"message_extend_many({listed(messages)}, {2 * HOUR})")
     count("defer_many of 10", f"message_defer_many({listed(messages)})")
-    fold(conn)
+    dispatch(conn)
 
     message = dequeue(meter, 1)
     count("defer", f"message_defer({alone(message)})")
-    fold(conn)
+    dispatch(conn)
 
     (*_, last) = dequeue(meter, 10, lease_ms=1)
     until_ended(conn, last["lease_end_at"])
-    count("fold of 10 leases that ran out", "wake_fold()")
-    fold(conn)
+    count("dispatch of 10 leases that ran out", "dispatch()")
+    dispatch(conn)
 
     count(IN_PASSING, creation(10, -1))
-    fold(conn)
+    dispatch(conn)
     *messages, last = dequeue(meter, 20, "dequeue of 20, 10 of them urgent")
     count("discard", f"message_discard({alone([last])})")
     count(IN_PASSING, f"message_complete_many({listed(messages)})")
-    fold(conn)
+    dispatch(conn)
 
 
 def play_by_fifties(meter: Meter, usual_at: int | None) -> None:
     meter.count(IN_PASSING, creation(50, usual_at))
-    fold(meter.conn)
+    dispatch(meter.conn)
     messages = dequeue(meter, 50, "dequeue of 50")
     meter.count("complete_many of 50", f"message_complete_many({listed(messages)})")
-    fold(meter.conn)
+    dispatch(meter.conn)
     meter.count("maintain", "maintain(10)")
 
 
@@ -147,7 +149,7 @@ def until_ended(conn: psycopg.Connection, lease_end_at: int) -> None:
 
 
 def measure(meter: Meter, scene: Scene) -> Costs:
-    play(meter, scene)  # in passing: what others did meanwhile is to be folded
+    play(meter, scene)  # in passing: what others did meanwhile is to be dispatched
     meter.forget()
     for _ in range(REPEATED):
         play(meter, scene)

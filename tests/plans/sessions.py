@@ -13,7 +13,7 @@ from tests.database import Connect
 from tests.judge import drain
 from tests.plans.buffers import Costs, Meter
 from tests.plans.rounds import BEFOREHAND, DESCENTS, Scene, measure, play
-from tests.plans.states import create, fold_in_bulk
+from tests.plans.states import create, dispatch_in_bulk
 
 # "No growth" means none but this: a larger table may have a higher B-tree, one page more each time that
 # a call goes down it;
@@ -62,7 +62,7 @@ class Watch:
             self.loader.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
         if statistics is Statistics.STALE:
             create(self.loader, 10, 10, "c")  # a page a table: to read all of it looks cheap
-            fold_in_bulk(self.loader)
+            dispatch_in_bulk(self.loader)
             for table in tables:
                 self.loader.execute(f"VACUUM ANALYZE {table}")
             drain(self.loader)

@@ -35,8 +35,8 @@ def create(
         )
 
 
-def fold_in_bulk(conn: psycopg.Connection) -> None:
-    while conn.execute("SELECT wake_fold(10000)").fetchone() == (True,):
+def dispatch_in_bulk(conn: psycopg.Connection) -> None:
+    while conn.execute("SELECT dispatch(10000)").fetchone() == (True,):
         pass
 
 
@@ -54,4 +54,4 @@ def tall(conn: psycopg.Connection) -> None:
     """
     limit_channels(conn, 2_000, "tall ", 1)
     create(conn, 200_000, 2_000, "tall ", FAR, in_a_row=100)
-    fold_in_bulk(conn)
+    dispatch_in_bulk(conn)

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.database import Connect
-from tests.judge import fold
+from tests.judge import dispatch
 from tests.plans.buffers import Meter
 from tests.plans.rounds import HOUR
 from tests.plans.sessions import Statistics, Watch
-from tests.plans.states import create, fold_in_bulk
+from tests.plans.states import create, dispatch_in_bulk
 from tests.plans.test_dead_rows import hold_a_snapshot
 
 CLAIMED = 100
@@ -33,30 +33,31 @@ def test_claims_beside_much_that_is_dead(connect: Connect, statistics: Statistic
     loader.execute("SELECT claim_open('me')")
     loader.execute("SELECT claim_open('other')")
     create(loader, 2_000, 20, "c")
-    fold(loader)
+    dispatch(loader)
     seq = 0
     for _ in range(8):  # a session's first calls read the catalogue
         seq = play(veteran, seq)
-        fold(loader)
+        dispatch(loader)
     veteran.forget()
     for _ in range(8):
         seq = play(veteran, seq)
-        fold(loader)
+        dispatch(loader)
     before = veteran.costs()
     hold_a_snapshot(connect())
     create(loader, 100_000, 20, "c")
-    fold_in_bulk(loader)
+    dispatch_in_bulk(loader)
     loader.execute("SELECT claim_next('other', 1, 0, 20000, %s)", (HOUR,))
+    dispatch(loader)
     for _ in range(150):
         loader.execute("SELECT claim_next('me', 1, %s, 200, %s)", (seq, HOUR))
         seq += 1
         loader.execute("SELECT claim_complete('me', 1, %s)", (seq,))
-        fold(loader)
+        dispatch(loader)
     for meter in (veteran, watch.newcomer()):
         meter.forget()
         for _ in range(8):
             seq = play(meter, seq)
-            fold(loader)
+            dispatch(loader)
         after = meter.costs()
         grown = {call: (before[call], after[call]) for call in before if after[call] > 2 * before[call]}
         assert not grown, f"buffers before and after: {grown}"

@@ -5,7 +5,7 @@ import pytest
 from tests.database import Connect
 from tests.plans.rounds import Scene
 from tests.plans.sessions import Statistics, Watch, no_more
-from tests.plans.states import FAR, create, fold_in_bulk, tall
+from tests.plans.states import FAR, create, dispatch_in_bulk, tall
 
 
 @pytest.mark.slow
@@ -17,5 +17,5 @@ def test_a_million_messages_for_later(connect: Connect, statistics: Statistics) 
     before = watch.costs(scene)
     create(watch.loader, 500_000, 50, "c", FAR)
     create(watch.loader, 500_000, 10_000, "later ", FAR, in_a_row=50)
-    fold_in_bulk(watch.loader)
+    dispatch_in_bulk(watch.loader)
     watch.conclude(before, scene, no_more)

@@ -5,7 +5,15 @@ import pytest
 from tests.database import Connect
 from tests.plans.rounds import Scene
 from tests.plans.sessions import Statistics, Watch, twice
-from tests.plans.states import create, fold_in_bulk
+from tests.plans.states import create, dispatch_in_bulk
+
+# A dispatch, and a look whether one is due, read what is ready. Of few channels it lies in order; of many,
+# the next one may be on another page.
+READY = 200
+
+
+def twice_and_what_is_ready(call: str, before: int) -> int:
+    return twice(call, before) + (READY if call.startswith(("dispatch", "look")) else 0)
 
 
 @pytest.mark.slow
@@ -13,14 +21,11 @@ from tests.plans.states import create, fold_in_bulk
 def test_channels_and_messages(connect: Connect, statistics: Statistics) -> None:
     watch = Watch(connect, statistics)
     create(watch.loader, 1_000, 10, "c")
-    narrow = watch.costs(Scene.NARROW)
-    create(watch.loader, 2_000, 2_000, "c")
-    wide = watch.costs(Scene.WIDE)
-    before = {session: narrow[session] | wide[session] for session in narrow}
+    before = watch.costs(Scene.NARROW | Scene.WIDE)
 
     create(watch.loader, 1_000_000, 250, "c")
-    watch.compare(before, Scene.NARROW | Scene.WIDE, twice, "a million messages")
+    watch.compare(before, Scene.NARROW | Scene.WIDE, twice_and_what_is_ready, "a million messages")
 
     create(watch.loader, 100_000, 100_000, "c")
-    fold_in_bulk(watch.loader)
-    watch.conclude(before, Scene.NARROW | Scene.WIDE, twice)
+    dispatch_in_bulk(watch.loader)
+    watch.conclude(before, Scene.NARROW | Scene.WIDE, twice_and_what_is_ready)

@@ -20,8 +20,11 @@ PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 SOURCES: dict[str, Callable[[Any], FollowedSource]] = {"history": HistorySource, "dead_letters": DeadSource}
 TIMES = {"created_at", "first_dequeued_at", "dequeued_at", "finished_at", "dead_at"}
 ANY_ROW = """
-    INSERT INTO finished (id, created_at, dequeue_at, finished_at, attempts, content_bytes, outcome, channel)
-    SELECT n, 1700000000000 + n, 0, 1700000000000 + n, 1, 0, 'completed', 'channel ' || n %% 7
+    INSERT INTO finished
+        (id, created_at, dequeue_at, finished_at, attempts, content_bytes, outcome, channel, lane, priority,
+        cost)
+    SELECT n, 1700000000000 + n, 0, 1700000000000 + n, 1, 0, 'completed', 'channel ' || n %% 7, 'default', 0,
+        1
     FROM generate_series(%s::BIGINT, %s::BIGINT) n"""
 
 

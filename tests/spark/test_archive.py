@@ -17,10 +17,11 @@ from pyspark.sql import SparkSession
 from lonnymq.errors import InvalidArgument, NotPermitted, PositionUnknown
 from lonnymq.spark import lake
 from lonnymq.spark.archiving import Archiving, HistoryNotKept, archive
+from lonnymq.spark.columns import HISTORY
 from lonnymq.spark.lake import LakeConflict, LakeTable, LakeUnsuitable
 from lonnymq.spark.reading import RowsLost
 from tests.database import Connect
-from tests.spark.traffic import finish, kill
+from tests.spark.traffic import complete, finish, kill, settle
 
 OPENED = LakeTable.open
 
@@ -59,6 +60,22 @@ def test_everything_is_in_the_lake_once(
     assert ids(folder) == in_postgresql(conn)
 
 
+def test_a_table_of_an_older_version_gets_the_columns_it_lacks(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
+) -> None:
+    [(system,)] = conn.execute("SELECT system_id FROM history_bounds()").fetchall()
+    older = HISTORY.without(["lane", "priority", "cost"]).schema()
+    uri = f"{folder}/history"
+    LakeTable(uri, f"cluster {system}, schema lonnymq, history").open(older)
+    conn.execute("SELECT message_create('acme', 'x', p_lane => 'slow', p_priority => 7, p_cost => 3)")
+    complete(conn)
+    for rows in (1, 0):
+        assert archive(spark, folder, options, tables=["history"]).tables["history"].rows == rows
+        found = lake.read(spark, uri).select("channel", "lane", "priority", "cost").collect()
+        assert [tuple(row) for row in found] == [("acme", "slow", 7, 3)]
+    assert DeltaTable(uri).version() == 2  # made, widened, and one commit
+
+
 def test_many_commits_split_no_transaction(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
 ) -> None:
@@ -79,10 +96,11 @@ def test_a_transaction_that_commits_late_is_not_passed(
 ) -> None:
     late = connect(autocommit=False)
     late.execute("SELECT message_create('late', 'x')")
-    waiting = finish(conn, "acme", [b"x"] * 3)
+    waiting = finish(conn, "acme", [b"x"] * 3, settles=False)
     held_back = archive(spark, folder, options, tables=["history"]).tables["history"]
     assert (held_back.rows, held_back.behind) == (0, 3)
     late.rollback()
+    settle(conn)
     assert archive(spark, folder, options, tables=["history"]).tables["history"].rows == 3
     assert ids(folder) == waiting
 

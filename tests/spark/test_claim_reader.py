@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from lonnymq.errors import ClaimantTaken, LeasesLost, PositionUnknown
 from lonnymq.spark.claiming import ClaimReader, Part, claimed_schema
 from tests.database import Connect
-from tests.judge import check, dequeue, fold
+from tests.judge import check, dequeue, dispatch
 from tests.spark.consuming import Options, completed, create, one, until
 
 START = {"seq": 0}
@@ -55,7 +55,10 @@ def now(conn: psycopg.Connection) -> int:
 
 def defer_one(conn: psycopg.Connection) -> None:
     """Its lease is over."""
-    conn.execute("SELECT message_defer(id, token) FROM message WHERE leased LIMIT 1")
+    conn.execute(
+        "SELECT message_defer(m.id, l.token) FROM lease l CROSS JOIN unnest(l.stubs) s"
+        " JOIN message m ON (m.id, m.generation) = (s.id, s.generation) LIMIT 1"
+    )
 
 
 def complete_whole(conn: psycopg.Connection, reader: ClaimReader, seq: int) -> None:
@@ -95,6 +98,35 @@ def test_all_that_is_there_at_once(conn: psycopg.Connection, opened: Open) -> No
     assert len(read(reader, reader.partitions(START, end))) == 50
 
 
+def test_more_than_one_claim_finds(conn: psycopg.Connection, opened: Open) -> None:
+    """Claims that find less than the limit are made until there is no more, or the limit is reached."""
+    create(conn, 1000, 7)
+    reader = opened()
+    end = reader.latestOffset(START, ReadMaxRows(300))
+    rows = read(reader, reader.partitions(START, end))
+    assert len({row["id"] for row in rows}) == len(rows) == 300
+    assert {row["claim"]["seq"] for row in rows} == set(range(1, end["seq"] + 1))
+    rest = reader.latestOffset(end, ReadAllAvailable())
+    assert completed(conn) == 300
+    assert len(read(reader, reader.partitions(end, rest))) == 700
+    assert reader.latestOffset(rest, TEN) == rest
+    assert completed(conn) == 1000
+    check(conn)
+
+
+def test_claims_that_spark_has_not_heard_of(conn: psycopg.Connection, opened: Open) -> None:
+    """Its driver died when they were made: the next one gets the same messages, and none twice."""
+    create(conn, 1000, 7)
+    first = opened()
+    last = first.latestOffset(START, ReadMaxRows(300))["seq"]
+    second, offset, ids = opened(), START, []
+    while offset["seq"] < last:
+        start, offset = offset, second.latestOffset(offset, ReadMaxRows(300))
+        ids += [row["id"] for row in read(second, second.partitions(start, offset))]
+    assert len(set(ids)) == len(ids) == 300
+    check(conn)
+
+
 @pytest.mark.parametrize(
     ("limit", "parts"), [("1", 1), ("2500", 1), ("2501", 2), ("10000", 4), ("100000", 8)]
 )
@@ -102,6 +134,43 @@ def test_how_many_parts(conn: psycopg.Connection, opened: Open, limit: str, part
     create(conn, 1)
     reader = opened(maxMessagesPerTrigger=limit)
     assert len(reader.partitions(START, reader.latestOffset(START, TEN))) == parts
+
+
+def test_lanes(conn: psycopg.Connection, opened: Open) -> None:
+    """A stream takes from the lanes that it names, and rows say lane, priority and cost."""
+    conn.execute(
+        "SELECT message_create('a', 'low', p_lane => 'slow', p_priority => -1);"
+        "SELECT message_create('a', 'high', p_lane => 'slow', p_priority => 7, p_cost => 30);"
+        "SELECT message_create('a', 'plain')"
+    )
+    slow = opened(lanes="other, slow")
+    for _ in range(2):
+        slow.prepareForTriggerAvailableNow()
+        rows = read(slow, slow.partitions(START, slow.latestOffset(START, TEN)))
+        found = [(row["content"], row["lane"], row["priority"], row["cost"]) for row in rows]
+        assert found == [(b"high", "slow", 7, 30), (b"low", "slow", -1, 1)]
+    assert slow.latestOffset({"seq": 1}, TEN) == {"seq": 1}
+    assert completed(conn) == 2
+    everything = opened(consumer="other")
+    [row] = read(everything, everything.partitions(START, everything.latestOffset(START, TEN)))
+    assert (row["content"], row["lane"], row["priority"], row["cost"]) == (b"plain", "default", 0, 1)
+    check(conn)
+
+
+def test_weights_and_costs(conn: psycopg.Connection, opened: Open) -> None:
+    """A channel of weight 3 gets three times as much; one whose messages cost 2 gets half as many."""
+    conn.execute("SELECT channel_set('heavy0', p_weight => 3)")
+    for name in ("heavy", "light"):
+        create(conn, 100, name=name)
+    conn.execute(
+        "SELECT message_create_many(array_agg('dear0'::TEXT), array_agg(''::BYTEA), p_costs => array_agg(2))"
+        " FROM generate_series(1, 100)"
+    )
+    reader = opened()
+    rows = read(reader, reader.partitions(START, reader.latestOffset(START, ReadMaxRows(45))))
+    found = [row["channel"] for row in rows]
+    shares = {channel: found.count(channel) for channel in ("heavy0", "light0", "dear0")}
+    assert all(abs(shares[name] - due) <= 2 for name, due in (("heavy0", 30), ("light0", 10), ("dear0", 5)))
 
 
 def test_nothing_is_done_before_it_is_asked(conn: psycopg.Connection, opened: Open) -> None:
@@ -137,13 +206,13 @@ def test_leases_are_kept_while_it_lives(conn: psycopg.Connection, opened: Open) 
     reader.latestOffset(START, TEN)
     late = now(conn) + 3000
     until(lambda: now(conn) > late, "three leases to pass")
-    fold(conn)
-    assert one(conn, "SELECT COUNT(*) FROM message WHERE leased") == 3
+    dispatch(conn)
+    assert one(conn, "SELECT COUNT(*) FROM leases") == 3
     reader.stop()
 
     def is_swept() -> bool:
-        fold(conn)
-        return bool(one(conn, "SELECT COUNT(*) FROM message WHERE leased") == 0)
+        dispatch(conn)
+        return bool(one(conn, "SELECT COUNT(*) FROM leases") == 0)
 
     until(is_swept, "the leases to run out")
 
@@ -194,8 +263,8 @@ def test_broken_connections_are_opened_again(conn: psycopg.Connection, opened: O
     cut()
     late = now(conn) + 2000
     until(lambda: now(conn) > late, "two leases to pass")
-    fold(conn)
-    assert one(conn, "SELECT COUNT(*) FROM message WHERE leased") == 3
+    dispatch(conn)
+    assert one(conn, "SELECT COUNT(*) FROM leases") == 3
     cut()
     assert len(read(reader, reader.partitions(START, end))) == 3
     cut()
@@ -240,7 +309,7 @@ def test_what_is_there_now(conn: psycopg.Connection, opened: Open) -> None:
     else:
         pytest.fail("it does not come to an end")
     assert one(conn, "SELECT COUNT(*) FROM message WHERE channel = 'old0'") == 0
-    assert one(conn, "SELECT COUNT(*) FROM message WHERE leased") == 0, "the last batch is completed"
+    assert one(conn, "SELECT COUNT(*) FROM leases") == 0, "the last batch is completed"
 
 
 def test_what_another_holds_for_the_moment_is_waited_for(
@@ -248,9 +317,9 @@ def test_what_another_holds_for_the_moment_is_waited_for(
 ) -> None:
     """It is there now, and its holder may let go of it."""
     create(conn, 2)
-    fold(conn)
+    dispatch(conn)
     other = connect(autocommit=False)
-    dequeue(other)
+    dequeue(other, 2)
     reader = opened()
     reader.prepareForTriggerAvailableNow()
     with ThreadPoolExecutor(1) as thread:

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.database import Connect
-from tests.judge import check, dequeue, fold
+from tests.judge import check, dequeue, dispatch
 from tests.spark.consuming import PATIENCE_S, Options, Streams, completed, create, ended, moved, one, until
 
 
@@ -60,9 +60,9 @@ def test_what_a_row_says(streams: Streams, conn: psycopg.Connection) -> None:
         "SELECT message_create('grüße', 'content', -5, '{\"k\": [1, \"ß\"]}', NULL, 'key');"
         "SELECT message_create('plain', '')"
     )
-    fold(conn)
+    dispatch(conn)
     first = next(message for message in dequeue(conn, 2)[0] if message.headers)
-    conn.execute("SELECT message_defer(id, token, p_state => 'page 7') FROM message")
+    conn.execute("SELECT message_defer(s.id, l.token, p_state => 'page 7') FROM lease l, unnest(l.stubs) s")
     query = "SELECT created_at, dequeued_at FROM message WHERE id = %s"
     streams.run()
     row, plain = sorted(streams.rows(), key=lambda row: row.channel)
@@ -103,7 +103,7 @@ def test_limits_hold(streams: Streams, conn: psycopg.Connection, connect: Connec
     leased: list[int] = []
 
     def look(_: list[Any]) -> None:
-        leased.append(one(watcher, "SELECT COUNT(*) FROM message WHERE leased AND channel = 'one0'"))
+        leased.append(one(watcher, "SELECT COUNT(*) FROM leases WHERE channel = 'one0'"))
 
     streams.run(during=look)
     assert leased == [1, 1, 1, 1]
@@ -155,9 +155,9 @@ def test_a_batch_that_takes_longer_than_its_leases(
     other = connect()
 
     def work(_: list[Any]) -> None:
-        first = one(other, "SELECT MIN(lease_end_at) FROM message")
+        first = one(other, "SELECT MIN(end_at) FROM lease")
         until(lambda: one(other, "SELECT to_epoch(clock_timestamp())") > first + 2000, "three leases")
-        fold(other)
+        dispatch(other)
         assert dequeue(other, 10)[0] == []
 
     streams.run(during=work, leaseSeconds="1")
@@ -175,15 +175,15 @@ def test_a_failed_stream_keeps_no_leases(streams: Streams, conn: psycopg.Connect
 
     with refused("ZeroDivisionError"):
         streams.run(during=fail, leaseSeconds="1")
-    assert one(conn, "SELECT COUNT(*) FROM message WHERE leased") == 10
+    assert one(conn, "SELECT COUNT(*) FROM leases") == 10
     until(lambda: _swept(conn), "the leases to run out")
     streams.run()
     assert completed(conn) == 10
 
 
 def _swept(conn: psycopg.Connection) -> bool:
-    fold(conn)
-    return bool(one(conn, "SELECT COUNT(*) FROM message WHERE leased") == 0)
+    dispatch(conn)
+    return bool(one(conn, "SELECT COUNT(*) FROM leases") == 0)
 
 
 def test_a_queue_of_its_own_name(streams: Streams, conn: psycopg.Connection) -> None:
@@ -208,6 +208,7 @@ def refused(match: str) -> Iterator[None]:
         ({"maxMessagesPerTrigger": "100001"}, "maxMessagesPerTrigger is 100001"),
         ({"leaseSeconds": "soon"}, "no whole number"),
         ({"numPartitions": "0"}, "numPartitions is 0"),
+        ({"lanes": "slow,,fast"}, "name lanes, separated by commas"),
         ({"startingOffsets": "latest"}, "there is no option startingoffsets"),
     ],
 )

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from lonnymq.install import install
 from tests.database import Connect, create_database
 from tests.faults import clusters
-from tests.judge import check, dequeue, fold
+from tests.judge import check, dequeue, dispatch
 from tests.spark.conftest import SCHEMA, Services
 from tests.spark.consuming import Options, Stop, Streams, completed, create, ended, moved, one, until
 from tests.spark.disturbing import kill_with_all_below
@@ -53,9 +53,13 @@ def stop(tmp_path: Path) -> Iterator[Stop]:
 
 def steal(conn: psycopg.Connection, number: int) -> None:
     """The lease ends, and somebody else has the message, does it and completes it."""
-    where = "WHERE leased AND content = convert_to(%s::TEXT, 'UTF8')"
-    conn.execute(f"SELECT message_defer(id, token) FROM message {where}".encode(), (number,))
-    fold(conn)
+    conn.execute(
+        "SELECT message_defer(m.id, l.token) FROM lease l CROSS JOIN unnest(l.stubs) s"
+        " JOIN message m ON (m.id, m.generation) = (s.id, s.generation)"
+        " WHERE m.content = convert_to(%s::TEXT, 'UTF8')",
+        (number,),
+    )
+    dispatch(conn)
     [message], _ = dequeue(conn, 10, consumer="thief")
     assert message.content == b"%d" % number
     done = conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token)).fetchone()
@@ -115,8 +119,8 @@ def test_leases_end_while_the_driver_is_down(streams: Streams, conn: psycopg.Con
     stop.let_go()
 
     def is_swept() -> bool:
-        fold(conn)
-        return bool(one(conn, "SELECT COUNT(*) FROM message WHERE leased") == 0)
+        dispatch(conn)
+        return bool(one(conn, "SELECT COUNT(*) FROM leases") == 0)
 
     until(is_swept, "the leases to run out")
     taken, _ = dequeue(conn, 4, consumer="thief")

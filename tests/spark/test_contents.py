@@ -219,13 +219,23 @@ def test_times_are_milliseconds_whatever_the_zone() -> None:
 
 def test_numbers_of_any_width() -> None:
     columns = messages(
-        priority=pa.array([None, 5, None], pa.int8()),
+        priority=pa.array([None, 5, -100], pa.int8()),
+        cost=pa.array([None, 5, 1_000_000], pa.int64()),
         dequeue_at=pa.array([1, None, None], pa.int16()),
         max_attempts=pa.array([None, 3, 1_000_000], pa.int64()),
     )
-    found = staged(f"{PLAIN}, priority tinyint, dequeue_at smallint, max_attempts bigint", columns)
-    assert found["dequeue_at"] == [1, -5, None]
+    found = staged(
+        f"{PLAIN}, priority tinyint, cost bigint, dequeue_at smallint, max_attempts bigint", columns
+    )
+    assert found["dequeue_at"] == [1, None, None]
     assert found["max_attempts"] == [None, 3, 1_000_000]
+    assert found["priority"] == [None, 5, -100]
+    assert found["cost"] == [None, 5, 1_000_000]
+
+
+def test_lanes() -> None:
+    found = staged(f"{PLAIN}, lane string", messages(lane=pa.array(["slow", None, "default"])))
+    assert found["lane"] == ["slow", None, "default"]
 
 
 BROKEN = pa.array([b"\xff\xfe"]).view(pa.string())
@@ -242,11 +252,13 @@ ROWS = {
     "long key": ({"dedupe_key": pa.array([LONG])}, "the dedupe key is 256 bytes long"),
     "NUL in the key": ({"dedupe_key": pa.array(["\0"])}, "the dedupe key has a NUL"),
     "broken key": ({"dedupe_key": BROKEN}, "the dedupe key is not UTF-8"),
-    "priority 0": ({"priority": pa.array([0])}, "that is no priority"),
-    "both": (
-        {"priority": pa.array([1]), "dequeue_at": pa.array([1])},
-        "a priority is a time long past",
-    ),
+    "priority 101": ({"priority": pa.array([101])}, "priority is out of range"),
+    "priority -101": ({"priority": pa.array([-101])}, "priority is out of range"),
+    "no cost": ({"cost": pa.array([0])}, "cost is out of range"),
+    "high cost": ({"cost": pa.array([2**40])}, "cost is out of range"),
+    "no lane": ({"lane": pa.array([""])}, "the lane is 0 bytes long"),
+    "long lane": ({"lane": pa.array([LONG])}, "the lane is 256 bytes long"),
+    "NUL in the lane": ({"lane": pa.array(["\0"])}, "the lane has a NUL"),
     "far future": ({"dequeue_at": pa.array([2**53 + 1])}, "the time is out of range"),
     "far past": ({"dequeue_at": pa.array([-(2**53) - 1])}, "the time is out of range"),
     "no attempts": ({"max_attempts": pa.array([0])}, "max_attempts is out of range"),
@@ -266,6 +278,8 @@ TYPES = {
     "content": "binary",
     "dedupe_key": "string",
     "priority": "bigint",
+    "cost": "bigint",
+    "lane": "string",
     "dequeue_at": "bigint",
     "max_attempts": "bigint",
     "headers": "string",

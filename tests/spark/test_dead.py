@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Tim
 from lonnymq.errors import PositionUnknown
 from lonnymq.spark.failures import plainly
 from tests.database import Connect
-from tests.judge import dequeue, fold
+from tests.judge import dequeue, dispatch
 from tests.spark.following import PUSHDOWN, Row, position, read, run, setting, shown
 
 LARGE = bytes(range(256)) * 4096
@@ -21,7 +21,7 @@ LARGE = bytes(range(256)) * 4096
 def create(conn: psycopg.Connection, channel: str, content: bytes = b"x", headers: str | None = None) -> int:
     query = "SELECT id FROM message_create(%s, %s, p_headers => %s, p_max_attempts => 1)"
     [(made,)] = conn.execute(query, (channel, content, headers)).fetchall()
-    fold(conn)
+    dispatch(conn)
     return int(made)
 
 
@@ -54,7 +54,7 @@ def test_spark_shows_what_postgresql_shows(
     [again] = [create(conn, "twice")]
     kill(conn)
     conn.execute("SELECT dead_retry(ARRAY[%s]::BIGINT[])", (again,))
-    fold(conn)
+    dispatch(conn)
     kill(conn, "once more")
     df = dead(spark, options, minPartitions=2)
     rows = read(df)
@@ -64,10 +64,10 @@ def test_spark_shows_what_postgresql_shows(
     types = {field.name: field.dataType for field in df.schema}
     assert types == {
         **dict.fromkeys(("xid", "id", "dequeue_at"), LongType()),
-        **dict.fromkeys(("attempts", "max_attempts"), IntegerType()),
+        **dict.fromkeys(("attempts", "max_attempts", "priority", "cost"), IntegerType()),
         **dict.fromkeys(("created_at", "first_dequeued_at", "dequeued_at", "dead_at"), TimestampType()),
         **dict.fromkeys(
-            ("channel", "consumer", "error", "past_errors", "dedupe_key", "headers"), StringType()
+            ("channel", "consumer", "error", "past_errors", "dedupe_key", "lane", "headers"), StringType()
         ),
         **dict.fromkeys(("state", "content"), BinaryType()),
     }
@@ -89,7 +89,7 @@ def test_a_stream_has_each_death_once_whatever_order_they_commit_in(
     slow.commit()
     assert [ids(rows) for rows in run(stream(spark, options), tmp_path)] == [[late]]
     conn.execute("SELECT dead_retry(ARRAY[%s]::BIGINT[])", (quick,))
-    fold(conn)
+    dispatch(conn)
     assert run(stream(spark, options), tmp_path) == []
     kill(conn)
     assert [ids(rows) for rows in run(stream(spark, options), tmp_path)] == [[quick]]

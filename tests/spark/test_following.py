@@ -245,8 +245,9 @@ def insert_old(conn: psycopg.Connection, rows: int, xids: int) -> None:
     """History of transactions that any cluster has run."""
     query = """
         INSERT INTO finished
-            (xid, id, created_at, dequeue_at, finished_at, attempts, content_bytes, outcome, channel)
-        SELECT (3 + n %% %s)::TEXT::XID8, -n, 0, 0, n, 1, 0, 'completed', 'old ' || n %% 10
+            (xid, id, created_at, dequeue_at, finished_at, attempts, content_bytes, outcome, channel,
+            lane, priority, cost)
+        SELECT (3 + n %% %s)::TEXT::XID8, -n, 0, 0, n, 1, 0, 'completed', 'old ' || n %% 10, 'default', 0, 1
         FROM generate_series(1, %s) n"""
     conn.execute(query, (xids, rows))
 

@@ -21,7 +21,7 @@ from lonnymq.spark.failures import plainly
 from lonnymq.spark.options import InvalidOption
 from lonnymq.spark.reading import RowsLost
 from lonnymq.spark.snapshots import Snapshot
-from tests.judge import dequeue, fold
+from tests.judge import dequeue, dispatch
 from tests.spark.following import PUSHDOWN, Row, finish, position, read, run, setting, shown
 
 ZONE = "spark.sql.session.timeZone"
@@ -55,11 +55,11 @@ def go_through(conn: psycopg.Connection) -> None:
         names = "".join(f", p_{name} => %({name})s" for name in more)
         query = f"SELECT id FROM message_create(%(channel)s, %(content)s{names})"
         conn.execute(query.encode(), {"channel": channel, "content": content} | more)
-    fold(conn)
+    dispatch(conn)
     for message in dequeue(conn, 100, 60_000, "wörker")[0]:
         conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
     conn.execute("SELECT id FROM message_create('doomed', 'x', p_max_attempts => 1)")
-    fold(conn)
+    dispatch(conn)
     [doomed] = dequeue(conn, 1, 60_000)[0]
     conn.execute("SELECT message_defer(%s, %s, p_error => 'no ''such'' thing')", (doomed.id, doomed.token))
     [(waiting,)] = conn.execute("SELECT id FROM message_create('cancelled', 'x')").fetchall()
@@ -98,10 +98,10 @@ def test_spark_shows_what_postgresql_shows(
 def test_the_schema_is_exact(spark: SparkSession, options: dict[str, str], conn: psycopg.Connection) -> None:
     types = {field.name: field.dataType for field in history(spark, options).schema}
     times = ("created_at", "first_dequeued_at", "dequeued_at", "finished_at")
-    texts = ("channel", "outcome", "consumer", "error", "dedupe_key", "headers")
+    texts = ("channel", "outcome", "consumer", "error", "dedupe_key", "lane", "headers")
     assert types == {
         **dict.fromkeys(("xid", "id", "dequeue_at"), LongType()),
-        **dict.fromkeys(("attempts", "content_bytes"), IntegerType()),
+        **dict.fromkeys(("attempts", "content_bytes", "priority", "cost"), IntegerType()),
         **dict.fromkeys(times, TimestampType()),
         **dict.fromkeys(texts, StringType()),
         "content": BinaryType(),

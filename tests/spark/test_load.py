@@ -79,10 +79,15 @@ def test_columns_that_have_a_meaning_keep_it(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
 ) -> None:
     path = tmp_path / "jobs.jsonl"
-    path.write_text('{"channel": "a", "content": "hello", "dedupe_key": "k", "dequeue_at": -5}\n')
+    path.write_text(
+        '{"channel": "a", "content": "hello", "dedupe_key": "k", "dequeue_at": -5,'
+        ' "lane": "slow", "priority": 7, "cost": 3}\n'
+    )
     assert load(spark, str(path), options) == 1
-    row = conn.execute("SELECT channel, content, dedupe_key, dequeue_at FROM message").fetchone()
-    assert row == ("a", b"hello", "k", -5)
+    row = conn.execute(
+        "SELECT channel, content, dedupe_key, dequeue_at, lane, priority, cost FROM message"
+    ).fetchone()
+    assert row == ("a", b"hello", "k", -5, "slow", 7, 3)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from lonnymq.errors import InvalidArgument
 from lonnymq.spark import lake
 from lonnymq.spark.archiving import archive
 from lonnymq.spark.replaying import NothingToReplay, replay
-from tests.spark.traffic import finish, kill
+from tests.judge import dequeue, dispatch
+from tests.spark.traffic import finish, kill, settle
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +39,26 @@ def test_from_the_lake_and_straight(
     assert replay(past(spark, options, "history"), options, outcomes=["dead"], once="x") == 1
     assert replay(past(spark, options, "history"), options, outcomes=["dead"], once="x") == 1
     assert waiting(conn) == [("again", b"one"), ("doomed", b"two"), ("doomed", b"two")]
+
+
+def test_what_messages_keep(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
+) -> None:
+    conn.execute(
+        "SELECT message_create('acme', 'one', p_headers => '{\"k\": 1}', p_priority => -3, p_cost => 9,"
+        " p_lane => 'slow', p_max_attempts => 1)"
+    )
+    dispatch(conn)
+    [message] = dequeue(conn, 1, 60_000)[0]
+    conn.execute("SELECT message_defer(%s, %s, p_error => 'no')", (message.id, message.token))
+    settle(conn)
+    archive(spark, str(tmp_path), options)
+    sources = [past(spark, options, kind) for kind in ("history", "dead")]
+    sources += [lake.read(spark, f"{tmp_path}/{table}") for table in ("history", "dead")]
+    for rows in sources:
+        assert replay(rows, options) == 1
+    found = conn.execute("SELECT headers, lane, priority, cost FROM message").fetchall()
+    assert found == [({"k": 1}, "slow", -3, 9)] * 4
 
 
 def test_by_time(spark: SparkSession, conn: psycopg.Connection, options: dict[str, str]) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from lonnymq.errors import InvalidArgument, InvalidTime
 from lonnymq.spark.reporting import TYPES, Report, report
 from tests.clock import FakeClock
-from tests.judge import dequeue, fold
+from tests.judge import dequeue, dispatch
 
 CHANNELS = ("acme", "bluebird", "zoë 🦜 株式会社", "<script>alert(1)</script>", "'; DROP TABLE message; --")
 ZONES = ("Pacific/Kiritimati", "America/St_Johns")
@@ -98,7 +98,7 @@ def a_day_at_work(conn: psycopg.Connection, clock: FakeClock, seed: int = 7) -> 
             for _ in range(chance.randint(0, 8)):
                 _create(conn, clock, chance, len(ids))
         clock.advance(chance.randint(0, 120))
-        fold(conn)
+        dispatch(conn)
         taken = dequeue(conn, chance.randint(1, 4), 5_000)[0]
         for message in taken:
             clock.advance(chance.randint(0, 90))
@@ -247,7 +247,7 @@ def test_one_message(
 ) -> None:
     conn.execute("SELECT message_create('acme', 'x')")
     clock.advance(1_500)
-    fold(conn)
+    dispatch(conn)
     held = dequeue(conn, 1, 60_000)[0][0]
     conn.execute("SELECT message_complete(%s, %s)", (held.id, held.token))
     found = report(spark, history)

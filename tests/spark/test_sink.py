@@ -112,21 +112,21 @@ def test_times(spark: SparkSession, options: Options, conn: psycopg.Connection, 
 def test_all_that_a_message_can_have(spark: SparkSession, options: Options, conn: psycopg.Connection) -> None:
     rows = spark.createDataFrame(
         [
-            ("a", "1", 5, None, "k1", 7, '{"n": 1}'),
-            ("a", "2", None, 1_234, None, None, None),
-            ("a", "3", None, None, None, None, "{}"),
+            ("a", "1", 5, 1_234, "k1", 7, '{"n": 1}', "slow", 3),
+            ("a", "2", None, -1, None, None, None, None, None),
+            ("a", "3", None, None, None, None, "{}", None, None),
         ],
         "channel string, content string, priority int, dequeue_at long, dedupe_key string, max_attempts int, "
-        "headers string",
+        "headers string, lane string, cost int",
     )
     write(rows.coalesce(1), options, contentType="text/plain")
-    found = messages(conn, "dequeue_at, dedupe_key, max_attempts, headers, created_at")
+    found = messages(conn, "dequeue_at, dedupe_key, max_attempts, headers, lane, priority, cost, created_at")
     created_at = found[0][-1]
     told = {"content-type": "text/plain"}
     assert [row[:-1] for row in found] == [
-        (-5, "k1", 7, {"n": 1, **told}),
-        (1_234, None, None, told),
-        (created_at, None, None, told),
+        (1_234, "k1", 7, {"n": 1, **told}, "slow", 5, 3),
+        (-1, None, None, told, "default", 0, 1),
+        (created_at, None, None, told, "default", 0, 1),
     ]
     check(conn)
 
@@ -200,7 +200,7 @@ class TestRefusals:
             ("'a' AS channel, CAST(NULL AS STRING) AS content", "a message needs content: row 51"),
             ("'a' AS channel, repeat('x', 1048577) AS content", "the content is 1048577 bytes long: row 51"),
             ("'a' AS channel, 'x' AS content, '[]' AS headers", "the headers are not valid, they are list"),
-            ("'a' AS channel, 'x' AS content, 0 AS priority", "that is no priority: row 51"),
+            ("'a' AS channel, 'x' AS content, 101 AS priority", "priority is out of range: row 51"),
         ],
     )
     def test_rows(
@@ -538,7 +538,7 @@ class TestCompleting:
     @pytest.fixture
     def claimed(self, spark: SparkSession, conn: psycopg.Connection) -> DataFrame:
         conn.execute("SELECT message_create('in', 'x') FROM generate_series(1, 3)")
-        conn.execute("SELECT wake_fold()")
+        conn.execute("SELECT dispatch()")
         [(generation,)] = conn.execute("SELECT generation FROM claim_open('spark')").fetchall()
         assert conn.execute(
             "SELECT seq, messages FROM claim_next('spark', %s, 0, 10, 60000)", (generation,)
@@ -558,9 +558,9 @@ class TestCompleting:
 
     def test_a_lost_lease(self, claimed: DataFrame, options: Options, conn: psycopg.Connection) -> None:
         """Somebody else has one of the messages by now: nothing is published, nothing finished."""
-        conn.execute("UPDATE message SET token = gen_random_uuid() WHERE id = (SELECT MIN(id) FROM message)")
+        conn.execute("SELECT message_defer((stubs[1]).id, token) FROM lease")
         assert "1 messages of claim 1 are no longer held" in refused(claimed, options, complete="true")
-        assert messages(conn, "channel, leased") == [("in", True)] * 3
+        assert messages(conn, "channel") == [("in",)] * 3
         assert counts(conn) == (3, 0, 0)
 
     def test_a_second_driver(self, claimed: DataFrame, options: Options, conn: psycopg.Connection) -> None:

@@ -28,7 +28,7 @@ def read(rows: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
 def three(conn: psycopg.Connection) -> None:
     """One of each status."""
     conn.execute("SELECT message_create('東京', 'one', p_headers => '{\"k\": 1}', p_dedupe_key => 'key')")
-    conn.execute("SELECT wake_fold()")
+    conn.execute("SELECT dispatch()")
     conn.execute("SELECT message_dequeue(1, 60000, 'me')")
     conn.execute("SELECT message_create('a', '', p_max_attempts => 3)")
     conn.execute("SELECT message_create('a', '\\x00ff', %s)", (FUTURE_MS,))
@@ -67,7 +67,7 @@ def test_times_are_instants(
     text = "to_char(to_timestamp({} / 1000.0) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.MS')"
     expected = conn.execute(
         f"SELECT {text.format('created_at')}, {text.format('lease_end_at')}, dequeue_at "
-        "FROM message ORDER BY id".encode()
+        "FROM messages ORDER BY id".encode()
     ).fetchall()
     assert found == expected
 

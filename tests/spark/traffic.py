@@ -2,14 +2,27 @@
 
 import psycopg
 
-from tests.judge import dequeue, fold
+from tests.judge import dequeue, dispatch
+from tests.spark.consuming import one, until
 
 
-def finish(conn: psycopg.Connection, channel: str, contents: list[bytes]) -> list[int]:
+def finish(
+    conn: psycopg.Connection, channel: str, contents: list[bytes], *, settles: bool = True
+) -> list[int]:
     """Create, lease and complete messages. Returns their ids."""
     ids = create(conn, channel, contents)
-    complete(conn)
+    complete(conn, settles=settles)
     return ids
+
+
+def settle(conn: psycopg.Connection) -> None:
+    """Wait until all transactions have ended that are open now, those of other tests on this server too.
+
+    An archive holds back rows that are younger than a transaction that is open, in whatever database.
+    """
+    last = one(conn, "SELECT pg_current_xact_id()::TEXT::BIGINT")
+    oldest = "SELECT pg_snapshot_xmin(pg_current_snapshot())::TEXT::BIGINT"
+    until(lambda: one(conn, oldest) > last, "older transactions to end")
 
 
 def create(conn: psycopg.Connection, channel: str, contents: list[bytes]) -> list[int]:
@@ -17,14 +30,16 @@ def create(conn: psycopg.Connection, channel: str, contents: list[bytes]) -> lis
     return [row[0] for row in conn.execute(made, ([channel] * len(contents), contents))]
 
 
-def complete(conn: psycopg.Connection) -> None:
-    fold(conn)
+def complete(conn: psycopg.Connection, *, settles: bool = True) -> None:
+    dispatch(conn)
     while taken := dequeue(conn, 1_000, 60_000)[0]:
         conn.execute(
             "SELECT COUNT(*) FROM message_complete_many(%s, %s)",
             ([message.id for message in taken], [message.token for message in taken]),
         )
-        fold(conn)
+        dispatch(conn)
+    if settles:
+        settle(conn)
 
 
 def kill(conn: psycopg.Connection, channel: str, contents: list[bytes], error: str = "no route") -> list[int]:
@@ -32,8 +47,9 @@ def kill(conn: psycopg.Connection, channel: str, contents: list[bytes], error: s
     made = "SELECT id FROM message_create_many(%s, %s::BYTEA[], p_max_attempts => %s)"
     count = len(contents)
     ids = [row[0] for row in conn.execute(made, ([channel] * count, contents, [1] * count))]
-    fold(conn)
+    dispatch(conn)
     while taken := dequeue(conn, 1_000, 60_000)[0]:
         for message in taken:
             conn.execute("SELECT message_defer(%s, %s, p_error => %s)", (message.id, message.token, error))
+    settle(conn)
     return ids

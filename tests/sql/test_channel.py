@@ -1,16 +1,18 @@
 """channel_set and channel_get, and the limits they set."""
 
+from decimal import Decimal
+
 import psycopg
 import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import Delivery, check, dequeue, drain, fold
+from tests.judge import Delivery, check, dequeue, dispatch, drain
 from tests.sql.test_dequeue import fill
 
 
 def end_lease(conn: psycopg.Connection, clock: FakeClock, message: Delivery, end: str) -> None:
-    """One way or another: the lease, of 1,000 ms, is over after a fold."""
+    """One way or another: the lease, of 1,000 ms, is over after a dispatch."""
     if end == "expire":
         clock.advance(1000)
     else:
@@ -26,19 +28,20 @@ def finish(conn: psycopg.Connection, *messages: Delivery) -> None:
 
 def test_a_channel_without_a_policy_has_no_limits(conn: psycopg.Connection) -> None:
     row = conn.execute("SELECT * FROM channel_get('never heard of')").fetchone()
-    assert row == ("never heard of", None, 0, False, None)
+    assert row == ("never heard of", None, 0, False, None, 1)
 
 
 def test_omitted_options_keep_their_value_and_zero_lifts_a_limit(conn: psycopg.Connection) -> None:
     for arguments, expected in (
-        ("'a', 3", ("a", 3, 0, False, None)),
-        ("'a', p_paused => TRUE", ("a", 3, 0, True, None)),
-        ("'a', p_release_interval_ms => 50", ("a", 3, 50, True, None)),
-        ("'a', p_max_size => 7", ("a", 3, 50, True, 7)),
-        ("'a', 0, 0, FALSE, 0", ("a", None, 0, False, None)),
+        ("'a', 3", ("a", 3, 0, False, None, 1)),
+        ("'a', p_paused => TRUE", ("a", 3, 0, True, None, 1)),
+        ("'a', p_release_interval_ms => 50", ("a", 3, 50, True, None, 1)),
+        ("'a', p_max_size => 7", ("a", 3, 50, True, 7, 1)),
+        ("'a', p_weight => 2.5", ("a", 3, 50, True, 7, Decimal("2.5"))),
+        ("'a', 0, 0, FALSE, 0, 1", ("a", None, 0, False, None, 1)),
     ):
         assert conn.execute(f"SELECT * FROM channel_set({arguments})").fetchone() == expected
-    assert conn.execute("SELECT * FROM channel_get('a')").fetchone() == ("a", None, 0, False, None)
+    assert conn.execute("SELECT * FROM channel_get('a')").fetchone() == ("a", None, 0, False, None, 1)
 
 
 def test_max_concurrency_holds_and_a_freed_slot_is_filled(conn: psycopg.Connection) -> None:
@@ -48,10 +51,10 @@ def test_max_concurrency_holds_and_a_freed_slot_is_filled(conn: psycopg.Connecti
     fill(conn, a=5, b=1)
     messages, _ = dequeue(conn, 10)
     assert sorted(message.channel for message in messages) == ["a", "a", "b"]
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn, 10)[0] == []
     finish(conn, next(message for message in messages if message.channel == "a"))
-    fold(conn)
+    dispatch(conn)
     assert len(dequeue(conn, 10)[0]) == 1
     check(conn)
 
@@ -64,7 +67,7 @@ def test_one_by_one_up_to_the_limit(conn: psycopg.Connection) -> None:
     messages = [message for _ in range(5) for message in dequeue(conn)[0]]
     assert len(messages) == 3
     finish(conn, messages[1])
-    fold(conn)
+    dispatch(conn)
     assert [len(dequeue(conn)[0]) for _ in range(2)] == [1, 0]
     check(conn)
 
@@ -78,7 +81,7 @@ def test_every_end_of_a_lease_frees_its_slot(conn: psycopg.Connection, end: str)
     [message], _ = dequeue(conn, 1, 1000)
     assert dequeue(conn)[0] == []
     end_lease(conn, clock, message, end)
-    fold(conn)
+    dispatch(conn)
     assert len(dequeue(conn, 5)[0]) == 1
     check(conn)
 
@@ -89,7 +92,7 @@ def test_many_turns_under_a_limit_do_not_use_it_up(conn: psycopg.Connection) -> 
     conn.execute("SELECT channel_set('a', 3)")
     fill(conn, a=40)
     for _ in range(20):
-        fold(conn)
+        dispatch(conn)
         messages, _ = dequeue(conn, 2)
         assert len(messages) == 2
         finish(conn, *messages)
@@ -102,11 +105,11 @@ def test_a_limit_that_comes_late_counts_what_runs_already(conn: psycopg.Connecti
     fill(conn, a=6)
     running, _ = dequeue(conn, 3)
     conn.execute("SELECT channel_set('a', 4)")
-    fold(conn)
+    dispatch(conn)
     assert len(dequeue(conn, 10)[0]) == 1
     finish(conn, *running[:2])  # leased before the limit, these free their slots without a word
-    clock.advance(100)
-    fold(conn)
+    clock.advance(1000)
+    dispatch(conn)
     assert len(dequeue(conn, 10)[0]) == 2
     check(conn)
 
@@ -117,18 +120,18 @@ def test_a_raised_limit_takes_effect_at_once_and_a_lowered_one_waits(conn: psyco
     fill(conn, a=9)
     first, _ = dequeue(conn, 9)
     conn.execute("SELECT channel_set('a', 3)")
-    fold(conn)
+    dispatch(conn)
     second, _ = dequeue(conn, 9)
     assert [len(first), len(second)] == [1, 2]
     conn.execute("SELECT channel_set('a', 1)")
     for message in first + second:
-        fold(conn)
+        dispatch(conn)
         assert dequeue(conn, 9)[0] == []
         finish(conn, message)
-    fold(conn)
+    dispatch(conn)
     assert len(dequeue(conn, 9)[0]) == 1
     conn.execute("SELECT channel_set('a', 0)")
-    fold(conn)
+    dispatch(conn)
     assert len(dequeue(conn, 9)[0]) == 5
 
 
@@ -139,14 +142,16 @@ def test_the_interval_keeps_releases_apart(conn: psycopg.Connection) -> None:
     fill(conn, a=2, b=3)
     assert sorted(message.channel for message in dequeue(conn, 10)[0]) == ["a", "b", "b", "b"]
     clock.advance(90)
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn, 10) == ([], clock.at + 10)
     clock.advance(10)
+    dispatch(conn)
     assert len(dequeue(conn, 10)[0]) == 1
     clock.advance(50)
     fill(conn, a=1)
     assert dequeue(conn, 10)[0] == [], "the channel was empty, its last release is not forgotten"
     clock.advance(50)
+    dispatch(conn)
     assert len(dequeue(conn, 10)[0]) == 1
 
 
@@ -157,9 +162,10 @@ def test_redeliveries_keep_the_interval_too(conn: psycopg.Connection) -> None:
     fill(conn, a=1)
     [message], _ = dequeue(conn, 1, 400)
     clock.advance(400)
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn)[0] == []
     clock.advance(600)
+    dispatch(conn)
     assert [again.id for again in dequeue(conn)[0]] == [message.id]
 
 
@@ -167,7 +173,7 @@ def test_a_paused_channel_rests_and_the_others_do_not(conn: psycopg.Connection) 
     fill(conn, a=2, b=1)
     conn.execute("SELECT channel_set('a', p_paused => TRUE)")
     assert [message.channel for message in dequeue(conn, 5)[0]] == ["b"], (
-        "it holds before the next fold as well"
+        "it holds before the next dispatch as well"
     )
     fill(conn, a=1)
     assert drain(conn) == []

@@ -1,14 +1,12 @@
 """message_create and message_create_many."""
 
-from itertools import pairwise
-
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import check, dequeue, drain, fold
+from tests.judge import check, dequeue, dispatch, drain
 
 
 def create(conn: psycopg.Connection, channel: str, content: bytes, dequeue_at: int | None = None) -> int:
@@ -24,7 +22,7 @@ def test_what_was_created_is_delivered_byte_for_byte(conn: psycopg.Connection) -
     conn.execute(
         "SELECT message_create('a', %s, NULL, %s, 7)", (content, Jsonb({"trace": "1", "n": [1, None]}))
     )
-    fold(conn)
+    dispatch(conn)
     [message], _ = dequeue(conn)
     assert (message.channel, message.content, message.headers) == (
         "a",
@@ -61,32 +59,48 @@ def test_urgent_before_ordinary_before_scheduled(conn: psycopg.Connection) -> No
 
 
 def test_urgent_newcomers_are_served_first_and_hide_nothing(conn: psycopg.Connection) -> None:
-    """Invariant 8: the gap between them and the old head is passed over, what arrives in it is not."""
+    """Invariant 11: what stands behind them gets new tags, whether it was next or in its line."""
     clock = FakeClock(conn)
-    backlog = [create(conn, "a", b"", clock.at - 1000 + n) for n in range(6)]
-    fold(conn)
+    backlog = [create(conn, "a", b"", clock.at - 1000 + n) for n in range(200)]
+    dispatch(conn)
     served = [dequeue(conn)[0][0].id for _ in range(2)]
     urgent = [create(conn, "a", b"", -10), create(conn, "a", b"", -5)]
-    fold(conn)
-    between_them = [-5, urgent[1], clock.at - 998, backlog[2]]
-    assert conn.execute("SELECT gaps FROM ring").fetchone() == ([between_them],)
+    check(conn)
     served += [dequeue(conn)[0][0].id]
     between = create(conn, "a", b"", -3)
     check(conn)
     lowest = create(conn, "a", b"", -20)
     check(conn)
-    served += [message.id for _ in range(4) for message in dequeue(conn, 2)[0]]
+    served += [message.id for message in drain(conn, limit=2)]
     assert served == [*backlog[:2], urgent[0], lowest, urgent[1], between, *backlog[2:]]
 
 
-def test_a_gap_begins_behind_all_that_waits(connect: Connect) -> None:
-    """Invariant 8: where an open transaction's messages may stand; before it, what is scheduled waits too."""
+def test_priority_comes_before_time(conn: psycopg.Connection) -> None:
+    """Invariant 11: by (priority, dequeue_at, id) within a channel, also after a failure."""
+    FakeClock(conn)
+    given = [(0, None), (5, None), (-100, -9), (100, None), (5, -1), (0, -1), (5, None)]
+    ids = [
+        conn.execute(
+            "SELECT id FROM message_create('a', '', %s, p_priority => %s)", (at, priority)
+        ).fetchall()[0][0]
+        for priority, at in given
+    ]
+    dispatch(conn)
+    expected = [ids[n] for n in (3, 4, 1, 6, 5, 0, 2)]
+    [first], _ = dequeue(conn)
+    conn.execute("SELECT message_defer(%s, %s, p_error => 'it broke')", (first.id, first.token))
+    check(conn)
+    assert [message.id for message in drain(conn)] == expected
+
+
+def test_late_commits_take_their_place(connect: Connect) -> None:
+    """Invariants 1 and 11: before what is next, and before what is in the line or scheduled."""
     conn, producer = connect(), connect()
     clock = FakeClock(connect())
     waiting = [create(conn, "a", b""), create(conn, "b", b"")]
-    fold(conn)
+    dispatch(conn)
     later = create(conn, "a", b"", clock.at + 500)
-    fold(conn)
+    dispatch(conn)
     clock.advance(1)
     producer.execute("BEGIN")
     rows = producer.execute(
@@ -94,28 +108,12 @@ def test_a_gap_begins_behind_all_that_waits(connect: Connect) -> None:
     )
     opened = [row[0] for row in rows]
     clock.advance(1000)
-    newest = [create(conn, "a", b""), create(conn, "b", b"")]
+    newest = [create(conn, "a", b""), *(create(conn, "b", b"") for _ in range(150))]
     check(conn)
-    gaps = conn.execute("SELECT gaps FROM ring ORDER BY channel").fetchall()
-    assert gaps == [(None,), ([[clock.at - 1000, 0, clock.at, newest[1]]],)]
     producer.execute("COMMIT")
     served = drain(conn)
     assert [message.id for message in served if message.channel == "a"] == [waiting[0], later, newest[0]]
-    assert [message.id for message in served if message.channel == "b"] == [waiting[1], *opened, newest[1]]
-
-
-def test_of_many_gaps_the_four_widest_are_kept(conn: psycopg.Connection) -> None:
-    """By the time that has passed in them: most was served there."""
-    clock = FakeClock(conn)
-    places: list[list[int]] = []
-    for offset in (10_000, -1, -3, -53, -93, -123, -143):  # each before all others
-        at = clock.at + offset
-        places.insert(0, [at, create(conn, "a", b"", at)])
-        check(conn)
-    between = [before + after for before, after in pairwise(places)]
-    assert conn.execute("SELECT gaps FROM ring").fetchone() == (between[:4],)
-    clock.advance(10_000)
-    assert [message.id for message in drain(conn, limit=2)] == [number for _, number in places]
+    assert [message.id for message in served if message.channel == "b"] == [waiting[1], *opened, *newest[1:]]
 
 
 def test_a_batch_spans_channels_and_answers_in_order(conn: psycopg.Connection) -> None:
@@ -132,7 +130,7 @@ def test_a_batch_spans_channels_and_answers_in_order(conn: psycopg.Connection) -
 
 def test_an_empty_batch_is_nothing(conn: psycopg.Connection) -> None:
     assert conn.execute("SELECT * FROM message_create_many('{}', '{}')").fetchall() == []
-    assert conn.execute("SELECT COUNT(*) FROM wake").fetchone() == (0,)
+    assert conn.execute("SELECT COUNT(*) FROM notice").fetchone() == (0,)
 
 
 @pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
@@ -151,16 +149,16 @@ def test_what_was_rolled_back_is_never_seen(connect: Connect) -> None:
     with producer.transaction(force_rollback=True):
         create(producer, "a", b"undone")
         create(producer, "b", b"undone")
-    fold(consumer)
+    dispatch(consumer)
     assert dequeue(consumer)[0] == []
     producer.commit()
     assert [message.content for message in drain(consumer)] == [b"kept"]
 
 
 def test_a_commit_that_comes_late_is_seen(connect: Connect) -> None:
-    """Invariant 1: a fold that passed an open transaction comes back to it."""
+    """Invariant 1: a dispatch that passed an open transaction comes back to it."""
     first, second, consumer = connect(autocommit=False), connect(autocommit=False), connect()
-    fold(consumer)
+    dispatch(consumer)
     create(first, "a", b"first")
     create(second, "b", b"second")
     second.commit()

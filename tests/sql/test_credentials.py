@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 
 from tests.database import Connect, unique_name
-from tests.judge import dequeue, drain, fold
+from tests.judge import dequeue, dispatch, drain
 
 PASSWORD = "no secret"  # noqa: S105 - the servers of tests trust everyone on this machine
 
@@ -43,13 +43,13 @@ def tenant(conn: psycopg.Connection, connect: Connect, login: str) -> psycopg.Co
             " p_max_attempts => '{1,1,1,1}')",
             (channel,),
         )
-    fold(conn)
+    dispatch(conn)
     messages, _ = dequeue(conn, 6, 3_600_000)
     for message in messages[:2]:
         conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
     for message in messages[2:4]:
         conn.execute("SELECT message_defer(%s, %s, p_error => 'secret')", (message.id, message.token))
-    fold(conn)
+    dispatch(conn)
     conn.execute("SELECT credential_bind(%s, %s)", (login, ["mine", "also mine"]))
     return connect(user=login, password=PASSWORD)
 
@@ -85,10 +85,11 @@ NEITHER = (
     "message_list()",
     "dead_list()",
     "queue_stats()",
+    "lane_list()",
     "message_dequeue()",
-    "wake_await()",
-    "wake_look()",
-    "wake_fold()",
+    "sleep_begin()",
+    "sleep_look()",
+    "dispatch()",
     "maintain()",
     "channel_set('mine', 1)",
     "channel_delete('mine', TRUE)",

@@ -7,7 +7,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from tests.clock import FakeClock
-from tests.judge import check, dequeue, drain, fold
+from tests.judge import check, dequeue, dispatch, drain
 
 
 def kill(conn: psycopg.Connection, channel: str, error: str, key: str | None = None) -> int:
@@ -16,7 +16,7 @@ def kill(conn: psycopg.Connection, channel: str, error: str, key: str | None = N
         "SELECT message_create(%s, 'content', p_headers => '{}', p_max_attempts => 1, p_dedupe_key => %s)",
         (channel, key),
     )
-    fold(conn)
+    dispatch(conn)
     [message], _ = dequeue(conn, 1, consumer="worker 7")
     row = conn.execute(
         "SELECT message_defer(%s, %s, p_error => %s, p_state => 'page 7')", (message.id, message.token, error)

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from tests.clock import FakeClock
-from tests.judge import dequeue, fold
+from tests.judge import dequeue, dispatch
 
 KEEP_MS = 600_000
 
@@ -61,13 +61,13 @@ def test_a_key_is_kept_for_a_time_after_its_message_finished(conn: psycopg.Conne
     conn.execute("SELECT queue_set(p_max_attempts => 1)")
     first, _ = create(conn)
     if end != "cancel":
-        fold(conn)
+        dispatch(conn)
         [message], _ = dequeue(conn, 1, 1000)
         clock.advance(500)
         assert create(conn) == (first, "duplicate"), "it lives while it is leased"
         if end == "expire":
             clock.advance(500)
-            fold(conn)
+            dispatch(conn)
     if end in ENDS:
         token = "" if end == "cancel" else message.token
         conn.execute("SELECT " + ENDS[end].format(id=first, token=token))
@@ -81,7 +81,7 @@ def test_a_key_is_kept_for_a_time_after_its_message_finished(conn: psycopg.Conne
 def test_a_deferred_message_keeps_its_key(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     first, _ = create(conn)
-    fold(conn)
+    dispatch(conn)
     [message], _ = dequeue(conn)
     conn.execute("SELECT message_defer(%s, %s)", (message.id, message.token))
     clock.advance(10 * KEEP_MS)

@@ -1,13 +1,14 @@
 """message_dequeue: order, shares, leases, and what it tells a consumer that got less than it asked for."""
 
 from collections import Counter
+from itertools import combinations
 
 import psycopg
 import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import check, dequeue, drain, fold
+from tests.judge import audit, check, dequeue, dispatch, drain
 
 
 def fill(conn: psycopg.Connection, **channels: int) -> None:
@@ -16,7 +17,7 @@ def fill(conn: psycopg.Connection, **channels: int) -> None:
             "SELECT message_create_many(array_fill(%s::TEXT, ARRAY[%s]), array_fill(''::BYTEA, ARRAY[%s]))",
             (channel, count, count),
         )
-    fold(conn)
+    dispatch(conn)
 
 
 def test_channels_take_turns(conn: psycopg.Connection) -> None:
@@ -55,16 +56,43 @@ def test_a_channel_is_served_in_order(conn: psycopg.Connection) -> None:
 
 
 def test_nothing_jumps_another_tenants_turn(conn: psycopg.Connection) -> None:
-    """Urgency orders a channel, not the ring: an urgent message waits until its channel's turn comes."""
+    """Urgency orders a channel, not the queue: an urgent message waits until its channel's turn comes."""
     FakeClock(conn)
     fill(conn, a=10, b=10, c=10)
     [first], _ = dequeue(conn)
     for n in range(5):
         conn.execute("SELECT message_create(%s, 'urgent', %s)", (first.channel, -1 - n))
-        fold(conn)
-    served = [dequeue(conn)[0][0] for _ in range(3)]
-    assert [message.channel for message in served].index(first.channel) == 2
-    assert served[2].content == b"urgent"
+        dispatch(conn)
+    served = [dequeue(conn)[0][0] for _ in range(5)]
+    turn = [message.channel for message in served].index(first.channel)
+    assert {message.channel for message in served[:turn]} == set("abc") - {first.channel}
+    assert served[turn].content == b"urgent"
+    assert max(Counter(message.channel for message in served).values()) == 2, "invariant 21"
+
+
+def test_weights_and_costs_divide_what_is_served(conn: psycopg.Connection) -> None:
+    """Invariant 21: served cost divided by weight advances together."""
+    FakeClock(conn)
+    weights = {"half": 0.5, "one": 1, "three": 3}
+    for channel, weight in weights.items():
+        conn.execute("SELECT channel_set(%s, p_weight => %s::NUMERIC)", (channel, weight))
+    costs = {"half": 1, "one": 1, "three": 1, "dear": 4}
+    for channel, cost in costs.items():
+        conn.execute(
+            "SELECT message_create_many(array_fill(%s::TEXT, ARRAY[400]), array_fill(''::BYTEA, ARRAY[400]),"
+            " p_costs => array_fill(%s, ARRAY[400]))",
+            (channel, cost),
+        )
+    served: Counter[str] = Counter()
+    for _ in range(190):
+        dispatch(conn)
+        served.update(message.channel for message in dequeue(conn, 3)[0])
+        steps = {channel: cost / weights.get(channel, 1) for channel, cost in costs.items()}
+        for (one, step), (other, other_step) in combinations(steps.items(), 2):
+            apart = abs(served[one] * step - served[other] * other_step)
+            assert apart <= step + other_step + 3 * max(costs.values()), f"invariant 21: {served}"
+    assert served["three"] > 300
+    check(conn)
 
 
 def test_the_lease_and_its_token(conn: psycopg.Connection) -> None:
@@ -74,9 +102,8 @@ def test_the_lease_and_its_token(conn: psycopg.Connection) -> None:
     [other], _ = dequeue(conn, 1, 1)
     assert {message.lease_end_at for message in messages} == {clock.at + 5000}
     assert other.token not in {message.token for message in messages}
-    assert conn.execute("SELECT DISTINCT consumer FROM message WHERE consumer IS NOT NULL").fetchall() == [
-        ("worker 7",)
-    ]
+    consumers = conn.execute("SELECT consumer, cardinality(stubs) FROM lease ORDER BY 1").fetchall()
+    assert consumers == [("worker 7", 2), (None, 1)]
 
 
 def test_a_lease_that_ran_out_comes_back_to_its_place(conn: psycopg.Connection) -> None:
@@ -86,10 +113,10 @@ def test_a_lease_that_ran_out_comes_back_to_its_place(conn: psycopg.Connection) 
     fill(conn, a=2)
     [first], _ = dequeue(conn, 1, 1000)
     clock.advance(999)
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn)[0][0].id != first.id
     clock.advance(1)
-    fold(conn)
+    dispatch(conn)
     [again], _ = dequeue(conn)
     assert (again.id, again.content, again.attempts) == (first.id, b"urgent", 2)
     assert again.token != first.token
@@ -103,12 +130,12 @@ def test_attempts_that_run_out_end_among_the_dead(conn: psycopg.Connection) -> N
     clock = FakeClock(conn)
     conn.execute("SELECT message_create('a', 'poison', NULL, NULL, 3)")
     for attempt in (1, 2, 3):
-        fold(conn)
+        dispatch(conn)
         [message], _ = dequeue(conn, 1, 100)
         assert message.attempts == attempt
         assert conn.execute("SELECT COUNT(*) FROM dead").fetchone() == (0,)
         clock.advance(100)
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn)[0] == []
     row = conn.execute("SELECT id, channel, content, attempts, error, dead_at FROM dead").fetchone()
     assert row == (message.id, "a", b"poison", 3, "the lease ran out", clock.at)
@@ -119,36 +146,36 @@ def test_attempts_that_run_out_end_among_the_dead(conn: psycopg.Connection) -> N
 
 def test_again_at_is_the_next_due_time_and_at_most_a_second_ahead(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn) == ([], clock.at + 1000)
     conn.execute("SELECT message_create('a', '', %s)", (clock.at + 300,))
-    assert dequeue(conn) == ([], clock.at), "a wake waits to be folded"
-    fold(conn)
+    assert dequeue(conn) == ([], clock.at), "a notice waits to be read"
+    dispatch(conn)
     assert dequeue(conn) == ([], clock.at + 300)
     conn.execute("SELECT message_create('b', '', %s)", (clock.at + 60_000,))
     clock.advance(300)
-    fold(conn)
+    dispatch(conn)
     messages, again_at = dequeue(conn, 5)
     assert (len(messages), again_at) == (1, clock.at), "who got some asks again when it is done with them"
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn, 5) == ([], clock.at + 1000)
 
 
 def test_an_idle_queue_writes_nothing(connect: Connect) -> None:
-    """No transaction number, no WAL: neither a fold, nor a dequeue, nor a maintain with nothing to do."""
+    """No transaction number, no WAL: neither a dispatch, nor a dequeue, nor a maintain with nothing to do."""
     conn = connect()
     fill(conn, a=5)
     drain(conn)
     conn.execute("SELECT maintain()")
     conn.execute("UPDATE tick SET swept_at = lease_max_at + 1")  # as if the last lease's end had come
-    fold(conn)
+    dispatch(conn)
     with conn.transaction():
-        for call in ("wake_fold()", "message_dequeue(10)", "maintain()"):
+        for call in ("dispatch()", "message_dequeue(10)", "maintain()"):
             conn.execute("SELECT " + call)
             assert conn.execute("SELECT pg_current_xact_id_if_assigned()").fetchone() == (None,), call
 
 
-def test_an_unfolded_queue_says_so_instead_of_serving(conn: psycopg.Connection) -> None:
+def test_a_queue_that_nobody_dispatched_says_so_instead_of_serving(conn: psycopg.Connection) -> None:
     conn.execute("SELECT message_create('a', '')")
     messages, again_at = dequeue(conn)
     assert messages == []
@@ -156,7 +183,7 @@ def test_an_unfolded_queue_says_so_instead_of_serving(conn: psycopg.Connection) 
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-@pytest.mark.parametrize("call", ["message_dequeue()", "wake_fold()", "rebuild()", "maintain()"])
+@pytest.mark.parametrize("call", ["message_dequeue()", "dispatch()", "rebuild()", "maintain()"])
 def test_other_isolation_levels_are_refused(conn: psycopg.Connection, level: str, call: str) -> None:
     conn.execute(f"SET default_transaction_isolation TO '{level}'")
     with pytest.raises(psycopg.Error, match="cannot run at isolation level " + level) as error:
@@ -165,17 +192,27 @@ def test_other_isolation_levels_are_refused(conn: psycopg.Connection, level: str
     assert "READ COMMITTED" in (error.value.diag.message_hint or "")
 
 
-def test_a_message_somebody_holds_is_stepped_over_and_not_forgotten(connect: Connect) -> None:
-    """Invariant 8: the head passes only what was taken."""
+def test_a_message_somebody_holds_is_put_back_and_not_forgotten(connect: Connect) -> None:
+    """Invariant 20. Whoever locks a message may be about to cancel it."""
     conn, other = connect(), connect(autocommit=False)
+    clock = FakeClock(connect())
     fill(conn, a=10)
     other.execute("SELECT FROM message ORDER BY id LIMIT 3 FOR UPDATE")
-    first, _ = dequeue(conn, 1)
-    second, _ = dequeue(conn, 3)
     ids = [row[0] for row in conn.execute("SELECT id FROM message ORDER BY id")]
-    assert [message.id for message in first + second] == ids[3:7]
+    served: list[int] = []
+    for _ in range(20):
+        messages, again_at = dequeue(conn, 1)
+        served += [message.id for message in messages]
+        if not messages:
+            assert again_at is not None
+            dispatch(conn)
+        if len(served) == 4:
+            break
+    assert served == ids[3:7]
+    audit(conn)
     other.rollback()
-    assert [message.id for message in drain(conn)] == ids[:3] + ids[7:]
+    clock.advance(1000)
+    assert sorted(message.id for message in drain(conn)) == ids[:3] + ids[7:]
 
 
 def test_time_is_the_clocks_and_not_the_transactions(conn: psycopg.Connection) -> None:
@@ -221,94 +258,100 @@ def test_one_message_is_not_released_before_its_time(conn: psycopg.Connection) -
     """Invariant 9. The channel's turn came for a message that is gone; the next one is not due."""
     clock = FakeClock(conn)
     conn.execute("SELECT message_create('a', 'now'), message_create('a', 'later', %s)", (clock.at + 500,))
-    fold(conn)
+    dispatch(conn)
     conn.execute("SELECT message_cancel(MIN(id)) FROM message")
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn) == ([], clock.at + 500)
-    clock.advance(500)
+    clock.advance(499)
+    dispatch(conn)
+    assert dequeue(conn) == ([], clock.at + 5)
+    clock.advance(1)
+    dispatch(conn)
     assert [message.content for message in dequeue(conn)[0]] == [b"later"]
 
 
-PLAIN = "message_dequeue(1, 30000, 'me')"
-GENERAL = """
-    (SELECT floor_at, floor_turn FROM tick) t CROSS JOIN LATERAL message_dequeue_many(
-    1, 30000, 'me', NULL, FALSE, (SELECT history FROM queue), t.floor_at, t.floor_turn, NULL, NULL) d"""
-STATE = {
-    "message": "to_jsonb(t) - 'token'",
-    "ring": "to_jsonb(t) - 'turn'",
-    "wake": "to_jsonb(t) - 'id' - 'xid'",
-}
-
-
-@pytest.mark.parametrize(
-    "prepare",
-    [
-        "SELECT message_create('a', 'x')",
-        "SELECT message_create_many('{a,a,b}', ARRAY['x', 'y', 'z']::BYTEA[])",
-        "SELECT message_create('a', 'x'), message_create('a', 'later', 9007199254740000)",
-        "SELECT channel_set('a', 3), message_create_many('{a,a}', ARRAY['x', 'y']::BYTEA[])",
-        "SELECT channel_set('a', 1), message_create_many('{a,a}', ARRAY['x', 'y']::BYTEA[])",
-        "SELECT channel_set('a', 0, 70), message_create('a', 'x'), message_create('a', 'y')",
-        "SELECT channel_set('a', 3, 70), message_create('a', 'x', -5, '{\"h\": 1}', 7)",
-        "SELECT queue_set(p_history => TRUE), message_create('a', 'x')",
-    ],
-)
-@pytest.mark.parametrize("served", [0, 1], ids=["at first", "after a failed attempt"])
-def test_the_plain_way_and_the_general_one_leave_the_same(
-    conn: psycopg.Connection, prepare: str, served: int
-) -> None:
-    """One message is dequeued in a way of its own."""
+def test_what_was_due_stays_due_when_the_clock_is_set_back(conn: psycopg.Connection) -> None:
+    """Invariant 22: next to be served, or in its line."""
     clock = FakeClock(conn)
-    conn.execute(prepare)
-    fold(conn)
-    for _ in range(served):
-        for message in dequeue(conn)[0]:
-            conn.execute("SELECT message_defer(%s, %s, NULL, 's', 'e')", (message.id, message.token))
-        clock.advance(200)
-        fold(conn)
-    left: list[dict[str, object]] = []
-    for call in (PLAIN, GENERAL):
-        with conn.transaction(force_rollback=True):
-            columns = "id, channel, content, headers, state, attempts, lease_end_at"
-            found: dict[str, object] = {"": conn.execute(f"SELECT {columns} FROM {call}").fetchall()}
-            for table, row in STATE.items():
-                found[table] = conn.execute(f"SELECT {row} FROM {table} t ORDER BY 1").fetchall()
-            left.append(found)
-    assert left[0] == left[1]
-    assert left[0][""], "it was dequeued"
+    fill(conn, a=150)
+    clock.advance(-3_600_000)
+    check(conn)
+    assert len(drain(conn)) == 150
 
 
-def test_a_call_visits_a_channel_once(connect: Connect) -> None:
-    """A batch goes through the line in several visits, and leases what it took at its end.
-
-    The first channel's first message is held by somebody, so it may be due again at once.
-    """
+def test_an_open_cancel_holds_its_own_message_alone(connect: Connect) -> None:
     conn, other = connect(), connect(autocommit=False)
     fill(conn, a=2)
     fill(conn, **{f"c{number}": 1 for number in range(60)})
     other.execute("SELECT message_cancel(MIN(id)) FROM message WHERE channel = 'a'")
     messages, _ = dequeue(conn, 100)
     assert len({message.id for message in messages}) == len(messages) == 61
-    assert conn.execute("SELECT SUM(served) FROM ring").fetchone() == (61,)
+    dispatch(conn)
+    assert conn.execute("SELECT served FROM queue_stats()").fetchone() == (61,)
     other.rollback()
     check(conn)
+    assert len(drain(conn)) == 1
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-def test_a_clock_set_back_asks_for_a_fold(conn: psycopg.Connection, limit: int) -> None:
+def test_a_clock_set_back_asks_for_a_dispatch(conn: psycopg.Connection, limit: int) -> None:
+    def again_ats() -> list[int | None]:
+        return [row[0] for row in conn.execute("SELECT again_at FROM message_dequeue(%s)", (limit,))]
+
     clock = FakeClock(conn)
     fill(conn, a=9)
     clock.advance(7_200_000)
     fill(conn, b=1)
-    assert [row[-1] for row in conn.execute("SELECT * FROM message_dequeue(%s)", (limit,))] == [None] * limit
+    assert again_ats() == [None] * limit
     clock.advance(-3_600_000)
-    assert {row[-1] for row in conn.execute("SELECT * FROM message_dequeue(%s)", (limit,))} == {clock.at}
-    fold(conn)
-    assert None in [row[-1] for row in conn.execute("SELECT * FROM message_dequeue(%s)", (limit,))]
+    assert set(again_ats()) == {clock.at}
+    dispatch(conn)
+    assert None in again_ats()
 
 
-def test_many_are_served_where_the_sequence_lies_behind_the_ring(conn: psycopg.Connection) -> None:
+def test_messages_are_served_where_the_sequence_lies_behind_the_lines(conn: psycopg.Connection) -> None:
     """As on a logical replica that was promoted: sequences do not travel with the rows."""
-    fill(conn, a=3, b=3)
+    conn.execute("SELECT channel_set('limited', 2)")
+    fill(conn, a=150, b=150, limited=3)
     conn.execute("SELECT setval('turn', 1)")
     assert len(dequeue(conn, 4)[0]) == 4
+    check(conn)
+    assert len(drain(conn)) >= 297
+
+
+def test_under_a_limit_no_crash_undoes_a_dequeue(conn: psycopg.Connection) -> None:
+    """However far away the limit is: else others would run beside those that run already."""
+    for channel, mode in (("free", "off"), ("limited", "on")):
+        conn.execute("SELECT channel_set('limited', p_max_concurrency => 1000)")
+        conn.execute("SELECT message_create(%s, 'x')", (channel,))
+        dispatch(conn)
+        with conn.transaction():
+            taken = conn.execute("SELECT channel FROM message_dequeue(1, p_async_commit => TRUE)").fetchall()
+            assert taken == [(channel,)]
+            assert conn.execute("SHOW synchronous_commit").fetchone() == (mode,)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+@pytest.mark.parametrize("names", [["one", "two"], None], ids=["named", "all"])
+def test_lanes_are_served_alike(conn: psycopg.Connection, limit: int, names: list[str] | None) -> None:
+    """However many others are empty."""
+    create = "SELECT COUNT(message_create('a', 'x', p_lane => %s)) FROM generate_series(1, %s)"
+    for lane in ("e1", "one", "e2", "e3", "two", "e4"):
+        conn.execute(create, (lane, 1))
+    drain(conn)
+    for lane in ("one", "two"):
+        conn.execute(create, (lane, 300))
+    served: Counter[str] = Counter()
+    for _ in range(200 // limit):
+        dispatch(conn)
+        taken = "SELECT lane FROM message_dequeue(%s, p_lanes => %s) WHERE id IS NOT NULL"
+        served.update(lane for (lane,) in conn.execute(taken, (limit, names)))
+    assert served.total() == 200
+    assert 60 <= served["one"] <= 140
+
+
+@pytest.mark.parametrize("lanes", [[], [""], [None], ["default", None]])
+def test_lanes_need_names(conn: psycopg.Connection, lanes: list[str | None]) -> None:
+    with pytest.raises(psycopg.Error, match="lanes") as raised:
+        conn.execute("SELECT * FROM message_dequeue(1, p_lanes => %s::TEXT[])", (lanes,))
+    assert raised.value.sqlstate == "LM010"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect, until_waiting
-from tests.judge import Delivery, check, dequeue, drain, fold
+from tests.judge import Delivery, check, dequeue, dispatch, drain
 
 
 def lease(conn: psycopg.Connection, count: int, lease_ms: int = 30_000) -> list[Delivery]:
@@ -16,7 +16,7 @@ def lease(conn: psycopg.Connection, count: int, lease_ms: int = 30_000) -> list[
         "SELECT message_create_many(array_fill('a'::TEXT, ARRAY[%s]), array_fill(''::BYTEA, ARRAY[%s]))",
         (count, count),
     )
-    fold(conn)
+    dispatch(conn)
     messages, _ = dequeue(conn, count, lease_ms)
     assert len(messages) == count
     return messages
@@ -100,7 +100,7 @@ def test_defer_without_an_error_costs_no_attempt(conn: psycopg.Connection) -> No
     for _ in range(10):
         assert defer(conn, message, state=b"page 2") == "deferred"
         assert defer(conn, message) == "lost"
-        fold(conn)
+        dispatch(conn)
         [message], _ = dequeue(conn)
         assert (message.attempts, message.state) == (1, b"page 2")
     assert complete(conn, message.id, message.token) == "completed"
@@ -120,10 +120,10 @@ def test_defer_to_a_time_and_back_where_it_stood(conn: psycopg.Connection) -> No
 def test_defer_with_an_error_until_the_attempts_are_used_up(conn: psycopg.Connection) -> None:
     """Invariant 14; the state and the last error are kept."""
     conn.execute("SELECT message_create('a', 'x', NULL, NULL, 2)")
-    fold(conn)
+    dispatch(conn)
     [message], _ = dequeue(conn, 1, 1000, "w")
     assert defer(conn, message, state=b"half", error="first") == "deferred"
-    fold(conn)
+    dispatch(conn)
     [message], _ = dequeue(conn, 1, 1000, "w")
     assert (message.attempts, message.state) == (2, b"half")
     assert defer(conn, message, error="second" + "!" * 20_000) == "dead"
@@ -211,7 +211,12 @@ def test_until_it_is_swept_the_holder_may_finish_late(conn: psycopg.Connection) 
 
 @pytest.mark.parametrize(
     "call",
-    ["message_complete_many(%s, %s)", "message_defer_many(%s, %s)", "message_extend_many(%s, %s, 1000)"],
+    [
+        "message_complete_many(%s, %s)",
+        "message_complete_many(%s, (%s::UUID[])[:1])",
+        "message_defer_many(%s, %s)",
+        "message_extend_many(%s, %s, 1000, '{a, b}')",
+    ],
 )
 def test_batches_lock_in_the_order_of_their_ids(connect: Connect, call: str) -> None:
     """Batches that name the same messages in opposite orders never wait in a circle: one that waits for the
@@ -244,7 +249,7 @@ def test_a_discarded_message_goes_and_the_history_says_why(conn: psycopg.Connect
     assert conn.execute(query, (message.id, message.token, "again")).fetchone() == ("not_found",)
     history = conn.execute("SELECT id, outcome, error, attempts FROM history").fetchall()
     assert history == [(message.id, "cancelled", "no such customer", 1)]
-    fold(conn)
+    dispatch(conn)
     assert [each.content for each in dequeue(conn, 5)[0]] == [b"next"], "its slot came free"
     check(conn)
 

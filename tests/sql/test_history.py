@@ -10,7 +10,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import Delivery, check, dequeue, fold
+from tests.judge import Delivery, check, dequeue, dispatch
 
 DAY = 86_400_000
 NOON = 1_700_000_000_000 // DAY * DAY + DAY // 2
@@ -36,7 +36,7 @@ def create(conn: psycopg.Connection, channel: str = "a", **options: object) -> i
 
 def lease(conn: psycopg.Connection, **options: object) -> Delivery:
     create(conn, **options)  # type: ignore[arg-type]
-    fold(conn)
+    dispatch(conn)
     [message], _ = dequeue(conn, 1, 1000, "worker")
     return message
 
@@ -108,7 +108,7 @@ def die_of_an_error(conn: psycopg.Connection, _clock: FakeClock) -> int:
 def die_in_a_sweep(conn: psycopg.Connection, clock: FakeClock) -> int:
     message = lease(conn, max_attempts=1)
     clock.advance(1001)
-    fold(conn)
+    dispatch(conn)
     return message.id
 
 
@@ -147,7 +147,7 @@ def cancel_and_defer(conn: psycopg.Connection, _clock: FakeClock) -> int:
 def cancel_and_sweep(conn: psycopg.Connection, clock: FakeClock) -> int:
     message = _marked(conn, max_attempts=1)
     clock.advance(1001)
-    fold(conn)
+    dispatch(conn)
     return message.id
 
 
@@ -205,7 +205,7 @@ def test_what_comes_back_has_not_ended(conn: psycopg.Connection, clock: FakeCloc
     fail(conn, lease(conn))
     lease(conn)
     clock.advance(1001)
-    fold(conn)
+    dispatch(conn)
     assert ends(conn) == []
 
 
@@ -230,7 +230,7 @@ def test_each_life_has_its_end(conn: psycopg.Connection, clock: FakeClock) -> No
     id_ = die_of_an_error(conn, clock)
     for error in ("again", None):
         conn.execute("SELECT * FROM dead_retry(%s)", ([id_],))
-        fold(conn)
+        dispatch(conn)
         [message], _ = dequeue(conn)
         if error is None:
             complete(conn, message)
@@ -263,10 +263,10 @@ def test_what_a_row_says(conn: psycopg.Connection, clock: FakeClock) -> None:
     first_at = clock.at
     fail(conn, first, "no route to host")
     clock.advance(10)
-    fold(conn)
+    dispatch(conn)
     dequeue(conn, 1, 1000, "second worker")
     clock.advance(1001)
-    fold(conn)
+    dispatch(conn)
     [last], _ = dequeue(conn, 1, 1000, "last worker")
     last_at = clock.at
     clock.advance(10)
@@ -624,7 +624,7 @@ def test_how_a_dequeue_commits(conn: psycopg.Connection, *, is_on: bool, commits
     """The history says who had a message and when: a crash must not take that back."""
     conn.execute("SELECT * FROM queue_set(p_history => %s)", (is_on,))
     create(conn)
-    fold(conn)
+    dispatch(conn)
     with conn.transaction():
         conn.execute("SET LOCAL synchronous_commit = off")
         assert len(dequeue(conn)[0]) == 1

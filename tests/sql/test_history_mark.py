@@ -5,7 +5,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import dequeue, fold
+from tests.judge import dequeue, dispatch
 from tests.sql.test_followers import days, present
 from tests.sql.test_history import DAY, NOON, complete, finish_one, lease, maintain, switch_on
 
@@ -30,7 +30,7 @@ def behind_last(conn: psycopg.Connection) -> str:
 
 def bury(conn: psycopg.Connection) -> int:
     conn.execute("SELECT message_create('a', 'x', p_max_attempts => 1)")
-    fold(conn)
+    dispatch(conn)
     [message] = dequeue(conn, 1, 60_000)[0]
     conn.execute("SELECT message_defer(%s, %s, p_error => 'no')", (message.id, message.token))
     return message.id
@@ -140,7 +140,7 @@ def test_marks_of_deaths_go_after_90_days(conn: psycopg.Connection, clock: FakeC
 def test_a_transaction_in_which_many_die_has_one_mark(connect: Connect, conn: psycopg.Connection) -> None:
     for _ in range(3):
         conn.execute("SELECT message_create('a', 'x', p_max_attempts => 1)")
-    fold(conn)
+    dispatch(conn)
     one = connect(autocommit=False)
     for message in dequeue(conn, 3, 60_000)[0]:
         one.execute("SELECT message_defer(%s, %s, p_error => 'no')", (message.id, message.token))

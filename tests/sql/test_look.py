@@ -1,4 +1,4 @@
-"""wake_look: whether a consumer that sleeps has something to do."""
+"""sleep_look: whether a consumer that sleeps has something to do."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from tests.clock import FakeClock
-from tests.judge import dequeue, fold
+from tests.judge import dequeue, dispatch
 from tests.sql.test_dequeue import fill
 
 
@@ -22,39 +22,52 @@ class Look(NamedTuple):
     now_at: int
 
 
-def look(conn: psycopg.Connection, generation: int | None = None) -> Look:
-    row = conn.execute("SELECT * FROM wake_look(%s)", (generation,)).fetchone()
+def look(conn: psycopg.Connection, generation: int | None = None, lanes: list[str] | None = None) -> Look:
+    row = conn.execute("SELECT * FROM sleep_look(%s, %s)", (generation, lanes)).fetchone()
     assert row is not None
     return Look(*row)
 
 
 def work(conn: psycopg.Connection, lease_ms: int, *, ends: bool) -> None:
     fill(conn, a=1)
-    fold(conn)
+    dispatch(conn)
     [message], _ = dequeue(conn, 1, lease_ms)
     if ends:
         conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
-    fold(conn)
+    dispatch(conn)
 
 
 def test_nothing_to_do_and_nothing_written(conn: psycopg.Connection, clock: FakeClock) -> None:
-    fold(conn)
+    dispatch(conn)
     with conn.transaction():
         assert look(conn) == (False, clock.at + 1000, False, clock.at)
         assert conn.execute("SELECT pg_current_xact_id_if_assigned()").fetchone() == (None,)
 
 
 def test_what_was_created_and_what_becomes_due(conn: psycopg.Connection, clock: FakeClock) -> None:
-    fold(conn)
+    dispatch(conn)
     conn.execute("SELECT message_create('a', '', %s)", (clock.at + 300,))
-    assert look(conn).is_due, "it is to be folded"
-    fold(conn)
+    assert look(conn).is_due, "it is to be dispatched"
+    dispatch(conn)
     assert look(conn)[:2] == (False, clock.at + 300)
     clock.advance(300)
     assert look(conn).is_due
+    dispatch(conn)
+    assert look(conn).is_due, "it is to be dequeued"
     assert len(dequeue(conn, 5)[0]) == 1
-    fold(conn)
+    dispatch(conn)
     assert not look(conn).is_due
+
+
+def test_what_waits_in_a_lane_is_for_those_who_serve_it(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT message_create('a', '', p_lane => 'slow')")
+    assert look(conn, lanes=["other"]).is_due, "it is to be dispatched, whoever serves it"
+    dispatch(conn)
+    due = {name: look(conn, lanes=lanes).is_due for name, lanes in LANES.items()}
+    assert due == {"all": True, "slow": True, "both": True, "other": False, "none": False}
+
+
+LANES = {"all": None, "slow": ["slow"], "both": ["default", "slow"], "other": ["default"], "none": []}
 
 
 def test_a_lease_that_ran_out(conn: psycopg.Connection, clock: FakeClock) -> None:
@@ -64,28 +77,28 @@ def test_a_lease_that_ran_out(conn: psycopg.Connection, clock: FakeClock) -> Non
     assert not look(conn).is_due
     clock.advance(1)
     assert look(conn).is_due
-    fold(conn)
+    dispatch(conn)
     assert [message.attempts for message in dequeue(conn, 5)[0]] == [2]
 
 
-def test_leases_that_have_all_ended_are_not_folded_each_second(
+def test_leases_that_have_all_ended_are_not_looked_for_each_second(
     conn: psycopg.Connection, clock: FakeClock
 ) -> None:
     """The sweep follows every ten seconds while there may be some, and then no more."""
     work(conn, 25_000, ends=True)
-    folds = []
+    dispatches = []
     for second in range(1, 60):
         clock.advance(1000)
         if look(conn).is_due:
-            folds.append(second)
-            fold(conn)
-    assert folds == [10, 20, 30]
+            dispatches.append(second)
+            dispatch(conn)
+    assert dispatches == [10, 20, 30]
 
 
 def test_whether_someone_would_notify(conn: psycopg.Connection) -> None:
     generation = 0
     for _ in range(2):
-        [(generation, is_sure)] = conn.execute("SELECT * FROM wake_await()").fetchall()
+        [(generation, is_sure)] = conn.execute("SELECT * FROM sleep_begin()").fetchall()
     assert is_sure
     assert look(conn, generation).is_awaited
     assert not look(conn).is_awaited
@@ -97,7 +110,7 @@ def test_whether_someone_would_notify(conn: psycopg.Connection) -> None:
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_an_old_snapshot_would_not_see(conn: psycopg.Connection, level: str) -> None:
     conn.execute("BEGIN ISOLATION LEVEL " + level)
-    with pytest.raises(psycopg.Error, match="wake_look") as caught:
+    with pytest.raises(psycopg.Error, match="sleep_look") as caught:
         look(conn)
     assert caught.value.sqlstate == "LM009"
     conn.execute("ROLLBACK")

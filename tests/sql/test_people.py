@@ -8,7 +8,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from tests.clock import FakeClock
-from tests.judge import Delivery, check, dequeue, drain, fold
+from tests.judge import Delivery, check, dequeue, dispatch, drain
 
 
 def create(conn: psycopg.Connection, channel: str = "a", at: int | None = None) -> int:
@@ -18,7 +18,7 @@ def create(conn: psycopg.Connection, channel: str = "a", at: int | None = None) 
 
 
 def lease(conn: psycopg.Connection, lease_ms: int = 30_000) -> Delivery:
-    fold(conn)
+    dispatch(conn)
     [message], _ = dequeue(conn, 1, lease_ms, "worker 7")
     return message
 
@@ -104,12 +104,45 @@ def test_lists_go_page_by_page_in_the_order_of_service(conn: psycopg.Connection)
     ]
     assert pages(conn, None, "due", 100) == [[plain[1], plain[3], *of_b, plain[4]]]
     assert pages(conn, "c", "waiting", 1) == []
-    fold(conn)
+    dispatch(conn)
     held = [message.id for message in dequeue(conn, 4, 1000)[0]]
     assert sorted(chain.from_iterable(pages(conn, None, "leased", 3))) == sorted(held)
     only_b = conn.execute("SELECT id, channel FROM message_list('b', 'leased')").fetchall()
     assert only_b
     assert {channel for _, channel in only_b} == {"b"}
+
+
+def test_a_list_is_the_same_wherever_its_messages_wait(conn: psycopg.Connection) -> None:
+    """Not dispatched yet, in line or in ready, whatever its lane: each once, high priority first."""
+    clock = FakeClock(conn)
+    numbers = range(600)
+    conn.execute(
+        "SELECT COUNT(*) FROM message_create_many(%s, array_fill('x'::BYTEA, '{600}'), %s::BIGINT[],"
+        " p_priorities => %s::INT[], p_lanes => %s)",
+        (
+            ["b" if n % 3 == 0 else "a" for n in numbers],
+            [clock.at + 1_000_000 + n if n % 10 == 0 else None for n in numbers],
+            [n % 4 - 1 for n in numbers],
+            [f"lane {n % 2}" for n in numbers],
+        ),
+    )
+    due = "SELECT id FROM message WHERE dequeue_at <= %s AND channel = %s ORDER BY -priority, dequeue_at, id"
+    later = "SELECT id FROM message WHERE dequeue_at > %s AND channel = %s ORDER BY dequeue_at, id"
+    expected = {
+        channel: [row[0] for query in (due, later) for row in conn.execute(query, (clock.at, channel))]
+        for channel in "ab"
+    }
+    for dispatched in (False, True):
+        if dispatched:
+            dispatch(conn)
+        of_a = list(chain.from_iterable(pages(conn, "a", "waiting", 37)))
+        assert of_a == expected["a"]
+        both = list(chain.from_iterable(pages(conn, None, "waiting", 101)))
+        assert both == expected["a"] + expected["b"]
+        parts = [*pages(conn, "b", "due", 50), *pages(conn, "b", "scheduled", 7)]
+        assert list(chain.from_iterable(parts)) == expected["b"]
+    assert value(conn, "COUNT(*) FROM line") > 0
+    assert value(conn, "COUNT(*) FROM ready") > 0
 
 
 def test_what_waits_is_cancelled_at_once(conn: psycopg.Connection) -> None:
@@ -188,7 +221,7 @@ def test_a_cancelled_message_frees_its_slot_when_it_ends(conn: psycopg.Connectio
     value(conn, "message_cancel(%s)", message.id)
     assert dequeue(conn)[0] == []
     value(conn, "message_defer(%s, %s)", message.id, message.token)
-    fold(conn)
+    dispatch(conn)
     assert len(dequeue(conn)[0]) == 1
 
 
@@ -227,7 +260,11 @@ def delete(conn: psycopg.Connection, arguments: str) -> tuple[str, int] | None:
 
 
 def leftovers(conn: psycopg.Connection, channel: str) -> list[str]:
-    tables = ("message", "dead", "ring", "capacity", "departure", "dedupe", "tally")
+    dispatch(conn)  # what the dispatcher alone writes goes when it has seen it
+    tables = (
+        *("message", "scheduled", "line", "backlog", "ready", "dead"),
+        *("capacity", "departure", "dedupe", "tally"),
+    )
     found = [t for t in tables if value(conn, f"EXISTS (SELECT FROM {t} WHERE channel = %s)", channel)]
     return found + (
         ["channel"] if value(conn, "EXISTS (SELECT FROM channel WHERE name = %s)", channel) else []

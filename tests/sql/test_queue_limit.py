@@ -5,14 +5,14 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import check, dequeue, fold
+from tests.judge import check, dequeue, dispatch
 from tests.sql.test_channel import end_lease, finish
 from tests.sql.test_dequeue import fill
 
 
 def limit(conn: psycopg.Connection, most: int) -> None:
     conn.execute("SELECT queue_set(p_max_concurrency => %s)", (most,))
-    fold(conn)
+    dispatch(conn)
 
 
 def test_no_more_run_than_the_limit_over_all_channels(conn: psycopg.Connection) -> None:
@@ -24,6 +24,7 @@ def test_no_more_run_than_the_limit_over_all_channels(conn: psycopg.Connection) 
     assert (again_at, soon is not None) == (None, True)
     assert dequeue(conn, 10)[0] == []
     finish(conn, first[0])
+    dispatch(conn)
     assert len(dequeue(conn, 10)[0]) == 1
     check(conn)
 
@@ -37,7 +38,7 @@ def test_channels_still_take_turns_under_it(conn: psycopg.Connection) -> None:
         [message], _ = dequeue(conn, 5)
         served.append(message.channel)
         finish(conn, message)
-        fold(conn)
+        dispatch(conn)
     assert sorted(served) == ["noisy"] * 3 + ["quiet"] * 3
 
 
@@ -50,7 +51,7 @@ def test_every_end_of_a_lease_frees_its_slot(conn: psycopg.Connection, end: str)
     [message], _ = dequeue(conn, 1, 1000)
     assert dequeue(conn)[0] == []
     end_lease(conn, clock, message, end)
-    fold(conn)
+    dispatch(conn)
     assert len(dequeue(conn, 5)[0]) == 1
     check(conn)
 
@@ -64,16 +65,19 @@ def test_a_message_leased_again_takes_one_slot(conn: psycopg.Connection) -> None
         assert len(messages) == 2
         for message in messages:
             conn.execute("SELECT message_defer(%s, %s)", (message.id, message.token))
-        fold(conn)
+        dispatch(conn)
 
 
 def test_a_limit_that_comes_late_counts_what_runs(conn: psycopg.Connection) -> None:
+    clock = FakeClock(conn)
     fill(conn, a=10)
     running, _ = dequeue(conn, 5)
     limit(conn, 3)
     for message in running[:3]:
         assert dequeue(conn, 5)[0] == []
-        finish(conn, message)
+        finish(conn, message)  # leased before the limit, these free their slots without a word
+    clock.advance(1000)
+    dispatch(conn)
     assert len(dequeue(conn, 5)[0]) == 1
     check(conn)
 
@@ -87,6 +91,7 @@ def test_lowered_it_waits_raised_it_releases_lifted_it_is_gone(conn: psycopg.Con
     for message in running[:4]:
         assert dequeue(conn, 10)[0] == []
         finish(conn, message)
+    dispatch(conn)
     assert len(dequeue(conn, 10)[0]) == 1
     limit(conn, 4)
     assert len(dequeue(conn, 10)[0]) == 2
@@ -104,6 +109,7 @@ def test_a_dequeue_left_open_holds_its_slots_and_no_others(connect: Connect) -> 
     conn.execute("SET lock_timeout TO '1s'")
     assert len(dequeue(conn, 10)[0]) == 3
     other.rollback()
+    dispatch(conn)
     assert len(dequeue(conn, 10)[0]) == 2
 
 
@@ -113,6 +119,7 @@ def test_a_paused_queue_rests(conn: psycopg.Connection) -> None:
     messages, again_at = dequeue(conn)
     assert (messages, again_at is not None) == ([], True)
     conn.execute("SELECT queue_set(p_paused => FALSE)")
+    dispatch(conn)
     assert len(dequeue(conn)[0]) == 1
 
 
@@ -136,6 +143,7 @@ def test_what_must_not_be_lost_is_committed_durably(conn: psycopg.Connection, re
         if reason == "history"
         else "SELECT queue_set(p_max_concurrency => 9)"
     )
+    dispatch(conn)
     with conn.transaction():
         conn.execute("SET LOCAL synchronous_commit TO off")
         dequeue(conn)

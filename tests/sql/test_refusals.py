@@ -55,8 +55,8 @@ REFUSED = {
     "a limit too high": ("message_dequeue(10001)", "LM005", MANY),
     "a limit far too high": ("message_dequeue(2147483647)", "LM005", MANY),
     "a limit below none": ("message_dequeue(-100)", "LM005", MANY),
-    "a fold before the last": ("wake_fold(1, -1)", "LM005", "after 0 ms or more"),
-    "a fold of nothing": ("wake_fold(0)", "LM005", "Fold 1 to 100,000"),
+    "a dispatch before the last": ("dispatch(1, -1)", "LM005", "after 0 ms or more"),
+    "a dispatch of nothing": ("dispatch(0)", "LM005", "Read 1 to 100,000"),
     "a cleaning of nothing": ("maintain(0)", "LM005", "Clean 1 to 1,000,000"),
     "fewer contents than channels": (
         "message_create_many(ARRAY['a', 'b'], ARRAY['']::BYTEA[])",
@@ -203,8 +203,8 @@ REFUSED = {
 
 def contents(conn: psycopg.Connection) -> list[Any]:
     tables = (
-        *("queue", "message", "dead", "channel", "wake", "ring", "tick", "postponed", "upkeep", "dedupe"),
-        *("capacity", "departure", "queue_slot", "finished", "sleep", "tally", "staging", "credential"),
+        *("queue", "message", "dead", "channel", "notice", "line", "ready", "lease", "tick", "upkeep"),
+        *("dedupe", "capacity", "departure", "slots", "finished", "sleep", "tally", "staging", "credential"),
         *("ledger", "claimant", "claim", "follower", "schedule"),
     )
     return [conn.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in tables]
@@ -213,7 +213,7 @@ def contents(conn: psycopg.Connection) -> list[Any]:
 @pytest.mark.parametrize(("call", "sqlstate", "hint"), REFUSED.values(), ids=REFUSED.keys())
 def test_refused(conn: psycopg.Connection, call: str, sqlstate: str, hint: str) -> None:
     conn.execute("SELECT message_create('a', 'as it was')")
-    conn.execute("SELECT wake_fold()")
+    conn.execute("SELECT dispatch()")
     before = contents(conn)
     with pytest.raises(psycopg.Error) as error:
         conn.execute("SELECT * FROM " + call)

@@ -35,9 +35,9 @@ staging_discard         x         .         .         x
 schedule_open           x         .         .         x
 schedule_fire           x         .         .         x
 
-wake_fold               .         x         .         x
-wake_await              .         x         .         x
-wake_look               .         x         .         x
+dispatch               .         x         .         x
+sleep_begin              .         x         .         x
+sleep_look               .         x         .         x
 message_dequeue         .         x         .         x
 message_complete        .         x         .         x
 message_complete_many   .         x         .         x
@@ -57,6 +57,7 @@ maintain                .         x         .         x
 channel_get             .         .         x         x
 channel_stats           .         .         x         x
 channel_list            .         .         x         x
+lane_list               .         .         x         x
 message_get             .         .         x         x
 message_list            .         .         x         x
 dead_list               .         .         x         x
@@ -102,6 +103,9 @@ STAGING_COLUMNS = {
     "headers",
     "max_attempts",
     "dedupe_key",
+    "priority",
+    "cost",
+    "lane",
 }
 SCHEMA_IS_USED_BY = set(ROLES)
 
@@ -506,7 +510,7 @@ def _observe(queue: Queue, observer: Conn, leased: list[tuple[Any, ...]], channe
 
 
 def _dequeue(queue: Queue, consumer: Conn, count: int) -> list[tuple[Any, ...]]:
-    while queue.call(consumer, "wake_fold") != [(False,)]:
+    while queue.call(consumer, "dispatch") != [(False,)]:
         pass
     rows = queue.call(consumer, "message_dequeue", count)
     assert len(rows) == count
@@ -570,7 +574,7 @@ def test_isolation_levels_are_taken_or_refused_whoever_sets_them(queue: Queue) -
     for session in (producer, consumer):
         session.execute("SET default_transaction_isolation TO 'serializable'")
     assert queue.call(producer, "message_create", "acme", b"x")[0][1] == "created"
-    for function in ("wake_fold", "message_dequeue", "maintain"):
+    for function in ("dispatch", "message_dequeue", "maintain"):
         with pytest.raises(psycopg.Error) as caught:
             queue.call(consumer, function)
         assert caught.value.sqlstate == "LM009"
@@ -719,7 +723,10 @@ def populate(queue: Queue, channels: Sequence[str]) -> None:
         for _ in range(3):
             queue.call(conn, "message_create", channel, b"x", -1, None, 1)
     _dequeue(queue, conn, 2 * len(channels))
-    leased = sql.SQL("SELECT array_agg(id), array_agg(token) FROM {}.message WHERE leased GROUP BY channel")
+    leased = sql.SQL(
+        "SELECT array_agg(m.id), array_agg(l.token) FROM {0}.lease l CROSS JOIN unnest(l.stubs) s"
+        " JOIN {0}.message m ON m.id = s.id AND m.generation = s.generation GROUP BY m.channel"
+    )
     for ids, tokens in conn.execute(leased.format(schema)).fetchall():
         assert queue.call(conn, "message_defer", ids[0], tokens[0], None, None, "broken") == [("dead",)]
         assert queue.call(conn, "message_complete", ids[1], tokens[1]) == [("completed",)]

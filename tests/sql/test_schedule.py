@@ -30,10 +30,11 @@ def opened(conn: psycopg.Connection, *names: str) -> list[tuple[Any, ...]]:
 
 
 def fire(conn: psycopg.Connection, after: int, *ticks: int, upto: int | None = None, **more: Any) -> Fired:
-    given = {"channel": "reports", "content": b"x", "headers": None, "max_attempts": None} | more
+    given = {"channel": "reports", "content": b"x", "headers": None, "max_attempts": None}
+    given |= {"priority": None, "cost": None, "lane": None} | more
     row = conn.execute(
         "SELECT result, ticked_at, created, refused"
-        " FROM schedule_fire('s', %s, %s, %s::BIGINT[], %s, %s, %s, %s)",
+        " FROM schedule_fire('s', %s, %s, %s::BIGINT[], %s, %s, %s, %s, %s, %s, %s)",
         (after, ticks[-1] if upto is None else upto, list(ticks), *given.values()),
     ).fetchone()
     assert row is not None
@@ -79,11 +80,14 @@ def test_a_tick_makes_one_message(conn: psycopg.Connection, clock: FakeClock) ->
     opened(conn, "s")
     at = clock.at
     tick = clock.advance(MINUTE)
-    fired = fire(conn, at, tick, content=b"report", headers='{"task": "report"}', max_attempts=2)
+    more: dict[str, Any] = {"max_attempts": 2, "priority": -3, "cost": 4, "lane": "slow"}
+    fired = fire(conn, at, tick, content=b"report", headers='{"task": "report"}', **more)
     assert fired == Fired("fired", tick, 1)
     assert fire(conn, at, tick) == Fired("lost", tick), "the second one to try"
-    row = conn.execute("SELECT channel, content, headers, max_attempts, dequeue_at FROM message").fetchall()
-    assert row == [("reports", b"report", {"task": "report", "scheduled-at": tick}, 2, tick)]
+    row = conn.execute("SELECT channel, content, headers, dequeue_at FROM message").fetchall()
+    assert row == [("reports", b"report", {"task": "report", "scheduled-at": tick}, tick)]
+    row = conn.execute("SELECT max_attempts, priority, cost, lane FROM message").fetchall()
+    assert row == [(2, -3, 4, "slow")]
     assert conn.execute("SELECT fired_at FROM schedule_list()").fetchone() == (tick,)
     assert len(drain(conn)) == 1
     check(conn)

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from tests.clock import FakeClock
-from tests.judge import check, drain, fold
+from tests.judge import check, dispatch, drain
 
 COPY = "COPY staging (batch, ord, channel, content, dequeue_at, dedupe_key) FROM STDIN"
 
@@ -97,7 +97,7 @@ def test_with_keys_a_batch_is_not_endless(conn: psycopg.Connection) -> None:
     with pytest.raises(psycopg.Error, match="more than 100,000") as error:
         publish(conn, batch)
     assert error.value.sqlstate == "LM005"
-    fold(conn)
+    dispatch(conn)
     assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,)
 
 

@@ -8,7 +8,7 @@ from psycopg.rows import dict_row
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import check, dequeue, drain, fold
+from tests.judge import check, dequeue, dispatch, drain
 from tests.plans.buffers import Meter
 from tests.sql.test_channel import finish
 from tests.sql.test_dequeue import fill
@@ -20,7 +20,7 @@ def shown(conn: psycopg.Connection, call: str) -> list[dict[str, Any]]:
 
 
 def stats(conn: psycopg.Connection, channel: str = "a") -> dict[str, Any]:
-    fold(conn)
+    dispatch(conn)
     [row] = shown(conn, f"channel_stats('{channel}')")
     return row
 
@@ -73,11 +73,36 @@ def test_the_age_of_the_oldest_counts_from_when_it_was_due(conn: psycopg.Connect
     assert stats(conn)["oldest_due_ms"] == 150, "urgent newcomers do not hide it"
 
 
+def test_priority_does_not_hide_the_oldest(conn: psycopg.Connection) -> None:
+    clock = FakeClock(conn)
+    conn.execute("SELECT message_create('a', 'low', p_priority => -3)")
+    clock.advance(100)
+    conn.execute("SELECT message_create('a', 'high', p_priority => 3)")
+    clock.advance(50)
+    assert stats(conn)["oldest_due_ms"] == 150
+
+
+def test_lanes_are_listed_with_what_waits_in_them(conn: psycopg.Connection) -> None:
+    assert shown(conn, "lane_list()") == [{"lane": "default", "waiting": 0, "ready": 0}]
+    conn.execute(
+        "SELECT COUNT(*) FROM message_create_many(array_fill('a'::TEXT, '{500}'),"
+        " array_fill('x'::BYTEA, '{500}'), p_lanes => array_fill('slow'::TEXT, '{500}'))"
+    )
+    fill(conn, a=3)
+    conn.execute("SELECT message_create('a', '', 4000000000000)")
+    dispatch(conn)
+    default, slow = shown(conn, "lane_list()")
+    assert default == {"lane": "default", "waiting": 3, "ready": 3}
+    assert (slow["lane"], slow["waiting"]) == ("slow", 500)
+    assert 0 < slow["ready"] < 500
+    assert stats(conn).items() >= {"waiting": 504, "due": 503, "scheduled": 1}.items()
+
+
 def test_why_a_channel_is_not_served(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     fill(conn, a=5)
     conn.execute("SELECT channel_set('a', 2)")
-    fold(conn)
+    dispatch(conn)
     running, _ = dequeue(conn, 5)
     assert stats(conn)["blocked_by"] == "concurrency"
     conn.execute("SELECT channel_set('a', 0, 1000)")
@@ -95,12 +120,19 @@ def test_why_a_channel_is_not_served(conn: psycopg.Connection) -> None:
 
 
 def test_counts_stop_where_they_are_told_to(conn: psycopg.Connection) -> None:
+    """But for what is due, whose number is known."""
     fill(conn, a=30)
+    conn.execute("SELECT message_create('a', '', 4000000000000) FROM generate_series(1, 30)")
+    dispatch(conn)
     [row] = shown(conn, "channel_stats('a', 10)")
-    assert (row["due"], row["waiting"]) == (10, 10)
+    assert (row["due"], row["scheduled"], row["waiting"]) == (30, 10, 40)
+    assert len(dequeue(conn, 20)[0]) == 20
+    dispatch(conn)
+    [row] = shown(conn, "channel_stats('a', 10)")
+    assert (row["due"], row["leased"]) == (10, 20)
 
 
-def test_what_was_served_is_not_forgotten_with_the_ring_row(conn: psycopg.Connection) -> None:
+def test_what_was_served_is_not_forgotten_when_it_is_summed_up(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     fill(conn, a=3)
     drain(conn)
@@ -108,12 +140,12 @@ def test_what_was_served_is_not_forgotten_with_the_ring_row(conn: psycopg.Connec
     for round_ in (1, 2):
         clock.advance(3_600_001)
         conn.execute("SELECT maintain()")
-        assert conn.execute("SELECT COUNT(*) FROM ring").fetchone() == (0,)
         assert stats(conn).items() >= {"served": 3 * round_, "last_served_at": served_at}.items()
         if round_ == 1:
             fill(conn, a=3)
             drain(conn)
             served_at = clock.at
+    assert conn.execute("SELECT channel FROM tally").fetchall() == [("a",)]
 
 
 def test_the_queue_sums_up(conn: psycopg.Connection) -> None:
@@ -122,9 +154,9 @@ def test_the_queue_sums_up(conn: psycopg.Connection) -> None:
     conn.execute("SELECT message_create('c', '', %s)", (clock.at + 5000,))
     clock.advance(250)
     messages, _ = dequeue(conn, 2)
-    conn.execute("SELECT message_cancel(MIN(id)) FROM message WHERE NOT leased AND channel = 'b'")
+    conn.execute("SELECT message_cancel(MIN(id)) FROM messages WHERE status = 'due' AND channel = 'b'")
     conn.execute("SELECT message_defer(%s, %s)", (messages[0].id, messages[0].token))
-    fold(conn)
+    dispatch(conn)
     [row] = shown(conn, "queue_stats()")
     assert row == {
         "waiting": 4,
@@ -149,12 +181,12 @@ def test_the_queue_sums_up(conn: psycopg.Connection) -> None:
 def test_the_sum_survives(conn: psycopg.Connection, event: str) -> None:
     fill(conn, a=3, b=2)
     dequeue(conn, 2)
-    fold(conn)
+    dispatch(conn)
     if event == "rebuild":
         conn.execute("SELECT rebuild()")
     else:
         conn.execute("DELETE FROM tick")
-    fold(conn)
+    dispatch(conn)
     [row] = shown(conn, "queue_stats()")
     assert (row["waiting"], row["leased"]) == (3, 2)
     assert row["served"] == (2 if event == "rebuild" else 0)
@@ -163,10 +195,9 @@ def test_the_sum_survives(conn: psycopg.Connection, event: str) -> None:
 def test_channels_are_listed_by_name_page_by_page(conn: psycopg.Connection) -> None:
     conn.execute("SELECT channel_set('policy only', 1)")
     conn.execute("SELECT message_create('b dead', '', p_max_attempts => 1)")
-    fold(conn)
+    dispatch(conn)
     [message], _ = dequeue(conn)
     conn.execute("SELECT message_defer(%s, %s, p_error => 'e')", (message.id, message.token))
-    conn.execute("DELETE FROM ring")
     fill(conn, a=1, z=1)
     conn.execute("SELECT message_create('not folded', '')")
     everything = ["a", "b dead", "not folded", "policy only", "z"]
@@ -245,7 +276,7 @@ def test_asking_costs_no_more_with_more_channels(
             (SELECT array_agg('c' || n) FROM generate_series(1, %s) n), array_fill('x'::BYTEA, ARRAY[%s]))""",
         (channels, channels),
     )
-    fold(conn)
+    dispatch(conn)
     for call in CALLS:
         costs[call, channels] = cost(conn, call)
     if channels > 200:
@@ -265,13 +296,13 @@ def test_asking_costs_no_more_with_a_longer_backlog(conn: psycopg.Connection, ca
 
 def test_a_transaction_that_folds_its_own_wakes_in_pieces_counts_them_once(connect: Connect) -> None:
     conn, other = connect(), connect()
-    fold(conn)
+    dispatch(conn)
     other.execute("BEGIN")
     other.execute("SELECT message_create('c', 'x')")
     conn.execute("SELECT pg_current_xact_id()")  # who sees this one sees past the other
-    other.execute("SELECT wake_fold(1)")
+    other.execute("SELECT dispatch(1)")
     conn.execute("SELECT message_create('c', 'y')")
-    other.execute("SELECT wake_fold()")
+    other.execute("SELECT dispatch()")
     other.execute("COMMIT")
     check(conn)
     assert conn.execute("SELECT waiting FROM queue_stats()").fetchone() == (2,)

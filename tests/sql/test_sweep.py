@@ -1,11 +1,11 @@
-"""The sweep of leases that ran out, and what a fold does when somebody holds what it needs."""
+"""The sweep of leases that ran out, and what a dispatch does when somebody holds what it needs."""
 
 import psycopg
 import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import Delivery, check, dequeue, drain, fold
+from tests.judge import Delivery, audit, check, dequeue, dispatch, drain
 from tests.sql.test_dequeue import fill
 
 
@@ -28,7 +28,7 @@ def test_leases_that_somebody_holds_are_stepped_over(connect: Connect) -> None:
     )
     clock.advance(100)
     for _ in range(20):
-        conn.execute("SELECT wake_fold(10)")
+        conn.execute("SELECT dispatch(10)")
     served, _ = dequeue(conn, 100)
     assert {message.id for message in served} == {message.id for message in others}
     finisher.rollback()
@@ -42,12 +42,13 @@ def test_what_a_finisher_held_and_finished_is_not_looked_for_any_longer(connect:
     [message] = leased(conn, 100, a=1)
     finisher.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
     clock.advance(100)
-    fold(conn)
-    assert conn.execute("SELECT key FROM postponed").fetchall() == [(f"m{message.id}",)]
+    dispatch(conn)
+    audit(conn)
     finisher.commit()
     clock.advance(2000)
     assert drain(conn) == []
-    assert conn.execute("SELECT COUNT(*) FROM postponed").fetchone() == (0,)
+    assert conn.execute("SELECT COUNT(*) FROM lease").fetchone() == (0,)
+    assert conn.execute("SELECT COUNT(*) FROM alarm").fetchone() == (0,)
 
 
 def test_a_lease_extended_while_the_sweep_looked_is_left_alone(connect: Connect) -> None:
@@ -57,50 +58,55 @@ def test_a_lease_extended_while_the_sweep_looked_is_left_alone(connect: Connect)
     [message] = leased(conn, 100, a=1)
     holder.execute("SELECT message_extend(%s, %s, 60000)", (message.id, message.token))
     clock.advance(100)
-    fold(conn)
+    conn.execute("SET lock_timeout TO '2s'")
+    dispatch(conn)
     holder.commit()
     clock.advance(2000)
-    fold(conn)
+    dispatch(conn)
     assert dequeue(conn)[0] == []
     assert holder.execute("SELECT message_complete(%s, %s)", (message.id, message.token)).fetchone() == (
         "completed",
     )
 
 
-def test_a_wake_for_a_channel_that_a_consumer_holds_is_kept(connect: Connect) -> None:
-    """Invariant 8: the consumer may have looked before the message was there."""
+def test_an_open_dequeue_holds_its_own_messages_alone(connect: Connect) -> None:
+    """Invariant 23: its channel is served meanwhile."""
     conn, consumer = connect(), connect(autocommit=False)
-    clock = FakeClock(conn)
+    FakeClock(conn)
     fill(conn, a=1)
     [message], _ = dequeue(consumer)
     fill(conn, a=1)
-    assert dequeue(conn)[0] == []
-    consumer.commit()
-    clock.advance(10)
     assert len(drain(conn)) == 1
-    assert conn.execute("SELECT COUNT(*) FROM postponed").fetchone() == (0,)
+    consumer.commit()
+    assert drain(conn) == []
     assert conn.execute("SELECT id FROM message").fetchall() == [(message.id,)]
 
 
+@pytest.mark.parametrize("backlog", [0, 300])
 @pytest.mark.parametrize("end", ["commit", "rollback"])
-def test_a_channel_held_for_long_is_written_once_and_not_forgotten(connect: Connect, end: str) -> None:
-    """Invariants 8 and 13; and the ring's floor rises over the row that is held."""
+def test_a_dequeue_left_open_is_passed_by_and_not_forgotten(connect: Connect, end: str, backlog: int) -> None:
+    """Invariants 13 and 23; and virtual time and the floor of ready go on."""
     conn, consumer = connect(), connect(autocommit=False)
     clock = FakeClock(conn)
-    fill(conn, a=2)
-    dequeue(consumer)
+    fill(conn, a=2, other=backlog)
+    [held], _ = dequeue(consumer)
+    drained = drain(conn)
     for _ in range(30):
         clock.advance(100)
         fill(conn, a=1, b=1)
-        assert [message.channel for message in drain(conn)] == ["b"]
-    assert conn.execute("SELECT COUNT(*) FROM postponed").fetchone() == (1,)
-    row = conn.execute("SELECT at - floor_at FROM tick").fetchone()
-    assert row is not None
-    assert row[0] <= 1000, "the floor stays near the clock"
+        drained += drain(conn)
+        audit(conn)
+    assert len(drained) == 61 + backlog
+    row = conn.execute("SELECT (lanes[1]).floor = (lanes[1]).v FROM tick").fetchone()
+    assert row == (True,), "the floor goes on"
+    assert conn.execute("SELECT id FROM held").fetchall() == [(held.id,)]
     getattr(consumer, end)()
     clock.advance(1000)
     check(conn)
-    assert len(drain(conn)) == (31 if end == "commit" else 32)
+    assert [message.id for message in drain(conn)] == ([] if end == "commit" else [held.id])
+    clock.advance(1000)
+    check(conn)
+    assert conn.execute("SELECT FROM held").fetchall() == []
 
 
 def test_a_lease_whose_end_was_passed_before_it_was_committed(connect: Connect) -> None:
@@ -116,16 +122,16 @@ def test_a_lease_whose_end_was_passed_before_it_was_committed(connect: Connect) 
     assert [again.id for again in drain(other)] == [message.id]
 
 
-def test_who_does_not_get_the_fold_lock_goes_on(connect: Connect) -> None:
-    conn, folder = connect(), connect(autocommit=False)
+def test_who_does_not_get_the_dispatch_lock_goes_on(connect: Connect) -> None:
+    conn, dispatcher = connect(), connect(autocommit=False)
     fill(conn, a=3)
     conn.execute("SELECT message_create('b', '')")
-    folder.execute("SELECT wake_fold()")
+    dispatcher.execute("SELECT dispatch()")
     conn.execute("SET lock_timeout TO '1s'")
     conn.execute("SELECT message_create('c', '')")
-    assert conn.execute("SELECT wake_fold()").fetchone() == (True,)
+    assert conn.execute("SELECT dispatch()").fetchone() == (True,)
     assert [message.channel for message in dequeue(conn, 10)[0]] == ["a", "a", "a"]
-    folder.rollback()
+    dispatcher.rollback()
     assert {message.channel for message in drain(conn)} == {"b", "c"}
 
 
@@ -142,24 +148,24 @@ def test_a_sweep_in_which_messages_die_commits_durably(
         "SELECT queue_set(p_history => %s, p_max_attempts => %s), message_create('a', 'x')",
         (history, attempts),
     )
-    fold(conn)
+    dispatch(conn)
     dequeue(conn, 1, 1000)
     clock.advance(2000)
     with conn.transaction():
         conn.execute("SET LOCAL synchronous_commit TO off")
-        conn.execute("SELECT wake_fold()")
+        conn.execute("SELECT dispatch()")
         assert conn.execute("SHOW synchronous_commit").fetchone() == (commit,)
     assert conn.execute("SELECT COUNT(*) FROM dead").fetchone() == (dead,)
 
 
-def test_a_quiet_fold_leaves_it_to_who_folded_just_before(conn: psycopg.Connection) -> None:
+def test_a_quiet_dispatch_leaves_it_to_who_dispatched_just_before(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     conn.execute("SELECT message_create('a', 'x')")
-    fold(conn)
+    dispatch(conn)
     conn.execute("SELECT message_create('b', 'x')")
     clock.advance(4)
-    assert conn.execute("SELECT wake_fold(1000, 5)").fetchone() == (False,)
-    assert conn.execute("SELECT COUNT(*) FROM ring").fetchone() == (1,)
+    assert conn.execute("SELECT dispatch(1000, 5)").fetchone() == (False,)
+    assert conn.execute("SELECT COUNT(*) FROM ready").fetchone() == (1,)
     clock.advance(1)
-    conn.execute("SELECT wake_fold(1000, 5)")
-    assert conn.execute("SELECT COUNT(*) FROM ring").fetchone() == (2,)
+    conn.execute("SELECT dispatch(1000, 5)")
+    assert conn.execute("SELECT COUNT(*) FROM ready").fetchone() == (2,)

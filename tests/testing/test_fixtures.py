@@ -88,14 +88,14 @@ def loop():
 
 def test_more_calls_than_connections(lonnymq_async_queue, lonnymq_dsn):
     async def sent():
-        await asyncio.gather(*(lonnymq_async_queue.enqueue(number) for number in range(50)))
+        await asyncio.gather(*(lonnymq_async_queue.enqueue(number) for number in range(40)))
         await lonnymq_async_queue.enqueue_many(range(10))
     for _ in range(2):
         asyncio.run(sent())
     with psycopg.connect(lonnymq_dsn) as conn:
         others = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         assert 2 <= conn.execute(others).rowcount <= 10
-    assert len(asyncio.run(lonnymq_async_queue.dequeue(1000))) == 120
+    assert len(asyncio.run(lonnymq_async_queue.dequeue(1000))) == 100
 
 def test_loops_that_end_in_the_middle(lonnymq_async_queue):
     async def begin():

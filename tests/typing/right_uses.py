@@ -30,6 +30,7 @@ from lonnymq import (
     Extended,
     Finished,
     Job,
+    Lane,
     ListedMessage,
     LonnyMQError,
     Message,
@@ -81,6 +82,7 @@ def producing(queue: Queue, conn: psycopg.Connection, session: Session) -> None:
     assert_type(queue.enqueue(b"bytes", run_at=datetime.now(UTC), headers={"trace": 1}), Created)
     assert_type(queue.enqueue(Payment(euros=1), delay=timedelta(hours=1), dedupe_key="1", conn=conn), Created)
     assert_type(queue.enqueue(None, priority=1, content_type="application/msgpack", conn=session), Created)
+    assert_type(queue.enqueue(None, priority=-100, cost=5, lane="slow", delay=60), Created)
     created = queue.enqueue("a text")
     assert_type(created.id, int | None)
     assert_type(created.result, Result)
@@ -103,7 +105,7 @@ def loading(queue: Queue, conn: psycopg.Connection) -> None:
 
 
 def consuming(queue: Queue, conn: psycopg.Connection) -> None:
-    messages = queue.dequeue(10, lease=60, wait=timedelta(seconds=5), consumer="mailer")
+    messages = queue.dequeue(10, lease=60, wait=timedelta(seconds=5), consumer="mailer", lanes=["slow"])
     assert_type(messages, list[Delivery])
     for message in messages:
         assert_type(message.id, int)
@@ -135,8 +137,9 @@ def looking_after(queue: Queue, conn: psycopg.Connection) -> None:
     assert_type(queue.messages(channel="acme", status="due", limit=10), list[ListedMessage])
     assert_type(queue.cancel(7, conn=conn), Result)
     assert_type(queue.cancel_many({7, 8}), list[Outcome])
-    assert_type(queue.reschedule(7, priority=2), Result)
+    assert_type(queue.reschedule(7, first=True), Result)
     assert_type(queue.channels(order="waiting"), list[ChannelStatistics])
+    assert_type(queue.lanes(), list[Lane])
     assert_type(queue.stats(), QueueStatistics)
     assert_type(queue.settings(), QueueSettings)
     assert_type(queue.set(lease=45, history=True, dedupe_keep=timedelta(hours=1)), QueueSettings)
@@ -189,7 +192,7 @@ async def all_of_it_awaited(queue: AsyncQueue, conn: psycopg.AsyncConnection, se
     assert_type(await queue.set(paused=True), QueueSettings)
     assert_type(await queue.history(), list[Finished])
     assert_type(await queue.maintain(), int)
-    assert_type(await queue.channel("acme").set(max_size=100), ChannelPolicy)
+    assert_type(await queue.channel("acme").set(max_size=100, weight=0.5), ChannelPolicy)
     assert_type(await queue.channel("acme").stats(), ChannelStatistics)
     assert_type(await queue.dead.list(), list[DeadMessage])
     assert_type(await queue.dead.retry_all(), RetriedAll)
@@ -225,7 +228,10 @@ def tasks(queue: Queue, conn: psycopg.Connection) -> None:
     assert_type(send(7, copies=2), str)
     assert_type(send.enqueue(7, copies=2), Created)
     assert_type(mail.enqueue(Order("lamp"), to="me"), Created)
-    assert_type(send.using(delay=60, priority=None, channel="acme", conn=conn).enqueue(7), Created)
+    assert_type(
+        send.using(delay=60, priority=None, cost=2, lane="slow", channel="acme", conn=conn).enqueue(7),
+        Created,
+    )
     assert_type(send.message(7), NewMessage)
     assert_type(send.using(dedupe_key="7").message(invoice=7), NewMessage)
     assert_type(queue.enqueue_many(send.message(n) for n in range(10)), Enqueued)

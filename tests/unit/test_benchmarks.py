@@ -1,9 +1,11 @@
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from benchmarks import skew
 from benchmarks.fairness import ARRIVALS, NOISY_BACKLOG, Fifo, jain, waits
 from benchmarks.peers.peer import MISSES, PAUSE, Script, commit_mode
 from benchmarks.task_queues import HOMES
@@ -45,6 +47,27 @@ class Fair:
 
 def test_waits_are_counted_in_messages_served() -> None:
     assert set(waits(Fair())) <= {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("scenario", "policy", "longest", "is_fair"),
+    [
+        ("one flooder", skew.Fifo, skew.TURNS, False),
+        ("one flooder", skew.Caps, skew.WORKERS, False),
+        ("one flooder", skew.RoundRobin, 1, True),
+        ("heavy and idle", skew.Caps, skew.TURNS, False),
+        ("heavy and idle", skew.RoundRobin, 10, True),
+        ("spread over many channels", skew.RoundRobin, 400, False),
+        ("trickle", skew.RoundRobin, 9, True),
+    ],
+)
+def test_policies_under_skewed_loads(
+    scenario: str, policy: Callable[[], skew.Policy], longest: int, is_fair: bool
+) -> None:
+    (chosen,) = [each for each in skew.all_scenarios() if each.title == scenario]
+    outcome = skew.play(chosen, policy())
+    assert max(outcome.waits + outcome.unserved) <= longest
+    assert (abs(outcome.loud_share - chosen.fair_share) < 0.02) is is_fair
 
 
 def test_a_script_that_stops_when_there_is_no_more() -> None:

@@ -23,6 +23,7 @@ FILES = SqlFiles(
         View("v", "CREATE OR REPLACE VIEW v WITH (security_barrier) AS SELECT 1"),
         View("w", "-- VIEW w\nCREATE OR REPLACE VIEW w WITH (security_barrier) AS SELECT 2"),
     ),
+    settings="ALTER FUNCTION f() SET jit TO off",
 )
 
 
@@ -38,7 +39,7 @@ def test_the_same_arguments_give_the_same_statements() -> None:
     assert plan("my q", FILES) == plan("my q", FILES)
 
 
-def test_steps_come_in_their_order_then_functions_then_views_then_rights() -> None:
+def test_steps_come_in_their_order_then_functions_views_settings_and_rights() -> None:
     text = script(plan("q", FILES))
     parts = (
         "TABLE message",
@@ -47,6 +48,7 @@ def test_steps_come_in_their_order_then_functions_then_views_then_rights() -> No
         "g()",
         "VIEW v WITH",
         "VIEW w WITH",
+        "SET jit TO off",
         "REVOKE ALL",
         "GRANT EXECUTE",
         "COMMIT;",
@@ -135,8 +137,9 @@ def test_a_step_knows_the_relations_it_makes() -> None:
         CREATE INDEX one_ix ON one (id); ALTER TABLE two RENAME TO six;
         CREATE TABLE seven (at BIGINT) PARTITION BY RANGE (at); CREATE TABLE eight PARTITION OF seven DEFAULT;
         CREATE OR REPLACE VIEW nine AS SELECT 1; ALTER TABLE one RENAME COLUMN id TO ten;
+        CREATE TYPE eleven AS (id BIGINT);
     """
-    expected = ["eight", "five", "four", "nine", "one", "seven", "six", "three", "two"]
+    expected = ["eight", "eleven", "five", "four", "nine", "one", "seven", "six", "three", "two"]
     assert Step(1, "s", text).relations == expected
 
 
@@ -148,7 +151,19 @@ def test_reading_files(tmp_path: Path) -> None:
     assert found.steps == (Step(1, "one", "T1"), Step(2, "two", "T2"))
     assert found.functions == (Function("b", function.rstrip().removesuffix(";")),)
     assert found.views == ()
+    assert found.settings is None
     assert found.last_step == 2
+
+
+def test_functions_are_found_in_folders_of_their_topics(tmp_path: Path) -> None:
+    for topic, name in (("late", "a"), ("early", "b")):
+        (tmp_path / "functions" / topic).mkdir(parents=True)
+        text = f"CREATE OR REPLACE FUNCTION {name}() RETURNS INT LANGUAGE sql AS 'SELECT 1';"
+        (tmp_path / "functions" / topic / f"{name}.sql").write_text(text)
+    (tmp_path / "settings.sql").write_text("DO $$ BEGIN END $$;\n")
+    found = read(tmp_path)
+    assert [function.name for function in found.functions] == ["b", "a"]
+    assert found.settings == "DO $$ BEGIN END $$"
 
 
 def test_views_come_in_the_order_of_their_file_names(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lonnymq.commands import Dequeued, Look, WakeLook
+from lonnymq.commands import Awaited, Dequeued, Dispatch, Look, MessageDequeue, SleepBegin, SleepLook
 from lonnymq.queue import sleeping
 from lonnymq.queue.consuming import Wish
 from lonnymq.statement import Command
@@ -23,7 +23,24 @@ def test_a_clock_that_steps_between_two_readings_does_not_lengthen_a_nap(
         return Dequeued([], HOUR + 500)
 
     monkeypatch.setattr(sleeping, "take", take)
-    steps = sleeping.take_or_wait(Wish(1, None, None, is_light=False), None, is_listening=False)
-    assert isinstance(next(steps), WakeLook)
+    steps = sleeping.take_or_wait(Wish(1, None, None, None, async_commit=False), None, is_listening=False)
+    assert isinstance(next(steps), SleepLook)
     nap = steps.send(Look(now_at=0, again_at=0, is_due=True, is_awaited=True))
     assert nap == sleeping.Nap(sleeping.POLL_MS)
+
+
+def test_a_consumer_of_some_lanes_looks_at_these() -> None:
+    steps = sleeping.take_or_wait(Wish(1, None, None, ["slow"], async_commit=False), None, is_listening=True)
+    step = next(steps)
+    looks: list[object] = []
+    answers: dict[type, object] = {
+        MessageDequeue: Dequeued([], 0),
+        Dispatch: False,
+        sleeping.Nap: False,
+        SleepBegin: Awaited(3, is_sure=True),
+        SleepLook: Look(now_at=0, again_at=0, is_due=False, is_awaited=False),
+    }
+    while len(looks) < 3:
+        looks += [step] if isinstance(step, SleepLook) else []
+        step = steps.send(answers[type(step)])
+    assert looks == [SleepLook(None, ["slow"]), SleepLook(3, ["slow"]), SleepLook(3, ["slow"])]

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from lonnymq import App, AsyncJob, AsyncQueue, Backoff, Delivery, Discard, Job, Queue, Retry
 from lonnymq.commands import Result
-from lonnymq.errors import BrokenContent, ChannelFull, InvalidArgument, InvalidMaxAttempts, InvalidTime
+from lonnymq.errors import (
+    BrokenContent,
+    ChannelFull,
+    InvalidArgument,
+    InvalidField,
+    InvalidMaxAttempts,
+    InvalidTime,
+)
 from lonnymq.worker.backoff import delay_ms
 from lonnymq.worker.inline import NOBODYS
 from lonnymq.worker.job import NoJob
@@ -130,7 +137,12 @@ def test_functions_that_cannot_be_tasks(app: App[Any]) -> None:
     app.cron("* * * * *")(send)
     with pytest.raises(InvalidArgument, match="schedule 'send' already"):
         app.cron("0 * * * *")(send)
-    app.cron("0 * * * *", name="send hourly")(send)
+    app.cron("0 * * * *", name="send hourly", priority=7, cost=2, lane="slow")(send)
+    assert [(each.message.priority, each.message.cost, each.message.lane) for each in app.crons] == [
+        *((None, None, None), (7, 2, "slow"))
+    ]
+    with pytest.raises(InvalidField, match="5 is not the name of a lane"):
+        app.cron("0 * * * *", name="send slowly", lane=5)(send)  # type: ignore[arg-type]
     assert [each.name for each in app.crons] == ["send", "send hourly"]
     with pytest.raises(InvalidArgument, match="is not a queue"):
         App(NOWHERE)  # type: ignore[call-overload]

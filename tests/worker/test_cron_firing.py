@@ -38,7 +38,8 @@ IN_JANUARY = "0 0 1 1 *"
 
 
 def every_second(catch_up: CatchUp = "all", name: str = "s", channel: str = "reports") -> Cron:
-    return cron(name, EVERY_SECOND, CronMessage(channel, b"{}", {"task": "report"}, 3), catch_up=catch_up)
+    message = CronMessage(channel, b"{}", {"task": "report"}, 3, priority=7, cost=2, lane="slow")
+    return cron(name, EVERY_SECOND, message, catch_up=catch_up)
 
 
 async def until(is_true: Callable[[], bool], what: str) -> None:
@@ -106,8 +107,8 @@ def test_one_message_a_tick_from_three_at_once(dsn: str, conn: psycopg.Connectio
     late = conn.execute("SELECT MIN(created_at - (headers->'scheduled-at')::BIGINT) FROM message").fetchone()
     assert late is not None
     assert 0 <= late[0] < 500, "not before its time, nor long after"
-    row = conn.execute("SELECT headers->>'task', content, max_attempts FROM message LIMIT 1").fetchone()
-    assert row == ("report", b"{}", 3)
+    made = "SELECT headers->>'task', content, max_attempts, priority, cost, lane FROM message LIMIT 1"
+    assert conn.execute(made).fetchone() == ("report", b"{}", 3, 7, 2, "slow")
     assert len(drain(conn)) > 0
     check(conn)
 

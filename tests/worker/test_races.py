@@ -227,12 +227,12 @@ def test_a_worker_that_is_cancelled_hands_back_what_was_on_its_way_to_it(
         raise AssertionError("it must not begin")
 
     never.enqueue()
-    conn.execute("SELECT wake_fold()")
+    conn.execute("SELECT dispatch()")
     never.enqueue()
 
     async def main() -> None:
         async with await psycopg.AsyncConnection.connect(dsn) as gate:
-            await gate.execute("LOCK TABLE lonnymq.fold_lock IN ACCESS EXCLUSIVE MODE")
+            await gate.execute("LOCK TABLE lonnymq.dispatch_lock IN ACCESS EXCLUSIVE MODE")
             task = asyncio.create_task(Worker(app).serve())
             await until(lambda: is_waiting(conn))
             assert queue.stats().leased
@@ -450,7 +450,7 @@ def test_a_handler_whose_lease_cannot_be_extended_is_stopped_when_it_ends(
         async with serving(app, lease=0.5):
             await until(began.is_set)
             async with await psycopg.AsyncConnection.connect(dsn) as locker:
-                await locker.execute("SELECT 1 FROM lonnymq.message FOR UPDATE")
+                await locker.execute("SELECT 1 FROM lonnymq.lease FOR UPDATE")
                 await until(ended.is_set)
 
     asyncio.run(main())

@@ -42,7 +42,7 @@ def leased(conn: psycopg.Connection) -> int:
 
 def waiting(conn: psycopg.Connection) -> list[tuple[bool, int, str | None]]:
     """What is left, as it should be: each of it (False, 0, None)."""
-    return conn.execute("SELECT leased, attempts, error FROM message ORDER BY id").fetchall()
+    return conn.execute("SELECT status = 'leased', attempts, error FROM messages ORDER BY id").fetchall()
 
 
 UNTOUCHED = (False, 0, None)

@@ -193,7 +193,7 @@ def pickup_ms(queue: Queue, conn: psycopg.Connection) -> float:
     """How long messages wait that come when the worker has not looked for any for a while."""
     query = """
         SELECT EXTRACT(EPOCH FROM clock_timestamp() - MAX(state_change)) FROM pg_stat_activity
-        WHERE datname = current_database() AND query LIKE '%%wake_look%%' AND pid <> pg_backend_pid()"""
+        WHERE datname = current_database() AND query LIKE '%%sleep_look%%' AND pid <> pg_backend_pid()"""
     finished = "SELECT dequeued_at - created_at FROM finished"
     for number in range(PICKUPS):
         until(lambda: (conn.execute(query).fetchall()[0][0] or 0) > INTO_A_NAP, "the worker to sleep")

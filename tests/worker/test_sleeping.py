@@ -14,25 +14,26 @@ from lonnymq.commands import (
     Awaited,
     Delivery,
     Dequeued,
+    Dispatch,
     Look,
     MessageDequeue,
-    WakeAwait,
-    WakeFold,
-    WakeLook,
+    SleepBegin,
+    SleepLook,
 )
+from lonnymq.queue.calls import Pair
 from lonnymq.queue.consuming import Wish
 from lonnymq.queue.sleeping import DOUBT_MS, POLL_MS, Nap, Steps, take_or_wait
 
 PATIENCE = 10
-WISH = Wish(1, None, None, is_light=False)
+WISH = Wish(1, None, None, None, async_commit=False)
 NOTHING = Dequeued([], 0)
 FOUND = Dequeued([Delivery(1, "acme", b"", None, None, 1, UUID(int=7), 0)], None)
 QUIET = Look(is_due=False, again_at=POLL_MS, is_awaited=True, now_at=0)
 UNHEARD = Look(is_due=False, again_at=POLL_MS, is_awaited=False, now_at=0)
-VAIN = [(MessageDequeue, NOTHING), (WakeFold, False), (MessageDequeue, NOTHING)]
+VAIN = [(MessageDequeue, NOTHING), (Dispatch, False), (MessageDequeue, NOTHING)]
 IN_SILENCE = False
 DISCARDED = (Nap, IN_SILENCE)
-ASLEEP = [*VAIN, (WakeLook, UNHEARD), DISCARDED, (WakeAwait, Awaited(3, is_sure=True)), (WakeLook, QUIET)]
+ASLEEP = [*VAIN, (SleepLook, UNHEARD), DISCARDED, (SleepBegin, Awaited(3, is_sure=True)), (SleepLook, QUIET)]
 
 
 def walk(steps: Steps, script: Iterable[tuple[type, Any]]) -> Any:
@@ -48,45 +49,45 @@ def test_what_was_taken_is_handed_over_before_anything_else_can_fail() -> None:
     """It is leased: a look that failed now would leave it to nobody until the lease ends."""
     steps = take_or_wait(WISH, None, is_listening=True)
     with pytest.raises(StopIteration) as end:
-        walk(steps, [*ASLEEP, (Nap, True), (WakeFold, False), (MessageDequeue, FOUND)])
+        walk(steps, [*ASLEEP, (Nap, True), (Pair, FOUND)])
     assert end.value.value == FOUND.deliveries
 
 
 def test_half_of_what_was_asked_for_is_handed_over_too() -> None:
-    steps = take_or_wait(Wish(2, None, None, is_light=False), None, is_listening=True)
+    steps = take_or_wait(Wish(2, None, None, None, async_commit=False), None, is_listening=True)
     some = Dequeued(FOUND.deliveries, 0)
     with pytest.raises(StopIteration) as end:
-        walk(steps, [*ASLEEP, (Nap, True), (WakeFold, False), (MessageDequeue, some)])
-    assert end.value.value == FOUND.deliveries, "and at once: no other fold and dequeue comes first"
+        walk(steps, [*ASLEEP, (Nap, True), (Pair, some)])
+    assert end.value.value == FOUND.deliveries, "and at once: no other dispatch and dequeue comes first"
 
 
 def test_a_sleep_that_still_stands_is_not_asked_for_again() -> None:
     """Nor is a notification discarded that came while it looked."""
     steps = take_or_wait(WISH, None, is_listening=True)
-    step = walk(steps, [*ASLEEP, (Nap, False), (WakeLook, QUIET), (Nap, False), (WakeLook, QUIET)])
+    step = walk(steps, [*ASLEEP, (Nap, False), (SleepLook, QUIET), (Nap, False), (SleepLook, QUIET)])
     assert step == Nap(POLL_MS)
 
 
 def test_a_sleep_that_somebody_ended_is_asked_for_before_the_next_look() -> None:
     steps = take_or_wait(WISH, None, is_listening=True)
-    step = walk(steps, [*ASLEEP, (Nap, False), (WakeLook, UNHEARD)])
+    step = walk(steps, [*ASLEEP, (Nap, False), (SleepLook, UNHEARD)])
     assert step == Nap(0)
-    assert steps.send(IN_SILENCE) == WakeAwait(3)
-    assert steps.send(Awaited(4, is_sure=True)) == WakeLook(4)
+    assert steps.send(IN_SILENCE) == SleepBegin(3)
+    assert steps.send(Awaited(4, is_sure=True)) == SleepLook(4)
 
 
 def test_who_is_not_sure_looks_again_in_a_moment_and_later_once_a_second() -> None:
     steps = take_or_wait(WISH, None, is_listening=True)
-    step = walk(steps, [*VAIN, (WakeLook, UNHEARD)])
+    step = walk(steps, [*VAIN, (SleepLook, UNHEARD)])
     naps = []
     for _ in range(12):
         assert step == Nap(0)
-        assert steps.send(IN_SILENCE) == WakeAwait(None), "who was not sure has nothing to stand on"
-        assert steps.send(Awaited(3, is_sure=False)) == WakeLook(None)
+        assert steps.send(IN_SILENCE) == SleepBegin(None), "who was not sure has nothing to stand on"
+        assert steps.send(Awaited(3, is_sure=False)) == SleepLook(None)
         nap = steps.send(UNHEARD)
         assert isinstance(nap, Nap)
         naps.append(nap.milliseconds)
-        assert steps.send(IN_SILENCE) == WakeLook(None)
+        assert steps.send(IN_SILENCE) == SleepLook(None)
         step = steps.send(UNHEARD)
     assert naps[:4] == [DOUBT_MS, 2 * DOUBT_MS, 4 * DOUBT_MS, 8 * DOUBT_MS]
     assert naps[-1] == POLL_MS
@@ -96,7 +97,7 @@ def test_what_is_due_is_not_slept_over() -> None:
     due = Look(is_due=True, again_at=0, is_awaited=True, now_at=0)
     steps = take_or_wait(WISH, None, is_listening=True)
     with pytest.raises(StopIteration) as end:
-        walk(steps, [*ASLEEP[:-1], (WakeLook, due), (MessageDequeue, FOUND)])
+        walk(steps, [*ASLEEP[:-1], (SleepLook, due), (MessageDequeue, FOUND)])
     assert end.value.value == FOUND.deliveries
 
 

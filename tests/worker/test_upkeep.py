@@ -7,15 +7,14 @@ import pytest
 
 from lonnymq import AsyncQueue
 from lonnymq.worker import upkeep
-from tests.judge import fold
 
 
-def test_all_that_is_folded_goes_in_one_round(
+def test_all_that_is_dispatched_goes_in_one_round(
     dsn: str, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(25):
         conn.execute("SELECT message_create('a', '')")
-    fold(conn)
+    conn.execute("SELECT dispatch()")
     monkeypatch.setattr(upkeep, "PERIOD", 0.01)
     monkeypatch.setattr(upkeep, "PIECE", 10)
     asked: list[int] = []
@@ -39,5 +38,5 @@ def test_all_that_is_folded_goes_in_one_round(
 
     asyncio.run(main())
     assert len(asked) >= 3
-    row = conn.execute("SELECT COUNT(*) FROM wake").fetchone()
+    row = conn.execute("SELECT COUNT(*) FROM notice").fetchone()
     assert row == (0,)

@@ -279,7 +279,7 @@ def test_a_handler_whose_lease_was_lost_is_stopped(
             await until(began.is_set)
             worker.stop()
             with psycopg.connect(dsn, autocommit=True) as conn:  # somebody else has it now
-                conn.execute("UPDATE lonnymq.message SET token = gen_random_uuid() WHERE leased")
+                conn.execute("UPDATE lonnymq.lease SET token = gen_random_uuid()")
             await until(ended.is_set)
 
     asyncio.run(main())
@@ -319,7 +319,7 @@ def test_a_task_that_asks_for_a_longer_lease_has_it(dsn: str, queue: Queue, app:
     @app.task(lease=30)
     async def blocks() -> None:
         with psycopg.connect(dsn) as conn:
-            row = conn.execute("SELECT lease_end_at - lonnymq.clock_ms() FROM lonnymq.message").fetchone()
+            row = conn.execute("SELECT end_at - lonnymq.clock_ms() FROM lonnymq.lease").fetchone()
         assert row is not None
         left.append(row[0])
 
@@ -408,7 +408,7 @@ def test_a_transaction_of_a_message_that_was_lost_is_rolled_back(
     @app.task()
     def pays(n: int) -> None:
         with psycopg.connect(dsn, autocommit=True) as thief:
-            thief.execute("UPDATE lonnymq.message SET token = gen_random_uuid()")
+            thief.execute("UPDATE lonnymq.lease SET token = gen_random_uuid()")
         with psycopg.connect(dsn) as conn:
             conn.execute("INSERT INTO paid VALUES (%s)", (n,))
             Job.current().complete(conn=conn)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from lonnymq.adapters import unfit
 from lonnymq.errors import LonnyMQError, UnsuitableConnection
@@ -43,6 +43,33 @@ async def run_async(held: object, schema: str, command: Command[Result]) -> Resu
         result: Result = await adapter.run_async(held, schema, command)
     except Exception as error:
         _refuse_values(command, error)
+        raise
+    return result
+
+
+def run_pair(lender: object, schema: str, first: Command[Any], second: Command[Result]) -> Result:
+    """Each in a transaction of its own, and both in one round trip if the adapter can do that."""
+    pairing = getattr(_adapter_of(lender), "run_pair", None)
+    if pairing is None:
+        run(lender, schema, first)
+        return run(lender, schema, second)
+    try:
+        result: Result = pairing(lender, schema, first, second)
+    except Exception as error:
+        _refuse_values(second, error)
+        raise
+    return result
+
+
+async def run_pair_async(lender: object, schema: str, first: Command[Any], second: Command[Result]) -> Result:
+    pairing = getattr(_adapter_of(lender), "run_pair_async", None)
+    if pairing is None:
+        await run_async(lender, schema, first)
+        return await run_async(lender, schema, second)
+    try:
+        result: Result = await pairing(lender, schema, first, second)
+    except Exception as error:
+        _refuse_values(second, error)
         raise
     return result
 

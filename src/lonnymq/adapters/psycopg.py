@@ -9,7 +9,7 @@ from psycopg.rows import tuple_row
 
 from lonnymq.adapters.array_text import as_text
 from lonnymq.adapters.refusals import refuse_call
-from lonnymq.statement import Command
+from lonnymq.statement import Command, Statement
 
 Result = TypeVar("Result")
 
@@ -41,6 +41,52 @@ async def run_async(
     except psycopg.Error as error:
         refuse_call(error, schema, command.function, lambda: login(connection))
     return command.decode(rows)
+
+
+def commits_each(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether each statement is a transaction of its own, and several can be sent at once."""
+    return connection.autocommit and psycopg.Pipeline.is_supported()
+
+
+def run_pair(
+    connection: psycopg.Connection[Any], schema: str, first: Command[Any], second: Command[Result]
+) -> Result:
+    """In one round trip."""
+    try:
+        with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
+            with connection.pipeline():
+                for text, parameters in _pair(schema, first, second):
+                    cursor.execute(text.encode(), _written(parameters))
+            rows = cursor.fetchall()
+    except psycopg.Error as error:
+        refuse_call(error, schema, second.function, lambda: login(connection))
+    return second.decode(rows)
+
+
+async def run_pair_async(
+    connection: psycopg.AsyncConnection[Any], schema: str, first: Command[Any], second: Command[Result]
+) -> Result:
+    try:
+        async with psycopg.AsyncRawCursor(connection, row_factory=tuple_row) as cursor:
+            async with connection.pipeline():
+                for text, parameters in _pair(schema, first, second):
+                    await cursor.execute(text.encode(), _written(parameters))
+            rows = await cursor.fetchall()
+    except psycopg.Error as error:
+        refuse_call(error, schema, second.function, lambda: login(connection))
+    return second.decode(rows)
+
+
+def _pair(schema: str, first: Command[Any], second: Command[Any]) -> list[Statement]:
+    """The COMMIT keeps the two transactions apart; Pipeline.sync() would wait for the first answer. If the
+    first command fails, the server skips the second.
+    """
+    return [
+        Statement("BEGIN", ()),
+        first.statement(schema),
+        Statement("COMMIT", ()),
+        second.statement(schema),
+    ]
 
 
 def login(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> str | None:

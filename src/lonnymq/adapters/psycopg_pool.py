@@ -37,6 +37,24 @@ async def run_async(pool: AsyncConnectionPool[Any], schema: str, command: Comman
         return await adapter.run_async(connection, schema, command)
 
 
+def run_pair(pool: ConnectionPool[Any], schema: str, first: Command[Any], second: Command[Result]) -> Result:
+    with borrowed(pool) as connection:
+        if adapter.commits_each(connection):
+            return adapter.run_pair(connection, schema, first, second)
+    run(pool, schema, first)
+    return run(pool, schema, second)
+
+
+async def run_pair_async(
+    pool: AsyncConnectionPool[Any], schema: str, first: Command[Any], second: Command[Result]
+) -> Result:
+    async with _borrowed_async(pool) as connection:
+        if adapter.commits_each(connection):
+            return await adapter.run_pair_async(connection, schema, first, second)
+    await run_async(pool, schema, first)
+    return await run_async(pool, schema, second)
+
+
 @contextmanager
 def transaction(pool: ConnectionPool[Any]) -> Iterator[Connection[Any]]:
     with borrowed(pool) as connection:

@@ -31,6 +31,8 @@ BY_NAME = {
     "channels": InvalidChannel,
     "dequeue_at": InvalidTime,
     "dequeue_ats": InvalidTime,
+    "delay_ms": InvalidTime,
+    "delays_ms": InvalidTime,
     "lease_ms": InvalidLease,
     "limit": InvalidLimit,
     "max_attempts": InvalidMaxAttempts,

@@ -14,6 +14,7 @@ from lonnymq.cli import (
     demo,
     doctor,
     enqueue,
+    lanes,
     messages,
     queue,
     schema,
@@ -36,6 +37,7 @@ doctor.register(app)
 enqueue.register(app)
 worker.register(app)
 stats.register(app)
+lanes.register(app)
 top.register(app)
 bench.register(app)
 demo.register(app)

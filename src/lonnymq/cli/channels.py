@@ -12,7 +12,7 @@ import typer
 from lonnymq.cli.asking import confirm
 from lonnymq.cli.completion import channel_names
 from lonnymq.cli.failure import BadValue, NotThere
-from lonnymq.cli.opening import bring_into_line, opened, server_time
+from lonnymq.cli.opening import dispatch, opened, server_time
 from lonnymq.cli.options import Dsn, Json, Limit, Schema, Yes, print_json
 from lonnymq.cli.printing import Column, note, print_fields, print_records, print_table
 from lonnymq.cli.wording import count, exactly, printable, span
@@ -65,7 +65,7 @@ def list_channels(
     Example: lonnymq channels list --order waiting --limit 10
     """
     with opened(dsn, schema) as queue:
-        bring_into_line(queue)
+        dispatch(queue)
         found = queue.channels(order=order, after=after, limit=limit)
     if as_json:
         print_records(found)
@@ -83,7 +83,7 @@ def show(name: Name, *, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json 
     Example: lonnymq channels show acme
     """
     with opened(dsn, schema) as queue:
-        bring_into_line(queue)
+        dispatch(queue)
         found = queue.channel(name).stats(cap=SHOWN_CAP)
         now = server_time(queue)
     if _is_unknown(found):
@@ -113,20 +113,29 @@ def set_policy(
         int | None,
         typer.Option(min=0, help="At most so many wait or are worked on; 0: no limit.", show_default=False),
     ] = None,
+    weight: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001, max=1000, help="Its share: 2 is twice that of a channel with 1.", show_default=False
+        ),
+    ] = None,
     dsn: Dsn = None,
     schema: Schema = SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """Change a channel's limits; those that are not given stay.
+    """Change a channel's limits and its weight; those that are not given stay.
 
     Example: lonnymq channels set acme --max-concurrency 2 --release-interval 0.5
     """
-    if max_concurrency is None and release_interval is None and max_size is None:
-        raise BadValue("nothing to set", "give --max-concurrency, --release-interval or --max-size")
+    if all(given is None for given in (max_concurrency, release_interval, max_size, weight)):
+        raise BadValue("nothing to set", "give --max-concurrency, --release-interval, --max-size or --weight")
     with opened(dsn, schema) as queue:
         _tell_if_new(queue, name)
         policy = queue.channel(name).set(
-            max_concurrency=max_concurrency, release_interval=release_interval, max_size=max_size
+            max_concurrency=max_concurrency,
+            release_interval=release_interval,
+            max_size=max_size,
+            weight=weight,
         )
     _print_policies([policy], as_json=as_json)
 
@@ -166,10 +175,15 @@ def delete(
     Example: lonnymq channels delete acme --with-messages
     """
     with opened(dsn, schema) as queue:
+        dispatch(queue)
         found = queue.channel(name).stats(cap=SHOWN_CAP)
         held = ", ".join(
-            f"{count(number, SHOWN_CAP)} {what}"
-            for what, number in (("waiting", found.waiting), ("leased", found.leased), ("dead", found.dead))
+            f"{count(number)}{'+' if counted >= SHOWN_CAP else ''} {what}"
+            for what, number, counted in (
+                ("waiting", found.waiting, found.scheduled),
+                ("leased", found.leased, 0),
+                ("dead", found.dead, found.dead),
+            )
             if number
         )
         if held and not with_messages:
@@ -207,13 +221,14 @@ def _set_paused(names: list[str], dsn: str | None, schema: str, *, paused: bool,
 
 def _tell_if_new(queue: Queue, name: str) -> None:
     """It may be a slip of the pen, or a channel to come."""
-
+    dispatch(queue)
     if _is_unknown(queue.channel(name).stats(cap=1)):
         note(f"Channel {name!r} is new: nothing was ever queued there.")
 
 
 def _is_unknown(found: ChannelStatistics) -> bool:
-    has_policy = found.max_concurrency or found.release_interval_ms or found.paused or found.max_size
+    limits = found.max_concurrency, found.release_interval_ms, found.paused, found.max_size
+    has_policy = any(limits) or found.weight != 1
     return not (has_policy or found.waiting or found.leased or found.dead or found.served)
 
 
@@ -223,7 +238,7 @@ def _columns() -> list[Column[ChannelStatistics]]:
 
     return [
         Column("channel", lambda channel: channel.channel, gives_way=True),
-        Column("due", lambda channel: count(channel.due, LISTED_CAP), is_number=True),
+        Column("due", lambda channel: count(channel.due), is_number=True),
         Column("scheduled", lambda channel: count(channel.scheduled, LISTED_CAP), is_number=True),
         Column("leased", lambda channel: count(channel.leased), is_number=True),
         Column("dead", lambda channel: count(channel.dead, LISTED_CAP), is_number=True),
@@ -242,7 +257,7 @@ def _fields(channel: ChannelStatistics, now: int) -> list[tuple[str, str]]:
     return [
         ("channel", printable(channel.channel)),
         ("state", _state(channel)),
-        ("due", count(channel.due, SHOWN_CAP)),
+        ("due", count(channel.due)),
         ("scheduled", count(channel.scheduled, SHOWN_CAP)),
         ("leased", count(channel.leased)),
         ("dead", count(channel.dead, SHOWN_CAP)),
@@ -252,6 +267,7 @@ def _fields(channel: ChannelStatistics, now: int) -> list[tuple[str, str]]:
         ("max concurrency", _limit(channel.max_concurrency)),
         ("release interval", _limit(channel.release_interval_ms, unit=" ms")),
         ("max size", _limit(channel.max_size)),
+        ("weight", f"{channel.weight:g}"),
     ]
 
 
@@ -269,5 +285,6 @@ def _print_policies(policies: Sequence[ChannelPolicy], *, as_json: bool) -> None
         Column("max concurrency", lambda policy: _limit(policy.max_concurrency), is_number=True),
         Column("release interval", lambda policy: _limit(policy.release_interval_ms, " ms"), is_number=True),
         Column("max size", lambda policy: _limit(policy.max_size), is_number=True),
+        Column("weight", lambda policy: f"{policy.weight:g}", is_number=True),
     ]
     print_table(policies, columns, otherwise="")

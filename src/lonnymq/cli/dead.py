@@ -180,6 +180,7 @@ def _columns(now: int) -> list[Column[DeadMessage]]:
     return [
         Column("id", lambda message: str(message.id), is_number=True),
         Column("channel", lambda message: message.channel, gives_way=True),
+        Column("lane", lambda message: message.lane, gives_way=True),
         Column("died", lambda message: when(message.dead_at, now)),
         Column("tries", lambda message: tries(message.attempts, message.max_attempts), is_number=True),
         Column("size", lambda message: size(message.content_bytes), is_number=True),

@@ -13,7 +13,6 @@ from lonnymq.commands import ChannelStatistics
 from lonnymq.demo import NOISY, Outcome, Served
 
 BAR = 18
-CAP = 1000
 LEAST_S = 0.01  # where the bars begin; each tenfold is as long as the one before
 REMARKS = {"concurrency": "at its limit", "rate": "waits for its interval", "empty": "", "scheduled": "later"}
 
@@ -61,10 +60,7 @@ def progress(channels: Sequence[Progress]) -> Table:
     most = max((each.lately for each in channels), default=0) or 1
     for each in channels:
         bar = "█" * math.ceil(each.lately / most * BAR)
-        waiting = (
-            f"{each.waiting}+" if each.channel == NOISY.channel and each.waiting >= CAP else str(each.waiting)
-        )
-        table.add_row(each.channel, waiting, str(each.served), bar, each.blocked_by)
+        table.add_row(each.channel, str(each.waiting), str(each.served), bar, each.blocked_by)
     return table
 
 

@@ -33,7 +33,7 @@ File = Annotated[
     Path | None,
     typer.Option(
         help="Queue the lines of this file, or of stdin (-): all or none. Each is an object with a value, and"
-        " channel, delay, run_at, priority, dedupe_key, headers, task, max_attempts where it wants.",
+        " channel, delay, run_at, priority, cost, lane, dedupe_key, headers, task, max_attempts if it wants.",
         show_default=False,
     ),
 ]
@@ -51,7 +51,14 @@ RunAt = Annotated[
 ]
 Priority = Annotated[
     int | None,
-    typer.Option(min=1, help="Before others of its channel: 1, or more for more urgent.", show_default=False),
+    typer.Option(min=-100, max=100, help="Higher ones go first within their channel.", show_default=False),
+]
+Cost = Annotated[
+    int | None,
+    typer.Option(min=1, max=1_000_000, help="Counts as so many messages of its channel.", show_default=False),
+]
+Lane = Annotated[
+    str | None, typer.Option(help="For consumers of this lane; else of `default`.", show_default=False)
 ]
 DedupeKey = Annotated[
     str | None,
@@ -91,6 +98,8 @@ def enqueue(
     delay: Delay = None,
     run_at: RunAt = None,
     priority: Priority = None,
+    cost: Cost = None,
+    lane: Lane = None,
     dedupe_key: DedupeKey = None,
     header: Header = None,
     task: Task = None,
@@ -120,9 +129,11 @@ def enqueue(
         dedupe_key,
         _headers(header, task),
         max_attempts,
+        cost=cost,
+        lane=lane,
     )
-    if sum(when is not None for when in (delay, run_at, priority)) > 1:
-        raise BadValue("one of --delay, --run-at and --priority says it all", "give one of them")
+    if delay is not None and run_at is not None:
+        raise BadValue("--delay and --run-at both say when", "give one of them")
     if file is None and drop_full:
         raise BadValue("--drop-full is about the lines of a file", "give --file")
     try:
@@ -188,6 +199,8 @@ def _enqueue_one(value: object, message: NewMessage, dsn: str | None, schema: st
             run_at=message.run_at,
             delay=message.delay,
             priority=message.priority,
+            cost=message.cost,
+            lane=message.lane,
             dedupe_key=message.dedupe_key,
             headers=message.headers,
             max_attempts=message.max_attempts,

@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from lonnymq.queue.queue import Queue
 
 VALUE = "value"
-TIMES = ("delay", "run_at", "priority")
+TIMES = ("delay", "run_at")
 # What a line may say beside its value, and what that has to be.
 KEYS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "channel": (str, "a text"),
     "delay": ((int, float), "a number of seconds"),
     "run_at": (str, "a text with a time, such as 2030-12-31T09:00+01:00"),
     "priority": (int, "a whole number"),
+    "cost": (int, "a whole number"),
+    "lane": (str, "a text"),
     "dedupe_key": (str, "a text"),
     "headers": (dict, "an object"),
     "task": (str, "a text"),

@@ -15,7 +15,7 @@ from lonnymq.cli.opening import opened, server_time
 from lonnymq.cli.options import Dsn, Json, Limit, OfChannel, Schema, Yes
 from lonnymq.cli.outcomes import print_outcomes
 from lonnymq.cli.printing import Column, note, print_fields, print_records, print_table, shown_content
-from lonnymq.cli.wording import due, exactly, gist, printable, size, tries, when
+from lonnymq.cli.wording import count, due, exactly, gist, printable, size, tries, when
 
 if TYPE_CHECKING:
     from lonnymq.commands import ListedMessage, Message
@@ -116,25 +116,22 @@ def cancel(
 def run_now(
     message_ids: Ids,
     *,
-    priority: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="And before others of its channel: 1, or more for more urgent.", show_default=False
-        ),
-    ] = None,
+    first: Annotated[
+        bool, typer.Option("--first", help="And ahead of those of its channel and priority.")
+    ] = False,
     dsn: Dsn = None,
     schema: Schema = SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """Make scheduled messages due now; with a priority, ahead of others in their channel.
+    """Make waiting messages due now, and with --first the next of their channel and priority.
 
-    Example: lonnymq messages run-now 7 --priority 1
+    Example: lonnymq messages run-now 7 --first
     """
     from lonnymq.commands import Outcome
 
     with opened(dsn, schema) as queue:
         outcomes = [
-            Outcome(message_id, queue.reschedule(message_id, priority=priority)) for message_id in message_ids
+            Outcome(message_id, queue.reschedule(message_id, first=first)) for message_id in message_ids
         ]
     print_outcomes(outcomes, {"rescheduled"}, MEANS, as_json=as_json)
 
@@ -145,6 +142,9 @@ def fields(message: Message, now: int) -> list[tuple[str, str]]:
     return [
         ("id", str(message.id)),
         ("channel", printable(message.channel)),
+        ("lane", printable(message.lane)),
+        ("priority", str(message.priority)),
+        ("cost", count(message.cost)),
         ("status", f"{message.status}, cancelled" if message.is_cancelled else message.status),
         ("due", due(message.dequeue_at, now, is_exact=True)),
         ("created", exactly(message.created_at, now)),
@@ -179,6 +179,8 @@ def _columns(now: int) -> list[Column[ListedMessage]]:
     return [
         Column("id", lambda message: str(message.id), is_number=True),
         Column("channel", lambda message: message.channel, gives_way=True),
+        Column("lane", lambda message: message.lane, gives_way=True),
+        Column("priority", lambda message: str(message.priority), is_number=True),
         Column("status", lambda message: "cancelled" if message.is_cancelled else message.status),
         Column("when", lambda message: _when(message, now)),
         Column("tries", lambda message: tries(message.attempts, message.max_attempts), is_number=True),

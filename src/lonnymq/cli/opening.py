@@ -57,16 +57,16 @@ def is_closed(conn: Connection[Any], schema: str) -> bool:
     return found is not None and bool(found[0])
 
 
-def bring_into_line(queue: Queue) -> bool:
-    """What came since consumers last looked, so that it is counted, too; they do it all the time, while they
-    run. Whether this login may.
+def dispatch(queue: Queue) -> bool:
+    """Place what came since consumers last did, so that it is counted, too; they do it all the time, while
+    they run. Returns whether this login may.
     """
-    from lonnymq.commands import WakeFold
+    from lonnymq.commands import Dispatch
     from lonnymq.queue.calls import ask
 
     try:
         for _ in range(PIECES):
-            if not queue.perform(ask(WakeFold())):
+            if not queue.perform(ask(Dispatch())):
                 break
     except (ChannelForbidden, NotPermitted, ReadOnlyDatabase):
         return False

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lonnymq.cli.opening import bring_into_line, opened, server_time
+from lonnymq.cli.opening import dispatch, opened, server_time
 from lonnymq.cli.options import Dsn, Json, Limit, OfChannel, Schema
 from lonnymq.cli.printing import Column, note, print_fields, print_records, print_table
 from lonnymq.cli.wording import count, exactly, gist, moment, span, when
@@ -28,12 +28,10 @@ def register(app: typer.Typer) -> None:
 def stats(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
     """Show how the queue stands, at the same cost whatever it holds.
 
-    To a login that may not consume, numbers are as of the last time that consumers looked.
-
     Example: lonnymq stats --json
     """
     with opened(dsn, schema) as queue:
-        bring_into_line(queue)
+        dispatch(queue)
         found = queue.stats()
         now = server_time(queue)
     if as_json:
@@ -98,6 +96,7 @@ def _columns(now: int) -> list[Column[Finished]]:
     return [
         Column("id", lambda message: str(message.id), is_number=True),
         Column("channel", lambda message: message.channel, gives_way=True),
+        Column("lane", lambda message: message.lane, gives_way=True),
         Column("outcome", lambda message: message.outcome),
         Column("finished", lambda message: when(message.finished_at, now)),
         Column("waited", _waited, is_number=True),

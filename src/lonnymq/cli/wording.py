@@ -69,13 +69,13 @@ def exactly(at: int | None, now: int) -> str:
 
 
 def due(dequeue_at: int, now: int, *, is_exact: bool = False) -> str:
-    """When a message is, or was, to be served; a time before all times is a priority.
+    """When a message is, or was, to be served; with a time before all times, it goes first.
 
-    >>> due(-5, 0), due(90_000, 0)
-    ('priority 5', 'in 90 s')
+    >>> due(-1, 0), due(90_000, 0)
+    ('first', 'in 90 s')
     """
     if dequeue_at < 0:
-        return f"priority {-dequeue_at}"
+        return "first"
     return (exactly if is_exact else when)(dequeue_at, now)
 
 

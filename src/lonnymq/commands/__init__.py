@@ -1,4 +1,4 @@
-"""One command a SQL function: what to send, and what to make of the answer."""
+"""One command per SQL function: what to send, and what to make of the answer."""
 
 from lonnymq.commands.bound_channels import BoundChannels
 from lonnymq.commands.channel_delete import ChannelDelete, Deleted
@@ -18,11 +18,13 @@ from lonnymq.commands.dead_discard_all import DeadDiscardAll, DiscardedAll
 from lonnymq.commands.dead_list import DeadList, DeadMessage
 from lonnymq.commands.dead_retry import DeadRetry
 from lonnymq.commands.dead_retry_all import DeadRetryAll, RetriedAll
+from lonnymq.commands.dispatch import Dispatch
 from lonnymq.commands.history_bounds import Bounds, HistoryBounds
 from lonnymq.commands.history_follow import HistoryFollow
 from lonnymq.commands.history_followers import Follower, HistoryFollowers
 from lonnymq.commands.history_mark import HistoryMark
 from lonnymq.commands.history_unfollow import HistoryUnfollow
+from lonnymq.commands.lane_list import Lane, LaneList
 from lonnymq.commands.maintain import Maintain
 from lonnymq.commands.message_cancel import MessageCancel
 from lonnymq.commands.message_cancel_many import MessageCancelMany
@@ -32,7 +34,7 @@ from lonnymq.commands.message_create import Created, MessageCreate
 from lonnymq.commands.message_create_many import MessageCreateMany
 from lonnymq.commands.message_defer import MessageDefer
 from lonnymq.commands.message_defer_many import MessageDeferMany
-from lonnymq.commands.message_dequeue import Delivery, Dequeued, MessageDequeue, MessageDequeueLightly
+from lonnymq.commands.message_dequeue import Delivery, Dequeued, MessageDequeue
 from lonnymq.commands.message_discard import MessageDiscard
 from lonnymq.commands.message_discard_many import MessageDiscardMany
 from lonnymq.commands.message_extend import Extended, MessageExtend
@@ -49,12 +51,11 @@ from lonnymq.commands.schedule_delete import ScheduleDelete
 from lonnymq.commands.schedule_fire import Fired, ScheduleFire
 from lonnymq.commands.schedule_list import Schedule, ScheduleList
 from lonnymq.commands.schedule_open import ScheduleOpen, ScheduleState
+from lonnymq.commands.sleep_begin import Awaited, SleepBegin
+from lonnymq.commands.sleep_look import Look, SleepLook
 from lonnymq.commands.staging_discard import StagingDiscard
 from lonnymq.commands.staging_publish import Published, StagingPublish
 from lonnymq.commands.staging_publish_once import PublishedOnce, StagingPublishOnce
-from lonnymq.commands.wake_await import Awaited, WakeAwait
-from lonnymq.commands.wake_fold import WakeFold, WakeFoldLightly
-from lonnymq.commands.wake_look import Look, WakeLook
 
 __all__ = [
     "Awaited",
@@ -91,6 +92,7 @@ __all__ = [
     "Delivery",
     "Dequeued",
     "DiscardedAll",
+    "Dispatch",
     "Extended",
     "Fired",
     "Follower",
@@ -99,6 +101,8 @@ __all__ = [
     "HistoryFollowers",
     "HistoryMark",
     "HistoryUnfollow",
+    "Lane",
+    "LaneList",
     "ListedMessage",
     "Look",
     "Maintain",
@@ -112,7 +116,6 @@ __all__ = [
     "MessageDefer",
     "MessageDeferMany",
     "MessageDequeue",
-    "MessageDequeueLightly",
     "MessageDiscard",
     "MessageDiscardMany",
     "MessageExtend",
@@ -137,11 +140,9 @@ __all__ = [
     "ScheduleList",
     "ScheduleOpen",
     "ScheduleState",
+    "SleepBegin",
+    "SleepLook",
     "StagingDiscard",
     "StagingPublish",
     "StagingPublishOnce",
-    "WakeAwait",
-    "WakeFold",
-    "WakeFoldLightly",
-    "WakeLook",
 ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lonnymq.commands.channel_get import ChannelPolicy
 from lonnymq.commands.shapes import OneRecord
-from lonnymq.statement import BigInt, Boolean, Int, Text
+from lonnymq.statement import BigInt, Boolean, Int, Numeric, Text
 
 
 @dataclass(frozen=True)
@@ -20,3 +20,4 @@ class ChannelSet(OneRecord[ChannelPolicy]):
     release_interval_ms: BigInt | None = None
     paused: Boolean | None = None
     max_size: Int | None = None
+    weight: Numeric | None = None

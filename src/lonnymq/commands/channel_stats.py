@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lonnymq.commands.shapes import OneRecord
-from lonnymq.statement import Int, Text
+from lonnymq.statement import Int, Numeric, Text
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelStatistics:
-    """Counts of `due`, `scheduled` and `dead` stop at the cap."""
+    """Counts of `scheduled` and `dead` stop at the cap."""
 
     channel: str
     waiting: int
@@ -26,6 +26,7 @@ class ChannelStatistics:
     release_interval_ms: int
     paused: bool
     max_size: int | None
+    weight: Numeric
 
 
 @dataclass(frozen=True)

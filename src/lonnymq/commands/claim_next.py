@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lonnymq.commands.shapes import OneRecord
-from lonnymq.statement import BigInt, Int, Text
+from lonnymq.statement import BigInt, Int, Text, Texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +29,4 @@ class ClaimNext(OneRecord[Claim]):
     limit: Int
     lease_ms: BigInt | None = None
     before: BigInt | None = None
+    lanes: Texts | None = None

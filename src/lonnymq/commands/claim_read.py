@@ -20,6 +20,9 @@ class ClaimedMessage:
     state: Bytea | None
     attempts: int
     dedupe_key: str | None
+    lane: str
+    priority: int
+    cost: int
     created_at: int
     dequeue_at: int
     dequeued_at: int

@@ -22,6 +22,9 @@ class DeadMessage:
     error: str | None
     past_errors: Jsonb
     dedupe_key: str | None
+    lane: str
+    priority: int
+    cost: int
     headers: Jsonb
     content_bytes: int
 

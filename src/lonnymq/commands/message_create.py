@@ -28,6 +28,10 @@ class MessageCreate(OneRecord[Created]):
     headers: Jsonb | None = None
     max_attempts: Int | None = None
     dedupe_key: Text | None = None
+    delay_ms: BigInt | None = None
+    priority: Int | None = None
+    cost: Int | None = None
+    lane: Text | None = None
 
     def may_repeat(self) -> bool:
         return self.dedupe_key is not None

@@ -23,6 +23,10 @@ class MessageCreateMany(ManyRecords[Created]):
     max_attempts: Ints | None = None
     dedupe_keys: Texts | None = None
     raise_full: Boolean = False
+    delays_ms: BigInts | None = None
+    priorities: Ints | None = None
+    costs: Ints | None = None
+    lanes: Texts | None = None
 
     def may_repeat(self) -> bool:
         return self.dedupe_keys is not None and None not in self.dedupe_keys

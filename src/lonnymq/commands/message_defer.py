@@ -17,3 +17,4 @@ class MessageDefer(OneEnding):
     dequeue_at: BigInt | None = None
     state: Bytea | None = None
     error: Text | None = None
+    delay_ms: BigInt | None = None

@@ -17,3 +17,4 @@ class MessageDeferMany(ManyEndings):
     dequeue_ats: BigInts | None = None
     states: Byteas | None = None
     errors: Texts | None = None
+    delays_ms: BigInts | None = None

@@ -28,6 +28,9 @@ class Message(Payloaded):
     error: str | None
     past_errors: Jsonb
     dedupe_key: str | None
+    lane: str
+    priority: int
+    cost: int
     is_cancelled: bool
     headers: Jsonb
     state: Bytea | None

@@ -23,6 +23,9 @@ class ListedMessage:
     consumer: str | None
     error: str | None
     dedupe_key: str | None
+    lane: str
+    priority: int
+    cost: int
     is_cancelled: bool
     headers: Jsonb
     content_bytes: int

@@ -9,7 +9,7 @@ from lonnymq.commands.shapes import OneRecord
 
 @dataclass(frozen=True, slots=True)
 class QueueStatistics:
-    """As of the last fold."""
+    """`served` and what follows are as of the last dispatch."""
 
     waiting: int | None
     due: int | None

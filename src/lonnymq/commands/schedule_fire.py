@@ -34,6 +34,9 @@ class ScheduleFire(OneRecord[Fired]):
     content: Bytea
     headers: Jsonb | None = None
     max_attempts: Int | None = None
+    priority: Int | None = None
+    cost: Int | None = None
+    lane: Text | None = None
 
     def tells_all(self, result: Fired) -> bool:
         """It is done once only: who moved the schedule may have been the first call, or somebody else."""

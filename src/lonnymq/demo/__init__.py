@@ -42,14 +42,15 @@ def run(dsn: str, tenants: Sequence[Tenant] = TENANTS, watch: Watch = len) -> Ou
 
 
 def _is_loud(queue: Queue, tenants: Sequence[Tenant]) -> bool:
-    """Whether the largest backlog is still there."""
+    """Whether the largest backlog is still there. Messages count from the first dispatch on."""
     largest = max(tenants, key=lambda tenant: tenant.backlog)
-    return queue.channel(largest.channel).stats().waiting > 0
+    stats = queue.channel(largest.channel).stats()
+    return stats.served == 0 or stats.waiting > 0
 
 
 def _is_busy(queue: Queue) -> bool:
     stats = queue.stats()
-    return bool(stats.waiting or stats.leased)
+    return bool(stats.waiting or stats.leased or queue.messages(limit=1))
 
 
 @contextmanager

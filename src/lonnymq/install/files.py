@@ -1,16 +1,17 @@
-"""The SQL files an installation is made of: numbered steps for tables, one file a function, one a view.
+"""The SQL files an installation is made of: numbered steps for tables, one file per function and per view.
 
 `tables/NNNN_name.sql` is a step. It runs once in the life of a schema, in the order of its number, and never
 changes once released. It must not refer to functions: those come after all steps.
 
-`functions/*.sql` hold one CREATE OR REPLACE FUNCTION each, with SET search_path FROM CURRENT, and are applied
-again at every install. CREATE OR REPLACE cannot change a function's output columns or the names of its
-parameters, and with other parameters it makes a second function: such a change comes with a step that drops
-the old one (IF EXISTS: in a new schema there is none). Within the schema the names of our functions are ours,
-whatever their parameters.
+`functions/**/*.sql` hold one CREATE OR REPLACE FUNCTION each, and are applied again at every install. CREATE
+OR REPLACE cannot change a function's output columns or the names of its parameters, and with other parameters
+it makes a second function: such a change comes with a step that drops the old one (IF EXISTS: in a new schema
+there is none). Within the schema the names of our functions are ours, whatever their parameters.
 
 `views/*.sql` hold one CREATE OR REPLACE VIEW each and are applied after the functions, at every install, in
 the order of their file names. A view whose columns change or that goes away is dropped by a step, IF EXISTS.
+
+`settings.sql` is one statement that runs last, at every install: how the functions' queries are planned.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from importlib.resources.abc import Traversable
 
 _STEP_NAME = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 _MAKES_RELATION = re.compile(
-    r"\b(?:CREATE\s+(?:OR\s+REPLACE\s+)?(?:UNLOGGED\s+)?(?:TABLE|SEQUENCE|VIEW)|RENAME\s+TO)"
+    r"\b(?:CREATE\s+(?:OR\s+REPLACE\s+)?(?:UNLOGGED\s+)?(?:TABLE|TYPE|SEQUENCE|VIEW)|RENAME\s+TO)"
     r"\s+(?:IF\s+NOT\s+EXISTS\s+)?([a-z0-9_]+)",
     re.IGNORECASE,
 )
@@ -78,6 +79,7 @@ class SqlFiles:
     steps: tuple[Step, ...]
     functions: tuple[Function, ...]
     views: tuple[View, ...] = ()
+    settings: str | None = None
 
     @property
     def last_step(self) -> int:
@@ -92,14 +94,17 @@ def read(directory: Traversable | None = None) -> SqlFiles:
     if [step.number for step in steps] != list(range(1, len(steps) + 1)):
         raise ValueError("the steps are not numbered 0001, 0002, ... without a gap")
     functions = tuple(_function(file, text) for file, text in _texts(root / "functions"))
-    return SqlFiles(steps, functions, tuple(_view(file, text) for file, text in _texts(root / "views")))
+    views = tuple(_view(file, text) for file, text in _texts(root / "views"))
+    return SqlFiles(steps, functions, views, _settings(root / "settings.sql"))
 
 
 def _texts(folder: Traversable) -> Iterator[tuple[str, str]]:
     if not folder.is_dir():
         return
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".sql"):
+        if file.is_dir():
+            yield from _texts(file)
+        elif file.name.endswith(".sql"):
             yield file.name, file.read_text(encoding="utf-8").strip()
 
 
@@ -117,6 +122,10 @@ def _function(file: str, text: str) -> Function:
 def _view(file: str, text: str) -> View:
     head = "CREATE OR REPLACE VIEW name WITH (security_barrier) AS ...;"
     return View(*_named(file, text, _MAKES_VIEW, head))
+
+
+def _settings(file: Traversable) -> str | None:
+    return file.read_text(encoding="utf-8").strip().removesuffix(";") if file.is_file() else None
 
 
 def _named(file: str, text: str, makes: re.Pattern[str], expected: str) -> tuple[str, str]:

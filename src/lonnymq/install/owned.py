@@ -18,8 +18,8 @@ def our_routines(schema: str) -> str:
 
 
 def our_relations(schema: str) -> str:
-    """The tables, sequences and views that were made by name. What hangs on them (indexes, partitions made at
-    run time, the sequences of identity columns) goes with them.
+    """The tables, types, sequences and views that were made by name. What hangs on them (indexes, partitions
+    made at run time, the sequences of identity columns) goes with them.
     """
     name = identifier(schema)
     return f"""

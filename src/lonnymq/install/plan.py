@@ -35,10 +35,10 @@ from lonnymq.install.roles import check_role_names
 from lonnymq.statement import identifier
 from lonnymq.version import __version__
 
-CONTRACT = 2
+CONTRACT = 3
 """What a client of this release calls. It rises with every change of the SQL contract, additions too."""
 
-OLDEST_CONTRACT = 2
+OLDEST_CONTRACT = 3
 """The oldest client that the functions of this release serve. It rises when a call changes or goes away."""
 
 LOCK_TIMEOUT_MS = 800
@@ -79,6 +79,7 @@ def plan(
         *(function.text for function in sql_files.functions),
         *(_replace_view(view) for view in sql_files.views),
         _record(sql_files, release, contract, oldest_contract, roles=roles),
+        *([sql_files.settings] if sql_files.settings else []),
         protect(schema),
         *grant(schema, sql_files),
     ]

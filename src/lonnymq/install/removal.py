@@ -21,8 +21,9 @@ def removal(schema: str = "lonnymq") -> Sequence[str]:
 
 
 def _remove(schema: str) -> str:
-    """Views use functions, functions use the row types of tables, and tables may use functions. So functions
-    that nothing uses any more are dropped before each kind of relation, and the rest at the end.
+    """Views use functions, functions use types and the row types of tables, tables use types and may use
+    functions. So functions that nothing uses any more are dropped before each kind of relation, and the rest
+    at the end.
     """
     name = identifier(schema)
     return do_block(f"""
@@ -46,8 +47,9 @@ BEGIN
         SELECT format('DROP %s IF EXISTS ', k.name) || string_agg(CAST(r.relation AS TEXT), ', ')
         FROM ({our_relations(schema)}
         ) r
-        JOIN (VALUES ('v', 1, 'VIEW'), ('r', 2, 'TABLE'), ('p', 2, 'TABLE'), ('S', 3, 'SEQUENCE'))
-          AS k (kind, rank, name) ON k.kind = r.kind
+        JOIN (VALUES
+            ('v', 1, 'VIEW'), ('r', 2, 'TABLE'), ('p', 2, 'TABLE'), ('c', 3, 'TYPE'), ('S', 4, 'SEQUENCE')
+        ) AS k (kind, rank, name) ON k.kind = r.kind
         GROUP BY k.rank, k.name
         ORDER BY k.rank
     );

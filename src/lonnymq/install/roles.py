@@ -28,6 +28,9 @@ STAGING_COLUMNS = (
     "headers",
     "max_attempts",
     "dedupe_key",
+    "lane",
+    "priority",
+    "cost",
 )
 
 _EVERYONE = ("to_epoch", "queue_get")
@@ -48,9 +51,9 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
     ),
     "consumer": (
         *_EVERYONE,
-        "wake_fold",
-        "wake_await",
-        "wake_look",
+        "dispatch",
+        "sleep_begin",
+        "sleep_look",
         "message_dequeue",
         "message_complete",
         "message_complete_many",
@@ -72,6 +75,7 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "channel_get",
         "channel_stats",
         "channel_list",
+        "lane_list",
         "message_get",
         "message_list",
         "dead_list",

@@ -21,6 +21,8 @@ from lonnymq.commands import (
     DeadRetryAll,
     Deleted,
     DiscardedAll,
+    Lane,
+    LaneList,
     ListedMessage,
     Maintain,
     Message,
@@ -38,9 +40,10 @@ from lonnymq.commands import (
     Result,
     RetriedAll,
 )
+from lonnymq.errors import InvalidChannelPolicy, InvalidTime
 from lonnymq.queue.calls import Request, Steps, ask
 from lonnymq.queue.finished import Finished, FinishedList
-from lonnymq.queue.times import Duration, ServerClock, dequeue_at, milliseconds, moment
+from lonnymq.queue.times import FIRST, Duration, ServerClock, milliseconds, moment, schedule
 
 
 def get(message_id: int, *, conn: object | None = None) -> Request[Message | None]:
@@ -80,23 +83,25 @@ def reschedule(
     *,
     run_at: datetime | None = None,
     delay: Duration | None = None,
-    priority: int | None = None,
+    first: bool = False,
     conn: object | None = None,
 ) -> Request[Result]:
-    """Give a message that waits another time; without one, it is due now."""
+    """Give a message that waits another time; without one, it is due now. With `first`, it is due now, ahead
+    of those of its channel that have the same priority.
+    """
+    if first and (run_at is not None or delay is not None):
+        raise InvalidTime("what goes first is due now", "leave out run_at and delay, or first")
 
     def steps() -> Steps[Result]:
-        now = (yield ServerClock()) if delay is not None else None
-        result: Result = yield MessageReschedule(message_id, dequeue_at(run_at, delay, priority, now))
+        at = FIRST if first else (yield from _due_at(run_at, delay))
+        result: Result = yield MessageReschedule(message_id, at)
         return result
 
     return Request(steps(), conn)
 
 
 def stats(*, conn: object | None = None) -> Request[QueueStatistics]:
-    """What the queue holds, whatever its size at the same cost: as of the last fold, which consumers do, so
-    while nobody consumes, newer messages are not counted yet. So are those of a channel.
-    """
+    """What the queue holds, whatever its size at the same cost."""
     return ask(QueueStats(), conn)
 
 
@@ -164,6 +169,11 @@ def channels(
     return ask(ChannelList(order, after, limit), conn)
 
 
+def lanes(*, conn: object | None = None) -> Request[list[Lane]]:
+    """The lanes there are, with how many due messages wait in each."""
+    return ask(LaneList(), conn)
+
+
 def get_channel(name: str, *, conn: object | None = None) -> Request[ChannelPolicy]:
     """The channel's policy."""
     return ask(ChannelGet(name), conn)
@@ -176,20 +186,25 @@ def set_channel(
     release_interval: Duration | None = None,
     paused: bool | None = None,
     max_size: int | None = None,
+    weight: float | None = None,
     conn: object | None = None,
 ) -> Request[ChannelPolicy]:
     """Change the channel's policy; what is not given stays, and 0 lifts a limit.
 
     At most `max_concurrency` of its messages are leased at once, at most one is released in
-    `release_interval`, and at most `max_size` wait or are leased.
+    `release_interval`, and at most `max_size` wait or are leased. A channel of `weight` 2 gets twice the
+    share of one of weight 1, which is the default (0.001 to 1,000).
 
         queue.channel("acme").set(max_concurrency=2)
     """
-    return ask(ChannelSet(name, max_concurrency, _ms(release_interval), paused, max_size), conn)
+    if weight is not None and type(weight) not in {int, float}:
+        raise InvalidChannelPolicy(f"{weight!r} is not a weight", "give a number")
+    policy = ChannelSet(name, max_concurrency, _ms(release_interval), paused, max_size, weight)
+    return ask(policy, conn)
 
 
 def channel_stats(name: str, *, cap: int = 10_000, conn: object | None = None) -> Request[ChannelStatistics]:
-    """What the channel holds, counted up to `cap`, and why it is not being served."""
+    """What the channel holds (scheduled and dead up to `cap`), and why it is not being served."""
     return ask(ChannelStats(name, cap), conn)
 
 
@@ -223,8 +238,7 @@ def retry_dead(
     ids = list(message_ids)
 
     def steps() -> Steps[list[Outcome]]:
-        now = (yield ServerClock()) if delay is not None else None
-        outcomes: list[Outcome] = yield DeadRetry(ids, dequeue_at(run_at, delay, now=now))
+        outcomes: list[Outcome] = yield DeadRetry(ids, (yield from _due_at(run_at, delay)))
         return outcomes
 
     return Request(steps(), conn)
@@ -282,6 +296,15 @@ def history(
     To follow it without missing any, read the view `history` by snapshot: see the SQL contract.
     """
     return ask(FinishedList(channel, None if since is None else moment(since), limit), conn)
+
+
+def _due_at(run_at: datetime | None, delay: Duration | None) -> Steps[int | None]:
+    """For calls that take a time and no delay."""
+    dequeue_at, delay_ms = schedule(run_at, delay)
+    if delay_ms is None:
+        return dequeue_at
+    now: int = yield ServerClock()
+    return now + delay_ms
 
 
 def _ms(duration: Duration | None) -> int | None:

@@ -13,7 +13,7 @@ from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidArgume
 from lonnymq.install import WAIT_S
 from lonnymq.queue.basis import Basis
 from lonnymq.queue.bed import Bed, Deafened, Roused
-from lonnymq.queue.calls import Answer, AsyncCaller, Request
+from lonnymq.queue.calls import Answer, AsyncCaller, Pair, Request
 from lonnymq.queue.connections import TRIES, check_is_open, doubt, refuse_connection, unanswered
 from lonnymq.queue.consuming import Wish
 from lonnymq.queue.interface import ChannelCalls, DeadCalls
@@ -77,24 +77,25 @@ class AsyncQueue(Basis, AsyncCaller):
         *,
         lease: Duration | None = None,
         consumer: str | None = None,
+        lanes: Iterable[str] | None = None,
         wait: Duration = 0,
         conn: None = None,
     ) -> list[Delivery]:
-        """Lease up to `limit` messages that are due, round robin over the channels.
+        """Lease up to `limit` messages that are due, in fair turns over the channels.
 
         They are yours until the `lease` ends (the queue's own setting unless given); extend it if need be,
         and complete, or retry, each of them. If there are none, `wait` for so long until there are.
-        `consumer` is a name for people who look at what is leased by whom.
+        `consumer` is a name for people who look at what is leased by whom. `lanes` are those to serve, all
+        unless given.
 
-        Takes no connection of yours: it locks the channels that it visits until its transaction ends, so it
-        commits at once.
+        Takes no connection of yours: it commits at once, on one of the queue's own.
 
             for message in await queue.dequeue(10, wait=5):
                 await handle(message.data)
                 await queue.complete(message)
         """
         refuse_connection(conn)
-        return await self._dequeue(Wish(limit, lease, consumer, self._is_light), waiting(wait), None)
+        return await self._dequeue(self._wish(limit, lease, consumer, lanes), waiting(wait), None)
 
     async def dequeue_until(
         self,
@@ -103,6 +104,7 @@ class AsyncQueue(Basis, AsyncCaller):
         *,
         lease: Duration | None = None,
         consumer: str | None = None,
+        lanes: Iterable[str] | None = None,
     ) -> list[Delivery]:
         """As dequeue, waiting for as long as it takes; none if `stop` is set meanwhile.
 
@@ -111,7 +113,7 @@ class AsyncQueue(Basis, AsyncCaller):
             while messages := await queue.dequeue_until(stop, 10):
                 await handle(messages)
         """
-        wish = Wish(limit, lease, consumer, self._is_light)
+        wish = self._wish(limit, lease, consumer, lanes)
         while not stop.is_set():
             try:
                 if taken := await self._dequeue(wish, None, stop):
@@ -201,13 +203,24 @@ class AsyncQueue(Basis, AsyncCaller):
             except Exception as error:  # noqa: BLE001 - it is raised there, and comes out unless it is caught
                 proceed, answer = steps.throw, error
 
-    async def _take_step(self, step: Command[Any] | Nap, conn: object | None, bed: Bed | None) -> Any:
+    async def _take_step(
+        self, step: Command[Any] | Pair[Any] | Nap, conn: object | None, bed: Bed | None
+    ) -> Any:
         if isinstance(step, Nap):
             return await (bed or Bed()).sleep(step.milliseconds / 1000)
+        if isinstance(step, Pair):
+            return await self._run_pair(step)
         if conn is None:
             return await self._run(step)
         held.check_has_transaction(conn)
         return await held.run_async(conn, self.schema, step)
+
+    async def _run_pair(self, pair: Pair[Answer]) -> Answer:
+        try:
+            return await held.run_pair_async(await self._opened(), self.schema, pair.first, pair.second)
+        except ConnectionDropped:
+            await self._run(pair.first)
+            return await self._run(pair.second)
 
     async def _run(self, command: Command[Answer]) -> Answer:
         """On a connection of the queue's own; again where the connection broke, if that is safe."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from lonnymq.adapters import held
 from lonnymq.errors import UnsuitableConnection
 from lonnymq.install.naming import check_schema_name
+from lonnymq.queue.consuming import Wish, names_of
 from lonnymq.queue.interface import QueueCalls
+from lonnymq.queue.times import Duration
 
 
 class Basis(QueueCalls):
@@ -37,7 +40,7 @@ class Basis(QueueCalls):
         """
         check_schema_name(schema)
         self.schema = schema
-        self._is_light = async_commit
+        self._async_commit = async_commit
         self._listen = listen
         self._own_pool: Any = None
         if isinstance(source, str):
@@ -62,8 +65,13 @@ class Basis(QueueCalls):
             raise UnsuitableConnection(
                 f"{type(self._source).__name__} does not tell its address", "make the queue on a DSN"
             )
-        options = {"async_commit": self._is_light, "listen": self._listen}
+        options = {"async_commit": self._async_commit, "listen": self._listen}
         return {"source": found, "schema": self.schema, "pool_size": pool_size, "timeout": timeout, **options}
+
+    def _wish(
+        self, limit: int, lease: Duration | None, consumer: str | None, lanes: Iterable[str] | None
+    ) -> Wish:
+        return Wish(limit, lease, consumer, names_of(lanes), self._async_commit)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.schema!r} on {type(self._source).__name__}>"

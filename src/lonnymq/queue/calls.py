@@ -18,7 +18,18 @@ from lonnymq.statement import Command
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
 
-Steps = Generator[Command[Any], Any, Answer]
+
+@dataclass(frozen=True)
+class Pair(Generic[Answer]):
+    """Two commands, each in a transaction of its own; in one round trip where the driver can. The answer is
+    that of the second, which is not run if the first fails. Both may be repeated.
+    """
+
+    first: Command[Any]
+    second: Command[Answer]
+
+
+Steps = Generator[Command[Any] | Pair[Any], Any, Answer]
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ TRIES = 3
 def refuse_connection(conn: object | None) -> None:
     if conn is not None:
         raise UnsuitableConnection(
-            "a dequeue takes no connection: it locks the channels that it visits until its transaction ends, "
-            "so it commits at once, on a connection of the queue's own",
+            "a dequeue takes no connection: it commits at once, on one of the queue's own",
             "dequeue first, and complete the message in your transaction, with conn= there",
         )
 

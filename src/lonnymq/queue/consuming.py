@@ -3,61 +3,71 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 from uuid import UUID
 
 from lonnymq.commands import (
     Delivery,
     Dequeued,
+    Dispatch,
     Extended,
     MessageComplete,
     MessageCompleteMany,
     MessageDefer,
     MessageDeferMany,
     MessageDequeue,
-    MessageDequeueLightly,
     MessageDiscard,
     MessageExtend,
     MessageExtendMany,
     Outcome,
     Result,
-    WakeFold,
-    WakeFoldLightly,
 )
-from lonnymq.queue.calls import Request, Steps, ask
-from lonnymq.queue.times import Duration, ServerClock, dequeue_at, milliseconds
+from lonnymq.errors import InvalidField
+from lonnymq.queue.calls import Pair, Request, Steps, ask
+from lonnymq.queue.producing import check_lane
+from lonnymq.queue.times import Duration, milliseconds, schedule
 
-FOLDS = 100  # so many wakes, a thousand each, are brought into line before a dequeue gives up
+Value = TypeVar("Value")
+
+DISPATCHES = 100  # at most so many, a thousand new messages each, before a dequeue gives up
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What a dequeue asks for, and whether its commits need not wait for the disk."""
+    """What a dequeue asks for, and whether its commit need not wait for the disk."""
 
     limit: int
     lease: Duration | None
     consumer: str | None
-    is_light: bool
+    lanes: Sequence[str] | None
+    async_commit: bool
 
     def dequeue(self, taken: int = 0) -> MessageDequeue:
-        kind = MessageDequeueLightly if self.is_light else MessageDequeue
         lease_ms = None if self.lease is None else milliseconds(self.lease)
-        return kind(self.limit - taken, lease_ms, self.consumer)
+        return MessageDequeue(self.limit - taken, lease_ms, self.consumer, self.lanes, self.async_commit)
 
-    def fold(self) -> WakeFold:
-        return WakeFoldLightly() if self.is_light else WakeFold()
+
+def names_of(lanes: Iterable[str] | None) -> list[str] | None:
+    """The lanes to serve; None: all of them."""
+    if isinstance(lanes, str):
+        raise InvalidField(f"lanes is the text {lanes!r}", f"give a list: [{lanes!r}]")
+    names = None if lanes is None else list(lanes)
+    for name in names or []:
+        check_lane(name)
+    return names
 
 
 def take(wish: Wish) -> Steps[Dequeued]:
-    """Lease what is due; if that is less, bring what was created meanwhile into line and try once more."""
+    """Lease what is due; if that is less than asked for, dispatch what is new and try once more."""
     taken: Dequeued = yield wish.dequeue()
     if taken.again_at is None:
         return taken
     try:
-        for _ in range(FOLDS):
-            if not (yield wish.fold()):
+        for _ in range(DISPATCHES):
+            if not (yield Dispatch()):
                 break
         if len(taken.deliveries) == wish.limit:
             return Dequeued(taken.deliveries, None)
@@ -70,9 +80,8 @@ def take(wish: Wish) -> Steps[Dequeued]:
 
 
 def take_new(wish: Wish) -> Steps[Dequeued]:
-    """Of what was just created: it is brought into line first, so that one dequeue finds it."""
-    yield wish.fold()
-    taken: Dequeued = yield wish.dequeue()
+    """Of what was just created: it is dispatched first, so that one dequeue finds it."""
+    taken: Dequeued = yield Pair(Dispatch(), wish.dequeue())
     if not taken.deliveries:
         taken = yield from take(wish)
     return taken
@@ -106,7 +115,8 @@ def retry(
     state: bytes | None = None,
     conn: object | None = None,
 ) -> Request[Result]:
-    """Put the message back, to be served again: at its old place, or at a time or after a delay.
+    """Put the message back, to be served again: at its old place, or at a time or after a delay. It keeps its
+    priority, cost and lane.
 
     With an `error`, a text or an exception, an attempt is used up, and after the last one the message is
     dead: the result says `deferred` or `dead`. `state` is kept for the next attempt.
@@ -114,15 +124,8 @@ def retry(
         except ConnectionError as error:
             queue.retry(message, delay=30, error=error)
     """
-
-    def steps() -> Steps[Result]:
-        now = (yield ServerClock()) if delay is not None else None
-        result: Result = yield MessageDefer(
-            message.id, message.token, dequeue_at(run_at, delay, now=now), state, _text(error)
-        )
-        return result
-
-    return Request(steps(), conn)
+    dequeue_at, delay_ms = schedule(run_at, delay)
+    return ask(MessageDefer(message.id, message.token, dequeue_at, state, _text(error), delay_ms), conn)
 
 
 def retry_many(
@@ -135,16 +138,18 @@ def retry_many(
 ) -> Request[list[Outcome]]:
     """`retry` for many, in one call."""
     ids, tokens = _ids_and_tokens(messages)
-
-    def steps() -> Steps[list[Outcome]]:
-        now = (yield ServerClock()) if delay is not None else None
-        at = dequeue_at(run_at, delay, now=now)
-        outcomes: list[Outcome] = yield MessageDeferMany(
-            ids, tokens, None if at is None else [at] * len(ids), None, _texts(_text(error), len(ids))
-        )
-        return outcomes
-
-    return Request(steps(), conn)
+    dequeue_at, delay_ms = schedule(run_at, delay)
+    count = len(ids)
+    return ask(
+        MessageDeferMany(
+            ids,
+            tokens,
+            _repeated(dequeue_at, count),
+            errors=_repeated(_text(error), count),
+            delays_ms=_repeated(delay_ms, count),
+        ),
+        conn,
+    )
 
 
 def discard(message: Delivery, reason: str | None = None, *, conn: object | None = None) -> Request[Result]:
@@ -182,5 +187,5 @@ def _text(error: str | BaseException | None) -> str | None:
     return error
 
 
-def _texts(text: str | None, count: int) -> list[str | None] | None:
-    return None if text is None else [text] * count
+def _repeated(value: Value | None, count: int) -> list[Value | None] | None:
+    return None if value is None else [value] * count

@@ -37,6 +37,9 @@ class Finished(Payloaded):
     consumer: str | None
     error: str | None
     dedupe_key: str | None
+    lane: str
+    priority: int
+    cost: int
     headers: Jsonb
     content_bytes: int
     content: Bytea | None

@@ -21,6 +21,7 @@ class QueueCalls:
     cancel_many = Call(administering.cancel_many)
     reschedule = Call(administering.reschedule)
     channels = Call(administering.channels)
+    lanes = Call(administering.lanes)
     stats = Call(administering.stats)
     history = Call(administering.history)
     settings = Call(administering.settings)

@@ -13,9 +13,10 @@ from lonnymq.commands import Created, MessageCreate, MessageCreateMany, Result
 from lonnymq.errors import ChannelFull, InvalidArgument, InvalidChannel, InvalidField, NotEncodable
 from lonnymq.payload import HEADER, encode
 from lonnymq.queue.calls import Request, Steps
-from lonnymq.queue.times import Duration, ServerClock, dequeue_at
+from lonnymq.queue.times import Duration, schedule
 
 DEFAULT_CHANNEL = "default"
+DEFAULT_LANE = "default"
 TASK_HEADER = "task"
 """The header that names the task which a message is a call of."""
 
@@ -36,6 +37,8 @@ class NewMessage:
     headers: Mapping[str, Any] | None = None
     max_attempts: int | None = None
     content_type: str | None = None
+    cost: int | None = None
+    lane: str | None = None
 
 
 def enqueue(
@@ -45,6 +48,8 @@ def enqueue(
     run_at: datetime | None = None,
     delay: Duration | None = None,
     priority: int | None = None,
+    cost: int | None = None,
+    lane: str | None = None,
     dedupe_key: str | None = None,
     headers: Mapping[str, Any] | None = None,
     max_attempts: int | None = None,
@@ -57,9 +62,13 @@ def enqueue(
     `value` is written as JSON, or as MessagePack with `content_type="application/msgpack"`: plain values,
     msgspec Structs, dataclasses and pydantic models. Bytes are taken as they are, of whatever type you say.
 
-    It is served at once, in the order of arrival within its `channel`; or not before `run_at` (an aware
-    datetime) or a `delay` (a timedelta, or seconds by the database's clock); or with a `priority`, 1 and up,
-    before all that has none, the higher first.
+    It is served at once, in the order of arrival within its `channel`, or not before `run_at` (an aware
+    datetime) or a `delay` (a timedelta, or seconds by the database's clock). Those of a higher `priority`
+    (-100 to 100, 0 unless given) come first, within their channel only, and keep it when they are retried.
+
+    Channels take turns. A message with a `cost` of 5 takes as much of its channel's share as five others
+    (1 to 1,000,000, 1 unless given). Its `lane` (`default` unless given) is a class of work: consumers may
+    serve some lanes only.
 
     While a message with the same `dedupe_key` lives in the channel, and some time after, no second one is
     made: the answer's result is then `duplicate` and its id that message's.
@@ -78,7 +87,7 @@ def enqueue(
             "a NewMessage is for enqueue_many", "give its value, and what else it says by name"
         )
     message = NewMessage(
-        value, channel, run_at, delay, priority, dedupe_key, headers, max_attempts, content_type
+        value, channel, run_at, delay, priority, dedupe_key, headers, max_attempts, content_type, cost, lane
     )
     return Request(_create(message, raise_full=raises_when_full(on_full)), conn)
 
@@ -92,14 +101,18 @@ def raises_when_full(on_full: OnFull) -> bool:
 
 def _create(message: NewMessage, *, raise_full: bool) -> Steps[Created]:
     content, headers = _written(message)
-    now = (yield ServerClock()) if message.delay is not None else None
+    dequeue_at, delay_ms = schedule(message.run_at, message.delay)
     created: Created = yield MessageCreate(
         message.channel,
         content,
-        dequeue_at(message.run_at, message.delay, message.priority, now),
+        dequeue_at,
         headers,
         message.max_attempts,
         message.dedupe_key,
+        delay_ms,
+        message.priority,
+        message.cost,
+        message.lane,
     )
     if raise_full and created.result == Result.FULL:
         raise ChannelFull(
@@ -113,11 +126,20 @@ def _written(message: NewMessage) -> tuple[bytes, Mapping[str, Any] | None]:
     """The content, and the headers with its type; a type among the headers counts."""
     if not isinstance(message.channel, str):
         raise InvalidChannel(f"{message.channel!r} is not the name of a channel", "give text")
+    check_lane(message.lane)
+    for name, number in (("priority", message.priority), ("cost", message.cost)):
+        if number is not None and type(number) is not int:
+            raise InvalidField(f"{name}: {number!r} is not a whole number", "give an int")
     given = _checked(message.headers) if message.headers else {}
     content, content_type = encode(message.value, given.get(HEADER, message.content_type))
     if content_type is None or HEADER in given:
         return content, given or None
     return content, {**given, HEADER: content_type} if given else _type_alone(content_type)
+
+
+def check_lane(lane: str | None) -> None:
+    if lane is not None and not isinstance(lane, str):
+        raise InvalidField(f"{lane!r} is not the name of a lane", "give text")
 
 
 def _checked(headers: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -200,10 +222,8 @@ class Batch:
 
     def steps(self) -> Steps[list[Created]]:
         """Creates what the batch holds."""
-        needs_clock = any(message.delay is not None for message in self._messages)
-        command = self._command((yield ServerClock()) if needs_clock else None)
         try:
-            created: list[Created] = yield command
+            created: list[Created] = yield self._command()
         except ChannelFull as error:
             raise ChannelFull(
                 error.message,
@@ -212,7 +232,7 @@ class Batch:
             ) from error
         return created
 
-    def _command(self, now: int | None) -> MessageCreateMany:
+    def _command(self) -> MessageCreateMany:
         messages = self._messages
         if all(message is self._plain for message in messages):
             return MessageCreateMany(
@@ -221,14 +241,19 @@ class Batch:
                 headers=_unless_empty(self._headers),
                 raise_full=self._raise_full,
             )
+        schedules = [schedule(m.run_at, m.delay) for m in messages]
         return MessageCreateMany(
             [m.channel for m in messages],
             self._contents,
-            _unless_empty([dequeue_at(m.run_at, m.delay, m.priority, now) for m in messages]),
+            _unless_empty([dequeue_at for dequeue_at, _ in schedules]),
             _unless_empty(self._headers),
             _unless_empty([m.max_attempts for m in messages]),
             _unless_empty([m.dedupe_key for m in messages]),
             self._raise_full,
+            _unless_empty([delay_ms for _, delay_ms in schedules]),
+            _unless_empty([m.priority for m in messages]),
+            _unless_empty([m.cost for m in messages]),
+            _unless_empty([m.lane for m in messages]),
         )
 
 

@@ -15,9 +15,8 @@ from lonnymq.commands import Created, Delivery
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidArgument
 from lonnymq.install import WAIT_S
 from lonnymq.queue.basis import Basis
-from lonnymq.queue.calls import Answer, Caller, Request
+from lonnymq.queue.calls import Answer, Caller, Pair, Request
 from lonnymq.queue.connections import TRIES, check_is_open, doubt, refuse_connection, unanswered
-from lonnymq.queue.consuming import Wish
 from lonnymq.queue.interface import ChannelCalls, DeadCalls
 from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued, OnFull, batches, raises_when_full
 from lonnymq.queue.sleeping import Nap, take_or_wait
@@ -71,17 +70,18 @@ class Queue(Basis, Caller):
         *,
         lease: Duration | None = None,
         consumer: str | None = None,
+        lanes: Iterable[str] | None = None,
         wait: Duration = 0,
         conn: None = None,
     ) -> list[Delivery]:
-        """Lease up to `limit` messages that are due, round robin over the channels.
+        """Lease up to `limit` messages that are due, in fair turns over the channels.
 
         They are yours until the `lease` ends (the queue's own setting unless given); extend it if need be,
         and complete, or retry, each of them. If there are none, `wait` for so long until there are.
-        `consumer` is a name for people who look at what is leased by whom.
+        `consumer` is a name for people who look at what is leased by whom. `lanes` are those to serve, all
+        unless given.
 
-        Takes no connection of yours: it locks the channels that it visits until its transaction ends, so it
-        commits at once.
+        Takes no connection of yours: it commits at once, on one of the queue's own.
 
             for message in queue.dequeue(10, wait=5):
                 handle(message.data)
@@ -90,7 +90,7 @@ class Queue(Basis, Caller):
         refuse_connection(conn)
         wait_ms = waiting(wait)
         listener = self._listener() if wait_ms > 0 else None
-        wish = Wish(limit, lease, consumer, self._is_light)
+        wish = self._wish(limit, lease, consumer, lanes)
         steps = take_or_wait(wish, wait_ms, is_listening=listener is not None)
         try:
             taken: list[Delivery] = self._walk(steps, listener=listener)
@@ -166,9 +166,13 @@ class Queue(Basis, Caller):
             except Exception as error:  # noqa: BLE001 - it is raised there, and comes out unless it is caught
                 proceed, answer = steps.throw, error
 
-    def _take_step(self, step: Command[Any] | Nap, conn: object | None, listener: Listener | None) -> Any:
+    def _take_step(
+        self, step: Command[Any] | Pair[Any] | Nap, conn: object | None, listener: Listener | None
+    ) -> Any:
         if isinstance(step, Nap):
             return self._sleep(step.milliseconds / 1000, listener)
+        if isinstance(step, Pair):
+            return self._run_pair(step)
         if conn is None:
             return self._run(step)
         held.check_has_transaction(conn)
@@ -179,6 +183,13 @@ class Queue(Basis, Caller):
             time.sleep(seconds)
             return False
         return listener.wait(seconds)
+
+    def _run_pair(self, pair: Pair[Answer]) -> Answer:
+        try:
+            return held.run_pair(self._opened(), self.schema, pair.first, pair.second)
+        except ConnectionDropped:
+            self._run(pair.first)
+            return self._run(pair.second)
 
     def _run(self, command: Command[Answer]) -> Answer:
         """On a connection of the queue's own; again where the connection broke, if that is safe."""

@@ -10,7 +10,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-from lonnymq.commands import Awaited, Delivery, Dequeued, Look, WakeAwait, WakeLook
+from lonnymq.commands import Awaited, Delivery, Dequeued, Look, SleepBegin, SleepLook
+from lonnymq.queue.calls import Pair
 from lonnymq.queue.consuming import Wish, take, take_new
 from lonnymq.statement import Command
 
@@ -25,7 +26,7 @@ class Nap:
     milliseconds: int
 
 
-Steps = Generator[Command[Any] | Nap, Any, list[Delivery]]
+Steps = Generator[Command[Any] | Pair[Any] | Nap, Any, list[Delivery]]
 
 
 def take_or_wait(wish: Wish, wait_ms: int | None, *, is_listening: bool) -> Steps:
@@ -33,15 +34,15 @@ def take_or_wait(wish: Wish, wait_ms: int | None, *, is_listening: bool) -> Step
     taken: Dequeued = yield from take(wish)
     if taken.deliveries or wait_ms == 0:
         return taken.deliveries
-    look: Look = yield WakeLook()
+    look: Look = yield SleepLook(None, wish.lanes)
     end = None if wait_ms is None else look.now_at + wait_ms
     generation, doubt_ms = None, DOUBT_MS
     while end is None or look.now_at < end:
         if is_listening and not look.is_awaited:
             yield Nap(0)
-            awaited: Awaited = yield WakeAwait(generation)
+            awaited: Awaited = yield SleepBegin(generation)
             generation = awaited.generation if awaited.is_sure else None
-            look = yield WakeLook(generation)
+            look = yield SleepLook(generation, wish.lanes)
         until = look.again_at
         if look.is_due:
             taken = yield from take(wish)
@@ -59,5 +60,5 @@ def take_or_wait(wish: Wish, wait_ms: int | None, *, is_listening: bool) -> Step
             taken = yield from take_new(wish)
             if taken.deliveries:
                 break  # before anything can fail: they are leased
-        look = yield WakeLook(generation)
+        look = yield SleepLook(generation, wish.lanes)
     return taken.deliveries

@@ -1,4 +1,4 @@
-"""When a message is due: a time, a delay or a priority, as the one number that the queue sorts by."""
+"""When a message is due: at a time or after a delay, as the SQL functions take it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Duration = timedelta | float
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
-MOST_URGENT = 2**53
-"""As far from the epoch as times may be: the SQL functions refuse more."""
+FIRST = -1
+"""A time before all times: a message with it is served before the others of its channel and priority."""
 
 
 @dataclass(frozen=True)
 class ServerClock(Command[int]):
-    """The database's clock: the only one that delays are counted by."""
+    """The database's clock: the only one that the queue's times are read by."""
 
     function = "clock_timestamp"
     is_harmless = True
@@ -67,32 +67,12 @@ def moment(at: datetime) -> int:
     return (at - EPOCH) // MILLISECOND
 
 
-def dequeue_at(
-    run_at: datetime | None = None,
-    delay: Duration | None = None,
-    priority: int | None = None,
-    now: int | None = None,
-) -> int | None:
-    """The number. `now` is needed for a delay. None: at once, in the order of arrival.
+def schedule(run_at: datetime | None, delay: Duration | None) -> tuple[int | None, int | None]:
+    """As `dequeue_at` and `delay_ms`, of which at most one is given. Neither: at once.
 
-    >>> dequeue_at(priority=5)
-    -5
+    >>> schedule(None, 1.5)
+    (None, 1500)
     """
-    if sum(given is not None for given in (run_at, delay, priority)) > 1:
-        raise InvalidTime(
-            "of run_at, delay and priority, one says it all: a priority is a time long past, which sorts "
-            "first, so it cannot be one to come as well",
-            "give one of them; to be urgent later, reschedule then",
-        )
-    if priority is not None:
-        if type(priority) is not int or not 1 <= priority <= MOST_URGENT:
-            raise InvalidTime(
-                f"{priority!r} is not a priority",
-                f"give 1, or more for what is more urgent, up to {MOST_URGENT:,}",
-            )
-        return -priority
-    if delay is not None:
-        if now is None:
-            raise TypeError("a delay counts from now")
-        return now + waiting(delay)
-    return None if run_at is None else moment(run_at)
+    if run_at is not None and delay is not None:
+        raise InvalidTime("run_at and delay both say when", "give one of them")
+    return None if run_at is None else moment(run_at), None if delay is None else waiting(delay)

@@ -1,8 +1,9 @@
 """`spark.readStream.format("lonnymq").option("consumer", name)`: messages are consumed, in numbered claims.
 
-A batch of Spark's is a claim: messages that were dequeued as by anyone, and whose leases are extended while
-the batch is at work. Its number is Spark's offset. When Spark asks what there is behind a claim, all up to it
-is done, and is completed; what a driver claimed that died is gone on with under the same number.
+A batch of Spark's is a claim, or several: messages that were dequeued as by anyone, and whose leases are
+extended while the batch is at work. The number of the last claim is Spark's offset. When Spark asks what
+there is behind a claim, all up to it is done, and is completed; what a driver claimed that died is gone on
+with under the same number.
 
 Whoever reads under a consumer's name later has the higher generation, and the one before is refused: so one
 driver at a time reads, extends and completes. Nothing is done before Spark asks for something, and what reads
@@ -28,7 +29,7 @@ from lonnymq.spark.connecting import Connecting
 from lonnymq.spark.consumer import Consumer, Heartbeat
 from lonnymq.spark.options import InvalidOption, Options
 
-OPTIONS = ("consumer", "leaseSeconds", "maxMessagesPerTrigger", "numPartitions")
+OPTIONS = ("consumer", "lanes", "leaseSeconds", "maxMessagesPerTrigger", "numPartitions")
 MESSAGES = 10_000
 MOST_MESSAGES = 100_000
 MOST_PARTITIONS = 1_000
@@ -61,11 +62,22 @@ class Part(InputPartition):
 
 def is_claiming(given: Mapping[str, str]) -> bool:
     """Whether a stream is meant: Spark asks for columns before it says what for."""
-    return not given.keys().isdisjoint({"consumer", "leaseseconds", "maxmessagespertrigger"})
+    return not given.keys().isdisjoint({"consumer", "lanes", "leaseseconds", "maxmessagespertrigger"})
 
 
 def claimed_schema() -> StructType:
     return StructType([*CLAIMED.without(["seq"]).schema().fields, StructField("claim", CLAIM)])
+
+
+def _lanes(options: Options) -> list[str] | None:
+    """Names, separated by commas; None: all lanes."""
+    given = options.text("lanes")
+    if given is None:
+        return None
+    names = [name.strip() for name in given.split(",")]
+    if not all(names):
+        raise InvalidOption(f"lanes is {given!r}", "name lanes, separated by commas")
+    return names
 
 
 class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -85,7 +97,10 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         self._connecting = Connecting.of(given)
         self._consumer = Consumer(
-            self._connecting, options.required("consumer"), None if lease_s is None else lease_s * 1000
+            self._connecting,
+            options.required("consumer"),
+            None if lease_s is None else lease_s * 1000,
+            _lanes(options),
         )
         self._heartbeat: Heartbeat | None = None
         self._before: int | None = None

@@ -1,7 +1,7 @@
 """The columns of what is read, each with its type in Spark, and how it is asked for.
 
-Times are instants. `dequeue_at` stays a number, of milliseconds, as it may be a priority; so does `xid`, the
-transaction that wrote the row. JSON is text.
+Times are instants. `dequeue_at` stays a number, of milliseconds, as it may lie before all times; so does
+`xid`, the transaction that wrote the row. JSON is text.
 """
 
 from __future__ import annotations
@@ -91,6 +91,9 @@ HISTORY = Columns.of(
     consumer=TEXT,
     error=TEXT,
     dedupe_key=TEXT,
+    lane=TEXT,
+    priority=INT,
+    cost=INT,
     headers=JSON,
     content_bytes=INT,
     content=BYTES,
@@ -110,6 +113,9 @@ DEAD = Columns.of(
     error=TEXT,
     past_errors=JSON,
     dedupe_key=TEXT,
+    lane=TEXT,
+    priority=INT,
+    cost=INT,
     headers=JSON,
     state=BYTES,
     content=BYTES,
@@ -129,6 +135,9 @@ WAITING = Columns.of(
     error=TEXT,
     past_errors=JSON,
     dedupe_key=TEXT,
+    lane=TEXT,
+    priority=INT,
+    cost=INT,
     is_cancelled=BOOLEAN,
     headers=JSON,
     state=BYTES,
@@ -143,6 +152,9 @@ CLAIMED = Columns.of(
     state=BYTES,
     attempts=INT,
     dedupe_key=TEXT,
+    lane=TEXT,
+    priority=INT,
+    cost=INT,
     created_at=TIME,
     dequeue_at=LONG,
     dequeued_at=TIME,

@@ -18,8 +18,8 @@ from lonnymq.commands import (
     ClaimNext,
     ClaimOpen,
     ClaimRead,
+    Dispatch,
     QueueGet,
-    WakeFold,
 )
 from lonnymq.errors import (
     ClaimantTaken,
@@ -35,12 +35,16 @@ from lonnymq.statement import Command
 
 BEATS_A_LEASE = 3
 BEAT_AGAIN_S = 1.0
-FOLDS = 100
-"""A call reads a thousand wakes. Where others append faster than that, there is enough to claim."""
+DISPATCHES = 100
+"""A call places a thousand new messages. Where others create more than that, there is enough to claim."""
 PATIENCE_S = 10
 """How long to ask for what others hold for the moment."""
+ENOUGH = 50
+"""A dispatch readies at least about a hundred messages where so many wait, and more once it knows how much is
+asked for. So a claim that found this many, and fewer than it asked for, may have left some behind.
+"""
 LOOK_AGAIN_S = 0.1
-"""Before it is believed that nothing is left: somebody else may have been folding."""
+"""Before it is believed that nothing is left: somebody else may have been dispatching."""
 
 Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
@@ -72,10 +76,13 @@ class Session:
 class Consumer:
     """Claims under a name. Each call may be made again when its answer got lost, and is."""
 
-    def __init__(self, connecting: Connecting, name: str, lease_ms: int | None) -> None:
+    def __init__(
+        self, connecting: Connecting, name: str, lease_ms: int | None, lanes: list[str] | None = None
+    ) -> None:
         self.connecting = connecting
         self.name = name
         self.lease_ms = lease_ms
+        self.lanes = lanes
         self.generation = 0
         self._last = 0
         self._completed = 0
@@ -93,7 +100,11 @@ class Consumer:
         return self._ask(ServerClock())
 
     def next(self, seq: int, limit: int, before: int | None) -> int:
-        """Complete all up to this claim, and make the next. The same number: there is nothing to claim."""
+        """Complete all up to this claim, and claim what comes next. Returns the number of the last claim.
+
+        The same number: there is nothing to claim. Where one claim gets less than the limit although more
+        waits, several are made: a batch of Spark's then is all of them.
+        """
         if seq != self._completed:
             done = self._ask(ClaimComplete(self.name, self.generation, seq))
             self._completed = seq
@@ -111,14 +122,18 @@ class Consumer:
                 is_sure = made.again_at is None
                 time.sleep(LOOK_AGAIN_S)
                 made = self._claimed(seq, limit, before)
+        claimed = made.messages
+        while made.messages >= ENOUGH and claimed < limit and made.again_at is not None:
+            made = self._claimed(made.seq, limit - claimed, before)
+            claimed += made.messages
         self._last = max(self._last, made.seq)
         return made.seq
 
     def _claimed(self, seq: int, limit: int, before: int | None) -> Claim:
-        for _ in range(FOLDS):
-            if not self._ask(WakeFold()):
+        for _ in range(DISPATCHES):
+            if not self._ask(Dispatch()):
                 break
-        return self._ask(ClaimNext(self.name, self.generation, seq, limit, self.lease_ms, before))
+        return self._ask(ClaimNext(self.name, self.generation, seq, limit, self.lease_ms, before, self.lanes))
 
     def forget(self, upto: int) -> None:
         """Leave out what was lost, and extend the leases of the rest."""

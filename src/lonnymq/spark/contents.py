@@ -24,6 +24,8 @@ from lonnymq.spark.rows import Rows, shortened
 TEXT_MAX_BYTES = 255
 TIME_MAX = 2**53
 ATTEMPTS_MAX = 1_000_000
+PRIORITY_MAX = 100
+COST_MAX = 1_000_000
 NAMES_A_CHANNEL = "name the channel with 1 to 255 bytes of text"
 Kinds = tuple[type[types.DataType], ...]
 NESTED: Kinds = (types.StructType, types.MapType, types.ArrayType)
@@ -35,6 +37,8 @@ COLUMNS: Mapping[str, tuple[Kinds, str]] = {
     "run_at": ((types.TimestampType,), "a timestamp"),
     "dequeue_at": (WHOLE, "a whole number of Unix milliseconds"),
     "priority": (WHOLE, "a whole number"),
+    "cost": (WHOLE, "a whole number"),
+    "lane": (TEXT, "a string"),
     "dedupe_key": (TEXT, "a string"),
     "headers": ((*TEXT, types.StructType, types.MapType), "a map, a struct, or a string of JSON"),
     "max_attempts": (WHOLE, "a whole number"),
@@ -95,7 +99,10 @@ class Contents:
             "dequeue_at": _times(given),
             "headers": headers(given, self.content_type),
             "max_attempts": _max_attempts(given),
-            "dedupe_key": _dedupe_keys(given),
+            "dedupe_key": _texts(given, "dedupe_key", "give 1 to 255 bytes of text, or null for none"),
+            "lane": _texts(given, "lane", "give 1 to 255 bytes of text, or null for the default lane"),
+            "priority": _priorities(given),
+            "cost": _costs(given),
         }
         return pa.record_batch({name: column for name, column in columns.items() if column is not None})
 
@@ -173,11 +180,11 @@ def _channels(given: Rows, option: str | None) -> pa.Array:
     return channels
 
 
-def _dedupe_keys(given: Rows) -> pa.Array | None:
-    keys = given.column("dedupe_key")
-    if keys is not None:
-        _check_text(given, keys, "dedupe key", "give 1 to 255 bytes of text, or null for none")
-    return keys
+def _texts(given: Rows, name: str, hint: str) -> pa.Array | None:
+    texts = given.column(name)
+    if texts is not None:
+        _check_text(given, texts, name.replace("_", " "), hint)
+    return texts
 
 
 def _check_text(given: Rows, texts: pa.Array, what: str, hint: str) -> None:
@@ -219,29 +226,16 @@ def _contents(given: Rows, max_bytes: int) -> pa.Array:
 
 
 def _times(given: Rows) -> pa.Array | None:
-    """Of a time or a priority, the number that the queue sorts by."""
-    priorities, run_at, times = given.column("priority"), given.column("run_at"), given.column("dequeue_at")
+    run_at, times = given.column("run_at"), given.column("dequeue_at")
     if run_at is not None:
         times = _floor_to_ms(run_at.cast(pa.int64()))
-    if times is not None:
-        times = times.cast(pa.int64())
-        given.refuse(
-            _is_outside(times, -TIME_MAX, TIME_MAX), "the time is out of range", "give Unix milliseconds"
-        )
-    if priorities is None:
-        return times
-    priorities = priorities.cast(pa.int64())
-    given.refuse(
-        _is_outside(priorities, 1, TIME_MAX), "that is no priority", "give 1, or more for what is more urgent"
-    )
     if times is None:
-        return pc.negate(priorities)
+        return None
+    times = times.cast(pa.int64())
     given.refuse(
-        pc.and_(priorities.is_valid(), times.is_valid()),
-        "a priority is a time long past, so it cannot be one to come as well",
-        "give one of them and null for the other",
+        _is_outside(times, -TIME_MAX, TIME_MAX), "the time is out of range", "give Unix milliseconds"
     )
-    return pc.coalesce(pc.negate(priorities), times)
+    return times
 
 
 def _floor_to_ms(microseconds: pa.Array) -> pa.Array:
@@ -250,15 +244,25 @@ def _floor_to_ms(microseconds: pa.Array) -> pa.Array:
 
 
 def _max_attempts(given: Rows) -> pa.Array | None:
-    attempts = given.column("max_attempts")
-    if attempts is None:
+    hint = "allow 1 to 1,000,000 attempts, or null for the queue's number"
+    return _numbers(given, "max_attempts", 1, ATTEMPTS_MAX, hint)
+
+
+def _priorities(given: Rows) -> pa.Array | None:
+    hint = "give -100 to 100, or null for 0; higher ones go first within their channel"
+    return _numbers(given, "priority", -PRIORITY_MAX, PRIORITY_MAX, hint)
+
+
+def _costs(given: Rows) -> pa.Array | None:
+    return _numbers(given, "cost", 1, COST_MAX, "give 1 to 1,000,000, or null for 1")
+
+
+def _numbers(given: Rows, name: str, least: int, most: int, hint: str) -> pa.Array | None:
+    numbers = given.column(name)
+    if numbers is None:
         return None
-    given.refuse(
-        _is_outside(attempts.cast(pa.int64()), 1, ATTEMPTS_MAX),
-        "max_attempts is out of range",
-        "allow 1 to 1,000,000 attempts, or null for the queue's number",
-    )
-    return attempts.cast(pa.int32())
+    given.refuse(_is_outside(numbers.cast(pa.int64()), least, most), f"{name} is out of range", hint)
+    return numbers.cast(pa.int32())
 
 
 def _is_outside(numbers: pa.Array, least: int, most: int) -> pa.Array:

@@ -14,7 +14,8 @@ when all got the same, 1/n when one got everything. It is averaged in the same w
 channels in a bucket nobody can reach 1; `jain_best` is the index of messages dealt out one by one.
 
 What this cannot see: messages that still wait are not in a history; and a channel that is paused, or held
-back by limits of its own, is backlogged all the same, and rightly gets less than the others.
+back by limits of its own, is backlogged all the same, and rightly gets less than the others. Every weight and
+every cost counts as 1: a channel with a higher weight rightly gets more, and one with higher costs less.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
@@ -92,7 +92,7 @@ class LakeTable:
     """What it is filled from: the cluster, its schema and its view."""
 
     def open(self, schema: StructType) -> DeltaTable:
-        """The table, made if it is not there."""
+        """The table, made if it is not there. It gets the columns that an older version did not write."""
         if not DeltaTable.is_deltatable(self.uri):
             DeltaTable.create(
                 self.uri,
@@ -110,6 +110,12 @@ class LakeTable:
                 "archive into another folder: after a restore, or with another queue, transactions mean"
                 " something else",
             )
+        names = {field.name for field in table.schema().fields}
+        missing = [
+            field for field in Schema.from_arrow(arrow_schema(schema)).fields if field.name not in names
+        ]
+        if missing:
+            table.alter.add_columns(missing)
         return table
 
     def position(self, table: DeltaTable) -> Position | None:

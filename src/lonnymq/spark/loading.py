@@ -12,7 +12,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMATS = ("parquet", "csv", "json", "delta")
-OWN_COLUMNS = ("run_at", "dequeue_at", "priority", "dedupe_key", "headers", "max_attempts")
+OWN_COLUMNS = (
+    "run_at",
+    "dequeue_at",
+    "priority",
+    "cost",
+    "lane",
+    "dedupe_key",
+    "headers",
+    "max_attempts",
+)
 
 
 def load(

@@ -7,7 +7,7 @@
 
 Written are the columns `channel` (or the option channel, for all rows) and `content` (binary, a string, or a
 struct, map or array, which becomes JSON), and where they are there `run_at` (a timestamp) or `dequeue_at`
-(Unix milliseconds), `priority`, `dedupe_key`, `headers` and `max_attempts`.
+(Unix milliseconds), `priority`, `cost`, `lane`, `dedupe_key`, `headers` and `max_attempts`.
 
 Read as a table is what waits or is leased now; nothing is taken. Read as a stream, it is consumed.
 """

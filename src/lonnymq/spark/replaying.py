@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+KEPT = ("headers", "lane", "priority", "cost")
+
+
 class NothingToReplay(LonnyMQError):
     """Rows without content cannot be made messages of."""
 
@@ -31,8 +34,9 @@ def replay(
 ) -> int:
     """Enqueue what these rows of history or of dead letters hold, as new messages. Returns how many.
 
-    `into` names one channel for all of them; else each goes to its own. With `once`, a replay of that name is
-    done once, however often it is started. Of full channels, see `load`.
+    `into` names one channel for all of them; else each goes to its own. They keep their headers, lane,
+    priority and cost. With `once`, a replay of that name is done once, however often it is started. Of full
+    channels, see `load`.
     """
     from pyspark.sql.functions import col, lit
 
@@ -43,7 +47,8 @@ def replay(
             "`SELECT queue_set(p_history_content => TRUE)` keeps it from now on; dead letters always have it",
         )
     to = lit(into) if into is not None else col("channel")
-    return write(chosen.select(to.alias("channel"), "content", "headers"), options, once, drop_full=drop_full)
+    kept = [name for name in KEPT if name in rows.columns]  # an older archive has fewer
+    return write(chosen.select(to.alias("channel"), "content", *kept), options, once, drop_full=drop_full)
 
 
 def narrowed(

@@ -14,7 +14,9 @@ Time is cut into buckets. A tenant is backlogged in a bucket if it had messages 
 its end. Where two or more tenants are backlogged, they compete: a tenant's share is what it was served over
 what they all were served, in first dequeues; its fair share is 1 over how many they were. Both are averaged
 over the buckets in which it competed, weighted by the messages served. A tenant that never competed has
-neither. A tenant that is paused, or held back by limits of its own, rightly gets less than its fair share.
+neither. Messages are counted, and weights and costs are left out: a tenant with a higher weight rightly gets
+more than its fair share, and one whose messages cost more, or that is paused or held back by limits of its
+own, rightly gets less.
 """,
     "Jain's index": """
 For each bucket, how evenly those who competed were served: 1 when all got the same, 1/n when one of n got

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, overload
 from lonnymq.commands import Created, Delivery
 from lonnymq.errors import InvalidArgument
 from lonnymq.queue.async_queue import AsyncQueue
-from lonnymq.queue.producing import DEFAULT_CHANNEL, TASK_HEADER, NewMessage, OnFull
+from lonnymq.queue.producing import DEFAULT_CHANNEL, TASK_HEADER, NewMessage, OnFull, check_lane
 from lonnymq.queue.queue import Queue
 from lonnymq.queue.times import Duration
 from lonnymq.worker.backoff import Backoff, Delays
@@ -18,7 +18,7 @@ from lonnymq.worker.catching_up import CatchUp
 from lonnymq.worker.cron import Cron, cron
 from lonnymq.worker.inline import Inline
 from lonnymq.worker.policy import Policy
-from lonnymq.worker.task import C, Handler, P, R, RawHandler, Sending, Task
+from lonnymq.worker.task import C, Handler, Options, P, R, RawHandler, Sending, Task
 
 Consumer = TypeVar("Consumer", bound=Callable[[Delivery], Any])
 
@@ -93,12 +93,16 @@ class App(Generic[C]):
         tz: str | tzinfo | None = None,
         catch_up: CatchUp = "one",
         name: str | None = None,
+        priority: int | None = None,
+        cost: int | None = None,
+        lane: str | None = None,
     ) -> Callable[[Task[P, R, C]], Task[P, R, C]]:
         """Have a task run at the times that a cron expression names, in a time zone (UTC, unless given).
 
         However many workers there are, each tick makes one message. What was missed while no worker ran
         is made up for: by `one` message for the last tick, by `all` of them, or by `none`. The
-        schedule's `name` (the task's own, unless given) is what the database knows it by.
+        schedule's `name` (the task's own, unless given) is what the database knows it by. `priority`,
+        `cost` and `lane` are those of its messages.
 
             @app.cron("0 7 * * mon", tz="Europe/Berlin")
             @app.task(channel="reports")
@@ -108,7 +112,9 @@ class App(Generic[C]):
         def made(task: Task[P, R, C]) -> Task[P, R, C]:
             if not isinstance(task, Task):
                 raise InvalidArgument(f"{task!r} is not a task", "write @app.cron(...) above @app.task(...)")
-            schedule = cron(name or task.name, expression, task.message_of_tick(), tz=tz, catch_up=catch_up)
+            check_lane(lane)
+            message = task.message_of_tick(Options(priority=priority, cost=cost, lane=lane))
+            schedule = cron(name or task.name, expression, message, tz=tz, catch_up=catch_up)
             if any(schedule.name == other.name for other in self.crons):
                 raise InvalidArgument(
                     f"there is a schedule {schedule.name!r} already",
@@ -176,6 +182,8 @@ class App(Generic[C]):
             run_at=message.run_at,
             delay=message.delay,
             priority=message.priority,
+            cost=message.cost,
+            lane=message.lane,
             dedupe_key=message.dedupe_key,
             headers=message.headers,
             max_attempts=message.max_attempts,

@@ -26,6 +26,9 @@ class CronMessage:
     content: bytes
     headers: Mapping[str, Any] = field(default_factory=dict)
     max_attempts: int | None = None
+    priority: int | None = None
+    cost: int | None = None
+    lane: str | None = None
 
 
 @dataclass(frozen=True)

@@ -145,6 +145,7 @@ class _Tending:
         command = ScheduleFire(
             *(cron.name, stands_at, move.upto, move.ticks),
             *(message.channel, message.content, dict(message.headers), message.max_attempts),
+            *(message.priority, message.cost, message.lane),
         )
         try:
             fired = await self._queue.perform(ask(command))

@@ -13,7 +13,6 @@ from uuid import UUID
 from lonnymq.commands import MessageCompleteMany, MessageDeferMany, MessageDiscardMany, Outcome, Result
 from lonnymq.queue.async_queue import AsyncQueue
 from lonnymq.queue.calls import Request, Steps
-from lonnymq.queue.times import ServerClock
 from lonnymq.worker.batches import Batches, NotTogether
 from lonnymq.worker.holding import Holding
 from lonnymq.worker.outages import Outages
@@ -21,7 +20,7 @@ from lonnymq.worker.running import Discarded, Done, Ending, PutBack
 
 log = logging.getLogger("lonnymq.worker")
 
-LATEST = 2**53  # the last time that the queue knows
+LONGEST_MS = 2**52  # the longest delay that the queue takes
 Back = tuple[Holding, PutBack]
 Drop = tuple[Holding, Discarded]
 
@@ -105,13 +104,10 @@ def _completion(batch: list[Holding]) -> Steps[list[Outcome]]:
 
 
 def _return(batch: list[Back]) -> Steps[list[Outcome]]:
-    now = 0
-    if any(back.delay_ms is not None for _, back in batch):
-        now = yield ServerClock()
-    ats = [None if back.delay_ms is None else min(now + back.delay_ms, LATEST) for _, back in batch]
+    delays = [None if back.delay_ms is None else min(back.delay_ms, LONGEST_MS) for _, back in batch]
     errors = [back.error for _, back in batch]
     ids, tokens = _ids_and_tokens([holding for holding, _ in batch])
-    outcomes: list[Outcome] = yield MessageDeferMany(ids, tokens, ats, None, errors)
+    outcomes: list[Outcome] = yield MessageDeferMany(ids, tokens, errors=errors, delays_ms=delays)
     return outcomes
 
 

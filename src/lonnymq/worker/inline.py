@@ -12,7 +12,7 @@ from uuid import UUID
 
 from lonnymq.commands import Created, Delivery, Result
 from lonnymq.payload import HEADER, encode
-from lonnymq.queue.producing import NewMessage, OnFull
+from lonnymq.queue.producing import DEFAULT_LANE, NewMessage, OnFull
 from lonnymq.worker.job import AsyncJob, Job
 from lonnymq.worker.task import C, Task
 
@@ -103,7 +103,8 @@ class Inline(Generic[C]):
         self.ran.append(message)
         content, content_type = encode(message.value)
         headers = {HEADER: content_type, **(message.headers or {})}
-        return Delivery(next(self._ids), message.channel, content, headers, None, 1, NOBODYS, 0)
+        lane = message.lane or DEFAULT_LANE
+        return Delivery(next(self._ids), message.channel, content, headers, None, 1, NOBODYS, 0, lane)
 
 
 def is_in_a_loop() -> bool:

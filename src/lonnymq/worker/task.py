@@ -59,6 +59,8 @@ class Options:
     dedupe_key: str | None = None
     headers: Mapping[str, Any] | None = None
     max_attempts: int | None = None
+    cost: int | None = None
+    lane: str | None = None
     on_full: OnFull = "raise"
 
 
@@ -108,6 +110,8 @@ class Task(Generic[P, R, C]):
         run_at: datetime | None = None,
         delay: Duration | None = None,
         priority: int | None = None,
+        cost: int | None = None,
+        lane: str | None = None,
         dedupe_key: str | None = None,
         headers: Mapping[str, Any] | None = None,
         max_attempts: int | None = None,
@@ -120,7 +124,9 @@ class Task(Generic[P, R, C]):
         send_invoice.using(channel="acme", delay=60).enqueue(7)
         ```
         """
-        options = Options(channel, run_at, delay, priority, dedupe_key, headers, max_attempts, on_full)
+        options = Options(
+            channel, run_at, delay, priority, dedupe_key, headers, max_attempts, cost, lane, on_full
+        )
         return Using(self, options, conn)
 
     def call_for(self, message: Delivery) -> Callable[[], R]:
@@ -128,12 +134,13 @@ class Task(Generic[P, R, C]):
         function: Callable[..., R] = self.function
         return lambda: function(**arguments)
 
-    def message_of_tick(self) -> CronMessage:
+    def message_of_tick(self, options: Options) -> CronMessage:
         """What a schedule makes: a call without arguments."""
-        made = self.message_of(Options(), (), {})
+        made = self.message_of(options, (), {})
         content, content_type = encode(made.value)
+        headers = {HEADER: content_type, **(made.headers or {})}
         return CronMessage(
-            made.channel, content, {HEADER: content_type, **(made.headers or {})}, made.max_attempts
+            made.channel, content, headers, made.max_attempts, made.priority, made.cost, made.lane
         )
 
     def message_of(self, options: Options, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewMessage:
@@ -146,6 +153,8 @@ class Task(Generic[P, R, C]):
             options.dedupe_key,
             {**(options.headers or {}), TASK_HEADER: self.name},
             self.policy.max_attempts if options.max_attempts is None else options.max_attempts,
+            cost=options.cost,
+            lane=options.lane,
         )
 
 

@@ -18,7 +18,7 @@ DEAD_ROWS, DEAD_SHARE = 100_000, 2
 BLOATED_BYTES, BLOAT_FACTOR = 64 * 1024 * 1024, 5
 ENTRY_BYTES, ROW_BYTES = 100, 200
 """About what an index entry, or a row of which nothing is known, takes."""
-UNTIDY_WAKES = 100_000
+UNTIDY_ROWS = 100_000
 UNTAKEN_MS = MINUTE
 LAGGING_MS = DAY
 
@@ -140,14 +140,17 @@ def bloat(patient: Patient) -> Verdict:
 def consuming(patient: Patient) -> Verdict:
     """Only where something is due is it a bad sign that nothing is taken."""
     ((age, is_due),) = patient.rows(
-        f"SELECT n.at - GREATEST((SELECT MAX(released_at) FROM {patient.name}.ring),"
-        f"   (SELECT MAX(released_at) FROM {patient.name}.tally)),"
+        f"SELECT n.at - GREATEST(t.served_at, (SELECT MAX(w.at) FROM {patient.name}.notice w"
+        "   WHERE w.xid >= t.seen_xid AND w.taken IS NOT NULL)),"
         f" NOT (SELECT paused FROM {patient.name}.queue) AND ("
-        f"   EXISTS (SELECT FROM {patient.name}.wake w"
-        "      WHERE w.xid >= t.seen_xid AND w.n > 0 AND w.lo_at <= n.at"
-        f"     AND NOT EXISTS (SELECT FROM {patient.name}.channel c WHERE c.name = w.channel AND c.paused))"
-        f"   OR EXISTS (SELECT FROM {patient.name}.ring r WHERE r.due_at <= n.at"
-        "     AND (r.due_at, r.turn) >= (t.floor_at, t.floor_turn)))"
+        f"   EXISTS (SELECT FROM {patient.name}.ready)"
+        f"   OR EXISTS (SELECT FROM {patient.name}.backlog b WHERE b.is_open)"
+        "   OR EXISTS (SELECT FROM ("
+        f"     SELECT s.channel FROM {patient.name}.scheduled s WHERE s.id > 0 AND s.at <= n.at"
+        f"     UNION ALL SELECT m.channel FROM {patient.name}.notice w JOIN {patient.name}.message m"
+        "       ON m.id BETWEEN w.lo_id AND w.hi_id AND m.xid = w.xid AND m.dequeue_at <= n.at"
+        "     WHERE w.xid >= t.seen_xid) d"
+        f"   WHERE NOT EXISTS (SELECT FROM {patient.name}.channel c WHERE c.name = d.channel AND c.paused)))"
         " FROM (SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint AS at) n"
         f" CROSS JOIN (SELECT * FROM {patient.name}.tick ORDER BY id DESC LIMIT 1) t"
     )
@@ -161,13 +164,13 @@ def upkeep(patient: Patient) -> Verdict:
     """There is no record of when it was done; there is of what was left undone."""
     (left,) = patient.one(
         "SELECT count(*) FROM (SELECT FROM"
-        f" {patient.name}.wake w WHERE w.xid < (SELECT t.seen_xid FROM {patient.name}.tick t"
+        f" {patient.name}.notice w WHERE w.xid < (SELECT t.seen_xid FROM {patient.name}.tick t"
         " ORDER BY t.id DESC LIMIT 1) LIMIT CAST($1 AS int)) x",
-        UNTIDY_WAKES,
+        UNTIDY_ROWS,
     )
-    if left >= UNTIDY_WAKES:
+    if left >= UNTIDY_ROWS:
         return warning(
-            f"{count(left, UNTIDY_WAKES)} rows are left to be cleaned away",
+            f"{count(left, UNTIDY_ROWS)} rows are left to be cleaned away",
             "call maintain() once a minute, or more often; workers do it by themselves",
         )
     return ok(f"{count(left)} {'row is' if left == 1 else 'rows are'} left to be cleaned away")

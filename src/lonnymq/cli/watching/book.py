@@ -61,13 +61,20 @@ class Picture:
 
     @cached_property
     def fair(self) -> float | None:
-        """Messages a second that each of the hungry is owed; not known before all of them are."""
+        """Messages per second that a hungry channel of weight 1 is owed; not known before all of them are."""
         if not self.is_whole:
             return None
+        hungry = sum(seen.now.weight for seen in self.channels.values() if seen.is_hungry)
         others = (
-            seen.rate for seen in self.channels.values() if seen.rate is not None and not seen.is_hungry
+            (seen.rate, seen.now.weight)
+            for seen in self.channels.values()
+            if seen.rate is not None and not seen.is_hungry
         )
-        return fair_rate(self.total, self.hungry, others)
+        return fair_rate(self.total, hungry, others)
+
+    def owed(self, seen: Seen) -> float | None:
+        """Messages per second, by its weight."""
+        return None if self.fair is None else self.fair * seen.now.weight
 
     def share(self, seen: Seen) -> float | None:
         """Of all that is served."""
@@ -75,10 +82,11 @@ class Picture:
 
     def of_fair(self, seen: Seen) -> float | None:
         """1.0 is exactly fair."""
-        return None if seen.rate is None or not self.fair else seen.rate / self.fair
+        owed = self.owed(seen)
+        return None if seen.rate is None or not owed else seen.rate / owed
 
     def standing(self, seen: Seen) -> Standing:
-        return standing(seen.track.served, seen.track.seconds, self.fair, is_hungry=seen.is_hungry)
+        return standing(seen.track.served, seen.track.seconds, self.owed(seen), is_hungry=seen.is_hungry)
 
 
 class Book:

@@ -118,9 +118,11 @@ def fairness(picture: Picture) -> str:
     every = f", all read every {picture.sweep} looks" if picture.sweep > 1 else ""
     if picture.fair is None:
         return f"{known}{every}"
+    is_weighted = any(seen.now.weight != 1 for seen in picture.channels.values())
     return (
         f"{known}{every}, {count(picture.hungry)} always with something due: "
-        f"fair is {_rate(picture.fair)}/s ({picture.fair / picture.total:.1%}) each"
+        f"fair is {_rate(picture.fair)}/s ({picture.fair / picture.total:.1%})"
+        f" {'for a weight of 1' if is_weighted else 'each'}"
     )
 
 
@@ -159,7 +161,7 @@ def _columns(picture: Picture, trend: int, glyphs: Glyphs) -> list[Shown]:
         Shown("fair", 7, of_fair),
         Shown("", BAR, lambda seen: _bar(ratio_of(seen), glyphs), from_width=120, is_number=False),
         Shown("waiting", 7, _waiting, from_width=60),
-        Shown("due", 6, lambda seen: count(seen.now.due, CAP)),
+        Shown("due", 6, lambda seen: count(seen.now.due)),
         Shown("leased", 6, lambda seen: count(seen.now.leased)),
         Shown("dead", 6, lambda seen: count(seen.now.dead, CAP), from_width=110),
         Shown("oldest", 7, _oldest, from_width=50),
@@ -229,8 +231,7 @@ def _line(text: str, style: str = "") -> Text:
 
 
 def _waiting(seen: Seen) -> str:
-    is_more = CAP in {seen.now.due, seen.now.scheduled}
-    return f"{count(seen.now.waiting)}{'+' if is_more else ''}"
+    return f"{count(seen.now.waiting)}{'+' if seen.now.scheduled >= CAP else ''}"
 
 
 def _oldest(seen: Seen) -> str:

@@ -18,28 +18,29 @@ class Standing(StrEnum):
     BELOW = "below"
 
 
-def fair_rate(total: float, hungry: int, modest: Iterable[float]) -> float | None:
-    """What each who always has something due is owed, of all that is served: as much as the others of them.
+def fair_rate(total: float, hungry: float, modest: Iterable[tuple[float, float]]) -> float | None:
+    """What a channel of weight 1 that always has something due is owed, of all that is served: as much as the
+    others like it, and one of weight 2 twice as much. `hungry` is the weight of all of these.
 
-    Who asks for less, the modest, gets that much, and what it leaves is for the hungry. None if nobody is
-    hungry: then all get what they ask for.
+    The modest ask for less; of each, the rate that it gets and its weight. What they leave is for the hungry.
+    None if nobody is hungry: then all get what they ask for.
 
     >>> fair_rate(100, 4, [])
     25.0
-    >>> fair_rate(100, 2, [10, 10])
+    >>> fair_rate(100, 2, [(10, 1), (10, 1)])
     40.0
-    >>> fair_rate(100, 1, [90])  # who is not modest either is owed as much as the hungry
+    >>> fair_rate(100, 1, [(90, 1)])  # a channel that takes more than that is owed as much as the hungry
     50.0
     """
     if hungry <= 0 or total <= 0:
         return None
-    wishes = sorted(modest)
-    left, sharing = float(total), hungry + len(wishes)
-    for wish in wishes:
-        if wish * sharing > left:
+    wishes = sorted(modest, key=lambda one: one[0] / one[1])
+    left, sharing = float(total), hungry + sum(weight for _, weight in wishes)
+    for wish, weight in wishes:
+        if wish * sharing > left * weight:
             break
         left -= wish
-        sharing -= 1
+        sharing -= weight
     return left / sharing
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lonnymq.cli.opening import bring_into_line, server_time
+from lonnymq.cli.opening import dispatch, server_time
 from lonnymq.cli.prefixes import just_before
 from lonnymq.cli.watching.book import Book, Picture
 from lonnymq.commands import QueueStatistics
@@ -41,13 +41,13 @@ class Looker:
         self._seconds = min(BUSY_SECONDS, interval * BUSY_SHARE)
         self._book = Book()
         self._is_bound = False
-        self._may_fold = True
+        self._may_dispatch = True
 
     def look(self, focus: Focus | None = None) -> Picture:
         begin = self._clock()
         book = self._book
         book.begin_look()
-        self._may_fold = self._may_fold and bring_into_line(self._queue)
+        self._may_dispatch = self._may_dispatch and dispatch(self._queue)
         queue = self._statistics()
         queue_at = self._clock()
         is_over = self._read_page()

@@ -21,8 +21,8 @@ SORT_KEYS = {
 
 
 def _lack(seen: Seen) -> tuple[bool, float]:
-    """First who lacks most: the hungry with the least, as what is fair is the same for all of them."""
-    rate = seen.rate or 0.0
+    """First the hungry that get least for their weight: the same rate per weight is fair to all."""
+    rate = (seen.rate or 0.0) / seen.now.weight
     return seen.is_hungry, -rate if seen.is_hungry else rate
 
 

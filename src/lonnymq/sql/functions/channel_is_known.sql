@@ -1,7 +1,0 @@
--- Whether there is anything of the channel: a policy, a place in the ring, a message, a tally.
-CREATE OR REPLACE FUNCTION channel_is_known (p_channel TEXT)
-RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
-BEGIN
-    RETURN EXISTS (SELECT FROM channel c WHERE c.name = p_channel) OR EXISTS (SELECT FROM ring r WHERE r.channel = p_channel)
-        OR EXISTS (SELECT FROM tally t WHERE t.channel = p_channel) OR channel_is_used(p_channel);
-END $$;

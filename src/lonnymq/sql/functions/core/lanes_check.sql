@@ -1,0 +1,15 @@
+-- The lanes of a batch: refuse what cannot name one, and more of them than a queue has. Messages without one have NULL.
+CREATE OR REPLACE FUNCTION lanes_check (p_lanes TEXT[])
+RETURNS VOID LANGUAGE plpgsql AS $$
+DECLARE
+    v_known TEXT[] := ARRAY(
+        SELECT l.name FROM (SELECT * FROM tick ORDER BY id DESC LIMIT 1) t CROSS JOIN unnest(t.lanes) l);
+    v_new TEXT[] := ARRAY(SELECT DISTINCT u FROM unnest(p_lanes) u WHERE u <> ALL (v_known));
+BEGIN
+    PERFORM lane_check(n.name, format(' (message %s of %s)', array_position(p_lanes, n.name), cardinality(p_lanes)))
+    FROM unnest(v_new) n (name);
+    IF cardinality(v_known) + cardinality(v_new) > 500 AND v_new <> '{}' THEN
+        PERFORM refuse('LM010', format('%s new lanes would be too many', cardinality(v_new)),
+            'A queue has up to 500 lanes: they are for kinds of work. Tenants have channels.');
+    END IF;
+END $$;

@@ -1,0 +1,25 @@
+-- Part of a dequeue: the lease of what it took, in rows of up to 100 messages, and the notice of it. Returns whether
+-- some of it is under a limit.
+CREATE OR REPLACE FUNCTION lease_write (
+    p_taken ready[], p_token UUID, p_end_at BIGINT, p_now BIGINT, p_consumer TEXT, p_wanted INT)
+RETURNS BOOLEAN LANGUAGE plpgsql AS $$
+DECLARE
+    v_one ready := p_taken[1];
+BEGIN
+    IF cardinality(p_taken) = 1 THEN
+        INSERT INTO lease (token, last_id, end_at, dequeued_at, is_limited, consumer, stubs)
+        VALUES (p_token, v_one.id, p_end_at, p_now, v_one.is_limited, p_consumer, ARRAY[ROW(v_one.id,
+            v_one.generation)::stub]);
+        INSERT INTO notice (lease_end_at, at, n, wanted, taken)
+        VALUES (p_end_at, p_now, -1, p_wanted, ARRAY[ROW(v_one.channel, 1, p_now)::share]);
+        RETURN v_one.is_limited;
+    END IF;
+    INSERT INTO lease (token, last_id, end_at, dequeued_at, is_limited, consumer, stubs)
+    SELECT p_token, MAX(x.id), p_end_at, p_now, BOOL_OR(x.is_limited), p_consumer,
+        array_agg(ROW(x.id, x.generation)::stub ORDER BY x.id)
+    FROM (SELECT r.*, (ROW_NUMBER() OVER (ORDER BY r.id) - 1) / 100 AS part FROM unnest(p_taken) r) x GROUP BY x.part;
+    INSERT INTO notice (lease_end_at, at, n, wanted, taken)
+    SELECT p_end_at, p_now, -cardinality(p_taken), p_wanted, array_agg(ROW(x.channel, x.n, p_now)::share)
+    FROM (SELECT r.channel, COUNT(*) AS n FROM unnest(p_taken) r GROUP BY r.channel) x;
+    RETURN EXISTS (SELECT FROM unnest(p_taken) r WHERE r.is_limited);
+END $$;

@@ -1,0 +1,70 @@
+-- Decide, in the order given, which messages are let in: 'created', 'duplicate' (holders says of which), or 'full'.
+-- Goes through the channels in the order of their names: locks the size of one that has a max_size, and then takes
+-- its dedupe keys, in their order. Where two transactions want one key the second waits for the first. A key that is
+-- held already is not locked: the transaction delays nobody who finishes its holder. Counts up the sizes.
+CREATE OR REPLACE FUNCTION message_admit (
+    p_channels TEXT[], p_keys TEXT[], p_ids BIGINT[], OUT results TEXT[], OUT holders BIGINT[],
+        OUT are_counted BOOLEAN[])
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_count INT := cardinality(p_channels);
+    v_first INT[];                          -- the element that first names the same channel and key
+    v_channel RECORD;
+    v_room BIGINT;                          -- NULL: no limit
+    v_taken INT;
+    i INT;
+BEGIN
+    results := array_fill('created'::TEXT, ARRAY[v_count]);
+    holders := array_fill(NULL::BIGINT, ARRAY[v_count]);
+    are_counted := array_fill(FALSE, ARRAY[v_count]);
+    SELECT array_agg(x.first ORDER BY x.ord) INTO v_first
+    FROM (
+        SELECT u.ord, CASE WHEN u.key IS NOT NULL THEN MIN(u.ord) OVER (PARTITION BY u.channel, u.key) END AS first
+        FROM unnest(p_channels, p_keys) WITH ORDINALITY u (channel, key, ord)) x;
+    FOR v_channel IN
+        SELECT u.channel COLLATE "C" AS name, array_agg(u.ord::INT ORDER BY u.ord) AS ords,
+            array_agg(u.ord::INT ORDER BY u.key COLLATE "C", u.ord) FILTER (WHERE u.key IS NOT NULL) AS keyed
+        FROM unnest(p_channels, p_keys) WITH ORDINALITY u (channel, key, ord) GROUP BY 1 ORDER BY 1
+    LOOP
+        v_taken := 0;
+        -- Asked when the channel's turn comes: a limit that was set while this call waited for another holds.
+        v_room := CASE WHEN EXISTS (SELECT FROM channel c WHERE c.name = v_channel.name AND c.max_size IS NOT NULL)
+            THEN capacity_room(v_channel.name, cardinality(v_channel.ords)) END;
+        IF v_room IS NOT NULL THEN
+            FOREACH i IN ARRAY v_channel.ords LOOP
+                -- The size is locked, so what a key is held by can be read: a duplicate takes no room.
+                IF p_keys[i] IS NOT NULL THEN
+                    CONTINUE WHEN v_first[i] < i AND results[v_first[i]] <> 'full'
+                        AND holders[v_first[i]] IS DISTINCT FROM p_ids[i];
+                    holders[i] := dedupe_holder(v_channel.name, p_keys[i], p_ids[i], clock_ms());
+                    CONTINUE WHEN holders[i] IS NOT NULL;
+                END IF;
+                IF v_taken < v_room THEN
+                    v_taken := v_taken + 1;
+                    are_counted[i] := TRUE;
+                ELSE
+                    results[i] := 'full';
+                END IF;
+            END LOOP;
+        END IF;
+        FOREACH i IN ARRAY COALESCE(v_channel.keyed, '{}') LOOP
+            CONTINUE WHEN results[i] = 'full';
+            -- The first may be a duplicate of this very one, which comes back to life and has kept its key.
+            IF v_first[i] < i AND results[v_first[i]] <> 'full' AND holders[v_first[i]] IS DISTINCT FROM p_ids[i] THEN
+                holders[i] := COALESCE(holders[v_first[i]], p_ids[v_first[i]]);
+            ELSIF holders[i] IS NULL THEN
+                holders[i] := dedupe_take(v_channel.name, p_keys[i], p_ids[i]);
+            END IF;
+            IF holders[i] IS NOT NULL THEN
+                results[i] := 'duplicate';
+                v_taken := v_taken - CASE WHEN are_counted[i] THEN 1 ELSE 0 END;
+                are_counted[i] := FALSE;
+            END IF;
+        END LOOP;
+        IF v_taken > 0 THEN
+            UPDATE capacity SET turn = nextval('turn'), size = size + v_taken
+            WHERE channel = v_channel.name AND turn = (SELECT MAX(c.turn) FROM capacity c
+                WHERE c.channel = v_channel.name);
+        END IF;
+    END LOOP;
+END $$;

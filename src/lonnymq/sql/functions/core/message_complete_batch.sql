@@ -1,0 +1,57 @@
+-- message_complete_many for messages of one dequeue, while no history is kept: one statement deletes them without
+-- locking them first. The index is read for an array, which it sorts, so they are locked in the order of their ids.
+-- The stubs are compared behind a COALESCE, where they are looked up in a hash.
+CREATE OR REPLACE FUNCTION message_complete_batch (p_ids BIGINT[], p_token UUID)
+RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    d RECORD;                               -- what was done
+    v_endings ending[];
+BEGIN
+    WITH l AS MATERIALIZED (
+        SELECT x.last_id, x.is_limited, x.stubs FROM lease x
+        WHERE x.token = p_token AND x.last_id >= (SELECT MIN(u) FROM unnest(p_ids) u)
+            AND (x.stubs[1]).id <= (SELECT MAX(u) FROM unnest(p_ids) u)),
+    gone AS MATERIALIZED (
+        DELETE FROM message m
+        WHERE m.id = ANY (p_ids)
+            AND COALESCE((m.id, m.generation) IN (SELECT s.id, s.generation FROM l CROSS JOIN unnest(l.stubs) s), FALSE)
+        RETURNING m.id, m.channel, m.is_cancelled, m.is_counted, m.dedupe_key),
+    counted AS (
+        INSERT INTO departure (channel, n) SELECT g.channel, COUNT(*) FROM gone g WHERE g.is_counted GROUP BY g.channel)
+    SELECT l.rows, l.is_limited, l.n = cardinality(g.ids) AS is_whole, g.* INTO d
+    FROM (
+        SELECT array_agg(l.last_id) AS rows, BOOL_OR(l.is_limited) AS is_limited, SUM(cardinality(l.stubs)) AS n
+        FROM l) l
+    CROSS JOIN (
+        SELECT array_agg(g.id) AS ids, array_agg(g.id) FILTER (WHERE g.is_cancelled) AS cancelled,
+            array_agg(DISTINCT g.channel) FILTER (WHERE (SELECT BOOL_OR(l.is_limited) FROM l)) AS channels,
+            array_agg(ROW(g.channel, g.dedupe_key, 0, g.id, NULL)::dedupe)
+                FILTER (WHERE g.dedupe_key IS NOT NULL) AS keys
+        FROM gone g) g;
+    IF d.ids IS NOT NULL THEN
+        DELETE FROM lease x
+        WHERE x.token = p_token AND x.last_id = ANY (d.rows)
+            AND (d.is_whole OR x.last_id = ANY (d.ids) AND NOT EXISTS (
+                SELECT FROM unnest(x.stubs) s
+                CROSS JOIN LATERAL (
+                    SELECT FROM message m WHERE m.id = s.id AND m.generation = s.generation OFFSET 0) m));
+        IF d.keys IS NOT NULL THEN
+            PERFORM dedupe_release(d.keys, (SELECT q.dedupe_keep_ms FROM queue q));
+        END IF;
+        IF d.is_limited THEN
+            PERFORM slots_free(d.channels);
+        END IF;
+    END IF;
+    IF cardinality(d.ids) = cardinality(p_ids) AND d.cancelled IS NULL THEN
+        RETURN QUERY SELECT u, 'completed' FROM unnest(p_ids) u;
+    ELSE
+        SELECT array_agg(ROW(x.ord, x.id, NULL, p_token, NULL, NULL, NULL, NULL, NULL,
+            CASE WHEN x.id = ANY (d.cancelled) THEN 'cancelled' ELSE 'completed' END, NULL, NULL, NULL)::ending)
+        INTO v_endings
+        FROM (
+            SELECT MIN(u.ord) AS ord, u.id FROM unnest(p_ids) WITH ORDINALITY u (id, ord)
+            WHERE COALESCE(u.id IN (SELECT i FROM unnest(d.ids) i), FALSE) GROUP BY u.id) x;
+        RETURN QUERY SELECT * FROM message_results(p_ids, tokens_fill(ARRAY[p_token], cardinality(p_ids)), v_endings);
+    END IF;
+END $$;

@@ -1,0 +1,27 @@
+-- Messages come back, those without an outcome: with a higher generation, which makes their lease void, and a notice
+-- that has them placed, unless the dispatcher itself places them. The caller has locked the messages.
+CREATE OR REPLACE FUNCTION message_return (p_endings ending[], p_tell BOOLEAN DEFAULT TRUE)
+RETURNS stub[] LANGUAGE plpgsql AS $$
+DECLARE
+    v_back stub[];
+    v_n INT;                                -- those that were leased, and now wait
+BEGIN
+    WITH back AS (
+        UPDATE message m
+        SET xid = pg_current_xact_id(), generation = m.generation + 1,
+            dequeue_at = COALESCE(e.at, m.dequeue_at), state = COALESCE(e.state, m.state),
+            error = COALESCE(e.error, m.error),
+            attempts = m.attempts + CASE WHEN e.error IS NULL THEN 0 ELSE 1 END,
+            first_dequeued_at = CASE WHEN e.token IS NULL THEN m.first_dequeued_at
+                ELSE COALESCE(m.first_dequeued_at, m.dequeued_at) END,
+            dequeued_at = COALESCE(e.dequeued_at, m.dequeued_at),
+            consumer = CASE WHEN e.token IS NULL THEN m.consumer ELSE e.consumer END
+        FROM unnest(p_endings) e
+        WHERE m.id = e.id AND e.outcome IS NULL
+        RETURNING m.id, m.generation, e.token)
+    SELECT array_agg(ROW(b.id, b.generation)::stub), COUNT(b.token) INTO v_back, v_n FROM back b;
+    IF p_tell AND v_back IS NOT NULL THEN
+        INSERT INTO notice (n, back) VALUES (v_n, v_back);
+    END IF;
+    RETURN v_back;
+END $$;

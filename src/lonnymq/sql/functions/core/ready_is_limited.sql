@@ -1,0 +1,11 @@
+-- Whether some of what a dequeue took is of a channel with a limit: then a crash must not undo it, or others would run
+-- beside it.
+CREATE OR REPLACE FUNCTION ready_is_limited (p_taken ready[])
+RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM (SELECT DISTINCT r.channel FROM unnest(p_taken) r WHERE EXISTS (SELECT FROM channel)) r
+        CROSS JOIN LATERAL (
+            SELECT FROM channel c
+            WHERE c.name = r.channel AND (c.max_concurrency IS NOT NULL OR c.release_interval_ms > 0) OFFSET 0) c);
+END $$;

@@ -1,0 +1,28 @@
+-- Part of a dequeue from several lanes: from each its share, in an order by chance; where one has less, the others fill
+-- up. p_names: which lanes; NULL: all.
+CREATE OR REPLACE FUNCTION ready_take_lanes (p_lanes lane_state[], p_names TEXT[], p_policy_xid XID8, p_limit INT)
+RETURNS ready[] LANGUAGE plpgsql AS $$
+DECLARE
+    v_lanes lane_state[] := ARRAY(
+        SELECT k FROM unnest(p_lanes) k WHERE p_names IS NULL OR k.name = ANY (p_names) ORDER BY random());
+    v_more lane_state[];                    -- those that gave all they were asked for
+    v_taken ready[] := '{}';
+    v_got ready[];
+    l lane_state;
+    v_share INT;
+BEGIN
+    WHILE v_lanes <> '{}' AND cardinality(v_taken) < p_limit LOOP
+        v_share := (p_limit - cardinality(v_taken) - 1) / cardinality(v_lanes) + 1;
+        v_more := '{}';
+        FOREACH l IN ARRAY v_lanes LOOP
+            EXIT WHEN cardinality(v_taken) >= p_limit;
+            v_got := ready_take(l, p_policy_xid, LEAST(v_share, p_limit - cardinality(v_taken)));
+            v_taken := v_taken || v_got;
+            IF cardinality(v_got) = v_share THEN
+                v_more := v_more || l;
+            END IF;
+        END LOOP;
+        v_lanes := v_more;
+    END LOOP;
+    RETURN NULLIF(v_taken, '{}');
+END $$;

@@ -1,0 +1,66 @@
+-- Move messages on to where consumers take them: read what was appended since the last dispatch, take back what
+-- leases left, bring up what is due by now, and refill ready in fair order. Consumers call it before they dequeue, in
+-- a transaction of its own: it holds the dispatch lock until that ends, which it must within a few seconds
+-- (lock_guard). It commits asynchronously, unless messages ended in it. It waits for nobody: if another one
+-- dispatches, or a row is held, it goes on without. Each call does a bounded piece of work. With p_quiet_ms it does
+-- nothing, and says FALSE, if somebody dispatched less than so long ago. Returns TRUE when work was left, or may have
+-- been: call again.
+CREATE OR REPLACE FUNCTION dispatch (p_limit INT DEFAULT 1000, p_quiet_ms INT DEFAULT 0)
+RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    v_now BIGINT;
+    t tick;
+    r RECORD;                               -- what was read
+    v_mode TEXT;
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM isolation_check('dispatch');
+    END IF;
+    IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 OR p_quiet_ms IS NULL OR p_quiet_ms < 0 THEN
+        PERFORM refuse('LM005', format('a dispatch of %s notices after %s ms is not possible',
+                COALESCE(p_limit::TEXT, 'NULL'), COALESCE(p_quiet_ms::TEXT, 'NULL')),
+            'Read 1 to 100,000 at a time, after 0 ms or more.');
+    END IF;
+    IF (SELECT q.has_bound FROM queue q) THEN
+        PERFORM free_check('dispatch');
+    END IF;
+    SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
+    v_now := clock_ms();
+    IF v_now BETWEEN t.at AND t.at + p_quiet_ms - 1 THEN
+        RETURN FALSE;
+    ELSIF tick_is_foreign(t) THEN
+        RETURN tick_renew();
+    END IF;
+    -- Before locking, so that an idle call writes nothing.
+    PERFORM FROM notice_read(t, pg_current_snapshot(), 1);
+    IF NOT FOUND AND NOT dispatch_is_due(t, v_now, 1000) THEN
+        RETURN FALSE;
+    END IF;
+    PERFORM FROM dispatch_lock FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN TRUE;                        -- somebody else dispatches
+    END IF;
+    v_mode := set_config('synchronous_commit', 'off', TRUE); -- whatever depends on this commits later
+    v_now := clock_ms();
+    SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1; -- again: somebody may just have dispatched
+    -- The snapshot is that of this very statement.
+    WITH s AS MATERIALIZED (SELECT pg_current_snapshot() AS snapshot)
+    SELECT MIN(s.snapshot::TEXT)::PG_SNAPSHOT AS snapshot, array_agg(w.notice) FILTER (WHERE NOT w.late) AS newer,
+        array_agg(w.notice) FILTER (WHERE w.late) AS late
+    INTO r FROM s LEFT JOIN LATERAL notice_read(t, s.snapshot, p_limit) w ON TRUE;
+    IF r.newer IS NULL AND r.late IS NULL AND NOT dispatch_is_due(t, v_now, 1000) THEN
+        PERFORM lock_guard();
+        RETURN FALSE;
+    END IF;
+    t := dispatch_work(t, r.snapshot, r.newer, r.late, v_now, p_limit);
+    -- Where so much arrives at once, nobody has to be notified.
+    IF cardinality(r.newer) >= 16 THEN
+        PERFORM sleep_end();
+    END IF;
+    PERFORM lock_guard();
+    RETURN COALESCE(cardinality(r.newer) >= p_limit, FALSE) OR COALESCE(cardinality(r.late) >= p_limit, FALSE)
+        OR t.spans <> '{}' OR t.walk_id IS NOT NULL OR LEAST(t.due_to, t.alarm_to) < v_now
+        OR t.swept_at < v_now AND lease_is_due(t, v_now, 1000)
+        OR EXISTS (SELECT FROM policy_change c WHERE c.xid >= t.policy_xid AND NOT c.is_seen)
+        OR EXISTS (SELECT FROM unnest(t.lanes) l WHERE lane_is_low(l));
+END $$;

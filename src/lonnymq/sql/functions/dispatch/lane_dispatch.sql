@@ -1,0 +1,47 @@
+-- Part of a dispatch: one lane. Measure it, look again at the channels that were named, place what is new, and refill.
+-- p_max: the limit over all channels; NULL: there is none.
+CREATE OR REPLACE FUNCTION lane_dispatch (
+    l lane_state, p_entries entry[], p_hinted TEXT[], p_max INT, p_has_policies BOOLEAN, p_now BIGINT,
+    OUT lane lane_state, OUT is_held BOOLEAN)
+LANGUAGE plpgsql AS $$
+DECLARE
+    c_end CONSTANT BIGINT := 9223372036854775807;
+    m RECORD;
+    r RECORD;
+    v_room INT;
+    v_put INT := 0;
+    v_is_blocked BOOLEAN := FALSE;
+BEGIN
+    SELECT * INTO m FROM lane_measure(l, p_now);
+    lane := m.lane;
+    is_held := m.is_held;
+    IF p_hinted IS NOT NULL THEN
+        PERFORM backlog_reopen(lane, p_hinted, p_has_policies, p_now);
+    END IF;
+    IF p_entries IS NOT NULL THEN
+        SELECT * INTO r FROM lane_place(lane, p_entries, GREATEST(0, lane.target - m.live), slots_room(p_max),
+            p_has_policies, p_now);
+        lane.issued := GREATEST(lane.issued, r.issued);
+        v_put := r.put;
+        v_is_blocked := r.is_blocked;
+    END IF;
+    IF NOT m.has_lines AND p_hinted IS NULL AND v_put = COALESCE(cardinality(p_entries), 0) THEN
+        lane.horizon := c_end;              -- there are no lines
+        RETURN;
+    END IF;
+    v_room := LEAST(lane.target - m.live - v_put, slots_room(p_max));
+    IF v_room > 0 AND (v_room >= (lane.target + 1) / 2 OR p_hinted IS NOT NULL OR p_max IS NOT NULL
+        OR v_is_blocked) THEN
+        SELECT * INTO r FROM lane_refill(lane, v_room, p_has_policies, p_max IS NOT NULL, p_now);
+        lane.issued := GREATEST(lane.issued, r.issued);
+    END IF;
+    -- A limit over all channels that is used up lets no line go on: what is in ready may be served, whatever its tag.
+    lane.horizon := CASE WHEN slots_room(p_max) = 0 THEN c_end ELSE COALESCE((
+        SELECT b.tag FROM backlog b WHERE b.is_open AND b.lane = lane.name AND b.tag >= lane.v
+        ORDER BY b.lane, b.tag, b.turn LIMIT 1), c_end) END;
+    IF lane.v > l.v AND l.horizon < c_end THEN
+        DELETE FROM recent c WHERE c.ctid = ANY (ARRAY(
+            SELECT c.ctid FROM recent c WHERE c.lane = l.name AND c.tag + 0 >= l.v - 1000000000 AND c.tag + 0 < lane.v
+            LIMIT 1000 FOR UPDATE SKIP LOCKED));
+    END IF;
+END $$;

@@ -1,0 +1,49 @@
+-- How a lane stands: how many entries of ready can be served (live), and its virtual time. An entry that nobody has
+-- touched has no xmax. One that has is being taken, or was given back by a rollback: then it goes back into its line.
+-- The floor stays below what somebody holds, for a second; then that is listed in held, and the floor goes on.
+CREATE OR REPLACE FUNCTION lane_measure (l lane_state, p_now BIGINT, OUT lane lane_state, OUT live INT,
+    OUT is_held BOOLEAN, OUT has_lines BOOLEAN)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_limit INT := 2 * l.target;            -- NULL: all of it
+    v_is_part BOOLEAN;
+    v_free BIGINT;                          -- the lowest tag that can be served,
+    v_line BIGINT;                          -- of a line that may release,
+    v_low BIGINT;                           -- and of an entry that somebody holds
+    v_touched ready[];
+    v_held ready[];
+BEGIN
+    FOR i IN 1 .. 3 LOOP
+        SELECT COUNT(*) FILTER (WHERE x.is_free AND x.tag <= l.horizon), MIN(x.tag) FILTER (WHERE x.is_free),
+            array_agg(x.r) FILTER (WHERE NOT x.is_free), COUNT(*) = v_limit
+        INTO live, v_free, v_touched, v_is_part
+        FROM (
+            SELECT r, r.tag, r.xmax = '0' AS is_free FROM ready r
+            WHERE r.lane = l.name AND r.tag >= l.floor ORDER BY r.tag, r.id LIMIT v_limit) x;
+        v_held := NULL;
+        EXIT WHEN v_touched IS NULL;
+        v_limit := NULL;
+        CONTINUE WHEN v_is_part;
+        v_held := ready_put_back(l, v_touched);
+        EXIT WHEN cardinality(v_held) = cardinality(v_touched);
+    END LOOP;
+    SELECT b.tag INTO v_line FROM backlog b WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v
+    ORDER BY b.lane, b.tag, b.turn LIMIT 1;
+    lane := l;
+    is_held := v_held IS NOT NULL AND p_now NOT BETWEEN l.stuck_at - 1000 AND l.stuck_at + 1000;
+    is_held := COALESCE(is_held, FALSE);    -- it was not stuck before
+    IF is_held THEN
+        INSERT INTO held (lane, tag, id, generation)
+        SELECT h.lane, h.tag, h.id, h.generation FROM unnest(v_held) h ON CONFLICT DO NOTHING;
+        lane.stuck_at := NULL;
+    ELSE
+        lane.stuck_at := CASE WHEN v_held IS NOT NULL THEN COALESCE(l.stuck_at, p_now) END;
+        v_low := (SELECT MIN(h.tag) FROM unnest(v_held) h);
+    END IF;
+    lane.v := GREATEST(l.v, LEAST(v_free, v_line, CASE WHEN v_line IS NULL THEN l.issued + 1 END));
+    lane.floor := LEAST(lane.v, v_low);
+    lane.front := v_free;
+    lane.served_at := CASE WHEN v_free > l.front OR v_free IS NULL AND l.front IS NOT NULL THEN p_now
+        ELSE LEAST(p_now, l.served_at) END;
+    has_lines := v_line IS NOT NULL OR v_touched IS NOT NULL;
+END $$;

@@ -1,0 +1,45 @@
+-- How the channels of messages that are to be placed in a lane stand. A message that belongs before one of its
+-- channel that is in ready already, because it is urgent or was committed late: what stands behind it is taken back
+-- first, into the line.
+CREATE OR REPLACE FUNCTION lane_standing (
+    l lane_state, p_entries entry[], p_has_policies BOOLEAN, p_now BIGINT)
+RETURNS standing[] LANGUAGE plpgsql AS $$
+DECLARE
+    v_known standing[];
+    v_marks entry[];
+BEGIN
+    SELECT array_agg(ROW(k.channel, b.turn IS NOT NULL, NULL, x.step,
+            CASE WHEN last.tag IS NULL AND c.tag IS NULL THEN l.v + tag_step(1, x.step, 0)
+                ELSE GREATEST(l.v, last.tag + tag_step(last.cost, x.step, last.id), c.tag) END)::standing),
+        array_agg(ROW(k.id, 0, k.rank, k.at, 0, l.name, k.channel)::entry)
+            FILTER (WHERE (last.rank, last.at, last.id) > (k.rank, k.at, k.id))
+    INTO v_known, v_marks
+    FROM (SELECT DISTINCT ON (e.channel) e.* FROM unnest(p_entries) e ORDER BY e.channel, e.rank, e.at, e.id) k
+    CROSS JOIN LATERAL (
+        SELECT COALESCE((SELECT 1000 / c.weight::DOUBLE PRECISION FROM channel c WHERE p_has_policies
+            AND c.name = k.channel), 1000) AS step) x
+    LEFT JOIN LATERAL (
+        SELECT b.turn, b.stretches FROM backlog b WHERE b.channel = k.channel AND b.lane = l.name
+        ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b ON b.stretches <> '{}'
+    LEFT JOIN LATERAL (
+        SELECT r.tag, r.cost, r.rank, r.at, r.id FROM ready r
+        WHERE r.channel = k.channel AND r.lane || '' = l.name AND r.tag >= l.floor
+        ORDER BY r.channel DESC, r.tag DESC, r.id DESC LIMIT 1) last ON TRUE
+    LEFT JOIN LATERAL (
+        SELECT c.tag FROM recent c
+        WHERE b.turn IS NULL
+            AND c.channel = k.channel AND c.lane = l.name AND c.tag >= l.v
+        ORDER BY c.channel DESC, c.lane DESC, c.tag DESC LIMIT 1) c ON TRUE;
+    IF v_marks IS NOT NULL THEN
+        PERFORM ready_take_back(l, v_marks);
+        SELECT array_agg(ROW(k.channel, k.has_line OR k.channel = ANY (ARRAY(SELECT m.channel FROM unnest(v_marks) m)),
+            k.room, k.step, k.tag)::standing)
+        INTO v_known FROM unnest(v_known) k;
+    END IF;
+    IF p_has_policies THEN
+        SELECT array_agg(ROW(k.channel, k.has_line, r.room, k.step, k.tag)::standing)
+        INTO v_known FROM unnest(v_known) k
+        JOIN channel_room(ARRAY(SELECT k.channel FROM unnest(v_known) k), p_now) r ON r.channel = k.channel;
+    END IF;
+    RETURN v_known;
+END $$;

@@ -1,0 +1,75 @@
+-- Part of a dispatch: all lanes, one after the other. What is due is placed, what is not is for later, and the lanes
+-- are refilled, under the limits of channels and of the queue (p_max). p_hinted: channels that are to be looked at
+-- again; p_changed: those whose policy has changed ('': the queue's); p_wanted: what consumers asked for since the
+-- last dispatch; p_is_behind: there are more notices than were read.
+CREATE OR REPLACE FUNCTION lanes_dispatch (
+    n tick, p_entries entry[], p_hinted TEXT[], p_changed TEXT[], p_wanted BIGINT, p_has_policies BOOLEAN, p_max INT,
+    p_is_behind BOOLEAN, p_now BIGINT)
+RETURNS tick LANGUAGE plpgsql AS $$
+DECLARE
+    v RECORD;                               -- what is new
+    v_entries entry[];                      -- of one lane
+    l lane_state;
+    d RECORD;
+    v_order INT[] := '{1}';
+    i INT;
+BEGIN
+    SELECT array_agg(e) FILTER (WHERE e.at <= p_now) AS due, BOOL_OR(e.at > p_now) AS has_later,
+        array_agg(DISTINCT e.lane) AS lanes
+    INTO v FROM unnest(p_entries) e;
+    IF v.has_later THEN
+        n.due_to := LEAST(n.due_to, scheduled_add(p_entries, p_now));
+    END IF;
+    IF v.lanes <> ARRAY[(n.lanes[1]).name] THEN
+        n.lanes := n.lanes || ARRAY(
+            SELECT ROW(e, 0, 0, 9223372036854775807, 0, 100, NULL, NULL, NULL)::lane_state FROM unnest(v.lanes) e
+            WHERE NOT EXISTS (SELECT FROM unnest(n.lanes) k WHERE k.name = e));
+    END IF;
+    IF p_changed IS NOT NULL THEN
+        IF '' = ANY (p_changed) THEN        -- all that is in ready goes back, and frees slots of its channels
+            p_changed := p_changed || ARRAY(SELECT DISTINCT r.channel FROM ready r);
+            p_hinted := p_hinted || p_changed;
+        END IF;
+        FOREACH l IN ARRAY n.lanes LOOP
+            PERFORM ready_take_back(l, ARRAY(
+                SELECT ROW(0, 0, -32768, -9223372036854775808, 0, l.name, c)::entry FROM unnest(p_changed) c));
+        END LOOP;
+        PERFORM policy_hide(p_changed, p_now);
+        DELETE FROM recent c WHERE c.ctid = ANY (ARRAY(
+            SELECT c.ctid FROM recent c WHERE c.channel = ANY (p_changed) FOR UPDATE SKIP LOCKED));
+        PERFORM slots_change(p_changed, p_now);
+    END IF;
+    IF p_has_policies OR p_max IS NOT NULL THEN
+        PERFORM slots_strike(p_hinted || ''::TEXT, p_hinted IS NOT NULL, p_is_behind, p_now);
+        IF EXISTS (SELECT FROM alarm a WHERE a.at > p_now - 1 AND a.at <= p_now) THEN
+            n.alarm_to := LEAST(n.alarm_to, p_now - 1); -- for the next dispatch, at once
+        END IF;
+    END IF;
+    IF n.held_at <= p_now THEN
+        n.held_at := CASE WHEN held_review(n.lanes) THEN p_now + 1000 END;
+    END IF;
+    IF cardinality(n.lanes) > 1 THEN
+        SELECT y.lanes, p_hinted || NULLIF(y.channels, '{}') INTO n.lanes, p_hinted
+        FROM lanes_yield(n.lanes, p_hinted, v.due, p_max, p_now) y;
+        -- Those that are served come first, beginning with another one each time: where a limit leaves little room,
+        -- all get some.
+        v_order := ARRAY(
+            SELECT k.nth FROM generate_subscripts(n.lanes, 1) k (nth)
+            ORDER BY lane_is_idle(n.lanes[k.nth], p_now),
+                (k.nth + n.id) % cardinality(n.lanes));
+    END IF;
+    FOREACH i IN ARRAY v_order LOOP
+        l := n.lanes[i];
+        l.target := GREATEST(100, LEAST(4000, COALESCE(8 * p_wanted, 0)), l.target - l.target / 8);
+        v_entries := v.due;
+        IF cardinality(n.lanes) > 1 THEN
+            SELECT array_agg(e) INTO v_entries FROM unnest(v.due) e WHERE e.lane = l.name;
+        END IF;
+        SELECT * INTO d FROM lane_dispatch(l, v_entries, p_hinted, p_max, p_has_policies, p_now);
+        n.lanes[i] := d.lane;
+        IF d.is_held THEN
+            n.held_at := COALESCE(n.held_at, p_now + 1000);
+        END IF;
+    END LOOP;
+    RETURN n;
+END $$;

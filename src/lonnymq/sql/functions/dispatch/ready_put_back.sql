@@ -1,0 +1,32 @@
+-- Entries of ready that somebody has touched. Those that nobody holds any more were given back by a rollback: they go
+-- back into their lines, with all that their channels have in ready, because what came meanwhile may belong before
+-- them. Returns those that are held.
+CREATE OR REPLACE FUNCTION ready_put_back (l lane_state, p_touched ready[])
+RETURNS ready[] LANGUAGE plpgsql AS $$
+DECLARE
+    v_back ready[];
+    v_held ready[];
+BEGIN
+    WITH back AS (
+        DELETE FROM ready r WHERE r.ctid = ANY (ARRAY(
+            SELECT x.tid FROM unnest(p_touched) k
+            CROSS JOIN LATERAL (
+                SELECT r.ctid AS tid FROM ready r
+                WHERE r.lane = k.lane AND r.tag = k.tag AND r.id = k.id AND r.generation = k.generation
+                FOR UPDATE SKIP LOCKED) x))
+        RETURNING r.*)
+    SELECT array_agg(ROW(b.lane, GREATEST(b.tag, l.v), b.id, b.generation, b.rank, b.at, b.cost, b.is_limited,
+        b.channel)::ready)
+    INTO v_back FROM back b;
+    IF v_back IS NOT NULL THEN
+        PERFORM line_return(l, v_back);
+        PERFORM ready_take_back(l, ARRAY(
+            SELECT DISTINCT ROW(0, 0, -32768, -9223372036854775808, 0, l.name, b.channel)::entry
+                FROM unnest(v_back) b));
+    END IF;
+    SELECT array_agg(k) INTO v_held FROM unnest(p_touched) k
+    CROSS JOIN LATERAL (
+        SELECT FROM ready r WHERE r.lane = k.lane AND r.tag = k.tag AND r.id = k.id AND r.generation = k.generation
+            AND r.xmax <> '0' OFFSET 0) r;
+    RETURN v_held;
+END $$;

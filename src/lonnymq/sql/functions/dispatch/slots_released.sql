@@ -1,0 +1,24 @@
+-- Dequeues took the next message of channels that release at intervals: from then on the interval counts. Returns
+-- these channels.
+CREATE OR REPLACE FUNCTION slots_released (p_notices notice[], p_now BIGINT)
+RETURNS TEXT[] LANGUAGE plpgsql AS $$
+DECLARE
+    v_channels TEXT[];
+BEGIN
+    WITH new AS MATERIALIZED (
+        SELECT t.channel, MAX(w.at) AS at FROM unnest(p_notices) w CROSS JOIN LATERAL unnest(w.taken) t
+        WHERE w.wanted IS NOT NULL GROUP BY t.channel),
+    told AS (
+        UPDATE slots s SET turn = nextval('turn'), released_at = LEAST(p_now, GREATEST(s.released_at, new.at)),
+            out = NULL
+        FROM new
+        CROSS JOIN LATERAL (
+            SELECT FROM channel c WHERE c.name = new.channel AND c.release_interval_ms > 0 OFFSET 0) c
+        CROSS JOIN LATERAL (
+            SELECT s.ctid AS tid FROM slots s WHERE s.channel = new.channel
+                ORDER BY s.channel DESC, s.turn DESC LIMIT 1) last
+        WHERE s.ctid = last.tid
+        RETURNING s.channel)
+    SELECT array_agg(t.channel) INTO v_channels FROM told t;
+    RETURN v_channels;
+END $$;

@@ -1,0 +1,34 @@
+-- Part of a dispatch: a new tick, with what notices say of numbers: how many messages wait, how many were served, by
+-- channel too, and when leases end. What was served is summed up once a second.
+CREATE OR REPLACE FUNCTION tick_count (t tick, p_notices notice[], p_now BIGINT)
+RETURNS tick LANGUAGE plpgsql AS $$
+DECLARE
+    n tick := t;
+BEGIN
+    n.at := CASE WHEN p_now < t.at - 1000 THEN p_now ELSE GREATEST(p_now, t.at) END; -- the clock may be set back
+    n.started_at := pg_postmaster_start_time();
+    IF p_notices IS NULL THEN
+        RETURN n;
+    END IF;
+    SELECT GREATEST(t.lease_max_at, MAX(w.lease_end_at)), LEAST(t.swept_at, MIN(w.lease_end_at) - 1),
+        t.waiting + SUM(w.n),
+        t.served - COALESCE(SUM(w.n) FILTER (WHERE w.wanted IS NOT NULL), 0),
+        GREATEST(t.served_at, MAX(w.at) FILTER (WHERE w.wanted IS NOT NULL))
+    INTO n.lease_max_at, n.swept_at, n.waiting, n.served, n.served_at FROM unnest(p_notices) w;
+    IF n.served > t.served THEN
+        INSERT INTO served_by (shares)
+        SELECT array_agg(ROW(x.channel, x.n, x.at)::share)
+        FROM (
+            SELECT s.channel, SUM(s.n) AS n, MAX(s.at) AS at, ROW_NUMBER() OVER () / 500 AS part
+            FROM unnest(p_notices) w CROSS JOIN unnest(w.taken) s
+            WHERE w.wanted IS NOT NULL GROUP BY s.channel) x
+        GROUP BY x.part;
+    END IF;
+    IF abs(p_now - t.tallied_at) >= 1000 THEN
+        n.tallied_id := tally_sum(t.tallied_id);
+        IF n.tallied_id = t.tallied_id OR NOT EXISTS (SELECT FROM served_by b WHERE b.id > n.tallied_id) THEN
+            n.tallied_at := p_now;          -- else the next dispatch goes on
+        END IF;
+    END IF;
+    RETURN n;
+END $$;

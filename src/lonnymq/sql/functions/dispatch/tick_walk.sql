@@ -1,0 +1,29 @@
+-- A tick that has read all notices so far, and from which the dispatches to come look for messages that are in no
+-- place.
+CREATE OR REPLACE FUNCTION tick_walk (t tick, p_now BIGINT)
+RETURNS tick LANGUAGE plpgsql AS $$
+DECLARE
+    v_snapshot PG_SNAPSHOT := pg_current_snapshot();
+BEGIN
+    t.at := p_now;
+    t.seen_xid := pg_snapshot_xmax(v_snapshot);
+    t.seen_id := 0;
+    t.open := ARRAY(
+        SELECT ROW(x, 0)::open_transaction
+        FROM (SELECT pg_current_xact_id() UNION SELECT pg_snapshot_xip(v_snapshot)) o (x)
+        WHERE x < t.seen_xid);
+    t.spans := '{}';
+    t.waiting := (SELECT COUNT(*) FROM message) - (SELECT COUNT(*) FROM lease_holding(NULL));
+    t.due_to := -9223372036854775808;
+    t.alarm_to := -9223372036854775808;
+    t.held_at := CASE WHEN EXISTS (SELECT FROM held) THEN p_now END;
+    t.swept_at := 0;
+    t.lease_max_at := COALESCE((SELECT MAX(l.end_at) FROM lease l), 0);
+    t.policy_xid := '0';
+    t.walk_id := COALESCE((SELECT m.id - 1 FROM message m ORDER BY m.id LIMIT 1), 0);
+    t.walk_to := COALESCE((SELECT m.id FROM message m ORDER BY m.id DESC LIMIT 1), 0);
+    t.walk_snapshot := v_snapshot;
+    t.started_at := pg_postmaster_start_time();
+    t.system_id := (SELECT system_identifier FROM pg_control_system());
+    RETURN t;
+END $$;

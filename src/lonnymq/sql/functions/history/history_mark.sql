@@ -1,0 +1,59 @@
+-- A number that tells the past of this database, as far as a snapshot sees it, from the past of any other: a reader
+-- keeps it with its position, and compares it before it goes on. It differs once rows that the reader has seen are no
+-- longer part of this database, because a standby that lagged was promoted, or a copy or a backup took the database's
+-- place; transaction ids are then used again. A restart, or a failover that lost nothing, does not change it.
+-- Transactions commit in another order than their ids, so the history's mark is made of the rows of the last 1,000
+-- ids, as far as they are of one day, and so are dropped together. 0: the snapshot sees no row. NULL: the rows that
+-- would tell are no longer kept. With p_dead, it is about the dead letters. A login that is bound to channels gets
+-- the mark of what it may see: its view of the history is read, and no row of others.
+CREATE OR REPLACE FUNCTION history_mark (p_snapshot TEXT, p_dead BOOLEAN DEFAULT FALSE)
+RETURNS BIGINT LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off
+    SET enable_bitmapscan TO off
+SET jit TO off AS $$
+DECLARE
+    v_snapshot PG_SNAPSHOT;
+    v_bound TEXT[] := bound_channels();
+    v_end XID8;
+    v_last XID8;
+    v_day BIGINT;
+    v_mark BIGINT;
+BEGIN
+    BEGIN
+        v_snapshot := p_snapshot;
+    EXCEPTION WHEN invalid_text_representation THEN
+        NULL;                               -- refused as none
+    END;
+    IF v_snapshot IS NULL OR p_dead IS NULL THEN
+        PERFORM refuse('LM010', 'the snapshot is not valid', 'Give a snapshot as history_bounds() shows it.');
+    END IF;
+    v_end := pg_snapshot_xmax(v_snapshot);
+    IF (SELECT CASE WHEN p_dead THEN u.unmarked_xid ELSE u.trimmed_xid END
+        FROM upkeep u)::TEXT::NUMERIC >= v_end::TEXT::NUMERIC - 1 THEN
+        RETURN NULL;
+    END IF;
+    IF p_dead THEN
+        IF v_bound IS NULL THEN
+            SELECT d.mark INTO v_mark FROM dead_mark d
+            WHERE d.xid < v_end AND pg_visible_in_snapshot(d.xid, v_snapshot)
+                ORDER BY d.xid DESC, d.channel DESC LIMIT 1;
+        ELSE
+            SELECT d.mark INTO v_mark FROM unnest(v_bound) c (name)
+            CROSS JOIN LATERAL (
+                SELECT d.xid, d.channel, d.mark FROM dead_mark d
+                WHERE d.channel = c.name AND d.xid < v_end AND pg_visible_in_snapshot(d.xid, v_snapshot)
+                ORDER BY d.channel DESC, d.xid DESC LIMIT 1) d
+            ORDER BY d.xid DESC, d.channel DESC LIMIT 1;
+        END IF;
+        RETURN COALESCE(v_mark, 0);
+    END IF;
+    SELECT f.xid INTO v_last FROM history f WHERE f.xid < v_end
+        AND pg_visible_in_snapshot(f.xid, v_snapshot) ORDER BY f.xid DESC LIMIT 1;
+    SELECT MAX(f.finished_at) / 86400000 INTO v_day FROM history f WHERE f.xid = v_last;
+    SELECT BIT_XOR(hashtextextended(concat_ws(' ', f.xid, f.id, f.finished_at), 0)) & 9223372036854775807 INTO v_mark
+    FROM history f
+    WHERE f.xid > GREATEST(v_last::TEXT::NUMERIC - 1000, 0)::TEXT::XID8 AND f.xid <= v_last
+        AND pg_visible_in_snapshot(f.xid, v_snapshot)
+        AND f.finished_at >= v_day * 86400000 AND f.finished_at < (v_day + 1) * 86400000;
+    RETURN COALESCE(v_mark, 0);
+END $$;

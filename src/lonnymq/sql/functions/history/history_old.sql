@@ -1,0 +1,14 @@
+-- The history's partitions whose days lie wholly before a time and that no follower still has to read, the oldest
+-- first, at most a month of them.
+CREATE OR REPLACE FUNCTION history_old (p_before BIGINT)
+RETURNS SETOF TEXT LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN QUERY
+    SELECT x.name
+    FROM (
+        SELECT c.relname::TEXT AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'finished'::REGCLASS AND c.relname ~ '^finished_[0-9]{8}$'
+            AND c.relname < history_partition(p_before)
+        ORDER BY c.relname LIMIT 31) x
+    WHERE history_is_read(x.name);
+END $$;

@@ -1,0 +1,20 @@
+-- Begin to count a channel's messages in, or go on; the caller holds the channel's policy. What is there already, and
+-- was not counted in, counts as long as it is there.
+CREATE OR REPLACE FUNCTION capacity_open (p_channel TEXT, p_max INT)
+RETURNS VOID LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE queue SET has_sizes = TRUE WHERE NOT has_sizes;
+    IF FOUND THEN
+        PERFORM sleep_copy();
+    END IF;
+    PERFORM FROM capacity c WHERE c.channel = p_channel ORDER BY c.turn DESC LIMIT 1 FOR UPDATE;
+    IF FOUND THEN
+        UPDATE capacity
+        SET turn = nextval('turn'), uncounted = capacity_uncounted(p_channel, p_max), recounted_at = clock_ms(),
+            open_xids = NULL
+        WHERE channel = p_channel;
+    ELSE
+        INSERT INTO capacity (channel, turn, size, uncounted, recounted_at)
+        VALUES (p_channel, nextval('turn'), 0, capacity_uncounted(p_channel, p_max), clock_ms());
+    END IF;
+END $$;

@@ -1,0 +1,17 @@
+-- The names of the channels that the caller may see: those that its login role is bound to; or if it is free, all that
+-- channel_names knows.
+CREATE OR REPLACE FUNCTION channel_visible ()
+RETURNS SETOF TEXT LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    v_names TEXT[] := bound_channels();
+BEGIN
+    IF v_names IS NOT NULL THEN
+        RETURN QUERY SELECT c FROM unnest(v_names) c;
+        RETURN;
+    END IF;
+    v_names := channel_names('', 10000);
+    WHILE v_names <> '{}' LOOP
+        RETURN QUERY SELECT c FROM unnest(v_names) c;
+        v_names := channel_names(v_names[cardinality(v_names)], 10000);
+    END LOOP;
+END $$;

@@ -1,0 +1,70 @@
+-- How the channels stand, one row each, in the order given. due is exact; of what nobody has dispatched yet, p_cap
+-- messages of all channels are looked at. scheduled and dead stop at p_cap each. leased is exact where the channel has
+-- a concurrency limit; else it is counted among the first 10,000 leases of all channels (or p_cap, if that is more).
+-- The cost depends on these bounds, not on what waits. blocked_by: why the next message is not released now; NULL: it
+-- will be. A login that is bound to channels is not told of the limit over all channels: others use it up.
+CREATE OR REPLACE FUNCTION channel_stats_of (p_channels TEXT[], p_cap INT)
+RETURNS TABLE (
+    channel TEXT, waiting BIGINT, due BIGINT, scheduled BIGINT, leased BIGINT, dead BIGINT,
+    oldest_due_ms BIGINT, served BIGINT, last_served_at BIGINT, blocked_by TEXT,
+    max_concurrency INT, release_interval_ms BIGINT, paused BOOLEAN, max_size INT, weight NUMERIC)
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+DECLARE
+    v_now BIGINT := clock_ms();
+    v_bound TEXT[] := bound_channels();
+    q queue;
+    t tick;
+BEGIN
+    SELECT * INTO q FROM queue;
+    SELECT * INTO t FROM tick ORDER BY tick.id DESC LIMIT 1;
+    RETURN QUERY
+    WITH running AS MATERIALIZED (SELECT l.channel, l.n FROM leased_shares(GREATEST(p_cap, 10000)) l),
+    full_queue AS MATERIALIZED (SELECT v_bound IS NULL AND SUM(l.n) >= q.max_concurrency AS is_full FROM running l),
+    lately AS MATERIALIZED (
+        SELECT s.channel, SUM(s.n) AS n, MAX(s.at) AS at FROM served_by b CROSS JOIN LATERAL unnest(b.shares) s
+        WHERE b.id > t.tallied_id AND s.channel = ANY (p_channels) GROUP BY s.channel),
+    unread AS MATERIALIZED (            -- not dispatched yet
+        SELECT m.channel, COUNT(*) FILTER (WHERE m.dequeue_at <= v_now) AS due,
+            COUNT(*) FILTER (WHERE m.dequeue_at > v_now) AS scheduled
+        FROM message_unread(p_cap) m WHERE m.channel = ANY (p_channels) GROUP BY m.channel),
+    below AS MATERIALIZED (             -- entries of ready below the floor
+        SELECT r.channel, COUNT(*) AS n FROM held h
+        CROSS JOIN LATERAL (
+            SELECT r.channel FROM ready r WHERE r.lane = h.lane AND r.tag = h.tag AND r.id = h.id OFFSET 0) r
+        GROUP BY r.channel)
+    SELECT x.channel, x.due + x.scheduled, x.due, x.scheduled, x.leased, x.dead,
+        CASE WHEN x.due > 0 THEN GREATEST(0, v_now - x.oldest_at) END, x.served, x.served_at,
+        CASE WHEN x.due + x.scheduled = 0 THEN 'empty' WHEN x.due = 0 THEN 'scheduled'
+             WHEN x.paused OR q.paused THEN 'paused'
+             WHEN x.leased >= x.max_concurrency THEN 'concurrency'
+             WHEN x.interval_ms > 0 AND x.released_at + x.interval_ms > v_now THEN 'rate'
+             WHEN f.is_full THEN 'queue limit' END,
+        x.max_concurrency, x.interval_ms, x.paused, x.max_size, x.weight
+    FROM (
+        SELECT u.channel, u.ord, c.max_concurrency, COALESCE(c.release_interval_ms, 0) AS interval_ms,
+            COALESCE(c.paused, FALSE) AS paused, c.max_size, COALESCE(c.weight, 1) AS weight,
+            d.n + COALESCE((SELECT h.n FROM below h WHERE h.channel = u.channel), 0) + COALESCE(n.due, 0) AS due,
+            LEAST(p_cap, f.n + COALESCE(n.scheduled, 0)) AS scheduled, k.n AS dead, d.oldest_at, s.released_at,
+            CASE WHEN c.max_concurrency IS NOT NULL AND s.busy IS NOT NULL THEN slots_leased(u.channel, s.busy)
+                 ELSE COALESCE((SELECT l.n FROM running l WHERE l.channel = u.channel), 0) END AS leased,
+            COALESCE(y.served, 0) + COALESCE(w.n, 0)::BIGINT AS served, GREATEST(w.at, y.served_at) AS served_at
+        FROM unnest(p_channels) WITH ORDINALITY u (channel, ord)
+        LEFT JOIN LATERAL (SELECT * FROM channel c WHERE c.name = u.channel OFFSET 0) c ON TRUE
+        LEFT JOIN LATERAL (
+            SELECT * FROM slots s WHERE c.name IS NOT NULL AND s.channel = u.channel
+            ORDER BY s.turn DESC LIMIT 1) s ON TRUE
+        LEFT JOIN LATERAL (SELECT * FROM tally y WHERE y.channel = u.channel OFFSET 0) y ON TRUE
+        LEFT JOIN lately w ON w.channel = u.channel LEFT JOIN unread n ON n.channel = u.channel
+        CROSS JOIN LATERAL channel_due(u.channel, t.lanes) d
+        CROSS JOIN LATERAL (
+            SELECT COUNT(*) AS n FROM (
+                SELECT FROM scheduled s WHERE (s.channel, s.at) >= (u.channel, 0) AND s.channel <= u.channel
+                ORDER BY s.channel, s.at, s.id LIMIT p_cap) i) f
+        CROSS JOIN LATERAL (
+            SELECT COUNT(*) AS n FROM (
+                SELECT FROM dead d WHERE (d.channel, d.id) > (u.channel, 0) AND d.channel <= u.channel
+                ORDER BY d.channel, d.id LIMIT p_cap) i) k) x
+    CROSS JOIN full_queue f
+    ORDER BY x.ord;
+END $$;

@@ -1,0 +1,17 @@
+-- The lanes there are, by name, as of the last dispatch: how many messages wait in each that are due, and how many of
+-- them are in ready, next to be served. Scheduled messages do not count. Reads one row per channel that has a line.
+CREATE OR REPLACE FUNCTION lane_list ()
+RETURNS TABLE (lane TEXT, waiting BIGINT, ready BIGINT)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+    v_lanes lane_state[] := (SELECT t.lanes FROM tick t ORDER BY t.id DESC LIMIT 1);
+BEGIN
+    PERFORM free_check('lane_list');
+    RETURN QUERY
+    WITH line AS MATERIALIZED (SELECT b.lane, SUM(b.n)::BIGINT AS n FROM backlog b GROUP BY b.lane)
+    SELECT l.name, r.n + COALESCE((SELECT i.n FROM line i WHERE i.lane = l.name), 0), r.n
+    FROM unnest(v_lanes) l
+    CROSS JOIN LATERAL (SELECT COUNT(*) AS n FROM ready r WHERE r.lane = l.name AND r.tag >= l.floor) r
+    ORDER BY l.name COLLATE "C";
+END $$;

@@ -1,0 +1,38 @@
+-- How the queue stands. waiting is exact, unless nobody has dispatched for 10,000 calls and more; served is exact as of
+-- the last dispatch. scheduled is exact up to 10,000, and beyond that as a sample has it; due is the rest of waiting.
+-- oldest_due_ms is the age of the oldest among the next 1,000 entries of ready and the heads of the next 1,000 lines.
+-- leased and dead are counted up to 10,000. running: how much of a limit over all channels is used. The cost does not
+-- depend on how much waits.
+CREATE OR REPLACE FUNCTION queue_stats ()
+RETURNS TABLE (
+    waiting BIGINT, due BIGINT, scheduled BIGINT, leased BIGINT, dead BIGINT,
+    oldest_due_ms BIGINT, served BIGINT, last_served_at BIGINT,
+    running INT, max_concurrency INT, paused BOOLEAN, blocked_by TEXT)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+    v_since BIGINT;
+    v_now BIGINT := clock_ms();
+    q queue;
+    t tick;
+BEGIN
+    PERFORM free_check('queue_stats');
+    SELECT * INTO q FROM queue;
+    SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
+    waiting := COALESCE(t.waiting, 0) + (
+        SELECT COALESCE(SUM((w.notice).n), 0) FROM notice_read(t, pg_current_snapshot(), 10000) w);
+    scheduled := LEAST(scheduled_count(v_now), waiting);
+    due := waiting - scheduled;
+    leased := (SELECT COALESCE(SUM(l.n), 0) FROM leased_shares(10000) l);
+    dead := (SELECT COUNT(*) FROM (SELECT FROM dead d ORDER BY d.id LIMIT 10000) x);
+    v_since := due_since(t.lanes);
+    oldest_due_ms := CASE WHEN v_since IS NOT NULL THEN GREATEST(0, v_now - v_since) END;
+    served := COALESCE(t.served, 0);
+    last_served_at := t.served_at;
+    max_concurrency := q.max_concurrency;
+    running := CASE WHEN q.max_concurrency IS NOT NULL THEN leased END;
+    paused := q.paused;
+    blocked_by := CASE WHEN waiting = 0 THEN 'empty' WHEN due = 0 THEN 'scheduled' WHEN q.paused THEN 'paused'
+        WHEN running >= q.max_concurrency THEN 'queue limit' END;
+    RETURN NEXT;
+END $$;

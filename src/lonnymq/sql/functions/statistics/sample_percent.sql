@@ -1,0 +1,6 @@
+-- How much of a table to read so as to read about 64 pages, in percent.
+CREATE OR REPLACE FUNCTION sample_percent (p_table REGCLASS)
+RETURNS REAL LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN LEAST(100, 6400.0 * current_setting('block_size')::INT / GREATEST(pg_relation_size(p_table), 1));
+END $$;

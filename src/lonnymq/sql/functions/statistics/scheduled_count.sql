@@ -1,0 +1,13 @@
+-- How many messages are scheduled: exactly up to 10,000, and beyond that as a sample of about 64 pages has it.
+CREATE OR REPLACE FUNCTION scheduled_count (p_now BIGINT)
+RETURNS BIGINT LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_n BIGINT := (SELECT COUNT(*) FROM (SELECT FROM scheduled s WHERE s.at > p_now ORDER BY s.at, s.id LIMIT 10000) x);
+    v_percent REAL := sample_percent('scheduled');
+BEGIN
+    IF v_n < 10000 THEN
+        RETURN v_n;
+    END IF;
+    RETURN GREATEST(v_n,
+        (SELECT COUNT(*) * 100 / v_percent FROM scheduled s TABLESAMPLE SYSTEM (v_percent) WHERE s.at > p_now));
+END $$;

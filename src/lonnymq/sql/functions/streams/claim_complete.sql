@@ -1,0 +1,42 @@
+-- Complete all messages of the claims up to p_seq. Returns how many were completed, or were cancelled meanwhile, and
+-- how many are lost: their leases ran out and others have them, or had. With p_whole it is refused if any is lost:
+-- call it so in the transaction that keeps what was made of them, and each message counts once.
+CREATE OR REPLACE FUNCTION claim_complete (
+    p_claimant TEXT, p_generation BIGINT, p_seq BIGINT, p_whole BOOLEAN DEFAULT FALSE)
+RETURNS TABLE (completed BIGINT, cancelled BIGINT, lost BIGINT) LANGUAGE plpgsql SECURITY DEFINER
+SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+    c claimant := claim_check(p_claimant, p_generation, TRUE);
+    v_ids BIGINT[];
+    v_tokens UUID[];
+BEGIN
+    IF p_seq IS NULL OR p_seq NOT BETWEEN 0 AND c.last_seq THEN
+        PERFORM refuse('LM015',
+            format('claim %s of %s was never made', COALESCE(p_seq::TEXT, 'NULL'), quote_literal(p_claimant)),
+            'The reader is ahead of the queue: it has the checkpoint of another queue, or the database was restored. '
+            || 'Start it with a new checkpoint.');
+    END IF;
+    WITH gone AS (
+        DELETE FROM claim x WHERE x.claimant = p_claimant AND x.seq > c.done_seq AND x.seq <= p_seq
+        RETURNING x.id, x.token)
+    SELECT array_agg(g.id), array_agg(g.token) INTO v_ids, v_tokens FROM gone g;
+    completed := 0;
+    cancelled := 0;
+    lost := 0;
+    IF v_ids IS NOT NULL THEN
+        SELECT COUNT(*) FILTER (WHERE m.result = 'completed'), COUNT(*) FILTER (WHERE m.result = 'cancelled'),
+            COUNT(*) FILTER (WHERE m.result NOT IN ('completed', 'cancelled'))
+        INTO completed, cancelled, lost FROM message_complete_many(v_ids, v_tokens) m;
+    END IF;
+    IF p_whole AND lost > 0 THEN
+        PERFORM refuse('LM016',
+            format('%s messages of claim %s are no longer held by %s', lost, p_seq, quote_literal(p_claimant)),
+            'Their leases ran out. Roll back and read the claim again: they are then left out. Longer leases make it '
+            || 'rarer.');
+    END IF;
+    IF p_seq > c.done_seq THEN
+        UPDATE claimant SET done_seq = p_seq WHERE name = p_claimant;
+    END IF;
+    RETURN NEXT;
+END $$;

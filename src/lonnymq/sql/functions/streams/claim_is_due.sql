@@ -1,0 +1,29 @@
+-- Whether a dequeue may find something, as of the last dispatch: entries of ready up to their lane's horizon, or lines
+-- that may release; of p_lanes, or of all. With p_before: something that was due at that time; in a line, of any
+-- priority.
+CREATE OR REPLACE FUNCTION claim_is_due (p_before BIGINT, p_lanes TEXT[])
+RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_lanes lane_state[] := ARRAY(
+        SELECT l FROM unnest((SELECT t.lanes FROM tick t ORDER BY t.id DESC LIMIT 1)) l
+        WHERE p_lanes IS NULL OR l.name = ANY (p_lanes));
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM unnest(v_lanes) n
+        CROSS JOIN LATERAL (
+            SELECT FROM ready r
+            WHERE r.lane = n.name AND r.tag >= n.floor AND r.tag <= n.horizon AND (p_before IS NULL OR r.at <= p_before)
+            LIMIT 1) r)
+        OR EXISTS (
+            SELECT FROM unnest(v_lanes) n
+            CROSS JOIN LATERAL (
+                SELECT b.channel, b.stretches FROM backlog b
+                WHERE b.is_open AND b.lane = n.name AND b.tag >= n.v ORDER BY b.tag, b.turn OFFSET 0) b
+            CROSS JOIN unnest(b.stretches) s
+            CROSS JOIN generate_series(s.lo_rank::INT, s.hi_rank) k (rank)
+            CROSS JOIN LATERAL (
+                SELECT FROM line e
+                WHERE e.channel = b.channel AND e.lane = n.name AND e.rank = k.rank
+                    AND (e.rank, e.at, e.id) >= (s.lo_rank, s.lo_at, s.lo_id) AND (p_before IS NULL OR e.at <= p_before)
+                LIMIT 1) e);
+END $$;

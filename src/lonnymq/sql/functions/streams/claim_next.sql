@@ -1,0 +1,69 @@
+-- The claim behind p_seq: one that was made already and is still held, with new leases, or a new one of up to p_limit
+-- messages, dequeued as by anyone. What was lost meanwhile is no longer part of it. Dispatch before, in a transaction
+-- of its own. READ COMMITTED only. With p_before it is made only while some channel may release a message that was due
+-- at that time, so that a reader of what is there comes to an end while others produce. With p_lanes, from these
+-- lanes alone. Returns its number and size; p_seq and 0, and when to ask again, when there is nothing to claim; with
+-- p_before no time when there is no such channel. Writes nothing when nothing is due and no claim is open.
+CREATE OR REPLACE FUNCTION claim_next (
+    p_claimant TEXT, p_generation BIGINT, p_seq BIGINT, p_limit INT, p_lease_ms BIGINT DEFAULT NULL,
+    p_before BIGINT DEFAULT NULL, p_lanes TEXT[] DEFAULT NULL)
+RETURNS TABLE (seq BIGINT, messages BIGINT, again_at BIGINT)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+    c claimant;
+    v_is_due BOOLEAN;                       -- some channel may release
+    v_is_open BOOLEAN;                      -- a claim is not finished
+    v_got BIGINT;
+BEGIN
+    PERFORM isolation_check('claim_next');
+    IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
+        PERFORM refuse('LM005', format('a claim of %s messages is not possible', COALESCE(p_limit::TEXT, 'NULL')),
+            'Claim 1 to 100,000 at a time.');
+    END IF;
+    v_is_due := claim_is_due(p_before, p_lanes);
+    c := claim_check(p_claimant, p_generation, FALSE);
+    v_is_open := EXISTS (SELECT FROM claim x WHERE x.claimant = p_claimant AND x.seq > c.done_seq);
+    IF v_is_due OR v_is_open THEN
+        c := claim_check(p_claimant, p_generation, TRUE);
+    ELSE
+        PERFORM lease_check(COALESCE(p_lease_ms, (SELECT q.lease_ms FROM queue q)));
+    END IF;
+    IF p_seq IS NULL OR p_seq NOT BETWEEN 0 AND c.last_seq THEN
+        PERFORM refuse('LM015',
+            format('claim %s of %s was never made', COALESCE(p_seq::TEXT, 'NULL'), quote_literal(p_claimant)),
+            'The reader is ahead of the queue: it has the checkpoint of another queue, or the database was restored. '
+            || 'Start it with a new checkpoint.');
+    END IF;
+    seq := GREATEST(p_seq, c.done_seq) + 1;
+    messages := 0;
+    IF v_is_open THEN
+        PERFORM claim_extend(p_claimant, p_generation, p_lease_ms, TRUE);
+        SELECT COUNT(*) INTO messages FROM claim x WHERE x.claimant = p_claimant AND x.seq = claim_next.seq;
+    END IF;
+    IF messages > 0 THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    WHILE v_is_due LOOP
+        WITH taken AS MATERIALIZED (
+            SELECT d.id, d.token, d.again_at, ROW_NUMBER() OVER () AS n
+            FROM message_dequeue(LEAST(10000, p_limit - messages)::INT, p_lease_ms, p_claimant, p_lanes) d),
+        claimed AS (
+            INSERT INTO claim (claimant, seq, ord, id, token)
+            SELECT p_claimant, claim_next.seq, messages + t.n, t.id, t.token FROM taken t WHERE t.id IS NOT NULL
+            RETURNING 1)
+        SELECT (SELECT COUNT(*) FROM claimed), MAX(t.again_at) FILTER (WHERE t.id IS NULL) INTO v_got, again_at
+        FROM taken t;
+        messages := messages + v_got;
+        EXIT WHEN messages = p_limit OR claim_next.again_at IS NOT NULL OR v_got = 0;
+    END LOOP;
+    IF messages > 0 THEN
+        UPDATE claimant SET last_seq = GREATEST(c.last_seq, claim_next.seq) WHERE name = p_claimant;
+    ELSE
+        seq := GREATEST(p_seq, c.done_seq);
+        again_at := CASE WHEN v_is_due OR p_before IS NOT NULL THEN claim_next.again_at
+            ELSE dequeue_again_at(clock_ms()) END;
+    END IF;
+    RETURN NEXT;
+END $$;

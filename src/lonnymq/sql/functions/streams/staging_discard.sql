@@ -1,0 +1,13 @@
+-- Take away what the caller's login role has staged under some batches and will not publish. Returns how many rows
+-- went.
+CREATE OR REPLACE FUNCTION staging_discard (p_batches UUID[])
+RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER
+SET search_path FROM CURRENT SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off AS $$
+DECLARE
+    v_login REGROLE := quote_ident(session_user)::REGROLE;
+    v_gone BIGINT;
+BEGIN
+    DELETE FROM staging s WHERE s.batch = ANY (p_batches) AND s.staged_by = v_login;
+    GET DIAGNOSTICS v_gone = ROW_COUNT;
+    RETURN v_gone;
+END $$;

@@ -1,0 +1,53 @@
+-- What finished, and who reads of it.
+
+-- One row a finished message, if the queue keeps a history; appended, never changed. Its day is a partition (UTC),
+-- made ahead of time; finished_other takes what finds none. The writer's xid8 lets a reader follow it by snapshot:
+-- each row once, in whatever order the writers commit.
+CREATE TABLE finished (
+    xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
+    id BIGINT NOT NULL,
+    created_at BIGINT NOT NULL,
+    dequeue_at BIGINT NOT NULL,
+    first_dequeued_at BIGINT,
+    dequeued_at BIGINT,
+    finished_at BIGINT NOT NULL,
+    attempts INT NOT NULL,
+    content_bytes INT NOT NULL,
+    cost INT NOT NULL,
+    priority SMALLINT NOT NULL,
+    outcome TEXT NOT NULL,                  -- completed, dead, cancelled
+    lane TEXT COLLATE "C" NOT NULL,
+    channel TEXT COLLATE "C" NOT NULL,
+    consumer TEXT,
+    error TEXT,
+    dedupe_key TEXT COLLATE "C",
+    headers JSONB,
+    content BYTEA                           -- if the queue keeps it
+) PARTITION BY RANGE (finished_at);
+CREATE INDEX finished_xid_ix ON finished (xid);
+CREATE INDEX finished_channel_ix ON finished (channel, finished_at, id);
+CREATE TABLE finished_other PARTITION OF finished DEFAULT;
+-- There is no primary key, and a publication FOR ALL TABLES would refuse deletes. FULL needs no index; it adds a
+-- deleted row's content to the WAL where wal_level is logical, and costs nothing elsewhere. Each partition needs it
+-- too: see history_prepare.
+ALTER TABLE finished REPLICA IDENTITY FULL;
+ALTER TABLE finished_other REPLICA IDENTITY FULL;
+
+-- Who follows the history, and what it has safely: nothing is dropped before every follower has it.
+CREATE TABLE follower (
+    name TEXT COLLATE "C" PRIMARY KEY,
+    snapshot PG_SNAPSHOT NOT NULL,
+    system_id BIGINT NOT NULL,              -- the cluster whose transactions the snapshot speaks of
+    at BIGINT NOT NULL
+);
+
+-- One row per channel and transaction in which messages died. It stays when they are retried or discarded, so that
+-- history_mark can tell this database's past from another one. Kept for 90 days.
+CREATE TABLE dead_mark (
+    xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
+    channel TEXT COLLATE "C" NOT NULL,
+    mark BIGINT NOT NULL,                   -- random
+    at BIGINT NOT NULL,
+    PRIMARY KEY (xid, channel)
+);
+CREATE INDEX dead_mark_channel_ix ON dead_mark (channel, xid); -- for a login that is bound to channels

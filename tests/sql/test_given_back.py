@@ -1,0 +1,147 @@
+"""What rollbacks give back, and slots that come free where nobody says so."""
+
+from collections import Counter
+
+import psycopg
+import pytest
+
+from tests.clock import FakeClock
+from tests.database import Connect
+from tests.judge import Delivery, check, dequeue, dispatch
+
+
+def create(conn: psycopg.Connection, channels: list[str]) -> None:
+    conn.execute("SELECT COUNT(*) FROM message_create_many(%s, %s)", (channels, [b""] * len(channels)))
+
+
+def complete(conn: psycopg.Connection, messages: list[Delivery]) -> None:
+    call = "SELECT COUNT(*) FROM message_complete_many(%s, %s)"
+    conn.execute(call, ([message.id for message in messages], [message.token for message in messages]))
+
+
+def test_everybody_has_a_turn_whoever_rolls_back(connect: Connect) -> None:
+    conn, other = connect(), connect(autocommit=False)
+    channels = [f"c{number}" for number in range(10)]
+    create(conn, sorted(channels * 40))
+    served: Counter[str] = Counter()
+    dispatch(conn)
+    for _ in range(50):
+        assert dequeue(other, 30)[0]
+        other.rollback()
+        dispatch(conn)
+        messages, _ = dequeue(conn, 2)
+        served.update(message.channel for message in messages)
+        complete(conn, messages)
+    assert all(8 <= served[channel] <= 12 for channel in channels), served
+    check(conn)
+
+
+def test_a_dequeue_of_more_than_is_looked_ahead_now_is_rolled_back(connect: Connect) -> None:
+    """It asked for much, and others for little since: what is looked at has become less than it holds."""
+    conn, other = connect(), connect(autocommit=False)
+    clock = FakeClock(conn)
+    create(conn, ["a"] * 1_000)
+    taken: list[Delivery] = []
+    while len(taken) < 1_000:
+        dispatch(conn)
+        taken += dequeue(conn, 1_000)[0]
+    complete(conn, taken)
+    create(conn, ["a"] * 500)
+    dispatch(conn)
+    assert len(dequeue(other, 500)[0]) == 500
+    for _ in range(60):
+        clock.advance(30)
+        create(conn, ["z"])
+        dispatch(conn)
+        complete(conn, dequeue(conn, 1)[0])
+    other.rollback()
+    clock.advance(1_100)
+    back: list[Delivery] = []
+    for _ in range(20):
+        dispatch(conn)
+        back += dequeue(conn, 100)[0]
+    assert Counter(message.channel for message in back)["a"] == 500
+    check(conn)
+
+
+@pytest.mark.parametrize("held", [5, 10, 90])
+def test_what_is_given_back_behind_an_open_dequeue(connect: Connect, held: int) -> None:
+    conn, first, second = connect(), connect(autocommit=False), connect(autocommit=False)
+    create(conn, ["a"] * 100)
+    dispatch(conn)
+    assert len(dequeue(first, held)[0]) == held
+    assert len(dequeue(second, 100)[0]) == 100 - held
+    second.rollback()
+    got = 0
+    for _ in range(5):
+        dispatch(conn)
+        got += len(dequeue(conn, 100)[0])
+    assert got == 100 - held
+
+
+def test_a_channel_hidden_by_a_new_policy_comes_back(connect: Connect) -> None:
+    """An open dequeue holds an entry of it, and many more policies have changed than a dispatch looks at."""
+    conn, holder = connect(), connect(autocommit=False)
+    clock = FakeClock(conn)
+    create(conn, ["x"] * 10)
+    dispatch(conn)
+    dequeue(holder, 1)
+    names = ["x", "y", "z", "u"]
+    conn.execute("SELECT COUNT(*) FROM unnest(%s::TEXT[]) c CROSS JOIN LATERAL channel_set(c, 50)", (names,))
+    for _ in range(5):
+        conn.execute("SELECT dispatch(1)")
+        clock.advance(1_100)
+    holder.rollback()
+    got = 0
+    for _ in range(5):
+        clock.advance(1_100)
+        dispatch(conn)
+        got += len(dequeue(conn, 10)[0])
+    assert got == 10
+    check(conn)
+
+
+@pytest.mark.parametrize("how", ["a limit set while they run", "a large limit"])
+def test_slots_that_nobody_says_are_free(conn: psycopg.Connection, how: str) -> None:
+    """After a minute, they are found within a second or two all the same."""
+    clock = FakeClock(conn)
+    large = 300 if how == "a large limit" else 20
+    if large == 300:
+        conn.execute("SELECT channel_set('x', 300)")
+    create(conn, ["x"] * 1_000)
+    running: list[Delivery] = []
+    while len(running) < large:
+        dispatch(conn)
+        running += dequeue(conn, large - len(running), lease_ms=600_000)[0]
+    if large == 20:
+        conn.execute("SELECT channel_set('x', 5)")
+    for _ in range(60):
+        clock.advance(1_000)
+        dispatch(conn)
+        assert dequeue(conn, 1)[0] == []
+    complete(conn, running[: 150 if large == 300 else 20])
+    clock.advance(1_100)
+    dispatch(conn)
+    assert dequeue(conn, 1)[0]
+
+
+def test_an_interval_is_kept_behind_many_notices(conn: psycopg.Connection) -> None:
+    """The notice that a message was taken comes after more than a dispatch reads."""
+    clock = FakeClock(conn)
+    conn.execute("SELECT channel_set('x', p_release_interval_ms => 3000)")
+    create(conn, ["x"] * 10)
+    dispatch(conn)
+    conn.execute("SELECT message_cancel(10)")
+    for _ in range(40):
+        conn.execute("SELECT message_create('y', '')")
+    begin = clock.at
+    times: list[int] = []
+    for _ in range(500):
+        for message in dequeue(conn, 50)[0]:
+            if message.channel == "x":
+                times.append(clock.at - begin)
+                complete(conn, [message])
+        clock.advance(10)
+        conn.execute("SELECT dispatch(5)")
+    assert times[0] == 0
+    assert times[1] >= 3_000

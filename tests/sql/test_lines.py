@@ -1,0 +1,202 @@
+"""Lines: what waits behind what is next. Its stretches say where to look for it, and must miss nothing."""
+
+import random
+
+import psycopg
+import pytest
+
+from tests.clock import FakeClock
+from tests.database import Connect, until_waiting
+from tests.judge import Delivery, audit, check, dequeue, dispatch, drain
+
+Place = tuple[int, int, int]  # rank, at, id
+Stretch = tuple[Place, Place]
+
+ADD = """
+    SELECT s.* FROM unnest(stretches_add(
+        (SELECT COALESCE(array_agg(ROW(a, b, c, d, e, f)::stretch ORDER BY ord), '{}')
+            FROM unnest(%s::BIGINT[], %s::BIGINT[], %s::BIGINT[], %s::BIGINT[], %s::BIGINT[], %s::BIGINT[])
+            WITH ORDINALITY u (a, b, c, d, e, f, ord)),
+        (SELECT array_agg(ROW('default', 0, id, 0, rank, at, 1, FALSE, 'a')::ready)
+            FROM unnest(%s::BIGINT[], %s::BIGINT[], %s::BIGINT[]) u (rank, at, id)))) s"""
+FROM = """
+    SELECT s.* FROM unnest(stretches_from(
+        (SELECT array_agg(ROW(a, b, c, d, e, f)::stretch ORDER BY ord)
+            FROM unnest(%s::BIGINT[], %s::BIGINT[], %s::BIGINT[], %s::BIGINT[], %s::BIGINT[], %s::BIGINT[])
+            WITH ORDINALITY u (a, b, c, d, e, f, ord)),
+        %s::BIGINT[])) s"""
+
+
+def create(conn: psycopg.Connection, contents: list[str], dequeue_at: int | None = None) -> None:
+    conn.execute(
+        "SELECT COUNT(*) FROM message_create_many(array_fill('c'::TEXT, ARRAY[%s]), %s::BYTEA[], %s)",
+        (len(contents), contents, None if dequeue_at is None else [dequeue_at] * len(contents)),
+    )
+
+
+def take(conn: psycopg.Connection, limit: int) -> list[str]:
+    rows = conn.execute("SELECT convert_from(content, 'utf8') FROM message_dequeue(%s)", (limit,)).fetchall()
+    return [content for (content,) in rows if content is not None]
+
+
+def columns(stretches: list[Stretch]) -> list[list[int]]:
+    return [[(lo + hi)[n] for lo, hi in stretches] for n in range(6)]
+
+
+def stretches(rows: list[tuple[int, ...]]) -> list[Stretch]:
+    return [((a, b, c), (d, e, f)) for a, b, c, d, e, f in rows]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_stretches_cover_what_was_added(conn: psycopg.Connection, seed: int) -> None:
+    """In any order, at most 16 of them, one after the other; and what is left behind a place."""
+    chance = random.Random(seed)
+    held: list[Stretch] = []
+    added: set[Place] = set()
+    for _ in range(40):
+        new = [
+            (chance.choice([-100, 0, 0, 0, 7]), chance.choice([-5, 0, chance.randrange(1, 10**12)]), number)
+            for number in chance.sample(range(1, 10**6), chance.randrange(1, 6))
+        ]
+        new_columns = [[place[n] for place in new] for n in range(3)]
+        held = stretches(conn.execute(ADD, (*columns(held), *new_columns)).fetchall())
+        added.update(new)
+        if chance.random() < 0.3:
+            start = chance.choice(sorted(added))
+            held = stretches(conn.execute(FROM, (*columns(held), list(start))).fetchall())
+            added = {place for place in added if place >= start}
+        assert all(any(lo <= place <= hi for lo, hi in held) for place in added)
+        assert len(held) <= 16
+        ends = [end for stretch in held for end in stretch]
+        assert ends == sorted(ends)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 150])
+def test_messages_that_come_late_are_not_stepped_over(connect: Connect, limit: int) -> None:
+    """They were created before what is in the line, and committed after that."""
+    conn, producer = connect(), connect()
+    create(conn, [f"before {number:03}" for number in range(150)])
+    dispatch(conn)
+    producer.execute("BEGIN")
+    create(producer, [f"late {number:03}" for number in range(200)])
+    create(conn, [f"newer {number:03}" for number in range(150)])
+    check(conn)
+    first = take(conn, 10)
+    producer.execute("COMMIT")
+    served = list(first)
+    while True:
+        check(conn)
+        messages = take(conn, limit)
+        if not messages:
+            break
+        served += messages
+    expected = [
+        (word, number) for word, n in (("before", 150), ("late", 200), ("newer", 150)) for number in range(n)
+    ]
+    assert served == [f"{word} {number:03}" for word, number in expected]
+
+
+def test_what_an_open_cancel_holds_is_passed_by(connect: Connect) -> None:
+    """Invariant 23: a message in the middle of a line; it stays there until the cancel ends."""
+    conn, canceller = connect(), connect()
+    clock = FakeClock(connect())
+    create(conn, [f"{number:03}" for number in range(300)])
+    dispatch(conn)
+    canceller.execute("BEGIN")
+    canceller.execute("SELECT message_cancel(id) FROM message WHERE content IN ('150', '151', '299')")
+    served = [message.content for message in drain_all(conn)]
+    assert served == [b"%03d" % number for number in range(300) if number not in {150, 151, 299}]
+    canceller.execute("ROLLBACK")
+    clock.advance(1000)
+    assert [message.content for message in drain_all(conn)] == [b"150", b"151", b"299"]
+    check(conn)
+
+
+def test_cancelled_messages_leave_their_line(conn: psycopg.Connection) -> None:
+    """Invariant 17: all of them, some of them, and those of a channel that may not release."""
+    conn.execute("SELECT channel_set('c', p_paused => TRUE)")
+    create(conn, [f"{number:03}" for number in range(300)])
+    check(conn)
+    conn.execute("SELECT message_cancel_many(ARRAY(SELECT id FROM message WHERE content < '200'))")
+    check(conn)
+    conn.execute("SELECT message_cancel_many(ARRAY(SELECT id FROM message))")
+    check(conn)
+    conn.execute("SELECT channel_set('c', p_paused => FALSE)")
+    check(conn)
+    assert conn.execute("SELECT FROM backlog WHERE stretches <> '{}'").fetchall() == []
+
+
+def test_a_line_of_many_ranks_and_times(conn: psycopg.Connection) -> None:
+    """More kinds than a line has stretches."""
+    clock = FakeClock(conn)
+    conn.execute("SELECT channel_set('c', p_paused => TRUE)")
+    chance = random.Random(1)
+    for priority in chance.sample(range(-100, 101), 60):
+        at = chance.choice([-1, clock.at - chance.randrange(1000)])
+        conn.execute("SELECT message_create('c', '', %s, p_priority => %s)", (at, priority))
+        dispatch(conn)
+    check(conn)
+    conn.execute("SELECT channel_set('c', p_paused => FALSE)")
+    expected = conn.execute("SELECT id FROM message ORDER BY priority DESC, dequeue_at, id").fetchall()
+    assert [(message.id,) for message in drain(conn, limit=7)] == expected
+
+
+def drain_all(conn: psycopg.Connection) -> list[Delivery]:
+    """All that can be had while others hold something."""
+    delivered = []
+    for _ in range(100):
+        for _ in range(10):
+            conn.execute("SELECT dispatch()")
+        messages, _again_at = dequeue(conn, 100)
+        audit(conn)
+        if not messages:
+            break
+        delivered += messages
+    return delivered
+
+
+@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
+def test_a_channel_is_deleted_while_a_message_comes(connect: Connect, level: str) -> None:
+    """It looks, and waits; what is dispatched meanwhile keeps the channel's place."""
+    conn, deleter = connect(), connect()
+    create(conn, ["served"])
+    dispatch(conn)
+    conn.execute("SELECT message_cancel(id) FROM message")
+    dispatch(conn)
+    deleter.execute(f"BEGIN ISOLATION LEVEL {level}")
+    deleter.execute("SELECT FROM message")
+    create(conn, ["came"])
+    dispatch(conn)
+    result = deleter.execute("SELECT result FROM channel_delete('c')").fetchone()
+    deleter.execute("COMMIT")
+    assert result in ([("not_empty",)] if level == "READ COMMITTED" else [("deleted",), ("not_found",)])
+    dispatch(conn)
+    assert take(conn, 1) == ["came"]
+
+
+def test_a_message_that_comes_while_the_channel_goes(connect: Connect) -> None:
+    """Between the look for messages and the end of what is known: the deleter waits there for somebody."""
+    conn, deleter, other = connect(), connect(), connect()
+    create(conn, ["served"])
+    dispatch(conn)
+    conn.execute("SELECT message_cancel(id) FROM message")
+    dispatch(conn)
+    conn.execute("INSERT INTO tally (channel, served, served_at) VALUES ('c', 1, 1)")
+    other.execute("BEGIN")
+    other.execute("SELECT FROM tally WHERE channel = 'c' FOR UPDATE")
+    deleter.execute("SET statement_timeout = '60s'")
+    deleter.pgconn.send_query(b"SELECT result FROM channel_delete('c')")
+    until_waiting(conn, deleter)
+    create(conn, ["came"])
+    dispatch(conn)
+    other.execute("COMMIT")
+    finish(deleter)
+    dispatch(conn)
+    assert take(conn, 1) == ["came"]
+    check(conn)
+
+
+def finish(conn: psycopg.Connection) -> None:
+    """Read the answer of a query that was sent."""
+    while conn.pgconn.get_result() is not None:
+        pass

@@ -1,0 +1,73 @@
+"""Many channels at once: each call does a bounded piece of work, and nobody waits for all of them."""
+
+import psycopg
+
+from tests.clock import FakeClock
+from tests.judge import check, dequeue, dispatch
+
+CHANNELS = [f"c{number}" for number in range(1_000)]
+
+
+def create(conn: psycopg.Connection, channels: list[str]) -> None:
+    conn.execute("SELECT COUNT(*) FROM message_create_many(%s, %s)", (channels, [b""] * len(channels)))
+
+
+def count(conn: psycopg.Connection, table: str) -> int:
+    (row,) = conn.execute(f"SELECT COUNT(*) FROM {table}").fetchall()
+    return int(row[0])
+
+
+def test_lines_with_the_same_tag_do_not_wait_for_each_other(conn: psycopg.Connection) -> None:
+    """A thousand channels have their next message at the same tag, and a hundred or so are looked ahead."""
+    for _ in range(3):
+        create(conn, CHANNELS)
+    dispatch(conn)
+    served: dict[str, int] = dict.fromkeys(CHANNELS, 0)
+    for taken in range(0, 3_000, 50):
+        conn.execute("SELECT dispatch()")
+        messages, _ = dequeue(conn, 50)
+        assert len(messages) == 50, f"after {taken}"
+        for message in messages:
+            served[message.channel] += 1
+        assert max(served.values()) - min(served.values()) <= 1, "each channel has its turn"
+    check(conn)
+
+
+def test_policies_of_many_channels_change_at_once(conn: psycopg.Connection) -> None:
+    """A dispatch sees as many of the changes as it is asked for. Till then nothing of the others is taken."""
+    create(conn, CHANNELS)
+    dispatch(conn)
+    conn.execute(
+        "SELECT COUNT(*) FROM unnest(%s::TEXT[]) c CROSS JOIN LATERAL channel_set(c, 1)", (CHANNELS,)
+    )
+    for left in range(900, -1, -100):
+        assert conn.execute("SELECT dispatch(100)").fetchone() == (True,)
+        assert count(conn, "policy_change") == left
+    dispatch(conn)
+    create(conn, CHANNELS)
+    taken: list[str] = []
+    while messages := dequeue(conn, 200)[0]:
+        taken += [message.channel for message in messages]
+        dispatch(conn)
+    assert sorted(taken) == sorted(CHANNELS), "one of each runs, and no more"
+    check(conn)
+
+
+def test_a_channel_that_stays_full_is_looked_at_more_and_more_seldom(conn: psycopg.Connection) -> None:
+    clock = FakeClock(conn)
+    conn.execute("SELECT channel_set('full', 1)")
+    create(conn, ["full", "full"])
+    dispatch(conn)
+    ((first,), _) = dequeue(conn, 1, lease_ms=86_000_000)
+    looks = 0
+    for _ in range(3_600):
+        clock.advance(1_000)
+        (turn,) = conn.execute("SELECT MAX(turn) FROM slots WHERE channel = 'full'").fetchall()
+        dispatch(conn)
+        looks += conn.execute("SELECT MAX(turn) FROM slots WHERE channel = 'full'").fetchall() != [turn]
+    assert 5 <= looks <= 20, "in an hour"
+    # Whoever completes it says so: nobody waits for the next look.
+    conn.execute("SELECT message_complete(%s, %s)", (first.id, first.token))
+    dispatch(conn)
+    assert len(dequeue(conn, 1)[0]) == 1
+    check(conn)
