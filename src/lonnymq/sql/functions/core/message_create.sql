@@ -42,13 +42,14 @@ BEGIN
             v_at := p_dequeue_at;
         END IF;
     END IF;
+    -- What the queue asks for is checked before message is locked; whether someone sleeps, after that.
     SELECT s.content_max_bytes, s.is_special INTO v_max, v_is_special FROM sleep s ORDER BY s.id DESC LIMIT 1;
     IF octet_length(p_content) <= v_max AND NOT v_is_special AND p_dedupe_key IS NULL THEN
         INSERT INTO message (xid, dequeue_at, created_at, max_attempts, cost, priority, lane, channel, headers, content)
         VALUES (v_xid, v_at, v_now, p_max_attempts, COALESCE(p_cost, 1), COALESCE(p_priority, 0),
             COALESCE(p_lane, 'default'), p_channel, p_headers, p_content)
         RETURNING message.id, 'created' INTO id, result;
-        -- By now message is locked, and this statement's snapshot is younger: it sees who sleeps. See sleep_begin.
+        -- The snapshot of this statement is younger than the lock: see sleep_begin.
         INSERT INTO notice (xid, lo_id, hi_id, n) VALUES (v_xid, message_create.id, message_create.id, 1)
         RETURNING (SELECT s.is_asleep FROM sleep s ORDER BY s.id DESC LIMIT 1) INTO v_is_asleep;
         IF v_is_asleep OR current_setting('transaction_isolation') <> 'read committed' THEN

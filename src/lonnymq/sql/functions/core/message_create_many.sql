@@ -87,7 +87,7 @@ BEGIN
                     format(' (message %s of %s)', ord, cardinality(p_channels)))
             RETURNING message.id, 'created';
         END IF;
-        -- By now message is locked, and this statement's snapshot is younger: see sleep_begin.
+        -- By now message is locked, and the snapshot of this statement is younger: see sleep_begin.
         INSERT INTO notice (xid, lo_id, hi_id, n)
         VALUES (v_xid, v_lo, currval('message_id_seq'), cardinality(p_channels))
         RETURNING (SELECT s.is_asleep FROM sleep s ORDER BY s.id DESC LIMIT 1) INTO v_is_asleep;
