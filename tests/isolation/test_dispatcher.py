@@ -494,7 +494,6 @@ def test_a_large_batch_gets_what_is_there(arena: Arena) -> None:
 
 LOCKS = {
     "message": "SELECT FROM message FOR UPDATE",
-    "line": "SELECT FROM line FOR UPDATE",
     "ready": "SELECT FROM ready FOR UPDATE",
     "scheduled": "SELECT FROM scheduled FOR UPDATE",
     "lease": "SELECT FROM lease FOR UPDATE",

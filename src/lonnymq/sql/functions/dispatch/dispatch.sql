@@ -31,6 +31,9 @@ BEGIN
     ELSIF tick_is_foreign(t) THEN
         RETURN tick_renew();
     END IF;
+    IF pg_current_xact_id_if_assigned() IS NULL AND transaction_is_open((SELECT d.xmax FROM dispatch_lock d)) THEN
+        RETURN TRUE;                        -- somebody else dispatches: found without locking anything
+    END IF;
     -- Before locking, so that an idle call writes nothing.
     PERFORM FROM notice_read(t, pg_current_snapshot(), 1);
     IF NOT FOUND AND NOT dispatch_is_due(t, v_now, 1000) THEN

@@ -8,6 +8,7 @@ DECLARE
     c_end CONSTANT BIGINT := 9223372036854775807;
     m RECORD;
     r RECORD;
+    v_live INT;
     v_room INT;
     v_put INT := 0;
     v_is_blocked BOOLEAN := FALSE;
@@ -19,8 +20,10 @@ BEGIN
         PERFORM backlog_reopen(lane, p_hinted, p_has_policies, p_now);
     END IF;
     IF p_entries IS NOT NULL THEN
-        SELECT * INTO r FROM lane_place(lane, p_entries, GREATEST(0, lane.target - m.live), slots_room(p_max),
-            p_has_policies, p_now);
+        IF lane.horizon = c_end THEN        -- there are no lines yet: a full ready makes them begin
+            v_room := GREATEST(0, lane.target - lane_live(lane));
+        END IF;
+        SELECT * INTO r FROM lane_place(lane, p_entries, v_room, slots_room(p_max), p_has_policies, p_now);
         lane.issued := GREATEST(lane.issued, r.issued);
         v_put := r.put;
         v_is_blocked := r.is_blocked;
@@ -29,11 +32,17 @@ BEGIN
         lane.horizon := c_end;              -- there are no lines
         RETURN;
     END IF;
-    v_room := LEAST(lane.target - m.live - v_put, slots_room(p_max));
-    IF v_room > 0 AND (v_room >= (lane.target + 1) / 2 OR p_hinted IS NOT NULL OR p_max IS NOT NULL
-        OR v_is_blocked) THEN
-        SELECT * INTO r FROM lane_refill(lane, v_room, p_has_policies, p_max IS NOT NULL, p_now);
-        lane.issued := GREATEST(lane.issued, r.issued);
+    IF lane.horizon = c_end OR lane_is_low(lane) OR p_hinted IS NOT NULL OR p_max IS NOT NULL OR v_is_blocked THEN
+        v_live := lane_live(lane);
+        v_room := LEAST(lane.target - v_live, slots_room(p_max));
+        IF v_room > 0 THEN
+            SELECT * INTO r FROM lane_refill(lane, v_room, p_has_policies, p_max IS NOT NULL, p_now);
+            lane.issued := GREATEST(lane.issued, r.issued);
+            v_live := v_live + r.put;
+        END IF;
+        SELECT y.tag, y.id INTO lane.low_tag, lane.low_id FROM ready y
+        WHERE y.lane = lane.name AND y.tag >= lane.floor AND y.xmax = '0'
+        ORDER BY y.tag, y.id OFFSET v_live / 2 LIMIT 1;
     END IF;
     -- A limit over all channels that is used up lets no line go on: what is in ready may be served, whatever its tag.
     lane.horizon := CASE WHEN slots_room(p_max) = 0 THEN c_end ELSE COALESCE((
