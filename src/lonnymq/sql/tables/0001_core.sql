@@ -43,7 +43,8 @@ CREATE TYPE entry AS (
 
 -- The work, and the only table that cannot be remade from another one. Nothing is looked up here but by id.
 CREATE TABLE message (
-    id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    -- A session caches no ids: message_create_many relies on new ids being above the last one.
+    id BIGINT GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY,
     xid XID8 NOT NULL DEFAULT pg_current_xact_id(), -- the transaction whose notice tells of it
     dequeue_at BIGINT NOT NULL,
     created_at BIGINT NOT NULL,
