@@ -28,7 +28,6 @@ DECLARE
     v_is_special BOOLEAN;
     v_is_asleep BOOLEAN := TRUE;            -- somebody is, or may be
     v_lo BIGINT;
-    v_later BIGINT;                         -- what delays count from
 BEGIN
     SELECT s.content_max_bytes, s.is_special INTO v_max, v_is_special FROM sleep s ORDER BY s.id DESC LIMIT 1;
     IF NOT v_is_plain OR (cardinality(p_channels) = cardinality(p_contents)) IS NOT TRUE THEN
@@ -48,12 +47,7 @@ BEGIN
         PERFORM lanes_check(p_lanes);
     END IF;
     IF p_delays_ms IS NOT NULL THEN
-        v_later := clock_ms();
-        PERFORM delay_check(u.delay_ms, u.at, format(' (message %s of %s)', u.ord, cardinality(p_channels)))
-        FROM unnest(p_dequeue_ats, p_delays_ms) WITH ORDINALITY u (at, delay_ms, ord);
-        p_dequeue_ats := ARRAY(
-            SELECT COALESCE(u.at, v_later + u.delay_ms)
-            FROM unnest(p_dequeue_ats, p_delays_ms) WITH ORDINALITY u (at, delay_ms, ord) ORDER BY u.ord);
+        p_dequeue_ats := delays_add(p_dequeue_ats, p_delays_ms, clock_ms());
     END IF;
     IF cardinality(p_channels) = 0 THEN
         RETURN;

@@ -29,8 +29,8 @@ DECLARE
 BEGIN
     SELECT q.lease_ms, q.lease_max_ms, q.paused, q.history, q.has_bound INTO q FROM queue q;
     IF (p_limit BETWEEN 1 AND 10000 AND (p_lease_ms IS NULL OR p_lease_ms BETWEEN 1 AND q.lease_max_ms)
-        AND (p_consumer IS NULL OR octet_length(p_consumer) <= 255) AND p_lanes IS NULL AND p_async_commit IS NOT NULL AND NOT q.has_bound
-        AND current_setting('transaction_isolation') = 'read committed') IS NOT TRUE
+        AND (p_consumer IS NULL OR octet_length(p_consumer) <= 255) AND p_lanes IS NULL AND p_async_commit IS NOT NULL
+        AND NOT q.has_bound AND current_setting('transaction_isolation') = 'read committed') IS NOT TRUE
     THEN
         PERFORM dequeue_check(p_limit, COALESCE(p_lease_ms, q.lease_ms), p_consumer, p_lanes);
     END IF;
@@ -77,10 +77,7 @@ BEGIN
         END LOOP;
     END IF;
     IF v_not IS NOT NULL THEN
-        v_taken := ARRAY(SELECT r FROM unnest(v_taken) r WHERE r <> ALL (v_not));
-        INSERT INTO notice (back, at) SELECT v_back, v_now + 1000 WHERE v_back IS NOT NULL;
-        -- slots that are free
-        INSERT INTO notice (channel) SELECT DISTINCT r.channel FROM unnest(v_not) r WHERE r.is_limited;
+        v_taken := ready_refuse(v_taken, v_not, v_back, v_now);
     END IF;
     IF v_n > 0 THEN
         v_is_exact := lease_write(v_taken, message_dequeue.token, message_dequeue.lease_end_at, v_now, p_consumer,
