@@ -1,6 +1,7 @@
 """A queue's calls, the same whatever it runs on."""
 
 import inspect
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,6 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from lonnymq import AsyncQueue, NewMessage, Queue, errors
 from lonnymq.commands import Created, Delivery, Result
+from lonnymq.queue.consuming import QUIET_MS
 from tests.database import unique_name
 from tests.queues import OWN, queue_of
 
@@ -133,6 +135,25 @@ def test_priority_goes_first_and_the_higher_before_the_lower(own_queue: Any) -> 
     for value, options in {"last": {"priority": -5}, "usual": {}, "high": {"priority": 9}}.items():
         own_queue.enqueue(value, **options)
     assert [message.data for message in own_queue.dequeue(3)] == ["high", "usual", "last"]
+
+
+def test_a_consumer_that_was_away_gets_what_came_meanwhile_in_its_place(own_queue: Any) -> None:
+    """It dispatches before it dequeues: else it would always be one call behind."""
+    own_queue.enqueue_many(["1", "2", "3"], channel="a")
+    assert [message.data for message in own_queue.dequeue()] == ["1"]
+    for value in ("high", "higher"):
+        own_queue.enqueue(value, channel="a", priority=len(value))
+        time.sleep(2 * QUIET_MS / 1000)
+        assert [message.data for message in own_queue.dequeue()] == [value]
+
+
+def test_a_new_weight_shuts_nobody_out(own_queue: Any) -> None:
+    own_queue.enqueue_many([NewMessage("x", channel=name) for name in "ab" * 20])
+    own_queue.dequeue(4)
+    own_queue.channel("a").set(weight=2)
+    time.sleep(2 * QUIET_MS / 1000)
+    channels = [message.channel for message in own_queue.dequeue(9)]
+    assert 5 <= channels.count("a") <= 7
 
 
 def test_a_priority_survives_a_retry_and_goes_with_a_delay(own_queue: Any, conn: psycopg.Connection) -> None:
@@ -320,9 +341,10 @@ def test_calls_show_their_parameters() -> None:
 
 @pytest.mark.parametrize("kind", OWN)
 def test_what_was_leased_is_handed_over_whatever_happens_then(
-    dsn: str, conn: psycopg.Connection, kind: str
+    dsn: str, conn: psycopg.Connection, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a role that may dequeue and not dispatch: it fails, but not with messages in its hands."""
+    monkeypatch.setattr("lonnymq.queue.basis.QUIET_MS", 60_000)  # from the second call on, it dequeues first
     role = unique_name("lonnymq_no_dispatch")
     conn.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
     try:
@@ -332,6 +354,8 @@ def test_what_was_leased_is_handed_over_whatever_happens_then(
             producer.enqueue_many(["a", "b"])
             producer.dequeue()
         with queue_of(kind, make_conninfo(dsn, user=role, password="x")) as queue:  # noqa: S106
+            with pytest.raises(errors.NotPermitted):
+                queue.dequeue(10)
             (message,) = queue.dequeue(10)
             assert message.data == "b"
             with pytest.raises(errors.NotPermitted):

@@ -23,14 +23,18 @@ def test_a_clock_that_steps_between_two_readings_does_not_lengthen_a_nap(
         return Dequeued([], HOUR + 500)
 
     monkeypatch.setattr(sleeping, "take", take)
-    steps = sleeping.take_or_wait(Wish(1, None, None, None, async_commit=False), None, is_listening=False)
+    steps = sleeping.take_or_wait(
+        Wish(1, None, None, None, async_commit=False, is_busy=True), None, is_listening=False
+    )
     assert isinstance(next(steps), SleepLook)
     nap = steps.send(Look(now_at=0, again_at=0, is_due=True, is_awaited=True))
     assert nap == sleeping.Nap(sleeping.POLL_MS)
 
 
 def test_a_consumer_of_some_lanes_looks_at_these() -> None:
-    steps = sleeping.take_or_wait(Wish(1, None, None, ["slow"], async_commit=False), None, is_listening=True)
+    steps = sleeping.take_or_wait(
+        Wish(1, None, None, ["slow"], async_commit=False, is_busy=True), None, is_listening=True
+    )
     step = next(steps)
     looks: list[object] = []
     answers: dict[type, object] = {

@@ -25,7 +25,7 @@ from lonnymq.queue.consuming import Wish
 from lonnymq.queue.sleeping import DOUBT_MS, POLL_MS, Nap, Steps, take_or_wait
 
 PATIENCE = 10
-WISH = Wish(1, None, None, None, async_commit=False)
+WISH = Wish(1, None, None, None, async_commit=False, is_busy=True)
 NOTHING = Dequeued([], 0)
 FOUND = Dequeued([Delivery(1, "acme", b"", None, None, 1, UUID(int=7), 0)], None)
 QUIET = Look(is_due=False, again_at=POLL_MS, is_awaited=True, now_at=0)
@@ -54,7 +54,7 @@ def test_what_was_taken_is_handed_over_before_anything_else_can_fail() -> None:
 
 
 def test_half_of_what_was_asked_for_is_handed_over_too() -> None:
-    steps = take_or_wait(Wish(2, None, None, None, async_commit=False), None, is_listening=True)
+    steps = take_or_wait(Wish(2, None, None, None, async_commit=False, is_busy=True), None, is_listening=True)
     some = Dequeued(FOUND.deliveries, 0)
     with pytest.raises(StopIteration) as end:
         walk(steps, [*ASLEEP, (Nap, True), (Pair, some)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -172,6 +173,7 @@ class AsyncQueue(Basis, AsyncCaller):
         try:
             taken: list[Delivery] = await self._walk(steps, bed=Bed(listener, alarm))
         finally:
+            self._dequeued_at = time.monotonic()
             if listener is not None:
                 self._idle_listeners.append(listener)
         return taken

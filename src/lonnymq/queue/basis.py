@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from lonnymq.adapters import held
 from lonnymq.errors import UnsuitableConnection
 from lonnymq.install.naming import check_schema_name
-from lonnymq.queue.consuming import Wish, names_of
+from lonnymq.queue.consuming import QUIET_MS, Wish, names_of
 from lonnymq.queue.interface import QueueCalls
 from lonnymq.queue.times import Duration
 
@@ -52,6 +53,7 @@ class Basis(QueueCalls):
         self._source = source
         self._is_open = self._own_pool is None
         self._is_closed = False
+        self._dequeued_at = float("-inf")
         self._equip()
         self._listen_to = listen if isinstance(listen, str) else held.address(source) if listen else None
 
@@ -71,7 +73,8 @@ class Basis(QueueCalls):
     def _wish(
         self, limit: int, lease: Duration | None, consumer: str | None, lanes: Iterable[str] | None
     ) -> Wish:
-        return Wish(limit, lease, consumer, names_of(lanes), self._async_commit)
+        is_busy = time.monotonic() - self._dequeued_at < QUIET_MS / 1000
+        return Wish(limit, lease, consumer, names_of(lanes), self._async_commit, is_busy)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.schema!r} on {type(self._source).__name__}>"

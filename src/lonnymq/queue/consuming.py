@@ -33,17 +33,23 @@ from lonnymq.queue.times import Duration, milliseconds, schedule
 Value = TypeVar("Value")
 
 DISPATCHES = 100  # at most so many, a thousand new messages each, before a dequeue gives up
+QUIET_MS = 20  # a dispatch this recent is good enough: what came since waits for the next one
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What a dequeue asks for, and whether its commit need not wait for the disk."""
+    """What a dequeue asks for, and whether its commit need not wait for the disk.
+
+    `is_busy`: the last dequeue was a moment ago, and told whether to dispatch. A consumer that was away for
+    longer dispatches first: what came meanwhile may belong before what is ready.
+    """
 
     limit: int
     lease: Duration | None
     consumer: str | None
     lanes: Sequence[str] | None
     async_commit: bool
+    is_busy: bool
 
     def dequeue(self, taken: int = 0) -> MessageDequeue:
         lease_ms = None if self.lease is None else milliseconds(self.lease)
@@ -62,7 +68,8 @@ def names_of(lanes: Iterable[str] | None) -> list[str] | None:
 
 def take(wish: Wish) -> Steps[Dequeued]:
     """Lease what is due; if that is less than asked for, dispatch what is new and try once more."""
-    taken: Dequeued = yield wish.dequeue()
+    first = wish.dequeue()
+    taken: Dequeued = yield first if wish.is_busy else Pair(Dispatch(quiet_ms=QUIET_MS), first)
     if taken.again_at is None:
         return taken
     try:

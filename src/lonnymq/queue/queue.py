@@ -95,6 +95,7 @@ class Queue(Basis, Caller):
         try:
             taken: list[Delivery] = self._walk(steps, listener=listener)
         finally:
+            self._dequeued_at = time.monotonic()
             if listener is not None:
                 self._idle_listeners.append(listener)
         return taken
