@@ -54,6 +54,17 @@ def test_a_lane_that_nobody_serves(conn: psycopg.Connection, limit: str, is_firs
 
 
 @pytest.mark.parametrize("limit", LIMITS)
+def test_a_lane_that_nobody_has_ever_asked_for_keeps_nothing(conn: psycopg.Connection, limit: str) -> None:
+    clock = FakeClock(conn)
+    conn.execute("SELECT " + LIMITS[limit])
+    create(conn, "never", 2)
+    dispatch(conn)
+    create(conn, "served", 1)
+    assert serve(conn, clock, ["served"], 2) == ["served"]
+    check(conn)
+
+
+@pytest.mark.parametrize("limit", LIMITS)
 def test_lanes_that_are_served_share_a_limit(conn: psycopg.Connection, limit: str) -> None:
     clock = FakeClock(conn)
     conn.execute("SELECT " + LIMITS[limit])

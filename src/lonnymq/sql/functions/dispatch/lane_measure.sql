@@ -53,6 +53,6 @@ BEGIN
     lane.floor := LEAST(lane.v, v_low);
     lane.front := v_free;
     lane.served_at := CASE WHEN v_free > l.front OR v_free IS NULL AND l.front IS NOT NULL THEN p_now
-        ELSE LEAST(p_now, l.served_at) END;
+        WHEN l.served_at IS NOT NULL THEN LEAST(p_now, l.served_at) END;
     has_lines := v_line IS NOT NULL OR v_touched IS NOT NULL;
 END $$;
