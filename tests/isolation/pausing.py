@@ -20,8 +20,8 @@ TABLES = (
 )
 # The name of a stop: the function, and the text it comes before.
 STOPS = {
-    "dequeue has the tick": ("message_dequeue", "IF q.paused OR"),
-    "dequeue has its entries": ("message_dequeue", "token := gen_random_uuid();"),
+    "dequeue has the tick": ("message_dequeue", "token := gen_random_uuid();"),
+    "dequeue has its entries": ("message_dequeue", "EXIT WHEN v_got IS NULL;"),
     "dequeue has its messages": ("message_dequeue", "IF v_not IS NOT NULL THEN"),
     "dispatch has the tick": ("dispatch", "IF v_now BETWEEN t.at"),
     "dispatch has looked": ("dispatch", "PERFORM FROM dispatch_lock FOR UPDATE SKIP LOCKED;"),

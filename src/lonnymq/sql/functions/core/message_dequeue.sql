@@ -19,6 +19,7 @@ DECLARE
     q RECORD;                               -- the queue's settings,
     t RECORD;                               -- and what the last dispatch left
     v_taken ready[];
+    v_got ready[];                          -- the last of them
     v_nth INT;
     v_is_mine BOOLEAN;                      -- NULL: it was cancelled or rescheduled
     v_not ready[];                          -- entries whose messages are not served,
@@ -34,16 +35,9 @@ BEGIN
     THEN
         PERFORM dequeue_check(p_limit, COALESCE(p_lease_ms, q.lease_ms), p_consumer, p_lanes);
     END IF;
-    -- changed: channels whose policy the dispatcher has not seen yet. Nothing of them is taken; of '', nothing at all.
+    -- changed: channels whose policy the dispatcher has not seen yet. Nothing of them is taken.
     SELECT t.at, t.lanes, ARRAY(SELECT c.channel FROM policy_change c WHERE c.xid >= t.policy_xid) AS changed
     INTO t FROM tick t ORDER BY t.id DESC LIMIT 1;
-    IF q.paused OR '' = ANY (t.changed) THEN
-        NULL;
-    ELSIF p_lanes IS NULL AND cardinality(t.lanes) = 1 THEN
-        v_taken := ready_take(t.lanes[1], t.changed, p_limit);
-    ELSE
-        v_taken := ready_take_lanes(t.lanes, p_lanes, t.changed, p_limit);
-    END IF;
     token := gen_random_uuid();
     lease_end_at := v_now + COALESCE(p_lease_ms, q.lease_ms);
     -- Whether to dispatch is left to chance: else all consumers would do it at the same time, and all but one in vain.
@@ -53,14 +47,23 @@ BEGIN
     THEN
         again_at := v_now;
     END IF;
-    -- In a statement of its own, whose snapshot is younger than the locks on the entries: whoever changed one of
-    -- these messages before is seen. One that somebody locks at this moment, to cancel or reschedule it, has an xmax,
-    -- and waits for a second.
-    IF v_taken IS NOT NULL THEN
+    -- Once; a few times where some of what it takes is void or locked. Not at all while the queue is paused, or its own
+    -- settings have changed.
+    FOR i IN 1 .. CASE WHEN q.paused OR '' = ANY (t.changed) THEN 0 ELSE 20 END LOOP
+        IF p_lanes IS NULL AND cardinality(t.lanes) = 1 THEN
+            v_got := ready_take(t.lanes[1], t.changed, p_limit - v_n);
+        ELSE
+            v_got := ready_take_lanes(t.lanes, p_lanes, t.changed, p_limit - v_n);
+        END IF;
+        EXIT WHEN v_got IS NULL;
+        v_taken := v_taken || v_got;
+        -- In a statement of its own, whose snapshot is younger than the locks on the entries: whoever changed one of
+        -- these messages before is seen. One that somebody locks at this moment, to cancel or reschedule it, has an
+        -- xmax, and waits for a second.
         FOR id, channel, content, headers, state, attempts, lane, v_nth, v_is_mine IN
             SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.lane, r.nth,
                 CASE WHEN m.id IS NOT NULL THEN m.is_free OR message_try(m.id, r.generation) END
-            FROM unnest(v_taken) WITH ORDINALITY r (lane, tag, id, generation, rank, at, cost, is_limited, channel, nth)
+            FROM unnest(v_got) WITH ORDINALITY r (lane, tag, id, generation, rank, at, cost, is_limited, channel, nth)
             LEFT JOIN LATERAL (
                 SELECT m.*, m.xmax = '0' AS is_free FROM message m WHERE m.id = r.id
                     AND m.generation = r.generation OFFSET 0) m
@@ -70,12 +73,13 @@ BEGIN
                 RETURN NEXT;
                 v_n := v_n + 1;
             ELSE
-                v_not := v_not || v_taken[v_nth];
+                v_not := v_not || v_got[v_nth];
                 v_back := v_back || CASE WHEN v_is_mine IS NOT NULL
-                    THEN ARRAY[ROW((v_taken[v_nth]).id, (v_taken[v_nth]).generation)::stub] END;
+                    THEN ARRAY[ROW((v_got[v_nth]).id, (v_got[v_nth]).generation)::stub] END;
             END IF;
         END LOOP;
-    END IF;
+        EXIT WHEN v_not IS NULL OR v_n = p_limit;
+    END LOOP;
     IF v_not IS NOT NULL THEN
         v_taken := ready_refuse(v_taken, v_not, v_back, v_now);
     END IF;
@@ -95,6 +99,6 @@ BEGIN
     IF v_n < p_limit THEN
         RETURN QUERY
         SELECT NULL::BIGINT, NULL, NULL::BYTEA, NULL::JSONB, NULL::BYTEA, NULL::INT, NULL::UUID, NULL::BIGINT,
-            CASE WHEN v_n > 0 THEN v_now ELSE dequeue_again_at(v_now) END, NULL;
+            CASE WHEN v_n > 0 OR v_not IS NOT NULL THEN v_now ELSE dequeue_again_at(v_now) END, NULL;
     END IF;
 END $$;

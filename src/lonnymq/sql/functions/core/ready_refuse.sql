@@ -6,5 +6,7 @@ RETURNS ready[] LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO notice (back, at) SELECT p_back, p_now + 1000 WHERE p_back IS NOT NULL;
     INSERT INTO notice (channel) SELECT DISTINCT r.channel FROM unnest(p_not) r WHERE r.is_limited;
-    RETURN ARRAY(SELECT r FROM unnest(p_taken) r WHERE r <> ALL (p_not));
+    RETURN ARRAY(                           -- compared behind a COALESCE, where they are looked up in a hash
+        SELECT r FROM unnest(p_taken) r
+        WHERE COALESCE((r.id, r.generation) NOT IN (SELECT n.id, n.generation FROM unnest(p_not) n), TRUE));
 END $$;

@@ -64,6 +64,6 @@ BEGIN
     RETURN COALESCE(cardinality(r.newer) >= p_limit, FALSE) OR COALESCE(cardinality(r.late) >= p_limit, FALSE)
         OR t.spans <> '{}' OR t.walk_id IS NOT NULL OR LEAST(t.due_to, t.alarm_to) < v_now
         OR t.swept_at < v_now AND lease_is_due(t, v_now, 1000)
-        OR EXISTS (SELECT FROM policy_change c WHERE c.xid >= t.policy_xid AND NOT c.is_seen)
+        OR EXISTS (SELECT FROM policy_change c WHERE c.xid >= t.policy_xid)
         OR EXISTS (SELECT FROM unnest(t.lanes) l WHERE lane_is_low(l));
 END $$;

@@ -44,10 +44,8 @@ BEGIN
     IF w.has_changes THEN
         WITH gone AS (
             DELETE FROM policy_change c WHERE c.ctid = ANY (ARRAY(
-                SELECT c.ctid FROM policy_change c WHERE c.xid >= t.policy_xid AND NOT c.is_seen
-                ORDER BY c.xid, c.id LIMIT p_limit FOR UPDATE SKIP LOCKED) || ARRAY(
-                SELECT c.ctid FROM policy_change c
-                WHERE c.xid >= t.policy_xid AND c.is_seen AND c.channel = ANY (w.hinted) FOR UPDATE SKIP LOCKED))
+                SELECT c.ctid FROM policy_change c WHERE c.xid >= t.policy_xid
+                ORDER BY c.xid, c.id LIMIT p_limit FOR UPDATE SKIP LOCKED))
             RETURNING c.channel)
         SELECT array_agg(DISTINCT g.channel) INTO v_changed FROM gone g;
         w.hinted := w.hinted || v_changed;

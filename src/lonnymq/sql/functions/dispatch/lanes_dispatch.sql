@@ -34,7 +34,6 @@ BEGIN
             PERFORM ready_take_back(l, ARRAY(
                 SELECT ROW(0, 0, -32768, -9223372036854775808, 0, l.name, c)::entry FROM unnest(p_changed) c));
         END LOOP;
-        PERFORM policy_hide(p_changed, p_now);
         DELETE FROM recent c WHERE c.ctid = ANY (ARRAY(
             SELECT c.ctid FROM recent c WHERE c.channel = ANY (p_changed) FOR UPDATE SKIP LOCKED));
         PERFORM slots_change(p_changed, p_now);

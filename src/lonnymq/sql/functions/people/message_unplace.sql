@@ -26,11 +26,13 @@ BEGIN
                 p_outcome, p_at, NULL, NULL)::ending
             FROM lease_holding(v_rest) h
             CROSS JOIN LATERAL (SELECT m.channel FROM message m WHERE m.id = h.id OFFSET 0) m);
-        INSERT INTO notice (gone)
-        SELECT array_agg(e) FROM unnest(v_entries) e
-        WHERE COALESCE(e.id IN (SELECT r FROM unnest(v_rest) r), FALSE)
-            AND COALESCE(e.id NOT IN (SELECT l.id FROM unnest(v_leased) l), TRUE)
-        HAVING COUNT(*) > 0;
+        INSERT INTO notice (gone)           -- a few each: a dispatch reads a bounded number of notices
+        SELECT array_agg(x.e)
+        FROM (
+            SELECT e, (ROW_NUMBER() OVER () - 1) / 5 AS part FROM unnest(v_entries) e
+            WHERE COALESCE(e.id IN (SELECT r FROM unnest(v_rest) r), FALSE)
+                AND COALESCE(e.id NOT IN (SELECT l.id FROM unnest(v_leased) l), TRUE)) x
+        GROUP BY x.part;
     END IF;
     RETURN v_leased || ARRAY(
         SELECT ROW(NULL, e.id, e.generation, NULL, NULL, NULL, NULL, NULL, e.channel, p_outcome, p_at, NULL,
