@@ -42,9 +42,7 @@ BEGIN
     lease_end_at := v_now + COALESCE(p_lease_ms, q.lease_ms);
     -- Whether to dispatch is left to chance: else all consumers would do it at the same time, and all but one in vain.
     -- A tick from the future is from before the clock was set back: dispatch.
-    IF v_now NOT BETWEEN t.at - 1000 AND t.at + (2000 * (1 + random()))::INT / (100 + p_limit)
-        AND NOT transaction_is_open((SELECT d.xmax FROM dispatch_lock d)) -- somebody dispatches already
-    THEN
+    IF v_now NOT BETWEEN t.at - 1000 AND t.at + (2000 * (1 + random()))::INT / (100 + p_limit) THEN
         again_at := v_now;
     END IF;
     -- Once; a few times where some of what it takes is void or locked. Not at all while the queue is paused, or its own

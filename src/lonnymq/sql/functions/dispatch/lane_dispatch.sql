@@ -8,7 +8,7 @@ DECLARE
     c_end CONSTANT BIGINT := 9223372036854775807;
     m RECORD;
     r RECORD;
-    v_live INT;
+    v_is_refilled BOOLEAN;
     v_room INT;
     v_put INT := 0;
     v_is_blocked BOOLEAN := FALSE;
@@ -32,22 +32,24 @@ BEGIN
         lane.horizon := c_end;              -- there are no lines
         RETURN;
     END IF;
-    IF lane.horizon = c_end OR lane_is_low(lane) OR p_hinted IS NOT NULL OR p_max IS NOT NULL OR v_is_blocked THEN
-        v_live := lane_live(lane);
-        v_room := LEAST(lane.target - v_live, slots_room(p_max));
+    v_is_refilled := lane.horizon = c_end OR lane_is_low(lane) OR p_hinted IS NOT NULL OR p_max IS NOT NULL
+        OR v_is_blocked;
+    IF v_is_refilled THEN
+        v_room := LEAST(lane.target - lane_live(lane), slots_room(p_max));
         IF v_room > 0 THEN
             SELECT * INTO r FROM lane_refill(lane, v_room, p_has_policies, p_max IS NOT NULL, p_now);
             lane.issued := GREATEST(lane.issued, r.issued);
-            v_live := v_live + r.put;
         END IF;
-        SELECT y.tag, y.id INTO lane.low_tag, lane.low_id FROM ready y
-        WHERE y.lane = lane.name AND y.tag >= lane.floor AND y.xmax = '0'
-        ORDER BY y.tag, y.id OFFSET v_live / 2 LIMIT 1;
     END IF;
     -- A limit over all channels that is used up lets no line go on: what is in ready may be served, whatever its tag.
     lane.horizon := CASE WHEN slots_room(p_max) = 0 THEN c_end ELSE COALESCE((
         SELECT b.tag FROM backlog b WHERE b.is_open AND b.lane = lane.name AND b.tag >= lane.v
         ORDER BY b.lane, b.tag, b.turn LIMIT 1), c_end) END;
+    IF v_is_refilled THEN
+        SELECT y.tag, y.id INTO lane.low_tag, lane.low_id FROM ready y
+        WHERE y.lane = lane.name AND y.tag >= lane.floor AND y.xmax = '0'
+        ORDER BY y.tag, y.id OFFSET lane_live(lane) / 2 LIMIT 1;
+    END IF;
     IF lane.v > l.v AND l.horizon < c_end THEN
         DELETE FROM recent c WHERE c.ctid = ANY (ARRAY(
             SELECT c.ctid FROM recent c WHERE c.lane = l.name AND c.tag + 0 >= l.v - 1000000000 AND c.tag + 0 < lane.v

@@ -1,5 +1,5 @@
--- How many messages of lines, by channel and lane, are cancelled or rescheduled, and not yet taken out of their line: the
--- dispatcher has not read the notice of that. Of the given channels; NULL: of all.
+-- How many messages of lines, by channel and lane, are cancelled or rescheduled, and not yet taken out of their line:
+-- the dispatcher has not read the notice of that. Of the given channels; NULL: of all.
 CREATE OR REPLACE FUNCTION line_void (p_channels TEXT[])
 RETURNS TABLE (channel TEXT, lane TEXT, n BIGINT) LANGUAGE sql STABLE AS $$
     WITH t AS MATERIALIZED (SELECT * FROM tick ORDER BY id DESC LIMIT 1),
