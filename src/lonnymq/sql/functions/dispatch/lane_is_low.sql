@@ -1,5 +1,5 @@
--- Whether lines have messages that could be served, and about half of what was in ready is taken; or cannot be served any
--- more, because the horizon came down. One probe.
+-- Whether lines have messages that could be served, and about half of what was in ready is taken; or cannot be served
+-- any more, because the horizon came down. One probe.
 CREATE OR REPLACE FUNCTION lane_is_low (l lane_state)
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 BEGIN
