@@ -9,6 +9,7 @@ DECLARE
     m RECORD;
     r RECORD;
     v_is_refilled BOOLEAN;
+    v_live INT;
     v_room INT;
     v_put INT := 0;
     v_is_blocked BOOLEAN := FALSE;
@@ -46,9 +47,10 @@ BEGIN
         SELECT b.tag FROM backlog b WHERE b.is_open AND b.lane = lane.name AND b.tag >= lane.v
         ORDER BY b.lane, b.tag, b.turn LIMIT 1), c_end) END;
     IF v_is_refilled THEN
+        v_live := lane_live(lane);
         SELECT y.tag, y.id INTO lane.low_tag, lane.low_id FROM ready y
         WHERE y.lane = lane.name AND y.tag >= lane.floor AND y.xmax = '0'
-        ORDER BY y.tag, y.id OFFSET lane_live(lane) / 2 LIMIT 1;
+        ORDER BY y.tag, y.id OFFSET v_live / 2 LIMIT 1;
     END IF;
     IF lane.v > l.v AND l.horizon < c_end THEN
         DELETE FROM recent c WHERE c.ctid = ANY (ARRAY(
