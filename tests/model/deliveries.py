@@ -40,14 +40,19 @@ class Deliveries:
     def disturbed(self) -> None:
         self.leads.clear()
 
+    def weighed(self, model: QueueModel, before: dict[Line, list[int]]) -> None:
+        """Also while shares are not summed up: a line that gave a costly message then waits for the others."""
+        for line, ids in before.items():
+            self.steps[line] = max(
+                self.steps.get(line, Fraction(0)), *costs(model, line, ids).values(), Fraction(0)
+            )
+
     def shared(self, model: QueueModel, took: list[int], before: dict[Line, list[int]]) -> None:
         """Sums up what pairs of lines were given, from when on both always had more to give."""
-        given: dict[Line, Fraction] = {}
-        for line, ids in before.items():
-            weight = Fraction(model.policy(line.channel).weight)
-            costs = {i: model.messages[i].cost / weight for i in ids}
-            given[line] = sum((cost for i, cost in costs.items() if i in took), Fraction(0))
-            self.steps[line] = max(self.steps.get(line, Fraction(0)), *costs.values(), Fraction(0))
+        given = {
+            line: sum((cost for i, cost in costs(model, line, ids).items() if i in took), Fraction(0))
+            for line, ids in before.items()
+        }
         hungry = [
             line
             for line, ids in before.items()
@@ -55,6 +60,11 @@ class Deliveries:
         ]
         pairs = [(a, b) for a, b in combinations(sorted(hungry), 2) if a.lane == b.lane]
         self.leads = {(a, b): self.leads.get((a, b), Fraction(0)) + given[a] - given[b] for a, b in pairs}
+
+
+def costs(model: QueueModel, line: Line, ids: list[int]) -> dict[int, Fraction]:
+    weight = Fraction(model.policy(line.channel).weight)
+    return {i: model.messages[i].cost / weight for i in ids}
 
 
 def lines(model: QueueModel) -> dict[Line, list[int]]:
@@ -89,6 +99,7 @@ def take(
         assert took.total() == min(room, sum(available.values())), (
             f"invariant 13: {dict(took)} of {available}, {room} to be had: not all that was there"
         )
+    deliveries.weighed(model, before)
     if model.settings.max_concurrency is None and model.is_settled():
         deliveries.shared(model, [row.id for row in rows], before)
         _judge_shares(deliveries)

@@ -221,7 +221,9 @@ def test_a_worker_that_is_cancelled_hands_back_what_was_on_its_way_to_it(
     dsn: str, conn: psycopg.Connection, queue: Queue, app: App[Created], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has got one message, and asks for more, when it is cancelled."""
-    monkeypatch.setattr("lonnymq.queue.consuming.QUIET_MS", 60_000)  # what was dispatched is good enough, at first
+    monkeypatch.setattr(
+        "lonnymq.queue.consuming.QUIET_MS", 60_000
+    )  # what was dispatched is good enough, at first
 
     @app.task()
     async def never() -> None:
