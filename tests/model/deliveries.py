@@ -41,7 +41,7 @@ class Deliveries:
         self.leads.clear()
 
     def weighed(self, model: QueueModel, before: dict[Line, list[int]]) -> None:
-        """Also while shares are not summed up: a line that gave a costly message then waits for the others."""
+        """Also while shares are not summed up: a line that gave a costly message waits for the others."""
         for line, ids in before.items():
             self.steps[line] = max(
                 self.steps.get(line, Fraction(0)), *costs(model, line, ids).values(), Fraction(0)
