@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 from typing import Any, ClassVar
@@ -53,7 +54,7 @@ class Basis(QueueCalls):
         self._source = source
         self._is_open = self._own_pool is None
         self._is_closed = False
-        self._dequeued_at = float("-inf")
+        self._dequeued_at = -math.inf
         self._equip()
         self._listen_to = listen if isinstance(listen, str) else held.address(source) if listen else None
 
