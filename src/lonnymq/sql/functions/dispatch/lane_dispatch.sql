@@ -48,8 +48,8 @@ BEGIN
         ORDER BY b.lane, b.tag, b.turn LIMIT 1), c_end) END;
     IF v_is_refilled THEN
         v_live := lane_live(lane);
-        SELECT y.tag, y.id INTO lane.low_tag, lane.low_id FROM ready y
-        WHERE y.lane = lane.name AND y.tag >= lane.floor AND y.xmax = '0'
+        SELECT y.tag, y.id INTO lane.low_tag, lane.low_id FROM ready y -- NULL: it is low still
+        WHERE y.lane = lane.name AND y.tag >= lane.floor AND y.xmax = '0' AND v_live >= (lane.target + 1) / 2
         ORDER BY y.tag, y.id OFFSET v_live / 2 LIMIT 1;
     END IF;
     IF lane.v > l.v AND l.horizon < c_end THEN
