@@ -58,7 +58,7 @@ BEGIN
         n.lanes := lanes_asked(n.lanes, v_notices, p_now);
     END IF;
     IF w.has_gone THEN
-        PERFORM line_leave(v_notices);
+        PERFORM line_leave(n.lanes, v_notices);
     END IF;
     IF w.has_policies AND w.wanted IS NOT NULL THEN
         w.hinted := w.hinted || slots_released(v_notices, p_now);
