@@ -27,6 +27,7 @@ REFUSED: list[LiteralString] = [
     "SELECT message_cancel(1)",
     "SELECT * FROM message_cancel_many(ARRAY[1]::BIGINT[])",
     "SELECT message_reschedule(1)",
+    "SELECT * FROM channel_delete('a', TRUE)",
 ]
 FINISHERS: dict[str, LiteralString] = {
     "complete": "SELECT message_complete(%s, %s)",

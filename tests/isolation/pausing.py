@@ -20,14 +20,14 @@ TABLES = (
 )
 # The name of a stop: the function, and the text it comes before.
 STOPS = {
-    "dequeue has the tick": ("message_dequeue", "IF p_lanes IS NULL AND cardinality(q.lanes) = 1 THEN"),
-    "dequeue has its entries": ("message_dequeue", "token := gen_random_uuid();"),
+    "dequeue has the tick": ("message_dequeue", "token := gen_random_uuid();"),
+    "dequeue has its entries": ("message_dequeue", "EXIT WHEN v_got IS NULL;"),
     "dequeue has its messages": ("message_dequeue", "IF v_not IS NOT NULL THEN"),
     "dispatch has the tick": ("dispatch", "IF v_now BETWEEN t.at"),
     "dispatch has looked": ("dispatch", "PERFORM FROM dispatch_lock FOR UPDATE SKIP LOCKED;"),
     "dispatch has the lock": ("dispatch", "v_mode := set_config("),
     "dispatch has read": ("dispatch", "t := dispatch_work("),
-    "dispatch has its entries": ("dispatch_work", "IF w.has_shorter THEN"),
+    "dispatch has its entries": ("dispatch_work", "IF w.has_gone THEN"),
     "dispatch has the policies": ("dispatch_work", "IF w.spans <> '{}' THEN"),
     "extend has found its lease": ("message_extend_many", "x := lease_extend("),
     "cancel has its messages": ("message_cancel_many", "v_endings := message_unplace("),

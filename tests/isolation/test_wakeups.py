@@ -145,11 +145,11 @@ WRITERS = {
 }
 # They write elsewhere first: stopped there, they have not read yet whether someone sleeps.
 BEGIN_ELSEWHERE = {
-    *("retry", "unpause", "raise"),
+    *("create with a key", "retry", "unpause", "raise"),
     *("unpause the queue", "raise the queue's limit", "lift the queue's limit"),
 }
 # Reads whether someone sleeps in the statement that appends.
-LOOKS_AT_ONCE = {"create"}
+LOOKS_AT_ONCE = {"create", "create_many", "publish"}
 
 READ_COMMITTED_ONLY = {"reschedule"}
 NAME = unique_name("prepared")  # of a prepared transaction: these belong to all databases

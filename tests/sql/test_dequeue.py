@@ -209,6 +209,7 @@ def test_a_message_somebody_holds_is_put_back_and_not_forgotten(connect: Connect
         if len(served) == 4:
             break
     assert served == ids[3:7]
+    dispatch(conn)
     audit(conn)
     other.rollback()
     clock.advance(1000)

@@ -29,7 +29,7 @@ def test_lines_with_the_same_tag_do_not_wait_for_each_other(conn: psycopg.Connec
         assert len(messages) == 50, f"after {taken}"
         for message in messages:
             served[message.channel] += 1
-        assert max(served.values()) - min(served.values()) <= 1, "each channel has its turn"
+        assert max(served.values()) - min(served.values()) <= 2, "each channel has its turn"
     check(conn)
 
 

@@ -106,8 +106,8 @@ def fill(conn: psycopg.Connection, channel: str, count: int, first: int = 1, *, 
         )
     conn.execute(
         """
-        INSERT INTO backlog (channel, lane, turn, tag, is_open, n, held, stretches)
-        SELECT channel, lane, nextval('turn'), 1, TRUE, COUNT(*), 0,
+        INSERT INTO backlog (channel, lane, turn, tag, is_open, n, stretches)
+        SELECT channel, lane, nextval('turn'), 1, TRUE, COUNT(*),
             ARRAY[ROW(0, MIN(at), MIN(id), 0, MAX(at), MAX(id))::stretch]
         FROM line WHERE channel = %s GROUP BY channel, lane""",
         (channel,),

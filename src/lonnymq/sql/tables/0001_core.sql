@@ -43,7 +43,8 @@ CREATE TYPE entry AS (
 
 -- The work, and the only table that cannot be remade from another one. Nothing is looked up here but by id.
 CREATE TABLE message (
-    id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    -- A session caches no ids: message_create_many relies on new ids being above the last one.
+    id BIGINT GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY,
     xid XID8 NOT NULL DEFAULT pg_current_xact_id(), -- the transaction whose notice tells of it
     dequeue_at BIGINT NOT NULL,
     created_at BIGINT NOT NULL,
@@ -79,6 +80,7 @@ CREATE TYPE share AS (channel TEXT, n INT, at BIGINT);
 --   lease_end_at       a lease now ends then; with taken, at and wanted: a dequeue, what it took, when, and how much
 --                      it asked for
 --   asked              a dequeue found nothing in these lanes: somebody serves them
+--   gone               these messages no longer wait where their entries are: cancelled, or rescheduled
 --   channel            look at this channel again: its policy changed, or a slot came free. '': at the whole queue
 CREATE TABLE notice (
     xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
@@ -91,6 +93,7 @@ CREATE TABLE notice (
     channel TEXT COLLATE "C",
     back stub[],
     taken share[],
+    gone entry[],
     asked TEXT[],
     PRIMARY KEY (xid, id)
 );
@@ -120,7 +123,7 @@ CREATE TABLE alarm (
     PRIMARY KEY (at, id)
 );
 
--- Due, but not next: the lines of the channels.
+-- Due, but not next: the lines of the channels. Only the dispatcher writes here.
 CREATE TABLE line (
     channel TEXT COLLATE "C" NOT NULL,
     lane TEXT COLLATE "C" NOT NULL,
@@ -144,13 +147,12 @@ CREATE TABLE backlog (
     tag BIGINT NOT NULL,                    -- of its next message
     is_open BOOLEAN NOT NULL,               -- it may release one; else a notice or a time will say when to look again
     n BIGINT NOT NULL,                      -- messages in the line
-    held INT NOT NULL,                      -- those at its head that somebody held when they were last tried
     stretches stretch[] NOT NULL,           -- in order
     PRIMARY KEY (channel, lane, turn)
-);
+) WITH (fillfactor = 70);
 -- How a refill leaves a line, and when to look again if it is time that keeps it.
 CREATE TYPE line_state AS (
-    tid TID, channel TEXT, tag BIGINT, is_open BOOLEAN, n BIGINT, held INT, stretches stretch[], again_at BIGINT);
+    tid TID, channel TEXT, tag BIGINT, is_open BOOLEAN, n BIGINT, stretches stretch[], again_at BIGINT);
 CREATE INDEX backlog_tag_ix ON backlog (lane, tag, turn) WHERE is_open;
 CREATE INDEX backlog_ended_ix ON backlog (turn) WHERE stretches = '{}';
 
@@ -261,6 +263,7 @@ CREATE TYPE lane_state AS (
     horizon BIGINT,
     issued BIGINT,                          -- the highest tag so far
     target INT,                             -- how many entries ready should have: follows what consumers ask for
+    low_tag BIGINT, low_id BIGINT,          -- once all entries up to this one are taken, ready is refilled
     stuck_at BIGINT,                        -- since when an open dequeue holds the floor; NULL: it does not
     front BIGINT,                           -- the tag that was next to be served; NULL: none
     served_at BIGINT);                      -- when somebody last took something from it, or asked in vain
@@ -294,7 +297,7 @@ SELECT 0, pg_snapshot_xmax(pg_current_snapshot()), 0,
     COALESCE(array_agg(ROW(x, 0)::open_transaction) FILTER (WHERE x < pg_snapshot_xmax(pg_current_snapshot())),
         '{}'), '{}',
     -9223372036854775808, -9223372036854775808, 0, 0, ARRAY[ROW('default', 0, 0, 9223372036854775807, 0, 100,
-        NULL, NULL, NULL)::lane_state], 0, 0, 0, 0,
+        0, 0, NULL, NULL, NULL)::lane_state], 0, 0, 0, 0,
     pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system())
 FROM (SELECT pg_current_xact_id() UNION SELECT pg_snapshot_xip(pg_current_snapshot())) o (x);
 

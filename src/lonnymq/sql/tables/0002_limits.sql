@@ -16,8 +16,6 @@ CREATE TABLE policy_change (
     xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
     id BIGINT GENERATED ALWAYS AS IDENTITY,
     channel TEXT COLLATE "C" NOT NULL,
-    -- The dispatcher has seen it, but an open dequeue holds some of the channel's entries:
-    is_seen BOOLEAN NOT NULL DEFAULT FALSE,
     PRIMARY KEY (xid, id)                   -- see tick.policy_xid
 );
 

@@ -6,29 +6,32 @@
 CREATE OR REPLACE FUNCTION message_complete (p_id BIGINT, p_token UUID)
 RETURNS TEXT LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-    v_done RECORD;
+    v_channel TEXT;
+    v_is_limited BOOLEAN;
+    v_is_last BOOLEAN;
+    v_is_only BOOLEAN;
 BEGIN
-    WITH l AS MATERIALIZED (
+    DELETE FROM message m
+    USING (
         SELECT x.last_id, x.is_limited, x.stubs FROM lease x
-        WHERE x.token = p_token AND x.last_id >= p_id ORDER BY x.last_id LIMIT 1),
-    gone AS MATERIALIZED (
-        DELETE FROM message m USING l
-        WHERE m.id = p_id AND ROW(m.id, m.generation)::stub = ANY (l.stubs)
-            AND NOT m.is_counted AND NOT m.is_cancelled AND m.dedupe_key IS NULL AND NOT (SELECT q.history FROM queue q)
-        RETURNING m.channel, l.is_limited),
-    ended AS (
-        DELETE FROM lease x USING l CROSS JOIN gone
-        WHERE x.token = p_token AND x.last_id = l.last_id AND l.last_id = p_id
-            AND (cardinality(l.stubs) = 1 OR NOT EXISTS (
-                SELECT FROM unnest(l.stubs) s
-                CROSS JOIN LATERAL (
-                    SELECT FROM message m WHERE m.id = s.id AND m.id <> p_id AND m.generation = s.generation
-                    OFFSET 0) m)))
-    SELECT g.channel, g.is_limited INTO v_done FROM gone g;
-    IF v_done.channel IS NULL THEN          -- there is more to do than that, or it is not the caller's
+        WHERE x.token = p_token AND x.last_id >= p_id ORDER BY x.last_id LIMIT 1) l
+    WHERE m.id = p_id AND ROW(m.id, m.generation)::stub = ANY (l.stubs)
+        AND NOT m.is_counted AND NOT m.is_cancelled AND m.dedupe_key IS NULL AND NOT (SELECT q.history FROM queue q)
+    RETURNING m.channel, l.is_limited, l.last_id = p_id, cardinality(l.stubs) = 1
+    INTO v_channel, v_is_limited, v_is_last, v_is_only;
+    IF v_channel IS NULL THEN               -- there is more to do than that, or it is not the caller's
         RETURN (SELECT x.result FROM message_complete_many(ARRAY[p_id], ARRAY[p_token]) x);
-    ELSIF v_done.is_limited THEN
-        PERFORM slots_free(ARRAY[v_done.channel]);
+    ELSIF v_is_only THEN
+        DELETE FROM lease x WHERE x.token = p_token AND x.last_id = p_id;
+    ELSIF v_is_last THEN                    -- then the row is looked through
+        DELETE FROM lease x
+        WHERE x.token = p_token AND x.last_id = p_id AND NOT EXISTS (
+            SELECT FROM unnest(x.stubs) s
+            CROSS JOIN LATERAL (
+                SELECT FROM message m WHERE m.id = s.id AND m.generation = s.generation OFFSET 0) m);
+    END IF;
+    IF v_is_limited THEN
+        PERFORM slots_free(ARRAY[v_channel]);
     END IF;
     RETURN 'completed';
 END $$;

@@ -9,42 +9,46 @@ DECLARE
     v_endings ending[];
 BEGIN
     WITH l AS MATERIALIZED (
-        SELECT x.last_id, x.is_limited, x.stubs FROM lease x
-        WHERE x.token = p_token AND x.last_id >= (SELECT MIN(u) FROM unnest(p_ids) u)
-            AND (x.stubs[1]).id <= (SELECT MAX(u) FROM unnest(p_ids) u)),
-    gone AS MATERIALIZED (
+        SELECT x.* FROM (SELECT MIN(u) AS lo, MAX(u) AS hi FROM unnest(p_ids) u) r
+        CROSS JOIN LATERAL (
+            SELECT x.last_id, x.is_limited, x.stubs FROM lease x
+            WHERE x.token = p_token AND x.last_id >= r.lo AND (x.stubs[1]).id <= r.hi OFFSET 0) x),
+    gone AS (
         DELETE FROM message m
         WHERE m.id = ANY (p_ids)
             AND COALESCE((m.id, m.generation) IN (SELECT s.id, s.generation FROM l CROSS JOIN unnest(l.stubs) s), FALSE)
-        RETURNING m.id, m.channel, m.is_cancelled, m.is_counted, m.dedupe_key),
-    counted AS (
-        INSERT INTO departure (channel, n) SELECT g.channel, COUNT(*) FROM gone g WHERE g.is_counted GROUP BY g.channel)
+        RETURNING m.id, m.channel, m.is_cancelled, m.is_counted, m.dedupe_key)
     SELECT l.rows, l.is_limited, l.n = cardinality(g.ids) AS is_whole, g.* INTO d
     FROM (
         SELECT array_agg(l.last_id) AS rows, BOOL_OR(l.is_limited) AS is_limited, SUM(cardinality(l.stubs)) AS n
         FROM l) l
     CROSS JOIN (
         SELECT array_agg(g.id) AS ids, array_agg(g.id) FILTER (WHERE g.is_cancelled) AS cancelled,
-            array_agg(DISTINCT g.channel) FILTER (WHERE (SELECT BOOL_OR(l.is_limited) FROM l)) AS channels,
+            array_agg(g.channel) FILTER (WHERE (SELECT BOOL_OR(l.is_limited) FROM l)) AS channels,
+            array_agg(g.channel) FILTER (WHERE g.is_counted) AS counted,
             array_agg(ROW(g.channel, g.dedupe_key, 0, g.id, NULL)::dedupe)
                 FILTER (WHERE g.dedupe_key IS NOT NULL) AS keys
         FROM gone g) g;
-    IF d.ids IS NOT NULL THEN
+    IF d.is_whole THEN
+        DELETE FROM lease x WHERE x.token = p_token AND x.last_id = ANY (d.rows);
+    ELSIF d.ids IS NOT NULL THEN
         DELETE FROM lease x
-        WHERE x.token = p_token AND x.last_id = ANY (d.rows)
-            AND (d.is_whole OR x.last_id = ANY (d.ids) AND NOT EXISTS (
-                SELECT FROM unnest(x.stubs) s
-                CROSS JOIN LATERAL (
-                    SELECT FROM message m WHERE m.id = s.id AND m.generation = s.generation OFFSET 0) m));
-        IF d.keys IS NOT NULL THEN
-            PERFORM dedupe_release(d.keys, (SELECT q.dedupe_keep_ms FROM queue q));
-        END IF;
-        IF d.is_limited THEN
-            PERFORM slots_free(d.channels);
-        END IF;
+        WHERE x.token = p_token AND x.last_id = ANY (d.rows) AND x.last_id = ANY (d.ids) AND NOT EXISTS (
+            SELECT FROM unnest(x.stubs) s
+            CROSS JOIN LATERAL (
+                SELECT FROM message m WHERE m.id = s.id AND m.generation = s.generation OFFSET 0) m);
+    END IF;
+    IF d.counted IS NOT NULL THEN
+        INSERT INTO departure (channel, n) SELECT c, COUNT(*) FROM unnest(d.counted) c GROUP BY c;
+    END IF;
+    IF d.keys IS NOT NULL THEN
+        PERFORM dedupe_release(d.keys, (SELECT q.dedupe_keep_ms FROM queue q));
+    END IF;
+    IF d.channels IS NOT NULL THEN
+        PERFORM slots_free(ARRAY(SELECT DISTINCT c FROM unnest(d.channels) c));
     END IF;
     IF cardinality(d.ids) = cardinality(p_ids) AND d.cancelled IS NULL THEN
-        RETURN QUERY SELECT u, 'completed' FROM unnest(p_ids) u;
+        RETURN QUERY SELECT unnest(p_ids), 'completed';
     ELSE
         SELECT array_agg(ROW(x.ord, x.id, NULL, p_token, NULL, NULL, NULL, NULL, NULL,
             CASE WHEN x.id = ANY (d.cancelled) THEN 'cancelled' ELSE 'completed' END, NULL, NULL, NULL)::ending)

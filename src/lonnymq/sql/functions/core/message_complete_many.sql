@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION message_complete_many (p_ids BIGINT[], p_tokens UUID[
 RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
-    v_token UUID := (SELECT u FROM unnest(p_tokens) u LIMIT 1);
+    v_token UUID := p_tokens[array_lower(p_tokens, 1)];
     v_endings ending[];
 BEGIN
     IF v_token = ALL (p_tokens) AND cardinality(p_tokens) IN (1, cardinality(p_ids)) AND cardinality(p_ids) > 0

@@ -21,34 +21,43 @@ DECLARE
     -- before a limit is looked for: who sets one can see who may not have found it
     v_xid XID8 := pg_current_xact_id();
     v_now BIGINT := transaction_ms();
-    v_at BIGINT;
+    v_at BIGINT := v_now;
+    v_max INT;
+    v_is_special BOOLEAN;
     v_is_asleep BOOLEAN;
 BEGIN
-    IF NOT message_is_usual(p_channel, '', p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key, p_delay_ms,
-        p_priority, p_cost,
-        p_lane, 0)
+    -- Most have a channel and content alone. What is asked of the others costs time to prepare, in each transaction.
+    IF num_nulls(p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key, p_delay_ms, p_priority, p_cost, p_lane) < 8
+        OR (octet_length(p_channel) BETWEEN 1 AND 255) IS NOT TRUE
     THEN
-        PERFORM message_check(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key, p_delay_ms,
-            p_priority, p_cost, p_lane);
+        IF NOT message_is_usual(p_channel, '', p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key, p_delay_ms,
+            p_priority, p_cost, p_lane, 0)
+        THEN
+            PERFORM message_check(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key,
+                p_delay_ms, p_priority, p_cost, p_lane);
+        END IF;
+        IF p_delay_ms IS NOT NULL THEN
+            v_at := clock_ms() + p_delay_ms;
+        ELSIF p_dequeue_at IS NOT NULL THEN
+            v_at := p_dequeue_at;
+        END IF;
     END IF;
-    v_at := COALESCE(p_dequeue_at, CASE WHEN p_delay_ms IS NULL THEN v_now ELSE clock_ms() + p_delay_ms END);
-    -- What the queue asks for is checked by the statement that appends, and whether someone sleeps: it locks message
-    -- first, and then takes its snapshot. See sleep_begin.
-    WITH s AS MATERIALIZED (SELECT * FROM sleep s ORDER BY s.id DESC LIMIT 1),
-    made AS (
+    -- What the queue asks for is checked before message is locked; whether someone sleeps, after that.
+    SELECT s.content_max_bytes, s.is_special INTO v_max, v_is_special FROM sleep s ORDER BY s.id DESC LIMIT 1;
+    IF octet_length(p_content) <= v_max AND NOT v_is_special AND p_dedupe_key IS NULL THEN
         INSERT INTO message (xid, dequeue_at, created_at, max_attempts, cost, priority, lane, channel, headers, content)
-        SELECT v_xid, v_at, v_now, p_max_attempts, COALESCE(p_cost, 1), COALESCE(p_priority, 0),
-            COALESCE(p_lane, 'default'), p_channel, p_headers, p_content
-        FROM s WHERE octet_length(p_content) <= s.content_max_bytes AND p_dedupe_key IS NULL AND NOT s.is_special
-        RETURNING message.id),
-    told AS (
-        INSERT INTO notice (xid, lo_id, hi_id, n) SELECT v_xid, made.id, made.id, 1 FROM made)
-    SELECT made.id, 'created', s.is_asleep INTO id, result, v_is_asleep FROM made, s;
-    IF message_create.id IS NULL THEN       -- there is more to look at than that
+        VALUES (v_xid, v_at, v_now, p_max_attempts, COALESCE(p_cost, 1), COALESCE(p_priority, 0),
+            COALESCE(p_lane, 'default'), p_channel, p_headers, p_content)
+        RETURNING message.id, 'created' INTO id, result;
+        -- The snapshot of this statement is younger than the lock: see sleep_begin.
+        INSERT INTO notice (xid, lo_id, hi_id, n) VALUES (v_xid, message_create.id, message_create.id, 1)
+        RETURNING (SELECT s.is_asleep FROM sleep s ORDER BY s.id DESC LIMIT 1) INTO v_is_asleep;
+        IF v_is_asleep OR current_setting('transaction_isolation') <> 'read committed' THEN
+            PERFORM sleep_notify(v_at);
+        END IF;
+    ELSE                                    -- there is more to look at than that
         SELECT m.id, m.result INTO id, result FROM message_create_many(
             ARRAY[p_channel], ARRAY[p_content], ARRAY[p_dequeue_at], ARRAY[p_headers], ARRAY[p_max_attempts],
             ARRAY[p_dedupe_key], FALSE, ARRAY[p_delay_ms], ARRAY[p_priority], ARRAY[p_cost], ARRAY[p_lane]) m;
-    ELSIF v_is_asleep OR current_setting('transaction_isolation') <> 'read committed' THEN
-        PERFORM sleep_notify(v_at);
     END IF;
 END $$;

@@ -1,4 +1,5 @@
--- Part of message_create_many: the messages that dedupe keys and sizes let in, and what became of the others.
+-- Part of message_create_many: check them all, then create those that dedupe keys and sizes let in, and say what became
+-- of the others.
 CREATE OR REPLACE FUNCTION message_create_admitted (
     p_channels TEXT[], p_contents BYTEA[], p_dequeue_ats BIGINT[], p_headers JSONB[], p_max_attempts INT[],
     p_dedupe_keys TEXT[], p_priorities INT[], p_costs INT[], p_lanes TEXT[], p_raise_full BOOLEAN)
@@ -6,11 +7,19 @@ RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_now BIGINT := transaction_ms();
+    v_max INT := (SELECT q.content_max_bytes FROM queue q);
     v_sequence REGCLASS := pg_get_serial_sequence('message', 'id');
     v_ids BIGINT[];
     a RECORD;
     v_full TEXT;                            -- the first channel that is full
 BEGIN
+    PERFORM FROM unnest(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys, p_priorities,
+        p_costs)
+        WITH ORDINALITY u (channel, content, at, headers, max_attempts, dedupe_key, priority, cost, ord)
+    WHERE NOT message_is_usual(channel, content, at, headers, max_attempts, dedupe_key, NULL, priority, cost, NULL,
+            v_max)
+        AND message_check(channel, content, at, headers, max_attempts, dedupe_key, NULL, priority, cost, NULL,
+            format(' (message %s of %s)', ord, cardinality(p_channels)));
     SELECT array_agg(x.id ORDER BY x.ord) INTO v_ids
     FROM (SELECT nextval(v_sequence) AS id, ord FROM generate_subscripts(p_channels, 1) ord) x;
     SELECT * INTO a FROM message_admit(p_channels, p_dedupe_keys, v_ids);

@@ -22,66 +22,71 @@ DECLARE
     -- before a limit is looked for: who sets one can see who may not have found it
     v_xid XID8 := pg_current_xact_id();
     v_now BIGINT := transaction_ms();
-    v_later BIGINT := clock_ms();           -- what delays count from
-    q RECORD;
+    v_is_plain BOOLEAN := num_nulls(p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys, p_delays_ms, p_priorities,
+        p_costs, p_lanes) = 8;
+    v_max INT;
+    v_is_special BOOLEAN;
+    v_is_asleep BOOLEAN := TRUE;            -- somebody is, or may be
+    v_lo BIGINT;
 BEGIN
-    SELECT content_max_bytes, has_bound, has_sizes INTO q FROM queue;
-    PERFORM lengths_check(cardinality(p_channels), cardinality(p_contents), cardinality(p_dequeue_ats),
-        cardinality(p_headers), cardinality(p_max_attempts), cardinality(p_dedupe_keys), cardinality(p_delays_ms),
-        cardinality(p_priorities), cardinality(p_costs), cardinality(p_lanes));
-    IF q.has_bound THEN
-        PERFORM produce_check(p_channels);
+    SELECT s.content_max_bytes, s.is_special INTO v_max, v_is_special FROM sleep s ORDER BY s.id DESC LIMIT 1;
+    IF NOT v_is_plain OR (cardinality(p_channels) = cardinality(p_contents)) IS NOT TRUE THEN
+        PERFORM lengths_check(cardinality(p_channels), cardinality(p_contents), cardinality(p_dequeue_ats),
+            cardinality(p_headers), cardinality(p_max_attempts), cardinality(p_dedupe_keys), cardinality(p_delays_ms),
+            cardinality(p_priorities), cardinality(p_costs), cardinality(p_lanes));
+    END IF;
+    IF v_is_special THEN
+        IF (SELECT q.has_bound FROM queue q) THEN
+            PERFORM produce_check(p_channels);
+        END IF;
+        v_is_special := EXISTS (            -- some have a size
+            SELECT FROM (SELECT DISTINCT u.channel FROM unnest(p_channels) u (channel)) u
+            CROSS JOIN LATERAL (SELECT FROM channel c WHERE c.name = u.channel AND c.max_size IS NOT NULL OFFSET 0) c);
     END IF;
     IF p_lanes IS NOT NULL THEN
         PERFORM lanes_check(p_lanes);
     END IF;
     IF p_delays_ms IS NOT NULL THEN
-        PERFORM delay_check(u.delay_ms, u.at, format(' (message %s of %s)', u.ord, cardinality(p_channels)))
-        FROM unnest(p_dequeue_ats, p_delays_ms) WITH ORDINALITY u (at, delay_ms, ord);
-        p_dequeue_ats := ARRAY(
-            SELECT COALESCE(u.at, v_later + u.delay_ms)
-            FROM unnest(p_dequeue_ats, p_delays_ms) WITH ORDINALITY u (at, delay_ms, ord) ORDER BY u.ord);
+        p_dequeue_ats := delays_add(p_dequeue_ats, p_delays_ms, clock_ms());
     END IF;
-    IF q.has_sizes THEN
-        q.has_sizes := EXISTS (
-            SELECT FROM (SELECT DISTINCT u.channel FROM unnest(p_channels) u (channel)) u
-            CROSS JOIN LATERAL (SELECT FROM channel c WHERE c.name = u.channel AND c.max_size IS NOT NULL OFFSET 0) c);
-    END IF;
-    IF q.has_sizes OR array_remove(p_dedupe_keys, NULL) <> '{}' THEN
-        PERFORM FROM unnest(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys,
-            p_priorities,
-                p_costs, p_lanes)
-            WITH ORDINALITY u (channel, content, at, headers, max_attempts, dedupe_key, priority, cost, lane, ord)
-        WHERE NOT message_is_usual(channel, content, at, headers, max_attempts, dedupe_key, NULL, priority, cost, NULL,
-                q.content_max_bytes)
-            AND message_check(channel, content, at, headers, max_attempts, dedupe_key, NULL, priority, cost, NULL,
-                format(' (message %s of %s)', ord, cardinality(p_channels)));
+    IF cardinality(p_channels) = 0 THEN
+        RETURN;
+    ELSIF v_is_special OR array_remove(p_dedupe_keys, NULL) <> '{}' THEN
         RETURN QUERY SELECT * FROM message_create_admitted(p_channels, p_contents, p_dequeue_ats, p_headers,
             p_max_attempts, p_dedupe_keys, p_priorities, p_costs, p_lanes, p_raise_full);
     ELSE
-        RETURN QUERY
-        WITH made AS MATERIALIZED (         -- in the order given: that of a function's rows
+        -- What is unnested in a SELECT list comes in its order, without a copy. The ids will be above the last one.
+        v_lo := COALESCE(pg_sequence_last_value('message_id_seq'), 0) + 1;
+        IF v_is_plain THEN
+            RETURN QUERY
+            INSERT INTO message (xid, dequeue_at, created_at, channel, content)
+            SELECT v_xid, v_now, v_now, u.channel, u.content
+            FROM (SELECT unnest(p_channels) AS channel, unnest(p_contents) AS content,
+                generate_series(1, cardinality(p_channels)) AS ord) u
+            WHERE octet_length(u.channel) BETWEEN 1 AND 255 AND octet_length(u.content) <= v_max
+                OR message_check(u.channel, u.content, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                    format(' (message %s of %s)', u.ord, cardinality(p_channels)))
+            RETURNING message.id, 'created';
+        ELSE
+            RETURN QUERY
             INSERT INTO message (xid, dequeue_at, created_at, max_attempts, cost, priority, lane, channel, headers,
                 content)
             SELECT v_xid, COALESCE(at, v_now), v_now, max_attempts, COALESCE(cost, 1), COALESCE(priority, 0),
                 COALESCE(lane, 'default'), channel, headers, content
-            FROM unnest(p_channels, p_contents, p_dequeue_ats, p_headers, p_max_attempts, p_priorities, p_costs,
-                p_lanes)
-                WITH ORDINALITY u (channel, content, at, headers, max_attempts, priority, cost, lane, ord)
-            WHERE message_is_usual(channel, content, at, headers, max_attempts, NULL, NULL, priority, cost, NULL,
-                    q.content_max_bytes)
+            FROM (SELECT unnest(p_channels) AS channel, unnest(p_contents) AS content, unnest(p_dequeue_ats) AS at,
+                unnest(p_headers) AS headers, unnest(p_max_attempts) AS max_attempts, unnest(p_priorities) AS priority,
+                unnest(p_costs) AS cost, unnest(p_lanes) AS lane, generate_series(1, cardinality(p_channels)) AS ord) u
+            WHERE message_is_usual(channel, content, at, headers, max_attempts, NULL, NULL, priority, cost, NULL, v_max)
                 OR message_check(channel, content, at, headers, max_attempts, NULL, NULL, priority, cost, NULL,
                     format(' (message %s of %s)', ord, cardinality(p_channels)))
-            RETURNING message.id),
-        told AS (
-            INSERT INTO notice (xid, lo_id, hi_id, n)
-            SELECT v_xid, MIN(made.id), MAX(made.id), COUNT(*) FROM made HAVING COUNT(*) > 0)
-        SELECT made.id, 'created' FROM made;
+            RETURNING message.id, 'created';
+        END IF;
+        -- By now message is locked, and the snapshot of this statement is younger: see sleep_begin.
+        INSERT INTO notice (xid, lo_id, hi_id, n)
+        VALUES (v_xid, v_lo, currval('message_id_seq'), cardinality(p_channels))
+        RETURNING (SELECT s.is_asleep FROM sleep s ORDER BY s.id DESC LIMIT 1) INTO v_is_asleep;
     END IF;
-    IF p_dequeue_ats IS NOT NULL THEN
-        v_now := (SELECT MIN(COALESCE(a, v_now)) FROM unnest(p_dequeue_ats) a);
-    END IF;
-    IF p_channels <> '{}' THEN
-        PERFORM sleep_notify(v_now);
+    IF v_is_asleep OR current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM sleep_notify((SELECT MIN(COALESCE(a, v_now)) FROM unnest(COALESCE(p_dequeue_ats, ARRAY[v_now])) a));
     END IF;
 END $$;

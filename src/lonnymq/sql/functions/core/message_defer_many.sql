@@ -12,14 +12,11 @@ BEGIN
     p_tokens := tokens_fill(p_tokens, cardinality(p_ids));
     PERFORM lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0), cardinality(p_dequeue_ats),
         cardinality(p_states), cardinality(p_errors), cardinality(p_delays_ms));
-    PERFORM time_check(u.at, p.place), delay_check(u.delay_ms, u.at, p.place)
-    FROM unnest(p_dequeue_ats, p_delays_ms) WITH ORDINALITY u (at, delay_ms, ord)
-    CROSS JOIN LATERAL (SELECT format(' (message %s of %s)', u.ord, cardinality(p_ids)) AS place) p
-    WHERE u.at IS NOT NULL OR u.delay_ms IS NOT NULL;
+    PERFORM time_check(u.at, format(' (message %s of %s)', u.ord, cardinality(p_ids)))
+    FROM unnest(p_dequeue_ats) WITH ORDINALITY u (at, ord) WHERE u.at IS NOT NULL;
     PERFORM state_check(state) FROM unnest(p_states) u (state) WHERE state IS NOT NULL;
     IF p_delays_ms IS NOT NULL THEN
-        SELECT array_agg(COALESCE(u.at, v_now + u.delay_ms) ORDER BY u.ord) INTO p_dequeue_ats
-        FROM unnest(p_dequeue_ats, p_delays_ms) WITH ORDINALITY u (at, delay_ms, ord);
+        p_dequeue_ats := delays_add(p_dequeue_ats, p_delays_ms, v_now);
     END IF;
     v_endings := ARRAY(SELECT e FROM lease_lock(p_ids, p_tokens, NULL, p_dequeue_ats, p_states, p_errors) e);
     IF v_endings <> '{}' THEN

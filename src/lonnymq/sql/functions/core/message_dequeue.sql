@@ -15,8 +15,11 @@ RETURNS TABLE (
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
-    q RECORD;                               -- the queue's settings, and what the last dispatch left
+    v_now BIGINT := clock_ms();
+    q RECORD;                               -- the queue's settings,
+    t RECORD;                               -- and what the last dispatch left
     v_taken ready[];
+    v_got ready[];                          -- the last of them
     v_nth INT;
     v_is_mine BOOLEAN;                      -- NULL: it was cancelled or rescheduled
     v_not ready[];                          -- entries whose messages are not served,
@@ -25,37 +28,40 @@ DECLARE
     v_is_exact BOOLEAN;                     -- something is promised exactly
     v_mode TEXT;
 BEGIN
-    -- Whether to dispatch is spread by chance: else all consumers would do it at the same time, and all but one in
-    -- vain.
-    SELECT COALESCE(p_lease_ms, q.lease_ms) AS lease_ms, q.history, t.lanes, t.policy_xid, k.now,
-        -- A tick from the future is from before the clock was set back: dispatch.
-        CASE WHEN t.at > k.now + 1000 THEN k.now
-             WHEN p_limit BETWEEN 1 AND 10000 AND t.at + (2000 * (1 + random()))::INT / (100 + p_limit) < k.now
-             THEN k.now END AS dispatch_at,
-        current_setting('transaction_isolation') = 'read committed' AND p_limit BETWEEN 1 AND 10000
-            AND COALESCE(p_lease_ms BETWEEN 1 AND q.lease_max_ms, TRUE) AND COALESCE(octet_length(p_consumer), 0) <= 255
-            AND NOT q.has_bound AND p_async_commit IS NOT NULL AND p_lanes IS NULL AS is_good
-    INTO q FROM queue q CROSS JOIN (SELECT clock_ms() AS now OFFSET 0) k
-    LEFT JOIN LATERAL (SELECT * FROM tick t ORDER BY t.id DESC LIMIT 1) t ON TRUE;
-    IF q.is_good IS NOT TRUE THEN
-        PERFORM dequeue_check(p_limit, q.lease_ms, p_consumer, p_lanes);
+    SELECT q.lease_ms, q.lease_max_ms, q.paused, q.history, q.has_bound INTO q FROM queue q;
+    IF (p_limit BETWEEN 1 AND 10000 AND (p_lease_ms IS NULL OR p_lease_ms BETWEEN 1 AND q.lease_max_ms)
+        AND (p_consumer IS NULL OR octet_length(p_consumer) <= 255) AND p_lanes IS NULL AND p_async_commit IS NOT NULL
+        AND NOT q.has_bound AND current_setting('transaction_isolation') = 'read committed') IS NOT TRUE
+    THEN
+        PERFORM dequeue_check(p_limit, COALESCE(p_lease_ms, q.lease_ms), p_consumer, p_lanes);
     END IF;
-    IF p_lanes IS NULL AND cardinality(q.lanes) = 1 THEN
-        v_taken := ready_take(q.lanes[1], q.policy_xid, p_limit);
-    ELSE
-        v_taken := ready_take_lanes(q.lanes, p_lanes, q.policy_xid, p_limit);
-    END IF;
+    -- changed: channels whose policy the dispatcher has not seen yet. Nothing of them is taken.
+    SELECT t.at, t.lanes, ARRAY(SELECT c.channel FROM policy_change c WHERE c.xid >= t.policy_xid) AS changed
+    INTO t FROM tick t ORDER BY t.id DESC LIMIT 1;
     token := gen_random_uuid();
-    lease_end_at := q.now + q.lease_ms;
-    again_at := q.dispatch_at;
-    -- In a statement of its own, whose snapshot is younger than the locks on the entries: whoever changed one of
-    -- these messages before is seen. One that somebody locks at this moment, to cancel or reschedule it, has an xmax,
-    -- and waits for a second.
-    IF v_taken IS NOT NULL THEN
+    lease_end_at := v_now + COALESCE(p_lease_ms, q.lease_ms);
+    -- Whether to dispatch is left to chance: else all consumers would do it at the same time, and all but one in vain.
+    -- A tick from the future is from before the clock was set back: dispatch.
+    IF v_now NOT BETWEEN t.at - 1000 AND t.at + (2000 * (1 + random()))::INT / (100 + p_limit) THEN
+        again_at := v_now;
+    END IF;
+    -- Once; a few times where some of what it takes is void or locked. Not at all while the queue is paused, or its own
+    -- settings have changed.
+    FOR i IN 1 .. CASE WHEN q.paused OR '' = ANY (t.changed) THEN 0 ELSE 20 END LOOP
+        IF p_lanes IS NULL AND cardinality(t.lanes) = 1 THEN
+            v_got := ready_take(t.lanes[1], t.changed, p_limit - v_n);
+        ELSE
+            v_got := ready_take_lanes(t.lanes, p_lanes, t.changed, p_limit - v_n);
+        END IF;
+        EXIT WHEN v_got IS NULL;
+        v_taken := v_taken || v_got;
+        -- In a statement of its own, whose snapshot is younger than the locks on the entries: whoever changed one of
+        -- these messages before is seen. One that somebody locks at this moment, to cancel or reschedule it, has an
+        -- xmax, and waits for a second.
         FOR id, channel, content, headers, state, attempts, lane, v_nth, v_is_mine IN
             SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.lane, r.nth,
                 CASE WHEN m.id IS NOT NULL THEN m.is_free OR message_try(m.id, r.generation) END
-            FROM unnest(v_taken) WITH ORDINALITY r (lane, tag, id, generation, rank, at, cost, is_limited, channel, nth)
+            FROM unnest(v_got) WITH ORDINALITY r (lane, tag, id, generation, rank, at, cost, is_limited, channel, nth)
             LEFT JOIN LATERAL (
                 SELECT m.*, m.xmax = '0' AS is_free FROM message m WHERE m.id = r.id
                     AND m.generation = r.generation OFFSET 0) m
@@ -65,20 +71,18 @@ BEGIN
                 RETURN NEXT;
                 v_n := v_n + 1;
             ELSE
-                v_not := v_not || v_taken[v_nth];
+                v_not := v_not || v_got[v_nth];
                 v_back := v_back || CASE WHEN v_is_mine IS NOT NULL
-                    THEN ARRAY[ROW((v_taken[v_nth]).id, (v_taken[v_nth]).generation)::stub] END;
+                    THEN ARRAY[ROW((v_got[v_nth]).id, (v_got[v_nth]).generation)::stub] END;
             END IF;
         END LOOP;
-    END IF;
+        EXIT WHEN v_not IS NULL OR v_n = p_limit;
+    END LOOP;
     IF v_not IS NOT NULL THEN
-        v_taken := ARRAY(SELECT r FROM unnest(v_taken) r WHERE r <> ALL (v_not));
-        INSERT INTO notice (back, at) SELECT v_back, q.now + 1000 WHERE v_back IS NOT NULL;
-        -- slots that are free
-        INSERT INTO notice (channel) SELECT DISTINCT r.channel FROM unnest(v_not) r WHERE r.is_limited;
+        v_taken := ready_refuse(v_taken, v_not, v_back, v_now);
     END IF;
     IF v_n > 0 THEN
-        v_is_exact := lease_write(v_taken, message_dequeue.token, message_dequeue.lease_end_at, q.now, p_consumer,
+        v_is_exact := lease_write(v_taken, message_dequeue.token, message_dequeue.lease_end_at, v_now, p_consumer,
             p_limit) OR q.history
             OR (p_async_commit OR current_setting('synchronous_commit') = 'off') AND ready_is_limited(v_taken);
         IF v_is_exact AND current_setting('synchronous_commit') = 'off' THEN
@@ -87,12 +91,12 @@ BEGIN
             v_mode := set_config('synchronous_commit', 'off', TRUE);
         END IF;
     END IF;
-    IF v_n = 0 AND cardinality(q.lanes) > 1 THEN
-        PERFORM lanes_ask(q.lanes, p_lanes, q.now);
+    IF v_n = 0 AND cardinality(t.lanes) > 1 THEN
+        PERFORM lanes_ask(t.lanes, p_lanes, v_now);
     END IF;
     IF v_n < p_limit THEN
         RETURN QUERY
         SELECT NULL::BIGINT, NULL, NULL::BYTEA, NULL::JSONB, NULL::BYTEA, NULL::INT, NULL::UUID, NULL::BIGINT,
-            CASE WHEN v_n > 0 THEN q.now ELSE dequeue_again_at(q.now) END, NULL;
+            CASE WHEN v_n > 0 OR v_not IS NOT NULL THEN v_now ELSE dequeue_again_at(v_now) END, NULL;
     END IF;
 END $$;

@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION message_is_usual (
     p_channel TEXT, p_content BYTEA, p_dequeue_at BIGINT, p_headers JSONB, p_max_attempts INT, p_dedupe_key TEXT,
     p_delay_ms BIGINT, p_priority INT, p_cost INT, p_lane TEXT, p_max_bytes INT)
 RETURNS BOOLEAN LANGUAGE sql STABLE
-RETURN COALESCE(p_channel <> '' AND octet_length(p_channel) <= 255 AND octet_length(p_content) <= p_max_bytes
+RETURN COALESCE(octet_length(p_channel) BETWEEN 1 AND 255 AND octet_length(p_content) <= p_max_bytes
     AND p_lane IS NULL AND (p_dequeue_at IS NULL OR p_delay_ms IS NULL)
     AND COALESCE(p_dequeue_at BETWEEN -9007199254740992 AND 9007199254740992, TRUE)
     AND COALESCE(p_delay_ms BETWEEN 0 AND 4503599627370496, TRUE)

@@ -1,7 +1,7 @@
 -- Part of a dequeue: take up to p_limit entries of a lane that nobody has touched: what a rollback gave back is put
--- back by the dispatcher first, in its place. Nothing of channels whose policy has changed since the last dispatch,
--- and nothing at all of a queue that is paused: looked up by the same snapshot.
-CREATE OR REPLACE FUNCTION ready_take (l lane_state, p_policy_xid XID8, p_limit INT)
+-- back by the dispatcher first, in its place. Nothing of the channels in p_changed, whose policy has changed since the
+-- last dispatch.
+CREATE OR REPLACE FUNCTION ready_take (l lane_state, p_changed TEXT[], p_limit INT)
 RETURNS ready[] LANGUAGE plpgsql AS $$
 DECLARE
     v_taken ready[];
@@ -10,9 +10,7 @@ BEGIN
         DELETE FROM ready r WHERE r.ctid = ANY (ARRAY(
             SELECT r.ctid FROM ready r
             WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag <= l.horizon AND r.xmax = '0'
-                AND r.channel <> ALL (ARRAY(SELECT c.channel FROM policy_change c WHERE c.xid >= p_policy_xid))
-                AND NOT EXISTS (SELECT FROM policy_change c WHERE c.xid >= p_policy_xid AND c.channel = '')
-                AND NOT (SELECT q.paused FROM queue q)
+                AND r.channel <> ALL (p_changed)
             ORDER BY r.tag, r.id LIMIT p_limit FOR UPDATE SKIP LOCKED))
         RETURNING r)
     SELECT array_agg(g.r ORDER BY (g.r).tag, (g.r).id) INTO v_taken FROM gone g;

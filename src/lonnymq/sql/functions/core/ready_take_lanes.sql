@@ -1,6 +1,6 @@
 -- Part of a dequeue from several lanes: from each its share, in an order by chance; where one has less, the others fill
 -- up. p_names: which lanes; NULL: all.
-CREATE OR REPLACE FUNCTION ready_take_lanes (p_lanes lane_state[], p_names TEXT[], p_policy_xid XID8, p_limit INT)
+CREATE OR REPLACE FUNCTION ready_take_lanes (p_lanes lane_state[], p_names TEXT[], p_changed TEXT[], p_limit INT)
 RETURNS ready[] LANGUAGE plpgsql AS $$
 DECLARE
     v_lanes lane_state[] := ARRAY(
@@ -16,7 +16,7 @@ BEGIN
         v_more := '{}';
         FOREACH l IN ARRAY v_lanes LOOP
             EXIT WHEN cardinality(v_taken) >= p_limit;
-            v_got := ready_take(l, p_policy_xid, LEAST(v_share, p_limit - cardinality(v_taken)));
+            v_got := ready_take(l, p_changed, LEAST(v_share, p_limit - cardinality(v_taken)));
             v_taken := v_taken || v_got;
             IF cardinality(v_got) = v_share THEN
                 v_more := v_more || l;

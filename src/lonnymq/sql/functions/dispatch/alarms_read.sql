@@ -18,7 +18,7 @@ BEGIN
     SELECT array_agg(DISTINCT d.channel) FILTER (WHERE d.channel IS NOT NULL), MIN(d.lease_end_at) - 1
         INTO channels, lease_from
     FROM unnest(v_due) d;
-    entries := entries_back(ARRAY(SELECT d.back FROM unnest(v_due) d WHERE (d.back).id IS NOT NULL));
+    entries := locked_review(ARRAY(SELECT d.back FROM unnest(v_due) d WHERE (d.back).id IS NOT NULL), p_now);
     SELECT array_agg(s.s) INTO v_keys FROM unnest(v_due) d
     CROSS JOIN LATERAL (SELECT s FROM scheduled s WHERE s.at = d.scheduled_at AND s.id = d.scheduled_id
             AND s.generation = d.scheduled_generation) s;

@@ -5,7 +5,7 @@ RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE backlog b
     SET turn = nextval('turn'), tag = k.tag, is_open = k.is_open, n = CASE WHEN k.stretches = '{}' THEN 0 ELSE k.n END,
-        held = k.held, stretches = k.stretches
+        stretches = k.stretches
     FROM unnest(p_lines) k WHERE b.ctid = k.tid;
     INSERT INTO alarm (at, channel)
     SELECT k.again_at, k.channel FROM unnest(p_lines) k

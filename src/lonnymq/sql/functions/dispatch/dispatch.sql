@@ -31,6 +31,9 @@ BEGIN
     ELSIF tick_is_foreign(t) THEN
         RETURN tick_renew();
     END IF;
+    IF pg_current_xact_id_if_assigned() IS NULL AND transaction_is_open((SELECT d.xmax FROM dispatch_lock d)) THEN
+        RETURN TRUE;                        -- somebody else dispatches: found without locking anything
+    END IF;
     -- Before locking, so that an idle call writes nothing.
     PERFORM FROM notice_read(t, pg_current_snapshot(), 1);
     IF NOT FOUND AND NOT dispatch_is_due(t, v_now, 1000) THEN
@@ -61,6 +64,6 @@ BEGIN
     RETURN COALESCE(cardinality(r.newer) >= p_limit, FALSE) OR COALESCE(cardinality(r.late) >= p_limit, FALSE)
         OR t.spans <> '{}' OR t.walk_id IS NOT NULL OR LEAST(t.due_to, t.alarm_to) < v_now
         OR t.swept_at < v_now AND lease_is_due(t, v_now, 1000)
-        OR EXISTS (SELECT FROM policy_change c WHERE c.xid >= t.policy_xid AND NOT c.is_seen)
+        OR EXISTS (SELECT FROM policy_change c WHERE c.xid >= t.policy_xid)
         OR EXISTS (SELECT FROM unnest(t.lanes) l WHERE lane_is_low(l));
 END $$;

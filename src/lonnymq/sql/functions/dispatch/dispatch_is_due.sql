@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION dispatch_is_due (p_tick tick, p_now BIGINT, p_behind_
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN p_now < p_tick.at - 1000 OR EXISTS (
-            SELECT FROM policy_change c WHERE c.xid >= p_tick.policy_xid AND NOT c.is_seen)
+            SELECT FROM policy_change c WHERE c.xid >= p_tick.policy_xid)
         OR p_tick.spans <> '{}' OR p_tick.walk_id IS NOT NULL OR COALESCE(p_tick.held_at <= p_now, FALSE)
             OR lease_is_due(p_tick, p_now, p_behind_ms)
         OR (SELECT s.at FROM scheduled s WHERE s.at > p_tick.due_to AND s.at <= p_now ORDER BY s.at, s.id LIMIT 1)

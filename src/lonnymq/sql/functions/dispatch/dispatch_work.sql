@@ -14,7 +14,7 @@ BEGIN
     SELECT t.spans || array_agg(ROW(u.xid, u.lo_id, u.hi_id)::span) FILTER (WHERE u.lo_id IS NOT NULL) AS spans,
         array_agg(DISTINCT u.channel) FILTER (WHERE u.channel IS NOT NULL) AS hinted, SUM(u.wanted) AS wanted,
         COALESCE(BOOL_OR(u.back IS NOT NULL), FALSE) AS has_back, BOOL_OR(u.asked IS NOT NULL) AS has_asked,
-        COALESCE(BOOL_OR(u.wanted IS NULL AND u.taken IS NOT NULL), FALSE) AS has_shorter,
+        COALESCE(BOOL_OR(u.gone IS NOT NULL), FALSE) AS has_gone,
         (SELECT q.max_concurrency FROM queue q) AS max, EXISTS (SELECT FROM channel) AS has_policies,
         EXISTS (SELECT FROM policy_change c WHERE c.xid >= t.policy_xid) AS has_changes
     INTO w FROM unnest(v_notices) u;
@@ -44,10 +44,8 @@ BEGIN
     IF w.has_changes THEN
         WITH gone AS (
             DELETE FROM policy_change c WHERE c.ctid = ANY (ARRAY(
-                SELECT c.ctid FROM policy_change c WHERE c.xid >= t.policy_xid AND NOT c.is_seen
-                ORDER BY c.xid, c.id LIMIT p_limit FOR UPDATE SKIP LOCKED) || ARRAY(
-                SELECT c.ctid FROM policy_change c
-                WHERE c.xid >= t.policy_xid AND c.is_seen AND c.channel = ANY (w.hinted) FOR UPDATE SKIP LOCKED))
+                SELECT c.ctid FROM policy_change c WHERE c.xid >= t.policy_xid
+                ORDER BY c.xid, c.id LIMIT p_limit FOR UPDATE SKIP LOCKED))
             RETURNING c.channel)
         SELECT array_agg(DISTINCT g.channel) INTO v_changed FROM gone g;
         w.hinted := w.hinted || v_changed;
@@ -59,8 +57,8 @@ BEGIN
     IF w.has_asked THEN
         n.lanes := lanes_asked(n.lanes, v_notices, p_now);
     END IF;
-    IF w.has_shorter THEN
-        PERFORM backlog_shrink(v_notices);
+    IF w.has_gone THEN
+        PERFORM line_leave(n.lanes, v_notices);
     END IF;
     IF w.has_policies AND w.wanted IS NOT NULL THEN
         w.hinted := w.hinted || slots_released(v_notices, p_now);

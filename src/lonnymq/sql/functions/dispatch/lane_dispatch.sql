@@ -8,6 +8,8 @@ DECLARE
     c_end CONSTANT BIGINT := 9223372036854775807;
     m RECORD;
     r RECORD;
+    v_is_refilled BOOLEAN;
+    v_live INT;
     v_room INT;
     v_put INT := 0;
     v_is_blocked BOOLEAN := FALSE;
@@ -19,8 +21,10 @@ BEGIN
         PERFORM backlog_reopen(lane, p_hinted, p_has_policies, p_now);
     END IF;
     IF p_entries IS NOT NULL THEN
-        SELECT * INTO r FROM lane_place(lane, p_entries, GREATEST(0, lane.target - m.live), slots_room(p_max),
-            p_has_policies, p_now);
+        IF lane.horizon = c_end THEN        -- there are no lines yet: a full ready makes them begin
+            v_room := GREATEST(0, lane.target - lane_live(lane));
+        END IF;
+        SELECT * INTO r FROM lane_place(lane, p_entries, v_room, slots_room(p_max), p_has_policies, p_now);
         lane.issued := GREATEST(lane.issued, r.issued);
         v_put := r.put;
         v_is_blocked := r.is_blocked;
@@ -29,16 +33,25 @@ BEGIN
         lane.horizon := c_end;              -- there are no lines
         RETURN;
     END IF;
-    v_room := LEAST(lane.target - m.live - v_put, slots_room(p_max));
-    IF v_room > 0 AND (v_room >= (lane.target + 1) / 2 OR p_hinted IS NOT NULL OR p_max IS NOT NULL
-        OR v_is_blocked) THEN
-        SELECT * INTO r FROM lane_refill(lane, v_room, p_has_policies, p_max IS NOT NULL, p_now);
-        lane.issued := GREATEST(lane.issued, r.issued);
+    v_is_refilled := lane.horizon = c_end OR lane_is_low(lane) OR p_hinted IS NOT NULL OR p_max IS NOT NULL
+        OR v_is_blocked;
+    IF v_is_refilled THEN
+        v_room := LEAST(lane.target - lane_live(lane), slots_room(p_max));
+        IF v_room > 0 THEN
+            SELECT * INTO r FROM lane_refill(lane, v_room, p_has_policies, p_max IS NOT NULL, p_now);
+            lane.issued := GREATEST(lane.issued, r.issued);
+        END IF;
     END IF;
     -- A limit over all channels that is used up lets no line go on: what is in ready may be served, whatever its tag.
     lane.horizon := CASE WHEN slots_room(p_max) = 0 THEN c_end ELSE COALESCE((
         SELECT b.tag FROM backlog b WHERE b.is_open AND b.lane = lane.name AND b.tag >= lane.v
         ORDER BY b.lane, b.tag, b.turn LIMIT 1), c_end) END;
+    IF v_is_refilled THEN
+        v_live := lane_live(lane);
+        SELECT y.tag, y.id INTO lane.low_tag, lane.low_id FROM ready y -- NULL: it is low still
+        WHERE y.lane = lane.name AND y.tag >= lane.floor AND y.xmax = '0' AND v_live >= (lane.target + 1) / 2
+        ORDER BY y.tag, y.id OFFSET v_live / 2 LIMIT 1;
+    END IF;
     IF lane.v > l.v AND l.horizon < c_end THEN
         DELETE FROM recent c WHERE c.ctid = ANY (ARRAY(
             SELECT c.ctid FROM recent c WHERE c.lane = l.name AND c.tag + 0 >= l.v - 1000000000 AND c.tag + 0 < lane.v

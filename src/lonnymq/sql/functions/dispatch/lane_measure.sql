@@ -1,29 +1,38 @@
--- How a lane stands: how many entries of ready can be served (live), and its virtual time. An entry that nobody has
--- touched has no xmax. One that has is being taken, or was given back by a rollback: then it goes back into its line.
--- The floor stays below what somebody holds, for a second; then that is listed in held, and the floor goes on.
-CREATE OR REPLACE FUNCTION lane_measure (l lane_state, p_now BIGINT, OUT lane lane_state, OUT live INT,
-    OUT is_held BOOLEAN, OUT has_lines BOOLEAN)
+-- How a lane stands: its virtual time, and whether it has lines that may release. An entry that nobody has touched has
+-- no xmax. One that has is being taken, or was given back by a rollback: then it goes back into its line. The floor
+-- stays below what somebody holds, for a second; then that is listed in held, and the floor goes on. Looks at the first
+-- entries alone; at all of them only if somebody has touched every one of these.
+CREATE OR REPLACE FUNCTION lane_measure (l lane_state, p_now BIGINT, OUT lane lane_state, OUT is_held BOOLEAN,
+    OUT has_lines BOOLEAN)
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_limit INT := 2 * l.target;            -- NULL: all of it
-    v_is_part BOOLEAN;
+    v_limit INT := 100;                     -- NULL: all of it
     v_free BIGINT;                          -- the lowest tag that can be served,
     v_line BIGINT;                          -- of a line that may release,
     v_low BIGINT;                           -- and of an entry that somebody holds
     v_touched ready[];
+    v_takers XID[];                         -- the transactions that touched them
     v_held ready[];
 BEGIN
     FOR i IN 1 .. 3 LOOP
-        SELECT COUNT(*) FILTER (WHERE x.is_free AND x.tag <= l.horizon), MIN(x.tag) FILTER (WHERE x.is_free),
-            array_agg(x.r) FILTER (WHERE NOT x.is_free), COUNT(*) = v_limit
-        INTO live, v_free, v_touched, v_is_part
+        SELECT MIN(x.tag) FILTER (WHERE x.xmax = '0'), array_agg(x.r) FILTER (WHERE x.xmax <> '0'),
+            array_agg(x.xmax) FILTER (WHERE x.xmax <> '0')
+        INTO v_free, v_touched, v_takers
         FROM (
-            SELECT r, r.tag, r.xmax = '0' AS is_free FROM ready r
+            SELECT CASE WHEN r.xmax <> '0' THEN r END AS r, r.tag, r.xmax FROM ready r
             WHERE r.lane = l.name AND r.tag >= l.floor ORDER BY r.tag, r.id LIMIT v_limit) x;
         v_held := NULL;
         EXIT WHEN v_touched IS NULL;
-        v_limit := NULL;
-        CONTINUE WHEN v_is_part;
+        IF v_free IS NULL AND cardinality(v_touched) = v_limit THEN
+            v_limit := NULL;
+            CONTINUE;
+        END IF;
+        IF NOT EXISTS (
+            SELECT FROM (SELECT DISTINCT y FROM unnest(v_takers) y) k (xmax) WHERE NOT transaction_is_open(k.xmax))
+        THEN
+            v_held := v_touched;            -- nothing was given back
+            EXIT;
+        END IF;
         v_held := ready_put_back(l, v_touched);
         EXIT WHEN cardinality(v_held) = cardinality(v_touched);
     END LOOP;

@@ -1,7 +1,6 @@
 -- Refill ready from the lines of a lane, lowest tag first, by up to p_room messages; nothing above the first tag that
--- stays behind. A line whose channel may not release is closed, until a notice or an alarm asks to look again. What
--- somebody holds, such as an open cancel, stays in its line, and takes no tag and no room. Returns how many messages
--- were moved, and the highest tag.
+-- stays behind. A line whose channel may not release is closed, until a notice or an alarm asks to look again. Returns
+-- how many messages were moved, and the highest tag.
 CREATE OR REPLACE FUNCTION lane_refill (
     l lane_state, p_room INT, p_has_policies BOOLEAN, p_is_limited BOOLEAN, p_now BIGINT, OUT put INT,
         OUT issued BIGINT)
@@ -9,7 +8,6 @@ LANGUAGE plpgsql SET enable_hashjoin TO on AS $$ -- of what it has in hand: the 
 DECLARE
     v_lines line_state[];                   -- as they are left
     v_limited ready[];
-    v_freed ready[];                        -- those that were held when they were last tried
 BEGIN
     WITH front AS MATERIALIZED (
         SELECT b.*, ROW_NUMBER() OVER (ORDER BY b.tag, b.turn) AS ord
@@ -20,85 +18,62 @@ BEGIN
         SELECT (p_room - 1) / LEAST(p_room, COUNT(*)) + 1 AS part, MIN(f.tag) FILTER (WHERE f.ord > p_room) AS next
         FROM front f HAVING COUNT(*) > 0),
     rooms AS MATERIALIZED (
-        SELECT r.* FROM channel_room(ARRAY(SELECT f.channel FROM front f WHERE p_has_policies
-            AND f.ord <= p_room), p_now) r),
+        SELECT r.* FROM channel_room(ARRAY(
+            SELECT f.channel FROM front f WHERE p_has_policies AND f.ord <= p_room), p_now) r),
     lines AS MATERIALIZED (
-        SELECT f.*, COALESCE(r.step, 1000) AS step, r.room, r.again_at, LEAST(s.part, r.room) AS want, s.part, s.next,
-            CASE WHEN f.held > 0 THEN f.held + 100 ELSE 0 END AS tried,
-                -- in any case: what is held may be more than that
-            p_is_limited OR r.room IS NOT NULL AS is_limited
+        SELECT f.*, COALESCE(r.step, 1000) AS step, r.room, r.again_at, s.part, s.next, LEAST(s.part, r.room) AS want
         FROM front f CROSS JOIN size s LEFT JOIN rooms r ON r.channel = f.channel WHERE f.ord <= p_room),
     got AS MATERIALIZED (                   -- one more of each line is looked at than may be taken
-        SELECT k.ord, k.channel, k.want, k.part, k.held, k.tried, k.next, k.room, k.is_limited, k.tag AS first, e.*,
-            x.step,
-            k.tag + COALESCE(SUM(x.step) FILTER (WHERE e.nth > k.held) OVER line_order - x.step, 0) AS tag
+        SELECT k.ord, k.channel, k.want, k.part, k.next, k.room, e.*, ROW_NUMBER() OVER line_order AS nth,
+            k.tag + SUM(x.step) OVER line_order - x.step AS tag, k.tag + SUM(x.step) OVER line_order AS after
         FROM lines k
         CROSS JOIN LATERAL (
-            SELECT e.*, ROW_NUMBER() OVER () AS nth FROM unnest(k.stretches) s
+            SELECT e.* FROM unnest(k.stretches) s
             CROSS JOIN LATERAL (
                 SELECT e.ctid AS tid, e.rank, e.at, e.id, e.generation, e.cost FROM line e
-                WHERE e.channel = k.channel AND e.lane = l.name 
+                WHERE k.want > 0 AND e.channel = k.channel AND e.lane = l.name
                     AND (e.rank, e.at, e.id) >= (s.lo_rank, s.lo_at, s.lo_id)
                     AND (e.rank, e.at, e.id) <= (s.hi_rank, s.hi_at, s.hi_id)
-                ORDER BY e.channel, e.lane, e.rank, e.at, e.id LIMIT GREATEST(k.want + k.held, k.tried) + 1) e
-            WHERE k.want > 0 LIMIT GREATEST(k.want + k.held, k.tried) + 1) e
+                ORDER BY e.channel, e.lane, e.rank, e.at, e.id LIMIT k.want + 1) e
+            LIMIT k.want + 1) e
         CROSS JOIN LATERAL (SELECT tag_step(e.cost, k.step, e.id) AS step) x
-        WINDOW line_order AS (PARTITION BY k.ord ORDER BY e.nth ROWS UNBOUNDED PRECEDING)),
-    tried AS MATERIALIZED (
-        SELECT c.*, m.tid IS NOT NULL AS is_free
-        FROM (
-            SELECT g.*, g.nth <= g.tried OR g.nth <= g.want + g.held AND COALESCE(g.tag <= LEAST(cut.tag, g.next), TRUE)
-                AND ROW_NUMBER() OVER (ORDER BY g.nth <= g.tried
-                    OR g.nth > g.want + g.held, g.tag, g.ord, g.nth) <= p_room
-                AS is_next
-            FROM got g
-            CROSS JOIN (SELECT MIN(g.tag) FILTER (WHERE g.nth > g.part + g.held) AS tag FROM got g) cut) c
-        LEFT JOIN LATERAL (
-            SELECT e.ctid AS tid FROM line e WHERE c.is_next AND e.ctid = c.tid FOR UPDATE SKIP LOCKED) m ON TRUE),
+        WINDOW line_order AS (PARTITION BY k.ord ORDER BY e.rank, e.at, e.id, e.generation ROWS UNBOUNDED PRECEDING)),
     mine AS MATERIALIZED (
-        SELECT t.*, t.is_free AND COUNT(*) FILTER (WHERE t.is_free) OVER line_order <= t.want
-                AND ROW_NUMBER() OVER (ORDER BY t.is_free DESC, t.tag, t.ord, t.nth) <= p_room AS is_mine,
-            t.first + SUM(t.step) FILTER (WHERE t.is_free) OVER line_order AS after
-        FROM tried t
-        WINDOW line_order AS (PARTITION BY t.ord ORDER BY t.nth ROWS UNBOUNDED PRECEDING)),
+        SELECT g.*, g.nth <= g.want AND COALESCE(g.tag <= LEAST(cut.tag, g.next), TRUE)
+            AND ROW_NUMBER() OVER (ORDER BY g.nth > g.want, g.tag, g.ord, g.nth) <= p_room AS is_mine
+        FROM got g
+        CROSS JOIN (SELECT MIN(g.tag) FILTER (WHERE g.nth > g.part) AS tag FROM got g) cut),
     off_line AS (DELETE FROM line e WHERE e.ctid = ANY (ARRAY(SELECT m.tid FROM mine m WHERE m.is_mine))),
     to_ready AS (
         INSERT INTO ready (lane, tag, id, generation, rank, at, cost, is_limited, channel)
-        SELECT l.name, m.after - m.step, m.id, m.generation, m.rank, m.at, m.cost,
+        SELECT l.name, m.tag, m.id, m.generation, m.rank, m.at, m.cost,
             p_is_limited OR room_is_short(m.room, m.nth), m.channel
-        FROM mine m WHERE m.is_mine ORDER BY m.after - m.step, m.id),
+        FROM mine m WHERE m.is_mine),       -- they come in the order of their tags
     sums AS MATERIALIZED (
         SELECT m.ord, COUNT(*) FILTER (WHERE m.is_mine) AS n, MAX(m.after) FILTER (WHERE m.is_mine) AS after,
-            array_agg(ARRAY[m.rank, m.at, m.id]) FILTER (WHERE m.is_next AND NOT m.is_free) AS held,
-            MIN(ARRAY[m.rank, m.at, m.id]) FILTER (WHERE NOT m.is_mine AND (m.is_free OR NOT m.is_next)) AS next
+            MIN(ARRAY[m.rank, m.at, m.id]) FILTER (WHERE NOT m.is_mine) AS next
         FROM mine m GROUP BY m.ord),
     total AS MATERIALIZED (
-        SELECT COUNT(*) FILTER (WHERE m.is_mine) AS put, MAX(m.after - m.step) FILTER (WHERE m.is_mine) AS issued,
-            array_agg(ROW(l.name, m.after - m.step, m.id, m.generation, m.rank, m.at, m.cost, TRUE, m.channel)::ready)
-                FILTER (WHERE m.is_mine AND m.is_limited) AS limited,
-            array_agg(ROW(l.name, m.after - m.step, m.id, m.generation, m.rank, m.at, m.cost, NULL, m.channel)::ready)
-                FILTER (WHERE m.is_mine AND m.nth <= m.held) AS freed
-        FROM mine m)
-    SELECT t.put, t.issued, t.limited, t.freed, k.lines INTO put, issued, v_limited, v_freed, v_lines
+        SELECT COUNT(*) AS put, MAX(m.tag) AS issued,
+            array_agg(ROW(l.name, m.tag, m.id, m.generation, m.rank, m.at, m.cost, TRUE, m.channel)::ready)
+                FILTER (WHERE p_is_limited OR m.room IS NOT NULL) AS limited
+        FROM mine m WHERE m.is_mine)
+    SELECT t.put, t.issued, t.limited, k.lines INTO put, issued, v_limited, v_lines
     FROM total t
     CROSS JOIN (
-        SELECT array_agg(ROW(k.tid, k.channel, COALESCE(s.after, k.tag), COALESCE(k.room > s.n, k.room IS NULL)
-            AND s.next IS NOT NULL,
-            k.n - COALESCE(s.n, 0), COALESCE(array_length(s.held, 1), CASE WHEN k.want = 0 THEN k.held ELSE 0 END),
-            CASE WHEN k.want = 0 THEN k.stretches
-                WHEN s.held IS NULL AND (s.next[1], s.next[2], s.next[3]) <= (x.hi_rank, x.hi_at, x.hi_id)
+        SELECT array_agg(ROW(k.tid, k.channel, COALESCE(s.after, k.tag),
+            COALESCE(k.room > s.n, k.room IS NULL) AND s.next IS NOT NULL, k.n - COALESCE(s.n, 0),
+            CASE WHEN k.want = 0 THEN k.stretches WHEN s.next IS NULL THEN '{}'
+                WHEN (s.next[1], s.next[2], s.next[3]) <= (x.hi_rank, x.hi_at, x.hi_id)
                 THEN ROW(s.next[1], s.next[2], s.next[3], x.hi_rank, x.hi_at, x.hi_id)::stretch || k.stretches[2:]
-                ELSE stretches_left(k.stretches, s.next, s.held) END,
-            CASE WHEN s.held IS NOT NULL AND s.next IS NULL THEN p_now + 1000 ELSE k.again_at END)::line_state) AS lines
+                ELSE COALESCE(stretches_from(k.stretches, s.next), '{}') END,
+            k.again_at)::line_state) AS lines
         FROM lines k CROSS JOIN LATERAL (SELECT (k.stretches[1]).*) x LEFT JOIN sums s ON s.ord = k.ord
-        WHERE k.want = 0 OR COALESCE(s.n, 0) > 0 OR s.next IS NULL OR COALESCE(array_length(s.held, 1), 0) <> k.held) k;
+        WHERE k.want = 0 OR COALESCE(s.n, 0) > 0 OR s.next IS NULL) k;
     IF v_lines IS NOT NULL THEN
         PERFORM backlog_write(l.name, v_lines);
     END IF;
     IF v_limited IS NOT NULL THEN
         PERFORM slots_take(v_limited, p_now);
-    END IF;
-    IF v_freed IS NOT NULL THEN
-        PERFORM ready_deal_anew(l, v_freed);
     END IF;
 END $$;

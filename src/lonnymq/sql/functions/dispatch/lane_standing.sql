@@ -18,12 +18,15 @@ BEGIN
     CROSS JOIN LATERAL (
         SELECT COALESCE((SELECT 1000 / c.weight::DOUBLE PRECISION FROM channel c WHERE p_has_policies
             AND c.name = k.channel), 1000) AS step) x
-    LEFT JOIN LATERAL (
-        SELECT b.turn, b.stretches FROM backlog b WHERE b.channel = k.channel AND b.lane = l.name
-        ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b ON b.stretches <> '{}'
+    LEFT JOIN LATERAL (                     -- behind the first of its line, it is behind all that is in ready
+        SELECT b.turn, (k.rank, k.at, k.id) >= (s.lo_rank, s.lo_at, s.lo_id) AS is_behind
+        FROM (
+            SELECT b.turn, b.stretches FROM backlog b WHERE b.channel = k.channel AND b.lane = l.name
+            ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b
+        CROSS JOIN LATERAL (SELECT (b.stretches[1]).*) s WHERE b.stretches <> '{}') b ON TRUE
     LEFT JOIN LATERAL (
         SELECT r.tag, r.cost, r.rank, r.at, r.id FROM ready r
-        WHERE r.channel = k.channel AND r.lane || '' = l.name AND r.tag >= l.floor
+        WHERE b.is_behind IS NOT TRUE AND r.channel = k.channel AND r.lane || '' = l.name AND r.tag >= l.floor
         ORDER BY r.channel DESC, r.tag DESC, r.id DESC LIMIT 1) last ON TRUE
     LEFT JOIN LATERAL (
         SELECT c.tag FROM recent c

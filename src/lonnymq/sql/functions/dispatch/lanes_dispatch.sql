@@ -22,7 +22,7 @@ BEGIN
     END IF;
     IF v.lanes <> ARRAY[(n.lanes[1]).name] THEN
         n.lanes := n.lanes || ARRAY(
-            SELECT ROW(e, 0, 0, 9223372036854775807, 0, 100, NULL, NULL, NULL)::lane_state FROM unnest(v.lanes) e
+            SELECT ROW(e, 0, 0, 9223372036854775807, 0, 100, 0, 0, NULL, NULL, NULL)::lane_state FROM unnest(v.lanes) e
             WHERE NOT EXISTS (SELECT FROM unnest(n.lanes) k WHERE k.name = e));
     END IF;
     IF p_changed IS NOT NULL THEN
@@ -34,7 +34,6 @@ BEGIN
             PERFORM ready_take_back(l, ARRAY(
                 SELECT ROW(0, 0, -32768, -9223372036854775808, 0, l.name, c)::entry FROM unnest(p_changed) c));
         END LOOP;
-        PERFORM policy_hide(p_changed, p_now);
         DELETE FROM recent c WHERE c.ctid = ANY (ARRAY(
             SELECT c.ctid FROM recent c WHERE c.channel = ANY (p_changed) FOR UPDATE SKIP LOCKED));
         PERFORM slots_change(p_changed, p_now);
@@ -60,7 +59,7 @@ BEGIN
     END IF;
     FOREACH i IN ARRAY v_order LOOP
         l := n.lanes[i];
-        l.target := GREATEST(100, LEAST(4000, COALESCE(8 * p_wanted, 0)), l.target - l.target / 8);
+        l.target := GREATEST(250, LEAST(4000, COALESCE(8 * p_wanted, 0)), l.target - l.target / 8);
         v_entries := v.due;
         IF cardinality(n.lanes) > 1 THEN
             SELECT array_agg(e) INTO v_entries FROM unnest(v.due) e WHERE e.lane = l.name;

@@ -3,6 +3,8 @@
 -- release, for now: the refill looks whether they may.
 CREATE OR REPLACE FUNCTION line_add (p_lane TEXT, p_new ready[], p_is_back BOOLEAN)
 RETURNS VOID LANGUAGE plpgsql SET enable_hashjoin TO on AS $$ -- of what it has in hand
+DECLARE
+    c_end CONSTANT BIGINT := 9223372036854775807;
 BEGIN
     INSERT INTO line (channel, lane, rank, at, id, generation, cost)
     SELECT e.channel, p_lane, e.rank, e.at, e.id, e.generation, e.cost FROM unnest(p_new) e
@@ -19,27 +21,27 @@ BEGIN
             WHERE b.channel = new.channel AND b.lane = p_lane
             ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b),
     total AS MATERIALIZED (
-        SELECT new.channel, old.tid, CASE WHEN old.stretches IS NULL THEN new.tag WHEN p_is_back
-            THEN LEAST(new.tag, old.tag)
-            ELSE old.tag END AS tag,
-            new.n, CASE WHEN new.is_one AND old.stretches IS NULL
-                THEN ARRAY[ROW(new.lo[1], new.lo[2], new.lo[3], new.hi[1], new.hi[2], new.hi[3])::stretch]
-            WHEN new.is_one AND x.hi_rank = new.lo[1] AND (x.hi_at > 0) = (new.lo[2] > 0)
-                    AND (x.lo_rank, x.lo_at, x.lo_id) <= (new.lo[1], new.lo[2], new.lo[3])
-                THEN CASE WHEN (x.hi_at, x.hi_id) >= (new.hi[2], new.hi[3]) THEN old.stretches
-                    ELSE trim_array(old.stretches, 1)
-                    || ROW(x.lo_rank, x.lo_at, x.lo_id, new.hi[1], new.hi[2], new.hi[3])::stretch END
-            ELSE stretches_add(COALESCE(old.stretches, '{}'), ARRAY(SELECT e FROM unnest(p_new) e
-                WHERE e.channel = new.channel)) END
-            AS stretches
+        SELECT new.channel, old.tid, new.n,
+            CASE WHEN old.stretches IS NULL THEN new.tag WHEN p_is_back THEN LEAST(new.tag, old.tag)
+                ELSE old.tag END AS tag,
+            CASE WHEN new.is_one AND old.stretches IS NULL
+                THEN ARRAY[ROW(new.lo[1], new.lo[2], new.lo[3], new.hi[1],
+                    CASE WHEN new.lo[2] > 0 THEN c_end ELSE new.hi[2] END, -- what comes later is in it, too
+                    CASE WHEN new.lo[2] > 0 THEN c_end ELSE new.hi[3] END)::stretch]
+            WHEN new.is_one AND (x.lo_rank, x.lo_at, x.lo_id) <= (new.lo[1], new.lo[2], new.lo[3])
+                AND (x.hi_rank, x.hi_at, x.hi_id) >= (new.hi[1], new.hi[2], new.hi[3]) THEN old.stretches
+            ELSE stretches_add(COALESCE(old.stretches, '{}'), ARRAY(
+                SELECT e FROM unnest(p_new) e WHERE e.channel = new.channel)) END AS stretches
         FROM new LEFT JOIN old ON old.channel = new.channel
-        -- the last: mostly, it gets longer
         LEFT JOIN LATERAL (SELECT (old.stretches[cardinality(old.stretches)]).*) x ON TRUE),
     longer AS (
-        UPDATE backlog b SET turn = nextval('turn'), tag = x.tag, is_open = b.is_open
-            OR b.stretches = '{}', n = b.n + x.n,
-            stretches = x.stretches
+        UPDATE backlog b
+        -- Where only the count changes, no index does. Every 16 messages it is replaced all the same: so not many dead
+        -- rows have the same turn.
+        SET turn = CASE WHEN b.stretches = x.stretches AND b.tag = x.tag AND b.n / 16 = (b.n + x.n) / 16 THEN b.turn
+                ELSE nextval('turn') END,
+            tag = x.tag, is_open = b.is_open OR b.stretches = '{}', n = b.n + x.n, stretches = x.stretches
         FROM total x WHERE b.ctid = x.tid)
-    INSERT INTO backlog (channel, lane, turn, tag, is_open, n, held, stretches)
-    SELECT x.channel, p_lane, nextval('turn'), x.tag, TRUE, x.n, 0, x.stretches FROM total x WHERE x.tid IS NULL;
+    INSERT INTO backlog (channel, lane, turn, tag, is_open, n, stretches)
+    SELECT x.channel, p_lane, nextval('turn'), x.tag, TRUE, x.n, x.stretches FROM total x WHERE x.tid IS NULL;
 END $$;

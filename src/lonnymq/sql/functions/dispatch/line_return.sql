@@ -1,10 +1,14 @@
 -- Entries that were in ready go back into their lines, and use no slots any more. The refill deals their tags anew.
+-- Those whose messages were cancelled or rescheduled go nowhere.
 CREATE OR REPLACE FUNCTION line_return (l lane_state, p_back ready[])
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     IF p_back IS NOT NULL THEN
-        PERFORM line_add(l.name, p_back, TRUE);
         PERFORM slots_leave(p_back);
+        p_back := ARRAY(
+            SELECT b FROM unnest(p_back) b
+            CROSS JOIN LATERAL (SELECT FROM message m WHERE m.id = b.id AND m.generation = b.generation OFFSET 0) m);
+        PERFORM line_add(l.name, p_back, TRUE);
         PERFORM backlog_reopen(l, ARRAY(SELECT DISTINCT b.channel FROM unnest(p_back) b), FALSE, NULL);
     END IF;
 END $$;

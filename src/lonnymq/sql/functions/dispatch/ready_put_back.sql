@@ -7,13 +7,18 @@ DECLARE
     v_back ready[];
     v_held ready[];
 BEGIN
-    WITH back AS (
+    WITH touched AS MATERIALIZED (
+        SELECT r.* FROM unnest(p_touched) k
+        CROSS JOIN LATERAL (
+            SELECT r.ctid AS tid, r.xmax FROM ready r
+            WHERE r.lane = k.lane AND r.tag = k.tag AND r.id = k.id AND r.generation = k.generation OFFSET 0) r),
+    open AS MATERIALIZED (
+        SELECT o.xmax FROM (SELECT DISTINCT t.xmax FROM touched t) o WHERE transaction_is_open(o.xmax)),
+    back AS (
         DELETE FROM ready r WHERE r.ctid = ANY (ARRAY(
-            SELECT x.tid FROM unnest(p_touched) k
-            CROSS JOIN LATERAL (
-                SELECT r.ctid AS tid FROM ready r
-                WHERE r.lane = k.lane AND r.tag = k.tag AND r.id = k.id AND r.generation = k.generation
-                FOR UPDATE SKIP LOCKED) x))
+            SELECT x.tid FROM touched t
+            CROSS JOIN LATERAL (SELECT r.ctid AS tid FROM ready r WHERE r.ctid = t.tid FOR UPDATE SKIP LOCKED) x
+            WHERE COALESCE(t.xmax NOT IN (SELECT o.xmax FROM open o), TRUE)))
         RETURNING r.*)
     SELECT array_agg(ROW(b.lane, GREATEST(b.tag, l.v), b.id, b.generation, b.rank, b.at, b.cost, b.is_limited,
         b.channel)::ready)

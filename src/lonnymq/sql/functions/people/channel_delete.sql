@@ -1,7 +1,7 @@
 -- Remove a channel: its policy, its size, its dedupe keys, what it was served. One that has messages, waiting, leased
 -- or dead, is left alone, unless p_with_messages says that these go too: at most p_limit a call, and 'more' asks for
--- another. Who holds a lease of such a message finds it gone. Waits for open dequeues and finishers of these messages,
--- and for open producers to a channel with a max_size.
+-- another; that at READ COMMITTED only. Who holds a lease of such a message finds it gone. Waits for open dequeues and
+-- finishers of these messages, and for open producers to a channel with a max_size.
 -- Returns 'deleted', 'more', 'not_empty' or 'not_found', and how many messages went.
 CREATE OR REPLACE FUNCTION channel_delete (
     p_channel TEXT, p_with_messages BOOLEAN DEFAULT FALSE, p_limit INT DEFAULT 10000)
@@ -11,6 +11,9 @@ DECLARE
     v_dead BIGINT[];
     v_has_policy BOOLEAN;
 BEGIN
+    IF p_with_messages THEN
+        PERFORM isolation_check('channel_delete with messages');
+    END IF;
     PERFORM free_check('channel_delete');
     PERFORM channel_check(p_channel);
     PERFORM limit_check(p_limit, 100000);

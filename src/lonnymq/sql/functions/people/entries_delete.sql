@@ -1,6 +1,6 @@
--- Delete the entries of messages from scheduled, line and ready. Waits for those who hold them. Returns the ids of
--- those that were deleted; is_again says that somebody else deleted one meanwhile: its message may be somewhere else
--- now.
+-- Delete the entries of messages from scheduled and ready. Waits for those who hold them. Returns the ids of those that
+-- were deleted; is_again says that somebody else deleted one meanwhile: its message may be somewhere else now. Lines
+-- are for the dispatcher to write: a notice tells it.
 CREATE OR REPLACE FUNCTION entries_delete (p_entries entry[], OUT ids BIGINT[], OUT is_again BOOLEAN)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -10,12 +10,6 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT s.ctid AS tid FROM scheduled s
             WHERE s.at = e.at AND s.id = e.id AND s.generation = e.generation OFFSET 0) s),
-    in_line AS MATERIALIZED (
-        SELECT s.tid FROM unnest(p_entries) e
-        CROSS JOIN LATERAL (
-            SELECT s.ctid AS tid FROM line s
-            WHERE s.channel = e.channel AND s.lane = e.lane AND s.rank = e.rank AND s.at = e.at AND s.id = e.id
-                AND s.generation = e.generation OFFSET 0) s),
     in_ready AS MATERIALIZED (
         SELECT r.tid
         FROM (
@@ -36,16 +30,10 @@ BEGIN
         WHERE COALESCE((r.id, r.generation) IN (SELECT e.id, e.generation FROM unnest(p_entries) e), FALSE)),
     off_scheduled AS (
         DELETE FROM scheduled s WHERE s.ctid = ANY (ARRAY(SELECT x.tid FROM in_scheduled x)) RETURNING s.id),
-    off_line AS (
-        DELETE FROM line s WHERE s.ctid = ANY (ARRAY(SELECT x.tid FROM in_line x)) RETURNING s.id, s.channel, s.lane),
-    told AS (                               -- the dispatcher counts what is in the lines
-        INSERT INTO notice (channel, taken)
-        SELECT o.channel, array_agg(ROW(o.lane, o.n, NULL)::share)
-        FROM (SELECT o.channel, o.lane, COUNT(*) AS n FROM off_line o GROUP BY o.channel, o.lane) o GROUP BY o.channel),
     off_ready AS (
         DELETE FROM ready s WHERE s.ctid = ANY (ARRAY(SELECT x.tid FROM in_ready x)) RETURNING s.id)
     SELECT array_agg(o.id), COUNT(*)
-        < (SELECT COUNT(*) FROM in_scheduled) + (SELECT COUNT(*) FROM in_line) + (SELECT COUNT(*) FROM in_ready)
+        < (SELECT COUNT(*) FROM in_scheduled) + (SELECT COUNT(*) FROM in_ready)
     INTO ids, is_again
-    FROM (SELECT id FROM off_scheduled UNION ALL SELECT id FROM off_line UNION ALL SELECT id FROM off_ready) o;
+    FROM (SELECT id FROM off_scheduled UNION ALL SELECT id FROM off_ready) o;
 END $$;

@@ -21,6 +21,8 @@ BEGIN
             WHERE i.channel = p_channel AND i.lane = l.name
                 AND (i.rank, i.at, i.id) >= (f.rank, f.at, f.id)
                 AND (i.rank, i.at, i.id) <= (s.hi_rank, s.hi_at, s.hi_id)
+                AND EXISTS (            -- it may be cancelled, and not yet taken out of the line
+                    SELECT FROM message m WHERE m.id = i.id AND m.generation = i.generation)
             ORDER BY i.channel, i.lane, i.rank, i.at, i.id LIMIT p_limit) i
         UNION ALL
         SELECT r.id, r.generation, r.rank, r.at, r.cost, r.lane, r.channel

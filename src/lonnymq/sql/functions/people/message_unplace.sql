@@ -1,8 +1,9 @@
 -- Take messages out of the places where they wait: they end, or come back at another time. The caller has locked them,
 -- so that no dequeue serves them from now on. Waits for an open dequeue that took one before; when that commits, the
 -- entry is gone, and the message is looked for again: then it is leased, or the dispatcher has moved it. A message
--- that is in no place and in no lease has a notice that is unread, or is being read: whatever the dispatcher makes of
--- it is void. READ COMMITTED only, unless the caller treats leased messages as waiting ones.
+-- that is in neither scheduled nor ready nor a lease is in a line, or has a notice that is unread or being read:
+-- whatever the dispatcher makes of it is void, and a notice has it taken out of the line. READ COMMITTED only, unless
+-- the caller treats leased messages as waiting ones.
 -- Returns all of them, with their leases if they have one, and with the outcome and the time given.
 CREATE OR REPLACE FUNCTION message_unplace (p_ids BIGINT[], p_outcome TEXT, p_at BIGINT DEFAULT NULL)
 RETURNS ending[] LANGUAGE plpgsql AS $$
@@ -25,6 +26,13 @@ BEGIN
                 p_outcome, p_at, NULL, NULL)::ending
             FROM lease_holding(v_rest) h
             CROSS JOIN LATERAL (SELECT m.channel FROM message m WHERE m.id = h.id OFFSET 0) m);
+        INSERT INTO notice (gone)           -- a few each: a dispatch reads a bounded number of notices
+        SELECT array_agg(x.e)
+        FROM (
+            SELECT e, (ROW_NUMBER() OVER () - 1) / 5 AS part FROM unnest(v_entries) e
+            WHERE COALESCE(e.id IN (SELECT r FROM unnest(v_rest) r), FALSE)
+                AND COALESCE(e.id NOT IN (SELECT l.id FROM unnest(v_leased) l), TRUE)) x
+        GROUP BY x.part;
     END IF;
     RETURN v_leased || ARRAY(
         SELECT ROW(NULL, e.id, e.generation, NULL, NULL, NULL, NULL, NULL, e.channel, p_outcome, p_at, NULL,

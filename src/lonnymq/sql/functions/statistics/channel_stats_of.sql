@@ -28,6 +28,7 @@ BEGIN
         SELECT m.channel, COUNT(*) FILTER (WHERE m.dequeue_at <= v_now) AS due,
             COUNT(*) FILTER (WHERE m.dequeue_at > v_now) AS scheduled
         FROM message_unread(p_cap) m WHERE m.channel = ANY (p_channels) GROUP BY m.channel),
+    void AS MATERIALIZED (SELECT v.channel, SUM(v.n) AS n FROM line_void(p_channels) v GROUP BY v.channel),
     below AS MATERIALIZED (             -- entries of ready below the floor
         SELECT r.channel, COUNT(*) AS n FROM held h
         CROSS JOIN LATERAL (
@@ -44,7 +45,8 @@ BEGIN
     FROM (
         SELECT u.channel, u.ord, c.max_concurrency, COALESCE(c.release_interval_ms, 0) AS interval_ms,
             COALESCE(c.paused, FALSE) AS paused, c.max_size, COALESCE(c.weight, 1) AS weight,
-            d.n + COALESCE((SELECT h.n FROM below h WHERE h.channel = u.channel), 0) + COALESCE(n.due, 0) AS due,
+            d.n + COALESCE((SELECT h.n FROM below h WHERE h.channel = u.channel), 0) + COALESCE(n.due, 0)
+                - COALESCE((SELECT v.n FROM void v WHERE v.channel = u.channel), 0)::BIGINT AS due,
             LEAST(p_cap, f.n + COALESCE(n.scheduled, 0)) AS scheduled, k.n AS dead, d.oldest_at, s.released_at,
             CASE WHEN c.max_concurrency IS NOT NULL AND s.busy IS NOT NULL THEN slots_leased(u.channel, s.busy)
                  ELSE COALESCE((SELECT l.n FROM running l WHERE l.channel = u.channel), 0) END AS leased,

@@ -9,7 +9,9 @@ DECLARE
 BEGIN
     PERFORM free_check('lane_list');
     RETURN QUERY
-    WITH line AS MATERIALIZED (SELECT b.lane, SUM(b.n)::BIGINT AS n FROM backlog b GROUP BY b.lane)
+    WITH line AS MATERIALIZED (
+        SELECT x.lane, SUM(x.n)::BIGINT AS n
+        FROM (SELECT b.lane, b.n FROM backlog b UNION ALL SELECT v.lane, -v.n FROM line_void(NULL) v) x GROUP BY x.lane)
     SELECT l.name, r.n + COALESCE((SELECT i.n FROM line i WHERE i.lane = l.name), 0), r.n
     FROM unnest(v_lanes) l
     CROSS JOIN LATERAL (SELECT COUNT(*) AS n FROM ready r WHERE r.lane = l.name AND r.tag >= l.floor) r

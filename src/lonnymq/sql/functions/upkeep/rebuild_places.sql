@@ -25,8 +25,8 @@ BEGIN
     END IF;
     -- The tags go on from where they were.
     t.lanes := ARRAY(
-        SELECT ROW(l.name, l.issued + 1, l.issued + 1, 9223372036854775807, l.issued, l.target, NULL, NULL,
-            NULL)::lane_state
+        SELECT ROW(l.name, l.issued + 1, l.issued + 1, 9223372036854775807, l.issued, l.target, 0, 0,
+            NULL, NULL, NULL)::lane_state
         FROM (
             SELECT l.name, l.issued, l.target FROM unnest(t.lanes) l
             UNION ALL
