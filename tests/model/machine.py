@@ -245,6 +245,7 @@ class QueueMachine(RuleBasedStateMachine):
         else:
             self.conn.execute("ROLLBACK TO here; RELEASE here" if self.befores else "ROLLBACK")
             self.model, self.deliveries = before
+            self.model.is_dispatched = False  # what a dequeue took comes back with the next dispatch
             self.deliveries.disturbed()
             self.set_clock(self.clock.at)
         self.is_dirty = self.is_dirty and bool(self.befores)

@@ -31,23 +31,29 @@ BEGIN
     END IF;
     IF NOT m.has_lines AND p_hinted IS NULL AND v_put = COALESCE(cardinality(p_entries), 0) THEN
         lane.horizon := c_end;              -- there are no lines
+        lane.serve_to := c_end;
         RETURN;
     END IF;
     v_is_refilled := lane.horizon = c_end OR lane_is_low(lane) OR p_hinted IS NOT NULL OR p_max IS NOT NULL
         OR v_is_blocked;
     IF v_is_refilled THEN
-        v_room := LEAST(lane.target - lane_live(lane), slots_room(p_max));
+        v_live := lane_live(lane);
+        v_room := LEAST(lane.target - v_live, slots_room(p_max));
         IF v_room > 0 THEN
             SELECT * INTO r FROM lane_refill(lane, v_room, p_has_policies, p_max IS NOT NULL, p_now);
             lane.issued := GREATEST(lane.issued, r.issued);
+            v_live := v_live + r.put;
         END IF;
     END IF;
     -- A limit over all channels that is used up lets no line go on: what is in ready may be served, whatever its tag.
     lane.horizon := CASE WHEN slots_room(p_max) = 0 THEN c_end ELSE COALESCE((
         SELECT b.tag FROM backlog b WHERE b.is_open AND b.lane = lane.name AND b.tag >= lane.v
         ORDER BY b.lane, b.tag, b.turn LIMIT 1), c_end) END;
+    lane.serve_to := CASE WHEN lane.horizon < c_end THEN lane.horizon + lane.slack ELSE c_end END;
     IF v_is_refilled THEN
-        v_live := lane_live(lane);
+        IF v_live < (lane.target + 1) / 2 THEN
+            v_live := lane_live(lane);      -- what could not be served before counts now
+        END IF;
         SELECT y.tag, y.id INTO lane.low_tag, lane.low_id FROM ready y -- NULL: it is low still
         WHERE y.lane = lane.name AND y.tag >= lane.floor AND y.xmax = '0' AND v_live >= (lane.target + 1) / 2
         ORDER BY y.tag, y.id OFFSET v_live / 2 LIMIT 1;

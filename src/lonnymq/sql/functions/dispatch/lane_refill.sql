@@ -1,11 +1,13 @@
 -- Refill ready from the lines of a lane, lowest tag first, by up to p_room messages; nothing above the first tag that
--- stays behind. A line whose channel may not release is closed, until a notice or an alarm asks to look again. Returns
--- how many messages were moved, and the highest tag.
+-- stays behind, plus the lane's slack. So only as many lines are looked at as the slack makes necessary. A line whose
+-- channel may not release is closed, until a notice or an alarm asks to look again. Returns how many messages were
+-- moved, and the highest tag.
 CREATE OR REPLACE FUNCTION lane_refill (
     l lane_state, p_room INT, p_has_policies BOOLEAN, p_is_limited BOOLEAN, p_now BIGINT, OUT put INT,
         OUT issued BIGINT)
 LANGUAGE plpgsql SET enable_hashjoin TO on AS $$ -- of what it has in hand: the tables are read by LATERAL
 DECLARE
+    v_most INT := (p_room - 1) / (l.slack / 1000 + 1) + 1; -- so many lines are looked at
     v_lines line_state[];                   -- as they are left
     v_limited ready[];
 BEGIN
@@ -13,16 +15,16 @@ BEGIN
         SELECT b.*, ROW_NUMBER() OVER (ORDER BY b.tag, b.turn) AS ord
         FROM (
             SELECT b.ctid AS tid, b.* FROM backlog b WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v
-            ORDER BY b.lane, b.tag, b.turn LIMIT p_room + 1) b),
+            ORDER BY b.lane, b.tag, b.turn LIMIT v_most + 1) b),
     size AS MATERIALIZED (                  -- part: of each line; next: the first tag of a line that is not looked at
-        SELECT (p_room - 1) / LEAST(p_room, COUNT(*)) + 1 AS part, MIN(f.tag) FILTER (WHERE f.ord > p_room) AS next
+        SELECT (p_room - 1) / LEAST(v_most, COUNT(*)) + 1 AS part, MIN(f.tag) FILTER (WHERE f.ord > v_most) AS next
         FROM front f HAVING COUNT(*) > 0),
     rooms AS MATERIALIZED (
-        SELECT r.* FROM channel_room(ARRAY(
-            SELECT f.channel FROM front f WHERE p_has_policies AND f.ord <= p_room), p_now) r),
+        SELECT r.* FROM (SELECT array_agg(f.channel) AS names FROM front f HAVING p_has_policies) x
+        CROSS JOIN LATERAL channel_room(x.names, p_now) r),
     lines AS MATERIALIZED (
         SELECT f.*, COALESCE(r.step, 1000) AS step, r.room, r.again_at, s.part, s.next, LEAST(s.part, r.room) AS want
-        FROM front f CROSS JOIN size s LEFT JOIN rooms r ON r.channel = f.channel WHERE f.ord <= p_room),
+        FROM front f CROSS JOIN size s LEFT JOIN rooms r ON r.channel = f.channel WHERE f.ord <= v_most),
     got AS MATERIALIZED (                   -- one more of each line is looked at than may be taken
         SELECT k.ord, k.channel, k.want, k.part, k.next, k.room, e.*, ROW_NUMBER() OVER line_order AS nth,
             k.tag + SUM(x.step) OVER line_order - x.step AS tag, k.tag + SUM(x.step) OVER line_order AS after
@@ -39,7 +41,7 @@ BEGIN
         CROSS JOIN LATERAL (SELECT tag_step(e.cost, k.step, e.id) AS step) x
         WINDOW line_order AS (PARTITION BY k.ord ORDER BY e.rank, e.at, e.id, e.generation ROWS UNBOUNDED PRECEDING)),
     mine AS MATERIALIZED (
-        SELECT g.*, g.nth <= g.want AND COALESCE(g.tag <= LEAST(cut.tag, g.next), TRUE)
+        SELECT g.*, g.nth <= g.want AND COALESCE(g.tag <= LEAST(cut.tag, g.next) + l.slack, TRUE)
             AND ROW_NUMBER() OVER (ORDER BY g.nth > g.want, g.tag, g.ord, g.nth) <= p_room AS is_mine
         FROM got g
         CROSS JOIN (SELECT MIN(g.tag) FILTER (WHERE g.nth > g.part) AS tag FROM got g) cut),

@@ -25,8 +25,7 @@ BEGIN
     END IF;
     -- The tags go on from where they were.
     t.lanes := ARRAY(
-        SELECT ROW(l.name, l.issued + 1, l.issued + 1, 9223372036854775807, l.issued, l.target, 0, 0,
-            NULL, NULL, NULL)::lane_state
+        SELECT lane_begin(l.name, l.issued + 1, l.target)
         FROM (
             SELECT l.name, l.issued, l.target FROM unnest(t.lanes) l
             UNION ALL
