@@ -17,19 +17,45 @@ def count(conn: psycopg.Connection, table: str) -> int:
     return int(row[0])
 
 
+def turns(conn: psycopg.Connection) -> int:
+    """How many rows were replaced so far: those of lines, as there are no limits here."""
+    (row,) = conn.execute("SELECT last_value FROM turn").fetchall()
+    return int(row[0])
+
+
 def test_lines_with_the_same_tag_do_not_wait_for_each_other(conn: psycopg.Connection) -> None:
     """A thousand channels have their next message at the same tag, and a hundred or so are looked ahead."""
     for _ in range(3):
         create(conn, CHANNELS)
     dispatch(conn)
     served: dict[str, int] = dict.fromkeys(CHANNELS, 0)
-    for taken in range(0, 3_000, 50):
+    for taken in range(0, 3_000, 15):
         conn.execute("SELECT dispatch()")
-        messages, _ = dequeue(conn, 50)
-        assert len(messages) == 50, f"after {taken}"
+        messages, _ = dequeue(conn, 15)
+        assert len(messages) == 15, f"after {taken}"
         for message in messages:
             served[message.channel] += 1
         assert max(served.values()) - min(served.values()) <= 2, "each channel has its turn"
+    check(conn)
+
+
+def test_large_dequeues_take_several_messages_of_a_channel(conn: psycopg.Connection) -> None:
+    """An eighth of what a call takes, so that a refill looks at fewer lines. No channel gets further ahead."""
+    channels = CHANNELS[:100]
+    for _ in range(30):
+        create(conn, channels)
+    dispatch(conn)
+    served: dict[str, int] = dict.fromkeys(channels, 0)
+    before = turns(conn)
+    for _ in range(0, 3_000, 80):
+        conn.execute("SELECT dispatch()")
+        messages, _ = dequeue(conn, 80)
+        for message in messages:
+            served[message.channel] += 1
+        assert max(served.values()) - min(served.values()) <= 11, "at most ten messages, and one more"
+    dispatch(conn)
+    assert sum(served.values()) + len(dequeue(conn, 80)[0]) == 3_000
+    assert turns(conn) - before <= 3_000 / 6, "a line is written once for several messages"
     check(conn)
 
 

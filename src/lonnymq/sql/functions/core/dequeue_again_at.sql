@@ -7,7 +7,7 @@ DECLARE
     v_own XID8 := pg_current_xact_id_if_assigned(); -- what this transaction appended is not for it to dispatch
 BEGIN
     SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
-    IF tick_is_foreign(t) OR t.at > p_now + 1000 OR EXISTS (
+    IF notice_is_new(t) OR tick_is_foreign(t) OR t.at > p_now + 1000 OR EXISTS (
         SELECT FROM (SELECT * FROM notice_read(t, pg_current_snapshot(), 16) LIMIT 16) w
         WHERE (w.notice).xid IS DISTINCT FROM v_own) OR dispatch_is_due(t, p_now, 10000)
     THEN

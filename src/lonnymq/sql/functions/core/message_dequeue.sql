@@ -16,8 +16,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
     v_now BIGINT := clock_ms();
-    q RECORD;                               -- the queue's settings,
-    t RECORD;                               -- and what the last dispatch left
+    q RECORD;                               -- the queue's settings, and what the last dispatch left
     v_taken ready[];
     v_got ready[];                          -- the last of them
     v_nth INT;
@@ -28,30 +27,31 @@ DECLARE
     v_is_exact BOOLEAN;                     -- something is promised exactly
     v_mode TEXT;
 BEGIN
-    SELECT q.lease_ms, q.lease_max_ms, q.paused, q.history, q.has_bound INTO q FROM queue q;
+    -- changed: channels whose policy the dispatcher has not seen yet. Nothing of them is taken.
+    SELECT q.lease_ms, q.lease_max_ms, q.paused, q.history, q.has_bound, t.at, t.lanes, ARRAY(
+        SELECT c.channel FROM policy_change c WHERE c.xid >= t.policy_xid) AS changed
+    INTO q FROM queue q
+    LEFT JOIN LATERAL (SELECT t.at, t.lanes, t.policy_xid FROM tick t ORDER BY t.id DESC LIMIT 1) t ON TRUE;
     IF (p_limit BETWEEN 1 AND 10000 AND (p_lease_ms IS NULL OR p_lease_ms BETWEEN 1 AND q.lease_max_ms)
         AND (p_consumer IS NULL OR octet_length(p_consumer) <= 255) AND p_lanes IS NULL AND p_async_commit IS NOT NULL
         AND NOT q.has_bound AND current_setting('transaction_isolation') = 'read committed') IS NOT TRUE
     THEN
         PERFORM dequeue_check(p_limit, COALESCE(p_lease_ms, q.lease_ms), p_consumer, p_lanes);
     END IF;
-    -- changed: channels whose policy the dispatcher has not seen yet. Nothing of them is taken.
-    SELECT t.at, t.lanes, ARRAY(SELECT c.channel FROM policy_change c WHERE c.xid >= t.policy_xid) AS changed
-    INTO t FROM tick t ORDER BY t.id DESC LIMIT 1;
     token := gen_random_uuid();
     lease_end_at := v_now + COALESCE(p_lease_ms, q.lease_ms);
     -- Whether to dispatch is left to chance: else all consumers would do it at the same time, and all but one in vain.
     -- A tick from the future is from before the clock was set back: dispatch.
-    IF v_now NOT BETWEEN t.at - 1000 AND t.at + (2000 * (1 + random()))::INT / (100 + p_limit) THEN
+    IF v_now NOT BETWEEN q.at - 1000 AND q.at + (2000 * (1 + random()))::INT / (100 + p_limit) THEN
         again_at := v_now;
     END IF;
     -- Once; a few times where some of what it takes is void or locked. Not at all while the queue is paused, or its own
     -- settings have changed.
-    FOR i IN 1 .. CASE WHEN q.paused OR '' = ANY (t.changed) THEN 0 ELSE 20 END LOOP
-        IF p_lanes IS NULL AND cardinality(t.lanes) = 1 THEN
-            v_got := ready_take(t.lanes[1], t.changed, p_limit - v_n);
+    FOR i IN 1 .. CASE WHEN q.paused OR '' = ANY (q.changed) THEN 0 ELSE 20 END LOOP
+        IF p_lanes IS NULL AND cardinality(q.lanes) = 1 THEN
+            v_got := ready_take(q.lanes[1], q.changed, p_limit - v_n);
         ELSE
-            v_got := ready_take_lanes(t.lanes, p_lanes, t.changed, p_limit - v_n);
+            v_got := ready_take_lanes(q.lanes, p_lanes, q.changed, p_limit - v_n);
         END IF;
         EXIT WHEN v_got IS NULL;
         v_taken := v_taken || v_got;
@@ -91,8 +91,8 @@ BEGIN
             v_mode := set_config('synchronous_commit', 'off', TRUE);
         END IF;
     END IF;
-    IF v_n = 0 AND cardinality(t.lanes) > 1 THEN
-        PERFORM lanes_ask(t.lanes, p_lanes, v_now);
+    IF v_n = 0 AND cardinality(q.lanes) > 1 THEN
+        PERFORM lanes_ask(q.lanes, p_lanes, v_now);
     END IF;
     IF v_n < p_limit THEN
         RETURN QUERY

@@ -35,9 +35,11 @@ BEGIN
         RETURN TRUE;                        -- somebody else dispatches: found without locking anything
     END IF;
     -- Before locking, so that an idle call writes nothing.
-    PERFORM FROM notice_read(t, pg_current_snapshot(), 1);
-    IF NOT FOUND AND NOT dispatch_is_due(t, v_now, 1000) THEN
-        RETURN FALSE;
+    IF NOT notice_is_new(t) THEN
+        PERFORM FROM notice_read(t, pg_current_snapshot(), 1);
+        IF NOT FOUND AND NOT dispatch_is_due(t, v_now, 1000) THEN
+            RETURN FALSE;
+        END IF;
     END IF;
     PERFORM FROM dispatch_lock FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
