@@ -17,7 +17,7 @@ BEGIN
             SELECT b.ctid AS tid, b.* FROM backlog b WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v
             ORDER BY b.lane, b.tag, b.turn LIMIT v_most + 1) b),
     size AS MATERIALIZED (                  -- part: of each line; next: the first tag of a line that is not looked at
-        SELECT (p_room - 1) / LEAST(v_most, COUNT(*)) + 1 AS part, MIN(f.tag) FILTER (WHERE f.ord > v_most) AS next
+        SELECT p_room / LEAST(v_most, COUNT(*)) AS part, MIN(f.tag) FILTER (WHERE f.ord > v_most) AS next
         FROM front f HAVING COUNT(*) > 0),
     rooms AS MATERIALIZED (
         SELECT r.* FROM (SELECT array_agg(f.channel) AS names FROM front f HAVING p_has_policies) x
@@ -41,8 +41,7 @@ BEGIN
         CROSS JOIN LATERAL (SELECT tag_step(e.cost, k.step, e.id) AS step) x
         WINDOW line_order AS (PARTITION BY k.ord ORDER BY e.rank, e.at, e.id, e.generation ROWS UNBOUNDED PRECEDING)),
     mine AS MATERIALIZED (
-        SELECT g.*, g.nth <= g.want AND COALESCE(g.tag <= LEAST(cut.tag, g.next) + l.slack, TRUE)
-            AND ROW_NUMBER() OVER (ORDER BY g.nth > g.want, g.tag, g.ord, g.nth) <= p_room AS is_mine
+        SELECT g.*, g.nth <= g.want AND COALESCE(g.tag <= LEAST(cut.tag, g.next) + l.slack, TRUE) AS is_mine
         FROM got g
         CROSS JOIN (SELECT MIN(g.tag) FILTER (WHERE g.nth > g.part) AS tag FROM got g) cut),
     off_line AS (DELETE FROM line e WHERE e.ctid = ANY (ARRAY(SELECT m.tid FROM mine m WHERE m.is_mine))),
@@ -50,7 +49,7 @@ BEGIN
         INSERT INTO ready (lane, tag, id, generation, rank, at, cost, is_limited, channel)
         SELECT l.name, m.tag, m.id, m.generation, m.rank, m.at, m.cost,
             p_is_limited OR room_is_short(m.room, m.nth), m.channel
-        FROM mine m WHERE m.is_mine),       -- they come in the order of their tags
+        FROM mine m WHERE m.is_mine),
     sums AS MATERIALIZED (
         SELECT m.ord, COUNT(*) FILTER (WHERE m.is_mine) AS n, MAX(m.after) FILTER (WHERE m.is_mine) AS after,
             MIN(ARRAY[m.rank, m.at, m.id]) FILTER (WHERE NOT m.is_mine) AS next
