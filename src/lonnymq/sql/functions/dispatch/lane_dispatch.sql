@@ -51,12 +51,14 @@ BEGIN
         ORDER BY b.lane, b.tag, b.turn LIMIT 1), c_end) END;
     lane.serve_to := CASE WHEN lane.horizon < c_end THEN lane.horizon + lane.slack ELSE c_end END;
     IF v_is_refilled THEN
-        IF v_live < (lane.target + 1) / 2 THEN
-            v_live := lane_live(lane);      -- what could not be served before counts now
+        IF v_live < (lane.target + 1) / 2 OR lane.serve_to < l.serve_to THEN
+            v_live := lane_live(lane);      -- more can be served than before the refill, or less
         END IF;
         SELECT y.tag, y.id INTO lane.low_tag, lane.low_id FROM ready y -- NULL: it is low still
         WHERE y.lane = lane.name AND y.tag >= lane.floor AND y.xmax = '0' AND v_live >= (lane.target + 1) / 2
         ORDER BY y.tag, y.id OFFSET v_live / 2 LIMIT 1;
+    ELSIF lane.serve_to < l.serve_to THEN
+        lane.low_tag := NULL;               -- less can be served: the next dispatch counts it
     END IF;
     IF lane.v > l.v AND l.horizon < c_end THEN
         DELETE FROM recent c WHERE c.ctid = ANY (ARRAY(

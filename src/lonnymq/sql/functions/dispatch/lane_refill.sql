@@ -16,15 +16,19 @@ BEGIN
         FROM (
             SELECT b.ctid AS tid, b.* FROM backlog b WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v
             ORDER BY b.lane, b.tag, b.turn LIMIT v_most + 1) b),
-    size AS MATERIALIZED (                  -- part: of each line; next: the first tag of a line that is not looked at
-        SELECT p_room / LEAST(v_most, COUNT(*)) AS part, MIN(f.tag) FILTER (WHERE f.ord > v_most) AS next
+    size AS MATERIALIZED (                  -- how many lines; next: the first tag of a line that is not looked at
+        SELECT LEAST(v_most, COUNT(*)) AS n, MIN(f.tag) FILTER (WHERE f.ord > v_most) AS next
         FROM front f HAVING COUNT(*) > 0),
     rooms AS MATERIALIZED (
         SELECT r.* FROM (SELECT array_agg(f.channel) AS names FROM front f HAVING p_has_policies) x
         CROSS JOIN LATERAL channel_room(x.names, p_now) r),
     lines AS MATERIALIZED (
-        SELECT f.*, COALESCE(r.step, 1000) AS step, r.room, r.again_at, s.part, s.next, LEAST(s.part, r.room) AS want
-        FROM front f CROSS JOIN size s LEFT JOIN rooms r ON r.channel = f.channel WHERE f.ord <= v_most),
+        SELECT k.*, LEAST(k.part, k.room) AS want
+        FROM (
+            SELECT f.*, x.step, r.room, r.again_at, s.next, -- part: how many of it, by weight
+                1 + floor((p_room - s.n) / x.step / SUM(1 / x.step) OVER ())::INT AS part
+            FROM front f CROSS JOIN size s LEFT JOIN rooms r ON r.channel = f.channel
+            CROSS JOIN LATERAL (SELECT COALESCE(r.step, 1000) AS step) x WHERE f.ord <= v_most) k),
     got AS MATERIALIZED (                   -- one more of each line is looked at than may be taken
         SELECT k.ord, k.channel, k.want, k.part, k.next, k.room, e.*, ROW_NUMBER() OVER line_order AS nth,
             k.tag + SUM(x.step) OVER line_order - x.step AS tag, k.tag + SUM(x.step) OVER line_order AS after
