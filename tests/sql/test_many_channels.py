@@ -40,7 +40,7 @@ def test_lines_with_the_same_tag_do_not_wait_for_each_other(conn: psycopg.Connec
 
 
 def test_large_dequeues_take_several_messages_of_a_channel(conn: psycopg.Connection) -> None:
-    """A quarter of what a call takes, so that a refill looks at fewer lines. No channel gets further ahead."""
+    """A quarter of what a call takes, so that a refill looks at fewer lines. No channel gets more."""
     channels = CHANNELS[:100]
     for _ in range(30):
         create(conn, channels)

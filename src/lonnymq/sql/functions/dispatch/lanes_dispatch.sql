@@ -3,8 +3,8 @@
 -- again; p_changed: those whose policy has changed ('': the queue's); p_wanted: how many messages consumers asked for
 -- since the last dispatch, in p_calls calls; p_is_behind: there are more notices than were read.
 CREATE OR REPLACE FUNCTION lanes_dispatch (
-    n tick, p_entries entry[], p_hinted TEXT[], p_changed TEXT[], p_wanted BIGINT, p_calls BIGINT, p_has_policies BOOLEAN, p_max INT,
-    p_is_behind BOOLEAN, p_now BIGINT)
+    n tick, p_entries entry[], p_hinted TEXT[], p_changed TEXT[], p_wanted BIGINT, p_calls BIGINT,
+    p_has_policies BOOLEAN, p_max INT, p_is_behind BOOLEAN, p_now BIGINT)
 RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
     v RECORD;                               -- what is new

@@ -12,7 +12,8 @@ BEGIN
         SELECT FROM unnest(v_lanes) n
         CROSS JOIN LATERAL (
             SELECT FROM ready r
-            WHERE r.lane = n.name AND r.tag >= n.floor AND r.tag <= n.serve_to AND (p_before IS NULL OR r.at <= p_before)
+            WHERE r.lane = n.name AND r.tag >= n.floor AND r.tag <= n.serve_to
+                AND (p_before IS NULL OR r.at <= p_before)
             LIMIT 1) r)
         OR EXISTS (
             SELECT FROM unnest(v_lanes) n
