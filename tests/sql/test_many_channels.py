@@ -23,6 +23,11 @@ def turns(conn: psycopg.Connection) -> int:
     return int(row[0])
 
 
+def slack(conn: psycopg.Connection) -> int:
+    (row,) = conn.execute("SELECT (lanes[1]).slack FROM tick").fetchall()
+    return int(row[0])
+
+
 def test_lines_with_the_same_tag_do_not_wait_for_each_other(conn: psycopg.Connection) -> None:
     """A thousand channels have their next message at the same tag, and a hundred or so are looked ahead."""
     for _ in range(3):
@@ -45,6 +50,7 @@ def test_large_dequeues_take_several_messages_of_a_channel(conn: psycopg.Connect
     for _ in range(30):
         create(conn, channels)
     dispatch(conn)
+    assert slack(conn) == 0, "nobody has asked for many"
     served: dict[str, int] = dict.fromkeys(channels, 0)
     before = turns(conn)
     for _ in range(0, 3_000, 80):
@@ -97,3 +103,14 @@ def test_a_channel_that_stays_full_is_looked_at_more_and_more_seldom(conn: psyco
     dispatch(conn)
     assert len(dequeue(conn, 1)[0]) == 1
     check(conn)
+
+
+def test_a_dequeue_gets_what_it_asks_for_whatever_was_asked_before(conn: psycopg.Connection) -> None:
+    """The slack shrinks with the dequeues, so that less of what is in ready may be served: it is refilled."""
+    for _ in range(10):
+        create(conn, CHANNELS[:400])
+    for size in (1, 20, 20, 50, 1, 1, 20, 20, 5, 100, 1, 1, 50):
+        dispatch(conn)
+        check(conn)
+        messages, _ = dequeue(conn, size)
+        assert len(messages) == size
