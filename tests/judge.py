@@ -240,11 +240,11 @@ AT_REST = {
             AND NOT EXISTS (
                 SELECT FROM ready r WHERE (r.id, r.generation) = ((s.out).id, (s.out).generation))""",
     "invariant 13: a line that is open goes on when ready is low": """
-        SELECT l.name, l.low_tag, l.low_id, l.serve_to FROM lane l CROSS JOIN queue q
+        SELECT l.name, l.low_tag, l.low_id, l.horizon FROM lane l CROSS JOIN queue q
         WHERE q.max_concurrency IS NULL
-            AND (l.serve_to < l.low_tag OR NOT EXISTS (
+            AND (l.horizon < l.low_tag OR NOT EXISTS (
                 SELECT FROM ready r
-                WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag <= l.serve_to AND r.xmax = '0'
+                WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag <= l.horizon AND r.xmax = '0'
                     AND (r.tag, r.id) <= (l.low_tag, l.low_id)))
             AND EXISTS (SELECT FROM live_backlog b WHERE b.lane = l.name AND b.is_open)""",
     "what is next of a channel with an interval is in ready": """

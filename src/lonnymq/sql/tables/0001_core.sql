@@ -259,9 +259,8 @@ CREATE TYPE lane_state AS (
     name TEXT,
     v BIGINT,                               -- virtual time: the tag that is served now
     floor BIGINT,                           -- ready has no entry below, but for those in held
-    horizon BIGINT,                         -- the lowest tag in the lines: below, ready is complete
-    slack BIGINT,                           -- how far above the horizon ready is served: see lane_slack
-    serve_to BIGINT,                        -- up to this tag it is served
+    -- a line has a message with this tag: below, ready is complete; it is served up to here
+    horizon BIGINT,
     issued BIGINT,                          -- the highest tag so far
     target INT,                             -- how many entries ready should have: follows what consumers ask for
     low_tag BIGINT, low_id BIGINT,          -- once all entries up to this one are taken, ready is refilled
@@ -297,8 +296,8 @@ INSERT INTO tick (at, seen_xid, seen_id, open, spans, due_to, alarm_to, swept_at
 SELECT 0, pg_snapshot_xmax(pg_current_snapshot()), 0,
     COALESCE(array_agg(ROW(x, 0)::open_transaction) FILTER (WHERE x < pg_snapshot_xmax(pg_current_snapshot())),
         '{}'), '{}',
-    -9223372036854775808, -9223372036854775808, 0, 0, ARRAY[ROW('default', 0, 0,
-        9223372036854775807, 0, 9223372036854775807, 0, 250, 0, 0, NULL, NULL, NULL)::lane_state], 0, 0, 0, 0,
+    -9223372036854775808, -9223372036854775808, 0, 0, ARRAY[ROW('default', 0, 0, 9223372036854775807, 0, 100,
+        0, 0, NULL, NULL, NULL)::lane_state], 0, 0, 0, 0,
     pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system())
 FROM (SELECT pg_current_xact_id() UNION SELECT pg_snapshot_xip(pg_current_snapshot())) o (x);
 

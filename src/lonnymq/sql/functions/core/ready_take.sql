@@ -9,7 +9,7 @@ BEGIN
     WITH gone AS (
         DELETE FROM ready r WHERE r.ctid = ANY (ARRAY(
             SELECT r.ctid FROM ready r
-            WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag <= l.serve_to AND r.xmax = '0'
+            WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag <= l.horizon AND r.xmax = '0'
                 AND r.channel <> ALL (p_changed)
             ORDER BY r.tag, r.id LIMIT p_limit FOR UPDATE SKIP LOCKED))
         RETURNING r)

@@ -13,7 +13,6 @@ DECLARE
 BEGIN
     SELECT t.spans || array_agg(ROW(u.xid, u.lo_id, u.hi_id)::span) FILTER (WHERE u.lo_id IS NOT NULL) AS spans,
         array_agg(DISTINCT u.channel) FILTER (WHERE u.channel IS NOT NULL) AS hinted, SUM(u.wanted) AS wanted,
-        COUNT(u.wanted) AS calls,
         COALESCE(BOOL_OR(u.back IS NOT NULL), FALSE) AS has_back, BOOL_OR(u.asked IS NOT NULL) AS has_asked,
         COALESCE(BOOL_OR(u.gone IS NOT NULL), FALSE) AS has_gone,
         (SELECT q.max_concurrency FROM queue q) AS max, EXISTS (SELECT FROM channel) AS has_policies,
@@ -64,7 +63,7 @@ BEGIN
     IF w.has_policies AND w.wanted IS NOT NULL THEN
         w.hinted := w.hinted || slots_released(v_notices, p_now);
     END IF;
-    n := lanes_dispatch(n, v_entries, w.hinted, v_changed, w.wanted, w.calls, w.has_policies, w.max,
+    n := lanes_dispatch(n, v_entries, w.hinted, v_changed, w.wanted, w.has_policies, w.max,
         GREATEST(cardinality(p_newer), cardinality(p_late)) >= p_limit, p_now);
     n.seen_xid := pg_snapshot_xmax(p_snapshot);
     n.seen_id := 0;

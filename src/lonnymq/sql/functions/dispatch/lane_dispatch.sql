@@ -31,7 +31,6 @@ BEGIN
     END IF;
     IF NOT m.has_lines AND p_hinted IS NULL AND v_put = COALESCE(cardinality(p_entries), 0) THEN
         lane.horizon := c_end;              -- there are no lines
-        lane.serve_to := c_end;
         RETURN;
     END IF;
     v_is_refilled := lane.horizon = c_end OR lane_is_low(lane) OR p_hinted IS NOT NULL OR p_max IS NOT NULL
@@ -49,16 +48,13 @@ BEGIN
     lane.horizon := CASE WHEN slots_room(p_max) = 0 THEN c_end ELSE COALESCE((
         SELECT b.tag FROM backlog b WHERE b.is_open AND b.lane = lane.name AND b.tag >= lane.v
         ORDER BY b.lane, b.tag, b.turn LIMIT 1), c_end) END;
-    lane.serve_to := CASE WHEN lane.horizon < c_end THEN lane.horizon + lane.slack ELSE c_end END;
     IF v_is_refilled THEN
-        IF v_live < (lane.target + 1) / 2 OR lane.serve_to < l.serve_to THEN
+        IF v_live < (lane.target + 1) / 2 OR lane.horizon < l.horizon THEN
             v_live := lane_live(lane);      -- more can be served than before the refill, or less
         END IF;
         SELECT y.tag, y.id INTO lane.low_tag, lane.low_id FROM ready y -- NULL: it is low still
         WHERE y.lane = lane.name AND y.tag >= lane.floor AND y.xmax = '0' AND v_live >= (lane.target + 1) / 2
         ORDER BY y.tag, y.id OFFSET v_live / 2 LIMIT 1;
-    ELSIF lane.serve_to < l.serve_to THEN
-        lane.low_tag := NULL;               -- less can be served: the next dispatch counts it
     END IF;
     IF lane.v > l.v AND l.horizon < c_end THEN
         DELETE FROM recent c WHERE c.ctid = ANY (ARRAY(

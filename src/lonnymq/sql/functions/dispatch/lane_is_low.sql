@@ -5,11 +5,11 @@ RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF l.horizon = 9223372036854775807 THEN -- no line has a message that could be served
         RETURN FALSE;
-    ELSIF l.serve_to < l.low_tag THEN
+    ELSIF l.horizon < l.low_tag THEN
         RETURN TRUE;
     END IF;
     RETURN NOT EXISTS (
         SELECT FROM ready r
-        WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag <= l.serve_to
+        WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag <= l.horizon
             AND (r.tag, r.id) <= (l.low_tag, l.low_id) AND r.xmax = '0');
 END $$;

@@ -5,6 +5,6 @@ BEGIN
     RETURN (
         SELECT COUNT(*) FROM (
             SELECT FROM ready r
-            WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag <= l.serve_to AND r.xmax = '0'
+            WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag <= l.horizon AND r.xmax = '0'
             ORDER BY r.tag, r.id LIMIT l.target) x);
 END $$;

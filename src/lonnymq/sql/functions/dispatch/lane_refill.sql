@@ -1,13 +1,11 @@
 -- Refill ready from the lines of a lane, lowest tag first, by up to p_room messages; nothing above the first tag that
--- stays behind, plus the lane's slack. So only as many lines are looked at as the slack makes necessary. A line whose
--- channel may not release is closed, until a notice or an alarm asks to look again. Returns how many messages were
--- moved, and the highest tag.
+-- stays behind. A line whose channel may not release is closed, until a notice or an alarm asks to look again. Returns
+-- how many messages were moved, and the highest tag.
 CREATE OR REPLACE FUNCTION lane_refill (
     l lane_state, p_room INT, p_has_policies BOOLEAN, p_is_limited BOOLEAN, p_now BIGINT, OUT put INT,
         OUT issued BIGINT)
 LANGUAGE plpgsql SET enable_hashjoin TO on AS $$ -- of what it has in hand: the tables are read by LATERAL
 DECLARE
-    v_most INT := (p_room - 1) / (l.slack / 1000 + 1) + 1; -- so many lines are looked at
     v_lines line_state[];                   -- as they are left
     v_limited ready[];
 BEGIN
@@ -15,9 +13,9 @@ BEGIN
         SELECT b.*, ROW_NUMBER() OVER (ORDER BY b.tag, b.turn) AS ord
         FROM (
             SELECT b.ctid AS tid, b.* FROM backlog b WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v
-            ORDER BY b.lane, b.tag, b.turn LIMIT v_most + 1) b),
+            ORDER BY b.lane, b.tag, b.turn LIMIT p_room + 1) b),
     size AS MATERIALIZED (                  -- how many lines; next: the first tag of a line that is not looked at
-        SELECT LEAST(v_most, COUNT(*)) AS n, MIN(f.tag) FILTER (WHERE f.ord > v_most) AS next
+        SELECT LEAST(p_room, COUNT(*)) AS n, MIN(f.tag) FILTER (WHERE f.ord > p_room) AS next
         FROM front f HAVING COUNT(*) > 0),
     rooms AS MATERIALIZED (
         SELECT r.* FROM (SELECT array_agg(f.channel) AS names FROM front f HAVING p_has_policies) x
@@ -28,7 +26,7 @@ BEGIN
             SELECT f.*, x.step, r.room, r.again_at, s.next, -- part: how many of it, by weight
                 1 + floor((p_room - s.n) / x.step / SUM(1 / x.step) OVER ())::INT AS part
             FROM front f CROSS JOIN size s LEFT JOIN rooms r ON r.channel = f.channel
-            CROSS JOIN LATERAL (SELECT COALESCE(r.step, 1000) AS step) x WHERE f.ord <= v_most) k),
+            CROSS JOIN LATERAL (SELECT COALESCE(r.step, 1000) AS step) x WHERE f.ord <= p_room) k),
     got AS MATERIALIZED (                   -- one more of each line is looked at than may be taken
         SELECT k.ord, k.channel, k.want, k.part, k.next, k.room, e.*, ROW_NUMBER() OVER line_order AS nth,
             k.tag + SUM(x.step) OVER line_order - x.step AS tag, k.tag + SUM(x.step) OVER line_order AS after
@@ -45,7 +43,7 @@ BEGIN
         CROSS JOIN LATERAL (SELECT tag_step(e.cost, k.step, e.id) AS step) x
         WINDOW line_order AS (PARTITION BY k.ord ORDER BY e.rank, e.at, e.id, e.generation ROWS UNBOUNDED PRECEDING)),
     mine AS MATERIALIZED (
-        SELECT g.*, g.nth <= g.want AND COALESCE(g.tag <= LEAST(cut.tag, g.next) + l.slack, TRUE) AS is_mine
+        SELECT g.*, g.nth <= g.want AND COALESCE(g.tag <= LEAST(cut.tag, g.next), TRUE) AS is_mine
         FROM got g
         CROSS JOIN (SELECT MIN(g.tag) FILTER (WHERE g.nth > g.part) AS tag FROM got g) cut),
     off_line AS (DELETE FROM line e WHERE e.ctid = ANY (ARRAY(SELECT m.tid FROM mine m WHERE m.is_mine))),

@@ -1,10 +1,10 @@
 -- Part of a dispatch: all lanes, one after the other. What is due is placed, what is not is for later, and the lanes
 -- are refilled, under the limits of channels and of the queue (p_max). p_hinted: channels that are to be looked at
 -- again; p_changed: those whose policy has changed ('': the queue's); p_wanted: how many messages consumers asked for
--- since the last dispatch, in p_calls calls; p_is_behind: there are more notices than were read.
+-- since the last dispatch; p_is_behind: there are more notices than were read.
 CREATE OR REPLACE FUNCTION lanes_dispatch (
-    n tick, p_entries entry[], p_hinted TEXT[], p_changed TEXT[], p_wanted BIGINT, p_calls BIGINT,
-    p_has_policies BOOLEAN, p_max INT, p_is_behind BOOLEAN, p_now BIGINT)
+    n tick, p_entries entry[], p_hinted TEXT[], p_changed TEXT[], p_wanted BIGINT, p_has_policies BOOLEAN, p_max INT,
+    p_is_behind BOOLEAN, p_now BIGINT)
 RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
     v RECORD;                               -- what is new
@@ -59,7 +59,6 @@ BEGIN
     END IF;
     FOREACH i IN ARRAY v_order LOOP
         l := n.lanes[i];
-        l.slack := COALESCE(lane_slack(p_wanted / NULLIF(p_calls, 0)), l.slack);
         l.target := GREATEST(250, LEAST(4000, COALESCE(8 * p_wanted, 0)), l.target - l.target / 8);
         v_entries := v.due;
         IF cardinality(n.lanes) > 1 THEN

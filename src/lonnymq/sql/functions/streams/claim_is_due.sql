@@ -1,4 +1,4 @@
--- Whether a dequeue may find something, as of the last dispatch: entries of ready that may be served, or lines
+-- Whether a dequeue may find something, as of the last dispatch: entries of ready up to their lane's horizon, or lines
 -- that may release; of p_lanes, or of all. With p_before: something that was due at that time; in a line, of any
 -- priority.
 CREATE OR REPLACE FUNCTION claim_is_due (p_before BIGINT, p_lanes TEXT[])
@@ -12,8 +12,7 @@ BEGIN
         SELECT FROM unnest(v_lanes) n
         CROSS JOIN LATERAL (
             SELECT FROM ready r
-            WHERE r.lane = n.name AND r.tag >= n.floor AND r.tag <= n.serve_to
-                AND (p_before IS NULL OR r.at <= p_before)
+            WHERE r.lane = n.name AND r.tag >= n.floor AND r.tag <= n.horizon AND (p_before IS NULL OR r.at <= p_before)
             LIMIT 1) r)
         OR EXISTS (
             SELECT FROM unnest(v_lanes) n

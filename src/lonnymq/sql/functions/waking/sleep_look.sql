@@ -15,7 +15,7 @@ BEGIN
         SELECT FROM (SELECT * FROM tick t ORDER BY t.id DESC LIMIT 1) t
         CROSS JOIN unnest(t.lanes) l
         CROSS JOIN LATERAL (
-            SELECT FROM ready r WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag <= l.serve_to
+            SELECT FROM ready r WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag <= l.horizon
                 AND r.xmax = '0' AND r.channel <> ALL (ARRAY(
                     SELECT c.channel FROM policy_change c WHERE c.xid >= t.policy_xid))
             ORDER BY r.tag, r.id LIMIT 1) r
