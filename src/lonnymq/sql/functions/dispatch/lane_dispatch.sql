@@ -55,6 +55,8 @@ BEGIN
         SELECT y.tag, y.id INTO lane.low_tag, lane.low_id FROM ready y -- NULL: it is low still
         WHERE y.lane = lane.name AND y.tag >= lane.floor AND y.xmax = '0' AND v_live >= (lane.target + 1) / 2
         ORDER BY y.tag, y.id OFFSET v_live / 2 LIMIT 1;
+    ELSIF lane.horizon < l.horizon THEN
+        lane.low_tag := NULL;               -- less can be served: the next dispatch counts it
     END IF;
     IF lane.v > l.v AND l.horizon < c_end THEN
         DELETE FROM recent c WHERE c.ctid = ANY (ARRAY(
