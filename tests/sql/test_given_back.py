@@ -36,6 +36,21 @@ def test_everybody_has_a_turn_whoever_rolls_back(connect: Connect) -> None:
     check(conn)
 
 
+def test_a_dequeue_gets_what_it_asks_for_after_rollbacks(connect: Connect) -> None:
+    """What is given back has lower tags than the lines. Nothing above it is served, so ready must be refilled."""
+    conn, other = connect(), connect(autocommit=False)
+    for _ in range(10):
+        create(conn, [f"c{number}" for number in range(300)])
+    for size, keeps in [
+        (5, True), (50, False), (100, True), (1, True), (1, True), (20, True), (50, False),
+        (1, False), (1, False), (1, True), (100, True), (50, False), (50, True),
+    ]:  # fmt: skip
+        dispatch(conn)
+        check(conn)
+        assert len(dequeue(conn if keeps else other, size)[0]) == size
+        other.rollback()
+
+
 def test_a_dequeue_of_more_than_is_looked_ahead_now_is_rolled_back(connect: Connect) -> None:
     """It asked for much, and others for little since: what is looked at has become less than it holds."""
     conn, other = connect(), connect(autocommit=False)
