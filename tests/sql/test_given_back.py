@@ -36,18 +36,24 @@ def test_everybody_has_a_turn_whoever_rolls_back(connect: Connect) -> None:
     check(conn)
 
 
-def test_a_dequeue_gets_what_it_asks_for_after_rollbacks(connect: Connect) -> None:
-    """What is given back has lower tags than the lines. Nothing above it is served, so ready must be refilled."""
+@pytest.mark.parametrize(
+    ("channels", "sizes"),
+    [
+        (300, [5, -50, 100, 1, 1, 20, -50, -1, -1, 1, 100, -50, 50]),
+        (200, [-50, -50, 50, 50, -50, 5, 50]),
+    ],
+)
+def test_a_dequeue_gets_what_it_asks_for_after_rollbacks(
+    connect: Connect, channels: int, sizes: list[int]
+) -> None:
+    """What is given back lowers the horizon: ready is refilled up to there. -50: 50 that are rolled back."""
     conn, other = connect(), connect(autocommit=False)
     for _ in range(10):
-        create(conn, [f"c{number}" for number in range(300)])
-    for size, keeps in [
-        (5, True), (50, False), (100, True), (1, True), (1, True), (20, True), (50, False),
-        (1, False), (1, False), (1, True), (100, True), (50, False), (50, True),
-    ]:  # fmt: skip
+        create(conn, [f"c{number}" for number in range(channels)])
+    for size in sizes:
         dispatch(conn)
         check(conn)
-        assert len(dequeue(conn if keeps else other, size)[0]) == size
+        assert len(dequeue(conn if size > 0 else other, abs(size))[0]) == abs(size)
         other.rollback()
 
 
