@@ -6,6 +6,7 @@ RETURNS BOOLEAN LANGUAGE plpgsql AS $$
 DECLARE
     v_one ready := p_taken[1];
     v_stubs stub[];
+    v_is_limited BOOLEAN;
 BEGIN
     IF cardinality(p_taken) = 1 THEN
         INSERT INTO lease (token, last_id, end_at, dequeued_at, is_limited, consumer, stubs)
@@ -16,12 +17,12 @@ BEGIN
         RETURN v_one.is_limited;
     END IF;
     v_stubs := ARRAY(SELECT ROW(r.id, r.generation)::stub FROM unnest(p_taken) r ORDER BY r.id);
-    v_one.is_limited := EXISTS (SELECT FROM unnest(p_taken) r WHERE r.is_limited);
+    v_is_limited := EXISTS (SELECT FROM unnest(p_taken) r WHERE r.is_limited);
     INSERT INTO lease (token, last_id, end_at, dequeued_at, is_limited, consumer, stubs)
-    SELECT p_token, (part[cardinality(part)]).id, p_end_at, p_now, v_one.is_limited, p_consumer, part
+    SELECT p_token, (part[cardinality(part)]).id, p_end_at, p_now, v_is_limited, p_consumer, part
     FROM generate_series(1, cardinality(v_stubs), 100) i CROSS JOIN LATERAL (SELECT v_stubs[i:i + 99] AS part) x;
     INSERT INTO notice (lease_end_at, at, n, wanted, taken)
     SELECT p_end_at, p_now, -cardinality(p_taken), p_wanted, array_agg(ROW(x.channel, x.n, p_now)::share)
     FROM (SELECT r.channel, COUNT(*) AS n FROM unnest(p_taken) r GROUP BY r.channel) x;
-    RETURN v_one.is_limited;
+    RETURN v_is_limited;
 END $$;
