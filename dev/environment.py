@@ -68,7 +68,10 @@ def _make(lock: int) -> None:
         "--disable-pip-version-check",
         "--no-input",
     ]
-    _run(steps, lock, [*pip, "--progress-bar=off", "--require-hashes", "-r", REQUIREMENTS], count_to=total)
+    # The lock names every package, so pip need not resolve any. If it did, an extra like psycopg[pool] would
+    # make older versions of pip take the newest psycopg, and refuse it because its hash is not in the lock.
+    locked: list[str | Path] = ["--no-deps", "--progress-bar=off", "--require-hashes", "-r", REQUIREMENTS]
+    _run(steps, lock, [*pip, *locked], count_to=total)
     steps.begin("lonnymq itself, editable")
     _run(steps, lock, [*pip, "--no-deps", "--no-build-isolation", "-e", CHECKOUT])
     STAMP.write_text(fingerprint, encoding="ascii")
