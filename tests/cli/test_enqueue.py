@@ -210,7 +210,7 @@ BAD = [
     (b'{"value": 1, "channel": "\\ud800"}', "half a character"),
     (b'{"value": 1, "delay": "60"}', "delay is not a number of seconds"),
     (b'{"value": 1, "delay": true}', "delay is not a number of seconds"),
-    (b'{"value": 1, "delay": -1}', "lie in the past"),
+    (b'{"value": 1, "delay": -1}', "-1 is negative (give 0 or more seconds)"),
     (b'{"value": 1, "delay": 1e300}', "LM003|range|time"),
     (b'{"value": 1, "delay": 1, "run_at": "2099-12-31"}', "both say when"),
     (b'{"value": 1, "run_at": "soon"}', "'soon' is not a time"),

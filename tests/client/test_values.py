@@ -48,6 +48,46 @@ WRONG: dict[str, tuple[Callable[[Queue], object], type[errors.LonnyMQError], str
         errors.InvalidMaxAttempts,
         "max_attempts: 2147483648 is out of range",
     ),
+    "a limit that is text": (
+        lambda queue: queue.dequeue("3"),  # type: ignore[arg-type]
+        errors.InvalidLimit,
+        "limit: '3' is not a whole number (give an int from 1 to 10,000)",
+    ),
+    "a limit with a fraction": (
+        lambda queue: queue.dequeue(1.5),  # type: ignore[arg-type]
+        errors.InvalidLimit,
+        "limit: 1.5 is not a whole number",
+    ),
+    "something that was not dequeued": (
+        lambda queue: queue.complete(5),  # type: ignore[arg-type]
+        errors.InvalidArgument,
+        "5 is not a message that was dequeued (give what dequeue() returned)",
+    ),
+    "one of many that was not dequeued": (
+        lambda queue: queue.complete_many([None]),  # type: ignore[list-item]
+        errors.InvalidArgument,
+        "None is not a message that was dequeued",
+    ),
+    "a delay in the past": (
+        lambda queue: queue.enqueue(1, delay=-1),
+        errors.InvalidTime,
+        "-1 is negative (give 0 or more seconds)",
+    ),
+    "an id with a fraction": (
+        lambda queue: queue.cancel(70.6),  # type: ignore[arg-type]
+        errors.InvalidField,
+        "id: 70.6 is not a whole number (give an int)",
+    ),
+    "an id that is text": (
+        lambda queue: queue.cancel("a"),  # type: ignore[arg-type]
+        errors.InvalidField,
+        "'a' is not a whole number (give an int)",
+    ),
+    "a channel's limit that is text": (
+        lambda queue: queue.channel("a").set(max_concurrency="a"),  # type: ignore[arg-type]
+        errors.InvalidChannelPolicy,
+        "max_concurrency: 'a' is not a whole number (give an int)",
+    ),
     "an id": (lambda queue: queue.get(2**63), errors.InvalidField, "id: 9223372036854775808 is out of range"),
     "a channel's limit": (
         lambda queue: queue.channel("a").set(max_size=2**31),

@@ -435,14 +435,17 @@ class Judge:
     def _attempts(self) -> Iterator[str]:
         hidden = 0
         for id_, deliveries in self._ordered.items():
-            expected = 1
+            least = most = 1
             for delivery in deliveries:
-                if delivery.attempts < expected:
-                    yield f"14: message {id_} was at attempt {expected}, now at {delivery.attempts}"
-                hidden += max(0, delivery.attempts - expected) if id_ not in self._doubtful else 0
+                if delivery.attempts < least:
+                    yield f"14: message {id_} was at attempt {least}, now at {delivery.attempts}"
+                hidden += max(0, delivery.attempts - most) if id_ not in self._doubtful else 0
                 ended = self._ended(delivery)
                 is_free = ended is not None and ended.kind == "defer"
-                expected = delivery.attempts + (0 if is_free else 1)
+                is_sure = ended is not None and ended.outcome is Outcome.OK
+                least = delivery.attempts + (0 if is_free else 1)
+                # Not known to be deferred: then the lease may have run out.
+                most = delivery.attempts + (0 if is_free and is_sure else 1)
         # A dequeue that nobody was told of uses up an attempt of each message it took.
         if hidden > 100 * self._history.hidden_dequeues:
             yield f"14: {hidden} attempts were used up that nobody had"

@@ -36,6 +36,36 @@ def test_everybody_has_a_turn_whoever_rolls_back(connect: Connect) -> None:
     check(conn)
 
 
+def test_a_channel_gets_back_the_turns_it_lost_and_no_others(connect: Connect) -> None:
+    """While one dequeue is open, others are served what stands behind it. They have had these turns."""
+    conn, other = connect(), connect(autocommit=False)
+    create(conn, ["a", "b"] * 1500)
+    served: Counter[str] = Counter()
+    dispatch(conn)
+    for _ in range(20):
+        assert len(dequeue(other, 1)[0]) == 1
+        messages, _ = dequeue(conn, 50)
+        served.update(message.channel for message in messages)
+        other.rollback()
+        dispatch(conn)
+    assert abs(served["a"] - served["b"]) <= 2, served
+    check(conn)
+
+
+def test_a_channel_keeps_its_order_over_two_rollbacks(connect: Connect) -> None:
+    """The second one gives back what stands behind entries that nobody has touched."""
+    conn, one, two = connect(), connect(autocommit=False), connect(autocommit=False)
+    create(conn, ["a"] * 60)
+    dispatch(conn)
+    dequeue(one, 12)
+    dequeue(two, 12)
+    for each in (one, two):
+        each.rollback()
+        dispatch(conn)
+    messages, _ = dequeue(conn, 100)
+    assert [message.id for message in messages] == list(range(1, 61))
+
+
 @pytest.mark.parametrize(
     ("channels", "sizes"),
     [

@@ -148,6 +148,12 @@ def test_functions_that_cannot_be_tasks(app: App[Any]) -> None:
         App(NOWHERE)  # type: ignore[call-overload]
 
 
+def test_an_address_given_as_the_queue_is_not_repeated() -> None:
+    with pytest.raises(InvalidArgument) as raised:
+        App("postgresql://me:secret@localhost/shop")  # type: ignore[call-overload]
+    assert "secret" not in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [

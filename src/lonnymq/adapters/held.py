@@ -27,6 +27,7 @@ def run(held: object, schema: str, command: Command[Result]) -> Result:
         raise UnsuitableConnection(
             f"{_name(held)} is asynchronous", "use an AsyncQueue with it, and await its calls"
         )
+    unfit.check(command)
     try:
         result: Result = adapter.run(held, schema, command)
     except Exception as error:
@@ -39,6 +40,7 @@ async def run_async(held: object, schema: str, command: Command[Result]) -> Resu
     adapter = _adapter_of(held)
     if not isinstance(held, adapter.ASYNC):
         raise UnsuitableConnection(f"{_name(held)} is not asynchronous", "use a Queue with it")
+    unfit.check(command)
     try:
         result: Result = await adapter.run_async(held, schema, command)
     except Exception as error:

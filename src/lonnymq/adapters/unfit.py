@@ -25,6 +25,7 @@ from lonnymq.statement import Command, arguments
 DATA = "22"
 """The class of SQLSTATEs that say that a value is none."""
 RANGES = {"INT": (-(2**31), 2**31 - 1), "BIGINT": (-(2**63), 2**63 - 1)}
+NOT_WHOLE = ("is not a whole number", "give an int")
 BY_CALL = {"channel_set": InvalidChannelPolicy, "queue_set": InvalidQueueSetting}
 BY_NAME = {
     "channel": InvalidChannel,
@@ -39,6 +40,13 @@ BY_NAME = {
 }
 
 
+def check(command: Command[Any]) -> None:
+    """Refuse a number with a fraction where a whole one is meant: PostgreSQL would round it."""
+    for name, sql_type, given in arguments(command):
+        if type(given) is float and sql_type in RANGES:
+            raise _error(command, name, given, NOT_WHOLE)
+
+
 def refusal(command: Command[Any], error: Exception) -> InvalidArgument | None:
     """What is wrong with the values of a call that failed, if it is that."""
     code = sqlstate_of(error)
@@ -48,13 +56,19 @@ def refusal(command: Command[Any], error: Exception) -> InvalidArgument | None:
         kind = sql_type.removesuffix("[]")
         for value in given if sql_type.endswith("[]") and isinstance(given, Iterable) else [given]:
             if why := _why(kind, value):
-                usual = BY_CALL.get(command.function, InvalidField)
-                return BY_NAME.get(name, usual)(f"{name}: {reprlib.repr(value)} {why[0]}", why[1])
+                return _error(command, name, value, why)
     return None
 
 
+def _error(command: Command[Any], name: str, value: object, why: tuple[str, str]) -> InvalidArgument:
+    usual = BY_CALL.get(command.function, InvalidField)
+    return BY_NAME.get(name, usual)(f"{name}: {reprlib.repr(value)} {why[0]}", why[1])
+
+
 def _why(kind: str, value: object) -> tuple[str, str] | None:
-    if kind in RANGES and isinstance(value, int):
+    if kind in RANGES and value is not None:
+        if not isinstance(value, int):
+            return NOT_WHOLE
         least, most = RANGES[kind]
         if not least <= value <= most:
             return "is out of range", f"PostgreSQL's {kind} is from {least:,} to {most:,}"

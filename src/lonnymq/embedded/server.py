@@ -22,12 +22,12 @@ class Server:
 
     def __init__(
         self,
-        data_dir: Path,
+        data_dir: Path | str,
         *,
         bin_dir: Path | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        self.data_dir = data_dir.absolute()
+        self.data_dir = Path(data_dir).absolute()
         self._bin_dir = bin_dir
         self._settings = dict(settings or {})
         self._use: sharing.Use | None = None

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from lonnymq.adapters import held
 from lonnymq.errors import UnsuitableConnection
 from lonnymq.install.naming import check_schema_name
-from lonnymq.queue.consuming import QUIET_MS, Wish, names_of
+from lonnymq.queue.consuming import QUIET_MS, Wish, check_limit, names_of
 from lonnymq.queue.interface import QueueCalls
 from lonnymq.queue.times import Duration
 
@@ -74,6 +74,7 @@ class Basis(QueueCalls):
     def _wish(
         self, limit: int, lease: Duration | None, consumer: str | None, lanes: Iterable[str] | None
     ) -> Wish:
+        check_limit(limit)
         is_busy = time.monotonic() - self._dequeued_at < QUIET_MS / 1000
         return Wish(limit, lease, consumer, names_of(lanes), self._async_commit, is_busy)
 

@@ -25,7 +25,7 @@ from lonnymq.commands import (
     Outcome,
     Result,
 )
-from lonnymq.errors import InvalidField
+from lonnymq.errors import InvalidArgument, InvalidField, InvalidLimit
 from lonnymq.queue.calls import Pair, Request, Steps, ask
 from lonnymq.queue.producing import check_lane
 from lonnymq.queue.times import Duration, milliseconds, schedule
@@ -54,6 +54,12 @@ class Wish:
     def dequeue(self, taken: int = 0) -> MessageDequeue:
         lease_ms = None if self.lease is None else milliseconds(self.lease)
         return MessageDequeue(self.limit - taken, lease_ms, self.consumer, self.lanes, self.async_commit)
+
+
+def check_limit(limit: int) -> None:
+    """Whether it is in range is for the database to say."""
+    if type(limit) is not int:
+        raise InvalidLimit(f"limit: {limit!r} is not a whole number", "give an int from 1 to 10,000")
 
 
 def names_of(lanes: Iterable[str] | None) -> list[str] | None:
@@ -105,7 +111,7 @@ def complete(message: Delivery, *, conn: object | None = None) -> Request[Result
             conn.execute("UPDATE invoice SET paid = TRUE WHERE id = %s", (message.data["invoice"],))
             queue.complete(message, conn=conn)
     """
-    return ask(MessageComplete(message.id, message.token), conn)
+    return ask(MessageComplete(*_id_and_token(message)), conn)
 
 
 def complete_many(messages: Iterable[Delivery], *, conn: object | None = None) -> Request[list[Outcome]]:
@@ -132,7 +138,7 @@ def retry(
             queue.retry(message, delay=30, error=error)
     """
     dequeue_at, delay_ms = schedule(run_at, delay)
-    return ask(MessageDefer(message.id, message.token, dequeue_at, state, _text(error), delay_ms), conn)
+    return ask(MessageDefer(*_id_and_token(message), dequeue_at, state, _text(error), delay_ms), conn)
 
 
 def retry_many(
@@ -166,14 +172,14 @@ def discard(message: Delivery, reason: str | None = None, *, conn: object | None
 
         queue.discard(message, "no such customer")
     """
-    return ask(MessageDiscard(message.id, message.token, reason), conn)
+    return ask(MessageDiscard(*_id_and_token(message), reason), conn)
 
 
 def extend(
     message: Delivery, lease: Duration, *, state: bytes | None = None, conn: object | None = None
 ) -> Request[Extended]:
     """Hold the message for so long from now on. `state` is kept for the next attempt, should there be one."""
-    return ask(MessageExtend(message.id, message.token, milliseconds(lease), state), conn)
+    return ask(MessageExtend(*_id_and_token(message), milliseconds(lease), state), conn)
 
 
 def extend_many(
@@ -184,8 +190,16 @@ def extend_many(
 
 
 def _ids_and_tokens(messages: Iterable[Delivery]) -> tuple[list[int], list[UUID]]:
-    held = list(messages)
-    return [message.id for message in held], [message.token for message in held]
+    pairs = [_id_and_token(message) for message in messages]
+    return [number for number, _ in pairs], [token for _, token in pairs]
+
+
+def _id_and_token(message: Delivery) -> tuple[int, UUID]:
+    if not isinstance(message, Delivery):
+        raise InvalidArgument(
+            f"{message!r} is not a message that was dequeued", "give what dequeue() returned"
+        )
+    return message.id, message.token
 
 
 def _text(error: str | BaseException | None) -> str | None:

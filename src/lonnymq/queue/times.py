@@ -48,7 +48,7 @@ def milliseconds(duration: Duration) -> int:
 def waiting(duration: Duration) -> int:
     """As milliseconds, of a time to wait."""
     if (wait_ms := milliseconds(duration)) < 0:
-        raise InvalidTime(f"{wait_ms} ms lie in the past", "give 0 or more")
+        raise InvalidTime(f"{duration!r} is negative", "give 0 or more seconds")
     return wait_ms
 
 

@@ -44,7 +44,8 @@ class App(Generic[C]):
     def __init__(self: App[Coroutine[Any, Any, Created]], queue: AsyncQueue) -> None: ...
     def __init__(self, queue: Queue | AsyncQueue) -> None:
         if not isinstance(queue, Queue | AsyncQueue):
-            raise InvalidArgument(f"{queue!r} is not a queue", "give a Queue or an AsyncQueue")
+            # Not its text: it may be an address with a password.
+            raise InvalidArgument(f"a {type(queue).__name__} is not a queue", "give a Queue or an AsyncQueue")
         self.queue = queue
         self.tasks: dict[str, Task[..., Any, C]] = {}
         self.raw_handler: RawHandler | None = None

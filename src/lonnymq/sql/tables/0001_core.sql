@@ -254,6 +254,22 @@ CREATE TYPE standing AS (channel TEXT, has_line BOOLEAN, room INT, step DOUBLE P
 -- Created messages that are still to be placed: those from lo_id to hi_id that have this xid and generation 0.
 CREATE TYPE span AS (xid XID8, lo_id BIGINT, hi_id BIGINT);
 
+-- What notices tell a dispatch together, and the queue's limits.
+CREATE TYPE reading AS (
+    snapshot PG_SNAPSHOT,                   -- all that this sees is read, unless is_behind
+    n_newer INT,                            -- how many notices are newer than the tick
+    is_behind BOOLEAN,                      -- there are more
+    spans span[],
+    hinted TEXT[],                          -- channels to look at again
+    waiting BIGINT,                         -- by how much the number of waiting messages changes
+    taken BIGINT, taken_at BIGINT,          -- how many dequeues took, and when the last one did
+    wanted BIGINT,                          -- how many they asked for
+    lease_min_at BIGINT, lease_max_at BIGINT,   -- the first and the last end of a lease
+    has_back BOOLEAN, has_asked BOOLEAN, has_gone BOOLEAN,
+    max INT,                                -- the limit over all channels
+    has_policies BOOLEAN,
+    has_changes BOOLEAN);                   -- some of them changed
+
 -- How a lane stands.
 CREATE TYPE lane_state AS (
     name TEXT,

@@ -31,11 +31,11 @@ BEGIN
     ELSIF tick_is_foreign(t) THEN
         RETURN tick_renew();
     END IF;
-    IF pg_current_xact_id_if_assigned() IS NULL AND transaction_is_open((SELECT d.xmax FROM dispatch_lock d)) THEN
-        RETURN TRUE;                        -- somebody else dispatches: found without locking anything
-    END IF;
     -- Before locking, so that an idle call writes nothing.
     IF NOT notice_is_new(t) THEN
+        IF pg_current_xact_id_if_assigned() IS NULL AND transaction_is_open((SELECT d.xmax FROM dispatch_lock d)) THEN
+            RETURN TRUE;                    -- somebody else dispatches
+        END IF;
         PERFORM FROM notice_read(t, pg_current_snapshot(), 1);
         IF NOT FOUND AND NOT dispatch_is_due(t, v_now, 1000) THEN
             RETURN FALSE;
@@ -48,23 +48,18 @@ BEGIN
     v_mode := set_config('synchronous_commit', 'off', TRUE); -- whatever depends on this commits later
     v_now := clock_ms();
     SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1; -- again: somebody may just have dispatched
-    -- The snapshot is that of this very statement.
-    WITH s AS MATERIALIZED (SELECT pg_current_snapshot() AS snapshot)
-    SELECT MIN(s.snapshot::TEXT)::PG_SNAPSHOT AS snapshot, array_agg(w.notice) FILTER (WHERE NOT w.late) AS newer,
-        array_agg(w.notice) FILTER (WHERE w.late) AS late
-    INTO r FROM s LEFT JOIN LATERAL notice_read(t, s.snapshot, p_limit) w ON TRUE;
-    IF r.newer IS NULL AND r.late IS NULL AND NOT dispatch_is_due(t, v_now, 1000) THEN
+    r := dispatch_read(t, p_limit);
+    IF r.notices IS NULL AND NOT dispatch_is_due(t, v_now, 1000) THEN
         PERFORM lock_guard();
         RETURN FALSE;
     END IF;
-    t := dispatch_work(t, r.snapshot, r.newer, r.late, v_now, p_limit);
+    t := dispatch_work(t, r.told, r.notices, v_now, p_limit);
     -- Where so much arrives at once, nobody has to be notified.
-    IF cardinality(r.newer) >= 16 THEN
+    IF (r.told).n_newer >= 16 THEN
         PERFORM sleep_end();
     END IF;
     PERFORM lock_guard();
-    RETURN COALESCE(cardinality(r.newer) >= p_limit, FALSE) OR COALESCE(cardinality(r.late) >= p_limit, FALSE)
-        OR t.spans <> '{}' OR t.walk_id IS NOT NULL OR LEAST(t.due_to, t.alarm_to) < v_now
+    RETURN (r.told).is_behind OR t.spans <> '{}' OR t.walk_id IS NOT NULL OR LEAST(t.due_to, t.alarm_to) < v_now
         OR t.swept_at < v_now AND lease_is_due(t, v_now, 1000)
         OR EXISTS (SELECT FROM policy_change c WHERE c.xid >= t.policy_xid)
         OR EXISTS (SELECT FROM unnest(t.lanes) l WHERE lane_is_low(l));

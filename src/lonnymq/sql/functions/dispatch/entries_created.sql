@@ -3,10 +3,15 @@
 -- their order. Returns what is left of the spans, too.
 CREATE OR REPLACE FUNCTION entries_created (p_spans span[], p_limit INT, OUT entries entry[], OUT spans span[])
 LANGUAGE plpgsql AS $$
+DECLARE
+    v_is_small BOOLEAN := cardinality(p_spans) <= p_limit AND (p_spans[1]).lo_id = (p_spans[1]).hi_id;
 BEGIN
     -- Mostly, spans are few and have one message each: then the id says which. (xid is that of the span: nothing else
     -- has this id.)
-    IF cardinality(p_spans) <= p_limit AND NOT EXISTS (SELECT FROM unnest(p_spans) s WHERE s.lo_id < s.hi_id) THEN
+    IF v_is_small AND cardinality(p_spans) > 1 THEN
+        v_is_small := NOT EXISTS (SELECT FROM unnest(p_spans) s WHERE s.lo_id < s.hi_id);
+    END IF;
+    IF v_is_small THEN
         SELECT array_agg(ROW(m.id, m.generation, -m.priority, m.dequeue_at, m.cost, m.lane, m.channel)::entry), '{}'
         INTO entries, spans
         FROM message m WHERE m.id = ANY (ARRAY(SELECT s.lo_id FROM unnest(p_spans) s)) AND m.generation = 0;

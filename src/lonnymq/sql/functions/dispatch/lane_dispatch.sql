@@ -14,7 +14,7 @@ DECLARE
     v_put INT := 0;
     v_is_blocked BOOLEAN := FALSE;
 BEGIN
-    SELECT * INTO m FROM lane_measure(l, p_now);
+    m := lane_measure(l, p_now);
     lane := m.lane;
     is_held := m.is_held;
     IF p_hinted IS NOT NULL THEN
@@ -22,9 +22,12 @@ BEGIN
     END IF;
     IF p_entries IS NOT NULL THEN
         IF lane.horizon = c_end THEN        -- there are no lines yet: a full ready makes them begin
-            v_room := GREATEST(0, lane.target - lane_live(lane));
+            v_room := lane.target;
+            IF lane.front IS NOT NULL THEN
+                v_room := GREATEST(0, v_room - lane_live(lane));
+            END IF;
         END IF;
-        SELECT * INTO r FROM lane_place(lane, p_entries, v_room, slots_room(p_max), p_has_policies, p_now);
+        r := lane_place(lane, p_entries, v_room, slots_room(p_max), p_has_policies, p_now);
         lane.issued := GREATEST(lane.issued, r.issued);
         v_put := r.put;
         v_is_blocked := r.is_blocked;
@@ -39,7 +42,7 @@ BEGIN
         v_live := lane_live(lane);
         v_room := LEAST(lane.target - v_live, slots_room(p_max));
         IF v_room > 0 THEN
-            SELECT * INTO r FROM lane_refill(lane, v_room, p_has_policies, p_max IS NOT NULL, p_now);
+            r := lane_refill(lane, v_room, p_has_policies, p_max IS NOT NULL, p_now);
             lane.issued := GREATEST(lane.issued, r.issued);
             v_live := v_live + r.put;
         END IF;

@@ -12,12 +12,16 @@ DECLARE
     v_low BIGINT;                           -- and of an entry that somebody holds
     v_touched ready[];
     v_takers XID[];                         -- the transactions that touched them
+    v_open XID[];                           -- those of them that were open in v_snapshot, or are now
+    v_snapshot PG_SNAPSHOT;                 -- in which the entries were read
     v_held ready[];
 BEGIN
     FOR i IN 1 .. 3 LOOP
         SELECT MIN(x.tag) FILTER (WHERE x.xmax = '0'), array_agg(x.r) FILTER (WHERE x.xmax <> '0'),
-            array_agg(x.xmax) FILTER (WHERE x.xmax <> '0')
-        INTO v_free, v_touched, v_takers
+            array_agg(x.xmax) FILTER (WHERE x.xmax <> '0'), (SELECT pg_current_snapshot()), (
+                SELECT b.tag FROM backlog b WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v
+                ORDER BY b.lane, b.tag, b.turn LIMIT 1)
+        INTO v_free, v_touched, v_takers, v_snapshot, v_line
         FROM (
             SELECT CASE WHEN r.xmax <> '0' THEN r END AS r, r.tag, r.xmax FROM ready r
             WHERE r.lane = l.name AND r.tag >= l.floor ORDER BY r.tag, r.id LIMIT v_limit) x;
@@ -27,17 +31,20 @@ BEGIN
             v_limit := NULL;
             CONTINUE;
         END IF;
-        IF NOT EXISTS (
-            SELECT FROM (SELECT DISTINCT y FROM unnest(v_takers) y) k (xmax) WHERE NOT transaction_is_open(k.xmax))
-        THEN
-            v_held := v_touched;            -- nothing was given back
-            EXIT;
-        END IF;
-        v_held := ready_put_back(l, v_touched);
+        v_open := ARRAY(
+            SELECT k.xmax FROM (SELECT DISTINCT y FROM unnest(v_takers) y) k (xmax)
+            WHERE transaction_was_open(k.xmax, v_snapshot) OR transaction_is_open(k.xmax));
+        v_held := v_touched;                -- if nothing was given back
+        EXIT WHEN v_takers <@ v_open;
+        SELECT array_agg(x.r) FILTER (WHERE x.xmax = ANY (v_open))
+            || ready_put_back(l, array_agg(x.r) FILTER (WHERE x.xmax <> ALL (v_open)))
+        INTO v_held FROM (SELECT unnest(v_touched) AS r, unnest(v_takers) AS xmax) x;
         EXIT WHEN cardinality(v_held) = cardinality(v_touched);
     END LOOP;
-    SELECT b.tag INTO v_line FROM backlog b WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v
-    ORDER BY b.lane, b.tag, b.turn LIMIT 1;
+    IF v_touched IS NOT NULL THEN           -- what was given back may have a line now
+        SELECT b.tag INTO v_line FROM backlog b WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v
+        ORDER BY b.lane, b.tag, b.turn LIMIT 1;
+    END IF;
     lane := l;
     is_held := v_held IS NOT NULL AND p_now NOT BETWEEN l.stuck_at - 1000 AND l.stuck_at + 1000;
     is_held := COALESCE(is_held, FALSE);    -- it was not stuck before
@@ -47,7 +54,7 @@ BEGIN
         lane.stuck_at := NULL;
     ELSE
         lane.stuck_at := CASE WHEN v_held IS NOT NULL THEN COALESCE(l.stuck_at, p_now) END;
-        v_low := (SELECT MIN(h.tag) FROM unnest(v_held) h);
+        v_low := CASE WHEN v_held IS NOT NULL THEN (SELECT MIN(h.tag) FROM unnest(v_held) h) END;
     END IF;
     lane.v := GREATEST(l.v, LEAST(v_free, v_line, CASE WHEN v_line IS NULL THEN l.issued + 1 END));
     lane.floor := LEAST(lane.v, v_low);

@@ -14,8 +14,26 @@ DECLARE
     v_line ready[];
     v_limited ready[];
     v_has_costs BOOLEAN;
+    v_first standing;
+    v_one entry;
 BEGIN
     v_known := lane_standing(l, p_entries, p_has_policies, p_now);
+    v_first := v_known[1];
+    v_one := p_entries[1];
+    IF cardinality(p_entries) = 1 AND NOT v_first.has_line AND v_first.tag < l.horizon
+        AND (l.horizon < c_end OR p_room > 0) AND v_first.room IS NULL AND p_queue_room IS NULL
+    THEN                                    -- a lone message: starting the long statement below would delay it
+        INSERT INTO ready (lane, tag, id, generation, rank, at, cost, is_limited, channel)
+        VALUES (l.name, v_first.tag, v_one.id, v_one.generation, v_one.rank, v_one.at, v_one.cost, FALSE,
+            v_one.channel);
+        put := 1;
+        issued := v_first.tag;
+        is_blocked := FALSE;
+        IF l.horizon < c_end OR v_one.cost > 1 THEN
+            PERFORM recent_add(l, p_entries, v_known);
+        END IF;
+        RETURN;
+    END IF;
     IF NOT EXISTS (SELECT FROM unnest(v_known) k WHERE NOT k.has_line) THEN -- mostly so where there is a backlog
         put := 0;
         is_blocked := EXISTS (SELECT FROM unnest(v_known) k WHERE k.room IS NOT NULL);

@@ -64,7 +64,7 @@ BEGIN
         IF cardinality(n.lanes) > 1 THEN
             SELECT array_agg(e) INTO v_entries FROM unnest(v.due) e WHERE e.lane = l.name;
         END IF;
-        SELECT * INTO d FROM lane_dispatch(l, v_entries, p_hinted, p_max, p_has_policies, p_now);
+        d := lane_dispatch(l, v_entries, p_hinted, p_max, p_has_policies, p_now);
         n.lanes[i] := d.lane;
         IF d.is_held THEN
             n.held_at := COALESCE(n.held_at, p_now + 1000);

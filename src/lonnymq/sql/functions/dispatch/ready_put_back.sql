@@ -20,14 +20,13 @@ BEGIN
             CROSS JOIN LATERAL (SELECT r.ctid AS tid FROM ready r WHERE r.ctid = t.tid FOR UPDATE SKIP LOCKED) x
             WHERE COALESCE(t.xmax NOT IN (SELECT o.xmax FROM open o), TRUE)))
         RETURNING r.*)
-    SELECT array_agg(ROW(b.lane, GREATEST(b.tag, l.v), b.id, b.generation, b.rank, b.at, b.cost, b.is_limited,
-        b.channel)::ready)
+    SELECT array_agg(ROW(b.lane, b.tag, b.id, b.generation, b.rank, b.at, b.cost, b.is_limited, b.channel)::ready)
     INTO v_back FROM back b;
     IF v_back IS NOT NULL THEN
-        PERFORM line_return(l, v_back);
         PERFORM ready_take_back(l, ARRAY(
             SELECT DISTINCT ROW(0, 0, -32768, -9223372036854775808, 0, l.name, b.channel)::entry
                 FROM unnest(v_back) b));
+        PERFORM line_return(l, turns_give_back(l, v_back));
     END IF;
     SELECT array_agg(k) INTO v_held FROM unnest(p_touched) k
     CROSS JOIN LATERAL (

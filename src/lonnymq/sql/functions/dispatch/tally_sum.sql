@@ -1,4 +1,4 @@
--- Sum up what was served since p_from, of about 1,000 channels a call; not now if somebody, who deletes a channel,
+-- Sum up what was served since p_from, of about 4,000 shares a call; not now if somebody, who deletes a channel,
 -- holds a row. Returns up to where it is summed up.
 CREATE OR REPLACE FUNCTION tally_sum (p_from BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
@@ -7,7 +7,7 @@ DECLARE
         SELECT MAX(x.id) FROM (
             SELECT b.id, SUM(cardinality(b.shares)) OVER (ORDER BY b.id) AS n
             FROM (SELECT * FROM served_by b WHERE b.id > p_from ORDER BY b.id LIMIT 100) b) x
-        WHERE x.n <= 1000);
+        WHERE x.n <= 4000);
     v_rows served_by[];
     v_names TEXT[];
 BEGIN

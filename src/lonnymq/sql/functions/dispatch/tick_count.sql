@@ -1,6 +1,6 @@
 -- Part of a dispatch: a new tick, with what notices say of numbers: how many messages wait, how many were served, by
 -- channel too, and when leases end. What was served is summed up once a second.
-CREATE OR REPLACE FUNCTION tick_count (t tick, p_notices notice[], p_now BIGINT)
+CREATE OR REPLACE FUNCTION tick_count (t tick, r reading, p_notices notice[], p_now BIGINT)
 RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
     n tick := t;
@@ -10,12 +10,14 @@ BEGIN
     IF p_notices IS NULL THEN
         RETURN n;
     END IF;
-    SELECT GREATEST(t.lease_max_at, MAX(w.lease_end_at)), LEAST(t.swept_at, MIN(w.lease_end_at) - 1),
-        t.waiting + SUM(w.n),
-        t.served - COALESCE(SUM(w.n) FILTER (WHERE w.wanted IS NOT NULL), 0),
-        GREATEST(t.served_at, MAX(w.at) FILTER (WHERE w.wanted IS NOT NULL))
-    INTO n.lease_max_at, n.swept_at, n.waiting, n.served, n.served_at FROM unnest(p_notices) w;
-    IF n.served > t.served THEN
+    n.lease_max_at := GREATEST(t.lease_max_at, r.lease_max_at);
+    n.swept_at := LEAST(t.swept_at, r.lease_min_at - 1);
+    n.waiting := t.waiting + r.waiting;
+    n.served := t.served + r.taken;
+    n.served_at := GREATEST(t.served_at, r.taken_at);
+    IF r.taken = 1 THEN
+        INSERT INTO served_by (shares) SELECT w.taken FROM unnest(p_notices) w WHERE w.wanted IS NOT NULL;
+    ELSIF r.taken > 0 THEN
         INSERT INTO served_by (shares)
         SELECT array_agg(ROW(x.channel, x.n, x.at)::share)
         FROM (

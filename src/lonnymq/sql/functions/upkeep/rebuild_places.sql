@@ -5,7 +5,7 @@ RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
     v_now BIGINT := clock_ms();
     t tick;
-    v_notices notice[];
+    x RECORD;                               -- what was read
 BEGIN
     PERFORM FROM dispatch_lock FOR UPDATE;
     LOCK TABLE ready IN EXCLUSIVE MODE;
@@ -19,9 +19,9 @@ BEGIN
         RETURNING * INTO t;
     END IF;
     IF NOT tick_is_foreign(t) THEN          -- what dequeues told and nobody has read
-        SELECT array_agg(w.notice) INTO v_notices FROM notice_read(t, pg_current_snapshot(), 1000000) w;
-        t := tick_count(t, v_notices, v_now);
-        PERFORM slots_released(v_notices, clock_ms());
+        x := dispatch_read(t, 1000000);
+        t := tick_count(t, x.told, x.notices, v_now);
+        PERFORM slots_released(x.notices, clock_ms());
     END IF;
     -- The tags go on from where they were.
     t.lanes := ARRAY(

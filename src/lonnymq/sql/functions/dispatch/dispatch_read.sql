@@ -1,0 +1,31 @@
+-- Part of a dispatch: read the notices that the tick has not seen, and what they tell together. It is one statement,
+-- and the next tick remembers its snapshot.
+CREATE OR REPLACE FUNCTION dispatch_read (t tick, p_limit INT, OUT notices notice[], OUT told reading)
+LANGUAGE plpgsql AS $$
+DECLARE
+    x RECORD;
+BEGIN
+    SELECT n.notices, ROW(s.snapshot, n.newer, n.is_behind, n.spans, n.hinted, n.waiting, n.taken, n.taken_at, n.wanted,
+        n.lease_min_at, n.lease_max_at, n.has_back, n.has_asked, n.has_gone, q.max_concurrency,
+        EXISTS (SELECT FROM channel),
+        EXISTS (SELECT FROM policy_change c WHERE c.xid >= t.policy_xid))::reading AS told
+    INTO x
+    FROM queue q
+    CROSS JOIN (SELECT pg_current_snapshot() AS snapshot OFFSET 0) s
+    CROSS JOIN LATERAL (
+        SELECT array_agg(w.notice) AS notices, COUNT(*) FILTER (WHERE NOT w.late) AS newer,
+            GREATEST(COUNT(*) FILTER (WHERE NOT w.late), COUNT(*) FILTER (WHERE w.late)) >= p_limit AS is_behind,
+            array_agg(ROW((w.notice).xid, (w.notice).lo_id, (w.notice).hi_id)::span)
+                FILTER (WHERE (w.notice).lo_id IS NOT NULL) AS spans,
+            array_agg(DISTINCT (w.notice).channel) FILTER (WHERE (w.notice).channel IS NOT NULL) AS hinted,
+            COALESCE(SUM((w.notice).n), 0) AS waiting,
+            COALESCE(-SUM((w.notice).n) FILTER (WHERE (w.notice).wanted IS NOT NULL), 0) AS taken,
+            MAX((w.notice).at) FILTER (WHERE (w.notice).wanted IS NOT NULL) AS taken_at,
+            SUM((w.notice).wanted) AS wanted,
+            MIN((w.notice).lease_end_at) AS lease_min_at, MAX((w.notice).lease_end_at) AS lease_max_at,
+            COUNT((w.notice).back) > 0 AS has_back, COUNT((w.notice).asked) > 0 AS has_asked,
+            COUNT((w.notice).gone) > 0 AS has_gone
+        FROM notice_read(t, s.snapshot, p_limit) w) n;
+    notices := x.notices;
+    told := x.told;
+END $$;

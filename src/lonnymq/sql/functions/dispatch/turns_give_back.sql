@@ -1,0 +1,27 @@
+-- The tags for messages that a rollback gave back, once their channels have nothing else in ready: the next tag of each
+-- channel, less what these messages count. A channel gets back the turns of these messages and no others: those in
+-- which it was served meanwhile stay used. Never below virtual time.
+CREATE OR REPLACE FUNCTION turns_give_back (l lane_state, p_back ready[])
+RETURNS ready[] LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT ROW(b.lane, k.tag, b.id, b.generation, b.rank, b.at, b.cost, b.is_limited, b.channel)::ready
+        FROM (
+            SELECT s.channel, s.backs, GREATEST(l.v, COALESCE(n.tag, GREATEST(s.after, c.tag)) - s.steps) AS tag
+            FROM (
+                SELECT b.channel, array_agg(b) AS backs, SUM(x.step) AS steps, MAX(b.tag + x.step) AS after
+                FROM unnest(p_back) b
+                CROSS JOIN LATERAL (
+                    SELECT tag_step(b.cost, COALESCE((SELECT 1000 / c.weight::DOUBLE PRECISION FROM channel c
+                        WHERE c.name = b.channel), 1000), b.id) AS step) x
+                GROUP BY b.channel) s
+            LEFT JOIN LATERAL (
+                SELECT b.tag FROM (
+                    SELECT b.tag, b.stretches FROM backlog b WHERE b.channel = s.channel AND b.lane = l.name
+                    ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b
+                WHERE b.stretches <> '{}') n ON TRUE
+            LEFT JOIN LATERAL (
+                SELECT c.tag FROM recent c WHERE c.channel = s.channel AND c.lane = l.name AND c.tag >= l.v
+                ORDER BY c.channel DESC, c.lane DESC, c.tag DESC LIMIT 1) c ON TRUE) k
+        CROSS JOIN unnest(k.backs) b);
+END $$;
