@@ -42,6 +42,20 @@ def test_channels_still_take_turns_under_it(conn: psycopg.Connection) -> None:
     assert sorted(served) == ["noisy"] * 3 + ["quiet"] * 3
 
 
+def test_a_new_channel_with_each_call_does_not_pass_those_that_wait(conn: psycopg.Connection) -> None:
+    """While all slots are used, everything in ready may be served. The next free slot is for the lines again."""
+    limit(conn, 1)
+    fill(conn, a=5, b=5, c=5, d=5)
+    served = []
+    for number in range(4):
+        [message], _ = dequeue(conn, 1)
+        served.append(message.channel)
+        finish(conn, message)
+        fill(conn, **{f"new{number}": 1})  # and one dispatch for both
+    assert sorted(served) == ["a", "b", "c", "d"]
+    check(conn)
+
+
 @pytest.mark.parametrize("end", ["defer", "fail", "expire", "die"])
 def test_every_end_of_a_lease_frees_its_slot(conn: psycopg.Connection, end: str) -> None:
     clock = FakeClock(conn)

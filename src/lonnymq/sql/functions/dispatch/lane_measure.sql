@@ -58,6 +58,7 @@ BEGIN
     END IF;
     lane.v := GREATEST(l.v, LEAST(v_free, v_line, CASE WHEN v_line IS NULL THEN l.issued + 1 END));
     lane.floor := LEAST(lane.v, v_low);
+    lane.horizon := LEAST(l.horizon, v_line);   -- this dispatch may have taken entries back into their lines
     lane.front := v_free;
     lane.served_at := CASE WHEN v_free > l.front OR v_free IS NULL AND l.front IS NOT NULL THEN p_now
         WHEN l.served_at IS NOT NULL THEN LEAST(p_now, l.served_at) END;
