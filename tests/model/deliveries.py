@@ -30,6 +30,7 @@ class Deliveries:
     is_fresh: bool = False  # nothing was leased since the last dispatch
     leads: dict[tuple[Line, Line], Fraction] = field(default_factory=dict)
     steps: dict[Line, Fraction] = field(default_factory=dict)  # the most that one of its messages counted
+    lost: dict[Line, Fraction] = field(default_factory=dict)  # what it gave up: see gave_up
     tokens: set[UUID] = field(default_factory=set)
 
     def stepped(self, model: QueueModel) -> None:
@@ -39,6 +40,13 @@ class Deliveries:
 
     def disturbed(self) -> None:
         self.leads.clear()
+
+    def gave_up(self, model: QueueModel, ids: list[int]) -> None:
+        """Before these are cancelled or rescheduled: a line whose next messages go gives up their turns."""
+        self.disturbed()
+        for line, known in lines(model).items():
+            gone = costs(model, line, [i for i in known if i in ids])
+            self.lost[line] = self.lost.get(line, Fraction(0)) + sum(gone.values())
 
     def weighed(self, model: QueueModel, before: dict[Line, list[int]]) -> None:
         """Also while shares are not summed up: a line that gave a costly message waits for the others."""
@@ -146,12 +154,12 @@ def _judge_order(model: QueueModel, rows: list[Delivery], before: dict[Line, lis
 
 
 def _judge_shares(deliveries: Deliveries) -> None:
-    """Invariant 21: costs by weight are apart by no more than one message of each."""
+    """Invariant 21: costs by weight are apart by no more than one message of each, and what they gave up."""
     for (a, b), lead in deliveries.leads.items():
-        most = deliveries.steps[a] + deliveries.steps[b]
+        most = sum(deliveries.steps[line] + deliveries.lost.get(line, 0) for line in (a, b))
         assert abs(lead) <= most, (
             f"invariant 21: while both had a backlog, {a} was given {float(lead)} more than {b}; "
-            f"one message of each is {float(most)}"
+            f"one message of each, and what was cancelled, is {float(most)}"
         )
 
 

@@ -244,8 +244,10 @@ class QueueMachine(RuleBasedStateMachine):
             self.conn.execute("RELEASE here" if self.befores else "COMMIT")
         else:
             self.conn.execute("ROLLBACK TO here; RELEASE here" if self.befores else "ROLLBACK")
+            tokens = self.deliveries.tokens - before.deliveries.tokens
             self.model, self.deliveries = before
             self.model.is_dispatched = False  # what a dequeue took comes back with the next dispatch
+            self.model.placed -= {target.id for target in self.handles if target.token in tokens}
             self.deliveries.disturbed()
             self.set_clock(self.clock.at)
         self.is_dirty = self.is_dirty and bool(self.befores)

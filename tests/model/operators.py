@@ -16,8 +16,8 @@ class OperatedQueueMachine(QueueMachine):
     @rule(whom=st.lists(WHOM, min_size=1, max_size=4), form=FORMS)
     def cancel(self, whom: list[tuple[str, int]], form: str) -> None:
         ids = [self.whom(*each) for each in whom]
+        self.deliveries.gave_up(self.model, ids)
         assert self.client.cancel(ids, form) == [self.model.cancel(message_id) for message_id in ids]
-        self.deliveries.disturbed()  # a channel whose next messages are cancelled gives up their turns
         self.wrote()
 
     @precondition(lambda self: self.model.leases())
@@ -38,8 +38,8 @@ class OperatedQueueMachine(QueueMachine):
     @rule(whom=WHOM, time=TIMES)
     def reschedule(self, whom: tuple[str, int], time: tuple[str, int] | None) -> None:
         message_id, at = self.whom(*whom), self.time(time)
+        self.deliveries.gave_up(self.model, [message_id])
         assert self.client.reschedule(message_id, at) == self.model.reschedule(message_id, at)
-        self.deliveries.disturbed()
         self.wrote()
 
     @precondition(lambda self: self.model.dead)
@@ -74,10 +74,10 @@ class OperatedQueueMachine(QueueMachine):
         given = (channel, with_messages, limit)
         (answer,) = self.client.rows("SELECT * FROM channel_delete(%s, %s, %s)", *given)
         stored = {row[0] for row in self.client.rows("SELECT id FROM message UNION SELECT id FROM dead")}
+        self.deliveries.gave_up(self.model, [i for i in self.model.messages if i not in stored])
         self.model.channel_delete(
             channel, with_messages=with_messages, limit=limit, answer=answer, stored=stored
         )
-        self.deliveries.disturbed()  # what was next of it is not given to it
         self.wrote()
         if keys:
             self.create([(channel, b"", None, None, None, key, None) for key in keys[:2]], "many")

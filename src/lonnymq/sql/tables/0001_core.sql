@@ -254,7 +254,7 @@ CREATE TYPE standing AS (channel TEXT, has_line BOOLEAN, room INT, step DOUBLE P
 -- Created messages that are still to be placed: those from lo_id to hi_id that have this xid and generation 0.
 CREATE TYPE span AS (xid XID8, lo_id BIGINT, hi_id BIGINT);
 
--- What notices tell a dispatch together, and the queue's limits.
+-- What notices tell a dispatch together, what is due, and the queue's limits.
 CREATE TYPE reading AS (
     snapshot PG_SNAPSHOT,                   -- all that this sees is read, unless is_behind
     n_newer INT,                            -- how many notices are newer than the tick
@@ -266,6 +266,7 @@ CREATE TYPE reading AS (
     wanted BIGINT,                          -- how many they asked for
     lease_min_at BIGINT, lease_max_at BIGINT,   -- the first and the last end of a lease
     has_back BOOLEAN, has_asked BOOLEAN, has_gone BOOLEAN,
+    has_scheduled BOOLEAN, has_alarms BOOLEAN, has_leases BOOLEAN, -- some of these are due
     max INT,                                -- the limit over all channels
     has_policies BOOLEAN,
     has_changes BOOLEAN);                   -- some of them changed

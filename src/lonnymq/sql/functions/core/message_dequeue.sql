@@ -28,7 +28,8 @@ DECLARE
     v_mode TEXT;
 BEGIN
     -- changed: channels whose policy the dispatcher has not seen yet. Nothing of them is taken.
-    SELECT q.lease_ms, q.lease_max_ms, q.paused, q.history, q.has_bound, t.at, t.lanes, ARRAY(
+    SELECT q.lease_ms, q.lease_max_ms, q.paused, q.history, q.has_bound, t.at, t.lanes, EXISTS (
+        SELECT FROM channel) AS has_policies, ARRAY(
         SELECT c.channel FROM policy_change c WHERE c.xid >= t.policy_xid) AS changed
     INTO q FROM queue q
     LEFT JOIN LATERAL (SELECT t.at, t.lanes, t.policy_xid FROM tick t ORDER BY t.id DESC LIMIT 1) t ON TRUE;
@@ -84,7 +85,8 @@ BEGIN
     IF v_n > 0 THEN
         v_is_exact := lease_write(v_taken, message_dequeue.token, message_dequeue.lease_end_at, v_now, p_consumer,
             p_limit) OR q.history
-            OR (p_async_commit OR current_setting('synchronous_commit') = 'off') AND ready_is_limited(v_taken);
+            OR q.has_policies AND (p_async_commit OR current_setting('synchronous_commit') = 'off')
+                AND ready_is_limited(v_taken);
         IF v_is_exact AND current_setting('synchronous_commit') = 'off' THEN
             v_mode := set_config('synchronous_commit', 'on', TRUE); -- it must not be lost in a crash
         ELSIF p_async_commit AND NOT v_is_exact THEN

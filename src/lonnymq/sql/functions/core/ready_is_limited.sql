@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION ready_is_limited (p_taken ready[])
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN EXISTS (
-        SELECT FROM (SELECT DISTINCT r.channel FROM unnest(p_taken) r WHERE EXISTS (SELECT FROM channel)) r
+        SELECT FROM (SELECT DISTINCT r.channel FROM unnest(p_taken) r) r
         CROSS JOIN LATERAL (
             SELECT FROM channel c
             WHERE c.name = r.channel AND (c.max_concurrency IS NOT NULL OR c.release_interval_ms > 0) OFFSET 0) c);

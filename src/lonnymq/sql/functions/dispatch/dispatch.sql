@@ -11,6 +11,7 @@ DECLARE
     v_now BIGINT;
     t tick;
     r RECORD;                               -- what was read
+    l lane_state;
     v_mode TEXT;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -21,10 +22,12 @@ BEGIN
                 COALESCE(p_limit::TEXT, 'NULL'), COALESCE(p_quiet_ms::TEXT, 'NULL')),
             'Read 1 to 100,000 at a time, after 0 ms or more.');
     END IF;
-    IF (SELECT q.has_bound FROM queue q) THEN
+    SELECT q.has_bound, x AS tick INTO r
+    FROM queue q LEFT JOIN LATERAL (SELECT * FROM tick ORDER BY id DESC LIMIT 1) x ON TRUE;
+    IF r.has_bound THEN
         PERFORM free_check('dispatch');
     END IF;
-    SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
+    t := r.tick;
     v_now := clock_ms();
     IF v_now BETWEEN t.at AND t.at + p_quiet_ms - 1 THEN
         RETURN FALSE;
@@ -48,7 +51,7 @@ BEGIN
     v_mode := set_config('synchronous_commit', 'off', TRUE); -- whatever depends on this commits later
     v_now := clock_ms();
     SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1; -- again: somebody may just have dispatched
-    r := dispatch_read(t, p_limit);
+    r := dispatch_read(t, v_now, p_limit);
     IF r.notices IS NULL AND NOT dispatch_is_due(t, v_now, 1000) THEN
         PERFORM lock_guard();
         RETURN FALSE;
@@ -59,8 +62,18 @@ BEGIN
         PERFORM sleep_end();
     END IF;
     PERFORM lock_guard();
-    RETURN (r.told).is_behind OR t.spans <> '{}' OR t.walk_id IS NOT NULL OR LEAST(t.due_to, t.alarm_to) < v_now
+    IF (r.told).is_behind OR t.spans <> '{}' OR t.walk_id IS NOT NULL OR LEAST(t.due_to, t.alarm_to) < v_now
         OR t.swept_at < v_now AND lease_is_due(t, v_now, 1000)
-        OR EXISTS (SELECT FROM policy_change c WHERE c.xid >= t.policy_xid)
-        OR EXISTS (SELECT FROM unnest(t.lanes) l WHERE lane_is_low(l));
+    THEN
+        RETURN TRUE;
+    END IF;
+    FOREACH l IN ARRAY t.lanes LOOP
+        IF lane_is_low(l) THEN
+            RETURN TRUE;
+        END IF;
+    END LOOP;
+    IF (r.told).has_changes THEN            -- were there more than this call has read?
+        RETURN EXISTS (SELECT FROM policy_change c WHERE c.xid >= t.policy_xid);
+    END IF;
+    RETURN FALSE;
 END $$;

@@ -1,12 +1,17 @@
--- Part of a dispatch: read the notices that the tick has not seen, and what they tell together. It is one statement,
--- and the next tick remembers its snapshot.
-CREATE OR REPLACE FUNCTION dispatch_read (t tick, p_limit INT, OUT notices notice[], OUT told reading)
+-- Part of a dispatch: read the notices that the tick has not seen, what they tell together, and whether something else
+-- is due. It is one statement, and the next tick remembers its snapshot.
+CREATE OR REPLACE FUNCTION dispatch_read (t tick, p_now BIGINT, p_limit INT, OUT notices notice[], OUT told reading)
 LANGUAGE plpgsql AS $$
 DECLARE
     x RECORD;
 BEGIN
     SELECT n.notices, ROW(s.snapshot, n.newer, n.is_behind, n.spans, n.hinted, n.waiting, n.taken, n.taken_at, n.wanted,
-        n.lease_min_at, n.lease_max_at, n.has_back, n.has_asked, n.has_gone, q.max_concurrency,
+        n.lease_min_at, n.lease_max_at, n.has_back, n.has_asked, n.has_gone,
+        (SELECT s.at FROM scheduled s WHERE s.at > t.due_to AND s.at <= p_now ORDER BY s.at, s.id LIMIT 1) IS NOT NULL,
+        EXISTS (SELECT FROM alarm a WHERE a.at > t.alarm_to AND a.at <= p_now),
+        (SELECT l.end_at FROM lease l WHERE l.end_at > LEAST(t.swept_at, n.lease_min_at - 1) AND l.end_at <= p_now
+            ORDER BY l.end_at LIMIT 1) IS NOT NULL,
+        q.max_concurrency,
         EXISTS (SELECT FROM channel),
         EXISTS (SELECT FROM policy_change c WHERE c.xid >= t.policy_xid))::reading AS told
     INTO x

@@ -26,7 +26,7 @@ BEGIN
         n.alarm_to := LEAST(n.alarm_to, p_now);
         n.held_at := LEAST(n.held_at, p_now + 1000);
     END IF;
-    x := due_read(n, p_now, p_limit);
+    x := due_read(n, r, p_now, p_limit);
     n.due_to := x.due_to;
     n.alarm_to := x.alarm_to;
     n.swept_at := x.swept_at;

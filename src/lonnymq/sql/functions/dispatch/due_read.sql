@@ -1,36 +1,28 @@
--- What is due by now: scheduled messages, alarms and leases that ran out. Returns what is to be placed, how many of
--- it had expired, the channels that are to be looked at again, and how far each is read.
+-- What is due by now, where r says that something is: scheduled messages, alarms and leases that ran out. Returns what
+-- is to be placed, how many of it had expired, the channels that are to be looked at again, and how far each is read.
 CREATE OR REPLACE FUNCTION due_read (
-    n tick, p_now BIGINT, p_limit INT, OUT entries entry[], OUT expired INT, OUT channels TEXT[],
+    n tick, r reading, p_now BIGINT, p_limit INT, OUT entries entry[], OUT expired INT, OUT channels TEXT[],
     OUT due_to BIGINT, OUT alarm_to BIGINT, OUT swept_at BIGINT, OUT kept_to BIGINT)
 LANGUAGE plpgsql AS $$
 DECLARE
-    d RECORD;
     x RECORD;
 BEGIN
-    SELECT (SELECT s.at FROM scheduled s WHERE s.at > n.due_to AND s.at <= p_now ORDER BY s.at, s.id
-        LIMIT 1) IS NOT NULL
-            AS has_scheduled,
-        EXISTS (SELECT FROM alarm a WHERE a.at > n.alarm_to AND a.at <= p_now) AS has_alarms,
-        (SELECT l.end_at FROM lease l WHERE l.end_at > n.swept_at AND l.end_at <= p_now ORDER BY l.end_at LIMIT 1)
-            IS NOT NULL AS has_leases
-    INTO d;
     due_to := GREATEST(n.due_to, p_now);
     alarm_to := p_now;                      -- none of those to come is for before
     swept_at := GREATEST(n.swept_at, p_now);
     expired := 0;
-    IF d.has_scheduled THEN
+    IF r.has_scheduled THEN
         SELECT k.entries, k.due_to INTO entries, due_to FROM entries_due(n.due_to, p_now, p_limit) k;
     END IF;
-    IF d.has_alarms THEN
+    IF r.has_alarms THEN
         SELECT * INTO x FROM alarms_read(n.alarm_to, p_now, p_limit);
         alarm_to := x.alarm_to;
-        d.has_leases := d.has_leases OR x.lease_from IS NOT NULL;
+        r.has_leases := r.has_leases OR x.lease_from IS NOT NULL;
         n.swept_at := LEAST(n.swept_at, x.lease_from);
         entries := entries || x.entries;
         channels := x.channels;
     END IF;
-    IF d.has_leases THEN
+    IF r.has_leases THEN
         SELECT * INTO x FROM leases_sweep(n.swept_at, p_now, p_limit);
         swept_at := x.swept_at;
         kept_to := x.kept_to;

@@ -7,6 +7,7 @@ CREATE OR REPLACE FUNCTION lanes_dispatch (
     p_is_behind BOOLEAN, p_now BIGINT)
 RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
+    v_due entry[] := p_entries;
     v RECORD;                               -- what is new
     v_entries entry[];                      -- of one lane
     l lane_state;
@@ -14,13 +15,15 @@ DECLARE
     v_order INT[] := '{1}';
     i INT;
 BEGIN
-    SELECT array_agg(e) FILTER (WHERE e.at <= p_now) AS due, BOOL_OR(e.at > p_now) AS has_later,
-        array_agg(DISTINCT e.lane) AS lanes
-    INTO v FROM unnest(p_entries) e;
-    IF v.has_later THEN
-        n.due_to := LEAST(n.due_to, scheduled_add(p_entries, p_now));
-    END IF;
-    IF v.lanes <> ARRAY[(n.lanes[1]).name] THEN
+    -- Most dispatches of a quiet queue have nothing to place, or one message that is due.
+    IF cardinality(p_entries) > 1 OR (p_entries[1]).at > p_now OR (p_entries[1]).lane <> (n.lanes[1]).name THEN
+        SELECT array_agg(e) FILTER (WHERE e.at <= p_now) AS due, BOOL_OR(e.at > p_now) AS has_later,
+            array_agg(DISTINCT e.lane) AS lanes
+        INTO v FROM unnest(p_entries) e;
+        v_due := v.due;
+        IF v.has_later THEN
+            n.due_to := LEAST(n.due_to, scheduled_add(p_entries, p_now));
+        END IF;
         n.lanes := n.lanes || ARRAY(
             SELECT lane_begin(e, 0) FROM unnest(v.lanes) e
             WHERE NOT EXISTS (SELECT FROM unnest(n.lanes) k WHERE k.name = e));
@@ -49,7 +52,7 @@ BEGIN
     END IF;
     IF cardinality(n.lanes) > 1 THEN
         SELECT y.lanes, p_hinted || NULLIF(y.channels, '{}') INTO n.lanes, p_hinted
-        FROM lanes_yield(n.lanes, p_hinted, v.due, p_max, p_now) y;
+        FROM lanes_yield(n.lanes, p_hinted, v_due, p_max, p_now) y;
         -- Those that are served come first, beginning with another one each time: where a limit leaves little room,
         -- all get some.
         v_order := ARRAY(
@@ -60,9 +63,9 @@ BEGIN
     FOREACH i IN ARRAY v_order LOOP
         l := n.lanes[i];
         l.target := GREATEST(250, LEAST(4000, COALESCE(8 * p_wanted, 0)), l.target - l.target / 8);
-        v_entries := v.due;
+        v_entries := v_due;
         IF cardinality(n.lanes) > 1 THEN
-            SELECT array_agg(e) INTO v_entries FROM unnest(v.due) e WHERE e.lane = l.name;
+            SELECT array_agg(e) INTO v_entries FROM unnest(v_due) e WHERE e.lane = l.name;
         END IF;
         d := lane_dispatch(l, v_entries, p_hinted, p_max, p_has_policies, p_now);
         n.lanes[i] := d.lane;

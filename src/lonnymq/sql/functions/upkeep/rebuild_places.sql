@@ -19,7 +19,7 @@ BEGIN
         RETURNING * INTO t;
     END IF;
     IF NOT tick_is_foreign(t) THEN          -- what dequeues told and nobody has read
-        x := dispatch_read(t, 1000000);
+        x := dispatch_read(t, v_now, 1000000);
         t := tick_count(t, x.told, x.notices, v_now);
         PERFORM slots_released(x.notices, clock_ms());
     END IF;
