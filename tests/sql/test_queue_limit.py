@@ -43,7 +43,7 @@ def test_channels_still_take_turns_under_it(conn: psycopg.Connection) -> None:
 
 
 def test_a_new_channel_with_each_call_does_not_pass_those_that_wait(conn: psycopg.Connection) -> None:
-    """While all slots are used, everything in ready may be served. The next free slot is for the lines again."""
+    """While all slots are used, all that is in ready may be served. A free slot is for the lines again."""
     limit(conn, 1)
     fill(conn, a=5, b=5, c=5, d=5)
     served = []
