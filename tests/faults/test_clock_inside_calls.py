@@ -101,6 +101,22 @@ def test_an_interval_is_kept_by_the_stamps(
     assert all(later - earlier >= 5_000 for earlier, later in pairwise(stamps)), stamps
 
 
+@pytest.mark.parametrize("late_ms", [1, 50, 999])
+def test_a_dequeue_that_was_stopped_before_it_took_is_stamped_when_it_takes(
+    conn: psycopg.Connection, clock: RestlessClock, late_ms: int
+) -> None:
+    """Else it would be stamped with a time before the release of what it takes."""
+    conn.execute("SELECT channel_set('a', p_release_interval_ms => 5000)")
+    create(conn, "a", 2, clock.at - 9_000)
+    dispatch(conn)
+    [first], _ = dequeue(conn, 1, 30_000)
+    clock.advance(5_000)
+    dispatch(conn)
+    clock.step(-late_ms)
+    [second], _ = dequeue(conn, 1, 30_000)
+    assert second.lease_end_at - first.lease_end_at >= 5_000
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_a_lease_that_was_held_when_the_clock_stepped_back(
     conn: psycopg.Connection, connect: Connect, clock: RestlessClock, step: int

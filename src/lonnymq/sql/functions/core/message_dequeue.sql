@@ -40,7 +40,6 @@ BEGIN
         PERFORM dequeue_check(p_limit, COALESCE(p_lease_ms, q.lease_ms), p_consumer, p_lanes);
     END IF;
     token := gen_random_uuid();
-    lease_end_at := v_now + COALESCE(p_lease_ms, q.lease_ms);
     -- Whether to dispatch is left to chance: else all consumers would do it at the same time, and all but one in vain.
     -- A tick from the future is from before the clock was set back: dispatch.
     IF v_now NOT BETWEEN q.at - 1000 AND q.at + (2000 * (1 + random()))::INT / (100 + p_limit) THEN
@@ -55,6 +54,10 @@ BEGIN
             v_got := ready_take_lanes(q.lanes, p_lanes, q.changed, p_limit - v_n);
         END IF;
         EXIT WHEN v_got IS NULL;
+        IF v_taken IS NULL THEN             -- it may have been released after the first reading of the clock
+            v_now := GREATEST(v_now, clock_ms());
+            lease_end_at := v_now + COALESCE(p_lease_ms, q.lease_ms);
+        END IF;
         v_taken := v_taken || v_got;
         -- In a statement of its own, whose snapshot is younger than the locks on the entries: whoever changed one of
         -- these messages before is seen. One that somebody locks at this moment, to cancel or reschedule it, has an
