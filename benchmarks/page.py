@@ -29,7 +29,8 @@ GROUPS = {
 NOTES = {
     "create": "8 clients of single creates, 4 of batches. Every commit is durable. Contents have 11 bytes unless the row "
     "names a size; large ones do not compress.",
-    "steady": "8 producers of single messages, 8 consumers; counted is what was completed.",
+    "steady": "8 producers of single messages, 8 consumers; counted is what was completed. The first second, in which "
+    "new connections compile functions and plan statements, is not counted.",
     "drain": "2 consumers, until it is empty. With contents of 1 KiB and 8 KiB, 30,000 messages.",
     "held": "As above, for 90 s: three lease periods, of which the last is counted; one round. The snapshot is that of a "
     "backup or a report that runs all the while.",

@@ -19,6 +19,7 @@ PRODUCERS = CONSUMERS = 8
 BATCH_PRODUCERS = 4
 DRAINERS = 2
 DRAIN_LIMIT_SECONDS = 300
+WARM_UP_SECONDS = 1  # new connections compile functions and plan statements, which is not counted
 CONTENT_SIZES = {1024: "1 KiB", 8192: "8 KiB"}
 
 
@@ -92,7 +93,7 @@ class Steady(Consuming):
 
     def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample:
         with arena.database(peer, self.channels) as bench:
-            return self.on(bench, arena, peer, warm_up=0, seconds=seconds)
+            return self.on(bench, arena, peer, warm_up=WARM_UP_SECONDS, seconds=seconds)
 
     def on(self, bench: Pgbench, arena: Arena, peer: Peer, *, warm_up: int, seconds: int) -> Sample:
         """So many seconds, those of the warm-up not counted."""
