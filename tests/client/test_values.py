@@ -88,6 +88,61 @@ WRONG: dict[str, tuple[Callable[[Queue], object], type[errors.LonnyMQError], str
         errors.InvalidChannelPolicy,
         "max_concurrency: 'a' is not a whole number (give an int)",
     ),
+    "a channel's limit that is a bool": (
+        lambda queue: queue.channel("a").set(max_concurrency=True),
+        errors.InvalidChannelPolicy,
+        "max_concurrency: True is not a whole number (give an int)",
+    ),
+    "a pause that is a number": (
+        lambda queue: queue.channel("a").set(paused=1),  # type: ignore[arg-type]
+        errors.InvalidChannelPolicy,
+        "paused: 1 is neither True nor False (give a bool)",
+    ),
+    "a setting that is text": (
+        lambda queue: queue.set(history="yes"),  # type: ignore[arg-type]
+        errors.InvalidQueueSetting,
+        "history: 'yes' is neither True nor False",
+    ),
+    "a key that is a number": (
+        lambda queue: queue.enqueue(1, dedupe_key=5),  # type: ignore[arg-type]
+        errors.InvalidField,
+        "dedupe_key: 5 is not text (give a str)",
+    ),
+    "a consumer that is a number": (
+        lambda queue: queue.dequeue(consumer=5),  # type: ignore[arg-type]
+        errors.InvalidField,
+        "consumer: 5 is not text",
+    ),
+    "text for values": (
+        lambda queue: queue.enqueue_many("abc"),
+        errors.InvalidField,
+        "'abc' is not a list of values (give a list, even of one)",
+    ),
+    "a dict for values": (
+        lambda queue: queue.enqueue_many({"a": 1}),
+        errors.InvalidField,
+        "{'a': 1} is not a list of values",
+    ),
+    "text for ids": (
+        lambda queue: queue.cancel_many("12"),  # type: ignore[arg-type]
+        errors.InvalidField,
+        "'12' is not a list of ids",
+    ),
+    "one text among ids": (
+        lambda queue: queue.cancel_many([1, "2"]),  # type: ignore[list-item]
+        errors.InvalidField,
+        "ids: '2' is not a whole number",
+    ),
+    "one for many": (
+        lambda queue: queue.complete_many(5),  # type: ignore[arg-type]
+        errors.InvalidField,
+        "5 is not a list of messages",
+    ),
+    "a page of the history": (
+        lambda queue: queue.history(limit=-1),
+        errors.InvalidLimit,
+        "limit: -1 is not a whole number of 1 or more",
+    ),
     "an id": (lambda queue: queue.get(2**63), errors.InvalidField, "id: 9223372036854775808 is out of range"),
     "a channel's limit": (
         lambda queue: queue.channel("a").set(max_size=2**31),
@@ -110,6 +165,31 @@ def test_values_that_have_no_place(queue: Any) -> None:
         assert says in str(refused.value)
     assert queue.messages() == []
     assert queue.enqueue(1).id is not None, "the queue goes on"
+
+
+def test_an_error_that_is_a_class(own_queue: Any) -> None:
+    own_queue.enqueue(1)
+    [message] = own_queue.dequeue()
+    with pytest.raises(errors.InvalidField, match="error: <class 'ValueError'> is not text"):
+        own_queue.retry(message, error=ValueError)
+    assert own_queue.complete(message) == "completed"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"schema": None}, "None is not the name of a schema"),
+        ({"pool_size": 0}, "pool_size: 0 is not a whole number of 1 or more"),
+        ({"pool_size": "a"}, "pool_size: 'a' is not"),
+        ({"timeout": "x"}, "timeout: 'x' is not a number of seconds above 0"),
+        ({"timeout": float("nan")}, "timeout: nan is not"),
+        ({"timeout": -1}, "timeout: -1 is not"),
+    ],
+)
+def test_options_that_a_queue_cannot_have(options: dict[str, Any], says: str) -> None:
+    with pytest.raises((errors.InvalidArgument, errors.InvalidSchemaName)) as refused:
+        Queue("postgresql://localhost/nowhere", **options)
+    assert says in str(refused.value)
 
 
 def test_what_the_queue_itself_refuses_is_said_as_ever(own_queue: Any) -> None:

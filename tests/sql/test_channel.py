@@ -169,6 +169,66 @@ def test_redeliveries_keep_the_interval_too(conn: psycopg.Connection) -> None:
     assert [again.id for again in dequeue(conn)[0]] == [message.id]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "channel_set('a', p_weight => 2)",
+        "channel_set('a', p_max_size => 1000)",
+        "queue_set(p_max_concurrency => 100)",
+    ],
+)
+def test_an_interval_is_kept_when_settings_change_during_an_open_dequeue(
+    connect: Connect, change: str
+) -> None:
+    """What the open dequeue took is released, though the queue cannot know when yet."""
+    conn, other = connect(), connect(autocommit=False)
+    clock = FakeClock(conn)
+    conn.execute("SELECT channel_set('a', p_release_interval_ms => 3000)")
+    fill(conn, a=5)
+    assert len(dequeue(other, 1)[0]) == 1
+    clock.advance(1)
+    conn.execute(f"SELECT {change}")
+    dispatch(conn)
+    assert dequeue(conn, 10)[0] == []
+    other.commit()
+    clock.advance(2998)
+    dispatch(conn)
+    assert dequeue(conn, 10)[0] == []
+    clock.advance(1)
+    dispatch(conn)
+    assert len(dequeue(conn, 10)[0]) == 1
+    check(conn)
+
+
+def test_an_interval_that_is_set_during_an_open_dequeue_releases_one_at_a_time(connect: Connect) -> None:
+    conn, other = connect(), connect(autocommit=False)
+    clock = FakeClock(conn)
+    fill(conn, a=5)
+    assert len(dequeue(other, 1)[0]) == 1
+    conn.execute("SELECT channel_set('a', p_release_interval_ms => 3000)")
+    dispatch(conn)
+    other.commit()
+    for _ in range(3):
+        clock.advance(3001)
+        dispatch(conn)
+        assert len(dequeue(conn, 10)[0]) == 1
+    check(conn)
+
+
+def test_a_limited_channel_gets_its_turn_with_one_dispatch_before_each_dequeue(
+    conn: psycopg.Connection,
+) -> None:
+    conn.execute("SELECT channel_set('a', 1)")
+    fill(conn, a=400, b=400)  # more than ready holds
+    served = []
+    for _ in range(20):
+        conn.execute("SELECT dispatch()")
+        messages, _ = dequeue(conn, 2)
+        served += [message.channel for message in messages]
+        finish(conn, *messages)
+    assert (served.count("a"), served.count("b")) == (20, 20)
+
+
 def test_a_paused_channel_rests_and_the_others_do_not(conn: psycopg.Connection) -> None:
     fill(conn, a=2, b=1)
     conn.execute("SELECT channel_set('a', p_paused => TRUE)")

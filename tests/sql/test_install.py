@@ -591,3 +591,10 @@ def test_what_the_package_holds_is_installed_and_removed_whole(conn: Conn) -> No
     assert names == {function.name for function in read().functions}
     uninstall(conn, schema)
     assert contents(conn, schema) == []
+
+
+@pytest.mark.parametrize("roles", ["x", 1, None])
+def test_roles_are_asked_for_with_a_bool(conn: psycopg.Connection, roles: Any) -> None:
+    """It becomes part of a statement."""
+    with pytest.raises(errors.InvalidArgument, match="neither True nor False"):
+        install(conn, "q", roles=roles)

@@ -212,6 +212,11 @@ def tasks(queue: Queue, conn: psycopg.Connection) -> None:
     app = App(queue)
     assert_type(app, App[Created])
 
+    @app.task
+    def bare(invoice: int) -> None: ...
+
+    bare.enqueue(7)
+
     @app.task()
     def send(invoice: int, *, copies: int = 1) -> str:
         return f"{invoice} {copies}"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lonnymq import App, AsyncJob, AsyncQueue, Backoff, Delivery, Discard, Job, Queue, Retry
+from lonnymq import App, AsyncJob, AsyncQueue, Backoff, Delivery, Discard, Job, Queue, Retry, Worker
 from lonnymq.commands import Result
 from lonnymq.errors import (
     BrokenContent,
@@ -127,7 +127,12 @@ def test_functions_that_cannot_be_tasks(app: App[Any]) -> None:
         with pytest.raises(InvalidArgument, match="by position"):
             app.task()(function)
 
-    @app.task()
+    with pytest.raises(InvalidArgument, match="5 is not a function"):
+        app.task()(5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="a NoneType is not an App"):
+        Worker(None)  # type: ignore[arg-type]
+
+    @app.task
     def send() -> None: ...
 
     with pytest.raises(InvalidArgument, match="task 'send' already"):

@@ -51,6 +51,7 @@ async def run_async(held: object, schema: str, command: Command[Result]) -> Resu
 
 def run_pair(lender: object, schema: str, first: Command[Any], second: Command[Result]) -> Result:
     """Each in a transaction of its own, and both in one round trip if the adapter can do that."""
+    unfit.check(second)
     pairing = getattr(_adapter_of(lender), "run_pair", None)
     if pairing is None:
         run(lender, schema, first)
@@ -64,6 +65,7 @@ def run_pair(lender: object, schema: str, first: Command[Any], second: Command[R
 
 
 async def run_pair_async(lender: object, schema: str, first: Command[Any], second: Command[Result]) -> Result:
+    unfit.check(second)
     pairing = getattr(_adapter_of(lender), "run_pair_async", None)
     if pairing is None:
         await run_async(lender, schema, first)

@@ -1,11 +1,13 @@
-"""Which value of a call PostgreSQL has no place for. Each driver says so in a way of its own, or leaves it to
-the server; so when a call has failed, its values are looked at here.
+"""Finds the argument of a call that has the wrong type, or that PostgreSQL cannot store.
+
+Types are checked before each call, because drivers differ in what they convert or refuse. The rest is looked
+for when a call has failed, because each driver reports it in its own way, or leaves it to the server.
 """
 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from lonnymq.adapters.refusals import sqlstate_of
@@ -26,6 +28,23 @@ DATA = "22"
 """The class of SQLSTATEs that say that a value is none."""
 RANGES = {"INT": (-(2**31), 2**31 - 1), "BIGINT": (-(2**63), 2**63 - 1)}
 NOT_WHOLE = ("is not a whole number", "give an int")
+
+
+def _is_whole(kind: type) -> bool:
+    return kind is not bool and hasattr(kind, "__index__")
+
+
+FITTING: dict[str, tuple[Callable[[type], bool], tuple[str, str]]] = {
+    "TEXT": (lambda kind: issubclass(kind, str), ("is not text", "give a str")),
+    "INT": (_is_whole, NOT_WHOLE),
+    "BIGINT": (_is_whole, NOT_WHOLE),
+    "BOOLEAN": (lambda kind: kind is bool, ("is neither True nor False", "give a bool")),
+    "BYTEA": (
+        lambda kind: issubclass(kind, bytes | bytearray | memoryview),
+        ("is not bytes", "give bytes"),
+    ),
+}
+"""By PostgreSQL's type: whether values of a Python type fit, and what to say of others."""
 BY_CALL = {"channel_set": InvalidChannelPolicy, "queue_set": InvalidQueueSetting}
 BY_NAME = {
     "channel": InvalidChannel,
@@ -41,10 +60,16 @@ BY_NAME = {
 
 
 def check(command: Command[Any]) -> None:
-    """Refuse a number with a fraction where a whole one is meant: PostgreSQL would round it."""
+    """Refuse arguments of the wrong type: some drivers would convert them, 70.6 to 71 for example."""
     for name, sql_type, given in arguments(command):
-        if type(given) is float and sql_type in RANGES:
-            raise _error(command, name, given, NOT_WHOLE)
+        kind = sql_type.removesuffix("[]")
+        if given is None or kind not in FITTING:
+            continue
+        fits, why = FITTING[kind]
+        values = given if sql_type.endswith("[]") else [given]
+        for found in set(map(type, values)) - {type(None)}:  # thousands of values have a type or two
+            if not fits(found):
+                raise _error(command, name, next(value for value in values if type(value) is found), why)
 
 
 def refusal(command: Command[Any], error: Exception) -> InvalidArgument | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lonnymq.errors import RightsTooWide, SchemaMissing, SchemaOutdated, SchemaTooNew
+from lonnymq.errors import InvalidArgument, RightsTooWide, SchemaMissing, SchemaOutdated, SchemaTooNew
 from lonnymq.install.attempts import WAIT_S, run
 from lonnymq.install.files import SqlFiles, read
 from lonnymq.install.naming import check_schema_name
@@ -75,6 +75,8 @@ def install(
     their rights, as they are at every later install and upgrade. Raises RoleUnsuitable when that is not
     possible.
     """
+    if not isinstance(roles, bool):
+        raise InvalidArgument(f"roles: {roles!r} is neither True nor False", "give a bool")
     run(conn, schema, plan(schema, sql_files, roles=roles), wait)
     return inspect(conn, schema)
 

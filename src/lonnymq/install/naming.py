@@ -12,6 +12,8 @@ NAME_MAX_BYTES = 63
 
 def check_schema_name(schema: str) -> None:
     """Raise InvalidSchemaName for what PostgreSQL would refuse, cut short or read as something else."""
+    if not isinstance(schema, str):
+        raise InvalidSchemaName(f"{schema!r} is not the name of a schema", "give a str")
     try:
         size = len(schema.encode())
     except UnicodeEncodeError:

@@ -40,9 +40,10 @@ from lonnymq.commands import (
     Result,
     RetriedAll,
 )
-from lonnymq.errors import InvalidChannelPolicy, InvalidTime
+from lonnymq.errors import InvalidChannelPolicy, InvalidLimit, InvalidTime
 from lonnymq.queue.calls import Request, Steps, ask
 from lonnymq.queue.finished import Finished, FinishedList
+from lonnymq.queue.producing import check_many
 from lonnymq.queue.times import FIRST, Duration, ServerClock, milliseconds, moment, schedule
 
 
@@ -75,6 +76,7 @@ def cancel(message_id: int, *, conn: object | None = None) -> Request[Result]:
 
 def cancel_many(message_ids: Iterable[int], *, conn: object | None = None) -> Request[list[Outcome]]:
     """`cancel` for many, in one call."""
+    check_many(message_ids, "ids")
     return ask(MessageCancelMany(list(message_ids)), conn)
 
 
@@ -235,6 +237,7 @@ def retry_dead(
     conn: object | None = None,
 ) -> Request[list[Outcome]]:
     """Put dead messages back into line, with fresh attempts."""
+    check_many(message_ids, "ids")
     ids = list(message_ids)
 
     def steps() -> Steps[list[Outcome]]:
@@ -264,6 +267,7 @@ def retry_all_dead(
 
 def discard_dead(message_ids: Iterable[int], *, conn: object | None = None) -> Request[list[Outcome]]:
     """Let dead messages go for good."""
+    check_many(message_ids, "ids")
     return ask(DeadDiscard(list(message_ids)), conn)
 
 
@@ -295,6 +299,8 @@ def history(
 
     To follow it without missing any, read the view `history` by snapshot: see the SQL contract.
     """
+    if type(limit) is not int or limit < 1:
+        raise InvalidLimit(f"limit: {limit!r} is not a whole number of 1 or more", "give an int")
     return ask(FinishedList(channel, None if since is None else moment(since), limit), conn)
 
 

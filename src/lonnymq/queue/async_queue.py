@@ -18,7 +18,15 @@ from lonnymq.queue.calls import Answer, AsyncCaller, Pair, Request
 from lonnymq.queue.connections import TRIES, check_is_open, doubt, refuse_connection, unanswered
 from lonnymq.queue.consuming import Wish
 from lonnymq.queue.interface import ChannelCalls, DeadCalls
-from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued, OnFull, batches, raises_when_full
+from lonnymq.queue.producing import (
+    DEFAULT_CHANNEL,
+    Batch,
+    Enqueued,
+    OnFull,
+    batches,
+    check_many,
+    raises_when_full,
+)
 from lonnymq.queue.sleeping import Nap, take_or_wait
 from lonnymq.queue.times import Duration, waiting
 from lonnymq.statement import Command
@@ -151,6 +159,8 @@ class AsyncQueue(Basis, AsyncCaller):
             raise InvalidArgument(
                 "commit_each_chunk is not for a transaction of yours", "leave out conn, or commit_each_chunk"
             )
+        if not isinstance(values, AsyncIterable):
+            check_many(values, "values")
         chunks = _batches(values, channel, raise_full=raises_when_full(on_full))
         if conn is not None or commit_each_chunk:
             return await self._load(chunks, progress, conn, is_in_turn=conn is not None)

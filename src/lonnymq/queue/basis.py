@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from lonnymq.adapters import held
-from lonnymq.errors import UnsuitableConnection
+from lonnymq.errors import InvalidArgument, UnsuitableConnection
 from lonnymq.install.naming import check_schema_name
 from lonnymq.queue.consuming import QUIET_MS, Wish, check_limit, names_of
 from lonnymq.queue.interface import QueueCalls
@@ -41,6 +41,14 @@ class Basis(QueueCalls):
         look every second. Each dequeue that waits has a connection of its own for that, beside the pool's.
         """
         check_schema_name(schema)
+        if type(pool_size) is not int or pool_size < 1:
+            raise InvalidArgument(
+                f"pool_size: {pool_size!r} is not a whole number of 1 or more", "give an int, such as 10"
+            )
+        if type(timeout) not in {int, float} or not 0 < timeout < math.inf:
+            raise InvalidArgument(
+                f"timeout: {timeout!r} is not a number of seconds above 0", "give a number, such as 30"
+            )
         self.schema = schema
         self._async_commit = async_commit
         self._listen = listen

@@ -25,9 +25,9 @@ from lonnymq.commands import (
     Outcome,
     Result,
 )
-from lonnymq.errors import InvalidArgument, InvalidField, InvalidLimit
+from lonnymq.errors import InvalidArgument, InvalidLimit
 from lonnymq.queue.calls import Pair, Request, Steps, ask
-from lonnymq.queue.producing import check_lane
+from lonnymq.queue.producing import check_lane, check_many
 from lonnymq.queue.times import Duration, milliseconds, schedule
 
 Value = TypeVar("Value")
@@ -64,10 +64,11 @@ def check_limit(limit: int) -> None:
 
 def names_of(lanes: Iterable[str] | None) -> list[str] | None:
     """The lanes to serve; None: all of them."""
-    if isinstance(lanes, str):
-        raise InvalidField(f"lanes is the text {lanes!r}", f"give a list: [{lanes!r}]")
-    names = None if lanes is None else list(lanes)
-    for name in names or []:
+    if lanes is None:
+        return None
+    check_many(lanes, "lanes")
+    names = list(lanes)
+    for name in names:
         check_lane(name)
     return names
 
@@ -190,6 +191,7 @@ def extend_many(
 
 
 def _ids_and_tokens(messages: Iterable[Delivery]) -> tuple[list[int], list[UUID]]:
+    check_many(messages, "messages")
     pairs = [_id_and_token(message) for message in messages]
     return [number for number, _ in pairs], [token for _, token in pairs]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -90,6 +91,12 @@ def enqueue(
         value, channel, run_at, delay, priority, dedupe_key, headers, max_attempts, content_type, cost, lane
     )
     return Request(_create(message, raise_full=raises_when_full(on_full)), conn)
+
+
+def check_many(values: object, what: str) -> None:
+    """Raises InvalidField for one where many are meant. Text and dicts would be taken apart."""
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
+        raise InvalidField(f"{reprlib.repr(values)} is not a list of {what}", "give a list, even of one")
 
 
 def raises_when_full(on_full: OnFull) -> bool:

@@ -18,7 +18,15 @@ from lonnymq.queue.basis import Basis
 from lonnymq.queue.calls import Answer, Caller, Pair, Request
 from lonnymq.queue.connections import TRIES, check_is_open, doubt, refuse_connection, unanswered
 from lonnymq.queue.interface import ChannelCalls, DeadCalls
-from lonnymq.queue.producing import DEFAULT_CHANNEL, Batch, Enqueued, OnFull, batches, raises_when_full
+from lonnymq.queue.producing import (
+    DEFAULT_CHANNEL,
+    Batch,
+    Enqueued,
+    OnFull,
+    batches,
+    check_many,
+    raises_when_full,
+)
 from lonnymq.queue.sleeping import Nap, take_or_wait
 from lonnymq.queue.times import Duration, waiting
 from lonnymq.statement import Command
@@ -126,6 +134,7 @@ class Queue(Basis, Caller):
             raise InvalidArgument(
                 "commit_each_chunk is not for a transaction of yours", "leave out conn, or commit_each_chunk"
             )
+        check_many(values, "values")
         chunks = batches(values, channel, raise_full=raises_when_full(on_full))
         if conn is not None:
             return self._load(chunks, progress, lambda batch: partial(self._create, batch, conn))

@@ -55,8 +55,13 @@ class App(Generic[C]):
     def __repr__(self) -> str:
         return f"<App of {len(self.tasks)} tasks on {self.queue!r}>"
 
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R, C]: ...
+    @overload
     def task(
         self,
+        function: None = None,
+        /,
         *,
         name: str | None = None,
         channel: str = DEFAULT_CHANNEL,
@@ -64,7 +69,19 @@ class App(Generic[C]):
         backoff: Delays | None = None,
         timeout: Duration | None = None,
         lease: Duration | None = None,
-    ) -> Callable[[Callable[P, R]], Task[P, R, C]]:
+    ) -> Callable[[Callable[P, R]], Task[P, R, C]]: ...
+    def task(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        channel: str = DEFAULT_CHANNEL,
+        max_attempts: int | None = None,
+        backoff: Delays | None = None,
+        timeout: Duration | None = None,
+        lease: Duration | None = None,
+    ) -> Any:
         """Make a task of a function, plain or asynchronous.
 
         Its `name` (the function's own, unless given) is what messages say, so keep it when the function
@@ -77,6 +94,8 @@ class App(Generic[C]):
         policy = Policy(channel, max_attempts, Backoff() if backoff is None else backoff, timeout, lease)
 
         def made(function: Callable[P, R]) -> Task[P, R, C]:
+            if not callable(function):
+                raise InvalidArgument(f"{function!r} is not a function", "write @app.task above a function")
             task: Task[P, R, C] = Task(function, name or function.__name__, policy, self)
             if task.name in self.tasks:
                 raise InvalidArgument(
@@ -85,7 +104,7 @@ class App(Generic[C]):
             self.tasks[task.name] = task
             return task
 
-        return made
+        return made if function is None else made(function)
 
     def cron(
         self,

@@ -45,8 +45,12 @@ class Worker:
         health_file: str | os.PathLike[str] | None = None,
         on_result: OnResult | None = None,
     ) -> None:
+        if not isinstance(app, App):
+            raise InvalidArgument(f"a {type(app).__name__} is not an App", "give the App with your tasks")
         if type(concurrency) is not int or concurrency < 1:
-            raise InvalidArgument(f"{concurrency!r} at a time is not possible", "give 1 or more")
+            raise InvalidArgument(
+                f"concurrency: {concurrency!r} is not a whole number of 1 or more", "give an int, such as 10"
+            )
         if lease is not None and milliseconds(lease) <= 0:
             raise InvalidArgument(f"a lease of {lease!r} leaves no time", "give more than 0 seconds")
         self._settings = Settings(

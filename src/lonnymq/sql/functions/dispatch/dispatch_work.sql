@@ -54,7 +54,7 @@ BEGIN
         PERFORM line_leave(n.lanes, p_notices);
     END IF;
     IF r.has_policies AND r.wanted IS NOT NULL THEN
-        r.hinted := r.hinted || slots_released(p_notices, p_now);
+        r.hinted := r.hinted || slots_released(p_notices, t.lanes, p_now);
     END IF;
     n := lanes_dispatch(n, v_entries, r.hinted, v_changed, r.wanted, r.has_policies, r.max, r.is_behind, p_now);
     n.seen_xid := pg_snapshot_xmax(r.snapshot);

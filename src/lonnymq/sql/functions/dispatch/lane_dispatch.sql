@@ -19,6 +19,7 @@ BEGIN
     is_held := m.is_held;
     IF p_hinted IS NOT NULL THEN
         PERFORM backlog_reopen(lane, p_hinted, p_has_policies, p_now);
+        lane.horizon := LEAST(lane.horizon, line_first(lane));
     END IF;
     IF p_entries IS NOT NULL THEN
         IF lane.horizon = c_end THEN        -- there are no lines yet: a full ready makes them begin
@@ -48,9 +49,7 @@ BEGIN
         END IF;
     END IF;
     -- A limit over all channels that is used up lets no line go on: what is in ready may be served, whatever its tag.
-    lane.horizon := CASE WHEN slots_room(p_max) = 0 THEN c_end ELSE COALESCE((
-        SELECT b.tag FROM backlog b WHERE b.is_open AND b.lane = lane.name AND b.tag >= lane.v
-        ORDER BY b.lane, b.tag, b.turn LIMIT 1), c_end) END;
+    lane.horizon := CASE WHEN slots_room(p_max) = 0 THEN c_end ELSE COALESCE(line_first(lane), c_end) END;
     IF v_is_refilled THEN
         IF v_live < (lane.target + 1) / 2 OR lane.horizon < l.horizon THEN
             v_live := lane_live(lane);      -- more can be served than before the refill, or less

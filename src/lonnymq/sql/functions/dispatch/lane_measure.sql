@@ -42,8 +42,7 @@ BEGIN
         EXIT WHEN cardinality(v_held) = cardinality(v_touched);
     END LOOP;
     IF v_touched IS NOT NULL THEN           -- what was given back may have a line now
-        SELECT b.tag INTO v_line FROM backlog b WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v
-        ORDER BY b.lane, b.tag, b.turn LIMIT 1;
+        v_line := line_first(l);
     END IF;
     lane := l;
     is_held := v_held IS NOT NULL AND p_now NOT BETWEEN l.stuck_at - 1000 AND l.stuck_at + 1000;

@@ -1,16 +1,18 @@
 -- Channels, or with '' the queue, have a limit: list what uses it, which is what is in ready or leased now, by one
--- snapshot. The last release is what is known of it.
+-- snapshot. What is still in ready of a channel with an interval is held by an open dequeue: it is the message that is
+-- out. The last release is what is known of it.
 CREATE OR REPLACE FUNCTION slots_open (p_channels TEXT[], p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql SET enable_hashjoin TO on AS $$ -- of what it has in hand
 BEGIN
     WITH lately AS MATERIALIZED (
         SELECT x.channel, MAX(x.at) AS at FROM served_by b CROSS JOIN unnest(b.shares) x GROUP BY x.channel),
     busy AS MATERIALIZED (
-        SELECT n.name, array_agg(ROW(x.id, x.generation)::stub) AS stubs
+        SELECT n.name, array_agg(ROW(x.id, x.generation)::stub) AS stubs, MAX(x.at) AS at,
+            (array_agg(ROW(x.id, x.generation)::stub) FILTER (WHERE x.at IS NULL))[1] AS out
         FROM (
-            SELECT r.channel, r.id, r.generation FROM ready r
+            SELECT r.channel, r.id, r.generation, NULL::BIGINT AS at FROM ready r
             UNION
-            SELECT m.channel, s.id, s.generation FROM lease l CROSS JOIN LATERAL unnest(l.stubs) s
+            SELECT m.channel, s.id, s.generation, l.dequeued_at FROM lease l CROSS JOIN LATERAL unnest(l.stubs) s
             CROSS JOIN LATERAL (
                 SELECT m.channel FROM message m WHERE m.id = s.id AND m.generation = s.generation OFFSET 0) m) x
         CROSS JOIN LATERAL (VALUES (x.channel), ('')) n (name) GROUP BY n.name),
@@ -21,9 +23,11 @@ BEGIN
         LEFT JOIN LATERAL (SELECT y.served_at FROM tally y WHERE y.channel = u.name OFFSET 0) y ON TRUE),
     gone AS (DELETE FROM slots s WHERE s.channel = ANY (p_channels)),
     made AS (
-        INSERT INTO slots (channel, turn, busy, struck_to, struck_at, changed_at, is_quiet, alarm_at, released_at)
+        INSERT INTO slots (channel, turn, busy, struck_to, struck_at, changed_at, is_quiet, alarm_at, released_at,
+            out)
         SELECT o.name, nextval('turn'), COALESCE(b.stubs, '{}'), COALESCE(cardinality(b.stubs), 0), p_now, p_now,
-            b.stubs IS NOT NULL, CASE WHEN b.stubs IS NOT NULL THEN p_now + 1000 END, GREATEST(o.at, w.at)
+            b.stubs IS NOT NULL, CASE WHEN b.stubs IS NOT NULL THEN p_now + 1000 END, GREATEST(o.at, w.at, b.at),
+            (SELECT b.out FROM channel c WHERE c.name = o.name AND c.release_interval_ms > 0)
         FROM old o LEFT JOIN busy b ON b.name = o.name LEFT JOIN lately w ON w.channel = o.name
         RETURNING channel, alarm_at)
     INSERT INTO alarm (at, channel) SELECT m.alarm_at, m.channel FROM made m WHERE m.alarm_at IS NOT NULL;

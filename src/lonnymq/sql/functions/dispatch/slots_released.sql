@@ -1,6 +1,7 @@
--- Dequeues took the next message of channels that release at intervals: from then on the interval counts. Returns
--- these channels.
-CREATE OR REPLACE FUNCTION slots_released (p_notices notice[], p_now BIGINT)
+-- Dequeues took messages of channels that release at intervals: from then on the interval counts. It was the message
+-- that was out, unless that is still in ready: then what they took is from before the interval was set. Returns these
+-- channels.
+CREATE OR REPLACE FUNCTION slots_released (p_notices notice[], p_lanes lane_state[], p_now BIGINT)
 RETURNS TEXT[] LANGUAGE plpgsql AS $$
 DECLARE
     v_channels TEXT[];
@@ -10,7 +11,11 @@ BEGIN
         WHERE w.wanted IS NOT NULL GROUP BY t.channel),
     told AS (
         UPDATE slots s SET turn = nextval('turn'), released_at = LEAST(p_now, GREATEST(s.released_at, new.at)),
-            out = NULL
+            out = CASE WHEN EXISTS (
+                SELECT FROM unnest(p_lanes) l
+                CROSS JOIN LATERAL (
+                    SELECT FROM ready r WHERE r.channel = new.channel AND r.lane || '' = l.name AND r.tag >= l.floor
+                        AND r.id = (s.out).id AND r.generation = (s.out).generation OFFSET 0) r) THEN s.out END
         FROM new
         CROSS JOIN LATERAL (
             SELECT FROM channel c WHERE c.name = new.channel AND c.release_interval_ms > 0 OFFSET 0) c

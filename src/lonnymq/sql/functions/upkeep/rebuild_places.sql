@@ -21,7 +21,7 @@ BEGIN
     IF NOT tick_is_foreign(t) THEN          -- what dequeues told and nobody has read
         x := dispatch_read(t, v_now, 1000000);
         t := tick_count(t, x.told, x.notices, v_now);
-        PERFORM slots_released(x.notices, clock_ms());
+        PERFORM slots_released(x.notices, t.lanes, clock_ms());
     END IF;
     -- The tags go on from where they were.
     t.lanes := ARRAY(
