@@ -1,11 +1,13 @@
--- Whether the transaction in a row's xmax, which has the last 32 bits of its number, was open for a snapshot. One that
--- began later does not count, nor does a subtransaction, which a snapshot does not list.
+-- Whether the transaction in a row's xmax, which has the last 32 bits of its number, was open for a snapshot, or began
+-- later. A subtransaction does not count: a snapshot does not list it.
 CREATE OR REPLACE FUNCTION transaction_was_open (p_xmax XID, p_snapshot PG_SNAPSHOT)
 RETURNS BOOLEAN LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     v_next BIGINT := pg_snapshot_xmax(p_snapshot)::TEXT::BIGINT;
     v_back BIGINT := (v_next - p_xmax::TEXT::BIGINT) & 4294967295; -- how many numbers ago
 BEGIN
-    RETURN v_back BETWEEN 1 AND LEAST(v_next, 2147483648) - 1
-        AND NOT pg_visible_in_snapshot((v_next - v_back)::TEXT::XID8, p_snapshot);
+    IF v_back NOT BETWEEN 1 AND 2147483647 THEN
+        RETURN TRUE;                        -- it began later
+    END IF;
+    RETURN v_back < v_next AND NOT pg_visible_in_snapshot((v_next - v_back)::TEXT::XID8, p_snapshot);
 END $$;
