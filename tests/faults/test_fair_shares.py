@@ -62,6 +62,15 @@ class Trickle:
 
 
 @dataclass(frozen=True)
+class Returns:
+    """So many times: one dequeue is open while another one is served, and is then rolled back."""
+
+    opened: int
+    served: int
+    times: int
+
+
+@dataclass(frozen=True)
 class End:
     consumer: int
     commits: bool
@@ -78,7 +87,7 @@ class Wait:
     ms: int
 
 
-Step = Create | Take | Trickle | End | Weigh | Wait
+Step = Create | Take | Trickle | Returns | End | Weigh | Wait
 
 # Virtual time is counted in 1/1,000 of a message. Where a weight does not divide 1,000, steps are rounded up
 # and down so that the mean is right.
@@ -115,6 +124,9 @@ TRICKLES = st.builds(
     st.sampled_from([3, 10, 30]),
     st.sampled_from([0, 1, 1, 2, 3]),
 )
+RETURNS = st.builds(
+    Returns, st.sampled_from([1, 1, 3, 20]), st.sampled_from([1, 7, 20, 50]), st.sampled_from([1, 5, 10])
+)
 ENDS = st.builds(End, st.integers(0, CONSUMERS - 1), st.booleans())
 STEPS = st.one_of(
     CREATES,
@@ -122,6 +134,7 @@ STEPS = st.one_of(
     TAKES,
     TAKES,
     TRICKLES,
+    RETURNS,
     ENDS,
     st.builds(Weigh, st.sampled_from(NAMES), WEIGHTS),
     st.builds(Wait, st.sampled_from([1, 30, LONG_MS])),
@@ -220,9 +233,9 @@ class Service:
                 case Take():
                     self._take(step)
                 case Trickle():
-                    for _ in range(step.times):
-                        self._create(Create(step.channel, (step.cost,), urgent=False, priority=0))
-                        self._take(Take(0, 1, step.takes, dispatches=True, then="complete"))
+                    self._trickle(step)
+                case Returns():
+                    self._return(step)
                 case End():
                     self._end(step.consumer, commits=step.commits)
                 case Weigh():
@@ -231,6 +244,17 @@ class Service:
                     self.clock.advance(step.ms)
         for consumer in list(self._opened):
             self._end(consumer, commits=True)
+
+    def _trickle(self, step: Trickle) -> None:
+        for _ in range(step.times):
+            self._create(Create(step.channel, (step.cost,), urgent=False, priority=0))
+            self._take(Take(0, 1, step.takes, dispatches=True, then="complete"))
+
+    def _return(self, step: Returns) -> None:
+        for _ in range(step.times):
+            self._take(Take(0, step.opened, 1, dispatches=True, then="open"))
+            self._take(Take(1, step.served, 1, dispatches=False, then="complete"))
+            self._end(0, commits=False)
 
     def _weigh(self, channel: str, weight: Decimal) -> None:
         # A channel is not served while its policy has changed and an open dequeue holds some of its messages.

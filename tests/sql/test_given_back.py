@@ -52,6 +52,27 @@ def test_a_channel_gets_back_the_turns_it_lost_and_no_others(connect: Connect) -
     check(conn)
 
 
+def test_a_channel_saves_up_no_turns_while_its_message_is_given_back(connect: Connect) -> None:
+    """It is owed the turn of that message. The turns that others had meanwhile are not for messages to come."""
+    conn, other = connect(), connect(autocommit=False)
+    create(conn, ["a", *["b"] * 20])
+    dispatch(conn)
+    for _ in range(8):
+        assert [message.channel for message in dequeue(other, 1)[0]] == ["a"]
+        complete(conn, dequeue(conn, 1)[0])
+        other.rollback()
+        dispatch(conn)
+    create(conn, ["a"] * 10)
+    served: Counter[str] = Counter()
+    for _ in range(8):
+        dispatch(conn)
+        messages, _ = dequeue(conn, 1)
+        served.update(message.channel for message in messages)
+        complete(conn, messages)
+    assert served["a"] <= 5, served
+    check(conn)
+
+
 def test_a_channel_keeps_its_order_over_two_rollbacks(connect: Connect) -> None:
     """The second one gives back what stands behind entries that nobody has touched."""
     conn, one, two = connect(), connect(autocommit=False), connect(autocommit=False)

@@ -6,6 +6,9 @@ RETURNS ready[] LANGUAGE plpgsql AS $$
 DECLARE
     v_back ready[];
     v_held ready[];
+    v_others BIGINT := LEAST(line_first(l), ( -- the first tag that is not given back
+        SELECT r.tag FROM ready r WHERE r.lane = l.name AND r.tag >= l.floor AND r.xmax = '0'
+        ORDER BY r.tag, r.id LIMIT 1));
 BEGIN
     WITH touched AS MATERIALIZED (
         SELECT r.* FROM unnest(p_touched) k
@@ -26,7 +29,7 @@ BEGIN
         PERFORM ready_take_back(l, ARRAY(
             SELECT DISTINCT ROW(0, 0, -32768, -9223372036854775808, 0, l.name, b.channel)::entry
                 FROM unnest(v_back) b));
-        PERFORM line_return(l, turns_give_back(l, v_back));
+        PERFORM line_return(l, turns_give_back(l, v_back, v_others));
     END IF;
     SELECT array_agg(k) INTO v_held FROM unnest(p_touched) k
     CROSS JOIN LATERAL (
