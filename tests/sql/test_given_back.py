@@ -53,7 +53,7 @@ def test_a_channel_gets_back_the_turns_it_lost_and_no_others(connect: Connect) -
 
 
 def test_a_channel_saves_up_no_turns_while_its_message_is_given_back(connect: Connect) -> None:
-    """It is owed the turn of that message. The turns that others had meanwhile are not for messages to come."""
+    """It is owed the turn of that message. The turns of others meanwhile are not for messages to come."""
     conn, other = connect(), connect(autocommit=False)
     create(conn, ["a", *["b"] * 20])
     dispatch(conn)
