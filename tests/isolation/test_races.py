@@ -336,6 +336,7 @@ def test_two_dequeues_for_one_release(arena: Arena, stop: Stop) -> None:
     dispatch(observer)
     # The last release was long ago.
     observer.execute("DELETE FROM served_by; DELETE FROM tally; UPDATE slots SET released_at = NULL")
+    observer.execute("UPDATE lease SET dequeued_at = 0")
     observer.execute("SELECT channel_set(%s, p_release_interval_ms => 60000)", (scene.first,))
     share_one(arena, scene, stop)
     dispatch(observer)
