@@ -40,7 +40,7 @@ BEGIN
         PERFORM dequeue_check(p_limit, COALESCE(p_lease_ms, q.lease_ms), p_consumer, p_lanes);
     END IF;
     token := gen_random_uuid();
-    -- After 20 ms one in ten is asked to dispatch, after 60 ms everybody: else all consumers would do it at once, and all
+    -- After 20 ms one in ten is asked to dispatch, after 60 ms everybody: else all would do it at the same time, and all
     -- but one in vain. A tick from the future is from before the clock was set back: dispatch.
     IF v_now NOT BETWEEN q.at - 1000 AND q.at + 2000 * (1 + 2 * (random() > 0.1)::INT) / (100 + p_limit) THEN
         again_at := v_now;
