@@ -40,8 +40,8 @@ BEGIN
         PERFORM dequeue_check(p_limit, COALESCE(p_lease_ms, q.lease_ms), p_consumer, p_lanes);
     END IF;
     token := gen_random_uuid();
-    -- After 20 ms one in ten is asked to dispatch, after 60 ms everybody: else all would do it at the same time, and all
-    -- but one in vain. A tick from the future is from before the clock was set back: dispatch.
+    -- After 20 ms one in ten is asked to dispatch, after 60 ms everybody: if all did it at the same time, all but one
+    -- would do it in vain. A tick from the future is from before the clock was set back: dispatch.
     IF v_now NOT BETWEEN q.at - 1000 AND q.at + 2000 * (1 + 2 * (random() > 0.1)::INT) / (100 + p_limit) THEN
         again_at := v_now;
     END IF;
