@@ -217,3 +217,23 @@ def test_an_interval_is_kept_behind_many_notices(conn: psycopg.Connection) -> No
         conn.execute("SELECT dispatch(5)")
     assert times[0] == 0
     assert times[1] >= 3_000
+
+
+def test_a_transaction_that_began_after_a_snapshot_counts_as_open(connect: Connect) -> None:
+    """So a dispatch does not look for entries that were given back, where dequeues took them meanwhile."""
+
+    def number(conn: psycopg.Connection) -> str:
+        row = conn.execute("SELECT pg_current_xact_id()::XID::TEXT").fetchone()
+        assert row is not None
+        return str(row[0])
+
+    conn, other = connect(), connect(autocommit=False)
+    ended, still_open = number(conn), number(other)
+    row = conn.execute("SELECT pg_current_snapshot()::TEXT").fetchone()
+    assert row is not None
+    began_later = number(conn)
+    found = [
+        conn.execute("SELECT transaction_was_open(%s::TEXT::XID, %s::PG_SNAPSHOT)", (each, row[0])).fetchone()
+        for each in (ended, still_open, began_later)
+    ]
+    assert found == [(False,), (True,), (True,)]

@@ -91,9 +91,7 @@ def _error(command: Command[Any], name: str, value: object, why: tuple[str, str]
 
 
 def _why(kind: str, value: object) -> tuple[str, str] | None:
-    if kind in RANGES and value is not None:
-        if not isinstance(value, int):
-            return NOT_WHOLE
+    if kind in RANGES and isinstance(value, int):
         least, most = RANGES[kind]
         if not least <= value <= most:
             return "is out of range", f"PostgreSQL's {kind} is from {least:,} to {most:,}"
