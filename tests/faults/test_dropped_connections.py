@@ -630,7 +630,7 @@ def test_unreachable(kind: str, call: str, caplog: pytest.LogCaptureFixture) -> 
         calls: dict[str, Callable[[], Any]] = {
             "enqueue": lambda: it.queue.enqueue("x"),
             "keyed": lambda: it.queue.enqueue("x", dedupe_key="k"),
-            "many": lambda: it.queue.enqueue_many("xyz"),
+            "many": lambda: it.queue.enqueue_many(["x", "y", "z"]),
             "dequeue": it.queue.dequeue,
             "wait": lambda: it.queue.dequeue(wait=1),
             "stats": it.queue.stats,
