@@ -159,6 +159,8 @@ class Taken:
     weights: dict[str, Fraction]
     lowest: dict[str, Fraction]
     """The lowest weights since each channel's last message was taken: the next one may stand as these say."""
+    kept: dict[str, Fraction]
+    """What channels may be ahead by because their weight rose after a rollback: see `_weigh`."""
     came_back: bool
     """A dequeue that was rolled back had taken it before."""
     is_served: bool = True
@@ -179,6 +181,7 @@ def steepest(log: list[Taken], ahead: str, behind: str) -> Iterator[tuple[Fracti
         if now != before or now[0] is None:
             rise, before = Fraction(0), now
             bound = largest[ahead] / taken.lowest[ahead] + largest[behind] / taken.lowest[behind] + rounding
+            bound += taken.kept[ahead]
         if now[0] is None:
             continue
         step = taken.cost / taken.weights[taken.channel]
@@ -224,6 +227,7 @@ class Service:
         self._weights = dict.fromkeys(NAMES, Fraction(1))
         self._lowest = dict.fromkeys(NAMES, Fraction(1))
         self._came_back: set[int] = set()
+        self._kept = dict.fromkeys(NAMES, Fraction(0))
 
     def play(self, script: list[Step]) -> None:
         for step in script:
@@ -263,6 +267,10 @@ class Service:
             self._end(consumer, commits=True)
         self.conn.execute("SELECT channel_set(%s, p_weight => %s)", (channel, weight))
         dispatch(self.conn)
+        # What came back was given its old share back. With a higher weight it needs less: the rest stays.
+        less = 1 / self._weights[channel] - 1 / Fraction(weight)
+        back = sum(self._costs[message][1] for message in self._waiting[channel] & self._came_back)
+        self._kept[channel] += max(Fraction(0), back * less)
         self._weights[channel] = Fraction(weight)
         self._lowest[channel] = min(self._lowest[channel], Fraction(weight))
 
@@ -315,7 +323,9 @@ class Service:
         channel, cost = self._costs[message]
         standing = {name: since for name, since in self._backlogs.items() if self._waiting[name]}
         came_back = message in self._came_back
-        taken = Taken(channel, cost, standing, dict(self._weights), dict(self._lowest), came_back)
+        taken = Taken(
+            channel, cost, standing, dict(self._weights), dict(self._lowest), dict(self._kept), came_back
+        )
         self.log.append(taken)
         self._waiting[channel].remove(message)
         self._lowest[channel] = self._weights[channel]

@@ -3,8 +3,11 @@
 CREATE OR REPLACE FUNCTION tick_walk (t tick, p_now BIGINT)
 RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
-    v_snapshot PG_SNAPSHOT := pg_current_snapshot();
+    v_snapshot PG_SNAPSHOT;
 BEGIN
+    -- One statement: what commits after it is counted by its notices.
+    SELECT pg_current_snapshot(), (SELECT COUNT(*) FROM message) - (SELECT COUNT(*) FROM lease_holding(NULL))
+    INTO v_snapshot, t.waiting;
     t.at := p_now;
     t.seen_xid := pg_snapshot_xmax(v_snapshot);
     t.seen_id := 0;
@@ -13,7 +16,6 @@ BEGIN
         FROM (SELECT pg_current_xact_id() UNION SELECT pg_snapshot_xip(v_snapshot)) o (x)
         WHERE x < t.seen_xid);
     t.spans := '{}';
-    t.waiting := (SELECT COUNT(*) FROM message) - (SELECT COUNT(*) FROM lease_holding(NULL));
     t.due_to := -9223372036854775808;
     t.alarm_to := -9223372036854775808;
     t.held_at := CASE WHEN EXISTS (SELECT FROM held) THEN p_now END;
