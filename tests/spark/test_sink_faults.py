@@ -5,7 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -73,13 +73,16 @@ def gate_before_the_end_of_copies(conn: psycopg.Connection) -> Iterator[psycopg.
     conn.execute("SELECT pg_advisory_unlock_all()")
 
 
-def python_workers(spark: SparkSession) -> list[int]:
+def kill_python_workers(spark: SparkSession) -> None:
     """Those of this Spark that run tasks: children of its daemon, which is a child of its Java."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     java = int(jvm.java.lang.ProcessHandle.current().pid())
     parents = dict(_parents())
-    return [pid for pid, parent in parents.items() if parents.get(parent) == java]
+    for pid, parent in parents.items():
+        if parents.get(parent) == java:
+            with suppress(ProcessLookupError):  # gone meanwhile
+                os.kill(pid, signal.SIGKILL)
 
 
 def _parents() -> Iterator[tuple[int, int]]:
@@ -108,8 +111,7 @@ class TestPythonWorkers:
             holder.execute("LOCK TABLE staging IN ACCESS EXCLUSIVE MODE")
             with writing(rows, options) as written:
                 until(lambda: len(waiting(conn, COPYING)) == 2, "both tasks to wait", written)
-                for pid in python_workers(spark):
-                    os.kill(pid, signal.SIGKILL)
+                kill_python_workers(spark)
                 until(lambda: len(waiting(conn, COPYING)) > 2, "others to be started", written)
                 holder.rollback()
                 written.result()
@@ -127,8 +129,7 @@ class TestPythonWorkers:
         """PostgreSQL commits what they copied, and nobody ever tells the driver."""
         with gate_before_the_end_of_copies(connect()) as gate, writing(rows, options) as written:
             until(lambda: len(waiting(conn, COPYING)) == 2, "both tasks to have copied", written)
-            for pid in python_workers(spark):
-                os.kill(pid, signal.SIGKILL)
+            kill_python_workers(spark)
             until(lambda: len(waiting(conn, COPYING)) == 4, "others to have copied too", written)
             gate.execute("SELECT pg_advisory_unlock_all()")
             written.result()
@@ -148,8 +149,7 @@ class TestPythonWorkers:
             with writing(rows.coalesce(1), options) as written:
                 for times in range(1, 5):
                     until(partial(self.have_copied, conn, times), f"attempt {times}", written)
-                    for pid in python_workers(spark):
-                        os.kill(pid, signal.SIGKILL)
+                    kill_python_workers(spark)
                 holder.rollback()
                 with pytest.raises(Exception, match="Python worker exited unexpectedly"):
                     written.result()
