@@ -381,6 +381,40 @@ def test_nobody_gets_ahead_of_a_backlog(serve: Callable[[list[Step]], list[Taken
     over_any_stretch()
 
 
+BACKLOGS: list[Step] = [Create("a", (1,), False, 0), Create("b", (1,), urgent=False, priority=0)]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(
+            [
+                *BACKLOGS,
+                Create("c", (3,) * 22, urgent=False, priority=0),
+                Returns(20, 1, 1),
+                Create("a", (1,) * 3, urgent=False, priority=0),
+                Weigh("c", Decimal(2)),
+                Take(0, 1, 40, dispatches=False, then="complete"),
+            ],
+            id="a weight that rises after a rollback",
+        ),
+        pytest.param(
+            [
+                *BACKLOGS,
+                Create("c", (2, 2), urgent=False, priority=0),
+                Create("a", (1,) * 4, urgent=False, priority=0),
+                Returns(1, 7, 1),
+                Create("c", (1,), urgent=False, priority=0),
+                Trickle("a", 1, 10, 1),
+            ],
+            id="a rollback after all else was served",
+        ),
+    ],
+)
+def test_scripts_that_were_unfair(serve: Callable[[list[Step]], list[Taken]], script: list[Step]) -> None:
+    judge(serve(script))
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [

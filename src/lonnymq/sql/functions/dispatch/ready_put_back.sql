@@ -6,9 +6,10 @@ RETURNS ready[] LANGUAGE plpgsql AS $$
 DECLARE
     v_back ready[];
     v_held ready[];
-    v_others BIGINT := LEAST(line_first(l), ( -- the first tag that is not given back
+    -- The first tag that is not given back; if all else was served, the one that is dealt next.
+    v_others BIGINT := COALESCE(LEAST(line_first(l), (
         SELECT r.tag FROM ready r WHERE r.lane = l.name AND r.tag >= l.floor AND r.xmax = '0'
-        ORDER BY r.tag, r.id LIMIT 1));
+        ORDER BY r.tag, r.id LIMIT 1)), l.issued + 1);
 BEGIN
     WITH touched AS MATERIALIZED (
         SELECT r.* FROM unnest(p_touched) k
