@@ -381,7 +381,7 @@ def test_nobody_gets_ahead_of_a_backlog(serve: Callable[[list[Step]], list[Taken
     over_any_stretch()
 
 
-BACKLOGS: list[Step] = [Create("a", (1,), False, 0), Create("b", (1,), urgent=False, priority=0)]
+BACKLOGS: list[Step] = [Create(name, (1,), urgent=False, priority=0) for name in "ab"]
 
 
 @pytest.mark.parametrize(
