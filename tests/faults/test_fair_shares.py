@@ -159,10 +159,6 @@ class Taken:
     weights: dict[str, Fraction]
     lowest: dict[str, Fraction]
     """The lowest weights since each channel's last message was taken: the next one may stand as these say."""
-    kept: dict[str, Fraction]
-    """What channels may be ahead by because their weight rose after a rollback: see `_weigh`."""
-    came_back: bool
-    """A dequeue that was rolled back had taken it before."""
     is_served: bool = True
     """Else the dequeue was rolled back."""
 
@@ -170,8 +166,7 @@ class Taken:
 def steepest(log: list[Taken], ahead: str, behind: str) -> Iterator[tuple[Fraction, Fraction]]:
     """By how much a channel got ahead of another one that kept a backlog, over all stretches, and the bound.
 
-    What a rolled-back dequeue took was offered to its channel, and is served later on top of its share: this
-    is what one call takes.
+    What a rolled-back dequeue took was offered to its channel, and uses up its share.
     """
     rounding = ROUNDING if any(1000 % t.weights[n] for t in log for n in (ahead, behind)) else 0
     rise, bound, before = Fraction(0), Fraction(0), None
@@ -181,11 +176,10 @@ def steepest(log: list[Taken], ahead: str, behind: str) -> Iterator[tuple[Fracti
         if now != before or now[0] is None:
             rise, before = Fraction(0), now
             bound = largest[ahead] / taken.lowest[ahead] + largest[behind] / taken.lowest[behind] + rounding
-            bound += taken.kept[ahead]
         if now[0] is None:
             continue
         step = taken.cost / taken.weights[taken.channel]
-        if taken.channel == ahead and taken.is_served and not taken.came_back:
+        if taken.channel == ahead and taken.is_served:
             rise += step
         elif taken.channel == behind:
             rise = max(Fraction(0), rise - step)
@@ -226,8 +220,6 @@ class Service:
         self._backlogs: dict[str, int] = dict.fromkeys(NAMES, 0)
         self._weights = dict.fromkeys(NAMES, Fraction(1))
         self._lowest = dict.fromkeys(NAMES, Fraction(1))
-        self._came_back: set[int] = set()
-        self._kept = dict.fromkeys(NAMES, Fraction(0))
 
     def play(self, script: list[Step]) -> None:
         for step in script:
@@ -267,10 +259,6 @@ class Service:
             self._end(consumer, commits=True)
         self.conn.execute("SELECT channel_set(%s, p_weight => %s)", (channel, weight))
         dispatch(self.conn)
-        # What came back was given its old share back. With a higher weight it needs less: the rest stays.
-        less = 1 / self._weights[channel] - 1 / Fraction(weight)
-        back = sum(self._costs[message][1] for message in self._waiting[channel] & self._came_back)
-        self._kept[channel] += max(Fraction(0), back * less)
         self._weights[channel] = Fraction(weight)
         self._lowest[channel] = min(self._lowest[channel], Fraction(weight))
 
@@ -322,10 +310,7 @@ class Service:
     def _count(self, message: int) -> Taken:
         channel, cost = self._costs[message]
         standing = {name: since for name, since in self._backlogs.items() if self._waiting[name]}
-        came_back = message in self._came_back
-        taken = Taken(
-            channel, cost, standing, dict(self._weights), dict(self._lowest), dict(self._kept), came_back
-        )
+        taken = Taken(channel, cost, standing, dict(self._weights), dict(self._lowest))
         self.log.append(taken)
         self._waiting[channel].remove(message)
         self._lowest[channel] = self._weights[channel]
@@ -342,7 +327,6 @@ class Service:
             return
         for taken, message in zip(opened.taken, opened.ids, strict=True):
             taken.is_served = False
-            self._came_back.add(message)
             self._waiting[taken.channel].add(message)
         dispatch(self.conn)
         self.clock.advance(LONG_MS)  # it may be held
@@ -408,6 +392,17 @@ BACKLOGS: list[Step] = [Create(name, (1,), urgent=False, priority=0) for name in
                 Trickle("a", 1, 10, 1),
             ],
             id="a rollback after all else was served",
+        ),
+        pytest.param(
+            [
+                Create("a", (4, 1), urgent=False, priority=0),
+                Create("b", (1,), urgent=False, priority=0),
+                Create("c", (1,) * 6, urgent=False, priority=0),
+                Returns(1, 7, 1),
+                Trickle("b", 1, 3, 0),
+                Take(0, 1, 5, dispatches=False, then="complete"),
+            ],
+            id="a third channel, while one has turns to make up for",
         ),
     ],
 )

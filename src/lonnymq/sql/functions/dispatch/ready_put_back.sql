@@ -30,7 +30,7 @@ BEGIN
         PERFORM ready_take_back(l, ARRAY(
             SELECT DISTINCT ROW(0, 0, -32768, -9223372036854775808, 0, l.name, b.channel)::entry
                 FROM unnest(v_back) b));
-        PERFORM line_return(l, turns_give_back(l, v_back, v_others));
+        PERFORM line_return(l, tags_after_rollback(l, v_back, v_others));
     END IF;
     SELECT array_agg(k) INTO v_held FROM unnest(p_touched) k
     CROSS JOIN LATERAL (
