@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import psycopg
 import pytest
 
@@ -38,9 +39,12 @@ DATA_DIR = pytest.StashKey[Path]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--pg", type=int, default=EMBEDDED_VERSION, help="PostgreSQL's major version to test on")
+    parser.addoption("--random", action="store_true", help="make up examples that were not tried before")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    hypothesis.settings.register_profile("lonnymq", derandomize=not config.getoption("--random"))
+    hypothesis.settings.load_profile("lonnymq")
     if hasattr(config, "workerinput"):
         config.stash[DATA_DIR] = Path(config.workerinput["data_dir"])
         return

@@ -23,4 +23,6 @@ def model_examples(pytestconfig: pytest.Config) -> int:
 @pytest.fixture(scope="session")
 def model_seed(pytestconfig: pytest.Config) -> int:
     chosen: int | None = pytestconfig.getoption("--model-seed", None)
-    return secrets.randbelow(10**9) if chosen is None else chosen
+    if chosen is None:
+        chosen = secrets.randbelow(10**9) if pytestconfig.getoption("--random") else 1
+    return chosen
