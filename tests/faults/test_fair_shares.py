@@ -404,6 +404,16 @@ BACKLOGS: list[Step] = [Create(name, (1,), urgent=False, priority=0) for name in
             ],
             id="a third channel, while one has turns to make up for",
         ),
+        pytest.param(
+            [
+                *BACKLOGS,
+                Create("c", (7,), urgent=False, priority=0),
+                Create("b", (1,) * 3, urgent=False, priority=0),
+                Take(0, 2, 2, dispatches=False, then="release"),
+                Take(0, 1, 20, dispatches=False, then="release"),
+            ],
+            id="a message that is deferred again and again, once its tag was remembered",
+        ),
     ],
 )
 def test_scripts_that_were_unfair(serve: Callable[[list[Step]], list[Taken]], script: list[Step]) -> None:

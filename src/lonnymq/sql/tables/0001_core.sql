@@ -246,9 +246,9 @@ CREATE INDEX dead_xid_ix ON dead (xid);     -- they are followed as the history 
 -- A transaction that was open, or only partly read, and up to which of its notices it is read.
 CREATE TYPE open_transaction AS (xid XID8, id BIGINT);
 
--- How a channel stands when messages of it are placed in a lane: what it may do (see channel_room), whether it has a
--- line, and the tag of its next message.
-CREATE TYPE standing AS (channel TEXT, has_line BOOLEAN, room INT, step DOUBLE PRECISION,
+-- How a channel stands when messages of it are placed in a lane: whether it has a line, whether recent has a tag for
+-- it, what it may do (see channel_room), and the tag of its next message.
+CREATE TYPE standing AS (channel TEXT, has_line BOOLEAN, is_remembered BOOLEAN, room INT, step DOUBLE PRECISION,
     tag BIGINT);
 
 -- Created messages that are still to be placed: those from lo_id to hi_id that have this xid and generation 0.

@@ -14,6 +14,7 @@ DECLARE
     v_line ready[];
     v_limited ready[];
     v_has_costs BOOLEAN;
+    v_is_kept BOOLEAN;                      -- where channels go on must be remembered
     v_first standing;
     v_one entry;
 BEGIN
@@ -29,8 +30,8 @@ BEGIN
         put := 1;
         issued := v_first.tag;
         is_blocked := FALSE;
-        IF l.horizon < c_end OR v_one.cost > 1 THEN
-            PERFORM recent_add(l, p_entries, v_known);
+        IF v_first.is_remembered OR l.horizon < c_end OR v_one.cost > 1 THEN
+            PERFORM recent_write(l, v_known, l.horizon < c_end OR v_one.cost > 1);
         END IF;
         RETURN;
     END IF;
@@ -69,8 +70,9 @@ BEGIN
         array_agg(ROW(l.name, p.tag, p.id, p.generation, p.rank, p.at, p.cost, NULL, p.channel)::ready)
             FILTER (WHERE p.is_direct AND (p.room IS NOT NULL OR p_queue_room IS NOT NULL))
     INTO put, issued, is_blocked, v_has_costs, v_line, v_limited FROM placed p;
-    IF put > 0 AND (l.horizon < c_end OR v_has_costs) THEN
-        PERFORM recent_add(l, p_entries, v_known);
+    v_is_kept := l.horizon < c_end OR v_has_costs;
+    IF put > 0 AND (v_is_kept OR EXISTS (SELECT FROM unnest(v_known) k WHERE k.is_remembered)) THEN
+        PERFORM recent_write(l, v_known, v_is_kept);
     END IF;
     IF v_line IS NOT NULL THEN
         PERFORM line_add(l.name, v_line, FALSE);

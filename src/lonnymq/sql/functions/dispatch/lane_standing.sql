@@ -8,7 +8,7 @@ DECLARE
     v_known standing[];
     v_marks entry[];
 BEGIN
-    SELECT array_agg(ROW(k.channel, b.turn IS NOT NULL, NULL, x.step,
+    SELECT array_agg(ROW(k.channel, b.turn IS NOT NULL, c.tag IS NOT NULL, NULL, x.step,
             CASE WHEN last.tag IS NULL AND c.tag IS NULL THEN l.v + tag_step(1, x.step, 0)
                 ELSE GREATEST(l.v, last.tag + tag_step(last.cost, x.step, last.id), c.tag) END)::standing),
         array_agg(ROW(k.id, 0, k.rank, k.at, 0, l.name, k.channel)::entry)
@@ -36,11 +36,11 @@ BEGIN
     IF v_marks IS NOT NULL THEN
         PERFORM ready_take_back(l, v_marks);
         SELECT array_agg(ROW(k.channel, k.has_line OR k.channel = ANY (ARRAY(SELECT m.channel FROM unnest(v_marks) m)),
-            k.room, k.step, k.tag)::standing)
+            k.is_remembered, k.room, k.step, k.tag)::standing)
         INTO v_known FROM unnest(v_known) k;
     END IF;
     IF p_has_policies THEN
-        SELECT array_agg(ROW(k.channel, k.has_line, r.room, k.step, k.tag)::standing)
+        SELECT array_agg(ROW(k.channel, k.has_line, k.is_remembered, r.room, k.step, k.tag)::standing)
         INTO v_known FROM unnest(v_known) k
         JOIN channel_room(ARRAY(SELECT k.channel FROM unnest(v_known) k), p_now) r ON r.channel = k.channel;
     END IF;
