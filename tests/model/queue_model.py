@@ -136,6 +136,7 @@ class QueueModel:
     untold: Counter[str] = field(default_factory=Counter)  # what was served since the last dispatch
     placed: set[int] = field(default_factory=set)  # waiting messages that a dispatch has found due
     is_dispatched: bool = False  # nothing was appended since the last dispatch
+    dispatched_at: int = 0
     # When a free slot is found out about at the latest; "": one of the queue's.
     noticed_at: dict[str, int] = field(default_factory=dict)
     had_limits: bool = False
@@ -199,6 +200,7 @@ class QueueModel:
                 self._give_up(message, RAN_OUT) if message.is_cancelled else self._fail(message, RAN_OUT)
         self.placed = {message.id for message in self.waiting() if self.is_due(message)}
         self.is_dispatched = True
+        self.dispatched_at = self.now
         self.untold.clear()
 
     def available(self, channel: str, lanes: list[str] | None = None) -> int:
@@ -444,9 +446,12 @@ class QueueModel:
         return self.noticed_at.get(channel, self.now) <= self.now
 
     def is_settled(self) -> bool:
-        """Whether a dequeue now knows all there is to know."""
+        """Whether a dequeue now knows all there is to know. That an interval is over, a dispatch must see."""
         is_placed = all(message.id in self.placed for message in self.waiting() if self.is_due(message))
-        return self.is_dispatched and is_placed and all(map(self.is_noticed, self.noticed_at))
+        intervals = [channel for channel in self.released_at if self.policy(channel).release_interval_ms]
+        is_seen = all(self.ready_at(channel) <= self.dispatched_at for channel in intervals)
+        is_told = all(map(self.is_noticed, self.noticed_at))
+        return self.is_dispatched and is_placed and is_seen and is_told
 
     def next_at(self) -> int | None:
         """When time alone lets a channel release something: a message's time, or the end of an interval."""
