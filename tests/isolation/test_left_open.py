@@ -1,7 +1,5 @@
 """Transactions left open for long, while everybody else goes on as if they were not there."""
 
-import statistics
-
 import psycopg
 import pytest
 
@@ -69,7 +67,9 @@ def blocks(conn: psycopg.Connection, call: str) -> int:
 
 
 def cost(conn: psycopg.Connection, ledger: Ledger) -> dict[str, int]:
-    """What a dispatch with something to do, and the dequeue after it, take."""
+    """What a dispatch with something to do, and the dequeue after it, take. The least of seven: after much
+    work, some dispatches also sum up a part of what was served.
+    """
     costs: dict[str, list[int]] = {"dispatch": [], "dequeue": []}
     for _ in range(7):
         create(conn, ledger, "measured", "measured")
@@ -78,7 +78,7 @@ def cost(conn: psycopg.Connection, ledger: Ledger) -> dict[str, int]:
         costs["dequeue"].append(blocks(conn, "message_dequeue(10)"))
         dispatch(conn)  # which puts back what was rolled back
         serve(conn, ledger)
-    return {name: int(statistics.median(measured)) for name, measured in costs.items()}
+    return {name: min(measured) for name, measured in costs.items()}
 
 
 def serve(conn: psycopg.Connection, ledger: Ledger) -> None:
