@@ -34,6 +34,11 @@ BEGIN
             p_hinted := p_hinted || p_changed;
         END IF;
         FOREACH l IN ARRAY n.lanes LOOP
+            PERFORM ready_put_back(l, ARRAY( -- first what a rollback gave back
+                SELECT x.r FROM unnest(p_changed) c
+                CROSS JOIN LATERAL (
+                    SELECT r FROM ready r WHERE r.channel = c AND r.lane || '' = l.name AND r.tag >= l.floor
+                        AND r.xmax <> '0' OFFSET 0) x));
             PERFORM ready_take_back(l, ARRAY(
                 SELECT ROW(0, 0, -32768, -9223372036854775808, 0, l.name, c)::entry FROM unnest(p_changed) c));
         END LOOP;

@@ -27,6 +27,7 @@ BEGIN
     SELECT array_agg(ROW(b.lane, b.tag, b.id, b.generation, b.rank, b.at, b.cost, b.is_limited, b.channel)::ready)
     INTO v_back FROM back b;
     IF v_back IS NOT NULL THEN
+        l.v := GREATEST(l.v, v_others);     -- lines of these channels that were closed go on here, too
         PERFORM ready_take_back(l, ARRAY(
             SELECT DISTINCT ROW(0, 0, -32768, -9223372036854775808, 0, l.name, b.channel)::entry
                 FROM unnest(v_back) b));

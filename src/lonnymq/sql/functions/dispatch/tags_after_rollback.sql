@@ -1,15 +1,17 @@
 -- The tags for messages that a rollback gave back, once their channels have nothing else in ready: the next tag of each
 -- channel. The turns in which they were taken are used up, as if they had been deferred: so nobody gains by a rollback.
--- Never below the others, which are at p_others: a channel would get turns for messages that were not there yet.
+-- Those above p_others, the first tag that nobody touched, had not come yet: it was a dispatch or a cancel that was
+-- rolled back. Never below p_others: a channel would get turns for messages that were not there yet.
 CREATE OR REPLACE FUNCTION tags_after_rollback (l lane_state, p_back ready[], p_others BIGINT)
 RETURNS ready[] LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN ARRAY(
         SELECT ROW(b.lane, k.tag, b.id, b.generation, b.rank, b.at, b.cost, b.is_limited, b.channel)::ready
         FROM (
-            SELECT s.channel, s.backs, GREATEST(p_others, COALESCE(n.tag, GREATEST(s.after, c.tag))) AS tag
+            SELECT s.channel, s.backs, GREATEST(p_others, COALESCE(n.tag, GREATEST(s.after, c.tag)) - s.above) AS tag
             FROM (
-                SELECT b.channel, array_agg(b) AS backs, MAX(b.tag + x.step) AS after
+                SELECT b.channel, array_agg(b) AS backs, MAX(b.tag + x.step) AS after,
+                    COALESCE(SUM(x.step) FILTER (WHERE b.tag > p_others), 0) AS above
                 FROM unnest(p_back) b
                 CROSS JOIN LATERAL (
                     SELECT tag_step(b.cost, COALESCE((SELECT 1000 / c.weight::DOUBLE PRECISION FROM channel c

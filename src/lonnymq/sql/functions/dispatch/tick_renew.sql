@@ -32,6 +32,7 @@ BEGIN
             NULL;                           -- a dequeue is open: the next dispatch tries again
         END;
     ELSIF tick_is_foreign(t) THEN
+        PERFORM slots_released(ARRAY(SELECT w FROM notice w WHERE w.wanted IS NOT NULL), t.lanes, clock_ms());
         DELETE FROM notice;                 -- its transaction numbers would come up here, too, some day
         UPDATE upkeep SET cleaned_xid = '0', passed_xid = '0', held_xid = NULL;
         PERFORM tick_write(tick_walk(t, clock_ms()));

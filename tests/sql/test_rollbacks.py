@@ -1,0 +1,141 @@
+"""Turns after something was rolled back or given up: nobody gains by it, or loses what it was not offered."""
+
+from collections.abc import Sequence
+
+import psycopg
+import pytest
+
+from tests.database import Connect
+from tests.judge import Delivery, check, dequeue, dispatch
+
+
+def make(conn: psycopg.Connection, channel: str, count: int = 1, cost: int = 1) -> list[int]:
+    rows = conn.execute(
+        "SELECT id FROM message_create_many(%s, %s, p_costs => %s)",
+        ([channel] * count, [b""] * count, [cost] * count),
+    ).fetchall()
+    return [message for (message,) in rows]
+
+
+def complete(conn: psycopg.Connection, messages: Sequence[Delivery]) -> None:
+    for message in messages:
+        conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
+
+
+def served(conn: psycopg.Connection, count: int, *, dispatches: bool = True) -> str:
+    """The channels of so many messages, one dequeue each."""
+    order = ""
+    for _ in range(count):
+        if dispatches:
+            dispatch(conn)
+        messages = dequeue(conn)[0]
+        order += "".join(message.channel for message in messages)
+        complete(conn, messages)
+    return order
+
+
+@pytest.fixture
+def other(connect: Connect) -> psycopg.Connection:
+    return connect()
+
+
+@pytest.mark.parametrize("what", ["urgent", "priority", "policy", "cancel"])
+def test_a_dispatch_or_cancel_that_is_rolled_back(
+    conn: psycopg.Connection, other: psycopg.Connection, what: str
+) -> None:
+    """They touch all that a channel has in ready, far ahead of what is served: it loses one turn at most."""
+    ids = make(conn, "a", 60)
+    make(conn, "b", 150)
+    dispatch(conn)
+    match what:
+        case "urgent":
+            conn.execute("SELECT message_create('a', '', -1)")
+        case "priority":
+            conn.execute("SELECT message_create('a', '', p_priority => 5)")
+        case "policy":
+            conn.execute("SELECT channel_set('a', p_max_size => 10000)")
+    other.execute("BEGIN")
+    if what == "cancel":
+        other.execute("SELECT COUNT(message_cancel(id)) FROM unnest(%s::BIGINT[]) u (id)", (ids,))
+    else:
+        other.execute("SELECT dispatch()")
+    other.execute("ROLLBACK")
+    order = served(conn, 40)
+    assert 19 <= order.count("a") <= 21, order
+    assert "bbb" not in order, order
+    check(conn)
+
+
+@pytest.mark.parametrize("limit", [1, 5, 40])
+def test_a_limited_channel_whose_dequeue_is_rolled_back(
+    conn: psycopg.Connection, other: psycopg.Connection, limit: int
+) -> None:
+    """Its line was closed, and goes on where the others are."""
+    conn.execute("SELECT channel_set('a', p_max_concurrency => %s)", (limit,))
+    make(conn, "a", 100)
+    make(conn, "b", 300)
+    dispatch(conn)
+    other.execute("BEGIN")
+    dequeue(other, 2 * limit)
+    dispatch(conn)
+    assert served(conn, 100, dispatches=False) == "b" * 100
+    other.execute("ROLLBACK")
+    order = served(conn, 20)
+    assert order in ("ab" * 10, "ba" * 10)
+    check(conn)
+
+
+@pytest.mark.parametrize("change", ["p_weight => 1", "p_max_concurrency => 1000"])
+def test_a_policy_that_changes_after_a_rollback(
+    conn: psycopg.Connection, other: psycopg.Connection, change: str
+) -> None:
+    conn.execute("SELECT channel_set('a', p_weight => 1)")
+    make(conn, "a", 50)
+    make(conn, "b", 200)
+    dispatch(conn)
+    other.execute("BEGIN")
+    assert len(dequeue(other, 100)[0]) == 100
+    assert served(conn, 60, dispatches=False) == "b" * 60
+    other.execute("ROLLBACK")
+    conn.execute(f"SELECT channel_set('a', {change})".encode())
+    order = served(conn, 20)
+    assert order in ("ab" * 10, "ba" * 10)
+    check(conn)
+
+
+@pytest.mark.parametrize("how", ["message_cancel(%s)", "message_reschedule(%s, 9000000000000)"])
+@pytest.mark.parametrize("backlog", [200, 2000])
+def test_what_was_served_counts_although_the_next_message_goes(
+    conn: psycopg.Connection, how: str, backlog: int
+) -> None:
+    """A message of cost 100 is served. The next one of its channel, which would have to wait, goes."""
+    make(conn, "b", backlog)
+    dispatch(conn)
+    make(conn, "a", cost=100)
+    assert "a" in served(conn, 8)
+    (message,) = make(conn, "a")
+    dispatch(conn)
+    conn.execute(f"SELECT {how}".encode(), (message,))
+    dispatch(conn)
+    make(conn, "a")
+    assert served(conn, 60) == "b" * 60
+    check(conn)
+
+
+def test_an_interval_after_a_restore(conn: psycopg.Connection) -> None:
+    """A dequeue that was not dispatched before the dump, or came before the first dispatch after it, counts."""
+    conn.execute("SELECT channel_set('a', p_release_interval_ms => 60000)")
+    make(conn, "a", 3)
+    dispatch(conn)
+    conn.execute("UPDATE tick SET system_id = 1, started_at = 'epoch'")
+    (message,) = dequeue(conn)[0]
+    dispatch(conn)
+    assert (
+        conn.execute(
+            "SELECT s.released_at, l.dequeued_at FROM slots s CROSS JOIN lease l"
+        " WHERE s.channel = 'a' AND l.token = %s",
+            (message.token,),
+        ).fetchone()
+        == (message.lease_end_at - 30_000,) * 2
+    )
+    check(conn)
