@@ -123,7 +123,7 @@ def test_what_was_served_counts_although_the_next_message_goes(
 
 
 def test_an_interval_after_a_restore(conn: psycopg.Connection) -> None:
-    """A dequeue that was not dispatched before the dump, or came before the first dispatch after it, counts."""
+    """A dequeue that came before the dump, or after it, and before the next dispatch, counts."""
     conn.execute("SELECT channel_set('a', p_release_interval_ms => 60000)")
     make(conn, "a", 3)
     dispatch(conn)
@@ -133,7 +133,7 @@ def test_an_interval_after_a_restore(conn: psycopg.Connection) -> None:
     assert (
         conn.execute(
             "SELECT s.released_at, l.dequeued_at FROM slots s CROSS JOIN lease l"
-        " WHERE s.channel = 'a' AND l.token = %s",
+            " WHERE s.channel = 'a' AND l.token = %s",
             (message.token,),
         ).fetchone()
         == (message.lease_end_at - 30_000,) * 2
