@@ -29,8 +29,8 @@ from rich.table import Table
 from benchmarks.arena import arena
 from lonnymq.install import install
 from lonnymq.spark import session
-from lonnymq.spark.connecting import Connecting
-from lonnymq.spark.reporting import report
+from lonnymq.spark.connection import Connecting
+from lonnymq.spark.reports.build import report
 
 JDBC_DRIVER = Path("/usr/share/java/postgresql.jar")  # Debian's libpostgresql-jdbc-java
 VARIABLE = "LONNYMQ_BENCH_DSN"

@@ -8,7 +8,7 @@ from typing import cast
 
 import griffe
 
-CALLERS = ("queue.queue", "queue.async_queue")
+CALLERS = ("client.queue", "client.async_queue")
 INNER = {  # what the package's own modules call on each other's classes
     "AnyJob": {"begin"},
     "App": {"handler_of", "send"},
@@ -16,7 +16,7 @@ INNER = {  # what the package's own modules call on each other's classes
     "AsyncChannel": {"perform"},
     "AsyncDead": {"perform"},
     "AsyncQueue": {"perform"},
-    "Basis": {"like_this"},
+    "QueueBase": {"like_this"},
     "Caller": {"perform"},
     "Channel": {"perform"},
     "Command": {"decode", "is_harmless", "is_repeatable", "may_repeat", "statement", "tells_all"},

@@ -43,7 +43,7 @@ def build(folder: Path) -> Path:
 
 def _write_commands(page: Path) -> None:
     """Not in git: who reads there has the guide, and a copy of --help would change with every option."""
-    typer: list[str | Path] = [BIN / "python", "-m", "typer", "lonnymq.cli.app", "utils", "docs"]
+    typer: list[str | Path] = [BIN / "python", "-m", "typer", "lonnymq.cli.all_commands", "utils", "docs"]
     _run([*typer, "--name", "lonnymq", "--title", "The command line", "--output", page])
     text = page.read_text(encoding="utf-8")
     page.write_text(CUT_SHORT.sub("", text), encoding="utf-8")

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from lonnymq import AsyncQueue, Queue
-from lonnymq.queue.async_queue import AsyncChannel, AsyncDead
+from lonnymq.client.async_queue import AsyncChannel, AsyncDead
 from tests.conformance.drivers import url
 
 Answer = TypeVar("Answer")

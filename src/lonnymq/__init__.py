@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING
 from lonnymq.version import __version__
 
 if TYPE_CHECKING:
+    from lonnymq.client.async_queue import AsyncQueue
+    from lonnymq.client.history import Finished
+    from lonnymq.client.produce import Enqueued, NewMessage
+    from lonnymq.client.queue import Queue
     from lonnymq.commands import (
         ChannelPolicy,
         ChannelStatistics,
@@ -27,13 +31,9 @@ if TYPE_CHECKING:
         Result,
     )
     from lonnymq.errors import LonnyMQError
-    from lonnymq.queue.async_queue import AsyncQueue
-    from lonnymq.queue.finished import Finished
-    from lonnymq.queue.producing import Enqueued, NewMessage
-    from lonnymq.queue.queue import Queue
     from lonnymq.worker.app import App
     from lonnymq.worker.backoff import Backoff
-    from lonnymq.worker.endings import Discard, JobStopped, LeaseLost, Retry
+    from lonnymq.worker.exceptions import Discard, JobStopped, LeaseLost, Retry
     from lonnymq.worker.job import AsyncJob, Job
     from lonnymq.worker.task import Task
     from lonnymq.worker.worker import Worker
@@ -74,31 +74,31 @@ __all__ = [
 _HOMES = {
     "App": "lonnymq.worker.app",
     "AsyncJob": "lonnymq.worker.job",
-    "AsyncQueue": "lonnymq.queue.async_queue",
+    "AsyncQueue": "lonnymq.client.async_queue",
     "Backoff": "lonnymq.worker.backoff",
     "ChannelPolicy": "lonnymq.commands",
     "ChannelStatistics": "lonnymq.commands",
     "Created": "lonnymq.commands",
     "DeadMessage": "lonnymq.commands",
     "Delivery": "lonnymq.commands",
-    "Discard": "lonnymq.worker.endings",
-    "Enqueued": "lonnymq.queue.producing",
+    "Discard": "lonnymq.worker.exceptions",
+    "Enqueued": "lonnymq.client.produce",
     "Extended": "lonnymq.commands",
-    "Finished": "lonnymq.queue.finished",
+    "Finished": "lonnymq.client.history",
     "Job": "lonnymq.worker.job",
-    "JobStopped": "lonnymq.worker.endings",
+    "JobStopped": "lonnymq.worker.exceptions",
     "Lane": "lonnymq.commands",
-    "LeaseLost": "lonnymq.worker.endings",
+    "LeaseLost": "lonnymq.worker.exceptions",
     "ListedMessage": "lonnymq.commands",
     "LonnyMQError": "lonnymq.errors",
     "Message": "lonnymq.commands",
-    "NewMessage": "lonnymq.queue.producing",
+    "NewMessage": "lonnymq.client.produce",
     "Outcome": "lonnymq.commands",
-    "Queue": "lonnymq.queue.queue",
+    "Queue": "lonnymq.client.queue",
     "QueueSettings": "lonnymq.commands",
     "QueueStatistics": "lonnymq.commands",
     "Result": "lonnymq.commands",
-    "Retry": "lonnymq.worker.endings",
+    "Retry": "lonnymq.worker.exceptions",
     "Task": "lonnymq.worker.task",
     "Worker": "lonnymq.worker.worker",
 }

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lonnymq.cli.watching.book import Book, Picture
+from lonnymq.cli.top.state import Book, Picture
 from lonnymq.commands import ChannelStatistics, QueueStatistics
 
 AT = 1_893_456_000_000

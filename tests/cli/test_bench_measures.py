@@ -4,8 +4,8 @@ import psycopg
 import pytest
 
 from lonnymq import Queue
-from lonnymq.cli.benching.measures import Measures
-from lonnymq.cli.benching.orders import Order, Site
+from lonnymq.cli.bench.measures import Measures
+from lonnymq.cli.bench.protocol import Order, Site
 
 LONG = 30.0
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from lonnymq.cli.benching.drawing import heading, rates
-from lonnymq.cli.benching.reading import sentences
-from lonnymq.cli.benching.results import Fairness, Lone, Rate, Results, Surroundings
-from lonnymq.cli.benching.terms import Terms
+from lonnymq.cli.bench.findings import sentences
+from lonnymq.cli.bench.output import heading, rates
+from lonnymq.cli.bench.parameters import Terms
+from lonnymq.cli.bench.results import Fairness, Lone, Rate, Results, Surroundings
 
 SETTINGS = {
     "server_version": "18.6",

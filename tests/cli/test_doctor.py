@@ -10,10 +10,9 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from lonnymq import Queue
-from lonnymq.cli.examining import queue as queue_checks
-from lonnymq.cli.examining import server as server_checks
-from lonnymq.cli.examining.examination import SCHEMA_CHECK
-from lonnymq.cli.wording import HOUR
+from lonnymq.cli.doctor import queue_checks, server_checks
+from lonnymq.cli.doctor.run_checks import SCHEMA_CHECK
+from lonnymq.cli.formatting import HOUR
 from lonnymq.install import install
 from tests.cli.conftest import Login, Run
 from tests.cli.running import run

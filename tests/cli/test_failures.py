@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 
 from lonnymq import Queue
-from lonnymq.cli.app import app
+from lonnymq.cli.all_commands import app
 from lonnymq.install import install, plan
 from tests.cli.conftest import Login, Run
 from tests.cli.running import NOWHERE, Done, run, start

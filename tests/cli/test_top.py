@@ -17,8 +17,8 @@ import pytest
 from psycopg import sql
 
 from lonnymq import NewMessage, Queue
-from lonnymq.cli.watching.looking import PAGE, Focus, Looker
-from lonnymq.cli.watching.screen import Watch
+from lonnymq.cli.top.poll import PAGE, Focus, Looker
+from lonnymq.cli.top.screen import Watch
 from tests.cli.conftest import Login, Run
 from tests.cli.running import NOWHERE, environment
 from tests.cli.terminal import SECONDS, Terminal
@@ -241,7 +241,7 @@ def test_what_the_screen_says_of_it(dsn: str, server: AnyServer) -> None:
 def test_a_database_that_does_not_answer(
     queue: Queue, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lonnymq.cli.watching.screen.PATIENCE", 0.1)
+    monkeypatch.setattr("lonnymq.cli.top.screen.PATIENCE", 0.1)
     watch = Watch(Looker(queue, 0.1), 0.1)
     with watch.running():
         wait_until(lambda: watch.picture is not None)

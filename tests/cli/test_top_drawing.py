@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 from rich.screen import Screen
 
-from lonnymq.cli.watching.book import Picture
-from lonnymq.cli.watching.drawing import PLAIN, UNICODE, Glyphs, draw, fitting
-from lonnymq.cli.watching.sort import Sort
-from lonnymq.cli.watching.view import View, listed
+from lonnymq.cli.top.draw import PLAIN, UNICODE, Glyphs, draw, fitting
+from lonnymq.cli.top.sort import Sort
+from lonnymq.cli.top.state import Picture
+from lonnymq.cli.top.view import View, listed
 from tests.cli.pictures import channel, picture
 
 NASTY = "bad\x1b[2J\nname"

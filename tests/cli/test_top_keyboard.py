@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lonnymq.cli.watching.keyboard import Decoder
+from lonnymq.cli.top.keyboard import Decoder
 
 KEYS = {
     b"q": "q",

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lonnymq.cli.prefixes import just_before
-from lonnymq.cli.watching.book import Book
-from lonnymq.cli.watching.fairness import Standing, fair_rate, standing
-from lonnymq.cli.watching.sort import Sort
-from lonnymq.cli.watching.sparkline import BLOCKS, sparkline
-from lonnymq.cli.watching.tracks import LOOKS_COMPARED, LOOKS_KEPT, Reading, Track
-from lonnymq.cli.watching.view import SORT_KEYS, View, listed
+from lonnymq.cli.name_prefix import just_before
+from lonnymq.cli.top.fairness import Standing, fair_rate, standing
+from lonnymq.cli.top.rates import LOOKS_COMPARED, LOOKS_KEPT, Reading, Track
+from lonnymq.cli.top.sort import Sort
+from lonnymq.cli.top.sparkline import BLOCKS, sparkline
+from lonnymq.cli.top.state import Book
+from lonnymq.cli.top.view import SORT_KEYS, View, listed
 from tests.cli.pictures import AT, channel, picture, queue
 
 rates = st.floats(0, 1e6)
@@ -21,9 +21,9 @@ weights = st.floats(0.001, 1000)
 names = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), min_size=1, max_size=3)
 
 
-@pytest.mark.parametrize("module", ["tracks", "fairness", "looking", "sparkline"])
+@pytest.mark.parametrize("module", ["rates", "fairness", "poll", "sparkline"])
 def test_the_examples_in_the_code(module: str) -> None:
-    assert doctest.testmod(importlib.import_module(f"lonnymq.cli.watching.{module}")).failed == 0
+    assert doctest.testmod(importlib.import_module(f"lonnymq.cli.top.{module}")).failed == 0
 
 
 def test_one_reading_is_no_rate() -> None:

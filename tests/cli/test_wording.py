@@ -7,13 +7,25 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from lonnymq.cli import wording
+from lonnymq.cli import formatting
 from lonnymq.cli.failure import BadValue
-from lonnymq.cli.wording import DAY, HOUR, MINUTE, SECOND, YEAR, due, exactly, moment, printable, size, span
+from lonnymq.cli.formatting import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    YEAR,
+    due,
+    exactly,
+    moment,
+    printable,
+    size,
+    span,
+)
 
 
 def test_examples() -> None:
-    failed, tried = doctest.testmod(wording)
+    failed, tried = doctest.testmod(formatting)
     assert (failed, tried > 5) == (0, True)
 
 

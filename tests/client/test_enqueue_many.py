@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from lonnymq import AsyncQueue, NewMessage, Queue, errors
-from lonnymq.queue.producing import Batch, Enqueued
+from lonnymq.client.produce import Batch, Enqueued
 from tests.database import Connect
 
 

@@ -11,8 +11,8 @@ from psycopg import sql
 from sqlalchemy import create_engine
 
 from lonnymq import AsyncQueue, Queue
+from lonnymq.client.produce import Batch
 from lonnymq.commands import Result
-from lonnymq.queue.producing import Batch
 from tests.conformance.drivers import url
 from tests.queues import OWN, queue_of
 

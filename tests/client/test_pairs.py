@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from lonnymq.queue.calls import Pair, Request, Steps
+from lonnymq.client.calls import Pair, Request, Steps
 from lonnymq.statement import Command, Row, Statement
 from tests.queues import KINDS, made
 

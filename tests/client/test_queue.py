@@ -11,8 +11,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from lonnymq import AsyncQueue, NewMessage, Queue, errors
+from lonnymq.client.consume import QUIET_MS
 from lonnymq.commands import Created, Delivery, Result
-from lonnymq.queue.consuming import QUIET_MS
 from tests.database import unique_name
 from tests.queues import OWN, queue_of
 
@@ -344,7 +344,7 @@ def test_what_was_leased_is_handed_over_whatever_happens_then(
     dsn: str, conn: psycopg.Connection, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a role that may dequeue and not dispatch: it fails, but not with messages in its hands."""
-    monkeypatch.setattr("lonnymq.queue.basis.QUIET_MS", 60_000)  # from the second call on, it dequeues first
+    monkeypatch.setattr("lonnymq.client.base.QUIET_MS", 60_000)  # from the second call on, it dequeues first
     role = unique_name("lonnymq_no_dispatch")
     conn.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
     try:

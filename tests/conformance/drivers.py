@@ -17,7 +17,7 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from lonnymq.adapters import held as adapters
+from lonnymq.adapters import drivers as adapters
 from lonnymq.statement import Command
 
 SCHEMA = "lonnymq"

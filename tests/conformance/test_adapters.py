@@ -8,9 +8,9 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from lonnymq import commands, errors
-from lonnymq.adapters.held import run, run_async
+from lonnymq.adapters.drivers import run, run_async
+from lonnymq.client.history import FinishedList
 from lonnymq.install import install, uninstall
-from lonnymq.queue.finished import FinishedList
 from tests.conformance import calls, drivers
 from tests.conformance.drivers import DRIVERS
 from tests.conformance.test_commands import COMMANDS

@@ -13,7 +13,7 @@ import pytest
 import typer.main
 
 from dev.reference import Shown
-from lonnymq.cli.app import app
+from lonnymq.cli.all_commands import app
 from tests.docs.html import Page
 
 pytestmark = pytest.mark.slow
@@ -25,8 +25,8 @@ PUBLIC = (
     "lonnymq.errors",
     "lonnymq.install",
     "lonnymq.payload",
-    "lonnymq.queue.async_queue",
-    "lonnymq.queue.queue",
+    "lonnymq.client.async_queue",
+    "lonnymq.client.queue",
     "lonnymq.spark",
     "lonnymq.testing",
 )

@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from rich.console import Console
 
 from lonnymq.cli import demo_view as view
-from lonnymq.cli.demo import LOOK_AROUND
+from lonnymq.cli.demo_command import LOOK_AROUND
 from lonnymq.commands import ChannelStatistics
 from lonnymq.demo import NOISY, TENANTS, Outcome, Served, Tenant, run
 from lonnymq.demo.waits import Begun, part, waits
@@ -222,7 +222,7 @@ def test_without_spark_or_java_it_says_so_and_goes_on(
         "            return next(filter(None, (each.find_spec(name, *more) for each in finders)), None)\n"
         "sys.meta_path[:] = [Hiding()]\n"
         "from rich.console import Console\n"
-        "from lonnymq.cli.demo import _report\n"
+        "from lonnymq.cli.demo_command import _report\n"
         "assert _report(sys.argv[1], Console(stderr=True), is_shown=True) is None"
     )
     env = {name: value for name, value in own_tmp.items() if name != "JAVA_HOME"} | {"PATH": "/nonexistent"}

@@ -6,7 +6,7 @@ import re
 
 from typer.main import get_command
 
-from lonnymq.cli.app import app
+from lonnymq.cli.all_commands import app
 from tests.examples.page import CHECKOUT, blocks
 
 PAGE = CHECKOUT / "docs" / "cli.md"

@@ -14,7 +14,7 @@ import pytest
 from typer.main import get_command
 
 from lonnymq import Queue
-from lonnymq.cli.app import app
+from lonnymq.cli.all_commands import app
 from tests.examples.page import CHECKOUT, blocks
 
 PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md"))]

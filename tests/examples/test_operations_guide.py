@@ -10,7 +10,7 @@ from lonnymq import Queue
 from lonnymq.install import install
 from tests.database import Connect, unique_name
 from tests.examples.page import CHECKOUT, blocks, check, runnable
-from tests.judge import dequeue, dispatch
+from tests.invariants import dequeue, dispatch
 
 PAGE = CHECKOUT / "docs" / "operations.md"
 

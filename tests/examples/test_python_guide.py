@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from lonnymq import Queue
-from lonnymq.queue.queue import Channel, Dead
+from lonnymq.client.queue import Channel, Dead
 from tests.examples.page import CHECKOUT
 
 PAGE = CHECKOUT / "docs" / "python.md"

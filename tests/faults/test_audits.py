@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from tests.faults.ends import AUDITS
-from tests.judge import dequeue, dispatch
+from tests.invariants import dequeue, dispatch
 
 # By the beginning of the rule's name.
 DAMAGE = {

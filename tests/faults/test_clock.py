@@ -11,7 +11,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import Delivery, check, dequeue, dispatch
+from tests.invariants import Delivery, check, dequeue, dispatch
 
 HOUR = 3_600_000
 SMALL = (1, 2, 50, 499, 900)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.clock import RestlessClock
 from tests.database import Connect
-from tests.judge import Delivery, check, dequeue, dispatch, drain
+from tests.invariants import Delivery, check, dequeue, dispatch, drain
 from tests.sql.test_dequeue import fill
 
 STEPS = (-1, -2, -50, -499, -999, 999, -3_600_000, 3_600_000)

@@ -30,7 +30,7 @@ from tests.faults.clients import (
 )
 from tests.faults.ends import AUDITS, EndJudge
 from tests.faults.history import Dead, Finished, History, Judge, Outcome, Policy
-from tests.judge import check, dequeue, dispatch
+from tests.invariants import check, dequeue, dispatch
 
 FREE = [f"free-{i}" for i in range(5)]
 POLICIES = {

@@ -21,7 +21,7 @@ from tests.database import create_database
 from tests.faults.clients import CUT, DEQUEUE, Client
 from tests.faults.clusters import DURABLE, cluster, connect
 from tests.faults.history import Create, Delivery, Finish, History, Judge, Outcome
-from tests.judge import check, dequeue, dispatch, drain
+from tests.invariants import check, dequeue, dispatch, drain
 
 # Asynchronous commits stay in memory for as long as PostgreSQL lets them.
 SETTINGS = DURABLE | {"wal_writer_delay": "10s", "wal_writer_flush_after": "2GB", "bgwriter_delay": "10s"}

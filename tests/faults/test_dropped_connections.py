@@ -19,8 +19,8 @@ from sqlalchemy.exc import PendingRollbackError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from lonnymq import AsyncQueue, Delivery, Enqueued, NewMessage, Queue
+from lonnymq.client.produce import Batch
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, OutcomeUnknown
-from lonnymq.queue.producing import Batch
 from tests.conformance.drivers import url
 from tests.database import Connect
 from tests.queues import KINDS, OWN, Blocking, Run, loop, made

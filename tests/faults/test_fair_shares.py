@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.database import Connect
-from tests.judge import check, dequeue, dispatch
+from tests.invariants import check, dequeue, dispatch
 from tests.model.machine import Bench
 
 NAMES = ("a", "b", "c")

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.database import Connect
-from tests.judge import check, dequeue, dispatch
+from tests.invariants import check, dequeue, dispatch
 
 QUIET = [f"quiet {i}" for i in range(20)]
 

@@ -14,7 +14,7 @@ import pytest
 from psycopg import IsolationLevel, errors
 
 from tests.database import Connect
-from tests.judge import Delivery, check, dequeue, dispatch, drain
+from tests.invariants import Delivery, check, dequeue, dispatch, drain
 
 Open = Callable[[], psycopg.Connection]
 ABOVE = [IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE]

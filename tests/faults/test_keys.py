@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from tests.database import Connect, until_waiting
-from tests.judge import check
+from tests.invariants import check
 
 Rows = list[tuple[Any, ...]]
 

@@ -14,7 +14,7 @@ from lonnymq.install import install
 from tests.clock import FakeClock
 from tests.database import SETTINGS, create_database
 from tests.faults.clusters import cluster, connect
-from tests.judge import check, dequeue, dispatch, drain
+from tests.invariants import check, dequeue, dispatch, drain
 
 CHANNELS = 100_000
 MESSAGES = 1_000_000

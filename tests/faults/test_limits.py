@@ -13,7 +13,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import Delivery, check, dequeue, dispatch
+from tests.invariants import Delivery, check, dequeue, dispatch
 
 LONG = 3_600_000
 

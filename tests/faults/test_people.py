@@ -9,7 +9,7 @@ import psycopg
 from tests.clock import FakeClock
 from tests.database import Connect, until_waiting
 from tests.faults.test_keys import until_waiting_or_done
-from tests.judge import check, dequeue, dispatch
+from tests.invariants import check, dequeue, dispatch
 
 
 def kill(conn: psycopg.Connection, channel: str) -> int:

@@ -14,9 +14,9 @@ import psycopg
 import pytest
 
 from lonnymq import AsyncQueue, Delivery, NewMessage, Queue
-from lonnymq.adapters.listening import POOLED, AsyncListener, Listener
+from lonnymq.adapters.listener import POOLED, AsyncListener, Listener
+from lonnymq.client.produce import Batch
 from lonnymq.errors import InvalidLimit
-from lonnymq.queue.producing import Batch
 from tests.faults.pgbouncer import SESSIONS, PgBouncer, pgbouncer
 from tests.queues import OWN, made
 

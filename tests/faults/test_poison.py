@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from tests.clock import FakeClock
-from tests.judge import check, dequeue, dispatch
+from tests.invariants import check, dequeue, dispatch
 
 MESSAGES = 1000
 

@@ -17,7 +17,7 @@ from tests.conformance.drivers import psycopg_sync
 from tests.conformance.test_commands import COMMANDS
 from tests.database import SETTINGS, create_database, drop_database, unique_name
 from tests.faults.clusters import cluster, connect
-from tests.judge import check, dequeue, dispatch, drain
+from tests.invariants import check, dequeue, dispatch, drain
 from tests.sql.test_dequeue import fill
 from tests.sql.test_staging import publish, stage
 

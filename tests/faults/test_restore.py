@@ -22,7 +22,7 @@ from tests.faults.clusters import (
     next_xid,
     raise_xids,
 )
-from tests.judge import Delivery, check, dequeue, dispatch
+from tests.invariants import Delivery, check, dequeue, dispatch
 
 PATIENCE = 30.0
 LEASE_MS = 3000

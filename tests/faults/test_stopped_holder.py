@@ -15,8 +15,8 @@ from lonnymq.embedded import Server
 from lonnymq.install import install
 from tests.database import create_database
 from tests.faults.clusters import cluster, connect
+from tests.invariants import dequeue, dispatch, drain
 from tests.isolation.arena import impatient, until, value
-from tests.judge import dequeue, dispatch, drain
 from tests.sql.test_dequeue import fill
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from tests import judge
+from tests import invariants
 from tests.conftest import SCHEMA
 
 # Far beyond what a call takes, far below what a reader minds when a test fails.
@@ -67,7 +67,7 @@ class Ledger:
         self.contents[message_id] = content
         self.used[message_id] = 0
 
-    def lease(self, delivery: judge.Delivery) -> None:
+    def lease(self, delivery: invariants.Delivery) -> None:
         assert delivery.id not in self.leases, f"invariant 4: message {delivery.id} runs already"
         assert delivery.content == self.contents[delivery.id], "invariant 3: not what was created"
         assert delivery.attempts == self.used[delivery.id] + 1, f"invariant 14: {delivery}"
@@ -115,11 +115,11 @@ def check_limits(conn: psycopg.Connection) -> None:
         )
 
 
-def take(conn: psycopg.Connection, limit: int = 100, lease_ms: int = 3_600_000) -> list[judge.Delivery]:
-    return judge.dequeue(conn, limit, lease_ms)[0]
+def take(conn: psycopg.Connection, limit: int = 100, lease_ms: int = 3_600_000) -> list[invariants.Delivery]:
+    return invariants.dequeue(conn, limit, lease_ms)[0]
 
 
-def run_out(conn: psycopg.Connection, deliveries: list[judge.Delivery]) -> None:
+def run_out(conn: psycopg.Connection, deliveries: list[invariants.Delivery]) -> None:
     last = max(delivery.lease_end_at for delivery in deliveries)
     until(lambda: bool(value(conn, "SELECT clock_ms() > %s", last)), "leases to run out")
 
@@ -154,7 +154,7 @@ def account(conn: psycopg.Connection, ledger: Ledger) -> None:
     """At rest: every rule holds, all that is owed comes once, exactly the live tokens are honoured."""
     settle(conn, ledger)
     ledger.sweep()
-    judge.check(conn)
+    invariants.check(conn)
     check_limits(conn)
     for channel, policy in ledger.policies.items():
         row = conn.execute("SELECT * FROM channel_get(%s)", (channel,)).fetchone()
@@ -174,7 +174,7 @@ def account(conn: psycopg.Connection, ledger: Ledger) -> None:
     assert not ledger.contents, f"invariant 1: lost {ledger.contents}"
     assert value(conn, "SELECT COUNT(*) FROM message") == 0, "invariant 2: more is there than was created"
     assert value(conn, "SELECT COUNT(*) FROM dead") == 0
-    judge.check(conn)
+    invariants.check(conn)
 
 
 def deliver_all(

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import psycopg
 
-from tests import judge
+from tests import invariants
 from tests.isolation.arena import Ledger, dispatch, run_out, take, value
 
 MANY = 50
@@ -112,7 +112,7 @@ def do_sweep(conn: psycopg.Connection, _scene: Scene, _target: None) -> Outcome:
 
 
 def do_dequeue(conn: psycopg.Connection, _scene: Scene, limit: int) -> Outcome:
-    deliveries, again_at = judge.dequeue(conn, limit, 3_600_000)
+    deliveries, again_at = invariants.dequeue(conn, limit, 3_600_000)
     assert (again_at is not None) == (len(deliveries) < limit)
 
     def commit(ledger: Ledger) -> None:

@@ -5,7 +5,7 @@ import time
 
 import psycopg
 
-from tests import judge
+from tests import invariants
 from tests.isolation.arena import PATIENCE, dispatch, value
 
 # What a dequeue says when it knows of nothing: ask again in a second. A sleeper does not.
@@ -33,9 +33,9 @@ class Sleeper:
             self.generation = generation
         return bool(is_sure)
 
-    def look(self) -> list[judge.Delivery]:
+    def look(self) -> list[invariants.Delivery]:
         dispatch(self.conn)
-        deliveries, again_at = judge.dequeue(self.conn, 10, 3_600_000)
+        deliveries, again_at = invariants.dequeue(self.conn, 10, 3_600_000)
         self.again_ms = 0 if again_at is None else again_at - value(self.conn, "SELECT clock_ms()")
         return deliveries
 
@@ -57,7 +57,7 @@ class Sleeper:
             self.conn.execute("SELECT")
         return True
 
-    def pick_up(self, *, is_asleep: bool = False) -> list[judge.Delivery]:
+    def pick_up(self, *, is_asleep: bool = False) -> list[invariants.Delivery]:
         """Keep to the protocol until something is delivered; `is_asleep`: from after the last look on."""
         if is_asleep:
             assert self.is_notified(), "it sleeps, and nobody tells it"

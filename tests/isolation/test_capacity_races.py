@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests import judge
+from tests import invariants
 from tests.isolation.arena import Arena, dispatch, end, impatient, run_out, take, until, value
 from tests.isolation.pausing import paused
 
@@ -53,7 +53,7 @@ def check_sizes(conn: psycopg.Connection) -> None:
     assert not drifted, f"sizes drifted: {drifted}"
     twice = conn.execute("SELECT channel FROM capacity GROUP BY channel HAVING COUNT(*) > 1").fetchall()
     assert not twice, f"more than one live size: {twice}"
-    judge.check(conn)
+    invariants.check(conn)
 
 
 def check_exact(conn: psycopg.Connection, max_size: int) -> None:
@@ -508,14 +508,14 @@ def test_limited_for_the_first_time_while_it_is_deleted(arena: Arena, stop: str,
     """The new policy comes after the deletion, and stays, with its size and what was counted in."""
     observer, two = arena.session("judge"), arena.session("two")
     create(observer)
-    judge.drain(observer)
+    invariants.drain(observer)
     delete = "SELECT result FROM channel_delete('a')"
     with paused(arena, stop, lambda one: value(one, delete)) as running, impatient(two):
         limit(two, 2)
         if done != "limited":
             assert create_one(two) == "created"
         if done == "finished":
-            judge.drain(two)
+            invariants.drain(two)
     assert running.result() == "deleted"
     observer.execute("SET statement_timeout = '10s'")
     assert value(observer, "SELECT max_size FROM channel_get('a')") == 2

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests import judge
+from tests import invariants
 from tests.isolation.arena import Arena, dispatch, end, impatient, run_out, take, until, value
 from tests.isolation.pausing import paused
 
@@ -49,7 +49,7 @@ def keep(conn: psycopg.Connection, ms: int) -> None:
     conn.execute("SELECT queue_set(p_dedupe_keep_ms => %s)", (ms,))
 
 
-def lease(conn: psycopg.Connection) -> judge.Delivery:
+def lease(conn: psycopg.Connection) -> invariants.Delivery:
     dispatch(conn)
     (delivery,) = take(conn, 1)
     return delivery
@@ -69,7 +69,7 @@ def check_one_key(conn: psycopg.Connection, expected: int) -> None:
         "(SELECT FROM message m WHERE m.id = d.message_id)"
     ).fetchall()
     assert not orphans, f"held by nobody, for ever: {orphans}"
-    judge.check(conn)
+    invariants.check(conn)
 
 
 IS_FREE = "SELECT until_at < clock_ms() FROM dedupe ORDER BY turn DESC LIMIT 1"

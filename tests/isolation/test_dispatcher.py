@@ -9,7 +9,7 @@ from functools import partial
 import psycopg
 import pytest
 
-from tests import judge
+from tests import invariants
 from tests.isolation.arena import (
     LEASED,
     Arena,
@@ -35,7 +35,7 @@ def make(conn: psycopg.Connection, channels: list[str]) -> list[int]:
     return [message_id for (message_id,) in rows]
 
 
-def complete(conn: psycopg.Connection, deliveries: list[judge.Delivery]) -> None:
+def complete(conn: psycopg.Connection, deliveries: list[invariants.Delivery]) -> None:
     if deliveries:
         ids, tokens = [d.id for d in deliveries], [d.token for d in deliveries]
         results = conn.execute("SELECT result FROM message_complete_many(%s, %s)", (ids, tokens)).fetchall()
@@ -55,7 +55,7 @@ def drain(conn: psycopg.Connection, count: int) -> list[int]:
 
     until(is_done, f"{count} messages: {len(served)} were served", patience=20)
     assert len(served) == len(set(served)) == count
-    judge.check(conn)
+    invariants.check(conn)
     return served
 
 
@@ -136,7 +136,7 @@ def test_a_token_of_an_earlier_life_is_worth_nothing(arena: Arena, call: str) ->
     assert is_refused()
     complete(observer, [again])
     assert value(observer, "SELECT message_complete(%s, %s)", other, old) == "completed"
-    judge.check(observer)
+    invariants.check(observer)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_a_cancel_left_open_keeps_nobody_busy(arena: Arena, ending: str) -> None
     dispatch(observer)
     one.execute("BEGIN")
     assert value(one, "SELECT message_cancel(%s)", made[250]) == "cancelled"
-    served: list[judge.Delivery] = []
+    served: list[invariants.Delivery] = []
     while len(served) < 299:
         assert value(observer, "SELECT dispatch()") is not None
         served += take(observer, 100)
@@ -351,7 +351,7 @@ def test_a_dequeue_that_finds_a_void_entry_takes_the_next(arena: Arena) -> None:
     end(one, "commit")
     dispatch(observer)
     assert [delivery.id for delivery in take(observer, 1)] == made[2:]
-    judge.check(observer)
+    invariants.check(observer)
 
 
 def test_many_cancelled_messages_are_taken_out_of_their_line_in_pieces(arena: Arena) -> None:
@@ -363,7 +363,7 @@ def test_many_cancelled_messages_are_taken_out_of_their_line_in_pieces(arena: Ar
     calls = dispatch(observer)
     assert calls >= 3, "5,000 or so each"
     assert value(observer, "SELECT COUNT(*) FROM line") == 0
-    judge.check(observer)
+    invariants.check(observer)
 
 
 def test_what_is_cancelled_under_a_dispatch_and_taken_back_is_not_counted(arena: Arena) -> None:
@@ -379,7 +379,7 @@ def test_what_is_cancelled_under_a_dispatch_and_taken_back_is_not_counted(arena:
     end(one, "commit")
     dispatch(observer)
     assert value(observer, "SELECT due FROM channel_stats('a')") == 1
-    judge.check(observer)
+    invariants.check(observer)
 
 
 def test_a_policy_that_changes_beside_an_open_dequeue_stops_nobody(arena: Arena) -> None:
@@ -484,7 +484,7 @@ def test_an_urgent_message_of_a_channel_whose_other_one_is_held(arena: Arena, en
     (held,) = take(one, 1)
     made.append(value(observer, "SELECT id FROM message_create('a', 'x', -5)"))
     value(observer, "SELECT dispatch()")
-    judge.audit(observer)
+    invariants.audit(observer)
     end(one, ending)
     if ending == "commit":
         complete(observer, [held])
@@ -572,7 +572,7 @@ def test_a_large_batch_gets_what_is_there(arena: Arena) -> None:
     sizes = []
     for _ in range(4):
         dispatch(observer)
-        deliveries, again_at = judge.dequeue(observer, 1_000, HOUR)
+        deliveries, again_at = invariants.dequeue(observer, 1_000, HOUR)
         assert len(deliveries) == 1_000 or again_at is not None
         sizes.append(len(deliveries))
     assert sizes[-1] == 1_000, sizes

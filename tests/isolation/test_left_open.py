@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from tests import judge
+from tests import invariants
 from tests.database import unique_name
 from tests.isolation.arena import (
     Arena,
@@ -126,7 +126,7 @@ def test_complete_of_1000_expired_leases_left_open(arena: Arena, ending: str) ->
         for (message_id,), content in zip(rows, contents, strict=True):
             ledger.create(message_id, content)
     dispatch(observer)
-    leases: list[judge.Delivery] = []
+    leases: list[invariants.Delivery] = []
     while len(leases) < 1_050:
         leases += take(observer, 1_050, lease_ms=1_000)
         dispatch(observer)
@@ -141,7 +141,7 @@ def test_complete_of_1000_expired_leases_left_open(arena: Arena, ending: str) ->
     ).fetchall()
     assert results == [("completed",)] * 1_000
     with impatient(two):
-        served: list[judge.Delivery] = []
+        served: list[invariants.Delivery] = []
 
         def is_served() -> bool:
             dispatch(two)

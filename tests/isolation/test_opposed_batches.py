@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests import judge
+from tests import invariants
 from tests.isolation.arena import Arena, end, take, until, value
 from tests.isolation.pausing import paused
 
@@ -54,7 +54,7 @@ def check(conn: psycopg.Connection) -> None:
         "<> (SELECT COUNT(*) FROM message m WHERE m.channel = c.channel AND m.is_counted)"
     ).fetchall()
     assert not drifted
-    judge.check(conn)
+    invariants.check(conn)
 
 
 @pytest.mark.parametrize("held", EVERY, ids=" ".join)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import psycopg
 import pytest
 
-from tests import judge
+from tests import invariants
 from tests.isolation.arena import (
     Arena,
     account,
@@ -365,7 +365,7 @@ def test_a_full_channel_gives_no_more_until_a_slot_is_free_for_good(
     scene.ledger.sweep()
 
     freed = FREED[first][ending == "rollback"]
-    given: list[judge.Delivery] = []
+    given: list[invariants.Delivery] = []
 
     def is_given() -> bool:
         dispatch(observer)
@@ -378,7 +378,7 @@ def test_a_full_channel_gives_no_more_until_a_slot_is_free_for_good(
     account(observer, scene.ledger)
 
 
-def lease_all(conn: psycopg.Connection, scene: Scene) -> list[judge.Delivery]:
+def lease_all(conn: psycopg.Connection, scene: Scene) -> list[invariants.Delivery]:
     deliveries = take(conn)
     for delivery in deliveries:
         scene.ledger.lease(delivery)

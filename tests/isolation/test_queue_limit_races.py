@@ -7,7 +7,7 @@ from functools import partial
 import psycopg
 import pytest
 
-from tests import judge
+from tests import invariants
 from tests.isolation.arena import (
     LEASED,
     Arena,
@@ -49,7 +49,7 @@ def leased(conn: psycopg.Connection) -> int:
     return len(leased_ids(conn))
 
 
-def complete(conn: psycopg.Connection, deliveries: list[judge.Delivery]) -> None:
+def complete(conn: psycopg.Connection, deliveries: list[invariants.Delivery]) -> None:
     for delivery in deliveries:
         assert value(conn, "SELECT message_complete(%s, %s)", delivery.id, delivery.token) == "completed"
 
@@ -58,9 +58,9 @@ def complete_all(conn: psycopg.Connection) -> None:
     conn.execute(f"SELECT message_complete(id, token) FROM ({LEASED}) l")
 
 
-def take_all(conn: psycopg.Connection, total: int) -> list[judge.Delivery]:
+def take_all(conn: psycopg.Connection, total: int) -> list[invariants.Delivery]:
     """All that can be had until so many run, which may take a second; then no more comes."""
-    deliveries: list[judge.Delivery] = []
+    deliveries: list[invariants.Delivery] = []
 
     def is_empty_handed() -> bool:
         dispatch(conn)
@@ -80,7 +80,7 @@ def check_limit(conn: psycopg.Connection, expected: int) -> None:
     for _ in range(2):
         assert len(take_all(conn, expected)) == expected
         complete_all(conn)
-    judge.check(conn)
+    invariants.check(conn)
 
 
 # The last slots.

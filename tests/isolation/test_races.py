@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import psycopg
 import pytest
 
-from tests import judge
+from tests import invariants
 from tests.isolation.arena import (
     Arena,
     Ledger,
@@ -299,11 +299,11 @@ def test_two_that_touch_a_batch_while_it_is_taken(arena: Arena) -> None:
     )
     two = arena.session("two")
     with paused(
-        arena, "dequeue has its messages", lambda one: judge.dequeue(one, 100, 3_600_000)[0]
+        arena, "dequeue has its messages", lambda one: invariants.dequeue(one, 100, 3_600_000)[0]
     ) as running:
         late = arena.start(lambda: value(two, "SELECT message_cancel(%s)", ids[1]))
         until(lambda: arena.is_waiting(two, one), "the cancel to wait for the dequeue")
-    taken: list[judge.Delivery] = running.result()
+    taken: list[invariants.Delivery] = running.result()
     assert sorted(delivery.id for delivery in taken) == sorted({delivery.id for delivery in taken})
     assert {ids[0], ids[1]} <= {delivery.id for delivery in taken}
     assert late.result(timeout=10) == "marked"
@@ -358,7 +358,7 @@ def share_one(arena: Arena, scene: Scene, stop: Stop) -> None:
     assert (scene.first in met.result) == (stop.at in BEFORE_THE_LOCKS)
 
 
-def lease_all(conn: psycopg.Connection, scene: Scene) -> list[judge.Delivery]:
+def lease_all(conn: psycopg.Connection, scene: Scene) -> list[invariants.Delivery]:
     deliveries = take(conn)
     for delivery in deliveries:
         scene.ledger.lease(delivery)

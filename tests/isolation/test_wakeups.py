@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import psycopg
 import pytest
 
-from tests import judge
+from tests import invariants
 from tests.database import unique_name
 from tests.isolation.arena import PATIENCE, Arena, dispatch, end, impatient, take, until, value
 from tests.isolation.pausing import paused
@@ -37,7 +37,7 @@ def no_scene(query: str) -> Callable[[psycopg.Connection], Call]:
     return lambda _conn: (query, ())
 
 
-def leased(conn: psycopg.Connection, count: int = 1, **options: Any) -> judge.Delivery:
+def leased(conn: psycopg.Connection, count: int = 1, **options: Any) -> invariants.Delivery:
     """One message of `count` runs; what keeps the others from running is the caller's matter."""
     for _ in range(count):
         conn.execute(
@@ -585,7 +585,7 @@ class Stress:
             else:
                 consumer.is_notified(3 * PATIENCE)
 
-    def take(self, consumer: Sleeper, deliveries: list[judge.Delivery]) -> None:
+    def take(self, consumer: Sleeper, deliveries: list[invariants.Delivery]) -> None:
         consumer.conn.execute(
             "SELECT message_complete_many(%s, %s)",
             ([delivery.id for delivery in deliveries], [delivery.token for delivery in deliveries]),

@@ -6,7 +6,7 @@ from uuid import UUID
 import psycopg
 from psycopg.types.json import Jsonb
 
-from tests.judge import Delivery
+from tests.invariants import Delivery
 from tests.model.queue_model import Draft
 
 

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import NamedTuple
 from uuid import UUID
 
-from tests.judge import Delivery
+from tests.invariants import Delivery
 from tests.model.queue_model import QueueModel
 
 

@@ -19,7 +19,7 @@ from psycopg.pq import TransactionStatus
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import check
+from tests.invariants import check
 from tests.model.bad_calls import BAD_CALLS
 from tests.model.client import Client, Deferral, Target
 from tests.model.deliveries import Ask, Deliveries, take

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from tests.database import Connect
-from tests.judge import Delivery, audit, check, dequeue, dispatch, drain
+from tests.invariants import Delivery, audit, check, dequeue, dispatch, drain
 from tests.model.machine import SKIP_IDS, Bench
 
 EXAMPLES = 100

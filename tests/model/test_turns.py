@@ -7,7 +7,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import Delivery, dequeue, dispatch
+from tests.invariants import Delivery, dequeue, dispatch
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from tests.judge import dispatch
+from tests.invariants import dispatch
 from tests.plans.buffers import Costs, Meter
 
 HOUR = 3_600_000

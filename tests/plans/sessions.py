@@ -10,7 +10,7 @@ from enum import Enum
 
 from tests.conftest import SCHEMA
 from tests.database import Connect
-from tests.judge import drain
+from tests.invariants import drain
 from tests.plans.buffers import Costs, Meter
 from tests.plans.rounds import BEFOREHAND, DESCENTS, Scene, measure, play
 from tests.plans.states import create, dispatch_in_bulk

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.database import Connect
-from tests.judge import dispatch
+from tests.invariants import dispatch
 from tests.plans.buffers import Meter
 from tests.plans.rounds import HOUR
 from tests.plans.sessions import Statistics, Watch

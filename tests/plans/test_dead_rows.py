@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from tests.database import Connect
-from tests.judge import Delivery, dequeue, dispatch
+from tests.invariants import Delivery, dequeue, dispatch
 from tests.plans.buffers import Meter
 from tests.plans.rounds import HOUR, Scene
 from tests.plans.sessions import BY_CHANCE, Statistics, Watch, no_more

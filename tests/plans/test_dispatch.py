@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from tests.database import Connect
-from tests.judge import Delivery, dequeue, dispatch, drain
+from tests.invariants import Delivery, dequeue, dispatch, drain
 from tests.plans.buffers import Meter
 from tests.plans.rounds import HOUR, until_ended
 from tests.plans.sessions import BY_CHANCE, Statistics, Watch

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from tests.database import Connect
-from tests.judge import dequeue
+from tests.invariants import dequeue
 from tests.plans.rounds import Scene
 from tests.plans.sessions import Statistics, Watch, no_more
 from tests.plans.states import create, dispatch_in_bulk, limit_channels, tall

@@ -5,9 +5,9 @@ from typing import LiteralString
 import psycopg
 import pytest
 
-from tests import judge
+from tests import invariants
 from tests.database import Connect
-from tests.judge import dispatch, drain
+from tests.invariants import dispatch, drain
 from tests.plans.rounds import Scene, dequeue, until_ended
 from tests.plans.sessions import ANEW, Statistics, Watch, no_more
 from tests.plans.states import FAR, create, dispatch_in_bulk, tall
@@ -65,7 +65,7 @@ def test_what_was_open_comes_in_its_place(connect: Connect, taken: int, *, is_di
     create(loader, 10, 10, "c")
     assert len(drain(loader)) == 10
     stand_between(producer, loader, 30, 2_000, is_dispatched=is_dispatched)
-    served = judge.dequeue(loader, taken)[0] if taken else []
+    served = invariants.dequeue(loader, taken)[0] if taken else []
     producer.execute("COMMIT")
     places: dict[int, tuple[int, int]] = {
         row[0]: (row[1], row[0]) for row in loader.execute("SELECT id, dequeue_at FROM message")

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import pyspark
 
-from lonnymq.spark.java import find_java, home_for_spark
+from lonnymq.spark.sessions.java import find_java, home_for_spark
 
 SPARK_HOME = Path(pyspark.__file__).parent
 HOSTS = ("127.0.0.1", "127.0.0.2")

@@ -11,7 +11,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import SparkSession
 
-from lonnymq.spark.sessions import session
+from lonnymq.spark.sessions.spark_session import session
 from tests.spark import quick_java
 
 HERE = Path(__file__).parent

@@ -16,8 +16,8 @@ from typing import Any, Self
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from lonnymq.spark.archiving import archive
-from lonnymq.spark.sessions import session
+from lonnymq.spark.lake.archive import archive
+from lonnymq.spark.sessions.spark_session import session
 from tests.spark.disturbing import kill_with_all_below
 
 ROOT = Path(__file__).parents[2]

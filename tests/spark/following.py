@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
+from lonnymq.spark.changes.source import FollowedSource, StreamReader
 from lonnymq.spark.dead_source import DeadSource
-from lonnymq.spark.following import FollowedSource, StreamReader
 from lonnymq.spark.history_source import HistorySource
 
 Row = tuple[Any, ...]

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pyspark
 
-from lonnymq.spark.java import find_java
+from lonnymq.spark.sessions.java import find_java
 
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LITTLE_OF_EVERYTHING = """
 import sys
-from lonnymq.spark.sessions import session
+from lonnymq.spark.sessions.spark_session import session
 spark = session("local[1]")
 rows = spark.range(9).selectExpr("id", "id % 2 AS k", "string(id) AS text", "named_struct('a', id) AS s")
 rows.mapInArrow(lambda batches: batches, rows.schema).groupBy("k").count().orderBy("k").collect()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lonnymq.spark.sessions import session
+from lonnymq.spark.sessions.spark_session import session
 
 CHECKOUT = Path(__file__).parents[2]
 TIMEOUT_S = 240

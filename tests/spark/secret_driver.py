@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lonnymq.spark.sessions import session
+from lonnymq.spark.sessions.spark_session import session
 
 PAGES = ("jobs/", "stages/", "storage/", "environment/", "executors/", "SQL/", "StreamingQuery/")
 RESOURCES = ("environment", "jobs", "stages", "allexecutors", "sql?details=true&planDescription=true")

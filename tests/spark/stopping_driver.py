@@ -16,10 +16,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWrite
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from lonnymq.spark.claiming import ClaimReader
+from lonnymq.spark.consume.stream import ClaimReader
 from lonnymq.spark.queue_source import QueueSource
-from lonnymq.spark.sessions import session
-from lonnymq.spark.sink import StreamWriter
+from lonnymq.spark.sessions.spark_session import session
+from lonnymq.spark.sink.writer import StreamWriter
 
 CONF: dict[str, Any] = {
     "spark.driver.memory": "512m",

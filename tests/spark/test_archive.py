@@ -15,11 +15,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from pyspark.sql import SparkSession
 
 from lonnymq.errors import InvalidArgument, NotPermitted, PositionUnknown
-from lonnymq.spark import lake
-from lonnymq.spark.archiving import Archiving, HistoryNotKept, archive
+from lonnymq.spark.changes.reader import RowsLost
 from lonnymq.spark.columns import HISTORY
-from lonnymq.spark.lake import LakeConflict, LakeTable, LakeUnsuitable
-from lonnymq.spark.reading import RowsLost
+from lonnymq.spark.lake import delta_table
+from lonnymq.spark.lake.archive import Archiving, HistoryNotKept, archive
+from lonnymq.spark.lake.delta_table import LakeConflict, LakeTable, LakeUnsuitable
 from tests.database import Connect
 from tests.spark.traffic import complete, finish, kill, settle
 
@@ -71,7 +71,7 @@ def test_a_table_of_an_older_version_gets_the_columns_it_lacks(
     complete(conn)
     for rows in (1, 0):
         assert archive(spark, folder, options, tables=["history"]).tables["history"].rows == rows
-        found = lake.read(spark, uri).select("channel", "lane", "priority", "cost").collect()
+        found = delta_table.read(spark, uri).select("channel", "lane", "priority", "cost").collect()
         assert [tuple(row) for row in found] == [("acme", "slow", 7, 3)]
     assert DeltaTable(uri).version() == 2  # made, widened, and one commit
 
@@ -159,7 +159,7 @@ def test_others_read_it_as_spark_does(
     finish(conn, "acme", [b"x", bytes(range(256))])
     archive(spark, folder, options)
     uri = f"{folder}/history"
-    with_spark = lake.read(spark, uri).drop("day").orderBy("id").toArrow().to_pylist()
+    with_spark = delta_table.read(spark, uri).drop("day").orderBy("id").toArrow().to_pylist()
     with_polars = pl.read_delta(uri).drop("day").sort("id").to_arrow().to_pylist()
     files = DeltaTable(uri).file_uris()
     with_duckdb = duckdb.read_parquet(files).order("id").to_arrow_table().to_pylist()
@@ -243,7 +243,7 @@ def test_the_lake_of_another_queue_is_refused(
     archive(spark, folder, options, tables=["history"])
     table = DeltaTable(f"{folder}/history")
     table.alter.set_table_properties(
-        {lake.SOURCE: "cluster 1, schema lonnymq, history"}, raise_if_not_exists=False
+        {delta_table.SOURCE: "cluster 1, schema lonnymq, history"}, raise_if_not_exists=False
     )
     with pytest.raises(LakeUnsuitable, match="cluster 1") as refused:
         archive(spark, folder, options, tables=["history"])
@@ -256,9 +256,9 @@ def test_a_database_restored_to_an_earlier_time_is_refused(
     finish(conn, "acme", [b"x"])
     archive(spark, folder, options, tables=["history"])
     table = DeltaTable(f"{folder}/history")
-    later = CommitProperties(app_transactions=[Transaction(lake.POSITION, 10**12)])
+    later = CommitProperties(app_transactions=[Transaction(delta_table.POSITION, 10**12)])
     table.create_write_transaction(
-        [], mode="append", schema=table.schema(), partition_by=[lake.DAY], commit_properties=later
+        [], mode="append", schema=table.schema(), partition_by=[delta_table.DAY], commit_properties=later
     )
     with pytest.raises(PositionUnknown, match="goes up to transaction 1000000000000"):
         archive(spark, folder, options, tables=["history"])
@@ -344,7 +344,7 @@ def test_a_folder_is_found_from_wherever_one_is(
     for place, rows in [("my lake", 3), ("~/my lake/", 0), ((tmp_path / "my lake").as_uri(), 0)]:
         done = archive(spark, place, options, tables=["history"])
         assert (done.lake, done.tables["history"].rows) == (str(tmp_path / "my lake"), rows)
-        assert lake.read(spark, f"{place.rstrip('/')}/history").count() == 3
+        assert delta_table.read(spark, f"{place.rstrip('/')}/history").count() == 3
     assert len(followers(conn)) == 1
 
 

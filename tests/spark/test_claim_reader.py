@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from lonnymq.errors import ClaimantTaken, LeasesLost, PositionUnknown
-from lonnymq.spark.claiming import ClaimReader, Part, claimed_schema
+from lonnymq.spark.consume.stream import ClaimReader, Part, claimed_schema
 from tests.database import Connect
-from tests.judge import check, dequeue, dispatch
+from tests.invariants import check, dequeue, dispatch
 from tests.spark.consuming import Options, completed, create, one, until
 
 START = {"seq": 0}

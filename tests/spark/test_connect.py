@@ -5,7 +5,7 @@ import re
 import psycopg
 import pytest
 
-from lonnymq.spark.sessions import NEEDED_BY_CONNECT, is_installed
+from lonnymq.spark.sessions.spark_session import NEEDED_BY_CONNECT, is_installed
 from tests.spark.round_trip import drive
 from tests.spark.traffic import finish
 

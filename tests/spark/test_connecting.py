@@ -8,8 +8,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lonnymq.errors import DatabaseUnreachable, InvalidAddress, InvalidArgument, InvalidSchemaName
-from lonnymq.spark.connecting import Connecting
-from lonnymq.spark.options import InvalidOption, Options
+from lonnymq.spark.connection import Connecting
+from lonnymq.spark.source_options import InvalidOption, Options
 
 CANARY = "canary-4711"
 

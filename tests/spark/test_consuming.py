@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.database import Connect
-from tests.judge import check, dequeue, dispatch
+from tests.invariants import check, dequeue, dispatch
 from tests.spark.consuming import PATIENCE_S, Options, Streams, completed, create, ended, moved, one, until
 
 

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from lonnymq.install import install
 from tests.database import Connect, create_database
 from tests.faults import clusters
-from tests.judge import check, dequeue, dispatch
+from tests.invariants import check, dequeue, dispatch
 from tests.spark.conftest import SCHEMA, Services
 from tests.spark.consuming import Options, Stop, Streams, completed, create, ended, moved, one, until
 from tests.spark.disturbing import kill_with_all_below

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql.types import StructType
 
 from lonnymq import payload
-from lonnymq.spark import json_values
-from lonnymq.spark.contents import Claim, Contents, InvalidColumns
-from lonnymq.spark.json_values import json_texts
-from lonnymq.spark.rows import RowRefused
+from lonnymq.spark.sink import json_values
+from lonnymq.spark.sink.json_values import json_texts
+from lonnymq.spark.sink.message_columns import Claim, Contents, InvalidColumns
+from lonnymq.spark.sink.row_batch import RowRefused
 
 pytestmark = pytest.mark.usefixtures("spark")  # it reads DDL
 BATCH = UUID("12345678-1234-5678-1234-567812345678")

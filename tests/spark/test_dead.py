@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, TimestampType
 
 from lonnymq.errors import PositionUnknown
-from lonnymq.spark.failures import plainly
+from lonnymq.spark.unwrap_errors import plainly
 from tests.database import Connect
-from tests.judge import dequeue, dispatch
+from tests.invariants import dequeue, dispatch
 from tests.spark.following import PUSHDOWN, Row, position, read, run, setting, shown
 
 LARGE = bytes(range(256)) * 4096

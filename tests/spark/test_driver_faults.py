@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from lonnymq.embedded import Server
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable
 from lonnymq.install import install
-from lonnymq.spark.archiving import archive
-from lonnymq.spark.failures import plainly
+from lonnymq.spark.lake.archive import archive
+from lonnymq.spark.unwrap_errors import plainly
 from tests.database import create_database
 from tests.faults.clusters import cluster, connect
 from tests.spark.conftest import SCHEMA, Services

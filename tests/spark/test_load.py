@@ -10,9 +10,9 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from lonnymq.errors import ChannelFull, InvalidArgument
-from lonnymq.spark.failures import plainly
-from lonnymq.spark.loading import load
-from lonnymq.spark.rows import RowRefused
+from lonnymq.spark.load_files import load
+from lonnymq.spark.sink.row_batch import RowRefused
+from lonnymq.spark.unwrap_errors import plainly
 
 ROWS = [
     {"tenant": "acme", "order": 1, "total": 2.5},

@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from lonnymq.errors import InvalidArgument
-from lonnymq.spark import lake
-from lonnymq.spark.archiving import archive
-from lonnymq.spark.replaying import NothingToReplay, replay
-from tests.judge import dequeue, dispatch
+from lonnymq.spark.lake import delta_table
+from lonnymq.spark.lake.archive import archive
+from lonnymq.spark.replay_messages import NothingToReplay, replay
+from tests.invariants import dequeue, dispatch
 from tests.spark.traffic import finish, kill, settle
 
 
@@ -35,7 +35,9 @@ def test_from_the_lake_and_straight(
     kill(conn, "doomed", [b"two"])
     archive(spark, str(tmp_path), options)
     assert replay(past(spark, options, "dead"), options) == 1
-    assert replay(lake.read(spark, f"{tmp_path}/history"), options, channels=["acme"], into="again") == 1
+    assert (
+        replay(delta_table.read(spark, f"{tmp_path}/history"), options, channels=["acme"], into="again") == 1
+    )
     assert replay(past(spark, options, "history"), options, outcomes=["dead"], once="x") == 1
     assert replay(past(spark, options, "history"), options, outcomes=["dead"], once="x") == 1
     assert waiting(conn) == [("again", b"one"), ("doomed", b"two"), ("doomed", b"two")]
@@ -54,7 +56,7 @@ def test_what_messages_keep(
     settle(conn)
     archive(spark, str(tmp_path), options)
     sources = [past(spark, options, kind) for kind in ("history", "dead")]
-    sources += [lake.read(spark, f"{tmp_path}/{table}") for table in ("history", "dead")]
+    sources += [delta_table.read(spark, f"{tmp_path}/{table}") for table in ("history", "dead")]
     for rows in sources:
         assert replay(rows, options) == 1
     found = conn.execute("SELECT headers, lane, priority, cost FROM message").fetchall()

@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from lonnymq.errors import InvalidArgument, InvalidTime
-from lonnymq.spark.reporting import TYPES, Report, report
+from lonnymq.spark.reports.build import TYPES, Report, report
 from tests.clock import FakeClock
-from tests.judge import dequeue, dispatch
+from tests.invariants import dequeue, dispatch
 
 CHANNELS = ("acme", "bluebird", "zoë 🦜 株式会社", "<script>alert(1)</script>", "'; DROP TABLE message; --")
 ZONES = ("Pacific/Kiritimati", "America/St_Johns")

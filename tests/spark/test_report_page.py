@@ -11,11 +11,11 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from lonnymq.spark import report_texts as texts
-from lonnymq.spark.report_look import SCRIPT
-from lonnymq.spark.report_numbers import Flow, Tenant, Totals
-from lonnymq.spark.report_page import LISTED, listed
-from lonnymq.spark.reporting import Report
+from lonnymq.spark.reports import text as texts
+from lonnymq.spark.reports.build import Report
+from lonnymq.spark.reports.model import Flow, Tenant, Totals
+from lonnymq.spark.reports.page import LISTED, listed
+from lonnymq.spark.reports.style import SCRIPT
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from lonnymq.embedded import Server
 from lonnymq.errors import PositionUnknown
 from lonnymq.install import install
-from lonnymq.spark.archiving import archive
+from lonnymq.spark.lake.archive import archive
 from tests.database import create_database, unique_name
 from tests.faults.clusters import SET_BACK, connect, folder, next_xid, raise_xids, set_back, started
 from tests.spark.conftest import Services

@@ -14,8 +14,8 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.functions import udf
 
 from lonnymq.errors import InvalidArgument
-from lonnymq.spark import starting
-from lonnymq.spark.sessions import ConnectMissing, SessionConflict, session
+from lonnymq.spark.sessions import launch
+from lonnymq.spark.sessions.spark_session import ConnectMissing, SessionConflict, session
 from tests.spark.round_trip import drive
 from tests.spark.traffic import finish
 
@@ -100,16 +100,16 @@ def test_what_is_no_setting_of_spark_is_refused() -> None:
     ],
 )
 def test_local_masters_retry(master: str, expected: str) -> None:
-    assert starting.retrying(master) == expected
+    assert launch.retrying(master) == expected
 
 
 def test_a_cluster_is_left_its_own_addresses_and_pages() -> None:
-    chosen = starting.settings("spark://host:7077", {})
+    chosen = launch.settings("spark://host:7077", {})
     assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.ui.enabled"} & chosen.keys()
 
 
 def test_what_is_given_counts_more() -> None:
-    chosen = starting.settings("local[2]", {"spark.ui.enabled": "true", "spark.driver.host": "10.0.0.1"})
+    chosen = launch.settings("local[2]", {"spark.ui.enabled": "true", "spark.driver.host": "10.0.0.1"})
     assert chosen["spark.ui.enabled"] == "true"
     assert chosen["spark.driver.host"] == "10.0.0.1"
 
@@ -119,28 +119,30 @@ def test_options_for_java_are_added_to_and_other_logging_is_left_alone(
 ) -> None:
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     name = "spark.driver.extraJavaOptions"
-    added = starting.settings("local[2]", {name: "-Da=b"})[name]
+    added = launch.settings("local[2]", {name: "-Da=b"})[name]
     assert added.startswith("-Da=b ")
     assert "log4j2.properties" in added
     theirs = "-Dlog4j2.configurationFile=theirs.properties"
-    assert starting.settings("local[2]", {name: theirs})[name] == theirs
+    assert launch.settings("local[2]", {name: theirs})[name] == theirs
     monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark")
-    assert name not in starting.settings("local[2]", {})
+    assert name not in launch.settings("local[2]", {})
 
 
 def test_a_python_chosen_for_a_cluster_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.setenv(name, "/opt/jupyter")
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
-    starting.pin_python("spark://host:7077")
+    launch.pin_python("spark://host:7077")
     assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == "/opt/python"
-    starting.pin_python("local[2]")
+    launch.pin_python("local[2]")
     assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
 
 
 def test_connect_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lonnymq.spark.sessions.NEEDED_BY_CONNECT", ("no_such_package", "no_such.module"))
-    monkeypatch.setattr("lonnymq.spark.sessions._running", lambda: None)
+    monkeypatch.setattr(
+        "lonnymq.spark.sessions.spark_session.NEEDED_BY_CONNECT", ("no_such_package", "no_such.module")
+    )
+    monkeypatch.setattr("lonnymq.spark.sessions.spark_session._running", lambda: None)
     with pytest.raises(ConnectMissing, match=r"no_such_package, no_such.module.*pyspark\[connect\]"):
         session(remote="sc://elsewhere")
 

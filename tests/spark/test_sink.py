@@ -17,11 +17,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from lonnymq import Queue
 from lonnymq.install import install, uninstall
-from lonnymq.spark.publishing import StagingLost
-from lonnymq.spark.sink import StreamWriter
-from lonnymq.spark.staging import Staged
+from lonnymq.spark.sink.publish import StagingLost
+from lonnymq.spark.sink.staging import Staged
+from lonnymq.spark.sink.writer import StreamWriter
 from tests.database import unique_name
-from tests.judge import check
+from tests.invariants import check
 from tests.spark.conftest import Services
 from tests.spark.disturbing import until
 from tests.spark.sinking import Options, count, counts, messages, run, write

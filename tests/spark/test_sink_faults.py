@@ -18,14 +18,14 @@ from pyspark.sql.types import StructType
 
 from lonnymq import Queue
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable
-from lonnymq.spark import publishing
-from lonnymq.spark.connecting import Connecting
-from lonnymq.spark.contents import Contents
-from lonnymq.spark.publishing import Publisher
-from lonnymq.spark.staging import Staged, Stager
+from lonnymq.spark.connection import Connecting
+from lonnymq.spark.sink import publish
+from lonnymq.spark.sink.message_columns import Contents
+from lonnymq.spark.sink.publish import Publisher
+from lonnymq.spark.sink.staging import Staged, Stager
 from tests.database import Connect
 from tests.faults.test_dropped_connections import Cutter, end, waiting
-from tests.judge import check
+from tests.invariants import check
 from tests.queues import loop
 from tests.spark.conftest import Services
 from tests.spark.sinking import Options, count, counts, messages, until, write
@@ -233,7 +233,7 @@ class TestPublishing:
         """It was committed, nobody knows, and Spark is told to give up. Nothing is undone, and the same job
         once more finds that it was done.
         """
-        monkeypatch.setattr(publishing, "PATIENCE_S", 0.2)
+        monkeypatch.setattr(publish, "PATIENCE_S", 0.2)
         publisher = Publisher(Connecting.of(through))
         staged = [stage(options, 10), stage(options, 10)]
         cutter.cut_after(PUBLISHING, then_shut=True)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lonnymq.errors import InvalidArgument
-from lonnymq.spark.snapshots import EARLIEST, Snapshot
+from lonnymq.spark.changes.snapshots import EARLIEST, Snapshot
 
 XIDS = range(1, 16)
 TEXTS = [

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lonnymq.embedded import Server
 from lonnymq.errors import PositionUnknown
 from lonnymq.install import install
-from lonnymq.spark.failures import plainly
+from lonnymq.spark.unwrap_errors import plainly
 from tests.database import create_database, unique_name
 from tests.faults.clusters import SET_BACK, connect, folder, next_xid, raise_xids, set_back, started
 from tests.spark.conftest import Services

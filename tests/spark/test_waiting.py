@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from lonnymq.spark.waiting import split
+from lonnymq.spark.waiting_reader import split
 from tests.spark.sinking import Options, write
 
 FUTURE = datetime(2040, 7, 1, 12, tzinfo=UTC)

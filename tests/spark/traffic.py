@@ -2,7 +2,7 @@
 
 import psycopg
 
-from tests.judge import dequeue, dispatch
+from tests.invariants import dequeue, dispatch
 from tests.spark.consuming import one, until
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import Delivery, check, dequeue, dispatch, drain
+from tests.invariants import Delivery, check, dequeue, dispatch, drain
 from tests.sql.test_dequeue import fill
 
 

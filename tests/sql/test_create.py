@@ -6,7 +6,7 @@ from psycopg.types.json import Jsonb
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import check, dequeue, dispatch, drain
+from tests.invariants import check, dequeue, dispatch, drain
 
 
 def create(conn: psycopg.Connection, channel: str, content: bytes, dequeue_at: int | None = None) -> int:

@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 
 from tests.database import Connect, unique_name
-from tests.judge import dequeue, dispatch, drain
+from tests.invariants import dequeue, dispatch, drain
 
 PASSWORD = "no secret"  # noqa: S105 - the servers of tests trust everyone on this machine
 

@@ -7,7 +7,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from tests.clock import FakeClock
-from tests.judge import check, dequeue, dispatch, drain
+from tests.invariants import check, dequeue, dispatch, drain
 
 
 def kill(conn: psycopg.Connection, channel: str, error: str, key: str | None = None) -> int:

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from tests.clock import FakeClock
-from tests.judge import dequeue, dispatch
+from tests.invariants import dequeue, dispatch
 
 KEEP_MS = 600_000
 

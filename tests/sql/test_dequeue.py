@@ -8,7 +8,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import audit, check, dequeue, dispatch, drain
+from tests.invariants import audit, check, dequeue, dispatch, drain
 
 
 def fill(conn: psycopg.Connection, **channels: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect, until_waiting
-from tests.judge import Delivery, check, dequeue, dispatch, drain
+from tests.invariants import Delivery, check, dequeue, dispatch, drain
 
 
 def lease(conn: psycopg.Connection, count: int, lease_ms: int = 30_000) -> list[Delivery]:

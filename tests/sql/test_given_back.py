@@ -7,7 +7,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import Delivery, check, dequeue, dispatch
+from tests.invariants import Delivery, check, dequeue, dispatch
 
 
 def create(conn: psycopg.Connection, channels: list[str]) -> None:

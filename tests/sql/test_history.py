@@ -10,7 +10,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import Delivery, check, dequeue, dispatch
+from tests.invariants import Delivery, check, dequeue, dispatch
 
 DAY = 86_400_000
 NOON = 1_700_000_000_000 // DAY * DAY + DAY // 2

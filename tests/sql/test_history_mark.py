@@ -5,7 +5,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import dequeue, dispatch
+from tests.invariants import dequeue, dispatch
 from tests.sql.test_followers import days, present
 from tests.sql.test_history import DAY, NOON, complete, finish_one, lease, maintain, switch_on
 

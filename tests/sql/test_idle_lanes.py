@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from tests.clock import FakeClock
-from tests.judge import check, dispatch
+from tests.invariants import check, dispatch
 
 LIMITS = {
     "a channel's": "channel_set('a', p_max_concurrency => 2)",

@@ -21,9 +21,9 @@ from lonnymq.install import (
     install,
     plan,
     read,
-    removal,
     script,
     uninstall,
+    uninstall_plan,
     upgrade,
     verify,
 )
@@ -140,7 +140,7 @@ def test_the_script_runs_through_psql_under_any_name(conn: Conn, dsn: str, schem
     run(script(plan(schema, SECOND)))
     assert verify(conn, schema).step == 2
     assert call(conn, schema) == 0
-    run(script(removal(schema)))
+    run(script(uninstall_plan(schema)))
     assert contents(conn, schema) == []
 
 
@@ -203,12 +203,12 @@ def test_killed_after_any_statement_of_an_upgrade(connect: Connect, count: int) 
     assert call(watcher, "q") == "three"
 
 
-@pytest.mark.parametrize("count", range(len(removal("q"))))
+@pytest.mark.parametrize("count", range(len(uninstall_plan("q"))))
 def test_killed_after_any_statement_of_a_removal(connect: Connect, count: int) -> None:
     watcher = connect()
     install(watcher, "q", SECOND)
     before = contents(watcher, "q")
-    _die_after(connect, watcher, removal("q")[: count + 1])
+    _die_after(connect, watcher, uninstall_plan("q")[: count + 1])
     assert contents(watcher, "q") == before
     uninstall(watcher, "q")
     assert contents(watcher, "q") == []

@@ -15,14 +15,14 @@ from psycopg import sql
 from lonnymq import Queue, errors
 from lonnymq.install import (
     SqlFiles,
-    attempts,
     inspect,
     install,
     plan,
     read,
-    removal,
+    run_plan,
     script,
     uninstall,
+    uninstall_plan,
     upgrade,
 )
 from lonnymq.install.files import Step, View
@@ -233,7 +233,7 @@ def test_a_deadlock_is_tried_again(
     connect: Connect, pool: ThreadPoolExecutor, holder: Conn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As before, but now it is PostgreSQL that finds the two, and cancels the upgrade."""
-    monkeypatch.setattr(attempts, "LOCK_TIMEOUT_MS", 60_000)
+    monkeypatch.setattr(run_plan, "LOCK_TIMEOUT_MS", 60_000)
     upgrading, watcher = connect(options="-c search_path=lonnymq -c deadlock_timeout=10ms"), connect()
     watcher.execute("SELECT pg_advisory_lock(42)")
     done = pool.submit(upgrade, upgrading, "lonnymq", two_tables("SELECT pg_advisory_xact_lock_shared(42);"))
@@ -252,7 +252,7 @@ def test_a_deadlock_is_tried_again(
         assert time.monotonic() < deadline, "there was no deadlock"
 
 
-@pytest.mark.parametrize("make", [lambda: plan("q"), lambda: removal("q")])
+@pytest.mark.parametrize("make", [lambda: plan("q"), lambda: uninstall_plan("q")])
 def test_the_scripts_wait_no_longer_either(make: Callable[[], Any]) -> None:
     text = script(make())
     assert f"SET LOCAL lock_timeout TO {LOCK_TIMEOUT_MS}" in text

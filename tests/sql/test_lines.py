@@ -7,7 +7,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect, until_waiting
-from tests.judge import Delivery, audit, check, dequeue, dispatch, drain
+from tests.invariants import Delivery, audit, check, dequeue, dispatch, drain
 
 Place = tuple[int, int, int]  # rank, at, id
 Stretch = tuple[Place, Place]

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from tests.clock import FakeClock
-from tests.judge import dequeue, dispatch
+from tests.invariants import dequeue, dispatch
 from tests.sql.test_dequeue import fill
 
 

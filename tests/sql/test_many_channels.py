@@ -3,7 +3,7 @@
 import psycopg
 
 from tests.clock import FakeClock
-from tests.judge import check, dequeue, dispatch
+from tests.invariants import check, dequeue, dispatch
 
 CHANNELS = [f"c{number}" for number in range(1_000)]
 

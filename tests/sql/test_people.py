@@ -8,7 +8,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from tests.clock import FakeClock
-from tests.judge import Delivery, check, dequeue, dispatch, drain
+from tests.invariants import Delivery, check, dequeue, dispatch, drain
 
 
 def create(conn: psycopg.Connection, channel: str = "a", at: int | None = None) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect, unique_name, until_waiting
-from tests.judge import check
+from tests.invariants import check
 from tests.sql.test_staging import stage
 
 DAY = 86_400_000

@@ -5,7 +5,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import check, dequeue, dispatch
+from tests.invariants import check, dequeue, dispatch
 from tests.sql.test_channel import end_lease, finish
 from tests.sql.test_dequeue import fill
 

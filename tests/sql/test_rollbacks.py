@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from tests.database import Connect
-from tests.judge import Delivery, check, dequeue, dispatch
+from tests.invariants import Delivery, check, dequeue, dispatch
 
 
 def make(conn: psycopg.Connection, channel: str, count: int = 1, cost: int = 1) -> list[int]:

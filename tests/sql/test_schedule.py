@@ -8,7 +8,7 @@ import pytest
 
 from tests.clock import FakeClock
 from tests.database import Connect, until_waiting
-from tests.judge import check, drain
+from tests.invariants import check, drain
 
 MINUTE = 60_000
 

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from tests.clock import FakeClock
-from tests.judge import check, dispatch, drain
+from tests.invariants import check, dispatch, drain
 
 COPY = "COPY staging (batch, ord, channel, content, dequeue_at, dedupe_key) FROM STDIN"
 

@@ -8,7 +8,7 @@ from psycopg.rows import dict_row
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import check, dequeue, dispatch, drain
+from tests.invariants import check, dequeue, dispatch, drain
 from tests.plans.buffers import Meter
 from tests.sql.test_channel import finish
 from tests.sql.test_dequeue import fill

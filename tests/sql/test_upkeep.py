@@ -4,7 +4,7 @@ import psycopg
 
 from tests.clock import FakeClock
 from tests.database import Connect
-from tests.judge import check, dequeue, dispatch, drain
+from tests.invariants import check, dequeue, dispatch, drain
 from tests.sql.test_dequeue import fill
 
 PLACES = ("tick", "notice", "scheduled", "alarm", "line", "backlog", "ready", "held", "recent", "slots")

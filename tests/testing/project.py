@@ -19,7 +19,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from lonnymq.adapters.address import parameters
-from lonnymq.testing.address import url
+from lonnymq.testing.url import url
 from tests.database import AnyServer
 
 DATABASES = "SELECT datname FROM pg_database WHERE pg_get_userbyid(datdba) = %s"

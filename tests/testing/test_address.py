@@ -12,7 +12,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import create_engine, make_url, text
 
-from lonnymq.testing import address
+from lonnymq.testing import url
 from tests.testing.project import Role
 
 SELECT_USER = "SELECT current_user"
@@ -37,7 +37,7 @@ SELECT_USER = "SELECT current_user"
 )
 def test_libpq_reads_what_was_meant(parameters: dict[str, Any]) -> None:
     for name in ("shop", "a/b?c é"):
-        read = conninfo_to_dict(address.url(parameters | {"dbname": "other"}, name))
+        read = conninfo_to_dict(url.url(parameters | {"dbname": "other"}, name))
         assert read == {key: str(value) for key, value in parameters.items()} | {"dbname": name}
 
 
@@ -60,5 +60,5 @@ def test_other_drivers_read_it_too(role: Role) -> None:
 
 
 def test_its_examples() -> None:
-    failed, tried = doctest.testmod(address)
+    failed, tried = doctest.testmod(url)
     assert (failed, tried > 0) == (0, True)

@@ -13,8 +13,8 @@ import pytest
 from lonnymq import App, AsyncQueue, Created, Delivery, Discard, Queue, Retry
 from lonnymq.errors import InvalidArgument
 from lonnymq.testing import Drained, drain, drain_async
-from lonnymq.testing.async_queue import AnyLoopQueue
-from lonnymq.worker.unknown import UnknownTask
+from lonnymq.testing.loop_safe_queue import AnyLoopQueue
+from lonnymq.worker.unknown_tasks import UnknownTask
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import importlib
 
 import pytest
 
-MODULES = ["lonnymq.payload", "lonnymq.queue.times", "lonnymq.adapters.array_text"]
+MODULES = ["lonnymq.payload", "lonnymq.client.times", "lonnymq.adapters.array_text"]
 
 
 @pytest.mark.parametrize("module", MODULES)

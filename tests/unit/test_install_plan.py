@@ -10,10 +10,10 @@ import pytest
 
 import lonnymq
 from lonnymq.errors import BY_SQLSTATE, InvalidChannel, InvalidSchemaName, from_sqlstate
-from lonnymq.install import SqlFiles, plan, read, removal, script
+from lonnymq.install import SqlFiles, plan, read, script, uninstall_plan
 from lonnymq.install.files import Function, Step, View
-from lonnymq.install.naming import dollar_quoted, literal
 from lonnymq.install.roles import EXECUTES, ROLES, STAGING_COLUMNS
+from lonnymq.install.sql_text import dollar_quoted, literal
 from lonnymq.statement import identifier
 
 FILES = SqlFiles(
@@ -58,7 +58,7 @@ def test_steps_come_in_their_order_then_functions_views_settings_and_rights() ->
 
 
 def test_the_script_is_one_transaction() -> None:
-    for statements in (plan("q", FILES), removal("q")):
+    for statements in (plan("q", FILES), uninstall_plan("q")):
         text = script(statements)
         assert text.startswith("BEGIN ISOLATION LEVEL READ COMMITTED;")
         assert text.endswith("COMMIT;\n")
@@ -67,7 +67,7 @@ def test_the_script_is_one_transaction() -> None:
 
 def test_nothing_is_dropped_with_what_depends_on_it() -> None:
     """A REVOKE may: it takes back what was passed on."""
-    lines = (script(plan("q", FILES)) + script(removal("q"))).splitlines()
+    lines = (script(plan("q", FILES)) + script(uninstall_plan("q"))).splitlines()
     assert [line for line in lines if "CASCADE" in line and "REVOKE" not in line] == []
 
 
@@ -82,7 +82,7 @@ def test_schema_names_that_are_taken(name: str) -> None:
     "name", ["", "x" * 64, "ü" * 32, "pg_catalog", "pg_x", "information_schema", "$user", "a\0b", "\ud800"]
 )
 def test_schema_names_that_are_refused(name: str) -> None:
-    for make in (plan, removal):
+    for make in (plan, uninstall_plan):
         with pytest.raises(InvalidSchemaName):
             make(name)
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from lonnymq.client import wait
+from lonnymq.client.consume import DequeueRequest
 from lonnymq.commands import Awaited, Dequeued, Dispatch, Look, MessageDequeue, SleepBegin, SleepLook
-from lonnymq.queue import sleeping
-from lonnymq.queue.consuming import Wish
 from lonnymq.statement import Command
 
 HOUR = 3_600_000
@@ -18,29 +18,29 @@ def test_a_clock_that_steps_between_two_readings_does_not_lengthen_a_nap(
 ) -> None:
     """The time to ask again was read after the clock had jumped an hour ahead, the present before that."""
 
-    def take(_wish: Wish) -> Generator[Command[Any], Any, Dequeued]:
+    def take(_wish: DequeueRequest) -> Generator[Command[Any], Any, Dequeued]:
         yield from ()
         return Dequeued([], HOUR + 500)
 
-    monkeypatch.setattr(sleeping, "take", take)
-    steps = sleeping.take_or_wait(
-        Wish(1, None, None, None, async_commit=False, is_busy=True), None, is_listening=False
+    monkeypatch.setattr(wait, "take", take)
+    steps = wait.take_or_wait(
+        DequeueRequest(1, None, None, None, async_commit=False, is_busy=True), None, is_listening=False
     )
     assert isinstance(next(steps), SleepLook)
     nap = steps.send(Look(now_at=0, again_at=0, is_due=True, is_awaited=True))
-    assert nap == sleeping.Nap(sleeping.POLL_MS)
+    assert nap == wait.Nap(wait.POLL_MS)
 
 
 def test_a_consumer_of_some_lanes_looks_at_these() -> None:
-    steps = sleeping.take_or_wait(
-        Wish(1, None, None, ["slow"], async_commit=False, is_busy=True), None, is_listening=True
+    steps = wait.take_or_wait(
+        DequeueRequest(1, None, None, ["slow"], async_commit=False, is_busy=True), None, is_listening=True
     )
     step = next(steps)
     looks: list[object] = []
     answers: dict[type, object] = {
         MessageDequeue: Dequeued([], 0),
         Dispatch: False,
-        sleeping.Nap: False,
+        wait.Nap: False,
         SleepBegin: Awaited(3, is_sure=True),
         SleepLook: Look(now_at=0, again_at=0, is_due=False, is_awaited=False),
     }

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lonnymq.client.times import milliseconds, moment, schedule
 from lonnymq.errors import InvalidTime
-from lonnymq.queue.times import milliseconds, moment, schedule
 
 
 def test_nothing_given_is_at_once() -> None:

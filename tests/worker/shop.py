@@ -17,7 +17,7 @@ from psycopg_pool import ConnectionPool
 from lonnymq import AsyncQueue, Queue
 from lonnymq.worker import session
 from lonnymq.worker.app import App
-from lonnymq.worker.endings import JobStopped
+from lonnymq.worker.exceptions import JobStopped
 from lonnymq.worker.job import Job
 from lonnymq.worker.task import Task
 from tests.worker.ledger import Ledger

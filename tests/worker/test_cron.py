@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lonnymq.errors import InvalidArgument, MissingExtra
-from lonnymq.worker.catching_up import GRACE_MS, PIECE, CatchUp, Move, next_move
+from lonnymq.worker.catch_up import GRACE_MS, PIECE, CatchUp, Move, next_move
 from lonnymq.worker.cron import CronMessage, cron
-from lonnymq.worker.ticks import Ticks
+from lonnymq.worker.cron_times import Ticks
 
 BERLIN = ZoneInfo("Europe/Berlin")
 MESSAGE = CronMessage("reports", b"{}")

@@ -19,16 +19,16 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from lonnymq import AsyncQueue
+from lonnymq.client.calls import Request
 from lonnymq.commands import Fired
 from lonnymq.errors import InvalidArgument, NotPermitted, QueueClosed, SchemaMissing
-from lonnymq.queue.calls import Request
-from lonnymq.worker import cron_tending
-from lonnymq.worker.catching_up import CatchUp
+from lonnymq.worker import scheduler
+from lonnymq.worker.catch_up import CatchUp
 from lonnymq.worker.cron import Cron, CronMessage, cron
-from lonnymq.worker.cron_tending import tend
+from lonnymq.worker.scheduler import tend
 from tests.clock import FakeClock
 from tests.database import AnyServer, unique_name
-from tests.judge import check, drain
+from tests.invariants import check, drain
 
 PATIENCE = 20.0
 PASSWORD = "no secret"  # noqa: S105 - of a role that lives for one test
@@ -85,7 +85,7 @@ def is_without_gaps(ticks: list[int], every: int = SECOND) -> bool:
 
 @pytest.fixture
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cron_tending, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(scheduler, "LOOK_SECONDS", 0.05)
 
 
 @pytest.fixture

@@ -19,11 +19,11 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lonnymq import App, AsyncJob, Created, Delivery, Discard, Job, Queue, Retry, Worker
 from lonnymq.errors import InvalidArgument, InvalidLease, ReadOnlyDatabase
-from lonnymq.worker.endings import HandlersHang
-from lonnymq.worker.holding import Holding, Stop
+from lonnymq.worker.exceptions import HandlersHang
+from lonnymq.worker.execute import GIVEN_UP, HANDED_BACK, Ending, run
+from lonnymq.worker.handler_policy import Policy
 from lonnymq.worker.inline import InlineDesk
-from lonnymq.worker.policy import Policy
-from lonnymq.worker.running import GIVEN_UP, HANDED_BACK, Ending, run
+from lonnymq.worker.leased import Holding, Stop
 from lonnymq.worker.task import RawHandler
 from lonnymq.worker.threads import Threads
 from tests.database import AnyServer
@@ -222,7 +222,7 @@ def test_a_worker_that_is_cancelled_hands_back_what_was_on_its_way_to_it(
 ) -> None:
     """It has got one message, and asks for more, when it is cancelled."""
     monkeypatch.setattr(
-        "lonnymq.queue.consuming.QUIET_MS", 60_000
+        "lonnymq.client.consume.QUIET_MS", 60_000
     )  # what was dispatched is good enough, at first
 
     @app.task()
@@ -466,7 +466,7 @@ def test_upkeep_that_fails_ends_nothing(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("lonnymq.worker.upkeep.PERIOD", 0.05)
+    monkeypatch.setattr("lonnymq.worker.maintenance.PERIOD", 0.05)
     with psycopg.connect(dsn) as conn:
         conn.execute(
             "CREATE OR REPLACE FUNCTION lonnymq.maintain(p_limit INT DEFAULT 10000) RETURNS BIGINT"

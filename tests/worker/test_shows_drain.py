@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from lonnymq import Queue
-from tests.judge import check
+from tests.invariants import check
 from tests.worker import shop
 from tests.worker.processes import Crew, until
 

@@ -12,7 +12,7 @@ import pytest
 
 from lonnymq import Queue
 from tests.database import Connect
-from tests.judge import check
+from tests.invariants import check
 from tests.worker import shop
 from tests.worker.ledger import Entry
 from tests.worker.processes import Crew, until

@@ -15,14 +15,14 @@ import psycopg
 import pytest
 
 from lonnymq import Queue
-from lonnymq.adapters.listening import POOLED
+from lonnymq.adapters.listener import POOLED
 from lonnymq.embedded import Server, account, binaries
-from lonnymq.embedded import folder as folders
+from lonnymq.embedded import data_folder as folders
 from lonnymq.install import install
 from tests.database import create_database
 from tests.faults.clusters import DURABLE, cluster, connect
 from tests.faults.pgbouncer import SESSIONS, PgBouncer, pgbouncer
-from tests.judge import check
+from tests.invariants import check
 from tests.worker import shop
 from tests.worker.ledger import now
 from tests.worker.processes import Crew, until

@@ -11,7 +11,7 @@ import pytest
 
 from lonnymq import Queue
 from lonnymq.embedded import Server, account
-from lonnymq.embedded import folder as folders
+from lonnymq.embedded import data_folder as folders
 from lonnymq.install import install
 from tests.database import SETTINGS, create_database
 from tests.faults.clusters import cluster, connect

@@ -9,7 +9,10 @@ import psycopg
 import pytest
 
 from lonnymq import AsyncQueue
-from lonnymq.adapters.listening import AsyncListener
+from lonnymq.adapters.listener import AsyncListener
+from lonnymq.client.calls import Pair
+from lonnymq.client.consume import DequeueRequest
+from lonnymq.client.wait import DOUBT_MS, POLL_MS, Nap, Steps, take_or_wait
 from lonnymq.commands import (
     Awaited,
     Delivery,
@@ -20,12 +23,9 @@ from lonnymq.commands import (
     SleepBegin,
     SleepLook,
 )
-from lonnymq.queue.calls import Pair
-from lonnymq.queue.consuming import Wish
-from lonnymq.queue.sleeping import DOUBT_MS, POLL_MS, Nap, Steps, take_or_wait
 
 PATIENCE = 10
-WISH = Wish(1, None, None, None, async_commit=False, is_busy=True)
+WISH = DequeueRequest(1, None, None, None, async_commit=False, is_busy=True)
 NOTHING = Dequeued([], 0)
 FOUND = Dequeued([Delivery(1, "acme", b"", None, None, 1, UUID(int=7), 0)], None)
 QUIET = Look(is_due=False, again_at=POLL_MS, is_awaited=True, now_at=0)
@@ -54,7 +54,9 @@ def test_what_was_taken_is_handed_over_before_anything_else_can_fail() -> None:
 
 
 def test_half_of_what_was_asked_for_is_handed_over_too() -> None:
-    steps = take_or_wait(Wish(2, None, None, None, async_commit=False, is_busy=True), None, is_listening=True)
+    steps = take_or_wait(
+        DequeueRequest(2, None, None, None, async_commit=False, is_busy=True), None, is_listening=True
+    )
     some = Dequeued(FOUND.deliveries, 0)
     with pytest.raises(StopIteration) as end:
         walk(steps, [*ASLEEP, (Nap, True), (Pair, some)])
@@ -134,7 +136,7 @@ def test_who_had_no_listener_tries_again(
     dsn: str, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There was no connection left for it, say."""
-    monkeypatch.setattr("lonnymq.queue.async_queue.LISTEN_AGAIN_MS", 100)
+    monkeypatch.setattr("lonnymq.client.async_queue.LISTEN_AGAIN_MS", 100)
     real, tries = AsyncListener.connect, iter([True, True, False])
 
     async def connect(conninfo: str, channel: str) -> AsyncListener | None:

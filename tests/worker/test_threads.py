@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lonnymq.worker.endings import JobStopped
+from lonnymq.worker.exceptions import JobStopped
 from lonnymq.worker.threads import Threads, Work
 
 PATIENCE = 5

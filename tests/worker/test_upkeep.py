@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from lonnymq import AsyncQueue
-from lonnymq.worker import upkeep
+from lonnymq.worker import maintenance
 
 
 def test_all_that_is_dispatched_goes_in_one_round(
@@ -15,8 +15,8 @@ def test_all_that_is_dispatched_goes_in_one_round(
     for _ in range(25):
         conn.execute("SELECT message_create('a', '')")
     conn.execute("SELECT dispatch()")
-    monkeypatch.setattr(upkeep, "PERIOD", 0.01)
-    monkeypatch.setattr(upkeep, "PIECE", 10)
+    monkeypatch.setattr(maintenance, "PERIOD", 0.01)
+    monkeypatch.setattr(maintenance, "PIECE", 10)
     asked: list[int] = []
 
     async def main() -> None:
@@ -26,11 +26,11 @@ def test_all_that_is_dispatched_goes_in_one_round(
             async def counted(limit: int) -> int:
                 asked.append(await maintain(limit))
                 if asked[-1] < limit:
-                    monkeypatch.setattr(upkeep, "PERIOD", 60)
+                    monkeypatch.setattr(maintenance, "PERIOD", 60)
                 return asked[-1]
 
             monkeypatch.setattr(queue, "maintain", counted)
-            task = asyncio.create_task(upkeep.maintain(queue))
+            task = asyncio.create_task(maintenance.maintain(queue))
             async with asyncio.timeout(20):
                 while not asked or asked[-1] >= 10:  # noqa: ASYNC110 - it is the database that changes
                     await asyncio.sleep(0.01)

@@ -25,7 +25,7 @@ from lonnymq import (
     Worker,
 )
 from lonnymq.errors import InvalidArgument, InvalidTime
-from lonnymq.worker.endings import HandlersHang
+from lonnymq.worker.exceptions import HandlersHang
 from tests.worker.serving import drain, serving, until
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import asyncpg
 from asyncpg.pool import Pool, PoolConnectionProxy
 
-from lonnymq.adapters.refusals import Lent, refuse_call
+from lonnymq.adapters.driver_errors import Lent, refuse_call
 from lonnymq.errors import ConnectionDropped
 from lonnymq.statement import Command
 

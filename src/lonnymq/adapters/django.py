@@ -9,7 +9,7 @@ from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.connection import ConnectionProxy
 
-from lonnymq.adapters.refusals import refuse_call
+from lonnymq.adapters.driver_errors import refuse_call
 from lonnymq.statement import Command
 
 Result = TypeVar("Result")

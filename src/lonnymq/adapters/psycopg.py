@@ -8,7 +8,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from lonnymq.adapters.array_text import as_text
-from lonnymq.adapters.refusals import refuse_call
+from lonnymq.adapters.driver_errors import refuse_call
 from lonnymq.statement import Command, Statement
 
 Result = TypeVar("Result")

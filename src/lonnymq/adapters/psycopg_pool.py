@@ -14,7 +14,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed
 
 from lonnymq.adapters import psycopg as adapter
 from lonnymq.adapters.address import conninfo, parameters
-from lonnymq.adapters.refusals import Lent
+from lonnymq.adapters.driver_errors import Lent
 from lonnymq.errors import IS_IT_UP, DatabaseUnreachable, QueueClosed, ReadOnlyDatabase
 from lonnymq.statement import Command
 

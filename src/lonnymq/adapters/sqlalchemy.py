@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.types import NullType
 
 from lonnymq.adapters.address import conninfo
-from lonnymq.adapters.refusals import Lent, refuse_call
+from lonnymq.adapters.driver_errors import Lent, refuse_call
 from lonnymq.errors import InvalidAddress
 from lonnymq.statement import Command, Statement
 

@@ -9,7 +9,7 @@ def main() -> None:
     """Run the command line. `--debug` is taken wherever it stands; an error is one sentence without it."""
     arguments = sys.argv[1:]
     try:
-        from lonnymq.cli.app import app
+        from lonnymq.cli.all_commands import app
 
         app(args=[argument for argument in arguments if argument != "--debug"])
     except Exception as error:

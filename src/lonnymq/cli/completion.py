@@ -24,7 +24,7 @@ def channel_names(ctx: typer.Context, incomplete: str) -> list[str]:
 def _begin_with(prefix: str, ctx: typer.Context) -> list[str]:
     from lonnymq.adapters.psycopg import run
     from lonnymq.cli.database import connect
-    from lonnymq.cli.prefixes import just_before
+    from lonnymq.cli.name_prefix import just_before
     from lonnymq.commands import ChannelList
 
     patience = f"-c statement_timeout={SECONDS}s"

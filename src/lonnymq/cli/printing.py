@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import typer
 
+from lonnymq.cli.formatting import printable
 from lonnymq.cli.options import print_json
-from lonnymq.cli.wording import printable
 from lonnymq.errors import LonnyMQError
 
 if TYPE_CHECKING:

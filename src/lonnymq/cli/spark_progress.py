@@ -18,7 +18,7 @@ class Progressing:
     def __init__(self, spark: SparkSession, screen: Console, what: str) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        from lonnymq.spark.shipping import is_connect
+        from lonnymq.spark.sessions.ship_package import is_connect
 
         self._tracker = None if is_connect(spark) else spark.sparkContext.statusTracker()
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("tasks")

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from lonnymq.client.queue import Queue
 from lonnymq.commands import ChannelStatistics
 from lonnymq.demo.outcome import Outcome, Served, outcome, read
 from lonnymq.demo.tenants import NOISY, TENANTS, Tenant
 from lonnymq.demo.traffic import go_on, prepare
 from lonnymq.demo.workers import Processes, check, workers
 from lonnymq.embedded import Server
-from lonnymq.queue.queue import Queue
 
 __all__ = ["NOISY", "TENANTS", "Outcome", "Served", "Tenant", "run", "temporary_server"]
 

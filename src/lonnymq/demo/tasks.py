@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-from lonnymq.queue.queue import Queue
+from lonnymq.client.queue import Queue
 from lonnymq.worker.app import App
 from lonnymq.worker.backoff import Backoff
 

@@ -5,7 +5,7 @@
 """
 
 from lonnymq.embedded.discovery import binaries
-from lonnymq.embedded.errors import (
+from lonnymq.embedded.embedded_errors import (
     BinariesMissing,
     BinariesUnreachable,
     EmbeddedError,

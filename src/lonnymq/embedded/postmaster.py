@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lonnymq.embedded import processes
-from lonnymq.embedded.errors import StartFailed, StopFailed
-from lonnymq.embedded.folder import Folder
+from lonnymq.embedded.data_folder import Folder
+from lonnymq.embedded.embedded_errors import StartFailed, StopFailed
 
 HOST = "127.0.0.1"
 START_ATTEMPTS = 5

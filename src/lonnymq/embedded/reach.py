@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lonnymq.embedded.account import Account
 from lonnymq.embedded.discovery import wheel_root
-from lonnymq.embedded.errors import BinariesUnreachable
+from lonnymq.embedded.embedded_errors import BinariesUnreachable
 
 COPIED_BINARIES = Path("/var/cache/lonnymq")
 RELOCATED_DATA = Path("/var/lib/lonnymq")

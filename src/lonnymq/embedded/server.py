@@ -6,9 +6,9 @@ from types import TracebackType
 from typing import Literal, Self
 from urllib.parse import quote
 
-from lonnymq.embedded import account, cluster, folder, postmaster, reach, sharing, shutdown
+from lonnymq.embedded import account, cluster, data_folder, postmaster, reach, sharing, shutdown
 from lonnymq.embedded.discovery import binaries, major_version
-from lonnymq.embedded.errors import NotRunning, StillInUse, WrongVersion
+from lonnymq.embedded.embedded_errors import NotRunning, StillInUse, WrongVersion
 
 StopMode = Literal["smart", "fast", "immediate"]
 
@@ -31,10 +31,10 @@ class Server:
         self._bin_dir = bin_dir
         self._settings = dict(settings or {})
         self._use: sharing.Use | None = None
-        self._folder: folder.Folder | None = None
+        self._folder: data_folder.Folder | None = None
 
     def start(self) -> None:
-        """Start the server, or join the one that already runs on the folder."""
+        """Start the server, or join the one that already runs on the data_folder."""
         if self._use is not None:
             return
         self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ class Server:
                     raise StillInUse(
                         f"another process uses the server on {self.data_dir}", "stop that one first"
                     )
-                remains = folder.locate(self.data_dir, account.for_server())
+                remains = data_folder.locate(self.data_dir, account.for_server())
                 postmaster.end_without_care(remains)
                 remains.erase()
             finally:
@@ -94,7 +94,7 @@ class Server:
 
     @property
     def password(self) -> str:
-        """The superuser's, made with the folder."""
+        """The superuser's, made with the data_folder."""
         return self._located().password()
 
     @property
@@ -138,14 +138,14 @@ class Server:
 
     def _join_or_start(self) -> None:
         runs_as = account.for_server()
-        self._folder = folder.prepare(self.data_dir, runs_as)
+        self._folder = data_folder.prepare(self.data_dir, runs_as)
         self._bin_dir = reach.reachable_binaries(self._suitable_binaries(self._folder), runs_as)
         if postmaster.find(self._folder) is None:
             durable = self._settings.get("fsync") != "off"
             cluster.make_cluster(self._folder, self._bin_dir, durable=durable)
             postmaster.start(self._folder, self._bin_dir, self._settings)
 
-    def _suitable_binaries(self, located: folder.Folder) -> Path:
+    def _suitable_binaries(self, located: data_folder.Folder) -> Path:
         made_by = located.made_by_version
         if self._bin_dir is None:
             return binaries(made_by)
@@ -173,7 +173,7 @@ class Server:
             f"no PostgreSQL runs on {self.data_dir}", "call start() first, or use `with Server(...)`"
         )
 
-    def _located(self) -> folder.Folder:
+    def _located(self) -> data_folder.Folder:
         if self._folder is None:
             raise self._not_running()
         return self._folder

@@ -8,7 +8,7 @@ A lock is waited for about a second at most, as everybody who comes later waits 
 locks, install, upgrade and uninstall try again for up to `wait` seconds, holding nothing in between, and
 then raise SchemaLocked, which says who holds them. Within a transaction of the caller's they try once.
 """
-# ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.naming
+# ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.sql_text
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lonnymq.errors import InvalidArgument, RightsTooWide, SchemaMissing, SchemaOutdated, SchemaTooNew
-from lonnymq.install.attempts import WAIT_S, run
 from lonnymq.install.files import SqlFiles, read
-from lonnymq.install.naming import check_schema_name
 from lonnymq.install.plan import CONTRACT, OLDEST_CONTRACT, plan, script
-from lonnymq.install.refusals import is_installed
-from lonnymq.install.removal import removal
+from lonnymq.install.preconditions import is_installed
 from lonnymq.install.rights import StrangeOwner, StrayRight, remedy, some_of, strange_owners, stray_rights
-from lonnymq.install.transactions import execute, one, transaction
+from lonnymq.install.run_plan import WAIT_S, run
+from lonnymq.install.sql_text import check_schema_name
+from lonnymq.install.transaction import execute, one, transaction
+from lonnymq.install.uninstall_plan import uninstall_plan
 from lonnymq.statement import identifier
 from lonnymq.version import __version__
 
@@ -41,9 +41,9 @@ __all__ = [
     "install",
     "plan",
     "read",
-    "removal",
     "script",
     "uninstall",
+    "uninstall_plan",
     "upgrade",
     "verify",
 ]
@@ -100,7 +100,7 @@ def uninstall(conn: Connection[Any], schema: str = "lonnymq", *, wait: float = W
     Nothing else is dropped: when something of the user's depends on what would go, PostgreSQL's error says so
     and nothing has changed. Raises SchemaMissing when there is no installation.
     """
-    run(conn, schema, removal(schema), wait)
+    run(conn, schema, uninstall_plan(schema), wait)
 
 
 def inspect(conn: Connection[Any], schema: str = "lonnymq") -> Installed:

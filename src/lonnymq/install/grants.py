@@ -1,14 +1,13 @@
 """Statements that give and take rights. They leave what lonnymq.install.roles says, whatever was before."""
 
-# ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.naming
+# ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.sql_text
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from lonnymq.install.files import SqlFiles
-from lonnymq.install.naming import do_block, literal, text_array
-from lonnymq.install.owned import our_grantables, our_routines
+from lonnymq.install.owned_objects import our_grantables, our_routines
 from lonnymq.install.rights import stray_rights
 from lonnymq.install.roles import (
     APPENDS_TO_STAGING,
@@ -21,6 +20,7 @@ from lonnymq.install.roles import (
     role_name,
     role_names,
 )
+from lonnymq.install.sql_text import do_block, literal, text_array
 from lonnymq.statement import identifier
 
 

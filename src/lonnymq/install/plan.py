@@ -6,7 +6,7 @@ the steps that ran, `installation` (one row) the release of the functions, the c
 the names that were given to functions and views.
 """
 
-# ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.naming
+# ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.sql_text
 
 from __future__ import annotations
 
@@ -14,15 +14,7 @@ from collections.abc import Sequence
 
 from lonnymq.install.files import SqlFiles, Step, View, read
 from lonnymq.install.grants import grant, protect
-from lonnymq.install.naming import (
-    check_schema_name,
-    do_block,
-    dollar_quoted,
-    literal,
-    namespace,
-    text_array,
-)
-from lonnymq.install.refusals import (
+from lonnymq.install.preconditions import (
     is_installed,
     refuse_closed,
     refuse_isolation,
@@ -32,6 +24,14 @@ from lonnymq.install.refusals import (
     refuse_occupied_books,
 )
 from lonnymq.install.roles import check_role_names
+from lonnymq.install.sql_text import (
+    check_schema_name,
+    do_block,
+    dollar_quoted,
+    literal,
+    namespace,
+    text_array,
+)
 from lonnymq.statement import identifier
 from lonnymq.version import __version__
 

@@ -6,15 +6,14 @@ rights in lonnymq.install.roles. Users may also grant public functions and views
 installer leaves such a grant alone, unless the owner's default privileges give it: then nobody decided on it.
 """
 
-# ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.naming
+# ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.sql_text
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lonnymq.install.naming import literal, namespace, text_array
-from lonnymq.install.owned import our_grantables, our_routines
+from lonnymq.install.owned_objects import our_grantables, our_routines
 from lonnymq.install.roles import (
     APPENDS_TO_STAGING,
     EXECUTES,
@@ -25,6 +24,7 @@ from lonnymq.install.roles import (
     role_name,
     role_names,
 )
+from lonnymq.install.sql_text import literal, namespace, text_array
 from lonnymq.statement import identifier
 
 SHOWN = 3

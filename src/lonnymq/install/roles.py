@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lonnymq.errors import InvalidSchemaName
-from lonnymq.install.naming import NAME_MAX_BYTES
+from lonnymq.install.sql_text import NAME_MAX_BYTES
 
 ROLES = ("producer", "consumer", "observer", "admin")
 

@@ -6,20 +6,20 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lonnymq.spark.archiving import archive
-    from lonnymq.spark.loading import load
-    from lonnymq.spark.replaying import replay
-    from lonnymq.spark.reporting import report
-    from lonnymq.spark.sessions import session
+    from lonnymq.spark.lake.archive import archive
+    from lonnymq.spark.load_files import load
+    from lonnymq.spark.replay_messages import replay
+    from lonnymq.spark.reports.build import report
+    from lonnymq.spark.sessions.spark_session import session
 
 __all__ = ["archive", "load", "replay", "report", "session"]
 
 _HOMES = {
-    "archive": "archiving",
-    "load": "loading",
-    "replay": "replaying",
-    "report": "reporting",
-    "session": "sessions",
+    "archive": "lake.archive",
+    "load": "load_files",
+    "replay": "replay_messages",
+    "report": "reports.build",
+    "session": "sessions.spark_session",
 }
 
 

@@ -7,8 +7,8 @@ not read, and not lost: `failOnDataLoss` says nothing here.
 from __future__ import annotations
 
 from lonnymq.spark import columns
-from lonnymq.spark.followed import Followed
-from lonnymq.spark.following import FollowedSource
+from lonnymq.spark.changes.source import FollowedSource
+from lonnymq.spark.changes.view import Followed
 
 
 class DeadSource(FollowedSource):

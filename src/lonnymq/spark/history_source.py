@@ -12,8 +12,8 @@ sees every transaction below x.
 from __future__ import annotations
 
 from lonnymq.spark import columns
-from lonnymq.spark.followed import Followed
-from lonnymq.spark.following import FollowedSource
+from lonnymq.spark.changes.source import FollowedSource
+from lonnymq.spark.changes.view import Followed
 
 
 class HistorySource(FollowedSource):

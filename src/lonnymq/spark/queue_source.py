@@ -23,9 +23,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from lonnymq.spark.claiming import ClaimReader, claimed_schema, is_claiming
-from lonnymq.spark.sink import BatchWriter, StreamWriter
-from lonnymq.spark.waiting import WaitingReader, waiting_columns
+from lonnymq.spark.consume.stream import ClaimReader, claimed_schema, is_claiming
+from lonnymq.spark.sink.writer import BatchWriter, StreamWriter
+from lonnymq.spark.waiting_reader import WaitingReader, waiting_columns
 
 
 class QueueSource(DataSource):

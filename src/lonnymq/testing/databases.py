@@ -15,8 +15,8 @@ from psycopg.errors import InsufficientPrivilege
 from lonnymq.adapters.address import parameters
 from lonnymq.embedded import shutdown
 from lonnymq.install import install
-from lonnymq.testing.address import url
-from lonnymq.testing.errors import NoDatabase
+from lonnymq.testing.testing_errors import NoDatabase
+from lonnymq.testing.url import url
 
 Prepare = Callable[[str], object]
 

@@ -42,7 +42,7 @@ def pytest_configure_node(node: Any) -> None:  # noqa: ANN401 - of xdist, which 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput") and DATA_DIR in config.stash and config.stash[DATA_DIR].exists():
-        from lonnymq.testing.server import erase
+        from lonnymq.testing.shared_server import erase
 
         erase(config.stash[DATA_DIR])
 
@@ -72,7 +72,7 @@ def lonnymq_server_dsn(pytestconfig: pytest.Config) -> Iterator[str]:
     if named:
         yield named
         return
-    from lonnymq.testing.server import running
+    from lonnymq.testing.shared_server import running
 
     is_alone = not hasattr(pytestconfig, "workerinput")
     with ExitStack() as stack:
@@ -116,7 +116,7 @@ def lonnymq_async_queue(lonnymq_dsn: str, lonnymq_schema: str) -> Iterator[Async
     """An AsyncQueue in the test's own database. The test may use it in one event loop after the other, and
     need not close it.
     """
-    from lonnymq.testing.async_queue import AnyLoopQueue
+    from lonnymq.testing.loop_safe_queue import AnyLoopQueue
 
     queue = AnyLoopQueue(lonnymq_dsn, lonnymq_schema)
     yield queue
@@ -128,7 +128,7 @@ def _said_plainly() -> Iterator[None]:
     """Without a traceback, when it is nothing that the test's author could find in the code."""
     from lonnymq.embedded import EmbeddedError
     from lonnymq.errors import InvalidAddress, SchemaError
-    from lonnymq.testing.errors import NoDatabase
+    from lonnymq.testing.testing_errors import NoDatabase
 
     try:
         yield

@@ -7,17 +7,17 @@ from contextlib import contextmanager
 from datetime import tzinfo
 from typing import Any, Generic, TypeVar, overload
 
+from lonnymq.client.async_queue import AsyncQueue
+from lonnymq.client.produce import DEFAULT_CHANNEL, TASK_HEADER, NewMessage, OnFull, check_lane
+from lonnymq.client.queue import Queue
+from lonnymq.client.times import Duration
 from lonnymq.commands import Created, Delivery
 from lonnymq.errors import InvalidArgument
-from lonnymq.queue.async_queue import AsyncQueue
-from lonnymq.queue.producing import DEFAULT_CHANNEL, TASK_HEADER, NewMessage, OnFull, check_lane
-from lonnymq.queue.queue import Queue
-from lonnymq.queue.times import Duration
 from lonnymq.worker.backoff import Backoff, Delays
-from lonnymq.worker.catching_up import CatchUp
+from lonnymq.worker.catch_up import CatchUp
 from lonnymq.worker.cron import Cron, cron
+from lonnymq.worker.handler_policy import Policy
 from lonnymq.worker.inline import Inline
-from lonnymq.worker.policy import Policy
 from lonnymq.worker.task import C, Handler, Options, P, R, RawHandler, Sending, Task
 
 Consumer = TypeVar("Consumer", bound=Callable[[Delivery], Any])

@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lonnymq.client.times import Duration, milliseconds
 from lonnymq.errors import InvalidArgument
-from lonnymq.queue.times import Duration, milliseconds
 
 FACTOR_MIN = 1
 

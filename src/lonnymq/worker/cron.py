@@ -10,8 +10,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from lonnymq.errors import InvalidArgument, MissingExtra
-from lonnymq.worker.catching_up import CATCH_UPS, CatchUp
-from lonnymq.worker.ticks import Ticks
+from lonnymq.worker.catch_up import CATCH_UPS, CatchUp
+from lonnymq.worker.cron_times import Ticks
 
 NAME_MAX_BYTES = 255
 EXPRESSION_MAX_CHARS = 1000

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic
 from uuid import UUID
 
+from lonnymq.client.produce import DEFAULT_LANE, NewMessage, OnFull
 from lonnymq.commands import Created, Delivery, Result
 from lonnymq.payload import HEADER, encode
-from lonnymq.queue.producing import DEFAULT_LANE, NewMessage, OnFull
 from lonnymq.worker.job import AsyncJob, Job
 from lonnymq.worker.task import C, Task
 

@@ -6,12 +6,12 @@ import json
 from contextvars import ContextVar
 from typing import Any, ClassVar, Protocol, Self
 
-from lonnymq.adapters import held
+from lonnymq.adapters import drivers
+from lonnymq.client.produce import TASK_HEADER
 from lonnymq.commands import Delivery, MessageComplete, Result
 from lonnymq.errors import BrokenContent, LonnyMQError
 from lonnymq.payload import encode
-from lonnymq.queue.producing import TASK_HEADER
-from lonnymq.worker.endings import LeaseLost
+from lonnymq.worker.exceptions import LeaseLost
 from lonnymq.worker.task import SCHEDULED_AT_HEADER
 
 
@@ -137,8 +137,8 @@ class Job(AnyJob):
         Raises LeaseLost if the message is no longer this worker's: let the transaction roll back. It is
         the last thing to do; if the transaction does not commit, the message comes back.
         """
-        held.check_has_transaction(conn)
-        self._completion(held.run(conn, self._desk.schema, MessageComplete(self.id, self.message.token)))
+        drivers.check_has_transaction(conn)
+        self._completion(drivers.run(conn, self._desk.schema, MessageComplete(self.id, self.message.token)))
 
 
 class AsyncJob(AnyJob):
@@ -151,9 +151,9 @@ class AsyncJob(AnyJob):
 
     async def complete(self, *, conn: object) -> None:
         """As Job.complete."""
-        held.check_has_transaction(conn)
+        drivers.check_has_transaction(conn)
         command = MessageComplete(self.id, self.message.token)
-        self._completion(await held.run_async(conn, self._desk.schema, command))
+        self._completion(await drivers.run_async(conn, self._desk.schema, command))
 
 
 def _lost(message: Delivery) -> LeaseLost:

@@ -7,11 +7,11 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection
 
+from lonnymq.client.async_queue import AsyncQueue
+from lonnymq.client.calls import ask
 from lonnymq.commands import MessageExtend, MessageExtendMany, Result
-from lonnymq.queue.async_queue import AsyncQueue
-from lonnymq.queue.calls import ask
 from lonnymq.worker.batches import in_parts
-from lonnymq.worker.holding import Holding, Stop, now
+from lonnymq.worker.leased import Holding, Stop, now
 from lonnymq.worker.outages import Outages, is_passing
 
 log = logging.getLogger("lonnymq.worker")

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from lonnymq.adapters.refusals import sqlstate_of
+from lonnymq.adapters.driver_errors import sqlstate_of
 from lonnymq.errors import (
     ConnectionDropped,
     DatabaseUnreachable,

@@ -9,22 +9,22 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
+from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.commands import Delivery
 from lonnymq.errors import LonnyMQError
-from lonnymq.queue.async_queue import AsyncQueue
-from lonnymq.worker import health, upkeep
-from lonnymq.worker.cron_tending import tend
-from lonnymq.worker.desk import WorkerDesk
-from lonnymq.worker.endings import HandlersHang, JobStopped
-from lonnymq.worker.finishing import Finishing
-from lonnymq.worker.holding import Holding, Stop, now
+from lonnymq.worker import health, maintenance
+from lonnymq.worker.exceptions import HandlersHang, JobStopped
+from lonnymq.worker.execute import FOR_STOP, GIVEN_UP, HANDED_BACK, Ending, PutBack, run, written
+from lonnymq.worker.finish import Finishing
 from lonnymq.worker.intake import Intake
+from lonnymq.worker.job_context import WorkerDesk
+from lonnymq.worker.leased import Holding, Stop, now
 from lonnymq.worker.leases import Leases
 from lonnymq.worker.outages import PAUSES, Outages, is_passing
-from lonnymq.worker.running import FOR_STOP, GIVEN_UP, HANDED_BACK, Ending, PutBack, run, written
-from lonnymq.worker.settings import Settings
+from lonnymq.worker.scheduler import tend
 from lonnymq.worker.threads import GRACE, Threads
-from lonnymq.worker.unknown import UNKNOWN, UnknownTask, described
+from lonnymq.worker.unknown_tasks import UNKNOWN, UnknownTask, described
+from lonnymq.worker.worker_settings import Settings
 
 log = logging.getLogger("lonnymq.worker")
 
@@ -78,7 +78,7 @@ class Session:
         services = [
             self._finishing.run(),
             self._leases.run(),
-            upkeep.maintain(self._queue),
+            maintenance.maintain(self._queue),
             self._hand_back_what_waits(),
             *([tend(self._queue, self._app.crons, self._stopping, self._outages)] if self._app.crons else []),
             *([health.report(self._settings.health_file, self.state)] if self._settings.health_file else []),

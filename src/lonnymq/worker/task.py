@@ -9,14 +9,14 @@ from datetime import datetime
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
+from lonnymq.client.produce import TASK_HEADER, NewMessage, OnFull
+from lonnymq.client.times import Duration
 from lonnymq.commands import Delivery
 from lonnymq.errors import InvalidArgument
 from lonnymq.payload import HEADER, encode
-from lonnymq.queue.producing import TASK_HEADER, NewMessage, OnFull
-from lonnymq.queue.times import Duration
 from lonnymq.worker.arguments import Arguments
 from lonnymq.worker.cron import CronMessage
-from lonnymq.worker.policy import Policy
+from lonnymq.worker.handler_policy import Policy
 
 SCHEDULED_AT_HEADER = "scheduled-at"
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-from lonnymq.worker.endings import JobStopped
+from lonnymq.worker.exceptions import JobStopped
 
 log = logging.getLogger("lonnymq.worker")
 

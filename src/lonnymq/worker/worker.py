@@ -8,13 +8,13 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from lonnymq.client.async_queue import AsyncQueue
+from lonnymq.client.times import Duration, milliseconds, waiting
 from lonnymq.errors import InvalidArgument
-from lonnymq.queue.async_queue import AsyncQueue
-from lonnymq.queue.times import Duration, milliseconds, waiting
 from lonnymq.worker.app import App
 from lonnymq.worker.session import Session
-from lonnymq.worker.settings import OnResult, Settings, own_name
 from lonnymq.worker.threads import GRACE
+from lonnymq.worker.worker_settings import OnResult, Settings, own_name
 
 CONNECTION_MAX = 5  # seconds to wait for a connection, before the worker says that the database is away
 FORCED = 130  # the exit code of a worker that was told twice to stop

@@ -1,0 +1,120 @@
+"""stats, history: how the queue stands, and what finished."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lonnymq.cli.formatting import count, exactly, gist, moment, span, when
+from lonnymq.cli.open_queue import dispatch, opened, server_time
+from lonnymq.cli.options import Dsn, Json, Limit, OfChannel, Schema
+from lonnymq.cli.printing import Column, note, print_fields, print_records, print_table
+
+if TYPE_CHECKING:
+    from lonnymq.client.history import Finished
+    from lonnymq.commands import QueueStatistics
+
+SCHEMA = "lonnymq"
+CAP = 10_000
+NO_HISTORY = "This queue keeps no history (`lonnymq queue set --history` begins one)."
+
+
+def register(app: typer.Typer) -> None:
+    for command in (stats, history):
+        app.command()(command)
+
+
+def stats(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
+    """Show how the queue stands, at the same cost whatever it holds.
+
+    Example: lonnymq stats --json
+    """
+    with opened(dsn, schema) as queue:
+        dispatch(queue)
+        found = queue.stats()
+        now = server_time(queue)
+    if as_json:
+        print_records([found])
+    else:
+        print_fields(_fields(found, now))
+
+
+def history(
+    *,
+    channel: OfChannel = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Finished then or later, as 2030-12-31T09:00.", show_default=False),
+    ] = None,
+    limit: Limit = 50,
+    dsn: Dsn = None,
+    schema: Schema = SCHEMA,
+    as_json: Json = False,
+) -> None:
+    """List the messages that finished last, if the queue keeps a history.
+
+    Example: lonnymq history --channel acme --since 2030-12-31T09:00
+    """
+    begin = None if since is None else moment(since)
+    with opened(dsn, schema) as queue:
+        found = queue.history(channel=channel, since=begin, limit=limit)
+        is_kept = bool(found) or queue.settings().history
+        now = server_time(queue)
+    if as_json:
+        print_records(found)
+    else:
+        print_table(found, _columns(now), otherwise="No message has finished." if is_kept else NO_HISTORY)
+    if as_json and not is_kept:
+        note(NO_HISTORY)
+
+
+def _fields(found: QueueStatistics, now: int) -> list[tuple[str, str]]:
+    return [
+        ("state", "paused" if found.paused else found.blocked_by or "ready"),
+        ("waiting", _known(found.waiting)),
+        ("due", _known(found.due)),
+        ("scheduled", _known(found.scheduled)),
+        ("leased", count(found.leased, CAP)),
+        ("dead", count(found.dead, CAP)),
+        ("oldest due", "" if found.oldest_due_ms is None else span(found.oldest_due_ms)),
+        ("served", count(found.served)),
+        ("last served", exactly(found.last_served_at, now)),
+        ("max concurrency", "no limit" if found.max_concurrency is None else _used(found)),
+    ]
+
+
+def _known(number: int | None) -> str:
+    return "not known" if number is None else count(number)
+
+
+def _used(found: QueueStatistics) -> str:
+    return f"{count(found.running or 0)} of {count(found.max_concurrency or 0)} in use"
+
+
+def _columns(now: int) -> list[Column[Finished]]:
+    return [
+        Column("id", lambda message: str(message.id), is_number=True),
+        Column("channel", lambda message: message.channel, gives_way=True),
+        Column("lane", lambda message: message.lane, gives_way=True),
+        Column("outcome", lambda message: message.outcome),
+        Column("finished", lambda message: when(message.finished_at, now)),
+        Column("waited", _waited, is_number=True),
+        Column("worked", _worked, is_number=True),
+        Column("tries", lambda message: str(message.attempts), is_number=True),
+        Column("error", lambda message: gist(message.error), gives_way=True),
+    ]
+
+
+def _waited(message: Finished) -> str:
+    """From when it could have been served to when it first was."""
+    if message.first_dequeued_at is None:
+        return ""
+    return span(max(0, message.first_dequeued_at - max(message.created_at, message.dequeue_at)))
+
+
+def _worked(message: Finished) -> str:
+    """The last attempt; nobody need have worked on what was cancelled."""
+    if message.dequeued_at is None or message.outcome == "cancelled":
+        return ""
+    return span(max(0, message.finished_at - message.dequeued_at))

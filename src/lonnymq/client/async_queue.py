@@ -1,0 +1,353 @@
+"""The queue, asynchronous. It differs from the other by `await` alone: what both decide, they share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from lonnymq.adapters import drivers
+from lonnymq.client.base import QueueBase
+from lonnymq.client.calls import Answer, AsyncCaller, Pair, Request
+from lonnymq.client.connection_errors import TRIES, check_is_open, doubt, refuse_connection, unanswered
+from lonnymq.client.consume import DequeueRequest
+from lonnymq.client.interface import ChannelCalls, DeadCalls
+from lonnymq.client.interruptible_sleep import InterruptibleSleep, ListenerLost, SleepInterrupted
+from lonnymq.client.produce import (
+    DEFAULT_CHANNEL,
+    Batch,
+    Enqueued,
+    OnFull,
+    batches,
+    check_many,
+    raises_when_full,
+)
+from lonnymq.client.times import Duration, waiting
+from lonnymq.client.wait import Nap, take_or_wait
+from lonnymq.commands import Created, Delivery
+from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidArgument
+from lonnymq.install import WAIT_S
+from lonnymq.statement import Command
+
+if TYPE_CHECKING:
+    from lonnymq.adapters.listener import AsyncListener
+    from lonnymq.install import Installed
+
+
+LISTEN_AGAIN_MS = 30_000  # after so long without a listener, try to have one
+
+
+class AsyncQueue(QueueBase, AsyncCaller):
+    """A queue in a schema of a database, on a DSN, a pool of psycopg or asyncpg, or an engine of SQLAlchemy.
+
+    ```python
+    async with AsyncQueue("postgresql://localhost/shop") as queue:
+        await queue.enqueue({"invoice": 7}, channel="acme")
+    ```
+    """
+
+    _is_async = True
+
+    def _equip(self) -> None:
+        self.dead = AsyncDead(self)
+        self._idle_listeners: list[AsyncListener] = []
+        self._opening = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close what the queue opened; a pool or engine of yours stays as it is."""
+        self._is_closed = True
+        while self._idle_listeners:
+            await self._idle_listeners.pop().close()
+        if self._own_pool is not None:
+            await self._own_pool.close()
+
+    @classmethod
+    def beside(cls, queue: QueueBase, pool_size: int = 10, timeout: float = 30) -> Self:
+        """The queue that another one is of, on connections of its own."""
+        return cls(**queue.like_this(pool_size, timeout))
+
+    def channel(self, name: str) -> AsyncChannel:
+        """The channel of this name, whether or not anything is in it yet."""
+        return AsyncChannel(self, name)
+
+    async def dequeue(
+        self,
+        limit: int = 1,
+        *,
+        lease: Duration | None = None,
+        consumer: str | None = None,
+        lanes: Iterable[str] | None = None,
+        wait: Duration = 0,
+        conn: None = None,
+    ) -> list[Delivery]:
+        """Lease up to `limit` messages that are due, in fair turns over the channels.
+
+        They are yours until the `lease` ends (the queue's own setting unless given); extend it if need be,
+        and complete, or retry, each of them. If there are none, `wait` for so long until there are.
+        `consumer` is a name for people who look at what is leased by whom. `lanes` are those to serve, all
+        unless given.
+
+        Takes no connection of yours: it commits at once, on one of the queue's own.
+
+            for message in await queue.dequeue(10, wait=5):
+                await handle(message.data)
+                await queue.complete(message)
+        """
+        refuse_connection(conn)
+        return await self._dequeue(self._wish(limit, lease, consumer, lanes), waiting(wait), None)
+
+    async def dequeue_until(
+        self,
+        stop: asyncio.Event,
+        limit: int = 1,
+        *,
+        lease: Duration | None = None,
+        consumer: str | None = None,
+        lanes: Iterable[str] | None = None,
+    ) -> list[Delivery]:
+        """As dequeue, waiting for as long as it takes; none if `stop` is set meanwhile.
+
+        Unlike a call that is cancelled it loses nothing that was leased: only its sleep is cut short.
+
+            while messages := await queue.dequeue_until(stop, 10):
+                await handle(messages)
+        """
+        wish = self._wish(limit, lease, consumer, lanes)
+        while not stop.is_set():
+            try:
+                if taken := await self._dequeue(wish, None, stop):
+                    return taken
+            except ListenerLost:
+                continue
+            except SleepInterrupted:
+                break
+        return []
+
+    async def enqueue_many(
+        self,
+        values: Iterable[Any] | AsyncIterable[Any],
+        *,
+        channel: str = DEFAULT_CHANNEL,
+        commit_each_chunk: bool = False,
+        progress: Callable[[Enqueued], object] | None = None,
+        on_full: OnFull = "raise",
+        conn: object | None = None,
+    ) -> Enqueued:
+        """Queue many messages, of any iterable or async iterable, holding no more than a chunk of them.
+
+        Each is a value for `channel`, as in enqueue, or a NewMessage that says more. All are created in one
+        transaction, or with `commit_each_chunk` each chunk in one of its own, so that what came before an
+        error stays. `progress` is called after each chunk with what was enqueued so far.
+
+        Raises ChannelFull when a message does not fit into its channel, and creates nothing: a transaction
+        of yours must then be rolled back, as after other errors of the database. With `on_full="return"`
+        such messages are left out, and counted as `full`.
+
+            await queue.enqueue_many(({"row": n} for n in range(1_000_000)), channel="import")
+        """
+        if conn is not None and commit_each_chunk:
+            raise InvalidArgument(
+                "commit_each_chunk is not for a transaction of yours", "leave out conn, or commit_each_chunk"
+            )
+        if not isinstance(values, AsyncIterable):
+            check_many(values, "values")
+        chunks = _batches(values, channel, raise_full=raises_when_full(on_full))
+        if conn is not None or commit_each_chunk:
+            return await self._load(chunks, progress, conn, is_in_turn=conn is not None)
+        is_loaded = False
+        try:
+            async with drivers.transaction_async(await self._opened()) as own:
+                done = await self._load(chunks, progress, own)
+                is_loaded = True
+        except ConnectionDropped as error:
+            if is_loaded:  # the commit was under way
+                raise doubt("enqueue_many") from error
+            raise
+        return done
+
+    async def _dequeue(
+        self, wish: DequeueRequest, wait_ms: int | None, alarm: asyncio.Event | None
+    ) -> list[Delivery]:
+        listener = await self._listener() if wait_ms != 0 else None
+        if wait_ms is None and listener is None and self._listen_to is not None:
+            wait_ms = LISTEN_AGAIN_MS
+        steps = take_or_wait(wish, wait_ms, is_listening=listener is not None)
+        try:
+            taken: list[Delivery] = await self._walk(steps, bed=InterruptibleSleep(listener, alarm))
+        finally:
+            self._dequeued_at = time.monotonic()
+            if listener is not None:
+                self._idle_listeners.append(listener)
+        return taken
+
+    async def install(
+        self, *, roles: bool = False, wait: float = WAIT_S, conn: object | None = None
+    ) -> Installed:
+        """Install the queue into its schema, or bring it up to date: see lonnymq.install."""
+        from lonnymq.adapters.installer import install_on_async
+
+        return await install_on_async(
+            conn if conn is not None else await self._opened(), self.schema, roles=roles, wait=wait
+        )
+
+    async def perform(self, request: Request[Answer]) -> Answer:
+        answer: Answer = await self._walk(request.steps, conn=request.conn)
+        return answer
+
+    async def _walk(
+        self, steps: Any, *, conn: object | None = None, bed: InterruptibleSleep | None = None
+    ) -> Any:
+        """Take the steps, and hand each its answer or its error."""
+        proceed, answer = steps.send, None
+        while True:
+            try:
+                step = proceed(answer)
+            except StopIteration as end:
+                return end.value
+            try:
+                proceed, answer = steps.send, await self._take_step(step, conn, bed)
+            except Exception as error:  # noqa: BLE001 - it is raised there, and comes out unless it is caught
+                proceed, answer = steps.throw, error
+
+    async def _take_step(
+        self, step: Command[Any] | Pair[Any] | Nap, conn: object | None, bed: InterruptibleSleep | None
+    ) -> Any:
+        if isinstance(step, Nap):
+            return await (bed or InterruptibleSleep()).sleep(step.milliseconds / 1000)
+        if isinstance(step, Pair):
+            return await self._run_pair(step)
+        if conn is None:
+            return await self._run(step)
+        drivers.check_has_transaction(conn)
+        return await drivers.run_async(conn, self.schema, step)
+
+    async def _run_pair(self, pair: Pair[Answer]) -> Answer:
+        try:
+            return await drivers.run_pair_async(await self._opened(), self.schema, pair.first, pair.second)
+        except ConnectionDropped:
+            await self._run(pair.first)
+            return await self._run(pair.second)
+
+    async def _run(self, command: Command[Answer]) -> Answer:
+        """On a connection of the queue's own; again where the connection broke, if that is safe."""
+        broken = None
+        for _ in range(TRIES):
+            try:
+                answer = await drivers.run_async(await self._opened(), self.schema, command)
+            except ConnectionDropped as error:
+                broken = error
+                if not command.may_repeat():
+                    break
+            except DatabaseUnreachable:
+                if broken is None or command.is_harmless:
+                    raise
+                break
+            else:
+                if broken is None or command.tells_all(answer):
+                    return answer
+                break
+        raise unanswered(command) from broken
+
+    async def _load(
+        self,
+        chunks: AsyncIterable[Batch],
+        progress: Callable[[Enqueued], object] | None,
+        conn: object | None,
+        *,
+        is_in_turn: bool = False,
+    ) -> Enqueued:
+        """While one chunk is on its way, the next is made, unless it may come over the same connection.
+
+        What was sent is told of in any case.
+        """
+        so_far = Enqueued()
+        answer: asyncio.Task[list[Created]] | None = None
+        try:
+            async for chunk in chunks:
+                if answer is not None:
+                    created, answer = await answer, None
+                    so_far = so_far.plus(created, progress)
+                answer = asyncio.create_task(self._create(chunk, conn))
+                await (asyncio.wait([answer]) if is_in_turn else asyncio.sleep(0))  # so that it is sent
+        finally:
+            if answer is not None:
+                so_far = so_far.plus(await answer, progress)
+        return so_far
+
+    async def _create(self, batch: Batch, conn: object | None) -> list[Created]:
+        return await self.perform(Request(batch.steps(), conn))
+
+    async def _opened(self) -> object:
+        check_is_open(is_closed=self._is_closed)
+        if not self._is_open:
+            from lonnymq.adapters.psycopg_pool import open_async_pool
+
+            async with self._opening:
+                if not self._is_open:
+                    await open_async_pool(self._own_pool)
+                    self._is_open = True
+        return self._source
+
+    async def _listener(self) -> AsyncListener | None:
+        """One for this call alone; None where there is none to be had."""
+        if self._listen_to is None:
+            return None
+        from lonnymq.adapters.listener import AsyncListener, NoListening
+
+        while self._idle_listeners:
+            listener = self._idle_listeners.pop()
+            if not listener.is_broken:
+                return listener
+            await listener.close()
+        try:
+            return await AsyncListener.connect(self._listen_to, (await self.settings()).notify_channel)
+        except NoListening:
+            self._listen_to = None
+            return None
+
+
+class AsyncChannel(ChannelCalls, AsyncCaller):
+    """One channel of a queue."""
+
+    def __init__(self, queue: AsyncQueue, name: str) -> None:
+        self._queue = queue
+        self.name = name
+
+    async def perform(self, request: Request[Answer]) -> Answer:
+        return await self._queue.perform(request)
+
+
+class AsyncDead(DeadCalls, AsyncCaller):
+    """The dead letters of a queue."""
+
+    def __init__(self, queue: AsyncQueue) -> None:
+        self._queue = queue
+
+    async def perform(self, request: Request[Answer]) -> Answer:
+        return await self._queue.perform(request)
+
+
+async def _batches(
+    values: Iterable[Any] | AsyncIterable[Any], channel: str, *, raise_full: bool
+) -> AsyncIterator[Batch]:
+    if not isinstance(values, AsyncIterable):
+        for batch in batches(values, channel, raise_full=raise_full):
+            yield batch
+        return
+    batch = Batch(channel, raise_full=raise_full)
+    async for value in values:
+        if batch.add(value):
+            yield batch
+            batch = Batch(channel, raise_full=raise_full)
+    if len(batch):
+        yield batch

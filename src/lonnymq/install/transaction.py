@@ -1,0 +1,59 @@
+"""The transaction of one call, with errors of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from lonnymq.errors import from_sqlstate
+
+if TYPE_CHECKING:
+    from psycopg import Connection, Cursor
+
+_SETTINGS = ("search_path", "check_function_bodies", "lock_timeout")
+_REMEMBER = "SELECT " + ", ".join(f"current_setting('{name}')" for name in _SETTINGS)
+_RESTORE = "SELECT " + ", ".join(f"set_config('{name}', %s, TRUE)" for name in _SETTINGS)
+_NOT_PERMITTED = "42501"
+
+
+def joins(conn: Connection[Any]) -> bool:
+    """Whether a call becomes part of a transaction of the caller's."""
+    from psycopg.pq import TransactionStatus
+
+    return conn.info.transaction_status != TransactionStatus.IDLE
+
+
+def execute(cursor: Cursor[tuple[Any, ...]], statement: str) -> Cursor[tuple[Any, ...]]:
+    return cursor.execute(statement.encode(cursor.connection.info.encoding), prepare=False)
+
+
+def one(cursor: Cursor[tuple[Any, ...]], query: str) -> tuple[Any, ...] | None:
+    return execute(cursor, query).fetchone()
+
+
+@contextmanager
+def transaction(conn: Connection[Any], schema: str) -> Iterator[Cursor[tuple[Any, ...]]]:
+    """A cursor in a transaction that leaves the caller's settings as they were and raises errors of ours."""
+    from psycopg import Cursor, Error
+    from psycopg.rows import tuple_row
+
+    is_joined = joins(conn)
+    try:
+        with conn.transaction(), Cursor(conn, row_factory=tuple_row) as cursor:
+            if not is_joined:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            before = one(cursor, _REMEMBER)
+            yield cursor
+            if is_joined:
+                cursor.execute(_RESTORE, before)
+    except Error as error:
+        message = error.diag.message_primary or str(error)
+        if error.sqlstate == _NOT_PERMITTED:
+            from lonnymq.install.missing_rights import not_permitted
+
+            raise not_permitted(conn, schema, message) from error
+        ours = from_sqlstate(error.sqlstate, message, error.diag.message_hint)
+        if ours is None:
+            raise
+        raise ours from error

@@ -1,0 +1,1 @@
+"""A stream that consumes messages, in numbered claims."""

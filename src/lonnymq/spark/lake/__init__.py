@@ -1,0 +1,1 @@
+"""Delta tables in the lake, and the archive that fills them."""

@@ -1,0 +1,130 @@
+"""Files into channels: Parquet, CSV, JSON lines or Delta."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from lonnymq.errors import InvalidArgument
+from lonnymq.spark.lake import delta_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMATS = ("parquet", "csv", "json", "delta")
+OWN_COLUMNS = (
+    "run_at",
+    "dequeue_at",
+    "priority",
+    "cost",
+    "lane",
+    "dedupe_key",
+    "headers",
+    "max_attempts",
+)
+
+
+def load(
+    spark: SparkSession,
+    path: str,
+    options: Mapping[str, str],
+    *,
+    file_format: str | None = None,
+    channel: str | None = None,
+    channel_column: str = "channel",
+    content_column: str | None = None,
+    once: str | None = None,
+    drop_full: bool = False,
+) -> int:
+    """Enqueue a message a row, all or none. Returns how many rows there were.
+
+    The content is `content_column`, or a column "content", or else all columns that have no meaning of their
+    own, as a JSON object. With `once`, a load of that name is done once, however often it is started.
+
+    Raises ChannelFull when a row does not fit into its channel. With `drop_full` such rows are left out, and
+    a warning in Spark's log says how many.
+    """
+    rows = shaped(
+        read(spark, path, file_format or format_of(path)),
+        channel=channel,
+        channel_column=channel_column,
+        content_column=content_column,
+    )
+    return write(rows, options, once, drop_full=drop_full)
+
+
+def write(
+    rows: DataFrame, options: Mapping[str, str], once: str | None = None, *, drop_full: bool = False
+) -> int:
+    from pyspark.sql import Observation
+    from pyspark.sql.functions import count, lit
+
+    # Spark looks for the format in the session that is active in this thread; this makes it so.
+    rows.sparkSession.createDataFrame([], "nothing int")
+    seen = Observation()
+    writer = rows.observe(seen, count(lit(1)).alias("rows")).write.format("lonnymq").mode("append")
+    writer = writer.options(**options)
+    if once is not None:
+        writer = writer.options(txnAppId=once, txnVersion="0")
+    if drop_full:
+        writer = writer.options(onFull="drop")
+    writer.save()
+    return int(seen.get["rows"])
+
+
+def format_of(path: str) -> str:
+    """
+    >>> format_of("s3://lake/orders.csv.gz"), format_of("orders.jsonl"), format_of("orders/")
+    ('csv', 'json', 'parquet')
+    """
+    name = path.rstrip("/").rpartition("/")[2].lower().removesuffix(".gz")
+    if name.endswith((".csv", ".tsv")):
+        return "csv"
+    if name.endswith((".json", ".jsonl", ".ndjson")):
+        return "json"
+    return "parquet"
+
+
+def read(spark: SparkSession, path: str, file_format: str) -> DataFrame:
+    if file_format not in FORMATS:
+        raise InvalidArgument(f"{file_format!r} is not a format", f"use one of {', '.join(FORMATS)}")
+    if file_format == "delta":
+        return delta_table.read(spark, path)
+    reader = spark.read.format(file_format)
+    if file_format == "csv":
+        separator = "\t" if path.lower().removesuffix(".gz").endswith(".tsv") else ","
+        reader = reader.options(header="true", sep=separator, mode="FAILFAST")
+    elif file_format == "json":
+        reader = reader.options(mode="FAILFAST")
+    return reader.load(path)
+
+
+def shaped(
+    rows: DataFrame, *, channel: str | None, channel_column: str, content_column: str | None
+) -> DataFrame:
+    """With the columns that the sink knows."""
+    from pyspark.sql.functions import col, lit, struct
+
+    columns = rows.columns
+    if channel is None and channel_column not in columns:
+        raise InvalidArgument(
+            f"there is no column {channel_column!r}, but {', '.join(columns)}",
+            "name the channel of all rows, or the column that holds it",
+        )
+    if content_column is not None and content_column not in columns:
+        raise InvalidArgument(f"there is no column {content_column!r}, but {', '.join(columns)}")
+    if content_column is None and "content" in columns:
+        content_column = "content"
+    kept = [name for name in OWN_COLUMNS if name in columns]
+    rest = [name for name in columns if name not in kept and (channel is not None or name != channel_column)]
+    if content_column is None and not rest:
+        raise InvalidArgument("no column is left for the content", "name one that holds it")
+    content = (
+        col(_quoted(content_column)) if content_column else struct(*[col(_quoted(name)) for name in rest])
+    )
+    to = lit(channel) if channel is not None else col(_quoted(channel_column))
+    return rows.select(to.alias("channel"), content.alias("content"), *[col(_quoted(name)) for name in kept])
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

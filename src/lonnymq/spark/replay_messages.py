@@ -1,0 +1,80 @@
+"""Messages of the past into channels again: from the lake, or straight from history or dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from lonnymq.errors import InvalidArgument, LonnyMQError
+from lonnymq.spark.load_files import write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+KEPT = ("headers", "lane", "priority", "cost")
+
+
+class NothingToReplay(LonnyMQError):
+    """Rows without content cannot be made messages of."""
+
+
+def replay(
+    rows: DataFrame,
+    options: Mapping[str, str],
+    *,
+    channels: list[str] | None = None,
+    outcomes: list[str] | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    into: str | None = None,
+    once: str | None = None,
+    drop_full: bool = False,
+) -> int:
+    """Enqueue what these rows of history or of dead letters hold, as new messages. Returns how many.
+
+    `into` names one channel for all of them; else each goes to its own. They keep their headers, lane,
+    priority and cost. With `once`, a replay of that name is done once, however often it is started. Of full
+    channels, see `load`.
+    """
+    from pyspark.sql.functions import col, lit
+
+    chosen = narrowed(rows, channels=channels, outcomes=outcomes, since=since, until=until)
+    if chosen.where(col("content").isNull()).limit(1).count():
+        raise NothingToReplay(
+            "some of these messages were finished without their content being kept",
+            "`SELECT queue_set(p_history_content => TRUE)` keeps it from now on; dead letters always have it",
+        )
+    to = lit(into) if into is not None else col("channel")
+    kept = [name for name in KEPT if name in rows.columns]  # an older archive has fewer
+    return write(chosen.select(to.alias("channel"), "content", *kept), options, once, drop_full=drop_full)
+
+
+def narrowed(
+    rows: DataFrame,
+    *,
+    channels: list[str] | None,
+    outcomes: list[str] | None,
+    since: datetime | None,
+    until: datetime | None,
+) -> DataFrame:
+    from pyspark.sql.functions import col, lit
+
+    ended = "finished_at" if "finished_at" in rows.columns else "dead_at"
+    if ended not in rows.columns or "content" not in rows.columns:
+        raise InvalidArgument(
+            "these are rows neither of history nor of dead letters, or were read without their content",
+            'read format("lonnymq_history") or ("lonnymq_dead"), or the tables of the archive',
+        )
+    if channels is not None:
+        rows = rows.where(col("channel").isin(channels))
+    if outcomes is not None:
+        if "outcome" not in rows.columns:
+            raise InvalidArgument("dead letters have no outcome", "leave it out")
+        rows = rows.where(col("outcome").isin(outcomes))
+    if since is not None:
+        rows = rows.where(col(ended) >= lit(since))
+    if until is not None:
+        rows = rows.where(col(ended) < lit(until))
+    return rows

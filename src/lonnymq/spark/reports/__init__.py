@@ -1,0 +1,1 @@
+"""Reports on how each tenant was served."""

@@ -1,0 +1,178 @@
+"""The report as one HTML page: no links, no downloads, and no script but its own may run."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from hashlib import sha256
+from html import escape
+
+from lonnymq.spark.reports import plots
+from lonnymq.spark.reports import text as texts
+from lonnymq.spark.reports.explanations import MEANINGS
+from lonnymq.spark.reports.fields import FIELDS
+from lonnymq.spark.reports.model import Numbers, Tenant, Totals
+from lonnymq.spark.reports.style import CSS, SCRIPT
+from lonnymq.version import __version__
+
+LISTED = 50
+PLOTTED = 12
+WHOLE = 1_000
+TITLE = "How the tenants were served"
+
+
+def page(report: Numbers) -> str:
+    digest = b64encode(sha256(SCRIPT.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>LonnyMQ: {TITLE.lower()}</title>",
+            f"<style>{CSS}</style>",
+            "</head>",
+            "<body>",
+            "<main>",
+            *_body(report),
+            f'<footer class="soft">LonnyMQ {escape(__version__)}</footer>',
+            "</main>",
+            f"<script>{SCRIPT}</script>",
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def _body(report: Numbers) -> Iterator[str]:
+    yield f"<h1>{TITLE}</h1>"
+    if report.began_at is None or report.ended_at is None:
+        yield '<p class="soft">Nothing has finished in this time.</p>'
+        return
+    lasted = texts.duration((report.ended_at - report.began_at).total_seconds() * 1000)
+    yield (
+        f'<p class="soft">{texts.time(report.began_at)} to {texts.time(report.ended_at)}: {lasted}, '
+        f"in buckets of {texts.duration(report.bucket_ms)}</p>"
+    )
+    yield from _cards(report.totals)
+    yield '<div class="pair">'
+    yield from _plots(report, report.began_at)
+    yield "</div>"
+    yield from _table(report)
+    yield '<section class="sheet"><h2>What the numbers mean</h2><dl>'
+    yield from (
+        f"<div><dt>{escape(word)}</dt><dd>{escape(meaning)}</dd></div>" for word, meaning in MEANINGS.items()
+    )
+    yield "</dl></section>"
+
+
+def _cards(totals: Totals) -> Iterator[str]:
+    waits = f"p50 {texts.duration(totals.wait_p50_ms)}, p99 {texts.duration(totals.wait_p99_ms)}"
+    best = "nobody competed" if totals.jain is None else f"at best {texts.index(totals.jain_best)}"
+    yield '<div class="cards">'
+    for title, value, note in (
+        ("Tenants", texts.count(totals.channels), "had messages"),
+        ("Messages", texts.count(totals.messages), f"{texts.count(totals.completed)} completed"),
+        ("Failures", texts.count(totals.dead), f"dead; {texts.count(totals.retries)} retries"),
+        ("Cancelled", texts.count(totals.cancelled), "messages"),
+        ("Waited, p95", texts.duration(totals.wait_p95_ms), waits),
+        ("Throughput", texts.rate(totals.throughput), "completed a second"),
+        ("Work", texts.duration(totals.work_s * 1000), "of all tenants"),
+        ("Jain's index", texts.index(totals.jain), best),
+    ):
+        yield (
+            f'<div class="card"><span class="soft">{escape(title)}</span><b>{escape(value)}</b>'
+            f'<span class="soft">{escape(note)}</span></div>'
+        )
+    yield "</div>"
+
+
+def _plots(report: Numbers, began_at: datetime) -> Iterator[str]:
+    if report.flows:
+        legend = [
+            (plots.colour(place, flow), "all others" if flow.channel is None else texts.name(flow.channel))
+            for place, flow in enumerate(report.flows)
+        ]
+        picture = "".join(
+            f'<div class="{size}">{plots.flows(report.flows, began_at, report.bucket_ms, size)}</div>'
+            for size in plots.SIZES
+        )
+        yield _plot("Throughput", "Completed a second, tenant upon tenant", legend, picture, is_whole=True)
+    waited = [tenant for tenant in report.tenants if tenant.waits][:PLOTTED]
+    if waited:
+        legend = list(
+            zip((plots.PALETTE[0], plots.PALETTE[1], plots.PALETTE[7]), ("p50", "p95", "p99"), strict=True)
+        )
+        yield _plot("Waits", _largest(waited, report), legend, plots.waits(waited))
+    competed = [tenant for tenant in report.tenants if tenant.share is not None][:PLOTTED]
+    if competed:
+        legend = [(plots.SHARE, "share of the service"), (plots.FAIR, "fair share")]
+        note = _largest(competed, report) + ", while others had a backlog too"
+        yield _plot("Share against fair share", note, legend, plots.shares(competed))
+
+
+def _largest(shown: Sequence[Tenant], report: Numbers) -> str:
+    return f"The {len(shown)} largest tenants" if len(shown) < len(report.tenants) else "All tenants"
+
+
+def _plot(
+    title: str, note: str, legend: Iterable[tuple[str, str]], picture: str, *, is_whole: bool = False
+) -> str:
+    dots = "".join(f'<span><i style="--of:{colour}"></i>{escape(name)}</span>' for colour, name in legend)
+    return (
+        f'<section class="sheet plot{" whole" if is_whole else ""}"><h2>{title}</h2>'
+        f'<p class="soft">{escape(note)}</p><div class="legend">{dots}</div>{picture}</section>'
+    )
+
+
+def listed(tenants: Sequence[Tenant]) -> tuple[list[Tenant], list[Tenant]]:
+    """Those to be listed one by one, which are the largest and those that waited longest, and the others."""
+    by_wait = sorted(tenants, key=lambda tenant: tenant.wait_p95_ms or -1, reverse=True)
+    chosen = {tenant.channel for tenant in (*tenants[:LISTED], *by_wait[:LISTED])}
+    return (
+        [tenant for tenant in tenants if tenant.channel in chosen],
+        [tenant for tenant in tenants if tenant.channel not in chosen],
+    )
+
+
+def _table(report: Numbers) -> Iterator[str]:
+    shown, others = listed(report.tenants)
+    note = (
+        f"The {LISTED} largest and the {LISTED} that waited longest" if others else "Press a heading to sort"
+    )
+    yield f'<section class="sheet"><h2>Tenants</h2><p class="soft">{note}</p><div class="scroll"><table>'
+    heads = ["tenant", *(field.head for field in FIELDS)]
+    sort = {"messages": ' aria-sort="descending"'}
+    cells = (f'<th scope="col"{sort.get(head, "")}><button>{head}</button></th>' for head in heads)
+    yield f"<thead><tr>{''.join(cells)}</tr></thead><tbody>"
+    most = max(tenant.messages for tenant in shown)
+    for tenant in shown:
+        yield _row(tenant, most)
+    yield "</tbody><tfoot>"
+    if others:
+        yield _foot(f"{len(others):,} others", (field.of_all(others) for field in FIELDS))
+    yield _foot("all", ("" if "share" in field.head else field.of(report.totals) for field in FIELDS))
+    yield "</tfoot></table></div></section>"
+
+
+def _foot(name: str, cells: Iterable[str]) -> str:
+    return f"<tr><td>{name}</td>{''.join(f'<td>{escape(text)}</td>' for text in cells)}</tr>"
+
+
+def _row(tenant: Tenant, most: int) -> str:
+    name, whole = escape(texts.name(tenant.channel)), escape(texts.name(tenant.channel, WHOLE))
+    cells = [f'<td data-v="{name}" title="{whole}">{name}</td>']
+    for field in FIELDS:
+        value = field.value(tenant)
+        kind = ""
+        if field.head == "messages":
+            kind = f' class="bar" style="--part:{100 * tenant.messages / most:.1f}%"'
+        elif field.head == "dead" and tenant.dead:
+            kind = ' class="warn"'
+        cells.append(f'<td{kind} data-v="{"" if value is None else value}">{escape(field.of(tenant))}</td>')
+    return f"<tr>{''.join(cells)}</tr>"

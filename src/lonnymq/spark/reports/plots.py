@@ -1,0 +1,168 @@
+"""The report's pictures, as SVG that takes font and colour from the page it stands in."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, DateFormatter, date2num
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from lonnymq.spark.reports import text as texts
+from lonnymq.spark.reports.model import Flow, Tenant
+
+INK = "#404142"  # stands for the page's own colour of text
+PALETTE = ("#2a6f97", "#e07a5f", "#81b29a", "#e9b44c", "#7a5c9e", "#4fa3c7", "#b5656b", "#8d99ae")
+SHARE, FAIR = PALETTE[0], PALETTE[1]
+WIDTH_IN = 5.0
+SIZES = {"wide": (2.9, 11.6), "narrow": (3.2, WIDTH_IN)}
+BAR_IN = 0.27
+TICKS_S = (0.001, 0.01, 0.1, 1, 10, 60, 600, 3_600, 6 * 3_600, 86_400, 7 * 86_400, 30 * 86_400, 365 * 86_400)
+NAME = 18
+STYLE: Any = {
+    "timezone": "UTC",
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.size": 9.5,
+    "font.family": "sans-serif",
+    "font.sans-serif": "DejaVu Sans",
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "grid.color": INK,
+    "grid.alpha": 0.15,
+    "grid.linewidth": 0.6,
+}
+
+
+def waits(tenants: Sequence[Tenant]) -> str:
+    """The median, and how far the slowest twentieth and hundredth are behind it."""
+    with _figure("waits", _height(tenants)) as (figure, axes):
+        for place, tenant in enumerate(tenants):
+            p50, p95, p99 = (
+                _seconds(w) for w in (tenant.wait_p50_ms, tenant.wait_p95_ms, tenant.wait_p99_ms)
+            )
+            axes.plot([p50, p99], [place, place], color=PALETTE[7], linewidth=1.4, alpha=0.7, zorder=1)
+            axes.plot(p99, place, "|", color=PALETTE[7], markersize=9, markeredgewidth=2)
+            axes.plot(p95, place, "o", color=PALETTE[1], markersize=5)
+            axes.plot(p50, place, "o", color=PALETTE[0], markersize=6)
+        _names(axes, tenants)
+        shown = [_seconds(wait) for tenant in tenants for wait in (tenant.wait_p50_ms, tenant.wait_p99_ms)]
+        least = max(tick for tick in TICKS_S if tick <= min(shown))
+        most = min((tick for tick in TICKS_S if tick > max(shown)), default=max(shown))
+        axes.set_xscale("log")
+        axes.set_xlim(least * 0.9, most * 1.05)
+        axes.set_xticks([tick for tick in TICKS_S if least <= tick <= most])
+        axes.minorticks_off()
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: texts.duration(round(x * 1000, 6))))
+        axes.grid(axis="x")
+        return _svg(figure)
+
+
+def shares(tenants: Sequence[Tenant]) -> str:
+    """What a tenant got, as a bar, and its fair share, as a line across it."""
+    with _figure("shares", _height(tenants)) as (figure, axes):
+        places = range(len(tenants))
+        axes.barh(places, [tenant.share or 0 for tenant in tenants], color=SHARE, height=0.55)
+        axes.plot(
+            [tenant.fair_share or 0 for tenant in tenants],
+            places,
+            "|",
+            color=FAIR,
+            markersize=13,
+            markeredgewidth=2.5,
+        )
+        _names(axes, tenants)
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: texts.percent(round(x, 9))))
+        axes.grid(axis="x")
+        return _svg(figure)
+
+
+def flows(series: Sequence[Flow], began_at: datetime, bucket_ms: int, size: str) -> str:
+    """What was completed a second, tenant upon tenant."""
+    with _figure(f"flows {size}", *SIZES[size]) as (figure, axes):
+        buckets = len(series[0].completed)
+        edges = [began_at + timedelta(milliseconds=bucket_ms * number) for number in range(buckets + 1)]
+        times = date2num(edges)  # type: ignore[no-untyped-call]
+        below = [0.0] * buckets
+        for place, flow in enumerate(series):
+            above = [low + 1000 * n / bucket_ms for low, n in zip(below, flow.completed, strict=True)]
+            axes.stairs(
+                above,
+                times,
+                baseline=below,
+                fill=True,
+                color=colour(place, flow),
+                linewidth=0,
+            )
+            below = above
+        axes.set_xlim(times[0], times[-1])
+        axes.set_ylim(bottom=0)
+        locator = AutoDateLocator(minticks=3, maxticks=6)  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(DateFormatter(_clock(edges[-1] - edges[0])))  # type: ignore[no-untyped-call]
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: texts.rate(y)))
+        axes.set_ylabel("completed a second")
+        axes.grid(axis="y")
+        return _svg(figure)
+
+
+def colour(place: int, flow: Flow) -> str:
+    return PALETTE[7] if flow.channel is None else PALETTE[place]
+
+
+@contextmanager
+def _figure(salt: str, height: float, width: float = WIDTH_IN) -> Iterator[tuple[Figure, Axes]]:
+    with mpl.rc_context({**STYLE, "svg.hashsalt": salt}), warnings.catch_warnings():
+        # The browser has the letters that the font measured with here lacks.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure, figure.subplots()
+
+
+def _svg(figure: Figure) -> str:
+    out = io.StringIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(out, format="svg", transparent=True, metadata=nothing)
+    text = out.getvalue()
+    text = re.sub(f'(?<=[a-z]: ){INK}(?=[;"])', "currentColor", text[text.index("<svg") :])
+    text = re.sub(r'\s(xmlns(:xlink)?|version)="[^"]*"', "", text, count=3)
+    return re.sub(r'<svg width="[^"]*" height="[^"]*"', '<svg aria-hidden="true"', text, count=1)
+
+
+def _clock(span: timedelta) -> str:
+    if span < timedelta(minutes=10):
+        return "%H:%M:%S"
+    return "%H:%M" if span < timedelta(days=2) else "%b %d"
+
+
+def _height(tenants: Sequence[Tenant]) -> float:
+    return BAR_IN * len(tenants) + 0.6
+
+
+def _names(axes: Axes, tenants: Sequence[Tenant]) -> None:
+    axes.set_yticks(range(len(tenants)), [texts.name(tenant.channel, NAME) for tenant in tenants])
+    axes.set_ylim(len(tenants) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+
+
+def _seconds(wait_ms: float | None) -> float:
+    """For a scale that has no 0, and a clock that counts milliseconds."""
+    return max(wait_ms or 0, 1) / 1000

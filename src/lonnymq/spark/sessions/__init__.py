@@ -1,0 +1,1 @@
+"""Starting Spark: the session, its Java, and this package on the executors."""

@@ -1,0 +1,67 @@
+"""Headers as jsonb in COPY's binary format: a version, and a text."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lonnymq.payload import HEADER
+from lonnymq.spark.sink.json_values import plain_values
+from lonnymq.spark.sink.row_batch import Rows
+
+JSONB_VERSION = b"\x01"
+MAX_BYTES = 65_536
+NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+HINT = f"give a JSON object of at most {MAX_BYTES:,} bytes, or null for none"
+
+
+def headers(given: Rows, content_type: str | None) -> pa.Array | None:
+    """Of each row, with the content's type where its own say nothing of that. Texts alike are read once."""
+    column = given.column("headers")
+    alone = None if content_type is None else pa.scalar(_jsonb({HEADER: content_type}), pa.large_binary())
+    if column is None:
+        return None if alone is None else pa.repeat(alone, len(given))
+    if pa.types.is_nested(column.type):
+        values, indices = plain_values(column), pa.arange(0, len(column))
+    else:
+        alike = column.dictionary_encode()
+        values, indices = alike.dictionary.cast(pa.large_binary()).to_pylist(), alike.indices
+    written = []
+    for number, value in enumerate(values):
+        try:
+            written.append(None if value is None else _jsonb(_typed(_read(value), content_type)))
+        except (ValueError, RecursionError) as error:
+            given.refuse(pc.equal(indices, number), f"the headers are not valid, {error}", HINT)
+    each = pa.array(written, pa.large_binary()).take(indices)
+    return each if alone is None else each.fill_null(alone)
+
+
+def _read(value: object) -> dict[str, Any]:
+    found = json.loads(value.decode(), parse_constant=_not_json) if isinstance(value, bytes) else value
+    if not isinstance(found, dict):
+        raise ValueError(f"they are {type(found).__name__}")  # noqa: TRY004
+    return found
+
+
+def _not_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _typed(value: dict[str, Any], content_type: str | None) -> dict[str, Any]:
+    if content_type is None or value.get(HEADER) is not None:
+        return value
+    return {**value, HEADER: content_type}
+
+
+def _jsonb(value: dict[str, Any]) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    if NUL.search(text):
+        raise ValueError("they have a NUL in them, which PostgreSQL cannot keep")
+    octets = text.encode()
+    if len(octets) > MAX_BYTES:
+        raise ValueError(f"they are {len(octets)} bytes long")
+    return JSONB_VERSION + octets

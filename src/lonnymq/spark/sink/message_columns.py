@@ -1,0 +1,269 @@
+"""What a DataFrame's columns say of messages, as the columns of `staging`.
+
+Columns are checked on the driver, before anything runs; rows on executors, a batch at a time. What is checked
+of a row is what the queue would refuse: refused here, the error can name the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types
+
+from lonnymq.errors import InvalidArgument
+from lonnymq.payload import JSON
+from lonnymq.spark.sink.headers import headers
+from lonnymq.spark.sink.json_values import json_texts, obstacle
+from lonnymq.spark.sink.row_batch import Rows, shortened
+
+TEXT_MAX_BYTES = 255
+TIME_MAX = 2**53
+ATTEMPTS_MAX = 1_000_000
+PRIORITY_MAX = 100
+COST_MAX = 1_000_000
+NAMES_A_CHANNEL = "name the channel with 1 to 255 bytes of text"
+Kinds = tuple[type[types.DataType], ...]
+NESTED: Kinds = (types.StructType, types.MapType, types.ArrayType)
+WHOLE: Kinds = (types.IntegralType,)
+TEXT: Kinds = (types.StringType,)
+COLUMNS: Mapping[str, tuple[Kinds, str]] = {
+    "channel": (TEXT, "a string"),
+    "content": ((types.BinaryType, *TEXT, *NESTED), "binary, a string, or a struct, map or array for JSON"),
+    "run_at": ((types.TimestampType,), "a timestamp"),
+    "dequeue_at": (WHOLE, "a whole number of Unix milliseconds"),
+    "priority": (WHOLE, "a whole number"),
+    "cost": (WHOLE, "a whole number"),
+    "lane": (TEXT, "a string"),
+    "dedupe_key": (TEXT, "a string"),
+    "headers": ((*TEXT, types.StructType, types.MapType), "a map, a struct, or a string of JSON"),
+    "max_attempts": (WHOLE, "a whole number"),
+    "claim": ((types.StructType,), "what the consuming stream has as claim"),
+}
+CLAIM = {"consumer": TEXT, "seq": WHOLE, "generation": WHOLE}
+
+
+class InvalidColumns(InvalidArgument):
+    """The columns of the DataFrame are not those of messages. Nothing was written."""
+
+
+class Claim(NamedTuple):
+    consumer: str
+    generation: int
+    seq: int
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Which column is what: pickled to executors."""
+
+    places: Mapping[str, int]
+    channel: str | None
+    content_type: str | None
+    """What headers say of the content, where a row's own do not."""
+
+    @classmethod
+    def of(
+        cls,
+        schema: types.StructType,
+        *,
+        channel: str | None = None,
+        content_type: str | None = None,
+        completes: bool = False,
+    ) -> Self:
+        places = _places(schema)
+        fields = {name: schema.fields[place].dataType for name, place in places.items()}
+        _check_which(fields, channel, completes=completes)
+        for name, kind in fields.items():
+            _check_type(name, kind)
+        if channel is not None and not 1 <= len(channel.encode()) <= TEXT_MAX_BYTES:
+            raise InvalidColumns(f"the channel {shortened(channel)} is no name", NAMES_A_CHANNEL)
+        is_nested = isinstance(fields["content"], NESTED)
+        return cls(places, channel, content_type or (JSON if is_nested else None))
+
+    def staged(self, rows: pa.RecordBatch, batch: UUID, first: int, content_max_bytes: int) -> pa.RecordBatch:
+        """The rows as those of `staging`, numbered from `first`; what is in no row is left out.
+
+        COPY's binary format knows no types, so a uuid is its 16 bytes, and a jsonb a version and its text.
+        """
+        given = Rows(rows, self.places, first)
+        columns = {
+            "batch": pa.repeat(pa.scalar(batch.bytes, pa.binary()), len(rows)),
+            "ord": pa.arange(first, first + len(rows)),
+            "channel": _channels(given, self.channel),
+            "content": _contents(given, content_max_bytes),
+            "dequeue_at": _times(given),
+            "headers": headers(given, self.content_type),
+            "max_attempts": _max_attempts(given),
+            "dedupe_key": _texts(given, "dedupe_key", "give 1 to 255 bytes of text, or null for none"),
+            "lane": _texts(given, "lane", "give 1 to 255 bytes of text, or null for the default lane"),
+            "priority": _priorities(given),
+            "cost": _costs(given),
+        }
+        return pa.record_batch({name: column for name, column in columns.items() if column is not None})
+
+    def claims(self, rows: pa.RecordBatch, first: int) -> set[Claim]:
+        """The last claim of each consumer that rows came from."""
+        given = Rows(rows, self.places, first)
+        column = given.column("claim")
+        if column is None:
+            return set()
+        fields = dict(zip((field.name for field in column.type), column.flatten(), strict=True))
+        for field in fields.values():
+            given.refuse(field.is_null(), "the claim is null")
+        last = pa.table(fields).group_by(["consumer", "generation"]).aggregate([("seq", "max")]).to_pylist()
+        return {Claim(row["consumer"], row["generation"], row["seq_max"]) for row in last}
+
+
+def _places(schema: types.StructType) -> dict[str, int]:
+    """By the queue's names; Spark's are the same in any case."""
+    known = f"the columns are {', '.join(COLUMNS)}"
+    places: dict[str, int] = {}
+    for place, name in enumerate(schema.names):
+        if name.lower() not in COLUMNS:
+            raise InvalidColumns(f"there is no place for the column {name!r}", f"{known}: select these")
+        if name.lower() in places:
+            raise InvalidColumns(f"there are two columns {name.lower()!r}", known)
+        places[name.lower()] = place
+    return places
+
+
+def _check_which(names: Mapping[str, Any], channel: str | None, *, completes: bool) -> None:
+    if "content" not in names:
+        raise InvalidColumns("there is no column 'content'", "name the one with the messages so")
+    if "channel" not in names and channel is None:
+        raise InvalidColumns("there is no column 'channel'", "add it, or the option channel for all rows")
+    if "channel" in names and channel is not None:
+        raise InvalidColumns("there are a column 'channel' and an option channel", "give one of them")
+    if {"run_at", "dequeue_at"} <= names.keys():
+        raise InvalidColumns("there are columns 'run_at' and 'dequeue_at', which say the same", "drop one")
+    if "claim" in names and not completes:
+        raise InvalidColumns(
+            "there is a column 'claim'",
+            "the option complete=true finishes what was claimed; else drop the column",
+        )
+    if completes and "claim" not in names:
+        raise InvalidColumns(
+            "complete=true needs the column 'claim' of the consuming stream", "select it too"
+        )
+
+
+def _check_type(name: str, kind: types.DataType) -> None:
+    kinds, wanted = COLUMNS[name]
+    is_right = isinstance(kind, kinds)
+    if name == "claim" and isinstance(kind, types.StructType):
+        is_right = {field.name for field in kind.fields} == CLAIM.keys() and all(
+            isinstance(field.dataType, CLAIM[field.name]) for field in kind.fields
+        )
+    if not is_right:
+        hint = (
+            "cast it, in the zone that it is meant in" if isinstance(kind, types.TimestampNTZType) else None
+        )
+        raise InvalidColumns(f"the column {name!r} is {kind.simpleString()}, not {wanted}", hint)
+    why = obstacle(kind, name) if isinstance(kind, NESTED) else None
+    if why is not None:
+        raise InvalidColumns(
+            f"the column {name!r} cannot be written as JSON: {why}", "cast it, to string say"
+        )
+
+
+def _channels(given: Rows, option: str | None) -> pa.Array:
+    channels = given.column("channel")
+    if channels is None:
+        return pa.repeat(pa.scalar(option, pa.string()), len(given))
+    given.refuse(channels.is_null(), "a channel needs a name", NAMES_A_CHANNEL)
+    _check_text(given, channels, "channel", NAMES_A_CHANNEL)
+    return channels
+
+
+def _texts(given: Rows, name: str, hint: str) -> pa.Array | None:
+    texts = given.column(name)
+    if texts is not None:
+        _check_text(given, texts, name.replace("_", " "), hint)
+    return texts
+
+
+def _check_text(given: Rows, texts: pa.Array, what: str, hint: str) -> None:
+    lengths = pc.binary_length(texts)
+    is_outside = pc.or_(pc.less(lengths, 1), pc.greater(lengths, TEXT_MAX_BYTES))
+    given.refuse(is_outside, lambda at: f"the {what} is {lengths[at]} bytes long", hint)
+    given.refuse(pc.match_substring(texts, "\0"), f"the {what} has a NUL in it, which PostgreSQL cannot keep")
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        _refuse_broken(given, texts, what)
+
+
+def _refuse_broken(given: Rows, texts: pa.Array, what: str) -> None:
+    """Strings of Spark's may hold anything."""
+    for at, octets in enumerate(texts.cast(pa.large_binary()).to_pylist()):
+        try:
+            octets is None or octets.decode()
+        except UnicodeDecodeError as error:
+            given.refuse_row(at, f"the {what} is not UTF-8: {error.reason}")
+
+
+def _contents(given: Rows, max_bytes: int) -> pa.Array:
+    contents = given.required("content")
+    given.refuse(contents.is_null(), "a message needs content")
+    if pa.types.is_nested(contents.type):
+        contents = json_texts(contents)
+    elif pa.types.is_string(contents.type):
+        contents = contents.cast(pa.binary())
+    elif pa.types.is_large_string(contents.type):
+        contents = contents.cast(pa.large_binary())
+    lengths = pc.binary_length(contents)
+    given.refuse(
+        pc.greater(lengths, max_bytes),
+        lambda at: f"the content is {lengths[at]} bytes long",
+        f"at most {max_bytes} bytes are allowed; queue_set(p_content_max_bytes => ...) changes that",
+    )
+    return contents
+
+
+def _times(given: Rows) -> pa.Array | None:
+    run_at, times = given.column("run_at"), given.column("dequeue_at")
+    if run_at is not None:
+        times = _floor_to_ms(run_at.cast(pa.int64()))
+    if times is None:
+        return None
+    times = times.cast(pa.int64())
+    given.refuse(
+        _is_outside(times, -TIME_MAX, TIME_MAX), "the time is out of range", "give Unix milliseconds"
+    )
+    return times
+
+
+def _floor_to_ms(microseconds: pa.Array) -> pa.Array:
+    toward_zero = pc.divide(microseconds, 1000)
+    return pc.subtract(toward_zero, pc.greater(pc.multiply(toward_zero, 1000), microseconds).cast(pa.int64()))
+
+
+def _max_attempts(given: Rows) -> pa.Array | None:
+    hint = "allow 1 to 1,000,000 attempts, or null for the queue's number"
+    return _numbers(given, "max_attempts", 1, ATTEMPTS_MAX, hint)
+
+
+def _priorities(given: Rows) -> pa.Array | None:
+    hint = "give -100 to 100, or null for 0; higher ones go first within their channel"
+    return _numbers(given, "priority", -PRIORITY_MAX, PRIORITY_MAX, hint)
+
+
+def _costs(given: Rows) -> pa.Array | None:
+    return _numbers(given, "cost", 1, COST_MAX, "give 1 to 1,000,000, or null for 1")
+
+
+def _numbers(given: Rows, name: str, least: int, most: int, hint: str) -> pa.Array | None:
+    numbers = given.column(name)
+    if numbers is None:
+        return None
+    given.refuse(_is_outside(numbers.cast(pa.int64()), least, most), f"{name} is out of range", hint)
+    return numbers.cast(pa.int32())
+
+
+def _is_outside(numbers: pa.Array, least: int, most: int) -> pa.Array:
+    return pc.or_(pc.less(numbers, least), pc.greater(numbers, most))

@@ -1,0 +1,71 @@
+"""What is due is worked through, in the test's own process."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from lonnymq.client.async_queue import AsyncQueue
+from lonnymq.commands import Delivery
+from lonnymq.errors import InvalidArgument
+from lonnymq.testing.loop_safe_queue import AnyLoopQueue
+from lonnymq.worker.app import App
+from lonnymq.worker.exceptions import Discard, Retry
+from lonnymq.worker.worker import Worker
+
+
+@dataclass
+class Drained:
+    """How many attempts ended how, and what those raised that failed, the first of them first."""
+
+    completed: int = 0
+    retried: int = 0
+    discarded: int = 0
+    errors: list[BaseException] = field(default_factory=list)
+
+    def note(self, _message: Delivery, error: BaseException | None) -> None:
+        if error is None:
+            self.completed += 1
+        elif isinstance(error, Retry):
+            self.retried += 1
+        elif isinstance(error, Discard):
+            self.discarded += 1
+        else:
+            self.errors.append(error)
+
+
+def drain(app: App[Any], *, raise_errors: bool = True) -> Drained:
+    """Have the app's tasks run for all messages that are due, and for those that are due because of them, one
+    after the other. What waits for later, a retry after its backoff too, is left, and so are schedules.
+
+    If handlers failed, the first error is raised when all is done, unless `raise_errors` is false.
+
+        send_invoice.enqueue(7)
+        assert drain(app).completed == 1
+    """
+    _check_may_block(app)
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        return runner.run(drain_async(app, raise_errors=raise_errors))
+
+
+async def drain_async(app: App[Any], *, raise_errors: bool = True) -> Drained:
+    """As drain, in the test's own event loop."""
+    drained = Drained()
+    timeless = copy(app)
+    timeless.crons = []  # a tick that falls into the time of a test is none of its business
+    await Worker(timeless, concurrency=1, prefetch=0, on_result=drained.note).serve(until_empty=True)
+    if drained.errors and raise_errors:
+        raise drained.errors[0]
+    return drained
+
+
+def _check_may_block(app: App[Any]) -> None:
+    hint = "use: await drain_async(app)"
+    if isinstance(app.queue, AsyncQueue) and not isinstance(app.queue, AnyLoopQueue):
+        raise InvalidArgument("an AsyncQueue belongs to one event loop, and drain makes one of its own", hint)
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise InvalidArgument("drain blocks, and an event loop runs here", hint)
