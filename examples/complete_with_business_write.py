@@ -25,7 +25,7 @@ def collect(dsn: str, queue: Queue, message: Delivery, *, dies: bool = False) ->
     with psycopg.connect(dsn) as conn:  # commits at the end of the block, or rolls back if it raises
         conn.execute(
             "INSERT INTO receipt (invoice, attempt) VALUES (%s, %s)",
-            (message.data["invoice"], message.attempts),
+            (message.payload["invoice"], message.attempts),
         )
         if (result := queue.complete(message, conn=conn)) != Result.COMPLETED:
             raise NoLongerOurs(result)

@@ -80,7 +80,7 @@ def main(dsn: str) -> None:
 
         for message in queue.dequeue(10):
             with transaction.atomic():
-                Invoice.objects.filter(pk=message.data["invoice"]).update(euros=models.F("euros") * 2)
+                Invoice.objects.filter(pk=message.payload["invoice"]).update(euros=models.F("euros") * 2)
                 result = queue.complete(message, conn=connection)
             print(f"{message.channel}: {result}")
     connection.close()

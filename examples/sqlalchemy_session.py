@@ -59,7 +59,7 @@ def main(dsn: str) -> None:
         print(f"rolled back: {invoices} invoices, {queue.channel('bluebird').stats().waiting} messages")
 
     for message in queue.dequeue(10):
-        print(f"{message.channel} is to be sent invoice {message.data['invoice']}")
+        print(f"{message.channel} is to be sent invoice {message.payload['invoice']}")
         queue.complete(message)
     engine.dispose()
 

@@ -60,7 +60,7 @@ def main(dsn: str) -> None:
 
         for dead in queue.dead.list():
             kept = queue.get(dead.id)
-            print(f"dead after {dead.attempts} attempts, and still there: {kept.data if kept else None}")
+            print(f"dead after {dead.attempts} attempts, and still there: {kept.payload if kept else None}")
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ class Payloaded:
         return self.headers.get(HEADER) if isinstance(self.headers, dict) else None
 
     @property
-    def data(self) -> Any:
+    def payload(self) -> Any:
         """The value that the content stands for; bytes where nothing says what they are."""
         return decode(self._kept(), self.content_type)
 

@@ -54,7 +54,7 @@ def test_show(queue: Queue, dead: list[int], lonnymq: Run) -> None:
     assert "             route" in shown
     assert 'content      {"of": "acme"}' in shown
     told = lonnymq("dead", "show", "2", "--json").record
-    assert (told["status"], told["error"], told["data"]) == ("dead", "no\nroute", {"of": "acme"})
+    assert (told["status"], told["error"], told["payload"]) == ("dead", "no\nroute", {"of": "acme"})
     queue.dead.retry([2])
     [message] = queue.dequeue()
     queue.retry(message, error="again")

@@ -26,7 +26,7 @@ def test_one(queue: Queue, lonnymq: Run) -> None:
     done = lonnymq("enqueue", '{"invoice": 7}', "--channel", "acme")
     assert (done.code, done.stdout, done.stderr) == (0, "created: message 1 in channel acme\n", "")
     [message] = queue.dequeue()
-    assert (message.channel, message.data) == ("acme", {"invoice": 7})
+    assert (message.channel, message.payload) == ("acme", {"invoice": 7})
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_one_of_any_kind(queue: Queue, lonnymq: Run, given: list[str], value: ob
     told = lonnymq("enqueue", *given, "--json").record
     assert told == {"id": 1, "result": "created", "channel": "default"}
     [message] = queue.dequeue()
-    assert message.data == value
+    assert message.payload == value
 
 
 def test_one_with_all_that_can_be_said(queue: Queue, lonnymq: Run) -> None:
@@ -61,7 +61,7 @@ def test_one_with_all_that_can_be_said(queue: Queue, lonnymq: Run) -> None:
 def test_one_for_a_task(queue: Queue, lonnymq: Run) -> None:
     assert lonnymq("enqueue", '{"invoice": 7}', "--task", "shop.send").code == 0
     assert lonnymq("enqueue", "--task", "shop.clean").code == 0
-    found = [(message.headers["task"], message.data) for message in queue.dequeue(2)]
+    found = [(message.headers["task"], message.payload) for message in queue.dequeue(2)]
     assert found == [("shop.send", {"invoice": 7}), ("shop.clean", {})]
 
 
@@ -164,7 +164,7 @@ def test_values(queue: Queue, lonnymq: Run) -> None:
         "enqueue", "--file", "-", "--values", "--channel", "c", stdin=lines({"value": 1}, [2], "three")
     )
     assert done.code == 0
-    assert [message.data for message in queue.dequeue(10)] == [{"value": 1}, [2], "three"]
+    assert [message.payload for message in queue.dequeue(10)] == [{"value": 1}, [2], "three"]
 
 
 def test_an_empty_file(lonnymq: Run) -> None:

@@ -87,7 +87,7 @@ def test_show(queue: Queue, lonnymq: Run) -> None:
     assert shown["dedupe key"] == "k"
     assert "error" not in shown
     told = lonnymq("messages", "show", str(created.id), "--json").record
-    assert (told["data"], told["dequeue_at"]) == ({"to": "Zoë"}, 4102358400000)
+    assert (told["payload"], told["dequeue_at"]) == ({"to": "Zoë"}, 4102358400000)
     assert "content" not in told
 
 
@@ -105,7 +105,7 @@ def test_show_of_bytes(queue: Queue, lonnymq: Run, value: bytes, content_type: s
 def test_show_of_much(queue: Queue, lonnymq: Run) -> None:
     created = queue.enqueue("x" * 100_000)
     assert len(lonnymq("messages", "show", str(created.id)).stdout) < 10_000
-    assert len(lonnymq("messages", "show", str(created.id), "--json").record["data"]) == 100_000
+    assert len(lonnymq("messages", "show", str(created.id), "--json").record["payload"]) == 100_000
 
 
 def test_show_of_one_that_failed(queue: Queue, lonnymq: Run) -> None:

@@ -175,7 +175,7 @@ def test_texts_that_need_quoting(queue: Any) -> None:
     awkward = ['"', "\\", "{a,b}", "NULL", "null", "", " ", "ä\n\t", "'; --", "%s $1 :p1"]
     queue.enqueue_many([NewMessage(text, channel=f"x{text}", dedupe_key=f"k{text}") for text in awkward])
     messages = queue.dequeue(100)
-    assert sorted((m.channel, m.data) for m in messages) == sorted((f"x{text}", text) for text in awkward)
+    assert sorted((m.channel, m.payload) for m in messages) == sorted((f"x{text}", text) for text in awkward)
 
 
 class Tenant(StrEnum):

@@ -147,7 +147,7 @@ def test_a_schema_with_an_awkward_name(dsn: str) -> None:
         queue.install()
         queue.enqueue("x")
         (message,) = queue.dequeue()
-        assert message.data == "x"
+        assert message.payload == "x"
         queue.set(history=True)
         queue.complete(message)
         assert len(queue.history(channel="default")) == len(queue.history()) == 1

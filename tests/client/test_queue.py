@@ -27,7 +27,7 @@ def test_the_life_of_a_message(queue: Any) -> None:
     assert created.result is Result.CREATED
     (message,) = queue.dequeue(10, lease=60, consumer="me")
     assert (message.id, message.channel, message.attempts) == (created.id, "acme", 1)
-    assert message.data == {"number": 7}
+    assert message.payload == {"number": 7}
     assert message.decode(Order) == Order(7)
     assert message.headers == {"trace": "abc", "content-type": "application/json"}
     assert queue.get(created.id).status == "leased"
@@ -42,7 +42,7 @@ def test_a_batch_of_them(queue: Any) -> None:
     done = queue.enqueue_many([b"a", "b", {"c": 3}, Order(4)], channel="acme")
     assert (done.created, done.duplicates, done.full, done.total) == (4, 0, 0, 4)
     messages = queue.dequeue(10)
-    assert [message.data for message in messages] == [b"a", "b", {"c": 3}, {"number": 4}]
+    assert [message.payload for message in messages] == [b"a", "b", {"c": 3}, {"number": 4}]
     assert [extended.result for extended in queue.extend_many(messages, 60)] == [Result.EXTENDED] * 4
     outcomes = queue.complete_many(messages)
     assert [(outcome.id, outcome.result) for outcome in outcomes] == [
@@ -53,10 +53,10 @@ def test_a_batch_of_them(queue: Any) -> None:
 def test_a_retry_uses_up_an_attempt_only_with_an_error(queue: Any) -> None:
     queue.enqueue("x", max_attempts=2)
     (message,) = queue.dequeue()
-    assert queue.retry(message, state=b"halfway") is Result.DEFERRED
+    assert queue.retry(message, state=b"halfway") is Result.RETRIED
     (message,) = queue.dequeue()
     assert (message.attempts, message.state) == (1, b"halfway")
-    assert queue.retry(message, error="no luck") is Result.DEFERRED
+    assert queue.retry(message, error="no luck") is Result.RETRIED
     (message,) = queue.dequeue()
     assert (message.attempts, message.state) == (2, b"halfway")
     assert queue.retry(message, error="no luck again") is Result.DEAD
@@ -118,7 +118,7 @@ def test_settings_and_statistics(queue: Any) -> None:
     assert queue.stats().served == 2
     assert {finished.channel for finished in queue.history()} == {"acme", "bluebird"}
     (finished,) = queue.history(channel="acme", since=datetime.now(UTC) - timedelta(hours=1))
-    assert (finished.outcome, finished.data, finished.dedupe_key) == ("completed", {"a": 1}, "k")
+    assert (finished.outcome, finished.payload, finished.dedupe_key) == ("completed", {"a": 1}, "k")
     assert queue.history(since=datetime.now(UTC) + timedelta(hours=1)) == []
     assert queue.maintain() >= 0
 
@@ -128,23 +128,23 @@ def test_content_that_the_history_did_not_keep(own_queue: Any) -> None:
     own_queue.enqueue("x")
     own_queue.complete(*own_queue.dequeue())
     with pytest.raises(errors.BrokenContent, match="history_content=True"):
-        own_queue.history()[0].data  # noqa: B018
+        own_queue.history()[0].payload  # noqa: B018
 
 
 def test_priority_goes_first_and_the_higher_before_the_lower(own_queue: Any) -> None:
     for value, options in {"last": {"priority": -5}, "usual": {}, "high": {"priority": 9}}.items():
         own_queue.enqueue(value, **options)
-    assert [message.data for message in own_queue.dequeue(3)] == ["high", "usual", "last"]
+    assert [message.payload for message in own_queue.dequeue(3)] == ["high", "usual", "last"]
 
 
 def test_a_consumer_that_was_away_gets_what_came_meanwhile_in_its_place(own_queue: Any) -> None:
     """It dispatches before it dequeues: else it would always be one call behind."""
     own_queue.enqueue_many(["1", "2", "3"], channel="a")
-    assert [message.data for message in own_queue.dequeue()] == ["1"]
+    assert [message.payload for message in own_queue.dequeue()] == ["1"]
     for value in ("high", "higher"):
         own_queue.enqueue(value, channel="a", priority=len(value))
         time.sleep(2 * QUIET_MS / 1000)
-        assert [message.data for message in own_queue.dequeue()] == [value]
+        assert [message.payload for message in own_queue.dequeue()] == [value]
 
 
 def test_a_new_weight_shuts_nobody_out(own_queue: Any) -> None:
@@ -162,10 +162,10 @@ def test_a_priority_survives_a_retry_and_goes_with_a_delay(own_queue: Any, conn:
     own_queue.enqueue("later", priority=100, delay=60)
     for _ in range(3):
         (message,) = own_queue.dequeue()
-        assert message.data == "urgent"
+        assert message.payload == "urgent"
         own_queue.retry(message, error="again", delay=0)
         conn.execute("SELECT dispatch()")
-    assert [own_queue.dequeue()[0].data for _ in range(2)] == ["urgent", "usual"]
+    assert [own_queue.dequeue()[0].payload for _ in range(2)] == ["urgent", "usual"]
     assert own_queue.dequeue() == []
 
 
@@ -174,17 +174,17 @@ def test_lanes(own_queue: Any) -> None:
     own_queue.enqueue("two", lane="slow", cost=7)
     own_queue.enqueue_many([NewMessage("three", lane="slow", cost=2), "four"])
     taken = own_queue.dequeue(10, lanes=["slow", "nobody's"])
-    assert [(message.data, message.lane) for message in taken] == [("two", "slow"), ("three", "slow")]
+    assert [(message.payload, message.lane) for message in taken] == [("two", "slow"), ("three", "slow")]
     assert [own_queue.get(message.id).cost for message in taken] == [7, 2]
     assert {lane.lane: lane.waiting for lane in own_queue.lanes()} == {"default": 2, "slow": 0}
-    assert [message.data for message in own_queue.dequeue(10)] == ["one", "four"]
+    assert [message.payload for message in own_queue.dequeue(10)] == ["one", "four"]
 
 
 def test_a_message_that_goes_first(own_queue: Any) -> None:
     for value in ("a", "b", "c"):
         own_queue.enqueue(value)
     own_queue.reschedule(3, first=True)
-    assert [own_queue.dequeue()[0].data for _ in range(3)] == ["c", "a", "b"]
+    assert [own_queue.dequeue()[0].payload for _ in range(3)] == ["c", "a", "b"]
     with pytest.raises(errors.InvalidTime, match="first"):
         own_queue.reschedule(3, first=True, delay=5)
 
@@ -232,10 +232,10 @@ def test_what_cannot_be_read_stays_retryable(own_queue: Any) -> None:
     own_queue.enqueue(b"<a/>", headers={"content-type": "text/xml"})
     broken, unknown = own_queue.dequeue(2)
     with pytest.raises(errors.BrokenContent):
-        broken.data  # noqa: B018
+        broken.payload  # noqa: B018
     with pytest.raises(errors.UnknownContentType):
-        unknown.data  # noqa: B018
-    assert own_queue.retry(broken, error="unreadable") is Result.DEFERRED
+        unknown.payload  # noqa: B018
+    assert own_queue.retry(broken, error="unreadable") is Result.RETRIED
     assert own_queue.complete(unknown) is Result.COMPLETED
 
 
@@ -243,7 +243,7 @@ def test_messagepack(own_queue: Any) -> None:
     own_queue.enqueue({"n": 1}, content_type="application/msgpack")
     own_queue.enqueue({"n": 2}, headers={"content-type": "application/msgpack"})
     messages = own_queue.dequeue(2)
-    assert [message.data for message in messages] == [{"n": 1}, {"n": 2}]
+    assert [message.payload for message in messages] == [{"n": 1}, {"n": 2}]
     assert {message.content[:1] for message in messages} == {b"\x81"}
 
 
@@ -357,7 +357,7 @@ def test_what_was_leased_is_handed_over_whatever_happens_then(
             with pytest.raises(errors.NotPermitted):
                 queue.dequeue(10)
             (message,) = queue.dequeue(10)
-            assert message.data == "b"
+            assert message.payload == "b"
             with pytest.raises(errors.NotPermitted):
                 queue.dequeue(10)
     finally:

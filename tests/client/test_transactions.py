@@ -142,7 +142,7 @@ def test_complete_with_a_business_write(
         one, other, third = queue.dequeue(3)
         with SYNC[holder](dsn) as caller:
             assert queue.complete(one, conn=caller.held) is Result.COMPLETED
-            assert queue.retry(other, conn=caller.held) is Result.DEFERRED
+            assert queue.retry(other, conn=caller.held) is Result.RETRIED
             assert queue.extend(third, 60, conn=caller.held).result is Result.EXTENDED
             caller.end(ending)
         assert queue.complete(one) is (Result.NOT_FOUND if ending == "commit" else Result.COMPLETED)

@@ -44,7 +44,7 @@ def test_a_notification_ends_the_sleep(
         sleeps(conn)
         producer.enqueue("at last", channel="acme")
         (message,) = waiting.result(timeout=LONG)
-    assert message.data == "at last"
+    assert message.payload == "at last"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -55,7 +55,7 @@ def test_whatever_the_queue_runs_on(
     with queue_of(kind, dsn, listen=dsn if listen else False) as consumer, Queue(dsn) as producer:
         waiting = aside(consumer.dequeue, 5, wait=LONG)
         producer.enqueue("at last")
-        assert [message.data for message in waiting.result(timeout=LONG)] == ["at last"]
+        assert [message.payload for message in waiting.result(timeout=LONG)] == ["at last"]
 
 
 @pytest.mark.parametrize("kind", OWN)
@@ -91,17 +91,17 @@ def test_a_listener_whose_connection_broke_is_replaced(
         sleeps(conn)
         conn.execute(f"SELECT pg_terminate_backend(pid) {LISTENERS}")
         producer.enqueue("anyway")
-        assert waiting.result(timeout=LONG)[0].data == "anyway"
+        assert waiting.result(timeout=LONG)[0].payload == "anyway"
         assert "no connection to LISTEN on" in caplog.text
         waiting = aside(consumer.dequeue, wait=LONG)
         until(conn, f"EXISTS (SELECT {LISTENERS})")
         producer.enqueue("again")
-        assert waiting.result(timeout=LONG)[0].data == "again"
+        assert waiting.result(timeout=LONG)[0].payload == "again"
 
 
 def test_many_threads_wait_on_one_queue(dsn: str, aside: Callable[..., Future[Any]]) -> None:
     with Queue(dsn) as queue:
         waiting = [aside(queue.dequeue, wait=LONG) for _ in range(4)]
         queue.enqueue_many(range(4), channel="acme")
-        taken = [message.data for future in waiting for message in future.result(timeout=LONG)]
+        taken = [message.payload for future in waiting for message in future.result(timeout=LONG)]
     assert sorted(taken) == [0, 1, 2, 3]

@@ -20,7 +20,7 @@ def leased(run: Run, count: int = 1) -> list[c.Delivery]:
 def dead(run: Run) -> int:
     [held] = leased(run)
     run(c.QueueSet(max_attempts=1))
-    assert run(c.MessageDefer(held.id, held.token, error="no route")) is Result.DEAD
+    assert run(c.MessageRetry(held.id, held.token, error="no route")) is Result.DEAD
     return held.id
 
 
@@ -214,27 +214,27 @@ def message_complete_many(run: Run) -> None:
     assert run(c.MessageCompleteMany([], [])) == []
 
 
-def message_defer(run: Run) -> None:
+def message_retry(run: Run) -> None:
     [held] = leased(run)
-    assert run(c.MessageDefer(held.id, held.token, 7, CONTENT, "e")) is Result.DEFERRED
+    assert run(c.MessageRetry(held.id, held.token, 7, CONTENT, "e")) is Result.RETRIED
     found = run(c.MessageGet(held.id))
     assert found is not None
     assert (found.dequeue_at, found.state, found.error, found.attempts) == (7, CONTENT, "e", 1)
     [held] = leased(run)
-    assert run(c.MessageDefer(held.id, held.token, delay_ms=60_000)) is Result.DEFERRED
+    assert run(c.MessageRetry(held.id, held.token, delay_ms=60_000)) is Result.RETRIED
     found = run(c.MessageGet(held.id))
     assert found is not None
     assert found.status == "scheduled"
 
 
-def message_defer_many(run: Run) -> None:
+def message_retry_many(run: Run) -> None:
     one, two = leased(run, 2)
     ids, tokens = [one.id, two.id], [one.token, two.token]
-    done = run(c.MessageDeferMany(ids, tokens, [7, None], [None, CONTENT], [None, "e"]))
-    assert [each.result for each in done] == [Result.DEFERRED] * 2
+    done = run(c.MessageRetryMany(ids, tokens, [7, None], [None, CONTENT], [None, "e"]))
+    assert [each.result for each in done] == [Result.RETRIED] * 2
     [held] = leased(run)
-    [done_later] = run(c.MessageDeferMany([held.id], [held.token], delays_ms=[60_000]))
-    assert done_later.result is Result.DEFERRED
+    [done_later] = run(c.MessageRetryMany([held.id], [held.token], delays_ms=[60_000]))
+    assert done_later.result is Result.RETRIED
 
 
 def message_discard(run: Run) -> None:

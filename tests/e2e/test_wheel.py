@@ -39,7 +39,7 @@ with Queue(sys.argv[1], schema="fresh") as queue:
     print(queue.enqueue({"article": "lamp"}, channel="acme", headers={"trace": 7}).result)
     print(queue.enqueue(b"as it is", channel="bluebird").result)
     for message in queue.dequeue(10, wait=10):
-        print(message.channel, message.data, queue.complete(message))
+        print(message.channel, message.payload, queue.complete(message))
     try:
         queue.enqueue(Order("lamp"))
     except PayloadError as error:

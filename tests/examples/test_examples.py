@@ -87,7 +87,7 @@ def test_a_handler_of_fastapi(dsn: str) -> None:
 
         assert buy(3) == 201
         [message] = queue.dequeue(10)
-        assert (message.channel, message.data) == ("acme", {"ship": 2})
+        assert (message.channel, message.payload) == ("acme", {"ship": 2})
         assert rows(dsn, "SELECT id, article, pieces FROM purchase") == [(2, "lamp", 3)]
         assert rows(dsn, "SELECT pieces FROM stock") == [(0,)]
 

@@ -29,7 +29,7 @@ def test_it_runs_and_finds_what_there_is(conn: psycopg.Connection) -> None:
     conn.execute("SELECT message_complete(%s, %s)", (done.id, done.token))
     for _ in range(5):
         conn.execute(
-            "SELECT message_defer(%s, %s, p_error => E'Traceback\\nno route')", (dead.id, dead.token)
+            "SELECT message_retry(%s, %s, p_error => E'Traceback\\nno route')", (dead.id, dead.token)
         )
         dispatch(conn)
         if again := [each for each in dequeue(conn, 8)[0] if each.id == dead.id]:

@@ -18,7 +18,7 @@ from tests.faults.history import Act, Create, Delivery, Finish, History, Outcome
 STAMP: LiteralString = "SELECT FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT"
 DEQUEUE: LiteralString = "SELECT * FROM message_dequeue(%s, %s, %s)"
 CUT = (psycopg.OperationalError, psycopg.InterfaceError)
-DONE = {"complete": "completed", "defer": "deferred", "fail": "deferred", "extend": "extended"}
+DONE = {"complete": "completed", "defer": "retried", "fail": "retried", "extend": "extended"}
 Plan = dict[str, Any]
 
 
@@ -393,7 +393,7 @@ class Consumer(Client):
                 [(result, lease_end_at)] = self.connection.execute(query, (id_, token, lease_ms)).fetchall()
             else:
                 result = self.value(
-                    "SELECT message_defer(%s, %s, %s, %s, %s)", (id_, token, at, state, error)
+                    "SELECT message_retry(%s, %s, %s, %s, %s)", (id_, token, at, state, error)
                 )
             outcome = Outcome.OK
         except errors.DeadlockDetected:

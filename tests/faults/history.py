@@ -107,7 +107,7 @@ class Finish:
     @property
     def is_end(self) -> bool:
         """Whether, for all the client knows, it ended the lease."""
-        ends = {"completed", "deferred", "dead", "cancelled"}
+        ends = {"completed", "retried", "dead", "cancelled"}
         return self.outcome is not Outcome.FAIL and self.kind != "extend" and self.result in ends
 
 
@@ -342,7 +342,7 @@ class Judge:
                     "completed": {"not_found"},
                     "cancelled": {"not_found"},
                     "dead": {"lost"} | ({"not_found"} if id_ in self._touched else set()),
-                    "deferred": {"lost", "not_found"},
+                    "retried": {"lost", "not_found"},
                 }
                 if after and finish not in ends and finish.result not in expected[after[0].result]:
                     yield f"6: message {id_} was {after[0].result}, and then a call was told {finish.result}"

@@ -168,7 +168,7 @@ class Consumer:
         if fate < 0.05:
             return 0  # its lease runs out
         if fate < 0.1:
-            self.conn.execute("SELECT message_defer(%s, %s)", key)
+            self.conn.execute("SELECT message_retry(%s, %s)", key)
             return 0
         row = self.conn.execute("SELECT message_complete(%s, %s)", key).fetchone()
         return 1 if row == ("completed",) else 0

@@ -480,7 +480,7 @@ def test_retry_was_done_but_not_answered(
     cutter: Cutter, conn: psycopg.Connection, kind: str, leased: Delivery
 ) -> None:
     with made(kind, cutter.dsn) as it:
-        cutter.cut_after("message_defer")
+        cutter.cut_after("message_retry")
         with pytest.raises(OutcomeUnknown):
             it.queue.retry(leased, error="no")
         assert cutter.cuts == 1

@@ -301,7 +301,7 @@ class Service:
                 )
             elif step.then == "release" and messages:
                 consumer.execute(
-                    "SELECT COUNT(*) FROM message_defer_many(%s, %s)", (ids, [m.token for m in messages])
+                    "SELECT COUNT(*) FROM message_retry_many(%s, %s)", (ids, [m.token for m in messages])
                 )
                 dispatch(self.conn)
                 for message in ids:

@@ -32,15 +32,15 @@ REFUSED: list[LiteralString] = [
 FINISHERS: dict[str, LiteralString] = {
     "complete": "SELECT message_complete(%s, %s)",
     "complete_many": "SELECT result FROM message_complete_many(ARRAY[%s::BIGINT], ARRAY[%s::UUID])",
-    "defer": "SELECT message_defer(%s, %s)",
-    "fail": "SELECT message_defer(%s, %s, p_error => 'broken')",
+    "defer": "SELECT message_retry(%s, %s)",
+    "fail": "SELECT message_retry(%s, %s, p_error => 'broken')",
     "extend": "SELECT result FROM message_extend(%s, %s, 60000)",
 }
 DONE = {
     "complete": "completed",
     "complete_many": "completed",
-    "defer": "deferred",
-    "fail": "deferred",
+    "defer": "retried",
+    "fail": "retried",
     "extend": "extended",
 }
 
@@ -122,7 +122,7 @@ def test_finishers_say_what_is_not_theirs(
     conn: psycopg.Connection, connect: Connect, level: IsolationLevel, kind: str
 ) -> None:
     delivery = leased(conn)
-    conn.execute("SELECT message_defer(%s, %s)", (delivery.id, delivery.token))
+    conn.execute("SELECT message_retry(%s, %s)", (delivery.id, delivery.token))
     caller = at_level(connect, level)
     assert caller.execute(FINISHERS[kind], (delivery.id, delivery.token)).fetchone() == ("lost",)
     assert caller.execute(FINISHERS[kind], (delivery.id + 1, delivery.token)).fetchone() == ("not_found",)

@@ -112,7 +112,7 @@ def test_a_defer(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -
     [first], _ = dequeue(conn, 1, LEASE_MS)
     late = connect(autocommit=False)
     parameters = (first.id, first.token, clock.at + 20)
-    assert late.execute("SELECT message_defer(%s, %s, %s)", parameters).fetchone() == ("deferred",)
+    assert late.execute("SELECT message_retry(%s, %s, %s)", parameters).fetchone() == ("retried",)
     sweep_past(conn, clock)
     late.commit()
     dispatch(conn)
@@ -128,7 +128,7 @@ def test_a_defer_given_up(conn: psycopg.Connection, connect: Connect, clock: Fak
     dispatch(conn)
     [first], _ = dequeue(conn, 1, LEASE_MS)
     late = connect(autocommit=False)
-    assert late.execute("SELECT message_defer(%s, %s)", (first.id, first.token)).fetchone() == ("deferred",)
+    assert late.execute("SELECT message_retry(%s, %s)", (first.id, first.token)).fetchone() == ("retried",)
     sweep_past(conn, clock)
     late.rollback()
     for _ in range(100):

@@ -119,7 +119,7 @@ def test_a_freed_slot_on_an_emptied_channel_keeps_the_interval(
     if end == "complete":
         complete(conn, first)
     elif end == "defer":
-        conn.execute("SELECT message_defer(%s, %s, %s)", (first.id, first.token, clock.at + 5000))
+        conn.execute("SELECT message_retry(%s, %s, %s)", (first.id, first.token, clock.at + 5000))
     clock.advance(100)
     dispatch(conn)
     create(conn)
@@ -317,7 +317,7 @@ def _disturb(
             conn.execute("SELECT message_extend(%s, %s, 200)", (done.id, done.token))
         else:
             conn.execute(
-                f"SELECT {chance.choice(('message_complete', 'message_defer'))}(%s, %s)", done[0:7:6]
+                f"SELECT {chance.choice(('message_complete', 'message_retry'))}(%s, %s)", done[0:7:6]
             )
             channel.held.remove(done)
     elif what == "policy":

@@ -17,7 +17,7 @@ def kill(conn: psycopg.Connection, channel: str) -> int:
     conn.execute("SELECT message_create(%s, 'poison', p_max_attempts => 1)", (channel,))
     dispatch(conn)
     [message], _ = dequeue(conn)
-    conn.execute("SELECT message_defer(%s, %s, p_error => 'poison')", (message.id, message.token))
+    conn.execute("SELECT message_retry(%s, %s, p_error => 'poison')", (message.id, message.token))
     return message.id
 
 

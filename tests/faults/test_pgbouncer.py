@@ -91,7 +91,7 @@ def test_producing_and_consuming(pooler: PgBouncer, kind: str, monkeypatch: pyte
         assert {one.result for one in queue.extend_many(held[10:20], 120)} == {"extended"}
         assert {one.result for one in queue.complete_many(held[10:20])} == {"completed"}
         for delivery in held[20:]:
-            assert queue.retry(delivery, delay=3600, error="not now", state=b"page 7") == "deferred"
+            assert queue.retry(delivery, delay=3600, error="not now", state=b"page 7") == "retried"
         message = queue.get(held[20].id)
         assert message is not None
         assert message.state == b"page 7"
@@ -162,7 +162,7 @@ def test_many_threads_on_few_sessions(pooler: PgBouncer, kind: str) -> None:
         list(pool.map(consume, range(threads)))
         assert not it.queue.dequeue(100)
         assert Counter(one.id for one in delivered) == Counter(created)
-        assert sorted(one.data for one in delivered) == list(range(total))
+        assert sorted(one.payload for one in delivered) == list(range(total))
         assert it.ask("SELECT COUNT(*) FROM lonnymq.message") == 0
         assert [session.prepared for session in pooler.sessions()] == [0] * SESSIONS
 

@@ -39,12 +39,12 @@ def test_one_in_a_hundred_is_poison(conn: psycopg.Connection, max_attempts: int)
                 continue
             if int(number) % 300 == 0 and tries[m.id] == 0 and m.id not in seen_free:
                 seen_free.add(m.id)
-                conn.execute("SELECT message_defer(%s, %s)", (m.id, m.token))
+                conn.execute("SELECT message_retry(%s, %s)", (m.id, m.token))
                 continue
             tries[m.id] += 1
             assert m.attempts == tries[m.id]
             if (int(number) // 100 + m.attempts) % 2:
-                conn.execute("SELECT message_defer(%s, %s, p_error => 'poison')", (m.id, m.token))
+                conn.execute("SELECT message_retry(%s, %s, p_error => 'poison')", (m.id, m.token))
         clock.advance(500)
     dead = conn.execute("SELECT id, attempts, max_attempts, content FROM dead").fetchall()
     assert sorted(int(row[3].split()[1]) for row in dead) == list(range(0, MESSAGES, 100))

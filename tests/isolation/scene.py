@@ -141,8 +141,8 @@ def do_extend(conn: psycopg.Connection, _scene: Scene, lease: Lease) -> Outcome:
 
 
 def do_defer(conn: psycopg.Connection, _scene: Scene, lease: Lease) -> Outcome:
-    result = value(conn, "SELECT message_defer(%s, %s, p_dequeue_at => 20)", *lease)
-    return Outcome(result, lambda ledger: ledger.end_lease(lease.id) if result == "deferred" else None)
+    result = value(conn, "SELECT message_retry(%s, %s, p_dequeue_at => 20)", *lease)
+    return Outcome(result, lambda ledger: ledger.end_lease(lease.id) if result == "retried" else None)
 
 
 def do_channel_set(conn: psycopg.Connection, _scene: Scene, target: tuple[str, dict[str, int]]) -> Outcome:

@@ -124,7 +124,7 @@ def test_a_retry_and_a_create_for_the_last_place(arena: Arena, ending: str) -> N
     dispatch(observer)
     (delivery,) = take(observer, 1)
     assert (
-        value(observer, "SELECT message_defer(%s, %s, p_error => 'x')", delivery.id, delivery.token) == "dead"
+        value(observer, "SELECT message_retry(%s, %s, p_error => 'x')", delivery.id, delivery.token) == "dead"
     )
     begin(one)
     assert create_one(one) == "created"
@@ -142,7 +142,7 @@ def test_a_retry_and_a_create_for_the_last_place(arena: Arena, ending: str) -> N
 FINISHERS = {
     "complete": "SELECT message_complete(%(id)s, %(token)s)",
     "complete_many": "SELECT message_complete_many(ARRAY[%(id)s::BIGINT], ARRAY[%(token)s::UUID])",
-    "defer, for the last time": "SELECT message_defer(%(id)s, %(token)s, p_error => 'bad')",
+    "defer, for the last time": "SELECT message_retry(%(id)s, %(token)s, p_error => 'bad')",
     "cancel, and complete": "SELECT message_cancel(%(id)s), message_complete(%(id)s, %(token)s)",
     "cancel what waits": "SELECT message_cancel(id) FROM message_list() LIMIT 1",
     "sweep": "SELECT dispatch()",
@@ -573,7 +573,7 @@ class Load:
         conn.execute("SELECT dispatch()")
         for delivery in take(conn, 3):
             conn.execute("BEGIN")
-            finisher = chance.choice(["message_complete(%s, %s)", "message_defer(%s, %s)"])
+            finisher = chance.choice(["message_complete(%s, %s)", "message_retry(%s, %s)"])
             conn.execute(f"SELECT {finisher}", (delivery.id, delivery.token))
             end(conn, chance.choice(["commit", "commit", "rollback"]))
 

@@ -187,7 +187,7 @@ def test_a_snapshot_from_before_the_key_was_taken_over(arena: Arena, lives: int,
 FINISHERS = {
     "complete": "SELECT message_complete(%(id)s, %(token)s)",
     "complete_many": "SELECT message_complete_many(ARRAY[%(id)s::BIGINT], ARRAY[%(token)s::UUID])",
-    "defer, for the last time": "SELECT message_defer(%(id)s, %(token)s, p_error => 'bad')",
+    "defer, for the last time": "SELECT message_retry(%(id)s, %(token)s, p_error => 'bad')",
     "cancel, and complete": "SELECT message_cancel(%(id)s), message_complete(%(id)s, %(token)s)",
     "sweep": "SELECT dispatch()",
     "channel_delete": "SELECT channel_delete('a', TRUE)",
@@ -372,7 +372,7 @@ def dead_holder(arena: Arena, keep_ms: int) -> int:
     conn.execute("SELECT queue_set(p_max_attempts => 1)")
     holder, _ = create(conn)
     delivery = lease(conn)
-    assert value(conn, "SELECT message_defer(%s, %s, p_error => 'bad')", holder, delivery.token) == "dead"
+    assert value(conn, "SELECT message_retry(%s, %s, p_error => 'bad')", holder, delivery.token) == "dead"
     assert holder is not None
     if keep_ms == 0:
         until(lambda: value(conn, IS_FREE) is True, "the key to be free")

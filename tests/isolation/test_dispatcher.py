@@ -91,7 +91,7 @@ def test_all_of_a_life_in_one_transaction(arena: Arena, is_overtaken: bool) -> N
         deliveries = take(one, 2)
         assert len(deliveries) == 2 or not is_overtaken  # its own notices may lie beyond its snapshot
         for delivery in deliveries:
-            assert value(one, "SELECT message_defer(%s, %s)", delivery.id, delivery.token) == "deferred"
+            assert value(one, "SELECT message_retry(%s, %s)", delivery.id, delivery.token) == "retried"
     end(one, "commit")
     assert sorted(drain(observer, 3)) == made
 
@@ -105,7 +105,7 @@ def test_two_defers_in_one_transaction(arena: Arena) -> None:
     one.execute("BEGIN")
     for ids in ((made[0], made[3]), (made[1], made[2])):
         tokens = [deliveries[message_id].token for message_id in ids]
-        one.execute("SELECT message_defer_many(%s, %s)", (list(ids), tokens))
+        one.execute("SELECT message_retry_many(%s, %s)", (list(ids), tokens))
     end(one, "commit")
     dispatch(observer)
     assert value(observer, "SELECT COUNT(*) FROM ready") == 4
@@ -125,7 +125,7 @@ def test_a_token_of_an_earlier_life_is_worth_nothing(arena: Arena, call: str) ->
     def is_refused() -> bool:
         return "lost" in value(observer, query, message_id, old)
 
-    assert value(observer, "SELECT message_defer(%s, %s, p_error => 'bad')", message_id, old) == "dead"
+    assert value(observer, "SELECT message_retry(%s, %s, p_error => 'bad')", message_id, old) == "dead"
     assert is_refused()
     assert value(observer, "SELECT result FROM dead_retry(%s)", [message_id]) == "retried"
     assert is_refused()
@@ -174,7 +174,7 @@ def test_a_part_of_a_lease_that_is_held_when_it_runs_out(arena: Arena, part: int
         if len(leases) == 250:
             break
         ids, tokens = [lease.id for lease in leases], [lease.token for lease in leases]
-        observer.execute("SELECT message_defer_many(%s, %s)", (ids, tokens))
+        observer.execute("SELECT message_retry_many(%s, %s)", (ids, tokens))
     assert len(leases) == 250
     parts = observer.execute(
         "SELECT (stubs[1]).id, last_id FROM lease WHERE token = %s ORDER BY 2", (leases[0].token,)
@@ -730,7 +730,7 @@ def test_a_restore_beside_consumers_that_work(arena: Arena) -> None:
             conn.execute("SELECT dispatch(%s)", (chance.choice([50, 1_000]),))
             for delivery in take(conn, 20):
                 if chance.random() < 0.2:
-                    assert value(conn, "SELECT message_defer(%s, %s)", *delivery[0:7:6]) == "deferred"
+                    assert value(conn, "SELECT message_retry(%s, %s)", *delivery[0:7:6]) == "retried"
                 else:
                     assert value(conn, "SELECT message_complete(%s, %s)", *delivery[0:7:6]) == "completed"
                     with lock:

@@ -104,7 +104,7 @@ class Crowd:
             conn.execute("SELECT message_complete_many(%s, %s)", (ids, tokens))
         else:
             errors = ["bad"] * len(ids)
-            conn.execute("SELECT message_defer_many(%s, %s, p_errors => %s)", (ids, tokens, errors))
+            conn.execute("SELECT message_retry_many(%s, %s, p_errors => %s)", (ids, tokens, errors))
 
     def cancel(self, conn: psycopg.Connection, chance: random.Random) -> None:
         ids = [message_id for (message_id,) in conn.execute("SELECT id FROM message").fetchall()]

@@ -132,10 +132,10 @@ PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
     ("create", "defer"): {"same channel": AT_ONCE},
     ("dispatch", "defer"): {"same channel": AT_ONCE},
     ("dequeue", "defer"): {"same channel": AT_ONCE, "same message": LOST},
-    ("complete", "defer"): {"same channel": AT_ONCE, "same message": waits("not_found", "deferred")},
+    ("complete", "defer"): {"same channel": AT_ONCE, "same message": waits("not_found", "retried")},
     ("extend", "defer"): {"same channel": AT_ONCE, "same message": AT_ONCE},
-    ("defer", "defer"): {"same channel": AT_ONCE, "same message": waits("lost", "deferred")},
-    ("sweep", "defer"): {"same channel": AT_ONCE, "same message": waits("lost", "deferred")},
+    ("defer", "defer"): {"same channel": AT_ONCE, "same message": waits("lost", "retried")},
+    ("sweep", "defer"): {"same channel": AT_ONCE, "same message": waits("lost", "retried")},
     ("channel_set", "defer"): {"same channel": AT_ONCE},
     ("producer", "defer"): {"same channel": AT_ONCE},
     ("snapshot", "defer"): {"same channel": AT_ONCE},
@@ -183,7 +183,7 @@ CASES = [
     for ending in ("commit", "rollback")
 ]
 ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
-HOLDERS = {"complete": "completed", "extend": "extended", "defer": "deferred"}
+HOLDERS = {"complete": "completed", "extend": "extended", "defer": "retried"}
 
 
 def test_every_pair_is_there() -> None:

@@ -134,10 +134,10 @@ def test_a_dequeue_left_open_holds_only_its_slots(arena: Arena, ending: str) -> 
 FREEING = {
     "complete": "SELECT message_complete(%(id)s, %(token)s)",
     "complete_many": "SELECT message_complete_many(ARRAY[%(id)s::BIGINT], ARRAY[%(token)s::UUID])",
-    "defer": "SELECT message_defer(%(id)s, %(token)s, p_dequeue_at => clock_ms() + 3600000)",
-    "defer, for the last time": "SELECT message_defer(%(id)s, %(token)s, p_error => 'bad')",
+    "defer": "SELECT message_retry(%(id)s, %(token)s, p_dequeue_at => clock_ms() + 3600000)",
+    "defer, for the last time": "SELECT message_retry(%(id)s, %(token)s, p_error => 'bad')",
     "cancel, and complete": "SELECT message_cancel(%(id)s), message_complete(%(id)s, %(token)s)",
-    "cancel, and defer": "SELECT message_cancel(%(id)s), message_defer(%(id)s, %(token)s)",
+    "cancel, and defer": "SELECT message_cancel(%(id)s), message_retry(%(id)s, %(token)s)",
     "sweep": "SELECT dispatch()",
     "channel_delete": "SELECT channel_delete('c0', TRUE)",
 }
@@ -396,6 +396,6 @@ def consume(conn: psycopg.Connection, seed: int, deadline: float) -> int:
         end(conn, chance.choice(["commit", "commit", "rollback"]))
         count += len(deliveries)
         for delivery in deliveries:
-            call = chance.choice(["message_complete(%s, %s)", "message_defer(%s, %s)"])
+            call = chance.choice(["message_complete(%s, %s)", "message_retry(%s, %s)"])
             conn.execute(f"SELECT {call}", (delivery.id, delivery.token))
     return count

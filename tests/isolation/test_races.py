@@ -42,7 +42,7 @@ from tests.isolation.scene import (
 
 Meanwhile = Callable[[psycopg.Connection, Scene], None]
 
-HOLDERS = {"complete": "completed", "extend": "extended", "defer": "deferred"}
+HOLDERS = {"complete": "completed", "extend": "extended", "defer": "retried"}
 
 
 def finish(scene: Scene, outcome: Outcome) -> None:
@@ -89,7 +89,7 @@ def extend(conn: psycopg.Connection, scene: Scene) -> None:
 
 def defer(conn: psycopg.Connection, scene: Scene) -> None:
     lease = scene.held[scene.first][1]
-    assert value(conn, "SELECT message_defer(%s, %s, p_dequeue_at => -9)", *lease) == "deferred"
+    assert value(conn, "SELECT message_retry(%s, %s, p_dequeue_at => -9)", *lease) == "retried"
     scene.ledger.end_lease(lease.id)
 
 
@@ -658,7 +658,7 @@ def test_batches_in_opposite_orders_do_not_deadlock(arena: Arena, first: str, se
         for result in results:
             if result[lease.id] == "completed":
                 scene.ledger.finish(lease.id)
-            elif result[lease.id] == "deferred":
+            elif result[lease.id] == "retried":
                 scene.ledger.end_lease(lease.id)
     account(observer, scene.ledger)
 

@@ -50,7 +50,7 @@ def leased(conn: psycopg.Connection, count: int = 1, **options: Any) -> invarian
 
 def to_defer(conn: psycopg.Connection) -> Call:
     delivery = leased(conn)
-    return "SELECT message_defer(%s, %s)", (delivery.id, delivery.token)
+    return "SELECT message_retry(%s, %s)", (delivery.id, delivery.token)
 
 
 def to_complete(conn: psycopg.Connection) -> Call:
@@ -69,7 +69,7 @@ def to_park(conn: psycopg.Connection) -> Call:
     """Deferred for the last time, it leaves its slot to the next one."""
     conn.execute("SELECT channel_set('a', p_max_concurrency => 1)")
     delivery = leased(conn, 2, max_attempts=1)
-    return "SELECT message_defer(%s, %s, p_error => 'bad')", (delivery.id, delivery.token)
+    return "SELECT message_retry(%s, %s, p_error => 'bad')", (delivery.id, delivery.token)
 
 
 def to_reschedule(conn: psycopg.Connection) -> Call:
@@ -79,7 +79,7 @@ def to_reschedule(conn: psycopg.Connection) -> Call:
 
 def to_retry(conn: psycopg.Connection) -> Call:
     delivery = leased(conn, max_attempts=1)
-    done = value(conn, "SELECT message_defer(%s, %s, p_error => 'bad')", delivery.id, delivery.token)
+    done = value(conn, "SELECT message_retry(%s, %s, p_error => 'bad')", delivery.id, delivery.token)
     assert done == "dead"
     return "SELECT dead_retry(%s)", ([delivery.id],)
 

@@ -84,11 +84,11 @@ class Client:
 
     def defer(self, targets: list[Target], deferrals: list[Deferral], form: str) -> list[str]:
         if form == "one":
-            call = "SELECT message_defer(%s, %s, %s, %s, %s, %s)"
+            call = "SELECT message_retry(%s, %s, %s, %s, %s, %s)"
             return [self.value(call, *t, *d) for t, d in zip(targets, deferrals, strict=True)]
         types = "%s::BIGINT[], %s::UUID[], %s::BIGINT[], %s::BYTEA[], %s::TEXT[], %s::BIGINT[]"
         rows = self.rows(
-            f"SELECT * FROM message_defer_many({types})",
+            f"SELECT * FROM message_retry_many({types})",
             *_columns(targets),
             *(_column(list(column)) for column in zip(*deferrals, strict=True)),
         )

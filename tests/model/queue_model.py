@@ -270,7 +270,7 @@ class QueueModel:
             return "dead"
         if dequeue_at is not None:
             message.dequeue_at = dequeue_at
-        return "deferred"
+        return "retried"
 
     def extend(self, message_id: int | None, token: UUID | None, lease_ms: int) -> tuple[str, int | None]:
         message = self._held(message_id, token)

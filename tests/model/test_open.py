@@ -123,7 +123,7 @@ class OpenMachine(RuleBasedStateMachine):
     @rule(number=st.integers(0, 10), is_done=st.booleans())
     def finish(self, number: int, *, is_done: bool) -> None:
         message = self.taken.pop(number % len(self.taken))
-        call = "message_complete" if is_done else "message_defer"
+        call = "message_complete" if is_done else "message_retry"
         ((result,),) = self.conn.execute(f"SELECT {call}(%s, %s)", (message.id, message.token)).fetchall()
         if result == "completed":
             assert message.id not in self.done

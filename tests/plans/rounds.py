@@ -114,11 +114,11 @@ def play_singly_and_by_tens(meter: Meter, usual_at: int | None) -> None:
     messages = dequeue(meter, 10, "dequeue of 10")
     count("dispatch of a dequeue", "dispatch()")
     count("extend_many of 10", f"message_extend_many({listed(messages)}, {2 * HOUR})")
-    count("defer_many of 10", f"message_defer_many({listed(messages)})")
+    count("defer_many of 10", f"message_retry_many({listed(messages)})")
     dispatch(conn)
 
     message = dequeue(meter, 1)
-    count("defer", f"message_defer({alone(message)})")
+    count("defer", f"message_retry({alone(message)})")
     dispatch(conn)
 
     (*_, last) = dequeue(meter, 10, lease_ms=1)

@@ -79,7 +79,7 @@ def test_a_message_that_comes_back_to_before_the_dead(connect: Connect, dequeue_
         create(loader, 10, 10, "c", dequeue_at)
         dispatch(loader)
         for message in first:
-            loader.execute("SELECT message_defer(%s, %s)", (message.id, message.token))
+            loader.execute("SELECT message_retry(%s, %s)", (message.id, message.token))
         dispatch(loader)
         messages = meter.count("dequeue", f"message_dequeue(20, {HOUR})")
         assert {message["id"] for message in messages[:10]} == {message.id for message in first}
@@ -105,7 +105,7 @@ def test_several_stretches(connect: Connect) -> None:
         serve(loader, served, 10, None)
         serve(loader, served, 10, -1)
         for message in usual:
-            loader.execute("SELECT message_defer(%s, %s)", (message.id, message.token))
+            loader.execute("SELECT message_retry(%s, %s)", (message.id, message.token))
         dispatch(loader)
         create(loader, 10, 10, "c", -2)
         dispatch(loader)

@@ -56,7 +56,7 @@ def now(conn: psycopg.Connection) -> int:
 def defer_one(conn: psycopg.Connection) -> None:
     """Its lease is over."""
     conn.execute(
-        "SELECT message_defer(m.id, l.token) FROM lease l CROSS JOIN unnest(l.stubs) s"
+        "SELECT message_retry(m.id, l.token) FROM lease l CROSS JOIN unnest(l.stubs) s"
         " JOIN message m ON (m.id, m.generation) = (s.id, s.generation) LIMIT 1"
     )
 

@@ -62,7 +62,7 @@ def test_what_a_row_says(streams: Streams, conn: psycopg.Connection) -> None:
     )
     dispatch(conn)
     first = next(message for message in dequeue(conn, 2)[0] if message.headers)
-    conn.execute("SELECT message_defer(s.id, l.token, p_state => 'page 7') FROM lease l, unnest(l.stubs) s")
+    conn.execute("SELECT message_retry(s.id, l.token, p_state => 'page 7') FROM lease l, unnest(l.stubs) s")
     query = "SELECT created_at, dequeued_at FROM message WHERE id = %s"
     streams.run()
     row, plain = sorted(streams.rows(), key=lambda row: row.channel)

@@ -54,7 +54,7 @@ def stop(tmp_path: Path) -> Iterator[Stop]:
 def steal(conn: psycopg.Connection, number: int) -> None:
     """The lease ends, and somebody else has the message, does it and completes it."""
     conn.execute(
-        "SELECT message_defer(m.id, l.token) FROM lease l CROSS JOIN unnest(l.stubs) s"
+        "SELECT message_retry(m.id, l.token) FROM lease l CROSS JOIN unnest(l.stubs) s"
         " JOIN message m ON (m.id, m.generation) = (s.id, s.generation)"
         " WHERE m.content = convert_to(%s::TEXT, 'UTF8')",
         (number,),

@@ -28,7 +28,7 @@ def create(conn: psycopg.Connection, channel: str, content: bytes = b"x", header
 def kill(conn: psycopg.Connection, error: str = "broken") -> None:
     """What waits, in the connection's transaction if it has one."""
     for message in dequeue(conn, 100, 60_000, "wörker")[0]:
-        query = "SELECT message_defer(%s, %s, p_state => %s, p_error => %s)"
+        query = "SELECT message_retry(%s, %s, p_state => %s, p_error => %s)"
         conn.execute(query, (message.id, message.token, b"\x00state", error))
 
 

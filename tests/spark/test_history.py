@@ -61,7 +61,7 @@ def go_through(conn: psycopg.Connection) -> None:
     conn.execute("SELECT id FROM message_create('doomed', 'x', p_max_attempts => 1)")
     dispatch(conn)
     [doomed] = dequeue(conn, 1, 60_000)[0]
-    conn.execute("SELECT message_defer(%s, %s, p_error => 'no ''such'' thing')", (doomed.id, doomed.token))
+    conn.execute("SELECT message_retry(%s, %s, p_error => 'no ''such'' thing')", (doomed.id, doomed.token))
     [(waiting,)] = conn.execute("SELECT id FROM message_create('cancelled', 'x')").fetchall()
     conn.execute("SELECT message_cancel(%s)", (waiting,))
 

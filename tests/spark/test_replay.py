@@ -52,7 +52,7 @@ def test_what_messages_keep(
     )
     dispatch(conn)
     [message] = dequeue(conn, 1, 60_000)[0]
-    conn.execute("SELECT message_defer(%s, %s, p_error => 'no')", (message.id, message.token))
+    conn.execute("SELECT message_retry(%s, %s, p_error => 'no')", (message.id, message.token))
     settle(conn)
     archive(spark, str(tmp_path), options)
     sources = [past(spark, options, kind) for kind in ("history", "dead")]

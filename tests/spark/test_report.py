@@ -127,10 +127,10 @@ def _end(conn: psycopg.Connection, clock: FakeClock, chance: random.Random, held
     if drawn < 0.75:
         conn.execute("SELECT message_complete(%s, %s)", held)
     elif drawn < 0.82:
-        conn.execute("SELECT message_defer(%s, %s, p_error => 'no')", held)
+        conn.execute("SELECT message_retry(%s, %s, p_error => 'no')", held)
     elif drawn < 0.89:
         later = clock.at + chance.randint(0, 3_000)
-        conn.execute("SELECT message_defer(%s, %s, %s, p_error => 'no')", (*held, later))
+        conn.execute("SELECT message_retry(%s, %s, %s, p_error => 'no')", (*held, later))
     elif drawn < 0.95:
         conn.execute("SELECT message_cancel(%s)", held[:1])
         conn.execute("SELECT message_complete(%s, %s)", held)

@@ -71,7 +71,7 @@ def test_every_kind_of_content(spark: SparkSession, options: Options, dsn: str) 
     for channel, value in values.items():
         write(spark.range(1).select(f.lit(channel).alias("channel"), value.alias("content")), options)
     with Queue(dsn) as queue:
-        found = {delivery.channel: delivery.data for delivery in queue.dequeue(10)}
+        found = {delivery.channel: delivery.payload for delivery in queue.dequeue(10)}
     assert found == {
         "b": "é".encode(),
         "s": "é".encode(),
@@ -558,7 +558,7 @@ class TestCompleting:
 
     def test_a_lost_lease(self, claimed: DataFrame, options: Options, conn: psycopg.Connection) -> None:
         """Somebody else has one of the messages by now: nothing is published, nothing finished."""
-        conn.execute("SELECT message_defer((stubs[1]).id, token) FROM lease")
+        conn.execute("SELECT message_retry((stubs[1]).id, token) FROM lease")
         assert "1 messages of claim 1 are no longer held" in refused(claimed, options, complete="true")
         assert messages(conn, "channel") == [("in",)] * 3
         assert counts(conn) == (3, 0, 0)

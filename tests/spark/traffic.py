@@ -50,6 +50,6 @@ def kill(conn: psycopg.Connection, channel: str, contents: list[bytes], error: s
     dispatch(conn)
     while taken := dequeue(conn, 1_000, 60_000)[0]:
         for message in taken:
-            conn.execute("SELECT message_defer(%s, %s, p_error => %s)", (message.id, message.token, error))
+            conn.execute("SELECT message_retry(%s, %s, p_error => %s)", (message.id, message.token, error))
     settle(conn)
     return ids

@@ -60,7 +60,7 @@ def dequeue_all(conn: psycopg.Connection) -> list[Delivery]:
 ENDS = {
     "complete": "message_complete({id}, '{token}')",
     "complete many": "message_complete_many(ARRAY[{id}]::BIGINT[], ARRAY['{token}']::UUID[])",
-    "die": "message_defer({id}, '{token}', p_error => 'e')",
+    "die": "message_retry({id}, '{token}', p_error => 'e')",
     "cancel while leased": "message_cancel({id})",
 }
 
@@ -79,7 +79,7 @@ def test_a_place_is_free_when_its_message_ends_and_not_before(conn: psycopg.Conn
     else:
         message = take(conn, 1000)
         assert create(conn) == ["full"], "leased messages count"
-        call = ENDS.get(end, "message_defer({id}, '{token}')").format(id=message.id, token=message.token)
+        call = ENDS.get(end, "message_retry({id}, '{token}')").format(id=message.id, token=message.token)
         if end != "expire":
             conn.execute("SELECT " + call)
         if end == "cancel while leased":
@@ -157,7 +157,7 @@ def test_the_dead_take_no_place_and_come_back_only_where_there_is_one(conn: psyc
     limit(conn, 1)
     conn.execute("SELECT message_create('a', '', p_max_attempts => 1)")
     message = take(conn)
-    conn.execute("SELECT message_defer(%s, %s, p_error => 'e')", (message.id, message.token))
+    conn.execute("SELECT message_retry(%s, %s, p_error => 'e')", (message.id, message.token))
     assert create(conn) == ["created"]
     assert conn.execute("SELECT result FROM dead_retry(ARRAY[%s]::BIGINT[])", (message.id,)).fetchone() == (
         "full",

@@ -17,7 +17,7 @@ def end_lease(conn: psycopg.Connection, clock: FakeClock, message: Delivery, end
         clock.advance(1000)
     else:
         error = None if end == "defer" else "e"
-        conn.execute("SELECT message_defer(%s, %s, NULL, NULL, %s)", (message.id, message.token, error))
+        conn.execute("SELECT message_retry(%s, %s, NULL, NULL, %s)", (message.id, message.token, error))
 
 
 def finish(conn: psycopg.Connection, *messages: Delivery) -> None:

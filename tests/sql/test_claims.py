@@ -105,7 +105,7 @@ def test_what_a_row_says(conn: psycopg.Connection, clock: FakeClock) -> None:
     created_at = clock.at
     dispatch(conn)
     [first], _ = dequeue(conn)
-    conn.execute("SELECT message_defer(%s, %s, p_state => 'page 7', p_error => 'x')", (first.id, first.token))
+    conn.execute("SELECT message_retry(%s, %s, p_state => 'page 7', p_error => 'x')", (first.id, first.token))
     clock.advance(10)
     dispatch(conn)
     reader = Reader(conn)

@@ -88,7 +88,7 @@ def test_priority_comes_before_time(conn: psycopg.Connection) -> None:
     dispatch(conn)
     expected = [ids[n] for n in (3, 4, 1, 6, 5, 0, 2)]
     [first], _ = dequeue(conn)
-    conn.execute("SELECT message_defer(%s, %s, p_error => 'it broke')", (first.id, first.token))
+    conn.execute("SELECT message_retry(%s, %s, p_error => 'it broke')", (first.id, first.token))
     check(conn)
     assert [message.id for message in drain(conn)] == expected
 

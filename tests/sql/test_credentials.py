@@ -48,7 +48,7 @@ def tenant(conn: psycopg.Connection, connect: Connect, login: str) -> psycopg.Co
     for message in messages[:2]:
         conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
     for message in messages[2:4]:
-        conn.execute("SELECT message_defer(%s, %s, p_error => 'secret')", (message.id, message.token))
+        conn.execute("SELECT message_retry(%s, %s, p_error => 'secret')", (message.id, message.token))
     dispatch(conn)
     conn.execute("SELECT credential_bind(%s, %s)", (login, ["mine", "also mine"]))
     return connect(user=login, password=PASSWORD)
@@ -161,7 +161,7 @@ def test_ids_of_others_look_like_no_ids_at_all(conn: psycopg.Connection, tenant:
         assert tenant.execute("SELECT * FROM message_get(%s)", (message_id,)).fetchall() == []
         for call in (
             "message_complete(%s, gen_random_uuid())",
-            "message_defer(%s, gen_random_uuid())",
+            "message_retry(%s, gen_random_uuid())",
             "message_discard(%s, gen_random_uuid())",
             "result FROM message_extend(%s, gen_random_uuid(), 1)",
         ):

@@ -19,7 +19,7 @@ def kill(conn: psycopg.Connection, channel: str, error: str, key: str | None = N
     dispatch(conn)
     [message], _ = dequeue(conn, 1, consumer="worker 7")
     row = conn.execute(
-        "SELECT message_defer(%s, %s, p_error => %s, p_state => 'page 7')", (message.id, message.token, error)
+        "SELECT message_retry(%s, %s, p_error => %s, p_state => 'page 7')", (message.id, message.token, error)
     ).fetchone()
     assert row == ("dead",)
     return message.id
@@ -100,7 +100,7 @@ def test_a_retried_message_starts_afresh_and_keeps_its_past(conn: psycopg.Connec
         assert message["error"] == message["past_errors"][-1]["error"]
         if life == 2:
             assert message["past_errors"] == [{"at": died_at, "attempts": 1, "error": "first"}]
-        conn.execute("SELECT message_defer(%s, %s, p_error => %s)", (message_id, again.token, f"life {life}"))
+        conn.execute("SELECT message_retry(%s, %s, p_error => %s)", (message_id, again.token, f"life {life}"))
     [message] = shown(conn, "SELECT * FROM message_get(%s)", message_id)
     assert [past["error"] for past in message["past_errors"]] == [f"life {n}" for n in range(3, 13)]
     assert message["error"] == "life 13"

@@ -50,7 +50,7 @@ def test_a_batch_answers_as_single_calls_would(conn: psycopg.Connection) -> None
 ENDS = {
     "complete": "message_complete({id}, '{token}')",
     "complete many": "message_complete_many(ARRAY[{id}]::BIGINT[], ARRAY['{token}']::UUID[])",
-    "die": "message_defer({id}, '{token}', p_error => 'e')",
+    "die": "message_retry({id}, '{token}', p_error => 'e')",
     "cancel": "message_cancel({id})",
 }
 
@@ -83,7 +83,7 @@ def test_a_deferred_message_keeps_its_key(conn: psycopg.Connection) -> None:
     first, _ = create(conn)
     dispatch(conn)
     [message], _ = dequeue(conn)
-    conn.execute("SELECT message_defer(%s, %s)", (message.id, message.token))
+    conn.execute("SELECT message_retry(%s, %s)", (message.id, message.token))
     clock.advance(10 * KEEP_MS)
     assert create(conn) == (first, "duplicate")
 

@@ -1,4 +1,4 @@
-"""message_complete, message_defer and message_extend: by id and token, one and many."""
+"""message_complete, message_retry and message_extend: by id and token, one and many."""
 
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID, uuid4
@@ -36,7 +36,7 @@ def defer(
     error: str | None = None,
 ) -> str:
     row = conn.execute(
-        "SELECT message_defer(%s, %s, %s, %s, %s)", (message.id, message.token, at, state, error)
+        "SELECT message_retry(%s, %s, %s, %s, %s)", (message.id, message.token, at, state, error)
     ).fetchone()
     assert row is not None
     return str(row[0])
@@ -98,7 +98,7 @@ def test_one_token_does_not_complete_for_another(conn: psycopg.Connection) -> No
 def test_defer_without_an_error_costs_no_attempt(conn: psycopg.Connection) -> None:
     [message] = lease(conn, 1)
     for _ in range(10):
-        assert defer(conn, message, state=b"page 2") == "deferred"
+        assert defer(conn, message, state=b"page 2") == "retried"
         assert defer(conn, message) == "lost"
         dispatch(conn)
         [message], _ = dequeue(conn)
@@ -110,8 +110,8 @@ def test_defer_to_a_time_and_back_where_it_stood(conn: psycopg.Connection) -> No
     """Invariant 9."""
     clock = FakeClock(conn)
     first, second = lease(conn, 2)
-    assert defer(conn, first, at=clock.at + 100) == "deferred"
-    assert defer(conn, second) == "deferred"
+    assert defer(conn, first, at=clock.at + 100) == "retried"
+    assert defer(conn, second) == "retried"
     assert [message.id for message in drain(conn)] == [second.id]
     clock.advance(100)
     assert [message.id for message in drain(conn)] == [first.id]
@@ -122,7 +122,7 @@ def test_defer_with_an_error_until_the_attempts_are_used_up(conn: psycopg.Connec
     conn.execute("SELECT message_create('a', 'x', NULL, NULL, 2)")
     dispatch(conn)
     [message], _ = dequeue(conn, 1, 1000, "w")
-    assert defer(conn, message, state=b"half", error="first") == "deferred"
+    assert defer(conn, message, state=b"half", error="first") == "retried"
     dispatch(conn)
     [message], _ = dequeue(conn, 1, 1000, "w")
     assert (message.attempts, message.state) == (2, b"half")
@@ -138,7 +138,7 @@ def test_defer_many_is_the_sequence_of_its_parts(conn: psycopg.Connection) -> No
     one, two, three = lease(conn, 3)
     conn.execute("UPDATE message SET max_attempts = 1 WHERE id = %s", (three.id,))
     rows = conn.execute(
-        "SELECT * FROM message_defer_many(%s, %s, %s, %s::BYTEA[], %s)",
+        "SELECT * FROM message_retry_many(%s, %s, %s, %s::BYTEA[], %s)",
         (
             [two.id, one.id, one.id, three.id, three.id, 10**9],
             [uuid4(), one.token, one.token, three.token, three.token, uuid4()],
@@ -147,7 +147,7 @@ def test_defer_many_is_the_sequence_of_its_parts(conn: psycopg.Connection) -> No
             [None, "e", None, "f", "g", None],
         ),
     ).fetchall()
-    assert [row[1] for row in rows] == ["lost", "deferred", "lost", "dead", "lost", "not_found"]
+    assert [row[1] for row in rows] == ["lost", "retried", "lost", "dead", "lost", "not_found"]
     assert conn.execute(
         "SELECT dequeue_at, state, error, attempts FROM message WHERE id = %s", (one.id,)
     ).fetchone() == (-5, b"s", "e", 1)
@@ -160,7 +160,7 @@ def test_defer_many_of_what_is_cancelled_is_the_sequence_of_its_parts(conn: psyc
     [message] = lease(conn, 1)
     conn.execute("SELECT message_cancel(%s)", (message.id,))
     tokens = [uuid4(), message.token, message.token, uuid4()]
-    rows = conn.execute("SELECT * FROM message_defer_many(%s, %s)", ([message.id] * 4, tokens)).fetchall()
+    rows = conn.execute("SELECT * FROM message_retry_many(%s, %s)", ([message.id] * 4, tokens)).fetchall()
     assert [row[1] for row in rows] == ["lost", "cancelled", "not_found", "not_found"]
     check(conn)
 
@@ -214,7 +214,7 @@ def test_until_it_is_swept_the_holder_may_finish_late(conn: psycopg.Connection) 
     [
         "message_complete_many(%s, %s)",
         "message_complete_many(%s, (%s::UUID[])[:1])",
-        "message_defer_many(%s, %s)",
+        "message_retry_many(%s, %s)",
         "message_extend_many(%s, %s, 1000, '{a, b}')",
     ],
 )

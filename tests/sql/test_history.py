@@ -48,7 +48,7 @@ def complete(conn: psycopg.Connection, message: Delivery) -> str:
 
 
 def fail(conn: psycopg.Connection, message: Delivery, error: str = "broken") -> None:
-    conn.execute("SELECT message_defer(%s, %s, p_error => %s)", (message.id, message.token, error))
+    conn.execute("SELECT message_retry(%s, %s, p_error => %s)", (message.id, message.token, error))
 
 
 def cancel(conn: psycopg.Connection, id_: int) -> str:
@@ -216,7 +216,7 @@ def test_a_batch_writes_a_row_each(conn: psycopg.Connection, clock: FakeClock) -
     tokens = [m.token for m in messages]
     conn.execute("SELECT * FROM message_complete_many(%s, %s)", ([m.id for m in messages[:2]], tokens[:2]))
     conn.execute(
-        "SELECT * FROM message_defer_many(%s, %s, p_errors => ARRAY['broken', NULL, 'broken'])",
+        "SELECT * FROM message_retry_many(%s, %s, p_errors => ARRAY['broken', NULL, 'broken'])",
         ([m.id for m in messages[2:]], tokens[2:]),
     )
     expected = ["completed", "cancelled", "dead", "dead"]

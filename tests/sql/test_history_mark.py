@@ -32,7 +32,7 @@ def bury(conn: psycopg.Connection) -> int:
     conn.execute("SELECT message_create('a', 'x', p_max_attempts => 1)")
     dispatch(conn)
     [message] = dequeue(conn, 1, 60_000)[0]
-    conn.execute("SELECT message_defer(%s, %s, p_error => 'no')", (message.id, message.token))
+    conn.execute("SELECT message_retry(%s, %s, p_error => 'no')", (message.id, message.token))
     return message.id
 
 
@@ -143,7 +143,7 @@ def test_a_transaction_in_which_many_die_has_one_mark(connect: Connect, conn: ps
     dispatch(conn)
     one = connect(autocommit=False)
     for message in dequeue(conn, 3, 60_000)[0]:
-        one.execute("SELECT message_defer(%s, %s, p_error => 'no')", (message.id, message.token))
+        one.execute("SELECT message_retry(%s, %s, p_error => 'no')", (message.id, message.token))
     one.commit()
     assert conn.execute("SELECT COUNT(*) FROM dead").fetchone() == (3,)
     assert conn.execute("SELECT COUNT(*) FROM dead_mark").fetchone() == (1,)

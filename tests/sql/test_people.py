@@ -56,7 +56,7 @@ def test_a_message_is_shown_as_it_stands(conn: psycopg.Connection) -> None:
     first_at = clock.advance(500)
     assert get(conn, message_id)["status"] == "due"
     held = lease(conn)
-    conn.execute("SELECT message_defer(%s, %s, p_error => 'e', p_state => 's')", (held.id, held.token))
+    conn.execute("SELECT message_retry(%s, %s, p_error => 'e', p_state => 's')", (held.id, held.token))
     last_at = clock.advance(100)
     lease(conn)
     assert (
@@ -157,7 +157,7 @@ def test_a_batch_is_cancelled_as_one_by_one(conn: psycopg.Connection) -> None:
     """Invariant 16."""
     conn.execute("SELECT message_create('a', '', p_max_attempts => 1)")
     dead = lease(conn)
-    conn.execute("SELECT message_defer(%s, %s, p_error => 'e')", (dead.id, dead.token))
+    conn.execute("SELECT message_retry(%s, %s, p_error => 'e')", (dead.id, dead.token))
     held_id = create(conn)
     lease(conn)
     waits = create(conn)
@@ -195,7 +195,7 @@ def test_a_worker_is_told_that_its_message_is_cancelled(conn: psycopg.Connection
         clock.advance(1000)
     else:
         error = "e" if end == "fail" else None
-        assert value(conn, "message_defer(%s, %s, p_error => %s)", *pair, error) == "cancelled"
+        assert value(conn, "message_retry(%s, %s, p_error => %s)", *pair, error) == "cancelled"
     check(conn)
     assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,)
     assert conn.execute("SELECT COUNT(*) FROM dead").fetchone() == (0,)
@@ -220,7 +220,7 @@ def test_a_cancelled_message_frees_its_slot_when_it_ends(conn: psycopg.Connectio
     message = lease(conn)
     value(conn, "message_cancel(%s)", message.id)
     assert dequeue(conn)[0] == []
-    value(conn, "message_defer(%s, %s)", message.id, message.token)
+    value(conn, "message_retry(%s, %s)", message.id, message.token)
     dispatch(conn)
     assert len(dequeue(conn)[0]) == 1
 
@@ -250,7 +250,7 @@ def test_what_cannot_be_rescheduled_says_why(conn: psycopg.Connection) -> None:
     conn.execute("SELECT message_create('a', '', p_max_attempts => 1)")
     message = lease(conn)
     assert value(conn, "message_reschedule(%s)", message.id) == "leased"
-    value(conn, "message_defer(%s, %s, p_error => 'e')", message.id, message.token)
+    value(conn, "message_retry(%s, %s, p_error => 'e')", message.id, message.token)
     assert value(conn, "message_reschedule(%s)", message.id) == "dead"
     assert value(conn, "message_reschedule(999)") == "not_found"
 
@@ -290,7 +290,7 @@ def test_a_channel_with_messages_is_left_alone_unless_told_so(conn: psycopg.Conn
     if status != "waiting":
         message = lease(conn)
     if status == "dead":
-        value(conn, "message_defer(%s, %s, p_error => 'e')", message.id, message.token)
+        value(conn, "message_retry(%s, %s, p_error => 'e')", message.id, message.token)
     assert delete(conn, "'a'") == ("not_empty", 0)
     assert value(conn, f"COUNT(*) FROM {'dead' if status == 'dead' else 'message'}") == 1
     assert delete(conn, "'a', TRUE") == ("deleted", 1)

@@ -78,7 +78,7 @@ def test_a_message_leased_again_takes_one_slot(conn: psycopg.Connection) -> None
         messages, _ = dequeue(conn, 2)
         assert len(messages) == 2
         for message in messages:
-            conn.execute("SELECT message_defer(%s, %s)", (message.id, message.token))
+            conn.execute("SELECT message_retry(%s, %s)", (message.id, message.token))
         dispatch(conn)
 
 

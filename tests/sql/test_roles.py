@@ -41,8 +41,8 @@ sleep_look               .         x         .         x
 message_dequeue         .         x         .         x
 message_complete        .         x         .         x
 message_complete_many   .         x         .         x
-message_defer           .         x         .         x
-message_defer_many      .         x         .         x
+message_retry           .         x         .         x
+message_retry_many      .         x         .         x
 message_discard         .         x         .         x
 message_discard_many    .         x         .         x
 message_extend          .         x         .         x
@@ -483,7 +483,7 @@ def live(queue: Queue, sessions: dict[str, Conn], channels: Sequence[str]) -> No
     assert {row[0] for row in first} == {id_ for id_, _ in made}
     for id_, token in ((row[0], row[6]) for row in first):
         assert queue.call(consumer, "message_extend", id_, token, 60000)[0][0] == "extended"
-        assert queue.call(consumer, "message_defer", id_, token, -2, b"state", "'; --") == [("deferred",)]
+        assert queue.call(consumer, "message_retry", id_, token, -2, b"state", "'; --") == [("retried",)]
     again = _dequeue(queue, consumer, 2 * len(channels))
     assert {bytes(row[4] or b"") for row in again} == {b"state", b""}
     assert {row[0] for row in again} == {id_ for id_, _ in [*made, *more]}
@@ -728,7 +728,7 @@ def populate(queue: Queue, channels: Sequence[str]) -> None:
         " JOIN {0}.message m ON m.id = s.id AND m.generation = s.generation GROUP BY m.channel"
     )
     for ids, tokens in conn.execute(leased.format(schema)).fetchall():
-        assert queue.call(conn, "message_defer", ids[0], tokens[0], None, None, "broken") == [("dead",)]
+        assert queue.call(conn, "message_retry", ids[0], tokens[0], None, None, "broken") == [("dead",)]
         assert queue.call(conn, "message_complete", ids[1], tokens[1]) == [("completed",)]
     _dequeue(queue, conn, len(channels))
     for channel in channels:

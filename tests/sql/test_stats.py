@@ -44,7 +44,7 @@ def test_a_channel_from_its_first_message_to_its_last(conn: psycopg.Connection) 
     running = {"waiting": 2, "due": 1, "leased": 2, "served": 2, "last_served_at": served_at}
     assert stats(conn).items() >= running.items()
     conn.execute("SELECT queue_set(p_max_attempts => 1)")
-    conn.execute("SELECT message_defer(%s, %s, p_error => 'e')", (messages[0].id, messages[0].token))
+    conn.execute("SELECT message_retry(%s, %s, p_error => 'e')", (messages[0].id, messages[0].token))
     finish(conn, messages[1])
     drain(conn)
     assert (
@@ -171,7 +171,7 @@ def test_the_queue_sums_up(conn: psycopg.Connection) -> None:
     clock.advance(250)
     messages, _ = dequeue(conn, 2)
     conn.execute("SELECT message_cancel(MIN(id)) FROM messages WHERE status = 'due' AND channel = 'b'")
-    conn.execute("SELECT message_defer(%s, %s)", (messages[0].id, messages[0].token))
+    conn.execute("SELECT message_retry(%s, %s)", (messages[0].id, messages[0].token))
     dispatch(conn)
     [row] = shown(conn, "queue_stats()")
     assert row == {
@@ -213,7 +213,7 @@ def test_channels_are_listed_by_name_page_by_page(conn: psycopg.Connection) -> N
     conn.execute("SELECT message_create('b dead', '', p_max_attempts => 1)")
     dispatch(conn)
     [message], _ = dequeue(conn)
-    conn.execute("SELECT message_defer(%s, %s, p_error => 'e')", (message.id, message.token))
+    conn.execute("SELECT message_retry(%s, %s, p_error => 'e')", (message.id, message.token))
     fill(conn, a=1, z=1)
     conn.execute("SELECT message_create('not folded', '')")
     everything = ["a", "b dead", "not folded", "policy only", "z"]
@@ -244,7 +244,7 @@ def test_the_views_show_what_there_is(conn: psycopg.Connection) -> None:
     fill(conn, a=4)
     messages, _ = dequeue(conn, 3, consumer="worker 7")
     finish(conn, messages[0])
-    conn.execute("SELECT message_defer(%s, %s, p_error => 'e')", (messages[1].id, messages[1].token))
+    conn.execute("SELECT message_retry(%s, %s, p_error => 'e')", (messages[1].id, messages[1].token))
     assert [(row["id"], row["status"]) for row in shown(conn, "messages ORDER BY id")] == [
         (messages[2].id, "leased"),
         (messages[2].id + 1, "due"),

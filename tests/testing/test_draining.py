@@ -52,8 +52,8 @@ def test_what_is_due_and_what_comes_of_it_one_after_the_other(app: App[Created])
 
     @app.consume
     def raw(message: Delivery) -> None:
-        began.append(message.data)
-        ended.append(message.data)
+        began.append(message.payload)
+        ended.append(message.payload)
 
     app.queue.enqueue("raw", channel="other")
     whole.enqueue(3)

@@ -17,7 +17,7 @@ left_open = []
 def test_one(lonnymq_queue, lonnymq_dsn):
     lonnymq_queue.enqueue({"invoice": 7}, channel="acme")
     [message] = lonnymq_queue.dequeue(10)
-    assert message.data == {"invoice": 7}
+    assert message.payload == {"invoice": 7}
     left_open.append(psycopg.connect(lonnymq_dsn))
     left_open[0].execute("CREATE TABLE invoice ()")
 
@@ -58,7 +58,7 @@ def test_it(number, lonnymq_dsn, lonnymq_queue):
     with psycopg.connect(lonnymq_dsn) as conn:
         conn.execute("SELECT FROM invoice")
         lonnymq_queue.enqueue(number, conn=conn)
-    assert [message.data for message in lonnymq_queue.dequeue(10)] == [number]
+    assert [message.payload for message in lonnymq_queue.dequeue(10)] == [number]
 """
 
 ASYNC = """
@@ -70,7 +70,7 @@ async def sent_and_taken(queue):
     await asyncio.gather(*(queue.enqueue(number) for number in range(5)))
     messages = await queue.dequeue(10, wait=5)
     await queue.complete_many(messages)
-    return sorted(message.data for message in messages)
+    return sorted(message.payload for message in messages)
 
 def test_loops_one_after_the_other(lonnymq_async_queue):
     for _ in range(3):

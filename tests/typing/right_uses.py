@@ -114,7 +114,7 @@ def consuming(queue: Queue, conn: psycopg.Connection) -> None:
         assert_type(message.content, bytes)
         assert_type(message.state, bytes | None)
         assert_type(message.content_type, str | None)
-        assert_type(message.data, Any)
+        assert_type(message.payload, Any)
         assert_type(message.decode(Order), Order)
         assert_type(message.decode(Refund), Refund)
         assert_type(message.decode(Payment), Payment)

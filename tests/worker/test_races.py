@@ -370,7 +370,7 @@ def test_what_is_handed_back_is_not_taken_again_while_nothing_moves(queue: Queue
 
 def handed_back(worker: Worker) -> int:
     assert worker._session is not None
-    return int(worker._session.state()["outcomes"].get("deferred", 0))
+    return int(worker._session.state()["outcomes"].get("retried", 0))
 
 
 def test_a_health_file_that_cannot_be_written_any_more_ends_nothing(

@@ -127,7 +127,7 @@ def test_who_waits_for_long_listens_again_after_its_connection_broke(
             conn.execute("SELECT pg_terminate_backend(%s)", (first,))
             await listener(conn, other_than=first)
             await queue.enqueue("at last")
-            return [message.data for message in await asyncio.wait_for(waiting, PATIENCE)]
+            return [message.payload for message in await asyncio.wait_for(waiting, PATIENCE)]
 
     assert asyncio.run(main()) == ["at last"]
 
@@ -149,6 +149,6 @@ def test_who_had_no_listener_tries_again(
             waiting = asyncio.create_task(queue.dequeue_until(asyncio.Event()))
             await listener(conn)
             await queue.enqueue("at last")
-            return [message.data for message in await asyncio.wait_for(waiting, PATIENCE)]
+            return [message.payload for message in await asyncio.wait_for(waiting, PATIENCE)]
 
     assert asyncio.run(main()) == ["at last"]

@@ -48,7 +48,7 @@ def test_both_kinds_of_handler(queue: Queue, app: App[Created]) -> None:
 
     @app.consume
     def raw(message: Delivery) -> None:
-        seen.append((message.data, message.channel))
+        seen.append((message.payload, message.channel))
 
     plain.enqueue(1)
     later.using(channel="bluebird").enqueue(2)

@@ -61,11 +61,11 @@ def _content(message: Payloaded) -> dict[str, object]:
     if message.content is None:
         return {}
     try:
-        data = message.data
-        json.dumps(data, allow_nan=False)
+        payload = message.payload
+        json.dumps(payload, allow_nan=False)
     except (LonnyMQError, TypeError, ValueError, RecursionError):
         return {"content_base64": base64.b64encode(message.content).decode()}
-    return {"data": data}
+    return {"payload": payload}
 
 
 def print_table(records: Sequence[Record], columns: Sequence[Column[Record]], *, otherwise: str) -> None:
@@ -109,7 +109,7 @@ def shown_content(message: Payloaded) -> str:
     found = _content(message)
     if not found:
         return ""
-    text = json.dumps(found["data"], ensure_ascii=False) if "data" in found else repr(message.content)
+    text = json.dumps(found["payload"], ensure_ascii=False) if "payload" in found else repr(message.content)
     if len(text) > SHOWN_CONTENT:
         text = f"{text[:SHOWN_CONTENT]} ... (--json has all of it)"
     return printable(text)

@@ -100,7 +100,7 @@ class AsyncQueue(QueueBase, AsyncCaller):
         Takes no connection of yours: it commits at once, on one of the queue's own.
 
             for message in await queue.dequeue(10, wait=5):
-                await handle(message.data)
+                await handle(message.payload)
                 await queue.complete(message)
         """
         refuse_connection(conn)

@@ -19,12 +19,12 @@ from lonnymq.commands import (
     Extended,
     MessageComplete,
     MessageCompleteMany,
-    MessageDefer,
-    MessageDeferMany,
     MessageDequeue,
     MessageDiscard,
     MessageExtend,
     MessageExtendMany,
+    MessageRetry,
+    MessageRetryMany,
     Outcome,
     Result,
 )
@@ -109,7 +109,7 @@ def complete(message: Delivery, *, conn: object | None = None) -> Request[Result
     what the work has written.
 
         with psycopg.connect(dsn) as conn:
-            conn.execute("UPDATE invoice SET paid = TRUE WHERE id = %s", (message.data["invoice"],))
+            conn.execute("UPDATE invoice SET paid = TRUE WHERE id = %s", (message.payload["invoice"],))
             queue.complete(message, conn=conn)
     """
     return ask(MessageComplete(*_id_and_token(message)), conn)
@@ -133,13 +133,13 @@ def retry(
     priority, cost and lane.
 
     With an `error`, a text or an exception, an attempt is used up, and after the last one the message is
-    dead: the result says `deferred` or `dead`. `state` is kept for the next attempt.
+    dead: the result says `retried` or `dead`. `state` is kept for the next attempt.
 
         except ConnectionError as error:
             queue.retry(message, delay=30, error=error)
     """
     dequeue_at, delay_ms = schedule(run_at, delay)
-    return ask(MessageDefer(*_id_and_token(message), dequeue_at, state, _text(error), delay_ms), conn)
+    return ask(MessageRetry(*_id_and_token(message), dequeue_at, state, _text(error), delay_ms), conn)
 
 
 def retry_many(
@@ -155,7 +155,7 @@ def retry_many(
     dequeue_at, delay_ms = schedule(run_at, delay)
     count = len(ids)
     return ask(
-        MessageDeferMany(
+        MessageRetryMany(
             ids,
             tokens,
             _repeated(dequeue_at, count),

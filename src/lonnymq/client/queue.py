@@ -92,7 +92,7 @@ class Queue(QueueBase, Caller):
         Takes no connection of yours: it commits at once, on one of the queue's own.
 
             for message in queue.dequeue(10, wait=5):
-                handle(message.data)
+                handle(message.payload)
                 queue.complete(message)
         """
         refuse_connection(conn)

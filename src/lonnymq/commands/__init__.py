@@ -32,8 +32,6 @@ from lonnymq.commands.message_complete import MessageComplete
 from lonnymq.commands.message_complete_many import MessageCompleteMany
 from lonnymq.commands.message_create import Created, MessageCreate
 from lonnymq.commands.message_create_many import MessageCreateMany
-from lonnymq.commands.message_defer import MessageDefer
-from lonnymq.commands.message_defer_many import MessageDeferMany
 from lonnymq.commands.message_dequeue import Delivery, Dequeued, MessageDequeue
 from lonnymq.commands.message_discard import MessageDiscard
 from lonnymq.commands.message_discard_many import MessageDiscardMany
@@ -42,6 +40,8 @@ from lonnymq.commands.message_extend_many import MessageExtendMany
 from lonnymq.commands.message_get import Message, MessageGet
 from lonnymq.commands.message_list import ListedMessage, MessageList
 from lonnymq.commands.message_reschedule import MessageReschedule
+from lonnymq.commands.message_retry import MessageRetry
+from lonnymq.commands.message_retry_many import MessageRetryMany
 from lonnymq.commands.queue_get import QueueGet, QueueSettings
 from lonnymq.commands.queue_set import QueueSet
 from lonnymq.commands.queue_stats import QueueStatistics, QueueStats
@@ -113,8 +113,6 @@ __all__ = [
     "MessageCompleteMany",
     "MessageCreate",
     "MessageCreateMany",
-    "MessageDefer",
-    "MessageDeferMany",
     "MessageDequeue",
     "MessageDiscard",
     "MessageDiscardMany",
@@ -123,6 +121,8 @@ __all__ = [
     "MessageGet",
     "MessageList",
     "MessageReschedule",
+    "MessageRetry",
+    "MessageRetryMany",
     "Outcome",
     "Published",
     "PublishedOnce",

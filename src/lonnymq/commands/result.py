@@ -16,7 +16,6 @@ class Result(StrEnum):
     DUPLICATE = "duplicate"
     FULL = "full"
     COMPLETED = "completed"
-    DEFERRED = "deferred"
     EXTENDED = "extended"
     CANCELLED = "cancelled"
     MARKED = "marked"

@@ -39,7 +39,7 @@ class Arguments:
 
     def of_message(self, message: payload.Payloaded) -> dict[str, Any]:
         """As the function wants them."""
-        given = message.data
+        given = message.payload
         if not isinstance(given, dict):
             raise BrokenContent(
                 f"the content is {type(given).__name__}, not the arguments of a task", "send a JSON object"

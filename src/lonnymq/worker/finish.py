@@ -12,7 +12,7 @@ from uuid import UUID
 
 from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.client.calls import Request, Steps
-from lonnymq.commands import MessageCompleteMany, MessageDeferMany, MessageDiscardMany, Outcome, Result
+from lonnymq.commands import MessageCompleteMany, MessageDiscardMany, MessageRetryMany, Outcome, Result
 from lonnymq.worker.batches import Batches, NotTogether
 from lonnymq.worker.execute import Discarded, Done, Ending, PutBack
 from lonnymq.worker.leased import Holding
@@ -107,7 +107,7 @@ def _return(batch: list[Back]) -> Steps[list[Outcome]]:
     delays = [None if back.delay_ms is None else min(back.delay_ms, LONGEST_MS) for _, back in batch]
     errors = [back.error for _, back in batch]
     ids, tokens = _ids_and_tokens([holding for holding, _ in batch])
-    outcomes: list[Outcome] = yield MessageDeferMany(ids, tokens, errors=errors, delays_ms=delays)
+    outcomes: list[Outcome] = yield MessageRetryMany(ids, tokens, errors=errors, delays_ms=delays)
     return outcomes
 
 

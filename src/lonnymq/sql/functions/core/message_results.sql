@@ -6,7 +6,7 @@ RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
     IF cardinality(p_endings) = cardinality(p_ids) THEN
-        RETURN QUERY SELECT e.id, COALESCE(e.outcome, 'deferred') FROM unnest(p_endings) e ORDER BY e.ord;
+        RETURN QUERY SELECT e.id, COALESCE(e.outcome, 'retried') FROM unnest(p_endings) e ORDER BY e.ord;
         RETURN;
     END IF;
     RETURN QUERY
@@ -20,7 +20,7 @@ BEGIN
                 SELECT u.ord, u.id, u.token, NULL AS result
                 FROM unnest(p_ids, p_tokens) WITH ORDINALITY u (id, token, ord)
                 UNION ALL
-                SELECT e.ord, NULL, NULL, COALESCE(e.outcome, 'deferred') FROM unnest(p_endings) e) y
+                SELECT e.ord, NULL, NULL, COALESCE(e.outcome, 'retried') FROM unnest(p_endings) e) y
             GROUP BY y.ord) z) x
     ORDER BY x.ord;
 END $$;

@@ -9,8 +9,8 @@ from lonnymq.statement import BigInt, Bytea, Text, Uuid
 
 
 @dataclass(frozen=True)
-class MessageDefer(OneEnding):
-    function = "message_defer"
+class MessageRetry(OneEnding):
+    function = "message_retry"
 
     id: BigInt
     token: Uuid

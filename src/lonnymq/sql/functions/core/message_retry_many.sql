@@ -1,6 +1,6 @@
--- message_defer for many, each with its token or all with one: one row (id, result) each, in the order given. Locks
+-- message_retry for many, each with its token or all with one: one row (id, result) each, in the order given. Locks
 -- the messages in the order of their ids, before it changes any.
-CREATE OR REPLACE FUNCTION message_defer_many (
+CREATE OR REPLACE FUNCTION message_retry_many (
     p_ids BIGINT[], p_tokens UUID[], p_dequeue_ats BIGINT[] DEFAULT NULL, p_states BYTEA[] DEFAULT NULL,
     p_errors TEXT[] DEFAULT NULL, p_delays_ms BIGINT[] DEFAULT NULL)
 RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$

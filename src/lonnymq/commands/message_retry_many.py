@@ -1,4 +1,4 @@
-"""message_defer for many, each with its token or all with one."""
+"""message_retry for many, each with its token or all with one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from lonnymq.statement import BigInts, Byteas, Texts, Uuids
 
 
 @dataclass(frozen=True)
-class MessageDeferMany(ManyEndings):
-    function = "message_defer_many"
+class MessageRetryMany(ManyEndings):
+    function = "message_retry_many"
 
     ids: BigInts
     tokens: Uuids
