@@ -1,6 +1,6 @@
 """LonnyMQ: a multi-tenant message queue inside PostgreSQL.
 
-What is named here is loaded when it is first used, so that a program pays for what it uses.
+Each name is loaded when it is first used, so that a program only pays for what it uses.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from lonnymq.version import __version__
 
 if TYPE_CHECKING:
     from lonnymq.client.async_queue import AsyncQueue
-    from lonnymq.client.history import Finished
-    from lonnymq.client.produce import Enqueued, NewMessage
+    from lonnymq.client.produce import Enqueued
     from lonnymq.client.queue import Queue
     from lonnymq.commands import (
         ChannelPolicy,
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
         DeadMessage,
         Delivery,
         Extended,
+        FinishedMessage,
         Lane,
         ListedMessage,
         Message,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Result,
     )
     from lonnymq.errors import LonnyMQError
+    from lonnymq.message_options import MessageOptions, NewMessage, WorkOptions
     from lonnymq.worker.app import App
     from lonnymq.worker.backoff import Backoff
     from lonnymq.worker.exceptions import Discard, JobStopped, LeaseLost, Retry
@@ -51,7 +52,7 @@ __all__ = [
     "Discard",
     "Enqueued",
     "Extended",
-    "Finished",
+    "FinishedMessage",
     "Job",
     "JobStopped",
     "Lane",
@@ -59,6 +60,7 @@ __all__ = [
     "ListedMessage",
     "LonnyMQError",
     "Message",
+    "MessageOptions",
     "NewMessage",
     "Outcome",
     "Queue",
@@ -67,6 +69,7 @@ __all__ = [
     "Result",
     "Retry",
     "Task",
+    "WorkOptions",
     "Worker",
     "__version__",
 ]
@@ -84,7 +87,7 @@ _HOMES = {
     "Discard": "lonnymq.worker.exceptions",
     "Enqueued": "lonnymq.client.produce",
     "Extended": "lonnymq.commands",
-    "Finished": "lonnymq.client.history",
+    "FinishedMessage": "lonnymq.commands",
     "Job": "lonnymq.worker.job",
     "JobStopped": "lonnymq.worker.exceptions",
     "Lane": "lonnymq.commands",
@@ -92,7 +95,8 @@ _HOMES = {
     "ListedMessage": "lonnymq.commands",
     "LonnyMQError": "lonnymq.errors",
     "Message": "lonnymq.commands",
-    "NewMessage": "lonnymq.client.produce",
+    "MessageOptions": "lonnymq.message_options",
+    "NewMessage": "lonnymq.message_options",
     "Outcome": "lonnymq.commands",
     "Queue": "lonnymq.client.queue",
     "QueueSettings": "lonnymq.commands",
@@ -100,6 +104,7 @@ _HOMES = {
     "Result": "lonnymq.commands",
     "Retry": "lonnymq.worker.exceptions",
     "Task": "lonnymq.worker.task",
+    "WorkOptions": "lonnymq.message_options",
     "Worker": "lonnymq.worker.worker",
 }
 

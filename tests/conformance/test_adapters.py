@@ -4,12 +4,12 @@ import asyncio
 
 import psycopg
 import pytest
+from lonnymq.client.history import FinishedList
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from lonnymq import commands, errors
 from lonnymq.adapters.drivers import run, run_async
-from lonnymq.client.history import FinishedList
 from lonnymq.install import install, uninstall
 from tests.conformance import calls, drivers
 from tests.conformance.drivers import DRIVERS

@@ -13,7 +13,10 @@ from lonnymq.statement import Command, _call
 COMMANDS = {
     found.function: found
     for found in vars(commands).values()
-    if isinstance(found, type) and issubclass(found, Command) and hasattr(found, "function")
+    if isinstance(found, type)
+    and issubclass(found, Command)
+    and hasattr(found, "function")
+    and found is not commands.HistoryList  # reads a view
 }
 WITHOUT_A_COMMAND = {"to_epoch", "login_is_free"} | {  # for people who write SQL, and for the views
     f"{what}_visible" for what in ("channel", "message", "dead", "finished")

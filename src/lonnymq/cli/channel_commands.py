@@ -1,19 +1,22 @@
-"""channels: what they hold, and the policy each is served by."""
+"""channels: list them, show one, set its policy, pause and resume it, delete it."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lonnymq.channel_policy import POLICIES, Policy
 from lonnymq.cli.completion import channel_names
 from lonnymq.cli.confirm import confirm
 from lonnymq.cli.failure import BadValue, NotThere
 from lonnymq.cli.formatting import count, exactly, printable, span
 from lonnymq.cli.open_queue import dispatch, opened, server_time
+from lonnymq.cli.option_flags import flag, with_flags
 from lonnymq.cli.options import Dsn, Json, Limit, Schema, Yes, print_json
 from lonnymq.cli.printing import Column, note, print_fields, print_records, print_table
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "lonnymq"
 LISTED_CAP, SHOWN_CAP = 1_000, 10_000
-WITH_MESSAGES = "add --with-messages if they may go too"
+WITH_MESSAGES = "add --with-messages to delete them too"
 
 app = typer.Typer(help="Channels: list, show, set limits, pause, delete.", no_args_is_help=True)
 
@@ -35,8 +38,8 @@ Names = Annotated[
 ]
 
 
-class Order(StrEnum):
-    """By name, by whose turn it is, or by how much waits."""
+class ChannelOrder(StrEnum):
+    """How channels are ordered."""
 
     NAME = "name"
     NEXT = "next"
@@ -47,20 +50,20 @@ class Order(StrEnum):
 def list_channels(
     *,
     order: Annotated[
-        Order, typer.Option(help="By name, by whose turn is next, or the most waiting first.")
-    ] = Order.NAME,
+        ChannelOrder, typer.Option(help="By name, by who is served next, or by how much waits.")
+    ] = ChannelOrder.NAME,
     after: Annotated[
         str | None,
-        typer.Option(help="The next page by name: begin after this channel.", show_default=False),
+        typer.Option(help="Start after this channel, to see the next page by name.", show_default=False),
     ] = None,
     limit: Limit = 50,
     dsn: Dsn = None,
     schema: Schema = SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """List channels, what they hold, and why they are not being served.
+    """List channels, what they hold, and why they are not served now.
 
-    Counts end at 1,000 each, so that listing costs little, however much waits.
+    Scheduled and dead messages are counted up to 1,000, so that the list is cheap.
 
     Example: lonnymq channels list --order waiting --limit 10
     """
@@ -72,7 +75,7 @@ def list_channels(
         return
     otherwise = "There are no channels." if after is None else "There are no more channels."
     print_table(found, _columns(), otherwise=otherwise)
-    if order == Order.NAME and len(found) == limit:
+    if order == ChannelOrder.NAME and len(found) == limit:
         note(f"For more: --after {shlex.quote(found[-1].channel)}")
 
 
@@ -88,8 +91,8 @@ def show(name: Name, *, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json 
         now = server_time(queue)
     if _is_unknown(found):
         raise NotThere(
-            f"channel {name!r} has no messages and no limits, and nothing of it was ever served",
-            "`lonnymq channels list` lists those that have",
+            f"channel {name!r} has no messages and no policy, and nothing of it was ever served",
+            "`lonnymq channels list` lists the channels",
         )
     if as_json:
         print_records([found])
@@ -98,51 +101,28 @@ def show(name: Name, *, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json 
 
 
 @app.command("set")
+@with_flags(
+    {name: flag(policy.type, policy.help, policy.least, policy.most) for name, policy in POLICIES.items()}
+)
 def set_policy(
-    name: Name,
-    *,
-    max_concurrency: Annotated[
-        int | None,
-        typer.Option(min=0, help="At most so many are worked on at once; 0: no limit.", show_default=False),
-    ] = None,
-    release_interval: Annotated[
-        float | None,
-        typer.Option(min=0, help="At least so many seconds between two; 0: none.", show_default=False),
-    ] = None,
-    max_size: Annotated[
-        int | None,
-        typer.Option(min=0, help="At most so many wait or are worked on; 0: no limit.", show_default=False),
-    ] = None,
-    weight: Annotated[
-        float | None,
-        typer.Option(
-            min=0.001, max=1000, help="Its share: 2 is twice that of a channel with 1.", show_default=False
-        ),
-    ] = None,
-    dsn: Dsn = None,
-    schema: Schema = SCHEMA,
-    as_json: Json = False,
+    name: Name, *, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False, **options: Any
 ) -> None:
-    """Change a channel's limits and its weight; those that are not given stay.
+    """Change a channel's limits and its weight. Those that you do not give keep their values.
 
     Example: lonnymq channels set acme --max-concurrency 2 --release-interval 0.5
     """
-    if all(given is None for given in (max_concurrency, release_interval, max_size, weight)):
-        raise BadValue("nothing to set", "give --max-concurrency, --release-interval, --max-size or --weight")
+    if all(value is None for value in options.values()):
+        flags = [f"--{name.replace('_', '-')}" for name in POLICIES]
+        raise BadValue("nothing to set", f"give {', '.join(flags[:-1])} or {flags[-1]}")
     with opened(dsn, schema) as queue:
-        _tell_if_new(queue, name)
-        policy = queue.channel(name).set(
-            max_concurrency=max_concurrency,
-            release_interval=release_interval,
-            max_size=max_size,
-            weight=weight,
-        )
+        _note_if_new(queue, name)
+        policy = queue.channel(name).set(**options)
     _print_policies([policy], as_json=as_json)
 
 
 @app.command()
 def pause(names: Names, *, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
-    """Serve no more of these channels until they are resumed. What is being worked on goes on.
+    """Stop serving these channels until you resume them. Messages that are being worked on are finished.
 
     Example: lonnymq channels pause acme bluebird
     """
@@ -170,7 +150,7 @@ def delete(
     schema: Schema = SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """Forget a channel: its limits, and what it served; with its messages only when told so.
+    """Delete a channel: its policy and statistics, and its messages if you say so.
 
     Example: lonnymq channels delete acme --with-messages
     """
@@ -191,7 +171,7 @@ def delete(
         confirm(f"Delete channel {name!r} ({held or 'no messages'})?", yes=yes)
         result, messages = _delete(queue, name, with_messages=with_messages)
     if result == "not_found":
-        raise NotThere(f"there is no channel {name!r}", "`lonnymq channels list` lists those there are")
+        raise NotThere(f"there is no channel {name!r}", "`lonnymq channels list` lists the channels")
     if result == "not_empty":
         raise NotThere(f"channel {name!r} is not empty", WITH_MESSAGES)
     if as_json:
@@ -201,7 +181,7 @@ def delete(
 
 
 def _delete(queue: Queue, name: str, *, with_messages: bool) -> tuple[str, int]:
-    """In as many calls as it takes, and how many messages went."""
+    """Call until it is done. Returns the result and how many messages were deleted."""
     messages = 0
     while True:
         deleted = queue.channel(name).delete(with_messages=with_messages)
@@ -214,21 +194,22 @@ def _set_paused(names: list[str], dsn: str | None, schema: str, *, paused: bool,
     policies = []
     with opened(dsn, schema) as queue:
         for name in names:
-            _tell_if_new(queue, name)
+            _note_if_new(queue, name)
             policies.append(queue.channel(name).set(paused=paused))
     _print_policies(policies, as_json=as_json)
 
 
-def _tell_if_new(queue: Queue, name: str) -> None:
-    """It may be a slip of the pen, or a channel to come."""
+def _note_if_new(queue: Queue, name: str) -> None:
+    """The name may be a typo, or a channel that will be used later."""
     dispatch(queue)
     if _is_unknown(queue.channel(name).stats(cap=1)):
-        note(f"Channel {name!r} is new: nothing was ever queued there.")
+        note(f"Channel {name!r} is new: nothing was ever enqueued there.")
 
 
 def _is_unknown(found: ChannelStatistics) -> bool:
-    limits = found.max_concurrency, found.release_interval_ms, found.paused, found.max_size
-    has_policy = any(limits) or found.weight != 1
+    has_policy = found.paused or any(
+        getattr(found, policy.field) != policy.usual for policy in POLICIES.values()
+    )
     return not (has_policy or found.waiting or found.leased or found.dead or found.served)
 
 
@@ -249,7 +230,7 @@ def _columns() -> list[Column[ChannelStatistics]]:
 
 
 def _state(channel: ChannelStatistics) -> str:
-    """Why nothing of it is served; if it is paused, that above all."""
+    """Why it is not served now. A pause comes first."""
     return "paused" if channel.paused else channel.blocked_by or "ready"
 
 
@@ -264,15 +245,15 @@ def _fields(channel: ChannelStatistics, now: int) -> list[tuple[str, str]]:
         ("oldest due", "" if channel.oldest_due_ms is None else span(channel.oldest_due_ms)),
         ("served", count(channel.served)),
         ("last served", exactly(channel.last_served_at, now)),
-        ("max concurrency", _limit(channel.max_concurrency)),
-        ("release interval", _limit(channel.release_interval_ms, unit=" ms")),
-        ("max size", _limit(channel.max_size)),
-        ("weight", f"{channel.weight:g}"),
+        *((policy.title, _shown(policy, channel)) for policy in POLICIES.values()),
     ]
 
 
-def _limit(limit: int | None, unit: str = "") -> str:
-    return f"{limit:,}{unit}" if limit else "no limit"
+def _shown(policy: Policy, record: ChannelPolicy) -> str:
+    value = getattr(record, policy.field)
+    if not value:
+        return "no limit"
+    return f"{value:g}" if policy.usual == 1 else f"{value:,}{policy.unit}"
 
 
 def _print_policies(policies: Sequence[ChannelPolicy], *, as_json: bool) -> None:
@@ -282,9 +263,6 @@ def _print_policies(policies: Sequence[ChannelPolicy], *, as_json: bool) -> None
     columns: list[Column[ChannelPolicy]] = [
         Column("channel", lambda policy: policy.channel, gives_way=True),
         Column("paused", lambda policy: "yes" if policy.paused else "no"),
-        Column("max concurrency", lambda policy: _limit(policy.max_concurrency), is_number=True),
-        Column("release interval", lambda policy: _limit(policy.release_interval_ms, " ms"), is_number=True),
-        Column("max size", lambda policy: _limit(policy.max_size), is_number=True),
-        Column("weight", lambda policy: f"{policy.weight:g}", is_number=True),
+        *(Column(part.title, partial(_shown, part), is_number=True) for part in POLICIES.values()),
     ]
     print_table(policies, columns, otherwise="")

@@ -1,4 +1,4 @@
-"""Messages as lines of JSON: how a line is read, how all are queued or none, and which line is bad."""
+"""Messages as lines of JSON: read them, enqueue all of them or none, and find the line that is wrong."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from lonnymq.cli.failure import BadLine, BadValue, sentence
 from lonnymq.cli.formatting import moment, printable
-from lonnymq.client.produce import TASK_HEADER, NewMessage
+from lonnymq.client.produce import TASK_HEADER
+from lonnymq.message_options import OPTIONS, Kind, NewMessage
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -19,20 +20,20 @@ if TYPE_CHECKING:
     from lonnymq.client.produce import Enqueued, OnFull
     from lonnymq.client.queue import Queue
 
-VALUE = "value"
+PAYLOAD = "payload"
 TIMES = ("delay", "run_at")
-# What a line may say beside its value, and what that has to be.
-KEYS: dict[str, tuple[type | tuple[type, ...], str]] = {
-    "channel": (str, "a text"),
-    "delay": ((int, float), "a number of seconds"),
-    "run_at": (str, "a text with a time, such as 2030-12-31T09:00+01:00"),
-    "priority": (int, "a whole number"),
-    "cost": (int, "a whole number"),
-    "lane": (str, "a text"),
-    "dedupe_key": (str, "a text"),
-    "headers": (dict, "an object"),
-    "task": (str, "a text"),
-    "max_attempts": (int, "a whole number"),
+TYPES: dict[Kind, type | tuple[type, ...]] = {
+    Kind.NUMBER: int,
+    Kind.TEXT: str,
+    Kind.OBJECT: dict,
+    Kind.SECONDS: (int, float),
+    Kind.TIME: str,
+}
+# The keys of a line beside its payload, and the kind of value that each takes.
+KEYS: dict[str, Kind] = {
+    "channel": Kind.TEXT,
+    **{name: option.kind for name, option in OPTIONS.items()},
+    "task": Kind.TEXT,
 }
 
 
@@ -43,28 +44,28 @@ class Line:
 
 
 def json_value(text: str) -> Any:
-    """What JSON says, which has no NaN."""
+    """Parse JSON. NaN is not part of it."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise BadValue(f"it is not JSON: {error.msg} at character {error.pos + 1}") from None
     except (RecursionError, ValueError) as error:  # too deep, or a number too long
-        raise BadValue(f"it is not JSON that can be read here: {error}") from None
+        raise BadValue(f"it is JSON that cannot be read: {error}") from None
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise BadValue(f"it is not JSON: {name} is no number there")
+    raise BadValue(f"it is not JSON: {name} is not a JSON number")
 
 
-def read(raw: Iterable[bytes], default: NewMessage, *, are_values: bool) -> Iterator[Line]:
-    """Empty lines are left out. What a line does not say is as in the default. Raises BadLine."""
+def read(raw: Iterable[bytes], default: NewMessage, *, are_payloads: bool) -> Iterator[Line]:
+    """Parse lines, except empty ones. The default has the options that a line does not give. Raises BadLine."""
     for number, octets in enumerate(raw, start=1):
         text = octets.removeprefix(codecs.BOM_UTF8) if number == 1 else octets
         if not text.strip():
             continue
         try:
             found = json_value(text.decode())
-            yield Line(number, replace(default, value=found) if are_values else _message(found, default))
+            yield Line(number, replace(default, payload=found) if are_payloads else _message(found, default))
         except UnicodeDecodeError:
             raise BadLine(f"line {number}: it is not UTF-8") from None
         except BadValue as error:
@@ -72,14 +73,14 @@ def read(raw: Iterable[bytes], default: NewMessage, *, are_values: bool) -> Iter
 
 
 def _message(found: object, default: NewMessage) -> NewMessage:
-    if not isinstance(found, dict) or VALUE not in found:
+    if not isinstance(found, dict) or PAYLOAD not in found:
         raise BadValue(
-            "it is no object with a value", 'write {"value": ..., "channel": ...}, or say --values'
+            "it is not an object with a payload", 'write {"payload": ..., "channel": ...}, or use --payloads'
         )
-    value = found.pop(VALUE)
-    given = {name: said for name, said in found.items() if said is not None}
-    for name, said in given.items():
-        _check(name, said)
+    payload = found.pop(PAYLOAD)
+    given = {name: value for name, value in found.items() if value is not None}
+    for name, value in given.items():
+        _check(name, value)
     if "run_at" in given:
         given["run_at"] = moment(given["run_at"])
     if any(name in given for name in TIMES):
@@ -87,15 +88,17 @@ def _message(found: object, default: NewMessage) -> NewMessage:
     headers = {**(default.headers or {}), **given.pop("headers", {})}
     if "task" in given:
         headers[TASK_HEADER] = given.pop("task")
-    return replace(default, value=value, headers=headers or None, **given)
+    return replace(default, payload=payload, headers=headers or None, **given)
 
 
-def _check(name: str, said: object) -> None:
+def _check(name: str, value: object) -> None:
     if name not in KEYS:
-        raise BadValue(f"there is no {printable(repr(name))}", f"a line may have {', '.join([VALUE, *KEYS])}")
-    kind, called = KEYS[name]
-    if not isinstance(said, kind) or isinstance(said, bool):
-        raise BadValue(f"{name} is not {called}")
+        raise BadValue(
+            f"{printable(repr(name))} is not known", f"a line may have {', '.join([PAYLOAD, *KEYS])}"
+        )
+    kind = KEYS[name]
+    if not isinstance(value, TYPES[kind]) or isinstance(value, bool):
+        raise BadValue(f"{name} is not {kind.value}")
 
 
 def load(
@@ -105,8 +108,8 @@ def load(
     progress: Callable[[Enqueued], object],
     on_full: OnFull,
 ) -> Enqueued:
-    """Queue all of the lines in one transaction, however many. Where one is refused, none is, and BadLine
-    says which it was: those that were not answered are tried again, in halves, and each try is undone.
+    """Enqueue all lines in one transaction. If one is refused, none is enqueued, and BadLine names it: the
+    lines that were not answered yet are tried again in halves, and each try is rolled back.
     """
     unanswered: deque[Line] = deque()
     answered = 0
@@ -116,7 +119,7 @@ def load(
             unanswered.append(line)
             yield line.message
 
-    def told(so_far: Enqueued) -> None:
+    def report(so_far: Enqueued) -> None:
         nonlocal answered
         while answered < so_far.total:
             unanswered.popleft()
@@ -124,7 +127,7 @@ def load(
         progress(so_far)
 
     try:
-        return queue.enqueue_many(messages(), progress=told, on_full=on_full)
+        return queue.enqueue_many(messages(), progress=report, on_full=on_full)
     except ValueError:
         with connect() as conn:
             line, why = _refused(queue, conn, list(unanswered))
@@ -132,13 +135,13 @@ def load(
 
 
 def _refused(queue: Queue, conn: Connection[Any], lines: Sequence[Line]) -> tuple[Line, Exception]:
-    """The first that is, and why."""
+    """The first line that is refused, and why."""
     while len(lines) > 1:
         middle = len(lines) // 2
         lines = lines[:middle] if _refusal(queue, conn, lines[:middle]) else lines[middle:]
     why = _refusal(queue, conn, lines)
     if why is None:
-        raise BadLine("a line was refused, and then was not", "try again")
+        raise BadLine("a line was refused, and accepted when it was tried again", "run the command again")
     return lines[0], why
 
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 from lonnymq.adapters import drivers
 from lonnymq.client.consume import QUIET_MS, DequeueRequest, check_limit, names_of
 from lonnymq.client.interface import QueueCalls
-from lonnymq.client.times import Duration
 from lonnymq.errors import InvalidArgument, UnsuitableConnection
 from lonnymq.install.sql_text import check_schema_name
+from lonnymq.message_options import Duration
 
 
 class QueueBase(QueueCalls):

@@ -10,8 +10,8 @@ from typing import TypeVar
 from uuid import UUID
 
 from lonnymq.client.calls import Pair, Request, Steps, ask
-from lonnymq.client.produce import check_lane, check_many
-from lonnymq.client.times import Duration, milliseconds, schedule
+from lonnymq.client.produce import check_many, check_option
+from lonnymq.client.times import milliseconds, schedule
 from lonnymq.commands import (
     Delivery,
     Dequeued,
@@ -29,6 +29,7 @@ from lonnymq.commands import (
     Result,
 )
 from lonnymq.errors import InvalidArgument, InvalidLimit
+from lonnymq.message_options import Duration
 
 Value = TypeVar("Value")
 
@@ -69,7 +70,7 @@ def names_of(lanes: Iterable[str] | None) -> list[str] | None:
     check_many(lanes, "lanes")
     names = list(lanes)
     for name in names:
-        check_lane(name)
+        check_option("lane", name)
     return names
 
 

@@ -27,6 +27,14 @@ class QueueCalls:
     settings = Call(administer.settings)
     set = Call(administer.set_queue)
     maintain = Call(administer.maintain)
+    rebuild = Call(administer.rebuild)
+    schedules = Call(administer.schedules)
+    delete_schedule = Call(administer.delete_schedule)
+    followers = Call(administer.followers)
+    forget_follower = Call(administer.forget_follower)
+    credentials = Call(administer.credentials)
+    bind = Call(administer.bind)
+    bound_channels = Call(administer.bound_channels)
 
 
 class ChannelCalls:

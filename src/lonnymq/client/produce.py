@@ -1,4 +1,4 @@
-"""What producers ask for."""
+"""The calls of a producer: enqueue, and the batches of enqueue_many."""
 
 from __future__ import annotations
 
@@ -6,101 +6,73 @@ import json
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
 from lonnymq.client.calls import Request, Steps
-from lonnymq.client.times import Duration, schedule
+from lonnymq.client.times import schedule
 from lonnymq.commands import Created, MessageCreate, MessageCreateMany, Result
 from lonnymq.errors import ChannelFull, InvalidArgument, InvalidChannel, InvalidField, NotEncodable
+from lonnymq.message_options import DEFAULT_CHANNEL, OPTIONS, UNCHANGED, Kind, MessageOptions, NewMessage
 from lonnymq.payload import HEADER, encode
 
-DEFAULT_CHANNEL = "default"
-DEFAULT_LANE = "default"
 TASK_HEADER = "task"
-"""The header that names the task which a message is a call of."""
+"""The header with the name of the task, if the message is a call of one."""
 
 OnFull = Literal["raise", "return"]
 """What to do when a channel is full: raise ChannelFull, or return the result `full`."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewMessage:
-    """A message to be: for enqueue_many, where messages differ in more than their value."""
-
-    value: Any
-    channel: str = DEFAULT_CHANNEL
-    run_at: datetime | None = None
-    delay: Duration | None = None
-    priority: int | None = None
-    dedupe_key: str | None = None
-    headers: Mapping[str, Any] | None = None
-    max_attempts: int | None = None
-    content_type: str | None = None
-    cost: int | None = None
-    lane: str | None = None
-
-
 def enqueue(
-    value: Any,
+    payload: Any,
     *,
     channel: str = DEFAULT_CHANNEL,
-    run_at: datetime | None = None,
-    delay: Duration | None = None,
-    priority: int | None = None,
-    cost: int | None = None,
-    lane: str | None = None,
-    dedupe_key: str | None = None,
-    headers: Mapping[str, Any] | None = None,
-    max_attempts: int | None = None,
-    content_type: str | None = None,
     on_full: OnFull = "raise",
     conn: object | None = None,
+    **options: Unpack[MessageOptions],
 ) -> Request[Created]:
-    """Queue one message.
+    """Enqueue one message.
 
-    `value` is written as JSON, or as MessagePack with `content_type="application/msgpack"`: plain values,
-    msgspec Structs, dataclasses and pydantic models. Bytes are taken as they are, of whatever type you say.
+    The payload is written as JSON, or as MessagePack with `content_type="application/msgpack"`. It can be a
+    plain value, a msgspec Struct, a dataclass or a pydantic model. Bytes are stored as they are.
 
-    It is served at once, in the order of arrival within its `channel`, or not before `run_at` (an aware
-    datetime) or a `delay` (a timedelta, or seconds by the database's clock). Those of a higher `priority`
-    (-100 to 100, 0 unless given) come first, within their channel only, and keep it when they are retried.
+    The message is served in the order of arrival within its `channel`, or not before `run_at` (an aware
+    datetime) or a `delay` (a timedelta, or seconds). A higher `priority` (-100 to 100) is served first,
+    within its channel only; a retry keeps it.
 
-    Channels take turns. A message with a `cost` of 5 takes as much of its channel's share as five others
-    (1 to 1,000,000, 1 unless given). Its `lane` (`default` unless given) is a class of work: consumers may
-    serve some lanes only.
+    Channels take turns. A message with a `cost` of 5 uses as much of its channel's share as five others. Its
+    `lane` is a class of work: consumers may serve some lanes only.
 
-    While a message with the same `dedupe_key` lives in the channel, and some time after, no second one is
-    made: the answer's result is then `duplicate` and its id that message's.
+    While a message with the same `dedupe_key` is in the channel, and for some time after, no other is
+    created: the result is then `duplicate`, and the id is that of the first message.
 
-    Raises ChannelFull when the channel holds its `max_size`. With `on_full="return"` it does not: the result
-    is then `full`, and the id None. Either way nothing is created, and a transaction of yours can go on.
+    Raises ChannelFull if the channel already holds its `max_size`. With `on_full="return"` the result is
+    `full` instead, and the id None. Either way nothing is created, and your transaction can go on.
 
-    With `conn`, the message is part of the caller's transaction: it is there when that commits. Take a
-    connection or cursor of psycopg, a connection of asyncpg, a connection or session of SQLAlchemy, or
-    Django's connection; it is never committed, rolled back or changed.
+    With `conn`, the message is part of your transaction: it is there when that commits. Pass a connection or
+    cursor of psycopg, a connection of asyncpg, a connection or session of SQLAlchemy, or Django's
+    `connection`.
 
-        queue.enqueue({"invoice": 7}, channel="acme", delay=60)
+        with psycopg.connect(dsn) as conn:
+            conn.execute("INSERT INTO invoice (id) VALUES (7)")
+            queue.enqueue({"invoice": 7}, channel="acme", conn=conn)
     """
-    if isinstance(value, NewMessage):
+    if isinstance(payload, NewMessage):
         raise InvalidArgument(
-            "a NewMessage is for enqueue_many", "give its value, and what else it says by name"
+            "enqueue does not take a NewMessage", "pass its payload and options, or use enqueue_many"
         )
-    message = NewMessage(
-        value, channel, run_at, delay, priority, dedupe_key, headers, max_attempts, content_type, cost, lane
-    )
+    message = NewMessage(payload, channel, **options)
     return Request(_create(message, raise_full=raises_when_full(on_full)), conn)
 
 
 def check_many(values: object, what: str) -> None:
-    """Raises InvalidField for one where many are meant. Text and dicts would be taken apart."""
+    """Raise InvalidField unless the argument is a list. A text or a dict would be taken apart."""
     if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
         raise InvalidField(f"{reprlib.repr(values)} is not a list of {what}", "give a list, even of one")
 
 
 def raises_when_full(on_full: OnFull) -> bool:
-    """Raises InvalidArgument for a value that on_full does not take."""
+    """Raise InvalidArgument unless `on_full` is one of its two values."""
     if on_full not in get_args(OnFull):
         raise InvalidArgument(f"on_full is {on_full!r}", 'give "raise" or "return"')
     return on_full == "raise"
@@ -109,17 +81,9 @@ def raises_when_full(on_full: OnFull) -> bool:
 def _create(message: NewMessage, *, raise_full: bool) -> Steps[Created]:
     content, headers = _written(message)
     dequeue_at, delay_ms = schedule(message.run_at, message.delay)
+    unchanged: dict[str, Any] = {name: getattr(message, name) for name in UNCHANGED}
     created: Created = yield MessageCreate(
-        message.channel,
-        content,
-        dequeue_at,
-        headers,
-        message.max_attempts,
-        message.dedupe_key,
-        delay_ms,
-        message.priority,
-        message.cost,
-        message.lane,
+        message.channel, content, dequeue_at, headers, delay_ms=delay_ms, **unchanged
     )
     if raise_full and created.result == Result.FULL:
         raise ChannelFull(
@@ -130,28 +94,31 @@ def _create(message: NewMessage, *, raise_full: bool) -> Steps[Created]:
 
 
 def _written(message: NewMessage) -> tuple[bytes, Mapping[str, Any] | None]:
-    """The content, and the headers with its type; a type among the headers counts."""
+    """Encode the payload, and add its type to the headers unless they already name one."""
     if not isinstance(message.channel, str):
-        raise InvalidChannel(f"{message.channel!r} is not the name of a channel", "give text")
-    check_lane(message.lane)
-    for name, number in (("priority", message.priority), ("cost", message.cost)):
-        if number is not None and type(number) is not int:
-            raise InvalidField(f"{name}: {number!r} is not a whole number", "give an int")
+        raise InvalidChannel(f"channel: {message.channel!r} is not a text", "give the name of a channel")
+    for name in UNCHANGED:
+        check_option(name, getattr(message, name))
     given = _checked(message.headers) if message.headers else {}
-    content, content_type = encode(message.value, given.get(HEADER, message.content_type))
+    content, content_type = encode(message.payload, given.get(HEADER, message.content_type))
     if content_type is None or HEADER in given:
         return content, given or None
     return content, {**given, HEADER: content_type} if given else _type_alone(content_type)
 
 
-def check_lane(lane: str | None) -> None:
-    if lane is not None and not isinstance(lane, str):
-        raise InvalidField(f"{lane!r} is not the name of a lane", "give text")
+def check_option(name: str, value: object) -> None:
+    """Raise InvalidField if an option has a value of the wrong type. The database checks ranges."""
+    if value is None:
+        return
+    if OPTIONS[name].kind is Kind.NUMBER and type(value) is not int:
+        raise InvalidField(f"{name}: {value!r} is not a whole number", "give an int")
+    if OPTIONS[name].kind is Kind.TEXT and not isinstance(value, str):
+        raise InvalidField(f"{name}: {value!r} is not a text", "give a str")
 
 
 def _checked(headers: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(headers, Mapping):
-        raise InvalidField(f"headers of {type(headers).__name__} are not headers", "give a dict")
+        raise InvalidField(f"headers: a {type(headers).__name__} is not a dict", "give a dict")
     plain = dict(headers)
     try:
         json.dumps(plain)
@@ -167,7 +134,7 @@ def _type_alone(content_type: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """What has come of enqueue_many so far. `latest`: of the last chunk, in the order given."""
+    """What enqueue_many has done so far. `latest` has the results of the last chunk, in the order given."""
 
     created: int = 0
     duplicates: int = 0
@@ -176,13 +143,13 @@ class Enqueued:
 
     @property
     def total(self) -> int:
-        """How many were given, whatever came of them."""
+        """How many messages were given."""
         return self.created + self.duplicates + self.full
 
     def plus(
         self, latest: Sequence[Created], progress: Callable[[Enqueued], object] | None = None
     ) -> Enqueued:
-        """With one chunk more, and told."""
+        """Add the results of a chunk, and report progress."""
         if not latest:
             return self
         results = [created.result for created in latest]
@@ -198,7 +165,7 @@ class Enqueued:
 
 
 class Batch:
-    """Messages on their way to one call, up to a number and a size."""
+    """Messages for one call of message_create_many, limited by number and by bytes."""
 
     max_messages = 5_000
     max_bytes = 4_000_000
@@ -215,7 +182,7 @@ class Batch:
         return len(self._messages)
 
     def add(self, item: Any) -> bool:
-        """Whether the batch is full now."""
+        """Add a message. Returns whether the batch is full now."""
         if isinstance(item, NewMessage):
             message, (content, headers) = item, _written(item)
         else:
@@ -228,7 +195,7 @@ class Batch:
         return len(self._messages) >= self.max_messages or self._bytes >= self.max_bytes
 
     def steps(self) -> Steps[list[Created]]:
-        """Creates what the batch holds."""
+        """Create the messages of the batch."""
         try:
             created: list[Created] = yield self._command()
         except ChannelFull as error:
@@ -249,18 +216,17 @@ class Batch:
                 raise_full=self._raise_full,
             )
         schedules = [schedule(m.run_at, m.delay) for m in messages]
+        unchanged: dict[str, Any] = {
+            many: _unless_empty([getattr(m, name) for m in messages]) for name, many in UNCHANGED.items()
+        }
         return MessageCreateMany(
             [m.channel for m in messages],
             self._contents,
-            _unless_empty([dequeue_at for dequeue_at, _ in schedules]),
-            _unless_empty(self._headers),
-            _unless_empty([m.max_attempts for m in messages]),
-            _unless_empty([m.dedupe_key for m in messages]),
-            self._raise_full,
-            _unless_empty([delay_ms for _, delay_ms in schedules]),
-            _unless_empty([m.priority for m in messages]),
-            _unless_empty([m.cost for m in messages]),
-            _unless_empty([m.lane for m in messages]),
+            dequeue_ats=_unless_empty([dequeue_at for dequeue_at, _ in schedules]),
+            headers=_unless_empty(self._headers),
+            raise_full=self._raise_full,
+            delays_ms=_unless_empty([delay_ms for _, delay_ms in schedules]),
+            **unchanged,
         )
 
 

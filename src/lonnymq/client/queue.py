@@ -16,7 +16,6 @@ from lonnymq.client.calls import Answer, Caller, Pair, Request
 from lonnymq.client.connection_errors import TRIES, check_is_open, doubt, refuse_connection, unanswered
 from lonnymq.client.interface import ChannelCalls, DeadCalls
 from lonnymq.client.produce import (
-    DEFAULT_CHANNEL,
     Batch,
     Enqueued,
     OnFull,
@@ -24,11 +23,12 @@ from lonnymq.client.produce import (
     check_many,
     raises_when_full,
 )
-from lonnymq.client.times import Duration, waiting
+from lonnymq.client.times import waiting
 from lonnymq.client.wait import Nap, take_or_wait
 from lonnymq.commands import Created, Delivery
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidArgument
 from lonnymq.install import WAIT_S
+from lonnymq.message_options import DEFAULT_CHANNEL, Duration
 from lonnymq.statement import Command
 
 if TYPE_CHECKING:

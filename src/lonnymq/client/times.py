@@ -1,4 +1,4 @@
-"""When a message is due: at a time or after a delay, as the SQL functions take it."""
+"""Times and durations of Python, as the Unix milliseconds that SQL functions take."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from lonnymq.errors import InvalidTime
+from lonnymq.message_options import Duration
 from lonnymq.statement import Command, Row, Statement
-
-Duration = timedelta | float
-"""A timedelta, or seconds."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 FIRST = -1
-"""A time before all times: a message with it is served before the others of its channel and priority."""
+"""A time before all others: such a message is served first within its channel and priority."""
 
 
 @dataclass(frozen=True)
 class ServerClock(Command[int]):
-    """The database's clock: the only one that the queue's times are read by."""
+    """Read the database's clock, which is the only one that the queue uses."""
 
     function = "clock_timestamp"
     is_harmless = True
@@ -46,7 +44,7 @@ def milliseconds(duration: Duration) -> int:
 
 
 def waiting(duration: Duration) -> int:
-    """As milliseconds, of a time to wait."""
+    """Like milliseconds, but not negative."""
     if (wait_ms := milliseconds(duration)) < 0:
         raise InvalidTime(f"{duration!r} is negative", "give 0 or more seconds")
     return wait_ms
@@ -61,18 +59,18 @@ def moment(at: datetime) -> int:
         raise InvalidTime(f"{at!r} is not a time", "use an aware datetime, such as datetime.now(UTC)")
     if at.tzinfo is None:
         raise InvalidTime(
-            f"{at.isoformat()} could be any of 24 hours, as it has no time zone",
+            f"{at.isoformat()} has no time zone",
             "use an aware datetime, such as datetime.now(UTC)",
         )
     return (at - EPOCH) // MILLISECOND
 
 
 def schedule(run_at: datetime | None, delay: Duration | None) -> tuple[int | None, int | None]:
-    """As `dequeue_at` and `delay_ms`, of which at most one is given. Neither: at once.
+    """Return `dequeue_at` and `delay_ms`. At most one of them may be given; without either, it is due now.
 
     >>> schedule(None, 1.5)
     (None, 1500)
     """
     if run_at is not None and delay is not None:
-        raise InvalidTime("run_at and delay both say when", "give one of them")
+        raise InvalidTime("run_at and delay are both given", "give one of them")
     return None if run_at is None else moment(run_at), None if delay is None else waiting(delay)

@@ -1,17 +1,19 @@
-"""Place new messages, and decide what is served next. True: there is more to do."""
+"""Dispatch new messages, and wait for them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lonnymq.statement import Command, Int, Row
+from lonnymq.commands.answers import OneRecord, YesOrNo
+from lonnymq.statement import BigInt, Int, Texts
 
 
 @dataclass(frozen=True)
-class Dispatch(Command[bool]):
-    """Call it in a transaction of its own. It does not wait for the disk when it commits: a crash that undoes
-    it undoes nothing that was built upon it, as that commits later.
+class Dispatch(YesOrNo):
+    """Place new messages and decide what is served next. True means that there is more to do.
+
+    Call it in a transaction of its own. Its commit does not wait for the disk: whatever builds on it commits
+    later, so a crash undoes both.
     """
 
     function = "dispatch"
@@ -20,5 +22,43 @@ class Dispatch(Command[bool]):
     limit: Int = 1000
     quiet_ms: Int = 0
 
-    def decode(self, rows: Sequence[Row]) -> bool:
-        return bool(rows[0][0])
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """Unless `is_sure`, look again and call again after a few milliseconds."""
+
+    generation: int
+    is_sure: bool
+
+
+@dataclass(frozen=True)
+class SleepBegin(OneRecord[Awaited]):
+    """Register that a consumer is about to sleep."""
+
+    function = "sleep_begin"
+    is_harmless = True
+    record = Awaited
+
+    generation: BigInt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """If nothing `is_due`, sleep until `again_at`. Producers notify only if `is_awaited`."""
+
+    is_due: bool
+    again_at: int
+    is_awaited: bool
+    now_at: int
+
+
+@dataclass(frozen=True)
+class SleepLook(OneRecord[Look]):
+    """Tell a sleeping consumer whether there is something to do. Without `lanes`, all lanes count."""
+
+    function = "sleep_look"
+    is_harmless = True
+    record = Look
+
+    generation: BigInt | None = None
+    lanes: Texts | None = None

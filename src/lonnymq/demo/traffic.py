@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator, Sequence
 from threading import Event
 
-from lonnymq.client.produce import NewMessage
 from lonnymq.client.queue import Queue
 from lonnymq.demo.tasks import serve_customer
 from lonnymq.demo.tenants import Tenant
+from lonnymq.message_options import NewMessage
 
 PRIORITY = 9
 STEP_S = 0.05

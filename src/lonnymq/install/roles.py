@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from lonnymq.errors import InvalidSchemaName
 from lonnymq.install.sql_text import NAME_MAX_BYTES
+from lonnymq.message_options import UNCHANGED
 
 ROLES = ("producer", "consumer", "observer", "admin")
 
@@ -19,19 +20,7 @@ READS_VIEWS = "observer"
 
 APPENDS_TO_STAGING = "producer"
 STAGING = "staging"
-STAGING_COLUMNS = (
-    "batch",
-    "ord",
-    "channel",
-    "content",
-    "dequeue_at",
-    "headers",
-    "max_attempts",
-    "dedupe_key",
-    "lane",
-    "priority",
-    "cost",
-)
+STAGING_COLUMNS = ("batch", "ord", "channel", "content", "dequeue_at", "headers", *UNCHANGED)
 
 _EVERYONE = ("to_epoch", "queue_get")
 

@@ -6,22 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lonnymq.errors import InvalidArgument
+from lonnymq.message_options import UNCHANGED
 from lonnymq.spark.lake import delta_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMATS = ("parquet", "csv", "json", "delta")
-OWN_COLUMNS = (
-    "run_at",
-    "dequeue_at",
-    "priority",
-    "cost",
-    "lane",
-    "dedupe_key",
-    "headers",
-    "max_attempts",
-)
+OWN_COLUMNS = ("run_at", "dequeue_at", "headers", *UNCHANGED)
 
 
 def load(

@@ -1,24 +1,24 @@
-"""The tasks of a program, and the queue that their calls wait in."""
+"""An App: the tasks and schedules of a program, and the queue that their calls go to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import tzinfo
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, Unpack, overload
 
 from lonnymq.client.async_queue import AsyncQueue
-from lonnymq.client.produce import DEFAULT_CHANNEL, TASK_HEADER, NewMessage, OnFull, check_lane
+from lonnymq.client.produce import TASK_HEADER, OnFull, check_option
 from lonnymq.client.queue import Queue
-from lonnymq.client.times import Duration
 from lonnymq.commands import Created, Delivery
 from lonnymq.errors import InvalidArgument
+from lonnymq.message_options import DEFAULT_CHANNEL, UNCHANGED, Duration, NewMessage, WorkOptions
 from lonnymq.worker.backoff import Backoff, Delays
 from lonnymq.worker.catch_up import CatchUp
 from lonnymq.worker.cron import Cron, cron
 from lonnymq.worker.handler_policy import Policy
 from lonnymq.worker.inline import Inline
-from lonnymq.worker.task import C, Handler, Options, P, R, RawHandler, Sending, Task
+from lonnymq.worker.task import C, Handler, P, R, RawHandler, Sending, Task
 
 Consumer = TypeVar("Consumer", bound=Callable[[Delivery], Any])
 
@@ -84,12 +84,12 @@ class App(Generic[C]):
     ) -> Any:
         """Make a task of a function, plain or asynchronous.
 
-        Its `name` (the function's own, unless given) is what messages say, so keep it when the function
-        moves. `channel` and `max_attempts` are those of its messages unless a call says otherwise. After
-        a failure it is tried again as `backoff` says: a Backoff, a number of seconds, or a function from
-        the attempt's number to one. What takes longer than `timeout` is stopped, and has failed. The
-        `lease` is how long the message stays with a worker that died; it is extended for as long as the
-        handler runs.
+        Messages refer to the task by its `name` (the function's own, unless given), so keep the name when
+        you move the function. Calls use `channel` and `max_attempts` unless they give others. `backoff`
+        says how long to wait after a failed attempt: a Backoff, a number of seconds, or a function from
+        the number of the attempt to seconds. An attempt that takes longer than `timeout` is stopped and
+        has failed. The `lease` is how long a message stays with a worker that died; a worker extends it
+        for as long as the handler runs.
         """
         policy = Policy(channel, max_attempts, Backoff() if backoff is None else backoff, timeout, lease)
 
@@ -99,7 +99,7 @@ class App(Generic[C]):
             task: Task[P, R, C] = Task(function, name or function.__name__, policy, self)
             if task.name in self.tasks:
                 raise InvalidArgument(
-                    f"there is a task {task.name!r} already", "give one of them another name: task(name=...)"
+                    f"there is already a task {task.name!r}", "give one of them another name: task(name=...)"
                 )
             self.tasks[task.name] = task
             return task
@@ -113,16 +113,14 @@ class App(Generic[C]):
         tz: str | tzinfo | None = None,
         catch_up: CatchUp = "one",
         name: str | None = None,
-        priority: int | None = None,
-        cost: int | None = None,
-        lane: str | None = None,
+        **options: Unpack[WorkOptions],
     ) -> Callable[[Task[P, R, C]], Task[P, R, C]]:
-        """Have a task run at the times that a cron expression names, in a time zone (UTC, unless given).
+        """Run a task at the times of a cron expression, in a time zone (UTC, unless given).
 
-        However many workers there are, each tick makes one message. What was missed while no worker ran
-        is made up for: by `one` message for the last tick, by `all` of them, or by `none`. The
-        schedule's `name` (the task's own, unless given) is what the database knows it by. `priority`,
-        `cost` and `lane` are those of its messages.
+        Each scheduled time creates one message, however many workers there are. Times that were missed while
+        no worker ran are made up for: by `one` message for the last of them, by `all` of them, or by `none`.
+        The database knows the schedule by its `name` (the task's own, unless given). The options are those of
+        its messages: `priority`, `cost`, `lane`, `headers` and `max_attempts`.
 
             @app.cron("0 7 * * mon", tz="Europe/Berlin")
             @app.task(channel="reports")
@@ -132,12 +130,14 @@ class App(Generic[C]):
         def made(task: Task[P, R, C]) -> Task[P, R, C]:
             if not isinstance(task, Task):
                 raise InvalidArgument(f"{task!r} is not a task", "write @app.cron(...) above @app.task(...)")
-            check_lane(lane)
-            message = task.message_of_tick(Options(priority=priority, cost=cost, lane=lane))
+            for option, value in options.items():
+                if option in UNCHANGED:
+                    check_option(option, value)
+            message = task.scheduled_message(options)
             schedule = cron(name or task.name, expression, message, tz=tz, catch_up=catch_up)
             if any(schedule.name == other.name for other in self.crons):
                 raise InvalidArgument(
-                    f"there is a schedule {schedule.name!r} already",
+                    f"there is already a schedule {schedule.name!r}",
                     "give one of them a name: cron(name=...)",
                 )
             self.crons.append(schedule)
@@ -166,7 +166,7 @@ class App(Generic[C]):
         timeout: Duration | None = None,
         lease: Duration | None = None,
     ) -> Any:
-        """Have a function take the messages that are of no task. There is one such function at most.
+        """Handle the messages without a task. An app has at most one such function.
 
         ```python
         @app.consume
@@ -178,8 +178,8 @@ class App(Generic[C]):
         def made(function: Consumer) -> Consumer:
             if self.raw_handler is not None:
                 raise InvalidArgument(
-                    f"messages of no task go to {self.raw_handler.name} already",
-                    "let that one tell them apart",
+                    f"{self.raw_handler.name} already handles the messages without a task",
+                    "let that function tell them apart",
                 )
             self.raw_handler = RawHandler(function, policy)
             return function
@@ -187,7 +187,7 @@ class App(Generic[C]):
         return made if handler is None else made(handler)
 
     def handler_of(self, message: Delivery) -> Handler | None:
-        """None: not known here."""
+        """The handler of a message; None if this app has none."""
         name = (message.headers or {}).get(TASK_HEADER)
         if name is None:
             return self.raw_handler
@@ -197,29 +197,18 @@ class App(Generic[C]):
         if self._inline is not None:
             return self._inline.send(task, message, conn, on_full)
         sent: Any = self.queue.enqueue(
-            message.value,
-            channel=message.channel,
-            run_at=message.run_at,
-            delay=message.delay,
-            priority=message.priority,
-            cost=message.cost,
-            lane=message.lane,
-            dedupe_key=message.dedupe_key,
-            headers=message.headers,
-            max_attempts=message.max_attempts,
-            on_full=on_full,
-            conn=conn,
+            message.payload, channel=message.channel, on_full=on_full, conn=conn, **message.options()
         )
         return sent  # type: ignore[no-any-return]
 
     @contextmanager
     def inline(self) -> Iterator[list[NewMessage]]:
-        """Within, a call that is enqueued runs at once, in this process and without a database: for tests.
+        """Run enqueued calls at once, in this process and without a database. For tests.
 
         ```python
         with app.inline() as ran:
             send_invoice.enqueue(7)
-        assert [message.value for message in ran] == [{"invoice": 7}]
+        assert [message.payload for message in ran] == [{"invoice": 7}]
         ```
         """
         before = self._inline

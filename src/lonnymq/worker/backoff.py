@@ -6,8 +6,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lonnymq.client.times import Duration, milliseconds
+from lonnymq.client.times import milliseconds
 from lonnymq.errors import InvalidArgument
+from lonnymq.message_options import Duration
 
 FACTOR_MIN = 1
 

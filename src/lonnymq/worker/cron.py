@@ -1,4 +1,4 @@
-"""Schedules: what a cron expression is for, checked when it is written down."""
+"""Schedules: a cron expression, and the message that it creates. Checked when it is defined."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ FIELDS = "give minute, hour, day of month, month and weekday, such as */5 * * * 
 
 @dataclass(frozen=True)
 class CronMessage:
-    """What each tick creates. Its headers get a `scheduled-at`, the tick in Unix milliseconds."""
+    """The message that each scheduled time creates. It gets a header `scheduled-at`, in Unix milliseconds.
+
+    `options` are those of message_create, by their names in SQL.
+    """
 
     channel: str
     content: bytes
-    headers: Mapping[str, Any] = field(default_factory=dict)
-    max_attempts: int | None = None
-    priority: int | None = None
-    cost: int | None = None
-    lane: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Cron:
-    """A schedule, the same for all who have one of its name."""
+    """A schedule. Workers that define a schedule of the same name share it."""
 
     name: str
     ticks: Ticks
@@ -49,11 +48,11 @@ def cron(
     tz: str | tzinfo | None = None,
     catch_up: CatchUp = "one",
 ) -> Cron:
-    """A schedule; raises InvalidArgument for what is none. Without a time zone, times are UTC."""
+    """Make a schedule, or raise InvalidArgument. Without a time zone, times are UTC."""
     if not _is_text(name) or not 1 <= len(name.encode()) <= NAME_MAX_BYTES:
         raise InvalidArgument(f"{name!r} cannot name a schedule", f"give 1 to {NAME_MAX_BYTES} bytes of text")
     if catch_up not in CATCH_UPS:
-        raise InvalidArgument(f"{catch_up!r} is no way to catch up", f"say one of {', '.join(CATCH_UPS)}")
+        raise InvalidArgument(f"catch_up: {catch_up!r} is not known", f"give one of {', '.join(CATCH_UPS)}")
     ticks = Ticks(expression, _zone(tz))
     _check(ticks)
     return Cron(name, ticks, catch_up, message)
@@ -78,15 +77,15 @@ def _check(ticks: Ticks) -> None:
         raise MissingExtra("schedules need cronsim", "pip install 'lonnymq[cron]'") from None
     expression = ticks.expression
     if not _is_text(expression) or len(expression) > EXPRESSION_MAX_CHARS:
-        raise InvalidArgument(f"{str(expression)[:100]!r} is no cron expression", FIELDS)
+        raise InvalidArgument(f"{str(expression)[:100]!r} is not a cron expression", FIELDS)
     try:
         first = ticks.after(int(time.time() * 1000))
     except CronSimError as error:
-        raise InvalidArgument(f"{expression!r} is no cron expression: {error}", FIELDS) from None
+        raise InvalidArgument(f"{expression!r} is not a cron expression: {error}", FIELDS) from None
     if first is None:
-        raise InvalidArgument(f"{expression!r} never comes", "name a day that there is")
+        raise InvalidArgument(f"{expression!r} has no next time", "name a day that exists")
 
 
 def _is_text(given: object) -> bool:
-    """Callers without a type checker may give anything."""
+    """Callers without a type checker may pass anything."""
     return isinstance(given, str)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from lonnymq.client.times import Duration, waiting
+from lonnymq.client.times import waiting
 from lonnymq.errors import LonnyMQError
+from lonnymq.message_options import Duration
 
 
 class Retry(Exception):

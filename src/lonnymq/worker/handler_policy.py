@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lonnymq.client.produce import DEFAULT_CHANNEL
-from lonnymq.client.times import Duration, milliseconds
+from lonnymq.client.times import milliseconds
 from lonnymq.errors import InvalidArgument, InvalidMaxAttempts
+from lonnymq.message_options import DEFAULT_CHANNEL, Duration
 from lonnymq.worker.backoff import Backoff, Delays
 
 

@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic
 from uuid import UUID
 
-from lonnymq.client.produce import DEFAULT_LANE, NewMessage, OnFull
+from lonnymq.client.produce import OnFull
 from lonnymq.commands import Created, Delivery, Result
+from lonnymq.message_options import DEFAULT_LANE, NewMessage
 from lonnymq.payload import HEADER, encode
 from lonnymq.worker.job import AsyncJob, Job
 from lonnymq.worker.task import C, Task
@@ -101,7 +102,7 @@ class Inline(Generic[C]):
 
     def _delivery(self, message: NewMessage) -> Delivery:
         self.ran.append(message)
-        content, content_type = encode(message.value)
+        content, content_type = encode(message.payload)
         headers = {HEADER: content_type, **(message.headers or {})}
         lane = message.lane or DEFAULT_LANE
         return Delivery(next(self._ids), message.channel, content, headers, None, 1, NOBODYS, 0, lane)

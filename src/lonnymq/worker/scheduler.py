@@ -144,8 +144,7 @@ class _Tending:
         message = cron.message
         command = ScheduleFire(
             *(cron.name, stands_at, move.upto, move.ticks),
-            *(message.channel, message.content, dict(message.headers), message.max_attempts),
-            *(message.priority, message.cost, message.lane),
+            *(message.channel, message.content, dict(message.options)),
         )
         try:
             fired = await self._queue.perform(ask(command))

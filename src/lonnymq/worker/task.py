@@ -1,18 +1,17 @@
-"""A function whose calls can be queued."""
+"""A task: a function whose calls can be enqueued."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast
 
-from lonnymq.client.produce import TASK_HEADER, NewMessage, OnFull
-from lonnymq.client.times import Duration
+from lonnymq.client.produce import TASK_HEADER, OnFull
 from lonnymq.commands import Delivery
 from lonnymq.errors import InvalidArgument
+from lonnymq.message_options import MessageOptions, NewMessage, WorkOptions
 from lonnymq.payload import HEADER, encode
 from lonnymq.worker.arguments import Arguments
 from lonnymq.worker.cron import CronMessage
@@ -23,7 +22,7 @@ SCHEDULED_AT_HEADER = "scheduled-at"
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C")
-"""What an enqueue gives: a Created, or an awaitable of one."""
+"""What enqueue returns: a Created, or an awaitable of one."""
 
 
 class Handler(Protocol):
@@ -39,35 +38,15 @@ class Handler(Protocol):
 
 
 class Sending(Protocol[C]):
-    """Where a task's messages go: the app's queue, or in tests the task itself."""
+    """Sends a task's messages: to the app's queue, or in tests to the task itself."""
 
     def send(
         self, task: Task[..., Any, C], message: NewMessage, conn: object | None, on_full: OnFull
     ) -> C: ...
 
 
-@dataclass(frozen=True)
-class Options:
-    """What a call may say differently than its task. `channel` and `max_attempts` None: as the task
-    says.
-    """
-
-    channel: str | None = None
-    run_at: datetime | None = None
-    delay: Duration | None = None
-    priority: int | None = None
-    dedupe_key: str | None = None
-    headers: Mapping[str, Any] | None = None
-    max_attempts: int | None = None
-    cost: int | None = None
-    lane: str | None = None
-    on_full: OnFull = "raise"
-
-
 class Task(Generic[P, R, C]):
-    """Called, it is the function that it was made of; `enqueue` takes the same arguments and queues the
-    call.
-    """
+    """Calling a task calls its function. `enqueue` takes the same arguments and enqueues the call."""
 
     def __init__(self, function: Callable[P, R], name: str, policy: Policy, sending: Sending[C]) -> None:
         self.function = function
@@ -86,7 +65,7 @@ class Task(Generic[P, R, C]):
         return f"<Task {self.name!r}>"
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> C:
-        """Queue a call of it. Raises ChannelFull when its channel is full.
+        """Enqueue a call. Raises ChannelFull if the channel is full.
 
         ```python
         send_invoice.enqueue(7)
@@ -95,88 +74,86 @@ class Task(Generic[P, R, C]):
         return self.sending.send(self, self.message(*args, **kwargs), None, "raise")
 
     def message(self, *args: P.args, **kwargs: P.kwargs) -> NewMessage:
-        """The message that a call becomes: for enqueue_many.
+        """The message of a call, for enqueue_many.
 
         ```python
         queue.enqueue_many(send_invoice.message(id) for id in ids)
         ```
         """
-        return self.message_of(Options(), args, kwargs)
+        return self.message_of(None, {}, args, kwargs)
 
     def using(
         self,
         *,
         channel: str | None = None,
-        run_at: datetime | None = None,
-        delay: Duration | None = None,
-        priority: int | None = None,
-        cost: int | None = None,
-        lane: str | None = None,
-        dedupe_key: str | None = None,
-        headers: Mapping[str, Any] | None = None,
-        max_attempts: int | None = None,
         on_full: OnFull = "raise",
         conn: object | None = None,
+        **options: Unpack[MessageOptions],
     ) -> Using[P, C]:
-        """As the task, but for what is said here; each option is that of Queue.enqueue.
+        """The task with other options, which are those of Queue.enqueue.
 
         ```python
         send_invoice.using(channel="acme", delay=60).enqueue(7)
         ```
         """
-        options = Options(
-            channel, run_at, delay, priority, dedupe_key, headers, max_attempts, cost, lane, on_full
-        )
-        return Using(self, options, conn)
+        return Using(self, channel, options, on_full, conn)
 
     def call_for(self, message: Delivery) -> Callable[[], R]:
         arguments: Any = self._arguments.of_message(message)
         function: Callable[..., R] = self.function
         return lambda: function(**arguments)
 
-    def message_of_tick(self, options: Options) -> CronMessage:
-        """What a schedule makes: a call without arguments."""
-        made = self.message_of(options, (), {})
-        content, content_type = encode(made.value)
+    def scheduled_message(self, options: WorkOptions) -> CronMessage:
+        """The message that a schedule creates: a call without arguments."""
+        made = self.message_of(None, cast("MessageOptions", options), (), {})
+        content, content_type = encode(made.payload)
         headers = {HEADER: content_type, **(made.headers or {})}
+        given: dict[str, Any] = {name: getattr(made, name) for name in WorkOptions.__annotations__}
+        given["headers"] = headers
         return CronMessage(
-            made.channel, content, headers, made.max_attempts, made.priority, made.cost, made.lane
+            made.channel, content, {name: value for name, value in given.items() if value is not None}
         )
 
-    def message_of(self, options: Options, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewMessage:
-        return NewMessage(
-            self._arguments.of_call(args, kwargs),
-            self.policy.channel if options.channel is None else options.channel,
-            options.run_at,
-            options.delay,
-            options.priority,
-            options.dedupe_key,
-            {**(options.headers or {}), TASK_HEADER: self.name},
-            self.policy.max_attempts if options.max_attempts is None else options.max_attempts,
-            cost=options.cost,
-            lane=options.lane,
-        )
+    def message_of(
+        self, channel: str | None, options: MessageOptions, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> NewMessage:
+        """The message of a call. The task's policy decides what the options leave open."""
+        given = options.copy()
+        given["headers"] = {**(options.get("headers") or {}), TASK_HEADER: self.name}
+        if options.get("max_attempts") is None:
+            given["max_attempts"] = self.policy.max_attempts
+        arguments = self._arguments.of_call(args, kwargs)
+        return NewMessage(arguments, self.policy.channel if channel is None else channel, **given)
 
 
 class Using(Generic[P, C]):
     """A task with other options, for one or more calls."""
 
-    def __init__(self, task: Task[P, Any, C], options: Options, conn: object | None) -> None:
+    def __init__(
+        self,
+        task: Task[P, Any, C],
+        channel: str | None,
+        options: MessageOptions,
+        on_full: OnFull,
+        conn: object | None,
+    ) -> None:
         self._task = task
+        self._channel = channel
         self._options = options
+        self._on_full: OnFull = on_full
         self._conn = conn
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> C:
         message = self.message(*args, **kwargs)
-        return self._task.sending.send(self._task, message, self._conn, self._options.on_full)
+        return self._task.sending.send(self._task, message, self._conn, self._on_full)
 
     def message(self, *args: P.args, **kwargs: P.kwargs) -> NewMessage:
-        return self._task.message_of(self._options, args, kwargs)
+        return self._task.message_of(self._channel, self._options, args, kwargs)
 
 
 @dataclass(frozen=True)
 class RawHandler:
-    """For messages that are of no task."""
+    """The handler for messages without a task."""
 
     function: Callable[[Delivery], Any]
     policy: Policy
@@ -199,8 +176,8 @@ class RawHandler:
 def check_runs_when_called(function: Callable[..., Any]) -> None:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidArgument(
-            f"{getattr(function, '__name__', function)} yields: to call it does nothing by itself",
-            "let it do its work and return",
+            f"{getattr(function, '__name__', function)} is a generator function: calling it runs nothing",
+            "write a function that does its work and returns",
         )
 
 

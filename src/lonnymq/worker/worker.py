@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from lonnymq.client.async_queue import AsyncQueue
-from lonnymq.client.times import Duration, milliseconds, waiting
+from lonnymq.client.times import milliseconds, waiting
 from lonnymq.errors import InvalidArgument
+from lonnymq.message_options import Duration
 from lonnymq.worker.app import App
 from lonnymq.worker.session import Session
 from lonnymq.worker.threads import GRACE

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from lonnymq.cli.bench.parameters import NOISY
 from lonnymq.cli.bench.protocol import Answer, Order, Site
-from lonnymq.client.produce import NewMessage
 from lonnymq.client.queue import Queue
+from lonnymq.message_options import NewMessage
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -20,8 +20,9 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
-from lonnymq.client.times import EPOCH, Duration, milliseconds, moment
+from lonnymq.client.times import EPOCH, milliseconds, moment
 from lonnymq.errors import InvalidArgument
+from lonnymq.message_options import Duration
 from lonnymq.spark.reports.fair_share import Fairness, bucket_of, fairness
 from lonnymq.spark.reports.model import Flow, Numbers, Tenant, Totals
 from lonnymq.spark.reports.percentiles import percentiles

@@ -1,7 +1,7 @@
-"""What a DataFrame's columns say of messages, as the columns of `staging`.
+"""The columns of a DataFrame as the columns of `staging`.
 
-Columns are checked on the driver, before anything runs; rows on executors, a batch at a time. What is checked
-of a row is what the queue would refuse: refused here, the error can name the row.
+The driver checks the columns before anything runs; executors check the rows, batch by batch. They check what
+the queue would refuse, because here the error can name the row.
 """
 
 from __future__ import annotations
@@ -16,39 +16,36 @@ import pyarrow.compute as pc
 from pyspark.sql import types
 
 from lonnymq.errors import InvalidArgument
+from lonnymq.message_options import OPTIONS, TEXT_MAX_BYTES, UNCHANGED, Kind
 from lonnymq.payload import JSON
 from lonnymq.spark.sink.headers import headers
 from lonnymq.spark.sink.json_values import json_texts, obstacle
 from lonnymq.spark.sink.row_batch import Rows, shortened
 
-TEXT_MAX_BYTES = 255
 TIME_MAX = 2**53
-ATTEMPTS_MAX = 1_000_000
-PRIORITY_MAX = 100
-COST_MAX = 1_000_000
 NAMES_A_CHANNEL = "name the channel with 1 to 255 bytes of text"
 Kinds = tuple[type[types.DataType], ...]
 NESTED: Kinds = (types.StructType, types.MapType, types.ArrayType)
 WHOLE: Kinds = (types.IntegralType,)
 TEXT: Kinds = (types.StringType,)
+BY_KIND: Mapping[Kind, tuple[Kinds, str]] = {
+    Kind.NUMBER: (WHOLE, "a whole number"),
+    Kind.TEXT: (TEXT, "a string"),
+}
 COLUMNS: Mapping[str, tuple[Kinds, str]] = {
     "channel": (TEXT, "a string"),
     "content": ((types.BinaryType, *TEXT, *NESTED), "binary, a string, or a struct, map or array for JSON"),
     "run_at": ((types.TimestampType,), "a timestamp"),
     "dequeue_at": (WHOLE, "a whole number of Unix milliseconds"),
-    "priority": (WHOLE, "a whole number"),
-    "cost": (WHOLE, "a whole number"),
-    "lane": (TEXT, "a string"),
-    "dedupe_key": (TEXT, "a string"),
+    **{name: BY_KIND[OPTIONS[name].kind] for name in UNCHANGED},
     "headers": ((*TEXT, types.StructType, types.MapType), "a map, a struct, or a string of JSON"),
-    "max_attempts": (WHOLE, "a whole number"),
-    "claim": ((types.StructType,), "what the consuming stream has as claim"),
+    "claim": ((types.StructType,), "the claim of a consuming stream"),
 }
 CLAIM = {"consumer": TEXT, "seq": WHOLE, "generation": WHOLE}
 
 
 class InvalidColumns(InvalidArgument):
-    """The columns of the DataFrame are not those of messages. Nothing was written."""
+    """The DataFrame does not have the columns of messages. Nothing was written."""
 
 
 class Claim(NamedTuple):
@@ -59,12 +56,12 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True)
 class Contents:
-    """Which column is what: pickled to executors."""
+    """Which column has what. Pickled to executors."""
 
     places: Mapping[str, int]
     channel: str | None
     content_type: str | None
-    """What headers say of the content, where a row's own do not."""
+    """The content type, for rows whose headers have none."""
 
     @classmethod
     def of(
@@ -81,14 +78,14 @@ class Contents:
         for name, kind in fields.items():
             _check_type(name, kind)
         if channel is not None and not 1 <= len(channel.encode()) <= TEXT_MAX_BYTES:
-            raise InvalidColumns(f"the channel {shortened(channel)} is no name", NAMES_A_CHANNEL)
+            raise InvalidColumns(f"the channel {shortened(channel)} is not a valid name", NAMES_A_CHANNEL)
         is_nested = isinstance(fields["content"], NESTED)
         return cls(places, channel, content_type or (JSON if is_nested else None))
 
     def staged(self, rows: pa.RecordBatch, batch: UUID, first: int, content_max_bytes: int) -> pa.RecordBatch:
-        """The rows as those of `staging`, numbered from `first`; what is in no row is left out.
+        """Turn rows into rows of `staging`, numbered from `first`. Columns without values are left out.
 
-        COPY's binary format knows no types, so a uuid is its 16 bytes, and a jsonb a version and its text.
+        COPY's binary format has no types, so a uuid is its 16 bytes, and a jsonb a version and its text.
         """
         given = Rows(rows, self.places, first)
         columns = {
@@ -98,16 +95,12 @@ class Contents:
             "content": _contents(given, content_max_bytes),
             "dequeue_at": _times(given),
             "headers": headers(given, self.content_type),
-            "max_attempts": _max_attempts(given),
-            "dedupe_key": _texts(given, "dedupe_key", "give 1 to 255 bytes of text, or null for none"),
-            "lane": _texts(given, "lane", "give 1 to 255 bytes of text, or null for the default lane"),
-            "priority": _priorities(given),
-            "cost": _costs(given),
+            **{name: _option(given, name) for name in UNCHANGED},
         }
         return pa.record_batch({name: column for name, column in columns.items() if column is not None})
 
     def claims(self, rows: pa.RecordBatch, first: int) -> set[Claim]:
-        """The last claim of each consumer that rows came from."""
+        """The last claim of each consumer among the rows."""
         given = Rows(rows, self.places, first)
         column = given.column("claim")
         if column is None:
@@ -120,12 +113,12 @@ class Contents:
 
 
 def _places(schema: types.StructType) -> dict[str, int]:
-    """By the queue's names; Spark's are the same in any case."""
+    """The position of each column. Spark's names are not case-sensitive."""
     known = f"the columns are {', '.join(COLUMNS)}"
     places: dict[str, int] = {}
     for place, name in enumerate(schema.names):
         if name.lower() not in COLUMNS:
-            raise InvalidColumns(f"there is no place for the column {name!r}", f"{known}: select these")
+            raise InvalidColumns(f"the column {name!r} is not known", f"{known}: select these")
         if name.lower() in places:
             raise InvalidColumns(f"there are two columns {name.lower()!r}", known)
         places[name.lower()] = place
@@ -134,17 +127,17 @@ def _places(schema: types.StructType) -> dict[str, int]:
 
 def _check_which(names: Mapping[str, Any], channel: str | None, *, completes: bool) -> None:
     if "content" not in names:
-        raise InvalidColumns("there is no column 'content'", "name the one with the messages so")
+        raise InvalidColumns("there is no column 'content'", "rename the column with the messages to content")
     if "channel" not in names and channel is None:
         raise InvalidColumns("there is no column 'channel'", "add it, or the option channel for all rows")
     if "channel" in names and channel is not None:
-        raise InvalidColumns("there are a column 'channel' and an option channel", "give one of them")
+        raise InvalidColumns("both a column 'channel' and an option channel are given", "give one of them")
     if {"run_at", "dequeue_at"} <= names.keys():
-        raise InvalidColumns("there are columns 'run_at' and 'dequeue_at', which say the same", "drop one")
+        raise InvalidColumns("both columns 'run_at' and 'dequeue_at' are given", "drop one")
     if "claim" in names and not completes:
         raise InvalidColumns(
             "there is a column 'claim'",
-            "the option complete=true finishes what was claimed; else drop the column",
+            "use the option complete=true to finish the claimed messages, or drop the column",
         )
     if completes and "claim" not in names:
         raise InvalidColumns(
@@ -160,14 +153,12 @@ def _check_type(name: str, kind: types.DataType) -> None:
             isinstance(field.dataType, CLAIM[field.name]) for field in kind.fields
         )
     if not is_right:
-        hint = (
-            "cast it, in the zone that it is meant in" if isinstance(kind, types.TimestampNTZType) else None
-        )
+        hint = "cast it to a timestamp in its time zone" if isinstance(kind, types.TimestampNTZType) else None
         raise InvalidColumns(f"the column {name!r} is {kind.simpleString()}, not {wanted}", hint)
     why = obstacle(kind, name) if isinstance(kind, NESTED) else None
     if why is not None:
         raise InvalidColumns(
-            f"the column {name!r} cannot be written as JSON: {why}", "cast it, to string say"
+            f"the column {name!r} cannot be written as JSON: {why}", "cast it, for example to string"
         )
 
 
@@ -180,18 +171,25 @@ def _channels(given: Rows, option: str | None) -> pa.Array:
     return channels
 
 
-def _texts(given: Rows, name: str, hint: str) -> pa.Array | None:
-    texts = given.column(name)
-    if texts is not None:
-        _check_text(given, texts, name.replace("_", " "), hint)
-    return texts
+def _option(given: Rows, name: str) -> pa.Array | None:
+    """The column of an option, checked as message_check would; None if the DataFrame has none."""
+    values, option = given.column(name), OPTIONS[name]
+    if values is None:
+        return None
+    hint = f"{option.allowed}, or null"
+    if option.kind is Kind.TEXT:
+        _check_text(given, values, name.replace("_", " "), hint)
+        return values
+    outside = _is_outside(values.cast(pa.int64()), option.least or 0, option.most or 0)
+    given.refuse(outside, f"{name} is out of range", hint)
+    return values.cast(pa.int32())
 
 
 def _check_text(given: Rows, texts: pa.Array, what: str, hint: str) -> None:
     lengths = pc.binary_length(texts)
     is_outside = pc.or_(pc.less(lengths, 1), pc.greater(lengths, TEXT_MAX_BYTES))
     given.refuse(is_outside, lambda at: f"the {what} is {lengths[at]} bytes long", hint)
-    given.refuse(pc.match_substring(texts, "\0"), f"the {what} has a NUL in it, which PostgreSQL cannot keep")
+    given.refuse(pc.match_substring(texts, "\0"), f"the {what} contains a NUL, which PostgreSQL cannot store")
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
@@ -199,7 +197,7 @@ def _check_text(given: Rows, texts: pa.Array, what: str, hint: str) -> None:
 
 
 def _refuse_broken(given: Rows, texts: pa.Array, what: str) -> None:
-    """Strings of Spark's may hold anything."""
+    """Name the row whose text is not UTF-8. Spark's strings may contain any bytes."""
     for at, octets in enumerate(texts.cast(pa.large_binary()).to_pylist()):
         try:
             octets is None or octets.decode()
@@ -241,28 +239,6 @@ def _times(given: Rows) -> pa.Array | None:
 def _floor_to_ms(microseconds: pa.Array) -> pa.Array:
     toward_zero = pc.divide(microseconds, 1000)
     return pc.subtract(toward_zero, pc.greater(pc.multiply(toward_zero, 1000), microseconds).cast(pa.int64()))
-
-
-def _max_attempts(given: Rows) -> pa.Array | None:
-    hint = "allow 1 to 1,000,000 attempts, or null for the queue's number"
-    return _numbers(given, "max_attempts", 1, ATTEMPTS_MAX, hint)
-
-
-def _priorities(given: Rows) -> pa.Array | None:
-    hint = "give -100 to 100, or null for 0; higher ones go first within their channel"
-    return _numbers(given, "priority", -PRIORITY_MAX, PRIORITY_MAX, hint)
-
-
-def _costs(given: Rows) -> pa.Array | None:
-    return _numbers(given, "cost", 1, COST_MAX, "give 1 to 1,000,000, or null for 1")
-
-
-def _numbers(given: Rows, name: str, least: int, most: int, hint: str) -> pa.Array | None:
-    numbers = given.column(name)
-    if numbers is None:
-        return None
-    given.refuse(_is_outside(numbers.cast(pa.int64()), least, most), f"{name} is out of range", hint)
-    return numbers.cast(pa.int32())
 
 
 def _is_outside(numbers: pa.Array, least: int, most: int) -> pa.Array:

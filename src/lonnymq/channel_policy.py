@@ -1,0 +1,76 @@
+"""The policy of a channel: its limits, its weight, whether it is paused. Each part is described here, and the
+calls of a queue, `lonnymq channels` and their checks are made from it.
+
+To add a part, add it here (to PolicyChanges and to POLICIES), to ChannelPolicy and ChannelSet in
+commands/channel.py, and to the SQL: the table channel and the type channel_policy in tables/0002_limits.sql,
+the functions channel_set and channel_policy_of, and the function of the dispatcher that applies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypedDict
+
+from lonnymq.message_options import Duration
+
+
+class PolicyChanges(TypedDict, total=False):
+    """The parts of a policy to change. None, or a part that is not given, keeps its value."""
+
+    max_concurrency: int | None
+    """How many messages may be leased at once. 0 removes the limit."""
+    release_interval: Duration | None
+    """The shortest time between two messages: a timedelta, or seconds. 0 removes the limit."""
+    paused: bool | None
+    """Whether the channel is paused."""
+    max_size: int | None
+    """How many messages may wait or be leased. 0 removes the limit."""
+    weight: float | None
+    """0.001 to 1,000. A channel with weight 2 gets twice the share of one with weight 1."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How one part of a policy is given and shown. `field` is its name in ChannelPolicy and in SQL."""
+
+    field: str
+    title: str
+    help: str
+    type: type
+    least: float = 0
+    most: float | None = None
+    unit: str = ""
+    usual: object = None
+    """What a channel has if nobody set this part."""
+
+
+POLICIES: Mapping[str, Policy] = {
+    "max_concurrency": Policy(
+        "max_concurrency",
+        "max concurrency",
+        "How many messages may be worked on at once; 0 removes the limit.",
+        int,
+    ),
+    "release_interval": Policy(
+        "release_interval_ms",
+        "release interval",
+        "Seconds between two messages, at least; 0 removes the limit.",
+        float,
+        unit=" ms",
+        usual=0,
+    ),
+    "max_size": Policy(
+        "max_size", "max size", "How many messages may wait or be worked on; 0 removes the limit.", int
+    ),
+    "weight": Policy(
+        "weight",
+        "weight",
+        "Its share: a channel with weight 2 gets twice as much as one with weight 1.",
+        float,
+        least=0.001,
+        most=1000,
+        usual=1,
+    ),
+}
+"""What `lonnymq channels set` can change. Pausing a channel has commands of its own."""

@@ -1,0 +1,112 @@
+"""The policy of a channel, its statistics, and deleting it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lonnymq.commands.answers import ManyRecords, OneRecord, ResultText
+from lonnymq.statement import BigInt, Boolean, Int, Numeric, Text
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelPolicy:
+    """How a channel is served. None, or an interval of 0, means no such limit. A channel with weight 2 gets
+    twice the share of a channel with weight 1.
+    """
+
+    channel: str
+    max_concurrency: int | None
+    release_interval_ms: int
+    paused: bool
+    max_size: int | None
+    weight: Numeric
+
+
+@dataclass(frozen=True)
+class ChannelGet(OneRecord[ChannelPolicy]):
+    """Read the policy of a channel."""
+
+    function = "channel_get"
+    is_harmless = True
+    record = ChannelPolicy
+
+    channel: Text
+
+
+@dataclass(frozen=True)
+class ChannelSet(OneRecord[ChannelPolicy]):
+    """Change the policy of a channel. None keeps a value."""
+
+    function = "channel_set"
+    is_repeatable = True
+    record = ChannelPolicy
+
+    channel: Text
+    max_concurrency: Int | None = None
+    release_interval_ms: BigInt | None = None
+    paused: Boolean | None = None
+    max_size: Int | None = None
+    weight: Numeric | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStatistics(ChannelPolicy):
+    """What a channel holds, why its next message is not served now, and its policy.
+
+    `scheduled` and `dead` are counted up to a cap.
+    """
+
+    waiting: int
+    due: int
+    scheduled: int
+    leased: int
+    dead: int
+    oldest_due_ms: int | None
+    served: int
+    last_served_at: int | None
+    blocked_by: str | None
+
+
+@dataclass(frozen=True)
+class ChannelStats(OneRecord[ChannelStatistics]):
+    """Read the statistics of a channel."""
+
+    function = "channel_stats"
+    is_harmless = True
+    record = ChannelStatistics
+
+    channel: Text
+    cap: Int = 10000
+
+
+@dataclass(frozen=True)
+class ChannelList(ManyRecords[ChannelStatistics]):
+    """List channels with their statistics: by name, by who is served next, or by what waits."""
+
+    function = "channel_list"
+    is_harmless = True
+    record = ChannelStatistics
+
+    order: Text = "name"
+    after: Text | None = None
+    limit: Int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """If the result is `more`, call again."""
+
+    result: ResultText
+    messages: int
+
+
+@dataclass(frozen=True)
+class ChannelDelete(OneRecord[Deleted]):
+    """Delete a channel's policy and statistics, and its messages if asked to."""
+
+    function = "channel_delete"
+    record = Deleted
+
+    channel: Text
+    with_messages: Boolean = False
+    limit: Int = 10000

@@ -1,0 +1,179 @@
+"""Lease messages, and finish them: complete, retry, discard, extend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from lonnymq.commands.answers import ManyEndings, ManyRecords, OneEnding, OneRecord, ResultText
+from lonnymq.payload import Payloaded
+from lonnymq.statement import (
+    BigInt,
+    BigInts,
+    Boolean,
+    Bytea,
+    Byteas,
+    Command,
+    Int,
+    Jsonb,
+    Row,
+    Text,
+    Texts,
+    Uuid,
+    Uuids,
+    columns_of,
+    read,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery(Payloaded):
+    """A message that the caller has leased until `lease_end_at`, under `token`."""
+
+    id: int
+    channel: str
+    content: Bytea
+    headers: Jsonb
+    state: Bytea | None
+    attempts: int
+    token: UUID
+    lease_end_at: int
+    lane: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Dequeued:
+    """`again_at`, if it is not None: dispatch at that time, before the next dequeue."""
+
+    deliveries: list[Delivery]
+    again_at: int | None
+
+
+@dataclass(frozen=True)
+class MessageDequeue(Command[Dequeued]):
+    """Lease due messages, in fair order over the channels. Without `lanes`, all lanes are served.
+
+    With `async_commit` the commit does not wait for the disk. A crash can then undo it; the messages are
+    served again, as after any crash.
+    """
+
+    function = "message_dequeue"
+    is_harmless = True  # if the answer is lost, the messages come back when their leases end
+    columns = f"{columns_of(Delivery)}, again_at"
+
+    limit: Int = 1
+    lease_ms: BigInt | None = None
+    consumer: Text | None = None
+    lanes: Texts | None = None
+    async_commit: Boolean = False
+
+    def decode(self, rows: Sequence[Row]) -> Dequeued:
+        deliveries = read(Delivery, (row[:-1] for row in rows if row[0] is not None))
+        return Dequeued(deliveries, rows[-1][-1] if rows else None)
+
+
+@dataclass(frozen=True)
+class MessageComplete(OneEnding):
+    """The work is done: delete the message, if the caller still holds its lease."""
+
+    function = "message_complete"
+
+    id: BigInt
+    token: Uuid
+
+
+@dataclass(frozen=True)
+class MessageCompleteMany(ManyEndings):
+    """Like MessageComplete, for several messages: one token each, or one for all."""
+
+    function = "message_complete_many"
+
+    ids: BigInts
+    tokens: Uuids
+
+
+@dataclass(frozen=True)
+class MessageRetry(OneEnding):
+    """Give a message back, to be served again. With an `error`, the attempt counts."""
+
+    function = "message_retry"
+
+    id: BigInt
+    token: Uuid
+    dequeue_at: BigInt | None = None
+    state: Bytea | None = None
+    error: Text | None = None
+    delay_ms: BigInt | None = None
+
+
+@dataclass(frozen=True)
+class MessageRetryMany(ManyEndings):
+    """Like MessageRetry, for several messages: one token each, or one for all."""
+
+    function = "message_retry_many"
+
+    ids: BigInts
+    tokens: Uuids
+    dequeue_ats: BigInts | None = None
+    states: Byteas | None = None
+    errors: Texts | None = None
+    delays_ms: BigInts | None = None
+
+
+@dataclass(frozen=True)
+class MessageDiscard(OneEnding):
+    """Delete a message whose work will not be done."""
+
+    function = "message_discard"
+
+    id: BigInt
+    token: Uuid
+    reason: Text | None = None
+
+
+@dataclass(frozen=True)
+class MessageDiscardMany(ManyEndings):
+    """Like MessageDiscard, for several messages: one token each, or one for all."""
+
+    function = "message_discard_many"
+
+    ids: BigInts
+    tokens: Uuids
+    reasons: Texts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """`lease_end_at` is None unless the lease was extended."""
+
+    result: ResultText
+    lease_end_at: int | None
+
+
+@dataclass(frozen=True)
+class MessageExtend(OneRecord[Extended]):
+    """Extend the lease of a message."""
+
+    function = "message_extend"
+    record = Extended
+    is_repeatable = True
+
+    id: BigInt
+    token: Uuid
+    lease_ms: BigInt
+    state: Bytea | None = None
+
+
+@dataclass(frozen=True)
+class MessageExtendMany(ManyRecords[Extended]):
+    """Like MessageExtend, for several messages: one token each, or one for all."""
+
+    function = "message_extend_many"
+    record = Extended
+    is_repeatable = True
+
+    ids: BigInts
+    tokens: Uuids
+    lease_ms: BigInt
+    states: Byteas | None = None

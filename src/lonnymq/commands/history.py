@@ -1,0 +1,152 @@
+"""The history: read it, and follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lonnymq.commands.answers import ManyRecords, Nothing, OneRecord, YesOrNo
+from lonnymq.payload import Payloaded
+from lonnymq.statement import (
+    BigInt,
+    Boolean,
+    Bytea,
+    Command,
+    Int,
+    Jsonb,
+    Row,
+    Statement,
+    Text,
+    columns_of,
+    identifier,
+    read,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedMessage(Payloaded):
+    """A message of the history. `outcome` is completed, dead or cancelled. Its content is there if it was
+    kept.
+    """
+
+    id: int
+    channel: str
+    outcome: str
+    created_at: int
+    dequeue_at: int
+    first_dequeued_at: int | None
+    dequeued_at: int | None
+    finished_at: int
+    attempts: int
+    consumer: str | None
+    error: str | None
+    dedupe_key: str | None
+    lane: str
+    priority: int
+    cost: int
+    headers: Jsonb
+    content_bytes: int
+    content: Bytea | None
+
+
+@dataclass(frozen=True)
+class HistoryList(Command[list[FinishedMessage]]):
+    """Read the history, newest first, from its view. With a channel, it uses the index on the channel's
+    times; without one, the index on transactions.
+    """
+
+    function = "history"
+    is_harmless = True
+
+    channel: Text | None
+    since: BigInt | None
+    limit: Int
+
+    def statement(self, schema: str) -> Statement:
+        one_channel = "TRUE" if self.channel is None else "channel = CAST($1 AS TEXT)"
+        order = "xid DESC, id DESC" if self.channel is None else "finished_at DESC, id DESC"
+        text = (
+            f"SELECT {columns_of(FinishedMessage)} FROM {identifier(schema)}.history WHERE {one_channel}"
+            f" AND finished_at >= CAST($2 AS BIGINT) ORDER BY {order} LIMIT CAST($3 AS INT)"
+        )
+        parameters = (self.channel, self.since or 0, self.limit)
+        if self.channel is None:  # drivers require that every parameter is used
+            return Statement(text.replace("$2", "$1").replace("$3", "$2"), parameters[1:])
+        return Statement(text, parameters)
+
+    def decode(self, rows: Sequence[Row]) -> list[FinishedMessage]:
+        return read(FinishedMessage, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """`system_id` identifies the cluster. Rows of transactions up to `trimmed_xid` may have been dropped."""
+
+    snapshot: str
+    system_id: int
+    trimmed_xid: int
+    is_kept: bool
+
+
+@dataclass(frozen=True)
+class HistoryBounds(OneRecord[Bounds]):
+    """Read where the history begins and ends, for a reader that follows it by snapshot."""
+
+    function = "history_bounds"
+    is_harmless = True
+    record = Bounds
+
+
+@dataclass(frozen=True)
+class HistoryFollow(Nothing):
+    """Save how far a follower has read the history. Rows that it has not read are kept."""
+
+    function = "history_follow"
+    is_repeatable = True
+
+    name: Text
+    snapshot: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """A reader of the history, how far it has read, and when it last said so."""
+
+    name: str
+    snapshot: str
+    at: int
+
+
+@dataclass(frozen=True)
+class HistoryFollowers(ManyRecords[Follower]):
+    """List the followers of the history."""
+
+    function = "history_followers"
+    is_harmless = True
+    record = Follower
+
+
+@dataclass(frozen=True)
+class HistoryUnfollow(YesOrNo):
+    """Forget a follower of the history. Returns whether there was one."""
+
+    function = "history_unfollow"
+    is_repeatable = True
+
+    name: Text
+
+
+@dataclass(frozen=True)
+class HistoryMark(Command[int | None]):
+    """A number that identifies this database's past, as far as a snapshot sees it. None if the rows that
+    would tell are no longer kept.
+    """
+
+    function = "history_mark"
+    is_harmless = True
+
+    snapshot: Text
+    dead: Boolean = False
+
+    def decode(self, rows: Sequence[Row]) -> int | None:
+        return None if rows[0][0] is None else int(rows[0][0])

@@ -1,0 +1,190 @@
+"""Create messages, look at them, cancel and reschedule them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lonnymq.commands.answers import ManyEndings, ManyRecords, OneEnding, OneRecord, OneResult, ResultText
+from lonnymq.payload import Payloaded
+from lonnymq.statement import (
+    BigInt,
+    BigInts,
+    Boolean,
+    Bytea,
+    Byteas,
+    Command,
+    Int,
+    Ints,
+    Jsonb,
+    Jsonbs,
+    Row,
+    Text,
+    Texts,
+    columns_of,
+    read,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """`id` is the new message's id. It is the id of the message that has the key if the result is
+    `duplicate`, and None if it is `full`.
+    """
+
+    id: int | None
+    result: ResultText
+
+
+@dataclass(frozen=True)
+class MessageCreate(OneRecord[Created]):
+    """Create one message."""
+
+    function = "message_create"
+    record = Created
+
+    channel: Text
+    content: Bytea
+    dequeue_at: BigInt | None = None
+    headers: Jsonb | None = None
+    max_attempts: Int | None = None
+    dedupe_key: Text | None = None
+    delay_ms: BigInt | None = None
+    priority: Int | None = None
+    cost: Int | None = None
+    lane: Text | None = None
+
+    def may_repeat(self) -> bool:
+        return self.dedupe_key is not None
+
+
+@dataclass(frozen=True)
+class MessageCreateMany(ManyRecords[Created]):
+    """Create messages for any mix of channels. All lists have the same length; None replaces a whole list."""
+
+    function = "message_create_many"
+    record = Created
+
+    channels: Texts
+    contents: Byteas
+    dequeue_ats: BigInts | None = None
+    headers: Jsonbs | None = None
+    max_attempts: Ints | None = None
+    dedupe_keys: Texts | None = None
+    raise_full: Boolean = False
+    delays_ms: BigInts | None = None
+    priorities: Ints | None = None
+    costs: Ints | None = None
+    lanes: Texts | None = None
+
+    def may_repeat(self) -> bool:
+        return self.dedupe_keys is not None and None not in self.dedupe_keys
+
+
+@dataclass(frozen=True, slots=True)
+class Message(Payloaded):
+    """A message that waits, is leased or is dead, with its content."""
+
+    id: int
+    channel: str
+    status: str
+    dequeue_at: int
+    created_at: int
+    first_dequeued_at: int | None
+    dequeued_at: int | None
+    lease_end_at: int | None
+    dead_at: int | None
+    attempts: int
+    max_attempts: int | None
+    consumer: str | None
+    error: str | None
+    past_errors: Jsonb
+    dedupe_key: str | None
+    lane: str
+    priority: int
+    cost: int
+    is_cancelled: bool
+    headers: Jsonb
+    state: Bytea | None
+    content: Bytea
+
+
+@dataclass(frozen=True)
+class MessageGet(Command[Message | None]):
+    """Read one message; None if there is none with this id."""
+
+    function = "message_get"
+    is_harmless = True
+    columns = columns_of(Message)
+
+    id: BigInt
+
+    def decode(self, rows: Sequence[Row]) -> Message | None:
+        return next(iter(read(Message, rows)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedMessage:
+    """A message that waits or is leased, without its content. The next page starts after `cursor`."""
+
+    id: int
+    channel: str
+    status: str
+    dequeue_at: int
+    created_at: int
+    lease_end_at: int | None
+    attempts: int
+    max_attempts: int | None
+    consumer: str | None
+    error: str | None
+    dedupe_key: str | None
+    lane: str
+    priority: int
+    cost: int
+    is_cancelled: bool
+    headers: Jsonb
+    content_bytes: int
+    cursor: str
+
+
+@dataclass(frozen=True)
+class MessageList(ManyRecords[ListedMessage]):
+    """List the messages of one channel or of all, page by page."""
+
+    function = "message_list"
+    is_harmless = True
+    record = ListedMessage
+
+    channel: Text | None = None
+    status: Text = "waiting"
+    after: Text | None = None
+    limit: Int = 100
+
+
+@dataclass(frozen=True)
+class MessageCancel(OneEnding):
+    """Delete a message that waits, or mark one that a worker has leased."""
+
+    function = "message_cancel"
+
+    id: BigInt
+
+
+@dataclass(frozen=True)
+class MessageCancelMany(ManyEndings):
+    """Like MessageCancel, for several messages."""
+
+    function = "message_cancel_many"
+
+    ids: BigInts
+
+
+@dataclass(frozen=True)
+class MessageReschedule(OneResult):
+    """Change when a waiting message is due. Without a time, it is due now."""
+
+    function = "message_reschedule"
+    is_repeatable = True
+
+    id: BigInt
+    dequeue_at: BigInt | None = None

@@ -1,0 +1,188 @@
+"""For programs that work in batches and repeat them after a crash, such as Spark: claims and staging."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lonnymq.commands.answers import Count, ManyRecords, OneRecord
+from lonnymq.statement import BigInt, Boolean, Bytea, Int, Jsonb, Text, Texts, Uuid, Uuids
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """The other calls take `generation`. Claims up to `done_seq` are finished; `last_seq` is the newest."""
+
+    generation: int
+    done_seq: int
+    last_seq: int
+
+
+@dataclass(frozen=True)
+class ClaimOpen(OneRecord[Claimant]):
+    """Start to consume in numbered claims. An earlier claimant of this name is refused from now on."""
+
+    function = "claim_open"
+    record = Claimant
+    is_repeatable = True
+
+    claimant: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """If `messages` is 0 there is nothing to claim: ask again at `again_at`, if it is not None."""
+
+    seq: int
+    messages: int
+    again_at: int | None
+
+
+@dataclass(frozen=True)
+class ClaimNext(OneRecord[Claim]):
+    """Get the claim after number `seq`: one that is still leased, or a new one."""
+
+    function = "claim_next"
+    record = Claim
+    is_repeatable = True
+
+    claimant: Text
+    generation: BigInt
+    seq: BigInt
+    limit: Int
+    lease_ms: BigInt | None = None
+    before: BigInt | None = None
+    lanes: Texts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedMessage:
+    """A message of claim number `seq`."""
+
+    seq: int
+    id: int
+    channel: str
+    content: Bytea
+    headers: Jsonb | None
+    state: Bytea | None
+    attempts: int
+    dedupe_key: str | None
+    lane: str
+    priority: int
+    cost: int
+    created_at: int
+    dequeue_at: int
+    dequeued_at: int
+
+
+@dataclass(frozen=True)
+class ClaimRead(ManyRecords[ClaimedMessage]):
+    """Read one of `parts` parts of the messages of some claims."""
+
+    function = "claim_read"
+    is_harmless = True
+    record = ClaimedMessage
+
+    claimant: Text
+    generation: BigInt
+    after: BigInt
+    upto: BigInt
+    part: Int = 0
+    parts: Int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimExtended:
+    """How many leases were extended. The `lost` ones are leased by others, finished or cancelled."""
+
+    extended: int
+    lost: int
+
+
+@dataclass(frozen=True)
+class ClaimExtend(OneRecord[ClaimExtended]):
+    """Extend the leases of all claims that are not finished."""
+
+    function = "claim_extend"
+    record = ClaimExtended
+    is_repeatable = True
+
+    claimant: Text
+    generation: BigInt
+    lease_ms: BigInt | None = None
+    forget: Boolean = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimCompleted:
+    """How many messages were completed. The `lost` ones are, or were, leased by others."""
+
+    completed: int
+    cancelled: int
+    lost: int
+
+
+@dataclass(frozen=True)
+class ClaimComplete(OneRecord[ClaimCompleted]):
+    """Complete all messages of the claims up to a number."""
+
+    function = "claim_complete"
+    record = ClaimCompleted
+
+    claimant: Text
+    generation: BigInt
+    seq: BigInt
+    whole: Boolean = False
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """How many messages were created. The `refused` ones were left out because their channel was full."""
+
+    created: int
+    duplicates: int
+    refused: int
+
+
+@dataclass(frozen=True)
+class StagingPublish(OneRecord[Published]):
+    """Create messages from the rows that are staged under a batch."""
+
+    function = "staging_publish"
+    record = Published
+
+    batch: Uuid
+    drop_full: Boolean = False
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedOnce:
+    """Like Published. If `is_repeat`, the batches were published before, with these numbers."""
+
+    created: int
+    duplicates: int
+    refused: int
+    is_repeat: bool
+
+
+@dataclass(frozen=True)
+class StagingPublishOnce(OneRecord[PublishedOnce]):
+    """Like StagingPublish for several batches, but only once for each app and version."""
+
+    function = "staging_publish_once"
+    record = PublishedOnce
+    is_repeatable = True
+
+    app: Text
+    version: BigInt | None
+    batches: Uuids
+    drop_full: Boolean = False
+
+
+@dataclass(frozen=True)
+class StagingDiscard(Count):
+    """Delete the staged rows of batches that will not be published. Returns how many rows were deleted."""
+
+    function = "staging_discard"
+    is_repeatable = True
+
+    batches: Uuids

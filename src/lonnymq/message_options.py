@@ -1,0 +1,145 @@
+"""The options of a message. Each is described here, and everything that takes options is made from it: the
+calls of a queue, tasks and schedules, `lonnymq enqueue` and its files, and the columns that Spark writes.
+
+To add an option, add it here (to a TypedDict, to NewMessage and to OPTIONS), to both commands in
+commands/message.py, and to the SQL: the type new_message and the table message in tables/0001_core.sql, and
+the functions message_check, message_create and message_create_many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, TypedDict, cast
+
+Duration = timedelta | float
+"""A timedelta, or seconds."""
+
+DEFAULT_CHANNEL = "default"
+DEFAULT_LANE = "default"
+TEXT_MAX_BYTES = 255
+
+
+class WorkOptions(TypedDict, total=False):
+    """Options that describe the work. The messages of a schedule have these."""
+
+    priority: int | None
+    """-100 to 100, 0 unless given. A higher priority is served first, within its channel only."""
+    cost: int | None
+    """1 to 1,000,000, 1 unless given. A cost of 5 uses as much of the channel's share as five messages."""
+    lane: str | None
+    """The class of work, `default` unless given. A consumer may serve some lanes only."""
+    headers: Mapping[str, Any] | None
+    """A dict that can be written as JSON."""
+    max_attempts: int | None
+    """1 to 1,000,000. The queue's setting unless given."""
+
+
+class MessageOptions(WorkOptions, total=False):
+    """All options of a message."""
+
+    run_at: datetime | None
+    """An aware datetime. The message is not served earlier."""
+    delay: Duration | None
+    """Like run_at, but from now on by the database's clock: a timedelta, or seconds."""
+    dedupe_key: str | None
+    """While a message with this key is in the channel, and for some time after, no other is created."""
+    content_type: str | None
+    """How the payload is encoded: application/json unless given, or application/msgpack."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A message to create, for enqueue_many if the messages differ in more than their payload."""
+
+    payload: Any
+    channel: str = DEFAULT_CHANNEL
+    run_at: datetime | None = None
+    delay: Duration | None = None
+    priority: int | None = None
+    dedupe_key: str | None = None
+    headers: Mapping[str, Any] | None = None
+    max_attempts: int | None = None
+    content_type: str | None = None
+    cost: int | None = None
+    lane: str | None = None
+
+    def options(self) -> MessageOptions:
+        """The options, as enqueue takes them."""
+        return cast("MessageOptions", {name: getattr(self, name) for name in MessageOptions.__annotations__})
+
+
+class Kind(Enum):
+    """What values an option takes, in words for people."""
+
+    NUMBER = "a whole number"
+    TEXT = "a text"
+    OBJECT = "an object"
+    SECONDS = "a number of seconds"
+    TIME = "a text with a time, such as 2030-12-31T09:00+01:00"
+
+
+@dataclass(frozen=True)
+class Option:
+    """How an option is given outside of Python. `least` and `most` limit a number, or the bytes of a text."""
+
+    kind: Kind
+    help: str
+    allowed: str = ""
+    least: int | None = None
+    most: int | None = None
+    many: str | None = None
+    """The parameter of message_create_many, if message_create has a parameter of the option's own name."""
+    is_flag: bool = True
+    """Whether `lonnymq enqueue` has a flag of this name."""
+
+
+OPTIONS: Mapping[str, Option] = {
+    "delay": Option(Kind.SECONDS, "Do not serve it before this many seconds from now.", least=0),
+    "run_at": Option(Kind.TIME, "Do not serve it before this time, such as 2030-12-31T09:00."),
+    "priority": Option(
+        Kind.NUMBER,
+        "Serve higher priorities first, within the channel.",
+        "give -100 to 100; a higher priority is served first within its channel",
+        least=-100,
+        most=100,
+        many="priorities",
+    ),
+    "cost": Option(
+        Kind.NUMBER,
+        "Count it as this many messages against its channel's share.",
+        "give 1 to 1,000,000",
+        least=1,
+        most=1_000_000,
+        many="costs",
+    ),
+    "lane": Option(
+        Kind.TEXT,
+        "Its lane: only consumers of this lane serve it. Without one, the lane is `default`.",
+        "name the lane with 1 to 255 bytes of text",
+        least=1,
+        most=TEXT_MAX_BYTES,
+        many="lanes",
+    ),
+    "dedupe_key": Option(
+        Kind.TEXT,
+        "Do not create a second message while one with this key is in the channel.",
+        "give 1 to 255 bytes of text, or none",
+        least=1,
+        most=TEXT_MAX_BYTES,
+        many="dedupe_keys",
+    ),
+    "headers": Option(Kind.OBJECT, "Headers, as name=value.", is_flag=False),
+    "max_attempts": Option(
+        Kind.NUMBER,
+        "How many attempts before the message is dead.",
+        "allow 1 to 1,000,000 attempts",
+        least=1,
+        most=1_000_000,
+        many="max_attempts",
+    ),
+}
+UNCHANGED = {name: option.many for name, option in OPTIONS.items() if option.many is not None}
+"""The options that reach SQL as they are given: their names in message_create and in message_create_many."""
