@@ -155,7 +155,8 @@ def schedule_fire(run: Run) -> None:
     [at] = [found.ticked_at for found in run(c.ScheduleOpen(["s"]))]
     while run(c.ScheduleOpen(["s"]))[0].now_at < at + 3:
         pass
-    fired = run(c.ScheduleFire("s", at, at + 2, [at + 1, at + 2], "a", CONTENT, HEADERS, 3, 7, 2, "slow"))
+    options = {"headers": HEADERS, "max_attempts": 3, "priority": 7, "cost": 2, "lane": "slow"}
+    fired = run(c.ScheduleFire("s", at, at + 2, [at + 1, at + 2], "a", CONTENT, options))
     assert (fired.result, fired.ticked_at, fired.created, fired.refused) == (Result.FIRED, at + 2, 2, 0)
     assert run(c.ScheduleFire("s", at, at + 2, [at + 2], "a", CONTENT)).result is Result.LOST
     assert run(c.ScheduleFire("s", at + 2, at + 3, [], "a", CONTENT)).result is Result.SKIPPED

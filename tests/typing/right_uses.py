@@ -28,7 +28,7 @@ from lonnymq import (
     Discard,
     Enqueued,
     Extended,
-    Finished,
+    FinishedMessage,
     Job,
     Lane,
     ListedMessage,
@@ -157,7 +157,7 @@ def looking_after(queue: Queue, conn: psycopg.Connection) -> None:
     assert_type(queue.dead.discard([7]), list[Outcome])
     assert_type(queue.dead.discard_all(), DiscardedAll)
     finished = queue.history(channel="acme", since=datetime.now(UTC), limit=10)
-    assert_type(finished, list[Finished])
+    assert_type(finished, list[FinishedMessage])
     assert_type(finished[0].outcome, str)
     assert_type(finished[0].decode(Order), Order)
 
@@ -190,7 +190,7 @@ async def all_of_it_awaited(queue: AsyncQueue, conn: psycopg.AsyncConnection, se
     assert_type(await queue.stats(), QueueStatistics)
     assert_type(await queue.settings(), QueueSettings)
     assert_type(await queue.set(paused=True), QueueSettings)
-    assert_type(await queue.history(), list[Finished])
+    assert_type(await queue.history(), list[FinishedMessage])
     assert_type(await queue.maintain(), int)
     assert_type(await queue.channel("acme").set(max_size=100, weight=0.5), ChannelPolicy)
     assert_type(await queue.channel("acme").stats(), ChannelStatistics)

@@ -50,13 +50,13 @@ def test_a_call_is_a_message(app: App[Any]) -> None:
 
     assert send("zoë", copies=2) == "zoë hello {'copies': 2}"
     message = send.message("zoë", copies=2)
-    assert message.value == {"to": "zoë", "copies": 2}
+    assert message.payload == {"to": "zoë", "copies": 2}
     assert (message.channel, message.max_attempts, message.headers) == ("mail", 3, {"task": "send"})
     at = datetime(2099, 1, 1, tzinfo=UTC)
     other = send.using(
         channel="urgent", run_at=at, dedupe_key="k", headers={"trace": "1"}, max_attempts=1
     ).message("zoë", "bye")
-    assert other.value == {"to": "zoë", "subject": "bye"}
+    assert other.payload == {"to": "zoë", "subject": "bye"}
     assert (other.channel, other.run_at, other.dedupe_key, other.max_attempts) == ("urgent", at, "k", 1)
     assert other.headers == {"trace": "1", "task": "send"}
     with pytest.raises(TypeError, match="missing a required argument: 'to'"):
@@ -140,11 +140,13 @@ def test_functions_that_cannot_be_tasks(app: App[Any]) -> None:
     with pytest.raises(InvalidArgument, match="above @app"):
         app.cron("* * * * *")(lambda: None)  # type: ignore[arg-type]
     app.cron("* * * * *")(send)
-    with pytest.raises(InvalidArgument, match="schedule 'send' already"):
+    with pytest.raises(InvalidArgument, match="already a schedule 'send'"):
         app.cron("0 * * * *")(send)
     app.cron("0 * * * *", name="send hourly", priority=7, cost=2, lane="slow")(send)
-    assert [(each.message.priority, each.message.cost, each.message.lane) for each in app.crons] == [
-        *((None, None, None), (7, 2, "slow"))
+    options = [each.message.options for each in app.crons]
+    assert [{name: each.get(name) for name in ("priority", "cost", "lane")} for each in options] == [
+        {"priority": None, "cost": None, "lane": None},
+        {"priority": 7, "cost": 2, "lane": "slow"},
     ]
     with pytest.raises(InvalidField, match="5 is not the name of a lane"):
         app.cron("0 * * * *", name="send slowly", lane=5)(send)  # type: ignore[arg-type]
@@ -250,7 +252,7 @@ def test_inline(app: App[Any]) -> None:
     with app.inline() as ran:
         assert outer.using(delay=60).enqueue(Order("lamp", 3)).result is Result.CREATED
     assert seen == [(Order("lamp", 3), 1, "outer", None), 3]
-    assert [(message.channel, message.value) for message in ran] == [
+    assert [(message.channel, message.payload) for message in ran] == [
         ("default", {"order": Order("lamp", 3)}),
         ("other", {"pieces": 3}),
     ]

@@ -38,7 +38,11 @@ IN_JANUARY = "0 0 1 1 *"
 
 
 def every_second(catch_up: CatchUp = "all", name: str = "s", channel: str = "reports") -> Cron:
-    message = CronMessage(channel, b"{}", {"task": "report"}, 3, priority=7, cost=2, lane="slow")
+    message = CronMessage(
+        channel,
+        b"{}",
+        {"headers": {"task": "report"}, "max_attempts": 3, "priority": 7, "cost": 2, "lane": "slow"},
+    )
     return cron(name, EVERY_SECOND, message, catch_up=catch_up)
 
 

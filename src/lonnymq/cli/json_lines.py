@@ -74,9 +74,7 @@ def read(raw: Iterable[bytes], default: NewMessage, *, are_payloads: bool) -> It
 
 def _message(found: object, default: NewMessage) -> NewMessage:
     if not isinstance(found, dict) or PAYLOAD not in found:
-        raise BadValue(
-            "it is not an object with a payload", 'write {"payload": ..., "channel": ...}, or use --payloads'
-        )
+        raise BadValue("it is not an object with a payload", 'write {"payload": ...}, or use --payloads')
     payload = found.pop(PAYLOAD)
     given = {name: value for name, value in found.items() if value is not None}
     for name, value in given.items():

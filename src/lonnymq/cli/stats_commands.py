@@ -12,8 +12,7 @@ from lonnymq.cli.options import Dsn, Json, Limit, OfChannel, Schema
 from lonnymq.cli.printing import Column, note, print_fields, print_records, print_table
 
 if TYPE_CHECKING:
-    from lonnymq.client.history import Finished
-    from lonnymq.commands import QueueStatistics
+    from lonnymq.commands import FinishedMessage, QueueStatistics
 
 SCHEMA = "lonnymq"
 CAP = 10_000
@@ -92,7 +91,7 @@ def _used(found: QueueStatistics) -> str:
     return f"{count(found.running or 0)} of {count(found.max_concurrency or 0)} in use"
 
 
-def _columns(now: int) -> list[Column[Finished]]:
+def _columns(now: int) -> list[Column[FinishedMessage]]:
     return [
         Column("id", lambda message: str(message.id), is_number=True),
         Column("channel", lambda message: message.channel, gives_way=True),
@@ -106,14 +105,14 @@ def _columns(now: int) -> list[Column[Finished]]:
     ]
 
 
-def _waited(message: Finished) -> str:
+def _waited(message: FinishedMessage) -> str:
     """From when it could have been served to when it first was."""
     if message.first_dequeued_at is None:
         return ""
     return span(max(0, message.first_dequeued_at - max(message.created_at, message.dequeue_at)))
 
 
-def _worked(message: Finished) -> str:
+def _worked(message: FinishedMessage) -> str:
     """The last attempt; nobody need have worked on what was cancelled."""
     if message.dequeued_at is None or message.outcome == "cancelled":
         return ""

@@ -184,7 +184,7 @@ def set_queue(
 
 
 def maintain(limit: int = 10_000) -> Request[int]:
-    """Delete up to `limit` rows that are no longer needed, and return how many. Workers do this themselves."""
+    """Delete up to `limit` rows that are no longer needed. Returns how many. Workers do this themselves."""
     return ask(Maintain(limit))
 
 
