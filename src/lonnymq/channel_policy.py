@@ -1,9 +1,8 @@
 """The policy of a channel: its limits, its weight, whether it is paused. Each part is described here, and the
 calls of a queue, `lonnymq channels` and their checks are made from it.
 
-To add a part, add it here (to PolicyChanges and to POLICIES), to ChannelPolicy and ChannelSet in
-commands/channel.py, and to the SQL: the table channel and the type channel_policy in tables/0002_limits.sql,
-the functions channel_set and channel_policy_of, and the function of the dispatcher that applies it.
+To add a part, add it to each list in this file, and to the SQL: the table channel and the types beside it in
+tables/0002_limits.sql, the functions channel_set and channel_policy_of, and the function that applies it.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from lonnymq.message_options import Duration
+from lonnymq.statement import BigInt, Boolean, Int, Numeric
 
 
 class PolicyChanges(TypedDict, total=False):
@@ -28,6 +28,31 @@ class PolicyChanges(TypedDict, total=False):
     """How many messages may wait or be leased. 0 removes the limit."""
     weight: float | None
     """0.001 to 1,000. A channel with weight 2 gets twice the share of one with weight 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelPolicy:
+    """How a channel is served. None, or an interval of 0, means no such limit. A channel with weight 2 gets
+    twice the share of a channel with weight 1.
+    """
+
+    channel: str
+    max_concurrency: int | None
+    release_interval_ms: int
+    paused: bool
+    max_size: int | None
+    weight: Numeric
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyParameters:
+    """The optional parameters of the SQL function channel_set. None keeps a value."""
+
+    max_concurrency: Int | None = None
+    release_interval_ms: BigInt | None = None
+    paused: Boolean | None = None
+    max_size: Int | None = None
+    weight: Numeric | None = None
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """The options of a message. Each is described here, and everything that takes options is made from it: the
 calls of a queue, tasks and schedules, `lonnymq enqueue` and its files, and the columns that Spark writes.
 
-To add an option, add it here (to a TypedDict, to NewMessage and to OPTIONS), to both commands in
-commands/message.py, and to the SQL: the type new_message and the table message in tables/0001_core.sql, and
-the functions message_check, message_create and message_create_many.
+To add an option, add it to each list in this file, and to the SQL: the type new_message and the table message
+in tables/0001_core.sql, and the functions message_check, message_create, message_create_many and
+staging_create.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, TypedDict, cast
+
+from lonnymq.statement import BigInt, BigInts, Int, Ints, Jsonb, Jsonbs, Text, Texts
 
 Duration = timedelta | float
 """A timedelta, or seconds."""
@@ -69,6 +71,34 @@ class NewMessage:
     def options(self) -> MessageOptions:
         """The options, as enqueue takes them."""
         return cast("MessageOptions", {name: getattr(self, name) for name in MessageOptions.__annotations__})
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateParameters:
+    """The optional parameters of the SQL function message_create."""
+
+    dequeue_at: BigInt | None = None
+    delay_ms: BigInt | None = None
+    headers: Jsonb | None = None
+    max_attempts: Int | None = None
+    dedupe_key: Text | None = None
+    priority: Int | None = None
+    cost: Int | None = None
+    lane: Text | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateManyParameters:
+    """The optional parameters of message_create_many: one list each, or None for none."""
+
+    dequeue_ats: BigInts | None = None
+    delays_ms: BigInts | None = None
+    headers: Jsonbs | None = None
+    max_attempts: Ints | None = None
+    dedupe_keys: Texts | None = None
+    priorities: Ints | None = None
+    costs: Ints | None = None
+    lanes: Texts | None = None
 
 
 class Kind(Enum):

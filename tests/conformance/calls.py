@@ -25,7 +25,7 @@ def dead(run: Run) -> int:
 
 
 def message_create(run: Run) -> None:
-    made = run(c.MessageCreate("a", CONTENT, -5, HEADERS, 3, "key"))
+    made = run(c.MessageCreate("a", CONTENT, dequeue_at=-5, headers=HEADERS, max_attempts=3, dedupe_key="key"))
     assert made.result is Result.CREATED
     assert run(c.MessageCreate("a", b"", dedupe_key="key")) == c.Created(made.id, Result.DUPLICATE)
     run(c.ChannelSet("b", max_size=1))
@@ -39,7 +39,14 @@ def message_create(run: Run) -> None:
 
 def message_create_many(run: Run) -> None:
     made = run(
-        c.MessageCreateMany(["a", "b"], [CONTENT, b""], [None, 7], [HEADERS, None], [None, 2], ["key", None])
+        c.MessageCreateMany(
+            ["a", "b"],
+            [CONTENT, b""],
+            dequeue_ats=[None, 7],
+            headers=[HEADERS, None],
+            max_attempts=[None, 2],
+            dedupe_keys=["key", None],
+        )
     )
     assert [each.result for each in made] == [Result.CREATED] * 2
     assert run(c.MessageCreateMany([], [])) == []
@@ -186,7 +193,7 @@ def dispatch(run: Run) -> None:
 
 
 def message_dequeue(run: Run) -> None:
-    made = run(c.MessageCreate("a", CONTENT, None, HEADERS))
+    made = run(c.MessageCreate("a", CONTENT, headers=HEADERS))
     run(c.Dispatch())
     had = run(c.MessageDequeue(2, 60_000, "me"))
     [held] = had.deliveries
@@ -322,7 +329,7 @@ def message_cancel_many(run: Run) -> None:
 
 
 def message_reschedule(run: Run) -> None:
-    made = run(c.MessageCreate("a", b"", 9_000_000_000_000))
+    made = run(c.MessageCreate("a", b"", dequeue_at=9_000_000_000_000))
     assert run(c.MessageReschedule(made.id or 0, 7)) is Result.RESCHEDULED
     assert run(c.MessageReschedule(made.id or 0)) is Result.RESCHEDULED
     assert run(c.MessageReschedule(0)) is Result.NOT_FOUND
@@ -363,7 +370,7 @@ def channel_get(run: Run) -> None:
 
 
 def channel_set(run: Run) -> None:
-    policy = run(c.ChannelSet("a", 3, 50, paused=True, max_size=7, weight=0.1))
+    policy = run(c.ChannelSet("a", max_concurrency=3, release_interval_ms=50, paused=True, max_size=7, weight=0.1))
     assert policy == c.ChannelPolicy("a", 3, 50, paused=True, max_size=7, weight=0.1)
     assert run(c.ChannelGet("a")) == policy
 

@@ -44,7 +44,7 @@ LACKING = {
     "message_dequeue": (commands.MessageDequeue(1), "consumer"),
     "channel_stats": (commands.ChannelStats("a"), "observer"),
     "history": (FinishedList(None, None, 1), "observer"),
-    "channel_set": (commands.ChannelSet("a", 1), "admin"),
+    "channel_set": (commands.ChannelSet("a", max_concurrency=1), "admin"),
 }
 
 

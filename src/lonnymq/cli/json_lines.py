@@ -58,7 +58,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def read(raw: Iterable[bytes], default: NewMessage, *, are_payloads: bool) -> Iterator[Line]:
-    """Parse lines, except empty ones. The default has the options that a line does not give. Raises BadLine."""
+    """Parse lines, except empty ones. Options that a line does not give are those of the default."""
     for number, octets in enumerate(raw, start=1):
         text = octets.removeprefix(codecs.BOM_UTF8) if number == 1 else octets
         if not text.strip():

@@ -83,7 +83,12 @@ def _create(message: NewMessage, *, raise_full: bool) -> Steps[Created]:
     dequeue_at, delay_ms = schedule(message.run_at, message.delay)
     unchanged: dict[str, Any] = {name: getattr(message, name) for name in UNCHANGED}
     created: Created = yield MessageCreate(
-        message.channel, content, dequeue_at, headers, delay_ms=delay_ms, **unchanged
+        message.channel,
+        content,
+        dequeue_at=dequeue_at,
+        delay_ms=delay_ms,
+        headers=headers,
+        **unchanged,
     )
     if raise_full and created.result == Result.FULL:
         raise ChannelFull(

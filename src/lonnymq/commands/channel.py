@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lonnymq.channel_policy import ChannelPolicy, PolicyParameters
 from lonnymq.commands.answers import ManyRecords, OneRecord, ResultText
-from lonnymq.statement import BigInt, Boolean, Int, Numeric, Text
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelPolicy:
-    """How a channel is served. None, or an interval of 0, means no such limit. A channel with weight 2 gets
-    twice the share of a channel with weight 1.
-    """
-
-    channel: str
-    max_concurrency: int | None
-    release_interval_ms: int
-    paused: bool
-    max_size: int | None
-    weight: Numeric
+from lonnymq.statement import Boolean, Int, Text
 
 
 @dataclass(frozen=True)
@@ -34,7 +21,7 @@ class ChannelGet(OneRecord[ChannelPolicy]):
 
 
 @dataclass(frozen=True)
-class ChannelSet(OneRecord[ChannelPolicy]):
+class ChannelSet(PolicyParameters, OneRecord[ChannelPolicy]):
     """Change the policy of a channel. None keeps a value."""
 
     function = "channel_set"
@@ -42,11 +29,6 @@ class ChannelSet(OneRecord[ChannelPolicy]):
     record = ChannelPolicy
 
     channel: Text
-    max_concurrency: Int | None = None
-    release_interval_ms: BigInt | None = None
-    paused: Boolean | None = None
-    max_size: Int | None = None
-    weight: Numeric | None = None
 
 
 @dataclass(frozen=True, slots=True)

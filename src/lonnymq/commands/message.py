@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lonnymq.commands.answers import ManyEndings, ManyRecords, OneEnding, OneRecord, OneResult, ResultText
+from lonnymq.message_options import CreateManyParameters, CreateParameters
 from lonnymq.payload import Payloaded
 from lonnymq.statement import (
     BigInt,
@@ -15,9 +16,7 @@ from lonnymq.statement import (
     Byteas,
     Command,
     Int,
-    Ints,
     Jsonb,
-    Jsonbs,
     Row,
     Text,
     Texts,
@@ -37,7 +36,7 @@ class Created:
 
 
 @dataclass(frozen=True)
-class MessageCreate(OneRecord[Created]):
+class MessageCreate(CreateParameters, OneRecord[Created]):
     """Create one message."""
 
     function = "message_create"
@@ -45,37 +44,21 @@ class MessageCreate(OneRecord[Created]):
 
     channel: Text
     content: Bytea
-    dequeue_at: BigInt | None = None
-    headers: Jsonb | None = None
-    max_attempts: Int | None = None
-    dedupe_key: Text | None = None
-    delay_ms: BigInt | None = None
-    priority: Int | None = None
-    cost: Int | None = None
-    lane: Text | None = None
 
     def may_repeat(self) -> bool:
         return self.dedupe_key is not None
 
 
 @dataclass(frozen=True)
-class MessageCreateMany(ManyRecords[Created]):
-    """Create messages for any mix of channels. All lists have the same length; None replaces a whole list."""
+class MessageCreateMany(CreateManyParameters, ManyRecords[Created]):
+    """Create messages for any mix of channels. All lists have the same length."""
 
     function = "message_create_many"
     record = Created
 
     channels: Texts
     contents: Byteas
-    dequeue_ats: BigInts | None = None
-    headers: Jsonbs | None = None
-    max_attempts: Ints | None = None
-    dedupe_keys: Texts | None = None
     raise_full: Boolean = False
-    delays_ms: BigInts | None = None
-    priorities: Ints | None = None
-    costs: Ints | None = None
-    lanes: Texts | None = None
 
     def may_repeat(self) -> bool:
         return self.dedupe_keys is not None and None not in self.dedupe_keys

@@ -69,6 +69,11 @@ CREATE TABLE message (
     content BYTEA NOT NULL
 );
 
+-- A message to create: the parameters of message_create. message_check checks it.
+CREATE TYPE new_message AS (
+    channel TEXT COLLATE "C", content BYTEA, dequeue_at BIGINT, headers JSONB, max_attempts INT,
+    dedupe_key TEXT COLLATE "C", delay_ms BIGINT, priority INT, cost INT, lane TEXT COLLATE "C");
+
 -- How many messages dequeues took of a channel, and when the last one did.
 CREATE TYPE share AS (channel TEXT, n INT, at BIGINT);
 

@@ -10,6 +10,16 @@ CREATE TABLE channel (
     weight NUMERIC NOT NULL DEFAULT 1
 );
 
+-- The policy of a channel, with what applies to a channel that has none.
+CREATE TYPE channel_policy AS (
+    channel TEXT, max_concurrency INT, release_interval_ms BIGINT, paused BOOLEAN, max_size INT, weight NUMERIC);
+
+-- What channel_stats and channel_list return.
+CREATE TYPE channel_statistics AS (
+    channel TEXT, waiting BIGINT, due BIGINT, scheduled BIGINT, leased BIGINT, dead BIGINT, oldest_due_ms BIGINT,
+    served BIGINT, last_served_at BIGINT, blocked_by TEXT,
+    max_concurrency INT, release_interval_ms BIGINT, paused BOOLEAN, max_size INT, weight NUMERIC);
+
 -- A policy has changed, and the dispatcher has not seen it yet: nothing of this channel is taken until it has. '':
 -- nothing at all.
 CREATE TABLE policy_change (

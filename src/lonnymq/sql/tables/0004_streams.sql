@@ -5,15 +5,7 @@
 CREATE TABLE staging (
     batch UUID NOT NULL,
     ord BIGINT NOT NULL,                    -- orders the batch; need not be dense
-    channel TEXT COLLATE "C",
-    content BYTEA,
-    dequeue_at BIGINT,
-    headers JSONB,
-    max_attempts INT,
-    dedupe_key TEXT COLLATE "C",
-    lane TEXT COLLATE "C",
-    priority INT,
-    cost INT,
+    LIKE new_message,                       -- without delay_ms: nobody may write it
     staged_by REGROLE NOT NULL DEFAULT quote_ident(session_user)::REGROLE, -- the login, whatever its name will be
     staged_at BIGINT NOT NULL DEFAULT EXTRACT(EPOCH FROM now()) * 1000
 );

@@ -1,4 +1,4 @@
--- Refuse what cannot name a lane, and more lanes than a dequeue can look through.
+-- Refuse a text that cannot name a lane, and more lanes than a dequeue can look through.
 CREATE OR REPLACE FUNCTION lane_check (p_lane TEXT, p_place TEXT DEFAULT '')
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
@@ -6,7 +6,7 @@ DECLARE
 BEGIN
     IF p_lane IS NULL THEN
         RETURN;
-    ELSIF octet_length(p_lane) NOT BETWEEN 1 AND 255 THEN
+    ELSIF NOT name_is_valid(p_lane) THEN
         PERFORM refuse('LM010', format('the name of the lane is %s bytes long%s', octet_length(p_lane), p_place),
             'Name the lane with 1 to 255 bytes of text.');
     END IF;

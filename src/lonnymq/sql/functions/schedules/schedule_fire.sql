@@ -1,10 +1,10 @@
--- Decide the ticks of a schedule behind p_after, up to p_upto: a message for each of p_ticks, with the header
--- "scheduled-at"; the others are left out. It is done only if the schedule stands at p_after still, so that of any
--- number who try, one does it; and messages and position are there together, when the transaction commits. Works in
--- every isolation level. Locks the schedule, first of all; who fires the same one at the same time waits. Writes
--- nothing unless it fires. Returns 'fired', or 'skipped' when no tick was to make a message; 'lost' when it stands
--- elsewhere, 'early' when p_upto lies ahead of the server's clock, 'not_found'. And where the schedule stands now,
--- how many messages were created and how many a full channel refused, and the server's clock.
+-- Decide the times of a schedule after p_after, up to p_upto: create a message for each of p_ticks, with the header
+-- "scheduled-at", and none for the others. It is done only if the schedule still stands at p_after, so that one of any
+-- number of callers does it. Messages and position are there together, when the transaction commits. Works at every
+-- isolation level. Locks the schedule before anything else: callers that fire the same one wait. Writes nothing unless
+-- it fires. Returns 'fired', or 'skipped' if no time was to create a message; 'lost' if the schedule stands elsewhere,
+-- 'early' if p_upto is after the server's clock, 'not_found'. Also returns where the schedule stands now, how many
+-- messages were created, how many a full channel refused, and the server's clock.
 CREATE OR REPLACE FUNCTION schedule_fire (
     p_name TEXT,
     p_after BIGINT,
@@ -12,17 +12,13 @@ CREATE OR REPLACE FUNCTION schedule_fire (
     p_ticks BIGINT[],
     p_channel TEXT,
     p_content BYTEA,
-    p_headers JSONB DEFAULT NULL,
-    p_max_attempts INT DEFAULT NULL,
-    p_priority INT DEFAULT NULL,
-    p_cost INT DEFAULT NULL,
-    p_lane TEXT DEFAULT NULL
+    p_options JSONB DEFAULT NULL            -- options of message_create: {"headers": {...}, "priority": 7}
 ) RETURNS TABLE (result TEXT, ticked_at BIGINT, created BIGINT, refused BIGINT, now_at BIGINT)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
     v_count INT := cardinality(p_ticks);
-    v_tick BIGINT;
+    v_message new_message;
 BEGIN
     PERFORM free_check('schedule_fire');
     PERFORM schedule_check(p_name);
@@ -38,6 +34,7 @@ BEGIN
             format('the ticks of schedule %s are out of order or out of range', quote_literal(p_name)),
             'Give ticks that ascend from above p_after to p_upto at most, in Unix milliseconds.');
     END IF;
+    v_message := schedule_message(p_channel, p_content, p_options);
     created := 0;
     refused := 0;
     IF p_upto > clock_ms() THEN
@@ -47,16 +44,12 @@ BEGIN
         WHERE s.name = p_name AND s.ticked_at = p_after;
         IF FOUND AND v_count > 0 THEN
             result := 'fired';
-            FOREACH v_tick IN ARRAY p_ticks LOOP
-                IF (SELECT m.result = 'created' FROM message_create(
-                    p_channel, p_content, NULL, COALESCE(p_headers, '{}') || jsonb_build_object('scheduled-at', v_tick),
-                    p_max_attempts, p_priority => p_priority, p_cost => p_cost, p_lane => p_lane) m)
-                THEN
-                    created := created + 1;
-                ELSE
-                    refused := refused + 1;
-                END IF;
-            END LOOP;
+            SELECT COUNT(*) FILTER (WHERE m.result = 'created'), COUNT(*) FILTER (WHERE m.result <> 'created')
+            INTO created, refused
+            FROM messages_create(ARRAY(
+                SELECT jsonb_populate_record(v_message, jsonb_build_object('headers',
+                    COALESCE(v_message.headers, '{}') || jsonb_build_object('scheduled-at', tick)))
+                FROM unnest(p_ticks) tick), FALSE) m;
         ELSIF FOUND THEN
             result := 'skipped';
         END IF;

@@ -5,11 +5,7 @@
 -- Who is bound to channels sees these, by name. The cost depends on p_limit, not on how many channels or messages there
 -- are.
 CREATE OR REPLACE FUNCTION channel_list (p_order TEXT DEFAULT 'name', p_after TEXT DEFAULT NULL, p_limit INT DEFAULT 50)
-RETURNS TABLE (
-    channel TEXT, waiting BIGINT, due BIGINT, scheduled BIGINT, leased BIGINT, dead BIGINT,
-    oldest_due_ms BIGINT, served BIGINT, last_served_at BIGINT, blocked_by TEXT,
-    max_concurrency INT, release_interval_ms BIGINT, paused BOOLEAN, max_size INT, weight NUMERIC)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+RETURNS SETOF channel_statistics LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
     v_bound TEXT[] := bound_channels();

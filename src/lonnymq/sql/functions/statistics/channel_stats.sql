@@ -2,11 +2,7 @@
 -- is. due is exact; scheduled and dead are counted up to p_cap each: a count of p_cap means so many or more. See
 -- channel_stats_of.
 CREATE OR REPLACE FUNCTION channel_stats (p_channel TEXT, p_cap INT DEFAULT 10000)
-RETURNS TABLE (
-    channel TEXT, waiting BIGINT, due BIGINT, scheduled BIGINT, leased BIGINT, dead BIGINT,
-    oldest_due_ms BIGINT, served BIGINT, last_served_at BIGINT, blocked_by TEXT,
-    max_concurrency INT, release_interval_ms BIGINT, paused BOOLEAN, max_size INT, weight NUMERIC)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+RETURNS SETOF channel_statistics LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     PERFORM channel_check(p_channel);
     PERFORM limit_check(p_cap, 1000000);

@@ -4,11 +4,7 @@
 -- The cost depends on these bounds, not on what waits. blocked_by: why the next message is not released now; NULL: it
 -- will be. A login that is bound to channels is not told of the limit over all channels: others use it up.
 CREATE OR REPLACE FUNCTION channel_stats_of (p_channels TEXT[], p_cap INT)
-RETURNS TABLE (
-    channel TEXT, waiting BIGINT, due BIGINT, scheduled BIGINT, leased BIGINT, dead BIGINT,
-    oldest_due_ms BIGINT, served BIGINT, last_served_at BIGINT, blocked_by TEXT,
-    max_concurrency INT, release_interval_ms BIGINT, paused BOOLEAN, max_size INT, weight NUMERIC)
-LANGUAGE plpgsql STABLE AS $$
+RETURNS SETOF channel_statistics LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 DECLARE
     v_now BIGINT := clock_ms();
@@ -37,24 +33,25 @@ BEGIN
     SELECT x.channel, x.due + x.scheduled, x.due, x.scheduled, x.leased, x.dead,
         CASE WHEN x.due > 0 THEN GREATEST(0, v_now - x.oldest_at) END, x.served, x.served_at,
         CASE WHEN x.due + x.scheduled = 0 THEN 'empty' WHEN x.due = 0 THEN 'scheduled'
-             WHEN x.paused OR q.paused THEN 'paused'
-             WHEN x.leased >= x.max_concurrency THEN 'concurrency'
-             WHEN x.interval_ms > 0 AND x.released_at + x.interval_ms > v_now THEN 'rate'
+             WHEN (x.policy).paused OR q.paused THEN 'paused'
+             WHEN x.leased >= (x.policy).max_concurrency THEN 'concurrency'
+             WHEN (x.policy).release_interval_ms > 0
+                 AND x.released_at + (x.policy).release_interval_ms > v_now THEN 'rate'
              WHEN f.is_full THEN 'queue limit' END,
-        x.max_concurrency, x.interval_ms, x.paused, x.max_size, x.weight
+        (x.policy).max_concurrency, (x.policy).release_interval_ms, (x.policy).paused, (x.policy).max_size,
+        (x.policy).weight
     FROM (
-        SELECT u.channel, u.ord, c.max_concurrency, COALESCE(c.release_interval_ms, 0) AS interval_ms,
-            COALESCE(c.paused, FALSE) AS paused, c.max_size, COALESCE(c.weight, 1) AS weight,
+        SELECT u.channel, u.ord, p AS policy,
             d.n + COALESCE((SELECT h.n FROM below h WHERE h.channel = u.channel), 0) + COALESCE(n.due, 0)
                 - COALESCE((SELECT v.n FROM void v WHERE v.channel = u.channel), 0)::BIGINT AS due,
             LEAST(p_cap, f.n + COALESCE(n.scheduled, 0)) AS scheduled, k.n AS dead, d.oldest_at, s.released_at,
-            CASE WHEN c.max_concurrency IS NOT NULL AND s.busy IS NOT NULL THEN slots_leased(u.channel, s.busy)
+            CASE WHEN p.max_concurrency IS NOT NULL AND s.busy IS NOT NULL THEN slots_leased(u.channel, s.busy)
                  ELSE COALESCE((SELECT l.n FROM running l WHERE l.channel = u.channel), 0) END AS leased,
             COALESCE(y.served, 0) + COALESCE(w.n, 0)::BIGINT AS served, GREATEST(w.at, y.served_at) AS served_at
         FROM unnest(p_channels) WITH ORDINALITY u (channel, ord)
-        LEFT JOIN LATERAL (SELECT * FROM channel c WHERE c.name = u.channel OFFSET 0) c ON TRUE
+        CROSS JOIN LATERAL channel_policy_of(u.channel) p
         LEFT JOIN LATERAL (
-            SELECT * FROM slots s WHERE c.name IS NOT NULL AND s.channel = u.channel
+            SELECT * FROM slots s WHERE s.channel = u.channel
             ORDER BY s.turn DESC LIMIT 1) s ON TRUE
         LEFT JOIN LATERAL (SELECT * FROM tally y WHERE y.channel = u.channel OFFSET 0) y ON TRUE
         LEFT JOIN lately w ON w.channel = u.channel LEFT JOIN unread n ON n.channel = u.channel

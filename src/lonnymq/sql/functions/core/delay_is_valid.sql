@@ -1,0 +1,4 @@
+-- Whether a delay is 0 to 2^52 ms. NULL for NULL.
+CREATE OR REPLACE FUNCTION delay_is_valid (p_delay_ms BIGINT)
+RETURNS BOOLEAN LANGUAGE sql IMMUTABLE
+RETURN p_delay_ms BETWEEN 0 AND 4503599627370496;
