@@ -25,7 +25,9 @@ def dead(run: Run) -> int:
 
 
 def message_create(run: Run) -> None:
-    made = run(c.MessageCreate("a", CONTENT, dequeue_at=-5, headers=HEADERS, max_attempts=3, dedupe_key="key"))
+    made = run(
+        c.MessageCreate("a", CONTENT, dequeue_at=-5, headers=HEADERS, max_attempts=3, dedupe_key="key")
+    )
     assert made.result is Result.CREATED
     assert run(c.MessageCreate("a", b"", dedupe_key="key")) == c.Created(made.id, Result.DUPLICATE)
     run(c.ChannelSet("b", max_size=1))
@@ -370,7 +372,9 @@ def channel_get(run: Run) -> None:
 
 
 def channel_set(run: Run) -> None:
-    policy = run(c.ChannelSet("a", max_concurrency=3, release_interval_ms=50, paused=True, max_size=7, weight=0.1))
+    policy = run(
+        c.ChannelSet("a", max_concurrency=3, release_interval_ms=50, paused=True, max_size=7, weight=0.1)
+    )
     assert policy == c.ChannelPolicy("a", 3, 50, paused=True, max_size=7, weight=0.1)
     assert run(c.ChannelGet("a")) == policy
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests.clock import FakeClock
 from tests.database import Connect, until_waiting
@@ -29,13 +30,19 @@ def opened(conn: psycopg.Connection, *names: str) -> list[tuple[Any, ...]]:
     return conn.execute("SELECT * FROM schedule_open(%s)", (list(names),)).fetchall()
 
 
-def fire(conn: psycopg.Connection, after: int, *ticks: int, upto: int | None = None, **more: Any) -> Fired:
-    given = {"channel": "reports", "content": b"x", "headers": None, "max_attempts": None}
-    given |= {"priority": None, "cost": None, "lane": None} | more
+def fire(
+    conn: psycopg.Connection,
+    after: int,
+    *ticks: int,
+    upto: int | None = None,
+    channel: str = "reports",
+    content: bytes | None = b"x",
+    **options: Any,
+) -> Fired:
     row = conn.execute(
         "SELECT result, ticked_at, created, refused"
-        " FROM schedule_fire('s', %s, %s, %s::BIGINT[], %s, %s, %s, %s, %s, %s, %s)",
-        (after, ticks[-1] if upto is None else upto, list(ticks), *given.values()),
+        " FROM schedule_fire('s', %s, %s, %s::BIGINT[], %s, %s, %s)",
+        (after, ticks[-1] if upto is None else upto, list(ticks), channel, content, Jsonb(options)),
     ).fetchone()
     assert row is not None
     return Fired(*row)
@@ -81,7 +88,7 @@ def test_a_tick_makes_one_message(conn: psycopg.Connection, clock: FakeClock) ->
     at = clock.at
     tick = clock.advance(MINUTE)
     more: dict[str, Any] = {"max_attempts": 2, "priority": -3, "cost": 4, "lane": "slow"}
-    fired = fire(conn, at, tick, content=b"report", headers='{"task": "report"}', **more)
+    fired = fire(conn, at, tick, content=b"report", headers={"task": "report"}, **more)
     assert fired == Fired("fired", tick, 1)
     assert fire(conn, at, tick) == Fired("lost", tick), "the second one to try"
     row = conn.execute("SELECT channel, content, headers, dequeue_at FROM message").fetchall()
@@ -162,8 +169,11 @@ def test_a_full_channel_refuses_the_tick_and_the_schedule_goes_on(
         ({"channel": ""}, "LM001"),
         ({"content": None}, "LM002"),
         ({"max_attempts": 0}, "LM008"),
-        ({"headers": "[]"}, "LM010"),
-        ({"headers": "null"}, "LM010"),
+        ({"headers": []}, "LM010"),
+        ({"headers": 7}, "LM010"),
+        ({"cost": "much"}, "LM010"),
+        ({"dedupe_key": "k"}, "LM010"),
+        ({"colour": "red"}, "LM010"),
     ],
 )
 def test_a_message_that_cannot_be_leaves_the_tick_to_be_fired(

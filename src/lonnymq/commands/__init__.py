@@ -1,12 +1,11 @@
 """One command per SQL function: its parameters, and how its answer is read. One module per topic."""
 
-from lonnymq.commands.answers import Outcome, Result
 from lonnymq.channel_policy import ChannelPolicy
+from lonnymq.commands.answers import Outcome, Result
 from lonnymq.commands.channel import (
     ChannelDelete,
     ChannelGet,
     ChannelList,
-
     ChannelSet,
     ChannelStatistics,
     ChannelStats,
