@@ -30,9 +30,9 @@ BEGIN
     IF num_nulls(p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key, p_delay_ms, p_priority, p_cost, p_lane) < 8
         OR (name_is_valid(p_channel) AND octet_length(p_content) <= v_max) IS NOT TRUE
     THEN
-        PERFORM message_check(ROW(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key,
-            p_delay_ms, p_priority, p_cost, p_lane)::new_message, v_max);
-        IF p_lane IS NOT NULL THEN
+        IF message_check(ROW(p_channel, p_content, p_dequeue_at, p_headers, p_max_attempts, p_dedupe_key, p_delay_ms,
+            p_priority, p_cost, p_lane)::new_message, v_max) AND p_lane IS NOT NULL
+        THEN
             PERFORM lane_check(p_lane);
         END IF;
     END IF;
