@@ -12,10 +12,8 @@ from benchmarks.task_queues.child_command import Produce, SendAlone, Work, parse
 from benchmarks.task_queues.task_counter import TaskCounter
 from benchmarks.task_queues.task_queue import TaskQueue
 
-MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = (
-    0.15,
-    0.25,
-)  # longer than the 0.1 s that PgQueuer's worker is busy after a task
+MIN_PAUSE_SECONDS = 0.15  # PgQueuer's worker is busy for 0.1 s after a task
+MAX_PAUSE_SECONDS = 0.25
 POLL_SECONDS = 0.005
 START_TIMEOUT_SECONDS = 60
 

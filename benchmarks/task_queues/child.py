@@ -25,7 +25,7 @@ class Child:
     """A process that prepares a command and runs it after `begin`. Leaving the context sends it SIGTERM."""
 
     def __init__(self, command: ChildCommand) -> None:
-        self._order = command
+        self._command = command
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.task_queues"],
@@ -37,7 +37,7 @@ class Child:
         )
 
     def __enter__(self) -> Self:
-        self._write_line(self._order.line())
+        self._write_line(self._command.line())
         return self
 
     def __exit__(
@@ -93,5 +93,5 @@ class Child:
         self._stderr.seek(0)
         output = self._stderr.read()[-2000:].decode(errors="replace")
         return ChildFailed(
-            f"{type(self._order).__name__} of {self._order.queue} exited with {code}:\n{output}"
+            f"{type(self._command).__name__} of {self._command.queue} exited with {code}:\n{output}"
         )

@@ -34,7 +34,9 @@ def broken_links(page: Page, pages: Pages) -> Iterator[str]:
 
 def test_every_link_leads_to_an_existing_page_and_anchor(pages: Pages, site_folder: Path) -> None:
     assert len(pages) > len(list((CHECKOUT / "docs").rglob("*.md")))
-    found = {str(path.relative_to(site_folder)): sorted(broken_links(page, pages)) for path, page in pages.items()}
+    found = {
+        str(path.relative_to(site_folder)): sorted(broken_links(page, pages)) for path, page in pages.items()
+    }
     assert {path: links for path, links in found.items() if links} == {}
 
 
