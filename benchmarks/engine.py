@@ -1,4 +1,4 @@
-"""The engine against its peers: every scenario by every peer, in turns, several rounds."""
+"""Compares the engine with its peers: every scenario with every peer, alternating, in several rounds."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from typing import Protocol
 
 from rich.console import Console
 
-from benchmarks.arena import Arena
+from benchmarks.bench_server import BenchServer
 from benchmarks.measure import Sample
 from benchmarks.peers import Peer
 from benchmarks.scenarios import Scenario
@@ -31,18 +31,18 @@ class Result:
         return statistics.median(values)
 
     def spread(self, peer: str) -> float:
-        """Half the way from the slowest to the fastest run, as a share of the median."""
+        """Half the distance from the slowest to the fastest run, relative to the median."""
         rates = [sample.rate for sample in self.samples[peer]]
         return (max(rates) - min(rates)) / 2 / statistics.median(rates)
 
-    def ratio(self, ours: str, theirs: str) -> float:
-        """Of rates measured in the same round, the median."""
-        pairs = zip(self.samples[ours], self.samples[theirs], strict=True)
+    def ratio(self, peer: str, other: str) -> float:
+        """The median ratio of rates that were measured in the same round."""
+        pairs = zip(self.samples[peer], self.samples[other], strict=True)
         return statistics.median(a.rate / b.rate for a, b in pairs)
 
 
 def run(
-    arena: Arena,
+    server: BenchServer,
     scenarios: Sequence[Scenario],
     peers: Sequence[Peer],
     *,
@@ -52,10 +52,10 @@ def run(
 ) -> Iterable[Result]:
     for number, scenario in enumerate(scenarios, start=1):
         result = Result(scenario)
-        suited = [peer for peer in peers if scenario.suits(peer)]
+        applicable = [peer for peer in peers if scenario.applies_to(peer)]
         for turn in range(min(rounds, scenario.rounds)):
-            for peer in suited if turn % 2 == 0 else reversed(suited):
-                sample = scenario.run(arena, peer, seconds)
+            for peer in applicable if turn % 2 == 0 else reversed(applicable):
+                sample = scenario.run(server, peer, seconds)
                 result.samples.setdefault(peer.name, []).append(sample)
                 console.print(
                     f"[{number}/{len(scenarios)}] {scenario.group}, {scenario.title}: "

@@ -1,4 +1,4 @@
-"""Who waits for whom. Counted in messages served, not in seconds: that is what a scheduler decides."""
+"""Fairness: how many messages of others are served before a message, which is what a scheduler decides."""
 
 import random
 from collections import defaultdict, deque
@@ -8,9 +8,9 @@ from typing import Protocol
 
 import psycopg
 
-from benchmarks import skew
-from benchmarks.arena import Arena
-from benchmarks.peers import Ours, Peer, Seeds
+from benchmarks import bench_skew
+from benchmarks.bench_server import BenchServer
+from benchmarks.peers import LonnyMQ, Peer, Prototype
 from benchmarks.peers.peer import SMALL, Script
 
 QUIET_TENANTS = 99
@@ -23,29 +23,29 @@ SHARE_SECONDS = 5
 SHARE_BACKLOG = 3_000
 
 
-class Line(Protocol):
-    """A queue that is filled and served by one hand, so that every wait can be counted exactly."""
+class CountedQueue(Protocol):
+    """A queue with a single caller, so that every wait can be counted exactly."""
 
     def put(self, channel: str, count: int = 1) -> None: ...
 
     def take(self) -> str:
-        """Serve one message; the channel it came from."""
+        """Serve one message. Returns its channel."""
 
 
 class Fifo:
     """A queue without tenants."""
 
     def __init__(self) -> None:
-        self._line: deque[str] = deque()
+        self._messages: deque[str] = deque()
 
     def put(self, channel: str, count: int = 1) -> None:
-        self._line.extend([channel] * count)
+        self._messages.extend([channel] * count)
 
     def take(self) -> str:
-        return self._line.popleft()
+        return self._messages.popleft()
 
 
-class OurLine:
+class LonnyMQQueue:
     def __init__(self, conn: psycopg.Connection) -> None:
         self._conn = conn
         self._wants_dispatch = True
@@ -70,7 +70,7 @@ class OurLine:
         return str(channel)
 
 
-class SeedsLine:
+class PrototypeQueue:
     def __init__(self, conn: psycopg.Connection) -> None:
         self._conn = conn
 
@@ -86,45 +86,45 @@ class SeedsLine:
         return str(row[0])
 
 
-def waits(line: Line, seed: int = 1) -> list[int]:
-    """One tenant has a backlog; messages of quiet tenants arrive. How many are served before each."""
+def waits(queue: CountedQueue, seed: int = 1) -> list[int]:
+    """One tenant has a backlog. Returns how many messages were served before each one of a quiet tenant."""
     chance = random.Random(seed)
-    line.put(NOISY, NOISY_BACKLOG)
+    queue.put(NOISY, NOISY_BACKLOG)
     arrived: defaultdict[str, deque[int]] = defaultdict(deque)
     waited: list[int] = []
     served = arrivals = 0
     while len(waited) < ARRIVALS:
         if arrivals < ARRIVALS and served % SERVED_BETWEEN_ARRIVALS == 0:
             channel = f"c{chance.randint(2, QUIET_TENANTS + 1)}"
-            line.put(channel)
+            queue.put(channel)
             arrived[channel].append(served)
             arrivals += 1
-        channel = line.take()
+        channel = queue.take()
         served += 1
         if arrived[channel]:
             waited.append(served - arrived[channel].popleft())
     return waited
 
 
-def shares(arena: Arena, peer: Peer, script: Script) -> list[int]:
-    """All tenants have a backlog. How many messages each was served."""
+def shares(server: BenchServer, peer: Peer, script: Script) -> list[int]:
+    """All tenants have a backlog. Returns how many messages each was served."""
     channels = QUIET_TENANTS + 1
-    with arena.database(peer, channels) as bench, arena.connect(peer) as conn:
+    with server.database(peer, channels) as bench, server.connect(peer) as conn:
         peer.fill(conn, channels, SHARE_BACKLOG * channels, SMALL)
         before = dict(_waiting(conn, peer))
         bench.start(script, clients=CONSUMERS, seconds=SHARE_SECONDS).wait()
         after = dict(_waiting(conn, peer))
-    assert all(after.get(channel, 0) > 0 for channel in before), "a channel ran empty: give them more"
+    assert all(after.get(channel, 0) > 0 for channel in before), "a channel ran empty: increase SHARE_BACKLOG"
     return [count - after[channel] for channel, count in before.items()]
 
 
 def jain(served: list[int]) -> float:
-    """1: all got the same; 1/n: one got everything."""
+    """Jain's index: 1 if all got the same, 1/n if one got everything."""
     return sum(served) ** 2 / (len(served) * sum(count * count for count in served))
 
 
 def _waiting(conn: psycopg.Connection, peer: Peer) -> Iterator[tuple[str, int]]:
-    channel = "channel_id::TEXT" if peer.name == "seeds" else "channel"
+    channel = "channel_id::TEXT" if peer.name == "prototype" else "channel"
     yield from conn.execute(f"SELECT {channel}, COUNT(*) FROM message GROUP BY 1").fetchall()
 
 
@@ -132,20 +132,20 @@ def _waiting(conn: psycopg.Connection, peer: Peer) -> Iterator[tuple[str, int]]:
 class Fairness:
     waits: dict[str, list[int]]
     jain: dict[str, float]
-    skew: list[skew.Row]
+    skew: list[bench_skew.Row]
 
 
-def run(arena: Arena, ours: Ours, seeds: Seeds) -> Fairness:
+def run(server: BenchServer, lonnymq: LonnyMQ, prototype: Prototype) -> Fairness:
     channels = QUIET_TENANTS + 1
     waited = {"plain FIFO": waits(Fifo())}
-    with arena.database(seeds, channels), arena.connect(seeds) as conn:
-        waited["seeds"] = waits(SeedsLine(conn))
-    with arena.database(ours, channels), arena.connect(ours) as conn:
-        waited["lonnymq"] = waits(OurLine(conn))
+    with server.database(prototype, channels), server.connect(prototype) as conn:
+        waited["prototype"] = waits(PrototypeQueue(conn))
+    with server.database(lonnymq, channels), server.connect(lonnymq) as conn:
+        waited["lonnymq"] = waits(LonnyMQQueue(conn))
     index = {}
     for size in (1, 50):
-        index[f"lonnymq, {size} a dequeue"] = jain(shares(arena, ours, ours.consume(size, "async")))
-    script = seeds.consume(1, "async")
+        index[f"lonnymq, {size} per dequeue"] = jain(shares(server, lonnymq, lonnymq.consume(size, "async")))
+    script = prototype.consume(1, "async")
     assert script is not None
-    index["seeds, 1 a dequeue"] = jain(shares(arena, seeds, script))
-    return Fairness(waited, index, skew.run(arena, ours))
+    index["prototype, 1 per dequeue"] = jain(shares(server, prototype, script))
+    return Fairness(waited, index, bench_skew.run(server, lonnymq))

@@ -1,4 +1,4 @@
-"""From the commit of a create to a consumer that has the message, while nothing else goes on."""
+"""Latency on an idle server: from the commit of a create until a consumer has the message."""
 
 import threading
 import time
@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import psycopg
 
-from benchmarks.arena import Arena
-from benchmarks.peers import Ours, Pgmq
+from benchmarks.bench_server import BenchServer
+from benchmarks.peers import LonnyMQ, Pgmq
 from benchmarks.peers.pgmq import MESSAGE, QUEUE
 
 MESSAGES = 300
@@ -16,8 +16,8 @@ FIRST_PAUSE_SECONDS = 0.002
 LONGEST_PAUSE_SECONDS = 1.0
 
 
-class Sleeper:
-    """A consumer that is notified, as docs/sql.md has it."""
+class NotifiedConsumer:
+    """A consumer that sleeps until it is notified, as described in docs/sql.md."""
 
     def __init__(self, conn: psycopg.Connection) -> None:
         self._conn = conn
@@ -28,14 +28,14 @@ class Sleeper:
         self._pause = FIRST_PAUSE_SECONDS
 
     def next(self) -> None:
-        """Return once a message was had, and complete it after that."""
-        while not self._look():
+        """Wait for a message and lease it; `finish` completes it."""
+        while not self._try_dequeue():
             for _ in self._conn.notifies(timeout=0):
                 pass
             row = self._conn.execute("SELECT * FROM sleep_begin(%s)", (self._generation,)).fetchone()
             assert row is not None
             generation, is_sure = row
-            if self._look():
+            if self._try_dequeue():
                 return
             if is_sure:
                 self._generation = generation
@@ -48,18 +48,18 @@ class Sleeper:
                 self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
 
     def finish(self) -> None:
-        self._conn.execute("SELECT message_complete(%s, %s)", self._held)
+        self._conn.execute("SELECT message_complete(%s, %s)", self._lease)
 
-    def _look(self) -> bool:
+    def _try_dequeue(self) -> bool:
         self._conn.execute("SELECT dispatch()")
         row = self._conn.execute("SELECT id, token FROM message_dequeue(1)").fetchone()
         assert row is not None
-        self._held = row
+        self._lease = row
         return row[0] is not None
 
 
-class PgmqPoller:
-    """pgmq's own call that waits, with its default pause of 100 ms."""
+class PgmqConsumer:
+    """Uses pgmq's own call that polls inside the server, with its default interval of 100 ms."""
 
     def __init__(self, conn: psycopg.Connection) -> None:
         self._conn = conn
@@ -67,40 +67,44 @@ class PgmqPoller:
     def next(self) -> None:
         row = self._conn.execute("SELECT msg_id FROM pgmq.read_with_poll(%s, 30, 1, 60)", (QUEUE,)).fetchone()
         assert row is not None
-        self._held = row[0]
+        self._lease = row[0]
 
     def finish(self) -> None:
-        self._conn.execute("SELECT pgmq.delete(%s, %s::BIGINT)", (QUEUE, self._held))
+        self._conn.execute("SELECT pgmq.delete(%s, %s::BIGINT)", (QUEUE, self._lease))
 
 
-def run(arena: Arena, ours: Ours, pgmq: Pgmq) -> dict[str, list[float]]:
-    """Milliseconds, of each message."""
-    found = {}
-    with arena.database(ours, 1), arena.connect(ours) as consumer, arena.connect(ours) as producer:
-        sleeper = Sleeper(consumer)
-        found["lonnymq, notified"] = _measure(
-            sleeper, lambda: producer.execute("SELECT message_create('c1', 'x')")
+def run(server: BenchServer, lonnymq: LonnyMQ, pgmq: Pgmq) -> dict[str, list[float]]:
+    """The latency of each message, in milliseconds."""
+    latencies = {}
+    with (
+        server.database(lonnymq, 1),
+        server.connect(lonnymq) as consumer,
+        server.connect(lonnymq) as producer,
+    ):
+        notified = NotifiedConsumer(consumer)
+        latencies["lonnymq, notified"] = _measure(
+            notified, lambda: producer.execute("SELECT message_create('c1', 'x')")
         )
-    with arena.database(pgmq, 1), arena.connect(pgmq) as consumer, arena.connect(pgmq) as producer:
-        found["pgmq, polling"] = _measure(
-            PgmqPoller(consumer),
+    with server.database(pgmq, 1), server.connect(pgmq) as consumer, server.connect(pgmq) as producer:
+        latencies["pgmq, polling"] = _measure(
+            PgmqConsumer(consumer),
             lambda: producer.execute("SELECT pgmq.send(%s, %s::JSONB)", (QUEUE, MESSAGE)),
         )
-    return found
+    return latencies
 
 
-def _measure(consumer: Sleeper | PgmqPoller, create: Callable[[], object]) -> list[float]:
-    """The producer waits for the consumer, and then a moment, so that it sleeps."""
-    had = threading.Event()
-    had_at = 0.0
+def _measure(consumer: NotifiedConsumer | PgmqConsumer, create: Callable[[], object]) -> list[float]:
+    """Create messages one at a time, each after a pause in which the consumer falls asleep."""
+    received = threading.Event()
+    received_at = 0.0
 
     def consume() -> None:
-        nonlocal had_at
+        nonlocal received_at
         for _ in range(MESSAGES):
             consumer.next()
-            had_at = time.monotonic()
+            received_at = time.monotonic()
             consumer.finish()
-            had.set()
+            received.set()
 
     thread = threading.Thread(target=consume)
     thread.start()
@@ -109,8 +113,8 @@ def _measure(consumer: Sleeper | PgmqPoller, create: Callable[[], object]) -> li
         time.sleep(PAUSE_SECONDS)
         create()
         created_at = time.monotonic()
-        assert had.wait(30), "the message was not picked up"
-        had.clear()
-        times.append(max(0.0, had_at - created_at) * 1000)
+        assert received.wait(30), "the message was not picked up"
+        received.clear()
+        times.append(max(0.0, received_at - created_at) * 1000)
     thread.join()
     return times

@@ -1,10 +1,10 @@
-"""What a run cost and gave."""
+"""Measure one run: rate, WAL and CPU time."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.arena import Arena
+from benchmarks.bench_server import BenchServer
 
 
 @dataclass(frozen=True)
@@ -12,20 +12,20 @@ class Sample:
     """One run of one scenario by one peer."""
 
     rate: float
-    """Messages a second."""
+    """Messages per second."""
     wal_bytes: float
-    """Bytes of WAL a message."""
+    """Bytes of WAL per message."""
     cpu_us: float
-    """Microseconds of the server's CPU a message."""
+    """Microseconds of the server's CPU per message."""
 
 
-def measured(arena: Arena, run: Callable[[], int]) -> Sample:
-    """`run` returns how many messages it handled."""
-    cpu, wal, start = arena.cpu_seconds(), arena.wal_bytes(), time.monotonic()
+def measured(server: BenchServer, run: Callable[[], int]) -> Sample:
+    """Call `run`, which returns how many messages it handled, and measure it."""
+    cpu, wal, start = server.cpu_seconds(), server.wal_bytes(), time.monotonic()
     messages = run()
     seconds = time.monotonic() - start
     return Sample(
         messages / seconds,
-        (arena.wal_bytes() - wal) / messages,
-        (arena.cpu_seconds() - cpu) * 1e6 / messages,
+        (server.wal_bytes() - wal) / messages,
+        (server.cpu_seconds() - cpu) * 1e6 / messages,
     )

@@ -1,4 +1,4 @@
-"""pgbench, from the same PostgreSQL as the server."""
+"""Runs pgbench, from the same PostgreSQL installation as the server."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ CLIENTS_ABORTED = 2
 
 
 class PgbenchFailed(Exception):
-    """pgbench ended before its time, or some of its clients did."""
+    """pgbench, or some of its clients, stopped early."""
 
 
 @dataclass(frozen=True)
@@ -22,29 +22,29 @@ class Running:
     script: Path
 
     def wait(self) -> int:
-        """Transactions that were done."""
-        output, complaints = self._end()
+        """Wait for the end of the run. Returns the number of transactions."""
+        output, errors = self._finish()
         done = re.search(r"number of transactions actually processed: (\d+)", output)
         if self.process.returncode != 0 or done is None:
-            raise PgbenchFailed(f"pgbench ended with {self.process.returncode}:\n{complaints[-2000:]}")
+            raise PgbenchFailed(f"pgbench exited with {self.process.returncode}:\n{errors[-2000:]}")
         return int(done[1])
 
     def wait_until_stopped(self) -> None:
-        """For scripts that stop by dividing by zero, all of their clients."""
-        _, complaints = self._end()
-        stopped = complaints.count("division by zero")
-        if self.process.returncode != CLIENTS_ABORTED or stopped == 0 or "FATAL" in complaints:
-            raise PgbenchFailed(f"pgbench ended with {self.process.returncode}:\n{complaints[-2000:]}")
+        """Wait for scripts in which every client stops by dividing by zero."""
+        _, errors = self._finish()
+        stopped = errors.count("division by zero")
+        if self.process.returncode != CLIENTS_ABORTED or stopped == 0 or "FATAL" in errors:
+            raise PgbenchFailed(f"pgbench exited with {self.process.returncode}:\n{errors[-2000:]}")
 
-    def _end(self) -> tuple[str, str]:
-        ended = self.process.communicate()
+    def _finish(self) -> tuple[str, str]:
+        outputs = self.process.communicate()
         self.script.unlink()
-        return ended
+        return outputs
 
 
 @dataclass(frozen=True)
 class Pgbench:
-    """On one database, which the environment names, with one search path."""
+    """pgbench for the database that the environment variables name."""
 
     bin_dir: Path
     env: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""What is measured: each a way to run one peer once."""
+"""The scenarios of the engine benchmark. Each can run one peer once."""
 
 import time
 from abc import ABC, abstractmethod
@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import psycopg
 
-from benchmarks.arena import Arena
+from benchmarks.bench_server import BenchServer
 from benchmarks.measure import Sample, measured
 from benchmarks.peers import Peer
 from benchmarks.peers.peer import SMALL, Commit, Script
@@ -19,29 +19,29 @@ PRODUCERS = CONSUMERS = 8
 BATCH_PRODUCERS = 4
 DRAINERS = 2
 DRAIN_LIMIT_SECONDS = 300
-WARM_UP_SECONDS = 1  # new connections compile functions and plan statements, which is not counted
+WARM_UP_SECONDS = 1  # not measured: new connections compile functions and plan statements
 CONTENT_SIZES = {1024: "1 KiB", 8192: "8 KiB"}
 
 
 class Scenario(ABC):
     group: ClassVar[str]
     rounds: ClassVar[int] = 10
-    """At most."""
+    """The maximum number of rounds."""
 
     @property
     @abstractmethod
     def title(self) -> str: ...
 
     @abstractmethod
-    def suits(self, peer: Peer) -> bool: ...
+    def applies_to(self, peer: Peer) -> bool: ...
 
     @abstractmethod
-    def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample: ...
+    def run(self, server: BenchServer, peer: Peer, seconds: int) -> Sample: ...
 
 
 @dataclass(frozen=True)
 class Create(Scenario):
-    """Producers alone, durable."""
+    """Producers only, with durable commits."""
 
     group = "create"
     channels: int
@@ -50,18 +50,18 @@ class Create(Scenario):
 
     @property
     def title(self) -> str:
-        return f"{of_channels(self.channels)}, {self.size} a call{of_contents(self.content_bytes)}"
+        return f"{channels_text(self.channels)}, {self.size} per call{content_text(self.content_bytes)}"
 
-    def suits(self, peer: Peer) -> bool:
+    def applies_to(self, peer: Peer) -> bool:
         return is_plain(peer) and self._script(peer) is not None
 
-    def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample:
+    def run(self, server: BenchServer, peer: Peer, seconds: int) -> Sample:
         script = self._script(peer)
         assert script is not None
         clients = PRODUCERS if self.size == 1 else BATCH_PRODUCERS
-        with arena.database(peer, self.channels) as bench:
+        with server.database(peer, self.channels) as bench:
             return measured(
-                arena, lambda: bench.start(script, clients=clients, seconds=seconds).wait() * self.size
+                server, lambda: bench.start(script, clients=clients, seconds=seconds).wait() * self.size
             )
 
     def _script(self, peer: Peer) -> Script | None:
@@ -79,24 +79,24 @@ class Consuming(Scenario):
 
     @property
     def title(self) -> str:
-        dequeue = f"{self.size} a dequeue, {self.commit} dequeue"
-        return f"{of_channels(self.channels)}, {dequeue}{of_contents(self.content_bytes)}"
+        dequeue = f"{self.size} per dequeue, {self.commit} dequeue"
+        return f"{channels_text(self.channels)}, {dequeue}{content_text(self.content_bytes)}"
 
-    def suits(self, peer: Peer) -> bool:
+    def applies_to(self, peer: Peer) -> bool:
         return is_plain(peer) and peer.consume(self.size, self.commit) is not None
 
 
 class Steady(Consuming):
-    """Producers of single messages and consumers side by side; counted is what was completed."""
+    """Producers of single messages and consumers at the same time; completed messages are counted."""
 
     group = "steady"
 
-    def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample:
-        with arena.database(peer, self.channels) as bench:
-            return self.on(bench, arena, peer, warm_up=WARM_UP_SECONDS, seconds=seconds)
+    def run(self, server: BenchServer, peer: Peer, seconds: int) -> Sample:
+        with server.database(peer, self.channels) as bench:
+            return self.on(bench, server, peer, warm_up=WARM_UP_SECONDS, seconds=seconds)
 
-    def on(self, bench: Pgbench, arena: Arena, peer: Peer, *, warm_up: int, seconds: int) -> Sample:
-        """So many seconds, those of the warm-up not counted."""
+    def on(self, bench: Pgbench, server: BenchServer, peer: Peer, *, warm_up: int, seconds: int) -> Sample:
+        """Run for `warm_up + seconds`; measure the last `seconds`."""
         consume = peer.consume(self.size, self.commit)
         assert consume is not None
         consumers = bench.start(consume, clients=CONSUMERS, seconds=warm_up + seconds)
@@ -104,7 +104,7 @@ class Steady(Consuming):
             peer.create(self.channels, self.content_bytes), clients=PRODUCERS, seconds=warm_up + seconds
         )
         time.sleep(warm_up)
-        with arena.connect(peer) as conn:
+        with server.connect(peer) as conn:
             before = finished(conn, peer)
 
             def completed() -> int:
@@ -112,49 +112,49 @@ class Steady(Consuming):
                 consumers.wait()
                 return finished(conn, peer) - before
 
-            return measured(arena, completed)
+            return measured(server, completed)
 
 
 @dataclass(frozen=True)
 class Held(Steady):
-    """For three lease periods, of which the last counts; with a snapshot that somebody holds, and without."""
+    """Runs for three lease periods and measures the last, with and without a snapshot held open."""
 
     group = "held"
     rounds = 1
     seconds: int = 90
 
-    def suits(self, peer: Peer) -> bool:
-        return not peer.is_limited and peer.consume(self.size, self.commit) is not None
+    def applies_to(self, peer: Peer) -> bool:
+        return not peer.has_limits and peer.consume(self.size, self.commit) is not None
 
-    def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample:  # noqa: ARG002
-        with arena.database(peer, self.channels) as bench, arena.connect(peer) as reader:
-            if peer.meets_snapshot:
+    def run(self, server: BenchServer, peer: Peer, seconds: int) -> Sample:  # noqa: ARG002
+        with server.database(peer, self.channels) as bench, server.connect(peer) as reader:
+            if peer.has_held_snapshot:
                 reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
                 reader.execute("SELECT COUNT(*) FROM pg_class")
-            return self.on(bench, arena, peer, warm_up=self.seconds * 2 // 3, seconds=self.seconds // 3)
+            return self.on(bench, server, peer, warm_up=self.seconds * 2 // 3, seconds=self.seconds // 3)
 
 
 class Limits(Steady):
-    """By LonnyMQ alone, with limits and without."""
+    """LonnyMQ only, with and without limits."""
 
     group = "limits"
 
-    def suits(self, peer: Peer) -> bool:
-        return peer.is_limited or peer.name == "lonnymq"
+    def applies_to(self, peer: Peer) -> bool:
+        return peer.has_limits or peer.name == "lonnymq"
 
 
 @dataclass(frozen=True)
 class Drain(Consuming):
-    """A backlog, and consumers until it is gone."""
+    """Consumers work through a backlog until it is empty."""
 
     group = "drain"
     messages: int = 100_000
 
-    def run(self, arena: Arena, peer: Peer, seconds: int) -> Sample:  # noqa: ARG002
+    def run(self, server: BenchServer, peer: Peer, seconds: int) -> Sample:  # noqa: ARG002
         consume = peer.consume(self.size, self.commit)
         assert consume is not None
-        with arena.database(peer, self.channels) as bench:
-            with arena.connect(peer) as conn:
+        with server.database(peer, self.channels) as bench:
+            with server.connect(peer) as conn:
                 peer.fill(conn, self.channels, self.messages, self.content_bytes)
                 conn.execute(f"VACUUM ANALYZE {peer.table}")
 
@@ -163,18 +163,18 @@ class Drain(Consuming):
                 bench.start(script, clients=DRAINERS, seconds=DRAIN_LIMIT_SECONDS).wait_until_stopped()
                 return self.messages
 
-            sample = measured(arena, completed)
-            with arena.connect(peer) as conn:
+            sample = measured(server, completed)
+            with server.connect(peer) as conn:
                 assert finished(conn, peer) == self.messages, f"{peer.name} left messages behind"
             return sample
 
 
 def is_plain(peer: Peer) -> bool:
-    return not peer.is_limited and not peer.meets_snapshot
+    return not peer.has_limits and not peer.has_held_snapshot
 
 
 def finished(conn: psycopg.Connection, peer: Peer) -> int:
-    """Messages that were created and are gone; ids are given out one by one."""
+    """The number of messages that were created and are no longer in the table."""
     row = conn.execute(
         f"SELECT COALESCE(pg_sequence_last_value('{peer.sequence}'), 0) - (SELECT COUNT(*) FROM {peer.table})"
     ).fetchone()
@@ -182,11 +182,11 @@ def finished(conn: psycopg.Connection, peer: Peer) -> int:
     return int(row[0])
 
 
-def of_channels(count: int) -> str:
+def channels_text(count: int) -> str:
     return "1 channel" if count == 1 else f"{count:,} channels"
 
 
-def of_contents(size: int) -> str:
+def content_text(size: int) -> str:
     return f", {CONTENT_SIZES[size]}" if size in CONTENT_SIZES else ""
 
 

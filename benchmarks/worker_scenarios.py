@@ -1,4 +1,4 @@
-"""What is measured of workers: each a way to run one task queue once."""
+"""The scenarios of the worker benchmark. Each can run one task queue once."""
 
 import time
 from abc import ABC, abstractmethod
@@ -9,40 +9,40 @@ from typing import ClassVar
 
 import psycopg
 
-from benchmarks.arena import Arena
+from benchmarks.bench_server import BenchServer
 from benchmarks.measure import Sample, measured
 from benchmarks.task_queues.child import Child
-from benchmarks.task_queues.crew import TasksLeft, crew
-from benchmarks.task_queues.order import Produce, SendAlone
+from benchmarks.task_queues.child_command import Produce, SendAlone
 from benchmarks.task_queues.task_queue import Kind, Mode, TaskQueue
+from benchmarks.task_queues.worker_group import WrongTaskCount, start_workers
 
 FILL_SIZE = 1000
-LOOK_SECONDS = 0.002
-LONGEST_FINISH_SECONDS = 30
-PLAIN = ("lonnymq", "pgqueuer", "procrastinate")
+POLL_SECONDS = 0.002
+FINISH_TIMEOUT_SECONDS = 30
+QUEUES = ("lonnymq", "pgqueuer", "procrastinate")
 VARIANTS = ("lonnymq, durable dequeue", "pgqueuer, balanced")
 
 
 @dataclass(frozen=True)
 class Load:
-    """How much of each."""
+    """How many tasks to run."""
 
     tasks: int
     lone: int
 
-    def of(self, queue: TaskQueue, *, is_single: bool) -> int:
-        """Fewer where they go singly, which takes so much longer."""
-        return max(1, round(queue.share * (self.singly if is_single else self.tasks)))
+    def tasks_for(self, queue: TaskQueue, *, is_single: bool) -> int:
+        """Fewer tasks if they run one at a time, which takes much longer."""
+        return max(1, round(queue.share * (self.single_tasks if is_single else self.tasks)))
 
     @property
-    def singly(self) -> float:
+    def single_tasks(self) -> float:
         return self.tasks / 20
 
 
 @dataclass(frozen=True)
 class WorkerSample(Sample):
     worker_us: float
-    """Microseconds of the worker's CPU a task."""
+    """Microseconds of the worker's CPU per task."""
 
 
 class WorkerScenario(ABC):
@@ -54,15 +54,15 @@ class WorkerScenario(ABC):
 
     @property
     def queues(self) -> tuple[str, ...]:
-        return PLAIN
+        return QUEUES
 
     @abstractmethod
-    def run(self, arena: Arena, queue: TaskQueue, load: Load) -> Sample: ...
+    def run(self, server: BenchServer, queue: TaskQueue, load: Load) -> Sample: ...
 
 
 @dataclass(frozen=True)
 class Drain(WorkerScenario):
-    """Tasks that are there, and workers until all of them are done."""
+    """Workers run tasks that were enqueued before, until all are finished."""
 
     group = "drain"
     kind: Kind
@@ -71,20 +71,20 @@ class Drain(WorkerScenario):
 
     @property
     def title(self) -> str:
-        at_once = "one at a time" if self.mode == "single" else "many at a time"
-        return f"{self.kind} tasks, {at_once}, {of_processes(self.processes)}"
+        how_many = "one at a time" if self.mode == "single" else "many at a time"
+        return f"{self.kind} tasks, {how_many}, {processes_text(self.processes)}"
 
     @property
     def queues(self) -> tuple[str, ...]:
-        return PLAIN + VARIANTS if self.kind == "async" and self.processes == 1 else PLAIN
+        return QUEUES + VARIANTS if self.kind == "async" and self.processes == 1 else QUEUES
 
-    def run(self, arena: Arena, queue: TaskQueue, load: Load) -> Sample:
-        tasks = load.of(queue, is_single=self.mode == "single")
-        with arena.fresh(queue.name, queue.install) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
+    def run(self, server: BenchServer, queue: TaskQueue, load: Load) -> Sample:
+        tasks = load.tasks_for(queue, is_single=self.mode == "single")
+        with server.fresh(queue.name, queue.install) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
             queue.run(fill(queue, dsn, tasks))
             conn.execute("VACUUM ANALYZE")
-            arena.checkpoint()
-            with crew(queue.name, dsn, self.kind, self.mode, self.processes) as workers:
+            server.checkpoint()
+            with start_workers(queue.name, dsn, self.kind, self.mode, self.processes) as workers:
                 idle = workers.cpu_seconds()
 
                 def done() -> int:
@@ -93,76 +93,80 @@ class Drain(WorkerScenario):
                     wait_until_finished(conn, queue)
                     return tasks
 
-                sample = measured(arena, done)
+                sample = measured(server, done)
                 used = workers.cpu_seconds() - idle
-                if not workers.tally.has_each_once(tasks):
-                    raise TasksLeft(f"{queue.name} ran some tasks twice and others not at all")
+                if not workers.counter.has_each_once(tasks):
+                    raise WrongTaskCount(f"{queue.name} ran some tasks twice and others not at all")
             check_finished(conn, queue, tasks)
         return WorkerSample(**asdict(sample), worker_us=used * 1e6 / tasks)
 
 
 @dataclass(frozen=True)
 class Enqueue(WorkerScenario):
-    """A producer alone; every call is a transaction of its own, and durable."""
+    """A producer only; every call is its own transaction, with a durable commit."""
 
     group = "enqueue"
     size: int
-    at_once: int
+    concurrent_calls: int
 
     @property
     def title(self) -> str:
-        calls = "one call after another" if self.at_once == 1 else f"{self.at_once} calls at a time"
-        return f"{self.size:,} a call, {calls}"
+        calls = (
+            "one call after another"
+            if self.concurrent_calls == 1
+            else f"{self.concurrent_calls} calls at a time"
+        )
+        return f"{self.size:,} per call, {calls}"
 
-    def run(self, arena: Arena, queue: TaskQueue, load: Load) -> Sample:
-        tasks = load.of(queue, is_single=self.size == 1)
-        with arena.fresh(queue.name, queue.install) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
-            arena.checkpoint()
+    def run(self, server: BenchServer, queue: TaskQueue, load: Load) -> Sample:
+        tasks = load.tasks_for(queue, is_single=self.size == 1)
+        with server.fresh(queue.name, queue.install) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
+            server.checkpoint()
             seconds = 0.0
-            with Child(Produce(queue.name, dsn, tasks, self.size, self.at_once)) as producer:
+            with Child(Produce(queue.name, dsn, tasks, self.size, self.concurrent_calls)) as producer:
                 producer.wait_until_ready()
 
                 def enqueued() -> int:
                     nonlocal seconds
                     producer.begin()
-                    seconds = producer.answer()
+                    seconds = producer.result()
                     return tasks
 
-                sample = measured(arena, enqueued)
-            there = count(conn, queue.unfinished)
-            if there != tasks:
-                raise TasksLeft(f"{queue.name} has {there} of {tasks} tasks that were enqueued")
+                sample = measured(server, enqueued)
+            enqueued_count = count(conn, queue.unfinished)
+            if enqueued_count != tasks:
+                raise WrongTaskCount(f"{queue.name} has {enqueued_count} tasks, but {tasks} were enqueued")
         return replace(sample, rate=tasks / seconds)
 
 
 @dataclass(frozen=True)
 class Lone:
-    """Workers that have nothing to do, and a task now and then."""
+    """Idle workers get one task at a time."""
 
     group = "latency"
     processes: int
-    queues = PLAIN
+    queues = QUEUES
 
     @property
     def title(self) -> str:
-        return f"a lone task, {of_processes(self.processes)}"
+        return f"a lone task, {processes_text(self.processes)}"
 
-    def run(self, arena: Arena, queue: TaskQueue, load: Load) -> dict[str, list[float]]:
-        """Milliseconds of each task until it is begun, by what they are counted from."""
-        with arena.fresh(queue.name, queue.install) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
-            arena.checkpoint()
-            with crew(queue.name, dsn, "async", "default", self.processes) as workers:
+    def run(self, server: BenchServer, queue: TaskQueue, load: Load) -> dict[str, list[float]]:
+        """Milliseconds until each task starts, by when the measurement starts."""
+        with server.fresh(queue.name, queue.install) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
+            server.checkpoint()
+            with start_workers(queue.name, dsn, "async", "default", self.processes) as workers:
                 workers.begin()
-                order = SendAlone(queue.name, dsn, load.lone, workers.tally_path)
-                with Child(order) as producer:
+                command = SendAlone(queue.name, dsn, load.lone, workers.counter_path)
+                with Child(command) as producer:
                     producer.wait_until_ready()
                     producer.begin()
-                    answer: dict[str, list[float]] = producer.answer()
-                if not workers.tally.has_each_once(order.all_tasks):
-                    raise TasksLeft(f"{queue.name} ran a lone task twice")
+                    times: dict[str, list[float]] = producer.result()
+                if not workers.counter.has_each_once(command.all_tasks):
+                    raise WrongTaskCount(f"{queue.name} ran a lone task twice")
                 wait_until_finished(conn, queue)
-            check_finished(conn, queue, order.all_tasks)
-        return answer
+            check_finished(conn, queue, command.all_tasks)
+        return times
 
 
 async def fill(queue: TaskQueue, dsn: str, tasks: int) -> None:
@@ -172,19 +176,21 @@ async def fill(queue: TaskQueue, dsn: str, tasks: int) -> None:
 
 
 def wait_until_finished(conn: psycopg.Connection, queue: TaskQueue) -> None:
-    """Tasks that were run are done once the database knows."""
-    deadline = time.monotonic() + LONGEST_FINISH_SECONDS
+    """Wait until the database has recorded all tasks as finished."""
+    deadline = time.monotonic() + FINISH_TIMEOUT_SECONDS
     while conn.execute(f"SELECT EXISTS (SELECT {queue.unfinished})").fetchone() == (True,):
         if time.monotonic() > deadline:
-            raise TasksLeft(f"{queue.name} ran {count(conn, queue.unfinished)} tasks and did not finish them")
-        time.sleep(LOOK_SECONDS)
+            raise WrongTaskCount(
+                f"{queue.name} did not finish {count(conn, queue.unfinished)} tasks that it ran"
+            )
+        time.sleep(POLL_SECONDS)
 
 
 def check_finished(conn: psycopg.Connection, queue: TaskQueue, tasks: int) -> None:
     if count(conn, queue.unfinished):
-        raise TasksLeft(f"{queue.name} has tasks again, after all were done")
+        raise WrongTaskCount(f"{queue.name} has unfinished tasks after all were finished")
     if queue.finished is not None and (kept := count(conn, queue.finished)) != tasks:
-        raise TasksLeft(f"{queue.name} says that it did {kept} of {tasks} tasks")
+        raise WrongTaskCount(f"{queue.name} recorded {kept} of {tasks} tasks as finished")
 
 
 def count(conn: psycopg.Connection, where: str) -> int:
@@ -193,7 +199,7 @@ def count(conn: psycopg.Connection, where: str) -> int:
     return int(row[0])
 
 
-def of_processes(number: int) -> str:
+def processes_text(number: int) -> str:
     return "1 process" if number == 1 else f"{number} processes"
 
 

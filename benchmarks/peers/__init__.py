@@ -1,8 +1,8 @@
-"""The queues that are measured side by side. Each is a set of pgbench scripts over its own SQL."""
+"""The queues that the engine benchmark compares. Each is a set of pgbench scripts that call its SQL."""
 
-from benchmarks.peers.ours import Ours
+from benchmarks.peers.lonnymq import LonnyMQ
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.pgmq import Pgmq
-from benchmarks.peers.seeds import Seeds
+from benchmarks.peers.prototype import Prototype
 
-__all__ = ["Ours", "Peer", "Pgmq", "Seeds"]
+__all__ = ["LonnyMQ", "Peer", "Pgmq", "Prototype"]

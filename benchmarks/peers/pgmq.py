@@ -1,4 +1,4 @@
-"""pgmq: one queue in one table, without tenants. Its SQL comes with the package of that name."""
+"""pgmq: one queue in one table, without tenants. Its SQL is in the Python package `pgmq`."""
 
 from importlib.resources import files
 
@@ -22,14 +22,14 @@ def send_many(size: int, content_bytes: int) -> str:
 
 
 class Pgmq:
-    is_limited = False
+    has_limits = False
     search_path = "public"
     table = f"pgmq.q_{QUEUE}"
     sequence = f"pgmq.q_{QUEUE}_msg_id_seq"
 
-    def __init__(self, name: str = "pgmq", *, meets_snapshot: bool = False) -> None:
+    def __init__(self, name: str = "pgmq", *, has_held_snapshot: bool = False) -> None:
         self.name = name
-        self.meets_snapshot = meets_snapshot
+        self.has_held_snapshot = has_held_snapshot
 
     def install(self, dsn: str) -> None:
         with psycopg.connect(dsn, autocommit=True) as conn:
@@ -37,7 +37,7 @@ class Pgmq:
             conn.execute("SELECT pgmq.create(%s)", (QUEUE,))
 
     def open_channels(self, conn: psycopg.Connection, channels: int) -> None:
-        """It has none."""
+        """It has no channels."""
 
     def create(self, channels: int, content_bytes: int) -> Script:  # noqa: ARG002
         return Script(f"SELECT * FROM pgmq.send('{QUEUE}', '{message(content_bytes)}'::JSONB);\n")

@@ -1,23 +1,23 @@
-"""The task queues that are measured side by side, each with workers in processes of their own.
+"""The task queues that the worker benchmark compares. Their workers run in separate processes.
 
-They are loaded by name: a worker's process has its own library in memory and not the others.
+They are loaded by name, so that a worker process imports only its own library.
 """
 
 from importlib import import_module
 
 from benchmarks.task_queues.task_queue import TaskQueue
 
-HOMES = {
-    "lonnymq": "ours:Ours",
-    "lonnymq, durable dequeue": "ours:OursDurable",
+TASK_QUEUES = {
+    "lonnymq": "lonnymq:LonnyMQ",
+    "lonnymq, durable dequeue": "lonnymq:DurableLonnyMQ",
     "pgqueuer": "pgqueuer:Pgqueuer",
     "pgqueuer, balanced": "pgqueuer:PgqueuerBalanced",
     "procrastinate": "procrastinate:Procrastinate",
 }
 
 
-def named(name: str) -> TaskQueue:
-    module, _, kind = HOMES[name].partition(":")
-    made = getattr(import_module(f"benchmarks.task_queues.{module}"), kind)()
-    assert isinstance(made, TaskQueue)
-    return made
+def load_task_queue(name: str) -> TaskQueue:
+    module, _, class_name = TASK_QUEUES[name].partition(":")
+    queue = getattr(import_module(f"benchmarks.task_queues.{module}"), class_name)()
+    assert isinstance(queue, TaskQueue)
+    return queue

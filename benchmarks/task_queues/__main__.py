@@ -1,4 +1,4 @@
-"""A child process: it reads an order, makes ready, says so, is told to begin, and does it."""
+"""A child process: reads a command, prepares, reports that it is ready, waits for the start, and runs."""
 
 import asyncio
 import json
@@ -6,72 +6,79 @@ import random
 import sys
 import time
 
-from benchmarks.task_queues import named
+from benchmarks.task_queues import load_task_queue
 from benchmarks.task_queues.child import READY
-from benchmarks.task_queues.order import Produce, SendAlone, Work, parsed
-from benchmarks.task_queues.tally import Tally
+from benchmarks.task_queues.child_command import Produce, SendAlone, Work, parse_command
+from benchmarks.task_queues.task_counter import TaskCounter
 from benchmarks.task_queues.task_queue import TaskQueue
 
-SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.15, 0.25  # PgQueuer's worker is busy for 0.1 s after a task
-LOOK_SECONDS = 0.005
-LONGEST_WAIT_SECONDS = 60
+MIN_PAUSE_SECONDS = 0.15  # PgQueuer's worker is busy for 0.1 s after a task
+MAX_PAUSE_SECONDS = 0.25
+POLL_SECONDS = 0.005
+START_TIMEOUT_SECONDS = 60
 
 
 def main() -> None:
-    order = parsed(sys.stdin.readline())
-    queue = named(order.queue)
-    match order:
+    command = parse_command(sys.stdin.readline())
+    queue = load_task_queue(command.queue)
+    match command:
         case Work():
-            queue.work(order.dsn, order.kind, order.mode, Tally(order.tally, order.slot), begin)
+            queue.work(
+                command.dsn,
+                command.kind,
+                command.mode,
+                TaskCounter(command.counter, command.slot),
+                wait_for_start,
+            )
         case Produce():
-            queue.run(produce(queue, order))
+            queue.run(produce(queue, command))
         case SendAlone():
-            queue.run(send_alone(queue, order))
+            queue.run(send_alone(queue, command))
 
 
-def begin() -> None:
+def wait_for_start() -> None:
     print(READY, flush=True)
     sys.stdin.readline()
 
 
-async def produce(queue: TaskQueue, order: Produce) -> None:
-    async with queue.producer(order.dsn) as producer:
-        calls = iter(range(0, order.tasks, order.size))
+async def produce(queue: TaskQueue, command: Produce) -> None:
+    async with queue.producer(command.dsn) as producer:
+        calls = iter(range(0, command.tasks, command.size))
 
         async def call() -> None:
             for first in calls:
-                if order.size == 1:
+                if command.size == 1:
                     await producer.one(first)
                 else:
-                    await producer.many(range(first, min(first + order.size, order.tasks)))
+                    await producer.many(range(first, min(first + command.size, command.tasks)))
 
-        begin()
+        wait_for_start()
         start = time.perf_counter()
-        await asyncio.gather(*(call() for _ in range(order.at_once)))
-        tell(time.perf_counter() - start)
+        await asyncio.gather(*(call() for _ in range(command.concurrent_calls)))
+        print_result(time.perf_counter() - start)
 
 
-async def send_alone(queue: TaskQueue, order: SendAlone) -> None:
-    tally = Tally(order.tally)
+async def send_alone(queue: TaskQueue, command: SendAlone) -> None:
+    counter = TaskCounter(command.counter)
     since_called, since_returned = [], []
-    async with queue.producer(order.dsn) as producer:
-        begin()
-        for number in range(order.all_tasks):
-            await asyncio.sleep(random.uniform(SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))
+    async with queue.producer(command.dsn) as producer:
+        wait_for_start()
+        for number in range(command.all_tasks):
+            await asyncio.sleep(random.uniform(MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
             called_at = time.monotonic()
             await producer.one(number)
             returned_at = time.monotonic()
-            async with asyncio.timeout(LONGEST_WAIT_SECONDS):
-                while tally.count() <= number:  # noqa: ASYNC110 - another process does it
-                    await asyncio.sleep(LOOK_SECONDS)
-            if number >= order.first_tasks:
-                since_called.append((tally.last_at() - called_at) * 1000)
-                since_returned.append(max(0.0, tally.last_at() - returned_at) * 1000)
-    tell({"since_called": since_called, "since_returned": since_returned})
+            async with asyncio.timeout(START_TIMEOUT_SECONDS):
+                while counter.count() <= number:  # noqa: ASYNC110 - another process changes it
+                    await asyncio.sleep(POLL_SECONDS)
+            if number >= command.warm_up_tasks:
+                since_called.append((counter.last_at() - called_at) * 1000)
+                since_returned.append(max(0.0, counter.last_at() - returned_at) * 1000)
+    print_result({"since_called": since_called, "since_returned": since_returned})
 
 
-def tell(answer: object) -> None:
-    print(json.dumps(answer), flush=True)
+def print_result(result: object) -> None:
+    print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A child process, as its parent sees it."""
+"""A child process, from the parent's side."""
 
 import json
 import os
@@ -10,34 +10,34 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from benchmarks.task_queues.order import Order
+from benchmarks.task_queues.child_command import ChildCommand
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-LONGEST_END_SECONDS = 30
+STOP_TIMEOUT_SECONDS = 30
 READY = "ready"
 
 
 class ChildFailed(Exception):
-    """A worker or a producer ended in another way than it should."""
+    """A worker or producer process failed."""
 
 
 class Child:
-    """Started with an order; it waits, ready, until it is told to begin. Ended by SIGTERM on the way out."""
+    """A process that prepares a command and runs it after `begin`. Leaving the context sends it SIGTERM."""
 
-    def __init__(self, order: Order) -> None:
-        self._order = order
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed on the way out
+    def __init__(self, command: ChildCommand) -> None:
+        self._command = command
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.task_queues"],
             cwd=CHECKOUT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._complaints,
+            stderr=self._stderr,
             text=True,
         )
 
     def __enter__(self) -> Self:
-        self._say(self._order.line())
+        self._write_line(self._command.line())
         return self
 
     def __exit__(
@@ -45,7 +45,7 @@ class Child:
     ) -> None:
         self._process.send_signal(signal.SIGTERM)
         try:
-            code = self._process.wait(LONGEST_END_SECONDS)
+            code = self._process.wait(STOP_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
@@ -53,21 +53,21 @@ class Child:
             assert stream is not None
             stream.close()
         failure = self._failure(code) if code not in {0, -signal.SIGTERM} else None
-        self._complaints.close()
+        self._stderr.close()
         if failure is not None and error is None:
             raise failure
 
     def wait_until_ready(self) -> None:
-        said = self._hear()
-        assert said == READY, said
+        line = self._read_line()
+        assert line == READY, line
 
     def begin(self) -> None:
-        self._say("\n")
+        self._write_line("\n")
 
-    def answer(self) -> Any:  # noqa: ANN401 - JSON
-        return json.loads(self._hear())
+    def result(self) -> Any:  # noqa: ANN401 - JSON
+        return json.loads(self._read_line())
 
-    def check_runs(self) -> None:
+    def check_is_running(self) -> None:
         if (code := self._process.poll()) is not None:
             raise self._failure(code)
 
@@ -75,21 +75,23 @@ class Child:
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
-    def _say(self, line: str) -> None:
+    def _write_line(self, line: str) -> None:
         stdin = self._process.stdin
         assert stdin is not None
         stdin.write(line)
         stdin.flush()
 
-    def _hear(self) -> str:
+    def _read_line(self) -> str:
         stdout = self._process.stdout
         assert stdout is not None
         line = stdout.readline().strip()
         if not line:
-            raise self._failure(self._process.wait(LONGEST_END_SECONDS))
+            raise self._failure(self._process.wait(STOP_TIMEOUT_SECONDS))
         return line
 
     def _failure(self, code: int) -> ChildFailed:
-        self._complaints.seek(0)
-        said = self._complaints.read()[-2000:].decode(errors="replace")
-        return ChildFailed(f"{type(self._order).__name__} of {self._order.queue} ended with {code}:\n{said}")
+        self._stderr.seek(0)
+        output = self._stderr.read()[-2000:].decode(errors="replace")
+        return ChildFailed(
+            f"{type(self._command).__name__} of {self._command.queue} exited with {code}:\n{output}"
+        )

@@ -1,4 +1,4 @@
-"""PgQueuer: asyncpg and uvloop, so many jobs a dequeue as `batch_size` says."""
+"""PgQueuer, on asyncpg and uvloop. A dequeue takes up to `batch_size` jobs."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from pgqueuer.domain.settings import DBSettings, Durability
 from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
-from benchmarks.task_queues.tally import Tally
+from benchmarks.task_queues.task_counter import TaskCounter
 from benchmarks.task_queues.task_queue import POOL_SIZE, TASK, Kind, Mode, Producer, TaskQueue
 
 BATCH_SIZES: dict[Mode, int] = {"batches": 1000, "single": 1, "default": 10}
@@ -45,18 +45,20 @@ class Pgqueuer(TaskQueue):
     @asynccontextmanager
     async def producer(self, dsn: str) -> AsyncIterator[Producer]:
         async with asyncpg.create_pool(dsn, min_size=POOL_SIZE, max_size=POOL_SIZE) as pool:
-            yield Enqueueing(Queries(AsyncpgPoolDriver(pool)))
+            yield PgqueuerProducer(Queries(AsyncpgPoolDriver(pool)))
 
-    def work(self, dsn: str, kind: Kind, mode: Mode, tally: Tally, begin: Callable[[], None]) -> None:
+    def work(self, dsn: str, kind: Kind, mode: Mode, counter: TaskCounter, begin: Callable[[], None]) -> None:
         def count(job: Job) -> None:
             assert job.payload is not None
-            tally.add(json.loads(job.payload)["number"])
+            counter.add(json.loads(job.payload)["number"])
 
         async def count_async(job: Job) -> None:
             count(job)
 
         async def count_in_thread(job: Job) -> None:
-            await asyncio.to_thread(count, job)  # it takes no plain function; this is what it says to do
+            await asyncio.to_thread(
+                count, job
+            )  # it does not run plain functions; its documentation recommends this
 
         async def work() -> None:
             conn = await asyncpg.connect(dsn)
@@ -71,23 +73,23 @@ class Pgqueuer(TaskQueue):
 
 
 class PgqueuerBalanced(Pgqueuer):
-    """The log of what was done, which it writes twice a job, is lost when the server crashes."""
+    """Its log, which it writes twice per job, is lost if the server crashes."""
 
     name = "pgqueuer, balanced"
     durability = Durability.balanced
 
 
-class Enqueueing:
+class PgqueuerProducer:
     def __init__(self, queries: Queries) -> None:
         self._queries = queries
 
     async def one(self, number: int) -> None:
-        await self._queries.enqueue(TASK, content(number))
+        await self._queries.enqueue(TASK, payload(number))
 
     async def many(self, numbers: Sequence[int]) -> None:
         size = len(numbers)
-        await self._queries.enqueue([TASK] * size, [content(number) for number in numbers], [0] * size)
+        await self._queries.enqueue([TASK] * size, [payload(number) for number in numbers], [0] * size)
 
 
-def content(number: int) -> bytes:
+def payload(number: int) -> bytes:
     return json.dumps({"number": number}).encode()

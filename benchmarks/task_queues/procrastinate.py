@@ -1,4 +1,4 @@
-"""Procrastinate: one job a fetch, so much at once as `concurrency` says."""
+"""Procrastinate. It fetches one job at a time, and runs up to `concurrency` jobs at once."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -9,16 +9,16 @@ from procrastinate import App, PsycopgConnector
 from procrastinate.tasks import Task
 from procrastinate.types import JSONDict
 
-from benchmarks.task_queues.tally import Tally
+from benchmarks.task_queues.task_counter import TaskCounter
 from benchmarks.task_queues.task_queue import POOL_SIZE, TASK, Kind, Mode, Producer, TaskQueue
 
-CONCURRENCY = 30  # as in its guide
+CONCURRENCY = 30  # as its guide recommends
 
 
 class Procrastinate(TaskQueue):
     name = "procrastinate"
     settings: ClassVar = {
-        "batches": f"`concurrency={CONCURRENCY}`, a connection for each and one more",
+        "batches": f"`concurrency={CONCURRENCY}`, one connection for each plus one",
         "single": "`concurrency=1`",
         "default": "`concurrency=1`",
     }
@@ -37,9 +37,9 @@ class Procrastinate(TaskQueue):
     async def producer(self, dsn: str) -> AsyncIterator[Producer]:
         app = App(connector=PsycopgConnector(conninfo=dsn, min_size=POOL_SIZE, max_size=POOL_SIZE))
         async with app.open_async():
-            yield Deferring(app.task(name=TASK)(nothing))
+            yield ProcrastinateProducer(app.task(name=TASK)(noop))
 
-    def work(self, dsn: str, kind: Kind, mode: Mode, tally: Tally, begin: Callable[[], None]) -> None:
+    def work(self, dsn: str, kind: Kind, mode: Mode, counter: TaskCounter, begin: Callable[[], None]) -> None:
         concurrency = CONCURRENCY if mode == "batches" else 1
         app = App(connector=PsycopgConnector(conninfo=dsn, min_size=4, max_size=max(4, concurrency + 1)))
 
@@ -47,15 +47,15 @@ class Procrastinate(TaskQueue):
 
             @app.task(name=TASK)
             async def count(number: int) -> None:
-                tally.add(number)
+                counter.add(number)
         else:
-            app.task(name=TASK)(tally.add)
+            app.task(name=TASK)(counter.add)
 
         begin()
         app.run_worker(concurrency=concurrency)
 
 
-class Deferring:
+class ProcrastinateProducer:
     def __init__(self, task: Task[Any, Any, Any]) -> None:
         self._task = task
 
@@ -67,5 +67,5 @@ class Deferring:
         await self._task.batch_defer_async(*calls)
 
 
-def nothing(number: int) -> None:
-    """The producer names it and never runs it."""
+def noop(number: int) -> None:
+    """Only gives the producer a task to enqueue; it never runs."""

@@ -1,4 +1,4 @@
-"""What a built page holds: its anchors, where it leads, and what a browser loads for it."""
+"""Parses a built page: its anchors, its links, and what a browser loads for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 
-LOADING = {"audio", "embed", "iframe", "img", "object", "script", "source", "video"}
+LOADING_TAGS = {"audio", "embed", "iframe", "img", "object", "script", "source", "video"}
 
 
 @dataclass
@@ -24,19 +24,19 @@ class Page(HTMLParser):
         self.feed(self.path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        self.anchors |= {given[name] for name in ("id", "name") if name in given}
-        if tag == "a" and "href" in given:
-            self.links.add(given["href"])
-            if "md-nav__link" in given.get("class", ""):
-                self.navigation.add(given["href"])
+        attributes = {name: value or "" for name, value in attrs}
+        self.anchors |= {attributes[name] for name in ("id", "name") if name in attributes}
+        if tag == "a" and "href" in attributes:
+            self.links.add(attributes["href"])
+            if "md-nav__link" in attributes.get("class", ""):
+                self.navigation.add(attributes["href"])
         if tag == "p":
             self.paragraphs.append("")
             self._is_in_paragraph = True
         if tag == "link":
-            self.loaded.add(given["href"])
-        if tag in LOADING:
-            self.loaded |= {given[name] for name in ("src", "data", "poster") if given.get(name)}
+            self.loaded.add(attributes["href"])
+        if tag in LOADING_TAGS:
+            self.loaded |= {attributes[name] for name in ("src", "data", "poster") if attributes.get(name)}
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "p":

@@ -1,4 +1,4 @@
-"""Pages that list others name all of them."""
+"""Index pages list every page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dev.environment import CHECKOUT
 
 
-def test_the_decisions_are_listed_in_their_order_by_their_titles() -> None:
+def test_every_decision_is_listed_in_order_with_its_title() -> None:
     titles = {
         page.name: page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
         for page in sorted((CHECKOUT / "docs" / "adr").glob("0*.md"))
@@ -17,7 +17,7 @@ def test_the_decisions_are_listed_in_their_order_by_their_titles() -> None:
     assert [(name, f"{number}. {title}") for number, title, name in lines] == list(titles.items())
 
 
-def test_the_examples_are_listed() -> None:
+def test_every_example_is_listed() -> None:
     listed = (CHECKOUT / "examples" / "README.md").read_text(encoding="utf-8")
     programs = sorted(path.name for path in (CHECKOUT / "examples").glob("*.py"))
     assert re.findall(r"^\| \[(.*)\]\(\1\) \| ", listed, re.MULTILINE) == programs

@@ -1,4 +1,4 @@
-"""The reference, made from the code: all that is public is there, and says something."""
+"""The reference, which is generated from the code: every public name is in it and has a docstring."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def anchors(pages: dict[Path, Page]) -> set[str]:
 
 
 def public_names(module: str) -> list[str]:
-    """What it says that it exports, else the classes and functions that are its own."""
+    """The names in `__all__`, or the public classes and functions that the module defines."""
     found = importlib.import_module(module)
     if hasattr(found, "__all__"):
         return [name for name in found.__all__ if name != "__version__"]
@@ -56,8 +56,8 @@ def public_names(module: str) -> list[str]:
     ]
 
 
-def home_of(module: str, name: str) -> str:
-    """The module that it is made in, if it is a class or a function."""
+def defining_module(module: str, name: str) -> str:
+    """The module that defines it, if it is a class or a function."""
     value = getattr(importlib.import_module(module), name)
     return str(getattr(value, "__module__", module))
 
@@ -69,26 +69,26 @@ def methods_of(found: griffe.Object | griffe.Alias) -> Iterator[griffe.Object | 
 
 
 @pytest.mark.parametrize("module", PUBLIC)
-def test_every_public_name_is_there_and_says_something(
+def test_every_public_name_is_shown_with_a_docstring(
     module: str, package: griffe.Module, anchors: set[str]
 ) -> None:
     names = public_names(module)
     assert names
     for name in names:
-        paths = {f"{place}.{name}" for place in ("lonnymq", module, home_of(module, name))}
-        assert paths & anchors, f"{name} is on no page of docs/reference"
-        found = package[f"{home_of(module, name)}.{name}".removeprefix("lonnymq.")]
+        paths = {f"{place}.{name}" for place in ("lonnymq", module, defining_module(module, name))}
+        assert paths & anchors, f"{name} is not on any page of docs/reference"
+        found = package[f"{defining_module(module, name)}.{name}".removeprefix("lonnymq.")]
         assert found.has_docstring, f"{found.path} has no docstring"
         for method in methods_of(found):
             assert method.has_docstring, f"{method.path} has no docstring"
             assert {f"{path}.{method.name}" for path in paths} & anchors, f"{method.path} is not shown"
 
 
-def test_the_calls_of_a_queue_are_shown_as_people_make_them(site_folder: Path) -> None:
+def test_the_calls_of_a_queue_are_shown_as_methods(site_folder: Path) -> None:
     shown = re.sub("<[^>]+>", "", (site_folder / "docs/reference/queue.html").read_text(encoding="utf-8"))
     signatures = re.sub(r"\s+", "", html.unescape(shown))
     assert "complete(message:Delivery,*,conn:object|None=None)->Result" in signatures
-    assert "stats(*,cap:int=10000,conn:object|None=None)->ChannelStatistics" in signatures  # of a channel
+    assert "stats(*,cap:int=10000,conn:object|None=None)->ChannelStatistics" in signatures  # Channel.stats
     assert "Request[" not in signatures
 
 
@@ -98,7 +98,7 @@ def commands_of(command: object, path: tuple[str, ...]) -> Iterator[tuple[str, .
         yield from commands_of(within, (*path, name))
 
 
-def test_every_command_is_there(anchors: set[str]) -> None:
+def test_every_command_is_shown(anchors: set[str]) -> None:
     paths = list(commands_of(typer.main.get_command(app), ("lonnymq",)))
     assert ("lonnymq", "channels", "set") in paths
     assert [path for path in paths[1:] if "-".join(path) not in anchors] == []

@@ -1,4 +1,4 @@
-"""The site that ./run docs builds: whole, and at home on a disk."""
+"""The site that ./run docs builds is complete and works when opened from disk."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ pytestmark = pytest.mark.slow
 Pages = dict[Path, Page]
 
 
-def is_elsewhere(address: str) -> bool:
+def is_external(address: str) -> bool:
     return bool(urlsplit(address).scheme or urlsplit(address).netloc)
 
 
-def broken(page: Page, pages: Pages) -> Iterator[str]:
+def broken_links(page: Page, pages: Pages) -> Iterator[str]:
     for address in page.links | page.loaded:
-        if is_elsewhere(address):
+        if is_external(address):
             continue
         parts = urlsplit(address)
         target = (page.path.parent / unquote(parts.path)).resolve() if parts.path else page.path
@@ -32,19 +32,21 @@ def broken(page: Page, pages: Pages) -> Iterator[str]:
             yield address
 
 
-def test_every_link_leads_to_a_page_and_a_place_on_it(pages: Pages, site_folder: Path) -> None:
+def test_every_link_leads_to_an_existing_page_and_anchor(pages: Pages, site_folder: Path) -> None:
     assert len(pages) > len(list((CHECKOUT / "docs").rglob("*.md")))
-    found = {str(path.relative_to(site_folder)): sorted(broken(page, pages)) for path, page in pages.items()}
+    found = {
+        str(path.relative_to(site_folder)): sorted(broken_links(page, pages)) for path, page in pages.items()
+    }
     assert {path: links for path, links in found.items() if links} == {}
 
 
-def test_a_browser_loads_nothing_from_elsewhere(pages: Pages, site_folder: Path) -> None:
+def test_a_browser_loads_nothing_from_the_network(pages: Pages, site_folder: Path) -> None:
     loaded = {address for page in pages.values() for address in page.loaded}
     for sheet in site_folder.rglob("*.css"):
         styles = sheet.read_text(encoding="utf-8")
         loaded |= set(re.findall(r"(?:url\(|@import)\s*['\"]?((?!data:)[^'\")\s;]+)", styles))
     assert "../docs/assets/iframe-worker/shim.js" in loaded
-    assert {address for address in loaded if is_elsewhere(address)} == set()
+    assert {address for address in loaded if is_external(address)} == set()
 
 
 def test_every_page_is_in_the_navigation(pages: Pages, site_folder: Path) -> None:
@@ -61,15 +63,15 @@ def markdown(folder: str) -> list[Path]:
     return sorted((CHECKOUT / folder).rglob("*.md"))
 
 
-def test_what_is_a_list_or_a_table_elsewhere_is_one_here(pages: Pages) -> None:
-    """Most readers of Markdown take a list without a blank line before it; the site's does not."""
+def test_lists_and_tables_are_rendered(pages: Pages) -> None:
+    """Most Markdown renderers accept a list without a blank line before it; the one of the site does not."""
     marked = re.compile(r"^([-*] |\d+\. |\||#+ |```)", re.MULTILINE)
     paragraphs = [text for page in pages.values() for text in page.paragraphs]
     assert len(paragraphs) > len(pages)
     assert [text for text in paragraphs if marked.search(text)] == []
 
 
-def test_the_search_knows_the_pages(site_folder: Path) -> None:
+def test_the_search_index_has_the_pages(site_folder: Path) -> None:
     index = (site_folder / "search.js").read_text(encoding="utf-8")
     assert index.startswith("var __index = ")
     assert '"location":"docs/reference/queue.html' in index

@@ -1,16 +1,16 @@
-"""The page on workers is written from whatever was measured."""
+"""docs/benchmarks-worker.md is written from the results."""
 
 import random
 from pathlib import Path
 
+from benchmarks.bench_worker import Latency
 from benchmarks.engine import Result
 from benchmarks.measure import Sample
-from benchmarks.worker import Latency
 from benchmarks.worker_page import write
 from benchmarks.worker_scenarios import Drain, Load, Lone, WorkerSample, all_scenarios
 
 
-def test_it_has_all_of_it(tmp_path: Path) -> None:
+def test_the_page_has_all_parts(tmp_path: Path) -> None:
     chance = random.Random(7)
     results, latencies = [], []
     for scenario in all_scenarios():
@@ -31,11 +31,11 @@ def test_it_has_all_of_it(tmp_path: Path) -> None:
     page = (tmp_path / "benchmarks-worker.md").read_text()
     for part in (
         "| async tasks, one at a time, 1 process | **",
-        "| 1,000 a call, one call after another | **",
+        "| 1,000 per call, one call after another | **",
         "pgqueuer, balanced, tasks/s",
         "| a lone task, 2 processes | procrastinate | 1.5 | 2.0 |",
-        "x procrastinate, ahead in 4 of 4 |",
-        "worker CPU µs a task",
+        "x procrastinate, faster in 4 of 4 |",
+        "worker CPU µs per task",
     ):
         assert part in page, part
     assert [path.name for path in (tmp_path / "images").iterdir()] == ["worker.svg"]

@@ -1,9 +1,9 @@
-"""./run bench skew: tenants that ask for very different amounts: how long the quiet wait, and who gets what.
+"""./run bench skew: how long quiet tenants wait beside loud ones, and who gets which share.
 
 There are ten workers. In each turn one of them becomes free and takes a message, which keeps it busy for ten
-turns. The same arrivals are played against every policy. FIFO, caps and round robin are simulated; LonnyMQ
-is the real engine. A wait is counted in turns between a message's arrival and its start: in messages that
-were, or could have been, served before it.
+turns. Every policy gets the same arrivals. FIFO, caps and round robin are simulated; LonnyMQ is the real
+engine. A wait is the number of turns between the arrival and the start of a message, that is the number of
+messages that were, or could have been, served before it.
 """
 
 import argparse
@@ -17,8 +17,8 @@ from typing import Protocol
 
 import psycopg
 
-from benchmarks.arena import Arena, arena
-from benchmarks.peers import Ours
+from benchmarks.bench_server import BenchServer, bench_server
+from benchmarks.peers import LonnyMQ
 
 WORKERS = 10
 CAP = 2
@@ -32,54 +32,54 @@ class Policy(Protocol):
     def put(self, channel: str, count: int) -> None: ...
 
     def take(self) -> str | None:
-        """The channel of the message that starts; None: nothing may start."""
+        """Returns the channel of the message that starts, or None if no message may start."""
 
     def finish(self, channel: str) -> None:
-        """The oldest message that runs of this channel ends."""
+        """The oldest running message of this channel finishes."""
 
 
 class Fifo:
-    """One line for all."""
+    """One queue for all tenants."""
 
     def __init__(self) -> None:
-        self._line: deque[str] = deque()
+        self._messages: deque[str] = deque()
 
     def put(self, channel: str, count: int) -> None:
-        self._line.extend([channel] * count)
+        self._messages.extend([channel] * count)
 
     def take(self) -> str | None:
-        return self._line.popleft() if self._line else None
+        return self._messages.popleft() if self._messages else None
 
     def finish(self, channel: str) -> None: ...
 
 
 class Caps:
-    """One line for all, but no tenant runs more than two messages at a time."""
+    """One queue for all tenants, but no tenant runs more than two messages at a time."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, deque[tuple[int, str]]] = defaultdict(deque)
+        self._waiting: dict[str, deque[tuple[int, str]]] = defaultdict(deque)
         self._running: Counter[str] = Counter()
         self._arrived = 0
 
     def put(self, channel: str, count: int) -> None:
         for _ in range(count):
             self._arrived += 1
-            self._lines[tenant(channel)].append((self._arrived, channel))
+            self._waiting[tenant(channel)].append((self._arrived, channel))
 
     def take(self) -> str | None:
-        free = [name for name, line in self._lines.items() if line and self._running[name] < CAP]
+        free = [name for name, messages in self._waiting.items() if messages and self._running[name] < CAP]
         if not free:
             return None
-        oldest = min(free, key=lambda name: self._lines[name][0])
+        oldest = min(free, key=lambda name: self._waiting[name][0])
         self._running[oldest] += 1
-        return self._lines[oldest].popleft()[1]
+        return self._waiting[oldest].popleft()[1]
 
     def finish(self, channel: str) -> None:
         self._running[tenant(channel)] -= 1
 
 
 class RoundRobin:
-    """One message of each channel that has some, in turn; a channel that comes back goes to the end."""
+    """One message of each channel in turn; a channel that was empty joins at the end."""
 
     def __init__(self) -> None:
         self._counts: OrderedDict[str, int] = OrderedDict()
@@ -99,7 +99,7 @@ class RoundRobin:
 
 
 class Engine:
-    """LonnyMQ. Weights by channel, where they are not 1."""
+    """LonnyMQ. `weights` has the weights of channels that differ from 1."""
 
     def __init__(self, conn: psycopg.Connection, weights: dict[str, float]) -> None:
         self._conn = conn
@@ -140,18 +140,18 @@ class Scenario:
     title: str
     about: str
     backlogs: dict[str, int]
-    """What waits at the beginning."""
+    """Messages per channel that wait at the start."""
     arrivals: Callable[[int, str | None], Iterator[str]]
-    """The channels that get a message in a turn, given the turn and the channel that was served last."""
+    """Returns the channels that get a message, given the turn and the channel that was served last."""
     loud: str
-    """The tenants whose share is shown begin with this."""
+    """The prefix of the tenants whose share is shown."""
     fair_share: float
-    """What would be right for them."""
+    """Their fair share."""
     weights: dict[str, float]
-    """Where tenants have several channels: what makes them equal to others."""
+    """For tenants with several channels: the weights that make them equal to the others."""
 
 
-def _now_and_then(tenants: int, every: int) -> Callable[[int, str | None], Iterator[str]]:
+def _arrivals_every(tenants: int, every: int) -> Callable[[int, str | None], Iterator[str]]:
     chance = random.Random(1)
     plan = {turn: f"quiet {chance.randrange(tenants)}" for turn in range(0, TURNS, every)}
 
@@ -162,8 +162,8 @@ def _now_and_then(tenants: int, every: int) -> Callable[[int, str | None], Itera
     return arrivals
 
 
-def _one_by_one(turn: int, last: str | None) -> Iterator[str]:
-    """Each quiet tenant sends its next message once the last one has started."""
+def _one_at_a_time(turn: int, last: str | None) -> Iterator[str]:
+    """Each quiet tenant sends its next message when its last one has started."""
     if turn == 0:
         yield from (f"quiet {n}" for n in range(5))
     elif last is not None and last.startswith("quiet"):
@@ -173,9 +173,9 @@ def _one_by_one(turn: int, last: str | None) -> Iterator[str]:
 def all_scenarios() -> Iterator[Scenario]:
     yield Scenario(
         "one flooder",
-        f"One tenant has {FLOOD:,} messages waiting. 20 quiet ones send 1 in every 7 turns together.",
+        f"One tenant has {FLOOD:,} messages waiting. 20 quiet tenants together send 1 message every 7 turns.",
         {"loud": FLOOD},
-        _now_and_then(20, 7),
+        _arrivals_every(20, 7),
         "loud",
         6 / 7,
         {},
@@ -183,29 +183,30 @@ def all_scenarios() -> Iterator[Scenario]:
     spread = [f"loud/{n}" for n in range(50)]
     yield Scenario(
         "spread over many channels",
-        "One tenant has 400 messages in each of 50 channels, another one 2,000 in one. 20 quiet ones send 1 "
-        "in every 7 turns together. With weights, each of the 50 channels has 1/50.",
+        "One tenant has 400 messages in each of 50 channels, another has 2,000 in one channel. 20 quiet "
+        "tenants together send 1 message every 7 turns. With weights, each of the 50 channels has the weight "
+        "1/50.",
         {**dict.fromkeys(spread, 400), "other": 2000},
-        _now_and_then(20, 7),
+        _arrivals_every(20, 7),
         "loud",
         3 / 7,
         dict.fromkeys(spread, 0.02),
     )
     yield Scenario(
         "heavy and idle",
-        "5 tenants have 4,000 messages each. 95 are idle and send 1 in every 4 turns together.",
+        "5 tenants have 4,000 messages each. 95 are mostly idle and together send 1 message every 4 turns.",
         {f"loud {n}": 4000 for n in range(5)},
-        _now_and_then(95, 4),
+        _arrivals_every(95, 4),
         "loud",
         3 / 4,
         {},
     )
     yield Scenario(
         "trickle",
-        "5 tenants have 4,000 messages each. 5 others send one message at a time: the next one when the last "
+        "5 tenants have 4,000 messages each. 5 others send one message at a time, the next when the last "
         "has started.",
         {f"loud {n}": 4000 for n in range(5)},
-        _one_by_one,
+        _one_at_a_time,
         "loud",
         1 / 2,
         {},
@@ -215,13 +216,13 @@ def all_scenarios() -> Iterator[Scenario]:
 @dataclass(frozen=True)
 class Outcome:
     waits: list[int]
-    """Of quiet tenants' messages that were served,"""
+    """How long the messages of quiet tenants waited that were served."""
     unserved: list[int]
-    """and of those that still wait at the end, so far."""
+    """How long those have waited that were not served by the end."""
     loud_share: float
-    """Of the messages that were served."""
+    """The share of the loud tenants in all served messages."""
     idle_share: float
-    """Of the turns: nothing was allowed to start."""
+    """The share of turns in which no message was allowed to start."""
 
 
 def play(scenario: Scenario, policy: Policy) -> Outcome:
@@ -236,18 +237,18 @@ def play(scenario: Scenario, policy: Policy) -> Outcome:
         for channel in scenario.arrivals(turn, last):
             policy.put(channel, 1)
             arrived[channel].append(turn)
-        ended = running.popleft()
-        if ended is not None:
-            policy.finish(ended)
+        finished = running.popleft()
+        if finished is not None:
+            policy.finish(finished)
         last = policy.take()
         running.append(last)
         if last is not None:
             served[tenant(last)] += 1
             if arrived[last]:
                 waits.append(turn - arrived[last].popleft())
-    unserved = [TURNS - turn for line in arrived.values() for turn in line]
-    of_loud = sum(count for name, count in served.items() if name.startswith(scenario.loud))
-    return Outcome(waits, unserved, of_loud / served.total(), 1 - served.total() / TURNS)
+    unserved = [TURNS - turn for turns in arrived.values() for turn in turns]
+    loud_served = sum(count for name, count in served.items() if name.startswith(scenario.loud))
+    return Outcome(waits, unserved, loud_served / served.total(), 1 - served.total() / TURNS)
 
 
 @dataclass(frozen=True)
@@ -257,7 +258,7 @@ class Row:
     outcome: Outcome
 
 
-def run(arena: Arena, ours: Ours) -> list[Row]:
+def run(server: BenchServer, lonnymq: LonnyMQ) -> list[Row]:
     rows = []
     for scenario in all_scenarios():
         simulated: dict[str, Policy] = {
@@ -268,18 +269,18 @@ def run(arena: Arena, ours: Ours) -> list[Row]:
         rows += [Row(scenario, name, play(scenario, policy)) for name, policy in simulated.items()]
         weighted = {"LonnyMQ": {}, **({"LonnyMQ, weights": scenario.weights} if scenario.weights else {})}
         for name, weights in weighted.items():
-            with arena.database(ours, 1), arena.connect(ours) as conn:
+            with server.database(lonnymq, 1), server.connect(lonnymq) as conn:
                 rows.append(Row(scenario, name, play(scenario, Engine(conn, weights))))
     return rows
 
 
 HEAD = """\
-| scenario | policy | a quiet message waits: median | longest | share of the loud | fair | workers idle |
+| scenario | policy | wait of a quiet message: median | longest | loud share | fair share | workers idle |
 |---|---|---:|---:|---:|---:|---:|"""
 
 
 def table(rows: list[Row]) -> str:
-    """For the docs. A `>` marks a wait that was not over at the end of the run."""
+    """The table for the docs. `>` marks a wait that was not over at the end of the run."""
     lines = [HEAD]
     for row in rows:
         waits = row.outcome.waits + row.outcome.unserved
@@ -293,6 +294,6 @@ def table(rows: list[Row]) -> str:
 
 def main(arguments: list[str]) -> int:
     argparse.ArgumentParser(prog="./run bench skew", description=__doc__).parse_args(arguments)
-    with arena() as ground:
-        print(table(run(ground, Ours(Path(__file__).resolve().parent.parent))))
+    with bench_server() as server:
+        print(table(run(server, LonnyMQ(Path(__file__).resolve().parent.parent))))
     return 0

@@ -1,7 +1,7 @@
-"""./run bench client: loads through the Python client against a raw COPY, in turns within one run.
+"""./run bench client: compares bulk loads through the Python client with a plain COPY, alternating.
 
-The COPY goes into a table with the same columns and indexes as the messages have. Both sides get the same
-bytes, ready made, but where it says JSON: there a dict is written as JSON, with the header that says so.
+The COPY fills a table with the same columns and indexes as the table of messages. All get the same prepared
+bytes, except for the row named JSON: there a dict is encoded as JSON, with a content-type header.
 """
 
 import argparse
@@ -17,12 +17,12 @@ import psycopg
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.arena import arena
+from benchmarks.bench_server import bench_server
 from lonnymq import AsyncQueue, Queue
 from lonnymq.install import install
 
 CHANNEL = "load"
-RAW = "COPY into a like table"
+RAW = "COPY into a similar table"
 
 
 def contents(messages: int) -> Iterator[bytes]:
@@ -68,7 +68,7 @@ def staged(dsn: str, messages: int) -> None:
         cursor.execute("SELECT lonnymq.staging_publish(%s)", (batch,))
 
 
-WAYS: dict[str, Callable[[str, int], None]] = {
+LOADS: dict[str, Callable[[str, int], None]] = {
     RAW: raw_copy,
     "enqueue_many, bytes": bytes_many,
     "enqueue_many, bytes, async": bytes_many_async,
@@ -79,9 +79,9 @@ WAYS: dict[str, Callable[[str, int], None]] = {
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./run bench client", description=__doc__)
-    parser.add_argument("--messages", type=int, default=200_000, help="a load")
+    parser.add_argument("--messages", type=int, default=200_000, help="messages per load")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", action="store_true", help="every sample, on stdout")
+    parser.add_argument("--json", action="store_true", help="print every sample to stdout as JSON")
     options = parser.parse_args(arguments)
     if options.messages < 1 or options.rounds < 1:
         parser.error("--messages and --rounds take 1 or more")
@@ -90,26 +90,26 @@ def main(arguments: list[str]) -> int:
         json.dump(rates, sys.stdout, indent=1)
         return 0
     table = Table("", "messages/s", f"/ {RAW}")
-    for way, of_way in rates.items():
-        ratio = statistics.median(a / b for a, b in zip(of_way, rates[RAW], strict=True))
-        table.add_row(way, f"{statistics.median(of_way):,.0f}", f"{ratio:.2f}")
+    for method, samples in rates.items():
+        ratio = statistics.median(a / b for a, b in zip(samples, rates[RAW], strict=True))
+        table.add_row(method, f"{statistics.median(samples):,.0f}", f"{ratio:.2f}")
     Console().print(table)
     return 0
 
 
 def measure(messages: int, rounds: int) -> dict[str, list[float]]:
-    """Messages a second, a round each."""
-    rates: dict[str, list[float]] = {way: [] for way in WAYS}
+    """Returns messages per second, one value per round."""
+    rates: dict[str, list[float]] = {method: [] for method in LOADS}
     console = Console(stderr=True)
-    with arena() as ground, psycopg.connect(ground.server.dsn(), autocommit=True) as conn:
+    with bench_server() as server, psycopg.connect(server.postgres.dsn(), autocommit=True) as conn:
         install(conn)
         conn.execute("CREATE TABLE raw (LIKE lonnymq.message INCLUDING ALL)")
         for turn in range(rounds):
-            for way, load in WAYS.items() if turn % 2 == 0 else reversed(WAYS.items()):
+            for method, load in LOADS.items() if turn % 2 == 0 else reversed(LOADS.items()):
                 conn.execute("TRUNCATE raw, lonnymq.message, lonnymq.notice")
                 conn.execute("CHECKPOINT")
                 start = time.perf_counter()
-                load(ground.server.dsn(), messages)
-                rates[way].append(messages / (time.perf_counter() - start))
-                console.print(f"[{turn + 1}/{rounds}] {way}: {rates[way][-1]:,.0f}/s", highlight=False)
+                load(server.postgres.dsn(), messages)
+                rates[method].append(messages / (time.perf_counter() - start))
+                console.print(f"[{turn + 1}/{rounds}] {method}: {rates[method][-1]:,.0f}/s", highlight=False)
     return rates

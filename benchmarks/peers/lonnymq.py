@@ -1,4 +1,4 @@
-"""LonnyMQ, of this checkout or of another one."""
+"""LonnyMQ, from this checkout or another one."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ with psycopg.connect(sys.argv[1], autocommit=True) as conn:
 """
 
 
-class Ours:
+class LonnyMQ:
     search_path = SCHEMA
     table = "message"
     sequence = "message_id_seq"
@@ -31,16 +31,16 @@ class Ours:
         name: str = "lonnymq",
         *,
         limits: str | None = None,
-        meets_snapshot: bool = False,
+        has_held_snapshot: bool = False,
     ) -> None:
         self.name = name
-        self.meets_snapshot = meets_snapshot
+        self.has_held_snapshot = has_held_snapshot
         self._checkout = checkout
         self._limits = limits
-        self.is_limited = limits is not None
+        self.has_limits = limits is not None
 
     def install(self, dsn: str) -> None:
-        """By the checkout's own installer: it may be an older one."""
+        """Use the installer of that checkout, which may be older."""
         env = {"PYTHONPATH": str(self._checkout / "src"), "PATH": "/usr/bin:/bin"}
         subprocess.run([sys.executable, "-c", INSTALL, dsn, SCHEMA], check=True, env=env)
 
@@ -63,7 +63,7 @@ class Ours:
         )
 
     def consume(self, size: int, commit: Commit) -> Script:
-        """As a consumer of docs/sql.md: it dispatches when the last answer told it to."""
+        """Consume as described in docs/sql.md: dispatch when the last dequeue returned an `again_at`."""
         if size == 1:
             lease = "MIN(id) AS id, MIN(token::TEXT) AS token"
             complete = "SELECT message_complete(CAST(:id AS BIGINT), CAST(:token AS UUID))"
@@ -73,10 +73,10 @@ class Ours:
             complete = f"SELECT COUNT(*) FROM message_complete_many(CAST(:ids AS BIGINT[]), {one_for_all})"
         return Script(
             f"""\
-\\if :wants_dispatch
+\\if :needs_dispatch
 SELECT dispatch(1000, {QUIET_MS});
 \\endif
-SELECT COUNT(id) AS got, {lease}, COUNT(again_at) AS wants_dispatch, SUM(get_byte(content, 0)) AS read
+SELECT COUNT(id) AS got, {lease}, COUNT(again_at) AS needs_dispatch, SUM(get_byte(content, 0)) AS read
 FROM message_dequeue({size}, {LEASE_MS}, p_async_commit => {commit == "async"}) \\gset
 \\if :got > 0
 {complete};
@@ -84,7 +84,7 @@ FROM message_dequeue({size}, {LEASE_MS}, p_async_commit => {commit == "async"}) 
 {PAUSE}
 \\endif
 """,
-            (("wants_dispatch", "1"),),
+            (("needs_dispatch", "1"),),
         )
 
     def fill(self, conn: psycopg.Connection, channels: int, messages: int, content_bytes: int) -> None:

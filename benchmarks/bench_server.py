@@ -1,4 +1,4 @@
-"""A PostgreSQL for measuring, and databases on it with a queue in each."""
+"""A PostgreSQL server for benchmarks, and fresh databases on it."""
 
 import os
 import shutil
@@ -20,56 +20,56 @@ DATABASE = "bench"
 SETTINGS = {
     "max_connections": "100",
     "shared_buffers": "1GB",
-    "max_wal_size": "8GB",  # a checkpoint in one run and not in the next would be all that is measured
+    "max_wal_size": "8GB",  # large enough that no checkpoint runs during a measurement
     "checkpoint_timeout": "1h",
 }
 
 
 @dataclass
-class Arena:
-    server: Server
+class BenchServer:
+    postgres: Server
     bin_dir: Path
     _templates: set[str] = field(default_factory=set)
 
     @contextmanager
     def database(self, peer: Peer, channels: int) -> Iterator[Pgbench]:
-        """A fresh database with the peer's queue and that many channels, and pgbench on it."""
+        """Create a database with the peer's queue and that many channels; returns pgbench for it."""
         with self.fresh(peer.name, peer.install):
             with self.connect(peer) as conn:
                 peer.open_channels(conn, channels)
             self.checkpoint()
-            env = self.server.psql_env | {"PGDATABASE": DATABASE}
+            env = self.postgres.psql_env | {"PGDATABASE": DATABASE}
             yield Pgbench(self.bin_dir, env, peer.search_path)
 
     @contextmanager
     def fresh(self, name: str, install: Callable[[str], object]) -> Iterator[str]:
-        """The address of a fresh database, with what `install` puts there: once for all of this name."""
+        """Create a database and return its address. `install` prepares its template, once per name."""
         template = f"template_{name}".replace(" ", "_")
         if template not in self._templates:
             self._admin("CREATE DATABASE {}", template)
-            install(self.server.dsn(template))
+            install(self.postgres.dsn(template))
             self._templates.add(template)
         self._admin("CREATE DATABASE {} TEMPLATE {}", DATABASE, template)
         try:
-            yield self.server.dsn(DATABASE)
+            yield self.postgres.dsn(DATABASE)
         finally:
             self._admin("DROP DATABASE {} WITH (FORCE)", DATABASE)
 
     def checkpoint(self) -> None:
-        """What was done before a run is not for it to pay."""
+        """Write dirty pages now, so that the next run does not have to."""
         self._admin("CHECKPOINT")
 
     def connect(self, peer: Peer) -> psycopg.Connection:
         return psycopg.connect(
-            self.server.dsn(DATABASE), autocommit=True, options=f"-c search_path={peer.search_path}"
+            self.postgres.dsn(DATABASE), autocommit=True, options=f"-c search_path={peer.search_path}"
         )
 
     def server_version(self) -> str:
-        with psycopg.connect(self.server.dsn()) as conn:
+        with psycopg.connect(self.postgres.dsn()) as conn:
             return f"PostgreSQL {conn.info.parameter_status('server_version')}"
 
     def wal_bytes(self) -> int:
-        with psycopg.connect(self.server.dsn()) as conn:
+        with psycopg.connect(self.postgres.dsn()) as conn:
             row = conn.execute(
                 "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::BIGINT"
             ).fetchone()
@@ -77,32 +77,32 @@ class Arena:
         return int(row[0])
 
     def cpu_seconds(self) -> float:
-        """Of the server, its present and its past processes."""
+        """CPU time of the server, including processes that have exited."""
         ticks = 0
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
                 fields = stat.read_text().rpartition(")")[2].split()
             except (FileNotFoundError, ProcessLookupError):
-                continue  # it ended meanwhile
-            if self.server.pid == int(stat.parent.name):
-                ticks += sum(map(int, fields[11:15]))  # its own and that of children that ended
-            elif self.server.pid == int(fields[1]):
+                continue  # the process exited in the meantime
+            if self.postgres.pid == int(stat.parent.name):
+                ticks += sum(map(int, fields[11:15]))  # its own time and that of exited children
+            elif self.postgres.pid == int(fields[1]):
                 ticks += sum(map(int, fields[11:13]))
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def _admin(self, statement: str, *names: str) -> None:
-        with psycopg.connect(self.server.dsn(), autocommit=True) as conn:
+        with psycopg.connect(self.postgres.dsn(), autocommit=True) as conn:
             conn.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
 
 
 @contextmanager
-def arena() -> Iterator[Arena]:
+def bench_server() -> Iterator[BenchServer]:
     folder = Path(tempfile.mkdtemp(prefix="lonnymq-bench-"))
     bin_dir = binaries(VERSION)
     server = Server(folder, bin_dir=bin_dir, settings=SETTINGS)
     try:
         with server:
-            yield Arena(server, bin_dir)
+            yield BenchServer(server, bin_dir)
     finally:
         server.erase()
         shutil.rmtree(folder, ignore_errors=True)

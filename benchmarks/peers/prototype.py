@@ -1,4 +1,4 @@
-"""The design that LonnyMQ grew out of: a counter and a head in the channel's row. One message a call."""
+"""The prototype of LonnyMQ: a counter and a head in the channel's row, and one message per call."""
 
 from pathlib import Path
 
@@ -6,14 +6,14 @@ import psycopg
 
 from benchmarks.peers.peer import PAUSE, Commit, Script, commit_mode, content
 
-SQL = Path(__file__).with_name("seeds.sql")
+SQL = Path(__file__).with_name("prototype.sql")
 
 
-class Seeds:
-    name = "seeds"
-    is_limited = False
-    meets_snapshot = False
-    search_path = "seeds"
+class Prototype:
+    name = "prototype"
+    has_limits = False
+    has_held_snapshot = False
+    search_path = "prototype"
     table = "message"
     sequence = "message_id_seq"
 
@@ -29,7 +29,7 @@ class Seeds:
         return Script(f"\\set c random(1, {channels})\nSELECT message_create('{text}', 'c' || :c, NULL);\n")
 
     def create_many(self, channels: int, size: int, content_bytes: int) -> None:
-        """One message a call."""
+        """It has no batches."""
 
     def consume(self, size: int, commit: Commit) -> Script | None:
         if size > 1:

@@ -1,8 +1,7 @@
--- The multi-tenant queue of the seeds' fifth document, with the first one's to_epoch: round robin, concurrency and
--- release interval, all kept in the channel's row. Kept as it was written,
--- defects included, but for one name that was ambiguous: it is what we measure against.
-CREATE SCHEMA seeds;
-SET search_path TO seeds;
+-- The prototype of LonnyMQ: round robin over channels, with concurrency and release interval kept in the channel's row.
+-- It is unchanged, including its defects, except for one name that was ambiguous, because we compare with it.
+CREATE SCHEMA prototype;
+SET search_path TO prototype;
 
 CREATE TABLE channel (
     id BIGSERIAL PRIMARY KEY,

@@ -1,4 +1,4 @@
-"""LonnyMQ, with the worker of this checkout."""
+"""LonnyMQ, with its own worker."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import psycopg
 
-from benchmarks.task_queues.tally import Tally
+from benchmarks.task_queues.task_counter import TaskCounter
 from benchmarks.task_queues.task_queue import POOL_SIZE, TASK, Kind, Mode, Producer, TaskQueue
 from lonnymq import App, AsyncQueue, Worker
 from lonnymq.install import install
@@ -15,14 +15,14 @@ from lonnymq.install import install
 CONCURRENCY = 100
 
 
-class Ours(TaskQueue):
+class LonnyMQ(TaskQueue):
     name = "lonnymq"
     settings: ClassVar = {
         "batches": f"`concurrency={CONCURRENCY}`",
         "single": "`concurrency=1`, `prefetch=0`",
         "default": "`concurrency=10`",
     }
-    unfinished = "FROM (SELECT FROM lonnymq.message UNION ALL SELECT FROM lonnymq.dead) AS there"
+    unfinished = "FROM (SELECT FROM lonnymq.message UNION ALL SELECT FROM lonnymq.dead) AS unfinished"
     finished = None
     async_commit = True
 
@@ -36,18 +36,18 @@ class Ours(TaskQueue):
     @asynccontextmanager
     async def producer(self, dsn: str) -> AsyncIterator[Producer]:
         async with AsyncQueue(dsn, pool_size=POOL_SIZE) as queue:
-            await queue.settings()  # it connects at the first call
-            yield Enqueueing(queue)
+            await queue.settings()  # connect now, not at the first enqueue
+            yield LonnyMQProducer(queue)
 
-    def work(self, dsn: str, kind: Kind, mode: Mode, tally: Tally, begin: Callable[[], None]) -> None:
+    def work(self, dsn: str, kind: Kind, mode: Mode, counter: TaskCounter, begin: Callable[[], None]) -> None:
         app = App(AsyncQueue(dsn, async_commit=self.async_commit))
         if kind == "async":
 
             @app.task(name=TASK)
             async def count(number: int) -> None:
-                tally.add(number)
+                counter.add(number)
         else:
-            app.task(name=TASK)(tally.add)
+            app.task(name=TASK)(counter.add)
         begin()
         match mode:
             case "batches":
@@ -59,17 +59,17 @@ class Ours(TaskQueue):
         worker.run()
 
 
-class OursDurable(Ours):
-    """A dequeue waits for the disk, too, which is not its default."""
+class DurableLonnyMQ(LonnyMQ):
+    """A dequeue also waits for the disk, which is not the default."""
 
     name = "lonnymq, durable dequeue"
     async_commit = False
 
 
-class Enqueueing:
+class LonnyMQProducer:
     def __init__(self, queue: AsyncQueue) -> None:
         self._queue = queue
-        self._task = App(queue).task(name=TASK)(nothing)
+        self._task = App(queue).task(name=TASK)(noop)
 
     async def one(self, number: int) -> None:
         await self._task.enqueue(number)
@@ -78,5 +78,5 @@ class Enqueueing:
         await self._queue.enqueue_many(self._task.message(number) for number in numbers)
 
 
-def nothing(number: int) -> None:
-    """The producer names it and never runs it."""
+def noop(number: int) -> None:
+    """Only gives the producer a task to enqueue; it never runs."""

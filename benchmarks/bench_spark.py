@@ -1,8 +1,8 @@
-"""./run bench spark: through Spark against straight to PostgreSQL, in turns within one run.
+"""./run bench spark: compares Spark with direct access to PostgreSQL, alternating.
 
-The COPY and Spark's own JDBC writer fill a table with the columns and indexes that messages have, and do
-nothing else; a DataFrame into the queue is staged, checked and published. A history is read by Spark and by
-ADBC alone. The report goes over a history of its own, and the memory of Spark's processes is watched.
+Writing: COPY and Spark's JDBC writer fill a table with the columns and indexes of the table of messages; a
+DataFrame written to the queue is also staged, checked and published. Reading: Spark and plain ADBC read a
+history. The report runs over a separate history, and the memory of Spark's processes is measured.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from pyspark.sql.functions import col, concat, lit
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.arena import arena
+from benchmarks.bench_server import bench_server
 from lonnymq.install import install
 from lonnymq.spark import session
 from lonnymq.spark.connection import Connecting
@@ -37,106 +37,113 @@ VARIABLE = "LONNYMQ_BENCH_DSN"
 OPTIONS = {"dsnEnv": VARIABLE}
 CHANNELS = 100
 COLUMNS = ("id", "channel", "dequeue_at", "created_at", "content")
-RAW = "COPY of ready Arrow into a like table"
-ADBC = "ADBC alone"
+RAW = "COPY of prepared Arrow data into a similar table"
+ADBC = "plain ADBC"
 
 
 @dataclass(frozen=True)
-class Ground:
+class SparkSetup:
     spark: SparkSession
     conn: psycopg.Connection
     dsn: str
     rows: DataFrame
-    """Of as many messages as a load has."""
-    ready: pa.Table
+    """The messages of one load."""
+    arrow: pa.Table
+    """The same as Arrow data."""
 
 
-def raw_copy(ground: Ground) -> None:
-    encoder = pgpq.ArrowToPostgresBinaryEncoder(ground.ready.schema)
+def raw_copy(setup: SparkSetup) -> None:
+    encoder = pgpq.ArrowToPostgresBinaryEncoder(setup.arrow.schema)
     into = f"COPY raw ({', '.join(COLUMNS)}) FROM STDIN (FORMAT BINARY)"
-    with psycopg.connect(ground.dsn) as conn, conn.cursor() as cursor, cursor.copy(into) as copy:
+    with psycopg.connect(setup.dsn) as conn, conn.cursor() as cursor, cursor.copy(into) as copy:
         copy.write(encoder.write_header())
-        for batch in ground.ready.to_batches():
+        for batch in setup.arrow.to_batches():
             copy.write(encoder.write_batch(batch))
         copy.write(encoder.finish())
 
 
-def through_jdbc(ground: Ground) -> None:
-    where = conninfo_to_dict(ground.dsn)
-    writer = ground.rows.write.format("jdbc").mode("append").option("driver", "org.postgresql.Driver")
+def write_jdbc(setup: SparkSetup) -> None:
+    where = conninfo_to_dict(setup.dsn)
+    writer = setup.rows.write.format("jdbc").mode("append").option("driver", "org.postgresql.Driver")
     writer = writer.option("url", f"jdbc:postgresql://{where['host']}:{where['port']}/{where['dbname']}")
     writer = writer.options(user=where["user"], password=where.get("password") or "")
     writer.options(dbtable="raw", batchsize=10_000, reWriteBatchedInserts="true").save()
 
 
-def into_the_queue(ground: Ground) -> None:
-    ground.rows.select("channel", "content").write.format("lonnymq").options(**OPTIONS).mode("append").save()
+def write_queue(setup: SparkSetup) -> None:
+    setup.rows.select("channel", "content").write.format("lonnymq").options(**OPTIONS).mode("append").save()
 
 
-def adbc_alone(_: Ground) -> None:
+def read_adbc(_: SparkSetup) -> None:
     with Connecting.of(OPTIONS).adbc() as conn, conn.cursor() as cursor:
         cursor.execute("SELECT * FROM lonnymq.finished")
         for batch in cursor.fetch_record_batch():
             assert batch.num_rows
 
 
-def through_spark(ground: Ground) -> None:
-    read = ground.spark.read.format("lonnymq_history").options(**OPTIONS)
+def read_spark(setup: SparkSetup) -> None:
+    read = setup.spark.read.format("lonnymq_history").options(**OPTIONS)
     read.load().write.format("noop").mode("overwrite").save()
 
 
-LOADS: dict[str, Callable[[Ground], None]] = {
+LOADS: dict[str, Callable[[SparkSetup], None]] = {
     RAW: raw_copy,
-    "Spark's JDBC writer into a like table": through_jdbc,
-    "DataFrame into the queue": into_the_queue,
+    "Spark's JDBC writer into a similar table": write_jdbc,
+    "DataFrame into the queue": write_queue,
 }
-READS: dict[str, Callable[[Ground], None]] = {ADBC: adbc_alone, "lonnymq_history": through_spark}
+READS: dict[str, Callable[[SparkSetup], None]] = {ADBC: read_adbc, "lonnymq_history": read_spark}
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./run bench spark", description=__doc__)
-    parser.add_argument("--rows", type=int, default=200_000, help="a load, and the history that is read")
+    parser.add_argument(
+        "--rows", type=int, default=200_000, help="rows per load, and of the history that is read"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
-        "--report-rows", type=int, default=10_000_000, help="of history, for the report; 0: none"
+        "--report-rows", type=int, default=10_000_000, help="rows of history for the report; 0 leaves it out"
     )
-    parser.add_argument("--json", action="store_true", help="every sample, on stdout")
+    parser.add_argument("--json", action="store_true", help="print every sample to stdout as JSON")
     options = parser.parse_args(arguments)
     if options.rows < 1 or options.rounds < 1 or options.report_rows < 0:
-        parser.error("--rows and --rounds take 1 or more, --report-rows 0 or more")
+        parser.error("--rows and --rounds must be at least 1, --report-rows at least 0")
     console = Console(stderr=True)
-    with arena() as ground:
-        os.environ[VARIABLE] = ground.server.dsn()
+    with bench_server() as server:
+        os.environ[VARIABLE] = server.postgres.dsn()
         jars = {"spark.jars": str(JDBC_DRIVER)} if JDBC_DRIVER.exists() else {}
         spark = session("local[2]", **{"spark.driver.memory": "2g"}, **jars)
-        with psycopg.connect(ground.server.dsn(), autocommit=True) as conn:
+        with psycopg.connect(server.postgres.dsn(), autocommit=True) as conn:
             install(conn)
-            rates = measure(prepared(spark, conn, ground.server.dsn(), options.rows), options.rounds, console)
-            report_run = reported(spark, conn, options.report_rows, console) if options.report_rows else None
+            rates = measure(
+                prepare(spark, conn, server.postgres.dsn(), options.rows), options.rounds, console
+            )
+            report_run = (
+                run_report(spark, conn, options.report_rows, console) if options.report_rows else None
+            )
         spark.stop()
     if options.json:
         json.dump({"rates": rates, "report": report_run}, sys.stdout, indent=1)
         return 0
-    for first, ways in ((RAW, LOADS), (ADBC, READS)):
+    for first, methods in ((RAW, LOADS), (ADBC, READS)):
         table = Table("", "rows/s", f"/ {first}")
-        for way in ways:
-            if way in rates:
-                ratio = statistics.median(a / b for a, b in zip(rates[way], rates[first], strict=True))
-                table.add_row(way, f"{statistics.median(rates[way]):,.0f}", f"{ratio:.2f}")
+        for method in methods:
+            if method in rates:
+                ratio = statistics.median(a / b for a, b in zip(rates[method], rates[first], strict=True))
+                table.add_row(method, f"{statistics.median(rates[method]):,.0f}", f"{ratio:.2f}")
         Console().print(table)
     if report_run:
         Console().print(
             f"report over {options.report_rows:,} rows: {report_run['seconds']:.0f} s,"
-            f" at most {report_run['peak_mb']:,.0f} MB in all of Spark's processes",
+            f" peak {report_run['peak_mb']:,.0f} MB in all Spark processes",
             highlight=False,
         )
     return 0
 
 
-def prepared(spark: SparkSession, conn: psycopg.Connection, dsn: str, rows: int) -> Ground:
+def prepare(spark: SparkSession, conn: psycopg.Connection, dsn: str, rows: int) -> SparkSetup:
     conn.execute("CREATE TABLE raw (LIKE lonnymq.message INCLUDING ALL EXCLUDING IDENTITY)")
     text = "some forty bytes of text that says little"
-    made = spark.range(rows).select(
+    rows_frame = spark.range(rows).select(
         "id",
         concat(lit("c"), (col("id") % CHANNELS).cast("string")).alias("channel"),
         lit(1).cast("long").alias("dequeue_at"),
@@ -145,13 +152,13 @@ def prepared(spark: SparkSession, conn: psycopg.Connection, dsn: str, rows: int)
         .cast("binary")
         .alias("content"),
     )
-    made.cache().count()
+    rows_frame.cache().count()
     fill_history(conn, rows)
-    return Ground(spark, conn, dsn, made, made.toArrow())
+    return SparkSetup(spark, conn, dsn, rows_frame, rows_frame.toArrow())
 
 
 def fill_history(conn: psycopg.Connection, rows: int) -> None:
-    """A day of a hundred channels, in transactions of a thousand messages."""
+    """Insert one day of history for a hundred channels."""
     conn.execute("TRUNCATE lonnymq.finished")
     conn.execute("SELECT lonnymq.queue_set(p_history => TRUE)")
     for first in range(0, rows, 100_000):
@@ -170,37 +177,39 @@ def fill_history(conn: psycopg.Connection, rows: int) -> None:
     conn.execute("ANALYZE lonnymq.finished")
 
 
-def measure(ground: Ground, rounds: int, console: Console) -> dict[str, list[float]]:
-    """Rows a second, a round each."""
-    ways = LOADS | READS
+def measure(setup: SparkSetup, rounds: int, console: Console) -> dict[str, list[float]]:
+    """Returns rows per second, one value per round."""
+    methods = LOADS | READS
     if not JDBC_DRIVER.exists():
-        console.print("Spark's JDBC writer is left out: apt-get install libpostgresql-jdbc-java")
-        ways.pop("Spark's JDBC writer into a like table")
-    for run in ways.values():  # Spark compiles what it runs for the first time
-        cleared(ground)
-        run(ground)
-    rates: dict[str, list[float]] = {way: [] for way in ways}
+        console.print("skipping Spark's JDBC writer; to include it: apt-get install libpostgresql-jdbc-java")
+        methods.pop("Spark's JDBC writer into a similar table")
+    for run in methods.values():  # warm up: Spark compiles each job the first time
+        clear(setup)
+        run(setup)
+    rates: dict[str, list[float]] = {method: [] for method in methods}
     for turn in range(rounds):
-        for way, run in ways.items() if turn % 2 == 0 else reversed(ways.items()):
-            cleared(ground)
+        for method, run in methods.items() if turn % 2 == 0 else reversed(methods.items()):
+            clear(setup)
             start = time.perf_counter()
-            run(ground)
-            rates[way].append(ground.ready.num_rows / (time.perf_counter() - start))
-            console.print(f"[{turn + 1}/{rounds}] {way}: {rates[way][-1]:,.0f}/s", highlight=False)
+            run(setup)
+            rates[method].append(setup.arrow.num_rows / (time.perf_counter() - start))
+            console.print(f"[{turn + 1}/{rounds}] {method}: {rates[method][-1]:,.0f}/s", highlight=False)
     return rates
 
 
-def cleared(ground: Ground) -> None:
-    ground.conn.execute("TRUNCATE raw, lonnymq.message, lonnymq.notice")
-    ground.conn.execute("CHECKPOINT")
+def clear(setup: SparkSetup) -> None:
+    setup.conn.execute("TRUNCATE raw, lonnymq.message, lonnymq.notice")
+    setup.conn.execute("CHECKPOINT")
 
 
-def reported(spark: SparkSession, conn: psycopg.Connection, rows: int, console: Console) -> dict[str, float]:
-    console.print(f"a history of {rows:,} rows is made ...")
+def run_report(
+    spark: SparkSession, conn: psycopg.Connection, rows: int, console: Console
+) -> dict[str, float]:
+    console.print(f"creating a history of {rows:,} rows ...")
     fill_history(conn, rows)
-    console.print("and reported on")
+    console.print("running the report")
     start = time.perf_counter()
-    with watched() as memory:
+    with watch_memory() as memory:
         history = spark.read.format("lonnymq_history").options(
             **OPTIONS, includeContent="false", minPartitions=16
         )
@@ -212,21 +221,21 @@ def reported(spark: SparkSession, conn: psycopg.Connection, rows: int, console: 
 @dataclass
 class Memory:
     peak: int = 0
-    is_over: threading.Event = field(default_factory=threading.Event)
+    is_done: threading.Event = field(default_factory=threading.Event)
 
     def watch(self) -> None:
-        while not self.is_over.wait(0.2):
-            self.peak = max(self.peak, sum(resident(pid) for pid in descendants(os.getpid())))
+        while not self.is_done.wait(0.2):
+            self.peak = max(self.peak, sum(resident_bytes(pid) for pid in descendants(os.getpid())))
 
 
 @contextmanager
-def watched() -> Iterator[Memory]:
-    """What this process and all below it have in memory, but for PostgreSQL."""
+def watch_memory() -> Iterator[Memory]:
+    """Measure the memory of this process and its descendants, without PostgreSQL."""
     memory = Memory()
     thread = threading.Thread(target=memory.watch, daemon=True)
     thread.start()
     yield memory
-    memory.is_over.set()
+    memory.is_done.set()
     thread.join()
 
 
@@ -236,7 +245,7 @@ def descendants(root: int) -> list[int]:
         try:
             name, _, rest = stat.read_text().rpartition(")")
         except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended meanwhile
+            continue  # the process exited in the meantime
         if "postgres" not in name:
             parents[int(stat.parent.name)] = int(rest.split()[1])
     found = [root]
@@ -245,7 +254,7 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def resident(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What worker processes have done, in memory that they share with those who watch them."""
+"""Counts the tasks that worker processes run, in memory shared with the parent process."""
 
 import mmap
 import struct
@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Self
 
 SLOT = struct.Struct("=dqq")
-"""When a task was last begun, how many were, and the sum of their arguments."""
+"""When the last task started, how many have started, and the sum of their arguments."""
 
 
-class Tally:
-    """A slot for every worker process, in a file that all of them map."""
+class TaskCounter:
+    """One slot per worker process, in a file that all of them map."""
 
     def __init__(self, path: Path, slot: int = 0) -> None:
         with path.open("r+b") as file:
             self._memory = mmap.mmap(file.fileno(), 0)
         self._at = slot * SLOT.size
-        self._lock = threading.Lock()  # plain functions are run in threads
+        self._lock = threading.Lock()  # plain functions run in threads
         self._count = self._sum = 0
 
     @classmethod
@@ -27,7 +27,7 @@ class Tally:
         return cls(path)
 
     def add(self, number: int) -> None:
-        """The task of this number runs."""
+        """Record that the task with this number runs."""
         with self._lock:
             self._count += 1
             self._sum += number
@@ -37,9 +37,9 @@ class Tally:
         return sum(count for _, count, _ in self._slots())
 
     def has_each_once(self, tasks: int) -> bool:
-        """Whether those numbered from 0 were run, none left out in favour of one that was run twice."""
+        """Whether each of the tasks numbered from 0 ran exactly once."""
         slots = self._slots()
-        return (sum(count for _, count, _ in slots), sum(of_slot for *_, of_slot in slots)) == (
+        return (sum(count for _, count, _ in slots), sum(numbers for *_, numbers in slots)) == (
             tasks,
             tasks * (tasks - 1) // 2,
         )
