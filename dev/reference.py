@@ -16,7 +16,7 @@ INNER = {  # what the package's own modules call on each other's classes
     "AsyncChannel": {"perform"},
     "AsyncDead": {"perform"},
     "AsyncQueue": {"perform"},
-    "QueueBase": {"like_this"},
+    "QueueBase": {"copy_arguments"},
     "Caller": {"perform"},
     "Channel": {"perform"},
     "Command": {"decode", "is_harmless", "is_repeatable", "may_repeat", "statement", "tells_all"},
@@ -24,7 +24,7 @@ INNER = {  # what the package's own modules call on each other's classes
     "Drained": {"note"},
     "Enqueued": {"plus"},
     "Queue": {"perform"},
-    "Task": {"call_for", "message_of", "message_of_tick"},
+    "Task": {"call_for", "message_of", "scheduled_message"},
 }
 SESSION = re.compile(r"^>>> .*(\n.+)*", re.MULTILINE)
 

@@ -28,7 +28,7 @@ def test_a_clock_that_steps_between_two_readings_does_not_lengthen_a_nap(
     )
     assert isinstance(next(steps), SleepLook)
     nap = steps.send(Look(now_at=0, again_at=0, is_due=True, is_awaited=True))
-    assert nap == wait.Nap(wait.POLL_MS)
+    assert nap == wait.Sleep(wait.POLL_MS)
 
 
 def test_a_consumer_of_some_lanes_looks_at_these() -> None:
@@ -40,7 +40,7 @@ def test_a_consumer_of_some_lanes_looks_at_these() -> None:
     answers: dict[type, object] = {
         MessageDequeue: Dequeued([], 0),
         Dispatch: False,
-        wait.Nap: False,
+        wait.Sleep: False,
         SleepBegin: Awaited(3, is_sure=True),
         SleepLook: Look(now_at=0, again_at=0, is_due=False, is_awaited=False),
     }

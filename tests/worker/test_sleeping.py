@@ -12,7 +12,7 @@ from lonnymq import AsyncQueue
 from lonnymq.adapters.listener import AsyncListener
 from lonnymq.client.calls import Pair
 from lonnymq.client.consume import DequeueRequest
-from lonnymq.client.wait import DOUBT_MS, POLL_MS, Nap, Steps, take_or_wait
+from lonnymq.client.wait import POLL_MS, UNSURE_MS, Sleep, Steps, take_or_wait
 from lonnymq.commands import (
     Awaited,
     Delivery,
@@ -32,7 +32,7 @@ QUIET = Look(is_due=False, again_at=POLL_MS, is_awaited=True, now_at=0)
 UNHEARD = Look(is_due=False, again_at=POLL_MS, is_awaited=False, now_at=0)
 VAIN = [(MessageDequeue, NOTHING), (Dispatch, False), (MessageDequeue, NOTHING)]
 IN_SILENCE = False
-DISCARDED = (Nap, IN_SILENCE)
+DISCARDED = (Sleep, IN_SILENCE)
 ASLEEP = [*VAIN, (SleepLook, UNHEARD), DISCARDED, (SleepBegin, Awaited(3, is_sure=True)), (SleepLook, QUIET)]
 
 
@@ -49,7 +49,7 @@ def test_what_was_taken_is_handed_over_before_anything_else_can_fail() -> None:
     """It is leased: a look that failed now would leave it to nobody until the lease ends."""
     steps = take_or_wait(WISH, None, is_listening=True)
     with pytest.raises(StopIteration) as end:
-        walk(steps, [*ASLEEP, (Nap, True), (Pair, FOUND)])
+        walk(steps, [*ASLEEP, (Sleep, True), (Pair, FOUND)])
     assert end.value.value == FOUND.deliveries
 
 
@@ -59,21 +59,21 @@ def test_half_of_what_was_asked_for_is_handed_over_too() -> None:
     )
     some = Dequeued(FOUND.deliveries, 0)
     with pytest.raises(StopIteration) as end:
-        walk(steps, [*ASLEEP, (Nap, True), (Pair, some)])
+        walk(steps, [*ASLEEP, (Sleep, True), (Pair, some)])
     assert end.value.value == FOUND.deliveries, "and at once: no other dispatch and dequeue comes first"
 
 
 def test_a_sleep_that_still_stands_is_not_asked_for_again() -> None:
     """Nor is a notification discarded that came while it looked."""
     steps = take_or_wait(WISH, None, is_listening=True)
-    step = walk(steps, [*ASLEEP, (Nap, False), (SleepLook, QUIET), (Nap, False), (SleepLook, QUIET)])
-    assert step == Nap(POLL_MS)
+    step = walk(steps, [*ASLEEP, (Sleep, False), (SleepLook, QUIET), (Sleep, False), (SleepLook, QUIET)])
+    assert step == Sleep(POLL_MS)
 
 
 def test_a_sleep_that_somebody_ended_is_asked_for_before_the_next_look() -> None:
     steps = take_or_wait(WISH, None, is_listening=True)
-    step = walk(steps, [*ASLEEP, (Nap, False), (SleepLook, UNHEARD)])
-    assert step == Nap(0)
+    step = walk(steps, [*ASLEEP, (Sleep, False), (SleepLook, UNHEARD)])
+    assert step == Sleep(0)
     assert steps.send(IN_SILENCE) == SleepBegin(3)
     assert steps.send(Awaited(4, is_sure=True)) == SleepLook(4)
 
@@ -83,15 +83,15 @@ def test_who_is_not_sure_looks_again_in_a_moment_and_later_once_a_second() -> No
     step = walk(steps, [*VAIN, (SleepLook, UNHEARD)])
     naps = []
     for _ in range(12):
-        assert step == Nap(0)
+        assert step == Sleep(0)
         assert steps.send(IN_SILENCE) == SleepBegin(None), "who was not sure has nothing to stand on"
         assert steps.send(Awaited(3, is_sure=False)) == SleepLook(None)
         nap = steps.send(UNHEARD)
-        assert isinstance(nap, Nap)
+        assert isinstance(nap, Sleep)
         naps.append(nap.milliseconds)
         assert steps.send(IN_SILENCE) == SleepLook(None)
         step = steps.send(UNHEARD)
-    assert naps[:4] == [DOUBT_MS, 2 * DOUBT_MS, 4 * DOUBT_MS, 8 * DOUBT_MS]
+    assert naps[:4] == [UNSURE_MS, 2 * UNSURE_MS, 4 * UNSURE_MS, 8 * UNSURE_MS]
     assert naps[-1] == POLL_MS
 
 

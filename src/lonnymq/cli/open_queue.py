@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from lonnymq.client.queue import Queue
 
 CONNECTIONS = 2
-PIECES = 100
 
 
 @contextmanager
@@ -61,13 +60,8 @@ def dispatch(queue: Queue) -> bool:
     """Place what came since consumers last did, so that it is counted, too; they do it all the time, while
     they run. Returns whether this login may.
     """
-    from lonnymq.client.calls import ask
-    from lonnymq.commands import Dispatch
-
     try:
-        for _ in range(PIECES):
-            if not queue.perform(ask(Dispatch())):
-                break
+        queue.dispatch()
     except (ChannelForbidden, NotPermitted, ReadOnlyDatabase):
         return False
     return True

@@ -1,4 +1,4 @@
-"""The queue, asynchronous. It differs from the other by `await` alone: what both decide, they share."""
+"""AsyncQueue. It differs from Queue by `await` alone; base.py and the calls are shared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 from lonnymq.adapters import drivers
 from lonnymq.client.base import QueueBase
 from lonnymq.client.calls import Answer, AsyncCaller, Pair, Request
-from lonnymq.client.connection_errors import TRIES, check_is_open, doubt, refuse_connection, unanswered
+from lonnymq.client.connection_errors import (
+    TRIES,
+    check_is_open,
+    outcome_unknown,
+    refuse_connection,
+    unanswered,
+)
 from lonnymq.client.consume import DequeueRequest
 from lonnymq.client.interface import ChannelCalls, DeadCalls
 from lonnymq.client.interruptible_sleep import InterruptibleSleep, ListenerLost, SleepInterrupted
@@ -24,7 +30,7 @@ from lonnymq.client.produce import (
     raises_when_full,
 )
 from lonnymq.client.times import waiting
-from lonnymq.client.wait import Nap, take_or_wait
+from lonnymq.client.wait import Sleep, take_or_wait
 from lonnymq.commands import Created, Delivery
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidArgument
 from lonnymq.install import WAIT_S
@@ -50,7 +56,7 @@ class AsyncQueue(QueueBase, AsyncCaller):
 
     _is_async = True
 
-    def _equip(self) -> None:
+    def _set_up(self) -> None:
         self.dead = AsyncDead(self)
         self._idle_listeners: list[AsyncListener] = []
         self._opening = asyncio.Lock()
@@ -64,7 +70,7 @@ class AsyncQueue(QueueBase, AsyncCaller):
         await self.close()
 
     async def close(self) -> None:
-        """Close what the queue opened; a pool or engine of yours stays as it is."""
+        """Close what the queue opened. A pool or engine that you passed stays open."""
         self._is_closed = True
         while self._idle_listeners:
             await self._idle_listeners.pop().close()
@@ -73,11 +79,11 @@ class AsyncQueue(QueueBase, AsyncCaller):
 
     @classmethod
     def beside(cls, queue: QueueBase, pool_size: int = 10, timeout: float = 30) -> Self:
-        """The queue that another one is of, on connections of its own."""
-        return cls(**queue.like_this(pool_size, timeout))
+        """Another client of the same queue, with its own connections."""
+        return cls(**queue.copy_arguments(pool_size, timeout))
 
     def channel(self, name: str) -> AsyncChannel:
-        """The channel of this name, whether or not anything is in it yet."""
+        """The channel with this name. It need not exist yet."""
         return AsyncChannel(self, name)
 
     async def dequeue(
@@ -90,21 +96,20 @@ class AsyncQueue(QueueBase, AsyncCaller):
         wait: Duration = 0,
         conn: None = None,
     ) -> list[Delivery]:
-        """Lease up to `limit` messages that are due, in fair turns over the channels.
+        """Lease up to `limit` due messages, in fair order over the channels.
 
-        They are yours until the `lease` ends (the queue's own setting unless given); extend it if need be,
-        and complete, or retry, each of them. If there are none, `wait` for so long until there are.
-        `consumer` is a name for people who look at what is leased by whom. `lanes` are those to serve, all
-        unless given.
+        They are yours until the `lease` ends (the queue's setting, unless given). Extend it if you need more
+        time, and complete or retry each message. If none is due, `wait` up to this long for some. `consumer`
+        is a name that people see beside the leases. `lanes` are the lanes to serve, all unless given.
 
-        Takes no connection of yours: it commits at once, on one of the queue's own.
+        It does not take a connection: it commits at once, on a connection of the queue.
 
             for message in await queue.dequeue(10, wait=5):
                 await handle(message.payload)
                 await queue.complete(message)
         """
         refuse_connection(conn)
-        return await self._dequeue(self._wish(limit, lease, consumer, lanes), waiting(wait), None)
+        return await self._dequeue(self._request(limit, lease, consumer, lanes), waiting(wait), None)
 
     async def dequeue_until(
         self,
@@ -115,17 +120,17 @@ class AsyncQueue(QueueBase, AsyncCaller):
         consumer: str | None = None,
         lanes: Iterable[str] | None = None,
     ) -> list[Delivery]:
-        """As dequeue, waiting for as long as it takes; none if `stop` is set meanwhile.
+        """Like dequeue, but wait until there are messages, or until `stop` is set: then return none.
 
-        Unlike a call that is cancelled it loses nothing that was leased: only its sleep is cut short.
+        Cancelling a dequeue can lose what it has just leased. Setting `stop` only ends its sleep.
 
             while messages := await queue.dequeue_until(stop, 10):
                 await handle(messages)
         """
-        wish = self._wish(limit, lease, consumer, lanes)
+        request = self._request(limit, lease, consumer, lanes)
         while not stop.is_set():
             try:
-                if taken := await self._dequeue(wish, None, stop):
+                if taken := await self._dequeue(request, None, stop):
                     return taken
             except ListenerLost:
                 continue
@@ -143,22 +148,20 @@ class AsyncQueue(QueueBase, AsyncCaller):
         on_full: OnFull = "raise",
         conn: object | None = None,
     ) -> Enqueued:
-        """Queue many messages, of any iterable or async iterable, holding no more than a chunk of them.
+        """Enqueue the messages of an iterable or async iterable, with one chunk of them in memory at a time.
 
-        Each is a value for `channel`, as in enqueue, or a NewMessage that says more. All are created in one
-        transaction, or with `commit_each_chunk` each chunk in one of its own, so that what came before an
-        error stays. `progress` is called after each chunk with what was enqueued so far.
+        Each is a payload for `channel`, as in enqueue, or a NewMessage with options. All are created in one
+        transaction. With `commit_each_chunk`, each chunk is committed, so that earlier chunks stay after an
+        error. `progress` is called after each chunk with what was enqueued so far.
 
-        Raises ChannelFull when a message does not fit into its channel, and creates nothing: a transaction
-        of yours must then be rolled back, as after other errors of the database. With `on_full="return"`
-        such messages are left out, and counted as `full`.
+        Raises ChannelFull if a message does not fit into its channel, and creates nothing. You must then roll
+        back your own transaction, as after other errors of the database. With `on_full="return"` such
+        messages are left out, and counted as `full`.
 
             await queue.enqueue_many(({"row": n} for n in range(1_000_000)), channel="import")
         """
         if conn is not None and commit_each_chunk:
-            raise InvalidArgument(
-                "commit_each_chunk is not for a transaction of yours", "leave out conn, or commit_each_chunk"
-            )
+            raise InvalidArgument("commit_each_chunk and conn are both given", "leave out one of them")
         if not isinstance(values, AsyncIterable):
             check_many(values, "values")
         chunks = _batches(values, channel, raise_full=raises_when_full(on_full))
@@ -171,19 +174,19 @@ class AsyncQueue(QueueBase, AsyncCaller):
                 is_loaded = True
         except ConnectionDropped as error:
             if is_loaded:  # the commit was under way
-                raise doubt("enqueue_many") from error
+                raise outcome_unknown("enqueue_many") from error
             raise
         return done
 
     async def _dequeue(
-        self, wish: DequeueRequest, wait_ms: int | None, alarm: asyncio.Event | None
+        self, request: DequeueRequest, wait_ms: int | None, stop: asyncio.Event | None
     ) -> list[Delivery]:
         listener = await self._listener() if wait_ms != 0 else None
         if wait_ms is None and listener is None and self._listen_to is not None:
             wait_ms = LISTEN_AGAIN_MS
-        steps = take_or_wait(wish, wait_ms, is_listening=listener is not None)
+        steps = take_or_wait(request, wait_ms, is_listening=listener is not None)
         try:
-            taken: list[Delivery] = await self._walk(steps, bed=InterruptibleSleep(listener, alarm))
+            taken: list[Delivery] = await self._walk(steps, sleeping=InterruptibleSleep(listener, stop))
         finally:
             self._dequeued_at = time.monotonic()
             if listener is not None:
@@ -193,7 +196,7 @@ class AsyncQueue(QueueBase, AsyncCaller):
     async def install(
         self, *, roles: bool = False, wait: float = WAIT_S, conn: object | None = None
     ) -> Installed:
-        """Install the queue into its schema, or bring it up to date: see lonnymq.install."""
+        """Install the queue into its schema, or upgrade it: see lonnymq.install."""
         from lonnymq.adapters.installer import install_on_async
 
         return await install_on_async(
@@ -205,9 +208,9 @@ class AsyncQueue(QueueBase, AsyncCaller):
         return answer
 
     async def _walk(
-        self, steps: Any, *, conn: object | None = None, bed: InterruptibleSleep | None = None
+        self, steps: Any, *, conn: object | None = None, sleeping: InterruptibleSleep | None = None
     ) -> Any:
-        """Take the steps, and hand each its answer or its error."""
+        """Run the steps, and pass each its answer or its error."""
         proceed, answer = steps.send, None
         while True:
             try:
@@ -215,15 +218,15 @@ class AsyncQueue(QueueBase, AsyncCaller):
             except StopIteration as end:
                 return end.value
             try:
-                proceed, answer = steps.send, await self._take_step(step, conn, bed)
+                proceed, answer = steps.send, await self._take_step(step, conn, sleeping)
             except Exception as error:  # noqa: BLE001 - it is raised there, and comes out unless it is caught
                 proceed, answer = steps.throw, error
 
     async def _take_step(
-        self, step: Command[Any] | Pair[Any] | Nap, conn: object | None, bed: InterruptibleSleep | None
+        self, step: Command[Any] | Pair[Any] | Sleep, conn: object | None, sleeping: InterruptibleSleep | None
     ) -> Any:
-        if isinstance(step, Nap):
-            return await (bed or InterruptibleSleep()).sleep(step.milliseconds / 1000)
+        if isinstance(step, Sleep):
+            return await (sleeping or InterruptibleSleep()).sleep(step.milliseconds / 1000)
         if isinstance(step, Pair):
             return await self._run_pair(step)
         if conn is None:
@@ -239,7 +242,7 @@ class AsyncQueue(QueueBase, AsyncCaller):
             return await self._run(pair.second)
 
     async def _run(self, command: Command[Answer]) -> Answer:
-        """On a connection of the queue's own; again where the connection broke, if that is safe."""
+        """Run a command on a connection of the queue. If the connection breaks, repeat it if that is safe."""
         broken = None
         for _ in range(TRIES):
             try:
@@ -266,9 +269,8 @@ class AsyncQueue(QueueBase, AsyncCaller):
         *,
         is_in_turn: bool = False,
     ) -> Enqueued:
-        """While one chunk is on its way, the next is made, unless it may come over the same connection.
-
-        What was sent is told of in any case.
+        """Prepare each chunk while the one before is sent, unless both may use the same connection. Count
+        what was sent, even after an error.
         """
         so_far = Enqueued()
         answer: asyncio.Task[list[Created]] | None = None
@@ -299,7 +301,7 @@ class AsyncQueue(QueueBase, AsyncCaller):
         return self._source
 
     async def _listener(self) -> AsyncListener | None:
-        """One for this call alone; None where there is none to be had."""
+        """A listener for this call alone; None if the queue cannot listen."""
         if self._listen_to is None:
             return None
         from lonnymq.adapters.listener import AsyncListener, NoListening

@@ -1,4 +1,4 @@
-"""What the synchronous and the asynchronous queue are made of."""
+"""What Queue and AsyncQueue share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from lonnymq.adapters import drivers
-from lonnymq.client.consume import QUIET_MS, DequeueRequest, check_limit, names_of
+from lonnymq.client.consume import QUIET_MS, DequeueRequest, check_limit, lane_names
 from lonnymq.client.interface import QueueCalls
 from lonnymq.errors import InvalidArgument, UnsuitableConnection
 from lonnymq.install.sql_text import check_schema_name
@@ -16,7 +16,7 @@ from lonnymq.message_options import Duration
 
 
 class QueueBase(QueueCalls):
-    """Everything but input and output."""
+    """A queue, except for input and output."""
 
     _is_async: ClassVar[bool]
 
@@ -30,15 +30,16 @@ class QueueBase(QueueCalls):
         pool_size: int = 10,
         timeout: float = 30,
     ) -> None:
-        """The source is a DSN, for which the queue keeps a pool of its own of up to `pool_size` connections,
-        each waited for up to `timeout` seconds; or a pool or an engine that you have already.
+        """`source` is a DSN, or a pool or an engine that you already have. For a DSN, the queue makes a pool
+        of up to `pool_size` connections, and waits up to `timeout` seconds for one.
 
-        `async_commit`: dequeues do not wait for the disk when they commit, except where a limit, an interval
-        or the history depends on it. What a crash then undoes is served again, as after any crash.
+        With `async_commit`, dequeues do not wait for the disk when they commit, except where a limit, an
+        interval or the history depends on it. If a crash undoes one, its messages are served again, as after
+        any crash.
 
-        `listen` says where to be notified of new messages while waiting for some: True, at the same address,
-        if the source has one; a DSN, on a connection that goes around a pooler; False, not at all, but to
-        look every second. Each dequeue that waits has a connection of its own for that, beside the pool's.
+        `listen` says where a waiting dequeue is notified of new messages. True: at the address of the source,
+        if it has one. A DSN: on a connection that bypasses a pooler. False: nowhere; it polls once per
+        second. Each waiting dequeue uses one connection for this, in addition to the pool's.
         """
         check_schema_name(schema)
         if type(pool_size) is not int or pool_size < 1:
@@ -63,28 +64,28 @@ class QueueBase(QueueCalls):
         self._is_open = self._own_pool is None
         self._is_closed = False
         self._dequeued_at = -math.inf
-        self._equip()
+        self._set_up()
         self._listen_to = listen if isinstance(listen, str) else drivers.address(source) if listen else None
 
-    def _equip(self) -> None:
-        """Make what each kind has in its own way."""
+    def _set_up(self) -> None:
+        """Create what Queue and AsyncQueue each have in their own way."""
         raise NotImplementedError
 
-    def like_this(self, pool_size: int, timeout: float) -> dict[str, Any]:
-        """What another queue is made with that is to be this one too, on connections of its own."""
+    def copy_arguments(self, pool_size: int, timeout: float) -> dict[str, Any]:
+        """The arguments that make another queue like this one, with its own connections."""
         if (found := drivers.address(self._source)) is None:
             raise UnsuitableConnection(
-                f"{type(self._source).__name__} does not tell its address", "make the queue on a DSN"
+                f"a {type(self._source).__name__} has no address", "make the queue with a DSN"
             )
         options = {"async_commit": self._async_commit, "listen": self._listen}
         return {"source": found, "schema": self.schema, "pool_size": pool_size, "timeout": timeout, **options}
 
-    def _wish(
+    def _request(
         self, limit: int, lease: Duration | None, consumer: str | None, lanes: Iterable[str] | None
     ) -> DequeueRequest:
         check_limit(limit)
         is_busy = time.monotonic() - self._dequeued_at < QUIET_MS / 1000
-        return DequeueRequest(limit, lease, consumer, names_of(lanes), self._async_commit, is_busy)
+        return DequeueRequest(limit, lease, consumer, lane_names(lanes), self._async_commit, is_busy)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.schema!r} on {type(self._source).__name__}>"

@@ -1,7 +1,7 @@
-"""One description of each call, for the synchronous and the asynchronous queue alike.
+"""Each call is described once, for Queue and AsyncQueue.
 
-A call is described by a function that returns a Request: steps, which yield the commands to run and are sent
-their answers, and the connection that the caller gave. `Call` makes a method of it: on a Caller it does the
+A function describes a call and returns a Request: steps, and the connection that the caller gave. The steps
+yield commands and receive their answers. `Call` turns such a function into a method: on a Caller it makes the
 call and returns the answer, on an AsyncCaller it returns an awaitable.
 """
 
@@ -21,8 +21,8 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Pair(Generic[Answer]):
-    """Two commands, each in a transaction of its own; in one round trip where the driver can. The answer is
-    that of the second, which is not run if the first fails. Both may be repeated.
+    """Two commands, each in its own transaction, in one round trip if the driver can. The answer is that of
+    the second, which is not run if the first fails. Both may be repeated.
     """
 
     first: Command[Any]
@@ -39,7 +39,7 @@ class Request(Generic[Answer]):
 
 
 def ask(command: Command[Answer], conn: object | None = None) -> Request[Answer]:
-    """A request of one step."""
+    """A request with one command."""
 
     def steps() -> Steps[Answer]:
         answer: Answer = yield command
@@ -49,21 +49,21 @@ def ask(command: Command[Answer], conn: object | None = None) -> Request[Answer]
 
 
 class Caller(ABC):
-    """Does a request and returns its answer."""
+    """Makes a request and returns its answer."""
 
     @abstractmethod
     def perform(self, request: Request[Answer]) -> Answer: ...
 
 
 class AsyncCaller(ABC):
-    """Does a request when awaited."""
+    """Makes a request when awaited."""
 
     @abstractmethod
     async def perform(self, request: Request[Answer]) -> Answer: ...
 
 
 class Call(Generic[P, Answer]):
-    """A method, made of what describes the call."""
+    """A method, made from the function that describes the call."""
 
     def __init__(self, describe: Callable[P, Request[Answer]]) -> None:
         self._describe: Callable[..., Request[Answer]] = describe
@@ -90,7 +90,7 @@ class Call(Generic[P, Answer]):
 
 
 class NamedCall(Call[P, Answer]):
-    """As Call; what describes it takes the caller's `name` first."""
+    """Like Call, for a function that takes the caller's `name` first."""
 
     def __init__(self, describe: Callable[Concatenate[str, P], Request[Answer]]) -> None:
         self._describe = describe

@@ -1,4 +1,4 @@
-"""What a queue says of connections: those it is given, and those that fail."""
+"""Errors about connections: those that a caller passes, and those that break."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ TRIES = 3
 def refuse_connection(conn: object | None) -> None:
     if conn is not None:
         raise UnsuitableConnection(
-            "a dequeue takes no connection: it commits at once, on one of the queue's own",
-            "dequeue first, and complete the message in your transaction, with conn= there",
+            "dequeue does not take a connection: it commits at once, on a connection of the queue",
+            "dequeue first, then complete the message in your transaction: complete(message, conn=conn)",
         )
 
 
@@ -29,17 +29,17 @@ def check_is_open(*, is_closed: bool) -> None:
         raise QueueClosed("the queue is closed", "make a new one")
 
 
-def doubt(call: str) -> OutcomeUnknown:
+def outcome_unknown(call: str) -> OutcomeUnknown:
     return OutcomeUnknown(
-        f"the connection broke before {call} was answered: it may have been done or not",
-        "look before you do it again; creating with a dedupe_key is repeated safely, and by itself",
+        f"the connection broke before {call} was answered; the call may have taken effect",
+        "check before you repeat it; with a dedupe_key, enqueue is repeated for you, safely",
     )
 
 
 def unanswered(command: Command[Any]) -> LonnyMQError:
-    """What to say of a call that got no answer, or none that tells what came of it."""
+    """The error for a call that got no answer, or an answer that leaves its outcome open."""
     if not command.is_harmless:
-        return doubt(command.function)
+        return outcome_unknown(command.function)
     return DatabaseUnreachable(
-        f"the connection broke {TRIES} times in a row", "see that the database is up, then try again"
+        f"the connection broke {TRIES} times in a row", "check that the database is up, then try again"
     )

@@ -1,4 +1,4 @@
-"""What consumers ask for."""
+"""The calls of a consumer: dequeue, complete, retry, discard, extend."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from lonnymq.message_options import Duration
 
 Value = TypeVar("Value")
 
-DISPATCHES = 100  # at most so many, a thousand new messages each, before a dequeue gives up
-QUIET_MS = 20  # a dispatch this recent is good enough: what came since waits for the next one
+MAX_DISPATCHES = 100  # per call; each places up to a thousand new messages
+QUIET_MS = 20  # a dispatch that was this recent need not be repeated
 
 
 @dataclass(frozen=True)
 class DequeueRequest:
-    """What a dequeue asks for, and whether its commit need not wait for the disk.
+    """The arguments of a dequeue.
 
-    `is_busy`: the last dequeue was a moment ago, and told whether to dispatch. A consumer that was away for
-    longer dispatches first: what came meanwhile may belong before what is ready.
+    `is_busy` means that the last dequeue was a moment ago, and said whether to dispatch. A consumer that was
+    away for longer dispatches first: newer messages may come before those that are ready.
     """
 
     limit: int
@@ -58,13 +58,13 @@ class DequeueRequest:
 
 
 def check_limit(limit: int) -> None:
-    """Whether it is in range is for the database to say."""
+    """Raise InvalidLimit unless it is a whole number. The database checks the range."""
     if type(limit) is not int:
         raise InvalidLimit(f"limit: {limit!r} is not a whole number", "give an int from 1 to 10,000")
 
 
-def names_of(lanes: Iterable[str] | None) -> list[str] | None:
-    """The lanes to serve; None: all of them."""
+def lane_names(lanes: Iterable[str] | None) -> list[str] | None:
+    """The names of the lanes to serve; None for all."""
     if lanes is None:
         return None
     check_many(lanes, "lanes")
@@ -74,40 +74,50 @@ def names_of(lanes: Iterable[str] | None) -> list[str] | None:
     return names
 
 
-def take(wish: DequeueRequest) -> Steps[Dequeued]:
-    """Lease what is due; if that is less than asked for, dispatch what is new and try once more."""
-    first = wish.dequeue()
-    taken: Dequeued = yield first if wish.is_busy else Pair(Dispatch(quiet_ms=QUIET_MS), first)
+def dispatch_all() -> Steps[None]:
+    """Dispatch until nothing is left to do. Somebody else may keep adding work, so the calls are limited."""
+    for _ in range(MAX_DISPATCHES):
+        if not (yield Dispatch()):
+            return
+
+
+def dispatch(*, conn: None = None) -> Request[None]:
+    """Place all new messages, and decide what is served next. Consumers do this themselves."""
+    return Request(dispatch_all(), conn)
+
+
+def take(request: DequeueRequest) -> Steps[Dequeued]:
+    """Lease due messages. If there are fewer than asked for, dispatch new messages and try once more."""
+    first = request.dequeue()
+    taken: Dequeued = yield first if request.is_busy else Pair(Dispatch(quiet_ms=QUIET_MS), first)
     if taken.again_at is None:
         return taken
     try:
-        for _ in range(DISPATCHES):
-            if not (yield Dispatch()):
-                break
-        if len(taken.deliveries) == wish.limit:
+        yield from dispatch_all()
+        if len(taken.deliveries) == request.limit:
             return Dequeued(taken.deliveries, None)
-        more: Dequeued = yield wish.dequeue(len(taken.deliveries))
+        more: Dequeued = yield request.dequeue(len(taken.deliveries))
     except Exception:
         if not taken.deliveries:
             raise
-        return taken  # whoever holds messages must know of them; the next call will tell what is wrong
+        return taken  # the caller must learn of its leases; the next call will raise the error
     return Dequeued(taken.deliveries + more.deliveries, more.again_at)
 
 
-def take_new(wish: DequeueRequest) -> Steps[Dequeued]:
-    """Of what was just created: it is dispatched first, so that one dequeue finds it."""
-    taken: Dequeued = yield Pair(Dispatch(), wish.dequeue())
+def take_new(request: DequeueRequest) -> Steps[Dequeued]:
+    """Like take, but dispatch first: used after a notification of new messages."""
+    taken: Dequeued = yield Pair(Dispatch(), request.dequeue())
     if not taken.deliveries:
-        taken = yield from take(wish)
+        taken = yield from take(request)
     return taken
 
 
 def complete(message: Delivery, *, conn: object | None = None) -> Request[Result]:
-    """The work is done: the message goes.
+    """The work is done: delete the message.
 
-    `completed`, or why not: `lost` when the lease ran out and somebody else may have it, `cancelled` when it
-    was cancelled meanwhile. With `conn`, it goes if and when the caller's transaction commits, together with
-    what the work has written.
+    The result is `completed`, `lost` if the lease has run out and somebody else may have the message, or
+    `cancelled` if it was cancelled. With `conn`, the message is deleted when your transaction commits,
+    together with what the work has written.
 
         with psycopg.connect(dsn) as conn:
             conn.execute("UPDATE invoice SET paid = TRUE WHERE id = %s", (message.payload["invoice"],))
@@ -117,7 +127,7 @@ def complete(message: Delivery, *, conn: object | None = None) -> Request[Result
 
 
 def complete_many(messages: Iterable[Delivery], *, conn: object | None = None) -> Request[list[Outcome]]:
-    """`complete` for many, in one call."""
+    """`complete` for several messages, in one call."""
     return ask(MessageCompleteMany(*_ids_and_tokens(messages)), conn)
 
 
@@ -130,11 +140,12 @@ def retry(
     state: bytes | None = None,
     conn: object | None = None,
 ) -> Request[Result]:
-    """Put the message back, to be served again: at its old place, or at a time or after a delay. It keeps its
+    """Give the message back, to be served again: at its old place, at a time, or after a delay. It keeps its
     priority, cost and lane.
 
-    With an `error`, a text or an exception, an attempt is used up, and after the last one the message is
-    dead: the result says `retried` or `dead`. `state` is kept for the next attempt.
+    With an `error`, a text or an exception, the attempt has failed. After the last attempt the message is
+    dead: the result is `retried` or `dead`. Without an error, the attempt does not count. `state` is kept for
+    the next attempt.
 
         except ConnectionError as error:
             queue.retry(message, delay=30, error=error)
@@ -151,7 +162,7 @@ def retry_many(
     error: str | BaseException | None = None,
     conn: object | None = None,
 ) -> Request[list[Outcome]]:
-    """`retry` for many, in one call."""
+    """`retry` for several messages, in one call."""
     ids, tokens = _ids_and_tokens(messages)
     dequeue_at, delay_ms = schedule(run_at, delay)
     count = len(ids)
@@ -168,9 +179,9 @@ def retry_many(
 
 
 def discard(message: Delivery, reason: str | None = None, *, conn: object | None = None) -> Request[Result]:
-    """The work will not be done: the message goes, and is not tried again.
+    """The work will not be done: delete the message.
 
-    The history, if one is kept, has it as cancelled, with the reason as its error.
+    If a history is kept, it has the message as cancelled, with the reason as its error.
 
         queue.discard(message, "no such customer")
     """
@@ -180,14 +191,14 @@ def discard(message: Delivery, reason: str | None = None, *, conn: object | None
 def extend(
     message: Delivery, lease: Duration, *, state: bytes | None = None, conn: object | None = None
 ) -> Request[Extended]:
-    """Hold the message for so long from now on. `state` is kept for the next attempt, should there be one."""
+    """Extend the lease to this duration from now. `state` is kept for the next attempt, if there is one."""
     return ask(MessageExtend(*_id_and_token(message), milliseconds(lease), state), conn)
 
 
 def extend_many(
     messages: Iterable[Delivery], lease: Duration, *, conn: object | None = None
 ) -> Request[list[Extended]]:
-    """`extend` for many, in one call."""
+    """`extend` for several messages, in one call."""
     return ask(MessageExtendMany(*_ids_and_tokens(messages), milliseconds(lease)), conn)
 
 
@@ -199,9 +210,7 @@ def _ids_and_tokens(messages: Iterable[Delivery]) -> tuple[list[int], list[UUID]
 
 def _id_and_token(message: Delivery) -> tuple[int, UUID]:
     if not isinstance(message, Delivery):
-        raise InvalidArgument(
-            f"{message!r} is not a message that was dequeued", "give what dequeue() returned"
-        )
+        raise InvalidArgument(f"{message!r} is not a delivery", "pass a message that dequeue() returned")
     return message.id, message.token
 
 

@@ -1,4 +1,4 @@
-"""The calls of a queue, of its channels and of its dead letters."""
+"""The methods of a queue, of its channels and of its dead letters."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from lonnymq.client.calls import Call, NamedCall
 
 class QueueCalls:
     enqueue = Call(produce.enqueue)
+    dispatch = Call(consume.dispatch)
     complete = Call(consume.complete)
     complete_many = Call(consume.complete_many)
     retry = Call(consume.retry)

@@ -1,4 +1,4 @@
-"""Where an asynchronous dequeue sleeps."""
+"""The sleep of an asynchronous dequeue, which a notification or a caller can end."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ if TYPE_CHECKING:
 
 
 class SleepInterrupted(Exception):
-    """The sleep was cut short, and with it the call."""
+    """The caller ended the sleep, and with it the dequeue."""
 
 
 class ListenerLost(Exception):
-    """The listener broke, and the sleeper would hear nobody: it had better begin again."""
+    """The listener broke, so that no notification would arrive. The dequeue starts again."""
 
 
 class InterruptibleSleep:
-    """Until a notification if there is a listener, and not past an alarm if there is one: who sleeps with
-    an alarm sleeps for long, and not on after the listener broke.
+    """Sleeps until a notification, if there is a listener, or until the event `stop` is set, if there is
+    one. With `stop`, a sleep can be long, so it ends when the listener breaks.
     """
 
-    def __init__(self, listener: AsyncListener | None = None, alarm: asyncio.Event | None = None) -> None:
+    def __init__(self, listener: AsyncListener | None = None, stop: asyncio.Event | None = None) -> None:
         self._listener = listener
-        self._alarm = alarm
+        self._stop = stop
 
     async def sleep(self, seconds: float) -> bool:
-        if self._alarm is None:
-            return await self._nap(seconds)
-        nap = asyncio.create_task(self._nap(seconds))
-        alarm = asyncio.create_task(self._alarm.wait())
+        if self._stop is None:
+            return await self._sleep(seconds)
+        sleep = asyncio.create_task(self._sleep(seconds))
+        stop = asyncio.create_task(self._stop.wait())
         try:
-            await asyncio.wait({nap, alarm}, return_when=asyncio.FIRST_COMPLETED)
-            if not alarm.done():
-                is_notified = await nap
+            await asyncio.wait({sleep, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not stop.done():
+                is_notified = await sleep
                 if self._listener is not None and self._listener.is_broken:
                     raise ListenerLost
                 return is_notified
@@ -42,11 +42,11 @@ class InterruptibleSleep:
                 self._listener.is_broken = True  # it was reading
             raise SleepInterrupted
         finally:
-            nap.cancel()
-            alarm.cancel()
-            await asyncio.wait({nap, alarm})
+            sleep.cancel()
+            stop.cancel()
+            await asyncio.wait({sleep, stop})
 
-    async def _nap(self, seconds: float) -> bool:
+    async def _sleep(self, seconds: float) -> bool:
         if self._listener is not None:
             return await self._listener.wait(seconds)
         await asyncio.sleep(seconds)

@@ -1,4 +1,4 @@
-"""The queue, synchronous. Safe to share between threads."""
+"""Queue, the synchronous client. Threads may share one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, Self
 from lonnymq.adapters import drivers
 from lonnymq.client.base import QueueBase
 from lonnymq.client.calls import Answer, Caller, Pair, Request
-from lonnymq.client.connection_errors import TRIES, check_is_open, doubt, refuse_connection, unanswered
+from lonnymq.client.connection_errors import (
+    TRIES,
+    check_is_open,
+    outcome_unknown,
+    refuse_connection,
+    unanswered,
+)
 from lonnymq.client.interface import ChannelCalls, DeadCalls
 from lonnymq.client.produce import (
     Batch,
@@ -24,7 +30,7 @@ from lonnymq.client.produce import (
     raises_when_full,
 )
 from lonnymq.client.times import waiting
-from lonnymq.client.wait import Nap, take_or_wait
+from lonnymq.client.wait import Sleep, take_or_wait
 from lonnymq.commands import Created, Delivery
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidArgument
 from lonnymq.install import WAIT_S
@@ -47,7 +53,7 @@ class Queue(QueueBase, Caller):
 
     _is_async = False
 
-    def _equip(self) -> None:
+    def _set_up(self) -> None:
         self.dead = Dead(self)
         self._idle_listeners: list[Listener] = []
         self._opening = threading.Lock()
@@ -61,7 +67,7 @@ class Queue(QueueBase, Caller):
         self.close()
 
     def close(self) -> None:
-        """Close what the queue opened; a pool or engine of yours stays as it is."""
+        """Close what the queue opened. A pool or engine that you passed stays open."""
         self._is_closed = True
         while self._idle_listeners:
             self._idle_listeners.pop().close()
@@ -69,7 +75,7 @@ class Queue(QueueBase, Caller):
             self._own_pool.close()
 
     def channel(self, name: str) -> Channel:
-        """The channel of this name, whether or not anything is in it yet."""
+        """The channel with this name. It need not exist yet."""
         return Channel(self, name)
 
     def dequeue(
@@ -82,14 +88,13 @@ class Queue(QueueBase, Caller):
         wait: Duration = 0,
         conn: None = None,
     ) -> list[Delivery]:
-        """Lease up to `limit` messages that are due, in fair turns over the channels.
+        """Lease up to `limit` due messages, in fair order over the channels.
 
-        They are yours until the `lease` ends (the queue's own setting unless given); extend it if need be,
-        and complete, or retry, each of them. If there are none, `wait` for so long until there are.
-        `consumer` is a name for people who look at what is leased by whom. `lanes` are those to serve, all
-        unless given.
+        They are yours until the `lease` ends (the queue's setting, unless given). Extend it if you need more
+        time, and complete or retry each message. If none is due, `wait` up to this long for some. `consumer`
+        is a name that people see beside the leases. `lanes` are the lanes to serve, all unless given.
 
-        Takes no connection of yours: it commits at once, on one of the queue's own.
+        It does not take a connection: it commits at once, on a connection of the queue.
 
             for message in queue.dequeue(10, wait=5):
                 handle(message.payload)
@@ -98,8 +103,8 @@ class Queue(QueueBase, Caller):
         refuse_connection(conn)
         wait_ms = waiting(wait)
         listener = self._listener() if wait_ms > 0 else None
-        wish = self._wish(limit, lease, consumer, lanes)
-        steps = take_or_wait(wish, wait_ms, is_listening=listener is not None)
+        request = self._request(limit, lease, consumer, lanes)
+        steps = take_or_wait(request, wait_ms, is_listening=listener is not None)
         try:
             taken: list[Delivery] = self._walk(steps, listener=listener)
         finally:
@@ -118,22 +123,20 @@ class Queue(QueueBase, Caller):
         on_full: OnFull = "raise",
         conn: object | None = None,
     ) -> Enqueued:
-        """Queue many messages, of any iterable, holding no more than a chunk of them.
+        """Enqueue the messages of an iterable, with one chunk of them in memory at a time.
 
-        Each is a value for `channel`, as in enqueue, or a NewMessage that says more. All are created in one
-        transaction, or with `commit_each_chunk` each chunk in one of its own, so that what came before an
-        error stays. `progress` is called after each chunk with what was enqueued so far.
+        Each is a payload for `channel`, as in enqueue, or a NewMessage with options. All are created in one
+        transaction. With `commit_each_chunk`, each chunk is committed, so that earlier chunks stay after an
+        error. `progress` is called after each chunk with what was enqueued so far.
 
-        Raises ChannelFull when a message does not fit into its channel, and creates nothing: a transaction
-        of yours must then be rolled back, as after other errors of the database. With `on_full="return"`
-        such messages are left out, and counted as `full`.
+        Raises ChannelFull if a message does not fit into its channel, and creates nothing. You must then roll
+        back your own transaction, as after other errors of the database. With `on_full="return"` such
+        messages are left out, and counted as `full`.
 
             queue.enqueue_many(({"row": n} for n in range(1_000_000)), channel="import")
         """
         if conn is not None and commit_each_chunk:
-            raise InvalidArgument(
-                "commit_each_chunk is not for a transaction of yours", "leave out conn, or commit_each_chunk"
-            )
+            raise InvalidArgument("commit_each_chunk and conn are both given", "leave out one of them")
         check_many(values, "values")
         chunks = batches(values, channel, raise_full=raises_when_full(on_full))
         if conn is not None:
@@ -148,12 +151,12 @@ class Queue(QueueBase, Caller):
                 is_loaded = True
         except ConnectionDropped as error:
             if is_loaded:  # the commit was under way
-                raise doubt("enqueue_many") from error
+                raise outcome_unknown("enqueue_many") from error
             raise
         return done
 
     def install(self, *, roles: bool = False, wait: float = WAIT_S, conn: object | None = None) -> Installed:
-        """Install the queue into its schema, or bring it up to date: see lonnymq.install."""
+        """Install the queue into its schema, or upgrade it: see lonnymq.install."""
         from lonnymq.adapters.installer import install_on
 
         source = conn if conn is not None else self._opened()
@@ -164,7 +167,7 @@ class Queue(QueueBase, Caller):
         return answer
 
     def _walk(self, steps: Any, *, conn: object | None = None, listener: Listener | None = None) -> Any:
-        """Take the steps, and hand each its answer or its error."""
+        """Run the steps, and pass each its answer or its error."""
         proceed, answer = steps.send, None
         while True:
             try:
@@ -177,9 +180,9 @@ class Queue(QueueBase, Caller):
                 proceed, answer = steps.throw, error
 
     def _take_step(
-        self, step: Command[Any] | Pair[Any] | Nap, conn: object | None, listener: Listener | None
+        self, step: Command[Any] | Pair[Any] | Sleep, conn: object | None, listener: Listener | None
     ) -> Any:
-        if isinstance(step, Nap):
+        if isinstance(step, Sleep):
             return self._sleep(step.milliseconds / 1000, listener)
         if isinstance(step, Pair):
             return self._run_pair(step)
@@ -202,7 +205,7 @@ class Queue(QueueBase, Caller):
             return self._run(pair.second)
 
     def _run(self, command: Command[Answer]) -> Answer:
-        """On a connection of the queue's own; again where the connection broke, if that is safe."""
+        """Run a command on a connection of the queue. If the connection breaks, repeat it if that is safe."""
         broken = None
         for _ in range(TRIES):
             try:
@@ -227,7 +230,7 @@ class Queue(QueueBase, Caller):
         progress: Callable[[Enqueued], object] | None,
         send: Callable[[Batch], Callable[[], list[Created]]],
     ) -> Enqueued:
-        """While one chunk is on its way, the next is made. What was sent is told of in any case."""
+        """Prepare each chunk while the one before is sent. Count what was sent, even after an error."""
         so_far = Enqueued()
         answer: Callable[[], list[Created]] = list
         try:
@@ -259,7 +262,7 @@ class Queue(QueueBase, Caller):
         return self._source
 
     def _listener(self) -> Listener | None:
-        """One for this call alone; None where there is none to be had."""
+        """A listener for this call alone; None if the queue cannot listen."""
         if self._listen_to is None:
             return None
         from lonnymq.adapters.listener import Listener, NoListening
