@@ -11,14 +11,14 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib import pyplot as plt
 
-from benchmarks import fairness, skew
+from benchmarks import fairness, fairness_picture, skew
 from benchmarks.engine import Result, Titled
 from benchmarks.fairness import Fairness
 from lonnymq import __version__
 
-OURS, PGMQ, SEEDS, LIMITED = "lonnymq", "pgmq", "seeds", "with limits"
+OURS, PGMQ, SEEDS, LIMITED, FIFO = "lonnymq", "pgmq", "seeds", "with limits", "plain FIFO"
 OURS_HELD, PGMQ_HELD = "lonnymq, snapshot held", "pgmq, snapshot held"
-COLOURS = {OURS: "#2a6f97", PGMQ: "#e07a5f", SEEDS: "#8d99ae", "plain FIFO": "#e07a5f", LIMITED: "#81b29a"}
+COLOURS = {OURS: "#2a6f97", PGMQ: "#e07a5f", SEEDS: "#8d99ae", LIMITED: "#81b29a"}
 GROUPS = {
     "create": "Creating",
     "steady": "Producers and consumers side by side",
@@ -130,7 +130,13 @@ def write(
         {"svg.hashsalt": "lonnymq", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
     )
     _ratios_picture(results, pictures / "ratios.svg")
-    _fairness_picture(fair, pictures / "fairness.svg")
+    fairness_picture.write(
+        pictures / "fairness.svg",
+        backlog=fairness.NOISY_BACKLOG,
+        quiet=fairness.QUIET_TENANTS,
+        fifo=fair.waits[FIFO],
+        ours=fair.waits[OURS],
+    )
     parts = [
         INTRO.format(version=__version__, machine=machine(), rounds=rounds, **versions),
         "![Messages a second, LonnyMQ over pgmq](images/ratios.svg)\n",
@@ -268,19 +274,6 @@ def _ratios_picture(results: Sequence[Result], path: Path) -> None:
     axes.xaxis.set_major_formatter("{x:g} x")
     axes.invert_yaxis()
     figure.suptitle("Messages a second, LonnyMQ over pgmq", x=0.01, ha="left")
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
-
-
-def _fairness_picture(fair: Fairness, path: Path) -> None:
-    figure, axes = plt.subplots(figsize=(8, 3.2), layout="constrained")
-    for name, waits in fair.waits.items():
-        axes.plot(waits, ".", markersize=3, color=COLOURS[name], label=name)
-    axes.set_yscale("log")
-    axes.set_xlabel("messages of quiet tenants, as they were served")
-    axes.set_ylabel("served before it")
-    axes.set_title("How long a quiet tenant waits behind a backlog of 300,000", loc="left")
-    axes.legend(frameon=False, loc="center", ncols=3)
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 
