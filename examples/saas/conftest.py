@@ -22,10 +22,9 @@ def lonnymq_prepare() -> Callable[[str], None]:
 
 
 @pytest.fixture(autouse=True)
-def _test_database(
-    lonnymq_dsn: str, lonnymq_queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
+def _test_database(lonnymq_dsn: str, lonnymq_queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     engine = make_engine(lonnymq_dsn)
+    monkeypatch.setattr(tasks, "queue", lonnymq_queue)
     monkeypatch.setattr(tasks.app, "queue", lonnymq_queue)
     monkeypatch.setitem(new_session.kw, "bind", engine)
     yield

@@ -3,7 +3,8 @@
 from lonnymq import App, Backoff, Job, Queue
 from saas.database import Document, engine, new_session
 
-app = App(Queue(engine))
+queue = Queue(engine)
+app = App(queue)
 
 
 @app.task(max_attempts=3, backoff=Backoff(first=1, longest=60))

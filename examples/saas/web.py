@@ -6,8 +6,8 @@ from fastapi import FastAPI, Header, HTTPException
 from pydantic import BaseModel
 from sqlalchemy import func, select
 
+from saas import tasks
 from saas.database import Document, new_session
-from saas.tasks import app, count_words
 
 DOCUMENTS_MAX = 100
 
@@ -30,7 +30,7 @@ def upload(body: Upload, tenant: Tenant) -> dict[str, int]:
         document = Document(tenant=tenant, text=body.text)
         session.add(document)
         session.flush()  # now it has an id
-        count_words.using(channel=tenant, conn=session).enqueue(document.id)
+        tasks.count_words.using(channel=tenant, conn=session).enqueue(document.id)
         owned = session.scalar(select(func.count()).where(Document.tenant == tenant)) or 0
         if owned > DOCUMENTS_MAX:  # rolls back the document and its message
             raise HTTPException(402, f"{tenant} may have {DOCUMENTS_MAX} documents")
@@ -48,12 +48,12 @@ def read(document_id: int, tenant: Tenant) -> dict[str, int | None]:
 
 @api.get("/backlog")
 def backlog(tenant: Tenant) -> dict[str, int]:
-    stats = app.queue.channel(tenant).stats()
+    stats = tasks.queue.channel(tenant).stats()
     return {"waiting": stats.waiting, "dead": stats.dead}
 
 
 @api.put("/tenants/{tenant}/limit")
 def limit(tenant: str, body: Limit) -> dict[str, int | None]:
     """For operators: how many documents of one tenant are counted at the same time, over all workers."""
-    policy = app.queue.channel(tenant).set(max_concurrency=body.max_concurrency)
+    policy = tasks.queue.channel(tenant).set(max_concurrency=body.max_concurrency)
     return {"max_concurrency": policy.max_concurrency}

@@ -1,4 +1,4 @@
-"""README.md names commands that exist, and its numbers are those of the benchmarks; tests/examples runs its code."""
+"""README.md names commands that exist and shows numbers that were measured. tests/examples runs its code."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ def test_its_commands_exist() -> None:
 def test_its_rates_are_measured(name: str) -> None:
     page, heading, row, columns = ROWS[name]
     measured = rates(table_rows(section(page, heading))[row])
-    shown = [int(number.replace(",", "")) for number in re.findall(NUMBER, " ".join(table_rows(README)[name]))]
+    shown = [
+        int(number.replace(",", "")) for number in re.findall(NUMBER, " ".join(table_rows(README)[name]))
+    ]
     assert shown == [measured[column] for column in columns]
 
 
@@ -91,7 +93,11 @@ def test_it_says_in_how_many_rows_pgmq_is_faster() -> None:
         for cells in table_rows(section(ENGINE, heading)).values()
         if rates(cells)
     ]
-    [held] = [cells for cells in table_rows(section(ENGINE, "While a snapshot is held open")).values() if rates(cells)]
+    [held] = [
+        cells
+        for cells in table_rows(section(ENGINE, "While a snapshot is held open")).values()
+        if rates(cells)
+    ]
     compared.append([rates(held)[1], rates(held)[3]])
     faster = sum(theirs > ours for ours, theirs in compared)
     assert f"pgmq has the higher rate in {faster} of {len(compared)} rows" in " ".join(README.split())
