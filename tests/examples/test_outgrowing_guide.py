@@ -11,7 +11,7 @@ BENCHMARKS = (CHECKOUT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 
 
 def costs_of(rate: str) -> tuple[str, str]:
-    """WAL bytes and microseconds of server CPU per message, in the row that has this rate of ours."""
+    """WAL bytes and microseconds of server CPU per message, in the row with this rate of LonnyMQ."""
     [row] = [line for line in BENCHMARKS.splitlines() if re.match(rf"\| [^|]*\| \**{rate} ", line)]
     *_, wal, cpu = row.strip("| ").split(" | ")
     return wal.split(" / ")[0], cpu.split(" / ")[0]
