@@ -11,18 +11,17 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib import pyplot as plt
 
-from benchmarks import bench_skew, fairness
+from benchmarks import bench_skew, fairness, fairness_picture
 from benchmarks.engine import Result, Titled
 from benchmarks.fairness import Fairness
 from lonnymq import __version__
 
-OURS, PGMQ, PROTOTYPE, LIMITED = "lonnymq", "pgmq", "prototype", "with limits"
+OURS, PGMQ, PROTOTYPE, LIMITED, FIFO = "lonnymq", "pgmq", "prototype", "with limits", "plain FIFO"
 OURS_HELD, PGMQ_HELD = "lonnymq, snapshot held", "pgmq, snapshot held"
 COLOURS = {
     OURS: "#2a6f97",
     PGMQ: "#e07a5f",
     PROTOTYPE: "#8d99ae",
-    "plain FIFO": "#e07a5f",
     LIMITED: "#81b29a",
 }
 GROUPS = {
@@ -138,7 +137,13 @@ def write(
         {"svg.hashsalt": "lonnymq", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
     )
     _ratios_picture(results, pictures / "ratios.svg")
-    _fairness_picture(fair, pictures / "fairness.svg")
+    fairness_picture.write(
+        pictures / "fairness.svg",
+        backlog=fairness.NOISY_BACKLOG,
+        quiet=fairness.QUIET_TENANTS,
+        fifo=fair.waits[FIFO],
+        ours=fair.waits[OURS],
+    )
     parts = [
         INTRO.format(version=__version__, machine=machine(), rounds=rounds, **versions),
         "![Messages per second, LonnyMQ relative to pgmq](images/ratios.svg)\n",
@@ -295,19 +300,6 @@ def _ratios_picture(results: Sequence[Result], path: Path) -> None:
     axes.xaxis.set_major_formatter("{x:g} x")
     axes.invert_yaxis()
     figure.suptitle("Messages per second, LonnyMQ relative to pgmq", x=0.01, ha="left")
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
-
-
-def _fairness_picture(fair: Fairness, path: Path) -> None:
-    figure, axes = plt.subplots(figsize=(8, 3.2), layout="constrained")
-    for name, waits in fair.waits.items():
-        axes.plot(waits, ".", markersize=3, color=COLOURS[name], label=name)
-    axes.set_yscale("log")
-    axes.set_xlabel("messages of quiet tenants, in the order they were served")
-    axes.set_ylabel("messages served before it")
-    axes.set_title("How long a quiet tenant waits behind a backlog of 300,000", loc="left")
-    axes.legend(frameon=False, loc="center", ncols=3)
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 

@@ -1,4 +1,4 @@
-"""Many messages from a generator, with progress: in one transaction, or chunk by chunk.
+"""Enqueues many messages from a generator and shows the progress: in one transaction, or one per chunk.
 
 python examples/batch_load.py postgresql://...
 """
@@ -17,7 +17,7 @@ class BrokenRow(Exception):
 
 
 def rows(broken: int | None = None) -> Iterator[NewMessage]:
-    """As read from a file; the key makes it safe to load it again."""
+    """Stands in for a file. The dedupe keys make it safe to load it again."""
     for number in range(ROWS):
         if number == broken:
             raise BrokenRow(number)
@@ -25,7 +25,7 @@ def rows(broken: int | None = None) -> Iterator[NewMessage]:
 
 
 def show(so_far: Enqueued) -> None:
-    print(f"  {so_far.total} so far, {so_far.duplicates} of them known")
+    print(f"  {so_far.total} so far, {so_far.duplicates} already there")
 
 
 def waiting(queue: Queue) -> int:
@@ -40,17 +40,17 @@ def main(dsn: str) -> None:
         try:
             queue.enqueue_many(rows(broken=7000), progress=show)
         except BrokenRow:
-            print(f"nothing was loaded: {waiting(queue)} wait")
+            print(f"nothing was loaded: {waiting(queue)} messages wait")
 
-        print("a transaction a chunk, row 7000 is broken")
+        print("one transaction per chunk, row 7000 is broken")
         try:
             queue.enqueue_many(rows(broken=7000), progress=show, commit_each_chunk=True)
         except BrokenRow:
-            print(f"the chunks before it stay: {waiting(queue)} wait")
+            print(f"the chunk before it was loaded: {waiting(queue)} messages wait")
 
-        print("once more, repaired")
+        print("the same load again, with the row repaired")
         loaded = queue.enqueue_many(rows(), progress=show, commit_each_chunk=True)
-        print(f"{loaded.created} were new: {waiting(queue)} wait")
+        print(f"{loaded.created} were new: {waiting(queue)} messages wait")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A model and its message in one transaction.atomic() of Django's.
+"""Saves a Django model and enqueues a message about it in one transaction.atomic().
 
 python examples/django_atomic.py postgresql://...
 """
@@ -21,7 +21,7 @@ class CreditRefused(Exception):
 
 
 def configure(dsn: str) -> None:
-    """What your settings.py does."""
+    """Stands in for your settings.py."""
     found = conninfo_to_dict(dsn)
     settings.configure(
         USE_TZ=True,
@@ -63,7 +63,7 @@ def main(dsn: str) -> None:
             return f"invoice {self.pk}"
 
     if Invoice._meta.db_table not in connection.introspection.table_names():  # noqa: SLF001
-        with connection.schema_editor() as editor:  # what a migration does
+        with connection.schema_editor() as editor:  # stands in for a migration
             editor.create_model(Invoice)
 
     with Queue(dsn) as queue:

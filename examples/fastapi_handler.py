@@ -1,4 +1,4 @@
-"""A FastAPI handler whose write and message are one transaction, on a pool of asyncpg.
+"""A FastAPI handler that writes a row and enqueues a message in one transaction, on an asyncpg pool.
 
 python examples/fastapi_handler.py postgresql://...
 """
@@ -53,8 +53,8 @@ def make_app(dsn: str) -> FastAPI:
                 purchase.article,
                 purchase.pieces,
             )
-            if left is None:  # the purchase and its message go, as the transaction is rolled back
-                raise HTTPException(409, f"there are not so many of {purchase.article}")
+            if left is None:  # rolls back the purchase and its message
+                raise HTTPException(409, f"not enough of {purchase.article} left")
         return {"purchase": number, "left": left}
 
     @app.get("/waiting/{customer}")
@@ -69,7 +69,7 @@ def main(dsn: str) -> None:
     with Queue(dsn) as queue:
         queue.install()  # once, when you deploy
 
-    # A server would run make_app(dsn); here a client of FastAPI's own calls it.
+    # In production a server such as uvicorn runs make_app(dsn); here FastAPI's test client calls it.
     with TestClient(make_app(dsn)) as client:
         for pieces in (2, 2):
             answer = client.post("/purchases", json={"customer": "acme", "article": "lamp", "pieces": pieces})

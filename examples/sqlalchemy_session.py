@@ -1,4 +1,4 @@
-"""A row and its message in one SQLAlchemy session: both are there, or neither is.
+"""Writes a row and enqueues a message about it in one SQLAlchemy session: both exist, or neither does.
 
 python examples/sqlalchemy_session.py postgresql://...
 """
@@ -59,7 +59,7 @@ def main(dsn: str) -> None:
         print(f"rolled back: {invoices} invoices, {queue.channel('bluebird').stats().waiting} messages")
 
     for message in queue.dequeue(10):
-        print(f"{message.channel} is to be sent invoice {message.payload['invoice']}")
+        print(f"send invoice {message.payload['invoice']} to {message.channel}")
         queue.complete(message)
     engine.dispose()
 

@@ -1,4 +1,4 @@
-"""Structs, dataclasses and pydantic models as messages; what does not fit is retried, then kept as dead.
+"""Structs, dataclasses and pydantic models as payloads. One that does not fit its type becomes a dead letter.
 
 python examples/typed_payloads.py postgresql://...
 """
@@ -60,7 +60,7 @@ def main(dsn: str) -> None:
 
         for dead in queue.dead.list():
             kept = queue.get(dead.id)
-            print(f"dead after {dead.attempts} attempts, and still there: {kept.payload if kept else None}")
+            print(f"dead after {dead.attempts} attempts, and kept: {kept.payload if kept else None}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Runs all blocks of a page, top to bottom, and checks that each prints what stands below it.
+"""Runs all blocks of a page, top to bottom, and checks that each prints what the page shows below it.
 
-Python is one program, in which `await` may stand outside functions; SQL is one session of psql; sh is one
-shell. What a block prints stands in a ```text block directly below it; only SQL and sh may leave it out.
+All Python blocks are one program, in which `await` is allowed outside functions; all SQL blocks are one psql
+session; all sh blocks are one shell. The expected output is a ```text block directly below; a block of SQL or
+sh may leave it out.
 
-python -m tests.examples.page PAGE FOLDER [DSN] prints, as JSON, what each block prints.
+python -m tests.examples.page PAGE FOLDER [DSN] prints the output of each block, as JSON.
 """
 
 from __future__ import annotations
@@ -37,27 +38,28 @@ from lonnymq.embedded import binaries
 
 CHECKOUT = Path(__file__).parents[2]
 FENCED = re.compile(r"^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
-END = "- - the end of a block - -"
-PATIENCE = 30.0
-# Blocks that are not run, by how they begin, and why.
+END_MARK = "- - the end of a block - -"
+STOP_TIMEOUT_S = 30.0
+# Blocks that are not run, by their first characters, and why.
 NOT_RUN = {
     "README.md": {
-        "./run demo": "takes minutes: tests/e2e/test_demo.py runs the one, and the other is what runs this"
+        "./run demo": "takes minutes: tests/e2e/test_demo.py runs the demo, and ./run test runs this test"
     },
     "cli.md": {
-        "lonnymq top": "a live screen that goes on: tests/cli/test_top_drawing.py draws it",
-        "PostgreSQL 18": "what one machine did in half a minute: tests/cli/test_bench.py looks at the form",
+        "lonnymq top": "a live screen that does not stop by itself: tests/cli/test_top_drawing.py draws it",
+        "PostgreSQL 18": "measurements of one machine: tests/cli/test_bench.py checks their form",
+    },
+    "deployment.md": {
+        "lonnymq install --roles": "roles belong to the whole server: test_deployment_guide.py makes its own"
     },
     "operations.md": {
         "CREATE ROLE": "roles belong to the whole server: test_operations_guide.py makes its own"
     },
-    "worker.md": {
-        "lonnymq worker shop.tasks:app": "goes on until it is told to stop: quickstart.md runs one"
-    },
+    "worker.md": {"lonnymq worker shop.tasks:app": "does not stop by itself: quickstart.md runs a worker"},
 }
-# What is another time each time: ages, durations, moments, and the blanks that align them.
-PASSING = [
-    (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "<moment>"),
+# Parts of the output that differ in every run: ages, durations, times, and the blanks that align them.
+VARYING = [
+    (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "<time>"),
     (r'("\w+_(?:at|ms)"): [1-9]\d*', r"\1: <number>"),
     (r"\bnow\b|\d+ (?:ms|s)(?: ago)?\b", "<age>"),
     (r"in \d+ min", "in <age>"),
@@ -95,13 +97,13 @@ def blocks(page: Path) -> list[Block]:
 
 
 def check(page: Path, folder: Path, dsn: str | None = None, **variables: str) -> str:
-    """What the page says on stderr, when all that it shows is true. What no language runs is left out."""
-    printed, stderr = run_apart(page, folder, dsn, **variables)
+    """Run the page's blocks and compare their output with the page. Returns what they write to stderr."""
+    outputs, stderr = run_in_subprocess(page, folder, dsn, **variables)
     shown = runnable(page)
-    assert shown, f"nothing of {page.name} is run"
-    for block, output in zip(shown, printed, strict=True):
+    assert shown, f"{page.name} has no block that can be run"
+    for block, output in zip(shown, outputs, strict=True):
         if block.output is not None or block.language == "python":
-            assert lasting(block, output) == lasting(block, block.output or ""), (
+            assert comparable(block, output) == comparable(block, block.output or ""), (
                 f"{page.name}, line {block.line}, prints\n{output}"
             )
     return stderr
@@ -113,19 +115,20 @@ def runnable(page: Path) -> list[Block]:
 
 def why_not_run(page: Path, block: Block) -> str | None:
     reasons = NOT_RUN.get(page.name, {})
-    return next((why for beginning, why in reasons.items() if block.code.startswith(beginning)), None)
+    return next((why for start, why in reasons.items() if block.code.startswith(start)), None)
 
 
-def lasting(block: Block, text: str) -> str:
+def comparable(block: Block, text: str) -> str:
+    """The text without the parts that differ in every run."""
     if block.language == "sh":
-        for pattern, instead in PASSING:
-            text = re.sub(pattern, instead, text)
+        for pattern, replacement in VARYING:
+            text = re.sub(pattern, replacement, text)
     return text.strip("\n")
 
 
-def run_apart(page: Path, folder: Path, dsn: str | None, **variables: str) -> tuple[list[str], str]:
-    """What each block prints, and what all of them say on stderr. In a process of its own: Django is set up
-    once in each.
+def run_in_subprocess(page: Path, folder: Path, dsn: str | None, **variables: str) -> tuple[list[str], str]:
+    """The output of each block, and the stderr of all. In a subprocess, since Django can be set up only once
+    per process.
     """
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8") as stderr,
@@ -148,19 +151,19 @@ def run_apart(page: Path, folder: Path, dsn: str | None, **variables: str) -> tu
     ):
         stdout, _ = process.communicate()
         stderr.seek(0)
-        said = stderr.read()
-    assert process.returncode == 0, said
-    return json.loads(stdout), said
+        errors = stderr.read()
+    assert process.returncode == 0, errors
+    return json.loads(stdout), errors
 
 
 @contextlib.contextmanager
 def process_group(command: list[str | Path], **keywords: Any) -> Iterator[subprocess.Popen[str]]:
-    """A process that leaves nothing behind: what it started is told to end, and is given time for it."""
+    """Run a process, and afterwards stop all processes that it started: with SIGTERM, then with SIGKILL."""
     with subprocess.Popen(command, text=True, start_new_session=True, **keywords) as process:
         try:
             yield process
         finally:
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + STOP_TIMEOUT_S
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
                 while time.monotonic() < deadline:
@@ -219,18 +222,18 @@ def configure_django(dsn: str) -> None:
 
 
 class Interpreter:
-    """A process that reads commands, and says where the output of a block ends. It ends at an error."""
+    """A process that reads commands and prints a mark after each block. It exits at the first error."""
 
     command: list[str | Path]
-    say_end: str
+    print_mark: str
 
     def __init__(self, page: Path, dsn: str | None) -> None:
         self.page = page
-        arguments = [self.given(argument, dsn) for argument in self.command]
+        arguments = [self.with_dsn(argument, dsn) for argument in self.command]
         self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     @staticmethod
-    def given(argument: str | Path, dsn: str | None) -> str | Path:
+    def with_dsn(argument: str | Path, dsn: str | None) -> str | Path:
         return argument if argument != "DSN" else dsn or "this page has no database"
 
     def commands(self, block: Block) -> str:
@@ -240,13 +243,13 @@ class Interpreter:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(f"{self.commands(block)}\n{self.say_end}\n")
+            self.process.stdin.write(f"{self.commands(block)}\n{self.print_mark}\n")
             self.process.stdin.flush()
         output = ""
         for line in self.process.stdout:
             output += line
-            if END in line:
-                return output.partition(END)[0]
+            if END_MARK in line:
+                return output.partition(END_MARK)[0]
         sys.exit(f"{self.page.name}, line {block.line}: failed, after it printed\n{output}")
 
     def close(self) -> None:
@@ -255,50 +258,50 @@ class Interpreter:
 
 class Psql(Interpreter):
     command = [binaries() / "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "DSN"]  # noqa: RUF012
-    say_end = f"\\echo '{END}'"
+    print_mark = f"\\echo '{END_MARK}'"
 
 
 class Shell(Interpreter):
     command = ["bash", "-euo", "pipefail"]  # noqa: RUF012
-    say_end = f"echo '{END}'"
+    print_mark = f"echo '{END_MARK}'"
 
     def commands(self, block: Block) -> str:
-        """Read from a file, so that its commands do not read the blocks that follow."""
+        """Sourced from a file, so that the commands cannot read the following blocks as their input."""
         with tempfile.NamedTemporaryFile("w", suffix=".sh", encoding="utf-8", delete=False) as file:
             file.write(block.code)
         return f". {file.name} < /dev/null; rm {file.name}"
 
 
-class Commands:
-    """Commands of ours, in this very process: each finds Spark started already, and leaves it to the next."""
+class LonnymqCommands:
+    """Runs lonnymq commands in this process, so that all of them share one Spark session."""
 
     def __init__(self, page: Path, _dsn: str | None) -> None:
         from pyspark.sql import SparkSession
 
         self.page = page
-        self.kept = mock.patch.object(SparkSession, "stop")
-        self.kept.start()
+        self.keep_session = mock.patch.object(SparkSession, "stop")
+        self.keep_session.start()
 
     def run(self, block: Block) -> str:
         output = io.StringIO()
         for line in block.code.splitlines():
             sys.argv = shlex.split(line)
             with contextlib.redirect_stdout(output):
-                code = self.code()
+                code = self.exit_code()
             if sys.argv[0] != "lonnymq" or code:
                 sys.exit(f"{self.page.name}, line {block.line}: {line} failed")
         return output.getvalue()
 
     @staticmethod
-    def code() -> object:
+    def exit_code() -> object:
         try:
             main()
-        except SystemExit as end:
-            return end.code
+        except SystemExit as exit_:
+            return exit_.code
         return 0
 
     def close(self) -> None:
-        self.kept.stop()
+        self.keep_session.stop()
 
 
 RUNNERS: Mapping[str, type[Python | Psql | Shell]] = {"python": Python, "sql": Psql, "sh": Shell}
@@ -307,17 +310,19 @@ IN_THIS_PROCESS = ("spark.md",)
 
 def run(page: Path, dsn: str | None) -> list[str]:
     runners: dict[str, Runner] = {}
-    printed = []
+    outputs = []
     try:
         for block in runnable(page):
             if block.language not in runners:
                 in_process = block.language == "sh" and page.name in IN_THIS_PROCESS
-                runners[block.language] = (Commands if in_process else RUNNERS[block.language])(page, dsn)
-            printed.append(runners[block.language].run(block))
+                runners[block.language] = (LonnymqCommands if in_process else RUNNERS[block.language])(
+                    page, dsn
+                )
+            outputs.append(runners[block.language].run(block))
     finally:
         for runner in runners.values():
             runner.close()
-    return printed
+    return outputs
 
 
 if __name__ == "__main__":

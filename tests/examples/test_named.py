@@ -1,4 +1,4 @@
-"""What the pages name in passing is there: commands, calls of a queue, and the options of both."""
+"""Commands and calls that the pages mention in their text exist, and so do the options that they mention."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMAND = get_command(app)
 
 
 def inline(page: Path) -> list[str]:
-    """What stands in backticks, outside of blocks."""
+    """All text in backticks outside of blocks."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     return [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", text)]
 
@@ -44,7 +44,7 @@ def calls(page: Path) -> Iterator[ast.Call]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_and_their_options(page: Path) -> None:
+def test_commands_and_their_options_exist(page: Path) -> None:
     for line in commands(page):
         command: Any = COMMAND
         words = shlex.split(line)
@@ -57,15 +57,15 @@ def test_commands_and_their_options(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_calls_and_their_options(page: Path) -> None:
+def test_calls_and_their_options_exist(page: Path) -> None:
     for call in calls(page):
-        if (taker := taker_of(call.func)) is not None:
-            known = inspect.signature(taker).parameters
+        if (function := function_of(call.func)) is not None:
+            known = inspect.signature(function).parameters
             given = {keyword.arg for keyword in call.keywords} - {None}
             assert given <= set(known), ast.unparse(call)
 
 
-def taker_of(name: ast.expr) -> Any:
+def function_of(name: ast.expr) -> Any:
     match name:
         case ast.Name("Queue"):
             return Queue

@@ -1,4 +1,4 @@
-"""What docs/operations.md shows runs, and finds what there is."""
+"""The statements of docs/operations.md run and find what is in the queue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def statements() -> list[str]:
     return [block.code for block in runnable(PAGE) if block.language == "sql"]
 
 
-def test_it_runs_and_finds_what_there_is(conn: psycopg.Connection) -> None:
+def test_the_queries_find_what_is_in_the_queue(conn: psycopg.Connection) -> None:
     conn.execute("SELECT queue_set(p_history => TRUE)")
     for channel in ("megacorp", "acme"):
         for _ in range(4):
@@ -37,13 +37,13 @@ def test_it_runs_and_finds_what_there_is(conn: psycopg.Connection) -> None:
     for channel in ("megacorp", "acme"):
         conn.execute("SELECT message_create(%s, '')", (channel,))
     dispatch(conn)
-    stats, channels, held, died, waits, *_ = [
+    stats, channels, leases, deaths, waits, *_ = [
         conn.execute(block.encode()).fetchall() for block in statements() if block.count(";") == 1
     ]
     assert stats[0][0:5] == (2, 2, 0, 6, 1)
     assert {row[0] for row in channels} == {"megacorp", "acme"}
-    assert len(held) == 6
-    assert [(row[1], row[2]) for row in died] == [("no route", 1)]
+    assert len(leases) == 6
+    assert [(row[1], row[2]) for row in deaths] == [("no route", 1)]
     assert [row[1] for row in waits] == [1]
 
 
@@ -56,8 +56,8 @@ def test_every_statement_runs(conn: psycopg.Connection) -> None:
     )
 
 
-def test_the_login_that_it_makes_is_bound(conn: psycopg.Connection, connect: Connect) -> None:
-    """Under names of the test's own, since roles belong to the whole server."""
+def test_the_tenants_login_is_bound(conn: psycopg.Connection, connect: Connect) -> None:
+    """Under other names, since roles belong to the whole server."""
     [block] = [block.code for block in blocks(PAGE) if block.code.startswith("CREATE ROLE")]
     schema, login = unique_name("q"), unique_name("acme_app")
     install(conn, schema, roles=True)
@@ -70,18 +70,18 @@ def test_the_login_that_it_makes_is_bound(conn: psycopg.Connection, connect: Con
         conn.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}".encode())
 
 
-def test_it_shows_that_nobody_consumes(conn: psycopg.Connection) -> None:
+def test_the_first_query_shows_that_nobody_consumes(conn: psycopg.Connection) -> None:
     conn.execute("SELECT message_create('acme', '', to_epoch(now()) - 60000)")
     conn.execute("UPDATE message SET created_at = created_at - 60000")
     [(waiting, *_, oldest_due_ms)] = conn.execute(statements()[0].encode()).fetchall()
     assert (waiting, oldest_due_ms >= 60_000) == (1, True)
 
 
-def test_what_it_restores_is_served(dsn: str, tmp_path: Path) -> None:
+def test_restored_messages_are_served(dsn: str, tmp_path: Path) -> None:
     with Queue(dsn) as queue:
         queue.enqueue_many(range(5), channel="acme")
-        [held] = queue.dequeue()
+        [leased] = queue.dequeue()
         queue.enqueue_many(range(5), channel="bluebird")  # after the last dispatch
         assert check(PAGE, tmp_path, dsn) == ""
         assert len(queue.dequeue(20)) == 9
-        assert queue.complete(held) == "completed"
+        assert queue.complete(leased) == "completed"

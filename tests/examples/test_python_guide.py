@@ -1,4 +1,4 @@
-"""docs/python.md tells of all there is."""
+"""docs/python.md mentions every public call."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.examples.page import CHECKOUT
 PAGE = CHECKOUT / "docs" / "python.md"
 
 
-def test_it_tells_of_every_call() -> None:
+def test_it_mentions_every_call() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    told = set(re.findall(r"\b([a-z_]+)\(", text)) | set(re.findall(r"`([a-z_.]+)`", text))
+    mentioned = set(re.findall(r"\b([a-z_]+)\(", text)) | set(re.findall(r"`([a-z_.]+)`", text))
     for kind in (Queue, Channel, Dead):
         calls = {name for name in dir(kind) if not name.startswith("_")} - {"perform", "like_this"}
-        assert calls <= told, calls - told
+        assert calls <= mentioned, calls - mentioned

@@ -1,4 +1,4 @@
-"""Wheels of what is installed here, whose versions are locked: with them pip asks no index."""
+"""Makes wheels out of the packages installed here, so that pip can install them without an index."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-OF_THIS_PLACE = {"INSTALLER", "REQUESTED", "direct_url.json"}
+LOCAL_FILES = {"INSTALLER", "REQUESTED", "direct_url.json"}
 
 
 def fill(folder: Path, *needed: str) -> None:
-    """With these and all that they need, but for our own package, which is built."""
+    """Write wheels of these packages, and of all that they need, into the folder.
+
+    lonnymq itself is left out: pip builds it.
+    """
     wanted = [*map(Requirement, needed)]
     known = set()
     while wanted:
@@ -40,5 +43,5 @@ def pack(found: Distribution, folder: Path) -> None:
         return
     with zipfile.ZipFile(wheel, "w") as archive:
         for file in found.files or ():
-            if ".." not in file.parts and "__pycache__" not in file.parts and file.name not in OF_THIS_PLACE:
+            if ".." not in file.parts and "__pycache__" not in file.parts and file.name not in LOCAL_FILES:
                 archive.write(str(file.locate()), str(file))

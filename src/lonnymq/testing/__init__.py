@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lonnymq.testing.drain import Drained, drain, drain_async
+    from lonnymq.testing.draining import Drained, drain, drain_async
 
 __all__ = ["Drained", "drain", "drain_async"]
 
@@ -20,7 +20,7 @@ if not TYPE_CHECKING:  # else any name would seem to be there
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(importlib.import_module("lonnymq.testing.drain"), name)
+        return getattr(importlib.import_module("lonnymq.testing.draining"), name)
 
 
 def __dir__() -> list[str]:
