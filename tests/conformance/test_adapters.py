@@ -4,12 +4,12 @@ import asyncio
 
 import psycopg
 import pytest
-from lonnymq.client.history import FinishedList
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from lonnymq import commands, errors
 from lonnymq.adapters.drivers import run, run_async
+from lonnymq.commands import HistoryList
 from lonnymq.install import install, uninstall
 from tests.conformance import calls, drivers
 from tests.conformance.drivers import DRIVERS
@@ -43,7 +43,7 @@ LACKING = {
     "message_create": (commands.MessageCreate("a", b"x"), "producer"),
     "message_dequeue": (commands.MessageDequeue(1), "consumer"),
     "channel_stats": (commands.ChannelStats("a"), "observer"),
-    "history": (FinishedList(None, None, 1), "observer"),
+    "history": (HistoryList(None, None, 1), "observer"),
     "channel_set": (commands.ChannelSet("a", max_concurrency=1), "admin"),
 }
 
