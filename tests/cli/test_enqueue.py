@@ -70,16 +70,16 @@ def test_one_too_many(queue: Queue, lonnymq: Run) -> None:
     assert lonnymq("enqueue", "1", "--channel", "tiny").code == 0
     done = lonnymq("enqueue", "2", "--channel", "tiny")
     assert (done.code, done.stdout) == (1, "")
-    assert done.stderr.startswith("lonnymq: channel 'tiny' is full (nothing was queued: try again")
+    assert done.stderr.startswith("lonnymq: channel 'tiny' is full (nothing was enqueued: try again")
     assert "--max-size" in done.stderr
     assert len(queue.messages()) == 1
 
 
 WRONG = [
-    ([], "there is nothing to queue"),
+    ([], "there is nothing to enqueue"),
     (["{broken"], "of the value: it is not JSON: Expecting property name"),
     (["text"], "say --text"),
-    (["NaN"], "NaN is no number there"),
+    (["NaN"], "NaN is not a JSON number"),
     (["[" * 100_000], "it is not JSON that can be read here"),
     (["1", "--delay", "1", "--run-at", "2099-12-31"], "--delay and --run-at both say when"),
     (["1", "--priority", "101"], "--priority"),
@@ -87,17 +87,17 @@ WRONG = [
     (["1", "--lane", ""], "lane"),
     (["1", "--delay", "-1"], "--delay"),
     (["1", "--run-at", "soon"], "'soon' is not a time"),
-    (["1", "--header", "novalue"], "--header novalue is no header"),
-    (["1", "--header", "=v"], "is no header"),
-    (["1", "--task", "send"], "the value is no object"),
+    (["1", "--header", "novalue"], "--header novalue has no name or no ="),
+    (["1", "--header", "=v"], "has no name or no ="),
+    (["1", "--task", "send"], "the payload is not an object"),
     (["1", "--max-attempts", "0"], "--max-attempts"),
     (["1", "--max-attempts", "99999999999"], "out of range"),
     (["1", "--channel", ""], "a channel needs a name"),
     (["x" * 1_048_577, "--text"], "1048579 bytes"),
-    (["1", "--values"], "--values is about the lines of a file"),
-    (["1", "--file", "-"], "a value and a --file are one too many"),
-    (["--file", "-", "--text"], "--text is for a message on the command line"),
-    (["--file", "-", "--dedupe-key", "k"], "would make one message"),
+    (["1", "--payloads"], "--payloads is for the lines of a file"),
+    (["1", "--file", "-"], "a payload and --file are both given"),
+    (["--file", "-", "--text"], "--text is for a payload on the command line"),
+    (["--file", "-", "--dedupe-key", "k"], "would create one message"),
     (["--file", "/nowhere/at/all"], "/nowhere/at/all cannot be read: No such file or directory"),
     (["--file", "/"], "/ cannot be read: Is a directory"),
 ]
@@ -117,13 +117,13 @@ def test_a_file(queue: Queue, lonnymq: Run, tmp_path: Path) -> None:
     file.write_bytes(
         b"\xef\xbb\xbf"
         + lines(
-            {"value": {"invoice": 7}, "channel": "acme", "task": "send", "headers": {"a": 1}},
-            {"value": None, "delay": 600, "dedupe_key": "k", "max_attempts": 2},
-            {"value": "again", "dedupe_key": "k"},
+            {"payload": {"invoice": 7}, "channel": "acme", "task": "send", "headers": {"a": 1}},
+            {"payload": None, "delay": 600, "dedupe_key": "k", "max_attempts": 2},
+            {"payload": "again", "dedupe_key": "k"},
         )
         + b"\r\n  \n"
-        + b'{"value": "urgent", "priority": 3, "cost": 2, "lane": "slow", "channel": null}\r\n'
-        + '{"value": "Zoë", "run_at": "2099-12-31T09:00+01:00"}'.encode()
+        + b'{"payload": "urgent", "priority": 3, "cost": 2, "lane": "slow", "channel": null}\r\n'
+        + '{"payload": "Zoë", "run_at": "2099-12-31T09:00+01:00"}'.encode()
     )
     done = lonnymq("enqueue", "--file", str(file))
     assert (done.code, done.stderr) == (0, "")
@@ -139,9 +139,9 @@ def test_what_a_line_does_not_say_is_as_the_options_say(queue: Queue, lonnymq: R
     options = ["--channel", "c", "--delay", "600", "--header", "a=1", "--task", "t", "--max-attempts", "4"]
     options += ["--lane", "slow"]
     stdin = lines(
-        {"value": 1},
+        {"payload": 1},
         {
-            "value": 2,
+            "payload": 2,
             "channel": "d",
             "run_at": "2001-01-01",
             "lane": "l",
@@ -161,10 +161,10 @@ def test_what_a_line_does_not_say_is_as_the_options_say(queue: Queue, lonnymq: R
 
 def test_values(queue: Queue, lonnymq: Run) -> None:
     done = lonnymq(
-        "enqueue", "--file", "-", "--values", "--channel", "c", stdin=lines({"value": 1}, [2], "three")
+        "enqueue", "--file", "-", "--payloads", "--channel", "c", stdin=lines({"payload": 1}, [2], "three")
     )
     assert done.code == 0
-    assert [message.payload for message in queue.dequeue(10)] == [{"value": 1}, [2], "three"]
+    assert [message.payload for message in queue.dequeue(10)] == [{"payload": 1}, [2], "three"]
 
 
 def test_an_empty_file(lonnymq: Run) -> None:
@@ -173,7 +173,7 @@ def test_an_empty_file(lonnymq: Run) -> None:
 
 def test_nothing_of_a_file_when_a_channel_is_full(queue: Queue, lonnymq: Run) -> None:
     queue.channel("tiny").set(max_size=1)
-    done = lonnymq("enqueue", "--file", "-", "--channel", "tiny", "--values", stdin=lines(1, 2, 3))
+    done = lonnymq("enqueue", "--file", "-", "--channel", "tiny", "--payloads", stdin=lines(1, 2, 3))
     assert (done.code, done.stdout) == (1, "")
     assert "channel 'tiny' is full (max_size 1): 2 of 3 messages do not fit" in done.stderr
     assert "--drop-full" in done.stderr
@@ -182,7 +182,7 @@ def test_nothing_of_a_file_when_a_channel_is_full(queue: Queue, lonnymq: Run) ->
 
 def test_lines_are_left_out_when_that_is_asked_for(queue: Queue, lonnymq: Run) -> None:
     queue.channel("tiny").set(max_size=1)
-    file = ["enqueue", "--file", "-", "--channel", "tiny", "--values", "--drop-full"]
+    file = ["enqueue", "--file", "-", "--channel", "tiny", "--payloads", "--drop-full"]
     done = lonnymq(*file, stdin=lines(1, 2, 3))
     told = "1 created, 0 duplicates, 2 left out: their channel is full\n"
     assert (done.code, done.stdout) == (0, told)
@@ -193,46 +193,46 @@ def test_lines_are_left_out_when_that_is_asked_for(queue: Queue, lonnymq: Run) -
 def test_a_bad_line_is_named_though_its_channel_is_full(queue: Queue, lonnymq: Run) -> None:
     queue.channel("tiny").set(max_size=1)
     file = ["enqueue", "--file", "-", "--channel", "tiny"]
-    bad = lines({"value": 1}, {"value": 2}, {"value": 3, "dedupe_key": ""})
+    bad = lines({"payload": 1}, {"payload": 2}, {"payload": 3, "dedupe_key": ""})
     assert "line 3:" in lonnymq(*file, stdin=bad).stderr
 
 
 BAD = [
-    (b'{"value": 1', "it is not JSON: Expecting ',' delimiter"),
+    (b'{"payload": 1', "it is not JSON: Expecting ',' delimiter"),
     (b"\xff", "it is not UTF-8"),
-    (b'{"value": NaN}', "NaN is no number there"),
-    (b'{"valu": 1}', 'it is no object with a value (write {"value": ..., "channel": ...}, or say --values)'),
-    (b"7", "it is no object with a value"),
-    (b'{"value": 1, "chanel": "a"}', "there is no 'chanel' (a line may have value, channel, delay,"),
-    (b'{"value": 1, "channel": 7}', "channel is not a text"),
-    (b'{"value": 1, "channel": ""}', "a channel needs a name"),
-    (b'{"value": 1, "channel": "\\u0000"}', "NUL"),
-    (b'{"value": 1, "channel": "\\ud800"}', "half a character"),
-    (b'{"value": 1, "delay": "60"}', "delay is not a number of seconds"),
-    (b'{"value": 1, "delay": true}', "delay is not a number of seconds"),
-    (b'{"value": 1, "delay": -1}', "-1 is negative (give 0 or more seconds)"),
-    (b'{"value": 1, "delay": 1e300}', "LM003|range|time"),
-    (b'{"value": 1, "delay": 1, "run_at": "2099-12-31"}', "both say when"),
-    (b'{"value": 1, "run_at": "soon"}', "'soon' is not a time"),
-    (b'{"value": 1, "run_at": 7}', "run_at is not a text with a time"),
-    (b'{"value": 1, "priority": 101}', "a priority of 101"),
-    (b'{"value": 1, "cost": 0}', "a cost of 0"),
-    (b'{"value": 1, "lane": 7}', "lane is not a text"),
-    (b'{"value": 1, "lane": ""}', "lane"),
-    (b'{"value": 1, "priority": 1.5}', "priority is not a whole number"),
-    (b'{"value": 1, "dedupe_key": 7}', "dedupe_key is not a text"),
-    (b'{"value": 1, "dedupe_key": ""}', "key"),
-    (b'{"value": 1, "headers": [1]}', "headers is not an object"),
-    (b'{"value": 1, "headers": {"a": "\\u0000"}}', "has a NUL character"),
-    (b'{"value": 1, "headers": {"a": "' + b"x" * 70_000 + b'"}}', "headers"),
-    (b'{"value": 1, "max_attempts": 0}', "attempts"),
-    (b'{"value": 1, "max_attempts": 99999999999}', "out of range"),
-    (b'{"value": "' + b"x" * 1_048_576 + b'"}', "1048578 bytes"),
+    (b'{"payload": NaN}', "NaN is not a JSON number"),
+    (b'{"paylod": 1}', 'it is not an object with a payload (write {"payload": ...}, or use --payloads)'),
+    (b"7", "it is not an object with a payload"),
+    (b'{"payload": 1, "chanel": "a"}', "'chanel' is not known (a line may have payload, channel, delay,"),
+    (b'{"payload": 1, "channel": 7}', "channel is not a text"),
+    (b'{"payload": 1, "channel": ""}', "a channel needs a name"),
+    (b'{"payload": 1, "channel": "\\u0000"}', "NUL"),
+    (b'{"payload": 1, "channel": "\\ud800"}', "half a character"),
+    (b'{"payload": 1, "delay": "60"}', "delay is not a number of seconds"),
+    (b'{"payload": 1, "delay": true}', "delay is not a number of seconds"),
+    (b'{"payload": 1, "delay": -1}', "-1 is negative (give 0 or more seconds)"),
+    (b'{"payload": 1, "delay": 1e300}', "LM003|range|time"),
+    (b'{"payload": 1, "delay": 1, "run_at": "2099-12-31"}', "both given"),
+    (b'{"payload": 1, "run_at": "soon"}', "'soon' is not a time"),
+    (b'{"payload": 1, "run_at": 7}', "run_at is not a text with a time"),
+    (b'{"payload": 1, "priority": 101}', "a priority of 101"),
+    (b'{"payload": 1, "cost": 0}', "a cost of 0"),
+    (b'{"payload": 1, "lane": 7}', "lane is not a text"),
+    (b'{"payload": 1, "lane": ""}', "lane"),
+    (b'{"payload": 1, "priority": 1.5}', "priority is not a whole number"),
+    (b'{"payload": 1, "dedupe_key": 7}', "dedupe_key is not a text"),
+    (b'{"payload": 1, "dedupe_key": ""}', "key"),
+    (b'{"payload": 1, "headers": [1]}', "headers is not an object"),
+    (b'{"payload": 1, "headers": {"a": "\\u0000"}}', "has a NUL character"),
+    (b'{"payload": 1, "headers": {"a": "' + b"x" * 70_000 + b'"}}', "headers"),
+    (b'{"payload": 1, "max_attempts": 0}', "attempts"),
+    (b'{"payload": 1, "max_attempts": 99999999999}', "out of range"),
+    (b'{"payload": "' + b"x" * 1_048_576 + b'"}', "1048578 bytes"),
 ]
 
 
 def test_a_bad_line_is_named_and_nothing_is_queued(queue: Queue, lonnymq: Run) -> None:
-    good = lines(*({"value": n} for n in range(10)))
+    good = lines(*({"payload": n} for n in range(10)))
     for bad, says in BAD:
         done = lonnymq("enqueue", "--file", "-", stdin=good + b"\n" + bad + b"\n" + good)
         assert (done.code, done.stdout) == (1, ""), (bad[:80], done.stderr)
@@ -244,8 +244,8 @@ def test_a_bad_line_is_named_and_nothing_is_queued(queue: Queue, lonnymq: Run) -
 
 def test_a_bad_line_is_found_in_any_chunk(queue: Queue, lonnymq: Run) -> None:
     for place in (1, 5_000, 5_001, 11_000):
-        messages: list[object] = [{"value": n} for n in range(11_000)]
-        messages[place - 1] = {"value": 0, "channel": "c" * 256}
+        messages: list[object] = [{"payload": n} for n in range(11_000)]
+        messages[place - 1] = {"payload": 0, "channel": "c" * 256}
         done = lonnymq("enqueue", "--file", "-", stdin=lines(*messages))
         assert done.code == 1
         assert f"line {place}: the channel name is 256 bytes long" in done.stderr
@@ -255,7 +255,7 @@ def test_a_bad_line_is_found_in_any_chunk(queue: Queue, lonnymq: Run) -> None:
 def test_a_bar_on_a_terminal(dsn: str, queue: Queue, tmp_path: Path) -> None:
     file = tmp_path / "messages.jsonl"
     file.write_bytes(lines(*range(12_000)))
-    code, shown = on_terminal(["enqueue", "--file", str(file), "--values"], dsn)
+    code, shown = on_terminal(["enqueue", "--file", str(file), "--payloads"], dsn)
     assert code == 0
     assert "messages" in shown
     assert "12,000 created" in shown
@@ -277,7 +277,7 @@ def half_loaded(dsn: str, conn: psycopg.Connection) -> Iterator[tuple[subprocess
             "enqueue",
             "--file",
             "-",
-            "--values",
+            "--payloads",
         ],
         env=environment(dsn),
         stdin=subprocess.PIPE,
@@ -337,7 +337,7 @@ def test_many_lines_need_no_more_memory_than_some(dsn: str, tmp_path: Path) -> N
     def kib(count: int) -> int:
         file = tmp_path / "messages.jsonl"
         with file.open("w") as out:
-            out.writelines(f'{{"value": {{"row": {n}}}, "channel": "c{n % 7}"}}\n' for n in range(count))
+            out.writelines(f'{{"payload": {{"row": {n}}}, "channel": "c{n % 7}"}}\n' for n in range(count))
         done = subprocess.run(
             [sys.executable, "-c", MEMORY, "enqueue", "--file", str(file)],
             env=environment(dsn) | {"PYTHONPATH": os.pathsep.join(sys.path)},

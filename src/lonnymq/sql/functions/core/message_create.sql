@@ -1,7 +1,7 @@
 -- Create one message. It is there when the caller's transaction commits.
 -- Locks nothing: producers only append, so an open transaction delays nobody. A dedupe key, a channel with a max_size
 -- and a bound login take the longer way of messages_create. Works at every isolation level.
--- Returns the message's id and 'created'; or 'duplicate' and the id of the message that has the key; or NULL and 'full'.
+-- Returns the message's id and 'created'; 'duplicate' and the id of the message that has the key; or NULL and 'full'.
 CREATE OR REPLACE FUNCTION message_create (
     p_channel TEXT,
     p_content BYTEA,
