@@ -77,11 +77,11 @@ def test_one_too_many(queue: Queue, lonnymq: Run) -> None:
 
 WRONG = [
     ([], "there is nothing to enqueue"),
-    (["{broken"], "of the value: it is not JSON: Expecting property name"),
+    (["{broken"], "the payload: it is not JSON: Expecting property name"),
     (["text"], "say --text"),
     (["NaN"], "NaN is not a JSON number"),
     (["[" * 100_000], "it is not JSON that can be read here"),
-    (["1", "--delay", "1", "--run-at", "2099-12-31"], "--delay and --run-at both say when"),
+    (["1", "--delay", "1", "--run-at", "2099-12-31"], "--delay and --run-at are both given"),
     (["1", "--priority", "101"], "--priority"),
     (["1", "--cost", "0"], "--cost"),
     (["1", "--lane", ""], "lane"),
