@@ -21,7 +21,7 @@ PLACES = """
     live_backlog AS MATERIALIZED (
         SELECT b.* FROM backlog b
         WHERE b.turn = (SELECT MAX(x.turn) FROM backlog x WHERE x.channel = b.channel AND x.lane = b.lane)
-            AND b.stretches <> '{}'),
+            AND b.ranges <> '{}'),
     live_slots AS MATERIALIZED (
         SELECT s.* FROM slots s WHERE s.turn = (SELECT MAX(x.turn) FROM slots x WHERE x.channel = s.channel)),
     busy AS MATERIALIZED (
@@ -64,9 +64,9 @@ ALWAYS = {
     "invariant 20: a message is in exactly one place": """
         SELECT m.id, m.channel, m.generation, array_agg(p.place) AS places
         FROM message m LEFT JOIN places p ON p.id = m.id AND p.generation = m.generation CROSS JOIN t
-        GROUP BY m.id, t.walk_id, t.walk_to
+        GROUP BY m.id, t.rescan_id, t.rescan_to
         HAVING COUNT(p.place) <> 1
-            AND NOT COALESCE(COUNT(p.place) = 0 AND m.id > t.walk_id AND m.id <= t.walk_to, FALSE)""",
+            AND NOT COALESCE(COUNT(p.place) = 0 AND m.id > t.rescan_id AND m.id <= t.rescan_to, FALSE)""",
     # A message that is rescheduled while a dispatch reads its notice leaves an entry of the old generation.
     # Who takes that one finds that it is void.
     "invariant 20: no entry is of a generation that its message does not have yet": """
@@ -86,19 +86,19 @@ ALWAYS = {
         SELECT DISTINCT e.channel, e.lane FROM line e
         WHERE NOT EXISTS (SELECT FROM live_backlog b WHERE b.channel = e.channel AND b.lane = e.lane)""",
     "one live backlog a line": "SELECT channel, lane FROM backlog GROUP BY channel, lane HAVING COUNT(*) > 1",
-    "invariant 8: the stretches of a line cover it": """
-        SELECT e.*, b.stretches FROM line e JOIN live_backlog b ON b.channel = e.channel AND b.lane = e.lane
+    "invariant 8: the ranges of a line cover it": """
+        SELECT e.*, b.ranges FROM line e JOIN live_backlog b ON b.channel = e.channel AND b.lane = e.lane
         WHERE NOT EXISTS (
-            SELECT FROM unnest(b.stretches) s
+            SELECT FROM unnest(b.ranges) s
             WHERE (e.rank, e.at, e.id) >= (s.lo_rank, s.lo_at, s.lo_id)
                 AND (e.rank, e.at, e.id) <= (s.hi_rank, s.hi_at, s.hi_id))""",
-    "stretches come one after the other": """
-        SELECT b.channel, b.lane, b.stretches FROM live_backlog b
+    "ranges come one after the other": """
+        SELECT b.channel, b.lane, b.ranges FROM live_backlog b
         CROSS JOIN LATERAL (
             SELECT s.*, LEAD(ARRAY[s.lo_rank, s.lo_at, s.lo_id]) OVER (ORDER BY s.ord) AS next
-            FROM unnest(b.stretches) WITH ORDINALITY s (lo_rank, lo_at, lo_id, hi_rank, hi_at, hi_id, ord)) s
+            FROM unnest(b.ranges) WITH ORDINALITY s (lo_rank, lo_at, lo_id, hi_rank, hi_at, hi_id, ord)) s
         WHERE (s.lo_rank, s.lo_at, s.lo_id) > (s.hi_rank, s.hi_at, s.hi_id)
-            OR ARRAY[s.hi_rank, s.hi_at, s.hi_id] >= s.next OR cardinality(b.stretches) > 20""",
+            OR ARRAY[s.hi_rank, s.hi_at, s.hi_id] >= s.next OR cardinality(b.ranges) > 20""",
     "an open line's tag is not below its lane's virtual time": """
         SELECT b.channel, b.lane, b.tag, l.v FROM live_backlog b LEFT JOIN lane l ON l.name = b.lane
         WHERE b.is_open AND (b.tag >= l.v) IS NOT TRUE""",
@@ -110,8 +110,8 @@ ALWAYS = {
     "ready has nothing below its lane's floor, but what is held": """
         SELECT r.lane, r.tag, r.id, r.channel, l.floor FROM ready r LEFT JOIN lane l ON l.name = r.lane
         WHERE (r.tag >= l.floor) IS NOT TRUE
-            AND NOT EXISTS (SELECT FROM held h WHERE h.lane = r.lane AND h.tag = r.tag AND h.id = r.id)""",
-    "what is held is looked at again": "SELECT h.* FROM held h CROSS JOIN t WHERE t.held_at IS NULL",
+            AND NOT EXISTS (SELECT FROM ready_locked h WHERE h.lane = r.lane AND h.tag = r.tag AND h.id = r.id)""",
+    "what is held is looked at again": "SELECT h.* FROM ready_locked h CROSS JOIN t WHERE t.locked_check_at IS NULL",
     "no tag is above the highest that was issued": """
         SELECT r.lane, r.tag, r.id, l.issued FROM ready r JOIN lane l ON l.name = r.lane
         WHERE r.tag > GREATEST(l.issued, l.v)""",
@@ -181,7 +181,7 @@ ALWAYS = {
         SELECT x.* FROM (
             SELECT t.waiting + COALESCE((SELECT SUM(u.n) FROM unread u), 0) AS told,
                 (SELECT COUNT(*) FROM message) - (SELECT COUNT(*) FROM leased) AS waiting
-            FROM t WHERE t.walk_id IS NULL) x
+            FROM t WHERE t.rescan_id IS NULL) x
         WHERE x.told <> x.waiting""",
     "one row says what a create must know": "SELECT COUNT(*) FROM sleep HAVING COUNT(*) <> 1",
     "and says what the settings say": """
@@ -219,7 +219,7 @@ ALWAYS = {
 AT_REST = {
     "nothing is unread": "SELECT * FROM unread",
     "every message is placed": """
-        SELECT t.spans, t.walk_id, t.walk_to FROM t WHERE t.spans <> '{}' OR t.walk_id IS NOT NULL""",
+        SELECT t.spans, t.rescan_id, t.rescan_to FROM t WHERE t.spans <> '{}' OR t.rescan_id IS NOT NULL""",
     "every policy is in force": "SELECT * FROM policy_change",
     "invariant 17: an empty line has no backlog": """
         SELECT b.* FROM live_backlog b CROSS JOIN queue q

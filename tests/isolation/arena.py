@@ -25,8 +25,8 @@ EMPTIED = (
         "line",
         "backlog",
         "ready",
-        "held",
-        "recent",
+        "ready_locked",
+        "recent_tag",
         "lease",
         "tick",
     ),
@@ -129,7 +129,7 @@ def unsettled(conn: psycopg.Connection) -> int:
     return int(
         value(
             conn,
-            "SELECT (SELECT COUNT(*) FROM held) + (SELECT COUNT(*) FROM alarm WHERE channel IS NULL)"
+            "SELECT (SELECT COUNT(*) FROM ready_locked) + (SELECT COUNT(*) FROM alarm WHERE channel IS NULL)"
             f" + (SELECT COUNT(*) FROM ({LEASED}) l WHERE l.end_at < clock_ms())",
         )
     )

@@ -263,7 +263,7 @@ def taken_over_and_cancelled(conn: psycopg.Connection) -> int:
 
 
 def maintained(conn: psycopg.Connection) -> int:
-    conn.execute("UPDATE upkeep SET dedupe_from = 0, dedupe_day = 0")
+    conn.execute("UPDATE maintenance SET dedupe_from = 0, dedupe_day = 0")
     conn.execute("SELECT maintain()")
     assert value(conn, "SELECT COUNT(*) FROM dedupe") == 0
     return 0
@@ -313,7 +313,7 @@ def test_an_open_maintain_is_waited_for(arena: Arena, lives: int, ending: str) -
 def test_maintain_leaves_a_key_that_is_being_taken_over(arena: Arena, lives: int, ending: str) -> None:
     free_key(arena, lives)
     observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
-    observer.execute("UPDATE upkeep SET dedupe_from = 0, dedupe_day = 0")
+    observer.execute("UPDATE maintenance SET dedupe_from = 0, dedupe_day = 0")
     begin(one)
     assert create(one)[1] == "created"
     with impatient(two):

@@ -440,9 +440,9 @@ def test_the_dispatcher_does_not_wait_for_upkeep(arena: Arena) -> None:
     dispatch(observer)
     make(observer, ["b"])
     dispatch(observer)
-    assert value(observer, "SELECT COUNT(*) FROM recent") > 0
+    assert value(observer, "SELECT COUNT(*) FROM recent_tag") > 0
     one.execute("BEGIN")
-    one.execute("SELECT FROM recent FOR UPDATE")
+    one.execute("SELECT FROM recent_tag FOR UPDATE")
     with impatient(observer):
         for _ in range(5):
             complete(observer, take(observer, 50))

@@ -121,7 +121,7 @@ def test_every_dispatch_lock_is_tried(arena: Arena) -> None:
         "SELECT proname FROM pg_proc"
         " WHERE pronamespace = 'lonnymq'::REGNAMESPACE AND prosrc ~ 'FROM dispatch_lock'"
     )
-    assert {name for (name,) in rows} == {"dispatch", "tick_renew", "rebuild_places"}
+    assert {name for (name,) in rows} == {"dispatch", "dispatch_recover", "rebuild_places"}
 
 
 @pytest.fixture

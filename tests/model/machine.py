@@ -113,7 +113,7 @@ RESET = """
     TRUNCATE message, notice, tick, ready, lease, line, backlog, slots RESTART IDENTITY;
     INSERT INTO queue DEFAULT VALUES;
     INSERT INTO dispatch_lock DEFAULT VALUES;
-    INSERT INTO upkeep DEFAULT VALUES;
+    INSERT INTO maintenance DEFAULT VALUES;
     {tick};
     INSERT INTO sleep (is_asleep) VALUES (FALSE)"""
 SKIP_IDS = "SELECT setval(s, nextval(s) + 2000) FROM pg_get_serial_sequence('message', 'id') s"
@@ -128,16 +128,16 @@ SMALL_TABLES = [
     "departure",
     "dispatch_lock",
     "finished",
-    "held",
+    "ready_locked",
     "policy_change",
     "queue",
-    "recent",
+    "recent_tag",
     "scheduled",
     "served_by",
     "sleep",
     "staging",
     "tally",
-    "upkeep",
+    "maintenance",
 ]
 
 
@@ -421,7 +421,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert results == [self.model.extend(*target, lease_ms) for target in given], "invariants 5, 16"
         self.wrote()
 
-    # Settings and upkeep
+    # Settings and maintenance
 
     @rule(number=st.integers(0, 30), policy=POLICIES, limit=st.sampled_from([None, 1, 5]))
     def channel_changes(self, number: int, policy: tuple[Any, ...], limit: int | None) -> None:
@@ -533,7 +533,7 @@ class QueueMachine(RuleBasedStateMachine):
     def rest(self) -> None:
         """Nothing is left in any place, and nothing to do."""
         self.dispatch()
-        for place in ("backlog WHERE stretches <> '{}'", "line", "ready", "scheduled", "held"):
+        for place in ("backlog WHERE ranges <> '{}'", "line", "ready", "scheduled", "ready_locked"):
             left = self.client.rows(f"SELECT * FROM {place}")
             assert not left, f"invariant 17: drained, yet {place} has {left}"
         tick = self.client.rows("SELECT * FROM tick")

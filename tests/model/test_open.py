@@ -113,7 +113,7 @@ class OpenMachine(RuleBasedStateMachine):
     def rest(self) -> None:
         check(self.conn)
         self.met.lines += len(self.conn.execute("SELECT FROM backlog").fetchall())
-        self.met.held += len(self.conn.execute("SELECT FROM held").fetchall())
+        self.met.held += len(self.conn.execute("SELECT FROM ready_locked").fetchall())
 
     @rule(limit=st.sampled_from([1, 1, 4]), lease_ms=st.sampled_from([5, 60_000]))
     def dequeue(self, limit: int, lease_ms: int) -> None:

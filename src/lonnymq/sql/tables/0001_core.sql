@@ -136,9 +136,9 @@ CREATE TABLE line (
 );
 
 -- A part of a line that has messages; between the parts of a line nothing is left. Ends count in.
-CREATE TYPE stretch AS (lo_rank SMALLINT, lo_at BIGINT, lo_id BIGINT, hi_rank SMALLINT, hi_at BIGINT, hi_id BIGINT);
+CREATE TYPE line_range AS (lo_rank SMALLINT, lo_at BIGINT, lo_id BIGINT, hi_rank SMALLINT, hi_at BIGINT, hi_id BIGINT);
 
--- One live row for each line that is not empty. That of a line at its end stays for a while, without stretches: so
+-- One live row for each line that is not empty. That of a line at its end stays for a while, without ranges: so
 -- whoever looks for a line finds a row, and does not walk over those that were replaced.
 CREATE TABLE backlog (
     channel TEXT COLLATE "C" NOT NULL,
@@ -147,14 +147,14 @@ CREATE TABLE backlog (
     tag BIGINT NOT NULL,                    -- of its next message
     is_open BOOLEAN NOT NULL,               -- it may release one; else a notice or a time will say when to look again
     n BIGINT NOT NULL,                      -- messages in the line
-    stretches stretch[] NOT NULL,           -- in order
+    ranges line_range[] NOT NULL,           -- in order
     PRIMARY KEY (channel, lane, turn)
 ) WITH (fillfactor = 70);
 -- How a refill leaves a line, and when to look again if it is time that keeps it.
 CREATE TYPE line_state AS (
-    tid TID, channel TEXT, tag BIGINT, is_open BOOLEAN, n BIGINT, stretches stretch[], again_at BIGINT);
+    tid TID, channel TEXT, tag BIGINT, is_open BOOLEAN, n BIGINT, ranges line_range[], again_at BIGINT);
 CREATE INDEX backlog_tag_ix ON backlog (lane, tag, turn) WHERE is_open;
-CREATE INDEX backlog_ended_ix ON backlog (turn) WHERE stretches = '{}';
+CREATE INDEX backlog_ended_ix ON backlog (turn) WHERE ranges = '{}';
 
 -- Next to be served: lowest tag first. Tags are virtual time: each message of a channel has a tag that is higher by
 -- cost / weight than the one before it, so that channels advance together.
@@ -174,7 +174,7 @@ CREATE INDEX ready_channel_ix ON ready (channel, tag, id); -- lanes have tags of
 
 -- Entries of ready that an open dequeue has held for more than a second, and that lie below its lane's floor. If that
 -- dequeue rolls back, they are put back.
-CREATE TABLE held (
+CREATE TABLE ready_locked (
     lane TEXT COLLATE "C" NOT NULL,
     tag BIGINT NOT NULL,
     id BIGINT NOT NULL,
@@ -184,13 +184,13 @@ CREATE TABLE held (
 
 -- The tag that a channel's next message gets if it comes soon: of channels that were placed without a line while
 -- others had one.
-CREATE TABLE recent (
+CREATE TABLE recent_tag (
     channel TEXT COLLATE "C" NOT NULL,
     lane TEXT COLLATE "C" NOT NULL,
     tag BIGINT NOT NULL,
     PRIMARY KEY (channel, lane, tag)
 );
-CREATE INDEX recent_tag_ix ON recent ((tag + 0), lane); -- an expression: whoever looks for a channel takes the other
+CREATE INDEX recent_tag_order_ix ON recent_tag ((tag + 0), lane); -- an expression: whoever looks for a channel takes the other
 
 -- What a dequeue took: one row for up to 100 messages, in the order of their ids. It goes when all of them are
 -- finished; those that are not there any more, or have another generation, do not count.
@@ -248,14 +248,14 @@ CREATE TYPE open_transaction AS (xid XID8, id BIGINT);
 
 -- How a channel stands when messages of it are placed in a lane: whether it has a line, whether recent has a tag for
 -- it, what it may do (see channel_room), and the tag of its next message.
-CREATE TYPE standing AS (channel TEXT, has_line BOOLEAN, is_remembered BOOLEAN, room INT, step DOUBLE PRECISION,
+CREATE TYPE channel_state AS (channel TEXT, has_line BOOLEAN, is_remembered BOOLEAN, room INT, step DOUBLE PRECISION,
     tag BIGINT);
 
 -- Created messages that are still to be placed: those from lo_id to hi_id that have this xid and generation 0.
 CREATE TYPE span AS (xid XID8, lo_id BIGINT, hi_id BIGINT);
 
 -- What notices tell a dispatch together, what is due, and the queue's limits.
-CREATE TYPE reading AS (
+CREATE TYPE notice_summary AS (
     snapshot PG_SNAPSHOT,                   -- all that this sees is read, unless is_behind
     n_newer INT,                            -- how many notices are newer than the tick
     is_behind BOOLEAN,                      -- there are more
@@ -275,7 +275,7 @@ CREATE TYPE reading AS (
 CREATE TYPE lane_state AS (
     name TEXT,
     v BIGINT,                               -- virtual time: the tag that is served now
-    floor BIGINT,                           -- ready has no entry below, but for those in held
+    floor BIGINT,                           -- ready has no entry below, but for those in ready_locked
     -- a line has a message with this tag: below, ready is complete; it is served up to here
     horizon BIGINT,
     issued BIGINT,                          -- the highest tag so far
@@ -294,7 +294,7 @@ CREATE TABLE tick (
     spans span[] NOT NULL,
     due_to BIGINT NOT NULL,                 -- scheduled has no row up to here, but for those with an alarm
     alarm_to BIGINT NOT NULL,               -- alarm has no row up to here
-    held_at BIGINT,                         -- when to look at held again; NULL: it is empty
+    locked_check_at BIGINT,                         -- when to look at ready_locked again; NULL: it is empty
     swept_at BIGINT NOT NULL,               -- leases that end up to here are swept
     lease_max_at BIGINT NOT NULL,           -- no lease ends after this
     policy_xid XID8 NOT NULL DEFAULT '0',   -- policy_change has no row below
@@ -303,9 +303,9 @@ CREATE TABLE tick (
     served BIGINT NOT NULL,
     served_at BIGINT,                       -- the last dequeue
     tallied_at BIGINT NOT NULL, tallied_id BIGINT NOT NULL, -- when served_by was last summed up, and how far
-    -- messages above, up to walk_to, are still to be looked for: after rebuild()
-    walk_id BIGINT, walk_to BIGINT,
-    walk_snapshot PG_SNAPSHOT,              -- those that this snapshot sees; the notices of others are still to be read
+    -- messages above, up to rescan_to, are still to be looked for: after rebuild()
+    rescan_id BIGINT, rescan_to BIGINT,
+    rescan_snapshot PG_SNAPSHOT,              -- those that this snapshot sees; the notices of others are still to be read
     started_at TIMESTAMPTZ NOT NULL, system_id BIGINT NOT NULL -- of the server that wrote it
 );
 INSERT INTO tick (at, seen_xid, seen_id, open, spans, due_to, alarm_to, swept_at, lease_max_at, lanes, waiting,
@@ -346,14 +346,14 @@ CREATE TABLE sleep (
 INSERT INTO sleep (is_asleep, content_max_bytes) SELECT FALSE, q.content_max_bytes FROM queue q;
 
 -- How far maintain() has cleaned, and the lock that keeps two of them apart.
-CREATE TABLE upkeep (
+CREATE TABLE maintenance (
     only_row BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (only_row),
     cleaned_xid XID8 NOT NULL DEFAULT '0',  -- notices below are gone,
     passed_xid XID8 NOT NULL DEFAULT '0',   -- and those below this, but for what was open
-    held_xid XID8,                          -- the lowest transaction that was
+    open_xid XID8,                          -- the lowest transaction that was
     dedupe_from BIGINT NOT NULL DEFAULT 0,  -- keys that are free since before are gone
     dedupe_day BIGINT NOT NULL DEFAULT 0,   -- when all of them were last looked for
     trimmed_xid XID8 NOT NULL DEFAULT '0',  -- the history's rows up to this may be gone
     unmarked_xid XID8 NOT NULL DEFAULT '0'  -- the rows of dead_mark up to this may be gone
 );
-INSERT INTO upkeep DEFAULT VALUES;
+INSERT INTO maintenance DEFAULT VALUES;
