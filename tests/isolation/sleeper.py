@@ -6,7 +6,7 @@ import time
 import psycopg
 
 from tests import invariants
-from tests.isolation.arena import PATIENCE, dispatch, value
+from tests.isolation.shared_database import TIMEOUT_S, dispatch, value
 
 # What a dequeue says when it knows of nothing: ask again in a second. A sleeper does not.
 NO_REASON_MS = 900
@@ -48,7 +48,7 @@ class Sleeper:
                 return True
         return False
 
-    def is_notified(self, seconds: float = PATIENCE) -> bool:
+    def is_notified(self, seconds: float = TIMEOUT_S) -> bool:
         deadline = time.monotonic() + seconds
         while not self.heard:
             left = deadline - time.monotonic()
@@ -61,7 +61,7 @@ class Sleeper:
         """Keep to the protocol until something is delivered; `is_asleep`: from after the last look on."""
         if is_asleep:
             assert self.is_notified(), "it sleeps, and nobody tells it"
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
             is_sure = self.await_wake()
             deliveries = self.look()

@@ -7,7 +7,18 @@ from tests.database import Connect
 from tests.invariants import check, dequeue, dispatch, drain
 from tests.sql.test_dequeue import fill
 
-PLACES = ("tick", "notice", "scheduled", "alarm", "line", "backlog", "ready", "ready_locked", "recent_tag", "slots")
+PLACES = (
+    "tick",
+    "notice",
+    "scheduled",
+    "alarm",
+    "line",
+    "backlog",
+    "ready",
+    "ready_locked",
+    "recent_tag",
+    "slots",
+)
 
 
 def count(conn: psycopg.Connection, table: str) -> int:

@@ -8,7 +8,7 @@ from uuid import UUID
 import psycopg
 
 from tests import invariants
-from tests.isolation.arena import Ledger, dispatch, run_out, take, value
+from tests.isolation.shared_database import Ledger, dispatch, take, value, wait_until_expired
 
 MANY = 50
 
@@ -19,7 +19,7 @@ class Lease(NamedTuple):
 
 
 @dataclass
-class Scene:
+class BusyQueue:
     """Three channels. Two have leases that run (and, if asked for, one each that ran out); all have messages
     that are ready; and no dispatch has seen one message each in the first channel and in a new one.
     """
@@ -27,7 +27,7 @@ class Scene:
     ledger: Ledger
     first: str
     second: str
-    held: dict[str, list[Lease]] = field(default_factory=dict)  # two a channel
+    leases: dict[str, list[Lease]] = field(default_factory=dict)  # two per channel
     expired: dict[str, Lease] = field(default_factory=dict)
     third: str = "third"
     new: str = "new"
@@ -39,38 +39,38 @@ def create(conn: psycopg.Connection, ledger: Ledger, channel: str, text: str, at
     return message_id
 
 
-def build(conn: psycopg.Connection, *, expired: bool = False) -> Scene:
+def build(conn: psycopg.Connection, *, expired: bool = False) -> BusyQueue:
     ledger = Ledger()
     for channel in ("east", "west"):
         for at in (1, 2, 3, 10, 11):
             create(conn, ledger, channel, f"{channel} {at}", at)
     dispatch(conn)
-    scene = Scene(ledger, first="", second="")
+    busy = BusyQueue(ledger, first="", second="")
     for delivery in take(conn, 4):
         ledger.lease(delivery)
-        scene.held.setdefault(delivery.channel, []).append(Lease(delivery.id, delivery.token))
-    create(conn, ledger, scene.third, "third 10", 10)
+        busy.leases.setdefault(delivery.channel, []).append(Lease(delivery.id, delivery.token))
+    create(conn, ledger, busy.third, "third 10", 10)
     dispatch(conn)
     last = take(conn, 2, lease_ms=1 if expired else 3_600_000)
     for delivery in last:
         if expired:
             ledger.expired[delivery.id] = delivery.token
-            scene.expired[delivery.channel] = Lease(delivery.id, delivery.token)
+            busy.expired[delivery.channel] = Lease(delivery.id, delivery.token)
         else:
             ledger.lease(delivery)
     if expired:
-        run_out(conn, last)
+        wait_until_expired(conn, last)
     turns = conn.execute(
         "SELECT channel FROM ("
         "SELECT DISTINCT ON (channel) channel, tag, id FROM ready ORDER BY channel, tag, id) r"
         " ORDER BY tag, id"
     ).fetchall()
-    scene.first, scene.second, third = (channel for (channel,) in turns)
-    assert third == scene.third
-    assert sorted(scene.held) == ["east", "west"]
-    create(conn, ledger, scene.new, "new 1", 10)
-    create(conn, ledger, scene.first, "first, not dispatched", 12)
-    return scene
+    busy.first, busy.second, third = (channel for (channel,) in turns)
+    assert third == busy.third
+    assert sorted(busy.leases) == ["east", "west"]
+    create(conn, ledger, busy.new, "new 1", 10)
+    create(conn, ledger, busy.first, "first, not dispatched", 12)
+    return busy
 
 
 @dataclass
@@ -82,17 +82,17 @@ class Outcome:
     rollback: Callable[[Ledger], None] = lambda _ledger: None
 
 
-Operation = Callable[[psycopg.Connection, Scene, Any], Outcome]
+Operation = Callable[[psycopg.Connection, BusyQueue, Any], Outcome]
 
 
-def do_create(conn: psycopg.Connection, _scene: Scene, channel: str) -> Outcome:
+def do_create(conn: psycopg.Connection, _busy: BusyQueue, channel: str) -> Outcome:
     row = conn.execute("SELECT * FROM message_create(%s, 'created')", (channel,)).fetchone()
     message_id, result = row or ()
     return Outcome(result, lambda ledger: ledger.create(message_id, b"created"))
 
 
-def do_producer(conn: psycopg.Connection, scene: Scene, _target: None) -> Outcome:
-    channels = [scene.first, scene.second, scene.third, scene.new, *(f"bulk {i}" for i in range(MANY))]
+def do_producer(conn: psycopg.Connection, busy: BusyQueue, _target: None) -> Outcome:
+    channels = [busy.first, busy.second, busy.third, busy.new, *(f"bulk {i}" for i in range(MANY))]
     contents = [channel.encode() for channel in channels]
     rows = conn.execute("SELECT * FROM message_create_many(%s, %s)", (channels, contents)).fetchall()
 
@@ -103,15 +103,15 @@ def do_producer(conn: psycopg.Connection, scene: Scene, _target: None) -> Outcom
     return Outcome({result for _, result in rows}, commit)
 
 
-def do_dispatch(conn: psycopg.Connection, _scene: Scene, _target: None) -> Outcome:
+def do_dispatch(conn: psycopg.Connection, _busy: BusyQueue, _target: None) -> Outcome:
     return Outcome(value(conn, "SELECT dispatch()"))
 
 
-def do_sweep(conn: psycopg.Connection, _scene: Scene, _target: None) -> Outcome:
+def do_sweep(conn: psycopg.Connection, _busy: BusyQueue, _target: None) -> Outcome:
     return Outcome(value(conn, "SELECT dispatch()"))
 
 
-def do_dequeue(conn: psycopg.Connection, _scene: Scene, limit: int) -> Outcome:
+def do_dequeue(conn: psycopg.Connection, _busy: BusyQueue, limit: int) -> Outcome:
     deliveries, again_at = invariants.dequeue(conn, limit, 3_600_000)
     assert (again_at is not None) == (len(deliveries) < limit)
 
@@ -125,12 +125,12 @@ def do_dequeue(conn: psycopg.Connection, _scene: Scene, limit: int) -> Outcome:
     return Outcome({delivery.channel for delivery in deliveries}, commit, rollback)
 
 
-def do_complete(conn: psycopg.Connection, _scene: Scene, lease: Lease) -> Outcome:
+def do_complete(conn: psycopg.Connection, _busy: BusyQueue, lease: Lease) -> Outcome:
     result = value(conn, "SELECT message_complete(%s, %s)", *lease)
     return Outcome(result, lambda ledger: ledger.finish(lease.id) if result == "completed" else None)
 
 
-def do_extend(conn: psycopg.Connection, _scene: Scene, lease: Lease) -> Outcome:
+def do_extend(conn: psycopg.Connection, _busy: BusyQueue, lease: Lease) -> Outcome:
     result = value(conn, "SELECT result FROM message_extend(%s, %s, 7200000)", *lease)
 
     def commit(ledger: Ledger) -> None:
@@ -140,12 +140,12 @@ def do_extend(conn: psycopg.Connection, _scene: Scene, lease: Lease) -> Outcome:
     return Outcome(result, commit)
 
 
-def do_defer(conn: psycopg.Connection, _scene: Scene, lease: Lease) -> Outcome:
+def do_retry(conn: psycopg.Connection, _busy: BusyQueue, lease: Lease) -> Outcome:
     result = value(conn, "SELECT message_retry(%s, %s, p_dequeue_at => 20)", *lease)
     return Outcome(result, lambda ledger: ledger.end_lease(lease.id) if result == "retried" else None)
 
 
-def do_channel_set(conn: psycopg.Connection, _scene: Scene, target: tuple[str, dict[str, int]]) -> Outcome:
+def do_channel_set(conn: psycopg.Connection, _busy: BusyQueue, target: tuple[str, dict[str, int]]) -> Outcome:
     channel, options = target
     arguments = "".join(f", p_{name} => {number}" for name, number in options.items())
     row = conn.execute(f"SELECT * FROM channel_set(%s{arguments})", (channel,)).fetchone()
@@ -157,7 +157,7 @@ def do_channel_set(conn: psycopg.Connection, _scene: Scene, target: tuple[str, d
     return Outcome(row[1:], commit)
 
 
-def do_snapshot(conn: psycopg.Connection, _scene: Scene, _target: None) -> Outcome:
+def do_snapshot(conn: psycopg.Connection, _busy: BusyQueue, _target: None) -> Outcome:
     return Outcome(see(conn))
 
 
@@ -174,7 +174,7 @@ OPERATIONS: dict[str, Operation] = {
     "dequeue": do_dequeue,
     "complete": do_complete,
     "extend": do_extend,
-    "defer": do_defer,
+    "retry": do_retry,
     "sweep": do_sweep,
     "channel_set": do_channel_set,
     "producer": do_producer,

@@ -15,7 +15,7 @@ from tests import invariants
 from tests.conftest import SCHEMA
 
 # Far beyond what a call takes, far below what a reader minds when a test fails.
-PATIENCE = 10.0
+TIMEOUT_S = 10.0
 EMPTIED = (
     *(
         "message",
@@ -39,9 +39,9 @@ LEASED = """
     FROM lease l CROSS JOIN unnest(l.stubs) s JOIN message m ON m.id = s.id AND m.generation = s.generation"""
 
 
-def until(is_true: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
+def until(is_true: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
     """Poll; give up when it takes longer than anything should."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout_s
     while not is_true():
         assert time.monotonic() < deadline, f"waited in vain for: {what}"
         time.sleep(0.002)
@@ -100,7 +100,7 @@ def leased_ids(conn: psycopg.Connection) -> set[int]:
     return {message_id for (message_id,) in conn.execute(f"SELECT id FROM ({LEASED}) l")}
 
 
-def held_slots(conn: psycopg.Connection) -> dict[str, int]:
+def leased_by_channel(conn: psycopg.Connection) -> dict[str, int]:
     rows = conn.execute(f"SELECT channel, COUNT(*) FROM ({LEASED}) l GROUP BY channel").fetchall()
     return {str(channel): int(count) for channel, count in rows}
 
@@ -108,7 +108,7 @@ def held_slots(conn: psycopg.Connection) -> dict[str, int]:
 def check_limits(conn: psycopg.Connection) -> None:
     """Invariant 7, at any moment: also while others have transactions open."""
     limits = conn.execute("SELECT name, max_concurrency FROM channel WHERE max_concurrency IS NOT NULL")
-    held = held_slots(conn)
+    held = leased_by_channel(conn)
     for channel, limit in limits.fetchall():
         assert held.get(channel, 0) <= limit, (
             f"invariant 7: {held[channel]} run in {channel}, allowed are {limit}"
@@ -119,7 +119,7 @@ def take(conn: psycopg.Connection, limit: int = 100, lease_ms: int = 3_600_000) 
     return invariants.dequeue(conn, limit, lease_ms)[0]
 
 
-def run_out(conn: psycopg.Connection, deliveries: list[invariants.Delivery]) -> None:
+def wait_until_expired(conn: psycopg.Connection, deliveries: list[invariants.Delivery]) -> None:
     last = max(delivery.lease_end_at for delivery in deliveries)
     until(lambda: bool(value(conn, "SELECT clock_ms() > %s", last)), "leases to run out")
 
@@ -150,7 +150,7 @@ def settle(conn: psycopg.Connection, ledger: Ledger) -> None:
     until(is_settled, "the dispatcher to settle")
 
 
-def account(conn: psycopg.Connection, ledger: Ledger) -> None:
+def check_and_deliver_all(conn: psycopg.Connection, ledger: Ledger) -> None:
     """At rest: every rule holds, all that is owed comes once, exactly the live tokens are honoured."""
     settle(conn, ledger)
     ledger.sweep()
@@ -185,9 +185,9 @@ def deliver_all(
     def is_stuck(message_id: int) -> bool:
         channel = value(conn, "SELECT channel FROM message WHERE id = %s", message_id)
         limit = value(conn, "SELECT max_concurrency FROM channel WHERE name = %s", channel)
-        return limit is not None and held_slots(conn).get(channel, 0) >= limit
+        return limit is not None and leased_by_channel(conn).get(channel, 0) >= limit
 
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         dispatch(conn)
         for delivery in take(conn):
@@ -202,7 +202,7 @@ def deliver_all(
         assert time.monotonic() < deadline, f"invariant 13: {left} are not delivered"
 
 
-class Arena:
+class SharedDatabase:
     """One database for a whole module, emptied before each test. Its sessions live long, as clients' do."""
 
     def __init__(self, dsn: str) -> None:
@@ -222,7 +222,7 @@ class Arena:
             if conn.closed or conn.info.transaction_status is not TransactionStatus.IDLE:
                 conn.close()
                 del self.sessions[name]
-        conn = self.session("judge")
+        conn = self.session("observer")
         # What a test that failed has left running.
         conn.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
@@ -241,7 +241,7 @@ class Arena:
 
     def is_waiting(self, waiter: psycopg.Connection, holder: psycopg.Connection) -> bool:
         blocking: list[int] = value(
-            self.session("judge"), "SELECT pg_blocking_pids(%s)", waiter.info.backend_pid
+            self.session("observer"), "SELECT pg_blocking_pids(%s)", waiter.info.backend_pid
         )
         return holder.info.backend_pid in blocking
 
@@ -249,13 +249,13 @@ class Arena:
         return self.threads.submit(call)
 
 
-def overtake(conn: psycopg.Connection) -> None:
+def commit_later_transaction(conn: psycopg.Connection) -> None:
     """A later transaction commits: those open now lie within the snapshots to come, not beyond them."""
     conn.execute("SELECT pg_current_xact_id()")
 
 
 @contextmanager
-def impatient(conn: psycopg.Connection) -> Iterator[None]:
+def short_timeouts(conn: psycopg.Connection) -> Iterator[None]:
     """Whoever waits for a lock in here fails."""
     conn.execute("SET lock_timeout = '300ms'; SET statement_timeout = '10s'")
     try:
