@@ -20,8 +20,9 @@ class Lease(NamedTuple):
 
 @dataclass
 class BusyQueue:
-    """Three channels. Two have leases that run (and, if asked for, one each that ran out); all have messages
-    that are ready; and no dispatch has seen one message each in the first channel and in a new one.
+    """Three channels. Two have running leases (and, if asked for, one expired lease each); all have
+    messages in `ready`; and the first channel and a new one have one message each that is not dispatched
+    yet.
     """
 
     ledger: Ledger
@@ -75,7 +76,7 @@ def build(conn: psycopg.Connection, *, expired: bool = False) -> BusyQueue:
 
 @dataclass
 class Outcome:
-    """What a call said, and what it means for the ledger once it is committed."""
+    """The result of a call, and what it means for the ledger once it is committed or rolled back."""
 
     result: Any
     commit: Callable[[Ledger], None] = lambda _ledger: None
@@ -162,7 +163,7 @@ def do_snapshot(conn: psycopg.Connection, _busy: BusyQueue, _target: None) -> Ou
 
 
 def see(conn: psycopg.Connection) -> Any:
-    """All that a snapshot sees of the work."""
+    """The messages and leases that a snapshot sees."""
     messages = "SELECT id, channel, generation, attempts, dequeue_at, state FROM message ORDER BY id"
     leases = "SELECT token, last_id, end_at, stubs::TEXT FROM lease ORDER BY token, last_id"
     return conn.execute(messages).fetchall(), conn.execute(leases).fetchall()

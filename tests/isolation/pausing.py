@@ -1,8 +1,9 @@
-"""Stops a session inside a function of the engine, at a statement of the test's choice.
+"""Stops a session inside a function of the engine, at a statement that the test chooses.
 
-Where a table is written, a trigger stops it: `before delete ready`, `after insert notice`. The statement has
-taken its snapshot by then. Between two statements that only read or lock, a stop is written into the text.
-Stopping means to wait for an advisory lock, and only a session that was told where to stop does.
+Where a table is written, a trigger stops the session: `before delete ready`, `after insert notice`. By then
+the statement has taken its snapshot. Between two statements that only read or lock, a stop is inserted into
+the function's text. A stopped session waits for an advisory lock; only a session whose `pause.at` names the
+stop does.
 """
 
 from collections.abc import Callable, Iterator
@@ -86,7 +87,7 @@ def is_installed(conn: psycopg.Connection) -> bool:
 def paused(
     database: SharedDatabase, stop: str, call: Callable[[psycopg.Connection], Any], session: str = "one"
 ) -> Iterator["Future[Any]"]:
-    """Run the call up to the stop, run the block, let the call go on; its result is there afterwards."""
+    """Run the call up to the stop, run the block, then let the call finish; the future has its result."""
     gate, conn = database.session("gate"), database.session(session)
     if not is_installed(gate):
         install(gate)

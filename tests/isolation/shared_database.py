@@ -1,4 +1,4 @@
-"""Several sessions on one queue, and the account of what it must still deliver."""
+"""Several sessions on one queue, and a ledger of what it must still deliver."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from psycopg.pq import TransactionStatus
 from tests import invariants
 from tests.conftest import SCHEMA
 
-# Far beyond what a call takes, far below what a reader minds when a test fails.
+# Much longer than any call takes.
 TIMEOUT_S = 10.0
 EMPTIED = (
     *(
@@ -33,14 +33,14 @@ EMPTIED = (
     *("dead", "channel", "policy_change", "slots", "dedupe", "capacity", "departure", "served_by", "tally"),
     "staging",
 )
-# What runs: the stubs of leases whose message has that generation.
+# The leased messages: stubs of leases whose message still has that generation.
 LEASED = """
     SELECT m.id, m.channel, l.token, l.end_at, m.attempts
     FROM lease l CROSS JOIN unnest(l.stubs) s JOIN message m ON m.id = s.id AND m.generation = s.generation"""
 
 
 def until(is_true: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
-    """Poll; give up when it takes longer than anything should."""
+    """Poll until it is true; fail after the timeout."""
     deadline = time.monotonic() + timeout_s
     while not is_true():
         assert time.monotonic() < deadline, f"waited in vain for: {what}"
@@ -54,13 +54,13 @@ def value(conn: psycopg.Connection, query: str, *parameters: Any) -> Any:
 
 @dataclass
 class Ledger:
-    """What the queue owes. Ids, because those are what must not come twice."""
+    """What the queue must still deliver, by message id."""
 
-    contents: dict[int, bytes] = field(default_factory=dict)  # of every message that must still be there
+    contents: dict[int, bytes] = field(default_factory=dict)  # of every message that must still exist
     used: dict[int, int] = field(default_factory=dict)  # attempts used up
-    leases: dict[int, UUID] = field(default_factory=dict)  # live, and honoured until completed
-    expired: dict[int, UUID] = field(default_factory=dict)  # ran out: honoured until the next sweep
-    void: list[tuple[int, UUID]] = field(default_factory=list)  # never to be honoured again
+    leases: dict[int, UUID] = field(default_factory=dict)  # running: valid until completed
+    expired: dict[int, UUID] = field(default_factory=dict)  # expired: valid until the next sweep
+    void: list[tuple[int, UUID]] = field(default_factory=list)  # must never be accepted again
     policies: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def create(self, message_id: int, content: bytes) -> None:
@@ -78,7 +78,7 @@ class Ledger:
         self.void.append((message_id, token))
 
     def sweep(self) -> None:
-        """Every lease that ran out is over."""
+        """All expired leases have ended."""
         for message_id in list(self.expired):
             self.end_lease(message_id)
             self.used[message_id] += 1
@@ -89,7 +89,7 @@ class Ledger:
 
 
 def dispatch(conn: psycopg.Connection) -> int:
-    """Dispatch until nothing is left to do, and say how many calls it took."""
+    """Dispatch until nothing is left to do; returns the number of calls."""
     for calls in range(1, 5_000):
         if not value(conn, "SELECT dispatch()"):
             return calls
@@ -106,7 +106,7 @@ def leased_by_channel(conn: psycopg.Connection) -> dict[str, int]:
 
 
 def check_limits(conn: psycopg.Connection) -> None:
-    """Invariant 7, at any moment: also while others have transactions open."""
+    """Invariant 7. It holds at any moment, even while other transactions are open."""
     limits = conn.execute("SELECT name, max_concurrency FROM channel WHERE max_concurrency IS NOT NULL")
     held = leased_by_channel(conn)
     for channel, limit in limits.fetchall():
@@ -125,7 +125,7 @@ def wait_until_expired(conn: psycopg.Connection, deliveries: list[invariants.Del
 
 
 def unsettled(conn: psycopg.Connection) -> int:
-    """How much the dispatcher will look at again because somebody held it, and how many leases ran out."""
+    """How many rows the dispatcher will look at again because they were locked, plus the expired leases."""
     return int(
         value(
             conn,
@@ -136,8 +136,8 @@ def unsettled(conn: psycopg.Connection) -> int:
 
 
 def settle(conn: psycopg.Connection, ledger: Ledger) -> None:
-    """Dispatch until nothing is held back and every lease that ran out is swept: until then its token counts.
-    A sweep that met somebody at the message has left the lease for another second.
+    """Dispatch until no row is set aside and every expired lease is swept; until then its token is valid. A
+    sweep that finds a message locked leaves its lease for another second.
     """
 
     def is_settled() -> bool:
@@ -151,7 +151,9 @@ def settle(conn: psycopg.Connection, ledger: Ledger) -> None:
 
 
 def check_and_deliver_all(conn: psycopg.Connection, ledger: Ledger) -> None:
-    """At rest: every rule holds, all that is owed comes once, exactly the live tokens are honoured."""
+    """At rest: every invariant holds, every message of the ledger is delivered exactly once, and exactly
+    the live tokens are accepted.
+    """
     settle(conn, ledger)
     ledger.sweep()
     invariants.check(conn)
@@ -180,7 +182,7 @@ def check_and_deliver_all(conn: psycopg.Connection, ledger: Ledger) -> None:
 def deliver_all(
     conn: psycopg.Connection, ledger: Ledger, but: frozenset[int] | set[int] = frozenset()
 ) -> None:
-    """Deliver and complete all that can be: not what runs elsewhere, nor what waits for its slot."""
+    """Deliver and complete all messages, except those that are leased elsewhere or wait for a slot."""
 
     def is_stuck(message_id: int) -> bool:
         channel = value(conn, "SELECT channel FROM message WHERE id = %s", message_id)
@@ -203,7 +205,9 @@ def deliver_all(
 
 
 class SharedDatabase:
-    """One database for a whole module, emptied before each test. Its sessions live long, as clients' do."""
+    """One database for a whole module, emptied before each test. Its sessions are long-lived, like those of
+    clients.
+    """
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
@@ -223,7 +227,7 @@ class SharedDatabase:
                 conn.close()
                 del self.sessions[name]
         conn = self.session("observer")
-        # What a test that failed has left running.
+        # What a failed test has left running.
         conn.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'"
@@ -250,13 +254,15 @@ class SharedDatabase:
 
 
 def commit_later_transaction(conn: psycopg.Connection) -> None:
-    """A later transaction commits: those open now lie within the snapshots to come, not beyond them."""
+    """Commit a later transaction, so that transactions that are open now lie below the xmax of new
+    snapshots.
+    """
     conn.execute("SELECT pg_current_xact_id()")
 
 
 @contextmanager
 def short_timeouts(conn: psycopg.Connection) -> Iterator[None]:
-    """Whoever waits for a lock in here fails."""
+    """Inside this block, waiting for a lock is an error."""
     conn.execute("SET lock_timeout = '300ms'; SET statement_timeout = '10s'")
     try:
         yield

@@ -1,4 +1,4 @@
-"""Channels that can give nothing for the moment take nobody else's turn."""
+"""Channels that may not release at the moment do not cost other channels their turns."""
 
 import time
 
@@ -13,7 +13,7 @@ BLOCKED = 100
     "why", ["full", "full, limited later", "full, and the lease's end is held open", "its messages are held"]
 )
 def test_blocked_channels_take_nobody_elses_turn(database: SharedDatabase, why: str) -> None:
-    """Of a thousand calls for one message, all but a few for each blocked channel are served."""
+    """Of a thousand dequeues of one message, all but a few per blocked channel are served."""
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     names = [f"blocked {number}" for number in range(BLOCKED)]
     for name in names:
@@ -44,7 +44,7 @@ def test_blocked_channels_take_nobody_elses_turn(database: SharedDatabase, why: 
         two.execute("SELECT dispatch()")
         served += len(take(two, 1))
     end(one, "rollback")
-    if why == "its messages are held":  # each of them is tried once a second
+    if why == "its messages are held":  # each of them is tried once per second
         assert served >= 1_000 - 2 * BLOCKED * (2 + time.monotonic() - start)
     else:
         assert served >= 1_000 - 3 * BLOCKED

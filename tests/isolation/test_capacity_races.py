@@ -1,4 +1,4 @@
-"""A channel with a max_size, and several at it: exactly so many fit, and the size never drifts."""
+"""Concurrent calls on a channel with a max_size: exactly that many messages fit; the size never drifts."""
 
 import random
 import time
@@ -50,7 +50,7 @@ def size(conn: psycopg.Connection) -> int:
 
 
 def check_sizes(conn: psycopg.Connection) -> None:
-    """What was counted in, less what said that it left, is what is there."""
+    """The size, less the departures, is the number of counted messages."""
     drifted = conn.execute(
         """
         SELECT c.*, d.n, m.n FROM capacity c
@@ -66,7 +66,7 @@ def check_sizes(conn: psycopg.Connection) -> None:
 
 
 def check_exact(conn: psycopg.Connection, max_size: int) -> None:
-    """Filled up, it holds what it may; one out, one in."""
+    """The channel can be filled up to its max_size; when one message leaves, one more fits."""
     check_sizes(conn)
     while create_one(conn) == "created":
         assert size(conn) <= max_size
@@ -121,7 +121,7 @@ def test_two_producers_for_the_last_place(database: SharedDatabase, first_ends: 
         assert met == "created"
     end(two, "rollback" if met == "retry" else "commit")
     if first_ends.endswith("savepoint"):
-        end(one, "rollback" if level == "SERIALIZABLE" else "commit")  # it read what the other wrote
+        end(one, "rollback" if level == "SERIALIZABLE" else "commit")  # it has read what the other wrote
     assert size(observer) == 3
     check_exact(observer, 3)
 
@@ -161,7 +161,7 @@ FINISHERS = {
 
 
 def full_channel(database: SharedDatabase, finisher: str) -> dict[str, Any]:
-    """Of three places one runs and two wait."""
+    """A channel with room for three: one message is leased and two wait."""
     observer = database.session("observer")
     limit(observer, 3)
     observer.execute("SELECT queue_set(p_max_attempts => 1)")
@@ -198,7 +198,7 @@ def test_finishers_do_not_wait_for_open_producers(
 def test_producers_do_not_wait_for_open_finishers(
     database: SharedDatabase, finisher: str, ending: str
 ) -> None:
-    """The place is free when the finisher commits, and not before."""
+    """The place is free once the finisher has committed, and not before."""
     lease = full_channel(database, finisher)
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     begin(one)
@@ -248,7 +248,7 @@ def test_a_limit_changes_while_a_producer_is_open(database: SharedDatabase, new:
 
 
 @pytest.mark.parametrize("new", [1, 10])
-def test_who_waited_for_the_limit_is_judged_by_it(database: SharedDatabase, new: int) -> None:
+def test_a_producer_that_waited_for_the_limit_obeys_it(database: SharedDatabase, new: int) -> None:
     observer, one = database.session("observer"), database.session("one")
     limit(observer, 3)
     create(observer, 2 if new == 1 else 3)
@@ -265,7 +265,7 @@ def test_who_waited_for_the_limit_is_judged_by_it(database: SharedDatabase, new:
 def test_a_first_limit_is_set_while_a_producer_is_open(
     database: SharedDatabase, count: int, ending: str
 ) -> None:
-    """What it made counts once it is there, as what was there before the limit does."""
+    """Its messages count once they are committed, like those from before the limit."""
     observer, one = database.session("observer"), database.session("one")
     begin(one)
     create(one, count)
@@ -298,7 +298,9 @@ def blocks(
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 @pytest.mark.parametrize("was", ["none anywhere", "one elsewhere", "lifted here"])
 def test_a_snapshot_from_before_the_limit(database: SharedDatabase, was: str, level: str) -> None:
-    """It cannot see the limit. It is refused, told to try again, or counted; the limit holds afterwards."""
+    """It cannot see the limit. The create is refused, fails with a retryable error, or is counted;
+    afterwards the limit holds.
+    """
     observer, one = database.session("observer"), database.session("one")
     if was == "one elsewhere":
         observer.execute("SELECT channel_set('b', p_max_size => 1)")
@@ -332,7 +334,7 @@ def test_a_create_on_its_way_is_counted_by_a_limit_in_use(database: SharedDataba
 def test_a_batch_that_waits_elsewhere_is_counted_by_a_limit_in_use(
     database: SharedDatabase, ending: str
 ) -> None:
-    """It has read that the second channel has no limit, and waits for the first one's size."""
+    """It has read that the second channel has no limit, and waits for the size of the first one."""
     observer, gate = database.session("observer"), database.session("gate")
     observer.execute("SELECT channel_set('0', p_max_size => 9)")
     gate.execute("BEGIN")
@@ -351,7 +353,7 @@ def test_a_batch_that_waits_elsewhere_is_counted_by_a_limit_in_use(
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_a_snapshot_from_before_a_limit_in_use(database: SharedDatabase, level: str) -> None:
-    """It does not know of the limit. What it made stands beside what fits; once it has left, all is exact."""
+    """It does not see the limit, so its messages exceed it; once they have left, the size is exact."""
     observer, one = database.session("observer"), database.session("one")
     begin(one, level)
     value(one, "SELECT COUNT(*) FROM message")
@@ -364,7 +366,7 @@ def test_a_snapshot_from_before_a_limit_in_use(database: SharedDatabase, level: 
     dispatch(observer)
     for delivery in take(observer):
         observer.execute("SELECT message_complete(%s, %s)", (delivery.id, delivery.token))
-    observer.execute("UPDATE capacity SET recounted_at = 0")  # a second has gone by
+    observer.execute("UPDATE capacity SET recounted_at = 0")  # a second has passed
     check_exact(observer, 2)
 
 
@@ -388,7 +390,9 @@ def test_a_limit_set_under_an_old_snapshot_counts_what_is_there(
 
 @ENDINGS
 def test_a_limit_is_set_while_a_finisher_is_open(database: SharedDatabase, ending: str) -> None:
-    """What it finishes was there before the limit and leaves without a word: the next count finds out."""
+    """The messages that it finishes are from before the limit and write no departure; the next recount
+    notices.
+    """
     observer, one = database.session("observer"), database.session("one")
     create(observer, 2)
     dispatch(observer)
@@ -443,8 +447,8 @@ def test_lifted_while_counted_messages_leave(database: SharedDatabase, ending: s
 
 
 @LEVELS
-def test_who_makes_room_for_itself(database: SharedDatabase, level: str) -> None:
-    """What it has read of departures does not hide its own, however many transactions are younger."""
+def test_a_producer_that_frees_its_own_place(database: SharedDatabase, level: str) -> None:
+    """The departures that it has read do not hide its own, however many newer transactions there are."""
     observer, one = database.session("observer"), database.session("one")
     limit(observer, 2)
     create(observer, 2)
@@ -508,7 +512,7 @@ def test_a_producer_waits_for_channel_delete(database: SharedDatabase, ending: s
 
 
 def test_deleted_and_limited_anew_under_a_waiting_producer(database: SharedDatabase) -> None:
-    """It was not there when the new limit counted, and the new limit holds all the same."""
+    """The producer's messages did not exist when the new limit counted; the new limit holds nevertheless."""
     observer, one = database.session("observer"), database.session("one")
     limit(observer, 1)
     create(observer)
@@ -535,7 +539,7 @@ DELETE_STOPS = (
 def test_limited_for_the_first_time_while_it_is_deleted(
     database: SharedDatabase, stop: str, done: str
 ) -> None:
-    """The new policy comes after the deletion, and stays, with its size and what was counted in."""
+    """The new policy comes after the deletion and stays, with its size and its counted messages."""
     observer, two = database.session("observer"), database.session("two")
     create(observer)
     invariants.drain(observer)
@@ -557,7 +561,7 @@ def test_limited_for_the_first_time_while_it_is_deleted(
 @LEVELS
 @pytest.mark.parametrize("first_ends", ["commit", "rollback"])
 def test_two_producers_find_no_size(database: SharedDatabase, first_ends: str, level: str) -> None:
-    """However it got lost, it is made anew, once: the second producer waits for the first."""
+    """However the size got lost, it is created again, once: the second producer waits for the first."""
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     for conn in (observer, one, two):
         conn.execute("SET statement_timeout = '10s'")
@@ -584,7 +588,7 @@ def test_two_producers_find_no_size(database: SharedDatabase, first_ends: str, l
 
 
 class Load:
-    """What producers, finishers and who moves the limit do until the time is up."""
+    """What producers, finishers and the session that changes the limit do until the time is up."""
 
     def __init__(self, database: SharedDatabase, highest: int, seconds: float) -> None:
         self.database = database
@@ -622,7 +626,7 @@ class Load:
 
 
 def test_nothing_drifts_under_load(database: SharedDatabase) -> None:
-    """A watcher counts all the while, in single snapshots."""
+    """A watcher counts all the time, each time in one snapshot."""
     observer, watcher = database.session("observer"), database.session("watcher")
     load = Load(database, highest=8, seconds=3)
     limit(observer, load.highest)

@@ -1,4 +1,4 @@
-"""One key, several transactions: never two messages, and never none when one that made it committed."""
+"""Concurrent transactions on one dedupe key: never two messages, and never none if a creator committed."""
 
 import itertools
 from concurrent.futures import Future
@@ -65,7 +65,7 @@ def lease(conn: psycopg.Connection) -> invariants.Delivery:
 
 
 def check_one_key(conn: psycopg.Connection, expected: int) -> None:
-    """So many messages live, each with its key, and none of them shares it."""
+    """This many messages exist, each has its key, and no two share one."""
     assert value(conn, "SELECT COUNT(*) FROM message") == expected
     loose = conn.execute(
         "SELECT m.id, m.dedupe_key, d.message_id, d.until_at FROM message m "
@@ -85,7 +85,7 @@ IS_FREE = "SELECT until_at < clock_ms() FROM dedupe ORDER BY turn DESC LIMIT 1"
 
 
 def free_key(database: SharedDatabase, lives: int = 1) -> int:
-    """A key whose message has finished, and that is free again, its row still there."""
+    """A key whose message has finished and that is free again; its row still exists."""
     conn = database.session("observer")
     keep(conn, 0)
     old: int | None = None
@@ -98,7 +98,7 @@ def free_key(database: SharedDatabase, lives: int = 1) -> int:
     return old or 0
 
 
-# A key that is new, or was held by so many messages before: when it is taken over, it gets a row of its own.
+# How many messages had the key before. When a key is taken over, it gets a second row.
 LIVES = {"new": 0, "free again": 1, "free for the second time": 2, "free for the third time": 3}
 KEYS = pytest.mark.parametrize("key", LIVES)
 TAKEN = pytest.mark.parametrize("lives", [1, 2, 3])
@@ -136,7 +136,7 @@ def test_two_transactions_on_one_key(database: SharedDatabase, first_ends: str, 
         assert met[1] == "created"
         end(two, "commit")
         if first_ends.endswith("savepoint"):
-            end(one, "rollback" if level == "SERIALIZABLE" else "commit")  # it read what the other wrote
+            end(one, "rollback" if level == "SERIALIZABLE" else "commit")  # it has read what the other wrote
     check_one_key(observer, 1)
 
 
@@ -193,7 +193,7 @@ def test_a_snapshot_from_before_the_key_was_taken_over(
     check_one_key(observer, 1)
 
 
-# Against who ends the holder.
+# Against calls that end the message with the key.
 
 FINISHERS = {
     "complete": "SELECT message_complete(%(id)s, %(token)s)",
@@ -213,7 +213,7 @@ FINISHERS = {
 def test_against_the_holders_end(
     database: SharedDatabase, lives: int, finisher: str, keep_ms: int, ending: str, level: str
 ) -> None:
-    """Open, it is waited for; committed, the key is free or kept; rolled back, it is held as ever."""
+    """An open end is waited for; once committed, the key is free or kept; rolled back, it is still taken."""
     free_key(database, lives)
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     keep(observer, keep_ms)
@@ -259,7 +259,7 @@ def test_a_duplicate_delays_nobody(database: SharedDatabase, ending: str) -> Non
     check_one_key(observer, 1)
 
 
-# Against an expired key's other fates, with the creator stopped before it takes over.
+# Against other calls on an expired key, with the creator stopped before it takes the key over.
 
 
 def taken_over(conn: psycopg.Connection) -> int:
@@ -345,7 +345,7 @@ def test_maintain_leaves_a_key_that_is_being_taken_over(
 def test_channel_delete_against_an_open_creator(
     database: SharedDatabase, with_messages: bool, key: str, ending: str
 ) -> None:
-    """Whatever it deletes, a message that lives afterwards holds its key."""
+    """Whatever it deletes, a message that exists afterwards has its key."""
     free_key(database, LIVES[key])
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     observer.execute("SELECT channel_set('a', p_max_concurrency => 5)")
@@ -366,7 +366,7 @@ def test_channel_delete_against_an_open_creator(
 def test_a_key_is_taken_while_channel_delete_is_stopped(
     database: SharedDatabase, stop: str, key: str
 ) -> None:
-    """It has found the channel empty, which it no longer is."""
+    """The delete has found the channel empty, which is no longer true."""
     free_key(database, LIVES[key])
     observer, two = database.session("observer"), database.session("two")
     observer.execute("SELECT channel_set('a', p_max_concurrency => 5)")
@@ -380,7 +380,7 @@ def test_a_key_is_taken_while_channel_delete_is_stopped(
     check_one_key(observer, 1)
 
 
-# Against the old holder's return.
+# Against the return of the old message.
 
 
 def dead_holder(database: SharedDatabase, keep_ms: int) -> int:

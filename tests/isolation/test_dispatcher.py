@@ -1,4 +1,4 @@
-"""Attacks on the dispatcher: each went wrong in a prototype or a first draft. See the rules of the design."""
+"""Attacks on the dispatcher: each of them succeeded against a prototype or a first draft."""
 
 import random
 import threading
@@ -43,7 +43,7 @@ def complete(conn: psycopg.Connection, deliveries: list[invariants.Delivery]) ->
 
 
 def drain(conn: psycopg.Connection, count: int) -> list[int]:
-    """Deliver and complete so many, each of them once, and find nothing more."""
+    """Deliver and complete this many messages, each of them once, and find no more."""
     served: list[int] = []
 
     def is_done() -> bool:
@@ -66,7 +66,9 @@ def drain(conn: psycopg.Connection, count: int) -> list[int]:
 def test_a_transaction_that_creates_before_and_after_it_dispatches(
     database: SharedDatabase, is_overtaken: bool
 ) -> None:
-    """Its notices carry one transaction id: each is read once, from before the dispatch or from after it."""
+    """All its notices have the same transaction id; each is read once, whether it was written before or
+    after the dispatch.
+    """
     observer, one = database.session("observer"), database.session("one")
     one.execute("BEGIN")
     made = make(one, ["a"])
@@ -81,8 +83,10 @@ def test_a_transaction_that_creates_before_and_after_it_dispatches(
 
 
 @pytest.mark.parametrize("is_overtaken", [False, True])
-def test_all_of_a_life_in_one_transaction(database: SharedDatabase, is_overtaken: bool) -> None:
-    """Created, dispatched, taken, retried, and again: after the commit it is there once."""
+def test_every_call_on_a_message_in_one_transaction(database: SharedDatabase, is_overtaken: bool) -> None:
+    """Created, dispatched, dequeued, retried, and all of it again: after the commit the message exists
+    once.
+    """
     observer, one = database.session("observer"), database.session("one")
     one.execute("BEGIN")
     made = make(one, ["a"] * 3)
@@ -91,7 +95,7 @@ def test_all_of_a_life_in_one_transaction(database: SharedDatabase, is_overtaken
             commit_later_transaction(observer)
         value(one, "SELECT dispatch()")
         deliveries = take(one, 2)
-        assert len(deliveries) == 2 or not is_overtaken  # its own notices may lie beyond its snapshot
+        assert len(deliveries) == 2 or not is_overtaken  # its own notices may be above its snapshot
         for delivery in deliveries:
             assert value(one, "SELECT message_retry(%s, %s)", delivery.id, delivery.token) == "retried"
     end(one, "commit")
@@ -99,7 +103,7 @@ def test_all_of_a_life_in_one_transaction(database: SharedDatabase, is_overtaken
 
 
 def test_two_retries_in_one_transaction(database: SharedDatabase) -> None:
-    """Ids that lie between one another: what came back is named one by one."""
+    """The ids of the two overlap, so messages that come back must be listed one by one."""
     observer, one = database.session("observer"), database.session("one")
     made = make(observer, ["a"] * 4)
     dispatch(observer)
@@ -115,8 +119,10 @@ def test_two_retries_in_one_transaction(database: SharedDatabase) -> None:
 
 
 @pytest.mark.parametrize("call", ["complete", "retry", "extend"])
-def test_a_token_of_an_earlier_life_is_worth_nothing(database: SharedDatabase, call: str) -> None:
-    """Dead and retried under the same id: the old token finds neither its wait nor its next lease."""
+def test_a_token_from_before_a_message_died_is_refused(database: SharedDatabase, call: str) -> None:
+    """A dead letter is retried under the same id: the old token is refused while it waits and while it is
+    leased again.
+    """
     observer = database.session("observer")
     (message_id, other) = make(observer, ["a", "a"])
     observer.execute("UPDATE message SET max_attempts = 1 WHERE id = %s", (message_id,))
@@ -145,7 +151,7 @@ def test_a_token_of_an_earlier_life_is_worth_nothing(database: SharedDatabase, c
     "rewrite", ["VACUUM FULL message", "VACUUM message", "CLUSTER message USING message_pkey"]
 )
 def test_messages_that_move_in_their_table(database: SharedDatabase, rewrite: str) -> None:
-    """Between create, dispatch, dequeue and complete."""
+    """Rows move between create, dispatch, dequeue and complete."""
     observer = database.session("observer")
     made = make(observer, ["a"] * 200)
     dispatch(observer)
@@ -165,14 +171,16 @@ def test_messages_that_move_in_their_table(database: SharedDatabase, rewrite: st
 
 @pytest.mark.parametrize("call", ["extend", "complete", "retry"])
 @pytest.mark.parametrize("part", [0, 1, 2])
-def test_a_part_of_a_lease_that_is_held_when_it_runs_out(
+def test_a_part_of_a_lease_that_is_locked_when_it_runs_out(
     database: SharedDatabase, part: int, call: str
 ) -> None:
-    """250 messages of one dequeue are three rows. One is held by who rolls back: nothing of it is lost."""
+    """A dequeue of 250 messages makes three lease rows. One is locked by a transaction that rolls back:
+    nothing of it is lost.
+    """
     observer, one = database.session("observer"), database.session("one")
     make(observer, ["a"] * 250)
     observer.execute("UPDATE message SET max_attempts = 1000")
-    for _ in range(20):  # at first less is dealt ahead
+    for _ in range(20):  # at first, ready has fewer entries
         dispatch(observer)
         leases = take(observer, 250, lease_ms=500)
         if len(leases) == 250:
@@ -196,7 +204,7 @@ def test_a_part_of_a_lease_that_is_held_when_it_runs_out(
 
 
 def test_a_message_is_cancelled_or_delivered_never_both(database: SharedDatabase) -> None:  # noqa: C901, PLR0915
-    """Cancels and reschedules, some left open for a moment, against consumers that are fast."""
+    """Cancels and reschedules, some left open for a moment, against fast consumers."""
     observer = database.session("observer")
     stop, lock = threading.Event(), threading.Lock()
     delivered: Counter[int] = Counter()
@@ -257,7 +265,7 @@ def test_a_message_is_cancelled_or_delivered_never_both(database: SharedDatabase
 
 @pytest.mark.parametrize("which", ["head", "tail"])
 def test_a_message_that_is_rescheduled_again_and_again(database: SharedDatabase, which: str) -> None:
-    """Back to the time that it has, while a dispatch places it: at each of its steps."""
+    """To the time that it already has, at each step of a dispatch that places it."""
     observer, two = database.session("observer"), database.session("two")
     at = int(value(observer, "SELECT clock_ms()")) + (400 if which == "tail" else -400)
     made = make(observer, ["a", "a"])
@@ -271,12 +279,12 @@ def test_a_message_that_is_rescheduled_again_and_again(database: SharedDatabase,
     assert value(observer, "SELECT waiting FROM queue_stats()") == 0
 
 
-# Nobody stops the others.
+# No session stops the others.
 
 
 @ENDINGS
 def test_a_cancel_left_open_keeps_nobody_busy(database: SharedDatabase, ending: str) -> None:
-    """The message that it holds is the last of a line: for a second there is nothing to do."""
+    """The message that it has locked is the last of a line: for a second there is nothing to do."""
     observer, one = database.session("observer"), database.session("one")
     made = make(observer, ["a"] * 300)
     dispatch(observer)
@@ -299,7 +307,7 @@ def test_a_cancel_left_open_keeps_nobody_busy(database: SharedDatabase, ending: 
 
 
 def test_a_large_cancel_left_open_stops_no_other_channel(database: SharedDatabase) -> None:
-    """More of a line's head is locked than one refill moves."""
+    """More messages at the head of a line are locked than one refill moves."""
     observer, one = database.session("observer"), database.session("one")
     make(observer, ["a"] * 500 + ["b"] * 500)
     dispatch(observer)
@@ -319,7 +327,7 @@ def test_a_large_cancel_left_open_stops_no_other_channel(database: SharedDatabas
 
 
 def test_an_open_cancel_delays_its_own_messages_alone(database: SharedDatabase) -> None:
-    """Its messages pass through ready once, and are then looked at where they are."""
+    """Its messages pass through ready once, and are then looked at by an alarm."""
     observer, one = database.session("observer"), database.session("one")
     ids = make(observer, ["a"] * 400 + ["b"] * 100)
     one.execute("BEGIN")
@@ -405,7 +413,7 @@ def test_a_policy_that_changes_beside_an_open_dequeue_stops_nobody(database: Sha
 
 
 def test_a_locked_message_that_a_slow_dequeue_met(database: SharedDatabase) -> None:
-    """It is told to come back at a time that is past when the dequeue commits."""
+    """The time at which it is to be placed has passed when the dequeue commits."""
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     made = make(observer, ["a", "b"])
     dispatch(observer)
@@ -422,8 +430,8 @@ def test_a_locked_message_that_a_slow_dequeue_met(database: SharedDatabase) -> N
     drain(observer, 2)
 
 
-def test_what_is_given_back_comes_in_its_place(database: SharedDatabase) -> None:
-    """Nobody takes it before it was put behind the urgent message that came meanwhile."""
+def test_a_rolled_back_message_comes_in_its_place(database: SharedDatabase) -> None:
+    """Consumers skip it until it is placed behind the urgent message that came meanwhile."""
     observer, one = database.session("observer"), database.session("one")
     made = make(observer, ["a"] * 3)
     dispatch(observer)
@@ -438,7 +446,7 @@ def test_what_is_given_back_comes_in_its_place(database: SharedDatabase) -> None
     assert first + [delivery.id for delivery in take(observer, 10)] == [urgent, *made]
 
 
-def test_the_dispatcher_does_not_wait_for_upkeep(database: SharedDatabase) -> None:
+def test_the_dispatcher_does_not_wait_for_maintenance(database: SharedDatabase) -> None:
     observer, one = database.session("observer"), database.session("one")
     make(observer, ["a"] * 500)
     dispatch(observer)
@@ -457,7 +465,7 @@ def test_the_dispatcher_does_not_wait_for_upkeep(database: SharedDatabase) -> No
 
 
 def test_others_are_served_beside_a_dequeue_left_open(database: SharedDatabase) -> None:
-    """It holds what it took: that is no supply, and holds virtual time back for nobody."""
+    """Its entries do not count as supply, and do not hold back virtual time."""
     observer, one = database.session("observer"), database.session("one")
     make(observer, ["big"] * 3_000)
     dispatch(observer)
@@ -468,7 +476,7 @@ def test_others_are_served_beside_a_dequeue_left_open(database: SharedDatabase) 
         dispatch(observer)
         served += len(take(observer, 10))
     assert (held, served) == (100, 200)
-    time.sleep(1.1)  # longer than the floor waits for it
+    time.sleep(1.1)  # longer than the floor stays below it
     for _ in range(20):
         dispatch(observer)
         served += len(take(observer, 10))
@@ -479,10 +487,10 @@ def test_others_are_served_beside_a_dequeue_left_open(database: SharedDatabase) 
 
 
 @ENDINGS
-def test_an_urgent_message_of_a_channel_whose_other_one_is_held(
+def test_an_urgent_message_of_a_channel_whose_other_one_is_locked(
     database: SharedDatabase, ending: str
 ) -> None:
-    """Nothing can be taken back to make room for it, and its line is a new one."""
+    """The locked entry cannot be moved back to make room for it, so it starts a new line."""
     observer, one = database.session("observer"), database.session("one")
     made = make(observer, ["a"])
     dispatch(observer)
@@ -522,7 +530,7 @@ def test_a_dequeue_that_is_rolled_back_gives_all_of_it_back(database: SharedData
 def test_a_tenant_that_sends_one_at_a_time_gets_no_more_than_its_share(
     database: SharedDatabase, is_held: bool
 ) -> None:
-    """Beside ten that have a backlog. An open dequeue holds virtual time back for nobody."""
+    """Beside ten channels with a backlog, and an open dequeue, which does not hold back virtual time."""
     observer, one = database.session("observer"), database.session("one")
     make(observer, [f"b{number % 10}" for number in range(2_000)])
     dispatch(observer)
@@ -554,16 +562,16 @@ def test_newcomers_do_not_starve_a_backlog(database: SharedDatabase) -> None:
             served["big" if delivery.channel == "big" else "new"] += 1
         make(observer, [f"new {number} {k}" for k in range(64)])
         observer.execute("SELECT dispatch()")
-    # Newcomers have one message each, and the large one gets one a round.
+    # Newcomers have one message each, and the large channel gets one per round.
     assert served["big"] >= 30, served
 
 
-def test_a_newcomer_is_served_soon_however_far_ahead_is_dealt(database: SharedDatabase) -> None:
+def test_a_newcomer_is_served_soon_however_full_ready_is(database: SharedDatabase) -> None:
     observer = database.session("observer")
     make(observer, ["big"] * 20_000)
     for _ in range(8):
         dispatch(observer)
-        take(observer, 1_000)  # consumers ask for much: thousands are dealt ahead
+        take(observer, 1_000)  # consumers ask for much, so ready has thousands of entries
     dispatch(observer)
     assert value(observer, "SELECT COUNT(*) FROM ready") >= 1_000
     for number in range(10):
@@ -573,8 +581,8 @@ def test_a_newcomer_is_served_soon_however_far_ahead_is_dealt(database: SharedDa
         assert f"quiet {number}" in before
 
 
-def test_a_large_batch_gets_what_is_there(database: SharedDatabase) -> None:
-    """Looking ahead follows demand: a dequeue of 1,000 is not answered with the usual hundred for long."""
+def test_large_dequeues_are_soon_filled(database: SharedDatabase) -> None:
+    """The ready list grows with demand: soon a dequeue of 1,000 gets more than the usual hundred."""
     observer = database.session("observer")
     make(observer, ["a"] * 5_000)
     sizes = []
@@ -603,7 +611,7 @@ LOCKS = {
 @ENDINGS
 @pytest.mark.parametrize("hold", LOCKS)
 def test_the_dispatcher_never_waits(database: SharedDatabase, hold: str, ending: str) -> None:
-    """Whatever is held, it goes on without, and comes back to it."""
+    """It skips whatever is locked, and comes back to it."""
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     observer.execute("SELECT channel_set('limited', p_max_concurrency => 3, p_release_interval_ms => 1)")
     make(observer, ["a"] * 400 + ["limited"] * 20)
@@ -614,7 +622,7 @@ def test_the_dispatcher_never_waits(database: SharedDatabase, hold: str, ending:
     dispatch(observer)
     one.execute("BEGIN")
     one.execute(LOCKS[hold])
-    time.sleep(0.2)  # leases ran out, and what was for later is due
+    time.sleep(0.2)  # leases ran out, and scheduled messages are due
     with short_timeouts(two):
         for number in range(3):
             make(two, ["a", "limited", f"new {number}"])
@@ -633,7 +641,9 @@ def test_the_dispatcher_never_waits(database: SharedDatabase, hold: str, ending:
 
 
 def test_a_dispatch_commits_asynchronously(database: SharedDatabase) -> None:
-    """Else a missing standby would stop everybody. Where a message ends in it, it commits durably."""
+    """Otherwise a missing synchronous standby would stop everyone. If a message ends in it, it commits
+    durably.
+    """
     observer, one = database.session("observer"), database.session("one")
     make(observer, ["a"])
     one.execute("BEGIN")
@@ -683,7 +693,7 @@ POLICIES = {
 @pytest.mark.parametrize("is_dispatched", [False, True], ids=["at once", "after a dispatch"])
 @pytest.mark.parametrize("seconds", [0, 1.2], ids=["short", "long"])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_what_is_given_back_keeps_to_a_policy_that_changed_meanwhile(
+def test_rolled_back_messages_obey_a_policy_that_changed_meanwhile(
     database: SharedDatabase, policy: str, seconds: float, is_dispatched: bool
 ) -> None:
     observer, one = database.session("observer"), database.session("one")
@@ -715,7 +725,7 @@ def test_what_is_given_back_keeps_to_a_policy_that_changed_meanwhile(
 
 
 def test_a_restore_beside_consumers_that_work(database: SharedDatabase) -> None:
-    """The tick is another cluster's: messages are looked for while others create, dequeue, finish and retry."""
+    """The tick comes from another cluster: a rescan runs while others create, dequeue, finish and retry."""
     observer = database.session("observer")
     stop, lock = threading.Event(), threading.Lock()
     delivered: Counter[int] = Counter()
@@ -759,7 +769,7 @@ def test_a_restore_beside_consumers_that_work(database: SharedDatabase) -> None:
 
 
 def test_notices_of_another_cluster_are_never_read(database: SharedDatabase) -> None:
-    """A dump of a cluster with higher transaction ids: one day this one's reach them."""
+    """The dump comes from a cluster with higher transaction ids, which this cluster will use later."""
     observer = database.session("observer")
     make(observer, ["a"] * 3)
     dispatch(observer)

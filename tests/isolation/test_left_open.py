@@ -1,4 +1,4 @@
-"""Transactions left open for long, while everybody else goes on as if they were not there."""
+"""Transactions that are left open for long do not affect other sessions."""
 
 import psycopg
 import pytest
@@ -23,7 +23,7 @@ from tests.isolation.shared_database import (
 
 ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
 
-# A consumer and a producer at work: four transactions a round.
+# A consumer and a producer: four transactions per round.
 WORK = """
 DO $$
 DECLARE
@@ -50,7 +50,7 @@ BEGIN
 END $$"""
 
 
-# What a look for leases that ran out adds to a dispatch, once a second: it may fall into one count only.
+# What the search for expired leases adds to a dispatch, once per second; it may be in only one of the counts.
 SWEEP = 60
 
 
@@ -59,7 +59,7 @@ def work(conn: psycopg.Connection, operations: int, channel: str = "busy", asks:
 
 
 def blocks(conn: psycopg.Connection, call: str) -> int:
-    """How many pages a call touches. It is rolled back, to be counted again."""
+    """How many pages a call touches. It is rolled back, so that it can be counted again."""
     conn.execute("BEGIN")
     plan = value(conn, f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM {call}")[0]["Plan"]
     conn.execute("ROLLBACK")
@@ -67,8 +67,8 @@ def blocks(conn: psycopg.Connection, call: str) -> int:
 
 
 def cost(conn: psycopg.Connection, ledger: Ledger) -> dict[str, int]:
-    """What a dispatch with something to do, and the dequeue after it, take. The least of seven: after much
-    work, some dispatches also sum up a part of what was served.
+    """The pages that a dispatch with something to do, and the dequeue after it, touch. The lowest of seven:
+    after much work, some dispatches also sum up what was served.
     """
     costs: dict[str, list[int]] = {"dispatch": [], "dequeue": []}
     for _ in range(7):
@@ -76,13 +76,13 @@ def cost(conn: psycopg.Connection, ledger: Ledger) -> dict[str, int]:
         costs["dispatch"].append(blocks(conn, "dispatch()"))
         dispatch(conn)
         costs["dequeue"].append(blocks(conn, "message_dequeue(10)"))
-        dispatch(conn)  # which puts back what was rolled back
+        dispatch(conn)  # which moves back what was rolled back
         serve(conn, ledger)
     return {name: min(measured) for name, measured in costs.items()}
 
 
 def serve(conn: psycopg.Connection, ledger: Ledger) -> None:
-    """Deliver and complete what can be had now."""
+    """Deliver and complete what is available now."""
     for delivery in take(conn):
         ledger.lease(delivery)
         assert value(conn, "SELECT message_complete(%s, %s)", delivery.id, delivery.token) == "completed"
@@ -91,10 +91,10 @@ def serve(conn: psycopg.Connection, ledger: Ledger) -> None:
 
 @ENDINGS
 def test_dequeue_left_open(database: SharedDatabase, ending: str) -> None:
-    """5,000 operations of others later, theirs cost what they did, and its own channel goes on."""
+    """After 5,000 operations of other sessions, theirs cost the same, and its own channel goes on."""
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     ledger = Ledger()
-    cost(two, ledger)  # a session's first calls read the catalogue
+    cost(two, ledger)  # the first calls of a session read the catalogue
     for number in range(3):
         create(observer, ledger, "held", f"held {number}", number)
     dispatch(observer)
@@ -165,7 +165,7 @@ def test_complete_of_1000_expired_leases_left_open(database: SharedDatabase, end
 @pytest.mark.slow
 @ENDINGS
 def test_producer_of_200000_channels_left_open(database: SharedDatabase, ending: str) -> None:
-    """Nobody's calls cost more for it. Committed, all of it is served, a bounded piece of work a call."""
+    """Calls of others cost no more. Once it is committed, all of it is served, in bounded steps."""
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     ledger = Ledger()
     cost(two, ledger)
@@ -207,7 +207,7 @@ def test_producer_of_200000_channels_left_open(database: SharedDatabase, ending:
 
 @ENDINGS
 def test_channel_set_left_open(database: SharedDatabase, ending: str) -> None:
-    """The old policy holds for all until the commit, and others set the policies of other channels."""
+    """The old policy is valid for all until the commit, and others can set the policies of other channels."""
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     ledger = Ledger()
     busy = BusyQueue(ledger, "busy 1", "busy 2")
@@ -231,7 +231,7 @@ def test_channel_set_left_open(database: SharedDatabase, ending: str) -> None:
 
 @ENDINGS
 def test_producer_left_prepared(database: SharedDatabase, ending: str) -> None:
-    """A prepared transaction is open to everybody, also after many dispatches that passed it."""
+    """A prepared transaction stays open for all sessions, also after many dispatches."""
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     ledger, prepared = Ledger(), Ledger()
     name = unique_name("producer")
@@ -306,7 +306,9 @@ def test_complete_left_prepared_past_the_lease(database: SharedDatabase, limited
 @ENDINGS
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_snapshot_held(database: SharedDatabase, level: str, ending: str) -> None:
-    """A report or a backup: dead rows stay, and cost no time. It may still create and finish."""
+    """As by a report or a backup: dead rows stay, but cost no time. Its transaction may still create and
+    finish.
+    """
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     cost(two, Ledger())
     busy = build(observer)

@@ -1,4 +1,6 @@
-"""Whoever holds a lock that everybody needs has five seconds to end, idle or busy, and cannot be prepared."""
+"""A transaction that has a lock which all sessions need is terminated after five seconds, idle or busy, and
+cannot be prepared.
+"""
 
 import time
 from collections.abc import Callable
@@ -28,7 +30,7 @@ ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
 
 
 def settings(conn: psycopg.Connection) -> tuple[str, ...]:
-    """Those that end a transaction which holds others up."""
+    """The settings that terminate a transaction."""
     newer = ("transaction_timeout",) if conn.info.server_version >= 170000 else ()
     return (*newer, "idle_in_transaction_session_timeout", "statement_timeout")
 
@@ -38,7 +40,7 @@ def shown(conn: psycopg.Connection) -> list[str]:
 
 
 def guard(conn: psycopg.Connection, longest: str = "5s", others: str = "4s") -> list[str]:
-    """What they are set to. Beside a transaction_timeout, the others count only where they are shorter."""
+    """Their values. If transaction_timeout is set, the others matter only if they are shorter."""
     return [longest, others, others] if len(settings(conn)) > 2 else [longest] * 2
 
 
@@ -47,7 +49,7 @@ def allow(conn: psycopg.Connection, own: str) -> None:
         conn.execute(f"SET {name} = '{own}'")
 
 
-# Every way to hold a lock that everybody needs. Called in an open transaction, after a message was created.
+# Every way to get a lock that all sessions need. Called in an open transaction, after a message was created.
 
 
 def dispatches(database: SharedDatabase, one: psycopg.Connection) -> None:
@@ -55,7 +57,7 @@ def dispatches(database: SharedDatabase, one: psycopg.Connection) -> None:
 
 
 def dispatch_that_came_second(database: SharedDatabase, one: psycopg.Connection) -> None:
-    """It gets the lock, finds that somebody else has dispatched meanwhile, and writes nothing."""
+    """It gets the lock, finds that another session has dispatched meanwhile, and writes nothing."""
     with paused(database, "dispatch has looked", lambda conn: value(conn, "SELECT dispatch()")) as running:
         dispatch(database.session("two"))
     assert running.result() is False
@@ -77,7 +79,7 @@ def dispatch_without_a_tick(database: SharedDatabase, one: psycopg.Connection) -
 
 
 def dispatch_that_could_not_rebuild(database: SharedDatabase, one: psycopg.Connection) -> None:
-    """A dequeue is open, and ready cannot be locked."""
+    """A dequeue is open, so ready cannot be locked."""
     dispatch(database.session("observer"))
     two = database.session("two")
     two.execute("BEGIN")
@@ -97,7 +99,7 @@ def maintain(database: SharedDatabase, one: psycopg.Connection) -> None:
 
 
 def history(database: SharedDatabase, one: psycopg.Connection) -> None:
-    """It makes partitions, which those before have left."""
+    """It creates partitions, which earlier tests have left."""
     days = "SELECT relname FROM pg_class WHERE relname ~ '^finished_[0-9]{8}$'"
     for (name,) in database.session("observer").execute(days).fetchall():
         database.session("observer").execute(f"DROP TABLE {name}")
@@ -125,7 +127,7 @@ def name_of(hold: Any) -> str:
 
 
 def test_every_dispatch_lock_is_tried(database: SharedDatabase) -> None:
-    """A function that takes it and is not known here has no guard that is tested."""
+    """The guard of a function that takes the lock but is not listed here would not be tested."""
     rows = database.session("observer").execute(
         "SELECT proname FROM pg_proc"
         " WHERE pronamespace = 'lonnymq'::REGNAMESPACE AND prosrc ~ 'FROM dispatch_lock'"
@@ -135,7 +137,9 @@ def test_every_dispatch_lock_is_tried(database: SharedDatabase) -> None:
 
 @pytest.fixture
 def busy(database: SharedDatabase) -> BusyQueue:
-    """With something to dispatch, and stops: an open transaction does not see functions replaced."""
+    """With something to dispatch, and with the stops installed: an open transaction does not see replaced
+    functions.
+    """
     observer = database.session("observer")
     if not is_installed(observer):
         install(observer)
@@ -145,7 +149,7 @@ def busy(database: SharedDatabase) -> BusyQueue:
 
 
 def check_dispatch(database: SharedDatabase, busy: BusyQueue) -> None:
-    """Others dispatch, and all is as it must be."""
+    """Others can dispatch, and every invariant holds."""
     with short_timeouts(database.session("two")):
         dispatch(database.session("two"))
     check_and_deliver_all(database.session("observer"), busy.ledger)
@@ -154,7 +158,7 @@ def check_dispatch(database: SharedDatabase, busy: BusyQueue) -> None:
 @ENDINGS
 @pytest.mark.parametrize("hold", HOLDS, ids=name_of)
 def test_a_holder_is_guarded(database: SharedDatabase, busy: BusyQueue, hold: Hold, ending: str) -> None:
-    """And the caller's own settings are back afterwards."""
+    """Afterwards the caller's own settings are restored."""
     one = database.session("one")
     allow(one, "1h")
     one.execute("BEGIN")
@@ -180,7 +184,7 @@ def test_a_shorter_setting_stays(database: SharedDatabase, busy: BusyQueue, own:
 
 
 def can_be_prepared(conn: psycopg.Connection, statement: str) -> bool:
-    """If it can, it is rolled back, so that nobody waits for it."""
+    """If it can be, it is rolled back, so that no session waits for it."""
     name = unique_name("holder")
     try:
         conn.execute(statement.format(name=name))
@@ -201,7 +205,7 @@ def test_a_holder_cannot_be_prepared(database: SharedDatabase, busy: BusyQueue, 
     check_dispatch(database, busy)
 
 
-def test_nor_by_way_of_a_driver(database: SharedDatabase, busy: BusyQueue) -> None:
+def test_a_holder_cannot_be_prepared_through_a_driver(database: SharedDatabase, busy: BusyQueue) -> None:
     with closing(psycopg.connect(database.dsn, options="-c search_path=lonnymq")) as conn:
         conn.tpc_begin(conn.xid(1, unique_name("holder"), "branch"))
         dispatches(database, conn)
@@ -226,7 +230,7 @@ def test_constraints_that_are_immediate_do_not_help(database: SharedDatabase, bu
 def test_a_dispatch_that_is_rolled_back_to_a_savepoint_holds_nothing(
     database: SharedDatabase, busy: BusyQueue
 ) -> None:
-    """The lock is free, and with it the guard is gone."""
+    """The lock is free, and the guard is gone with it."""
     one, two = database.session("one"), database.session("two")
     one.execute("BEGIN; SAVEPOINT s")
     dispatches(database, one)
@@ -239,7 +243,7 @@ def test_a_dispatch_that_is_rolled_back_to_a_savepoint_holds_nothing(
 
 
 def is_cut_off(conn: psycopg.Connection, *statements: str) -> bool:
-    """Whether the transaction was ended for them in about five seconds, and not sooner."""
+    """Whether the transaction was terminated after about five seconds, and not sooner."""
     start = time.monotonic()
     try:
         for statement in statements:
@@ -251,7 +255,7 @@ def is_cut_off(conn: psycopg.Connection, *statements: str) -> bool:
 
 
 def is_held_by(one: psycopg.Connection, observer: psycopg.Connection) -> bool:
-    """Without locking the row to find out: a dispatch that met that lock would go on without."""
+    """Found out without locking the row: a dispatch that met that lock would skip it."""
     query = (
         "SELECT COUNT(*) FROM dispatch_lock f JOIN pg_stat_activity a ON backend_xid = f.xmax WHERE pid = %s"
     )
@@ -260,7 +264,7 @@ def is_held_by(one: psycopg.Connection, observer: psycopg.Connection) -> bool:
 
 BUSY = {
     "next": ("SELECT dispatch()", "SELECT pg_sleep(14)"),
-    # Before 17, only a later statement is cut off, and only if it takes so long by itself.
+    # Before 17, only a later statement is terminated, and only if it takes that long by itself.
     "same": ("SELECT dispatch(), pg_sleep(14)",),
     "block": ("DO $$ BEGIN PERFORM dispatch(); PERFORM pg_sleep(14); END $$",),
     "pieces": ("SELECT dispatch()", *["SELECT pg_sleep(1)"] * 14),
@@ -295,7 +299,7 @@ def test_a_busy_holder_is_cut_off(database: SharedDatabase, busy: BusyQueue, own
 @pytest.mark.slow
 @pytest.mark.parametrize("is_handled", [False, True], ids=["at once", "after an error that it handled"])
 def test_an_idle_holder_is_cut_off(database: SharedDatabase, busy: BusyQueue, is_handled: bool) -> None:
-    """An error stops the timer of a transaction_timeout, and PostgreSQL does not start it again."""
+    """An error stops the timer of transaction_timeout, and PostgreSQL does not start it again."""
     observer, one = database.session("observer"), database.session("one")
     one.execute("BEGIN")
     dispatches(database, one)

@@ -1,5 +1,5 @@
-"""Batches that want the same sizes and keys in opposite orders: single calls never wait for each other in a
-circle; several calls in one transaction may, and PostgreSQL says so.
+"""Batches that want the same sizes and keys in opposite orders. Single calls never deadlock; several calls
+in one transaction may, and then PostgreSQL reports it.
 """
 
 import random
@@ -39,7 +39,7 @@ def limit_sizes(conn: psycopg.Connection, max_size: int) -> None:
 
 
 def check(conn: psycopg.Connection) -> None:
-    """No key twice, each live message has its own, and no size drifted."""
+    """Every message has its own key, no key is used twice, and no size has drifted."""
     keys = conn.execute("SELECT channel, dedupe_key FROM message WHERE dedupe_key IS NOT NULL").fetchall()
     assert max(Counter(keys).values(), default=1) == 1, keys
     loose = conn.execute(
@@ -63,7 +63,7 @@ def check(conn: psycopg.Connection) -> None:
 def test_two_batches_behind_one_that_holds_what_both_want(
     database: SharedDatabase, is_sized: bool, held: tuple[str, str], ending: str
 ) -> None:
-    """Both are under way at once, as far as they come; the third in the middle lets them go together."""
+    """A third call blocks both in the middle; when it ends, they continue at the same time."""
     observer, gate = database.session("observer"), database.session("gate")
     one, two = database.session("one"), database.session("two")
     if is_sized:
@@ -82,7 +82,7 @@ def test_two_batches_behind_one_that_holds_what_both_want(
     check(observer)
 
 
-# Every call that locks sizes, keys, messages or dead ones, all at once, each in a transaction of its own.
+# Every call that locks sizes, keys, messages or dead letters, all at once, each in its own transaction.
 
 
 class Crowd:
@@ -171,7 +171,7 @@ def test_single_calls_never_deadlock(database: SharedDatabase, max_size: int, ca
 
 
 def test_a_deleted_channels_keys(database: SharedDatabase) -> None:
-    """A batch takes a key that is free again and then wants one that is held, which the delete frees."""
+    """A batch takes a key that is free again and then wants one that is taken, which the delete frees."""
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     observer.execute("SELECT queue_set(p_dedupe_keep_ms => 0)")
     ((finished, _),) = create(observer, [("a", "1")])

@@ -1,6 +1,7 @@
-"""Every ordered pair of operations: the first runs and its transaction stays open, the second runs meanwhile,
-the first commits or rolls back. What the second may experience is written down for each pair; a third session
-then judges that nothing was lost, nothing came twice, limits held and exactly the live tokens are honoured.
+"""Every ordered pair of operations: the first runs and its transaction stays open, the second runs
+meanwhile, the first commits or rolls back. The table says for each pair what the second may experience. A
+third session then checks that nothing was lost or delivered twice, that limits held, and that exactly the
+live tokens are accepted.
 """
 
 from typing import Any, NamedTuple
@@ -28,11 +29,11 @@ from tests.isolation.shared_database import (
 
 
 class Experience(NamedTuple):
-    """What the second operation meets. Only who is said to wait may wait."""
+    """What happens to the second operation. It may wait only where the table says so."""
 
     kind: str
-    left: frozenset[str] = frozenset()  # stepped over: the roles of channels
-    results: tuple[str, str] = ("", "")  # having waited: after a commit, after a rollback
+    left: frozenset[str] = frozenset()  # channels that are skipped, by their roles
+    results: tuple[str, str] = ("", "")  # the result after waiting: for a commit, for a rollback
 
 
 AT_ONCE = Experience("at once")
@@ -48,15 +49,15 @@ def waits(committed: str, rolled_back: str) -> Experience:
     return Experience("waits", results=(committed, rolled_back))
 
 
-# The dispatch lock is taken: the call says TRUE, "call again", and has done nothing.
+# The dispatch lock is taken: the call does nothing and returns TRUE, "call again".
 DISPATCH_TAKEN = steps_over("first", "new")
 SWEEP_TAKEN = steps_over("first", "second")
-# The row of the lease is held, with all that came with that dequeue.
+# The lease row is locked, with all messages of that dequeue.
 LEASE_HELD = Experience("steps over", frozenset({"first", "second"}))
 
 # (open, meanwhile): {where they meet: what the second experiences}
 PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
-    # Producers only append: whatever is open, they go on.
+    # Producers only append: whatever is open, they do not wait.
     ("create", "create"): {"same channel": AT_ONCE},
     ("dispatch", "create"): {"same channel": AT_ONCE},
     ("dequeue", "create"): {"same channel": AT_ONCE},
@@ -77,7 +78,7 @@ PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
     ("channel_set", "producer"): {"same channel": AT_ONCE},
     ("producer", "producer"): {"same channel": AT_ONCE},
     ("snapshot", "producer"): {"same channel": AT_ONCE},
-    # A dispatch gives way to another one, and to nobody else: what is held it leaves for later.
+    # Only another dispatch stops a dispatch. Rows that are locked are left for later.
     ("create", "dispatch"): {"same channel": AT_ONCE},
     ("dispatch", "dispatch"): {"same channel": DISPATCH_TAKEN},
     ("dequeue", "dispatch"): {"same channel": AT_ONCE},
@@ -88,7 +89,7 @@ PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
     ("channel_set", "dispatch"): {"same channel": AT_ONCE},
     ("producer", "dispatch"): {"same channel": AT_ONCE},
     ("snapshot", "dispatch"): {"same channel": AT_ONCE},
-    # A dequeue takes all that is ready but for the messages that somebody holds: another dequeue, or a
+    # A dequeue takes all of ready, except the entries that are locked: by another dequeue, or by a
     # dispatch that moves them back into their line, behind those that came back.
     ("create", "dequeue"): {"same channel": AT_ONCE},
     ("dispatch", "dequeue"): {"same channel": AT_ONCE},
@@ -103,9 +104,9 @@ PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
     ("channel_set", "dequeue"): {"same channel": AT_ONCE},
     ("producer", "dequeue"): {"same channel": AT_ONCE},
     ("snapshot", "dequeue"): {"same channel": AT_ONCE},
-    # Holders meet only on one and the same message: there the later one waits, and is told what became of it.
-    # An extend writes the lease alone: it meets extends of the same dequeue and the sweep. Who completes or
-    # retries goes on beside it.
+    # Holders conflict only on the same message: the later one waits, and learns what happened to it.
+    # An extend writes only the lease: it conflicts with extends of the same dequeue and with the sweep, not
+    # with a complete or a retry.
     ("create", "complete"): {"same channel": AT_ONCE},
     ("dispatch", "complete"): {"same channel": AT_ONCE},
     ("dequeue", "complete"): {"same channel": AT_ONCE, "same message": LOST},
@@ -139,7 +140,7 @@ PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
     ("channel_set", "retry"): {"same channel": AT_ONCE},
     ("producer", "retry"): {"same channel": AT_ONCE},
     ("snapshot", "retry"): {"same channel": AT_ONCE},
-    # A sweep steps over the lease that its holder has in hand, and sweeps all others.
+    # A sweep skips a lease that its holder has locked, and sweeps all others.
     ("create", "sweep"): {"same channel": AT_ONCE},
     ("dispatch", "sweep"): {"same channel": SWEEP_TAKEN},
     ("dequeue", "sweep"): {"same channel": AT_ONCE},
@@ -150,7 +151,7 @@ PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
     ("channel_set", "sweep"): {"same channel": AT_ONCE},
     ("producer", "sweep"): {"same channel": AT_ONCE},
     ("snapshot", "sweep"): {"same channel": AT_ONCE},
-    # A policy is locked by who sets it, and by nobody else.
+    # A policy is locked only by a call that sets it.
     ("create", "channel_set"): {"same channel": AT_ONCE},
     ("dispatch", "channel_set"): {"same channel": AT_ONCE},
     ("dequeue", "channel_set"): {"same channel": AT_ONCE},
@@ -221,7 +222,7 @@ def test_pair(database: SharedDatabase, first: str, second: str, place: str, end
 
     (opened.commit if ending == "commit" else opened.rollback)(busy.ledger)
     if second == "producer":
-        dispatch(observer)  # passes it while it is still open
+        dispatch(observer)  # a dispatch passes it while it is still open
         end(two, "commit")
     met.commit(busy.ledger)
     check_and_deliver_all(observer, busy.ledger)
@@ -233,7 +234,7 @@ def test_pair(database: SharedDatabase, first: str, second: str, place: str, end
 def prepare(conn: psycopg.Connection, first: str, second: str, experience: Experience) -> BusyQueue:
     busy = build(conn, expired="sweep" in {first, second} or experience is LOST)
     if experience is LOST:
-        # The lease ran out and was swept: its holder is a zombie, and the message is the next of its channel.
+        # The lease ran out and was swept: its token is void, and the message is the next of its channel.
         dispatch(conn)
         busy.ledger.sweep()
     return busy
@@ -273,7 +274,7 @@ def target_of_second(busy: BusyQueue, first: str, second: str, place: str) -> An
 def check_view(
     conn: psycopg.Connection, busy: BusyQueue, second: str, experience: Experience, met: Outcome, visible: Any
 ) -> None:
-    """What the second one did while the first was open: exactly what the table says it must leave is left."""
+    """What the second operation did while the first was open: it left exactly what the table says."""
     left = {getattr(busy, role) for role in experience.left}
     if second == "snapshot":
         assert met.result == visible
@@ -298,7 +299,7 @@ def check_result(second: str, experience: Experience, met: Outcome, ending: str)
         }
         assert met.result == expected[experience.kind]
     elif second == "channel_set":
-        # What the first one set is seen by who waited for it, if it committed.
+        # An operation that waited sees what the first one set, if that committed.
         limit = 7 if experience is POLICY and ending == "commit" else None
         assert met.result == (limit, 1, False, None, 1)
     elif second in {"create", "producer"}:
@@ -328,7 +329,7 @@ def test_new_messages_of_others_are_served_while_open(
     check_and_deliver_all(observer, busy.ledger)
 
 
-# How many more a full channel gives, once the operation committed or rolled back.
+# How many more messages a full channel releases after the operation committed or rolled back.
 FREED = {
     "create": (0, 0),
     "dispatch": (0, 0),
@@ -433,11 +434,12 @@ def test_pausing_holds_from_its_commit_on(database: SharedDatabase, change: str,
 
 @pytest.mark.parametrize("change", ["none", "extend", "complete", "retry", "sweep"])
 @pytest.mark.parametrize("call", HOLDERS)
-def test_an_old_snapshot_finishes_what_it_sees_or_is_to_retry(
+def test_an_old_snapshot_finishes_what_it_sees_or_must_retry(
     database: SharedDatabase, call: str, change: str
 ) -> None:
-    """Holders work at every level. One whose snapshot is no longer true gets 40001, never a wrong answer.
-    Extending and finishing do not meet: an extend answers by what its snapshot sees, as if it had come first.
+    """Holders of leases may use every isolation level. If the snapshot is outdated they get 40001, never a
+    wrong answer. Extending and finishing do not conflict: an extend answers by what its snapshot sees, as
+    if it had come first.
     """
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     busy = build(observer, expired=change == "sweep")

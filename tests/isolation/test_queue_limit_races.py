@@ -1,4 +1,6 @@
-"""A limit over all channels, and several at it: never more leases than it allows, nor fewer for long."""
+"""A limit of the whole queue, with concurrent calls: never more leases than it allows, and not fewer for
+long.
+"""
 
 import random
 import time
@@ -59,7 +61,7 @@ def complete_all(conn: psycopg.Connection) -> None:
 
 
 def take_all(conn: psycopg.Connection, total: int) -> list[invariants.Delivery]:
-    """All that can be had until so many run, which may take a second; then no more comes."""
+    """Take messages until this many are leased, which may take a second; after that no more come."""
     deliveries: list[invariants.Delivery] = []
 
     def is_empty_handed() -> bool:
@@ -74,7 +76,7 @@ def take_all(conn: psycopg.Connection, total: int) -> list[invariants.Delivery]:
 
 
 def check_limit(conn: psycopg.Connection, expected: int) -> None:
-    """At rest: exactly so many can run at once, again and again."""
+    """At rest: exactly this many messages can be leased at once, again and again."""
     fill(conn)
     complete_all(conn)
     for _ in range(2):
@@ -206,7 +208,7 @@ def test_a_first_limit_counts_what_an_open_dequeue_holds(database: SharedDatabas
 def test_a_limit_set_under_an_old_snapshot_is_exact_or_refused(
     database: SharedDatabase, level: str, old: int
 ) -> None:
-    """What was leased, and which slots were taken away, since its snapshot it cannot see."""
+    """It cannot see what was leased, and which slots were removed, after its snapshot."""
     observer, one = database.session("observer"), database.session("one")
     fill(observer)
     if old:
@@ -330,7 +332,7 @@ def test_a_first_limit_meets_a_dequeue_of_one(database: SharedDatabase, stop: st
 @STOPS
 @pytest.mark.parametrize("new", [1, 2, 6, 0])
 def test_changed_while_a_dequeue_is_stopped(database: SharedDatabase, stop: str, new: int) -> None:
-    """It gives what the old limit allowed; the new one counts that."""
+    """The dequeue takes what the old limit allowed; the new limit counts that."""
     observer, two = database.session("observer"), database.session("two")
     limit(observer, 4)
     fill(observer)
@@ -346,7 +348,7 @@ def test_changed_while_a_dequeue_is_stopped(database: SharedDatabase, stop: str,
 
 @STOPS
 def test_lifted_and_set_again_while_a_dequeue_is_stopped(database: SharedDatabase, stop: str) -> None:
-    """Whatever it holds already, neither waits for the other in a circle."""
+    """Whatever the dequeue has locked, the two do not deadlock."""
     observer, two = database.session("observer"), database.session("two")
     limit(observer, 4)
     fill(observer)
@@ -370,7 +372,7 @@ def test_lifted_and_set_again_while_a_dequeue_is_stopped(database: SharedDatabas
 
 @pytest.mark.parametrize("moves", [False, True], ids=["a fixed limit", "a limit that moves"])
 def test_the_limit_holds_under_load(database: SharedDatabase, moves: bool) -> None:
-    """Leases end in every way; a watcher counts them all the while, in single snapshots."""
+    """Leases end in every way; a watcher counts them all the time, each time in one snapshot."""
     observer, watcher, mover = (
         database.session("observer"),
         database.session("watcher"),
@@ -395,7 +397,7 @@ def test_the_limit_holds_under_load(database: SharedDatabase, moves: bool) -> No
 
 
 def consume(conn: psycopg.Connection, seed: int, deadline: float) -> int:
-    """Returns how many leases it had."""
+    """Returns how many messages it leased."""
     chance, count = random.Random(seed), 0
     while time.monotonic() < deadline:
         conn.execute("SELECT dispatch()")

@@ -1,5 +1,5 @@
-"""Raced pairs: one session is stopped inside a function, between two of its statements; another one runs and
-commits; the first goes on and must cope with what it finds.
+"""One session is stopped inside a function, between two of its statements; another one runs and commits;
+then the first goes on and must handle what it finds.
 """
 
 from collections.abc import Callable
@@ -121,7 +121,7 @@ def cancel_last(conn: psycopg.Connection, busy: BusyQueue) -> None:
 
 
 def cancel(conn: psycopg.Connection, busy: BusyQueue, order: str) -> None:
-    """One that is ready, and that nobody holds."""
+    """Cancel a message in ready that is not locked."""
     row = conn.execute(
         f"SELECT id FROM ready WHERE channel = %s {order} LIMIT 1 FOR UPDATE SKIP LOCKED", (busy.first,)
     ).fetchone()
@@ -131,7 +131,7 @@ def cancel(conn: psycopg.Connection, busy: BusyQueue, order: str) -> None:
 
 
 def unread(conn: psycopg.Connection, busy: BusyQueue) -> int:
-    """The one that no dispatch has seen, unless one does at this moment."""
+    """The message that is not dispatched yet, unless a dispatch reads it at this moment."""
     return int(value(conn, "SELECT MAX(id) FROM message WHERE channel = %s AND dequeue_at = 12", busy.first))
 
 
@@ -142,7 +142,7 @@ def cancel_unread(conn: psycopg.Connection, busy: BusyQueue) -> None:
 
 
 def reschedule_unread(conn: psycopg.Connection, busy: BusyQueue) -> None:
-    """To the time that it has: its new entry is the old one's in all but the generation."""
+    """To the time that it already has: the new entry differs from the old one only by its generation."""
     assert value(conn, "SELECT message_reschedule(%s, 12)", unread(conn, busy)) == "rescheduled"
 
 
@@ -170,7 +170,7 @@ def go_on(database: SharedDatabase, busy: BusyQueue, meanwhile: Meanwhile) -> No
 
 
 class Stop(NamedTuple):
-    """Where a dequeue of so many messages is stopped."""
+    """Where a dequeue of this many messages is stopped."""
 
     limit: int
     at: str
@@ -228,10 +228,10 @@ def test_dequeue_stopped(database: SharedDatabase, stop: Stop, meanwhile: Meanwh
 @pytest.mark.parametrize("which", ["tag, id", "tag DESC, id DESC"], ids=["head", "tail"])
 @pytest.mark.parametrize("call", ["message_cancel(%s)", "message_reschedule(%s, 12)"])
 @pytest.mark.parametrize("wanted", [1, 2, 100])
-def test_dequeue_passes_a_waiting_message_that_somebody_holds(
+def test_dequeue_skips_a_waiting_message_that_is_locked(
     database: SharedDatabase, wanted: int, call: str, which: str, ending: str
 ) -> None:
-    """The one held is stepped over, not waited for, and not forgotten."""
+    """The locked message is skipped, not waited for, and not forgotten."""
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     busy = build(observer)
     held = value(observer, f"SELECT id FROM ready WHERE channel = %s ORDER BY {which} LIMIT 1", busy.first)
@@ -258,7 +258,9 @@ def test_dequeue_passes_a_waiting_message_that_somebody_holds(
 def test_a_message_that_a_stopped_dequeue_takes_is_cancelled_or_delivered_never_both(
     database: SharedDatabase, stop: str, call: str, ending: str
 ) -> None:
-    """Who cancels it waits for the dequeue. One that has not read it yet gives it up, and takes the next."""
+    """The cancel waits for the dequeue. A dequeue that has not read the message yet drops it and takes the
+    next.
+    """
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     busy = build(observer)
     message_id = value(observer, "SELECT id FROM ready ORDER BY tag, id LIMIT 1")
@@ -285,7 +287,9 @@ def test_a_message_that_a_stopped_dequeue_takes_is_cancelled_or_delivered_never_
 
 
 def test_two_that_touch_a_batch_while_it_is_taken(database: SharedDatabase) -> None:
-    """One has held a message before the dequeue read it, one begins right after: each is delivered once."""
+    """One locked a message before the dequeue read it, one begins right after: each message is delivered
+    once.
+    """
     observer, one = database.session("observer"), database.session("one")
     busy = build(observer)
     ids = [
@@ -346,7 +350,7 @@ def test_two_dequeues_for_one_release(database: SharedDatabase, stop: Stop) -> N
 
 
 def share_one(database: SharedDatabase, busy: BusyQueue, stop: Stop) -> None:
-    """The first channel may give one more: one of two dequeues has it."""
+    """The first channel may release one more message: one of the two dequeues gets it."""
     observer, two = database.session("observer"), database.session("two")
     dispatch(observer)
     with (
@@ -370,7 +374,9 @@ def lease_all(conn: psycopg.Connection, busy: BusyQueue) -> list[invariants.Deli
 
 @pytest.mark.parametrize("stop", ["dispatch has read", "dispatch has the policies", "before update tick"])
 def test_a_slot_freed_while_a_dispatch_finds_none(database: SharedDatabase, stop: str) -> None:
-    """The freed slot is told after the look and before the line is closed: it must not be overheard."""
+    """The notice of the free slot comes after the look for slots and before the line is closed: it must not
+    be missed.
+    """
     observer = database.session("observer")
     busy = build(observer)
     full = leased_by_channel(observer)[busy.first]
@@ -436,7 +442,9 @@ def test_dispatch_stopped(database: SharedDatabase, stop: str, meanwhile: Meanwh
     "stop", ["dispatch has the tick", "dispatch has looked", "dispatch has the lock", "after update tick"]
 )
 def test_two_dispatches(database: SharedDatabase, stop: str) -> None:
-    """One of them dispatches. The other finds nothing left, or the lock held: there may be more to do."""
+    """One of them dispatches. The other finds nothing left, or the lock taken: then there may be more to
+    do.
+    """
     observer, two = database.session("observer"), database.session("two")
     busy = build(observer)
     before = value(observer, "SELECT MAX(id) FROM tick")
@@ -576,10 +584,8 @@ def test_holder_stopped(
 
 
 @pytest.mark.parametrize("call", HOLDERS)
-def test_holder_stopped_after_its_write_is_stepped_over_by_the_sweep(
-    database: SharedDatabase, call: str
-) -> None:
-    """Everyone else's leases are swept meanwhile, and what it did stands."""
+def test_holder_stopped_after_its_write_is_skipped_by_the_sweep(database: SharedDatabase, call: str) -> None:
+    """All other leases are swept meanwhile, and its write is kept."""
     observer, two = database.session("observer"), database.session("two")
     busy = build(observer, expired=True)
     lease = busy.expired[busy.first]
@@ -608,7 +614,7 @@ def test_a_slot_is_not_free_before_the_commit(database: SharedDatabase, call: st
     busy = build(observer)
     full = leased_by_channel(observer)[busy.first]
     observer.execute("SELECT channel_set(%s, p_max_concurrency => %s)", (busy.first, full))
-    # Leases from before the limit say nothing when they end: let two run that know of it.
+    # Leases from before the limit append no notice when they end, so start two that do.
     for lease in busy.leases[busy.first]:
         finish(busy, do_complete(observer, busy, lease))
     dispatch(observer)
@@ -631,7 +637,7 @@ def test_a_slot_is_not_free_before_the_commit(database: SharedDatabase, call: st
 def test_batches_in_opposite_orders_do_not_deadlock(
     database: SharedDatabase, first: str, second: str
 ) -> None:
-    """Both want the same messages; a third holds one in the middle until both are on their way."""
+    """Both want the same messages; a third transaction locks one in the middle until both are running."""
     observer, gate = database.session("observer"), database.session("gate")
     one, two = database.session("one"), database.session("two")
     busy = build(observer)
@@ -660,7 +666,7 @@ def test_batches_in_opposite_orders_do_not_deadlock(
     if (first == "extend") == (second == "extend"):
         assert set(results[0].values()) == {HOLDERS[first]}
         assert set(results[1].values()) == {after}
-    else:  # they meet at the lease alone, which either may have first
+    else:  # they conflict only on the lease, which either may lock first
         for call, result in zip((first, second), results, strict=True):
             assert set(result.values()) <= (
                 {"extended", "lost", "not_found"} if call == "extend" else {HOLDERS[call]}
@@ -715,7 +721,7 @@ def test_rebuild_stopped_holds_up_a_dequeue_until_it_ends(database: SharedDataba
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 @pytest.mark.parametrize("first", OPERATIONS)
 def test_rebuild_while_open(database: SharedDatabase, first: str, ending: str) -> None:
-    """It waits for who dispatches or takes from ready, and for nobody else."""
+    """It waits for a dispatch and for open dequeues, and for nothing else."""
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     busy = build(observer, expired=first == "sweep")
     one.execute("BEGIN ISOLATION LEVEL REPEATABLE READ" if first == "snapshot" else "BEGIN")
@@ -753,7 +759,7 @@ def target(busy: BusyQueue, operation: str) -> Any:
 def test_maintain_and_others_go_on_at_once(
     database: SharedDatabase, order: str, operation: str, ending: str
 ) -> None:
-    """It takes away the notices that are read."""
+    """It deletes the notices that were read."""
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     message_id = create(observer, Ledger(), "new", "long ago")
     dispatch(observer)

@@ -1,7 +1,8 @@
-"""No wake-up is lost: a writer, stopped at each of its steps, against a consumer that falls asleep meanwhile.
+"""No wake-up is lost: a writer, stopped at each of its steps, against a consumer that falls asleep
+meanwhile.
 
-The consumer ends in one of two ways: it is not sure, and finds the work at a later look; or it is sure, and
-is notified when the writer commits.
+There are two good outcomes: the consumer is not sure, and finds the work at a later look; or it is sure,
+and is notified when the writer commits.
 """
 
 import random
@@ -36,7 +37,7 @@ Call = tuple[str, tuple[Any, ...]]
 
 
 class Writer(NamedTuple):
-    """A call that makes work available when it commits; `prepare` leaves the queue without any."""
+    """A call that makes work available when it commits; `prepare` sets up a queue without any."""
 
     prepare: Callable[[psycopg.Connection], Call]
     first_write: str
@@ -47,7 +48,7 @@ def no_scene(query: str) -> Callable[[psycopg.Connection], Call]:
 
 
 def leased(conn: psycopg.Connection, count: int = 1, **options: Any) -> invariants.Delivery:
-    """One message of `count` runs; what keeps the others from running is the caller's matter."""
+    """Create `count` messages and lease one; the caller makes sure that the others cannot be leased."""
     for _ in range(count):
         conn.execute(
             "SELECT message_create('a', 'work', p_max_attempts => %s)", (options.get("max_attempts"),)
@@ -75,7 +76,7 @@ def to_complete_under_the_queues_limit(conn: psycopg.Connection) -> Call:
 
 
 def to_park(conn: psycopg.Connection) -> Call:
-    """Deferred for the last time, it leaves its slot to the next one."""
+    """A retry that uses up the last attempt frees the slot for the next message."""
     conn.execute("SELECT channel_set('a', p_max_concurrency => 1)")
     delivery = leased(conn, 2, max_attempts=1)
     return "SELECT message_retry(%s, %s, p_error => 'bad')", (delivery.id, delivery.token)
@@ -152,12 +153,12 @@ WRITERS = {
     "raise the queue's limit": Writer(to_raise_the_queues_limit, "before update queue"),
     "lift the queue's limit": Writer(to_lift_the_queues_limit, "before update queue"),
 }
-# They write elsewhere first: stopped there, they have not read yet whether someone sleeps.
+# They write to other tables first; stopped there, they have not read yet whether a consumer sleeps.
 BEGIN_ELSEWHERE = {
-    *("create with a key", "retry", "unpause", "raise"),
+    *("create with a key", "retry of a dead letter", "unpause", "raise"),
     *("unpause the queue", "raise the queue's limit", "lift the queue's limit"),
 }
-# Reads whether someone sleeps in the statement that appends.
+# Reads whether a consumer sleeps in the statement that appends.
 LOOKS_AT_ONCE = {"create", "create_many", "publish"}
 
 READ_COMMITTED_ONLY = {"reschedule"}
@@ -221,7 +222,7 @@ def test_a_consumer_falls_asleep_while_the_writer_is_stopped(
 )
 @each_writer
 def test_one_that_sleeps_already_is_notified(database: SharedDatabase, writer: str, stop: str) -> None:
-    """It wakes, finds nothing, and sleeps again while the writer is stopped: its generation stands."""
+    """It wakes, finds nothing, and sleeps again while the writer is stopped: its generation is valid."""
     if stop == "writer has appended" and writer in LOOKS_AT_ONCE:
         return
     at = WRITERS[writer].first_write if stop == "first write" else stop
@@ -268,7 +269,9 @@ def test_a_writer_left_open(database: SharedDatabase, writer: str, ending: str) 
 
 @each_writer_at_each_level
 def test_a_snapshot_from_before_the_consumer_slept(database: SharedDatabase, writer: str, level: str) -> None:
-    """No lock is held, so the consumer is sure; the writer cannot see it sleep, and must tell in any case."""
+    """No lock is held, so the consumer is sure; the writer cannot see that it sleeps, and must notify in
+    any case.
+    """
     query, parameters = prepare(database, writer)
     consumer, one = sleeper(database), database.session("one")
     one.execute(f"BEGIN ISOLATION LEVEL {level}")
@@ -356,7 +359,9 @@ def test_without_notifications_all_that_delays_nobody_can_be_prepared(
 
 
 def test_a_prepared_create_keeps_consumers_from_sleeping(database: SharedDatabase) -> None:
-    """Nobody slept when it was made, so it tells nobody; its lock, which no session holds, is seen."""
+    """No consumer slept when it was written, so it does not notify; its lock, which belongs to no session,
+    is seen.
+    """
     consumer, one = sleeper(database), database.session("one")
     one.execute("BEGIN")
     one.execute("SELECT message_create('a', 'work')")
@@ -372,11 +377,11 @@ def test_a_prepared_create_keeps_consumers_from_sleeping(database: SharedDatabas
 def test_notifications_are_switched_off_while_a_consumer_registers(
     database: SharedDatabase, stop: str
 ) -> None:
-    """Nobody sleeps afterwards, so nobody is told, and what is created can be prepared."""
+    """No consumer sleeps afterwards, so nothing is notified, and creates can be prepared."""
     observer, one = database.session("observer"), database.session("one")
     with paused(database, stop, lambda conn: conn.execute("SELECT sleep_begin()")) as running:
         switching = database.start(lambda: observer.execute("SELECT queue_set(p_notify => FALSE)"))
-        until(lambda: switching.done() or arena_waits(database, observer, one), "it to go on or wait")
+        until(lambda: switching.done() or observer_waits(database, observer, one), "it to go on or wait")
     running.result()
     switching.result(timeout=10)
     one.execute("BEGIN")
@@ -385,8 +390,8 @@ def test_notifications_are_switched_off_while_a_consumer_registers(
     one.execute(f"ROLLBACK PREPARED '{NAME}'")
 
 
-def arena_waits(database: SharedDatabase, waiter: psycopg.Connection, holder: psycopg.Connection) -> bool:
-    """As SharedDatabase.is_waiting, for when its own session is the one that waits."""
+def observer_waits(database: SharedDatabase, waiter: psycopg.Connection, holder: psycopg.Connection) -> bool:
+    """Like SharedDatabase.is_waiting, for when the observer is the session that waits."""
     watcher = database.session("watcher")
     blocking: list[int] = value(watcher, "SELECT pg_blocking_pids(%s)", waiter.info.backend_pid)
     return holder.info.backend_pid in blocking
@@ -442,7 +447,7 @@ def test_two_register_at_once(database: SharedDatabase, stop: str) -> None:
 def test_the_second_to_register_is_not_sure_of_what_the_first_did_not_commit(
     database: SharedDatabase,
 ) -> None:
-    """A registration that is open, and rolled back, was none."""
+    """A registration that is rolled back does not count."""
     first, second, writer = sleeper(database, "one"), sleeper(database, "two"), database.session("three")
     first.conn.execute("BEGIN")
     first.await_wake()
@@ -454,8 +459,8 @@ def test_the_second_to_register_is_not_sure_of_what_the_first_did_not_commit(
     assert len(second.pick_up(is_asleep=True)) == 1
 
 
-def many_notices_that_tell_nobody(conn: psycopg.Connection) -> None:
-    """Due in an hour, by many calls: a dispatch that reads them is a busy one."""
+def many_notices_without_notification(conn: psycopg.Connection) -> None:
+    """Many creates of messages that are due in an hour: a dispatch that reads them is a busy one."""
     conn.execute(
         "SELECT message_create('busy ' || i, 'x', clock_ms() + %s) FROM generate_series(1, 20) i", (HOUR_MS,)
     )
@@ -464,7 +469,7 @@ def many_notices_that_tell_nobody(conn: psycopg.Connection) -> None:
 def test_a_busy_dispatch_ends_the_sleep_that_another_relies_on(database: SharedDatabase) -> None:
     consumer, observer, one = sleeper(database), database.session("observer"), database.session("one")
     assert consumer.try_to_sleep()
-    many_notices_that_tell_nobody(observer)
+    many_notices_without_notification(observer)
     dispatch(observer)
     assert value(observer, "SELECT is_asleep FROM sleep") is False
     one.execute("SELECT message_create('a', 'work')")
@@ -474,10 +479,12 @@ def test_a_busy_dispatch_ends_the_sleep_that_another_relies_on(database: SharedD
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 @pytest.mark.parametrize("writes", ["before the dispatch's end", "after the dispatch's end"])
 def test_a_sleep_is_being_ended(database: SharedDatabase, writes: str, ending: str) -> None:
-    """Until the dispatch commits the old generation stands, and writers tell; then all hear that it fell."""
+    """Until the dispatch commits the old generation is valid and writers notify; then all consumers are
+    notified.
+    """
     consumer, observer, one = sleeper(database), database.session("observer"), database.session("one")
     assert consumer.try_to_sleep()
-    many_notices_that_tell_nobody(observer)
+    many_notices_without_notification(observer)
     observer.execute("BEGIN")
     observer.execute("SELECT dispatch()")
     assert consumer.await_wake(), "its generation stands"
@@ -492,11 +499,11 @@ def test_a_sleep_is_being_ended(database: SharedDatabase, writes: str, ending: s
 
 @pytest.mark.parametrize("stop", ["before update sleep", "after update sleep"])
 def test_one_falls_asleep_while_a_dispatch_ends_the_sleep(database: SharedDatabase, stop: str) -> None:
-    """It finds the old generation, and is sure of it: so it must hear of its end."""
+    """It finds the old generation and is sure of it, so it must be notified when that ends."""
     first, consumer = sleeper(database, "two"), sleeper(database)
     observer, writer = database.session("observer"), database.session("three")
     assert first.try_to_sleep()
-    many_notices_that_tell_nobody(observer)
+    many_notices_without_notification(observer)
     with paused(database, stop, lambda one: one.execute("SELECT dispatch()")) as running:
         assert consumer.await_wake()
     running.result()
@@ -506,10 +513,10 @@ def test_one_falls_asleep_while_a_dispatch_ends_the_sleep(database: SharedDataba
 
 @pytest.mark.parametrize("stop", ["before insert notice", "after insert notice"])
 def test_a_writer_that_saw_nobody_asleep_between_two_generations(database: SharedDatabase, stop: str) -> None:
-    """Asleep, ended, asleep again: the writer read what held in between, so the consumer is not sure."""
+    """Asleep, ended, asleep again: the writer read the state in between, so the consumer is not sure."""
     consumer, observer = sleeper(database), database.session("observer")
     assert consumer.try_to_sleep()
-    many_notices_that_tell_nobody(observer)
+    many_notices_without_notification(observer)
     dispatch(observer)
     with paused(database, stop, lambda one: one.execute("SELECT message_create('a', 'work')")) as running:
         assert not consumer.try_to_sleep(), "its old generation is worth nothing"
@@ -533,11 +540,11 @@ def test_one_starts_to_listen_between_two_notifications(database: SharedDatabase
     assert delivery.channel == "b"
 
 
-# Nobody is told without need.
+# No needless notifications.
 
 
 def heard_until_the_probe(consumer: Sleeper, conn: psycopg.Connection) -> int:
-    """How often it was told. Notifications arrive in the order of the commits: the probe comes last."""
+    """How many notifications it got. They arrive in the order of the commits, so the probe is the last."""
     told = value(conn, "SELECT notify_channel FROM queue_get()")
     conn.execute("SELECT pg_notify(%s, 'probe')", (told,))
 
@@ -550,7 +557,7 @@ def heard_until_the_probe(consumer: Sleeper, conn: psycopg.Connection) -> int:
 
 
 @each_writer
-def test_nobody_is_told_while_nobody_sleeps(database: SharedDatabase, writer: str) -> None:
+def test_nothing_is_notified_while_no_consumer_sleeps(database: SharedDatabase, writer: str) -> None:
     query, parameters = prepare(database, writer)
     listener, one = sleeper(database), database.session("one")
     listener.heard.clear()
@@ -562,10 +569,10 @@ def test_nobody_is_told_while_nobody_sleeps(database: SharedDatabase, writer: st
     ("ahead_ms", "told"), [(-HOUR_MS, 1), (0, 1), (500, 1), (1_500, 0), (HOUR_MS, 0)], ids=str
 )
 @pytest.mark.parametrize("form", ["one", "many", "many, the first of them now"])
-def test_what_is_due_in_more_than_a_second_tells_nobody(
+def test_what_is_due_in_more_than_a_second_is_not_notified(
     database: SharedDatabase, form: str, ahead_ms: int, told: int
 ) -> None:
-    """Nobody sleeps longer. It stays found: the next look knows when it is due."""
+    """Consumers do not sleep longer than a second; the next look sees when it is due."""
     consumer, one = sleeper(database), database.session("one")
     assert consumer.try_to_sleep()
     if form == "one":
@@ -583,7 +590,7 @@ def test_what_is_due_in_more_than_a_second_tells_nobody(
 
 
 class Stress:
-    """Rounds of lone messages: the next round begins when all of the last one were picked up."""
+    """Rounds of single messages: the next round begins when all messages of the last one were picked up."""
 
     def __init__(self, database: SharedDatabase) -> None:
         self.database = database
@@ -622,7 +629,7 @@ class Stress:
 
 
 def test_lone_messages_against_consumers_that_never_poll(database: SharedDatabase) -> None:
-    """Every few rounds a busy dispatch ends the sleep, so that consumers register anew amid the messages."""
+    """Every few rounds a busy dispatch ends the sleep, so that consumers have to register again."""
     stress, chance = Stress(database), random.Random(815)
     observer = database.session("observer")
     consumers = [sleeper(database, f"consumer {number}") for number in range(3)]
@@ -635,7 +642,7 @@ def test_lone_messages_against_consumers_that_never_poll(database: SharedDatabas
         deadline = time.monotonic() + 6
         while time.monotonic() < deadline:
             if chance.random() < 0.4:
-                many_notices_that_tell_nobody(observer)
+                many_notices_without_notification(observer)
             waits = [(name, chance.random() * 0.006) for name in producers if chance.random() < 0.6]
             made = [database.start(partial(stress.produce, name, wait)) for name, wait in waits]
             stress.await_all({future.result(timeout=TIMEOUT_S) for future in made})
