@@ -43,7 +43,7 @@ def until(is_true: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) 
     """Poll until it is true; fail after the timeout."""
     deadline = time.monotonic() + timeout_s
     while not is_true():
-        assert time.monotonic() < deadline, f"waited in vain for: {what}"
+        assert time.monotonic() < deadline, f"timed out waiting for: {what}"
         time.sleep(0.002)
 
 
@@ -93,7 +93,7 @@ def dispatch(conn: psycopg.Connection) -> int:
     for calls in range(1, 5_000):
         if not value(conn, "SELECT dispatch()"):
             return calls
-    raise AssertionError("dispatching does not come to an end")
+    raise AssertionError("dispatching does not finish")
 
 
 def leased_ids(conn: psycopg.Connection) -> set[int]:

@@ -45,7 +45,7 @@ def test_a_dispatch_is_linear_in_what_is_new(connect: Connect, statistics: Stati
     comparison = Comparison(connect, statistics)
     for of in ("new channels", "channels that wait", "one channel"):
         few, more, many = (cost_of(comparison, messages, of) for messages in (10, 100, 1_000))
-        assert more <= 10 * few, (of, few, more, many)
+        assert more <= 10 * few + 100, (of, few, more, many)  # an index may have one more level by then
         assert many <= 20 * more, (of, few, more, many)  # the indexes grow
 
 

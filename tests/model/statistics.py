@@ -1,4 +1,4 @@
-"""How the queue and its channels stand, as the statistics must tell it after a dispatch."""
+"""What the statistics of the queue and its channels must be after a dispatch."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ OF_QUEUE = """
     FROM queue_stats()"""
 
 
-def judge_standing(client: Client, model: QueueModel, channels: list[str]) -> None:
+def check_statistics(client: Client, model: QueueModel, channels: list[str]) -> None:
     for *row, oldest_due_ms in client.rows(OF_CHANNELS, channels):
         channel = row[0]
         expected = _of_channel(model, channel)
         assert tuple(row) == expected, f"channel_stats({channel!r}): {row}, not {expected}"
-        _judge_oldest(model, channel, oldest_due_ms)
+        _check_oldest(model, channel, oldest_due_ms)
     [row], expected = client.rows(OF_QUEUE), _of_queue(model, channels)
     assert row == expected, f"queue_stats(): {row}, not {expected}"
 
@@ -64,7 +64,7 @@ def _of_queue(model: QueueModel, channels: list[str]) -> tuple[Any, ...]:
 
 
 def _blocked_by(model: QueueModel, channel: str) -> str | None:
-    """The first reason that would still hold if those before it went away."""
+    """The first reason that would remain if those before it went away."""
     nothing_due = _nothing_due(len(model.waiting(channel)), len(model.due(channel)))
     if nothing_due:
         return nothing_due
@@ -87,7 +87,7 @@ def _queue_limit(model: QueueModel) -> str | None:
     return None if model.settings.paused or model.room(1) else "queue limit"
 
 
-def _judge_oldest(model: QueueModel, channel: str, oldest_due_ms: int | None) -> None:
+def _check_oldest(model: QueueModel, channel: str, oldest_due_ms: int | None) -> None:
     """The oldest is looked for at the heads of lines: urgent messages there may hide older ones."""
     due = model.due(channel)
     if not due:
