@@ -261,9 +261,9 @@ def commit_later_transaction(conn: psycopg.Connection) -> None:
 
 
 @contextmanager
-def short_timeouts(conn: psycopg.Connection) -> Iterator[None]:
+def fail_on_lock_wait(conn: psycopg.Connection) -> Iterator[None]:
     """Inside this block, waiting for a lock is an error."""
-    conn.execute("SET lock_timeout = '300ms'; SET statement_timeout = '10s'")
+    conn.execute("SET lock_timeout = '300ms'; SET statement_timeout = '60s'")
     try:
         yield
     finally:

@@ -15,7 +15,7 @@ from tests.isolation.shared_database import (
     SharedDatabase,
     dispatch,
     end,
-    short_timeouts,
+    fail_on_lock_wait,
     take,
     until,
     value,
@@ -183,7 +183,7 @@ def test_finishers_do_not_wait_for_open_producers(
     begin(one)
     assert create_one(one) == "full"
     limit_of_another = "SELECT channel_set('b', p_max_size => 3)"
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         two.execute(FINISHERS[finisher], lease)
         two.execute(limit_of_another)
     assert create_one(one) == "created", "the place came free under its eyes"
@@ -203,10 +203,10 @@ def test_producers_do_not_wait_for_open_finishers(
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     begin(one)
     one.execute(FINISHERS[finisher], lease)
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         assert create_one(two) == "full"
     end(one, ending)
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         assert create_one(two) == ("created" if ending == "commit" else "full")
     observer.execute("SELECT queue_set(p_max_attempts => 5)")
     assert size(observer) == 3
@@ -221,7 +221,7 @@ def test_a_place_comes_free_while_a_producer_is_stopped(
     lease = full_channel(database, finisher)
     observer, two = database.session("observer"), database.session("two")
     limit(observer, 4)
-    with paused(database, stop, create_one) as running, short_timeouts(two):
+    with paused(database, stop, create_one) as running, fail_on_lock_wait(two):
         two.execute(FINISHERS[finisher], lease)
     assert running.result() == "created"
     observer.execute("SELECT queue_set(p_max_attempts => 5)")
@@ -399,7 +399,7 @@ def test_a_limit_is_set_while_a_finisher_is_open(database: SharedDatabase, endin
     (delivery, _other) = take(observer, 2)
     begin(one)
     one.execute("SELECT message_complete(%s, %s)", (delivery.id, delivery.token))
-    with short_timeouts(observer):
+    with fail_on_lock_wait(observer):
         limit(observer, 2)
         assert create_one(observer) == "full"
     end(one, ending)
@@ -416,7 +416,7 @@ def test_lifted_and_set_again_around_an_open_producer(database: SharedDatabase, 
     limit(observer, 2)
     begin(one)
     assert create_one(one) == "created"
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         limit(two, 0)
         assert create(two, 2) == ["created", "created"]
     setting = start_waiting(database, "two", "one", lambda two: limit(two, 4))
@@ -544,7 +544,7 @@ def test_limited_for_the_first_time_while_it_is_deleted(
     create(observer)
     invariants.drain(observer)
     delete = "SELECT result FROM channel_delete('a')"
-    with paused(database, stop, lambda one: value(one, delete)) as running, short_timeouts(two):
+    with paused(database, stop, lambda one: value(one, delete)) as running, fail_on_lock_wait(two):
         limit(two, 2)
         if done != "limited":
             assert create_one(two) == "created"

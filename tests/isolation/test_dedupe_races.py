@@ -13,7 +13,7 @@ from tests.isolation.shared_database import (
     SharedDatabase,
     dispatch,
     end,
-    short_timeouts,
+    fail_on_lock_wait,
     take,
     until,
     value,
@@ -249,7 +249,7 @@ def test_a_duplicate_delays_nobody(database: SharedDatabase, ending: str) -> Non
     delivery = lease(observer)
     begin(one)
     assert create(one) == (holder, "duplicate")
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         assert create(two) == (holder, "duplicate")
         assert value(two, "SELECT message_complete(%s, %s)", delivery.id, delivery.token) == "completed"
         assert create(two)[1] == "created"
@@ -301,7 +301,7 @@ def test_a_creator_stopped_before_it_takes_over(
 ) -> None:
     free_key(database, lives)
     observer, two = database.session("observer"), database.session("two")
-    with paused(database, stop, create) as running, short_timeouts(two):
+    with paused(database, stop, create) as running, fail_on_lock_wait(two):
         others = meanwhile(two)
     made = running.result()
     assert made[1] == ("duplicate" if others else "created")
@@ -331,7 +331,7 @@ def test_maintain_leaves_a_key_that_is_being_taken_over(
     observer.execute("UPDATE maintenance SET dedupe_from = 0, dedupe_day = 0")
     begin(one)
     assert create(one)[1] == "created"
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         two.execute("SELECT maintain()")
     end(one, ending)
     check_one_key(observer, 1 if ending == "commit" else 0)
@@ -372,7 +372,7 @@ def test_a_key_is_taken_while_channel_delete_is_stopped(
     observer.execute("SELECT channel_set('a', p_max_concurrency => 5)")
     with (
         paused(database, stop, lambda one: one.execute("SELECT channel_delete('a')")) as running,
-        short_timeouts(two),
+        fail_on_lock_wait(two),
     ):
         assert create(two)[1] == "created"
     running.result()
@@ -446,7 +446,7 @@ def test_two_retries_of_one_message(database: SharedDatabase, ending: str) -> No
 def test_a_retry_stopped_while_another_takes_its_key(database: SharedDatabase, stop: str) -> None:
     old = dead_holder(database, 0)
     observer, two = database.session("observer"), database.session("two")
-    with paused(database, stop, lambda one: retry(one, old)) as running, short_timeouts(two):
+    with paused(database, stop, lambda one: retry(one, old)) as running, fail_on_lock_wait(two):
         assert create(two)[1] == "created"
     assert running.result() == "duplicate"
     check_one_key(observer, 1)

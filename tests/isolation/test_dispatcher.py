@@ -17,7 +17,7 @@ from tests.isolation.shared_database import (
     commit_later_transaction,
     dispatch,
     end,
-    short_timeouts,
+    fail_on_lock_wait,
     take,
     unsettled,
     until,
@@ -455,7 +455,7 @@ def test_the_dispatcher_does_not_wait_for_maintenance(database: SharedDatabase) 
     assert value(observer, "SELECT COUNT(*) FROM recent_tag") > 0
     one.execute("BEGIN")
     one.execute("SELECT FROM recent_tag FOR UPDATE")
-    with short_timeouts(observer):
+    with fail_on_lock_wait(observer):
         for _ in range(5):
             complete(observer, take(observer, 50))
             value(observer, "SELECT dispatch()")
@@ -623,7 +623,7 @@ def test_the_dispatcher_never_waits(database: SharedDatabase, hold: str, ending:
     one.execute("BEGIN")
     one.execute(LOCKS[hold])
     time.sleep(0.2)  # leases ran out, and scheduled messages are due
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         for number in range(3):
             make(two, ["a", "limited", f"new {number}"])
             assert dispatch(two) < 50

@@ -14,7 +14,7 @@ from tests.isolation.shared_database import (
     deliver_all,
     dispatch,
     end,
-    short_timeouts,
+    fail_on_lock_wait,
     take,
     until,
     value,
@@ -102,7 +102,7 @@ def test_dequeue_left_open(database: SharedDatabase, ending: str) -> None:
     opened = do_dequeue(one, BusyQueue(ledger, "", ""), 1)
     assert opened.result == {"held"}
     create(observer, ledger, "held", "an urgent one, meanwhile", -1)
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         before = cost(two, ledger)
         work(two, 5_000)
         after = cost(two, ledger)
@@ -140,7 +140,7 @@ def test_complete_of_1000_expired_leases_left_open(database: SharedDatabase, end
         ([delivery.id for delivery in mine], [delivery.token for delivery in mine]),
     ).fetchall()
     assert results == [("completed",)] * 1_000
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         served: list[invariants.Delivery] = []
 
         def is_served() -> bool:
@@ -176,7 +176,7 @@ def test_producer_of_200000_channels_left_open(database: SharedDatabase, ending:
         names = [f"bulk {number}" for number in range(start, start + 10_000)]
         made += value(one, "SELECT COUNT(*) FROM message_create_many(%s, %s)", names, [b"bulk"] * len(names))
     assert made == 200_000
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         during = cost(two, ledger)
         work(two, 1_000)
         later = cost(two, ledger)
@@ -213,7 +213,7 @@ def test_channel_set_left_open(database: SharedDatabase, ending: str) -> None:
     busy = BusyQueue(ledger, "busy 1", "busy 2")
     one.execute("BEGIN")
     one.execute("SELECT channel_set('busy 1', p_paused => TRUE)")
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         work(two, 1_000)
         do_channel_set(two, busy, ("busy 2", {"max_concurrency": 3})).commit(ledger)
         work(two, 400)
@@ -240,7 +240,7 @@ def test_producer_left_prepared(database: SharedDatabase, ending: str) -> None:
         create(one, prepared, channel, f"prepared: {channel}")
     one.execute(f"PREPARE TRANSACTION '{name}'")
     try:
-        with short_timeouts(two):
+        with fail_on_lock_wait(two):
             work(two, 1_200)
             dispatch(two)
             assert take(two) == []
@@ -260,7 +260,7 @@ def test_dequeue_left_prepared(database: SharedDatabase, ending: str) -> None:
     opened = do_dequeue(one, busy, 1)
     one.execute(f"PREPARE TRANSACTION '{name}'")
     try:
-        with short_timeouts(two):
+        with fail_on_lock_wait(two):
             met = do_dequeue(two, busy, 100)
             met.commit(busy.ledger)
             dispatch(two)
@@ -289,7 +289,7 @@ def test_complete_left_prepared_past_the_lease(database: SharedDatabase, limited
     assert value(one, "SELECT message_complete(%s, %s)", lease.id, lease.token) == "completed"
     one.execute(f"PREPARE TRANSACTION '{name}'")
     try:
-        with short_timeouts(two):
+        with fail_on_lock_wait(two):
             dispatch(two)
             serve(two, ledger)
             assert len(ledger.contents) == (2 if limited == "limited" else 1)

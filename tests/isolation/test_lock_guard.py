@@ -19,7 +19,7 @@ from tests.isolation.shared_database import (
     check_and_deliver_all,
     dispatch,
     end,
-    short_timeouts,
+    fail_on_lock_wait,
     take,
     until,
     value,
@@ -150,7 +150,7 @@ def busy(database: SharedDatabase) -> BusyQueue:
 
 def check_dispatch(database: SharedDatabase, busy: BusyQueue) -> None:
     """Others can dispatch, and every invariant holds."""
-    with short_timeouts(database.session("two")):
+    with fail_on_lock_wait(database.session("two")):
         dispatch(database.session("two"))
     check_and_deliver_all(database.session("observer"), busy.ledger)
 
@@ -289,7 +289,7 @@ def test_a_busy_holder_is_cut_off(database: SharedDatabase, busy: BusyQueue, own
             one.execute("BEGIN")
             running = database.start(partial(is_cut_off, one, *statements))
             until(partial(is_held_by, one, two), "the lock to be held")
-            with short_timeouts(two):
+            with fail_on_lock_wait(two):
                 create(two, busy.ledger, "elsewhere", "meanwhile")
                 assert value(two, "SELECT dispatch()") is True, "it waits for nobody"
             assert running.result(timeout=20)

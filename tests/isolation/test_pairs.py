@@ -18,9 +18,9 @@ from tests.isolation.shared_database import (
     commit_later_transaction,
     dispatch,
     end,
+    fail_on_lock_wait,
     leased_by_channel,
     leased_ids,
-    short_timeouts,
     take,
     unsettled,
     until,
@@ -212,7 +212,7 @@ def test_pair(database: SharedDatabase, first: str, second: str, place: str, end
         end(one, ending)
         met = running.result(timeout=10)
     else:
-        with short_timeouts(two):
+        with fail_on_lock_wait(two):
             met = meanwhile()
         check_limits(observer)
         check_view(observer, busy, second, experience, met, visible)
@@ -315,7 +315,7 @@ def test_new_messages_of_others_are_served_while_open(
     busy = build(observer)
     begin(one, first)
     opened = OPERATIONS[first](one, busy, target_of_first(busy, first))
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         for round_ in range(3):
             name = f"stranger {round_}"
             message_id = value(two, "SELECT id FROM message_create(%s, %s)", name, name.encode())
@@ -359,7 +359,7 @@ def test_a_full_channel_gives_no_more_until_a_slot_is_free_for_good(
     begin(one, first)
     more = (busy.first, {"max_concurrency": running + 2})
     opened = OPERATIONS[first](one, busy, more if first == "channel_set" else target_of_first(busy, first))
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         two.execute("SELECT dispatch()")
         assert busy.first not in {delivery.channel for delivery in lease_all(two, busy)}
     check_limits(observer)
@@ -398,7 +398,7 @@ def test_the_last_free_slot_is_given_once(database: SharedDatabase, ending: str)
     one.execute("BEGIN")
     opened = do_dequeue(one, busy, 1)
     assert opened.result == {busy.first}
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         met = do_dequeue(two, busy, 100)
     assert busy.first not in met.result
     end(one, ending)
@@ -420,7 +420,7 @@ def test_pausing_holds_from_its_commit_on(database: SharedDatabase, change: str,
     dispatch(observer)
     one.execute("BEGIN")
     one.execute("SELECT channel_set(%s, p_paused => %s)", (busy.first, paused))
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         met = do_dequeue(two, busy, 3)
     assert (busy.first in met.result) == paused
     met.commit(busy.ledger)

@@ -16,8 +16,8 @@ from tests.isolation.shared_database import (
     SharedDatabase,
     dispatch,
     end,
+    fail_on_lock_wait,
     leased_ids,
-    short_timeouts,
     take,
     unsettled,
     until,
@@ -95,7 +95,7 @@ def test_two_dequeues_for_the_last_slots(database: SharedDatabase, ending: str) 
     fill(observer)
     one.execute("BEGIN")
     assert len(take(one, 2)) == 2
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         assert len(take(two)) == 1
         assert take(two) == []
     end(one, ending)
@@ -108,7 +108,7 @@ def test_a_dequeue_stopped_shares_no_slot(database: SharedDatabase, stop: str) -
     observer, two = database.session("observer"), database.session("two")
     limit(observer, 3)
     fill(observer)
-    with paused(database, stop, lambda one: take(one, 2)) as running, short_timeouts(two):
+    with paused(database, stop, lambda one: take(one, 2)) as running, fail_on_lock_wait(two):
         met = take(two)
         assert len(met) <= 1
     assert len(running.result()) == 2
@@ -123,7 +123,7 @@ def test_a_dequeue_left_open_holds_only_its_slots(database: SharedDatabase, endi
     fill(observer, 60)
     one.execute("BEGIN")
     assert len(take(one, 1)) == 1
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         for _ in range(10):
             dispatch(two)
             deliveries = take(two)
@@ -163,7 +163,7 @@ def test_a_slot_is_free_when_its_lease_ends_for_good(
         dispatch(observer)
     one.execute("BEGIN")
     one.execute(FREEING[freeing], {"id": delivery.id, "token": delivery.token})
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         two.execute("SELECT dispatch()")
         assert take(two) == []
     end(one, ending)
@@ -193,7 +193,7 @@ def test_a_first_limit_counts_what_an_open_dequeue_holds(database: SharedDatabas
     fill(observer)
     one.execute("BEGIN")
     assert len(take(one, 2)) == 2
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         limit(two, 3)
         assert take(two) == [], "the limit holds from its commit on, and is not dispatched yet"
         dispatch(two)
@@ -237,7 +237,7 @@ def test_a_first_limit_left_open_holds_for_nobody(database: SharedDatabase, endi
     fill(observer)
     one.execute("BEGIN")
     limit(one, 3)
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         dispatch(two)
         assert len(take(two, 10)) == 10
     end(one, ending)
@@ -250,7 +250,7 @@ def test_a_first_limit_left_open_holds_for_nobody(database: SharedDatabase, endi
 def test_a_first_limit_meets_a_dequeue_that_is_stopped(database: SharedDatabase, stop: str) -> None:
     observer, two = database.session("observer"), database.session("two")
     fill(observer)
-    with paused(database, stop, lambda one: take(one, 5)) as running, short_timeouts(two):
+    with paused(database, stop, lambda one: take(one, 5)) as running, fail_on_lock_wait(two):
         limit(two, 3)
         dispatch(two)
         assert take(two) == []
@@ -269,7 +269,7 @@ def test_lowered_while_a_dequeue_is_open(database: SharedDatabase, ending: str) 
     fill(observer)
     one.execute("BEGIN")
     running = take(one, 3)
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         limit(two, 2)
         dispatch(two)
         assert take(two) == [], "what the open one may have counts"
@@ -308,7 +308,7 @@ def test_raised_while_a_dequeue_is_open(database: SharedDatabase, ending: str) -
     fill(observer)
     one.execute("BEGIN")
     assert len(take(one, 2)) == 2
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         limit(two, 4)
         dispatch(two)
         assert len(take(two)) == 2
@@ -321,7 +321,7 @@ def test_raised_while_a_dequeue_is_open(database: SharedDatabase, ending: str) -
 def test_a_first_limit_meets_a_dequeue_of_one(database: SharedDatabase, stop: str) -> None:
     observer, two = database.session("observer"), database.session("two")
     fill(observer)
-    with paused(database, stop, lambda one: take(one, 1)) as running, short_timeouts(two):
+    with paused(database, stop, lambda one: take(one, 1)) as running, fail_on_lock_wait(two):
         limit(two, 1)
         dispatch(two)
     taken = len(running.result())
@@ -336,7 +336,7 @@ def test_changed_while_a_dequeue_is_stopped(database: SharedDatabase, stop: str,
     observer, two = database.session("observer"), database.session("two")
     limit(observer, 4)
     fill(observer)
-    with paused(database, stop, lambda one: take(one, 3)) as running, short_timeouts(two):
+    with paused(database, stop, lambda one: take(one, 3)) as running, fail_on_lock_wait(two):
         limit(two, new)
         dispatch(two)
         assert len(take(two, 5)) == (min(5, max(0, new - 3)) if new else 5)

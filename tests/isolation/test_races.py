@@ -32,9 +32,9 @@ from tests.isolation.shared_database import (
     commit_later_transaction,
     dispatch,
     end,
+    fail_on_lock_wait,
     leased_by_channel,
     leased_ids,
-    short_timeouts,
     take,
     until,
     value,
@@ -161,7 +161,7 @@ def names(*meanwhile: Meanwhile) -> pytest.MarkDecorator:
 
 def go_on(database: SharedDatabase, busy: BusyQueue, meanwhile: Meanwhile) -> None:
     stranger = database.session("stranger")
-    with short_timeouts(stranger):
+    with fail_on_lock_wait(stranger):
         meanwhile(stranger, busy)
     check_limits(database.session("observer"))
 
@@ -238,7 +238,7 @@ def test_dequeue_skips_a_waiting_message_that_is_locked(
     two.execute("BEGIN")
     result = value(two, f"SELECT {call}", held)
     assert result in {"cancelled", "rescheduled"}
-    with short_timeouts(one):
+    with fail_on_lock_wait(one):
         taken = do_dequeue(one, busy, wanted)
     assert len(taken.result) == min(wanted, 3)
     taken.commit(busy.ledger)
@@ -355,7 +355,7 @@ def share_one(database: SharedDatabase, busy: BusyQueue, stop: Stop) -> None:
     dispatch(observer)
     with (
         paused(database, stop.at, lambda one: do_dequeue(one, busy, stop.limit)) as running,
-        short_timeouts(two),
+        fail_on_lock_wait(two),
     ):
         met = do_dequeue(two, busy, 100)
         met.commit(busy.ledger)
@@ -448,7 +448,7 @@ def test_two_dispatches(database: SharedDatabase, stop: str) -> None:
     observer, two = database.session("observer"), database.session("two")
     busy = build(observer)
     before = value(observer, "SELECT MAX(id) FROM tick")
-    with paused(database, stop, lambda one: do_dispatch(one, busy, None)) as running, short_timeouts(two):
+    with paused(database, stop, lambda one: do_dispatch(one, busy, None)) as running, fail_on_lock_wait(two):
         met = do_dispatch(two, busy, None)
     is_locked = stop in {"dispatch has the lock", "after update tick"}
     assert (running.result().result, met.result) == (False, is_locked)
@@ -467,7 +467,7 @@ def test_sweep_stopped_before_it_locks_finds_the_holder_was_faster(
     observer, two = database.session("observer"), database.session("two")
     busy = build(observer, expired=True)
     with paused(database, "dispatch has the lock", lambda one: do_dispatch(one, busy, None)) as running:
-        with short_timeouts(two):
+        with fail_on_lock_wait(two):
             met = OPERATIONS[call](two, busy, busy.expired[busy.first])
         assert met.result == HOLDERS[call]
         met.commit(busy.ledger)
@@ -573,7 +573,7 @@ def test_holder_stopped(
         result = value(one, f"SELECT result FROM message_{call}_many({arguments})", *lease)
         return Outcome(result, lambda ledger: ledger.finish(lease.id) if result == "completed" else None)
 
-    with paused(database, stop, holder) as running, short_timeouts(two):
+    with paused(database, stop, holder) as running, fail_on_lock_wait(two):
         happens(two, busy, lease)
         after = see(observer)
     outcome = running.result()
@@ -595,7 +595,7 @@ def test_holder_stopped_after_its_write_is_skipped_by_the_sweep(database: Shared
         "extend": "after insert lease",
     }
     with paused(database, stops[call], lambda one: OPERATIONS[call](one, busy, lease)) as running:
-        with short_timeouts(two):
+        with fail_on_lock_wait(two):
             assert value(two, "SELECT dispatch()") is False
         other = busy.expired[busy.second]
         assert lease.id in leased_ids(observer)
@@ -621,7 +621,7 @@ def test_a_slot_is_not_free_before_the_commit(database: SharedDatabase, call: st
     mine = [delivery for delivery in lease_all(observer, busy) if delivery.channel == busy.first]
     lease = Lease(mine[0].id, mine[0].token)
     with paused(database, "before insert notice", lambda one: OPERATIONS[call](one, busy, lease)) as running:
-        with short_timeouts(two):
+        with fail_on_lock_wait(two):
             two.execute("SELECT dispatch()")
             assert busy.first not in {delivery.channel for delivery in lease_all(two, busy)}
         check_limits(observer)
@@ -733,7 +733,7 @@ def test_rebuild_while_open(database: SharedDatabase, first: str, ending: str) -
         end(one, ending)
         running.result(timeout=10)
     else:
-        with short_timeouts(two):
+        with fail_on_lock_wait(two):
             two.execute("SELECT rebuild()")
         dispatch(observer)
         end(one, ending)
@@ -778,7 +778,7 @@ def test_maintain_and_others_go_on_at_once(
     one.execute("BEGIN")
     opened = first(one)
     commit_later_transaction(observer)
-    with short_timeouts(two):
+    with fail_on_lock_wait(two):
         met = second(two)
     end(one, ending)
     (opened.commit if ending == "commit" else opened.rollback)(busy.ledger)

@@ -23,7 +23,7 @@ from tests.isolation.shared_database import (
     SharedDatabase,
     dispatch,
     end,
-    short_timeouts,
+    fail_on_lock_wait,
     take,
     until,
     value,
@@ -431,7 +431,7 @@ def test_notifications_are_switched_on_while_a_create_is_stopped(database: Share
 @pytest.mark.parametrize("stop", ["before update sleep", "after update sleep"])
 def test_two_register_at_once(database: SharedDatabase, stop: str) -> None:
     first, second = sleeper(database, "one"), sleeper(database, "two")
-    with paused(database, stop, lambda _one: first.await_wake()) as running, short_timeouts(second.conn):
+    with paused(database, stop, lambda _one: first.await_wake()) as running, fail_on_lock_wait(second.conn):
         was_sure = second.await_wake()
         assert second.look() == []
     assert running.result() is False
@@ -451,7 +451,7 @@ def test_the_second_to_register_is_not_sure_of_what_the_first_did_not_commit(
     first, second, writer = sleeper(database, "one"), sleeper(database, "two"), database.session("three")
     first.conn.execute("BEGIN")
     first.await_wake()
-    with short_timeouts(second.conn):
+    with fail_on_lock_wait(second.conn):
         assert not second.try_to_sleep()
     end(first.conn, "rollback")
     assert second.try_to_sleep()

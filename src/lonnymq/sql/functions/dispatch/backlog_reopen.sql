@@ -5,10 +5,7 @@ RETURNS VOID LANGUAGE plpgsql SET enable_hashjoin TO on AS $$
 BEGIN
     WITH found AS MATERIALIZED (
         SELECT u.name, x.tid FROM unnest(p_channels) u (name)
-        CROSS JOIN LATERAL (
-            SELECT b.ctid AS tid, b.is_open, b.tag, b.ranges FROM backlog b
-            WHERE b.channel = u.name AND b.lane = l.name
-            ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) x
+        CROSS JOIN LATERAL backlog_live(u.name, l.name) x
         WHERE (NOT x.is_open OR x.tag < l.v) AND x.ranges <> '{}'),
     rooms AS MATERIALIZED (
         SELECT r.* FROM channel_room(ARRAY(SELECT DISTINCT f.name FROM found f WHERE p_has_policies), p_now) r),

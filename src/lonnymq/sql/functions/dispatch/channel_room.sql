@@ -15,8 +15,7 @@ BEGIN
         CASE WHEN s.out IS NULL AND x.free_at > p_now THEN x.free_at END
     FROM unnest(p_channels) u (name)
     LEFT JOIN LATERAL (SELECT * FROM channel c WHERE c.name = u.name OFFSET 0) c ON TRUE
-    LEFT JOIN LATERAL (SELECT * FROM slots s WHERE s.channel = u.name ORDER BY s.channel DESC, s.turn DESC
-        LIMIT 1) s ON TRUE
+    LEFT JOIN LATERAL slots_live(u.name) s ON TRUE
     CROSS JOIN LATERAL (
         SELECT -- A time in the future is from before the clock was set back, and counts as now.
             CASE WHEN c.release_interval_ms > 0

@@ -20,9 +20,7 @@ BEGIN
             SELECT c.weight FROM channel c WHERE p_has_policies AND c.name = k.channel)) AS step) x
     LEFT JOIN LATERAL (                     -- behind the head of its line means behind ready
         SELECT b.turn, (k.rank, k.at, k.id) >= (s.lo_rank, s.lo_at, s.lo_id) AS is_behind
-        FROM (
-            SELECT b.turn, b.ranges FROM backlog b WHERE b.channel = k.channel AND b.lane = l.name
-            ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b
+        FROM backlog_live(k.channel, l.name) b
         CROSS JOIN LATERAL (SELECT (b.ranges[1]).*) s WHERE b.ranges <> '{}') b ON TRUE
     LEFT JOIN LATERAL (
         SELECT r.tag, r.cost, r.rank, r.at, r.id FROM ready r

@@ -16,9 +16,7 @@ BEGIN
         RETURNING e.channel, e.lane)
     UPDATE backlog b SET turn = nextval('turn'), n = b.n - x.n
     FROM (SELECT g.channel, g.lane, COUNT(*) AS n FROM gone g GROUP BY g.channel, g.lane) x
-    CROSS JOIN LATERAL (
-        SELECT b.ctid AS tid FROM backlog b WHERE b.channel = x.channel AND b.lane = x.lane
-        ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) last
+    CROSS JOIN LATERAL backlog_live(x.channel, x.lane) last
     WHERE b.ctid = last.tid;
     DELETE FROM ready r WHERE r.ctid = ANY (ARRAY(
         SELECT y.tid FROM (SELECT DISTINCT g.channel, g.lane FROM unnest(v_gone) g) g

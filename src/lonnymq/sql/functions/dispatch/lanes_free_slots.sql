@@ -17,9 +17,7 @@ BEGIN
         SELECT e.channel FROM unnest(p_due) e WHERE e.lane = ANY (v_names)
         UNION
         SELECT u.name FROM unnest(p_hinted) u (name) CROSS JOIN unnest(v_served) l
-        CROSS JOIN LATERAL (
-            SELECT b.ranges FROM backlog b WHERE b.channel = u.name AND b.lane = l.name
-            ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b
+        CROSS JOIN LATERAL backlog_live(u.name, l.name) b
         WHERE b.ranges <> '{}');
     IF queue_room(p_max) = 0 THEN
         v_is_full := channels <> '{}' OR EXISTS (

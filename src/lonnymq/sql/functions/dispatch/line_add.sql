@@ -15,11 +15,8 @@ BEGIN
             MIN(ARRAY[e.rank, e.at, e.id]) AS lo, MAX(ARRAY[e.rank, e.at, e.id]) AS hi
         FROM unnest(p_new) e GROUP BY e.channel),
     old AS MATERIALIZED (
-        SELECT b.* FROM new
-        CROSS JOIN LATERAL (
-            SELECT b.ctid AS tid, b.channel, b.tag, NULLIF(b.ranges, '{}') AS ranges FROM backlog b
-            WHERE b.channel = new.channel AND b.lane = p_lane
-            ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b),
+        SELECT new.channel, b.tid, b.tag, NULLIF(b.ranges, '{}') AS ranges FROM new
+        CROSS JOIN LATERAL backlog_live(new.channel, p_lane) b),
     total AS MATERIALIZED (
         SELECT new.channel, old.tid, new.n,
             CASE WHEN old.ranges IS NULL THEN new.tag WHEN p_is_back THEN LEAST(new.tag, old.tag)

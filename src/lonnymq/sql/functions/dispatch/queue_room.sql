@@ -6,6 +6,5 @@ BEGIN
         RETURN NULL;
     END IF;
     RETURN GREATEST(0, p_max - COALESCE((
-        SELECT cardinality(s.busy) FROM slots s WHERE s.channel = '' ORDER BY s.channel DESC, s.turn DESC
-            LIMIT 1), p_max));
+        SELECT cardinality(s.busy) FROM slots_live('') s), p_max));
 END $$;

@@ -14,9 +14,7 @@ BEGIN
             out = CASE WHEN c.release_interval_ms > 0 THEN new.stubs[1] ELSE s.out END,
             alarm_at = CASE WHEN x.is_alarm THEN p_now + 1000 ELSE s.alarm_at END
         FROM new
-        CROSS JOIN LATERAL (
-            SELECT s.ctid AS tid, s.* FROM slots s WHERE s.channel = new.name
-                ORDER BY s.channel DESC, s.turn DESC LIMIT 1) last
+        CROSS JOIN LATERAL slots_live(new.name) last
         LEFT JOIN LATERAL (
             SELECT c.max_concurrency AS max, c.release_interval_ms FROM channel c WHERE c.name = new.name
             UNION ALL

@@ -18,8 +18,7 @@ BEGIN
         CROSS JOIN LATERAL (VALUES (x.channel), ('')) n (name) GROUP BY n.name),
     old AS MATERIALIZED (
         SELECT u.name, GREATEST(s.released_at, y.served_at) AS at FROM (SELECT DISTINCT unnest(p_channels) AS name) u
-        LEFT JOIN LATERAL (
-            SELECT s.released_at FROM slots s WHERE s.channel = u.name ORDER BY s.turn DESC LIMIT 1) s ON TRUE
+        LEFT JOIN LATERAL slots_live(u.name) s ON TRUE
         LEFT JOIN LATERAL (SELECT y.served_at FROM tally y WHERE y.channel = u.name OFFSET 0) y ON TRUE),
     gone AS (DELETE FROM slots s WHERE s.channel = ANY (p_channels)),
     made AS (

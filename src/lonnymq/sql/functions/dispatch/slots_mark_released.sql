@@ -19,9 +19,7 @@ BEGIN
         FROM new
         CROSS JOIN LATERAL (
             SELECT FROM channel c WHERE c.name = new.channel AND c.release_interval_ms > 0 OFFSET 0) c
-        CROSS JOIN LATERAL (
-            SELECT s.ctid AS tid FROM slots s WHERE s.channel = new.channel
-                ORDER BY s.channel DESC, s.turn DESC LIMIT 1) last
+        CROSS JOIN LATERAL slots_live(new.channel) last
         WHERE s.ctid = last.tid
         RETURNING s.channel)
     SELECT array_agg(t.channel) INTO v_channels FROM told t;

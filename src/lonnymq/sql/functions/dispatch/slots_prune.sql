@@ -9,13 +9,11 @@ DECLARE
         SELECT cardinality(t.lanes) > 1 FROM tick t ORDER BY t.id DESC LIMIT 1);
 BEGIN
     WITH candidates AS MATERIALIZED (
-        SELECT s.*, c.max FROM unnest(p_channels) u (name)
+        SELECT u.name AS channel, s.*, c.max FROM unnest(p_channels) u (name)
         CROSS JOIN LATERAL (
             SELECT CASE WHEN u.name = '' THEN (SELECT q.max_concurrency FROM queue q)
                 ELSE (SELECT c.max_concurrency FROM channel c WHERE c.name = u.name) END AS max) c
-        CROSS JOIN LATERAL (
-            SELECT s.ctid AS tid, s.* FROM slots s WHERE s.channel = u.name
-            ORDER BY s.channel DESC, s.turn DESC LIMIT 1) s
+        CROSS JOIN LATERAL slots_live(u.name) s
         WHERE cardinality(s.busy) > 2 * s.pruned_to + 64
             OR (cardinality(s.busy) >= c.max OR s.out IS NOT NULL) AND abs(p_now - s.pruned_at) >= 1000
             OR p_is_hinted AND (

@@ -10,7 +10,6 @@ BEGIN
         out = CASE WHEN ((s.out).id, (s.out).generation) IN (SELECT e.id, e.generation FROM unnest(p_back) e) THEN NULL
             ELSE s.out END
     FROM old
-    CROSS JOIN LATERAL (
-        SELECT s.ctid AS tid FROM slots s WHERE s.channel = old.name ORDER BY s.channel DESC, s.turn DESC LIMIT 1) last
+    CROSS JOIN LATERAL slots_live(old.name) last
     WHERE s.ctid = last.tid;
 END $$;

@@ -19,10 +19,7 @@ BEGIN
                         SELECT c.weight FROM channel c WHERE c.name = b.channel)), b.id) AS step) x
                 GROUP BY b.channel) s
             LEFT JOIN LATERAL (
-                SELECT b.tag FROM (
-                    SELECT b.tag, b.ranges FROM backlog b WHERE b.channel = s.channel AND b.lane = l.name
-                    ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b
-                WHERE b.ranges <> '{}') n ON TRUE
+                SELECT b.tag FROM backlog_live(s.channel, l.name) b WHERE b.ranges <> '{}') n ON TRUE
             LEFT JOIN LATERAL (
                 SELECT c.tag FROM recent_tag c WHERE c.channel = s.channel AND c.lane = l.name AND c.tag >= l.v
                 ORDER BY c.channel DESC, c.lane DESC, c.tag DESC LIMIT 1) c ON TRUE) k

@@ -14,9 +14,7 @@ BEGIN
         GREATEST(MAX((b.ranges[cardinality(b.ranges)]).hi_rank), MAX(r.rank))
     INTO n, v_last
     FROM unnest(p_lanes) l
-    LEFT JOIN LATERAL (
-        SELECT b.n, b.ranges FROM backlog b WHERE b.channel = p_channel AND b.lane = l.name
-        ORDER BY b.turn DESC LIMIT 1) b ON TRUE
+    LEFT JOIN LATERAL backlog_live(p_channel, l.name) b ON TRUE
     CROSS JOIN LATERAL (
         SELECT COUNT(*) AS n, MAX(r.rank) AS rank FROM ready r
         WHERE r.channel = p_channel AND r.lane || '' = l.name AND r.tag >= l.floor) r;

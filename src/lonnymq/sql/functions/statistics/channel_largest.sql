@@ -16,9 +16,7 @@ BEGIN
                 SELECT i.channel FROM line i TABLESAMPLE SYSTEM (v_line)
                 GROUP BY i.channel ORDER BY COUNT(*) DESC LIMIT 2 * p_limit) s
             CROSS JOIN unnest(v_lanes) l
-            CROSS JOIN LATERAL (
-                SELECT b.n FROM backlog b WHERE b.channel = s.channel AND b.lane = l.name
-                ORDER BY b.turn DESC LIMIT 1) b
+            CROSS JOIN LATERAL backlog_live(s.channel, l.name) b
             UNION ALL
             SELECT r.channel, 1 FROM unnest(v_lanes) l
             CROSS JOIN LATERAL (
