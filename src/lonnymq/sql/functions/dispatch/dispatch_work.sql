@@ -1,5 +1,5 @@
 -- Part of dispatch, which holds the dispatch lock: place the messages that the notices name and those that are due,
--- then refill the lanes. Returns the new tick.
+-- then refill the lanes. t is the last tick, r the summary of the notices. Returns the new tick.
 CREATE OR REPLACE FUNCTION dispatch_work (t tick, r notice_summary, p_notices notice[], p_now BIGINT, p_limit INT)
 RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
@@ -8,6 +8,7 @@ DECLARE
     v_entries entry[];                      -- messages to place
     x RECORD;
 BEGIN
+    -- The messages to place: created ones, those that came back, and those that a rescan finds.
     r.spans := t.spans || r.spans;
     IF r.spans <> '{}' THEN
         x := entries_created(r.spans, p_limit);
@@ -26,6 +27,7 @@ BEGIN
         n.alarm_to := LEAST(n.alarm_to, p_now);
         n.locked_check_at := LEAST(n.locked_check_at, p_now + 1000);
     END IF;
+    -- What is due by now: scheduled messages, alarms, and leases that ran out.
     x := due_read(n, r, p_now, p_limit);
     n.due_to := x.due_to;
     n.alarm_to := x.alarm_to;
@@ -34,6 +36,7 @@ BEGIN
     n.waiting := n.waiting + x.expired;
     v_entries := v_entries || x.entries;
     r.hinted := r.hinted || x.channels;
+    -- Policies that changed.
     IF r.has_changes THEN
         WITH gone AS (
             DELETE FROM policy_change c WHERE c.ctid = ANY (ARRAY(
@@ -57,6 +60,7 @@ BEGIN
         r.hinted := r.hinted || slots_mark_released(p_notices, t.lanes, p_now);
     END IF;
     n := lanes_dispatch(n, v_entries, r.hinted, v_changed, r.wanted, r.has_policies, r.max, r.is_behind, p_now);
+    -- Up to where notices are read: to the end of the snapshot, or to the last one that p_limit allowed.
     n.seen_xid := pg_snapshot_xmax(r.snapshot);
     n.seen_id := 0;
     IF r.n_newer >= p_limit THEN

@@ -41,13 +41,13 @@ BEGIN
             FROM unnest(p_entries) e JOIN unnest(v_channels) k ON k.channel = e.channel), FALSE);
         RETURN;
     END IF;
-    WITH new AS MATERIALIZED (
+    WITH new AS MATERIALIZED (              -- with the tag that each would get
         SELECT e.*, k.has_line, k.room, k.tag + SUM(s.step) OVER line_order - s.step AS tag,
             COUNT(*) OVER line_order AS nth
         FROM unnest(p_entries) e JOIN unnest(v_channels) k ON k.channel = e.channel
         CROSS JOIN LATERAL (SELECT tag_step(e.cost, k.step, e.id) AS step) s
         WINDOW line_order AS (PARTITION BY e.channel ORDER BY e.rank, e.at, e.id ROWS UNBOUNDED PRECEDING)),
-    placed AS MATERIALIZED (
+    placed AS MATERIALIZED (                -- is_direct: it goes into ready
         SELECT x.*, x.may AND (l.horizon < c_end OR x.rank_in_all <= p_room)
             AND COALESCE(x.rank_in_all <= p_queue_room, TRUE) AS is_direct
         FROM (

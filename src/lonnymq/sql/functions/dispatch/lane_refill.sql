@@ -9,7 +9,7 @@ DECLARE
     v_lines line_state[];                   -- the lines that changed
     v_limited ready[];                      -- what takes slots
 BEGIN
-    WITH front AS MATERIALIZED (
+    WITH front AS MATERIALIZED (            -- the open lines with the lowest tags
         SELECT b.*, ROW_NUMBER() OVER (ORDER BY b.tag, b.turn) AS ord
         FROM (
             SELECT b.ctid AS tid, b.* FROM backlog b WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v
@@ -17,10 +17,10 @@ BEGIN
     size AS MATERIALIZED (                  -- how many lines; next: the first tag of those that are not read
         SELECT LEAST(p_room, COUNT(*)) AS n, MIN(f.tag) FILTER (WHERE f.ord > p_room) AS next
         FROM front f HAVING COUNT(*) > 0),
-    rooms AS MATERIALIZED (
+    rooms AS MATERIALIZED (                 -- what their channels may release
         SELECT r.* FROM (SELECT array_agg(f.channel) AS names FROM front f HAVING p_has_policies) x
         CROSS JOIN LATERAL channel_room(x.names, p_now) r),
-    lines AS MATERIALIZED (
+    lines AS MATERIALIZED (                 -- and how many messages of each are wanted
         SELECT k.*, LEAST(k.part, k.room) AS want
         FROM (
             SELECT f.*, x.step, r.room, r.again_at, s.next, -- part: its share of p_room
@@ -42,25 +42,25 @@ BEGIN
             LIMIT k.want + 1) e
         CROSS JOIN LATERAL (SELECT tag_step(e.cost, k.step, e.id) AS step) x
         WINDOW line_order AS (PARTITION BY k.ord ORDER BY e.rank, e.at, e.id, e.generation ROWS UNBOUNDED PRECEDING)),
-    mine AS MATERIALIZED (
-        SELECT g.*, g.nth <= g.want AND COALESCE(g.tag <= LEAST(cut.tag, g.next), TRUE) AS is_mine
+    chosen AS MATERIALIZED (                -- is_moved: it is moved to ready
+        SELECT g.*, g.nth <= g.want AND COALESCE(g.tag <= LEAST(cut.tag, g.next), TRUE) AS is_moved
         FROM got g
         CROSS JOIN (SELECT MIN(g.tag) FILTER (WHERE g.nth > g.part) AS tag FROM got g) cut),
-    off_line AS (DELETE FROM line e WHERE e.ctid = ANY (ARRAY(SELECT m.tid FROM mine m WHERE m.is_mine))),
+    off_line AS (DELETE FROM line e WHERE e.ctid = ANY (ARRAY(SELECT m.tid FROM chosen m WHERE m.is_moved))),
     to_ready AS (
         INSERT INTO ready (lane, tag, id, generation, rank, at, cost, is_limited, channel)
         SELECT l.name, m.tag, m.id, m.generation, m.rank, m.at, m.cost,
             p_is_limited OR room_is_short(m.room, m.nth), m.channel
-        FROM mine m WHERE m.is_mine),
-    sums AS MATERIALIZED (
-        SELECT m.ord, COUNT(*) FILTER (WHERE m.is_mine) AS n, MAX(m.after) FILTER (WHERE m.is_mine) AS after,
-            MIN(ARRAY[m.rank, m.at, m.id]) FILTER (WHERE NOT m.is_mine) AS next
-        FROM mine m GROUP BY m.ord),
+        FROM chosen m WHERE m.is_moved),
+    sums AS MATERIALIZED (                  -- per line: how many are moved, its next tag and message
+        SELECT m.ord, COUNT(*) FILTER (WHERE m.is_moved) AS n, MAX(m.after) FILTER (WHERE m.is_moved) AS after,
+            MIN(ARRAY[m.rank, m.at, m.id]) FILTER (WHERE NOT m.is_moved) AS next
+        FROM chosen m GROUP BY m.ord),
     total AS MATERIALIZED (
         SELECT COUNT(*) AS put, MAX(m.tag) AS issued,
             array_agg(ROW(l.name, m.tag, m.id, m.generation, m.rank, m.at, m.cost, TRUE, m.channel)::ready)
                 FILTER (WHERE p_is_limited OR m.room IS NOT NULL) AS limited
-        FROM mine m WHERE m.is_mine)
+        FROM chosen m WHERE m.is_moved)
     SELECT t.put, t.issued, t.limited, k.lines INTO put, issued, v_limited, v_lines
     FROM total t
     CROSS JOIN (

@@ -7,15 +7,16 @@ CREATE OR REPLACE FUNCTION lanes_dispatch (
     p_is_behind BOOLEAN, p_now BIGINT)
 RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
-    v_due entry[] := p_entries;
+    v_due entry[] := p_entries;             -- the messages that are due
     v RECORD;                               -- a summary of p_entries
     v_entries entry[];                      -- the messages of one lane
     l lane_state;
     d RECORD;
-    v_order INT[] := '{1}';
+    v_order INT[] := '{1}';                 -- in which order lanes are dispatched
     i INT;
 BEGIN
-    -- Skipped where it is not needed: in a quiet queue, most dispatches have no message to place, or one that is due.
+    -- Messages that are not due go to scheduled, and new lanes are added. Most dispatches of a quiet queue skip this:
+    -- they have no message to place, or one that is due.
     IF cardinality(p_entries) > 1 OR (p_entries[1]).at > p_now OR (p_entries[1]).lane <> (n.lanes[1]).name THEN
         SELECT array_agg(e) FILTER (WHERE e.at <= p_now) AS due, BOOL_OR(e.at > p_now) AS has_later,
             array_agg(DISTINCT e.lane) AS lanes
@@ -28,6 +29,7 @@ BEGIN
             SELECT lane_new(e, 0) FROM unnest(v.lanes) e
             WHERE NOT EXISTS (SELECT FROM unnest(n.lanes) k WHERE k.name = e));
     END IF;
+    -- Changed policies: all entries of these channels go back into their lines, and slots are listed again.
     IF p_changed IS NOT NULL THEN
         IF '' = ANY (p_changed) THEN        -- all of ready goes back, which frees slots of its channels
             p_changed := p_changed || ARRAY(SELECT DISTINCT r.channel FROM ready r);
@@ -54,6 +56,7 @@ BEGIN
     IF n.locked_check_at <= p_now THEN
         n.locked_check_at := CASE WHEN ready_locked_check(n.lanes) THEN p_now + 1000 END;
     END IF;
+    -- With several lanes: which ones come first, and which ones give up slots.
     IF cardinality(n.lanes) > 1 THEN
         SELECT y.lanes, p_hinted || NULLIF(y.channels, '{}') INTO n.lanes, p_hinted
         FROM lanes_free_slots(n.lanes, p_hinted, v_due, p_max, p_now) y;
