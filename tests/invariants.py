@@ -2,7 +2,35 @@
 
 `audit` checks what is true in every snapshot, even while others are working. `check` dispatches first and
 also checks what is true at rest: when no transaction is open and nothing is left to dispatch. Each reads one
-snapshot. The numbers are those of the invariants in RELIABILITY.md.
+snapshot.
+
+What the queue promises, by the numbers that tests use:
+
+ 1. A committed message is completed, dead, cancelled or still stored. Nothing vanishes.
+ 2. A message whose create was rolled back is never seen.
+ 3. Nothing else is delivered, and its bytes are unchanged.
+ 4. A message has at most one live lease.
+ 5. A message is completed at most once, and only the current token completes, extends or retries it.
+ 6. A second complete does nothing, and says so.
+ 7. The live leases of a channel never exceed its limit, except after the limit was lowered.
+ 8. No waiting message comes before the head of its line, and every line that has messages is known.
+ 9. A message is never delivered before its `dequeue_at`.
+10. Under a release interval, two releases are at least the interval apart, by the server's clock.
+11. One consumer gets the messages of a channel in order of priority, `dequeue_at` and id.
+12. Channels with a backlog are served equally, up to one message.
+13. No channel with due messages that may release waits while consumers ask.
+14. Attempts only grow, and a message is dead exactly at the limit.
+15. A dedupe key has one message while that exists, and for the time that the key is kept.
+16. A batch call does the same as the single calls in sequence.
+17. After a drain there are no leases, lines or unread notices left.
+18. The credentials of a tenant cannot read, count or touch the messages of another.
+19. After a dump and a restore every waiting message is served: derived tables are not needed.
+20. A message is in exactly one place, in every snapshot.
+21. Of two channels with a backlog and no limit, cost / weight served differs by at most a message of each.
+22. No message depends on the clock to be found: a step of the clock delays it by at most the step.
+23. No transaction (open, busy, prepared, stopped) stops other sessions for more than a few seconds.
+
+A server crash may lose dequeues, so 10 and 14 do not hold across one.
 """
 
 from typing import Any, NamedTuple
