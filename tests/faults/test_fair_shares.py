@@ -414,6 +414,16 @@ BACKLOGS: list[Step] = [Create(name, (1,), urgent=False, priority=0) for name in
             ],
             id="a message that is deferred again and again, once its tag was remembered",
         ),
+        pytest.param(
+            [
+                Create("a", (1,), urgent=False, priority=0),
+                Create("b", (1, 1), urgent=False, priority=0),
+                Create("c", (1,), urgent=False, priority=0),
+                Take(0, 1, 2, dispatches=False, then="open"),
+                Take(1, 1, 5, dispatches=False, then="release"),
+            ],
+            id="a message that is released again and again, beside an open dequeue of its channel",
+        ),
     ],
 )
 def test_scripts_that_were_unfair(serve: Callable[[list[Step]], list[Taken]], script: list[Step]) -> None:

@@ -9,8 +9,9 @@ DECLARE
     v_marks entry[];                        -- what has entries behind it in ready
 BEGIN
     SELECT array_agg(ROW(k.channel, b.turn IS NOT NULL, c.tag IS NOT NULL, NULL, x.step,
-            CASE WHEN last.tag IS NULL AND c.tag IS NULL THEN l.v + tag_step(1, x.step, 0)
-                ELSE GREATEST(l.v, last.tag + tag_step(last.cost, x.step, last.id), c.tag) END)::channel_state),
+            -- A channel that was empty joins one step after virtual time. So does one whose last entry is taken by an
+            -- open dequeue, once virtual time has passed its next tag.
+            CASE WHEN next.tag >= l.v THEN next.tag ELSE l.v + tag_step(1, x.step, 0) END)::channel_state),
         array_agg(ROW(k.id, 0, k.rank, k.at, 0, l.name, k.channel)::entry)
             FILTER (WHERE (last.rank, last.at, last.id) > (k.rank, k.at, k.id))
     INTO v_channels, v_marks
@@ -30,7 +31,9 @@ BEGIN
         SELECT c.tag FROM recent_tag c
         WHERE b.turn IS NULL
             AND c.channel = k.channel AND c.lane = l.name AND c.tag >= l.v
-        ORDER BY c.channel DESC, c.lane DESC, c.tag DESC LIMIT 1) c ON TRUE;
+        ORDER BY c.channel DESC, c.lane DESC, c.tag DESC LIMIT 1) c ON TRUE
+    CROSS JOIN LATERAL (
+        SELECT GREATEST(last.tag + tag_step(last.cost, x.step, last.id), c.tag) AS tag) next;
     IF v_marks IS NOT NULL THEN
         PERFORM ready_withdraw(l, v_marks);
         SELECT array_agg(ROW(k.channel, k.has_line OR k.channel = ANY (ARRAY(SELECT m.channel FROM unnest(v_marks) m)),
