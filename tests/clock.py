@@ -1,6 +1,7 @@
-"""Clocks for tests, the same for all connections.
+"""Clocks for tests, shared by all connections.
 
-One stands still until the test moves it, the other moves at every reading, so also inside a call.
+FakeClock stands still until the test moves it; RestlessClock moves at every reading, so also inside a
+call.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ INSTALL = """
     CREATE TABLE {schema}.fake_clock (
         since TIMESTAMPTZ PRIMARY KEY DEFAULT clock_timestamp(), -- when the test set it
         at BIGINT NOT NULL);
-    -- VOLATILE, as the real one: a transaction sees the clock move.
+    -- VOLATILE, like the real one: a transaction sees the clock move.
     CREATE OR REPLACE FUNCTION {schema}.clock_ms ()
     RETURNS BIGINT LANGUAGE plpgsql VOLATILE PARALLEL SAFE AS $$
     BEGIN
@@ -30,10 +31,10 @@ INSTALL = """
 
 
 class FakeClock:
-    """Replaces the schema's `clock_ms()` and `transaction_ms()` by ones that show what the test says.
+    """Replaces the schema's `clock_ms()` and `transaction_ms()`: they return what the test sets.
 
-    Needs an autocommit connection, with no transaction open when the clock is moved: others see what is
-    committed. A REPEATABLE READ transaction sees the clock as of its snapshot.
+    Needs an autocommit connection, and no open transaction when the clock is moved, because others see
+    only what is committed. A REPEATABLE READ transaction sees the clock as of its snapshot.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class FakeClock:
         return self._at
 
     def set(self, at: int) -> None:
-        """May go back, as clocks do."""
+        """May go back, as real clocks do."""
         self._conn.execute(self._set.format(schema=self._schema, at=at))
         self._at = at
 
@@ -62,7 +63,7 @@ class FakeClock:
 
 
 RESTLESS = """
-    -- Sequences are shared by all sessions and do not roll back: every reading counts.
+    -- A sequence is shared by all sessions and does not roll back, so every reading counts.
     CREATE SEQUENCE {schema}.fake_reading MINVALUE 0;
     CREATE TABLE {schema}.fake_steps (
         only_row BOOLEAN PRIMARY KEY DEFAULT TRUE,
@@ -84,7 +85,7 @@ RESTLESS = """
 
 
 class RestlessClock(FakeClock):
-    """Shows another time at every reading, so that it also moves inside a call."""
+    """Shows a different time at every reading, so that time also passes inside a call."""
 
     def __init__(
         self, conn: psycopg.Connection, at: int = 1_700_000_000_000, schema: str = "lonnymq"
@@ -94,11 +95,11 @@ class RestlessClock(FakeClock):
         self.step()
 
     def step(self, *steps: int) -> None:
-        """The next readings are this far from `at`, in ms; those after them show `at`."""
+        """The next readings differ from `at` by these steps, in ms; later ones show `at`."""
         self._write(steps, 0, repeats=False)
 
     def jitter(self, steps: Sequence[int], pace_ms: float) -> None:
-        """Each reading adds `pace_ms` to the time, and shows one of the steps, in turn, on top of it."""
+        """Each reading advances the time by `pace_ms` and adds one of the steps, in turn."""
         self._write(steps, pace_ms, repeats=True)
 
     def _write(self, steps: Sequence[int], pace_ms: float, *, repeats: bool) -> None:

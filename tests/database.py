@@ -65,7 +65,7 @@ def drop_database(server: AnyServer, name: str) -> None:
 
 
 def until_waiting(watcher: psycopg.Connection, waiter: psycopg.Connection, seconds: float = 10) -> None:
-    """Return once `waiter`, busy in another thread, waits for a lock."""
+    """Return once `waiter`, which another thread uses, waits for a lock."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         row = watcher.execute(

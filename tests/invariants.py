@@ -1,8 +1,36 @@
-"""What must hold of the tables, read straight from them: no function of the engine is asked.
+"""What must be true of the tables, read directly, without calling functions of the engine.
 
-`audit` checks what holds in every snapshot, also while others are at work. `check` dispatches first, and
-checks what holds at rest, too: when no transaction is open and nothing is left to dispatch. Each looks at
-one snapshot. The numbers are those of the invariants in RELIABILITY.md.
+`audit` checks what is true in every snapshot, even while others are working. `check` dispatches first and
+also checks what is true at rest: when no transaction is open and nothing is left to dispatch. Each reads one
+snapshot.
+
+What the queue promises, by the numbers that tests use:
+
+ 1. A committed message is completed, dead, cancelled or still stored. Nothing vanishes.
+ 2. A message whose create was rolled back is never seen.
+ 3. Nothing else is delivered, and its bytes are unchanged.
+ 4. A message has at most one live lease.
+ 5. A message is completed at most once, and only the current token completes, extends or retries it.
+ 6. A second complete does nothing, and says so.
+ 7. The live leases of a channel never exceed its limit, except after the limit was lowered.
+ 8. No waiting message comes before the head of its line, and every line that has messages is known.
+ 9. A message is never delivered before its `dequeue_at`.
+10. Under a release interval, two releases are at least the interval apart, by the server's clock.
+11. One consumer gets the messages of a channel in order of priority, `dequeue_at` and id.
+12. Channels with a backlog are served equally, up to one message.
+13. No channel with due messages that may release waits while consumers ask.
+14. Attempts only grow, and a message is dead exactly at the limit.
+15. A dedupe key has one message while that exists, and for the time that the key is kept.
+16. A batch call does the same as the single calls in sequence.
+17. After a drain there are no leases, lines or unread notices left.
+18. The credentials of a tenant cannot read, count or touch the messages of another.
+19. After a dump and a restore every waiting message is served: derived tables are not needed.
+20. A message is in exactly one place, in every snapshot.
+21. Of two channels with a backlog and no limit, cost / weight served differs by at most a message of each.
+22. No message depends on the clock to be found: a step of the clock delays it by at most the step.
+23. No transaction (open, busy, prepared, stopped) stops other sessions for more than a few seconds.
+
+A server crash may lose dequeues, so 10 and 14 do not hold across one.
 """
 
 from typing import Any, NamedTuple
@@ -10,7 +38,7 @@ from uuid import UUID
 
 import psycopg
 
-# What the rules are written in. A message is in the place that has its id and generation.
+# The tables that the rules use. A message is in the place that has its id and generation.
 PLACES = """
     WITH t AS MATERIALIZED (SELECT * FROM tick ORDER BY id DESC LIMIT 1),
     lane AS MATERIALIZED (SELECT l.* FROM t CROSS JOIN unnest(t.lanes) l),
@@ -21,7 +49,7 @@ PLACES = """
     live_backlog AS MATERIALIZED (
         SELECT b.* FROM backlog b
         WHERE b.turn = (SELECT MAX(x.turn) FROM backlog x WHERE x.channel = b.channel AND x.lane = b.lane)
-            AND b.stretches <> '{}'),
+            AND b.ranges <> '{}'),
     live_slots AS MATERIALIZED (
         SELECT s.* FROM slots s WHERE s.turn = (SELECT MAX(x.turn) FROM slots x WHERE x.channel = s.channel)),
     busy AS MATERIALIZED (
@@ -40,13 +68,13 @@ PLACES = """
         UNION ALL
         SELECT b.id, b.generation, 'unread' FROM unread u CROSS JOIN unnest(u.back) b
         UNION ALL
-        -- Somebody held it when it was to be served: it comes back then.
+        -- It was locked when a dequeue wanted to take it: it is placed again at that time.
         SELECT (a.back).id, (a.back).generation, 'unread' FROM alarm a WHERE (a.back).id IS NOT NULL
         UNION ALL SELECT id, generation, 'scheduled' FROM scheduled
         UNION ALL SELECT id, generation, 'line' FROM line
         UNION ALL SELECT id, generation, 'ready' FROM ready
         UNION ALL SELECT id, generation, 'leased' FROM leased),
-    -- Its policy has changed, and the dispatcher has not seen that; '' is the whole queue.
+    -- Channels whose policy changed, if the dispatcher has not read that yet; '' is the whole queue.
     changed AS MATERIALIZED (
         SELECT channel FROM policy_change UNION SELECT channel FROM unread WHERE channel IS NOT NULL),
     used AS MATERIALIZED (
@@ -64,15 +92,15 @@ ALWAYS = {
     "invariant 20: a message is in exactly one place": """
         SELECT m.id, m.channel, m.generation, array_agg(p.place) AS places
         FROM message m LEFT JOIN places p ON p.id = m.id AND p.generation = m.generation CROSS JOIN t
-        GROUP BY m.id, t.walk_id, t.walk_to
+        GROUP BY m.id, t.rescan_id, t.rescan_to
         HAVING COUNT(p.place) <> 1
-            AND NOT COALESCE(COUNT(p.place) = 0 AND m.id > t.walk_id AND m.id <= t.walk_to, FALSE)""",
+            AND NOT COALESCE(COUNT(p.place) = 0 AND m.id > t.rescan_id AND m.id <= t.rescan_to, FALSE)""",
     # A message that is rescheduled while a dispatch reads its notice leaves an entry of the old generation.
-    # Who takes that one finds that it is void.
+    # A dequeue that takes that entry finds that it is void.
     "invariant 20: no entry is of a generation that its message does not have yet": """
         SELECT p.*, m.generation AS now FROM places p JOIN message m ON m.id = p.id
         WHERE p.generation > m.generation AND p.place <> 'unread'""",
-    "an entry says what its message says": """
+    "an entry agrees with its message": """
         SELECT e.*, m.channel, m.lane, m.priority, m.dequeue_at, m.cost
         FROM (
             SELECT id, generation, channel, lane, rank, at, cost FROM line
@@ -81,24 +109,25 @@ ALWAYS = {
         JOIN message m ON m.id = e.id AND m.generation = e.generation
         WHERE (e.channel, e.lane, e.rank, e.at, e.cost)
             <> (m.channel, m.lane, -m.priority, m.dequeue_at, m.cost)""",
-    "nobody is both dead and alive": "SELECT id FROM message JOIN dead USING (id)",
+    "no message is both dead and alive": "SELECT id FROM message JOIN dead USING (id)",
     "invariant 8: a line has a backlog": """
         SELECT DISTINCT e.channel, e.lane FROM line e
         WHERE NOT EXISTS (SELECT FROM live_backlog b WHERE b.channel = e.channel AND b.lane = e.lane)""",
-    "one live backlog a line": "SELECT channel, lane FROM backlog GROUP BY channel, lane HAVING COUNT(*) > 1",
-    "invariant 8: the stretches of a line cover it": """
-        SELECT e.*, b.stretches FROM line e JOIN live_backlog b ON b.channel = e.channel AND b.lane = e.lane
+    "one live backlog per line": """
+        SELECT channel, lane FROM backlog GROUP BY channel, lane HAVING COUNT(*) > 1""",
+    "invariant 8: the ranges of a line cover it": """
+        SELECT e.*, b.ranges FROM line e JOIN live_backlog b ON b.channel = e.channel AND b.lane = e.lane
         WHERE NOT EXISTS (
-            SELECT FROM unnest(b.stretches) s
+            SELECT FROM unnest(b.ranges) s
             WHERE (e.rank, e.at, e.id) >= (s.lo_rank, s.lo_at, s.lo_id)
                 AND (e.rank, e.at, e.id) <= (s.hi_rank, s.hi_at, s.hi_id))""",
-    "stretches come one after the other": """
-        SELECT b.channel, b.lane, b.stretches FROM live_backlog b
+    "ranges come one after the other": """
+        SELECT b.channel, b.lane, b.ranges FROM live_backlog b
         CROSS JOIN LATERAL (
             SELECT s.*, LEAD(ARRAY[s.lo_rank, s.lo_at, s.lo_id]) OVER (ORDER BY s.ord) AS next
-            FROM unnest(b.stretches) WITH ORDINALITY s (lo_rank, lo_at, lo_id, hi_rank, hi_at, hi_id, ord)) s
+            FROM unnest(b.ranges) WITH ORDINALITY s (lo_rank, lo_at, lo_id, hi_rank, hi_at, hi_id, ord)) s
         WHERE (s.lo_rank, s.lo_at, s.lo_id) > (s.hi_rank, s.hi_at, s.hi_id)
-            OR ARRAY[s.hi_rank, s.hi_at, s.hi_id] >= s.next OR cardinality(b.stretches) > 20""",
+            OR ARRAY[s.hi_rank, s.hi_at, s.hi_id] >= s.next OR cardinality(b.ranges) > 20""",
     "an open line's tag is not below its lane's virtual time": """
         SELECT b.channel, b.lane, b.tag, l.v FROM live_backlog b LEFT JOIN lane l ON l.name = b.lane
         WHERE b.is_open AND (b.tag >= l.v) IS NOT TRUE""",
@@ -107,11 +136,13 @@ ALWAYS = {
         CROSS JOIN queue q
         WHERE b.is_open AND b.tag < l.horizon AND q.max_concurrency IS NULL
             AND '' NOT IN (SELECT channel FROM changed)""",
-    "ready has nothing below its lane's floor, but what is held": """
+    "ready has only locked entries below its lane's floor": """
         SELECT r.lane, r.tag, r.id, r.channel, l.floor FROM ready r LEFT JOIN lane l ON l.name = r.lane
         WHERE (r.tag >= l.floor) IS NOT TRUE
-            AND NOT EXISTS (SELECT FROM held h WHERE h.lane = r.lane AND h.tag = r.tag AND h.id = r.id)""",
-    "what is held is looked at again": "SELECT h.* FROM held h CROSS JOIN t WHERE t.held_at IS NULL",
+            AND NOT EXISTS (
+                SELECT FROM ready_locked h WHERE h.lane = r.lane AND h.tag = r.tag AND h.id = r.id)""",
+    "locked entries are looked at again": """
+        SELECT h.* FROM ready_locked h CROSS JOIN t WHERE t.locked_check_at IS NULL""",
     "no tag is above the highest that was issued": """
         SELECT r.lane, r.tag, r.id, l.issued FROM ready r JOIN lane l ON l.name = r.lane
         WHERE r.tag > GREATEST(l.issued, l.v)""",
@@ -122,7 +153,7 @@ ALWAYS = {
                     PARTITION BY r.lane, r.channel ORDER BY r.tag, r.id) AS before
             FROM ready r JOIN message m ON m.id = r.id AND m.generation = r.generation WHERE r.xmax = '0') x
         WHERE x.place < x.before""",
-    "invariant 11: what is in a line comes behind what is in ready": """
+    "invariant 11: a line comes behind what is in ready": """
         SELECT r.lane, r.channel, r.id, r.rank, r.at, e.id AS behind, e.rank, e.at FROM ready r
         JOIN line e ON e.channel = r.channel AND e.lane = r.lane
         JOIN message m ON m.id = e.id AND m.generation = e.generation
@@ -132,8 +163,9 @@ ALWAYS = {
         SELECT s.*, t.due_to FROM scheduled s CROSS JOIN t
         WHERE s.at <= t.due_to AND NOT EXISTS (
             SELECT FROM alarm a WHERE a.scheduled_at = s.at AND a.scheduled_id = s.id)""",
-    "alarms are still to go off": "SELECT a.*, t.alarm_to FROM alarm a CROSS JOIN t WHERE a.at <= t.alarm_to",
-    "a lease row is in order": """
+    "alarms are not due before alarm_to": """
+        SELECT a.*, t.alarm_to FROM alarm a CROSS JOIN t WHERE a.at <= t.alarm_to""",
+    "the stubs of a lease row are in order": """
         SELECT l.token, l.last_id, l.stubs FROM lease l
         WHERE l.stubs <> ARRAY(SELECT DISTINCT s FROM unnest(l.stubs) s ORDER BY s)
             OR (l.stubs[cardinality(l.stubs)]).id > l.last_id OR cardinality(l.stubs) > 100
@@ -149,15 +181,15 @@ ALWAYS = {
         SELECT l.id, l.end_at, t.lease_max_at FROM leased l CROSS JOIN t
         WHERE l.end_at > t.lease_max_at
             AND NOT EXISTS (SELECT FROM unread u WHERE u.lease_end_at >= l.end_at)""",
-    "invariant 7: ready has no more of a channel than its limit lets run": """
+    "invariant 7: ready has no more of a channel than its limit allows": """
         SELECT u.*, c.max_concurrency FROM used u JOIN channel c ON c.name = u.channel
         WHERE u.ready > 0 AND u.ready + u.leased > c.max_concurrency
             AND u.channel NOT IN (SELECT channel FROM changed)""",
-    "invariant 7: ready has no more than the queue's limit lets run": """
+    "invariant 7: ready has no more than the limit of the queue allows": """
         SELECT SUM(u.ready), SUM(u.leased), q.max_concurrency FROM used u CROSS JOIN queue q
         WHERE '' NOT IN (SELECT channel FROM changed) GROUP BY q.max_concurrency
         HAVING SUM(u.ready) > 0 AND SUM(u.ready) + SUM(u.leased) > q.max_concurrency""",
-    "invariant 7: what runs or is next has a slot": """
+    "invariant 7: what is leased or in ready has a slot": """
         SELECT p.id, n.name FROM places p JOIN message m ON m.id = p.id AND m.generation = p.generation
         CROSS JOIN LATERAL (
             SELECT c.name FROM channel c
@@ -166,40 +198,40 @@ ALWAYS = {
         WHERE p.place IN ('ready', 'leased') AND n.name NOT IN (SELECT channel FROM changed)
             AND NOT EXISTS (
                 SELECT FROM busy b WHERE (b.channel, b.id, b.generation) = (n.name, p.id, p.generation))""",
-    "invariant 7: a slot is for what runs or is next": """
+    "invariant 7: a slot belongs to what is leased or in ready": """
         SELECT b.*, p.place FROM busy b JOIN places p ON p.id = b.id AND p.generation = b.generation
         WHERE p.place NOT IN ('ready', 'leased', 'unread')""",
-    "one live row of slots a channel": "SELECT channel FROM slots GROUP BY channel HAVING COUNT(*) > 1",
-    "invariant 10: one message at most is next of a channel with an interval": """
+    "one live row of slots per channel": "SELECT channel FROM slots GROUP BY channel HAVING COUNT(*) > 1",
+    "invariant 10: a channel with a release interval has at most one message in ready": """
         SELECT u.*, c.release_interval_ms FROM used u JOIN channel c ON c.name = u.channel
         WHERE c.release_interval_ms > 0 AND u.ready > 1 AND u.channel NOT IN (SELECT channel FROM changed)""",
-    "nothing of a paused channel is next": """
+    "a paused channel has nothing in ready": """
         SELECT u.* FROM used u JOIN channel c ON c.name = u.channel
         WHERE c.paused AND u.ready > 0 AND u.channel NOT IN (SELECT channel FROM changed)""",
     "one tick": "SELECT COUNT(*) FROM tick HAVING COUNT(*) > 1",
-    "the tick and the notices know how many wait": """
+    "the tick and the notices agree on how many wait": """
         SELECT x.* FROM (
-            SELECT t.waiting + COALESCE((SELECT SUM(u.n) FROM unread u), 0) AS told,
+            SELECT t.waiting + COALESCE((SELECT SUM(u.n) FROM unread u), 0) AS counted,
                 (SELECT COUNT(*) FROM message) - (SELECT COUNT(*) FROM leased) AS waiting
-            FROM t WHERE t.walk_id IS NULL) x
-        WHERE x.told <> x.waiting""",
-    "one row says what a create must know": "SELECT COUNT(*) FROM sleep HAVING COUNT(*) <> 1",
-    "and says what the settings say": """
+            FROM t WHERE t.rescan_id IS NULL) x
+        WHERE x.counted <> x.waiting""",
+    "sleep has one row": "SELECT COUNT(*) FROM sleep HAVING COUNT(*) <> 1",
+    "sleep agrees with the settings": """
         SELECT s.*, q.content_max_bytes AS max_bytes, q.has_sizes, q.has_bound FROM sleep s CROSS JOIN queue q
         WHERE s.content_max_bytes <> q.content_max_bytes OR s.is_special <> (q.has_sizes OR q.has_bound)""",
-    "invariant 15: a message that lives holds its key": """
+    "invariant 15: a message has its key": """
         SELECT m.id, m.channel, m.dedupe_key FROM message m
         WHERE m.dedupe_key IS NOT NULL AND NOT EXISTS (
             SELECT FROM dedupe d WHERE (d.channel, d.key, d.message_id) = (m.channel, m.dedupe_key, m.id)
                 AND d.until_at IS NULL)""",
-    "invariant 15: a key that is held is held by a message that lives": """
+    "invariant 15: a key that is taken belongs to a message that exists": """
         SELECT d.* FROM dedupe d
         WHERE d.until_at IS NULL AND d.message_id IS NOT NULL
             AND NOT EXISTS (SELECT FROM message m WHERE m.id = d.message_id)""",
     "a key has one row, and an empty one if it was taken over": """
         SELECT d.channel, d.key FROM dedupe d GROUP BY d.channel, d.key
         HAVING COUNT(*) FILTER (WHERE d.turn = 0) <> 1 OR COUNT(d.message_id) <> 1 OR COUNT(*) > 2""",
-    "a channel's size, less who left, is what was counted in": """
+    "a channel's size, less the departures, is the number of counted messages": """
         SELECT c.channel, c.size, l.n AS departed, m.n AS counted FROM capacity c
         CROSS JOIN LATERAL (SELECT COALESCE(SUM(d.n), 0) AS n FROM departure d WHERE d.channel = c.channel) l
         CROSS JOIN LATERAL (
@@ -208,7 +240,7 @@ ALWAYS = {
     "a channel with a max_size has a size": """
         SELECT c.name FROM channel c
         WHERE c.max_size IS NOT NULL AND NOT EXISTS (SELECT FROM capacity s WHERE s.channel = c.name)""",
-    "one size a channel": "SELECT channel FROM capacity GROUP BY channel HAVING COUNT(*) > 1",
+    "one size per channel": "SELECT channel FROM capacity GROUP BY channel HAVING COUNT(*) > 1",
     "invariant 7: no channel above its limit": """
         SELECT u.*, c.max_concurrency FROM used u JOIN channel c ON c.name = u.channel
         WHERE u.leased > c.max_concurrency""",
@@ -219,7 +251,7 @@ ALWAYS = {
 AT_REST = {
     "nothing is unread": "SELECT * FROM unread",
     "every message is placed": """
-        SELECT t.spans, t.walk_id, t.walk_to FROM t WHERE t.spans <> '{}' OR t.walk_id IS NOT NULL""",
+        SELECT t.spans, t.rescan_id, t.rescan_to FROM t WHERE t.spans <> '{}' OR t.rescan_id IS NOT NULL""",
     "every policy is in force": "SELECT * FROM policy_change",
     "invariant 17: an empty line has no backlog": """
         SELECT b.* FROM live_backlog b CROSS JOIN queue q
@@ -247,12 +279,12 @@ AT_REST = {
                 WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag <= l.horizon AND r.xmax = '0'
                     AND (r.tag, r.id) <= (l.low_tag, l.low_id)))
             AND EXISTS (SELECT FROM live_backlog b WHERE b.lane = l.name AND b.is_open)""",
-    "what is next of a channel with an interval is in ready": """
+    "the message that is out, of a channel with an interval, is in ready": """
         SELECT s.channel, s.out FROM live_slots s
         JOIN message m ON (m.id, m.generation) = ((s.out).id, (s.out).generation)
         WHERE NOT EXISTS (
             SELECT FROM ready r WHERE (r.id, r.generation) = ((s.out).id, (s.out).generation))""",
-    "who has a limit has slots": """
+    "channels with a limit have slots": """
         SELECT n.name FROM (
             SELECT c.name FROM channel c WHERE c.max_concurrency IS NOT NULL OR c.release_interval_ms > 0
             UNION ALL SELECT '' FROM queue q WHERE q.max_concurrency IS NOT NULL) n
@@ -277,7 +309,7 @@ class Broken(NamedTuple):
 
 
 def _broken(conn: psycopg.Connection, rules: dict[str, str]) -> list[Broken]:
-    """The rows that break rules, all by one snapshot."""
+    """The rows that break rules, in one snapshot."""
     queries = [
         f"SELECT {n} AS rule, to_jsonb(x) AS row FROM ({query}) x" for n, query in enumerate(rules.values())
     ]
@@ -286,7 +318,7 @@ def _broken(conn: psycopg.Connection, rules: dict[str, str]) -> list[Broken]:
 
 
 def audit(conn: psycopg.Connection, *, but: tuple[str, ...] = ()) -> None:
-    """Every rule of every snapshot. `but` names rules, by their beginning, that the test at hand suspends."""
+    """Check what is true in every snapshot. `but`: prefixes of rules that this test leaves out."""
     broken = _broken(
         conn, {rule: query for rule, query in ALWAYS.items() if not rule.startswith(but or "\0")}
     )
@@ -294,11 +326,11 @@ def audit(conn: psycopg.Connection, *, but: tuple[str, ...] = ()) -> None:
 
 
 def dispatch(conn: psycopg.Connection) -> int:
-    """Dispatch until nothing is left, and say how many calls it took."""
+    """Dispatch until nothing is left; returns the number of calls."""
     calls = 1
     while conn.execute("SELECT dispatch()").fetchone() == (True,):
         calls += 1
-        assert calls < 100_000, "dispatching does not come to an end"
+        assert calls < 100_000, "dispatching does not finish"
     return calls
 
 
@@ -312,7 +344,7 @@ def dequeue(
 
 
 def check(conn: psycopg.Connection, *, but: tuple[str, ...] = ()) -> None:
-    """Every rule, at rest. `but` names rules, by their beginning, that the test at hand suspends."""
+    """Dispatch, then check every rule. `but`: prefixes of rules that this test leaves out."""
     dispatch(conn)
     rules = {rule: query for rule, query in (ALWAYS | AT_REST).items() if not rule.startswith(but or "\0")}
     broken = _broken(conn, rules)
@@ -320,7 +352,7 @@ def check(conn: psycopg.Connection, *, but: tuple[str, ...] = ()) -> None:
 
 
 def drain(conn: psycopg.Connection, *, limit: int = 100) -> list[Delivery]:
-    """Deliver and complete everything that is due, in order, then judge what is left (invariant 17)."""
+    """Deliver and complete everything that is due, in order, then check what is left (invariant 17)."""
     delivered: list[Delivery] = []
     for _ in range(100_000):
         dispatch(conn)

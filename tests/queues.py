@@ -1,4 +1,4 @@
-"""Queues on everything they can be made of, each seen as a Queue: an AsyncQueue runs on a loop of its own."""
+"""Queues on every kind of connection, each used as a Queue: an AsyncQueue runs on its own event loop."""
 
 import asyncio
 import inspect
@@ -24,14 +24,14 @@ Run = Callable[[Coroutine[Any, Any, Answer]], Answer]
 
 @dataclass(frozen=True)
 class Made:
-    """`ask` runs SQL on a connection that the queue uses too, and returns the one value."""
+    """`ask` runs SQL on a connection that the queue also uses, and returns the one value."""
 
     queue: Queue
     ask: Callable[[str], Any]
 
 
 class Blocking:
-    """An AsyncQueue, or a part of one, whose calls are made by any thread and return what was awaited."""
+    """An AsyncQueue, or a part of one, that any thread can call; calls return the awaited result."""
 
     def __init__(self, inner: object, run: Run[Any]) -> None:
         self._inner = inner
@@ -55,19 +55,19 @@ class Blocking:
 
 @contextmanager
 def loop() -> Iterator[Run[Any]]:
-    """A loop that turns all the time, as that of a program does, in a thread."""
+    """An event loop that runs in a thread all the time, like that of a program."""
     with asyncio.Runner() as runner:
-        turning = runner.get_loop()
-        thread = threading.Thread(target=turning.run_forever)
+        event_loop = runner.get_loop()
+        thread = threading.Thread(target=event_loop.run_forever)
         thread.start()
 
         def run(awaited: Coroutine[Any, Any, Any]) -> Any:
-            return asyncio.run_coroutine_threadsafe(awaited, turning).result()
+            return asyncio.run_coroutine_threadsafe(awaited, event_loop).result()
 
         try:
             yield run
         finally:
-            turning.call_soon_threadsafe(turning.stop)
+            event_loop.call_soon_threadsafe(event_loop.stop)
             thread.join()
 
 
@@ -79,12 +79,12 @@ def made(kind: str, dsn: str, size: int = 1, **options: Any) -> Iterator[Made]:
             yield queue
         return
     with loop() as run:
-        holding = ASYNC[kind](dsn, size, options)
-        queue, ask = run(holding.__aenter__())
+        opened = ASYNC[kind](dsn, size, options)
+        queue, ask = run(opened.__aenter__())
         try:
             yield Made(cast("Queue", Blocking(queue, run)), lambda query: run(ask(query)))
         finally:
-            run(holding.__aexit__(None, None, None))
+            run(opened.__aexit__(None, None, None))
 
 
 @contextmanager
@@ -143,11 +143,11 @@ def _disposed(engine: Engine) -> Iterator[None]:
         engine.dispose()
 
 
-Held = AsyncIterator[tuple[AsyncQueue, Callable[[str], Coroutine[Any, Any, Any]]]]
+Opened = AsyncIterator[tuple[AsyncQueue, Callable[[str], Coroutine[Any, Any, Any]]]]
 
 
 @asynccontextmanager
-async def _own_async(dsn: str, size: int, options: Options) -> Held:
+async def _own_async(dsn: str, size: int, options: Options) -> Opened:
     async with AsyncQueue(dsn, pool_size=size, **options) as queue:
 
         async def ask(query: str) -> Any:
@@ -158,7 +158,7 @@ async def _own_async(dsn: str, size: int, options: Options) -> Held:
 
 
 @asynccontextmanager
-async def _psycopg_async_pool(dsn: str, size: int, options: Options) -> Held:
+async def _psycopg_async_pool(dsn: str, size: int, options: Options) -> Opened:
     async with (
         AsyncConnectionPool(dsn, min_size=1, max_size=size, open=False) as pool,
         AsyncQueue(pool, **options) as queue,
@@ -171,7 +171,7 @@ async def _psycopg_async_pool(dsn: str, size: int, options: Options) -> Held:
 
 
 @asynccontextmanager
-async def _asyncpg_pool(dsn: str, size: int, options: Options) -> Held:
+async def _asyncpg_pool(dsn: str, size: int, options: Options) -> Opened:
     async with (
         asyncpg.create_pool(dsn, min_size=1, max_size=size) as pool,
         AsyncQueue(pool, **options) as queue,
@@ -185,7 +185,7 @@ async def _asyncpg_pool(dsn: str, size: int, options: Options) -> Held:
 
 def _sqlalchemy_async(driver: str) -> Callable[[str, int, Options], Any]:
     @asynccontextmanager
-    async def held(dsn: str, size: int, options: Options) -> Held:
+    async def opened(dsn: str, size: int, options: Options) -> Opened:
         engine = create_async_engine(url(dsn, driver), pool_size=size, max_overflow=0, pool_pre_ping=True)
         async with _disposed_async(engine), AsyncQueue(engine, **options) as queue:
 
@@ -195,7 +195,7 @@ def _sqlalchemy_async(driver: str) -> Callable[[str, int, Options], Any]:
 
             yield queue, ask
 
-    return held
+    return opened
 
 
 @asynccontextmanager

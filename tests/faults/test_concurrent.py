@@ -158,7 +158,7 @@ def parked(conn: psycopg.Connection) -> list[Dead]:
 def check_at_rest(conn: psycopg.Connection) -> None:
     """Invariant 17: and one visit more finds and does nothing."""
     check(conn)
-    for place in ("line", "backlog WHERE stretches <> '{}'", "ready", "scheduled", "held"):
+    for place in ("line", "backlog WHERE ranges <> '{}'", "ready", "scheduled", "ready_locked"):
         assert conn.execute(f"SELECT * FROM {place}".encode()).fetchall() == []
     assert dequeue(conn, 100)[0] == []
     assert dispatch(conn) == 1

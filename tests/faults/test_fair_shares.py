@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from tests.database import Connect
 from tests.invariants import check, dequeue, dispatch
-from tests.model.machine import Bench
+from tests.model.machine import SharedDatabase
 
 NAMES = ("a", "b", "c")
 CONSUMERS = 3
@@ -206,12 +206,12 @@ class Opened:
 class Service:
     """Plays a script on the engine, and keeps count beside it."""
 
-    def __init__(self, bench: Bench, consumers: list[psycopg.Connection]) -> None:
+    def __init__(self, database: SharedDatabase, consumers: list[psycopg.Connection]) -> None:
         for consumer in consumers:
             consumer.rollback()
-        bench.reset()
-        self.conn = bench.conn
-        self.clock = bench.clock
+        database.reset()
+        self.conn = database.conn
+        self.clock = database.clock
         self.consumers = consumers
         self.log: list[Taken] = []
         self._opened: dict[int, Opened] = {}
@@ -335,11 +335,11 @@ class Service:
 
 @pytest.fixture
 def serve(connect: Connect) -> Callable[[list[Step]], list[Taken]]:
-    bench = Bench(connect)
+    database = SharedDatabase(connect)
     consumers = [connect() for _ in range(CONSUMERS)]
 
     def play(script: list[Step]) -> list[Taken]:
-        service = Service(bench, consumers)
+        service = Service(database, consumers)
         service.play(script)
         check(service.conn)
         return service.log
@@ -413,6 +413,16 @@ BACKLOGS: list[Step] = [Create(name, (1,), urgent=False, priority=0) for name in
                 Take(0, 1, 20, dispatches=False, then="release"),
             ],
             id="a message that is deferred again and again, once its tag was remembered",
+        ),
+        pytest.param(
+            [
+                Create("a", (1,), urgent=False, priority=0),
+                Create("b", (1, 1), urgent=False, priority=0),
+                Create("c", (1,), urgent=False, priority=0),
+                Take(0, 1, 2, dispatches=False, then="open"),
+                Take(1, 1, 5, dispatches=False, then="release"),
+            ],
+            id="a message that is released again and again, beside an open dequeue of its channel",
         ),
     ],
 )

@@ -54,7 +54,7 @@ def leave_at_work(conn: psycopg.Connection) -> dict[bytes, int]:
     """Messages in every state; returns the attempt that each is to be served with next."""
     conn.execute(
         "TRUNCATE message, dead, channel, policy_change, notice, scheduled, alarm, line, backlog, ready,"
-        " held, recent, lease, slots, served_by, tally, tick"
+        " ready_locked, recent_tag, lease, slots, served_by, tally, tick"
     )
     conn.execute("SELECT rebuild()")
     conn.execute("SELECT * FROM channel_set('one', 1)")
@@ -189,7 +189,7 @@ def test_a_copy_of_the_folder_needs_no_rebuild(version: int) -> None:
 
 def _rebuilds(conn: psycopg.Connection, action: Callable[[psycopg.Connection], object]) -> bool:
     """Whether the action looked for messages that are in no place: it then has a snapshot of its own."""
-    query = "SELECT walk_snapshot::TEXT FROM tick"
+    query = "SELECT rescan_snapshot::TEXT FROM tick"
     before = conn.execute(query).fetchone()
     action(conn)
     return conn.execute(query).fetchone() != before

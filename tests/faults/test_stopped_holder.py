@@ -16,7 +16,7 @@ from lonnymq.install import install
 from tests.database import create_database
 from tests.faults.clusters import cluster, connect
 from tests.invariants import dequeue, dispatch, drain
-from tests.isolation.arena import impatient, until, value
+from tests.isolation.shared_database import fail_on_lock_wait, until, value
 from tests.sql.test_dequeue import fill
 
 
@@ -40,7 +40,7 @@ def test_a_stopped_fold(own_server: Server) -> None:
         os.kill(holder.info.backend_pid, signal.SIGSTOP)
         try:
             start = value(conn, "SELECT clock_ms()")
-            with impatient(conn):
+            with fail_on_lock_wait(conn):
                 conn.execute("SELECT message_create('c', 'meanwhile')")
                 assert value(conn, "SELECT dispatch()") is True
                 taken, _ = dequeue(conn, 10)

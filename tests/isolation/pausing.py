@@ -1,8 +1,9 @@
-"""Stops a session inside a function of the engine, at a statement of the test's choice.
+"""Stops a session inside a function of the engine, at a statement that the test chooses.
 
-Where a table is written, a trigger stops it: `before delete ready`, `after insert notice`. The statement has
-taken its snapshot by then. Between two statements that only read or lock, a stop is written into the text.
-Stopping means to wait for an advisory lock, and only a session that was told where to stop does.
+Where a table is written, a trigger stops the session: `before delete ready`, `after insert notice`. By then
+the statement has taken its snapshot. Between two statements that only read or lock, a stop is inserted into
+the function's text. A stopped session waits for an advisory lock; only a session whose `pause.at` names the
+stop does.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from tests.isolation.arena import Arena, until, value
+from tests.isolation.shared_database import SharedDatabase, until, value
 
 TABLES = (
     *("message", "notice", "scheduled", "line", "backlog", "ready", "lease", "tick", "dead"),
@@ -84,10 +85,10 @@ def is_installed(conn: psycopg.Connection) -> bool:
 
 @contextmanager
 def paused(
-    arena: Arena, stop: str, call: Callable[[psycopg.Connection], Any], session: str = "one"
+    database: SharedDatabase, stop: str, call: Callable[[psycopg.Connection], Any], session: str = "one"
 ) -> Iterator["Future[Any]"]:
-    """Run the call up to the stop, run the block, let the call go on; its result is there afterwards."""
-    gate, conn = arena.session("gate"), arena.session(session)
+    """Run the call up to the stop, run the block, then let the call finish; the future has its result."""
+    gate, conn = database.session("gate"), database.session(session)
     if not is_installed(gate):
         install(gate)
     if stop in STOPS:
@@ -97,9 +98,9 @@ def paused(
         assert is_there, f"{STOPS[stop][0]} was rewritten: say anew where {stop!r} is"
     gate.execute("SELECT pg_advisory_lock(%s)", (GATE,))
     conn.execute("SELECT set_config('pause.at', %s, FALSE)", (stop,))
-    running = arena.start(lambda: call(conn))
+    running = database.start(lambda: call(conn))
     try:
-        until(lambda: running.done() or arena.is_waiting(conn, gate), f"the stop {stop!r}")
+        until(lambda: running.done() or database.is_waiting(conn, gate), f"the stop {stop!r}")
         assert not running.done(), f"came to its end without the stop {stop!r}: {running.result()}"
         yield running
     finally:

@@ -1,4 +1,4 @@
-"""A consumer that keeps to the protocol of sleep_begin and, once sure, never looks without being notified."""
+"""A consumer that follows the protocol of sleep_begin: once it is sure, it looks only when it is notified."""
 
 import select
 import time
@@ -6,9 +6,9 @@ import time
 import psycopg
 
 from tests import invariants
-from tests.isolation.arena import PATIENCE, dispatch, value
+from tests.isolation.shared_database import TIMEOUT_S, dispatch, value
 
-# What a dequeue says when it knows of nothing: ask again in a second. A sleeper does not.
+# A dequeue that knows of nothing says: ask again in a second. A sleeping consumer ignores that.
 NO_REASON_MS = 900
 
 
@@ -22,7 +22,7 @@ class Sleeper:
         conn.execute(f"LISTEN {value(conn, 'SELECT notify_channel FROM queue_get()')}")
 
     def await_wake(self) -> bool:
-        """What was heard before this call is settled by the look after it; what is heard later is not."""
+        """Notifications from before this call are covered by the look that follows it; later ones are not."""
         self.heard.clear()
         row = self.conn.execute(
             "SELECT generation, is_sure FROM sleep_begin(%s)", (self.generation,)
@@ -40,7 +40,7 @@ class Sleeper:
         return deliveries
 
     def try_to_sleep(self) -> bool:
-        """Whether it may sleep, having asked more often than it would ever need to by itself."""
+        """Whether it may sleep. It asks more often than a consumer would."""
         for _ in range(4):
             is_sure = self.await_wake()
             assert self.look() == []
@@ -48,7 +48,7 @@ class Sleeper:
                 return True
         return False
 
-    def is_notified(self, seconds: float = PATIENCE) -> bool:
+    def is_notified(self, seconds: float = TIMEOUT_S) -> bool:
         deadline = time.monotonic() + seconds
         while not self.heard:
             left = deadline - time.monotonic()
@@ -58,10 +58,12 @@ class Sleeper:
         return True
 
     def pick_up(self, *, is_asleep: bool = False) -> list[invariants.Delivery]:
-        """Keep to the protocol until something is delivered; `is_asleep`: from after the last look on."""
+        """Follow the protocol until something is delivered. `is_asleep`: start as a consumer that already
+        sleeps.
+        """
         if is_asleep:
             assert self.is_notified(), "it sleeps, and nobody tells it"
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
             is_sure = self.await_wake()
             deliveries = self.look()

@@ -1,10 +1,10 @@
-"""Channels that can give nothing for the moment take nobody else's turn."""
+"""Channels that may not release at the moment do not cost other channels their turns."""
 
 import time
 
 import pytest
 
-from tests.isolation.arena import Arena, dispatch, end, run_out, take, value
+from tests.isolation.shared_database import SharedDatabase, dispatch, end, take, value, wait_until_expired
 
 BLOCKED = 100
 
@@ -12,9 +12,9 @@ BLOCKED = 100
 @pytest.mark.parametrize(
     "why", ["full", "full, limited later", "full, and the lease's end is held open", "its messages are held"]
 )
-def test_blocked_channels_take_nobody_elses_turn(arena: Arena, why: str) -> None:
-    """Of a thousand calls for one message, all but a few for each blocked channel are served."""
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_blocked_channels_take_nobody_elses_turn(database: SharedDatabase, why: str) -> None:
+    """Of a thousand dequeues of one message, all but a few per blocked channel are served."""
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     names = [f"blocked {number}" for number in range(BLOCKED)]
     for name in names:
         observer.execute("SELECT message_create_many(%s, %s)", ([name] * 2, [b"a", b"b"]))
@@ -30,7 +30,7 @@ def test_blocked_channels_take_nobody_elses_turn(arena: Arena, why: str) -> None
             for name in names:
                 observer.execute("SELECT channel_set(%s, p_max_concurrency => 1)", (name,))
         if "open" in why:
-            run_out(observer, leases)
+            wait_until_expired(observer, leases)
             one.execute(
                 "SELECT message_complete_many(%s, %s)",
                 ([lease.id for lease in leases], [lease.token for lease in leases]),
@@ -44,7 +44,7 @@ def test_blocked_channels_take_nobody_elses_turn(arena: Arena, why: str) -> None
         two.execute("SELECT dispatch()")
         served += len(take(two, 1))
     end(one, "rollback")
-    if why == "its messages are held":  # each of them is tried once a second
+    if why == "its messages are held":  # each of them is tried once per second
         assert served >= 1_000 - 2 * BLOCKED * (2 + time.monotonic() - start)
     else:
         assert served >= 1_000 - 3 * BLOCKED

@@ -1,4 +1,4 @@
-"""A channel with a max_size, and several at it: exactly so many fit, and the size never drifts."""
+"""Concurrent calls on a channel with a max_size: exactly that many messages fit; the size never drifts."""
 
 import random
 import time
@@ -10,8 +10,17 @@ import psycopg
 import pytest
 
 from tests import invariants
-from tests.isolation.arena import Arena, dispatch, end, impatient, run_out, take, until, value
 from tests.isolation.pausing import paused
+from tests.isolation.shared_database import (
+    SharedDatabase,
+    dispatch,
+    end,
+    fail_on_lock_wait,
+    take,
+    until,
+    value,
+    wait_until_expired,
+)
 
 LEVELS = pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
 ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
@@ -41,7 +50,7 @@ def size(conn: psycopg.Connection) -> int:
 
 
 def check_sizes(conn: psycopg.Connection) -> None:
-    """What was counted in, less what said that it left, is what is there."""
+    """The size, less the departures, is the number of counted messages."""
     drifted = conn.execute(
         """
         SELECT c.*, d.n, m.n FROM capacity c
@@ -57,7 +66,7 @@ def check_sizes(conn: psycopg.Connection) -> None:
 
 
 def check_exact(conn: psycopg.Connection, max_size: int) -> None:
-    """Filled up, it holds what it may; one out, one in."""
+    """The channel can be filled up to its max_size; when one message leaves, one more fits."""
     check_sizes(conn)
     while create_one(conn) == "created":
         assert size(conn) <= max_size
@@ -73,10 +82,12 @@ def begin(conn: psycopg.Connection, level: str = "READ COMMITTED") -> None:
     conn.execute(f"BEGIN ISOLATION LEVEL {level}")
 
 
-def start_waiting(arena: Arena, waiter: str, holder: str, call: Callable[..., Any]) -> "Future[Any]":
-    conn, other = arena.session(waiter), arena.session(holder)
-    running = arena.start(lambda: call(conn))
-    until(lambda: running.done() or arena.is_waiting(conn, other), f"{waiter} to wait for {holder}")
+def start_waiting(
+    database: SharedDatabase, waiter: str, holder: str, call: Callable[..., Any]
+) -> "Future[Any]":
+    conn, other = database.session(waiter), database.session(holder)
+    running = database.start(lambda: call(conn))
+    until(lambda: running.done() or database.is_waiting(conn, other), f"{waiter} to wait for {holder}")
     assert not running.done(), f"did not wait: {running.result()}"
     return running
 
@@ -88,8 +99,8 @@ def start_waiting(arena: Arena, waiter: str, holder: str, call: Callable[..., An
 @pytest.mark.parametrize(
     "first_ends", ["commit", "rollback", "rollback to savepoint", "release, commit", "release, rollback"]
 )
-def test_two_producers_for_the_last_place(arena: Arena, first_ends: str, level: str) -> None:
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_two_producers_for_the_last_place(database: SharedDatabase, first_ends: str, level: str) -> None:
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     limit(observer, 3)
     create(observer, 2)
     begin(one, level)
@@ -98,7 +109,7 @@ def test_two_producers_for_the_last_place(arena: Arena, first_ends: str, level: 
     if first_ends.startswith("release"):
         one.execute("RELEASE s")
     begin(two, level)
-    second = start_waiting(arena, "two", "one", create_one)
+    second = start_waiting(database, "two", "one", create_one)
     if first_ends.endswith("savepoint"):
         one.execute("ROLLBACK TO s")
     else:
@@ -110,14 +121,14 @@ def test_two_producers_for_the_last_place(arena: Arena, first_ends: str, level: 
         assert met == "created"
     end(two, "rollback" if met == "retry" else "commit")
     if first_ends.endswith("savepoint"):
-        end(one, "rollback" if level == "SERIALIZABLE" else "commit")  # it read what the other wrote
+        end(one, "rollback" if level == "SERIALIZABLE" else "commit")  # it has read what the other wrote
     assert size(observer) == 3
     check_exact(observer, 3)
 
 
 @ENDINGS
-def test_a_retry_and_a_create_for_the_last_place(arena: Arena, ending: str) -> None:
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_retry_and_a_create_for_the_last_place(database: SharedDatabase, ending: str) -> None:
+    observer, one = database.session("observer"), database.session("one")
     limit(observer, 1)
     observer.execute("SELECT queue_set(p_max_attempts => 1)")
     create(observer)
@@ -129,7 +140,7 @@ def test_a_retry_and_a_create_for_the_last_place(arena: Arena, ending: str) -> N
     begin(one)
     assert create_one(one) == "created"
     retrying = start_waiting(
-        arena, "two", "one", lambda two: value(two, "SELECT result FROM dead_retry(%s)", [delivery.id])
+        database, "two", "one", lambda two: value(two, "SELECT result FROM dead_retry(%s)", [delivery.id])
     )
     end(one, ending)
     assert retrying.result(timeout=10) == ("full" if ending == "commit" else "retried")
@@ -142,35 +153,37 @@ def test_a_retry_and_a_create_for_the_last_place(arena: Arena, ending: str) -> N
 FINISHERS = {
     "complete": "SELECT message_complete(%(id)s, %(token)s)",
     "complete_many": "SELECT message_complete_many(ARRAY[%(id)s::BIGINT], ARRAY[%(token)s::UUID])",
-    "defer, for the last time": "SELECT message_retry(%(id)s, %(token)s, p_error => 'bad')",
+    "retry, for the last time": "SELECT message_retry(%(id)s, %(token)s, p_error => 'bad')",
     "cancel, and complete": "SELECT message_cancel(%(id)s), message_complete(%(id)s, %(token)s)",
     "cancel what waits": "SELECT message_cancel(id) FROM message_list() LIMIT 1",
     "sweep": "SELECT dispatch()",
 }
 
 
-def full_channel(arena: Arena, finisher: str) -> dict[str, Any]:
-    """Of three places one runs and two wait."""
-    observer = arena.session("judge")
+def full_channel(database: SharedDatabase, finisher: str) -> dict[str, Any]:
+    """A channel with room for three: one message is leased and two wait."""
+    observer = database.session("observer")
     limit(observer, 3)
     observer.execute("SELECT queue_set(p_max_attempts => 1)")
     create(observer, 3)
     dispatch(observer)
     (delivery,) = take(observer, 1, lease_ms=1 if finisher == "sweep" else 3_600_000)
     if finisher == "sweep":
-        run_out(observer, [delivery])
+        wait_until_expired(observer, [delivery])
     return {"id": delivery.id, "token": delivery.token}
 
 
 @ENDINGS
 @pytest.mark.parametrize("finisher", FINISHERS)
-def test_finishers_do_not_wait_for_open_producers(arena: Arena, finisher: str, ending: str) -> None:
-    lease = full_channel(arena, finisher)
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_finishers_do_not_wait_for_open_producers(
+    database: SharedDatabase, finisher: str, ending: str
+) -> None:
+    lease = full_channel(database, finisher)
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     begin(one)
     assert create_one(one) == "full"
     limit_of_another = "SELECT channel_set('b', p_max_size => 3)"
-    with impatient(two):
+    with fail_on_lock_wait(two):
         two.execute(FINISHERS[finisher], lease)
         two.execute(limit_of_another)
     assert create_one(one) == "created", "the place came free under its eyes"
@@ -182,16 +195,18 @@ def test_finishers_do_not_wait_for_open_producers(arena: Arena, finisher: str, e
 
 @ENDINGS
 @pytest.mark.parametrize("finisher", FINISHERS)
-def test_producers_do_not_wait_for_open_finishers(arena: Arena, finisher: str, ending: str) -> None:
-    """The place is free when the finisher commits, and not before."""
-    lease = full_channel(arena, finisher)
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_producers_do_not_wait_for_open_finishers(
+    database: SharedDatabase, finisher: str, ending: str
+) -> None:
+    """The place is free once the finisher has committed, and not before."""
+    lease = full_channel(database, finisher)
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     begin(one)
     one.execute(FINISHERS[finisher], lease)
-    with impatient(two):
+    with fail_on_lock_wait(two):
         assert create_one(two) == "full"
     end(one, ending)
-    with impatient(two):
+    with fail_on_lock_wait(two):
         assert create_one(two) == ("created" if ending == "commit" else "full")
     observer.execute("SELECT queue_set(p_max_attempts => 5)")
     assert size(observer) == 3
@@ -200,11 +215,13 @@ def test_producers_do_not_wait_for_open_finishers(arena: Arena, finisher: str, e
 
 @pytest.mark.parametrize("finisher", FINISHERS)
 @pytest.mark.parametrize("stop", ["before update capacity", "after update capacity", "before insert message"])
-def test_a_place_comes_free_while_a_producer_is_stopped(arena: Arena, stop: str, finisher: str) -> None:
-    lease = full_channel(arena, finisher)
-    observer, two = arena.session("judge"), arena.session("two")
+def test_a_place_comes_free_while_a_producer_is_stopped(
+    database: SharedDatabase, stop: str, finisher: str
+) -> None:
+    lease = full_channel(database, finisher)
+    observer, two = database.session("observer"), database.session("two")
     limit(observer, 4)
-    with paused(arena, stop, create_one) as running, impatient(two):
+    with paused(database, stop, create_one) as running, fail_on_lock_wait(two):
         two.execute(FINISHERS[finisher], lease)
     assert running.result() == "created"
     observer.execute("SELECT queue_set(p_max_attempts => 5)")
@@ -217,13 +234,13 @@ def test_a_place_comes_free_while_a_producer_is_stopped(arena: Arena, stop: str,
 
 @ENDINGS
 @pytest.mark.parametrize("new", [1, 10])
-def test_a_limit_changes_while_a_producer_is_open(arena: Arena, new: int, ending: str) -> None:
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_limit_changes_while_a_producer_is_open(database: SharedDatabase, new: int, ending: str) -> None:
+    observer, one = database.session("observer"), database.session("one")
     limit(observer, 3)
     create(observer, 2)
     begin(one)
     assert create_one(one) == "created"
-    setting = start_waiting(arena, "two", "one", lambda two: limit(two, new))
+    setting = start_waiting(database, "two", "one", lambda two: limit(two, new))
     end(one, ending)
     setting.result(timeout=10)
     assert create_one(observer) == ("created" if new == 10 else "full")
@@ -231,13 +248,13 @@ def test_a_limit_changes_while_a_producer_is_open(arena: Arena, new: int, ending
 
 
 @pytest.mark.parametrize("new", [1, 10])
-def test_who_waited_for_the_limit_is_judged_by_it(arena: Arena, new: int) -> None:
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_producer_that_waited_for_the_limit_obeys_it(database: SharedDatabase, new: int) -> None:
+    observer, one = database.session("observer"), database.session("one")
     limit(observer, 3)
     create(observer, 2 if new == 1 else 3)
     begin(one)
     limit(one, new)
-    waiting = start_waiting(arena, "two", "one", create_one)
+    waiting = start_waiting(database, "two", "one", create_one)
     end(one, "commit")
     assert waiting.result(timeout=10) == ("full" if new == 1 else "created")
     check_sizes(observer)
@@ -245,14 +262,17 @@ def test_who_waited_for_the_limit_is_judged_by_it(arena: Arena, new: int) -> Non
 
 @ENDINGS
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_a_first_limit_is_set_while_a_producer_is_open(arena: Arena, count: int, ending: str) -> None:
-    """What it made counts once it is there, as what was there before the limit does."""
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_first_limit_is_set_while_a_producer_is_open(
+    database: SharedDatabase, count: int, ending: str
+) -> None:
+    """Its messages count once they are committed, like those from before the limit."""
+    observer, one = database.session("observer"), database.session("one")
     begin(one)
     create(one, count)
-    setting = arena.start(lambda: limit(observer, 2))
+    setting = database.start(lambda: limit(observer, 2))
     until(
-        lambda: setting.done() or blocks(arena, "watcher", observer, one), "the limit to be set, or to wait"
+        lambda: setting.done() or blocks(database, "watcher", observer, one),
+        "the limit to be set, or to wait",
     )
     if not setting.done():
         end(one, ending)
@@ -266,18 +286,22 @@ def test_a_first_limit_is_set_while_a_producer_is_open(arena: Arena, count: int,
     check_sizes(observer)
 
 
-def blocks(arena: Arena, watcher: str, waiter: psycopg.Connection, holder: psycopg.Connection) -> bool:
+def blocks(
+    database: SharedDatabase, watcher: str, waiter: psycopg.Connection, holder: psycopg.Connection
+) -> bool:
     blocking: list[int] = value(
-        arena.session(watcher), "SELECT pg_blocking_pids(%s)", waiter.info.backend_pid
+        database.session(watcher), "SELECT pg_blocking_pids(%s)", waiter.info.backend_pid
     )
     return holder.info.backend_pid in blocking
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 @pytest.mark.parametrize("was", ["none anywhere", "one elsewhere", "lifted here"])
-def test_a_snapshot_from_before_the_limit(arena: Arena, was: str, level: str) -> None:
-    """It cannot see the limit. It is refused, told to try again, or counted; the limit holds afterwards."""
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_snapshot_from_before_the_limit(database: SharedDatabase, was: str, level: str) -> None:
+    """It cannot see the limit. The create is refused, fails with a retryable error, or is counted;
+    afterwards the limit holds.
+    """
+    observer, one = database.session("observer"), database.session("one")
     if was == "one elsewhere":
         observer.execute("SELECT channel_set('b', p_max_size => 1)")
     elif was == "lifted here":
@@ -295,9 +319,9 @@ def test_a_snapshot_from_before_the_limit(arena: Arena, was: str, level: str) ->
 
 
 @pytest.mark.parametrize("stop", ["create begins", "before insert message", "after insert message"])
-def test_a_create_on_its_way_is_counted_by_a_limit_in_use(arena: Arena, stop: str) -> None:
-    observer = arena.session("judge")
-    with paused(arena, stop, create_one) as running:
+def test_a_create_on_its_way_is_counted_by_a_limit_in_use(database: SharedDatabase, stop: str) -> None:
+    observer = database.session("observer")
+    with paused(database, stop, create_one) as running:
         limit(observer, 2)
         assert create_one(observer) == "created"
     assert running.result() == "created"
@@ -307,14 +331,16 @@ def test_a_create_on_its_way_is_counted_by_a_limit_in_use(arena: Arena, stop: st
 
 
 @ENDINGS
-def test_a_batch_that_waits_elsewhere_is_counted_by_a_limit_in_use(arena: Arena, ending: str) -> None:
-    """It has read that the second channel has no limit, and waits for the first one's size."""
-    observer, gate = arena.session("judge"), arena.session("gate")
+def test_a_batch_that_waits_elsewhere_is_counted_by_a_limit_in_use(
+    database: SharedDatabase, ending: str
+) -> None:
+    """It has read that the second channel has no limit, and waits for the size of the first one."""
+    observer, gate = database.session("observer"), database.session("gate")
     observer.execute("SELECT channel_set('0', p_max_size => 9)")
     gate.execute("BEGIN")
     assert create(gate, channel="0") == ["created"]
     waiting = start_waiting(
-        arena, "two", "gate", lambda two: two.execute("SELECT message_create_many('{0,a}', '{x,y}')")
+        database, "two", "gate", lambda two: two.execute("SELECT message_create_many('{0,a}', '{x,y}')")
     )
     limit(observer, 1)
     assert create_one(observer) == "created"
@@ -326,9 +352,9 @@ def test_a_batch_that_waits_elsewhere_is_counted_by_a_limit_in_use(arena: Arena,
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-def test_a_snapshot_from_before_a_limit_in_use(arena: Arena, level: str) -> None:
-    """It does not know of the limit. What it made stands beside what fits; once it has left, all is exact."""
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_snapshot_from_before_a_limit_in_use(database: SharedDatabase, level: str) -> None:
+    """It does not see the limit, so its messages exceed it; once they have left, the size is exact."""
+    observer, one = database.session("observer"), database.session("one")
     begin(one, level)
     value(one, "SELECT COUNT(*) FROM message")
     limit(observer, 2)
@@ -340,14 +366,16 @@ def test_a_snapshot_from_before_a_limit_in_use(arena: Arena, level: str) -> None
     dispatch(observer)
     for delivery in take(observer):
         observer.execute("SELECT message_complete(%s, %s)", (delivery.id, delivery.token))
-    observer.execute("UPDATE capacity SET recounted_at = 0")  # a second has gone by
+    observer.execute("UPDATE capacity SET recounted_at = 0")  # a second has passed
     check_exact(observer, 2)
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 @pytest.mark.parametrize("was", ["none", "lifted"])
-def test_a_limit_set_under_an_old_snapshot_counts_what_is_there(arena: Arena, was: str, level: str) -> None:
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_limit_set_under_an_old_snapshot_counts_what_is_there(
+    database: SharedDatabase, was: str, level: str
+) -> None:
+    observer, one = database.session("observer"), database.session("one")
     if was == "lifted":
         limit(observer, 1)
         limit(observer, 0)
@@ -361,15 +389,17 @@ def test_a_limit_set_under_an_old_snapshot_counts_what_is_there(arena: Arena, wa
 
 
 @ENDINGS
-def test_a_limit_is_set_while_a_finisher_is_open(arena: Arena, ending: str) -> None:
-    """What it finishes was there before the limit and leaves without a word: the next count finds out."""
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_limit_is_set_while_a_finisher_is_open(database: SharedDatabase, ending: str) -> None:
+    """The messages that it finishes are from before the limit and write no departure; the next recount
+    notices.
+    """
+    observer, one = database.session("observer"), database.session("one")
     create(observer, 2)
     dispatch(observer)
     (delivery, _other) = take(observer, 2)
     begin(one)
     one.execute("SELECT message_complete(%s, %s)", (delivery.id, delivery.token))
-    with impatient(observer):
+    with fail_on_lock_wait(observer):
         limit(observer, 2)
         assert create_one(observer) == "full"
     end(one, ending)
@@ -381,15 +411,15 @@ def test_a_limit_is_set_while_a_finisher_is_open(arena: Arena, ending: str) -> N
 
 
 @ENDINGS
-def test_lifted_and_set_again_around_an_open_producer(arena: Arena, ending: str) -> None:
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_lifted_and_set_again_around_an_open_producer(database: SharedDatabase, ending: str) -> None:
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     limit(observer, 2)
     begin(one)
     assert create_one(one) == "created"
-    with impatient(two):
+    with fail_on_lock_wait(two):
         limit(two, 0)
         assert create(two, 2) == ["created", "created"]
-    setting = start_waiting(arena, "two", "one", lambda two: limit(two, 4))
+    setting = start_waiting(database, "two", "one", lambda two: limit(two, 4))
     end(one, ending)
     setting.result(timeout=10)
     there = 3 if ending == "commit" else 2
@@ -399,8 +429,8 @@ def test_lifted_and_set_again_around_an_open_producer(arena: Arena, ending: str)
 
 
 @ENDINGS
-def test_lifted_while_counted_messages_leave(arena: Arena, ending: str) -> None:
-    observer, one = arena.session("judge"), arena.session("one")
+def test_lifted_while_counted_messages_leave(database: SharedDatabase, ending: str) -> None:
+    observer, one = database.session("observer"), database.session("one")
     limit(observer, 3)
     create(observer, 3)
     dispatch(observer)
@@ -417,9 +447,9 @@ def test_lifted_while_counted_messages_leave(arena: Arena, ending: str) -> None:
 
 
 @LEVELS
-def test_who_makes_room_for_itself(arena: Arena, level: str) -> None:
-    """What it has read of departures does not hide its own, however many transactions are younger."""
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_producer_that_frees_its_own_place(database: SharedDatabase, level: str) -> None:
+    """The departures that it has read do not hide its own, however many newer transactions there are."""
+    observer, one = database.session("observer"), database.session("one")
     limit(observer, 2)
     create(observer, 2)
     begin(one, level)
@@ -444,13 +474,15 @@ def test_who_makes_room_for_itself(arena: Arena, level: str) -> None:
 
 @ENDINGS
 @pytest.mark.parametrize("with_messages", [False, True])
-def test_channel_delete_waits_for_an_open_producer(arena: Arena, with_messages: bool, ending: str) -> None:
-    observer, one = arena.session("judge"), arena.session("one")
+def test_channel_delete_waits_for_an_open_producer(
+    database: SharedDatabase, with_messages: bool, ending: str
+) -> None:
+    observer, one = database.session("observer"), database.session("one")
     limit(observer, 2)
     begin(one)
     assert create_one(one) == "created"
     deleting = start_waiting(
-        arena,
+        database,
         "two",
         "one",
         lambda two: value(two, "SELECT result FROM channel_delete('a', %s)", with_messages),
@@ -464,13 +496,13 @@ def test_channel_delete_waits_for_an_open_producer(arena: Arena, with_messages: 
 
 
 @ENDINGS
-def test_a_producer_waits_for_channel_delete(arena: Arena, ending: str) -> None:
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_producer_waits_for_channel_delete(database: SharedDatabase, ending: str) -> None:
+    observer, one = database.session("observer"), database.session("one")
     limit(observer, 1)
     create(observer)
     begin(one)
     assert value(one, "SELECT result FROM channel_delete('a', TRUE)") == "deleted"
-    waiting = start_waiting(arena, "two", "one", create_one)
+    waiting = start_waiting(database, "two", "one", create_one)
     end(one, ending)
     assert waiting.result(timeout=10) == ("created" if ending == "commit" else "full")
     limit(observer, 1)
@@ -479,15 +511,15 @@ def test_a_producer_waits_for_channel_delete(arena: Arena, ending: str) -> None:
     check_sizes(observer)
 
 
-def test_deleted_and_limited_anew_under_a_waiting_producer(arena: Arena) -> None:
-    """It was not there when the new limit counted, and the new limit holds all the same."""
-    observer, one = arena.session("judge"), arena.session("one")
+def test_deleted_and_limited_anew_under_a_waiting_producer(database: SharedDatabase) -> None:
+    """The producer's messages did not exist when the new limit counted; the new limit holds nevertheless."""
+    observer, one = database.session("observer"), database.session("one")
     limit(observer, 1)
     create(observer)
     begin(one)
     assert value(one, "SELECT result FROM channel_delete('a', TRUE)") == "deleted"
     limit(one, 1)
-    waiting = start_waiting(arena, "two", "one", create_one)
+    waiting = start_waiting(database, "two", "one", create_one)
     end(one, "commit")
     assert waiting.result(timeout=10) == "created"
     assert create_one(observer) == "full"
@@ -504,13 +536,15 @@ DELETE_STOPS = (
 
 @pytest.mark.parametrize("stop", DELETE_STOPS)
 @pytest.mark.parametrize("done", ["limited", "produced", "finished"])
-def test_limited_for_the_first_time_while_it_is_deleted(arena: Arena, stop: str, done: str) -> None:
-    """The new policy comes after the deletion, and stays, with its size and what was counted in."""
-    observer, two = arena.session("judge"), arena.session("two")
+def test_limited_for_the_first_time_while_it_is_deleted(
+    database: SharedDatabase, stop: str, done: str
+) -> None:
+    """The new policy comes after the deletion and stays, with its size and its counted messages."""
+    observer, two = database.session("observer"), database.session("two")
     create(observer)
     invariants.drain(observer)
     delete = "SELECT result FROM channel_delete('a')"
-    with paused(arena, stop, lambda one: value(one, delete)) as running, impatient(two):
+    with paused(database, stop, lambda one: value(one, delete)) as running, fail_on_lock_wait(two):
         limit(two, 2)
         if done != "limited":
             assert create_one(two) == "created"
@@ -526,9 +560,9 @@ def test_limited_for_the_first_time_while_it_is_deleted(arena: Arena, stop: str,
 
 @LEVELS
 @pytest.mark.parametrize("first_ends", ["commit", "rollback"])
-def test_two_producers_find_no_size(arena: Arena, first_ends: str, level: str) -> None:
-    """However it got lost, it is made anew, once: the second producer waits for the first."""
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_two_producers_find_no_size(database: SharedDatabase, first_ends: str, level: str) -> None:
+    """However the size got lost, it is created again, once: the second producer waits for the first."""
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     for conn in (observer, one, two):
         conn.execute("SET statement_timeout = '10s'")
     limit(observer, 1)
@@ -537,7 +571,7 @@ def test_two_producers_find_no_size(arena: Arena, first_ends: str, level: str) -
     begin(two, level)
     assert value(two, "SELECT COUNT(*) FROM message") == 0, "its snapshot is taken"
     assert create_one(one) == "created"
-    second = start_waiting(arena, "two", "one", create_one)
+    second = start_waiting(database, "two", "one", create_one)
     end(one, first_ends)
     met = second.result(timeout=10)
     if first_ends == "rollback":
@@ -554,10 +588,10 @@ def test_two_producers_find_no_size(arena: Arena, first_ends: str, level: str) -
 
 
 class Load:
-    """What producers, finishers and who moves the limit do until the time is up."""
+    """What producers, finishers and the session that changes the limit do until the time is up."""
 
-    def __init__(self, arena: Arena, highest: int, seconds: float) -> None:
-        self.arena = arena
+    def __init__(self, database: SharedDatabase, highest: int, seconds: float) -> None:
+        self.database = database
         self.highest = highest
         self.deadline = time.monotonic() + seconds
 
@@ -582,19 +616,19 @@ class Load:
         time.sleep(0.01)
 
     def start(self, work: Callable[[psycopg.Connection, random.Random], None], seed: int) -> "Future[None]":
-        conn, chance = self.arena.session(f"load {seed}"), random.Random(seed)
+        conn, chance = self.database.session(f"load {seed}"), random.Random(seed)
 
         def run() -> None:
             while self.is_on():
                 work(conn, chance)
 
-        return self.arena.start(run)
+        return self.database.start(run)
 
 
-def test_nothing_drifts_under_load(arena: Arena) -> None:
-    """A watcher counts all the while, in single snapshots."""
-    observer, watcher = arena.session("judge"), arena.session("watcher")
-    load = Load(arena, highest=8, seconds=3)
+def test_nothing_drifts_under_load(database: SharedDatabase) -> None:
+    """A watcher counts all the time, each time in one snapshot."""
+    observer, watcher = database.session("observer"), database.session("watcher")
+    load = Load(database, highest=8, seconds=3)
     limit(observer, load.highest)
     works = [load.produce, load.produce, load.produce, load.consume, load.consume, load.change]
     running = [load.start(work, seed) for seed, work in enumerate(works)]

@@ -1,4 +1,4 @@
-"""One key, several transactions: never two messages, and never none when one that made it committed."""
+"""Concurrent transactions on one dedupe key: never two messages, and never none if a creator committed."""
 
 import itertools
 from concurrent.futures import Future
@@ -8,8 +8,17 @@ import psycopg
 import pytest
 
 from tests import invariants
-from tests.isolation.arena import Arena, dispatch, end, impatient, run_out, take, until, value
 from tests.isolation.pausing import paused
+from tests.isolation.shared_database import (
+    SharedDatabase,
+    dispatch,
+    end,
+    fail_on_lock_wait,
+    take,
+    until,
+    value,
+    wait_until_expired,
+)
 
 LEVELS = pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
 ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
@@ -37,10 +46,10 @@ def begin(conn: psycopg.Connection, level: str = "READ COMMITTED") -> None:
     conn.execute(f"BEGIN ISOLATION LEVEL {level}")
 
 
-def start_waiting(arena: Arena, waiter: str, holder: str, call: Any) -> "Future[Any]":
-    conn, other = arena.session(waiter), arena.session(holder)
-    running = arena.start(lambda: call(conn))
-    until(lambda: running.done() or arena.is_waiting(conn, other), f"{waiter} to wait for {holder}")
+def start_waiting(database: SharedDatabase, waiter: str, holder: str, call: Any) -> "Future[Any]":
+    conn, other = database.session(waiter), database.session(holder)
+    running = database.start(lambda: call(conn))
+    until(lambda: running.done() or database.is_waiting(conn, other), f"{waiter} to wait for {holder}")
     assert not running.done(), f"did not wait: {running.result()}"
     return running
 
@@ -56,7 +65,7 @@ def lease(conn: psycopg.Connection) -> invariants.Delivery:
 
 
 def check_one_key(conn: psycopg.Connection, expected: int) -> None:
-    """So many messages live, each with its key, and none of them shares it."""
+    """This many messages exist, each has its key, and no two share one."""
     assert value(conn, "SELECT COUNT(*) FROM message") == expected
     loose = conn.execute(
         "SELECT m.id, m.dedupe_key, d.message_id, d.until_at FROM message m "
@@ -75,9 +84,9 @@ def check_one_key(conn: psycopg.Connection, expected: int) -> None:
 IS_FREE = "SELECT until_at < clock_ms() FROM dedupe ORDER BY turn DESC LIMIT 1"
 
 
-def free_key(arena: Arena, lives: int = 1) -> int:
-    """A key whose message has finished, and that is free again, its row still there."""
-    conn = arena.session("judge")
+def free_key(database: SharedDatabase, lives: int = 1) -> int:
+    """A key whose message has finished and that is free again; its row still exists."""
+    conn = database.session("observer")
     keep(conn, 0)
     old: int | None = None
     for _ in range(lives):
@@ -89,7 +98,7 @@ def free_key(arena: Arena, lives: int = 1) -> int:
     return old or 0
 
 
-# A key that is new, or was held by so many messages before: when it is taken over, it gets a row of its own.
+# How many messages had the key before. When a key is taken over, it gets a second row.
 LIVES = {"new": 0, "free again": 1, "free for the second time": 2, "free for the third time": 3}
 KEYS = pytest.mark.parametrize("key", LIVES)
 TAKEN = pytest.mark.parametrize("lives", [1, 2, 3])
@@ -103,9 +112,9 @@ TAKEN = pytest.mark.parametrize("lives", [1, 2, 3])
 @pytest.mark.parametrize(
     "first_ends", ["commit", "rollback", "rollback to savepoint", "release, commit", "release, rollback"]
 )
-def test_two_transactions_on_one_key(arena: Arena, first_ends: str, key: str, level: str) -> None:
-    free_key(arena, LIVES[key])
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_two_transactions_on_one_key(database: SharedDatabase, first_ends: str, key: str, level: str) -> None:
+    free_key(database, LIVES[key])
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     begin(one, level)
     one.execute("SAVEPOINT s")
     made = create(one)
@@ -113,7 +122,7 @@ def test_two_transactions_on_one_key(arena: Arena, first_ends: str, key: str, le
     if first_ends.startswith("release"):
         one.execute("RELEASE s")
     begin(two, level)
-    second = start_waiting(arena, "two", "one", create_or_retry)
+    second = start_waiting(database, "two", "one", create_or_retry)
     if first_ends.endswith("savepoint"):
         one.execute("ROLLBACK TO s")
     else:
@@ -127,28 +136,28 @@ def test_two_transactions_on_one_key(arena: Arena, first_ends: str, key: str, le
         assert met[1] == "created"
         end(two, "commit")
         if first_ends.endswith("savepoint"):
-            end(one, "rollback" if level == "SERIALIZABLE" else "commit")  # it read what the other wrote
+            end(one, "rollback" if level == "SERIALIZABLE" else "commit")  # it has read what the other wrote
     check_one_key(observer, 1)
 
 
 @pytest.mark.parametrize("endings", [*itertools.product(["commit", "rollback"], repeat=3)], ids=" ".join)
 @KEYS
-def test_three_transactions_on_one_key(arena: Arena, key: str, endings: tuple[str, ...]) -> None:
-    free_key(arena, LIVES[key])
-    observer = arena.session("judge")
+def test_three_transactions_on_one_key(database: SharedDatabase, key: str, endings: tuple[str, ...]) -> None:
+    free_key(database, LIVES[key])
+    observer = database.session("observer")
     ends = dict(zip(("one", "two", "three"), endings, strict=True))
     for name in ends:
-        begin(arena.session(name))
-    results = {"one": create(arena.session("one"))}
-    waiting = {name: start_waiting(arena, name, "one", create) for name in ("two", "three")}
-    end(arena.session("one"), ends["one"])
+        begin(database.session(name))
+    results = {"one": create(database.session("one"))}
+    waiting = {name: start_waiting(database, name, "one", create) for name in ("two", "three")}
+    end(database.session("one"), ends["one"])
     standing = results["one"][0] if ends["one"] == "commit" else None
     while waiting:
         until(lambda: any(future.done() for future in waiting.values()), "one of them to go on")
         name = next(name for name, future in waiting.items() if future.done())
         made = waiting.pop(name).result()
         assert made == (standing, "duplicate") if standing is not None else made[1] == "created"
-        end(arena.session(name), ends[name])
+        end(database.session(name), ends[name])
         if made[1] == "created" and ends[name] == "commit":
             standing = made[0]
     check_one_key(observer, 1 if standing is not None else 0)
@@ -157,8 +166,8 @@ def test_three_transactions_on_one_key(arena: Arena, key: str, endings: tuple[st
 
 
 @LEVELS
-def test_a_snapshot_from_before_the_key_was_taken(arena: Arena, level: str) -> None:
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_snapshot_from_before_the_key_was_taken(database: SharedDatabase, level: str) -> None:
+    observer, one = database.session("observer"), database.session("one")
     begin(one, level)
     value(one, "SELECT COUNT(*) FROM dedupe")
     made = create(observer)
@@ -170,9 +179,11 @@ def test_a_snapshot_from_before_the_key_was_taken(arena: Arena, level: str) -> N
 
 @LEVELS
 @TAKEN
-def test_a_snapshot_from_before_the_key_was_taken_over(arena: Arena, lives: int, level: str) -> None:
-    free_key(arena, lives)
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_snapshot_from_before_the_key_was_taken_over(
+    database: SharedDatabase, lives: int, level: str
+) -> None:
+    free_key(database, lives)
+    observer, one = database.session("observer"), database.session("one")
     begin(one, level)
     value(one, "SELECT COUNT(*) FROM dedupe")
     made = create(observer)
@@ -182,12 +193,12 @@ def test_a_snapshot_from_before_the_key_was_taken_over(arena: Arena, lives: int,
     check_one_key(observer, 1)
 
 
-# Against who ends the holder.
+# Against calls that end the message with the key.
 
 FINISHERS = {
     "complete": "SELECT message_complete(%(id)s, %(token)s)",
     "complete_many": "SELECT message_complete_many(ARRAY[%(id)s::BIGINT], ARRAY[%(token)s::UUID])",
-    "defer, for the last time": "SELECT message_retry(%(id)s, %(token)s, p_error => 'bad')",
+    "retry, for the last time": "SELECT message_retry(%(id)s, %(token)s, p_error => 'bad')",
     "cancel, and complete": "SELECT message_cancel(%(id)s), message_complete(%(id)s, %(token)s)",
     "sweep": "SELECT dispatch()",
     "channel_delete": "SELECT channel_delete('a', TRUE)",
@@ -200,22 +211,22 @@ FINISHERS = {
 @pytest.mark.parametrize("finisher", FINISHERS)
 @pytest.mark.parametrize("lives", [0, 2])
 def test_against_the_holders_end(
-    arena: Arena, lives: int, finisher: str, keep_ms: int, ending: str, level: str
+    database: SharedDatabase, lives: int, finisher: str, keep_ms: int, ending: str, level: str
 ) -> None:
-    """Open, it is waited for; committed, the key is free or kept; rolled back, it is held as ever."""
-    free_key(arena, lives)
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    """An open end is waited for; once committed, the key is free or kept; rolled back, it is still taken."""
+    free_key(database, lives)
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     keep(observer, keep_ms)
     observer.execute("SELECT queue_set(p_max_attempts => 1)")
     holder, _ = create(observer)
     dispatch(observer)
     (delivery,) = take(observer, 1, lease_ms=1 if finisher == "sweep" else 3_600_000)
     if finisher == "sweep":
-        run_out(observer, [delivery])
+        wait_until_expired(observer, [delivery])
     begin(one)
     one.execute(FINISHERS[finisher], {"id": delivery.id, "token": delivery.token})
     begin(two, level)
-    second = start_waiting(arena, "two", "one", create_or_retry)
+    second = start_waiting(database, "two", "one", create_or_retry)
     end(one, ending)
     met = second.result(timeout=10)
     end(two, "commit" if met[1] != "retry" else "rollback")
@@ -231,14 +242,14 @@ def test_against_the_holders_end(
 
 
 @ENDINGS
-def test_a_duplicate_delays_nobody(arena: Arena, ending: str) -> None:
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_a_duplicate_delays_nobody(database: SharedDatabase, ending: str) -> None:
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     keep(observer, 0)
     holder, _ = create(observer)
     delivery = lease(observer)
     begin(one)
     assert create(one) == (holder, "duplicate")
-    with impatient(two):
+    with fail_on_lock_wait(two):
         assert create(two) == (holder, "duplicate")
         assert value(two, "SELECT message_complete(%s, %s)", delivery.id, delivery.token) == "completed"
         assert create(two)[1] == "created"
@@ -248,7 +259,7 @@ def test_a_duplicate_delays_nobody(arena: Arena, ending: str) -> None:
     check_one_key(observer, 1)
 
 
-# Against an expired key's other fates, with the creator stopped before it takes over.
+# Against other calls on an expired key, with the creator stopped before it takes the key over.
 
 
 def taken_over(conn: psycopg.Connection) -> int:
@@ -263,7 +274,7 @@ def taken_over_and_cancelled(conn: psycopg.Connection) -> int:
 
 
 def maintained(conn: psycopg.Connection) -> int:
-    conn.execute("UPDATE upkeep SET dedupe_from = 0, dedupe_day = 0")
+    conn.execute("UPDATE maintenance SET dedupe_from = 0, dedupe_day = 0")
     conn.execute("SELECT maintain()")
     assert value(conn, "SELECT COUNT(*) FROM dedupe") == 0
     return 0
@@ -285,10 +296,12 @@ def deleted(conn: psycopg.Connection) -> int:
 )
 @pytest.mark.parametrize("stop", ["before insert dedupe", "after insert dedupe", "before update dedupe"])
 @TAKEN
-def test_a_creator_stopped_before_it_takes_over(arena: Arena, lives: int, stop: str, meanwhile: Any) -> None:
-    free_key(arena, lives)
-    observer, two = arena.session("judge"), arena.session("two")
-    with paused(arena, stop, create) as running, impatient(two):
+def test_a_creator_stopped_before_it_takes_over(
+    database: SharedDatabase, lives: int, stop: str, meanwhile: Any
+) -> None:
+    free_key(database, lives)
+    observer, two = database.session("observer"), database.session("two")
+    with paused(database, stop, create) as running, fail_on_lock_wait(two):
         others = meanwhile(two)
     made = running.result()
     assert made[1] == ("duplicate" if others else "created")
@@ -297,12 +310,12 @@ def test_a_creator_stopped_before_it_takes_over(arena: Arena, lives: int, stop: 
 
 @ENDINGS
 @TAKEN
-def test_an_open_maintain_is_waited_for(arena: Arena, lives: int, ending: str) -> None:
-    free_key(arena, lives)
-    observer, one = arena.session("judge"), arena.session("one")
+def test_an_open_maintain_is_waited_for(database: SharedDatabase, lives: int, ending: str) -> None:
+    free_key(database, lives)
+    observer, one = database.session("observer"), database.session("one")
     begin(one)
     maintained(one)
-    second = start_waiting(arena, "two", "one", create)
+    second = start_waiting(database, "two", "one", create)
     end(one, ending)
     assert second.result(timeout=10)[1] == "created"
     check_one_key(observer, 1)
@@ -310,13 +323,15 @@ def test_an_open_maintain_is_waited_for(arena: Arena, lives: int, ending: str) -
 
 @ENDINGS
 @TAKEN
-def test_maintain_leaves_a_key_that_is_being_taken_over(arena: Arena, lives: int, ending: str) -> None:
-    free_key(arena, lives)
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
-    observer.execute("UPDATE upkeep SET dedupe_from = 0, dedupe_day = 0")
+def test_maintain_leaves_a_key_that_is_being_taken_over(
+    database: SharedDatabase, lives: int, ending: str
+) -> None:
+    free_key(database, lives)
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
+    observer.execute("UPDATE maintenance SET dedupe_from = 0, dedupe_day = 0")
     begin(one)
     assert create(one)[1] == "created"
-    with impatient(two):
+    with fail_on_lock_wait(two):
         two.execute("SELECT maintain()")
     end(one, ending)
     check_one_key(observer, 1 if ending == "commit" else 0)
@@ -328,16 +343,16 @@ def test_maintain_leaves_a_key_that_is_being_taken_over(arena: Arena, lives: int
 @KEYS
 @pytest.mark.parametrize("with_messages", [False, True])
 def test_channel_delete_against_an_open_creator(
-    arena: Arena, with_messages: bool, key: str, ending: str
+    database: SharedDatabase, with_messages: bool, key: str, ending: str
 ) -> None:
-    """Whatever it deletes, a message that lives afterwards holds its key."""
-    free_key(arena, LIVES[key])
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+    """Whatever it deletes, a message that exists afterwards has its key."""
+    free_key(database, LIVES[key])
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     observer.execute("SELECT channel_set('a', p_max_concurrency => 5)")
     begin(one)
     assert create(one)[1] == "created"
-    deleting = arena.start(lambda: value(two, "SELECT result FROM channel_delete('a', %s)", with_messages))
-    until(lambda: deleting.done() or arena.is_waiting(two, one), "the delete to go on or to wait")
+    deleting = database.start(lambda: value(two, "SELECT result FROM channel_delete('a', %s)", with_messages))
+    until(lambda: deleting.done() or database.is_waiting(two, one), "the delete to go on or to wait")
     end(one, ending)
     deleting.result(timeout=10)
     lives = value(observer, "SELECT COUNT(*) FROM message")
@@ -348,14 +363,16 @@ def test_channel_delete_against_an_open_creator(
 
 @KEYS
 @pytest.mark.parametrize("stop", ["before delete channel", "after delete channel", "before delete dedupe"])
-def test_a_key_is_taken_while_channel_delete_is_stopped(arena: Arena, stop: str, key: str) -> None:
-    """It has found the channel empty, which it no longer is."""
-    free_key(arena, LIVES[key])
-    observer, two = arena.session("judge"), arena.session("two")
+def test_a_key_is_taken_while_channel_delete_is_stopped(
+    database: SharedDatabase, stop: str, key: str
+) -> None:
+    """The delete has found the channel empty, which is no longer true."""
+    free_key(database, LIVES[key])
+    observer, two = database.session("observer"), database.session("two")
     observer.execute("SELECT channel_set('a', p_max_concurrency => 5)")
     with (
-        paused(arena, stop, lambda one: one.execute("SELECT channel_delete('a')")) as running,
-        impatient(two),
+        paused(database, stop, lambda one: one.execute("SELECT channel_delete('a')")) as running,
+        fail_on_lock_wait(two),
     ):
         assert create(two)[1] == "created"
     running.result()
@@ -363,11 +380,11 @@ def test_a_key_is_taken_while_channel_delete_is_stopped(arena: Arena, stop: str,
     check_one_key(observer, 1)
 
 
-# Against the old holder's return.
+# Against the return of the old message.
 
 
-def dead_holder(arena: Arena, keep_ms: int) -> int:
-    conn = arena.session("judge")
+def dead_holder(database: SharedDatabase, keep_ms: int) -> int:
+    conn = database.session("observer")
     keep(conn, keep_ms)
     conn.execute("SELECT queue_set(p_max_attempts => 1)")
     holder, _ = create(conn)
@@ -384,12 +401,12 @@ def retry(conn: psycopg.Connection, message_id: int) -> str:
 
 
 @ENDINGS
-def test_a_retry_waits_for_a_creator(arena: Arena, ending: str) -> None:
-    old = dead_holder(arena, 0)
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_retry_waits_for_a_creator(database: SharedDatabase, ending: str) -> None:
+    old = dead_holder(database, 0)
+    observer, one = database.session("observer"), database.session("one")
     begin(one)
     assert create(one)[1] == "created"
-    second = start_waiting(arena, "two", "one", lambda two: retry(two, old))
+    second = start_waiting(database, "two", "one", lambda two: retry(two, old))
     end(one, ending)
     assert second.result(timeout=10) == ("duplicate" if ending == "commit" else "retried")
     assert value(observer, "SELECT COUNT(*) FROM dead") == (1 if ending == "commit" else 0)
@@ -398,12 +415,12 @@ def test_a_retry_waits_for_a_creator(arena: Arena, ending: str) -> None:
 
 @ENDINGS
 @pytest.mark.parametrize("keep_ms", [0, 600_000])
-def test_a_creator_waits_for_a_retry(arena: Arena, keep_ms: int, ending: str) -> None:
-    old = dead_holder(arena, keep_ms)
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_creator_waits_for_a_retry(database: SharedDatabase, keep_ms: int, ending: str) -> None:
+    old = dead_holder(database, keep_ms)
+    observer, one = database.session("observer"), database.session("one")
     begin(one)
     assert retry(one, old) == "retried"
-    second = start_waiting(arena, "two", "one", create)
+    second = start_waiting(database, "two", "one", create)
     end(one, ending)
     made = second.result(timeout=10)
     if ending == "commit" or keep_ms > 0:
@@ -414,22 +431,22 @@ def test_a_creator_waits_for_a_retry(arena: Arena, keep_ms: int, ending: str) ->
 
 
 @ENDINGS
-def test_two_retries_of_one_message(arena: Arena, ending: str) -> None:
-    old = dead_holder(arena, 600_000)
-    observer, one = arena.session("judge"), arena.session("one")
+def test_two_retries_of_one_message(database: SharedDatabase, ending: str) -> None:
+    old = dead_holder(database, 600_000)
+    observer, one = database.session("observer"), database.session("one")
     begin(one)
     assert retry(one, old) == "retried"
-    second = start_waiting(arena, "two", "one", lambda two: retry(two, old))
+    second = start_waiting(database, "two", "one", lambda two: retry(two, old))
     end(one, ending)
     assert second.result(timeout=10) == ("not_found" if ending == "commit" else "retried")
     check_one_key(observer, 1)
 
 
 @pytest.mark.parametrize("stop", ["retry has its dead", "before insert dedupe", "before update dedupe"])
-def test_a_retry_stopped_while_another_takes_its_key(arena: Arena, stop: str) -> None:
-    old = dead_holder(arena, 0)
-    observer, two = arena.session("judge"), arena.session("two")
-    with paused(arena, stop, lambda one: retry(one, old)) as running, impatient(two):
+def test_a_retry_stopped_while_another_takes_its_key(database: SharedDatabase, stop: str) -> None:
+    old = dead_holder(database, 0)
+    observer, two = database.session("observer"), database.session("two")
+    with paused(database, stop, lambda one: retry(one, old)) as running, fail_on_lock_wait(two):
         assert create(two)[1] == "created"
     assert running.result() == "duplicate"
     check_one_key(observer, 1)

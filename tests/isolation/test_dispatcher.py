@@ -1,4 +1,4 @@
-"""Attacks on the dispatcher: each went wrong in a prototype or a first draft. See the rules of the design."""
+"""Attacks on the dispatcher: each of them succeeded against a prototype or a first draft."""
 
 import random
 import threading
@@ -10,19 +10,19 @@ import psycopg
 import pytest
 
 from tests import invariants
-from tests.isolation.arena import (
+from tests.isolation.pausing import paused
+from tests.isolation.shared_database import (
     LEASED,
-    Arena,
+    SharedDatabase,
+    commit_later_transaction,
     dispatch,
     end,
-    impatient,
-    overtake,
+    fail_on_lock_wait,
     take,
     unsettled,
     until,
     value,
 )
-from tests.isolation.pausing import paused
 
 HOUR = 3_600_000
 ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
@@ -43,7 +43,7 @@ def complete(conn: psycopg.Connection, deliveries: list[invariants.Delivery]) ->
 
 
 def drain(conn: psycopg.Connection, count: int) -> list[int]:
-    """Deliver and complete so many, each of them once, and find nothing more."""
+    """Deliver and complete this many messages, each of them once, and find no more."""
     served: list[int] = []
 
     def is_done() -> bool:
@@ -53,7 +53,7 @@ def drain(conn: psycopg.Connection, count: int) -> list[int]:
         complete(conn, deliveries)
         return not deliveries and len(served) >= count and unsettled(conn) == 0
 
-    until(is_done, f"{count} messages: {len(served)} were served", patience=20)
+    until(is_done, f"{count} messages: {len(served)} were served", timeout_s=20)
     assert len(served) == len(set(served)) == count
     invariants.check(conn)
     return served
@@ -63,13 +63,17 @@ def drain(conn: psycopg.Connection, count: int) -> list[int]:
 
 
 @pytest.mark.parametrize("is_overtaken", [False, True])
-def test_a_transaction_that_creates_before_and_after_it_dispatches(arena: Arena, is_overtaken: bool) -> None:
-    """Its notices carry one transaction id: each is read once, from before the dispatch or from after it."""
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_transaction_that_creates_before_and_after_it_dispatches(
+    database: SharedDatabase, is_overtaken: bool
+) -> None:
+    """All its notices have the same transaction id; each is read once, whether it was written before or
+    after the dispatch.
+    """
+    observer, one = database.session("observer"), database.session("one")
     one.execute("BEGIN")
     made = make(one, ["a"])
     if is_overtaken:
-        overtake(observer)
+        commit_later_transaction(observer)
     value(one, "SELECT dispatch()")
     made += make(one, ["a", "b"])
     value(one, "SELECT dispatch()")
@@ -79,26 +83,28 @@ def test_a_transaction_that_creates_before_and_after_it_dispatches(arena: Arena,
 
 
 @pytest.mark.parametrize("is_overtaken", [False, True])
-def test_all_of_a_life_in_one_transaction(arena: Arena, is_overtaken: bool) -> None:
-    """Created, dispatched, taken, deferred, and again: after the commit it is there once."""
-    observer, one = arena.session("judge"), arena.session("one")
+def test_every_call_on_a_message_in_one_transaction(database: SharedDatabase, is_overtaken: bool) -> None:
+    """Created, dispatched, dequeued, retried, and all of it again: after the commit the message exists
+    once.
+    """
+    observer, one = database.session("observer"), database.session("one")
     one.execute("BEGIN")
     made = make(one, ["a"] * 3)
     for _ in range(3):
         if is_overtaken:
-            overtake(observer)
+            commit_later_transaction(observer)
         value(one, "SELECT dispatch()")
         deliveries = take(one, 2)
-        assert len(deliveries) == 2 or not is_overtaken  # its own notices may lie beyond its snapshot
+        assert len(deliveries) == 2 or not is_overtaken  # its own notices may be above its snapshot
         for delivery in deliveries:
             assert value(one, "SELECT message_retry(%s, %s)", delivery.id, delivery.token) == "retried"
     end(one, "commit")
     assert sorted(drain(observer, 3)) == made
 
 
-def test_two_defers_in_one_transaction(arena: Arena) -> None:
-    """Ids that lie between one another: what came back is named one by one."""
-    observer, one = arena.session("judge"), arena.session("one")
+def test_two_retries_in_one_transaction(database: SharedDatabase) -> None:
+    """The ids of the two overlap, so messages that come back must be listed one by one."""
+    observer, one = database.session("observer"), database.session("one")
     made = make(observer, ["a"] * 4)
     dispatch(observer)
     deliveries = {delivery.id: delivery for delivery in take(observer, 4)}
@@ -112,10 +118,12 @@ def test_two_defers_in_one_transaction(arena: Arena) -> None:
     drain(observer, 4)
 
 
-@pytest.mark.parametrize("call", ["complete", "defer", "extend"])
-def test_a_token_of_an_earlier_life_is_worth_nothing(arena: Arena, call: str) -> None:
-    """Dead and retried under the same id: the old token finds neither its wait nor its next lease."""
-    observer = arena.session("judge")
+@pytest.mark.parametrize("call", ["complete", "retry", "extend"])
+def test_a_token_from_before_a_message_died_is_refused(database: SharedDatabase, call: str) -> None:
+    """A dead letter is retried under the same id: the old token is refused while it waits and while it is
+    leased again.
+    """
+    observer = database.session("observer")
     (message_id, other) = make(observer, ["a", "a"])
     observer.execute("UPDATE message SET max_attempts = 1 WHERE id = %s", (message_id,))
     dispatch(observer)
@@ -142,9 +150,9 @@ def test_a_token_of_an_earlier_life_is_worth_nothing(arena: Arena, call: str) ->
 @pytest.mark.parametrize(
     "rewrite", ["VACUUM FULL message", "VACUUM message", "CLUSTER message USING message_pkey"]
 )
-def test_messages_that_move_in_their_table(arena: Arena, rewrite: str) -> None:
-    """Between create, dispatch, dequeue and complete."""
-    observer = arena.session("judge")
+def test_messages_that_move_in_their_table(database: SharedDatabase, rewrite: str) -> None:
+    """Rows move between create, dispatch, dequeue and complete."""
+    observer = database.session("observer")
     made = make(observer, ["a"] * 200)
     dispatch(observer)
     first = take(observer, 50)
@@ -161,14 +169,18 @@ def test_messages_that_move_in_their_table(arena: Arena, rewrite: str) -> None:
     assert sorted(drain(observer, 150) + done) == made
 
 
-@pytest.mark.parametrize("call", ["extend", "complete", "defer"])
+@pytest.mark.parametrize("call", ["extend", "complete", "retry"])
 @pytest.mark.parametrize("part", [0, 1, 2])
-def test_a_part_of_a_lease_that_is_held_when_it_runs_out(arena: Arena, part: int, call: str) -> None:
-    """250 messages of one dequeue are three rows. One is held by who rolls back: nothing of it is lost."""
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_part_of_a_lease_that_is_locked_when_it_runs_out(
+    database: SharedDatabase, part: int, call: str
+) -> None:
+    """A dequeue of 250 messages makes three lease rows. One is locked by a transaction that rolls back:
+    nothing of it is lost.
+    """
+    observer, one = database.session("observer"), database.session("one")
     make(observer, ["a"] * 250)
     observer.execute("UPDATE message SET max_attempts = 1000")
-    for _ in range(20):  # at first less is dealt ahead
+    for _ in range(20):  # at first, ready has fewer entries
         dispatch(observer)
         leases = take(observer, 250, lease_ms=500)
         if len(leases) == 250:
@@ -191,9 +203,9 @@ def test_a_part_of_a_lease_that_is_held_when_it_runs_out(arena: Arena, part: int
     drain(observer, left)
 
 
-def test_a_message_is_cancelled_or_delivered_never_both(arena: Arena) -> None:  # noqa: C901, PLR0915
-    """Cancels and reschedules, some left open for a moment, against consumers that are fast."""
-    observer = arena.session("judge")
+def test_a_message_is_cancelled_or_delivered_never_both(database: SharedDatabase) -> None:  # noqa: C901, PLR0915
+    """Cancels and reschedules, some left open for a moment, against fast consumers."""
+    observer = database.session("observer")
     stop, lock = threading.Event(), threading.Lock()
     delivered: Counter[int] = Counter()
     gone: set[int] = set()
@@ -235,10 +247,10 @@ def test_a_message_is_cancelled_or_delivered_never_both(arena: Arena) -> None:  
                     gone.update({message_id} if result == "cancelled" else ())
                     marked.update({message_id} if result == "marked" else ())
 
-    works = [partial(produce, arena.session("producer"))]
-    works += [partial(consume, arena.session(f"consumer {number}")) for number in range(2)]
-    works += [partial(change_minds, arena.session(f"people {seed}"), seed) for seed in range(3)]
-    running = [arena.start(work) for work in works]
+    works = [partial(produce, database.session("producer"))]
+    works += [partial(consume, database.session(f"consumer {number}")) for number in range(2)]
+    works += [partial(change_minds, database.session(f"people {seed}"), seed) for seed in range(3)]
+    running = [database.start(work) for work in works]
     time.sleep(4)
     stop.set()
     for future in running:
@@ -252,14 +264,14 @@ def test_a_message_is_cancelled_or_delivered_never_both(arena: Arena) -> None:  
 
 
 @pytest.mark.parametrize("which", ["head", "tail"])
-def test_a_message_that_is_rescheduled_again_and_again(arena: Arena, which: str) -> None:
-    """Back to the time that it has, while a dispatch places it: at each of its steps."""
-    observer, two = arena.session("judge"), arena.session("two")
+def test_a_message_that_is_rescheduled_again_and_again(database: SharedDatabase, which: str) -> None:
+    """To the time that it already has, at each step of a dispatch that places it."""
+    observer, two = database.session("observer"), database.session("two")
     at = int(value(observer, "SELECT clock_ms()")) + (400 if which == "tail" else -400)
     made = make(observer, ["a", "a"])
     for stop in ("dispatch has read", "dispatch has its entries", "before update tick", "after update tick"):
         assert value(two, "SELECT message_reschedule(%s, %s)", made[0], at) == "rescheduled"
-        with paused(arena, stop, lambda one: value(one, "SELECT dispatch()")):
+        with paused(database, stop, lambda one: value(one, "SELECT dispatch()")):
             assert value(two, "SELECT message_reschedule(%s, %s)", made[0], at) == "rescheduled"
         dispatch(observer)
     assert value(observer, "SELECT waiting FROM queue_stats()") == 2
@@ -267,13 +279,13 @@ def test_a_message_that_is_rescheduled_again_and_again(arena: Arena, which: str)
     assert value(observer, "SELECT waiting FROM queue_stats()") == 0
 
 
-# Nobody stops the others.
+# No session stops the others.
 
 
 @ENDINGS
-def test_a_cancel_left_open_keeps_nobody_busy(arena: Arena, ending: str) -> None:
-    """The message that it holds is the last of a line: for a second there is nothing to do."""
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_cancel_left_open_keeps_nobody_busy(database: SharedDatabase, ending: str) -> None:
+    """The message that it has locked is the last of a line: for a second there is nothing to do."""
+    observer, one = database.session("observer"), database.session("one")
     made = make(observer, ["a"] * 300)
     dispatch(observer)
     one.execute("BEGIN")
@@ -294,9 +306,9 @@ def test_a_cancel_left_open_keeps_nobody_busy(arena: Arena, ending: str) -> None
     drain(observer, 80 + (ending == "rollback"))
 
 
-def test_a_large_cancel_left_open_stops_no_other_channel(arena: Arena) -> None:
-    """More of a line's head is locked than one refill moves."""
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_large_cancel_left_open_stops_no_other_channel(database: SharedDatabase) -> None:
+    """More messages at the head of a line are locked than one refill moves."""
+    observer, one = database.session("observer"), database.session("one")
     make(observer, ["a"] * 500 + ["b"] * 500)
     dispatch(observer)
     one.execute("BEGIN")
@@ -314,9 +326,9 @@ def test_a_large_cancel_left_open_stops_no_other_channel(arena: Arena) -> None:
     drain(observer, 100)
 
 
-def test_an_open_cancel_delays_its_own_messages_alone(arena: Arena) -> None:
-    """Its messages pass through ready once, and are then looked at where they are."""
-    observer, one = arena.session("judge"), arena.session("one")
+def test_an_open_cancel_delays_its_own_messages_alone(database: SharedDatabase) -> None:
+    """Its messages pass through ready once, and are then looked at by an alarm."""
+    observer, one = database.session("observer"), database.session("one")
     ids = make(observer, ["a"] * 400 + ["b"] * 100)
     one.execute("BEGIN")
     one.execute("SELECT message_cancel_many(%s)", (ids[:300],))
@@ -339,8 +351,8 @@ def test_an_open_cancel_delays_its_own_messages_alone(arena: Arena) -> None:
     drain(observer, 300)
 
 
-def test_a_dequeue_that_finds_a_void_entry_takes_the_next(arena: Arena) -> None:
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_dequeue_that_finds_a_void_entry_takes_the_next(database: SharedDatabase) -> None:
+    observer, one = database.session("observer"), database.session("one")
     observer.execute("SELECT channel_set('a', p_max_concurrency => 1)")
     made = make(observer, ["a"] * 3)
     dispatch(observer)
@@ -354,8 +366,8 @@ def test_a_dequeue_that_finds_a_void_entry_takes_the_next(arena: Arena) -> None:
     invariants.check(observer)
 
 
-def test_many_cancelled_messages_are_taken_out_of_their_line_in_pieces(arena: Arena) -> None:
-    observer = arena.session("judge")
+def test_many_cancelled_messages_are_taken_out_of_their_line_in_pieces(database: SharedDatabase) -> None:
+    observer = database.session("observer")
     made = make(observer, ["a"] * 20_000)
     dispatch(observer)
     observer.execute("SELECT message_cancel_many(%s)", (made[:10_000],))
@@ -366,8 +378,8 @@ def test_many_cancelled_messages_are_taken_out_of_their_line_in_pieces(arena: Ar
     invariants.check(observer)
 
 
-def test_what_is_cancelled_under_a_dispatch_and_taken_back_is_not_counted(arena: Arena) -> None:
-    observer, one = arena.session("judge"), arena.session("one")
+def test_what_is_cancelled_under_a_dispatch_and_taken_back_is_not_counted(database: SharedDatabase) -> None:
+    observer, one = database.session("observer"), database.session("one")
     observer.execute("SELECT channel_set('a', p_max_concurrency => 1)")
     made = make(observer, ["a"] * 3)
     dispatch(observer)
@@ -382,8 +394,8 @@ def test_what_is_cancelled_under_a_dispatch_and_taken_back_is_not_counted(arena:
     invariants.check(observer)
 
 
-def test_a_policy_that_changes_beside_an_open_dequeue_stops_nobody(arena: Arena) -> None:
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_policy_that_changes_beside_an_open_dequeue_stops_nobody(database: SharedDatabase) -> None:
+    observer, one = database.session("observer"), database.session("one")
     make(observer, ["a"] * 50 + ["b"] * 2_000)
     dispatch(observer)
     one.execute("BEGIN")
@@ -400,9 +412,9 @@ def test_a_policy_that_changes_beside_an_open_dequeue_stops_nobody(arena: Arena)
     drain(observer, 2_050 - sum(served.values()))
 
 
-def test_a_locked_message_that_a_slow_dequeue_met(arena: Arena) -> None:
-    """It is told to come back at a time that is past when the dequeue commits."""
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_a_locked_message_that_a_slow_dequeue_met(database: SharedDatabase) -> None:
+    """The time at which it is to be placed has passed when the dequeue commits."""
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     made = make(observer, ["a", "b"])
     dispatch(observer)
     one.execute("BEGIN")
@@ -418,9 +430,9 @@ def test_a_locked_message_that_a_slow_dequeue_met(arena: Arena) -> None:
     drain(observer, 2)
 
 
-def test_what_is_given_back_comes_in_its_place(arena: Arena) -> None:
-    """Nobody takes it before it was put behind the urgent message that came meanwhile."""
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_rolled_back_message_comes_in_its_place(database: SharedDatabase) -> None:
+    """Consumers skip it until it is placed behind the urgent message that came meanwhile."""
+    observer, one = database.session("observer"), database.session("one")
     made = make(observer, ["a"] * 3)
     dispatch(observer)
     one.execute("BEGIN")
@@ -434,16 +446,16 @@ def test_what_is_given_back_comes_in_its_place(arena: Arena) -> None:
     assert first + [delivery.id for delivery in take(observer, 10)] == [urgent, *made]
 
 
-def test_the_dispatcher_does_not_wait_for_upkeep(arena: Arena) -> None:
-    observer, one = arena.session("judge"), arena.session("one")
+def test_the_dispatcher_does_not_wait_for_maintenance(database: SharedDatabase) -> None:
+    observer, one = database.session("observer"), database.session("one")
     make(observer, ["a"] * 500)
     dispatch(observer)
     make(observer, ["b"])
     dispatch(observer)
-    assert value(observer, "SELECT COUNT(*) FROM recent") > 0
+    assert value(observer, "SELECT COUNT(*) FROM recent_tag") > 0
     one.execute("BEGIN")
-    one.execute("SELECT FROM recent FOR UPDATE")
-    with impatient(observer):
+    one.execute("SELECT FROM recent_tag FOR UPDATE")
+    with fail_on_lock_wait(observer):
         for _ in range(5):
             complete(observer, take(observer, 50))
             value(observer, "SELECT dispatch()")
@@ -452,9 +464,9 @@ def test_the_dispatcher_does_not_wait_for_upkeep(arena: Arena) -> None:
     end(one, "commit")
 
 
-def test_others_are_served_beside_a_dequeue_left_open(arena: Arena) -> None:
-    """It holds what it took: that is no supply, and holds virtual time back for nobody."""
-    observer, one = arena.session("judge"), arena.session("one")
+def test_others_are_served_beside_a_dequeue_left_open(database: SharedDatabase) -> None:
+    """Its entries do not count as supply, and do not hold back virtual time."""
+    observer, one = database.session("observer"), database.session("one")
     make(observer, ["big"] * 3_000)
     dispatch(observer)
     one.execute("BEGIN")
@@ -464,7 +476,7 @@ def test_others_are_served_beside_a_dequeue_left_open(arena: Arena) -> None:
         dispatch(observer)
         served += len(take(observer, 10))
     assert (held, served) == (100, 200)
-    time.sleep(1.1)  # longer than the floor waits for it
+    time.sleep(1.1)  # longer than the floor stays below it
     for _ in range(20):
         dispatch(observer)
         served += len(take(observer, 10))
@@ -475,9 +487,11 @@ def test_others_are_served_beside_a_dequeue_left_open(arena: Arena) -> None:
 
 
 @ENDINGS
-def test_an_urgent_message_of_a_channel_whose_other_one_is_held(arena: Arena, ending: str) -> None:
-    """Nothing can be taken back to make room for it, and its line is a new one."""
-    observer, one = arena.session("judge"), arena.session("one")
+def test_an_urgent_message_of_a_channel_whose_other_one_is_locked(
+    database: SharedDatabase, ending: str
+) -> None:
+    """The locked entry cannot be moved back to make room for it, so it starts a new line."""
+    observer, one = database.session("observer"), database.session("one")
     made = make(observer, ["a"])
     dispatch(observer)
     one.execute("BEGIN")
@@ -493,8 +507,8 @@ def test_an_urgent_message_of_a_channel_whose_other_one_is_held(arena: Arena, en
 
 
 @pytest.mark.parametrize("seconds", [0, 1.2], ids=["at once", "after a while"])
-def test_a_dequeue_that_is_rolled_back_gives_all_of_it_back(arena: Arena, seconds: float) -> None:
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_dequeue_that_is_rolled_back_gives_all_of_it_back(database: SharedDatabase, seconds: float) -> None:
+    observer, one = database.session("observer"), database.session("one")
     made = make(observer, ["big"] * 1_000)
     dispatch(observer)
     one.execute("BEGIN")
@@ -513,9 +527,11 @@ def test_a_dequeue_that_is_rolled_back_gives_all_of_it_back(arena: Arena, second
 
 
 @pytest.mark.parametrize("is_held", [False, True], ids=["none open", "a dequeue open"])
-def test_a_tenant_that_sends_one_at_a_time_gets_no_more_than_its_share(arena: Arena, is_held: bool) -> None:
-    """Beside ten that have a backlog. An open dequeue holds virtual time back for nobody."""
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_tenant_that_sends_one_at_a_time_gets_no_more_than_its_share(
+    database: SharedDatabase, is_held: bool
+) -> None:
+    """Beside ten channels with a backlog, and an open dequeue, which does not hold back virtual time."""
+    observer, one = database.session("observer"), database.session("one")
     make(observer, [f"b{number % 10}" for number in range(2_000)])
     dispatch(observer)
     one.execute("BEGIN")
@@ -536,8 +552,8 @@ def test_a_tenant_that_sends_one_at_a_time_gets_no_more_than_its_share(arena: Ar
     assert 8 <= served["guest"] <= 24, served  # a share is 20
 
 
-def test_newcomers_do_not_starve_a_backlog(arena: Arena) -> None:
-    observer = arena.session("judge")
+def test_newcomers_do_not_starve_a_backlog(database: SharedDatabase) -> None:
+    observer = database.session("observer")
     make(observer, ["big"] * 1_000)
     dispatch(observer)
     served: Counter[str] = Counter()
@@ -546,16 +562,16 @@ def test_newcomers_do_not_starve_a_backlog(arena: Arena) -> None:
             served["big" if delivery.channel == "big" else "new"] += 1
         make(observer, [f"new {number} {k}" for k in range(64)])
         observer.execute("SELECT dispatch()")
-    # Newcomers have one message each, and the large one gets one a round.
+    # Newcomers have one message each, and the large channel gets one per round.
     assert served["big"] >= 30, served
 
 
-def test_a_newcomer_is_served_soon_however_far_ahead_is_dealt(arena: Arena) -> None:
-    observer = arena.session("judge")
+def test_a_newcomer_is_served_soon_however_full_ready_is(database: SharedDatabase) -> None:
+    observer = database.session("observer")
     make(observer, ["big"] * 20_000)
     for _ in range(8):
         dispatch(observer)
-        take(observer, 1_000)  # consumers ask for much: thousands are dealt ahead
+        take(observer, 1_000)  # consumers ask for much, so ready has thousands of entries
     dispatch(observer)
     assert value(observer, "SELECT COUNT(*) FROM ready") >= 1_000
     for number in range(10):
@@ -565,9 +581,9 @@ def test_a_newcomer_is_served_soon_however_far_ahead_is_dealt(arena: Arena) -> N
         assert f"quiet {number}" in before
 
 
-def test_a_large_batch_gets_what_is_there(arena: Arena) -> None:
-    """Looking ahead follows demand: a dequeue of 1,000 is not answered with the usual hundred for long."""
-    observer = arena.session("judge")
+def test_large_dequeues_are_soon_filled(database: SharedDatabase) -> None:
+    """The ready list grows with demand: soon a dequeue of 1,000 gets more than the usual hundred."""
+    observer = database.session("observer")
     make(observer, ["a"] * 5_000)
     sizes = []
     for _ in range(4):
@@ -594,9 +610,9 @@ LOCKS = {
 
 @ENDINGS
 @pytest.mark.parametrize("hold", LOCKS)
-def test_the_dispatcher_never_waits(arena: Arena, hold: str, ending: str) -> None:
-    """Whatever is held, it goes on without, and comes back to it."""
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_the_dispatcher_never_waits(database: SharedDatabase, hold: str, ending: str) -> None:
+    """It skips whatever is locked, and comes back to it."""
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     observer.execute("SELECT channel_set('limited', p_max_concurrency => 3, p_release_interval_ms => 1)")
     make(observer, ["a"] * 400 + ["limited"] * 20)
     dispatch(observer)
@@ -606,8 +622,8 @@ def test_the_dispatcher_never_waits(arena: Arena, hold: str, ending: str) -> Non
     dispatch(observer)
     one.execute("BEGIN")
     one.execute(LOCKS[hold])
-    time.sleep(0.2)  # leases ran out, and what was for later is due
-    with impatient(two):
+    time.sleep(0.2)  # leases ran out, and scheduled messages are due
+    with fail_on_lock_wait(two):
         for number in range(3):
             make(two, ["a", "limited", f"new {number}"])
             assert dispatch(two) < 50
@@ -624,9 +640,11 @@ def test_the_dispatcher_never_waits(arena: Arena, hold: str, ending: str) -> Non
     drain(observer, int(value(observer, "SELECT COUNT(*) FROM message")) - later)
 
 
-def test_a_dispatch_commits_asynchronously(arena: Arena) -> None:
-    """Else a missing standby would stop everybody. Where a message ends in it, it commits durably."""
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_dispatch_commits_asynchronously(database: SharedDatabase) -> None:
+    """Otherwise a missing synchronous standby would stop everyone. If a message ends in it, it commits
+    durably.
+    """
+    observer, one = database.session("observer"), database.session("one")
     make(observer, ["a"])
     one.execute("BEGIN")
     one.execute("SELECT dispatch()")
@@ -643,9 +661,9 @@ def test_a_dispatch_commits_asynchronously(arena: Arena) -> None:
     end(one, "commit")
 
 
-def test_a_large_producer_delays_nobody(arena: Arena) -> None:
+def test_a_large_producer_delays_nobody(database: SharedDatabase) -> None:
     """100,000 messages in ten calls: what others create meanwhile is placed by the next dispatch or two."""
-    observer, one = arena.session("judge"), arena.session("one")
+    observer, one = database.session("observer"), database.session("one")
     for _ in range(10):
         make(observer, ["large"] * 10_000)
     worst = 0.0
@@ -675,10 +693,10 @@ POLICIES = {
 @pytest.mark.parametrize("is_dispatched", [False, True], ids=["at once", "after a dispatch"])
 @pytest.mark.parametrize("seconds", [0, 1.2], ids=["short", "long"])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_what_is_given_back_keeps_to_a_policy_that_changed_meanwhile(
-    arena: Arena, policy: str, seconds: float, is_dispatched: bool
+def test_rolled_back_messages_obey_a_policy_that_changed_meanwhile(
+    database: SharedDatabase, policy: str, seconds: float, is_dispatched: bool
 ) -> None:
-    observer, one = arena.session("judge"), arena.session("one")
+    observer, one = database.session("observer"), database.session("one")
     call, allowed = POLICIES[policy]
     make(observer, ["a"] * 3)
     dispatch(observer)
@@ -706,9 +724,9 @@ def test_what_is_given_back_keeps_to_a_policy_that_changed_meanwhile(
 # After a restore.
 
 
-def test_a_restore_beside_consumers_that_work(arena: Arena) -> None:
-    """The tick is another cluster's: messages are looked for while others create, take, finish and defer."""
-    observer = arena.session("judge")
+def test_a_restore_beside_consumers_that_work(database: SharedDatabase) -> None:
+    """The tick comes from another cluster: a rescan runs while others create, dequeue, finish and retry."""
+    observer = database.session("observer")
     stop, lock = threading.Event(), threading.Lock()
     delivered: Counter[int] = Counter()
     made: list[int] = []
@@ -736,9 +754,9 @@ def test_a_restore_beside_consumers_that_work(arena: Arena) -> None:
                     with lock:
                         delivered[delivery.id] += 1
 
-    works = [partial(produce, arena.session("producer"))]
-    works += [partial(consume, arena.session(f"consumer {seed}"), seed) for seed in range(3)]
-    running = [arena.start(work) for work in works]
+    works = [partial(produce, database.session("producer"))]
+    works += [partial(consume, database.session(f"consumer {seed}"), seed) for seed in range(3)]
+    running = [database.start(work) for work in works]
     time.sleep(3)
     stop.set()
     for future in running:
@@ -750,9 +768,9 @@ def test_a_restore_beside_consumers_that_work(arena: Arena) -> None:
     assert value(observer, "SELECT waiting FROM queue_stats()") == 0
 
 
-def test_notices_of_another_cluster_are_never_read(arena: Arena) -> None:
-    """A dump of a cluster with higher transaction ids: one day this one's reach them."""
-    observer = arena.session("judge")
+def test_notices_of_another_cluster_are_never_read(database: SharedDatabase) -> None:
+    """The dump comes from a cluster with higher transaction ids, which this cluster will use later."""
+    observer = database.session("observer")
     make(observer, ["a"] * 3)
     dispatch(observer)
     made = make(observer, ["b"] * 2)
@@ -767,7 +785,7 @@ def test_notices_of_another_cluster_are_never_read(arena: Arena) -> None:
     assert {delivery.id for delivery in running} >= set(made)
     assert len(running) == 5
     for _ in range(400):
-        overtake(observer)
+        commit_later_transaction(observer)
     dispatch(observer)
     assert take(observer) == [], "they run already"
     complete(observer, running)

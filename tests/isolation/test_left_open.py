@@ -1,29 +1,29 @@
-"""Transactions left open for long, while everybody else goes on as if they were not there."""
+"""Transactions that are left open for long do not affect other sessions."""
 
 import psycopg
 import pytest
 
 from tests import invariants
 from tests.database import unique_name
-from tests.isolation.arena import (
-    Arena,
+from tests.isolation.busy_queue import BusyQueue, build, create, do_channel_set, do_dequeue, see
+from tests.isolation.shared_database import (
     Ledger,
-    account,
+    SharedDatabase,
+    check_and_deliver_all,
     check_limits,
     deliver_all,
     dispatch,
     end,
-    impatient,
-    run_out,
+    fail_on_lock_wait,
     take,
     until,
     value,
+    wait_until_expired,
 )
-from tests.isolation.scene import Scene, build, create, do_channel_set, do_dequeue, see
 
 ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
 
-# A consumer and a producer at work: four transactions a round.
+# A consumer and a producer: four transactions per round.
 WORK = """
 DO $$
 DECLARE
@@ -50,7 +50,7 @@ BEGIN
 END $$"""
 
 
-# What a look for leases that ran out adds to a dispatch, once a second: it may fall into one count only.
+# What the search for expired leases adds to a dispatch, once per second; it may be in only one of the counts.
 SWEEP = 60
 
 
@@ -59,7 +59,7 @@ def work(conn: psycopg.Connection, operations: int, channel: str = "busy", asks:
 
 
 def blocks(conn: psycopg.Connection, call: str) -> int:
-    """How many pages a call touches. It is rolled back, to be counted again."""
+    """How many pages a call touches. It is rolled back, so that it can be counted again."""
     conn.execute("BEGIN")
     plan = value(conn, f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM {call}")[0]["Plan"]
     conn.execute("ROLLBACK")
@@ -67,8 +67,8 @@ def blocks(conn: psycopg.Connection, call: str) -> int:
 
 
 def cost(conn: psycopg.Connection, ledger: Ledger) -> dict[str, int]:
-    """What a dispatch with something to do, and the dequeue after it, take. The least of seven: after much
-    work, some dispatches also sum up a part of what was served.
+    """The pages that a dispatch with something to do, and the dequeue after it, touch. The lowest of seven:
+    after much work, some dispatches also sum up what was served.
     """
     costs: dict[str, list[int]] = {"dispatch": [], "dequeue": []}
     for _ in range(7):
@@ -76,13 +76,13 @@ def cost(conn: psycopg.Connection, ledger: Ledger) -> dict[str, int]:
         costs["dispatch"].append(blocks(conn, "dispatch()"))
         dispatch(conn)
         costs["dequeue"].append(blocks(conn, "message_dequeue(10)"))
-        dispatch(conn)  # which puts back what was rolled back
+        dispatch(conn)  # which moves back what was rolled back
         serve(conn, ledger)
     return {name: min(measured) for name, measured in costs.items()}
 
 
 def serve(conn: psycopg.Connection, ledger: Ledger) -> None:
-    """Deliver and complete what can be had now."""
+    """Deliver and complete what is available now."""
     for delivery in take(conn):
         ledger.lease(delivery)
         assert value(conn, "SELECT message_complete(%s, %s)", delivery.id, delivery.token) == "completed"
@@ -90,19 +90,19 @@ def serve(conn: psycopg.Connection, ledger: Ledger) -> None:
 
 
 @ENDINGS
-def test_dequeue_left_open(arena: Arena, ending: str) -> None:
-    """5,000 operations of others later, theirs cost what they did, and its own channel goes on."""
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_dequeue_left_open(database: SharedDatabase, ending: str) -> None:
+    """After 5,000 operations of other sessions, theirs cost the same, and its own channel goes on."""
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     ledger = Ledger()
-    cost(two, ledger)  # a session's first calls read the catalogue
+    cost(two, ledger)  # the first calls of a session read the catalogue
     for number in range(3):
         create(observer, ledger, "held", f"held {number}", number)
     dispatch(observer)
     one.execute("BEGIN")
-    opened = do_dequeue(one, Scene(ledger, "", ""), 1)
+    opened = do_dequeue(one, BusyQueue(ledger, "", ""), 1)
     assert opened.result == {"held"}
     create(observer, ledger, "held", "an urgent one, meanwhile", -1)
-    with impatient(two):
+    with fail_on_lock_wait(two):
         before = cost(two, ledger)
         work(two, 5_000)
         after = cost(two, ledger)
@@ -111,12 +111,12 @@ def test_dequeue_left_open(arena: Arena, ending: str) -> None:
     end(one, ending)
     (opened.commit if ending == "commit" else opened.rollback)(ledger)
     deliver_all(observer, ledger, but=set(ledger.leases))
-    account(observer, ledger)
+    check_and_deliver_all(observer, ledger)
 
 
 @ENDINGS
-def test_complete_of_1000_expired_leases_left_open(arena: Arena, ending: str) -> None:
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_complete_of_1000_expired_leases_left_open(database: SharedDatabase, ending: str) -> None:
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     ledger = Ledger()
     for channel, count in (("mine", 1_000), ("theirs", 50)):
         contents = [f"{channel} {number}".encode() for number in range(count)]
@@ -131,7 +131,7 @@ def test_complete_of_1000_expired_leases_left_open(arena: Arena, ending: str) ->
         leases += take(observer, 1_050, lease_ms=1_000)
         dispatch(observer)
     ledger.expired = {delivery.id: delivery.token for delivery in leases}
-    run_out(observer, leases)
+    wait_until_expired(observer, leases)
     mine = [delivery for delivery in leases if delivery.channel == "mine"]
     assert len(mine) == 1_000
     one.execute("BEGIN")
@@ -140,7 +140,7 @@ def test_complete_of_1000_expired_leases_left_open(arena: Arena, ending: str) ->
         ([delivery.id for delivery in mine], [delivery.token for delivery in mine]),
     ).fetchall()
     assert results == [("completed",)] * 1_000
-    with impatient(two):
+    with fail_on_lock_wait(two):
         served: list[invariants.Delivery] = []
 
         def is_served() -> bool:
@@ -159,14 +159,14 @@ def test_complete_of_1000_expired_leases_left_open(arena: Arena, ending: str) ->
     if ending == "commit":
         for delivery in mine:
             ledger.finish(delivery.id)
-    account(observer, ledger)
+    check_and_deliver_all(observer, ledger)
 
 
 @pytest.mark.slow
 @ENDINGS
-def test_producer_of_200000_channels_left_open(arena: Arena, ending: str) -> None:
-    """Nobody's calls cost more for it. Committed, all of it is served, a bounded piece of work a call."""
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_producer_of_200000_channels_left_open(database: SharedDatabase, ending: str) -> None:
+    """Calls of others cost no more. Once it is committed, all of it is served, in bounded steps."""
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     ledger = Ledger()
     cost(two, ledger)
     before = cost(two, ledger)
@@ -176,14 +176,14 @@ def test_producer_of_200000_channels_left_open(arena: Arena, ending: str) -> Non
         names = [f"bulk {number}" for number in range(start, start + 10_000)]
         made += value(one, "SELECT COUNT(*) FROM message_create_many(%s, %s)", names, [b"bulk"] * len(names))
     assert made == 200_000
-    with impatient(two):
+    with fail_on_lock_wait(two):
         during = cost(two, ledger)
         work(two, 1_000)
         later = cost(two, ledger)
     for costs in (during, later):
         assert costs["dequeue"] <= 2 * before["dequeue"], (before, during, later)
         assert costs["dispatch"] <= 2 * before["dispatch"] + SWEEP, (before, during, later)
-    account(observer, ledger)
+    check_and_deliver_all(observer, ledger)
     end(one, ending)
     two.execute("SET statement_timeout = '10s'")
     calls = dispatch(two)
@@ -202,37 +202,37 @@ def test_producer_of_200000_channels_left_open(arena: Arena, ending: str) -> Non
         ).fetchall()
     two.execute("RESET statement_timeout")
     assert len(served) == 200_000
-    account(observer, ledger)
+    check_and_deliver_all(observer, ledger)
 
 
 @ENDINGS
-def test_channel_set_left_open(arena: Arena, ending: str) -> None:
-    """The old policy holds for all until the commit, and others set the policies of other channels."""
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_channel_set_left_open(database: SharedDatabase, ending: str) -> None:
+    """The old policy is valid for all until the commit, and others can set the policies of other channels."""
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     ledger = Ledger()
-    scene = Scene(ledger, "busy 1", "busy 2")
+    busy = BusyQueue(ledger, "busy 1", "busy 2")
     one.execute("BEGIN")
     one.execute("SELECT channel_set('busy 1', p_paused => TRUE)")
-    with impatient(two):
+    with fail_on_lock_wait(two):
         work(two, 1_000)
-        do_channel_set(two, scene, ("busy 2", {"max_concurrency": 3})).commit(ledger)
+        do_channel_set(two, busy, ("busy 2", {"max_concurrency": 3})).commit(ledger)
         work(two, 400)
     end(one, ending)
     for channel in ("busy 1", "busy 2"):
         create(observer, ledger, channel, f"after: {channel}")
     dispatch(observer)
     expected = {"busy 2"} if ending == "commit" else {"busy 1", "busy 2"}
-    taken = do_dequeue(observer, scene, 100)
+    taken = do_dequeue(observer, busy, 100)
     assert taken.result == expected
     taken.commit(ledger)
     observer.execute("SELECT channel_set('busy 1', p_paused => FALSE)")
-    account(observer, ledger)
+    check_and_deliver_all(observer, ledger)
 
 
 @ENDINGS
-def test_producer_left_prepared(arena: Arena, ending: str) -> None:
-    """A prepared transaction is open to everybody, also after many dispatches that passed it."""
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_producer_left_prepared(database: SharedDatabase, ending: str) -> None:
+    """A prepared transaction stays open for all sessions, also after many dispatches."""
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     ledger, prepared = Ledger(), Ledger()
     name = unique_name("producer")
     one.execute("BEGIN")
@@ -240,7 +240,7 @@ def test_producer_left_prepared(arena: Arena, ending: str) -> None:
         create(one, prepared, channel, f"prepared: {channel}")
     one.execute(f"PREPARE TRANSACTION '{name}'")
     try:
-        with impatient(two):
+        with fail_on_lock_wait(two):
             work(two, 1_200)
             dispatch(two)
             assert take(two) == []
@@ -248,34 +248,34 @@ def test_producer_left_prepared(arena: Arena, ending: str) -> None:
         one.execute(f"{ending} PREPARED '{name}'")
     if ending == "commit":
         ledger.contents, ledger.used = prepared.contents, prepared.used
-    account(observer, ledger)
+    check_and_deliver_all(observer, ledger)
 
 
 @ENDINGS
-def test_dequeue_left_prepared(arena: Arena, ending: str) -> None:
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
-    scene = build(observer)
+def test_dequeue_left_prepared(database: SharedDatabase, ending: str) -> None:
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
+    busy = build(observer)
     name = unique_name("consumer")
     one.execute("BEGIN")
-    opened = do_dequeue(one, scene, 1)
+    opened = do_dequeue(one, busy, 1)
     one.execute(f"PREPARE TRANSACTION '{name}'")
     try:
-        with impatient(two):
-            met = do_dequeue(two, scene, 100)
-            met.commit(scene.ledger)
+        with fail_on_lock_wait(two):
+            met = do_dequeue(two, busy, 100)
+            met.commit(busy.ledger)
             dispatch(two)
-            serve(two, scene.ledger)
+            serve(two, busy.ledger)
             work(two, 400)
     finally:
         one.execute(f"{ending} PREPARED '{name}'")
-    (opened.commit if ending == "commit" else opened.rollback)(scene.ledger)
-    account(observer, scene.ledger)
+    (opened.commit if ending == "commit" else opened.rollback)(busy.ledger)
+    check_and_deliver_all(observer, busy.ledger)
 
 
 @ENDINGS
 @pytest.mark.parametrize("limited", ["unlimited", "limited"])
-def test_complete_left_prepared_past_the_lease(arena: Arena, limited: str, ending: str) -> None:
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_complete_left_prepared_past_the_lease(database: SharedDatabase, limited: str, ending: str) -> None:
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     ledger = Ledger()
     name = unique_name("finisher")
     if limited == "limited":
@@ -284,12 +284,12 @@ def test_complete_left_prepared_past_the_lease(arena: Arena, limited: str, endin
     dispatch(observer)
     (lease,) = take(observer, 1, lease_ms=1)
     create(observer, ledger, "slow", "the second")
-    run_out(observer, [lease])
+    wait_until_expired(observer, [lease])
     one.execute("BEGIN")
     assert value(one, "SELECT message_complete(%s, %s)", lease.id, lease.token) == "completed"
     one.execute(f"PREPARE TRANSACTION '{name}'")
     try:
-        with impatient(two):
+        with fail_on_lock_wait(two):
             dispatch(two)
             serve(two, ledger)
             assert len(ledger.contents) == (2 if limited == "limited" else 1)
@@ -300,32 +300,34 @@ def test_complete_left_prepared_past_the_lease(arena: Arena, limited: str, endin
     ledger.expired[message_id] = lease.token
     if ending == "commit":
         ledger.finish(message_id)
-    account(observer, ledger)
+    check_and_deliver_all(observer, ledger)
 
 
 @ENDINGS
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-def test_snapshot_held(arena: Arena, level: str, ending: str) -> None:
-    """A report or a backup: dead rows stay, and cost no time. It may still create and finish."""
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_snapshot_held(database: SharedDatabase, level: str, ending: str) -> None:
+    """As by a report or a backup: dead rows stay, but cost no time. Its transaction may still create and
+    finish.
+    """
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     cost(two, Ledger())
-    scene = build(observer)
+    busy = build(observer)
     one.execute(f"BEGIN ISOLATION LEVEL {level}")
     seen = see(one)
-    deliver_all(two, scene.ledger, but=set(scene.ledger.leases))
-    before = cost(two, scene.ledger)
+    deliver_all(two, busy.ledger, but=set(busy.ledger.leases))
+    before = cost(two, busy.ledger)
     work(two, 5_000)
-    after = cost(two, scene.ledger)
+    after = cost(two, busy.ledger)
     assert after["dequeue"] <= 2 * before["dequeue"], (before, after)
     assert after["dispatch"] <= 2 * before["dispatch"] + SWEEP, (before, after)
     assert see(one) == seen
     mine = Ledger()
-    create(one, mine, scene.first, "from an old snapshot")
-    lease = scene.held[scene.first][0]
+    create(one, mine, busy.first, "from an old snapshot")
+    lease = busy.leases[busy.first][0]
     assert value(one, "SELECT message_complete(%s, %s)", *lease) == "completed"
     end(one, ending)
     if ending == "commit":
-        scene.ledger.finish(lease.id)
-        scene.ledger.contents |= mine.contents
-        scene.ledger.used |= mine.used
-    account(observer, scene.ledger)
+        busy.ledger.finish(lease.id)
+        busy.ledger.contents |= mine.contents
+        busy.ledger.used |= mine.used
+    check_and_deliver_all(observer, busy.ledger)

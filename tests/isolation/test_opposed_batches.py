@@ -1,5 +1,5 @@
-"""Batches that want the same sizes and keys in opposite orders: single calls never wait for each other in a
-circle; several calls in one transaction may, and PostgreSQL says so.
+"""Batches that want the same sizes and keys in opposite orders. Single calls never deadlock; several calls
+in one transaction may, and then PostgreSQL reports it.
 """
 
 import random
@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from tests import invariants
-from tests.isolation.arena import Arena, end, take, until, value
 from tests.isolation.pausing import paused
+from tests.isolation.shared_database import SharedDatabase, end, take, until, value
 
 DEADLOCK = psycopg.errors.DeadlockDetected
 CHANNELS = ("a", "b", "c")
@@ -39,7 +39,7 @@ def limit_sizes(conn: psycopg.Connection, max_size: int) -> None:
 
 
 def check(conn: psycopg.Connection) -> None:
-    """No key twice, each live message has its own, and no size drifted."""
+    """Every message has its own key, no key is used twice, and no size has drifted."""
     keys = conn.execute("SELECT channel, dedupe_key FROM message WHERE dedupe_key IS NOT NULL").fetchall()
     assert max(Counter(keys).values(), default=1) == 1, keys
     loose = conn.execute(
@@ -61,19 +61,19 @@ def check(conn: psycopg.Connection) -> None:
 @pytest.mark.parametrize("is_sized", [False, True], ids=["keys", "keys and sizes"])
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 def test_two_batches_behind_one_that_holds_what_both_want(
-    arena: Arena, is_sized: bool, held: tuple[str, str], ending: str
+    database: SharedDatabase, is_sized: bool, held: tuple[str, str], ending: str
 ) -> None:
-    """Both are under way at once, as far as they come; the third in the middle lets them go together."""
-    observer, gate = arena.session("judge"), arena.session("gate")
-    one, two = arena.session("one"), arena.session("two")
+    """A third call blocks both in the middle; when it ends, they continue at the same time."""
+    observer, gate = database.session("observer"), database.session("gate")
+    one, two = database.session("one"), database.session("two")
     if is_sized:
         limit_sizes(observer, 100)
     gate.execute("BEGIN")
     create(gate, [held])
-    early = arena.start(partial(create, one, EVERY))
-    until(lambda: arena.is_waiting(one, gate), "the first batch to wait")
-    late = arena.start(partial(create, two, EVERY[::-1]))
-    until(lambda: arena.is_waiting(two, one) or arena.is_waiting(two, gate), "the second batch to wait")
+    early = database.start(partial(create, one, EVERY))
+    until(lambda: database.is_waiting(one, gate), "the first batch to wait")
+    late = database.start(partial(create, two, EVERY[::-1]))
+    until(lambda: database.is_waiting(two, one) or database.is_waiting(two, gate), "the second batch to wait")
     end(gate, ending)
     results = [*early.result(timeout=10), *late.result(timeout=10)]
     made = len(EVERY) - (1 if ending == "commit" else 0)
@@ -82,12 +82,12 @@ def test_two_batches_behind_one_that_holds_what_both_want(
     check(observer)
 
 
-# Every call that locks sizes, keys, messages or dead ones, all at once, each in a transaction of its own.
+# Every call that locks sizes, keys, messages or dead letters, all at once, each in its own transaction.
 
 
 class Crowd:
-    def __init__(self, arena: Arena, seconds: float) -> None:
-        self.arena = arena
+    def __init__(self, database: SharedDatabase, seconds: float) -> None:
+        self.database = database
         self.deadline = time.monotonic() + seconds
 
     def create(self, conn: psycopg.Connection, chance: random.Random) -> None:
@@ -131,7 +131,7 @@ class Crowd:
         conn.execute("SELECT maintain()")
 
     def start(self, name: str, seed: int) -> "Future[int]":
-        conn, chance = self.arena.session(f"crowd {seed}"), random.Random(seed)
+        conn, chance = self.database.session(f"crowd {seed}"), random.Random(seed)
         call: Callable[[psycopg.Connection, random.Random], None] = getattr(self, name)
 
         def run() -> int:
@@ -142,7 +142,7 @@ class Crowd:
                 rounds += 1
             return rounds
 
-        return self.arena.start(run)
+        return self.database.start(run)
 
 
 @pytest.mark.parametrize(
@@ -159,29 +159,29 @@ class Crowd:
     ids=" ".join,
 )
 @pytest.mark.parametrize("max_size", [0, 3], ids=["keys", "keys and sizes"])
-def test_single_calls_never_deadlock(arena: Arena, max_size: int, calls: tuple[str, ...]) -> None:
-    observer = arena.session("judge")
+def test_single_calls_never_deadlock(database: SharedDatabase, max_size: int, calls: tuple[str, ...]) -> None:
+    observer = database.session("observer")
     observer.execute("SELECT queue_set(p_dedupe_keep_ms => 0, p_max_attempts => 1)")
     limit_sizes(observer, max_size)
-    crowd = Crowd(arena, seconds=1.5)
+    crowd = Crowd(database, seconds=1.5)
     running = [crowd.start(name, seed) for seed, name in enumerate(calls)]
     rounds = [future.result(timeout=20) for future in running]
     assert min(rounds) > 5, f"no crowd: {rounds}"
     check(observer)
 
 
-def test_a_deleted_channels_keys(arena: Arena) -> None:
-    """A batch takes a key that is free again and then wants one that is held, which the delete frees."""
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_a_deleted_channels_keys(database: SharedDatabase) -> None:
+    """A batch takes a key that is free again and then wants one that is taken, which the delete frees."""
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     observer.execute("SELECT queue_set(p_dedupe_keep_ms => 0)")
     ((finished, _),) = create(observer, [("a", "1")])
     assert value(observer, "SELECT message_cancel(%s)", finished) == "cancelled"
     until(lambda: value(observer, "SELECT until_at < clock_ms() FROM dedupe") is True, "the key to be free")
     create(observer, [("a", "5")])
     batch: Wanted = [("a", "1"), ("a", "5")]
-    with paused(arena, "after update dedupe", lambda one: create(one, batch)) as running:
-        deleting = arena.start(partial(value, two, "SELECT result FROM channel_delete('a', TRUE)"))
-        until(lambda: deleting.done() or arena.is_waiting(two, one), "the delete to go on or to wait")
+    with paused(database, "after update dedupe", lambda one: create(one, batch)) as running:
+        deleting = database.start(partial(value, two, "SELECT result FROM channel_delete('a', TRUE)"))
+        until(lambda: deleting.done() or database.is_waiting(two, one), "the delete to go on or to wait")
     results = [result for _, result in running.result()]
     deleting.result(timeout=10)
     assert results[0] == "created"
@@ -192,8 +192,10 @@ def test_a_deleted_channels_keys(arena: Arena) -> None:
 
 
 @pytest.mark.parametrize("what", ["keys", "sizes"])
-def test_several_calls_in_opposite_orders_are_told_of_the_deadlock(arena: Arena, what: str) -> None:
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_several_calls_in_opposite_orders_are_told_of_the_deadlock(
+    database: SharedDatabase, what: str
+) -> None:
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     if what == "sizes":
         limit_sizes(observer, 100)
 
@@ -203,9 +205,9 @@ def test_several_calls_in_opposite_orders_are_told_of_the_deadlock(arena: Arena,
     for conn, channel in ((one, "a"), (two, "b")):
         conn.execute("BEGIN")
         want(conn, channel, channel)
-    crossed = arena.start(partial(want, one, "b", "first"))
-    until(lambda: arena.is_waiting(one, two), "the first to wait for the second")
-    crossing = arena.start(partial(want, two, "a", "second"))
+    crossed = database.start(partial(want, one, "b", "first"))
+    until(lambda: database.is_waiting(one, two), "the first to wait for the second")
+    crossing = database.start(partial(want, two, "a", "second"))
     told = [future.exception(timeout=10) for future in (crossed, crossing)]
     assert sorted(type(error).__name__ for error in told) == ["DeadlockDetected", "NoneType"]
     loser, winner = (one, two) if told[0] else (two, one)

@@ -1,6 +1,7 @@
-"""Every ordered pair of operations: the first runs and its transaction stays open, the second runs meanwhile,
-the first commits or rolls back. What the second may experience is written down for each pair; a third session
-then judges that nothing was lost, nothing came twice, limits held and exactly the live tokens are honoured.
+"""Every ordered pair of operations: the first runs and its transaction stays open, the second runs
+meanwhile, the first commits or rolls back. The table says for each pair what the second may experience. A
+third session then checks that nothing was lost or delivered twice, that limits held, and that exactly the
+live tokens are accepted.
 """
 
 from typing import Any, NamedTuple
@@ -9,30 +10,30 @@ import psycopg
 import pytest
 
 from tests import invariants
-from tests.isolation.arena import (
-    Arena,
-    account,
+from tests.isolation.busy_queue import OPERATIONS, BusyQueue, Outcome, build, do_dequeue, see
+from tests.isolation.shared_database import (
+    SharedDatabase,
+    check_and_deliver_all,
     check_limits,
+    commit_later_transaction,
     dispatch,
     end,
-    held_slots,
-    impatient,
+    fail_on_lock_wait,
+    leased_by_channel,
     leased_ids,
-    overtake,
     take,
     unsettled,
     until,
     value,
 )
-from tests.isolation.scene import OPERATIONS, Outcome, Scene, build, do_dequeue, see
 
 
 class Experience(NamedTuple):
-    """What the second operation meets. Only who is said to wait may wait."""
+    """What happens to the second operation. It may wait only where the table says so."""
 
     kind: str
-    left: frozenset[str] = frozenset()  # stepped over: the roles of channels
-    results: tuple[str, str] = ("", "")  # having waited: after a commit, after a rollback
+    left: frozenset[str] = frozenset()  # channels that are skipped, by their roles
+    results: tuple[str, str] = ("", "")  # the result after waiting: for a commit, for a rollback
 
 
 AT_ONCE = Experience("at once")
@@ -48,21 +49,21 @@ def waits(committed: str, rolled_back: str) -> Experience:
     return Experience("waits", results=(committed, rolled_back))
 
 
-# The dispatch lock is taken: the call says TRUE, "call again", and has done nothing.
+# The dispatch lock is taken: the call does nothing and returns TRUE, "call again".
 DISPATCH_TAKEN = steps_over("first", "new")
 SWEEP_TAKEN = steps_over("first", "second")
-# The row of the lease is held, with all that came with that dequeue.
+# The lease row is locked, with all messages of that dequeue.
 LEASE_HELD = Experience("steps over", frozenset({"first", "second"}))
 
 # (open, meanwhile): {where they meet: what the second experiences}
 PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
-    # Producers only append: whatever is open, they go on.
+    # Producers only append: whatever is open, they do not wait.
     ("create", "create"): {"same channel": AT_ONCE},
     ("dispatch", "create"): {"same channel": AT_ONCE},
     ("dequeue", "create"): {"same channel": AT_ONCE},
     ("complete", "create"): {"same channel": AT_ONCE},
     ("extend", "create"): {"same channel": AT_ONCE},
-    ("defer", "create"): {"same channel": AT_ONCE},
+    ("retry", "create"): {"same channel": AT_ONCE},
     ("sweep", "create"): {"same channel": AT_ONCE},
     ("channel_set", "create"): {"same channel": AT_ONCE},
     ("producer", "create"): {"same channel": AT_ONCE},
@@ -72,23 +73,23 @@ PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
     ("dequeue", "producer"): {"same channel": AT_ONCE},
     ("complete", "producer"): {"same channel": AT_ONCE},
     ("extend", "producer"): {"same channel": AT_ONCE},
-    ("defer", "producer"): {"same channel": AT_ONCE},
+    ("retry", "producer"): {"same channel": AT_ONCE},
     ("sweep", "producer"): {"same channel": AT_ONCE},
     ("channel_set", "producer"): {"same channel": AT_ONCE},
     ("producer", "producer"): {"same channel": AT_ONCE},
     ("snapshot", "producer"): {"same channel": AT_ONCE},
-    # A dispatch gives way to another one, and to nobody else: what is held it leaves for later.
+    # Only another dispatch stops a dispatch. Rows that are locked are left for later.
     ("create", "dispatch"): {"same channel": AT_ONCE},
     ("dispatch", "dispatch"): {"same channel": DISPATCH_TAKEN},
     ("dequeue", "dispatch"): {"same channel": AT_ONCE},
     ("complete", "dispatch"): {"same channel": AT_ONCE},
     ("extend", "dispatch"): {"same channel": AT_ONCE},
-    ("defer", "dispatch"): {"same channel": AT_ONCE},
+    ("retry", "dispatch"): {"same channel": AT_ONCE},
     ("sweep", "dispatch"): {"same channel": DISPATCH_TAKEN},
     ("channel_set", "dispatch"): {"same channel": AT_ONCE},
     ("producer", "dispatch"): {"same channel": AT_ONCE},
     ("snapshot", "dispatch"): {"same channel": AT_ONCE},
-    # A dequeue takes all that is ready but for the messages that somebody holds: another dequeue, or a
+    # A dequeue takes all of ready, except the entries that are locked: by another dequeue, or by a
     # dispatch that moves them back into their line, behind those that came back.
     ("create", "dequeue"): {"same channel": AT_ONCE},
     ("dispatch", "dequeue"): {"same channel": AT_ONCE},
@@ -98,20 +99,20 @@ PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
     },
     ("complete", "dequeue"): {"same channel": AT_ONCE},
     ("extend", "dequeue"): {"same channel": AT_ONCE},
-    ("defer", "dequeue"): {"same channel": AT_ONCE},
+    ("retry", "dequeue"): {"same channel": AT_ONCE},
     ("sweep", "dequeue"): {"same channel": steps_over("first", "second")},
     ("channel_set", "dequeue"): {"same channel": AT_ONCE},
     ("producer", "dequeue"): {"same channel": AT_ONCE},
     ("snapshot", "dequeue"): {"same channel": AT_ONCE},
-    # Holders meet only on one and the same message: there the later one waits, and is told what became of it.
-    # An extend writes the lease alone: it meets extends of the same dequeue and the sweep. Who completes or
-    # defers goes on beside it.
+    # Holders conflict only on the same message: the later one waits, and learns what happened to it.
+    # An extend writes only the lease: it conflicts with extends of the same dequeue and with the sweep, not
+    # with a complete or a retry.
     ("create", "complete"): {"same channel": AT_ONCE},
     ("dispatch", "complete"): {"same channel": AT_ONCE},
     ("dequeue", "complete"): {"same channel": AT_ONCE, "same message": LOST},
     ("complete", "complete"): {"same channel": AT_ONCE, "same message": waits("not_found", "completed")},
     ("extend", "complete"): {"same channel": AT_ONCE, "same message": AT_ONCE},
-    ("defer", "complete"): {"same channel": AT_ONCE, "same message": waits("lost", "completed")},
+    ("retry", "complete"): {"same channel": AT_ONCE, "same message": waits("lost", "completed")},
     ("sweep", "complete"): {"same channel": AT_ONCE, "same message": waits("lost", "completed")},
     ("channel_set", "complete"): {"same channel": AT_ONCE},
     ("producer", "complete"): {"same channel": AT_ONCE},
@@ -124,39 +125,39 @@ PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
         "same channel": waits("extended", "extended"),
         "same message": waits("extended", "extended"),
     },
-    ("defer", "extend"): {"same channel": AT_ONCE, "same message": AT_ONCE},
+    ("retry", "extend"): {"same channel": AT_ONCE, "same message": AT_ONCE},
     ("sweep", "extend"): {"same channel": AT_ONCE, "same message": waits("lost", "extended")},
     ("channel_set", "extend"): {"same channel": AT_ONCE},
     ("producer", "extend"): {"same channel": AT_ONCE},
     ("snapshot", "extend"): {"same channel": AT_ONCE},
-    ("create", "defer"): {"same channel": AT_ONCE},
-    ("dispatch", "defer"): {"same channel": AT_ONCE},
-    ("dequeue", "defer"): {"same channel": AT_ONCE, "same message": LOST},
-    ("complete", "defer"): {"same channel": AT_ONCE, "same message": waits("not_found", "retried")},
-    ("extend", "defer"): {"same channel": AT_ONCE, "same message": AT_ONCE},
-    ("defer", "defer"): {"same channel": AT_ONCE, "same message": waits("lost", "retried")},
-    ("sweep", "defer"): {"same channel": AT_ONCE, "same message": waits("lost", "retried")},
-    ("channel_set", "defer"): {"same channel": AT_ONCE},
-    ("producer", "defer"): {"same channel": AT_ONCE},
-    ("snapshot", "defer"): {"same channel": AT_ONCE},
-    # A sweep steps over the lease that its holder has in hand, and sweeps all others.
+    ("create", "retry"): {"same channel": AT_ONCE},
+    ("dispatch", "retry"): {"same channel": AT_ONCE},
+    ("dequeue", "retry"): {"same channel": AT_ONCE, "same message": LOST},
+    ("complete", "retry"): {"same channel": AT_ONCE, "same message": waits("not_found", "retried")},
+    ("extend", "retry"): {"same channel": AT_ONCE, "same message": AT_ONCE},
+    ("retry", "retry"): {"same channel": AT_ONCE, "same message": waits("lost", "retried")},
+    ("sweep", "retry"): {"same channel": AT_ONCE, "same message": waits("lost", "retried")},
+    ("channel_set", "retry"): {"same channel": AT_ONCE},
+    ("producer", "retry"): {"same channel": AT_ONCE},
+    ("snapshot", "retry"): {"same channel": AT_ONCE},
+    # A sweep skips a lease that its holder has locked, and sweeps all others.
     ("create", "sweep"): {"same channel": AT_ONCE},
     ("dispatch", "sweep"): {"same channel": SWEEP_TAKEN},
     ("dequeue", "sweep"): {"same channel": AT_ONCE},
     ("complete", "sweep"): {"same channel": AT_ONCE, "same message": steps_over("first")},
     ("extend", "sweep"): {"same channel": AT_ONCE, "same message": LEASE_HELD},
-    ("defer", "sweep"): {"same channel": AT_ONCE, "same message": steps_over("first")},
+    ("retry", "sweep"): {"same channel": AT_ONCE, "same message": steps_over("first")},
     ("sweep", "sweep"): {"same channel": SWEEP_TAKEN},
     ("channel_set", "sweep"): {"same channel": AT_ONCE},
     ("producer", "sweep"): {"same channel": AT_ONCE},
     ("snapshot", "sweep"): {"same channel": AT_ONCE},
-    # A policy is locked by who sets it, and by nobody else.
+    # A policy is locked only by a call that sets it.
     ("create", "channel_set"): {"same channel": AT_ONCE},
     ("dispatch", "channel_set"): {"same channel": AT_ONCE},
     ("dequeue", "channel_set"): {"same channel": AT_ONCE},
     ("complete", "channel_set"): {"same channel": AT_ONCE},
     ("extend", "channel_set"): {"same channel": AT_ONCE},
-    ("defer", "channel_set"): {"same channel": AT_ONCE},
+    ("retry", "channel_set"): {"same channel": AT_ONCE},
     ("sweep", "channel_set"): {"same channel": AT_ONCE},
     ("channel_set", "channel_set"): {"same channel": POLICY, "other channel": AT_ONCE},
     ("producer", "channel_set"): {"same channel": AT_ONCE},
@@ -167,7 +168,7 @@ PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
     ("dequeue", "snapshot"): {"same channel": AT_ONCE},
     ("complete", "snapshot"): {"same channel": AT_ONCE},
     ("extend", "snapshot"): {"same channel": AT_ONCE},
-    ("defer", "snapshot"): {"same channel": AT_ONCE},
+    ("retry", "snapshot"): {"same channel": AT_ONCE},
     ("sweep", "snapshot"): {"same channel": AT_ONCE},
     ("channel_set", "snapshot"): {"same channel": AT_ONCE},
     ("producer", "snapshot"): {"same channel": AT_ONCE},
@@ -183,7 +184,7 @@ CASES = [
     for ending in ("commit", "rollback")
 ]
 ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
-HOLDERS = {"complete": "completed", "extend": "extended", "defer": "retried"}
+HOLDERS = {"complete": "completed", "extend": "extended", "retry": "retried"}
 
 
 def test_every_pair_is_there() -> None:
@@ -191,101 +192,101 @@ def test_every_pair_is_there() -> None:
 
 
 @pytest.mark.parametrize(("first", "second", "place", "ending"), CASES)
-def test_pair(arena: Arena, first: str, second: str, place: str, ending: str) -> None:
+def test_pair(database: SharedDatabase, first: str, second: str, place: str, ending: str) -> None:
     experience = PAIRS[first, second][place]
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
-    scene = prepare(observer, first, second, experience)
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
+    busy = prepare(observer, first, second, experience)
     begin(one, first)
-    opened = OPERATIONS[first](one, scene, target_of_first(scene, first, second, place))
-    overtake(observer)
+    opened = OPERATIONS[first](one, busy, target_of_first(busy, first, second, place))
+    commit_later_transaction(observer)
     visible = see(observer)
 
     def meanwhile() -> Outcome:
         if second in {"producer", "snapshot"}:
             begin(two, second)
-        return OPERATIONS[second](two, scene, target_of_second(scene, first, second, place))
+        return OPERATIONS[second](two, busy, target_of_second(busy, first, second, place))
 
     if experience.kind.startswith("waits"):
-        running = arena.start(meanwhile)
-        until(lambda: arena.is_waiting(two, one), f"{second} to wait for {first}")
+        running = database.start(meanwhile)
+        until(lambda: database.is_waiting(two, one), f"{second} to wait for {first}")
         end(one, ending)
         met = running.result(timeout=10)
     else:
-        with impatient(two):
+        with fail_on_lock_wait(two):
             met = meanwhile()
         check_limits(observer)
-        check_view(observer, scene, second, experience, met, visible)
+        check_view(observer, busy, second, experience, met, visible)
         assert first != "snapshot" or see(one) == opened.result
         end(one, ending)
     check_result(second, experience, met, ending)
 
-    (opened.commit if ending == "commit" else opened.rollback)(scene.ledger)
+    (opened.commit if ending == "commit" else opened.rollback)(busy.ledger)
     if second == "producer":
-        dispatch(observer)  # passes it while it is still open
+        dispatch(observer)  # a dispatch passes it while it is still open
         end(two, "commit")
-    met.commit(scene.ledger)
-    account(observer, scene.ledger)
+    met.commit(busy.ledger)
+    check_and_deliver_all(observer, busy.ledger)
     if second == "snapshot":
         assert see(two) == met.result
         end(two, "commit")
 
 
-def prepare(conn: psycopg.Connection, first: str, second: str, experience: Experience) -> Scene:
-    scene = build(conn, expired="sweep" in {first, second} or experience is LOST)
+def prepare(conn: psycopg.Connection, first: str, second: str, experience: Experience) -> BusyQueue:
+    busy = build(conn, expired="sweep" in {first, second} or experience is LOST)
     if experience is LOST:
-        # The lease ran out and was swept: its holder is a zombie, and the message is the next of its channel.
+        # The lease ran out and was swept: its token is void, and the message is the next of its channel.
         dispatch(conn)
-        scene.ledger.sweep()
-    return scene
+        busy.ledger.sweep()
+    return busy
 
 
 def begin(conn: psycopg.Connection, operation: str) -> None:
     conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ" if operation == "snapshot" else "BEGIN")
 
 
-def target_of_first(scene: Scene, first: str, second: str = "", place: str = "") -> Any:
+def target_of_first(busy: BusyQueue, first: str, second: str = "", place: str = "") -> Any:
     if first == "create":
-        return scene.first
+        return busy.first
     if first == "dequeue":
         return 100 if place == "all channels" else 1
     if first in HOLDERS:
         is_swept = second == "sweep" and place == "same message"
-        return scene.expired[scene.first] if is_swept else scene.held[scene.first][0]
+        return busy.expired[busy.first] if is_swept else busy.leases[busy.first][0]
     if first == "channel_set":
-        return scene.first, {"max_concurrency": 7}
+        return busy.first, {"max_concurrency": 7}
     return None
 
 
-def target_of_second(scene: Scene, first: str, second: str, place: str) -> Any:
+def target_of_second(busy: BusyQueue, first: str, second: str, place: str) -> Any:
     if second == "create":
-        return scene.first
+        return busy.first
     if second == "dequeue":
         return 100
     if second in HOLDERS:
         if place == "same channel":
-            return scene.held[scene.first][1]
-        return scene.held[scene.first][0] if first in HOLDERS else scene.expired[scene.first]
+            return busy.leases[busy.first][1]
+        return busy.leases[busy.first][0] if first in HOLDERS else busy.expired[busy.first]
     if second == "channel_set":
-        return scene.second if place == "other channel" else scene.first, {"release_interval_ms": 1}
+        return busy.second if place == "other channel" else busy.first, {"release_interval_ms": 1}
     return None
 
 
 def check_view(
-    conn: psycopg.Connection, scene: Scene, second: str, experience: Experience, met: Outcome, visible: Any
+    conn: psycopg.Connection, busy: BusyQueue, second: str, experience: Experience, met: Outcome, visible: Any
 ) -> None:
-    """What the second one did while the first was open: exactly what the table says it must leave is left."""
-    left = {getattr(scene, role) for role in experience.left}
+    """What the second operation did while the first was open: it left exactly what the table says."""
+    left = {getattr(busy, role) for role in experience.left}
     if second == "snapshot":
         assert met.result == visible
     elif second == "dequeue":
-        assert {scene.first, scene.second, scene.third} - met.result == left
+        assert {busy.first, busy.second, busy.third} - met.result == left
     elif second == "sweep":
         leased = leased_ids(conn)
-        assert {channel for channel, lease in scene.expired.items() if lease.id in leased} == left
+        assert {channel for channel, lease in busy.expired.items() if lease.id in leased} == left
         assert met.result == (experience is SWEEP_TAKEN)
     elif second == "dispatch":
-        placed = value(conn, "SELECT COUNT(*) FROM ready WHERE channel = %s", scene.new)
-        assert placed == (0 if scene.new in left else 1)
+        placed = value(conn, "SELECT COUNT(*) FROM ready WHERE channel = %s", busy.new)
+        assert placed == (0 if busy.new in left else 1)
         assert met.result == (experience is DISPATCH_TAKEN)
 
 
@@ -298,7 +299,7 @@ def check_result(second: str, experience: Experience, met: Outcome, ending: str)
         }
         assert met.result == expected[experience.kind]
     elif second == "channel_set":
-        # What the first one set is seen by who waited for it, if it committed.
+        # An operation that waited sees what the first one set, if that committed.
         limit = 7 if experience is POLICY and ending == "commit" else None
         assert met.result == (limit, 1, False, None, 1)
     elif second in {"create", "producer"}:
@@ -307,33 +308,35 @@ def check_result(second: str, experience: Experience, met: Outcome, ending: str)
 
 @ENDINGS
 @pytest.mark.parametrize("first", [name for name in OPERATIONS if name not in {"dispatch", "sweep"}])
-def test_new_messages_of_others_are_served_while_open(arena: Arena, first: str, ending: str) -> None:
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
-    scene = build(observer)
+def test_new_messages_of_others_are_served_while_open(
+    database: SharedDatabase, first: str, ending: str
+) -> None:
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
+    busy = build(observer)
     begin(one, first)
-    opened = OPERATIONS[first](one, scene, target_of_first(scene, first))
-    with impatient(two):
+    opened = OPERATIONS[first](one, busy, target_of_first(busy, first))
+    with fail_on_lock_wait(two):
         for round_ in range(3):
             name = f"stranger {round_}"
             message_id = value(two, "SELECT id FROM message_create(%s, %s)", name, name.encode())
-            scene.ledger.create(message_id, name.encode())
+            busy.ledger.create(message_id, name.encode())
             assert value(two, "SELECT dispatch()") is False
-            served = do_dequeue(two, scene, 100)
+            served = do_dequeue(two, busy, 100)
             assert name in served.result
-            served.commit(scene.ledger)
+            served.commit(busy.ledger)
     end(one, ending)
-    (opened.commit if ending == "commit" else opened.rollback)(scene.ledger)
-    account(observer, scene.ledger)
+    (opened.commit if ending == "commit" else opened.rollback)(busy.ledger)
+    check_and_deliver_all(observer, busy.ledger)
 
 
-# How many more a full channel gives, once the operation committed or rolled back.
+# How many more messages a full channel releases after the operation committed or rolled back.
 FREED = {
     "create": (0, 0),
     "dispatch": (0, 0),
     "dequeue": (0, 0),
     "complete": (1, 0),
     "extend": (0, 0),
-    "defer": (1, 0),
+    "retry": (1, 0),
     "sweep": (1, 1),  # rolled back, the next dispatch sweeps again
     "channel_set": (2, 0),
     "producer": (0, 0),
@@ -344,113 +347,116 @@ FREED = {
 @ENDINGS
 @pytest.mark.parametrize("first", FREED)
 def test_a_full_channel_gives_no_more_until_a_slot_is_free_for_good(
-    arena: Arena, first: str, ending: str
+    database: SharedDatabase, first: str, ending: str
 ) -> None:
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
-    scene = build(observer, expired=first == "sweep")
-    running = held_slots(observer)[scene.first]
-    observer.execute("SELECT channel_set(%s, p_max_concurrency => %s)", (scene.first, running))
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
+    busy = build(observer, expired=first == "sweep")
+    running = leased_by_channel(observer)[busy.first]
+    observer.execute("SELECT channel_set(%s, p_max_concurrency => %s)", (busy.first, running))
     if first != "sweep":
         dispatch(observer)
-        assert scene.first not in {delivery.channel for delivery in lease_all(observer, scene)}
+        assert busy.first not in {delivery.channel for delivery in lease_all(observer, busy)}
     begin(one, first)
-    more = (scene.first, {"max_concurrency": running + 2})
-    opened = OPERATIONS[first](one, scene, more if first == "channel_set" else target_of_first(scene, first))
-    with impatient(two):
+    more = (busy.first, {"max_concurrency": running + 2})
+    opened = OPERATIONS[first](one, busy, more if first == "channel_set" else target_of_first(busy, first))
+    with fail_on_lock_wait(two):
         two.execute("SELECT dispatch()")
-        assert scene.first not in {delivery.channel for delivery in lease_all(two, scene)}
+        assert busy.first not in {delivery.channel for delivery in lease_all(two, busy)}
     check_limits(observer)
     end(one, ending)
-    (opened.commit if ending == "commit" else opened.rollback)(scene.ledger)
-    scene.ledger.sweep()
+    (opened.commit if ending == "commit" else opened.rollback)(busy.ledger)
+    busy.ledger.sweep()
 
     freed = FREED[first][ending == "rollback"]
     given: list[invariants.Delivery] = []
 
     def is_given() -> bool:
         dispatch(observer)
-        given.extend(delivery for delivery in lease_all(observer, scene) if delivery.channel == scene.first)
+        given.extend(delivery for delivery in lease_all(observer, busy) if delivery.channel == busy.first)
         check_limits(observer)
         return len(given) >= freed and unsettled(observer) == 0
 
     until(is_given, "the freed slots to be used")
     assert len(given) == freed
-    account(observer, scene.ledger)
+    check_and_deliver_all(observer, busy.ledger)
 
 
-def lease_all(conn: psycopg.Connection, scene: Scene) -> list[invariants.Delivery]:
+def lease_all(conn: psycopg.Connection, busy: BusyQueue) -> list[invariants.Delivery]:
     deliveries = take(conn)
     for delivery in deliveries:
-        scene.ledger.lease(delivery)
+        busy.ledger.lease(delivery)
     return deliveries
 
 
 @ENDINGS
-def test_the_last_free_slot_is_given_once(arena: Arena, ending: str) -> None:
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
-    scene = build(observer)
-    running = held_slots(observer)[scene.first]
-    observer.execute("SELECT channel_set(%s, p_max_concurrency => %s)", (scene.first, running + 1))
+def test_the_last_free_slot_is_given_once(database: SharedDatabase, ending: str) -> None:
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
+    busy = build(observer)
+    running = leased_by_channel(observer)[busy.first]
+    observer.execute("SELECT channel_set(%s, p_max_concurrency => %s)", (busy.first, running + 1))
     dispatch(observer)
     one.execute("BEGIN")
-    opened = do_dequeue(one, scene, 1)
-    assert opened.result == {scene.first}
-    with impatient(two):
-        met = do_dequeue(two, scene, 100)
-    assert scene.first not in met.result
+    opened = do_dequeue(one, busy, 1)
+    assert opened.result == {busy.first}
+    with fail_on_lock_wait(two):
+        met = do_dequeue(two, busy, 100)
+    assert busy.first not in met.result
     end(one, ending)
-    (opened.commit if ending == "commit" else opened.rollback)(scene.ledger)
-    met.commit(scene.ledger)
+    (opened.commit if ending == "commit" else opened.rollback)(busy.ledger)
+    met.commit(busy.ledger)
     dispatch(observer)
-    more = [delivery for delivery in lease_all(observer, scene) if delivery.channel == scene.first]
+    more = [delivery for delivery in lease_all(observer, busy) if delivery.channel == busy.first]
     assert len(more) == (0 if ending == "commit" else 1)
-    account(observer, scene.ledger)
+    check_and_deliver_all(observer, busy.ledger)
 
 
 @ENDINGS
 @pytest.mark.parametrize("change", ["pause", "resume"])
-def test_pausing_holds_from_its_commit_on(arena: Arena, change: str, ending: str) -> None:
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
-    scene = build(observer)
+def test_pausing_holds_from_its_commit_on(database: SharedDatabase, change: str, ending: str) -> None:
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
+    busy = build(observer)
     paused = change == "pause"
-    observer.execute("SELECT channel_set(%s, p_paused => %s)", (scene.first, not paused))
+    observer.execute("SELECT channel_set(%s, p_paused => %s)", (busy.first, not paused))
     dispatch(observer)
     one.execute("BEGIN")
-    one.execute("SELECT channel_set(%s, p_paused => %s)", (scene.first, paused))
-    with impatient(two):
-        met = do_dequeue(two, scene, 3)
-    assert (scene.first in met.result) == paused
-    met.commit(scene.ledger)
+    one.execute("SELECT channel_set(%s, p_paused => %s)", (busy.first, paused))
+    with fail_on_lock_wait(two):
+        met = do_dequeue(two, busy, 3)
+    assert (busy.first in met.result) == paused
+    met.commit(busy.ledger)
     end(one, ending)
     dispatch(observer)
     is_paused = paused == (ending == "commit")
-    assert (scene.first in {delivery.channel for delivery in lease_all(observer, scene)}) == (not is_paused)
-    observer.execute("SELECT channel_set(%s, p_paused => FALSE)", (scene.first,))
-    account(observer, scene.ledger)
+    assert (busy.first in {delivery.channel for delivery in lease_all(observer, busy)}) == (not is_paused)
+    observer.execute("SELECT channel_set(%s, p_paused => FALSE)", (busy.first,))
+    check_and_deliver_all(observer, busy.ledger)
 
 
-@pytest.mark.parametrize("change", ["none", "extend", "complete", "defer", "sweep"])
+@pytest.mark.parametrize("change", ["none", "extend", "complete", "retry", "sweep"])
 @pytest.mark.parametrize("call", HOLDERS)
-def test_an_old_snapshot_finishes_what_it_sees_or_is_to_retry(arena: Arena, call: str, change: str) -> None:
-    """Holders work at every level. One whose snapshot is no longer true gets 40001, never a wrong answer.
-    Extending and finishing do not meet: an extend answers by what its snapshot sees, as if it had come first.
+def test_an_old_snapshot_finishes_what_it_sees_or_must_retry(
+    database: SharedDatabase, call: str, change: str
+) -> None:
+    """Holders of leases may use every isolation level. If the snapshot is outdated they get 40001, never a
+    wrong answer. Extending and finishing do not conflict: an extend answers by what its snapshot sees, as
+    if it had come first.
     """
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
-    scene = build(observer, expired=change == "sweep")
-    lease = scene.expired[scene.first] if change == "sweep" else scene.held[scene.first][0]
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
+    busy = build(observer, expired=change == "sweep")
+    lease = busy.expired[busy.first] if change == "sweep" else busy.leases[busy.first][0]
     begin(one, "snapshot")
     see(one)
     meets = change == "sweep" or (change == "extend") == (call == "extend")
     if change == "none" or not meets:
         if change != "none":
-            OPERATIONS[change](two, scene, lease).commit(scene.ledger)
-        outcome = OPERATIONS[call](one, scene, lease)
+            OPERATIONS[change](two, busy, lease).commit(busy.ledger)
+        outcome = OPERATIONS[call](one, busy, lease)
         assert outcome.result == HOLDERS[call]
         end(one, "commit")
-        outcome.commit(scene.ledger)
+        outcome.commit(busy.ledger)
     else:
-        OPERATIONS[change](two, scene, lease).commit(scene.ledger)
+        OPERATIONS[change](two, busy, lease).commit(busy.ledger)
         with pytest.raises(psycopg.errors.SerializationFailure):
-            OPERATIONS[call](one, scene, lease)
+            OPERATIONS[call](one, busy, lease)
         end(one, "rollback")
-    account(observer, scene.ledger)
+    check_and_deliver_all(observer, busy.ledger)

@@ -1,4 +1,6 @@
-"""A limit over all channels, and several at it: never more leases than it allows, nor fewer for long."""
+"""A limit of the whole queue, with concurrent calls: never more leases than it allows, and not fewer for
+long.
+"""
 
 import random
 import time
@@ -8,20 +10,20 @@ import psycopg
 import pytest
 
 from tests import invariants
-from tests.isolation.arena import (
+from tests.isolation.pausing import paused
+from tests.isolation.shared_database import (
     LEASED,
-    Arena,
+    SharedDatabase,
     dispatch,
     end,
-    impatient,
+    fail_on_lock_wait,
     leased_ids,
-    run_out,
     take,
     unsettled,
     until,
     value,
+    wait_until_expired,
 )
-from tests.isolation.pausing import paused
 
 ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
 STOPS = pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def complete_all(conn: psycopg.Connection) -> None:
 
 
 def take_all(conn: psycopg.Connection, total: int) -> list[invariants.Delivery]:
-    """All that can be had until so many run, which may take a second; then no more comes."""
+    """Take messages until this many are leased, which may take a second; after that no more come."""
     deliveries: list[invariants.Delivery] = []
 
     def is_empty_handed() -> bool:
@@ -74,7 +76,7 @@ def take_all(conn: psycopg.Connection, total: int) -> list[invariants.Delivery]:
 
 
 def check_limit(conn: psycopg.Connection, expected: int) -> None:
-    """At rest: exactly so many can run at once, again and again."""
+    """At rest: exactly this many messages can be leased at once, again and again."""
     fill(conn)
     complete_all(conn)
     for _ in range(2):
@@ -87,13 +89,13 @@ def check_limit(conn: psycopg.Connection, expected: int) -> None:
 
 
 @ENDINGS
-def test_two_dequeues_for_the_last_slots(arena: Arena, ending: str) -> None:
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_two_dequeues_for_the_last_slots(database: SharedDatabase, ending: str) -> None:
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     limit(observer, 3)
     fill(observer)
     one.execute("BEGIN")
     assert len(take(one, 2)) == 2
-    with impatient(two):
+    with fail_on_lock_wait(two):
         assert len(take(two)) == 1
         assert take(two) == []
     end(one, ending)
@@ -102,11 +104,11 @@ def test_two_dequeues_for_the_last_slots(arena: Arena, ending: str) -> None:
 
 
 @STOPS
-def test_a_dequeue_stopped_shares_no_slot(arena: Arena, stop: str) -> None:
-    observer, two = arena.session("judge"), arena.session("two")
+def test_a_dequeue_stopped_shares_no_slot(database: SharedDatabase, stop: str) -> None:
+    observer, two = database.session("observer"), database.session("two")
     limit(observer, 3)
     fill(observer)
-    with paused(arena, stop, lambda one: take(one, 2)) as running, impatient(two):
+    with paused(database, stop, lambda one: take(one, 2)) as running, fail_on_lock_wait(two):
         met = take(two)
         assert len(met) <= 1
     assert len(running.result()) == 2
@@ -115,13 +117,13 @@ def test_a_dequeue_stopped_shares_no_slot(arena: Arena, stop: str) -> None:
 
 
 @ENDINGS
-def test_a_dequeue_left_open_holds_only_its_slots(arena: Arena, ending: str) -> None:
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_a_dequeue_left_open_holds_only_its_slots(database: SharedDatabase, ending: str) -> None:
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     limit(observer, 3)
     fill(observer, 60)
     one.execute("BEGIN")
     assert len(take(one, 1)) == 1
-    with impatient(two):
+    with fail_on_lock_wait(two):
         for _ in range(10):
             dispatch(two)
             deliveries = take(two)
@@ -134,10 +136,10 @@ def test_a_dequeue_left_open_holds_only_its_slots(arena: Arena, ending: str) -> 
 FREEING = {
     "complete": "SELECT message_complete(%(id)s, %(token)s)",
     "complete_many": "SELECT message_complete_many(ARRAY[%(id)s::BIGINT], ARRAY[%(token)s::UUID])",
-    "defer": "SELECT message_retry(%(id)s, %(token)s, p_dequeue_at => clock_ms() + 3600000)",
-    "defer, for the last time": "SELECT message_retry(%(id)s, %(token)s, p_error => 'bad')",
+    "retry": "SELECT message_retry(%(id)s, %(token)s, p_dequeue_at => clock_ms() + 3600000)",
+    "retry, for the last time": "SELECT message_retry(%(id)s, %(token)s, p_error => 'bad')",
     "cancel, and complete": "SELECT message_cancel(%(id)s), message_complete(%(id)s, %(token)s)",
-    "cancel, and defer": "SELECT message_cancel(%(id)s), message_retry(%(id)s, %(token)s)",
+    "cancel, and retry": "SELECT message_cancel(%(id)s), message_retry(%(id)s, %(token)s)",
     "sweep": "SELECT dispatch()",
     "channel_delete": "SELECT channel_delete('c0', TRUE)",
 }
@@ -145,8 +147,10 @@ FREEING = {
 
 @ENDINGS
 @pytest.mark.parametrize("freeing", FREEING)
-def test_a_slot_is_free_when_its_lease_ends_for_good(arena: Arena, freeing: str, ending: str) -> None:
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_a_slot_is_free_when_its_lease_ends_for_good(
+    database: SharedDatabase, freeing: str, ending: str
+) -> None:
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     observer.execute("SELECT queue_set(p_max_attempts => 1)")
     limit(observer, 1)
     observer.execute("SELECT message_create('c0', 'work')")
@@ -154,12 +158,12 @@ def test_a_slot_is_free_when_its_lease_ends_for_good(arena: Arena, freeing: str,
     (delivery,) = take(observer, 1, lease_ms=1 if freeing == "sweep" else 3_600_000)
     observer.execute("SELECT message_create('d', 'next')")
     if freeing == "sweep":
-        run_out(observer, [delivery])
+        wait_until_expired(observer, [delivery])
     else:
         dispatch(observer)
     one.execute("BEGIN")
     one.execute(FREEING[freeing], {"id": delivery.id, "token": delivery.token})
-    with impatient(two):
+    with fail_on_lock_wait(two):
         two.execute("SELECT dispatch()")
         assert take(two) == []
     end(one, ending)
@@ -170,8 +174,8 @@ def test_a_slot_is_free_when_its_lease_ends_for_good(arena: Arena, freeing: str,
     check_limit(observer, 1)
 
 
-def test_a_lease_marked_as_cancelled_keeps_its_slot(arena: Arena) -> None:
-    observer = arena.session("judge")
+def test_a_lease_marked_as_cancelled_keeps_its_slot(database: SharedDatabase) -> None:
+    observer = database.session("observer")
     limit(observer, 1)
     fill(observer)
     (delivery,) = take(observer)
@@ -184,12 +188,12 @@ def test_a_lease_marked_as_cancelled_keeps_its_slot(arena: Arena) -> None:
 
 
 @ENDINGS
-def test_a_first_limit_counts_what_an_open_dequeue_holds(arena: Arena, ending: str) -> None:
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_a_first_limit_counts_what_an_open_dequeue_holds(database: SharedDatabase, ending: str) -> None:
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     fill(observer)
     one.execute("BEGIN")
     assert len(take(one, 2)) == 2
-    with impatient(two):
+    with fail_on_lock_wait(two):
         limit(two, 3)
         assert take(two) == [], "the limit holds from its commit on, and is not dispatched yet"
         dispatch(two)
@@ -201,9 +205,11 @@ def test_a_first_limit_counts_what_an_open_dequeue_holds(arena: Arena, ending: s
 
 @pytest.mark.parametrize("old", [0, 5], ids=["a first limit", "a changed limit"])
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-def test_a_limit_set_under_an_old_snapshot_is_exact_or_refused(arena: Arena, level: str, old: int) -> None:
-    """What was leased, and which slots were taken away, since its snapshot it cannot see."""
-    observer, one = arena.session("judge"), arena.session("one")
+def test_a_limit_set_under_an_old_snapshot_is_exact_or_refused(
+    database: SharedDatabase, level: str, old: int
+) -> None:
+    """It cannot see what was leased, and which slots were removed, after its snapshot."""
+    observer, one = database.session("observer"), database.session("one")
     fill(observer)
     if old:
         limit(observer, old)
@@ -226,12 +232,12 @@ def test_a_limit_set_under_an_old_snapshot_is_exact_or_refused(arena: Arena, lev
 
 
 @ENDINGS
-def test_a_first_limit_left_open_holds_for_nobody(arena: Arena, ending: str) -> None:
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_a_first_limit_left_open_holds_for_nobody(database: SharedDatabase, ending: str) -> None:
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     fill(observer)
     one.execute("BEGIN")
     limit(one, 3)
-    with impatient(two):
+    with fail_on_lock_wait(two):
         dispatch(two)
         assert len(take(two, 10)) == 10
     end(one, ending)
@@ -241,10 +247,10 @@ def test_a_first_limit_left_open_holds_for_nobody(arena: Arena, ending: str) -> 
 
 
 @STOPS
-def test_a_first_limit_meets_a_dequeue_that_is_stopped(arena: Arena, stop: str) -> None:
-    observer, two = arena.session("judge"), arena.session("two")
+def test_a_first_limit_meets_a_dequeue_that_is_stopped(database: SharedDatabase, stop: str) -> None:
+    observer, two = database.session("observer"), database.session("two")
     fill(observer)
-    with paused(arena, stop, lambda one: take(one, 5)) as running, impatient(two):
+    with paused(database, stop, lambda one: take(one, 5)) as running, fail_on_lock_wait(two):
         limit(two, 3)
         dispatch(two)
         assert take(two) == []
@@ -257,13 +263,13 @@ def test_a_first_limit_meets_a_dequeue_that_is_stopped(arena: Arena, stop: str) 
 
 
 @ENDINGS
-def test_lowered_while_a_dequeue_is_open(arena: Arena, ending: str) -> None:
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_lowered_while_a_dequeue_is_open(database: SharedDatabase, ending: str) -> None:
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     limit(observer, 5)
     fill(observer)
     one.execute("BEGIN")
     running = take(one, 3)
-    with impatient(two):
+    with fail_on_lock_wait(two):
         limit(two, 2)
         dispatch(two)
         assert take(two) == [], "what the open one may have counts"
@@ -279,16 +285,16 @@ def test_lowered_while_a_dequeue_is_open(arena: Arena, ending: str) -> None:
 
 @ENDINGS
 @pytest.mark.parametrize("new", [3, 5, 8])
-def test_raised_while_a_dequeue_drains(arena: Arena, new: int, ending: str) -> None:
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_raised_while_a_dequeue_drains(database: SharedDatabase, new: int, ending: str) -> None:
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     limit(observer, 5)
     fill(observer)
     limit(observer, 2)
     dispatch(observer)
     one.execute("BEGIN")
     assert len(take(one, 1)) == 1
-    changing = arena.start(lambda: limit(two, new))
-    until(lambda: changing.done() or arena.is_waiting(two, one), "the limit to be raised, or to wait")
+    changing = database.start(lambda: limit(two, new))
+    until(lambda: changing.done() or database.is_waiting(two, one), "the limit to be raised, or to wait")
     end(one, ending)
     changing.result(timeout=10)
     take_all(observer, new)
@@ -296,13 +302,13 @@ def test_raised_while_a_dequeue_drains(arena: Arena, new: int, ending: str) -> N
 
 
 @ENDINGS
-def test_raised_while_a_dequeue_is_open(arena: Arena, ending: str) -> None:
-    observer, one, two = arena.session("judge"), arena.session("one"), arena.session("two")
+def test_raised_while_a_dequeue_is_open(database: SharedDatabase, ending: str) -> None:
+    observer, one, two = database.session("observer"), database.session("one"), database.session("two")
     limit(observer, 2)
     fill(observer)
     one.execute("BEGIN")
     assert len(take(one, 2)) == 2
-    with impatient(two):
+    with fail_on_lock_wait(two):
         limit(two, 4)
         dispatch(two)
         assert len(take(two)) == 2
@@ -312,10 +318,10 @@ def test_raised_while_a_dequeue_is_open(arena: Arena, ending: str) -> None:
 
 
 @pytest.mark.parametrize("stop", ["dequeue has the tick", "before delete ready", "dequeue has its entries"])
-def test_a_first_limit_meets_a_dequeue_of_one(arena: Arena, stop: str) -> None:
-    observer, two = arena.session("judge"), arena.session("two")
+def test_a_first_limit_meets_a_dequeue_of_one(database: SharedDatabase, stop: str) -> None:
+    observer, two = database.session("observer"), database.session("two")
     fill(observer)
-    with paused(arena, stop, lambda one: take(one, 1)) as running, impatient(two):
+    with paused(database, stop, lambda one: take(one, 1)) as running, fail_on_lock_wait(two):
         limit(two, 1)
         dispatch(two)
     taken = len(running.result())
@@ -325,12 +331,12 @@ def test_a_first_limit_meets_a_dequeue_of_one(arena: Arena, stop: str) -> None:
 
 @STOPS
 @pytest.mark.parametrize("new", [1, 2, 6, 0])
-def test_changed_while_a_dequeue_is_stopped(arena: Arena, stop: str, new: int) -> None:
-    """It gives what the old limit allowed; the new one counts that."""
-    observer, two = arena.session("judge"), arena.session("two")
+def test_changed_while_a_dequeue_is_stopped(database: SharedDatabase, stop: str, new: int) -> None:
+    """The dequeue takes what the old limit allowed; the new limit counts that."""
+    observer, two = database.session("observer"), database.session("two")
     limit(observer, 4)
     fill(observer)
-    with paused(arena, stop, lambda one: take(one, 3)) as running, impatient(two):
+    with paused(database, stop, lambda one: take(one, 3)) as running, fail_on_lock_wait(two):
         limit(two, new)
         dispatch(two)
         assert len(take(two, 5)) == (min(5, max(0, new - 3)) if new else 5)
@@ -341,20 +347,20 @@ def test_changed_while_a_dequeue_is_stopped(arena: Arena, stop: str, new: int) -
 
 
 @STOPS
-def test_lifted_and_set_again_while_a_dequeue_is_stopped(arena: Arena, stop: str) -> None:
-    """Whatever it holds already, neither waits for the other in a circle."""
-    observer, two = arena.session("judge"), arena.session("two")
+def test_lifted_and_set_again_while_a_dequeue_is_stopped(database: SharedDatabase, stop: str) -> None:
+    """Whatever the dequeue has locked, the two do not deadlock."""
+    observer, two = database.session("observer"), database.session("two")
     limit(observer, 4)
     fill(observer)
-    one = arena.session("one")
+    one = database.session("one")
 
     def lift_and_set(conn: psycopg.Connection) -> None:
         limit(conn, 0)
         limit(conn, 4)
 
-    with paused(arena, stop, lambda one: take(one, 3)) as running:
-        changing = arena.start(lambda: lift_and_set(two))
-        until(lambda: changing.done() or arena.is_waiting(two, one), "the limit to change, or to wait")
+    with paused(database, stop, lambda one: take(one, 3)) as running:
+        changing = database.start(lambda: lift_and_set(two))
+        until(lambda: changing.done() or database.is_waiting(two, one), "the limit to change, or to wait")
     changing.result(timeout=10)
     running.result()
     take_all(observer, 4)
@@ -365,15 +371,19 @@ def test_lifted_and_set_again_while_a_dequeue_is_stopped(arena: Arena, stop: str
 
 
 @pytest.mark.parametrize("moves", [False, True], ids=["a fixed limit", "a limit that moves"])
-def test_the_limit_holds_under_load(arena: Arena, moves: bool) -> None:
-    """Leases end in every way; a watcher counts them all the while, in single snapshots."""
-    observer, watcher, mover = arena.session("judge"), arena.session("watcher"), arena.session("mover")
+def test_the_limit_holds_under_load(database: SharedDatabase, moves: bool) -> None:
+    """Leases end in every way; a watcher counts them all the time, each time in one snapshot."""
+    observer, watcher, mover = (
+        database.session("observer"),
+        database.session("watcher"),
+        database.session("mover"),
+    )
     highest, chance = 4, random.Random(1)
     limit(observer, highest)
     fill(observer, 600)
     deadline = time.monotonic() + 3
-    sessions = [arena.session(f"load {seed}") for seed in range(5)]
-    running = [arena.start(partial(consume, conn, seed, deadline)) for seed, conn in enumerate(sessions)]
+    sessions = [database.session(f"load {seed}") for seed in range(5)]
+    running = [database.start(partial(consume, conn, seed, deadline)) for seed, conn in enumerate(sessions)]
     while time.monotonic() < deadline:
         assert leased(watcher) <= highest
         if moves and chance.random() < 0.2:
@@ -387,7 +397,7 @@ def test_the_limit_holds_under_load(arena: Arena, moves: bool) -> None:
 
 
 def consume(conn: psycopg.Connection, seed: int, deadline: float) -> int:
-    """Returns how many leases it had."""
+    """Returns how many messages it leased."""
     chance, count = random.Random(seed), 0
     while time.monotonic() < deadline:
         conn.execute("SELECT dispatch()")

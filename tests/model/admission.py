@@ -1,4 +1,4 @@
-"""Who is let in: dedupe keys, and how many messages a channel may hold."""
+"""Whether a message is admitted: dedupe keys, and how many messages a channel may have."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -8,14 +8,14 @@ RECOUNT_MS = 1000
 
 class Key(NamedTuple):
     holder: int
-    until_at: int | None  # None while the holder lives
+    until_at: int | None  # None while the message exists
 
 
 @dataclass
 class Admission:
     keys: dict[tuple[str, str], Key] = field(default_factory=dict)
-    # Messages that no limit had counted when they came, and that left: the channel, and when.
-    unsaid: list[tuple[str, int]] = field(default_factory=list)
+    # Messages that were created before there was a max_size, and have left: the channel, and when.
+    unannounced: list[tuple[str, int]] = field(default_factory=list)
 
     def holder(self, channel: str, key: str | None, now: int) -> int | None:
         held = self.keys.get((channel, key)) if key is not None else None
@@ -30,10 +30,10 @@ class Admission:
             self.keys[channel, key] = Key(message_id, until_at)
 
     def answers(self, channel: str, size: int, max_size: int | None, now: int) -> set[str]:
-        """What a newcomer without a rival may be told.
+        """The results that a create may get if no other message has its key.
 
-        Never more than the limit allows. Messages from before the limit leave without a word: they may be
-        missed for a second.
+        It never exceeds the limit. Messages from before the limit append no departure when they leave,
+        so up to a second may pass before their room is used again.
         """
         if max_size is None or size < max_size - self._missed(channel, now):
             return {"created"}
@@ -43,4 +43,4 @@ class Admission:
         self.keys = {place: key for place, key in self.keys.items() if place[0] != channel}
 
     def _missed(self, channel: str, now: int) -> int:
-        return sum(1 for left, at in self.unsaid if left == channel and at > now - RECOUNT_MS)
+        return sum(1 for left, at in self.unannounced if left == channel and at > now - RECOUNT_MS)

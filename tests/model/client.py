@@ -1,4 +1,4 @@
-"""The calls that have two forms: `one` makes a list of them one by one, `many` at once."""
+"""The calls that have two forms: `one` calls them one by one, `many` all at once."""
 
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -15,7 +15,7 @@ class Target(NamedTuple):
     token: UUID | None
 
 
-class Deferral(NamedTuple):
+class Retry(NamedTuple):
     dequeue_at: int | None
     state: bytes | None
     error: str | None
@@ -23,7 +23,7 @@ class Deferral(NamedTuple):
 
 
 def _column(values: list[Any]) -> list[Any] | None:
-    """An optional array is given as NULL when it would say nothing."""
+    """An optional array is given as NULL if all its values are NULL."""
     return None if all(value is None for value in values) else values
 
 
@@ -82,15 +82,15 @@ class Client:
             self.rows("SELECT * FROM message_complete_many(%s::BIGINT[], %s::UUID[])", *_columns(targets)),
         )
 
-    def defer(self, targets: list[Target], deferrals: list[Deferral], form: str) -> list[str]:
+    def retry(self, targets: list[Target], retries: list[Retry], form: str) -> list[str]:
         if form == "one":
             call = "SELECT message_retry(%s, %s, %s, %s, %s, %s)"
-            return [self.value(call, *t, *d) for t, d in zip(targets, deferrals, strict=True)]
+            return [self.value(call, *t, *d) for t, d in zip(targets, retries, strict=True)]
         types = "%s::BIGINT[], %s::UUID[], %s::BIGINT[], %s::BYTEA[], %s::TEXT[], %s::BIGINT[]"
         rows = self.rows(
             f"SELECT * FROM message_retry_many({types})",
             *_columns(targets),
-            *(_column(list(column)) for column in zip(*deferrals, strict=True)),
+            *(_column(list(column)) for column in zip(*retries, strict=True)),
         )
         return self._in_order(targets, rows)
 

@@ -1,4 +1,6 @@
-"""How much the model tries: `pytest tests/model --model-examples N`, and `--model-seed N` to repeat a run."""
+"""How much the model tests try: `pytest tests/model --model-examples N`, and `--model-seed N` to repeat
+a run.
+"""
 
 import secrets
 
@@ -11,7 +13,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--model-seed", type=int, default=None, help="the seed that a failed run has named")
 
 
-# pytest knows these options only when tests/model is named on its command line: hence the defaults here.
+# pytest knows these options only if tests/model is given on its command line, hence the defaults below.
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Judges what a dequeue gave, by what the model says it might, and hands it to the model."""
+"""Checks what a dequeue returned against what the model allows, and updates the model."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -25,48 +25,56 @@ class Line(NamedTuple):
 
 @dataclass
 class Deliveries:
-    """What was given so far: tokens, and what pairs of lines got since when on both had more to give."""
+    """What was delivered so far: the tokens, and for each pair of lines, how much more one got than the
+    other since both had a backlog.
+    """
 
     is_fresh: bool = False  # nothing was leased since the last dispatch
     leads: dict[tuple[Line, Line], Fraction] = field(default_factory=dict)
-    steps: dict[Line, Fraction] = field(default_factory=dict)  # the most that one of its messages counted
-    lost: dict[Line, Fraction] = field(default_factory=dict)  # what it gave up: see gave_up
+    steps: dict[Line, Fraction] = field(
+        default_factory=dict
+    )  # the highest cost / weight of one of its messages
+    lost: dict[Line, Fraction] = field(default_factory=dict)  # what was removed from it: see note_removed
     tokens: set[UUID] = field(default_factory=set)
 
-    def stepped(self, model: QueueModel) -> None:
-        """After every call: a line that has nothing to give has no claim on what others got meanwhile."""
+    def forget_idle_lines(self, model: QueueModel) -> None:
+        """After every call: a line without messages has no claim on what others got meanwhile."""
         able = {line for line, ids in lines(model).items() if ids and is_unlimited(model, line.channel)}
         self.leads = {pair: lead for pair, lead in self.leads.items() if able.issuperset(pair)}
 
-    def disturbed(self) -> None:
+    def forget_leads(self) -> None:
         self.leads.clear()
 
-    def gave_up(self, model: QueueModel, ids: list[int]) -> None:
-        """Before these are cancelled or rescheduled: a line whose next messages go gives up their turns."""
-        self.disturbed()
+    def note_removed(self, model: QueueModel, ids: list[int]) -> None:
+        """Before these messages are cancelled or rescheduled: a line whose next messages go loses their
+        turns.
+        """
+        self.forget_leads()
         for line, known in lines(model).items():
             gone = costs(model, line, [i for i in known if i in ids])
             self.lost[line] = self.lost.get(line, Fraction(0)) + sum(gone.values())
 
-    def weighed(self, model: QueueModel, before: dict[Line, list[int]]) -> None:
-        """Also while shares are not summed up: a line that gave a costly message waits for the others."""
+    def note_costs(self, model: QueueModel, before: dict[Line, list[int]]) -> None:
+        """Also while shares are not added up: a line that delivered a costly message waits for the
+        others.
+        """
         for line, ids in before.items():
             self.steps[line] = max(
                 self.steps.get(line, Fraction(0)), *costs(model, line, ids).values(), Fraction(0)
             )
 
-    def shared(self, model: QueueModel, took: list[int], before: dict[Line, list[int]]) -> None:
-        """Sums up what pairs of lines were given, from when on both always had more to give."""
+    def add_shares(self, model: QueueModel, took: list[int], before: dict[Line, list[int]]) -> None:
+        """Add up what pairs of lines got, from the time on when both always had more messages."""
         given = {
             line: sum((cost for i, cost in costs(model, line, ids).items() if i in took), Fraction(0))
             for line, ids in before.items()
         }
-        hungry = [
+        still_waiting = [
             line
             for line, ids in before.items()
             if not set(ids) <= set(took) and is_unlimited(model, line.channel)
         ]
-        pairs = [(a, b) for a, b in combinations(sorted(hungry), 2) if a.lane == b.lane]
+        pairs = [(a, b) for a, b in combinations(sorted(still_waiting), 2) if a.lane == b.lane]
         self.leads = {(a, b): self.leads.get((a, b), Fraction(0)) + given[a] - given[b] for a, b in pairs}
 
 
@@ -76,7 +84,7 @@ def costs(model: QueueModel, line: Line, ids: list[int]) -> dict[int, Fraction]:
 
 
 def lines(model: QueueModel) -> dict[Line, list[int]]:
-    """What each line may give, in order."""
+    """The messages that each line may deliver, in order."""
     found: dict[Line, list[int]] = {}
     for channel in model.channels():
         for message in model.next(channel):
@@ -95,8 +103,8 @@ def take(
     available = {channel: model.available(channel, ask.lanes) for channel in model.channels()}
     before = lines(model)
     room = model.room(ask.limit)
-    _judge_rows(model, deliveries, rows, ask)
-    _judge_order(model, rows, before)
+    _check_rows(model, deliveries, rows, ask)
+    _check_order(model, rows, before)
     assert len(rows) <= room, f"the queue released {len(rows)}, and may {room}"
     took = Counter(row.channel for row in rows)
     for channel, count in took.items():
@@ -105,30 +113,30 @@ def take(
         )
     if model.is_settled() and _is_free(model, ask.lanes):
         assert took.total() == min(room, sum(available.values())), (
-            f"invariant 13: {dict(took)} of {available}, {room} to be had: not all that was there"
+            f"invariant 13: {dict(took)} of {available} available, room for {room}: it should have taken more"
         )
-    deliveries.weighed(model, before)
+    deliveries.note_costs(model, before)
     if model.settings.max_concurrency is None and model.is_settled():
-        deliveries.shared(model, [row.id for row in rows], before)
-        _judge_shares(deliveries)
+        deliveries.add_shares(model, [row.id for row in rows], before)
+        _check_shares(deliveries)
     else:
-        deliveries.disturbed()
+        deliveries.forget_leads()
     for row in rows:
         model.lease(row.id, row.token, ask.lease_ms, ask.consumer)
         deliveries.tokens.add(row.token)
     deliveries.is_fresh = deliveries.is_fresh and not rows
-    _judge_again_at(model, deliveries, again_at, count=len(rows), limit=ask.limit)
+    _check_again_at(model, deliveries, again_at, count=len(rows), limit=ask.limit)
 
 
 def _is_free(model: QueueModel, lanes: list[str] | None) -> bool:
-    """Whether no limit's slots may be used up by what is next in other lanes."""
+    """Whether no slots of a limit can be used up by entries of other lanes."""
     if lanes is None:
         return True
     others = {message.channel for message in model.waiting() if message.lane not in lanes}
     return model.settings.max_concurrency is None and all(is_unlimited(model, channel) for channel in others)
 
 
-def _judge_rows(model: QueueModel, deliveries: Deliveries, rows: list[Delivery], ask: Ask) -> None:
+def _check_rows(model: QueueModel, deliveries: Deliveries, rows: list[Delivery], ask: Ask) -> None:
     assert len(rows) <= ask.limit
     assert len({row.id for row in rows}) == len(rows), "invariant 4: a message twice in one dequeue"
     for row in rows:
@@ -143,7 +151,7 @@ def _judge_rows(model: QueueModel, deliveries: Deliveries, rows: list[Delivery],
         assert row.token not in deliveries.tokens, "invariant 5: a token was given twice"
 
 
-def _judge_order(model: QueueModel, rows: list[Delivery], before: dict[Line, list[int]]) -> None:
+def _check_order(model: QueueModel, rows: list[Delivery], before: dict[Line, list[int]]) -> None:
     """Invariant 11: from the head of each line, in order, and nothing that was not dispatched."""
     picked: dict[Line, list[int]] = {}
     for row in rows:
@@ -153,8 +161,8 @@ def _judge_order(model: QueueModel, rows: list[Delivery], before: dict[Line, lis
         assert ids == expected, f"invariant 11: {line} gave {ids}, it has {before.get(line)}"
 
 
-def _judge_shares(deliveries: Deliveries) -> None:
-    """Invariant 21: costs by weight are apart by no more than one message of each, and what they gave up."""
+def _check_shares(deliveries: Deliveries) -> None:
+    """Invariant 21: costs by weight differ by no more than one message of each, and what was removed."""
     for (a, b), lead in deliveries.leads.items():
         most = sum(deliveries.steps[line] + deliveries.lost.get(line, 0) for line in (a, b))
         assert abs(lead) <= most, (
@@ -163,7 +171,7 @@ def _judge_shares(deliveries: Deliveries) -> None:
         )
 
 
-def _judge_again_at(
+def _check_again_at(
     model: QueueModel, deliveries: Deliveries, again_at: int | None, *, count: int, limit: int
 ) -> None:
     assert (again_at is not None) == (count < limit), (

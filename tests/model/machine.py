@@ -1,6 +1,6 @@
-"""The calls that producers, consumers and settings make of a queue, chosen by chance.
+"""Random calls of producers, consumers and settings on a queue.
 
-After each, the model says what it must have come to. `operators` adds the calls that people make.
+After each, the model says what the result must be. `operators` adds the calls that people make.
 """
 
 import copy
@@ -21,10 +21,10 @@ from tests.clock import FakeClock
 from tests.database import Connect
 from tests.invariants import check
 from tests.model.bad_calls import BAD_CALLS
-from tests.model.client import Client, Deferral, Target
+from tests.model.client import Client, Retry, Target
 from tests.model.deliveries import Ask, Deliveries, take
 from tests.model.queue_model import Draft, QueueModel
-from tests.model.standing import judge_standing
+from tests.model.statistics import check_statistics
 
 START = 1_700_000_000_000
 NOBODY = UUID("00000000-0000-4000-8000-000000000000")
@@ -32,7 +32,7 @@ NOBODY = UUID("00000000-0000-4000-8000-000000000000")
 NAMES = ["a", "b", "c", "d", "é '\" %"]
 CHANNELS = st.sampled_from(NAMES)
 FORMS = st.sampled_from(["one", "many"])
-# From the clock on, and with no relation to it.
+# Relative to the clock, and absolute.
 TIMES = st.one_of(
     st.none(),
     st.tuples(st.just("clock"), st.integers(-20, 20)),
@@ -56,7 +56,7 @@ DRAFTS = st.tuples(
     st.none()
     | st.tuples(st.sampled_from([0, 1, 100, -100]), st.sampled_from([1, 3, 1000]), st.sampled_from(LANES)),
 )
-# Which message and token: mostly two that belong together.
+# Which message and token: mostly a pair that belongs together.
 TARGETS = st.tuples(
     st.sampled_from(["held", "held", "held", "held", "forged", "stale", "unknown", "null id", "null token"]),
     st.integers(0, 30),
@@ -89,7 +89,7 @@ QUEUES = st.fixed_dictionaries(
         "notify": st.booleans(),
     },
 )
-DEFERRALS = st.tuples(
+RETRIES = st.tuples(
     TIMES, st.sampled_from([None, None, b"", b"step 2"]), st.sampled_from([None, None, "", "it broke"])
 )
 
@@ -108,12 +108,12 @@ STORED = """
 HISTORY = """
     SELECT id, finished_at, outcome, attempts, channel, created_at, dequeue_at, first_dequeued_at,
         dequeued_at, error, consumer, dedupe_key, headers, content_bytes, content FROM history"""
-# Truncating is slow, and what grows at every call must not keep the dead rows of five hundred lives.
+# Truncating is slow, so only tables that grow with every call are truncated, which removes their dead rows.
 RESET = """
     TRUNCATE message, notice, tick, ready, lease, line, backlog, slots RESTART IDENTITY;
     INSERT INTO queue DEFAULT VALUES;
     INSERT INTO dispatch_lock DEFAULT VALUES;
-    INSERT INTO upkeep DEFAULT VALUES;
+    INSERT INTO maintenance DEFAULT VALUES;
     {tick};
     INSERT INTO sleep (is_asleep) VALUES (FALSE)"""
 SKIP_IDS = "SELECT setval(s, nextval(s) + 2000) FROM pg_get_serial_sequence('message', 'id') s"
@@ -128,26 +128,26 @@ SMALL_TABLES = [
     "departure",
     "dispatch_lock",
     "finished",
-    "held",
+    "ready_locked",
     "policy_change",
     "queue",
-    "recent",
+    "recent_tag",
     "scheduled",
     "served_by",
     "sleep",
     "staging",
     "tally",
-    "upkeep",
+    "maintenance",
 ]
 
 
-class Bench:
-    """One database for all the lives: a fresh copy for each would take most of the time."""
+class SharedDatabase:
+    """One database for all examples: creating a fresh one for each would take most of the time."""
 
     def __init__(self, connect: Connect) -> None:
         self.conn = connect()
         self.clock = FakeClock(connect(), START)
-        self.other = connect()  # somebody who does not commit
+        self.other = connect()  # a session that does not commit
         self.drained = 0
         empty = [f"DELETE FROM {table}".encode() for table in SMALL_TABLES]
         tables = (files("lonnymq") / "sql" / "tables" / "0001_core.sql").read_text()
@@ -161,32 +161,32 @@ class Bench:
         self.clock.set(START)
 
 
-class Before(NamedTuple):
-    """What a rollback brings back."""
+class Saved(NamedTuple):
+    """What a rollback restores."""
 
     model: QueueModel
     deliveries: Deliveries
 
 
 class QueueMachine(RuleBasedStateMachine):
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, database: SharedDatabase) -> None:
         super().__init__()
-        bench.reset()
-        self.bench = bench
-        self.conn = bench.conn
-        self.clock = bench.clock
-        self.client = Client(bench.conn)
+        database.reset()
+        self.database = database
+        self.conn = database.conn
+        self.clock = database.clock
+        self.client = Client(database.conn)
         self.model = QueueModel(START)
         self.deliveries = Deliveries()
-        self.befores: list[Before] = []  # one a transaction or savepoint that is open
+        self.saved: list[Saved] = []  # one per open transaction or savepoint
         self.began_at = START
-        self.is_dirty = False  # this transaction has appended something: no dispatch of its own may read it
-        self.handles: list[Target] = []  # every delivery there ever was
+        self.is_dirty = False  # this transaction has written: it must not dispatch
+        self.deliveries_made: list[Target] = []  # every delivery so far
         self.drafted = 0
         self.is_crowded = False
         self.is_draining = False
 
-    # The world
+    # The clock and transactions
 
     @initialize(
         policies=st.lists(POLICIES, max_size=len(NAMES)),
@@ -195,7 +195,7 @@ class QueueMachine(RuleBasedStateMachine):
         max_attempts=st.sampled_from([None, 1]),
         is_crowded=st.booleans(),
     )
-    def life_begins(
+    def queue_is_set_up(
         self,
         policies: list[tuple[Any, ...]],
         counts: list[int],
@@ -227,45 +227,45 @@ class QueueMachine(RuleBasedStateMachine):
     def clock_moves_to_the_next_message(self, offset: int) -> None:
         self.set_clock((self.model.next_at() or 0) + offset)
 
-    @precondition(lambda self: len(self.befores) < 3)
+    @precondition(lambda self: len(self.saved) < 3)
     @rule()
     def transaction_begins(self) -> None:
-        if not self.befores:
+        if not self.saved:
             self.began_at = self.clock.at
             self.is_dirty = False
-        self.conn.execute("SAVEPOINT here" if self.befores else "BEGIN")
-        self.befores.append(Before(copy.deepcopy(self.model), copy.deepcopy(self.deliveries)))
+        self.conn.execute("SAVEPOINT here" if self.saved else "BEGIN")
+        self.saved.append(Saved(copy.deepcopy(self.model), copy.deepcopy(self.deliveries)))
 
-    @precondition(lambda self: self.befores)
+    @precondition(lambda self: self.saved)
     @rule(keep=st.booleans())
     def transaction_ends(self, *, keep: bool) -> None:
-        before = self.befores.pop()
+        before = self.saved.pop()
         if keep:
-            self.conn.execute("RELEASE here" if self.befores else "COMMIT")
+            self.conn.execute("RELEASE here" if self.saved else "COMMIT")
         else:
-            self.conn.execute("ROLLBACK TO here; RELEASE here" if self.befores else "ROLLBACK")
+            self.conn.execute("ROLLBACK TO here; RELEASE here" if self.saved else "ROLLBACK")
             tokens = self.deliveries.tokens - before.deliveries.tokens
             self.model, self.deliveries = before
             self.model.is_dispatched = False  # what a dequeue took comes back with the next dispatch
-            self.model.placed -= {target.id for target in self.handles if target.token in tokens}
-            self.deliveries.disturbed()
+            self.model.placed -= {target.id for target in self.deliveries_made if target.token in tokens}
+            self.deliveries.forget_leads()
             self.set_clock(self.clock.at)
-        self.is_dirty = self.is_dirty and bool(self.befores)
+        self.is_dirty = self.is_dirty and bool(self.saved)
 
     @precondition(lambda self: self.is_crowded)
     @rule()
-    def others_make_many(self) -> None:
-        """As far as a dispatch can tell: ids are missing, and a transaction is open. Or that one ends."""
-        if self.bench.other.info.transaction_status == TransactionStatus.IDLE:
-            self.bench.other.execute(SKIP_IDS)
-            self.bench.other.execute("BEGIN; SELECT pg_current_xact_id()")
+    def others_create_many(self) -> None:
+        """As a dispatch sees it: ids are missing, and a transaction is open. Or that transaction ends."""
+        if self.database.other.info.transaction_status == TransactionStatus.IDLE:
+            self.database.other.execute(SKIP_IDS)
+            self.database.other.execute("BEGIN; SELECT pg_current_xact_id()")
         else:
-            self.bench.other.rollback()
+            self.database.other.rollback()
 
-    @precondition(lambda self: not self.befores)
+    @precondition(lambda self: not self.saved)
     @rule(ms=st.sampled_from([1, 100, 1500]), keep=st.booleans())
     def consumer_is_slow(self, ms: int, *, keep: bool) -> None:
-        """Time goes by between the start of its transaction and its call."""
+        """Time passes between the start of its transaction and its call."""
         self.transaction_begins()
         self.set_clock(self.clock.at + ms)
         self.dequeue(5, 50, "slow")
@@ -289,7 +289,7 @@ class QueueMachine(RuleBasedStateMachine):
         ids = [message_id or 0 for message_id, result in rows if result == "created"]
         assert ids == sorted(set(ids)), "ids rise in the order given"
         assert not ids or ids[0] > max(self.model.messages, default=0), "ids rise"
-        self.model.create(rows, given, self.began_at if self.befores else self.clock.at)
+        self.model.create(rows, given, self.began_at if self.saved else self.clock.at)
         self.wrote()
 
     @rule(
@@ -301,7 +301,9 @@ class QueueMachine(RuleBasedStateMachine):
     def create_backlog(
         self, counts: list[int], max_attempts: int | None, *, later: bool, keyed: bool
     ) -> None:
-        """Plain messages, so many a channel, one of them for `later`: fairness shows only in plenty."""
+        """Plain messages, `counts` per channel, one of them for `later`: fairness shows only with a
+        backlog.
+        """
         plain = [
             (
                 name,
@@ -321,7 +323,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.admission.keys)
     @rule(number=st.integers(0, 30), offset=st.sampled_from([-1, 0, 1, None]), form=FORMS)
     def create_again(self, number: int, offset: int | None, form: str) -> None:
-        """With keys that were given before; with an offset, about the time that one is free again."""
+        """With keys that were used before; with an offset, around the time when one is free again."""
         keys = sorted(self.model.admission.keys.items())
         finished = [(place, key) for place, key in keys if (key.until_at or 0) >= self.clock.at] or keys
         picked = [finished[(number + n) % len(finished)] for n in range(3)]
@@ -338,17 +340,17 @@ class QueueMachine(RuleBasedStateMachine):
         for calls in range(1, 1000):
             if not self.client.value("SELECT dispatch(%s)", limit):
                 break
-            assert calls < 999, "dispatching does not come to an end"
+            assert calls < 999, "dispatching does not finish"
         self.model.dispatch()
-        self.deliveries.stepped(self.model)
+        self.deliveries.forget_idle_lines(self.model)
         self.deliveries.is_fresh = True
         if not self.is_draining:
-            self.judge()
+            self.check_at_rest()
 
-    def judge(self) -> None:
-        # The model judges invariant 7 itself: it knows when the limit was lowered.
+    def check_at_rest(self) -> None:
+        # The model checks invariant 7 itself, because it knows when the limit was lowered.
         check(self.conn, but=("invariant 7",))
-        judge_standing(self.client, self.model, NAMES)
+        check_statistics(self.client, self.model, NAMES)
 
     @rule(
         limit=st.integers(1, 20),
@@ -366,13 +368,13 @@ class QueueMachine(RuleBasedStateMachine):
         *,
         first: bool = True,
     ) -> None:
-        """`first` dispatches first, as consumers do."""
+        """`first`: dispatch first, as consumers do."""
         if first and not self.is_dirty:
             self.dispatch()
         rows, again_at = self.client.dequeue(limit, lease_ms, consumer, lanes)
         lasts_ms = self.model.settings.lease_ms if lease_ms is None else lease_ms
         take(self.model, self.deliveries, rows, again_at, Ask(limit, lasts_ms, consumer, lanes))
-        self.handles += [Target(row.id, row.token) for row in rows]
+        self.deliveries_made += [Target(row.id, row.token) for row in rows]
         self.wrote()
 
     @precondition(lambda self: not self.is_dirty)
@@ -382,14 +384,14 @@ class QueueMachine(RuleBasedStateMachine):
         then=st.sampled_from(["complete", "fail", "fail", "hold"]),
     )
     def work(self, limits: list[int], lease_ms: int | None, then: str) -> None:
-        """A consumer's loop, that completes what it gets, fails at it or holds on to it."""
+        """A consumer's loop: it completes what it gets, fails, or keeps it."""
         for limit in limits:
             self.dequeue(limit, lease_ms, "worker")
             held = [("held", number) for number in range(len(self.model.leases()))]
             if held and then == "complete":
                 self.complete(held, "many")
             elif held and then == "fail":
-                self.defer([(target, (None, None, "it broke")) for target in held], "many")
+                self.retry([(target, (None, None, "it broke")) for target in held], "many")
 
     @rule(whom=st.lists(TARGETS, min_size=1, max_size=6), form=FORMS)
     def complete(self, whom: list[tuple[str, int]], form: str) -> None:
@@ -398,18 +400,18 @@ class QueueMachine(RuleBasedStateMachine):
         assert results == [self.model.complete(*target) for target in given], "invariants 5, 6, 16"
         self.wrote()
 
-    @rule(each=st.lists(st.tuples(TARGETS, DEFERRALS), min_size=1, max_size=6), form=FORMS)
-    def defer(self, each: list[tuple[Any, Any]], form: str) -> None:
+    @rule(each=st.lists(st.tuples(TARGETS, RETRIES), min_size=1, max_size=6), form=FORMS)
+    def retry(self, each: list[tuple[Any, Any]], form: str) -> None:
         given = [self.target(*target) for target, _ in each]
         whens = [self.when(time) for _, (time, _, _) in each]
-        deferrals = [
-            Deferral(at, state, error, delay_ms)
+        retries = [
+            Retry(at, state, error, delay_ms)
             for (at, delay_ms), (_, (_, state, error)) in zip(whens, each, strict=True)
         ]
-        results = self.client.defer(given, deferrals, form)
+        results = self.client.retry(given, retries, form)
         expected = [
-            self.model.defer(*t, self.at(d.dequeue_at, d.delay_ms), d.state, d.error)
-            for t, d in zip(given, deferrals, strict=True)
+            self.model.retry(*t, self.at(d.dequeue_at, d.delay_ms), d.state, d.error)
+            for t, d in zip(given, retries, strict=True)
         ]
         assert results == expected, f"invariants 5, 14, 16: {results} for {given}, not {expected}"
         self.wrote()
@@ -421,11 +423,13 @@ class QueueMachine(RuleBasedStateMachine):
         assert results == [self.model.extend(*target, lease_ms) for target in given], "invariants 5, 16"
         self.wrote()
 
-    # Settings and upkeep
+    # Settings and maintenance
 
     @rule(number=st.integers(0, 30), policy=POLICIES, limit=st.sampled_from([None, 1, 5]))
     def channel_changes(self, number: int, policy: tuple[Any, ...], limit: int | None) -> None:
-        """It holds at once: with a limit, somebody asks who has dispatched before."""
+        """The change is valid at once: with a limit, a consumer that has dispatched before dequeues
+        next.
+        """
         if limit is not None and not self.is_dirty:
             self.dispatch()
         channels = self.model.channels() or NAMES
@@ -437,7 +441,7 @@ class QueueMachine(RuleBasedStateMachine):
         """The channel, max_concurrency, release_interval_ms, paused, max_size, weight."""
         rows = self.client.rows("SELECT * FROM channel_set(%s, %s, %s, %s, %s, %s)", *given)
         self.model.channel_set(*given)
-        self.deliveries.disturbed()
+        self.deliveries.forget_leads()
         assert rows == [(given[0], *vars(self.model.policy(given[0])).values())]
         assert rows == self.client.rows("SELECT * FROM channel_get(%s)", given[0])
         self.wrote()
@@ -458,12 +462,12 @@ class QueueMachine(RuleBasedStateMachine):
         if given.keys() & {"max_concurrency", "paused"}:
             self.wrote()
 
-    @precondition(lambda self: not self.befores)
+    @precondition(lambda self: not self.saved)
     @rule()
     def rebuild(self) -> None:
         self.client.rows("SELECT rebuild()")
         self.model.rebuild()
-        self.deliveries.disturbed()
+        self.deliveries.forget_leads()
         self.wrote()
 
     @rule(limit=st.sampled_from([1, 3, 10_000]))
@@ -473,7 +477,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(bad=st.sampled_from(BAD_CALLS))
     def bad_call(self, bad: tuple[str, str]) -> None:
-        """Refused with its code; that nothing changed, the next look at what is stored will say."""
+        """It is refused with its code. The next check of what is stored shows that nothing changed."""
         sqlstate, call = bad
         too_long = f"convert_to(repeat('x', {self.model.settings.content_max_bytes + 1}), 'UTF8')"
         with pytest.raises(psycopg.Error) as refused, self.conn.transaction():
@@ -497,15 +501,15 @@ class QueueMachine(RuleBasedStateMachine):
         assert sorted(self.client.rows(HISTORY), key=_in_time) == sorted(self.model.finished, key=_in_time)
 
     def teardown(self) -> None:
-        """Drain, unless the life ended before its time."""
+        """Drain the queue, unless the example has failed."""
         if sys.exc_info()[0] is None:
             self.drain()
-            self.bench.drained += 1
+            self.database.drained += 1
 
     def drain(self) -> None:
-        while self.befores:
+        while self.saved:
             self.transaction_ends(keep=True)
-        self.bench.other.rollback()
+        self.database.other.rollback()
         made = {*self.model.messages, *self.model.dead, *self.model.gone}
         self.dequeue(20, 1000, None)
         self.is_draining = True
@@ -519,7 +523,7 @@ class QueueMachine(RuleBasedStateMachine):
                 self.dequeue(20, 1000, None)
             if not self.model.messages:
                 break
-            if rounds == 10:  # slow ones have shown that they go on
+            if rounds == 10:  # channels with an interval have shown that they go on
                 for channel in self.model.policies:
                     self.channel_set(channel, *UNLIMITED)
             else:
@@ -531,32 +535,32 @@ class QueueMachine(RuleBasedStateMachine):
         self.rest()
 
     def rest(self) -> None:
-        """Nothing is left in any place, and nothing to do."""
+        """Nothing is left in any place, and there is nothing to do."""
         self.dispatch()
-        for place in ("backlog WHERE stretches <> '{}'", "line", "ready", "scheduled", "held"):
+        for place in ("backlog WHERE ranges <> '{}'", "line", "ready", "scheduled", "ready_locked"):
             left = self.client.rows(f"SELECT * FROM {place}")
             assert not left, f"invariant 17: drained, yet {place} has {left}"
         tick = self.client.rows("SELECT * FROM tick")
         self.dispatch()
-        self.judge()
+        self.check_at_rest()
         assert tick == self.client.rows("SELECT * FROM tick"), (
             "invariant 17: an idle dispatch has something to do"
         )
 
-    # How it is done
+    # Helpers
 
     def wrote(self) -> None:
-        self.is_dirty = bool(self.befores)
-        self.deliveries.stepped(self.model)
+        self.is_dirty = bool(self.saved)
+        self.deliveries.forget_idle_lines(self.model)
 
     def set_clock(self, at: int) -> None:
         self.clock.set(at)
         self.model.now = at
-        self.deliveries.stepped(self.model)
+        self.deliveries.forget_idle_lines(self.model)
 
     def next_event(self) -> int:
         ends = [message.lease_end_at for message in self.model.leases()]
-        times = (*ends, *self.model.noticed_at.values(), self.model.next_at())
+        times = (*ends, *self.model.slot_found_at.values(), self.model.next_at())
         return min(at for at in times if at is not None and at > self.clock.at)
 
     def time(self, time: tuple[str, int] | None) -> int | None:
@@ -577,9 +581,9 @@ class QueueMachine(RuleBasedStateMachine):
         if kind in {"held", "forged"} and held:
             message = held[number % len(held)]
             return Target(message.id, message.token if kind == "held" else NOBODY)
-        if not self.handles or kind in {"held", "forged", "unknown"}:
+        if not self.deliveries_made or kind in {"held", "forged", "unknown"}:
             return Target(10**9 + number, NOBODY)
-        message_id, token = self.handles[-1 - number % len(self.handles)]
+        message_id, token = self.deliveries_made[-1 - number % len(self.deliveries_made)]
         return Target(None if kind == "null id" else message_id, None if kind == "null token" else token)
 
 

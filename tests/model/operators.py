@@ -1,28 +1,28 @@
-"""The calls that people make: cancel, reschedule, retry and discard what died, delete a channel."""
+"""The calls that people make: cancel, reschedule, retry and discard dead letters, delete a channel."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from tests.model.machine import FORMS, NAMES, TIMES, QueueMachine
 
-# Which message: one that waits, runs, died, has gone or never was.
+# Which message: waiting, leased, dead, gone, or one that never existed.
 WHOM = st.tuples(
     st.sampled_from(["waiting", "waiting", "leased", "leased", "dead", "gone", "unknown"]), st.integers(0, 30)
 )
 DEAD = st.tuples(st.sampled_from(["dead", "dead", "dead", "waiting", "unknown"]), st.integers(0, 5))
 
 
-class OperatedQueueMachine(QueueMachine):
+class OperatorQueueMachine(QueueMachine):
     @rule(whom=st.lists(WHOM, min_size=1, max_size=4), form=FORMS)
     def cancel(self, whom: list[tuple[str, int]], form: str) -> None:
         ids = [self.whom(*each) for each in whom]
-        self.deliveries.gave_up(self.model, ids)
+        self.deliveries.note_removed(self.model, ids)
         assert self.client.cancel(ids, form) == [self.model.cancel(message_id) for message_id in ids]
         self.wrote()
 
     @precondition(lambda self: self.model.leases())
     @rule(
-        number=st.integers(0, 30), then=st.sampled_from(["extend", "complete", "defer", "wait"]), form=FORMS
+        number=st.integers(0, 30), then=st.sampled_from(["extend", "complete", "retry", "wait"]), form=FORMS
     )
     def cancel_what_runs(self, number: int, then: str, form: str) -> None:
         self.cancel([("leased", number)], form)
@@ -30,15 +30,15 @@ class OperatedQueueMachine(QueueMachine):
             self.extend([("held", number)], 60_000, form)
         elif then == "complete":
             self.complete([("held", number)], form)
-        elif then == "defer":
-            self.defer([(("held", number), (("clock", 300), b"step 2", "it broke"))], form)
+        elif then == "retry":
+            self.retry([(("held", number), (("clock", 300), b"step 2", "it broke"))], form)
         else:
             self.clock_moves_to_a_lease_end(number, 0, then=True)
 
     @rule(whom=WHOM, time=TIMES)
     def reschedule(self, whom: tuple[str, int], time: tuple[str, int] | None) -> None:
         message_id, at = self.whom(*whom), self.time(time)
-        self.deliveries.gave_up(self.model, [message_id])
+        self.deliveries.note_removed(self.model, [message_id])
         assert self.client.reschedule(message_id, at) == self.model.reschedule(message_id, at)
         self.wrote()
 
@@ -53,7 +53,7 @@ class OperatedQueueMachine(QueueMachine):
     @precondition(lambda self: self.model.dead)
     @rule(number=st.integers(0, 5), room=st.integers(0, 3))
     def dead_retry_into_little_room(self, number: int, room: int) -> None:
-        """All that died in a channel, and others who have a wish for the room."""
+        """Retry all dead letters of a channel, and create messages that compete for the room."""
         channel = self.model.dead[self.whom("dead", number)].channel
         self.channel_set(channel, None, None, None, max(1, self.model.size(channel) + room), None)
         ids = [message.id for message in self.model.dead.values() if message.channel == channel]
@@ -69,12 +69,12 @@ class OperatedQueueMachine(QueueMachine):
 
     @rule(channel=st.sampled_from(NAMES), with_messages=st.booleans(), limit=st.sampled_from([1, 3, 10_000]))
     def channel_delete(self, channel: str, *, with_messages: bool, limit: int) -> None:
-        """Its keys are asked for again."""
+        """Afterwards its keys are used again."""
         keys = [key for place, key in sorted(self.model.admission.keys) if place == channel]
         given = (channel, with_messages, limit)
         (answer,) = self.client.rows("SELECT * FROM channel_delete(%s, %s, %s)", *given)
         stored = {row[0] for row in self.client.rows("SELECT id FROM message UNION SELECT id FROM dead")}
-        self.deliveries.gave_up(self.model, [i for i in self.model.messages if i not in stored])
+        self.deliveries.note_removed(self.model, [i for i in self.model.messages if i not in stored])
         self.model.channel_delete(
             channel, with_messages=with_messages, limit=limit, answer=answer, stored=stored
         )
@@ -84,14 +84,14 @@ class OperatedQueueMachine(QueueMachine):
 
     @rule(limits=st.lists(st.sampled_from([0, 1, 2, 3, 5]), min_size=2, max_size=4), is_done=st.booleans())
     def queue_limit_changes(self, limits: list[int], *, is_done: bool) -> None:
-        """While messages run."""
+        """While messages are leased."""
         for limit in limits:
             self.queue_set({"max_concurrency": limit, "paused": False})
             self.dequeue(5, 60_000, None)
             if is_done:
                 self.complete([("held", 0)], "one")
 
-    # How it is done
+    # Helpers
 
     def whom(self, kind: str, number: int) -> int:
         kinds: dict[str, list[int]] = {

@@ -1,8 +1,8 @@
 """The whole contract in plain Python: what each call returns, and what is stored after it.
 
-One caller, no waiting, no indexes: where the engine is clever, the model is obvious. What is left to the
-engine is handed to the model as it happened: the ids and tokens it makes up, which of the channels with a
-backlog it serves (see `deliveries`, which judges that), and answers that the contract leaves open (see
+One caller, no waiting, no indexes: where the engine is clever, the model is obvious. What the contract
+leaves to the engine is passed to the model as it happened: ids and tokens, which of the channels with a
+backlog is served (`deliveries` checks that), and results that the contract leaves open (see
 `admission`).
 """
 
@@ -21,7 +21,7 @@ PAST_ERRORS = 10
 
 @dataclass(frozen=True)
 class Settings:
-    """As queue_get shows them."""
+    """As queue_get returns them."""
 
     content_max_bytes: int = 1_048_576
     lease_ms: int = 30_000
@@ -38,7 +38,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Policy:
-    """As channel_get shows it."""
+    """As channel_get returns it."""
 
     max_concurrency: int | None = None
     release_interval_ms: int = 0
@@ -73,7 +73,7 @@ class Message:
     dedupe_key: str | None
     created_at: int
     dequeue_at: int
-    attempts: int = 0  # used up, the running one not counted
+    attempts: int = 0  # used up, without the running one
     state: bytes | None = None
     error: str | None = None
     consumer: str | None = None
@@ -87,8 +87,8 @@ class Message:
     priority: int = 0
     cost: int = 1
     lane: str = "default"
-    is_announced: bool = False  # leased under a concurrency limit: the end of the lease is announced
-    is_counted: bool = False  # came while its channel had a max_size
+    is_announced: bool = False  # leased under a concurrency limit: its end appends a notice
+    is_counted: bool = False  # created while its channel had a max_size
 
     @property
     def place(self) -> tuple[int, int, int]:
@@ -96,7 +96,7 @@ class Message:
 
     @property
     def stored(self) -> tuple[Any, ...]:
-        """All that a caller can see of it, down to its lane."""
+        """Everything of it that a caller can see, up to its lane."""
         return tuple(vars(self).values())[:22]
 
 
@@ -131,24 +131,24 @@ class QueueModel:
     finished: list[Finished] = field(default_factory=list)
     admission: Admission = field(default_factory=Admission)
     released_at: dict[str, int] = field(default_factory=dict)
-    served: dict[str, int] = field(default_factory=dict)  # by channels, since they came into being
+    served: dict[str, int] = field(default_factory=dict)  # by channel
     served_total: int = 0
-    untold: Counter[str] = field(default_factory=Counter)  # what was served since the last dispatch
+    uncounted: Counter[str] = field(default_factory=Counter)  # what was served since the last dispatch
     placed: set[int] = field(default_factory=set)  # waiting messages that a dispatch has found due
     is_dispatched: bool = False  # nothing was appended since the last dispatch
     dispatched_at: int = 0
-    # When a free slot is found out about at the latest; "": one of the queue's.
-    noticed_at: dict[str, int] = field(default_factory=dict)
+    # When a free slot is found at the latest; "": one of the queue's.
+    slot_found_at: dict[str, int] = field(default_factory=dict)
     had_limits: bool = False
 
     # Producers
 
     def create(self, answers: list[tuple[int | None, str]], drafts: list[Draft], transaction_at: int) -> None:
-        """One after the other, also where the engine was asked for all at once."""
+        """One after the other, even if the engine got all at once."""
         self.is_dispatched = False
         for (message_id, result), draft in zip(answers, drafts, strict=True):
             holder = self.admission.holder(draft.channel, draft.dedupe_key, self.now)
-            self._judge_answer(draft.channel, draft.dedupe_key, None, result)
+            self._check_answer(draft.channel, draft.dedupe_key, None, result)
             if result == "created":
                 assert message_id is not None
                 self._make(message_id, draft, transaction_at)
@@ -174,7 +174,7 @@ class QueueModel:
         )
         self._enter(message)
 
-    def _judge_answer(self, channel: str, key: str | None, message_id: int | None, result: str) -> None:
+    def _check_answer(self, channel: str, key: str | None, message_id: int | None, result: str) -> None:
         holder = self.admission.holder(channel, key, self.now)
         if holder not in {None, message_id}:
             allowed = {"duplicate"}
@@ -194,14 +194,14 @@ class QueueModel:
     # Consumers
 
     def dispatch(self) -> None:
-        """Leases that ran out come back, but for what was cancelled. Whatever is due is placed."""
+        """Messages of expired leases come back, except cancelled ones. Everything that is due is placed."""
         for message in self.leases():
             if message.lease_end_at is not None and message.lease_end_at <= self.now:
                 self._give_up(message, RAN_OUT) if message.is_cancelled else self._fail(message, RAN_OUT)
         self.placed = {message.id for message in self.waiting() if self.is_due(message)}
         self.is_dispatched = True
         self.dispatched_at = self.now
-        self.untold.clear()
+        self.uncounted.clear()
 
     def available(self, channel: str, lanes: list[str] | None = None) -> int:
         """How many messages the channel may release now. Leases count until they end, however late."""
@@ -233,7 +233,7 @@ class QueueModel:
         self.released_at[message.channel] = self.now
         self.served[message.channel] = self.served.get(message.channel, 0) + 1
         self.served_total += 1
-        self.untold[message.channel] += 1
+        self.uncounted[message.channel] += 1
         self.placed.discard(message_id)
         return message
 
@@ -245,7 +245,7 @@ class QueueModel:
         self._go(message, outcome)
         return outcome
 
-    def defer(
+    def retry(
         self,
         message_id: int | None,
         token: UUID | None,
@@ -306,23 +306,23 @@ class QueueModel:
         return "rescheduled"
 
     def dead_retry(self, answers: list[tuple[int, str]], dequeue_at: int | None) -> None:
-        """In the order of their ids; a message that is named twice is no longer dead the second time."""
+        """In the order of their ids; a message that is given twice is no longer dead the second time."""
         first = dict(reversed(answers))
         for message_id in sorted(first):
-            self._retry(message_id, first[message_id], dequeue_at)
+            self._retry_dead(message_id, first[message_id], dequeue_at)
         seen = set()
         for message_id, result in answers:
             again = "not_found" if first[message_id] == "retried" else first[message_id]
             assert result == (again if message_id in seen else first[message_id])
             seen.add(message_id)
 
-    def _retry(self, message_id: int, result: str, dequeue_at: int | None) -> None:
+    def _retry_dead(self, message_id: int, result: str, dequeue_at: int | None) -> None:
         message = self.dead.get(message_id)
         if message is None:
             assert result == "not_found", f"a retry of {message_id}, which is not dead: {result!r}"
             return
         created = "created" if result == "retried" else result
-        self._judge_answer(message.channel, message.dedupe_key, message_id, created)
+        self._check_answer(message.channel, message.dedupe_key, message_id, created)
         if result == "retried":
             self._revive(message, self.now if dequeue_at is None else dequeue_at)
 
@@ -367,7 +367,7 @@ class QueueModel:
     def channel_delete(
         self, channel: str, *, with_messages: bool, limit: int, answer: tuple[str, int], stored: set[int]
     ) -> None:
-        """`stored`: the messages that are still there. Which ones go first is left to the engine."""
+        """`stored`: the messages that still exist. Which ones are deleted first is up to the engine."""
         mine = {m.id: m for m in (*self.messages.values(), *self.dead.values()) if m.channel == channel}
         left = [message for message_id, message in mine.items() if message_id not in stored]
         went = min(limit, len(mine)) if with_messages else 0
@@ -391,13 +391,13 @@ class QueueModel:
             self.is_dispatched = False
 
     def rebuild(self) -> None:
-        """Changes nothing that a caller sees, but leaves all of it to be dispatched again."""
+        """Changes nothing that a caller sees, but everything must be dispatched again."""
         self.is_dispatched = False
         self.placed.clear()
-        self.untold.clear()
+        self.uncounted.clear()
 
     def trim_history(self, kept: set[tuple[int, int]]) -> None:
-        """`kept`: the ids and times still there. What is too old may go, nothing else."""
+        """`kept`: the ids and times that still exist. Only rows that are too old may be deleted."""
         keep_ms = self.settings.history_keep_ms
         for row in self.finished:
             is_old = keep_ms and row.finished_at < self.now - keep_ms
@@ -420,14 +420,14 @@ class QueueModel:
         return sorted(waiting, key=lambda message: message.place)
 
     def is_due(self, message: Message) -> bool:
-        """What was due once, when a dispatch looked, stays due."""
+        """A message that a dispatch found due stays due."""
         return message.dequeue_at <= self.now or message.id in self.placed
 
     def due(self, channel: str) -> list[Message]:
         return [message for message in self.waiting(channel) if self.is_due(message)]
 
     def next(self, channel: str, lanes: list[str] | None = None) -> list[Message]:
-        """What a dequeue may find, in order: due, and dispatched since. Lanes do not wait for each other."""
+        """What a dequeue may find, in order: due and dispatched. Lanes do not wait for each other."""
         return [
             m for m in self.waiting(channel) if m.id in self.placed and (lanes is None or m.lane in lanes)
         ]
@@ -442,19 +442,21 @@ class QueueModel:
             return self.now
         return self.released_at[channel] + interval_ms
 
-    def is_noticed(self, channel: str) -> bool:
-        return self.noticed_at.get(channel, self.now) <= self.now
+    def is_slot_found(self, channel: str) -> bool:
+        return self.slot_found_at.get(channel, self.now) <= self.now
 
     def is_settled(self) -> bool:
-        """Whether a dequeue now knows all there is to know. That an interval is over, a dispatch must see."""
+        """Whether a dequeue now knows everything. Only a dispatch sees that an interval is over."""
         is_placed = all(message.id in self.placed for message in self.waiting() if self.is_due(message))
         intervals = [channel for channel in self.released_at if self.policy(channel).release_interval_ms]
         is_seen = all(self.ready_at(channel) <= self.dispatched_at for channel in intervals)
-        is_told = all(map(self.is_noticed, self.noticed_at))
+        is_told = all(map(self.is_slot_found, self.slot_found_at))
         return self.is_dispatched and is_placed and is_seen and is_told
 
     def next_at(self) -> int | None:
-        """When time alone lets a channel release something: a message's time, or the end of an interval."""
+        """When time alone lets a channel release something: the time of a message, or the end of an
+        interval.
+        """
         if not self.room(1):
             return None
         times = [
@@ -468,7 +470,7 @@ class QueueModel:
         limit = self.policy(channel).max_concurrency
         return limit is not None and len(self.leases(channel)) >= limit
 
-    # How it is done
+    # Helpers
 
     def _held(self, message_id: int | None, token: UUID | None) -> Message | None:
         message = None if message_id is None else self.messages.get(message_id)
@@ -493,17 +495,19 @@ class QueueModel:
         self.gone.add(message.id)
 
     def _end_lease(self, message: Message) -> None:
-        """A lease older than the limit it counts against ends unannounced. That is found out by looking."""
+        """If a lease is older than the limit, its end appends no notice; a dispatch finds the free slot
+        later.
+        """
         message.token = message.lease_end_at = None
         if message.is_announced:
             return
         if self.policy(message.channel).max_concurrency is not None:
-            self.noticed_at[message.channel] = self.now + NOTICE_MS
+            self.slot_found_at[message.channel] = self.now + NOTICE_MS
         if self.settings.max_concurrency is not None:
-            self.noticed_at[""] = self.now + NOTICE_MS
+            self.slot_found_at[""] = self.now + NOTICE_MS
 
     def _fail(self, message: Message, error: str) -> None:
-        """The attempt is used up; after the last one the message is parked."""
+        """The attempt is used up; after the last one the message is a dead letter."""
         if message.attempts + 1 >= (message.max_attempts or self.settings.max_attempts):
             self._leave(message, "dead", error)
             message.dead_at = self.now
@@ -513,13 +517,15 @@ class QueueModel:
         message.error = error
 
     def _leave(self, message: Message, outcome: str, error: str | None) -> None:
-        """It no longer waits and no longer runs: the history, its key and its channel's size know."""
+        """It no longer waits and is no longer leased: update the history, its key and its channel's
+        size.
+        """
         if self.settings.history:
             self.finished.append(self._history_row(message, outcome, error))
         until_at = self.now + self.settings.dedupe_keep_ms
         self.admission.finish(message.channel, message.dedupe_key, message.id, until_at)
         if not message.is_counted:
-            self.admission.unsaid.append((message.channel, self.now))
+            self.admission.unannounced.append((message.channel, self.now))
 
     def _history_row(self, message: Message, outcome: str, error: str | None) -> Finished:
         return Finished(
@@ -543,15 +549,15 @@ class QueueModel:
     def _forget(self, channel: str) -> None:
         """What no dispatch has counted yet is counted later."""
         self.policies.pop(channel, None)
-        self.served[channel] = self.untold[channel]
-        if not self.untold[channel]:
+        self.served[channel] = self.uncounted[channel]
+        if not self.uncounted[channel]:
             self.released_at.pop(channel, None)
-        self.noticed_at.pop(channel, None)
+        self.slot_found_at.pop(channel, None)
         self.admission.forget(channel)
 
 
 def _changed(before: Any, given: dict[str, Any]) -> Any:
-    """What is omitted keeps its value; a limit of 0 is lifted."""
+    """What is omitted keeps its value; a limit of 0 is removed."""
     limits = {"max_concurrency", "max_size"}
     return replace(
         before,

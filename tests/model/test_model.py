@@ -1,34 +1,34 @@
-"""A queue lives thirty calls, chosen by chance, and the model says after each what it must have come to."""
+"""A queue gets thirty random calls, and after each the model says what the result must be."""
 
 import pytest
 from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.database import Connect
-from tests.model.machine import Bench
-from tests.model.operators import OperatedQueueMachine
+from tests.model.machine import SharedDatabase
+from tests.model.operators import OperatorQueueMachine
 
-PARTS = 4  # so that several processes share the work
+PARTS = 4  # so that several processes can share the work
 STEPS = 30
 
 
 @pytest.fixture
-def bench(connect: Connect) -> Bench:
-    return Bench(connect)
+def database(connect: Connect) -> SharedDatabase:
+    return SharedDatabase(connect)
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     "part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))]
 )
-def test_a_life_of_the_queue_is_as_the_model_says(
-    bench: Bench, part: int, model_seed: int, model_examples: int
+def test_random_calls_do_what_the_model_says(
+    database: SharedDatabase, part: int, model_seed: int, model_examples: int
 ) -> None:
     examples = -(-model_examples // PARTS)
 
     @seed(model_seed + part)
-    def machine() -> OperatedQueueMachine:
-        return OperatedQueueMachine(bench)
+    def machine() -> OperatorQueueMachine:
+        return OperatorQueueMachine(database)
 
     chosen = settings(
         max_examples=examples,
@@ -44,4 +44,4 @@ def test_a_life_of_the_queue_is_as_the_model_says(
     except BaseException as error:
         error.add_note(f"to repeat it: --model-seed {model_seed} --model-examples {examples * PARTS}")
         raise
-    assert bench.drained >= examples // 2
+    assert database.drained >= examples // 2

@@ -1,4 +1,6 @@
-"""Producers and consumers that leave their transactions open: nothing is lost, and nobody is stopped."""
+"""Producers and consumers leave their transactions open: nothing is lost, and no other session is
+stopped.
+"""
 
 import sys
 from dataclasses import dataclass
@@ -11,38 +13,38 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from tests.database import Connect
 from tests.invariants import Delivery, audit, check, dequeue, dispatch, drain
-from tests.model.machine import SKIP_IDS, Bench
+from tests.model.machine import SKIP_IDS, SharedDatabase
 
 EXAMPLES = 100
-MANY = 150  # more than ready takes at a time
+MANY = 150  # more than fits into ready at once
 STEPS = 40
-# From the clock on, and with no relation to it.
+# Relative to the clock, and absolute.
 TIMES = st.sampled_from([None, None, None, *(("clock", ms) for ms in (-5000, -3, 0, 3, 2000)), ("at", -1)])
 WHO = st.integers(0, 2)
 
 
 @dataclass
-class Met:
+class Seen:
     lines: int = 0
     held: int = 0
 
 
 class OpenMachine(RuleBasedStateMachine):
-    """Number 0 commits at once."""
+    """Producer 0 commits at once."""
 
-    def __init__(self, bench: Bench, others: list[psycopg.Connection], met: Met) -> None:
+    def __init__(self, database: SharedDatabase, others: list[psycopg.Connection], seen: Seen) -> None:
         super().__init__()
-        self.met = met
-        self.bench = bench
-        self.conn = bench.conn
-        self.producers = [bench.conn, *others[1:]]
+        self.seen = seen
+        self.database = database
+        self.conn = database.conn
+        self.producers = [database.conn, *others[1:]]
         self.consumer = others[0]
         self.is_open = [False] * 3  # 0: the consumer
         self.made: list[set[int]] = [set() for _ in range(3)]
-        self.kept: set[int] = set()  # what was created and committed
+        self.kept: set[int] = set()  # created and committed
         self.taken: list[Delivery] = []
         self.done: set[int] = set()
-        bench.reset()
+        database.reset()
         self.conn.execute("SELECT queue_set(p_max_attempts => 1000)")
         dispatch(self.conn)
 
@@ -58,7 +60,7 @@ class OpenMachine(RuleBasedStateMachine):
         if who and not self.is_open[who]:
             self.producers[who].execute("BEGIN")
             self.is_open[who] = True
-        at = None if time is None else time[1] + (self.bench.clock.at if time[0] == "clock" else 0)
+        at = None if time is None else time[1] + (self.database.clock.at if time[0] == "clock" else 0)
         rows = self.producers[who].execute(
             "SELECT id FROM message_create_many(%s, array_fill(''::BYTEA, ARRAY[%s]), %s)",
             ([channel] * n, n, [None if at is None else at + nth * apart_ms for nth in range(n)]),
@@ -77,7 +79,7 @@ class OpenMachine(RuleBasedStateMachine):
 
     @rule()
     def ids_are_given_out(self) -> None:
-        """As if to an open transaction's many messages."""
+        """As for many messages of an open transaction."""
         self.conn.execute(SKIP_IDS)
 
     @rule(
@@ -87,7 +89,7 @@ class OpenMachine(RuleBasedStateMachine):
         ms=st.sampled_from([0, 5, 50_000]),
     )
     def comes_between(self, who: int, channel: str, ahead_ms: int | None, ms: int) -> None:
-        """An open transaction's, between what was there, or is scheduled, and what comes later."""
+        """Messages of an open transaction, between earlier or scheduled ones and later ones."""
         self.create(0, channel, None, 2)
         self.dispatch_once(1000)
         if ahead_ms is not None:
@@ -102,7 +104,7 @@ class OpenMachine(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([1, 2, 10, 100, 2000, 12_000]))
     def clock_moves(self, ms: int) -> None:
-        self.bench.clock.advance(ms)
+        self.database.clock.advance(ms)
 
     @rule(limit=st.sampled_from([1, 1000]))
     def dispatch_once(self, limit: int) -> None:
@@ -112,8 +114,8 @@ class OpenMachine(RuleBasedStateMachine):
     @rule()
     def rest(self) -> None:
         check(self.conn)
-        self.met.lines += len(self.conn.execute("SELECT FROM backlog").fetchall())
-        self.met.held += len(self.conn.execute("SELECT FROM held").fetchall())
+        self.seen.lines += len(self.conn.execute("SELECT FROM backlog").fetchall())
+        self.seen.held += len(self.conn.execute("SELECT FROM ready_locked").fetchall())
 
     @rule(limit=st.sampled_from([1, 1, 4]), lease_ms=st.sampled_from([5, 60_000]))
     def dequeue(self, limit: int, lease_ms: int) -> None:
@@ -131,7 +133,7 @@ class OpenMachine(RuleBasedStateMachine):
 
     @rule(keep=st.booleans())
     def consumer_is_open(self, *, keep: bool) -> None:
-        """It holds what it took, and nothing else; it may give that back when its turn is long over."""
+        """It has locked what it took, and nothing else; it may return that long after its turn."""
         if not self.is_open[0]:
             self.consumer.execute("BEGIN")
             dequeue(self.consumer, 3, 5)
@@ -140,12 +142,12 @@ class OpenMachine(RuleBasedStateMachine):
         self.is_open[0] = not self.is_open[0]
 
     def teardown(self) -> None:
-        """Drain, unless the life ended before its time."""
+        """Drain the queue, unless the example has failed."""
         self.consumer.rollback()
         for who in (1, 2):
             self.producer_ends(who, keep=True)
         if sys.exc_info()[0] is None:
-            self.bench.clock.advance(60_001)
+            self.database.clock.advance(60_001)
             self.done |= {message.id for message in drain(self.conn)}
             assert self.done == self.kept
             assert self.conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,)
@@ -153,11 +155,11 @@ class OpenMachine(RuleBasedStateMachine):
 
 @pytest.mark.timeout(600)
 def test_nothing_is_lost_behind_open_transactions(connect: Connect, model_seed: int) -> None:
-    bench, others, met = Bench(connect), [connect() for _ in range(3)], Met()
+    database, others, seen = SharedDatabase(connect), [connect() for _ in range(3)], Seen()
 
     @seed(model_seed)
     def machine() -> OpenMachine:
-        return OpenMachine(bench, others, met)
+        return OpenMachine(database, others, seen)
 
     chosen = settings(
         max_examples=EXAMPLES,
@@ -173,5 +175,5 @@ def test_nothing_is_lost_behind_open_transactions(connect: Connect, model_seed: 
     except BaseException as error:
         error.add_note(f"to repeat it: --model-seed {model_seed}")
         raise
-    assert met.lines > EXAMPLES
-    assert met.held > 0
+    assert seen.lines > EXAMPLES
+    assert seen.held > 0

@@ -1,4 +1,4 @@
-"""Turns of channels that chance seldom plays through, told one by one."""
+"""Single cases of turns between channels that random calls seldom reach."""
 
 from collections import Counter
 
@@ -32,7 +32,7 @@ def complete(conn: psycopg.Connection, message: Delivery) -> None:
 
 
 @pytest.mark.parametrize("limit", [3, 5, 6, 7, 10])
-def test_the_odd_messages_of_a_dequeue_go_round(
+def test_channels_take_turns_over_odd_dequeues(
     conn: psycopg.Connection, clock: FakeClock, limit: int
 ) -> None:
     """Invariant 12, over many calls."""
@@ -48,7 +48,7 @@ def test_the_odd_messages_of_a_dequeue_go_round(
         )
 
 
-def test_what_some_leave_goes_to_those_that_got_least(conn: psycopg.Connection, clock: FakeClock) -> None:
+def test_unused_shares_go_to_the_channels_that_got_least(conn: psycopg.Connection, clock: FakeClock) -> None:
     for channel, count in {"a": 1, "b": 10, "c": 10}.items():
         for _ in range(count):
             create(conn, channel, b"")
@@ -73,7 +73,7 @@ def test_a_channel_that_was_full_serves_newcomers_before_its_scheduled_message(
 def test_a_lease_older_than_the_limit_frees_its_slot_within_a_second(
     conn: psycopg.Connection, clock: FakeClock
 ) -> None:
-    """Invariant 13: what else waits is scheduled for later, which is no reason to stop looking."""
+    """Invariant 13: the other waiting message is scheduled, which is no reason to stop looking."""
     create(conn, "a", b"first")
     (first,) = take(conn)
     conn.execute("SELECT channel_set('a', 2)")
@@ -87,7 +87,7 @@ def test_a_lease_older_than_the_limit_frees_its_slot_within_a_second(
     assert [message.content for message in take(conn)] == [b"new"], "invariant 13"
 
 
-def test_a_rebuild_is_no_release(conn: psycopg.Connection, clock: FakeClock) -> None:
+def test_a_rebuild_does_not_count_as_a_release(conn: psycopg.Connection, clock: FakeClock) -> None:
     """Invariant 13: a channel that never released anything has no interval to wait for."""
     conn.execute("SELECT channel_set('a', p_release_interval_ms => 60000)")
     create(conn, "a", b"first")
@@ -97,8 +97,8 @@ def test_a_rebuild_is_no_release(conn: psycopg.Connection, clock: FakeClock) -> 
 
 
 @pytest.mark.parametrize("pause_ms", [0, 1])
-def test_the_line_goes_round(conn: psycopg.Connection, clock: FakeClock, pause_ms: int) -> None:
-    """Invariant 12: also within one millisecond, where the times of two turns are equal."""
+def test_channels_take_turns(conn: psycopg.Connection, clock: FakeClock, pause_ms: int) -> None:
+    """Invariant 12: also within one millisecond, when two turns have the same time."""
     for _ in range(5):
         for channel in "abcd":
             create(conn, channel, b"")
@@ -110,9 +110,11 @@ def test_the_line_goes_round(conn: psycopg.Connection, clock: FakeClock, pause_m
         assert set(turns[4 * round_ : 4 * round_ + 4]) == set("abcd"), f"invariant 12: {turns}"
 
 
-def test_who_comes_back_again_and_again_gets_its_share(conn: psycopg.Connection, clock: FakeClock) -> None:
-    """Invariant 21: a channel that sends one message at a time, beside ten with a backlog, is no backlog: it
-    gets no more than its share, and at least half of it.
+def test_a_channel_that_sends_one_at_a_time_gets_its_share(
+    conn: psycopg.Connection, clock: FakeClock
+) -> None:
+    """Invariant 21: a channel that sends one message at a time, beside ten with a backlog, gets no more
+    than its share, and at least half of it.
     """
     for number in range(10):
         for _ in range(100):
@@ -130,7 +132,7 @@ def test_who_comes_back_again_and_again_gets_its_share(conn: psycopg.Connection,
 
 
 def test_newcomers_do_not_starve_a_backlog(conn: psycopg.Connection, clock: FakeClock) -> None:
-    """Invariant 21: a new channel with each call, for ever."""
+    """Invariant 21: each call brings another new channel."""
     for _ in range(300):
         create(conn, "backlog", b"")
     served: Counter[bool] = Counter()
@@ -141,7 +143,7 @@ def test_newcomers_do_not_starve_a_backlog(conn: psycopg.Connection, clock: Fake
 
 
 def test_a_backlog_does_not_delay_newcomers(conn: psycopg.Connection, clock: FakeClock) -> None:
-    """Invariant 13: whatever is next already, a newcomer comes after two others at most."""
+    """Invariant 13: however full ready is, a newcomer is served after at most two others."""
     for _ in range(3000):
         create(conn, "backlog", b"")
     take(conn, limit=1000)

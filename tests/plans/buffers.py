@@ -1,4 +1,4 @@
-"""What a call touches: counted in buffers, by the server itself."""
+"""Counts the buffers that a call touches, as reported by the server."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +17,7 @@ Costs = dict[str, int]
 
 
 def function_scan(plan: dict[str, Any]) -> dict[str, Any]:
-    """The node of the call itself: what keeps its answer is above it."""
+    """The plan node of the call itself; the nodes above it store its answer."""
     while plan["Node Type"] != "Function Scan":
         (plan,) = plan["Plans"]
     return plan
@@ -25,14 +25,14 @@ def function_scan(plan: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class Meter:
-    """Makes calls in one session and counts what each touched, all of its statements included."""
+    """Makes calls in one session and counts the buffers that each touches, including all its statements."""
 
     conn: psycopg.Connection
     counted: dict[str, list[int]] = field(default_factory=dict)
     answers: list[tuple[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # Not a temporary table: a session's first one makes a schema, for which every session plans anew.
+        # Not a temporary table: the first of a session creates a schema, and all sessions plan again.
         self.conn.execute(
             "SELECT FROM pg_catalog.pg_tables WHERE (schemaname, tablename) = ('public', 'answer')"
         ).fetchall() or self.conn.execute(
@@ -50,12 +50,12 @@ class Meter:
         rows = self.conn.execute("SELECT given FROM public.answer ORDER BY ord").fetchall()
         self.conn.execute("TRUNCATE public.answer")
         answer = [row[0] for row in rows]
-        self.answers.append((name, [without_chance(row) for row in answer]))
+        self.answers.append((name, [without_varying_columns(row) for row in answer]))
         return answer
 
     def costs(self) -> Costs:
-        """The lower quartile of what was counted: a page that is split, or a catalogue that is read anew,
-        does not matter; a habit does.
+        """The lower quartile of the counts: a page split, or a catalogue that is read again, does not
+        matter, but a repeated cost does.
         """
         return {name: sorted(counts)[len(counts) // 4] for name, counts in self.counted.items()}
 
@@ -64,8 +64,8 @@ class Meter:
         self.answers.clear()
 
 
-def without_chance(row: Any) -> Any:
-    """An answer, but for what differs from one call to the next."""
+def without_varying_columns(row: Any) -> Any:
+    """An answer without the columns that differ from one call to the next."""
     if not isinstance(row, dict):
         return row
     return {

@@ -1,7 +1,8 @@
-"""A server for these tests alone, as on a shared one what others do is counted here too.
+"""A separate server for these tests, because the activity of other tests on a shared one would be
+counted.
 
-A transaction left open in any database keeps dead rows everywhere; many databases made and dropped, and a
-vacuum of the catalogue, make every session read its catalogue anew.
+A transaction that is left open in any database keeps dead rows everywhere. Creating and dropping many
+databases, or a vacuum of the catalogue, makes every session read its catalogue again.
 """
 
 import shutil

@@ -1,6 +1,7 @@
-"""One round of everything that producers and consumers do, each call counted.
+"""One round of everything that producers and consumers do, with each call counted.
 
-A round leaves as many messages waiting as it found, and visits as many channels whatever else there is.
+A round leaves as many messages waiting as it found, and uses the same number of channels whatever else
+there is.
 """
 
 from enum import Flag, auto
@@ -12,46 +13,47 @@ from tests.invariants import dispatch
 from tests.plans.buffers import Costs, Meter
 
 HOUR = 3_600_000
-REPEATED = 5
-# A session's first calls read the catalogue, and PostgreSQL tries five plans before it settles for one.
-BEFOREHAND = 6
+ROUNDS = 5
+# The first calls of a session read the catalogue, and PostgreSQL tries five plans before it keeps one.
+WARM_UP_ROUNDS = 6
 
-# What is counted, and how often each call goes down an index: to find a row, or to add an entry for a new
-# version of it.
+# The calls that are counted, and how often each descends an index: to find a row, or to add an entry for a
+# new version of it.
 DESCENTS = {
-    "create": 3,  # a message, its notice, and whether someone sleeps
+    "create": 3,  # a message, its notice, and whether a consumer sleeps
     "create_many of 10": 10 + 3,
-    # Its message; its channel's last entry twice, line, policy and slots; and it is in two indexes. A line is
-    # in one, its backlog in two.
+    # Its message; the last entry of its channel (twice), line, policy and slots; two index entries. A line
+    # has one index entry, its backlog two.
     "dispatch of 11 notices": 11 * 11,
     "dispatch of nothing": 8,
-    "dispatch of a dequeue": 15,  # with a sweep, when the last one is a second old
-    "dispatch of 10 leases that ran out": 10 * 15,  # the lease, the message three times; then as any other
+    "dispatch of a dequeue": 15,  # with a search for expired leases, if the last one was a second ago
+    "dispatch of 10 leases that ran out": 10
+    * 15,  # the lease, the message three times; then like any other message
     "look": 10,
     "look at nothing": 10,
     "dequeue of nothing": 8,
     "dequeue of 1": 8,
-    "dequeue of 10": 10 + 8,  # the messages; what is next lies together
+    "dequeue of 10": 10 + 8,  # the messages; the entries of ready are on the same pages
     "dequeue of 50": 50 + 8,
     "dequeue of 20, 10 of them urgent": 20 + 8,
     "extend": 6,
     "extend_many of 10": 10 * 4,
-    "defer": 6,
-    "defer_many of 10": 10 * 4,
+    "retry": 6,
+    "retry_many of 10": 10 * 4,
     "complete": 3,
     "discard": 6,
-    "complete_many of 50": 50 * 3,  # each may also lie on another page than the one before
+    "complete_many of 50": 50 * 3,  # each may be on another page than the one before
     "maintain": 20,
 }
-IN_PASSING = "in passing"
+UNCOUNTED = "not counted"
 
 
-class Scene(Flag):
+class Workload(Flag):
     NARROW = auto()  # ten channels and more
-    WIDE = auto()  # 250 and more: more than any call visits
+    WIDE = auto()  # 250 and more: more than any call reads
     DRAINED = auto()  # nothing is due when a round begins
     LIMITED = auto()  # the channels have a max_concurrency
-    ONE_TIME = auto()  # messages are created for one and the same time, as priorities are
+    ONE_TIME = auto()  # all messages have the same dequeue_at
 
 
 def names(count: int) -> str:
@@ -59,7 +61,7 @@ def names(count: int) -> str:
 
 
 def creation(channels: int, dequeue_at: int | None) -> str:
-    """A call that creates a message in each of so many channels."""
+    """A call that creates one message in each of this many channels."""
     ats = "NULL" if dequeue_at is None else f"array_fill({dequeue_at}::BIGINT, ARRAY[{channels}])"
     return f"message_create_many({names(channels)}, array_fill('x'::BYTEA, ARRAY[{channels}]), {ats})"
 
@@ -75,22 +77,22 @@ def alone(messages: list[Any]) -> str:
     return f"{message['id']}, '{message['token']}'"
 
 
-def dequeue(meter: Meter, limit: int, name: str = IN_PASSING, lease_ms: int = HOUR) -> list[Any]:
+def dequeue(meter: Meter, limit: int, name: str = UNCOUNTED, lease_ms: int = HOUR) -> list[Any]:
     messages = meter.count(name, f"message_dequeue({limit}, {lease_ms})")
     assert [message["id"] is None for message in messages] == [False] * limit, messages
     return messages
 
 
-def play(meter: Meter, scene: Scene) -> None:
+def run_round(meter: Meter, workload: Workload) -> None:
     dispatch(meter.conn)
-    usual_at = 0 if Scene.ONE_TIME in scene else None
-    if Scene.NARROW in scene:
-        play_singly_and_by_tens(meter, usual_at)
-    if Scene.WIDE in scene:
-        play_by_fifties(meter, usual_at)
-    if Scene.DRAINED in scene:
-        dispatch(meter.conn)  # a list of slots may be due to be looked at again
-        # Right after a dispatch it does not look for what there is to dispatch.
+    usual_at = 0 if Workload.ONE_TIME in workload else None
+    if Workload.NARROW in workload:
+        run_singly_and_by_tens(meter, usual_at)
+    if Workload.WIDE in workload:
+        run_by_fifties(meter, usual_at)
+    if Workload.DRAINED in workload:
+        dispatch(meter.conn)  # a list of slots may be due for another look
+        # Right after a dispatch, a dequeue does not check whether another one is due.
         meter.conn.execute("UPDATE tick SET at = at - 1000")
         (row,) = meter.count("dequeue of nothing", "message_dequeue(10)")
         assert row["id"] is None, row
@@ -98,7 +100,7 @@ def play(meter: Meter, scene: Scene) -> None:
         assert not row["is_due"], row
 
 
-def play_singly_and_by_tens(meter: Meter, usual_at: int | None) -> None:
+def run_singly_and_by_tens(meter: Meter, usual_at: int | None) -> None:
     conn, count = meter.conn, meter.count
     count("create", f"message_create('c1', 'x', {'NULL' if usual_at is None else usual_at})")
     count("create_many of 10", creation(10, usual_at))
@@ -114,11 +116,11 @@ def play_singly_and_by_tens(meter: Meter, usual_at: int | None) -> None:
     messages = dequeue(meter, 10, "dequeue of 10")
     count("dispatch of a dequeue", "dispatch()")
     count("extend_many of 10", f"message_extend_many({listed(messages)}, {2 * HOUR})")
-    count("defer_many of 10", f"message_retry_many({listed(messages)})")
+    count("retry_many of 10", f"message_retry_many({listed(messages)})")
     dispatch(conn)
 
     message = dequeue(meter, 1)
-    count("defer", f"message_retry({alone(message)})")
+    count("retry", f"message_retry({alone(message)})")
     dispatch(conn)
 
     (*_, last) = dequeue(meter, 10, lease_ms=1)
@@ -126,16 +128,16 @@ def play_singly_and_by_tens(meter: Meter, usual_at: int | None) -> None:
     count("dispatch of 10 leases that ran out", "dispatch()")
     dispatch(conn)
 
-    count(IN_PASSING, creation(10, -1))
+    count(UNCOUNTED, creation(10, -1))
     dispatch(conn)
     *messages, last = dequeue(meter, 20, "dequeue of 20, 10 of them urgent")
     count("discard", f"message_discard({alone([last])})")
-    count(IN_PASSING, f"message_complete_many({listed(messages)})")
+    count(UNCOUNTED, f"message_complete_many({listed(messages)})")
     dispatch(conn)
 
 
-def play_by_fifties(meter: Meter, usual_at: int | None) -> None:
-    meter.count(IN_PASSING, creation(50, usual_at))
+def run_by_fifties(meter: Meter, usual_at: int | None) -> None:
+    meter.count(UNCOUNTED, creation(50, usual_at))
     dispatch(meter.conn)
     messages = dequeue(meter, 50, "dequeue of 50")
     meter.count("complete_many of 50", f"message_complete_many({listed(messages)})")
@@ -148,9 +150,9 @@ def until_ended(conn: psycopg.Connection, lease_end_at: int) -> None:
         pass
 
 
-def measure(meter: Meter, scene: Scene) -> Costs:
-    play(meter, scene)  # in passing: what others did meanwhile is to be dispatched
+def measure(meter: Meter, workload: Workload) -> Costs:
+    run_round(meter, workload)  # not counted: it dispatches what others did meanwhile
     meter.forget()
-    for _ in range(REPEATED):
-        play(meter, scene)
-    return {name: cost for name, cost in meter.costs().items() if name != IN_PASSING}
+    for _ in range(ROUNDS):
+        run_round(meter, workload)
+    return {name: cost for name, cost in meter.costs().items() if name != UNCOUNTED}

@@ -1,4 +1,4 @@
-"""Queues full of what a call should not have to look at. Loads are made by the engine's own calls."""
+"""Queues full of rows that a call should not have to read. They are loaded by the engine's own calls."""
 
 import psycopg
 
@@ -14,7 +14,9 @@ def create(
     dequeue_at: int | None = None,
     in_a_row: int = 1,
 ) -> None:
-    """Into the channels in turn, so many `in_a_row`: what stands at their heads then lies together."""
+    """Into the channels in turn, `in_a_row` messages each, so that the heads of the channels are on the
+    same pages.
+    """
     for start in range(0, messages, BATCH):
         size = min(BATCH, messages - start)
         conn.execute(
@@ -47,10 +49,9 @@ def limit_channels(conn: psycopg.Connection, channels: int, prefix: str, max_con
     )
 
 
-def tall(conn: psycopg.Connection) -> None:
-    """Nothing that is due, and indexes that are high already: what grows then, grows not for their height.
-
-    And more channels than a maintain looks at.
+def make_indexes_tall(conn: psycopg.Connection) -> None:
+    """Load messages that are not due, so that the indexes already have their height when costs are first
+    counted. Also creates more channels than a maintain reads.
     """
     limit_channels(conn, 2_000, "tall ", 1)
     create(conn, 200_000, 2_000, "tall ", FAR, in_a_row=100)

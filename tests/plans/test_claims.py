@@ -1,4 +1,4 @@
-"""Claims cost what their messages do, whatever was claimed before, waits or cannot be vacuumed."""
+"""Claims cost what their messages cost, whatever was claimed before, waits, or cannot be vacuumed."""
 
 import pytest
 
@@ -6,15 +6,15 @@ from tests.database import Connect
 from tests.invariants import dispatch
 from tests.plans.buffers import Meter
 from tests.plans.rounds import HOUR
-from tests.plans.sessions import Statistics, Watch
+from tests.plans.sessions import Comparison, Statistics
 from tests.plans.states import create, dispatch_in_bulk
 from tests.plans.test_dead_rows import hold_a_snapshot
 
 CLAIMED = 100
 
 
-def play(meter: Meter, seq: int) -> int:
-    """One claim from its beginning to its end."""
+def run_claim(meter: Meter, seq: int) -> int:
+    """One claim from start to end."""
     name = "'me', 1"
     meter.count("next", f"claim_next({name}, {seq}, {CLAIMED}, {HOUR})")
     assert len(meter.count("read", f"claim_read({name}, {seq}, {seq + 1}, 0, 2)")) == CLAIMED // 2
@@ -28,19 +28,19 @@ def play(meter: Meter, seq: int) -> int:
 
 @pytest.mark.parametrize("statistics", Statistics)
 def test_claims_beside_much_that_is_dead(connect: Connect, statistics: Statistics) -> None:
-    watch = Watch(connect, statistics)
-    loader, veteran = watch.loader, Meter(connect())
+    comparison = Comparison(connect, statistics)
+    loader, veteran = comparison.loader, Meter(connect())
     loader.execute("SELECT claim_open('me')")
     loader.execute("SELECT claim_open('other')")
     create(loader, 2_000, 20, "c")
     dispatch(loader)
     seq = 0
-    for _ in range(8):  # a session's first calls read the catalogue
-        seq = play(veteran, seq)
+    for _ in range(8):  # the first calls of a session read the catalogue
+        seq = run_claim(veteran, seq)
         dispatch(loader)
     veteran.forget()
     for _ in range(8):
-        seq = play(veteran, seq)
+        seq = run_claim(veteran, seq)
         dispatch(loader)
     before = veteran.costs()
     hold_a_snapshot(connect())
@@ -53,10 +53,10 @@ def test_claims_beside_much_that_is_dead(connect: Connect, statistics: Statistic
         seq += 1
         loader.execute("SELECT claim_complete('me', 1, %s)", (seq,))
         dispatch(loader)
-    for meter in (veteran, watch.newcomer()):
+    for meter in (veteran, comparison.newcomer()):
         meter.forget()
         for _ in range(8):
-            seq = play(meter, seq)
+            seq = run_claim(meter, seq)
             dispatch(loader)
         after = meter.costs()
         grown = {call: (before[call], after[call]) for call in before if after[call] > 2 * before[call]}

@@ -1,4 +1,4 @@
-"""What was served and cannot be vacuumed, because somebody holds an old snapshot, is in nobody's way."""
+"""Dead rows that cannot be vacuumed, because somebody has an old snapshot, do not slow down any call."""
 
 import psycopg
 import pytest
@@ -6,17 +6,17 @@ import pytest
 from tests.database import Connect
 from tests.invariants import Delivery, dequeue, dispatch
 from tests.plans.buffers import Meter
-from tests.plans.rounds import HOUR, Scene
-from tests.plans.sessions import BY_CHANCE, Statistics, Watch, no_more
-from tests.plans.states import FAR, create, limit_channels, tall
+from tests.plans.rounds import HOUR, Workload
+from tests.plans.sessions import SLACK, Comparison, Statistics, no_growth
+from tests.plans.states import FAR, create, limit_channels, make_indexes_tall
 
 MESSAGES = 100_000
 KINDS = {
-    "each at its time": Scene(0),
-    "all at one time, under limits": Scene.ONE_TIME | Scene.LIMITED,
+    "each at its time": Workload(0),
+    "all at one time, under limits": Workload.ONE_TIME | Workload.LIMITED,
 }
 
-# An index of 20,000 messages more has a level more. 20 are looked up, and again if somebody had locked them.
+# With 20,000 more messages an index has one more level. 20 are looked up, twice if they were locked.
 DEEPER = 2 * 20
 
 
@@ -34,7 +34,7 @@ def complete(conn: psycopg.Connection, messages: list[Delivery]) -> None:
 def serve(
     conn: psycopg.Connection, messages: int, channels: int, dequeue_at: int | None, lease_ms: int = 1
 ) -> None:
-    """Create, dispatch, dequeue and complete them, over the channels of a round."""
+    """Create, dispatch, dequeue and complete messages, over the channels of a round."""
     for _ in range(messages // 1_000):
         create(conn, 1_000, channels, "c", dequeue_at)
         dispatch(conn)
@@ -52,26 +52,26 @@ def hold_a_snapshot(conn: psycopg.Connection) -> None:
 @pytest.mark.parametrize("statistics", Statistics)
 @pytest.mark.parametrize("kind", KINDS)
 def test_dead_rows_under_a_held_snapshot(connect: Connect, statistics: Statistics, kind: str) -> None:
-    scene = KINDS[kind] | Scene.NARROW | Scene.WIDE | Scene.DRAINED
-    watch = Watch(connect, statistics)
-    tall(watch.loader)
-    if Scene.LIMITED in scene:
-        limit_channels(watch.loader, 50, "c", 20)
-    before = watch.costs(scene)
+    workload = KINDS[kind] | Workload.NARROW | Workload.WIDE | Workload.DRAINED
+    comparison = Comparison(connect, statistics)
+    make_indexes_tall(comparison.loader)
+    if Workload.LIMITED in workload:
+        limit_channels(comparison.loader, 50, "c", 20)
+    before = comparison.costs(workload)
     hold_a_snapshot(connect())
-    serve(watch.loader, MESSAGES, 50, 0 if Scene.ONE_TIME in scene else None)
-    watch.conclude(before, scene, no_more)
+    serve(comparison.loader, MESSAGES, 50, 0 if Workload.ONE_TIME in workload else None)
+    comparison.check_no_growth(before, workload, no_growth)
 
 
 @pytest.mark.parametrize("dequeue_at", [None, 0], ids=["each at its time", "all at one time"])
-def test_a_message_that_comes_back_to_before_the_dead(connect: Connect, dequeue_at: int | None) -> None:
-    """It stands before all that was served since, and others stand behind."""
-    watch = Watch(connect, Statistics.STALE)
-    loader = watch.loader
+def test_a_message_that_comes_back_before_dead_rows(connect: Connect, dequeue_at: int | None) -> None:
+    """It comes before all that was served since, and other messages wait behind it."""
+    comparison = Comparison(connect, Statistics.STALE)
+    loader = comparison.loader
     meter = Meter(connect())
     costs = []
     hold_a_snapshot(connect())
-    for served in (0, 0, 20_000):  # a session's first calls read the catalogue
+    for served in (0, 0, 20_000):  # the first calls of a session read the catalogue
         create(loader, 10, 10, "c", dequeue_at)
         dispatch(loader)
         first = dequeue(loader, 10, HOUR)[0]
@@ -90,15 +90,15 @@ def test_a_message_that_comes_back_to_before_the_dead(connect: Connect, dequeue_
     assert costs[2] <= 1.2 * costs[1] + DEEPER, costs
 
 
-def test_several_stretches(connect: Connect) -> None:
-    """Dead ones lie between the urgent and the usual, and between the usual and what is for later."""
-    watch = Watch(connect, Statistics.STALE)
-    loader = watch.loader
+def test_several_ranges(connect: Connect) -> None:
+    """There are dead rows between urgent and ordinary messages, and between ordinary and scheduled ones."""
+    comparison = Comparison(connect, Statistics.STALE)
+    loader = comparison.loader
     meter = Meter(connect())
     create(loader, 10, 10, "c", FAR)
     costs = []
     hold_a_snapshot(connect())
-    for served in (0, 0, 20_000):  # a session's first calls read the catalogue
+    for served in (0, 0, 20_000):  # the first calls of a session read the catalogue
         create(loader, 10, 10, "c")
         dispatch(loader)
         usual = dequeue(loader, 10, HOUR)[0]
@@ -118,9 +118,11 @@ def test_several_stretches(connect: Connect) -> None:
 
 
 def test_leases_that_ended_a_moment_ago(connect: Connect) -> None:
-    """What was leased, completed and would have run out by now is read once, not with every dispatch."""
-    watch = Watch(connect, Statistics.STALE)
-    loader = watch.loader
+    """Messages that were leased and completed, and whose lease would have run out by now, are read once,
+    not by every dispatch.
+    """
+    comparison = Comparison(connect, Statistics.STALE)
+    loader = comparison.loader
     meter = Meter(connect())
     hold_a_snapshot(connect())
     for _ in range(40):
@@ -128,8 +130,8 @@ def test_leases_that_ended_a_moment_ago(connect: Connect) -> None:
         create(loader, 10, 10, "c")
         meter.count("dispatch", "dispatch()")
         complete(loader, dequeue(loader, 10, HOUR)[0])
-    first, *rest = meter.counted["dispatch"][2:]  # a session's first calls read the catalogue
-    assert max(rest) < first + 3_000, meter.counted["dispatch"]  # some dispatch meets what just ran out
+    first, *rest = meter.counted["dispatch"][2:]  # the first calls of a session read the catalogue
+    assert max(rest) < first + 3_000, meter.counted["dispatch"]  # one dispatch reads what just ran out
 
 
 LEVELS = ["READ COMMITTED", "REPEATABLE READ"]
@@ -142,16 +144,16 @@ def complete_next(conn: psycopg.Connection) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_key_that_was_used_often(connect: Connect, level: str) -> None:
-    """A create of the same key again, and one that finds it held, do not read who held it before."""
-    watch = Watch(connect, Statistics.STALE)
-    loader = watch.loader
+    """A create that takes the key again, and one that finds it taken, do not read its earlier messages."""
+    comparison = Comparison(connect, Statistics.STALE)
+    loader = comparison.loader
     loader.execute("SELECT queue_set(p_dedupe_keep_ms => 0)")
     meter = Meter(connect())
     meter.conn.execute(f"SET default_transaction_isolation = '{level}'")
     call = "message_create('a', 'x', p_dedupe_key => 'k')"
     hold_a_snapshot(connect())
     costs = []
-    for used in (10, 10, 1_000):  # a session's first calls read the catalogue
+    for used in (10, 10, 1_000):  # the first calls of a session read the catalogue
         for _ in range(used):
             loader.execute(f"SELECT {call}")
             complete_next(loader)
@@ -162,7 +164,7 @@ def test_a_key_that_was_used_often(connect: Connect, level: str) -> None:
         ]
         complete_next(loader)
         costs.append(meter.costs())
-    grown = [name for name in costs[1] if costs[2][name] > costs[1][name] + BY_CHANCE]
+    grown = [name for name in costs[1] if costs[2][name] > costs[1][name] + SLACK]
     assert not grown, costs
 
 
@@ -171,9 +173,9 @@ LEAVE = "INSERT INTO departure (channel, n) SELECT 'a', 1 FROM generate_series(1
 
 @pytest.mark.parametrize("is_writer_open", [False, True], ids=["", "and a writer is open"])
 def test_a_full_channel_that_many_left(connect: Connect, is_writer_open: bool) -> None:
-    """A create, with room and without, does not read of those who left before."""
-    watch = Watch(connect, Statistics.STALE)
-    loader = watch.loader
+    """A create, with room and without, does not read old departures."""
+    comparison = Comparison(connect, Statistics.STALE)
+    loader = comparison.loader
     loader.execute("SELECT channel_set('a', p_max_size => 2)")
     meter = Meter(connect())
     call = "message_create('a', 'x')"
@@ -184,7 +186,7 @@ def test_a_full_channel_that_many_left(connect: Connect, is_writer_open: bool) -
         writer.execute("SELECT message_create('other', 'x')")
     costs = []
     loader.execute(f"SELECT {call}")
-    for left in (10, 10, 200):  # a session's first calls read the catalogue
+    for left in (10, 10, 200):  # the first calls of a session read the catalogue
         for _ in range(left):
             loader.execute("WITH c AS (UPDATE capacity SET size = size + 300) " + LEAVE)
             loader.execute(f"SELECT {call}")
@@ -195,14 +197,14 @@ def test_a_full_channel_that_many_left(connect: Connect, is_writer_open: bool) -
         ]
         complete_next(loader)
         costs.append(meter.costs())
-    grown = [name for name in costs[1] if costs[2][name] > costs[1][name] + BY_CHANCE]
+    grown = [name for name in costs[1] if costs[2][name] > costs[1][name] + SLACK]
     assert not grown, costs
 
 
 def test_a_channel_that_all_left_at_once(connect: Connect) -> None:
-    """A create takes some of the departures off, and not all."""
-    watch = Watch(connect, Statistics.STALE)
-    loader = watch.loader
+    """A create subtracts some of the departures, not all."""
+    comparison = Comparison(connect, Statistics.STALE)
+    loader = comparison.loader
     size = 20_000
     loader.execute("SELECT channel_set('a1', p_max_size => %s)", (size,))
     meter = Meter(connect())

@@ -1,21 +1,21 @@
-"""Messages for later would come first by any priority, and are in nobody's way."""
+"""Scheduled messages would come first by any priority, but do not slow down any call."""
 
 import pytest
 
 from tests.database import Connect
-from tests.plans.rounds import Scene
-from tests.plans.sessions import Statistics, Watch, no_more
-from tests.plans.states import FAR, create, dispatch_in_bulk, tall
+from tests.plans.rounds import Workload
+from tests.plans.sessions import Comparison, Statistics, no_growth
+from tests.plans.states import FAR, create, dispatch_in_bulk, make_indexes_tall
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("statistics", Statistics)
 def test_a_million_messages_for_later(connect: Connect, statistics: Statistics) -> None:
-    watch = Watch(connect, statistics)
-    tall(watch.loader)
-    scene = Scene.NARROW | Scene.WIDE | Scene.DRAINED
-    before = watch.costs(scene)
-    create(watch.loader, 500_000, 50, "c", FAR)
-    create(watch.loader, 500_000, 10_000, "later ", FAR, in_a_row=50)
-    dispatch_in_bulk(watch.loader)
-    watch.conclude(before, scene, no_more)
+    comparison = Comparison(connect, statistics)
+    make_indexes_tall(comparison.loader)
+    workload = Workload.NARROW | Workload.WIDE | Workload.DRAINED
+    before = comparison.costs(workload)
+    create(comparison.loader, 500_000, 50, "c", FAR)
+    create(comparison.loader, 500_000, 10_000, "later ", FAR, in_a_row=50)
+    dispatch_in_bulk(comparison.loader)
+    comparison.check_no_growth(before, workload, no_growth)

@@ -1,35 +1,37 @@
-"""Channels that may not give anything cost those that may nothing."""
+"""Channels that may not release cost the other channels nothing."""
 
 import psycopg
 import pytest
 
 from tests.database import Connect
 from tests.invariants import dequeue
-from tests.plans.rounds import Scene
-from tests.plans.sessions import Statistics, Watch, no_more
-from tests.plans.states import create, dispatch_in_bulk, limit_channels, tall
+from tests.plans.rounds import Workload
+from tests.plans.sessions import Comparison, Statistics, no_growth
+from tests.plans.states import create, dispatch_in_bulk, limit_channels, make_indexes_tall
 
 CHANNELS = 100_000
 DAY = 86_400_000
 
 
 def an_hour_passes(conn: psycopg.Connection) -> None:
-    """The longer a channel has been full, the more seldom it is looked at."""
+    """The longer a channel has been full, the less often it is looked at."""
     conn.execute("UPDATE slots SET changed_at = changed_at - 3600000, alarm_at = alarm_at + 3600000")
     conn.execute("UPDATE alarm SET at = at + 3600000")
-    conn.execute("DELETE FROM served_by")  # it is summed up by then
+    conn.execute("DELETE FROM served_by")  # added to tally by then
     conn.execute("VACUUM alarm, served_by")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("statistics", Statistics)
 def test_channels_at_their_limit(connect: Connect, statistics: Statistics) -> None:
-    """One lease each, a message that waited behind it, and one that came when they were full already."""
-    watch = Watch(connect, statistics)
-    tall(watch.loader)
-    scene = Scene.NARROW | Scene.WIDE | Scene.DRAINED
-    before = watch.costs(scene)
-    loader = connect()  # channel_set is not for sessions that planned when there were no policies
+    """Each has one lease, a message that waited behind it, and one that came when the channel was
+    already full.
+    """
+    comparison = Comparison(connect, statistics)
+    make_indexes_tall(comparison.loader)
+    workload = Workload.NARROW | Workload.WIDE | Workload.DRAINED
+    before = comparison.costs(workload)
+    loader = connect()  # channel_set is slow in sessions that planned when there were no policies
     limit_channels(loader, CHANNELS, "limited ", 1)
     create(loader, 2 * CHANNELS, CHANNELS, "limited ", in_a_row=2)
     dispatch_in_bulk(loader)
@@ -41,4 +43,4 @@ def test_channels_at_their_limit(connect: Connect, statistics: Statistics) -> No
     dispatch_in_bulk(loader)
     assert dequeue(loader, 10_000)[0] == []
     an_hour_passes(loader)
-    watch.conclude(before, scene, no_more)
+    comparison.check_no_growth(before, workload, no_growth)

@@ -1,4 +1,4 @@
-"""A producer that does not commit: everyone else's calls cost and answer what they did."""
+"""While a producer does not commit, all other calls cost the same and give the same answers."""
 
 from typing import LiteralString
 
@@ -8,20 +8,20 @@ import pytest
 from tests import invariants
 from tests.database import Connect
 from tests.invariants import dispatch, drain
-from tests.plans.rounds import Scene, dequeue, until_ended
-from tests.plans.sessions import ANEW, Statistics, Watch, no_more
-from tests.plans.states import FAR, create, dispatch_in_bulk, tall
+from tests.plans.rounds import Workload, dequeue, until_ended
+from tests.plans.sessions import REPLANNED, Comparison, Statistics, no_growth
+from tests.plans.states import FAR, create, dispatch_in_bulk, make_indexes_tall
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("statistics", Statistics)
 @pytest.mark.parametrize("messages", [1, 200_000])
 def test_a_producer_left_open(connect: Connect, statistics: Statistics, messages: int) -> None:
-    watch = Watch(connect, statistics)
-    tall(watch.loader)
-    scene = Scene.NARROW | Scene.WIDE | Scene.DRAINED
-    before = watch.costs(scene)
-    answers = watch.veteran.answers.copy()
+    comparison = Comparison(connect, statistics)
+    make_indexes_tall(comparison.loader)
+    workload = Workload.NARROW | Workload.WIDE | Workload.DRAINED
+    before = comparison.costs(workload)
+    answers = comparison.veteran.answers.copy()
     producer = connect()
     producer.execute("BEGIN")
     if messages == 1:
@@ -30,41 +30,41 @@ def test_a_producer_left_open(connect: Connect, statistics: Statistics, messages
         create(producer, messages // 4, 10, "c")
         create(producer, messages // 4, 10, "c", -2)
         create(producer, messages // 2, messages // 2, "never seen ")
-    watch.compare_first_round(before, scene)
-    watch.conclude(before, scene, no_more)
-    assert watch.veteran.answers == answers
+    comparison.compare_first_round(before, workload)
+    comparison.check_no_growth(before, workload, no_growth)
+    assert comparison.veteran.answers == answers
 
 
 @pytest.mark.parametrize("limit", [1, 10])
 @pytest.mark.parametrize("backlog", [10, 30])
 @pytest.mark.parametrize("is_dispatched", [False, True], ids=["new", "in its place"])
-def test_a_line_that_an_open_transaction_stands_in(
+def test_a_line_with_messages_of_an_open_transaction(
     connect: Connect, limit: int, backlog: int, *, is_dispatched: bool
 ) -> None:
     """Between messages that waited and one that came later."""
-    watch = Watch(connect, Statistics.EMPTY)
-    loader, meter = watch.loader, watch.veteran
+    comparison = Comparison(connect, Statistics.EMPTY)
+    loader, meter = comparison.loader, comparison.veteran
     create(loader, 20_000, 10, "tall ", FAR)
     dispatch_in_bulk(loader)
     costs = []
     for opened in (0, 20_000):
-        stand_between(connect(), loader, backlog, opened, is_dispatched=is_dispatched)
+        leave_open_between(connect(), loader, backlog, opened, is_dispatched=is_dispatched)
         meter.forget()
         for _ in range((backlog + 10) // limit):
             dequeue(meter, limit, "dequeue")
-            dispatch(loader)  # what was served since the last one cannot be vacuumed, and is passed
+            dispatch(loader)  # moves the floor past dead rows that cannot be vacuumed
         costs.append(sum(meter.counted["dequeue"]))
-    assert costs[1] <= 1.2 * costs[0] + ANEW, costs
+    assert costs[1] <= 1.2 * costs[0] + REPLANNED, costs
 
 
 @pytest.mark.parametrize("is_dispatched", [False, True], ids=["new", "in its place"])
 @pytest.mark.parametrize("taken", [0, 20, 40], ids=["none taken", "half taken", "all taken"])
 def test_what_was_open_comes_in_its_place(connect: Connect, taken: int, *, is_dispatched: bool) -> None:
-    """Once it is committed: all that it stood between, and it, once each and in their order."""
+    """Once it is committed, its messages and those around them come once each and in order."""
     producer, loader = connect(), connect()
     create(loader, 10, 10, "c")
     assert len(drain(loader)) == 10
-    stand_between(producer, loader, 30, 2_000, is_dispatched=is_dispatched)
+    leave_open_between(producer, loader, 30, 2_000, is_dispatched=is_dispatched)
     served = invariants.dequeue(loader, taken)[0] if taken else []
     producer.execute("COMMIT")
     places: dict[int, tuple[int, int]] = {
@@ -77,7 +77,7 @@ def test_what_was_open_comes_in_its_place(connect: Connect, taken: int, *, is_di
         assert came == sorted(came)
 
 
-def stand_between(
+def leave_open_between(
     producer: psycopg.Connection,
     loader: psycopg.Connection,
     backlog: int,
@@ -85,11 +85,11 @@ def stand_between(
     *,
     is_dispatched: bool,
 ) -> None:
-    """In ten channels: a backlog, what a producer does not commit, and a message each that came later."""
+    """In ten channels: a backlog, messages that a producer does not commit, and one later message each."""
     create(loader, backlog, 10, "c")
     if is_dispatched:
         dispatch(loader)
-    until_ended(loader, scalar(loader, "SELECT at FROM tick"))  # what a millisecond holds is not told apart
+    until_ended(loader, scalar(loader, "SELECT at FROM tick"))  # so that the next messages have a later time
     producer.execute("BEGIN")
     create(producer, opened, 10, "c")
     create(loader, 10, 10, "c")

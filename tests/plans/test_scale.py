@@ -1,31 +1,33 @@
-"""Twice at most: from 10 to 100,000 channels, and from 1,000 to 1,000,000 waiting messages."""
+"""Costs at most double from 10 to 100,000 channels, and from 1,000 to 1,000,000 waiting messages."""
 
 import pytest
 
 from tests.database import Connect
-from tests.plans.rounds import Scene
-from tests.plans.sessions import Statistics, Watch, twice
+from tests.plans.rounds import Workload
+from tests.plans.sessions import Comparison, Statistics, twice
 from tests.plans.states import create, dispatch_in_bulk
 
-# A dispatch, and a look whether one is due, read what is ready. Of few channels it lies in order; of many,
-# the next one may be on another page.
+# A dispatch, and the check whether one is due, read ready. With few channels its rows are in order; with
+# many, the next one may be on another page.
 READY = 200
 
 
-def twice_and_what_is_ready(call: str, before: int) -> int:
+def twice_and_the_ready_list(call: str, before: int) -> int:
     return twice(call, before) + (READY if call.startswith(("dispatch", "look")) else 0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("statistics", Statistics)
 def test_channels_and_messages(connect: Connect, statistics: Statistics) -> None:
-    watch = Watch(connect, statistics)
-    create(watch.loader, 1_000, 10, "c")
-    before = watch.costs(Scene.NARROW | Scene.WIDE)
+    comparison = Comparison(connect, statistics)
+    create(comparison.loader, 1_000, 10, "c")
+    before = comparison.costs(Workload.NARROW | Workload.WIDE)
 
-    create(watch.loader, 1_000_000, 250, "c")
-    watch.compare(before, Scene.NARROW | Scene.WIDE, twice_and_what_is_ready, "a million messages")
+    create(comparison.loader, 1_000_000, 250, "c")
+    comparison.compare(
+        before, Workload.NARROW | Workload.WIDE, twice_and_the_ready_list, "a million messages"
+    )
 
-    create(watch.loader, 100_000, 100_000, "c")
-    dispatch_in_bulk(watch.loader)
-    watch.conclude(before, Scene.NARROW | Scene.WIDE, twice_and_what_is_ready)
+    create(comparison.loader, 100_000, 100_000, "c")
+    dispatch_in_bulk(comparison.loader)
+    comparison.check_no_growth(before, Workload.NARROW | Workload.WIDE, twice_and_the_ready_list)

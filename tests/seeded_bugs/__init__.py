@@ -60,7 +60,7 @@ BUGS = {
         ("tests/sql/test_dequeue.py::test_time_is_the_clocks_and_not_the_transactions",),
     ),
     "id cursor instead of snapshot": SeededBug(
-        "dispatch/tick_open.sql",
+        "dispatch/tick_open_transactions.sql",
         "FROM pg_snapshot_xip(p_snapshot) y\n        WHERE",
         "FROM pg_snapshot_xip(p_snapshot) y\n        WHERE FALSE AND",
         ("tests/sql/test_create.py::test_a_commit_that_comes_late_is_seen",),
@@ -74,15 +74,15 @@ BUGS = {
         before="ALTER TABLE dedupe DROP CONSTRAINT dedupe_pkey;\n",
     ),
     "stale head": SeededBug(
-        "dispatch/lane_standing.sql",
+        "dispatch/channel_states.sql",
         "IF v_marks IS NOT NULL THEN",
         "IF FALSE THEN",
         ("tests/sql/test_create.py::test_urgent_newcomers_are_served_first_and_hide_nothing",),
     ),
     "lost rollback": SeededBug(
         "dispatch/lane_measure.sql",
-        "FROM unnest(v_held) h ON CONFLICT DO NOTHING;",
-        "FROM unnest(v_held) h WHERE FALSE ON CONFLICT DO NOTHING;",
+        "FROM unnest(v_locked) h ON CONFLICT DO NOTHING;",
+        "FROM unnest(v_locked) h WHERE FALSE ON CONFLICT DO NOTHING;",
         ("tests/sql/test_sweep.py::test_a_dequeue_left_open_is_passed_by_and_not_forgotten",),
     ),
     "early release": SeededBug(
@@ -117,16 +117,16 @@ BUGS = {
         "ORDER BY u.ord) FILTER",
         ("tests/faults/test_keys.py::test_batches_take_their_keys_in_order",),
     ),
-    "a stretch too short": SeededBug(
-        "dispatch/stretches_add.sql",
+    "a range too short": SeededBug(
+        "dispatch/ranges_add.sql",
         "longer AS (SELECT MAX(",
         "longer AS (SELECT MIN(",
-        ("tests/sql/test_lines.py::test_stretches_cover_what_was_added",),
+        ("tests/sql/test_lines.py::test_ranges_cover_what_was_added",),
     ),
     "counter drift": SeededBug(
-        "dispatch/slots_strike.sql",
-        "WHERE m.id = b.id AND m.generation = b.generation OFFSET 0) m)",
-        "WHERE m.id <= b.id OR TRUE LIMIT 1) m)",
+        "dispatch/stubs_alive.sql",
+        "WHERE m.id = s.id AND m.generation = s.generation OFFSET 0) m",
+        "WHERE m.id <= s.id OR TRUE LIMIT 1) m",
         ("tests/sql/test_channel.py::test_many_turns_under_a_limit_do_not_use_it_up",),
     ),
 }

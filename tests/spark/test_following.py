@@ -37,7 +37,7 @@ from lonnymq.spark.changes.source import BatchReader, Driver, StreamReader
 from lonnymq.spark.history_source import HistorySource
 from lonnymq.spark.source_options import InvalidOption
 from tests.database import AnyServer, Connect
-from tests.isolation.arena import until
+from tests.isolation.shared_database import until
 from tests.spark.following import Row, batches_of, finish, position, rows_of, stream_reader
 
 XID, ID = 0, 1

@@ -28,7 +28,7 @@ from tests.faults.clusters import (
     set_back,
     started,
 )
-from tests.isolation.arena import until
+from tests.isolation.shared_database import until
 from tests.spark.following import batches_of, finish, position, stream_reader
 from tests.spark.traffic import kill
 

@@ -22,7 +22,7 @@ def test_what_must_be_unique(conn: psycopg.Connection) -> None:
         ("tick", "id"),
         ("queue", "only_row"),
         ("dispatch_lock", "only_row"),
-        ("upkeep", "only_row"),
+        ("maintenance", "only_row"),
         ("dedupe", "channel, key, turn"),
         ("capacity", "channel, turn"),
         ("slots", "channel, turn"),

@@ -1,4 +1,4 @@
-"""Lines: what waits behind what is next. Its stretches say where to look for it, and must miss nothing."""
+"""Lines: what waits behind what is next. Its ranges say where to look for it, and must miss nothing."""
 
 import random
 
@@ -10,18 +10,18 @@ from tests.database import Connect, until_waiting
 from tests.invariants import Delivery, audit, check, dequeue, dispatch, drain
 
 Place = tuple[int, int, int]  # rank, at, id
-Stretch = tuple[Place, Place]
+LineRange = tuple[Place, Place]
 
 ADD = """
-    SELECT s.* FROM unnest(stretches_add(
-        (SELECT COALESCE(array_agg(ROW(a, b, c, d, e, f)::stretch ORDER BY ord), '{}')
+    SELECT s.* FROM unnest(ranges_add(
+        (SELECT COALESCE(array_agg(ROW(a, b, c, d, e, f)::line_range ORDER BY ord), '{}')
             FROM unnest(%s::BIGINT[], %s::BIGINT[], %s::BIGINT[], %s::BIGINT[], %s::BIGINT[], %s::BIGINT[])
             WITH ORDINALITY u (a, b, c, d, e, f, ord)),
         (SELECT array_agg(ROW('default', 0, id, 0, rank, at, 1, FALSE, 'a')::ready)
             FROM unnest(%s::BIGINT[], %s::BIGINT[], %s::BIGINT[]) u (rank, at, id)))) s"""
 FROM = """
-    SELECT s.* FROM unnest(stretches_from(
-        (SELECT array_agg(ROW(a, b, c, d, e, f)::stretch ORDER BY ord)
+    SELECT s.* FROM unnest(ranges_from(
+        (SELECT array_agg(ROW(a, b, c, d, e, f)::line_range ORDER BY ord)
             FROM unnest(%s::BIGINT[], %s::BIGINT[], %s::BIGINT[], %s::BIGINT[], %s::BIGINT[], %s::BIGINT[])
             WITH ORDINALITY u (a, b, c, d, e, f, ord)),
         %s::BIGINT[])) s"""
@@ -39,19 +39,19 @@ def take(conn: psycopg.Connection, limit: int) -> list[str]:
     return [content for (content,) in rows if content is not None]
 
 
-def columns(stretches: list[Stretch]) -> list[list[int]]:
-    return [[(lo + hi)[n] for lo, hi in stretches] for n in range(6)]
+def columns(ranges: list[LineRange]) -> list[list[int]]:
+    return [[(lo + hi)[n] for lo, hi in ranges] for n in range(6)]
 
 
-def stretches(rows: list[tuple[int, ...]]) -> list[Stretch]:
+def ranges(rows: list[tuple[int, ...]]) -> list[LineRange]:
     return [((a, b, c), (d, e, f)) for a, b, c, d, e, f in rows]
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_stretches_cover_what_was_added(conn: psycopg.Connection, seed: int) -> None:
+def test_ranges_cover_what_was_added(conn: psycopg.Connection, seed: int) -> None:
     """In any order, at most 16 of them, one after the other; and what is left behind a place."""
     chance = random.Random(seed)
-    held: list[Stretch] = []
+    held: list[LineRange] = []
     added: set[Place] = set()
     for _ in range(40):
         new = [
@@ -59,15 +59,15 @@ def test_stretches_cover_what_was_added(conn: psycopg.Connection, seed: int) -> 
             for number in chance.sample(range(1, 10**6), chance.randrange(1, 6))
         ]
         new_columns = [[place[n] for place in new] for n in range(3)]
-        held = stretches(conn.execute(ADD, (*columns(held), *new_columns)).fetchall())
+        held = ranges(conn.execute(ADD, (*columns(held), *new_columns)).fetchall())
         added.update(new)
         if chance.random() < 0.3:
             start = chance.choice(sorted(added))
-            held = stretches(conn.execute(FROM, (*columns(held), list(start))).fetchall())
+            held = ranges(conn.execute(FROM, (*columns(held), list(start))).fetchall())
             added = {place for place in added if place >= start}
         assert all(any(lo <= place <= hi for lo, hi in held) for place in added)
         assert len(held) <= 16
-        ends = [end for stretch in held for end in stretch]
+        ends = [end for line_range in held for end in line_range]
         assert ends == sorted(ends)
 
 
@@ -123,11 +123,11 @@ def test_cancelled_messages_leave_their_line(conn: psycopg.Connection) -> None:
     check(conn)
     conn.execute("SELECT channel_set('c', p_paused => FALSE)")
     check(conn)
-    assert conn.execute("SELECT FROM backlog WHERE stretches <> '{}'").fetchall() == []
+    assert conn.execute("SELECT FROM backlog WHERE ranges <> '{}'").fetchall() == []
 
 
 def test_a_line_of_many_ranks_and_times(conn: psycopg.Connection) -> None:
-    """More kinds than a line has stretches."""
+    """More kinds than a line has ranges."""
     clock = FakeClock(conn)
     conn.execute("SELECT channel_set('c', p_paused => TRUE)")
     chance = random.Random(1)

@@ -203,7 +203,7 @@ REFUSED = {
 
 def contents(conn: psycopg.Connection) -> list[Any]:
     tables = (
-        *("queue", "message", "dead", "channel", "notice", "line", "ready", "lease", "tick", "upkeep"),
+        *("queue", "message", "dead", "channel", "notice", "line", "ready", "lease", "tick", "maintenance"),
         *("dedupe", "capacity", "departure", "slots", "finished", "sleep", "tally", "staging", "credential"),
         *("ledger", "claimant", "claim", "follower", "schedule"),
     )

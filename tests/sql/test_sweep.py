@@ -99,14 +99,14 @@ def test_a_dequeue_left_open_is_passed_by_and_not_forgotten(connect: Connect, en
     assert len(drained) == 61 + backlog
     row = conn.execute("SELECT (lanes[1]).floor = (lanes[1]).v FROM tick").fetchone()
     assert row == (True,), "the floor goes on"
-    assert conn.execute("SELECT id FROM held").fetchall() == [(held.id,)]
+    assert conn.execute("SELECT id FROM ready_locked").fetchall() == [(held.id,)]
     getattr(consumer, end)()
     clock.advance(1000)
     check(conn)
     assert [message.id for message in drain(conn)] == ([] if end == "commit" else [held.id])
     clock.advance(1000)
     check(conn)
-    assert conn.execute("SELECT FROM held").fetchall() == []
+    assert conn.execute("SELECT FROM ready_locked").fetchall() == []
 
 
 def test_a_lease_whose_end_was_passed_before_it_was_committed(connect: Connect) -> None:

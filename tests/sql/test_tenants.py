@@ -106,9 +106,9 @@ def fill(conn: psycopg.Connection, channel: str, count: int, first: int = 1, *, 
         )
     conn.execute(
         """
-        INSERT INTO backlog (channel, lane, turn, tag, is_open, n, stretches)
+        INSERT INTO backlog (channel, lane, turn, tag, is_open, n, ranges)
         SELECT channel, lane, nextval('turn'), 1, TRUE, COUNT(*),
-            ARRAY[ROW(0, MIN(at), MIN(id), 0, MAX(at), MAX(id))::stretch]
+            ARRAY[ROW(0, MIN(at), MIN(id), 0, MAX(at), MAX(id))::line_range]
         FROM line WHERE channel = %s GROUP BY channel, lane""",
         (channel,),
     )

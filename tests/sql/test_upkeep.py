@@ -7,7 +7,18 @@ from tests.database import Connect
 from tests.invariants import check, dequeue, dispatch, drain
 from tests.sql.test_dequeue import fill
 
-PLACES = ("tick", "notice", "scheduled", "alarm", "line", "backlog", "ready", "held", "recent", "slots")
+PLACES = (
+    "tick",
+    "notice",
+    "scheduled",
+    "alarm",
+    "line",
+    "backlog",
+    "ready",
+    "ready_locked",
+    "recent_tag",
+    "slots",
+)
 
 
 def count(conn: psycopg.Connection, table: str) -> int:
@@ -84,6 +95,6 @@ def test_maintain_waits_for_nobody(connect: Connect) -> None:
     conn, other = connect(), connect(autocommit=False)
     fill(conn, a=3)
     drain(conn)
-    other.execute("SELECT FROM upkeep FOR UPDATE")
+    other.execute("SELECT FROM maintenance FOR UPDATE")
     conn.execute("SET lock_timeout TO '1s'")
     assert conn.execute("SELECT maintain()").fetchone() == (0,)

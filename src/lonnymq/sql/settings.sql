@@ -1,6 +1,5 @@
--- How our queries are planned, whatever the server's settings and statistics say: by index, with plans that stay. Set
--- on every function that others call; the functions that these call inherit it. Runs after the functions, at every
--- install.
+-- Planner settings for every public function: generic plans that use indexes, whatever the server's settings and
+-- statistics are. Internal functions inherit them from their callers. Runs after the functions at every install.
 DO $$
 DECLARE
     v_function REGPROCEDURE;

@@ -1,20 +1,21 @@
--- The path of a message. It is in one place at a time, and each place is a table:
---   just created, or come back   message, and a notice that the dispatcher has not read
---   for later                    scheduled
+-- The path of a message. A message is in one place at a time, and each place is a table:
+--   just created, or come back   message, and a notice that the dispatcher has not read yet
+--   not due yet                  scheduled
 --   due, and waiting             line
 --   next to be served            ready
---   taken                        lease
---   at its end                   dead, finished (history)
--- Everybody appends notices; the dispatcher alone moves messages on, up to ready. Consumers take from there.
+--   leased                       lease
+--   ended                        dead, finished (history)
+-- Every call appends notices. Only the dispatcher moves messages, up to ready; consumers take them from there.
 
--- rows that change often are replaced by one with a higher turn, and found from the high end
+-- Numbers rows that change often. Such a row is replaced by one with a higher turn, and readers find it by reading the
+-- index from its high end, so that they do not read the dead rows.
 CREATE SEQUENCE turn;
 
 -- The queue's settings: one row.
 CREATE TABLE queue (
     only_row BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (only_row),
     content_max_bytes INT NOT NULL DEFAULT 1048576,
-    lease_ms BIGINT NOT NULL DEFAULT 30000,                     -- of a dequeue that names none
+    lease_ms BIGINT NOT NULL DEFAULT 30000,                     -- for a dequeue that does not give one
     lease_max_ms BIGINT NOT NULL DEFAULT 86400000,
     max_attempts INT NOT NULL DEFAULT 5,
     max_concurrency INT,                                        -- over all channels; NULL: no limit
@@ -22,49 +23,48 @@ CREATE TABLE queue (
     dedupe_keep_ms BIGINT NOT NULL DEFAULT 600000,
     history BOOLEAN NOT NULL DEFAULT FALSE,
     history_content BOOLEAN NOT NULL DEFAULT FALSE,
-    history_keep_ms BIGINT NOT NULL DEFAULT 2592000000,         -- 0: for ever
+    history_keep_ms BIGINT NOT NULL DEFAULT 2592000000,         -- 0: forever
     notify BOOLEAN NOT NULL DEFAULT TRUE,
-    -- What nobody uses costs nothing:
+    -- Whether a feature is in use: calls skip what nobody uses.
     has_sizes BOOLEAN NOT NULL DEFAULT FALSE,                   -- some channel has, or had, a max_size
     has_bound BOOLEAN NOT NULL DEFAULT FALSE                    -- some credential is bound to channels
 );
 INSERT INTO queue DEFAULT VALUES;
 
--- A message as it was when it came to the place it is in: each time it comes back it has a higher generation.
+-- Identifies one stay of a message in its places: each time a message comes back, its generation rises by one.
 CREATE TYPE stub AS (id BIGINT, generation INT);
 
--- What the dispatcher knows of a message while it decides where it goes. They are served in the order (rank, at, id)
--- within their channel.
+-- A message while the dispatcher decides where to put it. Within a channel, messages are served in the order
+-- (rank, at, id).
 CREATE TYPE entry AS (
     id BIGINT, generation INT,
-    rank SMALLINT,                          -- minus its priority
+    rank SMALLINT,                          -- the negated priority
     at BIGINT,                              -- dequeue_at
     cost INT, lane TEXT, channel TEXT);
 
--- The work, and the only table that cannot be remade from another one. Nothing is looked up here but by id.
+-- The messages. All other places can be rebuilt from this table and the leases. Rows are looked up by id only.
 CREATE TABLE message (
-    -- A session caches no ids: message_create_many relies on new ids being above the last one.
+    -- CACHE 1, because message_create_many relies on new ids being higher than all earlier ones.
     id BIGINT GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY,
-    xid XID8 NOT NULL DEFAULT pg_current_xact_id(), -- the transaction whose notice tells of it
+    xid XID8 NOT NULL DEFAULT pg_current_xact_id(), -- the transaction whose notice announces it
     dequeue_at BIGINT NOT NULL,
     created_at BIGINT NOT NULL,
-    -- the last dequeue, once its lease has ended: while it runs, the lease says it
-    dequeued_at BIGINT,
-    first_dequeued_at BIGINT,               -- the first, once there were two
+    dequeued_at BIGINT,                     -- the last dequeue whose lease has ended; the lease has the running one
+    first_dequeued_at BIGINT,               -- the first dequeue, if there were several
     generation INT NOT NULL DEFAULT 0,      -- how often it came back
-    attempts INT NOT NULL DEFAULT 0,        -- used up, the running one not counted
-    max_attempts INT,                       -- NULL: the queue's
+    attempts INT NOT NULL DEFAULT 0,        -- attempts used up, without the running one
+    max_attempts INT,                       -- NULL: the setting of the queue
     cost INT NOT NULL DEFAULT 1,            -- what it counts against its channel's share
     priority SMALLINT NOT NULL DEFAULT 0,
-    is_counted BOOLEAN NOT NULL DEFAULT FALSE,      -- in its channel's size: whoever ends it says so
-    is_cancelled BOOLEAN NOT NULL DEFAULT FALSE,    -- while leased: its worker is told
+    is_counted BOOLEAN NOT NULL DEFAULT FALSE,      -- counts towards its channel's max_size
+    is_cancelled BOOLEAN NOT NULL DEFAULT FALSE,    -- cancelled while leased: the worker learns of it
     lane TEXT COLLATE "C" NOT NULL DEFAULT 'default',
     channel TEXT COLLATE "C" NOT NULL,
     dedupe_key TEXT COLLATE "C",
-    consumer TEXT,                          -- of the last dequeue, once its lease has ended
+    consumer TEXT,                          -- of the last dequeue whose lease has ended
     error TEXT,
     headers JSONB,
-    past_errors JSONB,                      -- of earlier lives: [{"at", "attempts", "error"}]
+    past_errors JSONB,                      -- errors from before dead_retry: [{"at", "attempts", "error"}]
     state BYTEA,
     content BYTEA NOT NULL
 );
@@ -75,19 +75,18 @@ CREATE TYPE new_message AS (
     channel TEXT, content BYTEA, dequeue_at BIGINT, headers JSONB, max_attempts INT, dedupe_key TEXT, delay_ms BIGINT,
     priority INT, cost INT, lane TEXT);
 
--- How many messages dequeues took of a channel, and when the last one did.
+-- How many messages dequeues took from a channel, and when the last one did.
 CREATE TYPE share AS (channel TEXT, n INT, at BIGINT);
 
--- What everybody appends for the dispatcher, instead of locking something. The writer's xid8 lets it read each notice
--- once, in whatever order the writers commit. A row tells one of these:
---   lo_id, hi_id       this transaction created messages, with ids from lo_id to hi_id: those of generation 0
---                      that have its xid
---   back               these messages came back; with at: they are to be placed then, as somebody locks them now
---   lease_end_at       a lease now ends then; with taken, at and wanted: a dequeue, what it took, when, and how much
---                      it asked for
---   asked              a dequeue found nothing in these lanes: somebody serves them
---   gone               these messages no longer wait where their entries are: cancelled, or rescheduled
---   channel            look at this channel again: its policy changed, or a slot came free. '': at the whole queue
+-- News for the dispatcher, which calls append instead of locking anything. The writer's transaction id (xid8) lets the
+-- dispatcher read each notice exactly once, in whatever order the writers commit. A row reports one of these:
+--   lo_id, hi_id       this transaction created messages: those with its xid, generation 0 and an id in this span
+--   back               these messages came back. With at: place them at that time, because they are locked now
+--   lease_end_at       a lease now ends at this time. With taken, at and wanted: by a dequeue; what it took, when, and
+--                      how many messages it asked for
+--   asked              a dequeue found nothing in these lanes, so they have a consumer
+--   gone               these entries are void: their messages were cancelled or rescheduled
+--   channel            look at this channel again: its policy changed, or a slot came free. '': the whole queue
 CREATE TABLE notice (
     xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
     id BIGINT GENERATED ALWAYS AS IDENTITY,
@@ -104,7 +103,7 @@ CREATE TABLE notice (
     PRIMARY KEY (xid, id)
 );
 
--- For later, for all channels in the order of time.
+-- Messages that are not due yet, of all channels, in the order of time.
 CREATE TABLE scheduled (
     at BIGINT NOT NULL,
     id BIGINT NOT NULL,
@@ -117,8 +116,8 @@ CREATE TABLE scheduled (
 );
 CREATE INDEX scheduled_channel_ix ON scheduled (channel, at, id);
 
--- What the dispatcher has to look at again at a time: a channel; leases that end at lease_end_at and that somebody
--- held; a row of scheduled that somebody held; or a message that is in no other place, because somebody locked it.
+-- What the dispatcher has to look at again at a certain time: a channel; the leases that end at lease_end_at, some of
+-- which were locked; a row of scheduled that was locked; or a message that is in no other place because it was locked.
 CREATE TABLE alarm (
     at BIGINT NOT NULL,
     id BIGINT GENERATED ALWAYS AS IDENTITY,
@@ -129,7 +128,8 @@ CREATE TABLE alarm (
     PRIMARY KEY (at, id)
 );
 
--- Due, but not next: the lines of the channels. Only the dispatcher writes here.
+-- Due messages that are not in ready yet. A line is the backlog of one channel in one lane. Only the dispatcher writes
+-- here.
 CREATE TABLE line (
     channel TEXT COLLATE "C" NOT NULL,
     lane TEXT COLLATE "C" NOT NULL,
@@ -138,32 +138,32 @@ CREATE TABLE line (
     id BIGINT NOT NULL,
     generation INT NOT NULL,
     cost INT NOT NULL,
-    PRIMARY KEY (channel, lane, rank, at, id, generation) -- an older generation may still be there, and is void
+    PRIMARY KEY (channel, lane, rank, at, id, generation) -- an older generation may be left, and is void
 );
 
--- A part of a line that has messages; between the parts of a line nothing is left. Ends count in.
-CREATE TYPE stretch AS (lo_rank SMALLINT, lo_at BIGINT, lo_id BIGINT, hi_rank SMALLINT, hi_at BIGINT, hi_id BIGINT);
+-- A part of a line that may have messages, ends included. Outside of its ranges a line has none.
+CREATE TYPE line_range AS (lo_rank SMALLINT, lo_at BIGINT, lo_id BIGINT, hi_rank SMALLINT, hi_at BIGINT, hi_id BIGINT);
 
--- One live row for each line that is not empty. That of a line at its end stays for a while, without stretches: so
--- whoever looks for a line finds a row, and does not walk over those that were replaced.
+-- The state of each line: one live row, which is the one with the highest turn. When a line becomes empty, its row
+-- stays for a while, without ranges, so that a reader finds it at once and does not read the dead rows before it.
 CREATE TABLE backlog (
     channel TEXT COLLATE "C" NOT NULL,
     lane TEXT COLLATE "C" NOT NULL,
     turn BIGINT NOT NULL,
-    tag BIGINT NOT NULL,                    -- of its next message
-    is_open BOOLEAN NOT NULL,               -- it may release one; else a notice or a time will say when to look again
-    n BIGINT NOT NULL,                      -- messages in the line
-    stretches stretch[] NOT NULL,           -- in order
+    tag BIGINT NOT NULL,                    -- the tag of its next message
+    is_open BOOLEAN NOT NULL,               -- its channel may release; if not, a notice or an alarm will reopen it
+    n BIGINT NOT NULL,                      -- how many messages it has
+    ranges line_range[] NOT NULL,           -- in order
     PRIMARY KEY (channel, lane, turn)
 ) WITH (fillfactor = 70);
--- How a refill leaves a line, and when to look again if it is time that keeps it.
+-- The new state of a line after a refill, and when to look again if a release interval stops it.
 CREATE TYPE line_state AS (
-    tid TID, channel TEXT, tag BIGINT, is_open BOOLEAN, n BIGINT, stretches stretch[], again_at BIGINT);
+    tid TID, channel TEXT, tag BIGINT, is_open BOOLEAN, n BIGINT, ranges line_range[], again_at BIGINT);
 CREATE INDEX backlog_tag_ix ON backlog (lane, tag, turn) WHERE is_open;
-CREATE INDEX backlog_ended_ix ON backlog (turn) WHERE stretches = '{}';
+CREATE INDEX backlog_ended_ix ON backlog (turn) WHERE ranges = '{}';
 
--- Next to be served: lowest tag first. Tags are virtual time: each message of a channel has a tag that is higher by
--- cost / weight than the one before it, so that channels advance together.
+-- The messages to be served next, lowest tag first. Tags are virtual time: within a channel, each message has a tag
+-- that is higher by cost / weight than the one before, so that channels advance together.
 CREATE TABLE ready (
     lane TEXT COLLATE "C" NOT NULL,
     tag BIGINT NOT NULL,
@@ -172,15 +172,15 @@ CREATE TABLE ready (
     rank SMALLINT NOT NULL,
     at BIGINT NOT NULL,
     cost INT NOT NULL,
-    is_limited BOOLEAN NOT NULL,            -- a limit may keep others waiting for it: who finishes it gives notice
+    is_limited BOOLEAN NOT NULL,            -- others may wait for its slot: finishing it appends a notice
     channel TEXT COLLATE "C" NOT NULL,
     PRIMARY KEY (lane, tag, id, generation)
 );
-CREATE INDEX ready_channel_ix ON ready (channel, tag, id); -- lanes have tags of their own, and are compared then
+CREATE INDEX ready_channel_ix ON ready (channel, tag, id); -- tags of different lanes are not comparable
 
--- Entries of ready that an open dequeue has held for more than a second, and that lie below its lane's floor. If that
--- dequeue rolls back, they are put back.
-CREATE TABLE held (
+-- Entries of ready that an open dequeue has locked for more than a second, so that the floor of the lane has moved past
+-- them. If that dequeue is rolled back, they go back into their lines.
+CREATE TABLE ready_locked (
     lane TEXT COLLATE "C" NOT NULL,
     tag BIGINT NOT NULL,
     id BIGINT NOT NULL,
@@ -188,41 +188,41 @@ CREATE TABLE held (
     PRIMARY KEY (lane, tag, id, generation)
 );
 
--- The tag that a channel's next message gets if it comes soon: of channels that were placed without a line while
--- others had one.
-CREATE TABLE recent (
+-- The next tag of channels that have no line, if their next message comes soon: see recent_tag_write.
+CREATE TABLE recent_tag (
     channel TEXT COLLATE "C" NOT NULL,
     lane TEXT COLLATE "C" NOT NULL,
     tag BIGINT NOT NULL,
     PRIMARY KEY (channel, lane, tag)
 );
-CREATE INDEX recent_tag_ix ON recent ((tag + 0), lane); -- an expression: whoever looks for a channel takes the other
+-- On an expression, so that a lookup by channel always uses the primary key.
+CREATE INDEX recent_tag_order_ix ON recent_tag ((tag + 0), lane);
 
--- What a dequeue took: one row for up to 100 messages, in the order of their ids. It goes when all of them are
--- finished; those that are not there any more, or have another generation, do not count.
+-- The leases: one row for up to 100 messages of a dequeue, in the order of their ids. A stub whose message is gone, or
+-- has another generation, is no longer leased; the row is deleted when that is true of all.
 CREATE TABLE lease (
     token UUID NOT NULL,
     last_id BIGINT NOT NULL,                -- the highest id in this row
     end_at BIGINT NOT NULL,
     dequeued_at BIGINT NOT NULL,
-    is_limited BOOLEAN NOT NULL,            -- some of them were: see ready
+    is_limited BOOLEAN NOT NULL,            -- some of its messages were: see ready.is_limited
     consumer TEXT,
     stubs stub[] NOT NULL,
     PRIMARY KEY (token, last_id)
 );
 CREATE INDEX lease_end_ix ON lease (end_at);
 
--- What becomes of a message: how it ends, or that it comes back. For the calls that finish, cancel or expire it.
+-- How a message ends, or that it comes back: used by the calls that finish or cancel messages, and by leases_sweep.
 CREATE TYPE ending AS (
-    ord BIGINT,                             -- the element of the call that named it
+    ord BIGINT,                             -- its position in the arguments of the call
     id BIGINT, generation INT,
-    token UUID, last_id BIGINT,             -- its lease; NULL: it was waiting
+    token UUID, last_id BIGINT,             -- its lease; NULL: it was not leased
     dequeued_at BIGINT, consumer TEXT, is_limited BOOLEAN,
     channel TEXT,
     outcome TEXT,                           -- completed, dead, cancelled; NULL: it comes back
-    at BIGINT, state BYTEA, error TEXT);    -- new values; NULL: as they were. An error uses up an attempt
+    at BIGINT, state BYTEA, error TEXT);    -- new values; NULL: unchanged. An error uses up an attempt
 
--- Messages whose attempts are used up.
+-- Dead letters: messages whose attempts are used up.
 CREATE TABLE dead (
     id BIGINT PRIMARY KEY,
     xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
@@ -231,7 +231,7 @@ CREATE TABLE dead (
     dequeued_at BIGINT,
     first_dequeued_at BIGINT,
     dead_at BIGINT NOT NULL,
-    generation INT NOT NULL,                -- a retry goes on from here: a token of this life must not fit the next one
+    generation INT NOT NULL,                -- a retry continues from here, so that old tokens do not match
     attempts INT NOT NULL,
     max_attempts INT,
     cost INT NOT NULL,
@@ -247,72 +247,73 @@ CREATE TABLE dead (
     content BYTEA NOT NULL
 );
 CREATE INDEX dead_channel_ix ON dead (channel, id);
-CREATE INDEX dead_xid_ix ON dead (xid);     -- they are followed as the history is
+CREATE INDEX dead_xid_ix ON dead (xid);     -- readers follow them like the history
 
--- A transaction that was open, or only partly read, and up to which of its notices it is read.
+-- A transaction that was open or only partly read, and up to which id its notices are read.
 CREATE TYPE open_transaction AS (xid XID8, id BIGINT);
 
--- How a channel stands when messages of it are placed in a lane: whether it has a line, whether recent has a tag for
--- it, what it may do (see channel_room), and the tag of its next message.
-CREATE TYPE standing AS (channel TEXT, has_line BOOLEAN, is_remembered BOOLEAN, room INT, step DOUBLE PRECISION,
+-- The state of a channel while its messages are placed in a lane: whether it has a line, whether recent_tag has its
+-- next tag, how many messages it may release and by how much they advance it (see channel_room), and its next tag.
+CREATE TYPE channel_state AS (channel TEXT, has_line BOOLEAN, is_remembered BOOLEAN, room INT, step DOUBLE PRECISION,
     tag BIGINT);
 
--- Created messages that are still to be placed: those from lo_id to hi_id that have this xid and generation 0.
+-- Created messages that are not placed yet: those with this xid, generation 0, and an id from lo_id to hi_id.
 CREATE TYPE span AS (xid XID8, lo_id BIGINT, hi_id BIGINT);
 
--- What notices tell a dispatch together, what is due, and the queue's limits.
-CREATE TYPE reading AS (
-    snapshot PG_SNAPSHOT,                   -- all that this sees is read, unless is_behind
+-- What a dispatch has read: a summary of the new notices, what is due, and the limit of the queue.
+CREATE TYPE notice_summary AS (
+    snapshot PG_SNAPSHOT,                   -- everything it sees is read, unless is_behind
     n_newer INT,                            -- how many notices are newer than the tick
-    is_behind BOOLEAN,                      -- there are more
+    is_behind BOOLEAN,                      -- there are more than were read
     spans span[],
     hinted TEXT[],                          -- channels to look at again
     waiting BIGINT,                         -- by how much the number of waiting messages changes
-    taken BIGINT, taken_at BIGINT,          -- how many dequeues took, and when the last one did
+    taken BIGINT, taken_at BIGINT,          -- how many messages dequeues took, and when
     wanted BIGINT,                          -- how many they asked for
-    lease_min_at BIGINT, lease_max_at BIGINT,   -- the first and the last end of a lease
+    lease_min_at BIGINT, lease_max_at BIGINT,   -- the earliest and latest end of a lease
     has_back BOOLEAN, has_asked BOOLEAN, has_gone BOOLEAN,
-    has_scheduled BOOLEAN, has_alarms BOOLEAN, has_leases BOOLEAN, -- some of these are due
-    max INT,                                -- the limit over all channels
+    has_scheduled BOOLEAN, has_alarms BOOLEAN, has_leases BOOLEAN, -- such are due
+    max INT,                                -- max_concurrency of the queue
     has_policies BOOLEAN,
-    has_changes BOOLEAN);                   -- some of them changed
+    has_changes BOOLEAN);                   -- policies changed
 
--- How a lane stands.
+-- The state of a lane.
 CREATE TYPE lane_state AS (
     name TEXT,
     v BIGINT,                               -- virtual time: the tag that is served now
-    floor BIGINT,                           -- ready has no entry below, but for those in held
-    -- a line has a message with this tag: below, ready is complete; it is served up to here
+    floor BIGINT,                           -- ready is read from here; below are only entries in ready_locked
+    -- The lowest tag in a line that may release: below, ready is complete; dequeues take nothing above. The highest
+    -- BIGINT: there is no such line.
     horizon BIGINT,
     issued BIGINT,                          -- the highest tag so far
-    target INT,                             -- how many entries ready should have: follows what consumers ask for
+    target INT,                             -- how many entries ready should have; depends on demand
     low_tag BIGINT, low_id BIGINT,          -- once all entries up to this one are taken, ready is refilled
-    stuck_at BIGINT,                        -- since when an open dequeue holds the floor; NULL: it does not
+    stuck_at BIGINT,                        -- since when an open dequeue stops the floor; NULL: none does
     front BIGINT,                           -- the tag that was next to be served; NULL: none
-    served_at BIGINT);                      -- when somebody last took something from it, or asked in vain
+    served_at BIGINT);                      -- when a dequeue last took from it, or found it empty
 
--- How far the dispatcher has come: one live row, replaced by each dispatch that does something.
+-- The saved state of the dispatcher: one live row, replaced by each dispatch that does something.
 CREATE TABLE tick (
     id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at BIGINT NOT NULL,
-    seen_xid XID8 NOT NULL, seen_id BIGINT NOT NULL, -- notices up to here are read,
-    open open_transaction[] NOT NULL,       -- but for these transactions
+    seen_xid XID8 NOT NULL, seen_id BIGINT NOT NULL, -- notices up to here are read
+    open open_transaction[] NOT NULL,       -- except for those of these transactions
     spans span[] NOT NULL,
-    due_to BIGINT NOT NULL,                 -- scheduled has no row up to here, but for those with an alarm
-    alarm_to BIGINT NOT NULL,               -- alarm has no row up to here
-    held_at BIGINT,                         -- when to look at held again; NULL: it is empty
-    swept_at BIGINT NOT NULL,               -- leases that end up to here are swept
-    lease_max_at BIGINT NOT NULL,           -- no lease ends after this
-    policy_xid XID8 NOT NULL DEFAULT '0',   -- policy_change has no row below
+    due_to BIGINT NOT NULL,                 -- scheduled has no row up to this time, except those with an alarm
+    alarm_to BIGINT NOT NULL,               -- alarm has no row up to this time
+    locked_check_at BIGINT,                 -- when to look at ready_locked again; NULL: it is empty
+    swept_at BIGINT NOT NULL,               -- leases that end up to this time are swept
+    lease_max_at BIGINT NOT NULL,           -- no lease ends later
+    policy_xid XID8 NOT NULL DEFAULT '0',   -- policy_change has no row below this
     lanes lane_state[] NOT NULL,
     waiting BIGINT NOT NULL,
     served BIGINT NOT NULL,
-    served_at BIGINT,                       -- the last dequeue
-    tallied_at BIGINT NOT NULL, tallied_id BIGINT NOT NULL, -- when served_by was last summed up, and how far
-    -- messages above, up to walk_to, are still to be looked for: after rebuild()
-    walk_id BIGINT, walk_to BIGINT,
-    walk_snapshot PG_SNAPSHOT,              -- those that this snapshot sees; the notices of others are still to be read
-    started_at TIMESTAMPTZ NOT NULL, system_id BIGINT NOT NULL -- of the server that wrote it
+    served_at BIGINT,                       -- when the last dequeue took something
+    tallied_at BIGINT NOT NULL, tallied_id BIGINT NOT NULL, -- when served_by was added to tally, and up to which id
+    -- A rescan after a restore or rebuild(): messages above rescan_id, up to rescan_to, may be in no place. It covers
+    -- those that rescan_snapshot sees; the notices of the others are still to be read.
+    rescan_id BIGINT, rescan_to BIGINT, rescan_snapshot PG_SNAPSHOT,
+    started_at TIMESTAMPTZ NOT NULL, system_id BIGINT NOT NULL -- the server that wrote it
 );
 INSERT INTO tick (at, seen_xid, seen_id, open, spans, due_to, alarm_to, swept_at, lease_max_at, lanes, waiting,
     served, tallied_at, tallied_id, started_at, system_id)
@@ -324,12 +325,12 @@ SELECT 0, pg_snapshot_xmax(pg_current_snapshot()), 0,
     pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system())
 FROM (SELECT pg_current_xact_id() UNION SELECT pg_snapshot_xip(pg_current_snapshot())) o (x);
 
--- Whoever holds this row dispatches. A row and not an advisory lock: nobody without rights on it can hold it.
+-- The session that has locked this row is the dispatcher. It is not an advisory lock, because anybody can take those.
 CREATE TABLE dispatch_lock (only_row BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (only_row));
 INSERT INTO dispatch_lock DEFAULT VALUES;
 
--- What was taken, by channel: a row of up to 500 channels for each dispatch that read of it, until it is summed up in
--- tally.
+-- How many messages were served, by channel. Each dispatch appends rows of up to 500 channels to served_by; once per
+-- second these are added to tally and deleted.
 CREATE TABLE served_by (
     id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     shares share[] NOT NULL
@@ -340,26 +341,26 @@ CREATE TABLE tally (
     served_at BIGINT NOT NULL
 );
 
--- What a create must know, in one live row that is found from the high end: whether a consumer sleeps until it is
--- notified, and what the queue's settings ask of a message. It goes from asleep to not asleep only in a transaction
--- that notifies, so whoever relied on it hears of that.
+-- What a create must know, in one live row, the one with the highest id: whether a consumer sleeps until it is
+-- notified, and what the queue's settings require of a message. is_asleep is cleared only in a transaction that
+-- notifies, so that every consumer that relied on it wakes up.
 CREATE TABLE sleep (
     id BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
     is_asleep BOOLEAN NOT NULL,
-    is_special BOOLEAN NOT NULL DEFAULT FALSE,  -- the queue has sizes or bound credentials
+    is_special BOOLEAN NOT NULL DEFAULT FALSE,  -- the queue has max_size limits or bound credentials
     content_max_bytes INT NOT NULL DEFAULT 1048576
 );
 INSERT INTO sleep (is_asleep, content_max_bytes) SELECT FALSE, q.content_max_bytes FROM queue q;
 
--- How far maintain() has cleaned, and the lock that keeps two of them apart.
-CREATE TABLE upkeep (
+-- How far maintain() has come. Its row is also the lock that allows only one maintain() at a time.
+CREATE TABLE maintenance (
     only_row BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (only_row),
-    cleaned_xid XID8 NOT NULL DEFAULT '0',  -- notices below are gone,
-    passed_xid XID8 NOT NULL DEFAULT '0',   -- and those below this, but for what was open
-    held_xid XID8,                          -- the lowest transaction that was
-    dedupe_from BIGINT NOT NULL DEFAULT 0,  -- keys that are free since before are gone
-    dedupe_day BIGINT NOT NULL DEFAULT 0,   -- when all of them were last looked for
-    trimmed_xid XID8 NOT NULL DEFAULT '0',  -- the history's rows up to this may be gone
-    unmarked_xid XID8 NOT NULL DEFAULT '0'  -- the rows of dead_mark up to this may be gone
+    cleaned_xid XID8 NOT NULL DEFAULT '0',  -- all notices below are deleted
+    passed_xid XID8 NOT NULL DEFAULT '0',   -- notices below are deleted, except of open transactions
+    open_xid XID8,                          -- the lowest of these
+    dedupe_from BIGINT NOT NULL DEFAULT 0,  -- keys that became free before this are deleted
+    dedupe_day BIGINT NOT NULL DEFAULT 0,   -- the day on which all keys were last read
+    trimmed_xid XID8 NOT NULL DEFAULT '0',  -- history rows up to this may be gone
+    unmarked_xid XID8 NOT NULL DEFAULT '0'  -- rows of dead_mark up to this may be gone
 );
-INSERT INTO upkeep DEFAULT VALUES;
+INSERT INTO maintenance DEFAULT VALUES;

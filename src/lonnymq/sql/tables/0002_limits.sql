@@ -36,10 +36,10 @@ CREATE TABLE slots (
     channel TEXT COLLATE "C" NOT NULL,
     turn BIGINT NOT NULL,
     busy stub[] NOT NULL,                   -- all that are busy, and maybe some that came free
-    struck_to INT NOT NULL,                 -- how many were left when those that came free were last struck off
-    struck_at BIGINT NOT NULL,              -- and when that was
+    pruned_to INT NOT NULL,                 -- how many were left when free slots were last removed
+    pruned_at BIGINT NOT NULL,              -- when free slots were last removed
     changed_at BIGINT NOT NULL,             -- when a slot was last taken, or found to have come free
-    is_quiet BOOLEAN NOT NULL,              -- some are from before the limit: who frees them does not say so
+    has_older BOOLEAN NOT NULL,             -- some are older than the limit: finishing these appends no notice
     -- when it is looked at again, if it is full and nobody says that a slot came free
     alarm_at BIGINT,
     released_at BIGINT,                     -- under an interval: the last release,

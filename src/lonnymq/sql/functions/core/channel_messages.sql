@@ -9,9 +9,9 @@ RETURNS TABLE (id BIGINT, is_counted BOOLEAN) LANGUAGE sql STABLE AS $$
         SELECT e.id, e.generation
         FROM lanes n
         CROSS JOIN LATERAL (
-            SELECT b.stretches FROM backlog b WHERE b.channel = p_channel AND b.lane = n.name
+            SELECT b.ranges FROM backlog b WHERE b.channel = p_channel AND b.lane = n.name
             ORDER BY b.turn DESC LIMIT 1) b
-        CROSS JOIN unnest(b.stretches) s
+        CROSS JOIN unnest(b.ranges) s
         CROSS JOIN LATERAL (
             SELECT * FROM line e
             WHERE e.channel = p_channel AND e.lane = n.name AND (e.rank, e.at, e.id) >= (s.lo_rank, s.lo_at, s.lo_id)
@@ -23,7 +23,7 @@ RETURNS TABLE (id BIGINT, is_counted BOOLEAN) LANGUAGE sql STABLE AS $$
             SELECT * FROM ready r WHERE r.channel = p_channel AND r.lane || '' = n.name AND r.tag >= n.floor OFFSET 0) r
         UNION ALL
         SELECT r.id, r.generation
-        FROM held h
+        FROM ready_locked h
         CROSS JOIN LATERAL (
             SELECT * FROM ready r WHERE r.lane = h.lane AND r.tag = h.tag AND r.id = h.id OFFSET 0) r
         WHERE r.channel = p_channel

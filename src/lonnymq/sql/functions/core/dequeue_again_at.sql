@@ -7,7 +7,7 @@ DECLARE
     v_own XID8 := pg_current_xact_id_if_assigned(); -- what this transaction appended is not for it to dispatch
 BEGIN
     SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
-    IF notice_is_new(t) OR tick_is_foreign(t) OR t.at > p_now + 1000 OR EXISTS (
+    IF notice_is_new(t) OR tick_is_unusable(t) OR t.at > p_now + 1000 OR EXISTS (
         SELECT FROM (SELECT * FROM notice_read(t, pg_current_snapshot(), 16) LIMIT 16) w
         WHERE (w.notice).xid IS DISTINCT FROM v_own) OR dispatch_is_due(t, p_now, 10000)
     THEN
@@ -15,7 +15,7 @@ BEGIN
     END IF;
     RETURN GREATEST(p_now + 5, LEAST(
         p_now + 1000,
-        t.held_at,
+        t.locked_check_at,
         (SELECT s.at FROM scheduled s WHERE s.at > t.due_to ORDER BY s.at, s.id LIMIT 1),
         (SELECT a.at FROM alarm a WHERE a.at > t.alarm_to ORDER BY a.at, a.id LIMIT 1)));
 END $$;

@@ -28,8 +28,8 @@ RETURNS SETOF message LANGUAGE sql STABLE AS $$
     CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id = b.id AND m.generation = b.generation OFFSET 0) m
     UNION ALL
     SELECT m.*
-    FROM t CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id > t.walk_id AND m.id <= t.walk_to OFFSET 0) m
-    WHERE (pg_visible_in_snapshot(m.xid, t.walk_snapshot) OR m.xid >= pg_snapshot_xmax(pg_current_snapshot()))
+    FROM t CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id > t.rescan_id AND m.id <= t.rescan_to OFFSET 0) m
+    WHERE (pg_visible_in_snapshot(m.xid, t.rescan_snapshot) OR m.xid >= pg_snapshot_xmax(pg_current_snapshot()))
         AND COALESCE(m.id NOT IN (SELECT h.id FROM lease_holding(NULL) h), TRUE)
     LIMIT p_limit
 $$;

@@ -59,7 +59,7 @@ BEGIN
         history_keep_ms = COALESCE(p_history_keep_ms, q.history_keep_ms),
         notify = COALESCE(p_notify, q.notify);
     IF p_content_max_bytes IS NOT NULL THEN
-        PERFORM sleep_copy();
+        PERFORM sleep_copy_settings();
     END IF;
     IF p_history AND history_prepare(clock_ms()) > 0 THEN
         PERFORM lock_guard();               -- who reads the history waits for this

@@ -1,16 +1,12 @@
--- Lines of channels that are to be looked at again may release, as far as their channels may. They join in at the
--- lane's virtual time, if that has passed them. Where it is time that keeps a channel, an alarm says when to look
--- again.
+-- Reopen the lines of these channels, if the channels may release. A line whose tag is below the lane's virtual time
+-- continues at virtual time. If a channel may release only later, an alarm is set for that time.
 CREATE OR REPLACE FUNCTION backlog_reopen (l lane_state, p_channels TEXT[], p_has_policies BOOLEAN, p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql SET enable_hashjoin TO on AS $$
 BEGIN
     WITH found AS MATERIALIZED (
         SELECT u.name, x.tid FROM unnest(p_channels) u (name)
-        CROSS JOIN LATERAL (
-            SELECT b.ctid AS tid, b.is_open, b.tag, b.stretches FROM backlog b
-            WHERE b.channel = u.name AND b.lane = l.name
-            ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) x
-        WHERE (NOT x.is_open OR x.tag < l.v) AND x.stretches <> '{}'),
+        CROSS JOIN LATERAL backlog_live(u.name, l.name) x
+        WHERE (NOT x.is_open OR x.tag < l.v) AND x.ranges <> '{}'),
     rooms AS MATERIALIZED (
         SELECT r.* FROM channel_room(ARRAY(SELECT DISTINCT f.name FROM found f WHERE p_has_policies), p_now) r),
     later AS (INSERT INTO alarm (at, channel) SELECT r.again_at, r.channel FROM rooms r WHERE r.again_at IS NOT NULL)

@@ -1,6 +1,6 @@
--- What channels may do now: how many more of their messages may be put into ready (room; NULL: any number), what a
--- message of cost 1 advances them by (step), and when to look again if it is time that keeps them (again_at). Here
--- alone it is decided whether a channel may release.
+-- How many more messages of these channels may be put into ready now (room; NULL: no limit), by how much a message of
+-- cost 1 advances their tags (step), and when to look again if a release interval is what stops them (again_at). This
+-- is the only function that decides whether a channel may release.
 CREATE OR REPLACE FUNCTION channel_room (p_channels TEXT[], p_now BIGINT)
 RETURNS TABLE (channel TEXT, room INT, step DOUBLE PRECISION, again_at BIGINT)
     LANGUAGE plpgsql STABLE AS $$
@@ -11,12 +11,11 @@ BEGIN
             CASE WHEN c.max_concurrency IS NOT NULL THEN GREATEST(0, c.max_concurrency - cardinality(s.busy)) END,
             CASE WHEN c.release_interval_ms > 0 THEN
                 CASE WHEN s.out IS NOT NULL OR x.free_at > p_now THEN 0 ELSE 1 END END) END,
-        1000 / COALESCE(c.weight, 1)::DOUBLE PRECISION,
+        weight_step(c.weight),
         CASE WHEN s.out IS NULL AND x.free_at > p_now THEN x.free_at END
     FROM unnest(p_channels) u (name)
     LEFT JOIN LATERAL (SELECT * FROM channel c WHERE c.name = u.name OFFSET 0) c ON TRUE
-    LEFT JOIN LATERAL (SELECT * FROM slots s WHERE s.channel = u.name ORDER BY s.channel DESC, s.turn DESC
-        LIMIT 1) s ON TRUE
+    LEFT JOIN LATERAL slots_live(u.name) s ON TRUE
     CROSS JOIN LATERAL (
         SELECT -- A time in the future is from before the clock was set back, and counts as now.
             CASE WHEN c.release_interval_ms > 0

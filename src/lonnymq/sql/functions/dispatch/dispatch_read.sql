@@ -1,6 +1,7 @@
--- Part of a dispatch: read the notices that the tick has not seen, what they tell together, and whether something else
--- is due. It is one statement, and the next tick remembers its snapshot.
-CREATE OR REPLACE FUNCTION dispatch_read (t tick, p_now BIGINT, p_limit INT, OUT notices notice[], OUT told reading)
+-- Part of dispatch: read the notices that the tick has not seen, summarise them, and look whether anything else is due.
+-- It is a single statement, because the next tick stores its snapshot. Locks and writes nothing.
+CREATE OR REPLACE FUNCTION dispatch_read (
+    t tick, p_now BIGINT, p_limit INT, OUT notices notice[], OUT summary notice_summary)
 LANGUAGE plpgsql AS $$
 DECLARE
     x RECORD;
@@ -13,7 +14,7 @@ BEGIN
             ORDER BY l.end_at LIMIT 1) IS NOT NULL,
         q.max_concurrency,
         EXISTS (SELECT FROM channel),
-        EXISTS (SELECT FROM policy_change c WHERE c.xid >= t.policy_xid))::reading AS told
+        EXISTS (SELECT FROM policy_change c WHERE c.xid >= t.policy_xid))::notice_summary AS summary
     INTO x
     FROM queue q
     CROSS JOIN (SELECT pg_current_snapshot() AS snapshot OFFSET 0) s
@@ -32,5 +33,5 @@ BEGIN
             COUNT((w.notice).gone) > 0 AS has_gone
         FROM notice_read(t, s.snapshot, p_limit) w) n;
     notices := x.notices;
-    told := x.told;
+    summary := x.summary;
 END $$;

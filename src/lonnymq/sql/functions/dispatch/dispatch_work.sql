@@ -1,13 +1,14 @@
--- Part of a dispatch, for who holds the dispatch lock: place what the notices tell of and what is due, and refill the
--- lanes. Returns the new tick.
-CREATE OR REPLACE FUNCTION dispatch_work (t tick, r reading, p_notices notice[], p_now BIGINT, p_limit INT)
+-- Part of dispatch, which holds the dispatch lock: place the messages that the notices name and those that are due,
+-- then refill the lanes. t is the last tick, r the summary of the notices. Returns the new tick.
+CREATE OR REPLACE FUNCTION dispatch_work (t tick, r notice_summary, p_notices notice[], p_now BIGINT, p_limit INT)
 RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
-    n tick := tick_count(t, r, p_notices, p_now);
+    n tick := tick_next(t, r, p_notices, p_now);
     v_changed TEXT[];                       -- channels whose policy has changed
-    v_entries entry[];                      -- what is to be placed
+    v_entries entry[];                      -- messages to place
     x RECORD;
 BEGIN
+    -- The messages to place: created ones, those that came back, and those that a rescan finds.
     r.spans := t.spans || r.spans;
     IF r.spans <> '{}' THEN
         x := entries_created(r.spans, p_limit);
@@ -15,17 +16,18 @@ BEGIN
         n.spans := x.spans;
     END IF;
     IF r.has_back THEN
-        v_entries := v_entries || back_read(p_notices, r.has_policies OR r.max IS NOT NULL, p_now);
+        v_entries := v_entries || entries_returned(p_notices, r.has_policies OR r.max IS NOT NULL, p_now);
     END IF;
-    IF t.walk_id IS NOT NULL THEN
-        SELECT v_entries || k.entries, k.walk_id INTO v_entries, n.walk_id FROM entries_walk(t, p_limit) k;
+    IF t.rescan_id IS NOT NULL THEN
+        SELECT v_entries || k.entries, k.rescan_id INTO v_entries, n.rescan_id FROM entries_rescan(t, p_limit) k;
     END IF;
-    IF p_now < t.at - 1000 THEN             -- the clock was set back, and alarms are for a time that is far now
+    IF p_now < t.at - 1000 THEN             -- the clock was set back: alarms are now far in the future
         UPDATE alarm SET at = p_now + 1000 WHERE at > p_now + 1000;
         UPDATE slots SET released_at = p_now WHERE released_at > p_now;
         n.alarm_to := LEAST(n.alarm_to, p_now);
-        n.held_at := LEAST(n.held_at, p_now + 1000);
+        n.locked_check_at := LEAST(n.locked_check_at, p_now + 1000);
     END IF;
+    -- What is due by now: scheduled messages, alarms, and leases that ran out.
     x := due_read(n, r, p_now, p_limit);
     n.due_to := x.due_to;
     n.alarm_to := x.alarm_to;
@@ -34,6 +36,7 @@ BEGIN
     n.waiting := n.waiting + x.expired;
     v_entries := v_entries || x.entries;
     r.hinted := r.hinted || x.channels;
+    -- Policies that changed.
     IF r.has_changes THEN
         WITH gone AS (
             DELETE FROM policy_change c WHERE c.ctid = ANY (ARRAY(
@@ -42,27 +45,28 @@ BEGIN
             RETURNING c.channel)
         SELECT array_agg(DISTINCT g.channel) INTO v_changed FROM gone g;
         r.hinted := r.hinted || v_changed;
-        r.max := (SELECT q.max_concurrency FROM queue q); -- again, so that they have what changed
+        r.max := (SELECT q.max_concurrency FROM queue q); -- again: the change may be newer
         r.has_policies := EXISTS (SELECT FROM channel);
     ELSE
-        n.policy_xid := GREATEST(t.policy_xid, pg_snapshot_xmin(r.snapshot)); -- whoever is open may still change one
+        n.policy_xid := GREATEST(t.policy_xid, pg_snapshot_xmin(r.snapshot)); -- open transactions may still change one
     END IF;
     IF r.has_asked THEN
-        n.lanes := lanes_asked(n.lanes, p_notices, p_now);
+        n.lanes := lanes_mark_served(n.lanes, p_notices, p_now);
     END IF;
     IF r.has_gone THEN
-        PERFORM line_leave(n.lanes, p_notices);
+        PERFORM entries_remove(n.lanes, p_notices);
     END IF;
     IF r.has_policies AND r.wanted IS NOT NULL THEN
-        r.hinted := r.hinted || slots_released(p_notices, t.lanes, p_now);
+        r.hinted := r.hinted || slots_mark_released(p_notices, t.lanes, p_now);
     END IF;
     n := lanes_dispatch(n, v_entries, r.hinted, v_changed, r.wanted, r.has_policies, r.max, r.is_behind, p_now);
+    -- Up to where notices are read: to the end of the snapshot, or to the last one that p_limit allowed.
     n.seen_xid := pg_snapshot_xmax(r.snapshot);
     n.seen_id := 0;
     IF r.n_newer >= p_limit THEN
         SELECT u.xid, u.id INTO n.seen_xid, n.seen_id FROM unnest(p_notices) u
         WHERE (u.xid, u.id) > (t.seen_xid, t.seen_id) ORDER BY u.xid DESC, u.id DESC LIMIT 1;
     END IF;
-    n.open := tick_open(t, n.seen_xid, r.snapshot, p_notices, p_limit);
+    n.open := tick_open_transactions(t, n.seen_xid, r.snapshot, p_notices, p_limit);
     RETURN tick_write(n);
 END $$;

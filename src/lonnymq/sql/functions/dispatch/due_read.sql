@@ -1,14 +1,15 @@
--- What is due by now, where r says that something is: scheduled messages, alarms and leases that ran out. Returns what
--- is to be placed, how many of it had expired, the channels that are to be looked at again, and how far each is read.
+-- Part of dispatch: take what is due, where r says that something is: scheduled messages, alarms, and leases that ran
+-- out. Returns the messages to place, how many of them came from leases, the channels to look at again, and how far
+-- each table is read.
 CREATE OR REPLACE FUNCTION due_read (
-    n tick, r reading, p_now BIGINT, p_limit INT, OUT entries entry[], OUT expired INT, OUT channels TEXT[],
+    n tick, r notice_summary, p_now BIGINT, p_limit INT, OUT entries entry[], OUT expired INT, OUT channels TEXT[],
     OUT due_to BIGINT, OUT alarm_to BIGINT, OUT swept_at BIGINT, OUT kept_to BIGINT)
 LANGUAGE plpgsql AS $$
 DECLARE
     x RECORD;
 BEGIN
     due_to := GREATEST(n.due_to, p_now);
-    alarm_to := p_now;                      -- none of those to come is for before
+    alarm_to := p_now;                      -- new alarms are never set for an earlier time
     swept_at := GREATEST(n.swept_at, p_now);
     expired := 0;
     IF r.has_scheduled THEN

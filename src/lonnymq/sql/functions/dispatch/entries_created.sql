@@ -1,13 +1,12 @@
--- The messages that spans tell of, about p_limit a call. Small spans come first; of the large ones the oldest gets
--- half of it and the others share the rest, so that a large one does not hold up others, and messages come mostly in
--- their order. Returns what is left of the spans, too.
+-- The messages of these spans, about p_limit per call. Spans of up to 100 messages come first. Of the larger ones, the
+-- oldest gets half of p_limit and the others share the rest: so one large producer does not delay the others, and
+-- messages are placed mostly in the order of their creation. Also returns what is left of the spans.
 CREATE OR REPLACE FUNCTION entries_created (p_spans span[], p_limit INT, OUT entries entry[], OUT spans span[])
 LANGUAGE plpgsql AS $$
 DECLARE
     v_is_small BOOLEAN := cardinality(p_spans) <= p_limit AND (p_spans[1]).lo_id = (p_spans[1]).hi_id;
 BEGIN
-    -- Mostly, spans are few and have one message each: then the id says which. (xid is that of the span: nothing else
-    -- has this id.)
+    -- Usually there are few spans of one message each. Then the id is enough, and xid need not be compared.
     IF v_is_small AND cardinality(p_spans) > 1 THEN
         v_is_small := NOT EXISTS (SELECT FROM unnest(p_spans) s WHERE s.lo_id < s.hi_id);
     END IF;

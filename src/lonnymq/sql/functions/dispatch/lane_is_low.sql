@@ -1,9 +1,9 @@
--- Whether lines have messages that could be served, and about half of what was in ready is taken; or cannot be served
--- any more, because the horizon came down. One probe.
+-- Whether ready should be refilled: lines have messages that can be served, and about half of the entries were taken,
+-- or are now above the horizon. Costs one index probe.
 CREATE OR REPLACE FUNCTION lane_is_low (l lane_state)
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    IF l.horizon = 9223372036854775807 THEN -- no line has a message that could be served
+    IF l.horizon = 9223372036854775807 THEN -- no line may release
         RETURN FALSE;
     ELSIF l.horizon < l.low_tag THEN
         RETURN TRUE;

@@ -1,15 +1,12 @@
--- Part of a sweep: what is left of leases that ran out. Those of whose messages none is there any more go. The others
--- keep what somebody else held for a second, and what was too much for this sweep for the next one. Returns up to
--- where nothing is left, and when what was kept ends.
+-- Part of leases_sweep: update the leases that ran out. A lease of which no message is left is deleted. The others keep
+-- the messages that somebody else has locked, for one more second, and those that were too much for this call (p_left),
+-- for the next one. Returns up to where no lease is left that ran out, and the latest end of those that were kept.
 CREATE OR REPLACE FUNCTION leases_keep (
     p_leases lease[], p_left BIGINT[], p_now BIGINT, OUT swept_at BIGINT, OUT kept_to BIGINT)
 LANGUAGE plpgsql AS $$
 BEGIN
     WITH rest AS MATERIALIZED (
-        SELECT x.tid, ARRAY(
-            SELECT s FROM unnest(l.stubs) s
-            CROSS JOIN LATERAL (SELECT FROM message m WHERE m.id = s.id AND m.generation = s.generation OFFSET 0) m
-            ORDER BY s.id) AS kept
+        SELECT x.tid, stubs_alive(l.stubs) AS kept
         FROM unnest(p_leases) l
         CROSS JOIN LATERAL (
             SELECT x.ctid AS tid FROM lease x WHERE x.token = l.token AND x.last_id = l.last_id OFFSET 0) x),

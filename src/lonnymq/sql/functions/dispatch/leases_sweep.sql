@@ -1,16 +1,17 @@
--- Leases that ran out: the attempt is used up, and the message comes back, or is dead; what was cancelled goes. Looks
--- at leases that end after p_from, bounded by messages and by bytes. What somebody holds, a lease or a message, is
--- looked at again a second later. Returns what came back, the channels of which slots may have come free, how far it
--- got, and when what was kept ends.
+-- Take back the messages of leases that ran out: this uses up an attempt, and the message comes back or becomes a dead
+-- letter; a cancelled one ends. Reads leases that end after p_from, bounded by messages and by bytes. It locks leases
+-- and messages with SKIP LOCKED; what somebody else has locked is looked at again a second later. Returns the messages
+-- that came back, the channels that may have free slots, up to which end leases are swept, and the latest end of those
+-- kept.
 CREATE OR REPLACE FUNCTION leases_sweep (
     p_from BIGINT, p_now BIGINT, p_limit INT,
     OUT entries entry[], OUT freed TEXT[], OUT swept_at BIGINT, OUT kept_to BIGINT)
 LANGUAGE plpgsql AS $$
 DECLARE
-    c_bytes CONSTANT BIGINT := 16777216;    -- of content that is copied
+    c_bytes CONSTANT BIGINT := 16777216;    -- how much content may be copied
     v_mine lease[];
     v_endings ending[];
-    v_left BIGINT[];                        -- messages that are too much for this call
+    v_left BIGINT[];                        -- messages that do not fit into this call
 BEGIN
     SELECT array_agg(x.l), CASE WHEN MAX(x.n) >= p_limit THEN MAX((x.l).end_at) - 1 ELSE GREATEST(p_from, p_now) END
     INTO v_mine, swept_at
@@ -50,10 +51,10 @@ BEGIN
                 FROM message m WHERE m.id = s.id AND m.generation = s.generation FOR UPDATE OF m SKIP LOCKED) m) y) x;
     IF EXISTS (SELECT FROM unnest(v_endings) e WHERE e.outcome IS NOT NULL) THEN
         PERFORM message_end(v_endings, p_now);
-        -- A follower of the history or the dead letters may read it before a crash.
+        -- A follower may read the history or the dead letters, and a crash must not undo what it has read.
         PERFORM set_config('synchronous_commit', 'on', TRUE);
     END IF;
-    entries := entries_back(message_return(v_endings, FALSE));
+    entries := entries_of(message_return(v_endings, FALSE));
     SELECT LEAST(leases_sweep.swept_at, k.swept_at), k.kept_to INTO swept_at, kept_to
         FROM leases_keep(v_mine, v_left, p_now) k;
 END $$;

@@ -1,5 +1,5 @@
--- Whether somebody else has appended a notice since the tick. One probe; notices of transactions that were open then
--- are not looked for.
+-- Whether another transaction has appended a notice since the tick. Costs one index probe, because it ignores the
+-- transactions that were open at the tick.
 CREATE OR REPLACE FUNCTION notice_is_new (p_tick tick)
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,7 +1,7 @@
--- The notices that p_snapshot sees and p_tick does not, in order: at most p_limit newer than the tick, and at most
--- p_limit of each transaction that was open at the tick and has ended since (late). Read only.
--- What is newer is read in stretches that end at each transaction still open: its rows, however many, are stepped
--- over, not looked at.
+-- The notices that p_snapshot sees and p_tick has not read, in order: at most p_limit that are newer than the tick, and
+-- at most p_limit of each transaction that was open at the tick and has committed since (late). Locks and writes
+-- nothing. The newer ones are read in parts, one between each pair of transactions that are still open, so that the
+-- rows of an open transaction are skipped however many there are.
 CREATE OR REPLACE FUNCTION notice_read (p_tick tick, p_snapshot PG_SNAPSHOT, p_limit INT)
 RETURNS TABLE (late BOOLEAN, notice notice)
 LANGUAGE sql STABLE AS $$
@@ -21,10 +21,10 @@ LANGUAGE sql STABLE AS $$
                 UNION ALL
                 SELECT x, 9223372036854775807 FROM pg_snapshot_xip(p_snapshot) x WHERE x >= p_tick.seen_xid
             ) b (xid, id)
-        ) stretch
+        ) part
         CROSS JOIN LATERAL (
             SELECT w AS notice, w.xid, w.id FROM notice w
-            WHERE (w.xid, w.id) > (stretch.xid, stretch.id) AND w.xid < stretch.to_xid
+            WHERE (w.xid, w.id) > (part.xid, part.id) AND w.xid < part.to_xid
             ORDER BY w.xid, w.id LIMIT p_limit) w
         ORDER BY w.xid, w.id LIMIT p_limit) newer
 $$;

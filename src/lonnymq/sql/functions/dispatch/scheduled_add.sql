@@ -1,4 +1,4 @@
--- Messages whose time has not come are for later. Returns up to where scheduled has none of them; NULL: there are none.
+-- Write the messages that are not due yet to scheduled. Returns the first of their times, less 1; NULL: there are none.
 CREATE OR REPLACE FUNCTION scheduled_add (p_entries entry[], p_now BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE

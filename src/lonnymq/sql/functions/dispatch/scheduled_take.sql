@@ -1,23 +1,24 @@
--- Take rows out of scheduled, as far as nobody holds them. Returns what was had, and the ids of those and of what was
--- gone already: who is not among them is held.
-CREATE OR REPLACE FUNCTION scheduled_take (p_keys scheduled[], OUT entries entry[], OUT ids BIGINT[])
-LANGUAGE plpgsql AS $$
+-- Take rows out of scheduled and return them as entries. Rows that somebody has locked, such as an open cancel, get an
+-- alarm one second later.
+CREATE OR REPLACE FUNCTION scheduled_take (p_rows scheduled[], p_now BIGINT)
+RETURNS entry[] LANGUAGE plpgsql AS $$
 DECLARE
-    v_gone BIGINT[];
+    v_entries entry[];
 BEGIN
-    WITH had AS (
+    WITH taken AS (
         DELETE FROM scheduled s WHERE s.ctid = ANY (ARRAY(
-            SELECT x.tid FROM unnest(p_keys) k
+            SELECT x.tid FROM unnest(p_rows) k
             CROSS JOIN LATERAL (
                 SELECT s.ctid AS tid FROM scheduled s WHERE s.at = k.at AND s.id = k.id AND s.generation = k.generation
                 FOR UPDATE SKIP LOCKED) x))
         RETURNING s.*)
-    SELECT array_agg(ROW(h.id, h.generation, h.rank, h.at, h.cost, h.lane, h.channel)::entry), array_agg(h.id)
-    INTO entries, ids FROM had h;
-    IF cardinality(p_keys) > COALESCE(cardinality(ids), 0) THEN
-        SELECT array_agg(k.id) INTO v_gone FROM unnest(p_keys) k
-        WHERE NOT EXISTS (
-            SELECT FROM scheduled s WHERE s.at = k.at AND s.id = k.id AND s.generation = k.generation);
-        ids := ids || v_gone;
+    SELECT array_agg(ROW(t.id, t.generation, t.rank, t.at, t.cost, t.lane, t.channel)::entry) INTO v_entries
+    FROM taken t;
+    IF cardinality(p_rows) > COALESCE(cardinality(v_entries), 0) THEN
+        INSERT INTO alarm (at, scheduled_at, scheduled_id, scheduled_generation)
+        SELECT p_now + 1000, k.at, k.id, k.generation FROM unnest(p_rows) k
+        CROSS JOIN LATERAL (
+            SELECT FROM scheduled s WHERE s.at = k.at AND s.id = k.id AND s.generation = k.generation OFFSET 0) s;
     END IF;
+    RETURN v_entries;
 END $$;

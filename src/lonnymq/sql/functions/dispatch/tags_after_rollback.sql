@@ -1,7 +1,8 @@
--- The tags for messages that a rollback gave back, once their channels have nothing else in ready: the next tag of each
--- channel. The turns in which they were taken are used up, as if they had been deferred: so nobody gains by a rollback.
--- Those above p_others, the first tag that nobody touched, had not come yet: it was a dispatch or a cancel that was
--- rolled back. Never below p_others: a channel would get turns for messages that were not there yet.
+-- New tags for entries that a rolled-back dequeue returned, once their channels have nothing else in ready: all entries
+-- of a channel get the channel's next tag. The turns in which they were taken stay used up, as with a retry, so that a
+-- rollback gains nothing. Entries above p_others, the first tag that nobody touched, had not had their turn yet (a
+-- dispatch or a cancel was rolled back) and give their turns back. But no tag is below p_others: otherwise a channel
+-- would get turns for messages that did not exist then.
 CREATE OR REPLACE FUNCTION tags_after_rollback (l lane_state, p_back ready[], p_others BIGINT)
 RETURNS ready[] LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -14,16 +15,13 @@ BEGIN
                     COALESCE(SUM(x.step) FILTER (WHERE b.tag > p_others), 0) AS above
                 FROM unnest(p_back) b
                 CROSS JOIN LATERAL (
-                    SELECT tag_step(b.cost, COALESCE((SELECT 1000 / c.weight::DOUBLE PRECISION FROM channel c
-                        WHERE c.name = b.channel), 1000), b.id) AS step) x
+                    SELECT tag_step(b.cost, weight_step((
+                        SELECT c.weight FROM channel c WHERE c.name = b.channel)), b.id) AS step) x
                 GROUP BY b.channel) s
             LEFT JOIN LATERAL (
-                SELECT b.tag FROM (
-                    SELECT b.tag, b.stretches FROM backlog b WHERE b.channel = s.channel AND b.lane = l.name
-                    ORDER BY b.channel DESC, b.lane DESC, b.turn DESC LIMIT 1) b
-                WHERE b.stretches <> '{}') n ON TRUE
+                SELECT b.tag FROM backlog_live(s.channel, l.name) b WHERE b.ranges <> '{}') n ON TRUE
             LEFT JOIN LATERAL (
-                SELECT c.tag FROM recent c WHERE c.channel = s.channel AND c.lane = l.name AND c.tag >= l.v
+                SELECT c.tag FROM recent_tag c WHERE c.channel = s.channel AND c.lane = l.name AND c.tag >= l.v
                 ORDER BY c.channel DESC, c.lane DESC, c.tag DESC LIMIT 1) c ON TRUE) k
         CROSS JOIN unnest(k.backs) b);
 END $$;

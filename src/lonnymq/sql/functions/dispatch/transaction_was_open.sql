@@ -1,10 +1,10 @@
--- Whether the transaction in a row's xmax, which has the last 32 bits of its number, was open for a snapshot, or began
--- later. A subtransaction does not count: a snapshot does not list it.
+-- Whether the transaction in a row's xmax, which is the last 32 bits of its id, was open in a snapshot or began later.
+-- FALSE for a subtransaction: a snapshot does not list those.
 CREATE OR REPLACE FUNCTION transaction_was_open (p_xmax XID, p_snapshot PG_SNAPSHOT)
 RETURNS BOOLEAN LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     v_next BIGINT := pg_snapshot_xmax(p_snapshot)::TEXT::BIGINT;
-    v_back BIGINT := (v_next - p_xmax::TEXT::BIGINT) & 4294967295; -- how many numbers ago
+    v_back BIGINT := (v_next - p_xmax::TEXT::BIGINT) & 4294967295; -- how many ids ago
 BEGIN
     IF v_back NOT BETWEEN 1 AND 2147483647 THEN
         RETURN TRUE;                        -- it began later

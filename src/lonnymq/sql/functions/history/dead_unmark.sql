@@ -1,5 +1,5 @@
--- Part of maintain: delete the marks of deaths that are 90 days old, among the p_limit oldest; upkeep, which the
--- caller holds, notes up to which transaction. Returns how many went.
+-- Part of maintain: delete marks in dead_mark that are 90 days old, among the p_limit oldest. The caller has locked
+-- maintenance, where this records up to which transaction marks are deleted. Returns how many were deleted.
 CREATE OR REPLACE FUNCTION dead_unmark (p_now BIGINT, p_limit INT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
@@ -13,7 +13,7 @@ BEGIN
         RETURNING d.xid)
     SELECT COUNT(*), MAX(g.xid) INTO v_gone, v_last FROM gone g;
     IF v_gone > 0 THEN
-        UPDATE upkeep SET unmarked_xid = GREATEST(unmarked_xid, v_last);
+        UPDATE maintenance SET unmarked_xid = GREATEST(unmarked_xid, v_last);
     END IF;
     RETURN v_gone;
 END $$;

@@ -1,4 +1,4 @@
--- The history's rows of messages that are about to end: those with an outcome. The caller has locked them.
+-- Write the history rows of messages that are about to end: those with an outcome. The caller has locked the messages.
 CREATE OR REPLACE FUNCTION history_append (p_endings ending[], p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- Say that a follower has all of the history that is to be seen in a snapshot: what it has not is kept, however old
--- it is. Positions only go forward. A follower that stopped for good must unfollow, or the history grows.
+-- Record that a follower has read all history that a snapshot sees. Rows that it has not read are kept, however old
+-- they are, so a follower that stops for good must call history_unfollow. Positions only move forward.
 CREATE OR REPLACE FUNCTION history_follow (p_name TEXT, p_snapshot TEXT)
 RETURNS VOID LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT AS $$
@@ -10,7 +10,7 @@ BEGIN
     BEGIN
         v_snapshot := p_snapshot;
     EXCEPTION WHEN invalid_text_representation THEN
-        NULL;                               -- refused as none
+        NULL;                               -- refused below
     END;
     IF p_name IS NULL OR octet_length(p_name) NOT BETWEEN 1 AND 255 OR v_snapshot IS NULL THEN
         PERFORM refuse('LM010', 'the follower''s name or snapshot is not valid',

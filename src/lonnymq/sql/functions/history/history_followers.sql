@@ -1,4 +1,4 @@
--- Who follows the history, up to where, and when it last said so.
+-- The followers of the history: their positions, and when they last reported them.
 CREATE OR REPLACE FUNCTION history_followers ()
 RETURNS TABLE (name TEXT, snapshot TEXT, at BIGINT) LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path FROM CURRENT AS $$

@@ -1,6 +1,6 @@
--- Whether every follower has all rows of a partition of the history. A position of another cluster says nothing: who
--- has one may have none of them. Waits for nobody: a partition that is held, or was dropped meanwhile, counts as not
--- read.
+-- Whether every follower has read all rows of a partition of the history. A position from another cluster says nothing,
+-- so its follower may have read none of them. Waits for no one: a partition that is locked, or was dropped meanwhile,
+-- counts as not read.
 CREATE OR REPLACE FUNCTION history_is_read (p_partition TEXT)
 RETURNS BOOLEAN LANGUAGE plpgsql AS $$
 DECLARE

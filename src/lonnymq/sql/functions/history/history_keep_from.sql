@@ -1,4 +1,4 @@
--- What finished before this is no longer kept; NULL: everything is.
+-- The time before which the history is no longer kept; NULL: all of it is kept.
 CREATE OR REPLACE FUNCTION history_keep_from (p_now BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql STABLE AS $$
 BEGIN

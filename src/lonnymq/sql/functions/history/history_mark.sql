@@ -1,11 +1,11 @@
--- A number that tells the past of this database, as far as a snapshot sees it, from the past of any other: a reader
--- keeps it with its position, and compares it before it goes on. It differs once rows that the reader has seen are no
--- longer part of this database, because a standby that lagged was promoted, or a copy or a backup took the database's
--- place; transaction ids are then used again. A restart, or a failover that lost nothing, does not change it.
--- Transactions commit in another order than their ids, so the history's mark is made of the rows of the last 1,000
--- ids, as far as they are of one day, and so are dropped together. 0: the snapshot sees no row. NULL: the rows that
--- would tell are no longer kept. With p_dead, it is about the dead letters. A login that is bound to channels gets
--- the mark of what it may see: its view of the history is read, and no row of others.
+-- A number that identifies the past of this database, as far as a snapshot sees it. A reader stores it with its
+-- position and compares it before it continues. It changes when rows that the reader has seen are no longer part of
+-- this database, because a standby that lagged behind was promoted, or the database was replaced by a copy or a backup;
+-- transaction ids are then used a second time. A restart, or a failover that lost nothing, does not change it.
+-- Transactions do not commit in the order of their ids. So the mark of the history is made of the rows of the last
+-- 1,000 transaction ids, as far as they belong to one day and are therefore dropped together. 0: the snapshot sees no
+-- row. NULL: the rows that are needed are no longer kept. With p_dead, the mark is about the dead letters. A login that
+-- is bound to channels gets the mark of the rows that it may see; no row of other channels is read.
 CREATE OR REPLACE FUNCTION history_mark (p_snapshot TEXT, p_dead BOOLEAN DEFAULT FALSE)
 RETURNS BIGINT LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off
@@ -22,14 +22,14 @@ BEGIN
     BEGIN
         v_snapshot := p_snapshot;
     EXCEPTION WHEN invalid_text_representation THEN
-        NULL;                               -- refused as none
+        NULL;                               -- refused below
     END;
     IF v_snapshot IS NULL OR p_dead IS NULL THEN
         PERFORM refuse('LM010', 'the snapshot is not valid', 'Give a snapshot as history_bounds() shows it.');
     END IF;
     v_end := pg_snapshot_xmax(v_snapshot);
     IF (SELECT CASE WHEN p_dead THEN u.unmarked_xid ELSE u.trimmed_xid END
-        FROM upkeep u)::TEXT::NUMERIC >= v_end::TEXT::NUMERIC - 1 THEN
+        FROM maintenance u)::TEXT::NUMERIC >= v_end::TEXT::NUMERIC - 1 THEN
         RETURN NULL;
     END IF;
     IF p_dead THEN

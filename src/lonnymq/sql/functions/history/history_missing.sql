@@ -1,5 +1,5 @@
--- The days (UTC, their first milliseconds) from today to a week on that have no partition of the history and can be
--- given one.
+-- The days (UTC, as their first millisecond), from today to a week ahead, that need a partition of the history and can
+-- get one.
 CREATE OR REPLACE FUNCTION history_missing (p_now BIGINT)
 RETURNS SETOF BIGINT LANGUAGE plpgsql STABLE AS $$
 BEGIN

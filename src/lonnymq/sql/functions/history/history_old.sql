@@ -1,5 +1,5 @@
--- The history's partitions whose days lie wholly before a time and that no follower still has to read, the oldest
--- first, at most a month of them.
+-- The names of the history's partitions that lie wholly before a time and that all followers have read: the oldest
+-- first, at most 31.
 CREATE OR REPLACE FUNCTION history_old (p_before BIGINT)
 RETURNS SETOF TEXT LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- What lies in finished_other from before a time, and no follower still has to read: by its position, or because that
--- is of another cluster and says nothing.
+-- The rows of finished_other from before a time that all followers have read. A follower whose position is from another
+-- cluster counts as not having read them.
 CREATE OR REPLACE FUNCTION history_other_old (p_before BIGINT, p_limit INT)
 RETURNS SETOF TID LANGUAGE plpgsql STABLE AS $$
 BEGIN

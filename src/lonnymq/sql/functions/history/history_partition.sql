@@ -1,4 +1,4 @@
--- The name of the history's partition for the day (UTC) that a time lies in.
+-- The name of the history's partition for the day (UTC) of a time.
 CREATE OR REPLACE FUNCTION history_partition (p_at BIGINT)
 RETURNS TEXT LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN

@@ -1,6 +1,6 @@
--- Make the history's partitions for today and the week to come, where they are missing. Waits for nobody: what cannot
--- be had at once is tried again. A day for which finished_other holds rows already stays there. Returns how many were
--- made.
+-- Create the missing partitions of the history for today and the next seven days. Waits for no one: if a lock is not
+-- free, the next call tries again. A day of which finished_other already has rows gets no partition. Returns how many
+-- were created.
 CREATE OR REPLACE FUNCTION history_prepare (p_now BIGINT)
 RETURNS INT LANGUAGE plpgsql AS $$
 DECLARE
@@ -13,13 +13,13 @@ BEGIN
             LOCK TABLE finished_other IN ACCESS EXCLUSIVE MODE NOWAIT;
             EXECUTE format('CREATE TABLE %I (LIKE finished INCLUDING ALL)', history_partition(v_from));
             PERFORM relation_protect(history_partition(v_from));
-            -- which LIKE does not copy
+            -- LIKE does not copy this.
             EXECUTE format('ALTER TABLE %I REPLICA IDENTITY FULL', history_partition(v_from));
             EXECUTE format('ALTER TABLE finished ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)',
                 history_partition(v_from), v_from, v_from + 86400000);
             v_made := v_made + 1;
         EXCEPTION WHEN lock_not_available OR check_violation THEN
-            RETURN v_made;                  -- somebody reads or writes there: another time
+            RETURN v_made;                  -- in use: the next call tries again
         END;
     END LOOP;
     RETURN v_made;

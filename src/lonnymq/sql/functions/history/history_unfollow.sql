@@ -1,4 +1,4 @@
--- Forget a follower of the history. Returns whether there was one.
+-- Forget a follower of the history. Returns whether it existed.
 CREATE OR REPLACE FUNCTION history_unfollow (p_name TEXT)
 RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT AS $$

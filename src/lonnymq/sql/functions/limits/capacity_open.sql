@@ -5,7 +5,7 @@ RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE queue SET has_sizes = TRUE WHERE NOT has_sizes;
     IF FOUND THEN
-        PERFORM sleep_copy();
+        PERFORM sleep_copy_settings();
     END IF;
     PERFORM FROM capacity c WHERE c.channel = p_channel ORDER BY c.turn DESC LIMIT 1 FOR UPDATE;
     IF FOUND THEN

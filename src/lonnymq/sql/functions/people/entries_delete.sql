@@ -23,7 +23,7 @@ BEGIN
                 WHERE r.channel = e.channel AND r.lane || '' = e.lane AND r.tag >= n.floor OFFSET 0) r
             UNION
             SELECT r.tid, r.id, r.generation
-            FROM held h
+            FROM ready_locked h
             CROSS JOIN LATERAL (
                 SELECT r.ctid AS tid, r.id, r.generation FROM ready r
                 WHERE r.lane = h.lane AND r.tag = h.tag AND r.id = h.id OFFSET 0) r) r

@@ -31,7 +31,7 @@ BEGIN
         EXIT WHEN p_channel IS NOT NULL OR v_left = 0;
         v_name := LEAST(
             (SELECT b.channel FROM backlog b
-             WHERE p_status <> 'scheduled' AND b.channel > v_name AND b.stretches <> '{}'
+             WHERE p_status <> 'scheduled' AND b.channel > v_name AND b.ranges <> '{}'
              ORDER BY b.channel, b.lane, b.turn LIMIT 1),
             (SELECT r.channel FROM ready r
              WHERE p_status <> 'scheduled' AND r.channel > v_name ORDER BY r.channel, r.tag, r.id LIMIT 1),

@@ -10,9 +10,9 @@ BEGIN
         SELECT i.id, i.generation, i.rank, i.at, i.cost, i.lane, i.channel
         FROM unnest(p_lanes) l
         CROSS JOIN LATERAL (
-            SELECT b.stretches FROM backlog b WHERE b.channel = p_channel AND b.lane = l.name
+            SELECT b.ranges FROM backlog b WHERE b.channel = p_channel AND b.lane = l.name
             ORDER BY b.turn DESC LIMIT 1) b
-        CROSS JOIN LATERAL unnest(b.stretches) s
+        CROSS JOIN LATERAL unnest(b.ranges) s
         CROSS JOIN LATERAL (                -- begin at the later one
             SELECT v.* FROM (VALUES (s.lo_rank, s.lo_at, s.lo_id), (p_rank, p_at, p_id)) v (rank, at, id)
             ORDER BY v.rank DESC, v.at DESC, v.id DESC LIMIT 1) f

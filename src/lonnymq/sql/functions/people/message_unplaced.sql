@@ -20,7 +20,7 @@ BEGIN
     FROM scheduled s WHERE p_channels IS NULL AND s.at <= v_now
     UNION ALL
     SELECT r.id, r.generation, r.rank, r.at, r.cost, r.lane, r.channel
-    FROM held h
+    FROM ready_locked h
     CROSS JOIN LATERAL (SELECT * FROM ready r WHERE r.lane = h.lane AND r.tag = h.tag AND r.id = h.id OFFSET 0) r
     WHERE p_channels IS NULL OR r.channel = ANY (p_channels);
 END $$;

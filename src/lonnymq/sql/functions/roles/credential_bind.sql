@@ -21,6 +21,6 @@ BEGIN
         INSERT INTO credential (role, name, channels) VALUES (v_role, p_role, p_channels);
     END IF;
     UPDATE queue SET has_bound = EXISTS (SELECT FROM credential);
-    PERFORM sleep_copy();
+    PERFORM sleep_copy_settings();
     ALTER FUNCTION login_is_free() IMMUTABLE; -- it is; but now all sessions plan anew what they planned with its answer
 END $$;

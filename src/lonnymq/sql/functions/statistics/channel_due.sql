@@ -1,22 +1,20 @@
--- How many due messages a channel has in its lines and in ready, and since when the oldest is due or, if it was made
--- later, there. The oldest is looked for among the first of each priority, and behind the urgent ones: these do not
--- hide it.
+-- How many due messages a channel has in its lines and in ready, and since when the oldest is due (or exists, if it was
+-- created after its time). The oldest is looked for among the first messages of each priority and behind the urgent
+-- ones, so that these do not hide it.
 CREATE OR REPLACE FUNCTION channel_due (p_channel TEXT, p_lanes lane_state[], OUT n BIGINT, OUT oldest_at BIGINT)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     c_start CONSTANT BIGINT := -9223372036854775808;
-    v_last SMALLINT;                        -- the rank of the last one
+    v_last SMALLINT;                        -- the highest rank
     v_rank SMALLINT := -32768;
     v_at BIGINT := c_start;
     e entry;
 BEGIN
     SELECT COALESCE(SUM(b.n), 0) + COALESCE(SUM(r.n), 0),
-        GREATEST(MAX((b.stretches[cardinality(b.stretches)]).hi_rank), MAX(r.rank))
+        GREATEST(MAX((b.ranges[cardinality(b.ranges)]).hi_rank), MAX(r.rank))
     INTO n, v_last
     FROM unnest(p_lanes) l
-    LEFT JOIN LATERAL (
-        SELECT b.n, b.stretches FROM backlog b WHERE b.channel = p_channel AND b.lane = l.name
-        ORDER BY b.turn DESC LIMIT 1) b ON TRUE
+    LEFT JOIN LATERAL backlog_live(p_channel, l.name) b ON TRUE
     CROSS JOIN LATERAL (
         SELECT COUNT(*) AS n, MAX(r.rank) AS rank FROM ready r
         WHERE r.channel = p_channel AND r.lane || '' = l.name AND r.tag >= l.floor) r;

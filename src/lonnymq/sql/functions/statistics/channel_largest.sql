@@ -1,6 +1,6 @@
--- The names of the p_limit channels with most messages waiting. Lines and ready count exactly, scheduled messages as a
--- sample has them. Which channels are looked at comes from a sample too: about 64 pages each of line and scheduled,
--- which is all of them while they are no larger, and the first 10,000 entries of ready.
+-- The names of the p_limit channels with the most waiting messages. Messages in lines and in ready are counted exactly,
+-- scheduled ones are estimated from a sample. The candidates come from a sample, too: about 64 pages each of line and
+-- scheduled, which is everything while the tables are that small, and the first 10,000 entries of ready.
 CREATE OR REPLACE FUNCTION channel_largest (p_limit INT)
 RETURNS TEXT[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -16,9 +16,7 @@ BEGIN
                 SELECT i.channel FROM line i TABLESAMPLE SYSTEM (v_line)
                 GROUP BY i.channel ORDER BY COUNT(*) DESC LIMIT 2 * p_limit) s
             CROSS JOIN unnest(v_lanes) l
-            CROSS JOIN LATERAL (
-                SELECT b.n FROM backlog b WHERE b.channel = s.channel AND b.lane = l.name
-                ORDER BY b.turn DESC LIMIT 1) b
+            CROSS JOIN LATERAL backlog_live(s.channel, l.name) b
             UNION ALL
             SELECT r.channel, 1 FROM unnest(v_lanes) l
             CROSS JOIN LATERAL (

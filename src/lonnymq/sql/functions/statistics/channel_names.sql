@@ -1,4 +1,4 @@
--- The next p_limit names of channels after p_after: of those that have a policy, messages that wait or are dead, or
+-- The next p_limit channel names after p_after: channels that have a policy, waiting messages or dead letters, or that
 -- were served.
 CREATE OR REPLACE FUNCTION channel_names (p_after TEXT, p_limit INT)
 RETURNS TEXT[] LANGUAGE plpgsql STABLE AS $$
@@ -10,7 +10,7 @@ BEGIN
         v_name := LEAST(
             (SELECT c.name FROM channel c WHERE c.name > v_name ORDER BY c.name LIMIT 1),
             (SELECT b.channel FROM backlog b
-             WHERE b.channel > v_name AND b.stretches <> '{}' ORDER BY b.channel, b.lane, b.turn LIMIT 1),
+             WHERE b.channel > v_name AND b.ranges <> '{}' ORDER BY b.channel, b.lane, b.turn LIMIT 1),
             (SELECT r.channel FROM ready r WHERE r.channel > v_name ORDER BY r.channel, r.tag, r.id LIMIT 1),
             (SELECT s.channel FROM scheduled s WHERE s.channel > v_name ORDER BY s.channel, s.at, s.id LIMIT 1),
             (SELECT d.channel FROM dead d WHERE d.channel > v_name ORDER BY d.channel, d.id LIMIT 1),

@@ -1,6 +1,6 @@
--- The names of the p_limit channels whose turn is next: first those that have entries among the first in ready, then
--- those whose line may release. Lanes have tags of their own: those of all lanes are compared by how far they are from
--- their lane's virtual time.
+-- The names of the p_limit channels whose turn is next: first those with entries near the front of ready, then those
+-- whose line may release. Each lane has its own tags, so they are compared by their distance from the lane's virtual
+-- time.
 CREATE OR REPLACE FUNCTION channel_next (p_limit INT)
 RETURNS TEXT[] LANGUAGE plpgsql STABLE AS $$
 DECLARE

@@ -15,7 +15,7 @@ BEGIN
     SELECT * INTO q FROM queue;
     SELECT * INTO t FROM tick ORDER BY tick.id DESC LIMIT 1;
     RETURN QUERY
-    WITH running AS MATERIALIZED (SELECT l.channel, l.n FROM leased_shares(GREATEST(p_cap, 10000)) l),
+    WITH running AS MATERIALIZED (SELECT l.channel, l.n FROM leased_by_channel(GREATEST(p_cap, 10000)) l),
     full_queue AS MATERIALIZED (SELECT v_bound IS NULL AND SUM(l.n) >= q.max_concurrency AS is_full FROM running l),
     lately AS MATERIALIZED (
         SELECT s.channel, SUM(s.n) AS n, MAX(s.at) AS at FROM served_by b CROSS JOIN LATERAL unnest(b.shares) s
@@ -24,9 +24,9 @@ BEGIN
         SELECT m.channel, COUNT(*) FILTER (WHERE m.dequeue_at <= v_now) AS due,
             COUNT(*) FILTER (WHERE m.dequeue_at > v_now) AS scheduled
         FROM message_unread(p_cap) m WHERE m.channel = ANY (p_channels) GROUP BY m.channel),
-    void AS MATERIALIZED (SELECT v.channel, SUM(v.n) AS n FROM line_void(p_channels) v GROUP BY v.channel),
+    void AS MATERIALIZED (SELECT v.channel, SUM(v.n) AS n FROM removals_pending(p_channels) v GROUP BY v.channel),
     below AS MATERIALIZED (             -- entries of ready below the floor
-        SELECT r.channel, COUNT(*) AS n FROM held h
+        SELECT r.channel, COUNT(*) AS n FROM ready_locked h
         CROSS JOIN LATERAL (
             SELECT r.channel FROM ready r WHERE r.lane = h.lane AND r.tag = h.tag AND r.id = h.id OFFSET 0) r
         GROUP BY r.channel)

@@ -1,8 +1,7 @@
--- How the queue stands. waiting is exact, unless nobody has dispatched for 10,000 calls and more; served is exact as of
--- the last dispatch. scheduled is exact up to 10,000, and beyond that as a sample has it; due is the rest of waiting.
--- oldest_due_ms is the age of the oldest among the next 1,000 entries of ready and the heads of the next 1,000 lines.
--- leased and dead are counted up to 10,000. running: how much of a limit over all channels is used. The cost does not
--- depend on how much waits.
+-- The numbers of the queue. waiting is exact, unless nobody has dispatched for 10,000 calls or more; served is exact as
+-- of the last dispatch. scheduled is exact up to 10,000 and estimated from a sample above; due is waiting less
+-- scheduled. oldest_due_ms: see oldest_due_at. leased and dead are counted up to 10,000. running: how much of the
+-- queue's limit is in use. The cost does not depend on how many messages wait.
 CREATE OR REPLACE FUNCTION queue_stats ()
 RETURNS TABLE (
     waiting BIGINT, due BIGINT, scheduled BIGINT, leased BIGINT, dead BIGINT,
@@ -23,9 +22,9 @@ BEGIN
         SELECT COALESCE(SUM((w.notice).n), 0) FROM notice_read(t, pg_current_snapshot(), 10000) w);
     scheduled := LEAST(scheduled_count(v_now), waiting);
     due := waiting - scheduled;
-    leased := (SELECT COALESCE(SUM(l.n), 0) FROM leased_shares(10000) l);
+    leased := (SELECT COALESCE(SUM(l.n), 0) FROM leased_by_channel(10000) l);
     dead := (SELECT COUNT(*) FROM (SELECT FROM dead d ORDER BY d.id LIMIT 10000) x);
-    v_since := due_since(t.lanes);
+    v_since := oldest_due_at(t.lanes);
     oldest_due_ms := CASE WHEN v_since IS NOT NULL THEN GREATEST(0, v_now - v_since) END;
     served := COALESCE(t.served, 0);
     last_served_at := t.served_at;

@@ -1,4 +1,4 @@
--- How much of a table to read so as to read about 64 pages, in percent.
+-- Which percentage of a table is about 64 pages.
 CREATE OR REPLACE FUNCTION sample_percent (p_table REGCLASS)
 RETURNS REAL LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- How many messages are scheduled: exactly up to 10,000, and beyond that as a sample of about 64 pages has it.
+-- How many messages are scheduled: exact up to 10,000, estimated from a sample of about 64 pages above.
 CREATE OR REPLACE FUNCTION scheduled_count (p_now BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql STABLE AS $$
 DECLARE

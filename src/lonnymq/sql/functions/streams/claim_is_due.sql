@@ -17,9 +17,9 @@ BEGIN
         OR EXISTS (
             SELECT FROM unnest(v_lanes) n
             CROSS JOIN LATERAL (
-                SELECT b.channel, b.stretches FROM backlog b
+                SELECT b.channel, b.ranges FROM backlog b
                 WHERE b.is_open AND b.lane = n.name AND b.tag >= n.v ORDER BY b.tag, b.turn OFFSET 0) b
-            CROSS JOIN unnest(b.stretches) s
+            CROSS JOIN unnest(b.ranges) s
             CROSS JOIN generate_series(s.lo_rank::INT, s.hi_rank) k (rank)
             CROSS JOIN LATERAL (
                 SELECT FROM line e
