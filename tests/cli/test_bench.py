@@ -52,7 +52,7 @@ def test_what_it_finds_beside_a_queue_that_it_does_not_touch(
     before = books(conn)
     assert sum(len(rows) for rows in before.values()) > 20
     done = lonnymq(
-        *QUICK, "--clients", "3", "--content-bytes", "1000", "--json", env={"LONNYMQ_SCHEMA": "lonnymq"}
+        *QUICK, "--clients", "3", "--payload-bytes", "1000", "--json", env={"LONNYMQ_SCHEMA": "lonnymq"}
     )
     found = done.record
     assert books(conn) == before
@@ -61,12 +61,12 @@ def test_what_it_finds_beside_a_queue_that_it_does_not_touch(
     most, schema = announced(done)
     assert re.fullmatch("lonnymq_bench_[0-9a-f]{8}", schema)
     assert found["schema"] == schema
-    assert found["terms"] == {"clients": 3, "channels": 4, "seconds": 0.05, "content_bytes": 1000}
+    assert found["parameters"] == {"clients": 3, "channels": 4, "seconds": 0.05, "payload_bytes": 1000}
     assert 3 * 551 * 4 < found["messages_written"] <= most
     check_times(found)
     check_rates(found["rates"])
     check_fairness(found["fairness"])
-    around = found["surroundings"]
+    around = found["server"]
     assert (around["is_pooled"], around["database"]) == (False, conn.info.dbname)
     for name, value in around["settings"].items():
         assert conn.execute("SELECT current_setting(%s)", [name]).fetchone() == (value,)
@@ -76,7 +76,7 @@ def test_what_it_finds_beside_a_queue_that_it_does_not_touch(
 def check_times(found: dict[str, Any]) -> None:
     assert found["round_trip_ms"] > 0
     assert found["commit_ms"] > 0
-    lone = found["lone_message"]
+    lone = found["latency"]
     assert 0 < lone["p50_ms"] <= lone["p99_ms"]
     assert lone["messages"] >= 5
 
@@ -94,8 +94,8 @@ def check_rates(rates: list[dict[str, Any]]) -> None:
 def check_fairness(fairness: dict[str, Any]) -> None:
     assert fairness["noisy_backlog"] == 1_000
     assert fairness["messages"] >= 5
-    assert 1 <= fairness["served_as_median"] <= fairness["served_as_worst"] < 100
-    assert 500 < fairness["in_one_line_median"] <= 1_001
+    assert 1 <= fairness["position_median"] <= fairness["position_worst"] < 100
+    assert 500 < fairness["fifo_position_median"] <= 1_001
 
 
 def test_for_people_in_a_database_without_a_queue(dsn: str, conn: psycopg.Connection) -> None:
@@ -170,8 +170,8 @@ WRONG = [
     (["--channels", "1"], "--channels"),
     (["--seconds", "0"], "--seconds"),
     (["--seconds", "soon"], "--seconds"),
-    (["--content-bytes", "-1"], "--content-bytes"),
-    (["--content-bytes", "1000000"], "that would write up to"),
+    (["--payload-bytes", "-1"], "--payload-bytes"),
+    (["--payload-bytes", "1000000"], "that would write up to"),
     (["--schema", "lonnymq"], "No such option"),
 ]
 
@@ -188,8 +188,14 @@ def test_help() -> None:
     done = run("bench", "--help")
     text = " ".join(done.stdout.replace("│", " ").split())
     assert "Example: lonnymq bench --clients 4" in text
-    for part in ("--dsn", "an object a line", "makes a schema of its own", "removes it", "loads the server"):
-        assert part in text
+    for quantile in (
+        "--dsn",
+        "an object a line",
+        "makes a schema of its own",
+        "removes it",
+        "loads the server",
+    ):
+        assert quantile in text
 
 
 @pytest.mark.slow
@@ -198,6 +204,6 @@ def test_through_a_pooler(dsn: str, conn: psycopg.Connection) -> None:
     with pgbouncer(dsn) as pooler:
         done = run(*QUICK, "--json", dsn=pooler.dsn)
         assert all(session.synchronous_commit == "on" for session in pooler.sessions())
-    assert done.record["surroundings"]["is_pooled"] is True
-    assert any("consumers look every second" in sentence for sentence in done.record["reading"])
+    assert done.record["server"]["is_pooled"] is True
+    assert any("consumers look every second" in sentence for sentence in done.record["findings"])
     assert left(conn) == []

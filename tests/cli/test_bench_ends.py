@@ -21,7 +21,7 @@ from tests.cli.terminal import Terminal
 from tests.cli.test_bench import QUICK, left
 
 LONG = ("bench", "--seconds", "2", "--channels", "4")
-PATIENCE = 60.0
+TIMEOUT_S = 60.0
 AT_RATES = 1_500
 """More messages than wait before the rates are measured."""
 
@@ -42,7 +42,7 @@ def begun(dsn: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def until(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_S
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -83,7 +83,7 @@ def test_a_signal_leaves_nothing(dsn: str, conn: psycopg.Connection, number: str
     with begun(dsn) as bench:
         until_at_rates(conn)
         bench.send_signal(signal.Signals[number])
-        out, err = bench.communicate(timeout=PATIENCE)
+        out, err = bench.communicate(timeout=TIMEOUT_S)
     assert (bench.returncode, out) == (code, "")
     assert "Traceback" not in err
     assert "is left" not in err
@@ -155,7 +155,7 @@ def test_a_client_that_ends(dsn: str, conn: psycopg.Connection) -> None:
     with begun(dsn) as bench:
         until(lambda: waiting(conn) > 0)
         os.kill(children(bench.pid)[0], signal.SIGKILL)
-        out, err = bench.communicate(timeout=PATIENCE)
+        out, err = bench.communicate(timeout=TIMEOUT_S)
     assert (bench.returncode, out) == (1, "")
     assert "lonnymq: a client ended, with -9" in err
     assert left(conn) == []
@@ -171,7 +171,7 @@ def test_connections_that_break(dsn: str, conn: psycopg.Connection) -> None:
     with begun(dsn) as bench:
         until_at_rates(conn)
         conn.execute(CUT_OFF, [conn.info.dbname])
-        out, err = bench.communicate(timeout=PATIENCE)
+        out, err = bench.communicate(timeout=TIMEOUT_S)
     assert (bench.returncode, out) == (3, ""), err
     assert "connection" in err.splitlines()[-1]
     assert "Traceback" not in err
@@ -190,7 +190,7 @@ def test_a_database_that_stays_away(dsn: str, conn: psycopg.Connection, lonnymq:
         admin.execute(allow.format(database, sql.SQL("FALSE")))
         try:
             admin.execute(CUT_OFF, [conn.info.dbname])
-            out, err = bench.communicate(timeout=PATIENCE)
+            out, err = bench.communicate(timeout=TIMEOUT_S)
         finally:
             admin.execute(allow.format(database, sql.SQL("TRUE")))
     assert (bench.returncode, out) == (3, ""), err
@@ -209,7 +209,7 @@ def test_who_does_not_wait_for_the_removal_is_told_what_is_left(dsn: str, conn: 
         bench.send_signal(signal.SIGINT)
         until_removal_waits(conn)
         bench.send_signal(signal.SIGINT)
-        out, err = bench.communicate(timeout=PATIENCE)
+        out, err = bench.communicate(timeout=TIMEOUT_S)
     assert (bench.returncode, out) == (130, ""), err
     assert f"Schema {schema} is left: `lonnymq uninstall --schema {schema}` removes it." in err
     assert left(conn) == [schema]
@@ -229,6 +229,6 @@ def test_a_removal_that_deadlocks_is_tried_again(dsn: str, conn: psycopg.Connect
         until_removal_waits(conn)
         install(reader, schema)  # takes the lock that the removal has, and is let on
         reader.rollback()
-        _, err = bench.communicate(timeout=PATIENCE)
+        _, err = bench.communicate(timeout=TIMEOUT_S)
     assert (bench.returncode, "is left" in err) == (130, False), err
     assert left(conn) == []

@@ -7,8 +7,8 @@ import pytest
 
 from lonnymq.cli.bench.findings import sentences
 from lonnymq.cli.bench.output import heading, rates
-from lonnymq.cli.bench.parameters import Terms
-from lonnymq.cli.bench.results import Fairness, Lone, Rate, Results, Surroundings
+from lonnymq.cli.bench.parameters import Parameters
+from lonnymq.cli.bench.results import FairnessResult, Latency, Rate, Results, ServerInfo
 
 SETTINGS = {
     "server_version": "18.6",
@@ -21,14 +21,14 @@ SETTINGS = {
 }
 FOUND = Results(
     schema="lonnymq_bench_00000000",
-    surroundings=Surroundings("shop", "127.0.0.1", is_pooled=False, settings=SETTINGS),
-    terms=Terms(),
+    server=ServerInfo("shop", "127.0.0.1", is_pooled=False, settings=SETTINGS),
+    parameters=Parameters(),
     messages_written=5_000,
     seconds=20.0,
     round_trip_ms=0.1,
     commit_ms=2.1,
-    lone_message=Lone(100, 3.0, 9.0),
-    fairness=Fairness(30, 1_000, 2.0, 3, 900.0),
+    latency=Latency(100, 3.0, 9.0),
+    fairness=FairnessResult(30, 1_000, 2.0, 3, 900.0),
     rates=tuple(
         Rate(what, batch, rate * batch, (rate * batch,) * 3, 0.5, 600.0)
         for what, rate in (("create", 400.0), ("consume", 200.0))
@@ -38,7 +38,7 @@ FOUND = Results(
 
 
 def around(**keywords: Any) -> Results:
-    return replace(FOUND, surroundings=replace(FOUND.surroundings, **keywords))
+    return replace(FOUND, server=replace(FOUND.server, **keywords))
 
 
 def with_rate(**keywords: Any) -> Results:
@@ -68,7 +68,7 @@ HINTS = [
     ("The way to the server takes longer", replace(FOUND, round_trip_ms=5.0, commit_ms=9.0)),
     (
         "There is a pooler in between",
-        replace(around(is_pooled=True), lone_message=Lone(5, 500.0, 700.0)),
+        replace(around(is_pooled=True), latency=Latency(5, 500.0, 700.0)),
     ),
     ("Python was the limit and not the server", with_rate(client_cpu=0.93)),
     ("was 4.0 times the worst", with_rate(rounds=(100_000.0, 50_000.0, 25_000.0))),
@@ -77,7 +77,7 @@ NO_HINTS = [
     replace(FOUND, round_trip_ms=5.0, commit_ms=11.0),
     replace(FOUND, round_trip_ms=0.1, commit_ms=0.15),  # so near that nothing is to be gained
     around(is_pooled=True),
-    replace(FOUND, lone_message=Lone(5, 500.0, 700.0)),
+    replace(FOUND, latency=Latency(5, 500.0, 700.0)),
     with_rate(client_cpu=0.7),
     with_rate(rounds=(100_000.0, 80_000.0, 60_000.0)),
 ]
@@ -112,16 +112,21 @@ def test_bars_are_as_long_as_the_rates() -> None:
     assert [len(str(bar)) for bar in bars] == [1, 1, 14, 1, 1, 7]
 
 
-TERMS = [Terms(), Terms(clients=64), Terms(content_bytes=100_000), Terms(clients=1, content_bytes=0)]
+PARAMETERS = [
+    Parameters(),
+    Parameters(clients=64),
+    Parameters(payload_bytes=100_000),
+    Parameters(clients=1, payload_bytes=0),
+]
 
 
-@pytest.mark.parametrize("terms", TERMS, ids=str)
-def test_a_call_is_always_made_whole(terms: Terms) -> None:
-    assert terms.most_of_a_turn(500) >= 500
-    assert terms.most_of_a_turn(1) >= 1
+@pytest.mark.parametrize("parameters", PARAMETERS, ids=str)
+def test_a_call_is_always_made_whole(parameters: Parameters) -> None:
+    assert parameters.messages_per_turn(500) >= 500
+    assert parameters.messages_per_turn(1) >= 1
 
 
 def test_how_much_is_written_is_bounded() -> None:
-    assert Terms().most_messages < 210_000
-    assert Terms(content_bytes=100_000).most_bytes < 1024**3
-    assert Terms(content_bytes=10_000).most_messages < Terms(content_bytes=100).most_messages
+    assert Parameters().max_messages < 210_000
+    assert Parameters(payload_bytes=100_000).max_bytes < 1024**3
+    assert Parameters(payload_bytes=10_000).max_messages < Parameters(payload_bytes=100).max_messages

@@ -17,8 +17,8 @@ import pytest
 from psycopg import sql
 
 from lonnymq import NewMessage, Queue
-from lonnymq.cli.top.poll import PAGE, Focus, Looker
-from lonnymq.cli.top.screen import Watch
+from lonnymq.cli.top.poll import PAGE, Focus, Poller
+from lonnymq.cli.top.screen import PollThread
 from tests.cli.conftest import Login, Run
 from tests.cli.running import NOWHERE, environment
 from tests.cli.terminal import SECONDS, Terminal
@@ -227,28 +227,28 @@ def test_a_database_that_goes_away_and_comes_back(queue: Queue, dsn: str, server
 
 def test_what_the_screen_says_of_it(dsn: str, server: AnyServer) -> None:
     with Queue(dsn, listen=False, timeout=0.5) as queue:
-        watch = Watch(Looker(queue, 0.1), 0.1)
-        with watch.running():
-            wait_until(lambda: watch.picture is not None)
-            assert watch.trouble() == ""
+        polling = PollThread(Poller(queue, 0.1), 0.1)
+        with polling.running():
+            wait_until(lambda: polling.snapshot is not None)
+            assert polling.trouble() == ""
             with away(dsn, server):
-                wait_until(lambda: watch.trouble().startswith("The database is away for "))
-                assert "trying again: " in watch.trouble()
-                assert watch.failure is None
-            wait_until(lambda: watch.trouble() == "")
+                wait_until(lambda: polling.trouble().startswith("The database is away for "))
+                assert "trying again: " in polling.trouble()
+                assert polling.failure is None
+            wait_until(lambda: polling.trouble() == "")
 
 
 def test_a_database_that_does_not_answer(
     queue: Queue, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lonnymq.cli.top.screen.PATIENCE", 0.1)
-    watch = Watch(Looker(queue, 0.1), 0.1)
-    with watch.running():
-        wait_until(lambda: watch.picture is not None)
+    monkeypatch.setattr("lonnymq.cli.top.screen.SLOW_ANSWER_S", 0.1)
+    polling = PollThread(Poller(queue, 0.1), 0.1)
+    with polling.running():
+        wait_until(lambda: polling.snapshot is not None)
         with conn.transaction():
             conn.execute("LOCK TABLE queue")
-            wait_until(lambda: watch.trouble().startswith("The database has not answered for "))
-        wait_until(lambda: watch.trouble() == "")
+            wait_until(lambda: polling.trouble().startswith("The database has not answered for "))
+        wait_until(lambda: polling.trouble() == "")
 
 
 def test_no_database_to_begin_with() -> None:
@@ -301,7 +301,7 @@ def test_json(queue: Queue, lonnymq: Run) -> None:
     queue.enqueue("one", channel="bluebird")
     with consuming(queue):
         told = lonnymq("top", "--json", "--once", "--interval", "0.3").record
-    assert (told["channels_known"], told["is_whole"]) == (2, True)
+    assert (told["channels_known"], told["is_complete"]) == (2, True)
     acme, bluebird = told["channels"]
     assert (acme["channel"], bluebird["channel"]) == ("acme", "bluebird")
     assert acme["rate"] > 0
@@ -355,29 +355,29 @@ def test_a_look_reads_a_page_and_the_next_goes_on(queue: Queue) -> None:
     size = PAGE * 2 + 100
     fill(queue, size, each=2)
     queue.enqueue_many(range(50), channel="zz-noisy")
-    looker = Looker(queue, 1.0, clock=count(1.0).__next__)
-    first = looker.look()
+    poller = Poller(queue, 1.0, clock=count(1.0).__next__)
+    first = poller.poll()
     assert "zz-noisy" in first.channels
-    assert not first.is_whole
+    assert not first.is_complete
     assert len(first.channels) < size
     assert f"tenant-{size - 1:04}" not in first.channels
-    found = looker.look(Focus(prefix=f"tenant-{size - 50:04}"[:-1]))
+    found = poller.poll(Focus(prefix=f"tenant-{size - 50:04}"[:-1]))
     assert f"tenant-{size - 50:04}" in found.channels
-    third = looker.look()
-    assert (third.is_whole, third.sweep, len(third.channels)) == (True, 3, size + 1)
+    third = poller.poll()
+    assert (third.is_complete, third.polls_per_pass, len(third.channels)) == (True, 3, size + 1)
     shown = [f"tenant-{n:04}" for n in range(PAGE * 2, PAGE * 2 + 3)]
-    fourth = looker.look(Focus(shown))
-    assert {fourth.channels[name].track.readings[-1].look for name in shown} == {4}
-    quick = Looker(queue, 1.0, clock=lambda: 0.0).look()
-    assert (quick.is_whole, quick.sweep, len(quick.channels)) == (True, 1, size + 1)
+    fourth = poller.poll(Focus(shown))
+    assert {fourth.channels[name].history.samples[-1].poll for name in shown} == {4}
+    quick = Poller(queue, 1.0, clock=lambda: 0.0).poll()
+    assert (quick.is_complete, quick.polls_per_pass, len(quick.channels)) == (True, 1, size + 1)
 
 
 def test_a_deleted_channel_goes(queue: Queue) -> None:
     fill(queue, 3)
-    looker = Looker(queue, 1.0)
-    assert len(looker.look().channels) == 3
+    poller = Poller(queue, 1.0)
+    assert len(poller.poll().channels) == 3
     queue.channel("tenant-0001").delete(with_messages=True)
-    assert list(looker.look().channels) == ["tenant-0000", "tenant-0002"]
+    assert list(poller.poll().channels) == ["tenant-0000", "tenant-0002"]
 
 
 def test_a_login_that_is_bound_to_channels_sees_these(

@@ -54,17 +54,17 @@ def has_moved(terminal: Terminal) -> bool:
 
 def shows_all(terminal: Terminal) -> bool:
     """Whether each tenant has a line in one of the last two looks; the very last may be half drawn."""
-    looks = CONTROL.sub("", terminal.raw).split("Who is being served")[-2:]
+    looks = CONTROL.sub("", terminal.raw).split("Messages served per tenant")[-2:]
     return any(all(tenant.channel in look for tenant in TENANTS) for look in looks)
 
 
 def test_it_is_live_and_ends_with_a_table_and_bars_that_fit(folder: Path) -> None:
     with demo(folder, columns=80, lines=24) as terminal:
-        terminal.until(lambda: "Who is being served" in terminal.raw)
+        terminal.until(lambda: "Messages served per tenant" in terminal.raw)
         terminal.until(lambda: has_moved(terminal))
-        terminal.until(lambda: "The server is stopped" in terminal.raw)
+        terminal.until(lambda: "Stopped the server" in terminal.raw)
         assert terminal.end() == 0
-    live, _, end = terminal.raw.partition("How long did half of the messages wait?")
+    live, _, end = terminal.raw.partition("Median wait per tenant")
     assert live.count(UP_AND_ERASED) > 20, "drawn over, not one below the other"
     assert WHOLE_SCREEN not in terminal.raw
     assert max(map(len, drawn(terminal))) <= 80
@@ -72,7 +72,7 @@ def test_it_is_live_and_ends_with_a_table_and_bars_that_fit(folder: Path) -> Non
         assert tenant.channel in end
     assert end.count("█") > 100
     assert end.count("░") > 100
-    assert "in a plain queue it would have waited" in " ".join(end.split())
+    assert "in a FIFO queue it would have waited" in " ".join(end.split())
     assert list(folder.iterdir()) == []
     assert processes_of(folder) == []
 
