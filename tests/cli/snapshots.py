@@ -47,10 +47,10 @@ def queue(**values: Any) -> QueueStatistics:
     return QueueStatistics(**fields | values)
 
 
-def snapshot(*looks: list[ChannelStatistics], every: float = 1.0) -> Snapshot:
-    """After looks that each read all there was, the queue's own numbers agreeing."""
+def snapshot(*polls: list[ChannelStatistics], every: float = 1.0) -> Snapshot:
+    """After polls that each read all channels. The queue's own numbers are their sums."""
     table = ChannelTable()
-    for number, channels in enumerate(looks):
+    for number, channels in enumerate(polls):
         table.begin_poll()
         table.read_page(sorted(channels, key=lambda one: one.channel), number * every, is_last=True)
         served = sum(one.served for one in channels)

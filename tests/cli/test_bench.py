@@ -1,4 +1,4 @@
-"""lonnymq bench: what it finds, and that it touches nothing but what it made."""
+"""lonnymq bench: its results, and that it touches nothing but its own schema."""
 
 import re
 from pathlib import Path
@@ -25,14 +25,14 @@ def left(conn: psycopg.Connection) -> list[str]:
 
 
 def announced(done: Done) -> tuple[int, str]:
-    """How many messages it says it will write at most, and where."""
-    found = re.search(r"at most ([\d,]+) messages \(.*\) are written into schema (\w+),", done.said)
+    """How many messages it announces to write at most, and into which schema."""
+    found = re.search(r"writes at most ([\d,]+) messages \(.*\) into schema (\w+),", done.said)
     assert found, done.stderr
     return int(found[1].replace(",", "")), found[2]
 
 
-def books(conn: psycopg.Connection) -> dict[str, list[Any]]:
-    """Every row of the queue that was there before, with its place and who wrote it."""
+def all_rows(conn: psycopg.Connection) -> dict[str, list[Any]]:
+    """Every row of the existing queue, with its ctid and xmin."""
     tables = conn.execute(
         "SELECT c.oid::regclass::text FROM pg_class c WHERE c.relnamespace = 'lonnymq'::regnamespace"
         " AND c.relkind = 'r'"
@@ -43,19 +43,19 @@ def books(conn: psycopg.Connection) -> dict[str, list[Any]]:
     }
 
 
-def test_what_it_finds_beside_a_queue_that_it_does_not_touch(
+def test_results_and_an_existing_queue_stays_untouched(
     lonnymq: Run, queue: Queue, conn: psycopg.Connection
 ) -> None:
     queue.enqueue_many(range(10), channel="tenant-1")
     queue.enqueue_many(range(10), channel="noisy")
     queue.dequeue(3)
-    before = books(conn)
+    before = all_rows(conn)
     assert sum(len(rows) for rows in before.values()) > 20
     done = lonnymq(
         *QUICK, "--clients", "3", "--payload-bytes", "1000", "--json", env={"LONNYMQ_SCHEMA": "lonnymq"}
     )
     found = done.record
-    assert books(conn) == before
+    assert all_rows(conn) == before
     assert left(conn) == []
     assert done.stderr.count("\n") == 1
     most, schema = announced(done)
@@ -66,19 +66,19 @@ def test_what_it_finds_beside_a_queue_that_it_does_not_touch(
     check_times(found)
     check_rates(found["rates"])
     check_fairness(found["fairness"])
-    around = found["server"]
-    assert (around["is_pooled"], around["database"]) == (False, conn.info.dbname)
-    for name, value in around["settings"].items():
+    server = found["server"]
+    assert (server["is_pooled"], server["database"]) == (False, conn.info.dbname)
+    for name, value in server["settings"].items():
         assert conn.execute("SELECT current_setting(%s)", [name]).fetchone() == (value,)
-    assert {"server_version", "synchronous_commit", "fsync", "shared_buffers"} <= set(around["settings"])
+    assert {"server_version", "synchronous_commit", "fsync", "shared_buffers"} <= set(server["settings"])
 
 
 def check_times(found: dict[str, Any]) -> None:
     assert found["round_trip_ms"] > 0
     assert found["commit_ms"] > 0
-    lone = found["latency"]
-    assert 0 < lone["p50_ms"] <= lone["p99_ms"]
-    assert lone["messages"] >= 5
+    latency = found["latency"]
+    assert 0 < latency["p50_ms"] <= latency["p99_ms"]
+    assert latency["messages"] >= 5
 
 
 def check_rates(rates: list[dict[str, Any]]) -> None:
@@ -98,47 +98,49 @@ def check_fairness(fairness: dict[str, Any]) -> None:
     assert 500 < fairness["fifo_position_median"] <= 1_001
 
 
-def test_for_people_in_a_database_without_a_queue(dsn: str, conn: psycopg.Connection) -> None:
+def test_output_for_people_in_a_database_without_a_queue(dsn: str, conn: psycopg.Connection) -> None:
     uninstall(conn)
     done = start(*QUICK, "--clients", "1", dsn=dsn, env={"PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0, done.stderr
     assert conn.execute("SELECT FROM pg_namespace WHERE nspname ~ 'lonnymq'").fetchall() == []
     shown = done.stdout.decode("ascii")
     lines = shown.splitlines()
-    assert re.fullmatch(r"PostgreSQL \d+\.\d+.*, database lonnymq_test_\w+, directly", lines[0])
+    assert re.fullmatch(r"PostgreSQL \d+\.\d+.*, database lonnymq_test_\w+, direct connection", lines[0])
     assert "synchronous_commit on, fsync off, shared_buffers" in lines[1]
-    assert lines[2] == "1 client process, 4 channels, 100 bytes a message; medians of 3 rounds"
-    for name in ("round trip of an empty query", "commit of a message", "lone message, 99 % within"):
+    assert lines[2] == "1 client process, 4 channels, 100 bytes per message; medians of 3 rounds"
+    for name in ("round trip of an empty query", "commit of one message", "latency of a message, 99 %"):
         assert re.search(rf"^{name} +[\d.]+ m?s +#+$", shown, re.MULTILINE), shown
-    for name in ("create, 1 a call", "create, 500 a call", "take and complete, 50 a call"):
+    for name in ("enqueue, 1 per call", "enqueue, 500 per call", "dequeue and complete, 50 per call"):
         assert re.search(rf"^{name} +[\d,]+ +#+ +\d+% +[\d,]+ B$", shown, re.MULTILINE), shown
-    assert "Beside a tenant with 1,000 messages, those of quiet ones were served as number" in shown
-    assert "WAL is all that the server wrote meanwhile" in shown
-    assert "waits for no disk, as fsync is off" in shown
+    assert (
+        "While a noisy tenant had 1,000 messages waiting, a new message of a quiet tenant was served" in shown
+    )
+    assert "WAL: all that the server wrote meanwhile" in shown
+    assert "does not wait for the disk, because fsync is off" in shown
 
 
 def test_it_fits_80_columns_and_shows_how_far_it_is(dsn: str) -> None:
     code, shown = on_terminal(QUICK, dsn)
     assert code == 0
-    assert "take and complete, 500 a call" in shown.partition("PostgreSQL")[0]
+    assert "dequeue and complete, 500 per call" in shown.partition("PostgreSQL")[0]
     result = CONTROL.sub("", shown).replace("\r", "").partition("PostgreSQL")[2]
     assert max(len(line.rstrip()) for line in result.split("\n")) <= 80
-    assert re.search(r"take and complete, 500 a call +[\d,]+ +█+ +\d+% +[\d,]+ B", result)
+    assert re.search(r"dequeue and complete, 500 per call +[\d,]+ +█+ +\d+% +[\d,]+ B", result)
 
 
-def test_a_login_that_may_make_no_schema(login: Login, conn: psycopg.Connection) -> None:
+def test_a_login_that_may_not_create_a_schema(login: Login, conn: psycopg.Connection) -> None:
     address = login()
     user = psycopg.conninfo.conninfo_to_dict(address)["user"]
     done = run(*QUICK, dsn=address)
     assert (done.code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     grant = f'GRANT CREATE ON DATABASE "{conn.info.dbname}" TO "{user}"'
-    assert f"may not make a schema in database {conn.info.dbname} ({grant})" in done.stderr
+    assert f"may not create a schema in database {conn.info.dbname} ({grant})" in done.stderr
 
 
-def test_a_login_with_that_right_alone(
+def test_a_login_with_only_that_privilege(
     login: Login, conn: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it may not read of the server is left out. What is in the folder is not imported."""
+    """Leaves out what it may not read of the server. Does not import from the current folder."""
     (tmp_path / "json.py").write_text("raise SystemExit('this is not for you')")
     monkeypatch.chdir(tmp_path)
     address = login()
@@ -152,12 +154,12 @@ def test_a_login_with_that_right_alone(
         conn.execute(sql.SQL("REVOKE CREATE ON DATABASE {} FROM {}").format(database, user))
     assert done.code == 0, done.stderr
     assert left(conn) == []
-    assert re.search(r"^create, 1 a call +[\d,]+ +█+ +\d+%$", done.stdout, re.MULTILINE), done.stdout
-    assert "what the server writes as WAL, this login may not see" in done.stdout
+    assert re.search(r"^enqueue, 1 per call +[\d,]+ +█+ +\d+%$", done.stdout, re.MULTILINE), done.stdout
+    assert "This login may not see how much WAL the server writes" in done.stdout
 
 
 def test_no_database() -> None:
-    for dsn, says in ((None, "give --dsn, or set LONNYMQ_DSN"), (NOWHERE, "")):
+    for dsn, says in ((None, "pass --dsn, or set LONNYMQ_DSN"), (NOWHERE, "")):
         done = run(*QUICK, dsn=dsn)
         assert (done.code, done.stdout, done.stderr.count("\n")) == (3, "", 1), done.stderr
         assert says in done.stderr
@@ -171,7 +173,7 @@ WRONG = [
     (["--seconds", "0"], "--seconds"),
     (["--seconds", "soon"], "--seconds"),
     (["--payload-bytes", "-1"], "--payload-bytes"),
-    (["--payload-bytes", "1000000"], "that would write up to"),
+    (["--payload-bytes", "1000000"], "this would write up to"),
     (["--schema", "lonnymq"], "No such option"),
 ]
 
@@ -188,14 +190,14 @@ def test_help() -> None:
     done = run("bench", "--help")
     text = " ".join(done.stdout.replace("│", " ").split())
     assert "Example: lonnymq bench --clients 4" in text
-    for quantile in (
+    for text_part in (
         "--dsn",
-        "an object a line",
-        "makes a schema of its own",
+        "one object per line",
+        "Creates a temporary schema",
         "removes it",
-        "loads the server",
+        "under load",
     ):
-        assert quantile in text
+        assert text_part in text
 
 
 @pytest.mark.slow
@@ -205,5 +207,5 @@ def test_through_a_pooler(dsn: str, conn: psycopg.Connection) -> None:
         done = run(*QUICK, "--json", dsn=pooler.dsn)
         assert all(session.synchronous_commit == "on" for session in pooler.sessions())
     assert done.record["server"]["is_pooled"] is True
-    assert any("consumers look every second" in sentence for sentence in done.record["findings"])
+    assert any("consumers poll once per second" in sentence for sentence in done.record["findings"])
     assert left(conn) == []

@@ -1,4 +1,4 @@
-"""What lonnymq bench makes of numbers."""
+"""The sentences and tables of lonnymq bench."""
 
 from dataclasses import replace
 from typing import Any
@@ -37,7 +37,7 @@ FOUND = Results(
 )
 
 
-def around(**keywords: Any) -> Results:
+def with_server(**keywords: Any) -> Results:
     return replace(FOUND, server=replace(FOUND.server, **keywords))
 
 
@@ -49,34 +49,34 @@ def with_rate(**keywords: Any) -> Results:
 def test_without_hints() -> None:
     commits, batches = sentences(FOUND)
     assert commits == (
-        "A durable commit takes 2.1 ms here, 0.10 ms of it the way there and back: a batch pays that once."
+        "A durable commit takes 2.1 ms, 0.1 ms of it for the round trip. A batch pays that once."
     )
     assert batches == (
-        "With 500 a call, 500 times as many are created in a second as one by one, and 500 times as many"
-        " taken and completed."
+        "With 500 messages per call, enqueue is 500 times as fast as with one, and dequeue and complete"
+        " 500 times."
     )
 
 
 @pytest.mark.parametrize("setting", ["fsync", "synchronous_commit"])
-def test_commits_that_wait_for_no_disk(setting: str) -> None:
-    [commit, *_] = sentences(around(settings=SETTINGS | {setting: "off"}))
-    assert f"waits for no disk, as {setting} is off" in commit
+def test_commits_that_do_not_wait_for_the_disk(setting: str) -> None:
+    [commit, *_] = sentences(with_server(settings=SETTINGS | {setting: "off"}))
+    assert f"does not wait for the disk, because {setting} is off" in commit
     assert "durable" not in commit
 
 
 HINTS = [
-    ("The way to the server takes longer", replace(FOUND, round_trip_ms=5.0, commit_ms=9.0)),
+    ("The round trip takes longer", replace(FOUND, round_trip_ms=5.0, commit_ms=9.0)),
     (
-        "There is a pooler in between",
-        replace(around(is_pooled=True), latency=Latency(5, 500.0, 700.0)),
+        "A pooler is in between",
+        replace(with_server(is_pooled=True), latency=Latency(5, 500.0, 700.0)),
     ),
-    ("Python was the limit and not the server", with_rate(client_cpu=0.93)),
-    ("was 4.0 times the worst", with_rate(rounds=(100_000.0, 50_000.0, 25_000.0))),
+    ("the limit was Python and not the server", with_rate(client_cpu=0.93)),
+    ("was 4.0 times as fast as the worst", with_rate(rounds=(100_000.0, 50_000.0, 25_000.0))),
 ]
 NO_HINTS = [
     replace(FOUND, round_trip_ms=5.0, commit_ms=11.0),
-    replace(FOUND, round_trip_ms=0.1, commit_ms=0.15),  # so near that nothing is to be gained
-    around(is_pooled=True),
+    replace(FOUND, round_trip_ms=0.1, commit_ms=0.15),  # too close to gain anything
+    with_server(is_pooled=True),
     replace(FOUND, latency=Latency(5, 500.0, 700.0)),
     with_rate(client_cpu=0.7),
     with_rate(rounds=(100_000.0, 80_000.0, 60_000.0)),
@@ -95,16 +95,16 @@ def test_no_hint_for_what_was_not(found: Results) -> None:
 
 
 def test_the_busiest_is_named() -> None:
-    assert "(take and complete, 500 a call)" in sentences(with_rate(client_cpu=0.93))[2]
+    assert "(dequeue and complete, 500 per call)" in sentences(with_rate(client_cpu=0.93))[2]
 
 
 def test_settings_that_are_unusual_are_shown() -> None:
     assert heading(FOUND)[1] == ("synchronous_commit on, fsync on, shared_buffers 128MB, max_connections 100")
     unusual = SETTINGS | {"synchronous_standby_names": "two\n", "full_page_writes": "off"}
-    assert heading(around(settings=unusual))[1].endswith(
+    assert heading(with_server(settings=unusual))[1].endswith(
         ", full_page_writes off, synchronous_standby_names two\\n"
     )
-    assert heading(around(is_pooled=True))[0] == "PostgreSQL 18.6, database shop, through a pooler"
+    assert heading(with_server(is_pooled=True))[0] == "PostgreSQL 18.6, database shop, through a pooler"
 
 
 def test_bars_are_as_long_as_the_rates() -> None:

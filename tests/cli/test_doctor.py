@@ -1,4 +1,6 @@
-"""lonnymq doctor. The tests' server runs without fsync and full_page_writes: two problems it always has."""
+"""lonnymq doctor. The tests' server runs without fsync and full_page_writes, which are always two
+problems.
+"""
 
 import time
 from collections.abc import Callable
@@ -177,7 +179,7 @@ def test_bloat(look: Look, threshold: Callable[..., None], conn: psycopg.Connect
 def test_consumers_that_are_away(
     queue: Queue, look: Look, lonnymq: Run, threshold: Callable[..., None]
 ) -> None:
-    assert look()["consumers"]["message"] == "no message was ever taken"
+    assert look()["consumers"]["message"] == "no message was ever dequeued"
     queue.enqueue(1)
     assert look()["consumers"]["status"] == "warning", "nobody looked for it"
     lonnymq("stats")
@@ -205,10 +207,10 @@ def test_nobody_is_missed_where_nothing_is_due(queue: Queue, look: Look, lonnymq
     assert look()["consumers"]["status"] == "ok"
 
 
-def test_upkeep(queue: Queue, look: Look, threshold: Callable[..., None]) -> None:
+def test_maintenance(queue: Queue, look: Look, threshold: Callable[..., None]) -> None:
     queue.enqueue(1, delay=600)
     queue.dequeue()
-    assert look()["maintenance"]["message"] == "1 row is left to be cleaned away"
+    assert look()["maintenance"]["message"] == "1 row to clean up"
     threshold(LEFTOVER_ROWS=1)
     assert look()["maintenance"]["status"] == "warning"
     queue.maintain()
@@ -218,7 +220,7 @@ def test_upkeep(queue: Queue, look: Look, threshold: Callable[..., None]) -> Non
 def test_the_history(queue: Queue, look: Look, conn: psycopg.Connection) -> None:
     queue.set(history=True)
     queue.maintain()
-    assert look()["history"]["message"] == "made for 7 days ahead"
+    assert look()["history"]["message"] == "partitions exist for 7 days ahead"
     for (name,) in conn.execute(
         "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'finished'::regclass"
         " AND inhrelid <> 'finished_other'::regclass"
@@ -232,7 +234,7 @@ def test_followers(look: Look, conn: psycopg.Connection, threshold: Callable[...
     assert look()["followers"]["message"] == "1, none behind"
     threshold(LAGGING_MS=0)
     found = look()["followers"]
-    assert (found["status"], "'lake' last followed" in found["message"]) == ("warning", True)
+    assert (found["status"], "'lake' last read" in found["message"]) == ("warning", True)
 
 
 def test_pause_and_notify(queue: Queue, lonnymq: Run, look: Look) -> None:
@@ -318,9 +320,9 @@ def test_credentials(conn: psycopg.Connection, look: Look, login: Login, schema:
     name = str(psycopg.conninfo.conninfo_to_dict(login(f"{schema}_observer"))["user"])
     role = sql.Identifier(name)
     conn.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(schema)))
-    assert credentials()["message"] == "none are bound to channels"
+    assert credentials()["message"] == "no login is bound to channels"
     conn.execute("SELECT credential_bind(%s, '{mine}')", [name])
-    assert (credentials()["status"], credentials()["message"]) == ("ok", "1 bound to channels")
+    assert (credentials()["status"], credentials()["message"]) == ("ok", "1 login bound to channels")
     conn.execute(sql.SQL("GRANT pg_read_all_data TO {}").format(role))
     assert (credentials()["status"], "can read the queue's tables" in credentials()["message"]) == (
         "problem",
@@ -343,8 +345,8 @@ def test_a_login_that_sees_little(login: Login, schema: str) -> None:
     done = run("doctor", "--json", "--schema", schema, dsn=login(f"{schema}_observer"))
     found = {finding["check"]: finding for finding in done.records}
     for name in ("schema", "roles", "consumers", "maintenance"):
-        assert (found[name]["status"], "not looked at: " in found[name]["message"]) == ("warning", True)
-    assert "does not see the sessions of others" in found["open transactions"]["message"]
+        assert (found[name]["status"], "not checked: " in found[name]["message"]) == ("warning", True)
+    assert "cannot see the sessions of others" in found["open transactions"]["message"]
     assert found["listen"]["status"] == "ok"
     assert done.stderr == ""
 

@@ -83,12 +83,12 @@ def test_show(queue: Queue, lonnymq: Run) -> None:
     assert shown["channel"] == "acme"
     assert shown["status"] == "scheduled"
     assert shown["due"].endswith(" y (2099-12-31T00:00:00.000Z)")
-    assert shown["content"] == '{"to": "Zoë"}'
+    assert shown["payload"] == '{"to": "Zoë"}'
     assert shown["dedupe key"] == "k"
     assert "error" not in shown
-    told = lonnymq("messages", "show", str(created.id), "--json").record
-    assert (told["payload"], told["dequeue_at"]) == ({"to": "Zoë"}, 4102358400000)
-    assert "content" not in told
+    record = lonnymq("messages", "show", str(created.id), "--json").record
+    assert (record["payload"], record["dequeue_at"]) == ({"to": "Zoë"}, 4102358400000)
+    assert "content" not in record
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_show(queue: Queue, lonnymq: Run) -> None:
 )
 def test_show_of_bytes(queue: Queue, lonnymq: Run, value: bytes, content_type: str) -> None:
     created = queue.enqueue(value, content_type=content_type)
-    told = lonnymq("messages", "show", str(created.id), "--json").record
-    assert base64.b64decode(told["content_base64"]) == value
+    record = lonnymq("messages", "show", str(created.id), "--json").record
+    assert base64.b64decode(record["content_base64"]) == value
     shown = lonnymq("messages", "show", str(created.id)).stdout
     assert repr(value) in shown
 
@@ -123,7 +123,7 @@ def test_show_of_one_that_failed(queue: Queue, lonnymq: Run) -> None:
 def test_show_of_none(lonnymq: Run) -> None:
     done = lonnymq("messages", "show", "7")
     assert (done.code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-    assert "there is no message 7" in done.stderr
+    assert "no message 7" in done.stderr
     assert "lonnymq history" in done.stderr
 
 

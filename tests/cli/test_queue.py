@@ -19,7 +19,7 @@ DEFAULT = {
     "max attempts": "5",
     "lease": "30 s",
     "longest lease": "86,400 s (24 h)",
-    "largest content": "1,048,576 bytes",
+    "largest payload": "1,048,576 bytes",
     "dedupe keys kept": "600 s (10 min)",
     "history": "no",
     "notify": "yes",
@@ -56,9 +56,9 @@ def test_each_setting_is_the_one_that_is_named_and_the_others_stay(queue: Queue,
         "max attempts": "3",
         "lease": "1.5 s",
         "longest lease": "7,200 s (2 h)",
-        "largest content": "2,000 bytes",
+        "largest payload": "2,000 bytes",
         "dedupe keys kept": "60 s",
-        "history": "kept for 604,800 s (7 d), with content",
+        "history": "kept for 604,800 s (7 d), with payloads",
         "notify": "no",
     }
 
@@ -66,9 +66,9 @@ def test_each_setting_is_the_one_that_is_named_and_the_others_stay(queue: Queue,
 def test_what_was_turned_on_is_turned_off(lonnymq: Run) -> None:
     on = ["--max-concurrency", "5", "--paused", "--history", "--history-content", "--history-keep", "0"]
     shown = fields(lonnymq("queue", "set", *on, "--no-notify"))
-    assert (shown["history"], shown["paused"]) == ("kept for ever, with content", "yes")
+    assert (shown["history"], shown["paused"]) == ("kept forever, with payloads", "yes")
     shown = fields(lonnymq("queue", "set", "--no-history-content"))
-    assert shown["history"] == "kept for ever, without content"
+    assert shown["history"] == "kept forever, without payloads"
     off = ["--max-concurrency", "0", "--not-paused", "--no-history", "--notify"]
     assert fields(lonnymq("queue", "set", *off)) == DEFAULT
 

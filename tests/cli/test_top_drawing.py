@@ -13,7 +13,7 @@ from lonnymq.cli.top.state import Snapshot
 from lonnymq.cli.top.view import ViewState, sorted_channels
 from tests.cli.snapshots import channel, snapshot
 
-NASTY = "bad\x1b[2J\nname"
+CONTROL_CHARACTERS = "bad\x1b[2J\nname"
 
 
 def screen(
@@ -26,7 +26,7 @@ def screen(
     glyphs: Glyphs = UNICODE,
     encoding: str = "utf-8",
 ) -> list[str]:
-    """As the terminal would show it, line by line; exactly as large as it is."""
+    """The lines that the terminal would show."""
     view = view or ViewState()
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     console = Console(file=file, width=width, height=height, force_terminal=True, color_system=None)
@@ -40,15 +40,15 @@ def screen(
     return [line.rstrip() for line in lines]
 
 
-def three(looks: int = 12) -> Snapshot:
+def three(polls: int = 12) -> Snapshot:
     return snapshot(
         *(
             [
-                channel("greedy", due=1000, oldest_due_ms=90_000, leased=3, served=look * 300),
-                channel("robbed", due=12, oldest_due_ms=5000, served=look * 20),
-                channel("held", due=5, scheduled=1000, paused=True, blocked_by="paused", dead=1000),
+                channel("greedy", due=1000, oldest_due_ms=90_000, leased=3, served=poll * 300),
+                channel("starved", due=12, oldest_due_ms=5000, served=poll * 20),
+                channel("paused", due=5, scheduled=1000, paused=True, blocked_by="paused", dead=1000),
             ]
-            for look in range(looks)
+            for poll in range(polls)
         )
     )
 
@@ -58,11 +58,11 @@ def test_80_columns() -> None:
     assert len(lines) == 24
     assert lines[0] == "lonnymq top  sorted by waiting"
     assert lines[1] == "waiting 2,017  due 2,017  leased 0  dead 0  served/s 320 " + "█" * 11
-    assert lines[2] == "3 channels, 2 always with something due: fair is 160/s (50.0%) each"
+    assert lines[2] == "3 channels, 2 always have messages due: a fair share is 160/s (50.0%) each"
     assert lines[3].split() == [
         "channel", "served/s", "trend", "fair", "waiting", "due", "leased", "oldest", "state",
     ]  # fmt: skip
-    assert lines[4].split() == ["held", "0", "▁" * 8, "1,005+", "5", "0", "paused"]
+    assert lines[4].split() == ["paused", "0", "▁" * 8, "1,005+", "5", "0", "paused"]
     assert lines[5].split() == [
         "greedy",
         "300",
@@ -75,7 +75,7 @@ def test_80_columns() -> None:
         "s",
         "ready",
     ]
-    assert lines[6].split() == ["robbed", "20.0", "█" * 8, "0.1x▼", "12", "12", "0", "5", "s", "ready"]
+    assert lines[6].split() == ["starved", "20.0", "█" * 8, "0.1x▼", "12", "12", "0", "5", "s", "ready"]
     assert lines[7:23] == [""] * 16
     assert lines[23].startswith("1-3 of 3   ? help")
 
@@ -84,11 +84,11 @@ def test_200_columns() -> None:
     lines = screen(three(40), width=200)
     assert "share" in lines[3]
     assert "dead" in lines[3]
-    greedy, robbed = lines[5], lines[6]
+    greedy, starved = lines[5], lines[6]
     assert "93.8%" in greedy
     assert "█" * 30 in greedy
     assert "1.9x▲ █████████  " in greedy
-    assert "0.1x▼ █    │  " in robbed
+    assert "0.1x▼ █    │  " in starved
 
 
 @pytest.mark.parametrize("height", [1, 5, 6, 24])
@@ -109,8 +109,8 @@ def test_any_size(height: int) -> None:
 def crowd() -> Snapshot:
     return snapshot(
         *(
-            [channel(f"tenant-{n:05}", due=n % 90, served=look * (n % 7)) for n in range(10_000)]
-            for look in range(3)
+            [channel(f"tenant-{n:05}", due=n % 90, served=poll * (n % 7)) for n in range(10_000)]
+            for poll in range(3)
         )
     )
 
@@ -125,7 +125,7 @@ def test_ten_thousand_channels(crowd: Snapshot) -> None:
     assert scrolled[-1].startswith("9,001-9,019 of 10,000 ")
     found = screen(crowd, ViewState(Sort.NAME, prefix="tenant-0999"))
     assert [line[:12] for line in found[4:14]] == [f"tenant-0999{n}" for n in range(10)]
-    assert '1-10 of 10 that begin with "tenant-0999"' in found[-1]
+    assert '1-10 of 10 starting with "tenant-0999"' in found[-1]
 
 
 def test_ten_thousand_channels_are_drawn_at_once(crowd: Snapshot) -> None:
@@ -136,7 +136,9 @@ def test_ten_thousand_channels_are_drawn_at_once(crowd: Snapshot) -> None:
 
 
 def test_names_are_cut_and_cannot_speak_to_the_terminal() -> None:
-    lines = screen(snapshot([channel("x" * 300, due=3), channel(NASTY, due=2), channel("語" * 50, due=1)]))
+    lines = screen(
+        snapshot([channel("x" * 300, due=3), channel(CONTROL_CHARACTERS, due=2), channel("語" * 50, due=1)])
+    )
     assert lines[4].startswith("xxxxx")
     assert "…" in lines[4]
     assert lines[5].startswith("bad\\x1b[2J\\…")
@@ -149,22 +151,22 @@ def test_nothing_but_ascii_where_there_is_no_more() -> None:
     assert "########" in lines[5]
 
 
-def test_what_is_the_matter() -> None:
-    assert screen(three(), trouble="The database is away")[2] == "The database is away"
-    assert screen(None, trouble="The database is away")[0] == "The database is away"
+def test_problems_are_shown() -> None:
+    assert screen(three(), trouble="The database is unreachable")[2] == "The database is unreachable"
+    assert screen(None, trouble="The database is unreachable")[0] == "The database is unreachable"
     assert screen(None)[0] == "Reading the queue ..."
     assert "DISPLAY PAUSED" in screen(three(), ViewState(is_paused=True))[0]
     assert screen(snapshot([]))[-1].startswith("no channels   ?")
 
 
-def test_the_first_look_has_no_rates() -> None:
+def test_the_first_poll_has_no_rates() -> None:
     lines = screen(three(1))
     assert lines[2] == "3 channels"
     assert lines[5].split() == ["greedy", "1,000", "1,000", "3", "90", "s", "ready"]
     assert "served/s" not in lines[1]
 
 
-def test_who_gets_too_much_or_too_little_is_seen() -> None:
+def test_unfair_shares_are_highlighted() -> None:
     current = three()
     console = Console(width=80, height=24, force_terminal=True, color_system="standard", no_color=False)
     with console.capture() as captured:
@@ -173,8 +175,8 @@ def test_who_gets_too_much_or_too_little_is_seen() -> None:
         )
     lines = captured.get().split("\n")
     assert "\x1b[33m" in lines[4]  # greedy
-    assert "\x1b[2m" in lines[5]  # held
-    assert "\x1b[1;31m" in lines[6]  # robbed
+    assert "\x1b[2m" in lines[5]  # paused
+    assert "\x1b[1;31m" in lines[6]  # starved
 
 
 def test_the_room_for_channels() -> None:

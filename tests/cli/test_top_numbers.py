@@ -1,4 +1,4 @@
-"""What `lonnymq top` makes of what it has read: rates, shares, who is shown."""
+"""The numbers of `lonnymq top`: rates, shares, and the order of channels."""
 
 import doctest
 import importlib
@@ -26,58 +26,58 @@ def test_the_examples_in_the_code(module: str) -> None:
     assert doctest.testmod(importlib.import_module(f"lonnymq.cli.top.{module}")).failed == 0
 
 
-def test_one_reading_is_no_rate() -> None:
+def test_one_sample_gives_no_rate() -> None:
     assert ServedHistory().rate is None
     assert ServedHistory().plus(Sample(1, 5.0, 100)).rate is None
 
 
-def test_a_rate_is_that_of_the_last_looks() -> None:
+def test_a_rate_is_averaged_over_the_last_polls() -> None:
     history = ServedHistory()
-    for look in range(1, 16):
-        history = history.plus(Sample(look, float(look), 1000 if look < 5 else 1000 + 2 * (look - 4)))
+    for poll in range(1, 16):
+        history = history.plus(Sample(poll, float(poll), 1000 if poll < 5 else 1000 + 2 * (poll - 4)))
     assert (history.served, history.seconds, history.rate) == (2 * POLLS_COMPARED, POLLS_COMPARED, 2.0)
 
 
-def test_a_track_that_is_read_seldom_compares_its_last_two_readings() -> None:
+def test_the_rate_of_a_channel_that_is_read_rarely_is_that_of_its_last_two_samples() -> None:
     history = ServedHistory()
-    for look in (1, 41, 81):
-        history = history.plus(Sample(look, float(look), look * 3))
+    for poll in (1, 41, 81):
+        history = history.plus(Sample(poll, float(poll), poll * 3))
     assert (len(history.samples), history.rate) == (2, 3.0)
     assert history.trend(81, 5) == [3.0] * 5
     assert history.trend(83, 5) == [3.0, 3.0, 3.0, None, None]
 
 
-def test_a_channel_that_was_forgotten_begins_anew() -> None:
+def test_a_deleted_channel_starts_over() -> None:
     history = ServedHistory().plus(Sample(1, 1.0, 50)).plus(Sample(2, 2.0, 60)).plus(Sample(3, 3.0, 4))
     assert (len(history.samples), history.rate) == (1, None)
 
 
-def test_the_second_reading_of_a_look_takes_the_place_of_the_first() -> None:
+def test_a_second_sample_of_one_poll_replaces_the_first() -> None:
     history = ServedHistory().plus(Sample(1, 1.0, 0)).plus(Sample(2, 2.0, 5)).plus(Sample(2, 3.0, 8))
     assert [sample.served for sample in history.samples] == [0, 8]
 
 
-def test_hungry_is_who_was_so_each_time() -> None:
+def test_a_channel_is_backlogged_if_it_was_at_every_poll() -> None:
     history = ServedHistory().plus(Sample(1, 1.0, 0, is_backlogged=True))
     assert history.is_backlogged
-    sated = history.plus(Sample(2, 2.0, 1, is_backlogged=False))
-    for look in range(3, 3 + POLLS_COMPARED):
-        sated = sated.plus(Sample(look, float(look), look, is_backlogged=True))
-        assert sated.is_backlogged is (look == 2 + POLLS_COMPARED + 1)
+    interrupted = history.plus(Sample(2, 2.0, 1, is_backlogged=False))
+    for poll in range(3, 3 + POLLS_COMPARED):
+        interrupted = interrupted.plus(Sample(poll, float(poll), poll, is_backlogged=True))
+        assert interrupted.is_backlogged is (poll == 2 + POLLS_COMPARED + 1)
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 1000)), min_size=1, max_size=40))
-def test_a_track_keeps_no_more_than_its_looks(steps: list[tuple[int, int]]) -> None:
-    history, look, served = ServedHistory(), 0, 0
+def test_only_samples_of_the_last_polls_are_kept(steps: list[tuple[int, int]]) -> None:
+    history, poll, served = ServedHistory(), 0, 0
     for step, more in steps:
-        look, served = look + step, served + more
-        history = history.plus(Sample(look, look / 2, served))
-    looks = [sample.poll for sample in history.samples]
-    assert looks == sorted(set(looks))
-    assert looks[-1] == look
-    assert all(kept > look - POLLS_KEPT for kept in looks[1:-1])
+        poll, served = poll + step, served + more
+        history = history.plus(Sample(poll, poll / 2, served))
+    polls = [sample.poll for sample in history.samples]
+    assert polls == sorted(set(polls))
+    assert polls[-1] == poll
+    assert all(kept > poll - POLLS_KEPT for kept in polls[1:-1])
     assert len(history.samples) > 1 or len(steps) == 1
-    trend = history.trend(look)
+    trend = history.trend(poll)
     assert len(trend) == POLLS_KEPT
     known = [rate for rate in trend if rate is not None]
     assert all(rate >= 0 for rate in known)
@@ -86,25 +86,25 @@ def test_a_track_keeps_no_more_than_its_looks(steps: list[tuple[int, int]]) -> N
 
 @given(weights, st.lists(st.tuples(rates, weights), max_size=50), rates)
 def test_fair_shares_add_up_to_what_was_served(
-    backlogged: float, modest: list[tuple[float, float]], more: float
+    backlogged: float, others: list[tuple[float, float]], more: float
 ) -> None:
-    total = sum(wish for wish, _ in modest) + more
-    fair = fair_rate(total, backlogged, modest)
+    total = sum(demand for demand, _ in others) + more
+    fair = fair_rate(total, backlogged, others)
     if not total:
         assert fair is None
         return
     assert fair is not None
     assert 0 <= fair * backlogged <= total * (1 + 1e-6)
-    shared = backlogged * fair + sum(min(wish, fair * weight) for wish, weight in modest)
+    shared = backlogged * fair + sum(min(demand, fair * weight) for demand, weight in others)
     assert shared == pytest.approx(total, rel=1e-6)
 
 
-def test_where_nobody_lacks_anything_nothing_is_unfair() -> None:
+def test_without_backlogged_channels_everything_is_fair() -> None:
     assert fair_rate(100, 0, [(60, 1), (40, 1)]) is None
     assert standing(1000, 1, None, is_backlogged=True) is Standing.FAIR
 
 
-def test_a_few_messages_more_or_less_are_chance() -> None:
+def test_a_difference_of_a_few_messages_is_ignored() -> None:
     assert standing(2, 10, 0.05, is_backlogged=False) is Standing.FAIR
     assert standing(3, 10, 0.05, is_backlogged=False) is Standing.ABOVE
     assert standing(0, 10, 0.2, is_backlogged=True) is Standing.FAIR
@@ -116,19 +116,21 @@ def test_a_few_messages_more_or_less_are_chance() -> None:
 
 def test_shares() -> None:
     current = snapshot(
-        [channel("greedy", due=9), channel("robbed", due=9), channel("modest"), channel("held", due=5)],
+        [channel("greedy", due=9), channel("starved", due=9), channel("modest"), channel("limited", due=5)],
         [
             channel("greedy", due=9, served=700),
-            channel("robbed", due=9, served=200),
+            channel("starved", due=9, served=200),
             channel("modest", served=100),
-            channel("held", due=5, blocked_by="rate"),
+            channel("limited", due=5, blocked_by="rate"),
         ],
     )
-    greedy, robbed, modest, held = (current.channels[name] for name in ("greedy", "robbed", "modest", "held"))
+    greedy, starved, modest, limited = (
+        current.channels[name] for name in ("greedy", "starved", "modest", "limited")
+    )
     assert (current.total, current.backlogged, current.fair) == (1000, 2, 450)
-    assert (current.share(greedy), current.share(robbed), current.share(modest)) == (0.7, 0.2, 0.1)
+    assert (current.share(greedy), current.share(starved), current.share(modest)) == (0.7, 0.2, 0.1)
     assert current.of_fair(greedy) == pytest.approx(700 / 450)
-    shown = [current.standing(one) for one in (greedy, robbed, modest, held)]
+    shown = [current.standing(one) for one in (greedy, starved, modest, limited)]
     assert shown == [Standing.ABOVE, Standing.BELOW, Standing.FAIR, Standing.FAIR]
 
 
@@ -154,21 +156,21 @@ def test_a_share_goes_by_weight() -> None:
         ({}, False),
     ],
 )
-def test_who_competes(values: dict[str, object], is_backlogged: bool) -> None:
+def test_which_channels_are_backlogged(values: dict[str, object], is_backlogged: bool) -> None:
     assert snapshot([channel("a", **values)]).channels["a"].is_backlogged is is_backlogged
 
 
-def test_what_is_fair_is_not_known_before_all_channels_are() -> None:
+def test_the_fair_share_is_unknown_until_all_channels_are_read() -> None:
     table = ChannelTable()
-    for look in (1, 2):
+    for poll in (1, 2):
         table.begin_poll()
-        table.read([channel("b", due=5, served=look)], look)
+        table.read([channel("b", due=5, served=poll)], poll)
     assert table.snapshot(queue(), 2.0, AT).fair is None
     table.read_page([channel("b", due=5, served=2)], 2.0, is_last=True)
     assert table.snapshot(queue(), 2.0, AT).fair == 1.0
 
 
-def test_pages_go_round_and_what_is_gone_goes() -> None:
+def test_passes_over_the_pages_remove_channels_that_are_gone() -> None:
     table = ChannelTable()
     table.begin_poll()
     table.read_page([channel("a"), channel("b")], 1.0, is_last=False)
@@ -188,7 +190,7 @@ def test_pages_go_round_and_what_is_gone_goes() -> None:
     assert table.polls_per_pass == 1
 
 
-def test_a_picture_does_not_change() -> None:
+def test_a_snapshot_does_not_change() -> None:
     table = ChannelTable()
     table.begin_poll()
     table.read([channel("a")], 1.0)
@@ -210,7 +212,7 @@ def test_the_stalest_of_those_shown() -> None:
 @given(names, names)
 @example("\ue000", "x")
 @example("\x01", "x")
-def test_what_begins_with_a_prefix_comes_after_it(prefix: str, rest: str) -> None:
+def test_names_with_a_prefix_come_after_its_cursor(prefix: str, rest: str) -> None:
     before = cursor_before(prefix)
     before.encode()
     assert before < prefix
@@ -285,7 +287,7 @@ pressed = st.sampled_from(
 
 
 @given(st.lists(pressed, max_size=30), st.integers(0, 50), st.integers(1, 20))
-def test_no_keys_lead_beyond_the_rows(keys: list[str], rows: int, rows_that_fit: int) -> None:
+def test_no_keys_scroll_past_the_rows(keys: list[str], rows: int, rows_that_fit: int) -> None:
     view = ViewState()
     for key in keys:
         view = view.press(key, rows, rows_that_fit)

@@ -96,8 +96,8 @@ def _announcement(parameters: Parameters, schema: str, server: ServerInfo) -> st
     estimated_s = parameters.estimated_s(is_pooled=server.is_pooled)
     return (
         f"Measuring database {server.database} for about {estimated_s} s. This loads the server: it writes"
-        f" at most {count(parameters.max_messages)} messages ({size(parameters.max_bytes)}) into schema {schema},"
-        " which is removed afterwards."
+        f" at most {count(parameters.max_messages)} messages ({size(parameters.max_bytes)}) into schema"
+        f" {schema}, which is removed afterwards."
     )
 
 

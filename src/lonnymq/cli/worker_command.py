@@ -69,8 +69,8 @@ UntilEmpty = Annotated[
     typer.Option(
         "--until-empty",
         help="Exit once no message is due. Waits for due messages that a rate or concurrency limit"
-        " holds back, but not for paused channels, nor for messages scheduled for later, such as retries with a"
-        " backoff.",
+        " holds back, but not for paused channels, nor for messages scheduled for later, such as retries"
+        " with a backoff.",
     ),
 ]
 LogLevel = Annotated[str, typer.Option(help=f"Log messages of this level and above: {', '.join(LEVELS)}.")]
@@ -121,7 +121,9 @@ def worker(
 
 
 def _exit_if_stuck(code: int) -> None:
-    """Python waits for all threads when it exits. Do not wait for one that a handler started and that hangs."""
+    """Python waits for all threads when it exits. Do not wait for one that a handler started and that
+    hangs.
+    """
     deadline = time.monotonic() + THREAD_TIMEOUT_S
     others = [
         each for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()

@@ -45,7 +45,9 @@ def run(dsn: str, tenants: Sequence[DemoTenant] = TENANTS, on_progress: OnProgre
 
 
 def _has_largest_backlog(queue: Queue, tenants: Sequence[DemoTenant]) -> bool:
-    """Whether the largest backlog is not worked off yet. Before the first dispatch nothing of it is counted."""
+    """Whether the largest backlog is not worked off yet. Before the first dispatch nothing of it is
+    counted.
+    """
     largest = max(tenants, key=lambda tenant: tenant.backlog)
     stats = queue.channel(largest.channel).stats()
     return stats.served == 0 or stats.waiting > 0

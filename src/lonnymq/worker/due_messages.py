@@ -1,4 +1,6 @@
-"""Whether messages are due that a limit holds back: a worker that runs until the queue is empty waits for them."""
+"""Whether messages are due that a limit holds back: a worker that runs until the queue is empty waits for
+them.
+"""
 
 from __future__ import annotations
 

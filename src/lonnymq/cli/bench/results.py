@@ -45,7 +45,9 @@ class FairnessResult:
 
 @dataclass(frozen=True)
 class Rate:
-    """Messages per second, of all clients together. `client_cpu`: how busy each client kept one core, 0 to 1."""
+    """Messages per second, of all clients together. `client_cpu`: how busy each client kept one core,
+    0 to 1.
+    """
 
     what: str
     batch: int

@@ -55,7 +55,9 @@ class Decoder:
 
 
 def _first(text: str) -> tuple[str, int]:
-    """The first key and its length: 0 if it is incomplete. The key is empty for one that has no meaning here."""
+    """The first key and its length: 0 if it is incomplete. The key is empty for one that has no
+    meaning here.
+    """
     if text[0] != _ESCAPE:
         key = _NAMES.get(text[0], text[0])
         return key if key.isprintable() else "", 1

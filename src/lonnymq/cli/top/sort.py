@@ -6,7 +6,9 @@ from enum import StrEnum
 
 
 class Sort(StrEnum):
-    """Largest first, except by name. RATE: messages served per second; FAIR: smallest part of its fair share."""
+    """Largest first, except by name. RATE: messages served per second; FAIR: smallest part of its
+    fair share.
+    """
 
     WAITING = "waiting"
     DUE = "due"

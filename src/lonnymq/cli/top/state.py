@@ -61,7 +61,9 @@ class Snapshot:
 
     @cached_property
     def fair(self) -> float | None:
-        """Messages per second for a backlogged channel of weight 1; None until all channels have been read."""
+        """Messages per second for a backlogged channel of weight 1; None until all channels have been
+        read.
+        """
         if not self.is_complete:
             return None
         backlogged = sum(channel.stats.weight for channel in self.channels.values() if channel.is_backlogged)

@@ -21,7 +21,9 @@ SORT_KEYS = {
 
 
 def _shortfall(channel: ChannelState) -> tuple[bool, float]:
-    """Sorts the backlogged channels with the lowest rate per weight first: an equal rate per weight is fair."""
+    """Sorts the backlogged channels with the lowest rate per weight first: an equal rate per weight
+    is fair.
+    """
     rate = (channel.rate or 0.0) / channel.stats.weight
     return channel.is_backlogged, -rate if channel.is_backlogged else rate
 
