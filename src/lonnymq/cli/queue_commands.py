@@ -62,7 +62,7 @@ def set_settings(
         float | None, typer.Option(min=0.001, help="Longest allowed lease, in seconds.", show_default=False)
     ] = None,
     content_max_bytes: Annotated[
-        int | None, typer.Option(min=1, help="Largest allowed payload.", show_default=False)
+        int | None, typer.Option(min=1, help="Largest allowed payload, in bytes.", show_default=False)
     ] = None,
     dedupe_keep: Annotated[
         float | None,

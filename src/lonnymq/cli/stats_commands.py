@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def stats(*, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_json: Json = False) -> None:
-    """Show how many messages wait, are leased and dead. Costs the same however many there are.
+    """Show how many messages are waiting, leased and dead. Costs the same however many there are.
 
     Example: lonnymq stats --json
     """
