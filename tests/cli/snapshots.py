@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lonnymq.cli.top.state import ChannelTable, Snapshot
+from lonnymq.cli.top.state import ChannelTable, QueueSnapshot
 from lonnymq.commands import ChannelStatistics, QueueStatistics
 
 AT = 1_893_456_000_000
@@ -47,7 +47,7 @@ def queue(**values: Any) -> QueueStatistics:
     return QueueStatistics(**fields | values)
 
 
-def snapshot(*polls: list[ChannelStatistics], every: float = 1.0) -> Snapshot:
+def snapshot(*polls: list[ChannelStatistics], every: float = 1.0) -> QueueSnapshot:
     """After polls that each read all channels. The queue's own numbers are their sums."""
     table = ChannelTable()
     for number, channels in enumerate(polls):

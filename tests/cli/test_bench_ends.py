@@ -41,9 +41,9 @@ def begun(dsn: str) -> Iterator["subprocess.Popen[str]"]:
         started.kill()
 
 
-def until(is_so: Callable[[], object]) -> None:
+def until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + TIMEOUT_S
-    while not is_so():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
 

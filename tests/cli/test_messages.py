@@ -17,7 +17,7 @@ def rows(table: str) -> list[list[str]]:
 TITLES = ["id", "channel", "lane", "priority", "status", "when", "tries", "size", "about"]
 
 
-def test_a_list_says_when_each_is_due(queue: Queue, lonnymq: Run) -> None:
+def test_a_list_shows_when_each_message_is_due(queue: Queue, lonnymq: Run) -> None:
     queue.enqueue({"invoice": 7}, channel="acme", headers={"task": "send"}, max_attempts=3)
     queue.enqueue("later", channel="acme", delay=600)
     queue.enqueue("urgent", channel="acme", priority=5, lane="slow", dedupe_key="invoice 7")
@@ -62,7 +62,7 @@ def test_a_list_has_pages(queue: Queue, lonnymq: Run) -> None:
     assert [message["id"] for message in (*first, *second)] == [1, 2, 3]
 
 
-def test_a_list_tells_errors_on_one_line(queue: Queue, dsn: str) -> None:
+def test_a_list_shows_errors_on_one_line(queue: Queue, dsn: str) -> None:
     queue.enqueue(1, channel="c" * 100)
     [message] = queue.dequeue()
     queue.retry(message, error="no route\nto host " + "x" * 300)
@@ -102,13 +102,13 @@ def test_show_of_bytes(queue: Queue, lonnymq: Run, value: bytes, content_type: s
     assert repr(value) in shown
 
 
-def test_show_of_much(queue: Queue, lonnymq: Run) -> None:
+def test_show_of_a_large_payload(queue: Queue, lonnymq: Run) -> None:
     created = queue.enqueue("x" * 100_000)
     assert len(lonnymq("messages", "show", str(created.id)).stdout) < 10_000
     assert len(lonnymq("messages", "show", str(created.id), "--json").record["payload"]) == 100_000
 
 
-def test_show_of_one_that_failed(queue: Queue, lonnymq: Run) -> None:
+def test_show_of_a_failed_message(queue: Queue, lonnymq: Run) -> None:
     queue.enqueue(1)
     [message] = queue.dequeue(consumer="mailer")
     queue.retry(message, error="Traceback:\n  line 1", state=b"page 3")
@@ -120,7 +120,7 @@ def test_show_of_one_that_failed(queue: Queue, lonnymq: Run) -> None:
     assert lonnymq("messages", "show", str(message.id), "--json").record["state_base64"] == "cGFnZSAz"
 
 
-def test_show_of_none(lonnymq: Run) -> None:
+def test_show_of_an_unknown_message(lonnymq: Run) -> None:
     done = lonnymq("messages", "show", "7")
     assert (done.code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert "no message 7" in done.stderr

@@ -21,7 +21,7 @@ from lonnymq.cli.top.poll import PAGE, Focus, Poller
 from lonnymq.cli.top.screen import PollThread
 from tests.cli.conftest import Login, Run
 from tests.cli.running import NOWHERE, environment
-from tests.cli.terminal import SECONDS, Terminal
+from tests.cli.terminal import TIMEOUT_S, Terminal
 from tests.database import AnyServer
 
 OFTEN = ("--interval", "0.1")
@@ -63,9 +63,9 @@ def last_query_at(conn: psycopg.Connection) -> datetime:
     return at
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
 

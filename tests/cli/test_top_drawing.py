@@ -9,7 +9,7 @@ from rich.screen import Screen
 
 from lonnymq.cli.top.draw import PLAIN, UNICODE, Glyphs, draw, rows_that_fit
 from lonnymq.cli.top.sort import Sort
-from lonnymq.cli.top.state import Snapshot
+from lonnymq.cli.top.state import QueueSnapshot
 from lonnymq.cli.top.view import ViewState, sorted_channels
 from tests.cli.snapshots import channel, snapshot
 
@@ -17,7 +17,7 @@ CONTROL_CHARACTERS = "bad\x1b[2J\nname"
 
 
 def screen(
-    current: Snapshot | None,
+    current: QueueSnapshot | None,
     view: ViewState | None = None,
     *,
     width: int = 80,
@@ -40,7 +40,7 @@ def screen(
     return [line.rstrip() for line in lines]
 
 
-def three(polls: int = 12) -> Snapshot:
+def three(polls: int = 12) -> QueueSnapshot:
     return snapshot(
         *(
             [
@@ -106,7 +106,7 @@ def test_any_size(height: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def crowd() -> Snapshot:
+def crowd() -> QueueSnapshot:
     return snapshot(
         *(
             [channel(f"tenant-{n:05}", due=n % 90, served=poll * (n % 7)) for n in range(10_000)]
@@ -115,7 +115,7 @@ def crowd() -> Snapshot:
     )
 
 
-def test_ten_thousand_channels(crowd: Snapshot) -> None:
+def test_ten_thousand_channels(crowd: QueueSnapshot) -> None:
     lines = screen(crowd, ViewState(Sort.NAME))
     assert lines[2].startswith("10,000 channels, ")
     assert lines[4].startswith("tenant-00000")
@@ -128,7 +128,7 @@ def test_ten_thousand_channels(crowd: Snapshot) -> None:
     assert '1-10 of 10 starting with "tenant-0999"' in found[-1]
 
 
-def test_ten_thousand_channels_are_drawn_at_once(crowd: Snapshot) -> None:
+def test_ten_thousand_channels_are_drawn_at_once(crowd: QueueSnapshot) -> None:
     begin = time.process_time()
     for sort in Sort:
         screen(crowd, ViewState(sort), width=200, height=60)

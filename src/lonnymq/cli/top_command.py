@@ -20,7 +20,7 @@ from lonnymq.cli.top.sort import Sort
 
 if TYPE_CHECKING:
     from lonnymq.cli.top.poll import Poller
-    from lonnymq.cli.top.state import Snapshot
+    from lonnymq.cli.top.state import QueueSnapshot
 
 Interval = Annotated[float, typer.Option(min=0.1, help="Seconds between two polls of the database.")]
 SortBy = Annotated[
@@ -96,14 +96,14 @@ def _show_live(poller: Poller, interval: float, sort: Sort, prefix: str) -> None
     Screen(PollThread(poller, interval), ViewState(sort, prefix), Console(highlight=False)).show()
 
 
-def _poll_twice(poller: Poller, interval: float) -> Snapshot:
+def _poll_twice(poller: Poller, interval: float) -> QueueSnapshot:
     """A rate needs two polls."""
     poller.poll()
     time.sleep(interval)
     return poller.poll()
 
 
-def _print_table(snapshot: Snapshot, sort: Sort, prefix: str, limit: int) -> None:
+def _print_table(snapshot: QueueSnapshot, sort: Sort, prefix: str, limit: int) -> None:
     from rich.console import Console
 
     from lonnymq.cli.top.draw import PLAIN, UNICODE, fairness, plain_columns, summary
@@ -138,7 +138,7 @@ def _print_json(poller: Poller, interval: float, sort: Sort, prefix: str, limit:
             time.sleep(max(0.0, begin + interval - time.monotonic()))
 
 
-def _as_json(snapshot: Snapshot, sort: Sort, prefix: str, limit: int) -> dict[str, object]:
+def _as_json(snapshot: QueueSnapshot, sort: Sort, prefix: str, limit: int) -> dict[str, object]:
     from lonnymq.cli.top.view import sorted_channels
 
     rows = sorted_channels(snapshot, sort, prefix)

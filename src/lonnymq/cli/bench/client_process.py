@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict
 
 from lonnymq.cli.bench.measures import Measures
-from lonnymq.cli.bench.protocol import Request, Target
+from lonnymq.cli.bench.protocol import Measurement, Target
 from lonnymq.cli.database import CONNECT_TIMEOUT_S
 from lonnymq.cli.failure import UNREACHABLE, exit_code, sentence
 from lonnymq.client.queue import Queue
@@ -24,7 +24,7 @@ def main() -> None:
         measures = Measures(target, queue)
         for line in sys.stdin:
             try:
-                answer = asdict(measures.measure(Request(**json.loads(line))))
+                answer = asdict(measures.measure(Measurement(**json.loads(line))))
             except Exception as error:  # noqa: BLE001 - sent to the parent process
                 answer = _error_answer(error)
             sys.stdout.write(json.dumps(answer) + "\n")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 
-from lonnymq.cli.bench.protocol import Answer, Request, Target
+from lonnymq.cli.bench.protocol import Answer, Measurement, Target
 from lonnymq.cli.failure import UNREACHABLE, Unreachable
 from lonnymq.errors import LonnyMQError
 
@@ -31,14 +31,14 @@ class Clients:
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
 
-    def one(self, request: Request) -> Answer:
-        _send(self._processes[0], asdict(request))
+    def one(self, measurement: Measurement) -> Answer:
+        _send(self._processes[0], asdict(measurement))
         return _receive(self._processes[0])
 
-    def all(self, request: Request) -> list[Answer]:
+    def all(self, measurement: Measurement) -> list[Answer]:
         """All clients measure at the same time."""
         for process in self._processes:
-            _send(process, asdict(request))
+            _send(process, asdict(measurement))
         return [_receive(process) for process in self._processes]
 
 

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from lonnymq.cli.bench.parameters import NOISY_BACKLOG
-from lonnymq.cli.bench.protocol import Answer, Request, Target
+from lonnymq.cli.bench.protocol import Answer, Measurement, Target
 from lonnymq.client.produce import NewMessage
 from lonnymq.client.queue import Queue
 
@@ -38,8 +38,8 @@ class Measures:
         self._payload = random.Random(1).randbytes(target.payload_bytes)  # noqa: S311
         self._channels = cycle([f"tenant-{number}" for number in range(1, target.channels + 1)])
 
-    def measure(self, request: Request) -> Answer:
-        measures: dict[str, Callable[[Request], Answer]] = {
+    def measure(self, measurement: Measurement) -> Answer:
+        measures: dict[str, Callable[[Measurement], Answer]] = {
             "round_trip": self._round_trip,
             "commit": self._commit,
             "latency": self._latency,
@@ -47,13 +47,13 @@ class Measures:
             "create": self._create,
             "consume": self._consume,
         }
-        return measures[request.measure](request)
+        return measures[measurement.name](measurement)
 
-    def _round_trip(self, request: Request) -> Answer:
+    def _round_trip(self, measurement: Measurement) -> Answer:
         with self._connected() as conn:
-            return Answer(samples=list(_timed(request, lambda: conn.execute(""))))
+            return Answer(samples=list(_timed(measurement, lambda: conn.execute(""))))
 
-    def _commit(self, request: Request) -> Answer:
+    def _commit(self, measurement: Measurement) -> Answer:
         """The commit of a transaction that enqueued one message, with its round trip."""
         with self._connected() as conn:
             conn.autocommit = False
@@ -61,11 +61,11 @@ class Measures:
             def create() -> None:
                 self._queue.enqueue(self._payload, channel=next(self._channels), conn=conn)
 
-            samples = list(_timed(request, conn.commit, before=create))
+            samples = list(_timed(measurement, conn.commit, before=create))
         self._remove(len(samples))
         return Answer(written=len(samples), samples=samples)
 
-    def _latency(self, request: Request) -> Answer:
+    def _latency(self, measurement: Measurement) -> Answer:
         """From before the call that enqueues a message until a waiting consumer has it."""
         received: SimpleQueue[float | Exception] = SimpleQueue()
         stopped = threading.Event()
@@ -90,9 +90,11 @@ class Measures:
         consumer = threading.Thread(target=consume, daemon=True)
         consumer.start()
         samples: list[float] = []
-        end = time.perf_counter() + request.seconds
-        while len(samples) < MIN_SAMPLES or (len(samples) < request.limit - 1 and time.perf_counter() < end):
-            time.sleep(request.pause_s)  # until the consumer sleeps again
+        end = time.perf_counter() + measurement.seconds
+        while len(samples) < MIN_SAMPLES or (
+            len(samples) < measurement.limit - 1 and time.perf_counter() < end
+        ):
+            time.sleep(measurement.pause_s)  # until the consumer sleeps again
             samples.append(measure_once())
         stopped.set()
         # Wake the consumer, so that its thread ends.
@@ -101,7 +103,7 @@ class Measures:
         self._remove(1)
         return Answer(written=len(samples) + 1, samples=samples)
 
-    def _quiet(self, request: Request) -> Answer:
+    def _quiet(self, measurement: Measurement) -> Answer:
         """One tenant has a backlog and messages of others arrive: how many messages are served until each of
         them is.
         """
@@ -111,8 +113,8 @@ class Measures:
         samples: list[float] = []
         ahead: list[int] = []
         served = 0
-        end = time.perf_counter() + request.seconds
-        while len(samples) < request.limit and (len(samples) < MIN_SAMPLES or time.perf_counter() < end):
+        end = time.perf_counter() + measurement.seconds
+        while len(samples) < measurement.limit and (len(samples) < MIN_SAMPLES or time.perf_counter() < end):
             if served % SERVED_BETWEEN_ARRIVALS == 0:
                 channel = next(self._channels)
                 self._queue.enqueue(b"", channel=channel)
@@ -129,31 +131,32 @@ class Measures:
             self._queue.channel(channel).delete(with_messages=True)
         return Answer(written=NOISY_BACKLOG + len(ahead), samples=samples, ahead=ahead[: len(samples)])
 
-    def _create(self, request: Request) -> Answer:
+    def _create(self, measurement: Measurement) -> Answer:
         begin, cpu = time.perf_counter(), time.process_time()
         written = 0
         while not written or (
-            written + request.batch <= request.limit and time.perf_counter() < begin + request.seconds
+            written + measurement.batch <= measurement.limit
+            and time.perf_counter() < begin + measurement.seconds
         ):
-            channels = islice(self._channels, request.batch)
-            if request.batch == 1:
+            channels = islice(self._channels, measurement.batch)
+            if measurement.batch == 1:
                 self._queue.enqueue(self._payload, channel=next(channels))
             else:
                 self._queue.enqueue_many(NewMessage(self._payload, channel) for channel in channels)
-            written += request.batch
+            written += measurement.batch
         return Answer(written, written, time.perf_counter() - begin, time.process_time() - cpu)
 
-    def _consume(self, request: Request) -> Answer:
+    def _consume(self, measurement: Measurement) -> Answer:
         """The time ends with the last message that was found."""
         begin, cpu = time.perf_counter(), time.process_time()
         last, handled = begin, 0
-        while not handled or handled + request.batch <= request.limit:
+        while not handled or handled + measurement.batch <= measurement.limit:
             if time.perf_counter() >= begin + (
-                request.seconds if handled else max(request.seconds, FIRST_MESSAGE_TIMEOUT_S)
+                measurement.seconds if handled else max(measurement.seconds, FIRST_MESSAGE_TIMEOUT_S)
             ):
                 break
-            taken = self._queue.dequeue(request.batch)
-            if request.batch == 1:
+            taken = self._queue.dequeue(measurement.batch)
+            if measurement.batch == 1:
                 for message in taken:
                     self._queue.complete(message)
             elif taken:
@@ -179,10 +182,10 @@ class Measures:
 
 
 def _timed(
-    request: Request, call: Callable[[], object], before: Callable[[], object] = lambda: None
+    measurement: Measurement, call: Callable[[], object], before: Callable[[], object] = lambda: None
 ) -> Iterator[float]:
-    end = time.perf_counter() + request.seconds
-    for taken in range(request.limit):
+    end = time.perf_counter() + measurement.seconds
+    for taken in range(measurement.limit):
         before()
         begin = time.perf_counter()
         call()

@@ -16,12 +16,12 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Request:
-    """`measure`: the name of a measurement. `limit`: samples or messages at most, though at least one call is
+class Measurement:
+    """What a client is to measure. `limit`: samples or messages at most, though at least one call is
     made. `pause_s`: between two samples.
     """
 
-    measure: str
+    name: str
     seconds: float
     limit: int
     batch: int = 1

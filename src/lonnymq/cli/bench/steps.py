@@ -17,7 +17,7 @@ from lonnymq.cli.bench.parameters import (
     ROUNDS,
     Parameters,
 )
-from lonnymq.cli.bench.protocol import Answer, Request
+from lonnymq.cli.bench.protocol import Answer, Measurement
 from lonnymq.cli.bench.results import FairnessResult, Latency, Rate, Results, ServerInfo, median, rate_name
 from lonnymq.cli.bench.server_info import wal_position
 from lonnymq.quantile import quantile
@@ -83,19 +83,21 @@ class Benchmark:
         )
 
     def _pause_s(self) -> float:
-        trips = self._one(Request("round_trip", 0.0, TRIPS)).samples
-        commits = self._one(Request("commit", 0.0, COMMIT_MESSAGES)).samples
+        trips = self._one(Measurement("round_trip", 0.0, TRIPS)).samples
+        commits = self._one(Measurement("commit", 0.0, COMMIT_MESSAGES)).samples
         return PAUSE_S + (PAUSE_TRIPS * median(trips) + PAUSE_COMMITS * median(commits)) / 1000
 
     def _latency(self, pause_s: float) -> Latency:
         """With an otherwise empty queue."""
         self._report_step("latency of a message")
-        answer = self._one(Request("latency", self._parameters.seconds, LATENCY_MESSAGES, pause_s=pause_s))
+        answer = self._one(
+            Measurement("latency", self._parameters.seconds, LATENCY_MESSAGES, pause_s=pause_s)
+        )
         return Latency(len(answer.samples), median(answer.samples), quantile(answer.samples, 0.99))
 
     def _fairness(self) -> FairnessResult:
         self._report_step("a quiet tenant beside a noisy one")
-        answer = self._one(Request("quiet", self._parameters.seconds, QUIET_MESSAGES))
+        answer = self._one(Measurement("quiet", self._parameters.seconds, QUIET_MESSAGES))
         return FairnessResult(
             len(answer.samples),
             NOISY_BACKLOG,
@@ -107,14 +109,14 @@ class Benchmark:
     def _warm_up(self) -> None:
         self._report_step("warming up")
         for what, batch in KINDS:
-            self._all(Request(what, 0.0, batch, batch))
+            self._all(Measurement(what, 0.0, batch, batch))
 
     def _round(self, number: int) -> None:
         brief = self._parameters.brief_s
         self._report_step("round trip")
-        self._trips += self._one(Request("round_trip", brief, TRIPS)).samples
+        self._trips += self._one(Measurement("round_trip", brief, TRIPS)).samples
         self._report_step("commit")
-        self._commits += self._one(Request("commit", brief, COMMIT_MESSAGES)).samples
+        self._commits += self._one(Measurement("commit", brief, COMMIT_MESSAGES)).samples
         batches = BATCHES if number % 2 == 0 else BATCHES[::-1]
         for batch in batches:
             self._measure_rate("create", batch, self._parameters.messages_per_turn(batch))
@@ -125,7 +127,7 @@ class Benchmark:
     def _measure_rate(self, what: str, batch: int, limit: int) -> None:
         self._report_step(rate_name(what, batch))
         before = wal_position(self._conn)
-        answers = self._all(Request(what, self._parameters.turn_s, limit, batch))
+        answers = self._all(Measurement(what, self._parameters.turn_s, limit, batch))
         after = wal_position(self._conn)
         busy = [answer for answer in answers if answer.handled]
         if not busy:
@@ -149,13 +151,13 @@ class Benchmark:
             median(rounds.wal) if rounds.wal else None,
         )
 
-    def _one(self, request: Request) -> Answer:
-        answer = self._clients.one(request)
+    def _one(self, measurement: Measurement) -> Answer:
+        answer = self._clients.one(measurement)
         self._written += answer.written
         return answer
 
-    def _all(self, request: Request) -> list[Answer]:
-        answers = self._clients.all(request)
+    def _all(self, measurement: Measurement) -> list[Answer]:
+        answers = self._clients.all(measurement)
         for answer in answers:
             self._written += answer.written
             self._waiting += answer.written or -answer.handled

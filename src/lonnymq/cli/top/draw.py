@@ -11,7 +11,7 @@ from lonnymq.cli.printing import Column
 from lonnymq.cli.top.fairness import Standing
 from lonnymq.cli.top.sort import Sort
 from lonnymq.cli.top.sparkline import ASCII, BLOCKS, sparkline
-from lonnymq.cli.top.state import ChannelState, Snapshot
+from lonnymq.cli.top.state import ChannelState, QueueSnapshot
 from lonnymq.cli.top.view import ViewState
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def rows_that_fit(height: int) -> int:
 
 
 def draw(
-    snapshot: Snapshot | None,
+    snapshot: QueueSnapshot | None,
     rows: Sequence[ChannelState],
     view: ViewState,
     *,
@@ -87,7 +87,7 @@ def draw(
     )
 
 
-def summary(snapshot: Snapshot, glyphs: Glyphs = UNICODE, *, is_live: bool = True) -> str:
+def summary(snapshot: QueueSnapshot, glyphs: Glyphs = UNICODE, *, is_live: bool = True) -> str:
     """The whole queue on one line, without the numbers that are not known."""
     queue = snapshot.queue
     rate = "" if snapshot.history.rate is None else f"served/s {_rate(snapshot.history.rate)}"
@@ -111,7 +111,7 @@ def summary(snapshot: Snapshot, glyphs: Glyphs = UNICODE, *, is_live: bool = Tru
     return SEPARATOR.join([*shown, rate] if rate else shown)
 
 
-def fairness(snapshot: Snapshot) -> str:
+def fairness(snapshot: QueueSnapshot) -> str:
     """How many channels compete, and the fair share of each."""
     number = len(snapshot.channels)
     known = "1 channel" if number == 1 else f"{count(number)} channels"
@@ -128,7 +128,7 @@ def fairness(snapshot: Snapshot) -> str:
     )
 
 
-def plain_columns(snapshot: Snapshot, glyphs: Glyphs = UNICODE) -> list[Column[ChannelState]]:
+def plain_columns(snapshot: QueueSnapshot, glyphs: Glyphs = UNICODE) -> list[Column[ChannelState]]:
     """Columns of the table that --once prints."""
     return [
         Column("channel", lambda channel: channel.name, gives_way=True),
@@ -140,7 +140,7 @@ def plain_columns(snapshot: Snapshot, glyphs: Glyphs = UNICODE) -> list[Column[C
     ]
 
 
-def _columns(snapshot: Snapshot, trend: int, glyphs: Glyphs) -> list[LiveColumn]:
+def _columns(snapshot: QueueSnapshot, trend: int, glyphs: Glyphs) -> list[LiveColumn]:
     def ratio_of(channel: ChannelState) -> float | None:
         """None for a channel that had nothing due and got nothing."""
         return snapshot.of_fair(channel) if channel.rate or channel.is_backlogged else None
@@ -172,7 +172,7 @@ def _columns(snapshot: Snapshot, trend: int, glyphs: Glyphs) -> list[LiveColumn]
 
 
 def _table(
-    snapshot: Snapshot, rows: Sequence[ChannelState], view: ViewState, width: int, glyphs: Glyphs
+    snapshot: QueueSnapshot, rows: Sequence[ChannelState], view: ViewState, width: int, glyphs: Glyphs
 ) -> Table:
     from rich.table import Table
     from rich.text import Text
@@ -203,7 +203,7 @@ def _table(
     return table
 
 
-def _header(snapshot: Snapshot, view: ViewState, trouble: str, glyphs: Glyphs) -> list[Text]:
+def _header(snapshot: QueueSnapshot, view: ViewState, trouble: str, glyphs: Glyphs) -> list[Text]:
     paused = "  DISPLAY PAUSED: p resumes" if view.is_paused else ""
     title = SORTING if view.shows_help else f"lonnymq top  sorted by {view.sort}{paused}"
     return [

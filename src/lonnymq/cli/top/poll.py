@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from lonnymq.cli.name_prefix import cursor_before, having_prefix
 from lonnymq.cli.open_queue import dispatch, server_time
-from lonnymq.cli.top.state import ChannelTable, Snapshot
+from lonnymq.cli.top.state import ChannelTable, QueueSnapshot
 from lonnymq.client.queue import Queue
 from lonnymq.commands import QueueStatistics
 from lonnymq.errors import ChannelForbidden
@@ -44,7 +44,7 @@ class Poller:
         self._is_bound = False
         self._may_dispatch = True
 
-    def poll(self, focus: Focus | None = None) -> Snapshot:
+    def poll(self, focus: Focus | None = None) -> QueueSnapshot:
         begin = self._clock()
         table = self._table
         table.begin_poll()

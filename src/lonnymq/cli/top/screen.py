@@ -16,7 +16,7 @@ from lonnymq.cli.failure import UNREACHABLE, exit_code, sentence
 from lonnymq.cli.top.draw import PLAIN, UNICODE, draw, rows_that_fit
 from lonnymq.cli.top.keyboard import Keyboard
 from lonnymq.cli.top.poll import Focus, Poller
-from lonnymq.cli.top.state import ChannelState, Snapshot
+from lonnymq.cli.top.state import ChannelState, QueueSnapshot
 from lonnymq.cli.top.view import ViewState, sorted_channels
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class PollThread:
         self._asked_at: float | None = None
         self._unreachable: tuple[float, str] | None = None
         self.focus = Focus()
-        self.snapshot: Snapshot | None = None
+        self.snapshot: QueueSnapshot | None = None
         self.failure: Exception | None = None
 
     @contextmanager
@@ -89,7 +89,7 @@ class Screen:
         self._view = view
         self._console = console
         self._glyphs = PLAIN if console.options.ascii_only else UNICODE
-        self._snapshot: Snapshot | None = None
+        self._snapshot: QueueSnapshot | None = None
         self._rows: list[ChannelState] = []
         self._drawn: object = None
 

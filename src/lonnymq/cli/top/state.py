@@ -34,7 +34,7 @@ class ChannelState:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class QueueSnapshot:
     """The queue at one poll. Immutable."""
 
     poll: int
@@ -155,10 +155,10 @@ class ChannelTable:
         ]
         return [name for _, name in sorted(ages)[:limit]]
 
-    def snapshot(self, queue: QueueStatistics | None, at: float, server_time: int) -> Snapshot:
+    def snapshot(self, queue: QueueStatistics | None, at: float, server_time: int) -> QueueSnapshot:
         if queue is not None:
             self._queue = self._queue.plus(Sample(self.poll, at, queue.served))
-        return Snapshot(
+        return QueueSnapshot(
             self.poll,
             server_time,
             queue,

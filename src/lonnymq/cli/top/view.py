@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lonnymq.cli.top.sort import Sort
-from lonnymq.cli.top.state import ChannelState, Snapshot
+from lonnymq.cli.top.state import ChannelState, QueueSnapshot
 
 SORT_KEYS = {
     "w": Sort.WAITING,
@@ -38,7 +38,7 @@ _MOST: dict[Sort, Callable[[ChannelState], Any]] = {
 }
 
 
-def sorted_channels(snapshot: Snapshot, sort: Sort, prefix: str = "") -> list[ChannelState]:
+def sorted_channels(snapshot: QueueSnapshot, sort: Sort, prefix: str = "") -> list[ChannelState]:
     """The channels in display order; equal ones by rate, then by name."""
     found = [channel for channel in snapshot.channels.values() if channel.name.startswith(prefix)]
     found.sort(key=lambda channel: channel.name)
