@@ -17,8 +17,8 @@ from lonnymq.quantile import quantile
 BAR = 18
 MIN_S = 0.01  # where the bars begin; the scale is logarithmic
 REMARKS = {
-    "concurrency": "at its concurrency limit",
-    "rate": "at its rate limit",
+    "concurrency": "concurrency limit",
+    "rate": "rate limit",
     "empty": "",
     "scheduled": "later",
 }
