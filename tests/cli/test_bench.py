@@ -110,7 +110,7 @@ def test_output_for_people_in_a_database_without_a_queue(dsn: str, conn: psycopg
     assert lines[2] == "1 client process, 4 channels, 100 bytes per message; medians of 3 rounds"
     for name in ("round trip of an empty query", "commit of one message", "latency of a message, 99 %"):
         assert re.search(rf"^{name} +[\d.]+ m?s +#+$", shown, re.MULTILINE), shown
-    for name in ("enqueue, 1 per call", "enqueue, 500 per call", "dequeue and complete, 50 per call"):
+    for name in ("enqueue, 1 per call", "enqueue, 500 per call", "consume, 50 per call"):
         assert re.search(rf"^{name} +[\d,]+ +#+ +\d+% +[\d,]+ B$", shown, re.MULTILINE), shown
     assert (
         "While a noisy tenant had 1,000 messages waiting, a new message of a quiet tenant was served" in shown
@@ -122,10 +122,10 @@ def test_output_for_people_in_a_database_without_a_queue(dsn: str, conn: psycopg
 def test_it_fits_80_columns_and_shows_how_far_it_is(dsn: str) -> None:
     code, shown = on_terminal(QUICK, dsn)
     assert code == 0
-    assert "dequeue and complete, 500 per call" in shown.partition("PostgreSQL")[0]
+    assert "consume, 500 per call" in shown.partition("PostgreSQL")[0]
     result = CONTROL.sub("", shown).replace("\r", "").partition("PostgreSQL")[2]
     assert max(len(line.rstrip()) for line in result.split("\n")) <= 80
-    assert re.search(r"dequeue and complete, 500 per call +[\d,]+ +█+ +\d+% +[\d,]+ B", result)
+    assert re.search(r"consume, 500 per call +[\d,]+ +█+ +\d+% +[\d,]+ B", result)
 
 
 def test_a_login_that_may_not_create_a_schema(login: Login, conn: psycopg.Connection) -> None:

@@ -52,8 +52,7 @@ def test_without_hints() -> None:
         "A durable commit takes 2.1 ms, 0.1 ms of it for the round trip. A batch pays that once."
     )
     assert batches == (
-        "With 500 messages per call, enqueue is 500 times as fast as with one, and dequeue and complete"
-        " 500 times."
+        "With 500 messages per call, enqueue is 500 times as fast as with one, and consume 500 times."
     )
 
 
@@ -95,7 +94,7 @@ def test_no_hint_for_what_was_not(found: Results) -> None:
 
 
 def test_the_busiest_is_named() -> None:
-    assert "(dequeue and complete, 500 per call)" in sentences(with_rate(client_cpu=0.93))[2]
+    assert "(consume, 500 per call)" in sentences(with_rate(client_cpu=0.93))[2]
 
 
 def test_settings_that_are_unusual_are_shown() -> None:

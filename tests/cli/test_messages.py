@@ -129,9 +129,9 @@ def test_show_of_an_unknown_message(lonnymq: Run) -> None:
 
 def test_cancel(queue: Queue, lonnymq: Run) -> None:
     queue.enqueue(1)
-    [held] = queue.dequeue()
+    [leased] = queue.dequeue()
     waiting = queue.enqueue(2)
-    ids = [str(waiting.id), str(held.id)]
+    ids = [str(waiting.id), str(leased.id)]
     assert lonnymq("messages", "cancel", *ids).code == 2
     assert len(queue.messages()) == 1
     done = lonnymq("messages", "cancel", *ids, "--yes")
@@ -146,7 +146,7 @@ def test_cancel(queue: Queue, lonnymq: Run) -> None:
 def test_cancel_asks(queue: Queue, dsn: str) -> None:
     queue.enqueue(1)
     code, shown = on_terminal(["messages", "cancel", "1"], dsn, b"n\n")
-    assert (code, "Cancel 1 message(s)?" in shown) == (1, True)
+    assert (code, "Cancel 1 message?" in shown) == (1, True)
     assert len(queue.messages()) == 1
 
 
@@ -156,9 +156,9 @@ def test_run_now(queue: Queue, lonnymq: Run) -> None:
     done = lonnymq("messages", "run-now", "1", "2", "--json")
     assert [outcome["result"] for outcome in done.records] == ["rescheduled", "rescheduled"]
     assert sorted(message.id for message in queue.dequeue(10)) == [1, 2]
-    held = lonnymq("messages", "run-now", "1", "99")
-    assert held.code == 1
-    assert held.stdout.startswith("1 leased: a worker has it already\n99 not_found")
+    done = lonnymq("messages", "run-now", "1", "99")
+    assert done.code == 1
+    assert done.stdout.startswith("1 leased: a worker has it\n99 not_found")
 
 
 def test_run_now_before_others(queue: Queue, lonnymq: Run) -> None:

@@ -54,7 +54,7 @@ def _on_batches(found: Results) -> str:
     )
     return (
         f"With {count(most)} messages per call, enqueue is {times(create)} as fast as with one, and"
-        f" dequeue and complete {times(consume)}."
+        f" consume {times(consume)}."
     )
 
 

@@ -76,7 +76,7 @@ def rates(found: Results, block: str) -> Table:
 
 
 def legend(found: Results) -> str:
-    cpu = "Client CPU: how busy each client kept one core."
+    cpu = "Consume: dequeue and complete. Client CPU: how busy each client kept one core."
     if any(rate.wal_bytes_per_message is not None for rate in found.rates):
         return f"{cpu} WAL: all that the server wrote meanwhile, divided by the messages."
     return f"{cpu} This login may not see how much WAL the server writes."

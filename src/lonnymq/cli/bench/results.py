@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lonnymq.cli.bench.parameters import Parameters
 
-_NAMES = {"create": "enqueue", "consume": "dequeue and complete"}
+_NAMES = {"create": "enqueue", "consume": "consume"}
 
 
 @dataclass(frozen=True)
