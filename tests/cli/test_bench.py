@@ -16,7 +16,7 @@ from tests.cli.terminal import CONTROL
 from tests.faults.pgbouncer import pgbouncer
 
 QUICK = ("bench", "--seconds", "0.05", "--channels", "4")
-KINDS = [(what, batch) for what in ("create", "consume") for batch in (1, 50, 500)]
+KINDS = [(what, batch) for what in ("enqueue", "consume") for batch in (1, 50, 500)]
 
 
 def left(conn: psycopg.Connection) -> list[str]:
@@ -88,7 +88,7 @@ def check_rates(rates: list[dict[str, Any]]) -> None:
         assert min(rate["rounds"]) > 0
         assert rate["per_second"] == sorted(rate["rounds"])[1]
         assert 0 < rate["client_cpu"] <= 1
-        assert rate["wal_bytes_per_message"] > (1000 if rate["what"] == "create" else 50)
+        assert rate["wal_bytes_per_message"] > (1000 if rate["what"] == "enqueue" else 50)
 
 
 def check_fairness(fairness: dict[str, Any]) -> None:

@@ -31,7 +31,7 @@ FOUND = Results(
     fairness=FairnessResult(30, 1_000, 2.0, 3, 900.0),
     rates=tuple(
         Rate(what, batch, rate * batch, (rate * batch,) * 3, 0.5, 600.0)
-        for what, rate in (("create", 400.0), ("consume", 200.0))
+        for what, rate in (("enqueue", 400.0), ("consume", 200.0))
         for batch in (1, 50, 500)
     ),
 )

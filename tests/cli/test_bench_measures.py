@@ -29,22 +29,22 @@ def last_id(conn: psycopg.Connection) -> int:
 def test_no_more_is_created_than_was_said(
     measures: Measures, queue: Queue, batch: int, most: int, created: int
 ) -> None:
-    answer = measures.measure(Measurement("create", LONG, most, batch))
+    answer = measures.measure(Measurement("enqueue", LONG, most, batch))
     assert (answer.written, answer.handled, messages(queue)) == (created, created, created)
     assert answer.cpu_seconds > 0
     assert 0 < answer.seconds < LONG
 
 
 def test_one_call_is_made_however_short_the_time(measures: Measures, queue: Queue) -> None:
-    assert measures.measure(Measurement("create", 0.0, 1_000, 50)).written == 50
+    assert measures.measure(Measurement("enqueue", 0.0, 1_000, 50)).written == 50
     assert measures.measure(Measurement("consume", 0.0, 1_000, 50)).handled == 50
 
 
 def test_messages_are_spread_over_the_channels_and_as_large_as_asked(
     measures: Measures, queue: Queue
 ) -> None:
-    measures.measure(Measurement("create", LONG, 2, 1))
-    measures.measure(Measurement("create", 0.0, 4, 4))
+    measures.measure(Measurement("enqueue", LONG, 2, 1))
+    measures.measure(Measurement("enqueue", 0.0, 4, 4))
     found = queue.messages()
     assert sorted(message.channel for message in found) == [f"tenant-{n}" for n in (1, 1, 2, 2, 3, 3)]
     assert {message.content_bytes for message in found} == {250}

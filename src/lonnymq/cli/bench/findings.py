@@ -49,11 +49,11 @@ def _on_commits(found: Results) -> str:
 
 def _on_batches(found: Results) -> str:
     most = BATCHES[-1]
-    create, consume = (
-        found.rate(what, most).per_second / found.rate(what, 1).per_second for what in ("create", "consume")
+    enqueue, consume = (
+        found.rate(what, most).per_second / found.rate(what, 1).per_second for what in ("enqueue", "consume")
     )
     return (
-        f"With {count(most)} messages per call, enqueue is {times(create)} as fast as with one, and"
+        f"With {count(most)} messages per call, enqueue is {times(enqueue)} as fast as with one, and"
         f" consume {times(consume)}."
     )
 

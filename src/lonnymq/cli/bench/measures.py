@@ -44,7 +44,7 @@ class Measures:
             "commit": self._commit,
             "latency": self._latency,
             "quiet": self._quiet,
-            "create": self._create,
+            "enqueue": self._enqueue,
             "consume": self._consume,
         }
         return measures[measurement.name](measurement)
@@ -131,7 +131,7 @@ class Measures:
             self._queue.channel(channel).delete(with_messages=True)
         return Answer(written=NOISY_BACKLOG + len(ahead), samples=samples, ahead=ahead[: len(samples)])
 
-    def _create(self, measurement: Measurement) -> Answer:
+    def _enqueue(self, measurement: Measurement) -> Answer:
         begin, cpu = time.perf_counter(), time.process_time()
         written = 0
         while not written or (

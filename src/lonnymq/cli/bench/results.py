@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from lonnymq.cli.bench.parameters import Parameters
 
-_NAMES = {"create": "enqueue", "consume": "consume"}
-
 
 @dataclass(frozen=True)
 class ServerInfo:
@@ -84,7 +82,7 @@ class Results:
 
 
 def rate_name(what: str, batch: int) -> str:
-    return f"{_NAMES[what]}, {batch} per call"
+    return f"{what}, {batch} per call"
 
 
 def median(values: Sequence[float]) -> float:

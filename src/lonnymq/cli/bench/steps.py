@@ -25,7 +25,7 @@ from lonnymq.quantile import quantile
 if TYPE_CHECKING:
     from psycopg import Connection
 
-KINDS = [(what, batch) for what in ("create", "consume") for batch in BATCHES]
+KINDS = [(what, batch) for what in ("enqueue", "consume") for batch in BATCHES]
 STEPS = 4 + ROUNDS * (2 + len(KINDS))
 TRIPS = 500
 PAUSE_S, PAUSE_TRIPS, PAUSE_COMMITS = 0.02, 10, 3
@@ -119,7 +119,7 @@ class Benchmark:
         self._commits += self._one(Measurement("commit", brief, COMMIT_MESSAGES)).samples
         batches = BATCHES if number % 2 == 0 else BATCHES[::-1]
         for batch in batches:
-            self._measure_rate("create", batch, self._parameters.messages_per_turn(batch))
+            self._measure_rate("enqueue", batch, self._parameters.messages_per_turn(batch))
         for left, batch in zip(range(len(batches), 0, -1), batches, strict=True):
             share = self._waiting // left // self._parameters.clients
             self._measure_rate("consume", batch, max(batch, share))
