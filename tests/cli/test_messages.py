@@ -1,6 +1,7 @@
 """lonnymq messages."""
 
 import base64
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -24,7 +25,8 @@ def test_a_list_shows_when_each_message_is_due(queue: Queue, lonnymq: Run) -> No
     done = lonnymq("messages", "list")
     assert done.code == 0
     assert done.stdout.split("\n")[0].split() == TITLES
-    assert rows(done.stdout) == [
+    soon = re.sub(r"\d+ s ago", "now", done.stdout)  # on a slow machine
+    assert rows(soon) == [
         ["3", "acme", "slow", "5", "due", "now", "0", "8", "B", "invoice", "7"],
         ["1", "acme", "default", "0", "due", "now", "0/3", "13", "B", "send"],
         ["2", "acme", "default", "0", "scheduled", "in", "9", "min", "0", "7", "B"],
