@@ -1,4 +1,4 @@
-"""`python -m lonnymq` is `lonnymq`."""
+"""Lets `python -m lonnymq` run the command line."""
 
 from lonnymq.cli import main
 

@@ -1,4 +1,4 @@
-"""A queue, and the command line that is told of it by its environment."""
+"""Fixtures: a queue, and the command line with the queue's address in its environment."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -38,7 +38,7 @@ def lonnymq(dsn: str) -> Run:
 
 @pytest.fixture
 def schema(conn: psycopg.Connection) -> Iterator[str]:
-    """Another queue, with roles, of a name that has to be quoted and is nobody else's."""
+    """Another queue, with roles, in a schema whose unique name has to be quoted."""
     name = unique_name("my %q")
     install(conn, name, roles=True)
     yield name
@@ -47,7 +47,7 @@ def schema(conn: psycopg.Connection) -> Iterator[str]:
 
 @pytest.fixture
 def login(conn: psycopg.Connection, dsn: str) -> Iterator[Login]:
-    """The address for a new login that is a member of these roles, and nothing more."""
+    """The address for a new login that is a member of these roles only."""
     made: list[str] = []
 
     def make(*roles: str) -> str:

@@ -1,4 +1,4 @@
-"""Runs the command line: in this process, as `lonnymq` would, or as a process on a terminal of its own."""
+"""Runs the command line: in this process, in a new one with pipes, or in a new one on a terminal."""
 
 import contextlib
 import functools
@@ -20,7 +20,7 @@ from lonnymq.cli import main
 NOWHERE = "postgresql://someone:s3cret@127.0.0.1:1/db"
 
 known_command = functools.cache(get_command)
-"""Made once, as it is the same for each run in this process."""
+"""Built once, because it is the same for all runs in this process."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Done:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """What --json printed."""
+        """The objects that --json printed."""
         assert self.code in {0, 1}, self.stderr
         return [json.loads(line) for line in self.stdout.splitlines()]
 
@@ -42,7 +42,7 @@ class Done:
 
     @property
     def said(self) -> str:
-        """On stderr, on one line, without the frames that typer draws."""
+        """The text on stderr, on one line, without the frames that Typer draws."""
         return " ".join(self.stderr.replace("│", " ").split())
 
 
@@ -79,7 +79,7 @@ def run(
 def start(
     *arguments: str, dsn: str, stdin: bytes = b"", env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """As a process, with pipes."""
+    """In a new process, with pipes."""
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "lonnymq", *arguments],
         input=stdin,
@@ -93,7 +93,7 @@ def start(
 def on_terminal(
     arguments: Sequence[str], dsn: str, answer: bytes = b"", columns: int = 80
 ) -> tuple[int, str]:
-    """As a process on a terminal, that somebody gives an answer; its code, and what it shows."""
+    """In a new process on a terminal that gets this answer. Returns the exit code and what is shown."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-W", "error", "-m", "lonnymq", *arguments],
@@ -116,5 +116,5 @@ def on_terminal(
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # Linux: nobody has the other end any more
+    except OSError:  # on Linux: the other end is closed
         return b""

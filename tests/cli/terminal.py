@@ -1,4 +1,6 @@
-"""A terminal that a program runs on: what it shows now, the keys one presses, and what it is left like."""
+"""Runs `lonnymq` on a pseudo terminal: reads the screen, presses keys, and checks that the terminal
+is restored.
+"""
 
 import fcntl
 import os
@@ -17,19 +19,19 @@ from typing import Any, Self
 
 from tests.cli.running import environment
 
-SECONDS = 20.0
+TIMEOUT_S = 20.0
 WHOLE_SCREEN, HOME = "\x1b[?1049h", "\x1b[H"
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 START = """
 import fcntl, runpy, signal, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes background programs ignore it
 runpy.run_module("lonnymq", run_name="__main__", alter_sys=True)
 """
 
 
 class Terminal:
-    """Runs `lonnymq` with these arguments; Ctrl-C works as it does at home."""
+    """Runs `lonnymq` with these arguments. Ctrl-C works as on a real terminal."""
 
     def __init__(
         self,
@@ -38,9 +40,9 @@ class Terminal:
         columns: int = 80,
         lines: int = 24,
         env: Mapping[str, str] | None = None,
-        patience: float = SECONDS,
+        timeout: float = TIMEOUT_S,
     ) -> None:
-        self._patience = patience
+        self._timeout = timeout
         self._ours, theirs = pty.openpty()
         self._theirs = theirs
         self.resize(columns, lines)
@@ -81,7 +83,7 @@ class Terminal:
 
     @property
     def shown(self) -> list[str]:
-        """The last screen that was drawn in full."""
+        """The last screen that was drawn completely."""
         for screen in reversed(self.raw.replace("\r", "").split(HOME)):
             lines = [CONTROL.sub("", line).rstrip() for line in screen.split("\n")]
             if len(lines) >= self.lines:
@@ -92,11 +94,11 @@ class Terminal:
     def text(self) -> str:
         return "\n".join(self.shown)
 
-    def until(self, is_so: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + self._patience
+    def until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + self._timeout
         while True:
             self._read(0.1)
-            if is_so():
+            if condition():
                 return
             assert time.monotonic() < deadline, self.raw[-3000:]
             assert self.process.poll() is None, self.raw[-3000:]
@@ -105,8 +107,8 @@ class Terminal:
         self.until(lambda: all(text in self.text for text in texts))
 
     def end(self) -> int:
-        """Its code. The terminal must be as it was."""
-        deadline = time.monotonic() + self._patience
+        """Wait for the exit code, and check that the terminal is restored."""
+        deadline = time.monotonic() + self._timeout
         while self.process.poll() is None:
             self._read(0.05)
             assert time.monotonic() < deadline, self.raw[-3000:]

@@ -1,4 +1,4 @@
-"""What a shell completes."""
+"""Completion in the shell."""
 
 import os
 import pty
@@ -14,13 +14,13 @@ import pytest
 from lonnymq import Queue
 from tests.cli.running import NOWHERE, environment
 
-SECONDS = 60.0
+TIMEOUT_S = 60.0
 PROGRAM = Path(sys.executable).parent / "lonnymq"
 PROMPT = "> "
 
 
 class Bash:
-    """A bash on a terminal, as it is after a new login: what one types, and what stands there then."""
+    """An interactive bash on a terminal: types text and reads what is shown."""
 
     def __init__(self, home: Path, dsn: str) -> None:
         self._ours, theirs = pty.openpty()
@@ -46,16 +46,16 @@ class Bash:
         self._type(f"{command}\n")
         self._until(f"\n{PROMPT}")
 
-    def press_tab(self, begun: str) -> str:
-        """What becomes of a line that is begun. Ctrl-U takes it away again."""
-        self._type(f"{begun}\t\x15echo the-''end\n")
+    def press_tab(self, line: str) -> str:
+        """What Tab makes of an incomplete line. Ctrl-U deletes it again."""
+        self._type(f"{line}\t\x15echo the-''end\n")
         return self._until(f"the-end\n{PROMPT}").replace("\a", "").partition("\r")[0]
 
     def _type(self, keys: str) -> None:
         os.write(self._ours, keys.encode())
 
     def _until(self, ending: str) -> str:
-        shown, deadline = "", time.monotonic() + SECONDS
+        shown, deadline = "", time.monotonic() + TIMEOUT_S
         while not shown.replace("\r", "").endswith(ending):
             assert time.monotonic() < deadline, shown
             if select.select([self._ours], [], [], 0.1)[0]:
@@ -65,7 +65,7 @@ class Bash:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With what `lonnymq --install-completion`, in a bash, leaves there."""
+    """A home directory after `lonnymq --install-completion` in bash."""
     home = tmp_path_factory.mktemp("home")
     done = subprocess.run(
         ["bash", "--norc", "-c", f"{PROGRAM} --install-completion; echo done"],
@@ -106,7 +106,7 @@ def test_a_tab_in_bash(bash: Bash, home: Path, queue: Queue) -> None:
 
 
 def offered(*words: str, dsn: str | None, **env: str) -> list[str]:
-    """As a shell asks for it; the last word is the one that is not yet complete."""
+    """What is offered to a shell; the last word is incomplete."""
     asked = {
         "_LONNYMQ_COMPLETE": "complete_bash",
         "COMP_WORDS": "\n".join(["lonnymq", *words]),
@@ -133,7 +133,7 @@ def test_names_of_channels(queue: Queue, dsn: str) -> None:
     assert offered("channels", "show", "--dsn", dsn, "b", dsn=None) == ["bluebird"]
 
 
-def test_where_there_are_none_to_be_had(queue: Queue, dsn: str) -> None:
+def test_without_a_database_nothing_is_offered(queue: Queue, dsn: str) -> None:
     queue.enqueue(1, channel="acme")
     for address, env in (
         (None, {}),

@@ -1,13 +1,13 @@
-"""What is counted while nobody consumes."""
+"""New messages are counted while no consumer runs."""
 
 from lonnymq import Queue
 from tests.cli.conftest import Login, Run
 from tests.cli.running import run
 
-LOOK = ["top", "--once", "--interval", "0.1"]
+TOP = ["top", "--once", "--interval", "0.1"]
 
 
-def test_what_came_since_consumers_last_looked_is_counted(queue: Queue, lonnymq: Run) -> None:
+def test_messages_since_the_last_dispatch_are_counted(queue: Queue, lonnymq: Run) -> None:
     queue.enqueue("later", channel="acme", delay=3600)
     assert queue.dequeue() == []
     queue.enqueue("now", channel="acme")
@@ -18,17 +18,17 @@ def test_what_came_since_consumers_last_looked_is_counted(queue: Queue, lonnymq:
     queue.enqueue("more", channel="acme")
     assert lonnymq("channels", "show", "acme", "--json").record["due"] == 3
     queue.enqueue("still more", channel="acme")
-    [seen] = lonnymq(*LOOK, "--json").record["channels"]
-    assert (seen["due"], seen["scheduled"]) == (4, 1)
+    [shown] = lonnymq(*TOP, "--json").record["channels"]
+    assert (shown["due"], shown["scheduled"]) == (4, 1)
 
 
-def test_an_observer_who_may_not_dispatch_counts_the_same(login: Login, schema: str, dsn: str) -> None:
+def test_an_observer_that_may_not_dispatch_counts_the_same(login: Login, schema: str, dsn: str) -> None:
     observer = login(f"{schema}_observer")
     with Queue(dsn, schema) as queue:
         queue.enqueue("later", channel="acme", delay=3600)
         assert queue.dequeue() == []
         queue.enqueue("now", channel="acme")
-    for arguments in (["stats"], ["channels", "list"], ["channels", "show", "acme"], LOOK):
+    for arguments in (["stats"], ["channels", "list"], ["channels", "show", "acme"], TOP):
         done = run(*arguments, "--json", "--schema", schema, dsn=observer)
         assert (done.code, done.stderr) == (0, "")
     for address in (observer, dsn):

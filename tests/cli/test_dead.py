@@ -7,7 +7,7 @@ from tests.cli.conftest import Run
 from tests.cli.running import on_terminal
 
 
-def bury(queue: Queue, channel: str, error: str, dedupe_key: str | None = None) -> int:
+def make_dead(queue: Queue, channel: str, error: str, dedupe_key: str | None = None) -> int:
     created = queue.enqueue({"of": channel}, channel=channel, max_attempts=1, dedupe_key=dedupe_key)
     [message] = queue.dequeue()
     assert (message.id, queue.retry(message, error=error)) == (created.id, "dead")
@@ -16,7 +16,11 @@ def bury(queue: Queue, channel: str, error: str, dedupe_key: str | None = None) 
 
 @pytest.fixture
 def dead(queue: Queue) -> list[int]:
-    return [bury(queue, "acme", "timeout"), bury(queue, "acme", "no\nroute"), bury(queue, "bee", "timeout")]
+    return [
+        make_dead(queue, "acme", "timeout"),
+        make_dead(queue, "acme", "no\nroute"),
+        make_dead(queue, "bee", "timeout"),
+    ]
 
 
 def test_a_list(dead: list[int], lonnymq: Run) -> None:
@@ -52,21 +56,21 @@ def test_show(queue: Queue, dead: list[int], lonnymq: Run) -> None:
     assert "status       dead" in shown
     assert "error        no" in shown
     assert "             route" in shown
-    assert 'content      {"of": "acme"}' in shown
-    told = lonnymq("dead", "show", "2", "--json").record
-    assert (told["status"], told["error"], told["payload"]) == ("dead", "no\nroute", {"of": "acme"})
+    assert 'payload      {"of": "acme"}' in shown
+    record = lonnymq("dead", "show", "2", "--json").record
+    assert (record["status"], record["error"], record["payload"]) == ("dead", "no\nroute", {"of": "acme"})
     queue.dead.retry([2])
     [message] = queue.dequeue()
     queue.retry(message, error="again")
-    assert r"no\nroute" in lonnymq("dead", "show", "2").stdout, "what it died of before"
+    assert r"no\nroute" in lonnymq("dead", "show", "2").stdout, "the error of the time before"
 
 
 def test_show_of_one_that_is_not_dead(queue: Queue, lonnymq: Run) -> None:
     queue.enqueue(1)
     living = lonnymq("dead", "show", "1")
-    assert (living.code, "is not dead but due (`lonnymq messages show 1`" in living.stderr) == (1, True)
+    assert (living.code, "is not dead: it is due (`lonnymq messages show 1`" in living.stderr) == (1, True)
     none = lonnymq("dead", "show", "2")
-    assert (none.code, "there is no message 2" in none.stderr) == (1, True)
+    assert (none.code, "no message 2" in none.stderr) == (1, True)
 
 
 def test_retry_some(queue: Queue, dead: list[int], lonnymq: Run) -> None:
@@ -91,7 +95,7 @@ def test_retry_all(queue: Queue, dead: list[int], lonnymq: Run) -> None:
 
 def test_retry_of_what_is_refused(queue: Queue, lonnymq: Run) -> None:
     queue.set(dedupe_keep=0)
-    bury(queue, "acme", "timeout", dedupe_key="k")
+    make_dead(queue, "acme", "timeout", dedupe_key="k")
     queue.enqueue("another", channel="acme", dedupe_key="k")
     assert lonnymq("dead", "retry", "1", "--json").record == {"id": 1, "result": "duplicate"}
     done = lonnymq("dead", "retry", "--all")
@@ -119,10 +123,10 @@ def test_discard_asks(queue: Queue, dead: list[int], dsn: str) -> None:
 
 
 WRONG = [
-    ([], "nothing says which are meant"),
-    (["--channel", "acme"], "nothing says which are meant"),
-    (["1", "--all"], "ids say which are meant"),
-    (["1", "--channel", "acme"], "ids say which are meant"),
+    ([], "no messages given"),
+    (["--channel", "acme"], "no messages given"),
+    (["1", "--all"], "ids cannot be combined with"),
+    (["1", "--channel", "acme"], "ids cannot be combined with"),
     (["one"], "integer"),
 ]
 
@@ -134,7 +138,7 @@ def test_wrong_use(queue: Queue, dead: list[int], lonnymq: Run, command: list[st
         assert (done.code, done.stdout) == (2, ""), done.stderr
         assert says in done.said
     assert lonnymq("dead", *command, "--all", "--channel", "").code == 0
-    assert len(queue.dead.list()) == 3, "no channel has an empty name, so none was meant"
+    assert len(queue.dead.list()) == 3, "no channel has an empty name"
 
 
 def test_a_delay_is_not_for_all(lonnymq: Run) -> None:

@@ -1,4 +1,6 @@
-"""lonnymq doctor. The tests' server runs without fsync and full_page_writes: two problems it always has."""
+"""lonnymq doctor. The tests' server runs without fsync and full_page_writes, which are always two
+problems.
+"""
 
 import time
 from collections.abc import Callable
@@ -12,14 +14,14 @@ from psycopg.conninfo import conninfo_to_dict
 from lonnymq import Queue
 from lonnymq.cli.doctor import queue_checks, server_checks
 from lonnymq.cli.doctor.run_checks import SCHEMA_CHECK
-from lonnymq.cli.formatting import HOUR
+from lonnymq.formatting import HOUR
 from lonnymq.install import install
 from tests.cli.conftest import Login, Run
 from tests.cli.running import run
 from tests.database import Connect, unique_name
 from tests.faults.pgbouncer import pgbouncer
 
-PATIENCE = 10.0
+TIMEOUT_S = 10.0
 Look = Callable[..., dict[str, dict[str, Any]]]
 
 
@@ -72,7 +74,7 @@ def test_the_server(look: Look, threshold: Callable[..., None], conn: psycopg.Co
 def test_connections(look: Look, threshold: Callable[..., None]) -> None:
     threshold(FEW_CONNECTIONS=1.0)
     assert look()["connections"]["status"] == "warning"
-    threshold(HARDLY_ANY_CONNECTIONS=1.0)
+    threshold(VERY_FEW_CONNECTIONS=1.0)
     assert look()["connections"]["status"] == "problem"
 
 
@@ -81,7 +83,7 @@ def test_the_clock(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
     for off in (-90, 90):
         monkeypatch.setattr(time, "time", lambda off=off: real() + off)
         found = look()["clock"]
-        assert (found["status"], "differ by" in found["says"]) == ("warning", True)
+        assert (found["status"], "differ by" in found["message"]) == ("warning", True)
 
 
 def test_open_transactions(look: Look, connect: Connect, threshold: Callable[..., None]) -> None:
@@ -91,19 +93,21 @@ def test_open_transactions(look: Look, connect: Connect, threshold: Callable[...
     assert look()["open transactions"]["status"] == "ok"
     threshold(OLD_TRANSACTION_MS=0)
     found = look()["open transactions"]
-    assert (found["status"], f"session {pid} has had a transaction open" in found["says"]) == (
+    assert (found["status"], f"session {pid} has had a transaction open" in found["message"]) == (
         "warning",
         True,
     )
     threshold(IDLE_TRANSACTION_MS=0)
     found = look()["open transactions"]
-    assert (found["status"], f"session {pid} has been idle" in found["says"]) == ("warning", True)
+    assert (found["status"], f"session {pid} has been idle" in found["message"]) == ("warning", True)
     threshold(VERY_OLD_TRANSACTION_MS=0)
     assert look()["open transactions"]["status"] == "problem"
     threshold(OLD_TRANSACTION_MS=HOUR, VERY_OLD_TRANSACTION_MS=HOUR)
     conn.pgconn.send_query(b"SELECT pg_sleep(60)")
     found = look()["open transactions"]
-    assert (found["status"], "the oldest has been open for" in found["says"]) == ("ok", True), "it is at work"
+    assert (found["status"], "the oldest has been open for" in found["message"]) == ("ok", True), (
+        "it is at work"
+    )
     conn.cancel_safe()
     while conn.pgconn.get_result() is not None:
         pass
@@ -111,7 +115,7 @@ def test_open_transactions(look: Look, connect: Connect, threshold: Callable[...
     assert look()["open transactions"] == {
         "check": "open transactions",
         "status": "ok",
-        "says": "none",
+        "message": "none",
         "advice": None,
     }
 
@@ -125,7 +129,7 @@ def test_prepared_transactions(look: Look, conn: psycopg.Connection, threshold: 
         assert look()["prepared transactions"]["status"] == "ok"
         threshold(OLD_TRANSACTION_MS=0)
         found = look()["prepared transactions"]
-        assert (found["status"], name in found["says"]) == ("warning", True)
+        assert (found["status"], name in found["message"]) == ("warning", True)
         threshold(VERY_OLD_TRANSACTION_MS=0)
         assert look()["prepared transactions"]["status"] == "problem"
     finally:
@@ -139,7 +143,7 @@ def test_replication_slots(look: Look, conn: psycopg.Connection, threshold: Call
         assert look()["replication slots"]["status"] == "ok"
         threshold(OLD_XIDS=0)
         found = look()["replication slots"]
-        assert (found["status"], "holds back vacuum" in found["says"]) == ("problem", True)
+        assert (found["status"], "holds back vacuum" in found["message"]) == ("problem", True)
     finally:
         conn.execute("SELECT pg_drop_replication_slot(%s)", [name])
 
@@ -158,16 +162,16 @@ def test_dead_rows(queue: Queue, look: Look, threshold: Callable[..., None]) -> 
     queue.cancel_many(range(1, 21))
     queue.close()  # a session that ends tells its statistics
     threshold(DEAD_ROWS=10)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_S
     while (found := look()["dead rows"])["status"] == "ok":
         assert time.monotonic() < deadline
-    assert "table message has" in found["says"]
+    assert "table message has" in found["message"]
 
 
 def test_bloat(look: Look, threshold: Callable[..., None], conn: psycopg.Connection) -> None:
     threshold(BLOATED_BYTES=1)
     found = look()["bloat"]
-    assert (found["status"], " KiB for " in found["says"]) == ("warning", True)
+    assert (found["status"], " KiB for " in found["message"]) == ("warning", True)
     if found["advice"].startswith("REINDEX"):
         conn.execute(f"{found['advice']}".encode())
 
@@ -175,7 +179,7 @@ def test_bloat(look: Look, threshold: Callable[..., None], conn: psycopg.Connect
 def test_consumers_that_are_away(
     queue: Queue, look: Look, lonnymq: Run, threshold: Callable[..., None]
 ) -> None:
-    assert look()["consumers"]["says"] == "no message was ever taken"
+    assert look()["consumers"]["message"] == "no message was ever dequeued"
     queue.enqueue(1)
     assert look()["consumers"]["status"] == "warning", "nobody looked for it"
     lonnymq("stats")
@@ -183,7 +187,7 @@ def test_consumers_that_are_away(
     queue.enqueue(2, channel="b")
     queue.dequeue()
     assert look()["consumers"]["status"] == "ok", "one waits, and one was just taken"
-    threshold(UNTAKEN_MS=0)
+    threshold(NOT_DEQUEUED_MS=0)
     assert look()["consumers"]["status"] == "warning"
     queue.complete_many(queue.dequeue(10))
     queue.dequeue()
@@ -203,20 +207,20 @@ def test_nobody_is_missed_where_nothing_is_due(queue: Queue, look: Look, lonnymq
     assert look()["consumers"]["status"] == "ok"
 
 
-def test_upkeep(queue: Queue, look: Look, threshold: Callable[..., None]) -> None:
+def test_maintenance(queue: Queue, look: Look, threshold: Callable[..., None]) -> None:
     queue.enqueue(1, delay=600)
     queue.dequeue()
-    assert look()["upkeep"]["says"] == "1 row is left to be cleaned away"
-    threshold(UNTIDY_ROWS=1)
-    assert look()["upkeep"]["status"] == "warning"
+    assert look()["maintenance"]["message"] == "1 row to clean up"
+    threshold(LEFTOVER_ROWS=1)
+    assert look()["maintenance"]["status"] == "warning"
     queue.maintain()
-    assert look()["upkeep"]["status"] == "ok"
+    assert look()["maintenance"]["status"] == "ok"
 
 
 def test_the_history(queue: Queue, look: Look, conn: psycopg.Connection) -> None:
     queue.set(history=True)
     queue.maintain()
-    assert look()["history"]["says"] == "made for 7 days ahead"
+    assert look()["history"]["message"] == "partitions exist for 7 days ahead"
     for (name,) in conn.execute(
         "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'finished'::regclass"
         " AND inhrelid <> 'finished_other'::regclass"
@@ -227,10 +231,10 @@ def test_the_history(queue: Queue, look: Look, conn: psycopg.Connection) -> None
 
 def test_followers(look: Look, conn: psycopg.Connection, threshold: Callable[..., None]) -> None:
     conn.execute("SELECT history_follow('lake', pg_current_snapshot()::text)")
-    assert look()["followers"]["says"] == "1, none behind"
+    assert look()["followers"]["message"] == "1, none behind"
     threshold(LAGGING_MS=0)
     found = look()["followers"]
-    assert (found["status"], "'lake' last followed" in found["says"]) == ("warning", True)
+    assert (found["status"], "'lake' last read" in found["message"]) == ("warning", True)
 
 
 def test_pause_and_notify(queue: Queue, lonnymq: Run, look: Look) -> None:
@@ -249,7 +253,7 @@ def test_pause_and_notify(queue: Queue, lonnymq: Run, look: Look) -> None:
 def test_a_pooler_in_between(dsn: str) -> None:
     with pgbouncer(dsn) as pooler:
         found = {f["check"]: f for f in run("doctor", "--json", dsn=pooler.dsn).records}
-    assert (found["listen"]["status"], "pooler" in found["listen"]["says"]) == ("warning", True)
+    assert (found["listen"]["status"], "pooler" in found["listen"]["message"]) == ("warning", True)
     assert {name for name, finding in found.items() if finding["status"] != "ok"} == {
         "fsync",
         "full page writes",
@@ -269,14 +273,14 @@ def test_roles(conn: psycopg.Connection, look: Look, schema: str) -> None:
         "REVOKE USAGE ON SCHEMA {schema} FROM {observer}",
     ):
         conn.execute(sql.SQL(change).format(**names))
-        assert (roles()["status"], f"{schema}_observer may not" in roles()["says"]) == ("problem", True)
+        assert (roles()["status"], f"{schema}_observer may not" in roles()["message"]) == ("problem", True)
         install(conn, schema)
         assert roles()["status"] == "ok"
     conn.execute(
         sql.SQL("REASSIGN OWNED BY {observer} TO current_user; DROP OWNED BY {observer}").format(**names)
     )
     conn.execute(sql.SQL("DROP ROLE {observer}").format(**names))
-    assert (roles()["status"], roles()["says"]) == ("problem", f"missing: {schema}_observer")
+    assert (roles()["status"], roles()["message"]) == ("problem", f"missing: {schema}_observer")
     install(conn, schema)
 
 
@@ -289,7 +293,7 @@ def test_rights(conn: psycopg.Connection, look: Look, lonnymq: Run, login: Login
     names = {"schema": sql.Identifier(schema), "other": sql.Identifier(other)}
     assert rights()["status"] == "ok"
     conn.execute(sql.SQL("GRANT SELECT ON {schema}.history TO {other}").format(**names))
-    assert (rights()["status"], f"{other} has SELECT on {quoted}.history" in rights()["says"]) == (
+    assert (rights()["status"], f"{other} has SELECT on {quoted}.history" in rights()["message"]) == (
         "warning",
         True,
     )
@@ -301,7 +305,7 @@ def test_rights(conn: psycopg.Connection, look: Look, lonnymq: Run, login: Login
     }.items():
         conn.execute(sql.SQL(change).format(**names))
         found = rights()
-        assert (found["status"], says in found["says"]) == ("problem", True), found
+        assert (found["status"], says in found["message"]) == ("problem", True), found
         refused = lonnymq("verify", "--schema", schema)
         assert (refused.code, says in refused.stderr, found["advice"] in refused.stderr) == (1, True, True)
         conn.execute(found["advice"].encode())
@@ -316,11 +320,11 @@ def test_credentials(conn: psycopg.Connection, look: Look, login: Login, schema:
     name = str(psycopg.conninfo.conninfo_to_dict(login(f"{schema}_observer"))["user"])
     role = sql.Identifier(name)
     conn.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(schema)))
-    assert credentials()["says"] == "none are bound to channels"
+    assert credentials()["message"] == "no login is bound to channels"
     conn.execute("SELECT credential_bind(%s, '{mine}')", [name])
-    assert (credentials()["status"], credentials()["says"]) == ("ok", "1 bound to channels")
+    assert (credentials()["status"], credentials()["message"]) == ("ok", "1 login bound to channels")
     conn.execute(sql.SQL("GRANT pg_read_all_data TO {}").format(role))
-    assert (credentials()["status"], "can read the queue's tables" in credentials()["says"]) == (
+    assert (credentials()["status"], "can read the queue's tables" in credentials()["message"]) == (
         "problem",
         True,
     )
@@ -330,19 +334,19 @@ def test_credentials(conn: psycopg.Connection, look: Look, login: Login, schema:
     conn.execute("SELECT credential_bind(%s, '{}')", [gone])
     conn.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(gone)))
     found = credentials()
-    assert (found["status"], gone in found["says"]) == ("warning", True)
+    assert (found["status"], gone in found["message"]) == ("warning", True)
     conn.execute(found["advice"].removeprefix("if it is gone for good: ").encode())
     assert credentials()["status"] == "ok"
     conn.execute("DELETE FROM credential")
-    assert (credentials()["status"], "are lost" in credentials()["says"]) == ("problem", True)
+    assert (credentials()["status"], "are lost" in credentials()["message"]) == ("problem", True)
 
 
 def test_a_login_that_sees_little(login: Login, schema: str) -> None:
     done = run("doctor", "--json", "--schema", schema, dsn=login(f"{schema}_observer"))
     found = {finding["check"]: finding for finding in done.records}
-    for name in ("schema", "roles", "consumers", "upkeep"):
-        assert (found[name]["status"], "not looked at: " in found[name]["says"]) == ("warning", True)
-    assert "does not see the sessions of others" in found["open transactions"]["says"]
+    for name in ("schema", "roles", "consumers", "maintenance"):
+        assert (found[name]["status"], "not checked: " in found[name]["message"]) == ("warning", True)
+    assert "cannot see the sessions of others" in found["open transactions"]["message"]
     assert found["listen"]["status"] == "ok"
     assert done.stderr == ""
 
@@ -369,7 +373,7 @@ def test_a_schema_that_is_missing_or_does_not_fit(lonnymq: Run, conn: psycopg.Co
 def test_a_schema_of_another_release(look: Look, conn: psycopg.Connection) -> None:
     conn.execute("UPDATE installation SET release = '0.0.9'")
     found = look()["schema"]
-    assert (found["status"], "0.0.9" in found["says"]) == ("warning", True)
+    assert (found["status"], "0.0.9" in found["message"]) == ("warning", True)
 
 
 def test_a_login_that_is_bound_to_channels(conn: psycopg.Connection, login: Login, schema: str) -> None:

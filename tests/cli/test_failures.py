@@ -1,4 +1,4 @@
-"""What every command says of a database that is not there, or not as it should be, and of a wrong use."""
+"""The errors of every command: no database, a wrong schema, missing privileges, wrong usage."""
 
 import functools
 import os
@@ -43,31 +43,31 @@ WRITING = [
     ["queue", "set", "--max-attempts", "5"],
 ]
 PRODUCING = [["enqueue", "7"], ["enqueue", "--file", "-", "--payloads"]]
-PIPING = [
+SPARK = [
     ["spark", "load", "orders.parquet"],
     ["spark", "archive", "lake"],
     ["spark", "replay"],
     ["spark", "report"],
 ]
-KEEPING = [["install"], ["upgrade"], ["verify"], ["uninstall", "--yes"]]
+SCHEMA = [["install"], ["upgrade"], ["verify"], ["uninstall", "--yes"]]
 MEASURING = [["bench", "--seconds", "0.05"]]
-LOOKING = [["doctor"]]
-USING = [*READING, *WRITING, *PRODUCING, *PIPING]
-"""What works on a queue that is there."""
-ASKING = [*USING, *KEEPING, *MEASURING, *LOOKING]
-"""What needs a database, and is told of it by an option or the environment."""
-APART = [
+CHECKING = [["doctor"]]
+WITH_QUEUE = [*READING, *WRITING, *PRODUCING, *SPARK]
+"""Commands that need an installed queue."""
+WITH_DSN = [*WITH_QUEUE, *SCHEMA, *MEASURING, *CHECKING]
+"""Commands that take the address of a database from --dsn or the environment."""
+WITHOUT_DSN = [
     ["worker", "no_such_shop"],
     ["demo"],
     ["version"],
     *(["sql", part] for part in ("install", "upgrade", "uninstall")),
 ]
-"""A worker's app has the address; others need none."""
+"""Commands without --dsn: a worker's app has the address, the others need no database."""
 LINES = b"1\n2\n"
 
 
 def leaves(command: Any = None, name: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """All commands, as they are registered: their names, and what they are."""
+    """The names and definitions of all registered commands."""
     command = command or get_command(app)
     for part, below in getattr(command, "commands", {}).items():
         yield from leaves(below, (*name, part))
@@ -79,7 +79,7 @@ LEAVES = dict(leaves())
 
 
 def leaf(arguments: list[str]) -> tuple[str, ...]:
-    """The name of the command that is called so."""
+    """The name of the command that these arguments call."""
     return next(name for name in LEAVES if tuple(arguments[: len(name)]) == name)
 
 
@@ -92,23 +92,25 @@ def with_json(arguments: list[str]) -> list[str]:
     return [*arguments, "--json"] if "--json" in options(leaf(arguments)) else arguments
 
 
-def test_all_commands_are_tried_here() -> None:
-    assert {leaf(arguments) for arguments in (*ASKING, *APART)} == set(LEAVES)
-    assert {leaf(arguments) for arguments in ASKING} == {name for name in LEAVES if "--dsn" in options(name)}
+def test_every_command_is_covered_here() -> None:
+    assert {leaf(arguments) for arguments in (*WITH_DSN, *WITHOUT_DSN)} == set(LEAVES)
+    assert {leaf(arguments) for arguments in WITH_DSN} == {
+        name for name in LEAVES if "--dsn" in options(name)
+    }
 
 
 @pytest.mark.parametrize("name", LEAVES, ids=" ".join)
 def test_help_has_an_example(name: tuple[str, ...]) -> None:
     done = run(*name, "--help")
-    said = " ".join(done.stdout.replace("│", " ").split())
+    text = " ".join(done.stdout.replace("│", " ").split())
     assert done.code == 0
-    assert f"Example: lonnymq {' '.join(name)}" in said
+    assert f"Example: lonnymq {' '.join(name)}" in text
     if name[0] not in {"worker", "sql"}:
-        assert "an object a line" in said
+        assert "one object per line" in text
 
 
 @pytest.mark.parametrize("name", LEAVES, ids=" ".join)
-def test_an_option_or_argument_that_is_none(name: tuple[str, ...]) -> None:
+def test_an_unknown_option_or_argument(name: tuple[str, ...]) -> None:
     unknown = run(*name, "--no-such-option")
     assert (unknown.code, unknown.stdout) == (2, "")
     assert "No such option: --no-such-option" in unknown.said
@@ -123,8 +125,8 @@ def test_an_option_or_argument_that_is_none(name: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in LEAVES if "--schema" in options(name)], ids=" ".join)
-def test_a_name_that_no_schema_has(name: tuple[str, ...], lonnymq: Run) -> None:
-    [arguments] = [each for each in (*ASKING, *APART) if leaf(each) == name][:1]
+def test_an_invalid_schema_name(name: tuple[str, ...], lonnymq: Run) -> None:
+    [arguments] = [each for each in (*WITH_DSN, *WITHOUT_DSN) if leaf(each) == name][:1]
     for schema, says in (("x" * 64, "64 bytes long"), ("pg_mine", "pg_"), ("", "empty")):
         done = lonnymq(*arguments, "--schema", schema, stdin=LINES)
         assert_one_sentence(arguments, done, 2, says)
@@ -139,22 +141,22 @@ def assert_one_sentence(arguments: list[str], done: Done, code: int, *says: str)
 
 
 def assert_debug_shows_where(arguments: list[str], dsn: str | None, **keywords: Any) -> None:
-    """What main() does not catch, Python shows with its traceback."""
+    """With --debug, main() lets the exception through, and Python prints its traceback."""
     with pytest.raises(Exception) as raised:
         run(*arguments, "--debug", dsn=dsn, **keywords)
     assert raised.traceback
 
 
 def test_no_address() -> None:
-    for arguments in ASKING:
+    for arguments in WITH_DSN:
         done = run(*with_json(arguments))
-        says = "give --dsn, or set LONNYMQ_DSN, DATABASE_URL or libpq's PGHOST and the like"
+        says = "pass --dsn, or set LONNYMQ_DSN, DATABASE_URL or libpq's PGHOST etc."
         assert_one_sentence(arguments, done, 3, says)
         assert_debug_shows_where(arguments, None)
 
 
 def test_no_database() -> None:
-    for arguments in ASKING:
+    for arguments in WITH_DSN:
         done = run(*with_json(arguments), dsn=NOWHERE)
         assert_one_sentence(arguments, done, 3, "see that the database is up, and its address right")
         assert "cret" not in done.stderr
@@ -162,7 +164,7 @@ def test_no_database() -> None:
 
 
 def test_no_schema(lonnymq: Run, dsn: str) -> None:
-    for arguments in (*USING, *KEEPING[1:]):
+    for arguments in (*WITH_QUEUE, *SCHEMA[1:]):
         done = lonnymq(*with_json(arguments), "--schema", "nowhere")
         assert_one_sentence(arguments, done, 4, "there is no LonnyMQ in schema", "run `lonnymq install`")
         assert_debug_shows_where([*arguments, "--schema", "nowhere"], dsn)
@@ -175,7 +177,7 @@ def test_a_schema_that_is_too_old_or_too_new(lonnymq: Run, conn: psycopg.Connect
     with conn.transaction():
         for statement in plan("new", release="99", contract=99, oldest_contract=98):
             conn.execute(statement.encode())
-    for arguments in (*USING, ["verify"]):
+    for arguments in (*WITH_QUEUE, ["verify"]):
         old = lonnymq(*with_json(arguments))
         assert_one_sentence(arguments, old, 4, "is of LonnyMQ 0.0.1, older than", "run `lonnymq upgrade`")
         new = lonnymq(*with_json(arguments), "--schema", "new")
@@ -196,18 +198,18 @@ def test_the_schema_is_taken_from_the_environment(lonnymq: Run, conn: psycopg.Co
     assert lonnymq("messages", "list", "--json").records == []
 
 
-def test_no_rights_at_all(login: Login, schema: str, conn: psycopg.Connection) -> None:
+def test_a_login_without_privileges(login: Login, schema: str, conn: psycopg.Connection) -> None:
     address = login()
     name = psycopg.conninfo.conninfo_to_dict(address)["user"]
     says: tuple[str, ...]
-    for arguments in USING:
+    for arguments in WITH_QUEUE:
         done = run(*with_json(arguments), "--schema", schema, dsn=address, stdin=LINES)
         says = (
             "permission denied",
             f'grant "{name}" one of the roles "{schema}_producer", "{schema}_consumer"',
         )
         assert_one_sentence(arguments, done, 1, *says)
-    for arguments in (*KEEPING, ["install", "--roles"]):
+    for arguments in (*SCHEMA, ["install", "--roles"]):
         done = run(*with_json(arguments), "--schema", schema, dsn=address)
         says = "permission denied", f'belongs to role "{conn.info.user}"', "run it with the owner's login"
         assert_one_sentence(arguments, done, 1, *says)
@@ -216,13 +218,13 @@ def test_no_rights_at_all(login: Login, schema: str, conn: psycopg.Connection) -
     assert_one_sentence(["install"], fresh, 1, *says)
     for arguments in MEASURING:
         assert_one_sentence(
-            arguments, run(*arguments, dsn=address), 1, "may not make a schema", "GRANT CREATE"
+            arguments, run(*arguments, dsn=address), 1, "may not create a schema", "GRANT CREATE"
         )
     examined = run("doctor", "--schema", schema, dsn=address)
     assert (examined.code, "run doctor as the owner of the schema" in examined.stdout) == (1, True)
 
 
-def test_rights_are_enough_where_they_should_be(login: Login, schema: str, dsn: str) -> None:
+def test_roles_have_the_privileges_they_need(login: Login, schema: str, dsn: str) -> None:
     observer, producer, admin = (login(f"{schema}_{role}") for role in ("observer", "producer", "admin"))
     for arguments in PRODUCING:
         assert run(*arguments, "--schema", schema, dsn=producer, stdin=LINES).code == 0
@@ -262,7 +264,7 @@ def test_as_processes(queue: Queue, dsn: str) -> None:
 
 
 def test_a_worker(login: Login, schema: str, dsn: str, conn: psycopg.Connection, tmp_path: Path) -> None:
-    """As processes, since a worker sets up logging and signals."""
+    """In processes, because a worker sets up logging and signals."""
     (tmp_path / "shop.py").write_text(
         "import os\n"
         "from lonnymq import App, Queue\n"
@@ -271,7 +273,7 @@ def test_a_worker(login: Login, schema: str, dsn: str, conn: psycopg.Connection,
         encoding="ascii",
     )
     install(conn, "old")
-    conn.execute("DROP FUNCTION old.queue_get() CASCADE")  # as if it were from before there was one
+    conn.execute("DROP FUNCTION old.queue_get() CASCADE")  # as in an older version without it
     for address, name, code, says in (
         (NOWHERE, schema, 3, "see that the database is up, and its address right"),
         (dsn, "nowhere", 4, "run `lonnymq install`"),
@@ -280,12 +282,12 @@ def test_a_worker(login: Login, schema: str, dsn: str, conn: psycopg.Connection,
     ):
         env = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])}
         done = start("worker", "shop", "--until-empty", dsn=address, env=env | {"LONNYMQ_SCHEMA": name})
-        told = Done(done.returncode, done.stdout.decode(), done.stderr.decode())
-        assert_one_sentence(["worker"], told, code, says)
-        assert "cret" not in told.stderr
+        finished = Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+        assert_one_sentence(["worker"], finished, code, says)
+        assert "cret" not in finished.stderr
 
 
-def test_a_worker_of_no_app() -> None:
+def test_a_worker_without_an_app() -> None:
     done = run("worker", "no_such_shop")
-    assert_one_sentence(["worker"], done, 2, "there is no module 'no_such_shop'", "as shop.tasks:app")
+    assert_one_sentence(["worker"], done, 2, "no module named 'no_such_shop'", "such as shop.tasks:app")
     assert_debug_shows_where(["worker", "no_such_shop"], None)

@@ -13,5 +13,5 @@ def test_lanes(queue: Queue, lonnymq: Run) -> None:
     titles, *rows = [line.split() for line in done.stdout.splitlines()]
     assert titles == ["lane", "waiting", "ready"]
     assert sorted(rows) == [["default", "3", "3"], ["slow", "1", "1"]]
-    told = {lane["lane"]: (lane["waiting"], lane["ready"]) for lane in lonnymq("lanes", "--json").records}
-    assert told == {"default": (3, 3), "slow": (1, 1)}
+    counts = {lane["lane"]: (lane["waiting"], lane["ready"]) for lane in lonnymq("lanes", "--json").records}
+    assert counts == {"default": (3, 3), "slow": (1, 1)}

@@ -1,6 +1,7 @@
 """lonnymq messages."""
 
 import base64
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -17,14 +18,15 @@ def rows(table: str) -> list[list[str]]:
 TITLES = ["id", "channel", "lane", "priority", "status", "when", "tries", "size", "about"]
 
 
-def test_a_list_says_when_each_is_due(queue: Queue, lonnymq: Run) -> None:
+def test_a_list_shows_when_each_message_is_due(queue: Queue, lonnymq: Run) -> None:
     queue.enqueue({"invoice": 7}, channel="acme", headers={"task": "send"}, max_attempts=3)
     queue.enqueue("later", channel="acme", delay=600)
     queue.enqueue("urgent", channel="acme", priority=5, lane="slow", dedupe_key="invoice 7")
     done = lonnymq("messages", "list")
     assert done.code == 0
     assert done.stdout.split("\n")[0].split() == TITLES
-    assert rows(done.stdout) == [
+    soon = re.sub(r"\d+ s ago", "now", done.stdout)  # on a slow machine
+    assert rows(soon) == [
         ["3", "acme", "slow", "5", "due", "now", "0", "8", "B", "invoice", "7"],
         ["1", "acme", "default", "0", "due", "now", "0/3", "13", "B", "send"],
         ["2", "acme", "default", "0", "scheduled", "in", "9", "min", "0", "7", "B"],
@@ -62,7 +64,7 @@ def test_a_list_has_pages(queue: Queue, lonnymq: Run) -> None:
     assert [message["id"] for message in (*first, *second)] == [1, 2, 3]
 
 
-def test_a_list_tells_errors_on_one_line(queue: Queue, dsn: str) -> None:
+def test_a_list_shows_errors_on_one_line(queue: Queue, dsn: str) -> None:
     queue.enqueue(1, channel="c" * 100)
     [message] = queue.dequeue()
     queue.retry(message, error="no route\nto host " + "x" * 300)
@@ -83,12 +85,12 @@ def test_show(queue: Queue, lonnymq: Run) -> None:
     assert shown["channel"] == "acme"
     assert shown["status"] == "scheduled"
     assert shown["due"].endswith(" y (2099-12-31T00:00:00.000Z)")
-    assert shown["content"] == '{"to": "Zoë"}'
+    assert shown["payload"] == '{"to": "Zoë"}'
     assert shown["dedupe key"] == "k"
     assert "error" not in shown
-    told = lonnymq("messages", "show", str(created.id), "--json").record
-    assert (told["payload"], told["dequeue_at"]) == ({"to": "Zoë"}, 4102358400000)
-    assert "content" not in told
+    record = lonnymq("messages", "show", str(created.id), "--json").record
+    assert (record["payload"], record["dequeue_at"]) == ({"to": "Zoë"}, 4102358400000)
+    assert "content" not in record
 
 
 @pytest.mark.parametrize(
@@ -96,19 +98,19 @@ def test_show(queue: Queue, lonnymq: Run) -> None:
 )
 def test_show_of_bytes(queue: Queue, lonnymq: Run, value: bytes, content_type: str) -> None:
     created = queue.enqueue(value, content_type=content_type)
-    told = lonnymq("messages", "show", str(created.id), "--json").record
-    assert base64.b64decode(told["content_base64"]) == value
+    record = lonnymq("messages", "show", str(created.id), "--json").record
+    assert base64.b64decode(record["content_base64"]) == value
     shown = lonnymq("messages", "show", str(created.id)).stdout
     assert repr(value) in shown
 
 
-def test_show_of_much(queue: Queue, lonnymq: Run) -> None:
+def test_show_of_a_large_payload(queue: Queue, lonnymq: Run) -> None:
     created = queue.enqueue("x" * 100_000)
     assert len(lonnymq("messages", "show", str(created.id)).stdout) < 10_000
     assert len(lonnymq("messages", "show", str(created.id), "--json").record["payload"]) == 100_000
 
 
-def test_show_of_one_that_failed(queue: Queue, lonnymq: Run) -> None:
+def test_show_of_a_failed_message(queue: Queue, lonnymq: Run) -> None:
     queue.enqueue(1)
     [message] = queue.dequeue(consumer="mailer")
     queue.retry(message, error="Traceback:\n  line 1", state=b"page 3")
@@ -120,18 +122,18 @@ def test_show_of_one_that_failed(queue: Queue, lonnymq: Run) -> None:
     assert lonnymq("messages", "show", str(message.id), "--json").record["state_base64"] == "cGFnZSAz"
 
 
-def test_show_of_none(lonnymq: Run) -> None:
+def test_show_of_an_unknown_message(lonnymq: Run) -> None:
     done = lonnymq("messages", "show", "7")
     assert (done.code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-    assert "there is no message 7" in done.stderr
+    assert "no message 7" in done.stderr
     assert "lonnymq history" in done.stderr
 
 
 def test_cancel(queue: Queue, lonnymq: Run) -> None:
     queue.enqueue(1)
-    [held] = queue.dequeue()
+    [leased] = queue.dequeue()
     waiting = queue.enqueue(2)
-    ids = [str(waiting.id), str(held.id)]
+    ids = [str(waiting.id), str(leased.id)]
     assert lonnymq("messages", "cancel", *ids).code == 2
     assert len(queue.messages()) == 1
     done = lonnymq("messages", "cancel", *ids, "--yes")
@@ -146,7 +148,7 @@ def test_cancel(queue: Queue, lonnymq: Run) -> None:
 def test_cancel_asks(queue: Queue, dsn: str) -> None:
     queue.enqueue(1)
     code, shown = on_terminal(["messages", "cancel", "1"], dsn, b"n\n")
-    assert (code, "Cancel 1 message(s)?" in shown) == (1, True)
+    assert (code, "Cancel 1 message?" in shown) == (1, True)
     assert len(queue.messages()) == 1
 
 
@@ -156,9 +158,9 @@ def test_run_now(queue: Queue, lonnymq: Run) -> None:
     done = lonnymq("messages", "run-now", "1", "2", "--json")
     assert [outcome["result"] for outcome in done.records] == ["rescheduled", "rescheduled"]
     assert sorted(message.id for message in queue.dequeue(10)) == [1, 2]
-    held = lonnymq("messages", "run-now", "1", "99")
-    assert held.code == 1
-    assert held.stdout.startswith("1 leased: a worker has it already\n99 not_found")
+    done = lonnymq("messages", "run-now", "1", "99")
+    assert done.code == 1
+    assert done.stdout.startswith("1 leased: a worker has it\n99 not_found")
 
 
 def test_run_now_before_others(queue: Queue, lonnymq: Run) -> None:

@@ -19,18 +19,18 @@ DEFAULT = {
     "max attempts": "5",
     "lease": "30 s",
     "longest lease": "86,400 s (24 h)",
-    "largest content": "1,048,576 bytes",
+    "largest payload": "1,048,576 bytes",
     "dedupe keys kept": "600 s (10 min)",
     "history": "no",
     "notify": "yes",
 }
 
 
-def test_what_is_set_before_anyone_sets_it(lonnymq: Run) -> None:
+def test_the_default_settings(lonnymq: Run) -> None:
     assert fields(lonnymq("queue", "show")) == DEFAULT
 
 
-def test_each_setting_is_the_one_that_is_named_and_the_others_stay(queue: Queue, lonnymq: Run) -> None:
+def test_each_option_changes_its_setting_and_no_other(queue: Queue, lonnymq: Run) -> None:
     given = {
         "max_concurrency": ("--max-concurrency", "1234", 1234),
         "max_attempts": ("--max-attempts", "3", 3),
@@ -56,19 +56,19 @@ def test_each_setting_is_the_one_that_is_named_and_the_others_stay(queue: Queue,
         "max attempts": "3",
         "lease": "1.5 s",
         "longest lease": "7,200 s (2 h)",
-        "largest content": "2,000 bytes",
+        "largest payload": "2,000 bytes",
         "dedupe keys kept": "60 s",
-        "history": "kept for 604,800 s (7 d), with content",
+        "history": "kept for 604,800 s (7 d), with payloads",
         "notify": "no",
     }
 
 
-def test_what_was_turned_on_is_turned_off(lonnymq: Run) -> None:
+def test_switching_settings_on_and_off(lonnymq: Run) -> None:
     on = ["--max-concurrency", "5", "--paused", "--history", "--history-content", "--history-keep", "0"]
     shown = fields(lonnymq("queue", "set", *on, "--no-notify"))
-    assert (shown["history"], shown["paused"]) == ("kept for ever, with content", "yes")
+    assert (shown["history"], shown["paused"]) == ("kept forever, with payloads", "yes")
     shown = fields(lonnymq("queue", "set", "--no-history-content"))
-    assert shown["history"] == "kept for ever, without content"
+    assert shown["history"] == "kept forever, without payloads"
     off = ["--max-concurrency", "0", "--not-paused", "--no-history", "--notify"]
     assert fields(lonnymq("queue", "set", *off)) == DEFAULT
 
@@ -84,7 +84,7 @@ def test_a_paused_queue_serves_nothing(queue: Queue, lonnymq: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ([], "nothing to set (`lonnymq queue set --help` lists the settings)"),
+        ([], "no setting given (`lonnymq queue set --help` lists them)"),
         (["--lease", "7200", "--lease-max", "3600"], "a default lease of 7200000 ms is not possible"),
         (["--max-concurrency", "10001"], "Allow 1 to 10,000 at once, or 0 for no limit"),
         (["--history-keep", "1"], "Keep it for 3,600,000 (an hour) to"),

@@ -18,8 +18,8 @@ def test_stats(queue: Queue, lonnymq: Run) -> None:
     assert done.code == 0
     assert (shown["leased"], shown["max concurrency"]) == ("2", "2 of 5 in use")
     assert shown["state"] == "ready"
-    told = lonnymq("stats", "--json").record
-    assert (told["leased"], told["running"], told["paused"]) == (2, 2, False)
+    record = lonnymq("stats", "--json").record
+    assert (record["leased"], record["running"], record["paused"]) == (2, 2, False)
     queue.set(paused=True)
     assert "state            paused\n" in lonnymq("stats").stdout
 
@@ -74,7 +74,7 @@ def test_no_history(queue: Queue, lonnymq: Run) -> None:
     for more in ([], ["--json"]):
         done = lonnymq("history", *more)
         assert (done.code, done.stdout) == (0, "")
-        assert "keeps no history" in done.stderr
+        assert "does not keep a history" in done.stderr
     queue.set(history=True)
     assert lonnymq("history").stderr == "No message has finished.\n"
 

@@ -17,11 +17,11 @@ import pytest
 from psycopg import sql
 
 from lonnymq import NewMessage, Queue
-from lonnymq.cli.top.poll import PAGE, Focus, Looker
-from lonnymq.cli.top.screen import Watch
+from lonnymq.cli.top.poll import PAGE, Focus, Poller
+from lonnymq.cli.top.screen import PollThread
 from tests.cli.conftest import Login, Run
 from tests.cli.running import NOWHERE, environment
-from tests.cli.terminal import SECONDS, Terminal
+from tests.cli.terminal import TIMEOUT_S, Terminal
 from tests.database import AnyServer
 
 OFTEN = ("--interval", "0.1")
@@ -30,7 +30,7 @@ DOWN, PAGE_DOWN, END, ESCAPE = "\x1b[B", "\x1b[6~", "\x1b[F", "\x1b"
 
 @contextmanager
 def consuming(queue: Queue, wanted: Callable[[str], bool] = lambda _: True) -> Iterator[None]:
-    """A consumer that works on what it is given, all the while."""
+    """A consumer that runs during the block."""
     is_over = threading.Event()
 
     def consume() -> None:
@@ -53,7 +53,7 @@ def fill(queue: Queue, channels: int, each: int = 1) -> None:
 
 
 def last_query_at(conn: psycopg.Connection) -> datetime:
-    """When the last query began that a program asked."""
+    """When the last query of a program began."""
     found = conn.execute(
         "SELECT max(query_start) FROM pg_stat_activity"
         " WHERE application_name = 'lonnymq' AND datname = current_database()"
@@ -63,9 +63,9 @@ def last_query_at(conn: psycopg.Connection) -> datetime:
     return at
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -78,13 +78,13 @@ def test_a_noisy_tenant_gets_its_share_and_no_more(queue: Queue, dsn: str) -> No
     queue.enqueue_many(range(4000), channel="noisy")
     for n in range(3):
         queue.enqueue_many(range(900), channel=f"quiet-{n}")
-    queue.enqueue("held", channel="held")
-    queue.channel("held").set(paused=True)
+    queue.enqueue("paused", channel="paused")
+    queue.channel("paused").set(paused=True)
     with consuming(queue), Terminal("top", *OFTEN, dsn=dsn, columns=120) as terminal:
-        terminal.until_shown("4 always with something due", "noisy", "1.0x")
+        terminal.until_shown("4 always have messages due", "noisy", "1.0x")
         terminal.until(lambda: "25.0%" in terminal.shown[2])
         assert row(terminal, "noisy")[-1] == "ready"
-        assert row(terminal, "held")[-1] == "paused"
+        assert row(terminal, "paused")[-1] == "paused"
         assert terminal.shown[4].startswith("noisy")
         terminal.press("q")
         assert terminal.end() == 0
@@ -107,7 +107,7 @@ def test_keys(queue: Queue, dsn: str, conn: psycopg.Connection) -> None:
         terminal.press("s")
         terminal.until_shown("sorted by waiting", "1-19 of 61")
         terminal.press("/tenant-003\r")
-        terminal.until_shown('1-10 of 10 that begin with "tenant-003"')
+        terminal.until_shown('1-10 of 10 starting with "tenant-003"')
         assert "acme" not in terminal.text
         terminal.press(ESCAPE)
         terminal.until_shown("1-19 of 61")
@@ -129,7 +129,7 @@ def test_keys(queue: Queue, dsn: str, conn: psycopg.Connection) -> None:
 
 
 def test_ten_thousand_channels(queue: Queue, dsn: str) -> None:
-    """Those that matter are there at once, and so is who is asked for."""
+    """The important channels are shown at once, and so are those that a filter selects."""
     fill(queue, 10_000)
     queue.enqueue_many(range(500), channel="zz-noisy")
     with consuming(queue), Terminal("top", dsn=dsn) as terminal:
@@ -184,8 +184,8 @@ def test_the_terminal_is_restored_after_a_failure(conn: psycopg.Connection, dsn:
 
 
 @contextmanager
-def away(dsn: str, server: AnyServer) -> Iterator[None]:
-    """Nobody is connected to the database, nor can be."""
+def unreachable(dsn: str, server: AnyServer) -> Iterator[None]:
+    """All connections to the database are closed, and new ones refused."""
     name = str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"])
     allow = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
     with psycopg.connect(server.dsn("postgres"), autocommit=True) as admin:
@@ -197,17 +197,17 @@ def away(dsn: str, server: AnyServer) -> Iterator[None]:
             admin.execute(allow.format(sql.Identifier(name), sql.Literal("true")))
 
 
-def test_a_database_that_goes_away_and_comes_back(queue: Queue, dsn: str, server: AnyServer) -> None:
+def test_an_outage_of_the_database(queue: Queue, dsn: str, server: AnyServer) -> None:
     queue.enqueue("first", channel="acme")
     with (
         Terminal("top", *OFTEN, dsn=dsn) as terminal,
         Terminal("top", *OFTEN, dsn=dsn) as impatient,
-        telling(dsn) as process,
+        printing_json(dsn) as process,
     ):
         terminal.until_shown("acme")
         impatient.until_shown("acme")
         lines(process, 1)
-        with away(dsn, server):
+        with unreachable(dsn, server):
             terminal.until(lambda: terminal.shown[2].startswith("The database "))
             assert row(terminal, "acme")
             impatient.press("q")
@@ -222,33 +222,33 @@ def test_a_database_that_goes_away_and_comes_back(queue: Queue, dsn: str, server
         assert process.wait(20) == 143
         assert process.stderr is not None
         noted = process.stderr.read().decode().splitlines()
-        assert all(line.startswith("The database is away, trying again: ") for line in noted), noted
+        assert all(line.startswith("The database is unreachable, retrying: ") for line in noted), noted
 
 
-def test_what_the_screen_says_of_it(dsn: str, server: AnyServer) -> None:
+def test_the_screen_reports_an_outage(dsn: str, server: AnyServer) -> None:
     with Queue(dsn, listen=False, timeout=0.5) as queue:
-        watch = Watch(Looker(queue, 0.1), 0.1)
-        with watch.running():
-            wait_until(lambda: watch.picture is not None)
-            assert watch.trouble() == ""
-            with away(dsn, server):
-                wait_until(lambda: watch.trouble().startswith("The database is away for "))
-                assert "trying again: " in watch.trouble()
-                assert watch.failure is None
-            wait_until(lambda: watch.trouble() == "")
+        polling = PollThread(Poller(queue, 0.1), 0.1)
+        with polling.running():
+            wait_until(lambda: polling.snapshot is not None)
+            assert polling.trouble() == ""
+            with unreachable(dsn, server):
+                wait_until(lambda: polling.trouble().startswith("The database has been unreachable for "))
+                assert "retrying: " in polling.trouble()
+                assert polling.failure is None
+            wait_until(lambda: polling.trouble() == "")
 
 
 def test_a_database_that_does_not_answer(
     queue: Queue, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lonnymq.cli.top.screen.PATIENCE", 0.1)
-    watch = Watch(Looker(queue, 0.1), 0.1)
-    with watch.running():
-        wait_until(lambda: watch.picture is not None)
+    monkeypatch.setattr("lonnymq.cli.top.screen.SLOW_ANSWER_S", 0.1)
+    polling = PollThread(Poller(queue, 0.1), 0.1)
+    with polling.running():
+        wait_until(lambda: polling.snapshot is not None)
         with conn.transaction():
             conn.execute("LOCK TABLE queue")
-            wait_until(lambda: watch.trouble().startswith("The database has not answered for "))
-        wait_until(lambda: watch.trouble() == "")
+            wait_until(lambda: polling.trouble().startswith("The database has not answered for "))
+        wait_until(lambda: polling.trouble() == "")
 
 
 def test_no_database_to_begin_with() -> None:
@@ -280,7 +280,7 @@ def test_once(queue: Queue, lonnymq: Run) -> None:
     without_terminal = lonnymq("top", *OFTEN, "--sort", "name", "--limit", "1", "--channel", "b")
     assert without_terminal.stdout.splitlines()[3].startswith("bluebird")
     limited = lonnymq("top", *OFTEN, "--limit", "1")
-    assert (len(limited.stdout.splitlines()), limited.stderr) == (4, "1 of 2; for more: --limit\n")
+    assert (len(limited.stdout.splitlines()), limited.stderr) == (4, "1 of 2 channels; --limit shows more.\n")
 
 
 def test_once_on_a_terminal(queue: Queue, dsn: str) -> None:
@@ -291,7 +291,7 @@ def test_once_on_a_terminal(queue: Queue, dsn: str) -> None:
         assert "\x1b[?1049h" not in terminal.raw
 
 
-def test_nothing_at_all(lonnymq: Run) -> None:
+def test_an_empty_queue(lonnymq: Run) -> None:
     done = lonnymq("top", "--once", *OFTEN)
     assert (done.code, done.stderr) == (0, "There are no channels.\n")
 
@@ -300,18 +300,18 @@ def test_json(queue: Queue, lonnymq: Run) -> None:
     queue.enqueue_many(range(1200), channel="acme")
     queue.enqueue("one", channel="bluebird")
     with consuming(queue):
-        told = lonnymq("top", "--json", "--once", "--interval", "0.3").record
-    assert (told["channels_known"], told["is_whole"]) == (2, True)
-    acme, bluebird = told["channels"]
+        record = lonnymq("top", "--json", "--once", "--interval", "0.3").record
+    assert (record["channels_known"], record["is_complete"]) == (2, True)
+    acme, bluebird = record["channels"]
     assert (acme["channel"], bluebird["channel"]) == ("acme", "bluebird")
     assert acme["rate"] > 0
     assert 0 < acme["share"] <= 1
-    assert told["fair_rate"] > 0
-    assert told["queue"]["waiting"] > 0
+    assert record["fair_rate"] > 0
+    assert record["queue"]["waiting"] > 0
 
 
 @contextmanager
-def telling(dsn: str) -> Iterator[subprocess.Popen[bytes]]:
+def printing_json(dsn: str) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-W", "error", "-m", "lonnymq", "top", "--json", *OFTEN]
     with subprocess.Popen(
         command,
@@ -331,13 +331,13 @@ def lines(process: subprocess.Popen[bytes], number: int) -> list[dict[str, Any]]
     return [json.loads(process.stdout.readline()) for _ in range(number)]
 
 
-def test_json_goes_on_until_it_is_told_to_end(queue: Queue, dsn: str) -> None:
+def test_json_continues_until_a_signal(queue: Queue, dsn: str) -> None:
     queue.enqueue("one", channel="acme")
-    with telling(dsn) as process:
-        looks = lines(process, 3)
-        assert [look["channels"][0]["channel"] for look in looks] == ["acme"] * 3
-        assert looks[0]["rate"] is None
-        assert looks[2]["at"] > looks[0]["at"]
+    with printing_json(dsn) as process:
+        records = lines(process, 3)
+        assert [record["channels"][0]["channel"] for record in records] == ["acme"] * 3
+        assert records[0]["rate"] is None
+        assert records[2]["at"] > records[0]["at"]
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 143
         assert process.stderr is not None
@@ -350,37 +350,37 @@ def test_wrong_use(lonnymq: Run) -> None:
         assert (done.code, done.stdout, arguments[0] in done.said) == (2, "", True)
 
 
-def test_a_look_reads_a_page_and_the_next_goes_on(queue: Queue) -> None:
-    """By a clock that says that each look took too long for more."""
+def test_each_poll_reads_a_page_and_the_next_continues(queue: Queue) -> None:
+    """With a clock by which each poll takes too long to read a second page."""
     size = PAGE * 2 + 100
     fill(queue, size, each=2)
     queue.enqueue_many(range(50), channel="zz-noisy")
-    looker = Looker(queue, 1.0, clock=count(1.0).__next__)
-    first = looker.look()
+    poller = Poller(queue, 1.0, clock=count(1.0).__next__)
+    first = poller.poll()
     assert "zz-noisy" in first.channels
-    assert not first.is_whole
+    assert not first.is_complete
     assert len(first.channels) < size
     assert f"tenant-{size - 1:04}" not in first.channels
-    found = looker.look(Focus(prefix=f"tenant-{size - 50:04}"[:-1]))
+    found = poller.poll(Focus(prefix=f"tenant-{size - 50:04}"[:-1]))
     assert f"tenant-{size - 50:04}" in found.channels
-    third = looker.look()
-    assert (third.is_whole, third.sweep, len(third.channels)) == (True, 3, size + 1)
+    third = poller.poll()
+    assert (third.is_complete, third.polls_per_pass, len(third.channels)) == (True, 3, size + 1)
     shown = [f"tenant-{n:04}" for n in range(PAGE * 2, PAGE * 2 + 3)]
-    fourth = looker.look(Focus(shown))
-    assert {fourth.channels[name].track.readings[-1].look for name in shown} == {4}
-    quick = Looker(queue, 1.0, clock=lambda: 0.0).look()
-    assert (quick.is_whole, quick.sweep, len(quick.channels)) == (True, 1, size + 1)
+    fourth = poller.poll(Focus(shown))
+    assert {fourth.channels[name].history.samples[-1].poll for name in shown} == {4}
+    quick = Poller(queue, 1.0, clock=lambda: 0.0).poll()
+    assert (quick.is_complete, quick.polls_per_pass, len(quick.channels)) == (True, 1, size + 1)
 
 
 def test_a_deleted_channel_goes(queue: Queue) -> None:
     fill(queue, 3)
-    looker = Looker(queue, 1.0)
-    assert len(looker.look().channels) == 3
+    poller = Poller(queue, 1.0)
+    assert len(poller.poll().channels) == 3
     queue.channel("tenant-0001").delete(with_messages=True)
-    assert list(looker.look().channels) == ["tenant-0000", "tenant-0002"]
+    assert list(poller.poll().channels) == ["tenant-0000", "tenant-0002"]
 
 
-def test_a_login_that_is_bound_to_channels_sees_these(
+def test_a_login_that_is_bound_to_channels_sees_only_these(
     login: Login, schema: str, conn: psycopg.Connection, lonnymq: Run
 ) -> None:
     address = login(f"{schema}_observer", f"{schema}_producer")
@@ -388,6 +388,6 @@ def test_a_login_that_is_bound_to_channels_sees_these(
     name = psycopg.conninfo.conninfo_to_dict(address)["user"]
     conn.execute("SELECT credential_bind(%s, ARRAY['mine'])", [name])
     conn.execute("SELECT message_create('theirs', 'x')")
-    told = lonnymq("top", "--once", "--json", *OFTEN, "--schema", schema, "--dsn", address).record
-    assert (told["queue"], [one["channel"] for one in told["channels"]]) == (None, ["mine"])
+    record = lonnymq("top", "--once", "--json", *OFTEN, "--schema", schema, "--dsn", address).record
+    assert (record["queue"], [one["channel"] for one in record["channels"]]) == (None, ["mine"])
     assert lonnymq("top", "--once", *OFTEN, "--schema", schema, "--dsn", address).code == 0

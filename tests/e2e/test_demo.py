@@ -20,20 +20,21 @@ from deltalake import DeltaTable
 from rich.console import Console
 
 from lonnymq.cli import demo_view as view
-from lonnymq.cli.demo_command import LOOK_AROUND
+from lonnymq.cli.demo_command import SUGGESTED_COMMANDS
 from lonnymq.commands import ChannelStatistics
-from lonnymq.demo import NOISY, TENANTS, Outcome, Served, Tenant, run
-from lonnymq.demo.waits import Begun, part, waits
+from lonnymq.demo import NOISY, TENANTS, DemoResult, DemoTenant, TenantResult, run
+from lonnymq.demo.waits import StartedMessage, waits
+from lonnymq.quantile import quantile
 from tests.e2e.programs import eventually, is_alive
 
 COMMAND = [sys.executable, "-m", "lonnymq", "demo"]
 SMALL = (
-    Tenant("megacorp", backlog=3000),
-    Tenant("corner-shop", backlog=10, max_concurrency=1),
-    Tenant("newsletter", backlog=5, release_interval=0.1),
-    Tenant("pharmacy", backlog=100, urgent_rate=20),
-    Tenant("startup", backlog=10, failing=3),
-    Tenant("quiet", rate=20),
+    DemoTenant("megacorp", backlog=3000),
+    DemoTenant("corner-shop", backlog=10, max_concurrency=1),
+    DemoTenant("newsletter", backlog=5, release_interval=0.1),
+    DemoTenant("pharmacy", backlog=100, urgent_rate=20),
+    DemoTenant("startup", backlog=10, failing=3),
+    DemoTenant("quiet", rate=20),
 )
 
 
@@ -57,7 +58,7 @@ def test_its_numbers_and_its_end_on_spark(own_tmp: dict[str, str]) -> None:
     done = subprocess.run([*COMMAND, "--json"], env=own_tmp, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
-    tenants = [Served(**tenant) for tenant in shown["tenants"]]
+    tenants = [TenantResult(**tenant) for tenant in shown["tenants"]]
     assert {tenant.channel for tenant in tenants} == {tenant.channel for tenant in TENANTS}
     assert shown["messages"] == sum(tenant.completed + tenant.dead for tenant in tenants) > 20_000
     for tenant in tenants:
@@ -102,35 +103,37 @@ def test_on_any_database(dsn: str) -> None:
 
 def test_what_a_plain_queue_would_have_done() -> None:
     """The same workers, at the same times, in the order of arrival."""
-    begun = [Begun("loud", n, 0, began) for n, began in enumerate([10, 20, 40, 50])]
-    found = waits([*begun, Begun("quiet", 9, 15, 30)])
+    begun = [StartedMessage("loud", n, 0, began) for n, began in enumerate([10, 20, 40, 50])]
+    found = waits([*begun, StartedMessage("quiet", 9, 15, 30)])
     assert found["loud"].real == (10, 20, 40, 50)
     assert found["loud"].fifo == (10, 20, 30, 40)
     assert (found["quiet"].real, found["quiet"].fifo) == ((15,), (35,))
-    assert [part(range(100), share) for share in (0.5, 0.95, 1)] == [49, 94, 99]
+    assert [quantile(range(100), share) for share in (0.5, 0.95, 1)] == [49, 94, 99]
 
 
 def waiting(here: float, fifo: float) -> dict[str, Any]:
-    return {"median_wait": here, "most_wait": here, "fifo_median_wait": fifo, "fifo_most_wait": fifo}
+    return {"median_wait": here, "p95_wait": here, "fifo_median_wait": fifo, "fifo_p95_wait": fifo}
 
 
 def test_the_table_and_the_picture_fit_a_terminal() -> None:
     plain: dict[str, Any] = {"is_urgent": False, "dead": 0}
-    loud = Served("megacorp", completed=20_000, **waiting(6.0, 6.2), **plain, remark="sends 20,000 at once")
-    quiet = Served("hotel", completed=40, **waiting(0.06, 6.0), **plain, remark="")
-    urgent = Served(
+    loud = TenantResult(
+        "megacorp", completed=20_000, **waiting(6.0, 6.2), **plain, remark="sends 20,000 at once"
+    )
+    quiet = TenantResult("hotel", completed=40, **waiting(0.06, 6.0), **plain, remark="")
+    urgent = TenantResult(
         "pharmacy", is_urgent=True, completed=437, dead=10, **waiting(0.709, 6.0), remark="urgent"
     )
-    shown = Outcome((loud, quiet, urgent), 20_487, 12.0)
+    shown = DemoResult((loud, quiet, urgent), 20_487, 12.0)
     console = Console(width=80, file=io.StringIO())
     console.print(view.table(shown))
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
     [line] = [line for line in lines if "hotel" in line]
-    assert line.split()[:5] == ["hotel", "40", "60", "ms", "6.0"]
+    assert line.split()[:5] == ["hotel", "40", "60", "ms", "6"]
     assert line.count("█") < line.count("░")
     assert "…" not in console.file.getvalue()
-    assert "waited 60 ms; in a plain queue it would have waited 6.0 s" in view.summary(shown)
+    assert "waited 60 ms (median); in a FIFO queue it would have waited 6 s" in view.summary(shown)
 
 
 @pytest.mark.parametrize(
@@ -157,8 +160,8 @@ def test_nothing_is_left_when_it_is_told_to_end(
 def test_its_workers_end_with_a_demo_that_is_killed(dsn: str) -> None:
     program = """if True:
         import sys
-        from lonnymq.demo.workers import workers
-        with workers(sys.argv[1], 2) as running:
+        from lonnymq.demo.workers import start_workers
+        with start_workers(sys.argv[1], 2) as running:
             print(*(worker.pid for worker in running), flush=True)
             sys.stdin.read()
     """
@@ -182,10 +185,10 @@ def test_it_stays_when_asked_to_and_is_plain_in_a_pipe(own_tmp: dict[str, str]) 
         try:
             assert demo.stderr is not None
             said = ""
-            while LOOK_AROUND[-1] not in said:
+            while SUGGESTED_COMMANDS[-1] not in said:
                 said += demo.stderr.readline()
             advice = [line.strip() for line in said.splitlines() if line.startswith("  ")]
-            assert advice[1:] == list(LOOK_AROUND)
+            assert advice[1:] == list(SUGGESTED_COMMANDS)
             script = "\n".join(["set -e", *advice])
             looked = subprocess.run(
                 ["bash", "-c", script], env=env, capture_output=True, text=True, check=False
@@ -195,7 +198,7 @@ def test_it_stays_when_asked_to_and_is_plain_in_a_pipe(own_tmp: dict[str, str]) 
             demo.send_signal(signal.SIGINT)
         shown, more = demo.communicate(timeout=60)
     assert demo.returncode == 0
-    assert "in a plain queue it would have waited" in shown
+    assert "in a FIFO queue it would have waited" in shown
     assert "\x1b" not in shown + said + more
     assert all(tenant.channel in shown and tenant.channel in looked.stdout for tenant in TENANTS)
     assert "startup" in looked.stdout.partition("error")[2], "a dead one"
@@ -230,5 +233,5 @@ def test_without_spark_or_java_it_says_so_and_goes_on(
         [sys.executable, "-c", program, dsn, package], env=env, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert f"The archive and report on Spark are left out: {says}" in done.stderr
+    assert f"Skipping the archive and the report with Spark: {says}" in done.stderr
     assert list(Path(own_tmp["TMPDIR"]).iterdir()) == []

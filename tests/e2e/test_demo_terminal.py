@@ -1,4 +1,4 @@
-"""The demo as people see it: on a terminal, live; and what is left of it there."""
+"""The demo on a terminal: its live table, its result, and that nothing is left behind."""
 
 import re
 import shutil
@@ -12,14 +12,14 @@ from lonnymq.demo import TENANTS
 from tests.cli.terminal import CONTROL, WHOLE_SCREEN, Terminal
 from tests.e2e.programs import eventually, is_alive
 
-MINUTES = 240.0
+TIMEOUT_S = 240.0
 SERVED = re.compile(r"megacorp +\S+ +(\d+) ")
 UP_AND_ERASED = "\x1b[1A\x1b[2K"
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A place for temporary files that the server's account can reach."""
+    """A folder for temporary files that the server's account can reach."""
     path = Path(tempfile.mkdtemp(prefix="lonnymq-e2e-"))
     path.chmod(0o755)
     yield path
@@ -28,18 +28,18 @@ def folder() -> Iterator[Path]:
 
 def demo(folder: Path, columns: int, lines: int) -> Terminal:
     env = {"TMPDIR": str(folder), "LINES": str(lines)}
-    return Terminal("demo", "--no-spark", dsn=None, columns=columns, lines=lines, env=env, patience=MINUTES)
+    return Terminal("demo", "--no-spark", dsn=None, columns=columns, lines=lines, env=env, timeout=TIMEOUT_S)
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Those that were told to use it: the demo itself and its workers; a server hides what it was told."""
+    """The processes with this folder in their environment: the demo and its workers, but not the server."""
     found = []
     for environ in Path("/proc").glob("[0-9]*/environ"):
         try:
             if str(folder).encode() in environ.read_bytes() and is_alive(int(environ.parent.name)):
                 found.append(int(environ.parent.name))
         except (PermissionError, FileNotFoundError, ProcessLookupError):
-            pass  # somebody else's, or it has ended
+            pass  # of another user, or already gone
     return found
 
 
@@ -48,31 +48,31 @@ def drawn(terminal: Terminal) -> list[str]:
 
 
 def has_moved(terminal: Terminal) -> bool:
-    """Whether several looks at who is served differ."""
+    """Whether several updates of the live table differ."""
     return len(set(SERVED.findall(CONTROL.sub("", terminal.raw)))) >= 3
 
 
 def shows_all(terminal: Terminal) -> bool:
-    """Whether each tenant has a line in one of the last two looks; the very last may be half drawn."""
-    looks = CONTROL.sub("", terminal.raw).split("Who is being served")[-2:]
-    return any(all(tenant.channel in look for tenant in TENANTS) for look in looks)
+    """Whether one of the last two updates shows each tenant; the very last may be incomplete."""
+    updates = CONTROL.sub("", terminal.raw).split("Messages served per tenant")[-2:]
+    return any(all(tenant.channel in update for tenant in TENANTS) for update in updates)
 
 
 def test_it_is_live_and_ends_with_a_table_and_bars_that_fit(folder: Path) -> None:
     with demo(folder, columns=80, lines=24) as terminal:
-        terminal.until(lambda: "Who is being served" in terminal.raw)
+        terminal.until(lambda: "Messages served per tenant" in terminal.raw)
         terminal.until(lambda: has_moved(terminal))
-        terminal.until(lambda: "The server is stopped" in terminal.raw)
+        terminal.until(lambda: "Stopped the server" in terminal.raw)
         assert terminal.end() == 0
-    live, _, end = terminal.raw.partition("How long did half of the messages wait?")
-    assert live.count(UP_AND_ERASED) > 20, "drawn over, not one below the other"
+    live, _, end = terminal.raw.partition("Median wait per tenant")
+    assert live.count(UP_AND_ERASED) > 20, "each update overwrites the one before"
     assert WHOLE_SCREEN not in terminal.raw
     assert max(map(len, drawn(terminal))) <= 80
     for tenant in TENANTS:
         assert tenant.channel in end
     assert end.count("█") > 100
     assert end.count("░") > 100
-    assert "in a plain queue it would have waited" in " ".join(end.split())
+    assert "in a FIFO queue it would have waited" in " ".join(end.split())
     assert list(folder.iterdir()) == []
     assert processes_of(folder) == []
 

@@ -63,7 +63,7 @@ VARYING = [
     (r'("\w+_(?:at|ms)"): [1-9]\d*', r"\1: <number>"),
     (r"\bnow\b|\d+ (?:ms|s)(?: ago)?\b", "<age>"),
     (r"in \d+ min", "in <age>"),
-    (r"\d+ of \d+ in use|\d+ rows are left", "<number>"),
+    (r"\d+ of \d+ in use|\d+ rows? to clean up", "<number>"),
     (r"\bstep \d+", "step <number>"),
     (r'File "[^"]*shop.py"', "File <shop.py>"),
     (r"PostgreSQL \d+\.\d+", "PostgreSQL <version>"),

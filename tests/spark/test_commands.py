@@ -96,7 +96,7 @@ def test_errors_are_one_sentence(conn: psycopg.Connection, dsn: str, tmp_path: P
         (["load", "x.parquet"], 3, "no database was named"),
         (["load", "x.parquet", "--format", "xml", "--dsn", "dbname=x"], 2, "xml"),
         (["archive", "lake", "--conf", "nonsense", "--dsn", "dbname=x"], 1, "write --conf name=value"),
-        (["archive", "lake", "--rows-a-commit", "0"], 2, "--rows-a-commit"),
+        (["archive", "lake", "--rows-per-commit", "0"], 2, "--rows-per-commit"),
     ],
 )
 def test_bad_input_is_told_before_spark_starts(arguments: list[str], code: int, said: str) -> None:

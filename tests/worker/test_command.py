@@ -91,16 +91,26 @@ def test_it_runs_an_app_until_nothing_is_due(folder: Path, dsn: str, target: str
     assert sorted(folder.glob("*health*")) == [health], "no other file is left"
 
 
+def test_until_empty_waits_for_messages_that_a_rate_limit_holds_back(folder: Path, dsn: str) -> None:
+    with Queue(dsn) as queue:
+        queue.channel("acme").set(release_interval=0.2)
+        for invoice in range(3):
+            queue.enqueue({"invoice": invoice}, channel="acme", headers={"task": "send"})
+        done = run(folder, dsn, "shop.tasks", "--until-empty")
+        assert (done.returncode, done.stdout.splitlines()) == (0, ["sent 0", "sent 1", "sent 2"]), done.stderr
+        assert queue.stats().waiting == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["shop.missing:app"], 2, "there is no module 'shop.missing'"),
-        (["missing"], 2, "there is no module 'missing'"),
-        (["shop.tasks:number"], 2, "shop.tasks:number is no App (shop.tasks:app is one)"),
-        (["shop.tasks:nothing.there"], 2, "shop.tasks:nothing.there is no App"),
-        (["shop.nothing"], 2, "make one there: app = App(queue)"),
-        ([":app"], 2, "names no app"),
-        ([".app"], 2, "names no app"),
+        (["shop.missing:app"], 2, "no module named 'shop.missing'"),
+        (["missing"], 2, "no module named 'missing'"),
+        (["shop.tasks:number"], 2, "shop.tasks:number is not an App (did you mean shop.tasks:app?)"),
+        (["shop.tasks:nothing.there"], 2, "shop.tasks:nothing.there is not an App"),
+        (["shop.nothing"], 2, "define one there: app = App(queue)"),
+        ([":app"], 2, "does not name an app"),
+        ([".app"], 2, "does not name an app"),
         (["shop.needs"], 1, "shop.needs cannot be imported: ModuleNotFoundError: No module named 'not"),
         (["shop.unset"], 1, "shop.unset cannot be imported: KeyError: 'NOT_SET' (see line 3 of "),
         (["shop.through"], 1, "shop/unset.py; --debug shows the traceback)"),
@@ -110,7 +120,7 @@ def test_it_runs_an_app_until_nothing_is_due(folder: Path, dsn: str, target: str
         ([], 2, "Missing argument"),
         (["shop.tasks", "--concurrency", "0"], 2, "--concurrency"),
         (["shop.tasks", "--lease", "0"], 2, "--lease"),
-        (["shop.tasks", "--log-level", "loud"], 2, "'loud' is none of debug, info"),
+        (["shop.tasks", "--log-level", "loud"], 2, "'loud' is not one of debug, info"),
     ],
 )
 def test_wrong_use(folder: Path, dsn: str, arguments: list[str], code: int, says: str) -> None:

@@ -1,4 +1,4 @@
-"""The command line. Each command group has its file; what a command needs is imported when it runs."""
+"""The command line. Each group of commands has its own module, which imports what it needs when it runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import sys
 
 
 def main() -> None:
-    """Run the command line. `--debug` is taken wherever it stands; an error is one sentence without it."""
+    """Run the command line. An error is printed as one line, or with `--debug`, at any position, as a
+    traceback.
+    """
     arguments = sys.argv[1:]
     try:
         from lonnymq.cli.all_commands import app

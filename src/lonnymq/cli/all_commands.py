@@ -1,4 +1,4 @@
-"""All commands together."""
+"""Registers all commands."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ app.add_typer(sql_commands.app, name="sql")
 app.add_typer(spark_commands.app, name="spark")
 
 
-def _tell_version(is_asked: bool) -> None:  # noqa: FBT001 -- as Typer calls it
-    if is_asked:
+def _print_version(is_given: bool) -> None:  # noqa: FBT001 -- as Typer calls it
+    if is_given:
         version()
         raise typer.Exit
 
@@ -58,20 +58,18 @@ def _tell_version(is_asked: bool) -> None:  # noqa: FBT001 -- as Typer calls it
 @app.callback()
 def common(
     *,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when a command fails.")] = False,
     show_version: Annotated[
         bool,
-        typer.Option(
-            "--version", help="Print the version of this package.", callback=_tell_version, is_eager=True
-        ),
+        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Show --debug in the help; it is taken before the commands see it."""
+    """Lists --debug in the help; `main` removes it before Typer sees the arguments."""
 
 
 @app.command()
 def version(*, as_json: Json = False) -> None:
-    """Print the version of this package.
+    """Print the version.
 
     Example: lonnymq version --json
     """

@@ -1,4 +1,4 @@
-"""bench: what a database does with the queue, measured in a schema made for it and removed afterwards."""
+"""bench: measure how fast a database is as a queue, in a temporary schema."""
 
 from __future__ import annotations
 
@@ -9,21 +9,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lonnymq.cli.bench.parameters import MOST_OCTETS, Terms
+from lonnymq.cli.bench.parameters import MAX_BYTES, Parameters
 from lonnymq.cli.failure import BadValue
-from lonnymq.cli.formatting import count, size
+from lonnymq.cli.formatting import size
 from lonnymq.cli.options import Dsn, Json, print_json
 from lonnymq.cli.printing import note, show
+from lonnymq.formatting import count
 
 if TYPE_CHECKING:
-    from lonnymq.cli.bench.results import Results, Surroundings
+    from lonnymq.cli.bench.results import Results, ServerInfo
 
-USUAL = Terms()
+DEFAULTS = Parameters()
 
-Clients = Annotated[int, typer.Option(min=1, max=64, help="Processes that produce and consume at a time.")]
-Channels = Annotated[int, typer.Option(min=2, max=10_000, help="Tenants that messages are spread over.")]
-Seconds = Annotated[float, typer.Option(min=0.05, max=600, help="For each measurement.")]
-ContentBytes = Annotated[int, typer.Option(min=0, max=1_000_000, help="The size of a message.")]
+ClientCount = Annotated[
+    int, typer.Option(min=1, max=64, help="Number of client processes that enqueue and dequeue in parallel.")
+]
+Channels = Annotated[
+    int, typer.Option(min=2, max=10_000, help="Number of channels (tenants) to spread the messages over.")
+]
+Seconds = Annotated[float, typer.Option(min=0.05, max=600, help="Seconds per measurement.")]
+PayloadBytes = Annotated[int, typer.Option(min=0, max=1_000_000, help="Size of each message's payload.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -32,70 +37,73 @@ def register(app: typer.Typer) -> None:
 
 def bench(
     *,
-    clients: Clients = USUAL.clients,
-    channels: Channels = USUAL.channels,
-    seconds: Seconds = USUAL.seconds,
-    content_bytes: ContentBytes = USUAL.content_bytes,
+    clients: ClientCount = DEFAULTS.clients,
+    channels: Channels = DEFAULTS.channels,
+    seconds: Seconds = DEFAULTS.seconds,
+    payload_bytes: PayloadBytes = DEFAULTS.payload_bytes,
     dsn: Dsn = None,
     as_json: Json = False,
 ) -> None:
-    """Measure what your database does with the queue, in about half a minute.
+    """Measure how fast your database is as a queue. Takes about half a minute.
 
-    It makes a schema of its own, loads the server with messages in it, and removes it.
+    Creates a temporary schema, measures there, and removes it again. Existing queues are not touched, but the
+    server is under load meanwhile.
 
-    No queue that is there is touched, but what else the server does shares it meanwhile.
-
-    Example: lonnymq bench --clients 4 --content-bytes 1000
+    Example: lonnymq bench --clients 4 --payload-bytes 1000
     """
-    terms = Terms(clients, channels, seconds, content_bytes)
-    if terms.most_bytes > MOST_OCTETS:
+    parameters = Parameters(clients, channels, seconds, payload_bytes)
+    if parameters.max_bytes > MAX_BYTES:
         raise BadValue(
-            f"that would write up to {size(terms.most_bytes)}", "give fewer --clients or --content-bytes"
+            f"this would write up to {size(parameters.max_bytes)}", "use fewer --clients or --payload-bytes"
         )
-    found = _measure(terms, dsn)
+    found = _measure(parameters, dsn)
     if as_json:
         from lonnymq.cli.bench.findings import sentences
 
-        print_json(asdict(found) | {"reading": sentences(found)})
+        print_json(asdict(found) | {"findings": sentences(found)})
     else:
         _print(found)
 
 
-def _measure(terms: Terms, dsn: str | None) -> Results:
-    from lonnymq.cli.bench.clients import crew
-    from lonnymq.cli.bench.protocol import Site
-    from lonnymq.cli.bench.scratch_schema import check_rights, ground, left_behind, new_name
-    from lonnymq.cli.bench.server_info import surroundings
-    from lonnymq.cli.bench.steps import Course
+def _measure(parameters: Parameters, dsn: str | None) -> Results:
+    from lonnymq.cli.bench.clients import start_clients
+    from lonnymq.cli.bench.protocol import Target
+    from lonnymq.cli.bench.scratch_schema import check_rights, find_leftovers, new_name, scratch_schema
+    from lonnymq.cli.bench.server_info import server_info
+    from lonnymq.cli.bench.steps import Benchmark
     from lonnymq.cli.database import address, connect
 
     with connect(dsn) as conn:
         conn.prepare_threshold = None  # a pooler may be in between
         check_rights(conn)
-        around, schema = surroundings(conn), new_name()
-        for other in left_behind(conn):
+        server, schema = server_info(conn), new_name()
+        for other in find_leftovers(conn):
             note(
-                f"Schema {other} is of another bench: if none runs, `lonnymq uninstall --schema {other}`"
-                " removes it."
+                f"Schema {other} was left by another benchmark. If that is not running any more, remove it"
+                f" with `lonnymq uninstall --schema {other}`."
             )
-        note(_announced(terms, schema, around))
-        site = Site(address(dsn), schema, terms.channels, terms.content_bytes)
-        with _progress() as tell, ground(conn, dsn, schema), crew(site, terms.clients) as clients:
-            return Course(terms, clients, conn, tell).run(schema, around)
+        note(_announcement(parameters, schema, server))
+        target = Target(address(dsn), schema, parameters.channels, parameters.payload_bytes)
+        with (
+            _progress() as report_step,
+            scratch_schema(conn, dsn, schema),
+            start_clients(target, parameters.clients) as clients,
+        ):
+            return Benchmark(parameters, clients, conn, report_step).run(schema, server)
 
 
-def _announced(terms: Terms, schema: str, around: Surroundings) -> str:
-    about_s = terms.about_s(is_pooled=around.is_pooled)
+def _announcement(parameters: Parameters, schema: str, server: ServerInfo) -> str:
+    estimated_s = parameters.estimated_s(is_pooled=server.is_pooled)
     return (
-        f"Measuring database {around.database} for about {about_s} s, which loads the server: at most"
-        f" {count(terms.most_messages)} messages ({size(terms.most_bytes)}) are written into schema {schema},"
-        " and that is removed."
+        f"Measuring database {server.database} for about {estimated_s} s. This loads the server: it writes"
+        f" at most {count(parameters.max_messages)} messages ({size(parameters.max_bytes)}) into schema"
+        f" {schema}, which is removed afterwards."
     )
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], object]]:
-    """On a terminal, a bar and what is being measured."""
+    """On a terminal, a bar with the current step."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -105,14 +113,14 @@ def _progress() -> Iterator[Callable[[str], object]]:
     columns = BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}")
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as shown:
         steps = shown.add_task("", total=STEPS)
-        begun = -1
+        started = -1
 
-        def tell(what: str) -> None:
-            nonlocal begun
-            begun += 1
-            shown.update(steps, completed=begun, description=what)
+        def report_step(name: str) -> None:
+            nonlocal started
+            started += 1
+            shown.update(steps, completed=started, description=name)
 
-        yield tell
+        yield report_step
 
 
 def _print(found: Results) -> None:
@@ -122,8 +130,8 @@ def _print(found: Results) -> None:
     from lonnymq.cli.bench.findings import sentences
 
     block = output.ASCII if Console().options.ascii_only else output.BLOCK
-    said = output.paragraphs([output.legend(found), output.fairness(found.fairness), *sentences(found)])
+    notes = output.paragraphs([output.legend(found), output.fairness(found.fairness), *sentences(found)])
     show(output.paragraphs(output.heading(found)))
-    for table in (output.times(found, block), output.rates(found, block), said):
+    for table in (output.times(found, block), output.rates(found, block), notes):
         typer.echo()
         show(table)

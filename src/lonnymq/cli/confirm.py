@@ -1,4 +1,4 @@
-"""Nothing is destroyed without a yes."""
+"""Asks before something is destroyed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from lonnymq.cli.failure import NotConfirmed
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Go on if the answer is yes, or was given before; where there is no one to ask, it has to be."""
+    """Return if `yes` was given or the user agrees. Without a terminal, `yes` is required."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise NotConfirmed("this cannot be undone and there is no one to ask", "pass --yes")
+        raise NotConfirmed(
+            "this cannot be undone, and without a terminal nobody can confirm it", "pass --yes"
+        )
     typer.confirm(question, abort=True, err=True)

@@ -1,4 +1,4 @@
-"""Which database a command works on, and the connection to it."""
+"""Finds the address of the database, and connects to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONNECT_TIMEOUT_S = 10
 
 
 def connect(given: str | None, **settings: str | int) -> Connection[Any]:
-    """A connection to the database that the option, or else the environment, names."""
+    """Connect to the database that --dsn or the environment names."""
     import psycopg
 
     try:
@@ -26,14 +26,14 @@ def connect(given: str | None, **settings: str | int) -> Connection[Any]:
 
 
 def address(given: str | None) -> str:
-    """The address as it was given, checked; an empty one leaves all to libpq."""
+    """The address from --dsn or the environment, checked. Empty: libpq reads its own variables."""
     name, found = _address(given)
     _parameters(name, found)
     return found
 
 
 def _address(given: str | None) -> tuple[str, str]:
-    """Where the address stands, and the address; an empty one leaves all to libpq."""
+    """The name of the option or variable that has the address, and the address."""
     for name, address in {
         "--dsn": given,
         "LONNYMQ_DSN": os.environ.get("LONNYMQ_DSN"),
@@ -44,7 +44,7 @@ def _address(given: str | None) -> tuple[str, str]:
     if any(os.environ.get(name) for name in LIBPQ_VARIABLES):
         return "PG*", ""
     raise NoAddress(
-        "no database was named", "give --dsn, or set LONNYMQ_DSN, DATABASE_URL or libpq's PGHOST and the like"
+        "no database given", "pass --dsn, or set LONNYMQ_DSN, DATABASE_URL or libpq's PGHOST etc."
     )
 
 
@@ -54,7 +54,7 @@ def _parameters(name: str, address: str) -> dict[str, Any]:
     try:
         found = parameters(address)
     except InvalidAddress as error:
-        raise BadAddress(f"the address in {name} is not one that libpq takes", error.hint) from None
+        raise BadAddress(f"the address in {name} is not valid for libpq", error.hint) from None
     if not os.environ.get("PGCONNECT_TIMEOUT"):
         found.setdefault("connect_timeout", CONNECT_TIMEOUT_S)
     return {"fallback_application_name": "lonnymq"} | found

@@ -1,4 +1,4 @@
-"""dead: messages that used up their attempts, kept until somebody retries or discards them."""
+"""dead: list, show, retry and discard messages that used up their attempts."""
 
 from __future__ import annotations
 
@@ -8,36 +8,43 @@ import typer
 
 from lonnymq.cli.confirm import confirm
 from lonnymq.cli.failure import FAILURE, BadValue, NotThere
-from lonnymq.cli.formatting import count, gist, size, tries, when
+from lonnymq.cli.formatting import gist, size, tries, when
 from lonnymq.cli.message_commands import LAST_ID, Id, fields
 from lonnymq.cli.message_outcomes import print_outcomes
 from lonnymq.cli.open_queue import opened, server_time
-from lonnymq.cli.options import Dsn, Json, Limit, OfChannel, Schema, Yes, print_json
-from lonnymq.cli.printing import Column, note, print_fields, print_records, print_table
+from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, OfChannel, Schema, Yes, print_json
+from lonnymq.cli.printing import Column, print_page, print_record
+from lonnymq.formatting import count, plural
 
 if TYPE_CHECKING:
     from lonnymq.commands import DeadMessage
 
-SCHEMA = "lonnymq"
-MEANS = {
-    "retried": "it waits again, with fresh attempts",
+MEANINGS = {
+    "retried": "it waits again, with all its attempts",
     "duplicate": "another message has its dedupe key",
     "full": "its channel is full",
     "discarded": "it is gone",
-    "not_found": "there is no such dead message",
+    "not_found": "no such dead message",
 }
 
-app = typer.Typer(help="Dead messages: list, show, retry, discard.", no_args_is_help=True)
+app = typer.Typer(
+    help="List, show, retry and discard dead messages: those that used up their attempts.",
+    no_args_is_help=True,
+)
 
 Ids = Annotated[
-    list[int] | None, typer.Argument(min=1, max=LAST_ID, help="Their ids; or --all.", show_default=False)
+    list[int] | None,
+    typer.Argument(min=1, max=LAST_ID, help="Ids of the messages, or --all.", show_default=False),
 ]
 Everything = Annotated[
-    bool, typer.Option("--all", help="All that are dead; of a --channel or an --error alone, if given.")
+    bool, typer.Option("--all", help="All dead messages, or all that match --channel and --error.")
 ]
 Error = Annotated[
     str | None,
-    typer.Option(help="Only with an error like this pattern, % for anything.", show_default=False),
+    typer.Option(
+        help="Only messages whose error matches this pattern; % matches any text, _ any character.",
+        show_default=False,
+    ),
 ]
 
 
@@ -46,30 +53,32 @@ def list_dead(
     *,
     channel: OfChannel = None,
     error: Error = None,
-    after: Annotated[int, typer.Option(min=0, max=LAST_ID, help="The next page: begin after this id.")] = 0,
+    after: Annotated[int, typer.Option(min=0, max=LAST_ID, help="Next page: start after this id.")] = 0,
     limit: Limit = 50,
     dsn: Dsn = None,
-    schema: Schema = SCHEMA,
+    schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """List dead messages, without their content, by id.
+    """List dead messages without their payloads, in the order of ids.
 
     Example: lonnymq dead list --channel acme --error '%timeout%'
     """
     with opened(dsn, schema) as queue:
         found = queue.dead.list(channel=channel, error=error, after=after, limit=limit)
         now = server_time(queue)
-    if as_json:
-        print_records(found)
-        return
-    print_table(found, _columns(now), otherwise="There are no dead messages.")
-    if len(found) == limit:
-        note(f"For more: --after {found[-1].id}")
+    print_page(
+        found,
+        _columns(now),
+        limit=limit,
+        cursor=lambda message: str(message.id),
+        otherwise="There are no dead messages.",
+        as_json=as_json,
+    )
 
 
 @app.command()
-def show(message_id: Id, *, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
-    """Show all there is to know of a dead message, with its content and what it died of.
+def show(message_id: Id, *, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_json: Json = False) -> None:
+    """Show everything about a dead message, with its payload and its errors.
 
     Example: lonnymq dead show 7
     """
@@ -77,16 +86,13 @@ def show(message_id: Id, *, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: J
         found = queue.get(message_id)
         now = server_time(queue)
     if found is None:
-        raise NotThere(f"there is no message {message_id}", "`lonnymq dead list` lists those that are dead")
+        raise NotThere(f"no message {message_id}", "`lonnymq dead list` lists dead messages")
     if found.status != "dead":
         raise NotThere(
-            f"message {message_id} is not dead but {found.status}",
+            f"message {message_id} is not dead: it is {found.status}",
             f"`lonnymq messages show {message_id}` shows it",
         )
-    if as_json:
-        print_records([found])
-    else:
-        print_fields(fields(found, now))
+    print_record(found, lambda message: fields(message, now), as_json=as_json)
 
 
 @app.command()
@@ -98,28 +104,30 @@ def retry(
     error: Error = None,
     delay: Annotated[
         float | None,
-        typer.Option(min=0, help="Not before so many seconds; for ids only.", show_default=False),
+        typer.Option(
+            min=0, help="Retry after this many seconds. Only with ids, not with --all.", show_default=False
+        ),
     ] = None,
     dsn: Dsn = None,
-    schema: Schema = SCHEMA,
+    schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """Put dead messages back into line, with fresh attempts: some by id, or all.
+    """Enqueue dead messages again, with all their attempts: by id, or all of them.
 
     Example: lonnymq dead retry --all --channel acme --error '%timeout%'
     """
-    ids = _chosen(message_ids, channel, error, everything=everything)
+    ids = _chosen_ids(message_ids, channel, error, everything=everything)
     if delay is not None and everything:
         raise BadValue("--delay is for messages given by id", "leave it out, or give ids instead of --all")
     with opened(dsn, schema) as queue:
         if ids:
-            print_outcomes(queue.dead.retry(ids, delay=delay), {"retried"}, MEANS, as_json=as_json)
+            print_outcomes(queue.dead.retry(ids, delay=delay), {"retried"}, MEANINGS, as_json=as_json)
             return
         done = queue.dead.retry_all(channel=channel, error=error)
     if as_json:
         print_json({"retried": done.retried, "refused": done.refused})
     else:
-        refused = f", {count(done.refused)} refused: their key is taken, or their channel full"
+        refused = f", {count(done.refused)} refused: their dedupe key is taken, or their channel is full"
         typer.echo(f"{count(done.retried)} retried{refused if done.refused else ''}")
     if done.refused:
         raise typer.Exit(FAILURE)
@@ -134,18 +142,18 @@ def discard(
     error: Error = None,
     yes: Yes = False,
     dsn: Dsn = None,
-    schema: Schema = SCHEMA,
+    schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """Let dead messages go for good: some by id, or all.
+    """Delete dead messages for good: by id, or all of them.
 
     Example: lonnymq dead discard 7 8 --yes
     """
-    ids = _chosen(message_ids, channel, error, everything=everything)
+    ids = _chosen_ids(message_ids, channel, error, everything=everything)
     with opened(dsn, schema) as queue:
-        confirm(f"Discard {_named(ids, channel, error)} for good?", yes=yes)
+        confirm(f"Discard {_description(ids, channel, error)} for good?", yes=yes)
         if ids:
-            print_outcomes(queue.dead.discard(ids), {"discarded"}, MEANS, as_json=as_json)
+            print_outcomes(queue.dead.discard(ids), {"discarded"}, MEANINGS, as_json=as_json)
             return
         done = queue.dead.discard_all(channel=channel, error=error)
     if as_json:
@@ -154,25 +162,25 @@ def discard(
         typer.echo(f"{count(done.discarded)} discarded")
 
 
-def _chosen(
+def _chosen_ids(
     message_ids: list[int] | None, channel: str | None, error: str | None, *, everything: bool
 ) -> list[int]:
-    """The ids; none where all are meant. What leaves open which are meant is refused."""
+    """The ids, or an empty list for all. Refuses arguments that leave open which messages are meant."""
     is_narrowed = channel is not None or error is not None
     if message_ids and (everything or is_narrowed):
-        raise BadValue("ids say which are meant", "give ids, or --all with --channel or --error, not both")
-    if not message_ids and not everything:
         raise BadValue(
-            "nothing says which are meant", "give ids, or --all, with --channel or --error if need be"
+            "ids cannot be combined with --all, --channel or --error", "give either ids or these options"
         )
+    if not message_ids and not everything:
+        raise BadValue("no messages given", "give ids, or --all, which --channel and --error narrow")
     return message_ids or []
 
 
-def _named(ids: list[int], channel: str | None, error: str | None) -> str:
+def _description(ids: list[int], channel: str | None, error: str | None) -> str:
     if ids:
-        return f"{len(ids)} dead message(s)"
+        return plural(len(ids), "dead message")
     of_channel = f" of channel {channel!r}" if channel is not None else ""
-    of_error = f" with errors like {error!r}" if error is not None else ""
+    of_error = f" whose error matches {error!r}" if error is not None else ""
     return f"all dead messages{of_channel}{of_error}"
 
 

@@ -1,4 +1,4 @@
-"""demo: twenty tenants on a PostgreSQL of its own, and what fairness does for them."""
+"""demo: how twenty tenants share a queue, on a temporary PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from lonnymq.cli.printing import note
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lonnymq.demo import Watch
+    from lonnymq.demo import OnProgress
 
 BUCKET_S = 0.25
-# It lives for seconds: what Java compiles a second time, to run it faster, would never pay.
-QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-LOOK_AROUND = ("lonnymq channels list", "lonnymq history --limit 20", "lonnymq dead list")
+# This Spark session lives for seconds: optimising compilation would not pay off.
+FAST_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+SUGGESTED_COMMANDS = ("lonnymq channels list", "lonnymq history --limit 20", "lonnymq dead list")
 
 
 def register(app: typer.Typer) -> None:
@@ -33,13 +33,18 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     *,
-    spark: Annotated[bool, typer.Option(help="End with an archive and a report on Spark.")] = True,
+    spark: Annotated[
+        bool, typer.Option(help="Archive the history and write a report with Spark at the end.")
+    ] = True,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the server running, to look around, until Ctrl-C.")
+        bool, typer.Option("--keep", help="Keep the server running afterwards, until Ctrl-C.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show twenty tenants served fairly, on a PostgreSQL made for it and removed afterwards.
+    """Watch how a queue serves twenty tenants fairly, one of them noisy.
+
+    Starts a temporary PostgreSQL server and two workers, and removes them afterwards. Needs no database of
+    yours.
 
     Example: lonnymq demo --no-spark
     """
@@ -49,40 +54,40 @@ def demo(
     from lonnymq.demo import run, temporary_server
 
     screen = Console(stderr=True)
-    screen.print("A PostgreSQL starts in a temporary folder, and two workers ...")
+    screen.print("Starting a temporary PostgreSQL server and two workers ...")
     with temporary_server() as server:
-        with _watching(screen) as watch:
-            shown = run(server.dsn(), watch=watch)
+        with _live_table(screen) as show:
+            result = run(server.dsn(), on_progress=show)
         if not as_json:
             page = Console(highlight=False)
-            page.print(view.table(shown))
-            page.print(view.summary(shown), soft_wrap=not page.is_terminal)
-        reported = _report(server.dsn(), screen, is_shown=not as_json) if spark else None
+            page.print(view.table(result))
+            page.print(view.summary(result), soft_wrap=not page.is_terminal)
+        report = _report(server.dsn(), screen, is_shown=not as_json) if spark else None
         if as_json:
-            print_json(asdict(shown) | ({} if reported is None else asdict(reported)))
+            print_json(asdict(result) | ({} if report is None else asdict(report)))
         if keep:
-            _stay(server.dsn(), screen)
+            _wait_for_ctrl_c(server.dsn(), screen)
     if not as_json:
-        typer.echo("The server is stopped and its folder removed.")
+        typer.echo("Stopped the server and removed its folder.")
 
 
 @contextmanager
-def _watching(screen: Console) -> Iterator[Watch]:
+def _live_table(screen: Console) -> Iterator[OnProgress]:
     from rich.live import Live
 
     from lonnymq.cli import demo_view as view
 
     with Live(console=screen, refresh_per_second=4, transient=True) as live:
-        seen = view.Seen()
-        yield lambda channels: live.update(view.progress(seen.after(channels)))
+        counter = view.ServedCounter()
+        yield lambda channels: live.update(view.progress(counter.progress(channels)))
 
 
-def _stay(dsn: str, screen: Console) -> None:
-    """The queue stays as it is, with all that the tenants sent in its history."""
+def _wait_for_ctrl_c(dsn: str, screen: Console) -> None:
+    """Keep the server running, with all messages of the demo in the history."""
     import signal
 
-    typer.echo("\nThe server stays until Ctrl-C. In another terminal:\n", err=True)
-    for command in (f"export LONNYMQ_DSN='{dsn}'", *LOOK_AROUND):
+    typer.echo("\nThe server runs until Ctrl-C. Try this in another terminal:\n", err=True)
+    for command in (f"export LONNYMQ_DSN='{dsn}'", *SUGGESTED_COMMANDS):
         typer.echo(f"  {command}", err=True)
     try:
         signal.pause()
@@ -91,42 +96,42 @@ def _stay(dsn: str, screen: Console) -> None:
 
 
 @dataclass(frozen=True)
-class _Reported:
+class _SparkReport:
     lake: str
     report: str
 
 
-def _report(dsn: str, screen: Console, *, is_shown: bool) -> _Reported | None:
-    """Archive the demo's history and report on it. Both stay, to be looked at. None: Spark is not there."""
+def _report(dsn: str, screen: Console, *, is_shown: bool) -> _SparkReport | None:
+    """Archive the history of the demo and write a report. Both are kept. None if Spark is not installed."""
     from lonnymq.demo.tasks import DSN_VARIABLE
     from lonnymq.spark.sessions.java import JavaMissing
 
     os.environ[DSN_VARIABLE] = dsn
     try:
-        with screen.status("Spark starts ...") as status:
-            found = _reported(status.update)
+        with screen.status("Starting Spark ...") as status:
+            found = _archive_and_report(status.update)
     except (ModuleNotFoundError, JavaMissing) as error:
-        note(f"The archive and report on Spark are left out: {sentence(error)}")
+        note(f"Skipping the archive and the report with Spark: {sentence(error)}")
         return None
     if is_shown:
-        typer.echo(f"Archived on Spark into {found.lake}\nReport with plots: {found.report}")
+        typer.echo(f"Archive: {found.lake}\nReport with plots: {found.report}")
     return found
 
 
-def _reported(say: Callable[[str], None]) -> _Reported:
+def _archive_and_report(show_status: Callable[[str], None]) -> _SparkReport:
     from lonnymq.demo.tasks import DSN_VARIABLE
     from lonnymq.spark import archive, report, session
     from lonnymq.spark.lake import delta_table
 
-    spark = session(**QUICK)
+    spark = session(**FAST_START)
     folder = Path(tempfile.mkdtemp(prefix="lonnymq-report-"))
-    page, tables = folder / "report.html", folder / "lake"
+    page, lake = folder / "report.html", folder / "lake"
     try:
-        say("The history goes into the lake ...")
-        archive(spark, str(tables), {"dsnEnv": DSN_VARIABLE})
-        say("and is reported on ...")
-        found = report(spark, delta_table.read(spark, f"{tables}/history"), bucket=BUCKET_S)
+        show_status("Archiving the history ...")
+        archive(spark, str(lake), {"dsnEnv": DSN_VARIABLE})
+        show_status("Writing the report ...")
+        found = report(spark, delta_table.read(spark, f"{lake}/history"), bucket=BUCKET_S)
     finally:
         spark.stop()
     found.write_html(page)
-    return _Reported(str(tables), str(page))
+    return _SparkReport(str(lake), str(page))

@@ -1,4 +1,4 @@
-"""doctor: what is wrong with a queue and the database it is in, and what to do about it."""
+"""doctor: find problems of a queue and its database, and say how to fix them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from lonnymq.cli.failure import FAILURE
 from lonnymq.cli.failure import SCHEMA as BAD_SCHEMA
-from lonnymq.cli.options import Dsn, Json, Schema
+from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Schema
 from lonnymq.cli.printing import note, print_records, show
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from lonnymq.cli.doctor.checks import Finding
 
-SCHEMA = "lonnymq"
 STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
@@ -24,26 +23,27 @@ def register(app: typer.Typer) -> None:
     app.command()(doctor)
 
 
-def doctor(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
-    """Look at the database and the queue in it, and say what is wrong and what to do about it.
+def doctor(*, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_json: Json = False) -> None:
+    """Find problems of the queue and its database, and say how to fix them.
 
-    It changes nothing. Ends with 1 if there is a problem, with 4 if the schema is missing or does not fit.
+    Changes nothing. Exits with code 1 if there is a problem, and with 4 if the schema is missing or this
+    package does not work with it.
 
     Example: lonnymq doctor
     """
     from lonnymq.cli.database import connect
-    from lonnymq.cli.doctor.checks import Patient, Status
-    from lonnymq.cli.doctor.run_checks import SCHEMA_CHECK, examine
+    from lonnymq.cli.doctor.checks import CheckStatus, Database
+    from lonnymq.cli.doctor.run_checks import SCHEMA_CHECK, run_checks
     from lonnymq.install.sql_text import check_schema_name
 
     check_schema_name(schema)
     with connect(dsn) as conn:
-        found = examine(Patient(conn, schema))
+        found = run_checks(Database(conn, schema))
     if as_json:
         print_records(found)
     else:
         _print(found)
-    problems = [finding.check for finding in found if finding.status == Status.PROBLEM]
+    problems = [finding.check for finding in found if finding.status == CheckStatus.PROBLEM]
     if problems:
         raise typer.Exit(BAD_SCHEMA if SCHEMA_CHECK in problems else FAILURE)
 
@@ -54,12 +54,12 @@ def _print(found: Sequence[Finding]) -> None:
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     for finding in found:
-        says = f"{finding.says}\n-> {finding.advice}" if finding.advice else finding.says
-        table.add_row(Text(finding.status, STYLES[finding.status]), finding.check, Text(says))
+        text = f"{finding.message}\n-> {finding.advice}" if finding.advice else finding.message
+        table.add_row(Text(finding.status, STYLES[finding.status]), finding.check, Text(text))
     show(table)
     count = {status: sum(finding.status == status for finding in found) for status in STYLES}
-    note(", ".join(_counted(number, status) for status, number in count.items() if number))
+    note(", ".join(_status_count(number, status) for status, number in count.items() if number))
 
 
-def _counted(number: int, status: str) -> str:
+def _status_count(number: int, status: str) -> str:
     return f"{number} {status}" if number == 1 or status == "ok" else f"{number} {status}s"

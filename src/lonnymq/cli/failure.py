@@ -1,7 +1,7 @@
-"""What a command that failed says, and the code it ends with.
+"""The errors of the command line, and its exit codes.
 
-0 is success, 1 a failure, 2 a wrong use, 3 a database that was not reached, 4 a schema this package does not
-work with.
+0: success. 1: failure. 2: wrong usage. 3: the database could not be reached. 4: the schema is missing, or
+this package does not work with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class NoAddress(errors.LonnyMQError):
 
 
 class BadAddress(errors.LonnyMQError):
-    """The address of the database cannot be read."""
+    """The address of the database is malformed."""
 
 
 class Unreachable(errors.LonnyMQError):
@@ -22,27 +22,27 @@ class Unreachable(errors.LonnyMQError):
 
 
 class BadTarget(errors.LonnyMQError):
-    """What was named as an app is none."""
+    """The argument does not name an app."""
 
 
 class BrokenModule(errors.LonnyMQError):
-    """The module that should have an app raised something when it was imported."""
+    """The module of the app raised an exception when it was imported."""
 
 
 class BadValue(errors.LonnyMQError):
-    """An argument or option is not one that the command takes."""
+    """The command does not accept this value of an argument or option."""
 
 
 class BadLine(errors.LonnyMQError):
-    """A line of a file cannot be queued. None of its lines was."""
+    """A line of the file cannot be enqueued. None of its lines was."""
 
 
 class NotThere(errors.LonnyMQError):
-    """What was named is not there, or is not what the command is for."""
+    """The named channel or message does not exist, or the command does not apply to it."""
 
 
 class NotConfirmed(errors.LonnyMQError):
-    """There was no one to ask."""
+    """The command needs a confirmation, and there is no terminal to ask for it."""
 
 
 FAILURE, USAGE, UNREACHABLE, SCHEMA = 1, 2, 3, 4
@@ -73,7 +73,7 @@ _CONNECTION_LOST = ("08", "57P")
 
 
 def exit_code(error: Exception) -> int:
-    """The code for an error that a command did not expect."""
+    """The exit code for an error that ended a command."""
     sqlstate = getattr(error, "sqlstate", None) or ""
     if sqlstate.startswith(_CONNECTION_LOST) or type(error).__name__ == "OperationalError":
         return UNREACHABLE
@@ -81,7 +81,7 @@ def exit_code(error: Exception) -> int:
 
 
 def sentence(error: Exception) -> str:
-    """The error in one line."""
+    """The error as one line."""
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
         return f"this needs {error.name} (pip install 'lonnymq[{_EXTRAS[error.name]}]')"
     diag = getattr(error, "diag", None)

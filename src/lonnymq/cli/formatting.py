@@ -1,45 +1,20 @@
-"""How names, numbers and times are said to people. Programs get them as they are, with --json."""
+"""Times, sizes and errors formatted for people. With --json, programs get the plain values."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 from lonnymq.cli.failure import BadValue
+from lonnymq.formatting import SECOND, count, duration, printable
 
-SECOND, MINUTE, HOUR, DAY, YEAR = 1_000, 60_000, 3_600_000, 86_400_000, 31_536_000_000
-_UNITS = ((YEAR, "y"), (DAY, "d"), (HOUR, "h"), (MINUTE, "min"))
+__all__ = ["count", "due", "exactly", "gist", "moment", "printable", "size", "span", "tries", "when"]
+
 _KIB = 1024
 
 
-def printable(text: str) -> str:
-    """On one line, and without what a terminal would obey.
-
-    >>> print(printable("one\\ntwo\\x1b[2J"))
-    one\\ntwo\\x1b[2J
-    """
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in text
-    )
-
-
-def count(number: int, cap: int | None = None) -> str:
-    """
-    >>> count(1234), count(1000, cap=1000)
-    ('1,234', '1,000+')
-    """
-    return f"{number:,}{'+' if cap is not None and number >= cap else ''}"
-
-
 def span(milliseconds: int) -> str:
-    """
-    >>> span(250), span(90_000), span(180_000), span(7_200_000)
-    ('250 ms', '90 s', '3 min', '2 h')
-    """
-    for unit, name in _UNITS:
-        if milliseconds >= 2 * unit:
-            return f"{milliseconds // unit:,} {name}"
-    return f"{milliseconds // SECOND} s" if milliseconds >= SECOND else f"{milliseconds} ms"
+    """An age or an interval, in whole units."""
+    return duration(milliseconds)
 
 
 def when(at: int | None, now: int) -> str:
@@ -63,13 +38,13 @@ def exactly(at: int | None, now: int) -> str:
         return ""
     try:
         moment = datetime.fromtimestamp(at // 1000, UTC).replace(microsecond=at % 1000 * 1000)
-    except (OverflowError, OSError, ValueError):  # no calendar has it
+    except (OverflowError, OSError, ValueError):  # too far away for datetime
         return f"{when(at, now)} ({at})"
     return f"{when(at, now)} ({moment.isoformat(timespec='milliseconds').replace('+00:00', 'Z')})"
 
 
 def due(dequeue_at: int, now: int, *, is_exact: bool = False) -> str:
-    """When a message is, or was, to be served; with a time before all times, it goes first.
+    """When a message becomes, or became, due. A negative time means ahead of all others of its priority.
 
     >>> due(-1, 0), due(90_000, 0)
     ('first', 'in 90 s')
@@ -97,7 +72,7 @@ def tries(attempts: int, max_attempts: int | None) -> str:
 
 
 def gist(error: str | None) -> str:
-    """What went wrong, without the way there.
+    """The last line of a traceback; other errors as they are.
 
     >>> gist("Traceback (most recent call last):\\n  File ...\\nValueError: no")
     'ValueError: no'
@@ -107,7 +82,7 @@ def gist(error: str | None) -> str:
 
 
 def moment(text: str) -> datetime:
-    """A time as people write it: as it is on the clock on the wall, unless it has a zone."""
+    """Parse a time that somebody typed. Without a time zone it is local time."""
     try:
         at = datetime.fromisoformat(text)
         return at if at.tzinfo is not None else at.astimezone()

@@ -1,4 +1,4 @@
-"""lanes: the classes of work that messages wait in."""
+"""lanes: how many messages wait in each lane."""
 
 from __future__ import annotations
 
@@ -6,33 +6,29 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from lonnymq.cli.formatting import count
 from lonnymq.cli.open_queue import dispatch, opened
-from lonnymq.cli.options import Dsn, Json, Schema
-from lonnymq.cli.printing import Column, print_records, print_table
+from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Schema
+from lonnymq.cli.printing import Column, print_list
+from lonnymq.formatting import count
 
 if TYPE_CHECKING:
     from lonnymq.commands import Lane
-
-SCHEMA = "lonnymq"
 
 
 def register(app: typer.Typer) -> None:
     app.command()(lanes)
 
 
-def lanes(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
-    """List the lanes, how many due messages wait in each, and how many of these are next to be served.
+def lanes(*, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_json: Json = False) -> None:
+    """List the lanes: how many due messages wait in each (`waiting`), and how many of these are next
+    (`ready`).
 
     Example: lonnymq lanes --json
     """
     with opened(dsn, schema) as queue:
         dispatch(queue)
         found = queue.lanes()
-    if as_json:
-        print_records(found)
-    else:
-        print_table(found, _columns(), otherwise="There are no lanes.")
+    print_list(found, _columns(), otherwise="There are no lanes.", as_json=as_json)
 
 
 def _columns() -> list[Column[Lane]]:

@@ -1,9 +1,8 @@
-"""messages: those that wait or are leased, one by one."""
+"""messages: list, show, cancel and reschedule messages that wait or are leased."""
 
 from __future__ import annotations
 
 import json
-import shlex
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,34 +10,36 @@ import typer
 
 from lonnymq.cli.confirm import confirm
 from lonnymq.cli.failure import NotThere
-from lonnymq.cli.formatting import count, due, exactly, gist, printable, size, tries, when
+from lonnymq.cli.formatting import due, exactly, gist, size, tries, when
 from lonnymq.cli.message_outcomes import print_outcomes
 from lonnymq.cli.open_queue import opened, server_time
-from lonnymq.cli.options import Dsn, Json, Limit, OfChannel, Schema, Yes
-from lonnymq.cli.printing import Column, note, print_fields, print_records, print_table, shown_content
+from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, OfChannel, Schema, Yes
+from lonnymq.cli.printing import Column, print_page, print_record, shown_payload
+from lonnymq.formatting import count, plural, printable
 
 if TYPE_CHECKING:
     from lonnymq.commands import ListedMessage, Message
 
-SCHEMA = "lonnymq"
 LAST_ID = 2**63 - 1
-MEANS = {
+MEANINGS = {
     "cancelled": "it is gone",
-    "marked": "its worker is told when it next extends or finishes it",
+    "marked": "its worker will notice when it next extends or finishes the message",
     "rescheduled": "it is due now",
-    "leased": "a worker has it already",
-    "dead": "it is dead: `lonnymq dead retry` or `discard` is for those",
-    "not_found": "there is no such message: it has finished, or never was",
+    "leased": "a worker has it",
+    "dead": "use `lonnymq dead retry` or `lonnymq dead discard`",
+    "not_found": "no such message: it has finished, or never existed",
 }
 
-app = typer.Typer(help="Messages: list, show, cancel, run now.", no_args_is_help=True)
+app = typer.Typer(help="List, show, cancel and reschedule messages.", no_args_is_help=True)
 
-Id = Annotated[int, typer.Argument(min=1, max=LAST_ID, help="The message's id.", show_default=False)]
-Ids = Annotated[list[int], typer.Argument(min=1, max=LAST_ID, help="The messages' ids.", show_default=False)]
+Id = Annotated[int, typer.Argument(min=1, max=LAST_ID, help="Id of the message.", show_default=False)]
+Ids = Annotated[
+    list[int], typer.Argument(min=1, max=LAST_ID, help="Ids of the messages.", show_default=False)
+]
 
 
-class Status(StrEnum):
-    """What to list; the dead have a list of their own."""
+class MessageStatus(StrEnum):
+    """The statuses to list; `dead list` lists dead messages."""
 
     WAITING = "waiting"
     DUE = "due"
@@ -51,36 +52,40 @@ def list_messages(
     *,
     channel: OfChannel = None,
     status: Annotated[
-        Status,
-        typer.Option(help="Waiting ones, of these the due or the scheduled alone, or those being worked on."),
-    ] = Status.WAITING,
+        MessageStatus,
+        typer.Option(
+            help="`waiting` is both `due` and `scheduled` for later; `leased` messages are being worked on."
+        ),
+    ] = MessageStatus.WAITING,
     after: Annotated[
         str | None,
-        typer.Option(help="The next page: begin after this cursor.", show_default=False),
+        typer.Option(help="Next page: start after this cursor.", show_default=False),
     ] = None,
     limit: Limit = 50,
     dsn: Dsn = None,
-    schema: Schema = SCHEMA,
+    schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """List messages, without their content, in the order in which each channel is served.
+    """List messages without their payloads, in the order in which each channel is served.
 
     Example: lonnymq messages list --channel acme --status due
     """
     with opened(dsn, schema) as queue:
         found = queue.messages(channel=channel, status=status, after=after, limit=limit)
         now = server_time(queue)
-    if as_json:
-        print_records(found)
-        return
-    print_table(found, _columns(now), otherwise=f"There are no {status} messages.")
-    if len(found) == limit:
-        note(f"For more: --after {shlex.quote(found[-1].cursor)}")
+    print_page(
+        found,
+        _columns(now),
+        limit=limit,
+        cursor=lambda message: message.cursor,
+        otherwise=f"There are no {status} messages.",
+        as_json=as_json,
+    )
 
 
 @app.command()
-def show(message_id: Id, *, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
-    """Show all there is to know of a message that waits, is leased or dead, with its content.
+def show(message_id: Id, *, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_json: Json = False) -> None:
+    """Show everything about a message, with its payload. Works for waiting, leased and dead messages.
 
     Example: lonnymq messages show 7
     """
@@ -89,27 +94,29 @@ def show(message_id: Id, *, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: J
         now = server_time(queue)
     if found is None:
         raise NotThere(
-            f"there is no message {message_id}: it has finished, or never was",
-            "`lonnymq history` has those that finished, if the queue keeps a history",
+            f"no message {message_id}: it has finished, or never existed",
+            "`lonnymq history` lists finished messages, if the queue keeps a history",
         )
-    if as_json:
-        print_records([found])
-    else:
-        print_fields(fields(found, now))
+    print_record(found, lambda message: fields(message, now), as_json=as_json)
 
 
 @app.command()
 def cancel(
-    message_ids: Ids, *, yes: Yes = False, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False
+    message_ids: Ids,
+    *,
+    yes: Yes = False,
+    dsn: Dsn = None,
+    schema: Schema = DEFAULT_SCHEMA,
+    as_json: Json = False,
 ) -> None:
-    """Cancel messages: those that wait are gone; of those being worked on, the workers are told.
+    """Cancel messages. Waiting ones are deleted; for leased ones, the worker is told to stop.
 
     Example: lonnymq messages cancel 7 8
     """
     with opened(dsn, schema) as queue:
-        confirm(f"Cancel {len(message_ids)} message(s)?", yes=yes)
+        confirm(f"Cancel {plural(len(message_ids), 'message')}?", yes=yes)
         outcomes = queue.cancel_many(message_ids)
-    print_outcomes(outcomes, {"cancelled", "marked"}, MEANS, as_json=as_json)
+    print_outcomes(outcomes, {"cancelled", "marked"}, MEANINGS, as_json=as_json)
 
 
 @app.command("run-now")
@@ -117,13 +124,14 @@ def run_now(
     message_ids: Ids,
     *,
     first: Annotated[
-        bool, typer.Option("--first", help="And ahead of those of its channel and priority.")
+        bool,
+        typer.Option("--first", help="Also move them ahead of all messages of their channel and priority."),
     ] = False,
     dsn: Dsn = None,
-    schema: Schema = SCHEMA,
+    schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """Make waiting messages due now, and with --first the next of their channel and priority.
+    """Make scheduled messages due now.
 
     Example: lonnymq messages run-now 7 --first
     """
@@ -133,11 +141,11 @@ def run_now(
         outcomes = [
             Outcome(message_id, queue.reschedule(message_id, first=first)) for message_id in message_ids
         ]
-    print_outcomes(outcomes, {"rescheduled"}, MEANS, as_json=as_json)
+    print_outcomes(outcomes, {"rescheduled"}, MEANINGS, as_json=as_json)
 
 
 def fields(message: Message, now: int) -> list[tuple[str, str]]:
-    """What is shown of a message, dead or alive."""
+    """The fields to show of a message, waiting, leased or dead."""
     headers = json.dumps(message.headers, ensure_ascii=False) if message.headers else ""
     return [
         ("id", str(message.id)),
@@ -157,19 +165,19 @@ def fields(message: Message, now: int) -> list[tuple[str, str]]:
         ("dedupe key", printable(message.dedupe_key or "")),
         ("headers", printable(headers)),
         ("error", _text(message.error)),
-        ("past errors", _past(message, now)),
+        ("past errors", _past_errors(message, now)),
         ("state", "" if message.state is None else printable(repr(message.state)[1:])),
         ("size", size(len(message.content))),
-        ("content", shown_content(message)),
+        ("payload", shown_payload(message)),
     ]
 
 
 def _text(text: str | None) -> str:
-    """An error may be a traceback, which is read in lines."""
+    """An error may be a traceback: keep its line breaks."""
     return "\n".join(printable(line) for line in (text or "").splitlines())
 
 
-def _past(message: Message, now: int) -> str:
+def _past_errors(message: Message, now: int) -> str:
     return "\n".join(
         f"{when(past['at'], now)}: {printable(gist(past['error']))}" for past in message.past_errors or []
     )
@@ -191,13 +199,13 @@ def _columns(now: int) -> list[Column[ListedMessage]]:
 
 def _when(message: ListedMessage, now: int) -> str:
     if message.lease_end_at is not None:
-        is_over = message.lease_end_at < now
-        return f"{'ended' if is_over else 'ends'} {when(message.lease_end_at, now)}"
+        has_ended = message.lease_end_at < now
+        return f"{'ended' if has_ended else 'ends'} {when(message.lease_end_at, now)}"
     return due(message.dequeue_at, now)
 
 
 def _about(message: ListedMessage) -> str:
-    """Who has it, else what went wrong, else what it is."""
+    """Its consumer, or else its last error, its task or its dedupe key."""
     if message.lease_end_at is not None and message.consumer:
         return f"at {message.consumer}"
     from lonnymq.client.produce import TASK_HEADER

@@ -1,4 +1,4 @@
-"""What came of a command for each of the messages it was given."""
+"""Prints the outcome of a command for each message it was given."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def print_outcomes(
-    outcomes: Sequence[Outcome], good: Collection[str], means: Mapping[str, str], *, as_json: bool
+    outcomes: Sequence[Outcome], good: Collection[str], meanings: Mapping[str, str], *, as_json: bool
 ) -> None:
-    """A line each. The command fails if any is not among the good ones."""
+    """One line per message. The command fails if any outcome is not among the good ones."""
     for outcome in outcomes:
         if as_json:
             print_json({"id": outcome.id, "result": outcome.result})
         else:
-            typer.echo(f"{outcome.id} {outcome.result}: {means[outcome.result]}")
+            typer.echo(f"{outcome.id} {outcome.result}: {meanings[outcome.result]}")
     if any(outcome.result not in good for outcome in outcomes):
         raise typer.Exit(FAILURE)

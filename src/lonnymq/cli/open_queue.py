@@ -1,4 +1,4 @@
-"""The queue that a command works on."""
+"""Opens the queue that a command works on."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ if TYPE_CHECKING:
 
     from lonnymq.client.queue import Queue
 
-CONNECTIONS = 2
+POOL_SIZE = 2
 
 
 @contextmanager
 def opened(dsn: str | None, schema: str) -> Iterator[Queue]:
-    """At the address that the option, or else the environment, names, in a schema this package works with."""
+    """The queue at the address from --dsn or the environment. Checks first that this package works with the
+    schema.
+    """
     from lonnymq.cli.database import CONNECT_TIMEOUT_S, address, connect
     from lonnymq.client.queue import Queue
 
-    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it warns of, an error of ours tells
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # we raise what it would warn about
     with connect(dsn) as conn:
         check_schema(conn, schema)
-    with Queue(address(dsn), schema, listen=False, pool_size=CONNECTIONS, timeout=CONNECT_TIMEOUT_S) as queue:
+    with Queue(address(dsn), schema, listen=False, pool_size=POOL_SIZE, timeout=CONNECT_TIMEOUT_S) as queue:
         try:
             yield queue
         except InvalidArgument as error:
@@ -36,7 +38,9 @@ def opened(dsn: str | None, schema: str) -> Iterator[Queue]:
 
 
 def check_schema(conn: Connection[Any], schema: str) -> None:
-    """Only its owner may read what is installed; to others, who may use it, calls say what is wrong."""
+    """Only the owner may read the installed version. For other logins, the calls themselves report a
+    mismatch.
+    """
     from lonnymq.adapters.psycopg import login
     from lonnymq.install import check
     from lonnymq.install.missing_roles import lacking
@@ -50,15 +54,16 @@ def check_schema(conn: Connection[Any], schema: str) -> None:
 
 
 def is_closed(conn: Connection[Any], schema: str) -> bool:
-    """Whether the schema is there, and not for this login."""
+    """Whether the schema exists and this login may not use it."""
     query = "SELECT NOT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s"
     found = conn.execute(query, [schema]).fetchone()
     return found is not None and bool(found[0])
 
 
 def dispatch(queue: Queue) -> bool:
-    """Place what came since consumers last did, so that it is counted, too; they do it all the time, while
-    they run. Returns whether this login may.
+    """Dispatch new messages, so that they are counted. Running consumers do this all the time.
+
+    Returns whether this login may dispatch.
     """
     try:
         queue.dispatch()
@@ -68,7 +73,7 @@ def dispatch(queue: Queue) -> bool:
 
 
 def server_time(queue: Queue) -> int:
-    """By which all times of the queue are to be read."""
+    """The server's clock, which all times of the queue refer to."""
     from lonnymq.client.calls import ask
     from lonnymq.client.times import ServerClock
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how a command prints."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ import typer
 
 from lonnymq.cli.completion import channel_names
 
+DEFAULT_SCHEMA = "lonnymq"
+
 Dsn = Annotated[
     str | None,
     typer.Option(
-        help="The database, as a libpq address. Else LONNYMQ_DSN, DATABASE_URL, or libpq's PG* variables;"
-        " those keep a password out of the list of processes.",
+        help="Address of the database, as a libpq URL or connection string. Without it: LONNYMQ_DSN, else"
+        " DATABASE_URL, else libpq's PG* variables, which keep a password out of the process list.",
         show_default=False,
     ),
 ]
-Schema = Annotated[str, typer.Option(envvar="LONNYMQ_SCHEMA", help="The schema the queue lives in.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON: an object a line.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Schema = Annotated[str, typer.Option(envvar="LONNYMQ_SCHEMA", help="Schema that the queue is installed in.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 OfChannel = Annotated[
     str | None,
-    typer.Option(help="Only of this channel.", show_default=False, autocompletion=channel_names),
+    typer.Option(help="Only messages of this channel.", show_default=False, autocompletion=channel_names),
 ]
-Limit = Annotated[int, typer.Option(min=1, help="How many to list.")]
+Limit = Annotated[int, typer.Option(min=1, help="List at most this many.")]
 
 
 def print_json(value: Mapping[str, object]) -> None:

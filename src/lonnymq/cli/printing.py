@@ -1,18 +1,19 @@
-"""What a command prints: data on stdout, as a table or as JSON, and notes on stderr."""
+"""Prints data to stdout, as a table or as JSON, and notes to stderr."""
 
 from __future__ import annotations
 
 import base64
 import json
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import typer
 
-from lonnymq.cli.formatting import printable
 from lonnymq.cli.options import print_json
 from lonnymq.errors import LonnyMQError
+from lonnymq.formatting import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
 
 Record = TypeVar("Record")
 
-UNLIMITED = 100_000
-"""Columns of a file or a pipe: nothing is cut off there."""
-SHOWN_CONTENT = 2_000
+PIPE_WIDTH = 100_000
+"""Columns in a file or a pipe, where nothing is cut off."""
+SHOWN_CHARACTERS = 2_000
 
 
 @dataclass(frozen=True)
 class Column(Generic[Record]):
-    """`gives_way`: cut off where the terminal is too narrow."""
+    """`gives_way`: this column is cut off where the terminal is too narrow."""
 
     title: str
     cell: Callable[[Record], str]
@@ -41,23 +42,23 @@ def note(text: str) -> None:
 
 
 def print_records(records: Iterable[Any]) -> None:
-    """As JSON, an object a line."""
+    """As JSON, one object per line."""
     for record in records:
-        print_json(told(record))
+        print_json(json_fields(record))
 
 
-def told(record: Any) -> dict[str, object]:
-    """As JSON can tell it: bytes as base64, content as the value it stands for, where it does."""
+def json_fields(record: Any) -> dict[str, object]:
+    """The fields as JSON values: the decoded payload where JSON can hold it, other bytes as base64."""
     fields = asdict(record)
     if "content" in fields:
-        fields |= _content(record)
+        fields |= _payload(record)
         del fields["content"]
     if isinstance(fields.get("state"), bytes):
         fields["state_base64"] = base64.b64encode(fields.pop("state")).decode()
     return fields
 
 
-def _content(message: Payloaded) -> dict[str, object]:
+def _payload(message: Payloaded) -> dict[str, object]:
     if message.content is None:
         return {}
     try:
@@ -69,7 +70,7 @@ def _content(message: Payloaded) -> dict[str, object]:
 
 
 def print_table(records: Sequence[Record], columns: Sequence[Column[Record]], *, otherwise: str) -> None:
-    """`otherwise` is said when there are no records."""
+    """`otherwise` is printed to stderr if there are no records."""
     if not records:
         note(otherwise)
         return
@@ -90,8 +91,43 @@ def print_table(records: Sequence[Record], columns: Sequence[Column[Record]], *,
     show(table)
 
 
+def print_list(
+    records: Sequence[Record], columns: Sequence[Column[Record]], *, otherwise: str, as_json: bool
+) -> None:
+    if as_json:
+        print_records(records)
+    else:
+        print_table(records, columns, otherwise=otherwise)
+
+
+def print_page(
+    records: Sequence[Record],
+    columns: Sequence[Column[Record]],
+    *,
+    limit: int,
+    cursor: Callable[[Record], str],
+    otherwise: str,
+    as_json: bool,
+) -> None:
+    """A list that may continue: with people, say how to get the next page. JSON has the cursor in each
+    record.
+    """
+    print_list(records, columns, otherwise=otherwise, as_json=as_json)
+    if len(records) == limit and not as_json:
+        note(f"For more: --after {shlex.quote(cursor(records[-1]))}")
+
+
+def print_record(
+    record: Record, fields: Callable[[Record], Iterable[tuple[str, str]]], *, as_json: bool
+) -> None:
+    if as_json:
+        print_records([record])
+    else:
+        print_fields(fields(record))
+
+
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """One thing: a line a field, those that say nothing left out."""
+    """One record, one line per field. Empty fields are left out."""
     from rich.table import Table
     from rich.text import Text
 
@@ -104,26 +140,26 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
     show(table)
 
 
-def shown_content(message: Payloaded) -> str:
-    """For people: the beginning of it is enough."""
-    found = _content(message)
+def shown_payload(message: Payloaded) -> str:
+    """The start of the payload, for people."""
+    found = _payload(message)
     if not found:
         return ""
     text = json.dumps(found["payload"], ensure_ascii=False) if "payload" in found else repr(message.content)
-    if len(text) > SHOWN_CONTENT:
-        text = f"{text[:SHOWN_CONTENT]} ... (--json has all of it)"
+    if len(text) > SHOWN_CHARACTERS:
+        text = f"{text[:SHOWN_CHARACTERS]} ... (--json prints all of it)"
     return printable(text)
 
 
 def show(table: Table) -> None:
-    """As wide as the terminal; into a file or a pipe, as wide as it is, and without blanks at the ends."""
+    """Fit the table to the terminal. In a file or a pipe, print its full width without trailing blanks."""
     from rich.console import Console
 
     console = Console(highlight=False)
     if console.is_terminal:
         console.print(table)
         return
-    wide = Console(highlight=False, width=UNLIMITED)
+    wide = Console(highlight=False, width=PIPE_WIDTH)
     with wide.capture() as captured:
         wide.print(table)
     for line in captured.get().splitlines():

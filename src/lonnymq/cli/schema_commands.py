@@ -1,4 +1,4 @@
-"""install, upgrade, uninstall, verify: a schema and what is in it."""
+"""install, upgrade, verify, uninstall: the schema of the queue."""
 
 from __future__ import annotations
 
@@ -9,29 +9,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lonnymq.cli.options import Dsn, Json, Schema, Yes, print_json
+from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Schema, Yes, print_json
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
     from lonnymq.install import Installed
 
-SCHEMA = "lonnymq"
 WAIT_S = 30.0
 
 Roles = Annotated[
     bool,
     typer.Option(
         "--roles",
-        help="Make the roles <schema>_producer, _consumer, _observer and _admin. Later upgrades keep their"
-        " rights up to date.",
+        help="Also create the roles <schema>_producer, _consumer, _observer and _admin. Later upgrades"
+        " keep their privileges up to date.",
     ),
 ]
 
 
 Wait = Annotated[
     float,
-    typer.Option(min=0, help="Keep trying for so many seconds while others hold locks on the queue."),
+    typer.Option(min=0, help="Seconds to keep trying while other sessions hold locks on the queue."),
 ]
 
 
@@ -43,12 +42,12 @@ def register(app: typer.Typer) -> None:
 def install(
     *,
     dsn: Dsn = None,
-    schema: Schema = SCHEMA,
+    schema: Schema = DEFAULT_SCHEMA,
     roles: Roles = False,
     wait: Wait = WAIT_S,
     as_json: Json = False,
 ) -> None:
-    """Install the queue into a schema, or bring what is there up to date.
+    """Install the queue into a schema, or upgrade the one that is there.
 
     Example: lonnymq install --roles
     """
@@ -58,8 +57,10 @@ def install(
         _report("installed", installer.install(conn, schema, roles=roles, wait=wait), as_json=as_json)
 
 
-def upgrade(*, dsn: Dsn = None, schema: Schema = SCHEMA, wait: Wait = WAIT_S, as_json: Json = False) -> None:
-    """Bring an installed queue up to this package's release.
+def upgrade(
+    *, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, wait: Wait = WAIT_S, as_json: Json = False
+) -> None:
+    """Upgrade an installed queue to the version of this package.
 
     Example: lonnymq upgrade --schema shop_queue
     """
@@ -69,8 +70,8 @@ def upgrade(*, dsn: Dsn = None, schema: Schema = SCHEMA, wait: Wait = WAIT_S, as
         _report("upgraded", installer.upgrade(conn, schema, wait=wait), as_json=as_json)
 
 
-def verify(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
-    """Check that this package works with the schema, and that no role has rights that bypass the queue.
+def verify(*, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_json: Json = False) -> None:
+    """Check that this package works with the schema, and that no role has privileges that bypass the queue.
 
     Example: lonnymq verify --json
     """
@@ -83,12 +84,12 @@ def verify(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -
 def uninstall(
     *,
     dsn: Dsn = None,
-    schema: Schema = SCHEMA,
+    schema: Schema = DEFAULT_SCHEMA,
     yes: Yes = False,
     wait: Wait = WAIT_S,
     as_json: Json = False,
 ) -> None:
-    """Remove the queue, with all its messages, from a schema.
+    """Remove the queue and all its messages.
 
     Example: lonnymq uninstall --schema shop_queue
     """

@@ -1,4 +1,4 @@
-"""spark: files into channels, history into the lake, reports, replays."""
+"""spark: load files, archive the history, report on it, and replay it."""
 
 from __future__ import annotations
 
@@ -15,42 +15,46 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lonnymq.cli.options import Dsn, Json, Schema, print_json
+from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Schema, print_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lonnymq.spark.lake.archive import Archiving
 
-SCHEMA = "lonnymq"
-VARIABLE = "LONNYMQ_SPARK_DSN"
-LEFT_OUT = ", except those whose channel was full"
+DSN_VARIABLE = "LONNYMQ_SPARK_DSN"
+EXCEPT_FULL = ", except rows of full channels"
 
-app = typer.Typer(help="Spark: load, archive, report and replay.", no_args_is_help=True)
+app = typer.Typer(
+    help="Load files, archive the history, report on it and replay it, with Spark.", no_args_is_help=True
+)
 
 Master = Annotated[
     str,
     typer.Option(
-        help="Where Spark runs: local[*], spark://host:7077, yarn, k8s://...; sc://... for Connect."
+        help="Spark master: local[*], spark://host:7077, yarn, k8s://...; or sc://... for Spark Connect."
     ),
 ]
 Conf = Annotated[
     list[str] | None,
-    typer.Option(
-        "--conf", help="A setting of Spark, as name=value; any number of times.", show_default=False
-    ),
+    typer.Option("--conf", help="Spark setting, as name=value. Can be repeated.", show_default=False),
 ]
 Once = Annotated[
     str | None,
     typer.Option(
-        help="A name for this: done once under it, however often it is started.", show_default=False
+        help="Name of this job. A job with a name is done at most once, however often it is started.",
+        show_default=False,
     ),
 ]
 DropFull = Annotated[
-    bool, typer.Option("--drop-full", help="Leave out rows whose channel is full, instead of failing.")
+    bool, typer.Option("--drop-full", help="Skip rows whose channel is full, instead of failing.")
 ]
-Since = Annotated[datetime | None, typer.Option(help="Finished then or later.", show_default=False)]
-Until = Annotated[datetime | None, typer.Option(help="Finished before.", show_default=False)]
+Since = Annotated[
+    datetime | None, typer.Option(help="Only messages finished at this time or later.", show_default=False)
+]
+Until = Annotated[
+    datetime | None, typer.Option(help="Only messages finished before this time.", show_default=False)
+]
 
 
 class FileFormat(StrEnum):
@@ -62,18 +66,18 @@ class FileFormat(StrEnum):
 
 @app.command()
 def load(
-    path: Annotated[str, typer.Argument(help="A file or folder.")],
+    path: Annotated[str, typer.Argument(help="File or folder to load.")],
     *,
     file_format: Annotated[
         FileFormat | None,
-        typer.Option("--format", help="Else guessed from the path's ending.", show_default=False),
+        typer.Option("--format", help="Default: guessed from the file extension.", show_default=False),
     ] = None,
-    channel: Annotated[str | None, typer.Option(help="The channel of all rows.", show_default=False)] = None,
-    channel_column: Annotated[str, typer.Option(help="The column that names a row's channel.")] = "channel",
+    channel: Annotated[str | None, typer.Option(help="Channel for all rows.", show_default=False)] = None,
+    channel_column: Annotated[str, typer.Option(help="Column with the channel of each row.")] = "channel",
     content_column: Annotated[
         str | None,
         typer.Option(
-            help='The column that holds the content; else "content", else all columns as JSON.',
+            help='Column with the payload. Default: "content" if there is one, else all columns as JSON.',
             show_default=False,
         ),
     ] = None,
@@ -82,10 +86,10 @@ def load(
     master: Master = "local[*]",
     conf: Conf = None,
     dsn: Dsn = None,
-    schema: Schema = SCHEMA,
+    schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """Enqueue a message a row, all of them or none.
+    """Enqueue one message per row of a file, all of them or none.
 
     Example: lonnymq spark load orders.parquet --channel-column tenant --once orders-2030-01-01
     """
@@ -106,30 +110,32 @@ def load(
     if as_json:
         print_json({"rows": rows})
     else:
-        typer.echo(f"{rows:,} rows of {path} are in the queue{LEFT_OUT if drop_full else ''}")
+        typer.echo(f"Enqueued {rows:,} rows of {path}{EXCEPT_FULL if drop_full else ''}")
 
 
 @app.command()
 def archive(
-    lake: Annotated[str, typer.Argument(help="A folder, or an address in an object store.")],
+    lake: Annotated[str, typer.Argument(help="Folder or object store URL for the Delta tables.")],
     *,
     every: Annotated[
         float | None,
-        typer.Option(help="Go on, looking again after so many seconds; Ctrl-C ends it.", show_default=False),
+        typer.Option(
+            help="Keep running, and archive again every so many seconds until Ctrl-C.", show_default=False
+        ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option(help="Keep PostgreSQL from dropping what is not in the lake yet.")
+        bool, typer.Option(help="Keep PostgreSQL from dropping history that is not archived yet.")
     ] = True,
-    rows_a_commit: Annotated[
-        int, typer.Option(min=1, help="At most about so many rows a commit.")
+    rows_per_commit: Annotated[
+        int, typer.Option(min=1, help="Rows per commit to the lake, at most and approximately.")
     ] = 1_000_000,
     master: Master = "local[*]",
     conf: Conf = None,
     dsn: Dsn = None,
-    schema: Schema = SCHEMA,
+    schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """Bring history and dead letters into Delta tables, each row once.
+    """Archive the history and the dead letters in Delta tables, each row once.
 
     Example: lonnymq spark archive /srv/lake --every 60
     """
@@ -138,19 +144,19 @@ def archive(
     stop = threading.Event()
     with _spark(dsn, schema, master, conf, f"archiving into {lake}") as job, _until_interrupted(stop):
 
-        def told(progress: Archiving) -> None:
+        def show_progress(progress: Archiving) -> None:
             rows = ", ".join(f"{table.rows:,} rows of {name}" for name, table in progress.tables.items())
-            job.say(f"{'waiting' if progress.is_caught_up else 'archiving'}: {rows}")
+            job.describe(f"{'waiting' if progress.is_caught_up else 'archiving'}: {rows}")
 
         done = run(
             job.spark,
             lake,
             job.options,
-            rows_a_commit=rows_a_commit,
+            rows_a_commit=rows_per_commit,
             follow=follow,
             every=every,
             stop=stop,
-            told=told,
+            told=show_progress,
         )
     if as_json:
         print_json({"lake": done.lake, "tables": [asdict(table) for table in done.tables.values()]})
@@ -160,9 +166,9 @@ def archive(
             f"{name}: {table.rows:,} rows in {table.commits:,} commits, up to transaction {table.upto_xid}"
         )
         if table.begins_at:
-            typer.echo(f"  it begins at {table.begins_at}: older history was no longer kept")
+            typer.echo(f"  it begins at {table.begins_at}: older history had already been dropped")
         if table.behind:
-            typer.echo(f"  {table.behind:,} more wait for a transaction that is older than theirs to end")
+            typer.echo(f"  {table.behind:,} more rows wait until an older transaction has finished")
 
 
 @app.command()
@@ -170,29 +176,34 @@ def replay(
     *,
     lake: Annotated[
         str | None,
-        typer.Option(help="Take them from this archive; else from PostgreSQL.", show_default=False),
+        typer.Option(help="Read messages from this archive. Default: from PostgreSQL.", show_default=False),
     ] = None,
-    dead: Annotated[bool, typer.Option("--dead", help="Dead letters, not history.")] = False,
+    dead: Annotated[bool, typer.Option("--dead", help="Replay dead letters instead of history.")] = False,
     channel: Annotated[
-        list[str] | None, typer.Option(help="Only of these channels.", show_default=False)
+        list[str] | None, typer.Option(help="Only this channel. Can be repeated.", show_default=False)
     ] = None,
     outcome: Annotated[
-        list[str] | None, typer.Option(help="Only completed, dead or cancelled ones.", show_default=False)
+        list[str] | None,
+        typer.Option(
+            help="Only messages with this outcome: completed, dead or cancelled. Can be repeated.",
+            show_default=False,
+        ),
     ] = None,
     since: Since = None,
     until: Until = None,
     into: Annotated[
-        str | None, typer.Option(help="One channel for all; else each its own.", show_default=False)
+        str | None,
+        typer.Option(help="Enqueue all into this channel. Default: each into its own.", show_default=False),
     ] = None,
     once: Once = None,
     drop_full: DropFull = False,
     master: Master = "local[*]",
     conf: Conf = None,
     dsn: Dsn = None,
-    schema: Schema = SCHEMA,
+    schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """Enqueue messages of the past again, as new ones.
+    """Enqueue finished messages again, as new ones.
 
     Example: lonnymq spark replay --dead --channel acme --since 2030-01-01 --once after-the-outage
     """
@@ -200,7 +211,7 @@ def replay(
 
     with _spark(dsn, schema, master, conf, "replaying") as job:
         rows = run(
-            job.past(lake, "dead" if dead else "history"),
+            job.finished(lake, "dead" if dead else "history"),
             job.options,
             channels=channel,
             outcomes=outcome,
@@ -213,7 +224,7 @@ def replay(
     if as_json:
         print_json({"rows": rows})
     else:
-        typer.echo(f"{rows:,} messages are in the queue again{LEFT_OUT if drop_full else ''}")
+        typer.echo(f"Enqueued {rows:,} messages again{EXCEPT_FULL if drop_full else ''}")
 
 
 @app.command()
@@ -221,34 +232,39 @@ def report(
     *,
     lake: Annotated[
         str | None,
-        typer.Option(help="Report on this archive; else on PostgreSQL's history.", show_default=False),
+        typer.Option(
+            help="Report on this archive. Default: on the history in PostgreSQL.", show_default=False
+        ),
     ] = None,
     since: Since = None,
     until: Until = None,
     bucket: Annotated[
         float | None,
-        typer.Option(help="Cut time into so many seconds; else into 200 pieces.", show_default=False),
+        typer.Option(
+            help="Seconds per time interval. Default: the whole time in 200 intervals.", show_default=False
+        ),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(help="Write a page with plots here.", show_default=False)
+        Path | None, typer.Option(help="Write an HTML page with plots to this file.", show_default=False)
     ] = None,
     parquet: Annotated[
-        Path | None, typer.Option(help="Write a row a tenant here, for others.", show_default=False)
+        Path | None,
+        typer.Option(help="Write a table with one row per tenant to this file.", show_default=False),
     ] = None,
     master: Master = "local[*]",
     conf: Conf = None,
     dsn: Dsn = None,
-    schema: Schema = SCHEMA,
+    schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """How every tenant was served: waits, throughput, shares, retries, failures.
+    """Report how each tenant was served: waiting times, throughput, shares, retries, failures.
 
     Example: lonnymq spark report --lake /srv/lake --since 2030-01-01 --html report.html
     """
     from lonnymq.spark.reports.build import report as run
 
     with _spark(dsn, schema, master, conf, "reporting", lake=lake) as job:
-        found = run(job.spark, job.past(lake, "history"), _local(since), _local(until), bucket=bucket)
+        found = run(job.spark, job.finished(lake, "history"), _local(since), _local(until), bucket=bucket)
     if html is not None:
         found.write_html(html)
     if parquet is not None:
@@ -258,14 +274,14 @@ def report(
         return
     found.print()
     for path in filter(None, (html, parquet)):
-        typer.echo(f"written: {path}")
+        typer.echo(f"wrote {path}")
 
 
 class _Job:
-    def __init__(self, spark: SparkSession, options: dict[str, str], say: Callable[[str], None]) -> None:
-        self.spark, self.options, self.say = spark, options, say
+    def __init__(self, spark: SparkSession, options: dict[str, str], describe: Callable[[str], None]) -> None:
+        self.spark, self.options, self.describe = spark, options, describe
 
-    def past(self, lake: str | None, table: str) -> DataFrame:
+    def finished(self, lake: str | None, table: str) -> DataFrame:
         if lake is None:
             return self.spark.read.format(f"lonnymq_{table}").options(**self.options).load()
         from lonnymq.spark.lake.delta_table import read
@@ -279,37 +295,37 @@ def _spark(
     schema: str,
     master: str,
     conf: list[str] | None,
-    what: str,
+    description: str,
     *,
     lake: str | None = None,
 ) -> Iterator[_Job]:
-    """A session for one command, with progress on stderr; its errors as plain as ours.
+    """A Spark session for one command, with a progress bar on stderr and short error messages.
 
-    What works on a lake alone wants no database.
+    A command that only reads a lake needs no database.
     """
     from rich.console import Console
 
-    from lonnymq.cli.spark_progress import Progressing
+    from lonnymq.cli.spark_progress import SparkProgress
     from lonnymq.spark import session
     from lonnymq.spark.unwrap_errors import plainly
 
     screen = Console(stderr=True)
     settings = _settings(conf)
     options = {} if lake is not None else _options(dsn, schema, is_remote=master.startswith("sc://"))
-    with screen.status("Spark starts ..."):
+    with screen.status("Starting Spark ..."):
         where = {"remote": master} if master.startswith("sc://") else {"master": master}
         spark = session(**where, **settings)
     try:
-        with Progressing(spark, screen, what) as progress, plainly():
-            yield _Job(spark, options, progress.say)
+        with SparkProgress(spark, screen, description) as progress, plainly():
+            yield _Job(spark, options, progress.describe)
     finally:
         spark.stop()
 
 
 def _options(dsn: str | None, schema: str, *, is_remote: bool) -> dict[str, str]:
-    """The address goes by the environment: options are shown in Spark's plans and logs.
+    """Pass the address in the environment, as Spark shows options in its plans and logs.
 
-    What is wrong with the queue is said before Spark starts, unless only a Spark elsewhere need reach it.
+    Check the queue before Spark starts. A remote Spark may reach a database that this machine cannot.
     """
     from lonnymq.cli.database import address, connect
     from lonnymq.cli.open_queue import check_schema
@@ -320,12 +336,12 @@ def _options(dsn: str | None, schema: str, *, is_remote: bool) -> dict[str, str]
             check_schema(conn, schema)
     if not found:
         return {"schema": schema}
-    os.environ[VARIABLE] = found
-    return {"schema": schema, "dsnEnv": VARIABLE}
+    os.environ[DSN_VARIABLE] = found
+    return {"schema": schema, "dsnEnv": DSN_VARIABLE}
 
 
 def _local(at: datetime | None) -> datetime | None:
-    """As it is on the clock on the wall, unless a zone was given."""
+    """Local time, unless it has a time zone."""
     return at if at is None or at.tzinfo is not None else at.astimezone()
 
 
@@ -334,25 +350,25 @@ def _settings(conf: list[str] | None) -> dict[str, str]:
 
     found = {}
     for setting in conf or []:
-        name, is_there, value = setting.partition("=")
-        if not is_there:
-            raise InvalidArgument(f"--conf {setting} is no setting", "write --conf name=value")
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise InvalidArgument(f"--conf {setting} is not a setting", "write --conf name=value")
         found[name] = value
     return found
 
 
 @contextmanager
 def _until_interrupted(stop: threading.Event) -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM sets it; a second one is as ever."""
+    """The first Ctrl-C or SIGTERM sets `stop`; a second one has its usual effect."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def interrupted(*_: object) -> None:
+    def set_stop(*_: object) -> None:
         stop.set()
         for number, handler in before.items():
             signal.signal(number, handler)
 
     for number in before:
-        signal.signal(number, interrupted)
+        signal.signal(number, set_stop)
     try:
         yield
     finally:

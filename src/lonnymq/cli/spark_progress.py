@@ -1,4 +1,4 @@
-"""What Spark is doing, as a bar on the terminal."""
+"""A progress bar for Spark jobs on the terminal."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.console import Console
 
-SECONDS = 0.25
+INTERVAL_S = 0.25
 
 
-class Progressing:
-    """Shows, while it is entered, how many tasks of the stages at work are done, and what it is told."""
+class SparkProgress:
+    """While entered, shows how many tasks of the active stages are done, and a description."""
 
-    def __init__(self, spark: SparkSession, screen: Console, what: str) -> None:
+    def __init__(self, spark: SparkSession, screen: Console, description: str) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         from lonnymq.spark.sessions.ship_package import is_connect
@@ -23,8 +23,8 @@ class Progressing:
         self._tracker = None if is_connect(spark) else spark.sparkContext.statusTracker()
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("tasks")
         self._shown = Progress(*columns, TimeElapsedColumn(), console=screen, transient=True)
-        self._bar = self._shown.add_task(what, total=None)
-        self._is_over = threading.Event()
+        self._bar = self._shown.add_task(description, total=None)
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Self:
@@ -33,15 +33,15 @@ class Progressing:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._is_over.set()
+        self._stopped.set()
         self._thread.join()
         self._shown.stop()
 
-    def say(self, what: str) -> None:
-        self._shown.update(self._bar, description=what)
+    def describe(self, description: str) -> None:
+        self._shown.update(self._bar, description=description)
 
     def _watch(self) -> None:
-        while self._tracker is not None and not self._is_over.wait(SECONDS):
+        while self._tracker is not None and not self._stopped.wait(INTERVAL_S):
             stages = [self._tracker.getStageInfo(stage) for stage in self._tracker.getActiveStageIds()]
             known = [stage for stage in stages if stage is not None]
             if known:

@@ -1,4 +1,4 @@
-"""sql install, sql upgrade, sql uninstall: what those commands would run, as plain SQL for psql."""
+"""sql install, sql upgrade, sql uninstall: print the SQL that those commands would run."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from collections.abc import Sequence
 
 import typer
 
-from lonnymq.cli.options import Schema
+from lonnymq.cli.options import DEFAULT_SCHEMA, Schema
 from lonnymq.cli.schema_commands import Roles
 
-SCHEMA = "lonnymq"
-
-app = typer.Typer(no_args_is_help=True, help="Print what a command would run, as plain SQL for psql.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Print the SQL that install, upgrade or uninstall would run, to pipe into psql.",
+)
 
 
 @app.command()
-def install(*, schema: Schema = SCHEMA, roles: Roles = False) -> None:
-    """Print the SQL that installs the queue, or brings it up to date.
+def install(*, schema: Schema = DEFAULT_SCHEMA, roles: Roles = False) -> None:
+    """Print the SQL that installs the queue, or upgrades an existing one.
 
     Example: lonnymq sql install --schema shop_queue | psql
     """
@@ -26,8 +27,8 @@ def install(*, schema: Schema = SCHEMA, roles: Roles = False) -> None:
 
 
 @app.command()
-def upgrade(*, schema: Schema = SCHEMA) -> None:
-    """Print the SQL that brings an installed queue up to date.
+def upgrade(*, schema: Schema = DEFAULT_SCHEMA) -> None:
+    """Print the SQL that upgrades an installed queue.
 
     Example: lonnymq sql upgrade | psql
     """
@@ -37,7 +38,7 @@ def upgrade(*, schema: Schema = SCHEMA) -> None:
 
 
 @app.command()
-def uninstall(*, schema: Schema = SCHEMA) -> None:
+def uninstall(*, schema: Schema = DEFAULT_SCHEMA) -> None:
     """Print the SQL that removes the queue and all its messages.
 
     Example: lonnymq sql uninstall | psql

@@ -1,4 +1,4 @@
-"""stats, history: how the queue stands, and what finished."""
+"""stats, history: the numbers of the queue, and its finished messages."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lonnymq.cli.formatting import count, exactly, gist, moment, span, when
+from lonnymq.cli.formatting import exactly, gist, moment, span, when
 from lonnymq.cli.open_queue import dispatch, opened, server_time
-from lonnymq.cli.options import Dsn, Json, Limit, OfChannel, Schema
-from lonnymq.cli.printing import Column, note, print_fields, print_records, print_table
+from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, OfChannel, Schema
+from lonnymq.cli.printing import Column, note, print_list, print_record
+from lonnymq.formatting import count
 
 if TYPE_CHECKING:
     from lonnymq.commands import FinishedMessage, QueueStatistics
 
-SCHEMA = "lonnymq"
 CAP = 10_000
-NO_HISTORY = "This queue keeps no history (`lonnymq queue set --history` begins one)."
+NO_HISTORY = "This queue does not keep a history. Start one with `lonnymq queue set --history`."
 
 
 def register(app: typer.Typer) -> None:
@@ -24,8 +24,8 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def stats(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
-    """Show how the queue stands, at the same cost whatever it holds.
+def stats(*, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_json: Json = False) -> None:
+    """Show how many messages are waiting, leased and dead. Costs the same however many there are.
 
     Example: lonnymq stats --json
     """
@@ -33,10 +33,7 @@ def stats(*, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) ->
         dispatch(queue)
         found = queue.stats()
         now = server_time(queue)
-    if as_json:
-        print_records([found])
-    else:
-        print_fields(_fields(found, now))
+    print_record(found, lambda stats: _fields(stats, now), as_json=as_json)
 
 
 def history(
@@ -44,14 +41,16 @@ def history(
     channel: OfChannel = None,
     since: Annotated[
         str | None,
-        typer.Option(help="Finished then or later, as 2030-12-31T09:00.", show_default=False),
+        typer.Option(
+            help="Only messages finished at this time or later, e.g. 2030-12-31T09:00.", show_default=False
+        ),
     ] = None,
     limit: Limit = 50,
     dsn: Dsn = None,
-    schema: Schema = SCHEMA,
+    schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """List the messages that finished last, if the queue keeps a history.
+    """List finished messages, latest first. Needs a queue that keeps a history.
 
     Example: lonnymq history --channel acme --since 2030-12-31T09:00
     """
@@ -60,10 +59,8 @@ def history(
         found = queue.history(channel=channel, since=begin, limit=limit)
         is_kept = bool(found) or queue.settings().history
         now = server_time(queue)
-    if as_json:
-        print_records(found)
-    else:
-        print_table(found, _columns(now), otherwise="No message has finished." if is_kept else NO_HISTORY)
+    otherwise = "No message has finished." if is_kept else NO_HISTORY
+    print_list(found, _columns(now), otherwise=otherwise, as_json=as_json)
     if as_json and not is_kept:
         note(NO_HISTORY)
 
@@ -84,7 +81,7 @@ def _fields(found: QueueStatistics, now: int) -> list[tuple[str, str]]:
 
 
 def _known(number: int | None) -> str:
-    return "not known" if number is None else count(number)
+    return "unknown" if number is None else count(number)
 
 
 def _used(found: QueueStatistics) -> str:
@@ -106,14 +103,14 @@ def _columns(now: int) -> list[Column[FinishedMessage]]:
 
 
 def _waited(message: FinishedMessage) -> str:
-    """From when it could have been served to when it first was."""
+    """From when it was first due until it was first dequeued."""
     if message.first_dequeued_at is None:
         return ""
     return span(max(0, message.first_dequeued_at - max(message.created_at, message.dequeue_at)))
 
 
 def _worked(message: FinishedMessage) -> str:
-    """The last attempt; nobody need have worked on what was cancelled."""
+    """Duration of the last attempt. A cancelled message may never have been worked on."""
     if message.dequeued_at is None or message.outcome == "cancelled":
         return ""
     return span(max(0, message.finished_at - message.dequeued_at))

@@ -1,8 +1,9 @@
-"""top: the channels, live."""
+"""top: watch the channels live."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -10,30 +11,40 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lonnymq.cli.completion import channel_names
+from lonnymq.cli.exit_on_signal import exit_on_signal
 from lonnymq.cli.failure import UNREACHABLE, exit_code, sentence
 from lonnymq.cli.open_queue import opened
-from lonnymq.cli.options import Dsn, Json, Schema, print_json
-from lonnymq.cli.printing import note, print_table, told
+from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Schema, print_json
+from lonnymq.cli.printing import json_fields, note, print_table
 from lonnymq.cli.top.sort import Sort
 
 if TYPE_CHECKING:
-    from lonnymq.cli.top.poll import Looker
-    from lonnymq.cli.top.state import Picture
+    from lonnymq.cli.top.poll import Poller
+    from lonnymq.cli.top.state import QueueSnapshot
 
-SCHEMA = "lonnymq"
-
-Interval = Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")]
-SortBy = Annotated[Sort, typer.Option(help="Which have the most; fair: who gets least of its fair share.")]
+Interval = Annotated[float, typer.Option(min=0.1, help="Seconds between two polls of the database.")]
+SortBy = Annotated[
+    Sort,
+    typer.Option(
+        help="Sort by this, largest first. `rate`: messages served per second; `fair`: channels that get the"
+        " smallest part of their fair share first; `name`: in alphabetical order."
+    ),
+]
 Prefix = Annotated[
     str,
     typer.Option(
-        help="Only channels whose names begin so.", show_default=False, autocompletion=channel_names
+        help="Show only channels whose name starts with this.",
+        show_default=False,
+        autocompletion=channel_names,
     ),
 ]
 Once = Annotated[
-    bool, typer.Option("--once", help="Look twice, print a table, and end; so it is without a terminal.")
+    bool,
+    typer.Option(
+        "--once", help="Poll twice, print one table, and exit. This is the default without a terminal."
+    ),
 ]
-Top = Annotated[int, typer.Option(min=1, help="How many to print, with --once or --json.")]
+MaxRows = Annotated[int, typer.Option(min=1, help="With --once or --json: print at most this many channels.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -46,108 +57,108 @@ def top(
     sort: SortBy = Sort.WAITING,
     channel: Prefix = "",
     once: Once = False,
-    limit: Top = 50,
+    limit: MaxRows = 50,
     dsn: Dsn = None,
-    schema: Schema = SCHEMA,
+    schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """Watch the channels: what each is served, against what were fair, what waits, and why.
+    """Watch the channels live: backlog, messages served per second, and fair share.
 
-    Fair is an equal part for each that always has something due, of what the others leave. On a terminal, ?
-    lists the keys. However many channels there are, a look takes about a tenth of a second.
+    Channels that always have messages due share equally, by weight, what the other channels leave over: that
+    is the fair share. Press ? for the keys and q to quit.
+
+    A poll takes about a tenth of a second, however many channels there are.
 
     Example: lonnymq top --sort fair --channel acme
     """
     with opened(dsn, schema) as queue:
-        from lonnymq.cli.top.poll import Looker
+        from lonnymq.cli.top.poll import Poller
 
-        looker = Looker(queue, interval)
+        poller = Poller(queue, interval)
         if as_json:
-            _print_looks(looker, interval, sort, channel, limit, once=once)
+            _print_json(poller, interval, sort, channel, limit, once=once)
         elif once or not _is_on_terminal():
-            _print_table(_second_look(looker, interval), sort, channel, limit)
+            _print_table(_poll_twice(poller, interval), sort, channel, limit)
         else:
-            _watch(looker, interval, sort, channel)
+            _show_live(poller, interval, sort, channel)
 
 
 def _is_on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def _watch(looker: Looker, interval: float, sort: Sort, prefix: str) -> None:
+def _show_live(poller: Poller, interval: float, sort: Sort, prefix: str) -> None:
     from rich.console import Console
 
-    from lonnymq.cli.top.screen import Screen, Watch
-    from lonnymq.cli.top.view import View
+    from lonnymq.cli.top.screen import PollThread, Screen
+    from lonnymq.cli.top.view import ViewState
 
-    Screen(Watch(looker, interval), View(sort, prefix), Console(highlight=False)).show()
+    Screen(PollThread(poller, interval), ViewState(sort, prefix), Console(highlight=False)).show()
 
 
-def _second_look(looker: Looker, interval: float) -> Picture:
-    """One look has no rates."""
-    looker.look()
+def _poll_twice(poller: Poller, interval: float) -> QueueSnapshot:
+    """A rate needs two polls."""
+    poller.poll()
     time.sleep(interval)
-    return looker.look()
+    return poller.poll()
 
 
-def _print_table(picture: Picture, sort: Sort, prefix: str, limit: int) -> None:
+def _print_table(snapshot: QueueSnapshot, sort: Sort, prefix: str, limit: int) -> None:
     from rich.console import Console
 
     from lonnymq.cli.top.draw import PLAIN, UNICODE, fairness, plain_columns, summary
-    from lonnymq.cli.top.view import listed
+    from lonnymq.cli.top.view import sorted_channels
 
     glyphs = PLAIN if Console().options.ascii_only else UNICODE
-    typer.echo(summary(picture, is_live=False))
-    typer.echo(fairness(picture))
-    rows = listed(picture, sort, prefix)
-    print_table(rows[:limit], plain_columns(picture, glyphs), otherwise="There are no channels.")
+    typer.echo(summary(snapshot, is_live=False))
+    typer.echo(fairness(snapshot))
+    rows = sorted_channels(snapshot, sort, prefix)
+    print_table(rows[:limit], plain_columns(snapshot, glyphs), otherwise="There are no channels.")
     if len(rows) > limit:
-        note(f"{limit} of {len(rows):,}; for more: --limit")
+        note(f"{limit} of {len(rows):,} channels; --limit shows more.")
 
 
-def _print_looks(looker: Looker, interval: float, sort: Sort, prefix: str, limit: int, *, once: bool) -> None:
-    from lonnymq.cli.top.screen import ending_by_signal
-
+def _print_json(poller: Poller, interval: float, sort: Sort, prefix: str, limit: int, *, once: bool) -> None:
     if once:
-        print_json(_told(_second_look(looker, interval), sort, prefix, limit))
+        print_json(_as_json(_poll_twice(poller, interval), sort, prefix, limit))
         return
-    with ending_by_signal():
-        is_away = False
+    with exit_on_signal(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        is_unreachable = False
         while True:
             begin = time.monotonic()
             try:
-                print_json(_told(looker.look(), sort, prefix, limit))
-                is_away = False
+                print_json(_as_json(poller.poll(), sort, prefix, limit))
+                is_unreachable = False
             except Exception as error:
                 if exit_code(error) != UNREACHABLE:
                     raise
-                if not is_away:
-                    note(f"The database is away, trying again: {sentence(error)}")
-                is_away = True
+                if not is_unreachable:
+                    note(f"The database is unreachable, retrying: {sentence(error)}")
+                is_unreachable = True
             time.sleep(max(0.0, begin + interval - time.monotonic()))
 
 
-def _told(picture: Picture, sort: Sort, prefix: str, limit: int) -> dict[str, object]:
-    from lonnymq.cli.top.view import listed
+def _as_json(snapshot: QueueSnapshot, sort: Sort, prefix: str, limit: int) -> dict[str, object]:
+    from lonnymq.cli.top.view import sorted_channels
 
-    rows = listed(picture, sort, prefix)
+    rows = sorted_channels(snapshot, sort, prefix)
     return {
-        "at": picture.at,
-        "queue": None if picture.queue is None else told(picture.queue),
-        "rate": picture.track.rate,
-        "fair_rate": picture.fair,
-        "hungry": picture.hungry,
-        "channels_known": len(picture.channels),
+        "at": snapshot.at,
+        "queue": None if snapshot.queue is None else json_fields(snapshot.queue),
+        "rate": snapshot.history.rate,
+        "fair_rate": snapshot.fair,
+        "backlogged": snapshot.backlogged,
+        "channels_known": len(snapshot.channels),
         "channels_matching": len(rows),
-        "is_whole": picture.is_whole,
+        "is_complete": snapshot.is_complete,
         "channels": [
-            told(seen.now)
+            json_fields(channel.stats)
             | {
-                "rate": seen.rate,
-                "share": picture.share(seen),
-                "of_fair": picture.of_fair(seen),
-                "standing": str(picture.standing(seen)),
+                "rate": channel.rate,
+                "share": snapshot.share(channel),
+                "of_fair": snapshot.of_fair(channel),
+                "standing": str(snapshot.standing(channel)),
             }
-            for seen in rows[:limit]
+            for channel in rows[:limit]
         ],
     }

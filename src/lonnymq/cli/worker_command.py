@@ -1,4 +1,4 @@
-"""worker: runs the tasks of an app."""
+"""worker: run the tasks of an app."""
 
 from __future__ import annotations
 
@@ -22,44 +22,58 @@ if TYPE_CHECKING:
     from lonnymq.worker.app import App
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-THREADS_MAX_S = 1.0
+THREAD_TIMEOUT_S = 1.0
 LEVELS = ("debug", "info", "warning", "error")
 
 Target = Annotated[
     str,
     typer.Argument(
-        metavar="MODULE[:APP]", help="Where the app is: a module, and its name there.", show_default=False
+        metavar="MODULE[:APP]",
+        help="The app to run: the module that defines it, and its name there (default: app).",
+        show_default=False,
     ),
 ]
-Concurrency = Annotated[int, typer.Option(min=1, help="How many messages to work on at a time.")]
+Concurrency = Annotated[int, typer.Option(min=1, help="How many messages to handle at the same time.")]
 Lease = Annotated[
     float | None,
     typer.Option(
         min=0.001,
-        help="Seconds after which others take over from a worker that died. Else the queue's own setting.",
+        help="Seconds until other workers take over the messages of a worker that died. A running worker"
+        " extends its leases. Default: the queue's setting.",
         show_default=False,
     ),
 ]
 Prefetch = Annotated[
-    float, typer.Option(min=0, help="Seconds' worth of work to have ready beyond what runs.")
+    float, typer.Option(min=0, help="Fetch messages ahead: as many as are handled in this many seconds.")
 ]
 ShutdownTimeout = Annotated[
-    float, typer.Option(min=0, help="Seconds that what runs has to end, once the worker is told to.")
+    float,
+    typer.Option(
+        min=0, help="On shutdown: seconds to wait for running handlers before they are interrupted."
+    ),
 ]
 Name = Annotated[
     str | None,
-    typer.Option(help="What this consumer is called. Else its host and process.", show_default=False),
+    typer.Option(
+        help="Name of this consumer, as others see it. Default: host name and process id.", show_default=False
+    ),
 ]
 HealthFile = Annotated[
     Path | None,
     typer.Option(
-        help="A file to rewrite every two seconds with how the worker is, as JSON.", show_default=False
+        help="Write the state of the worker to this file, as JSON, every two seconds.", show_default=False
     ),
 ]
 UntilEmpty = Annotated[
-    bool, typer.Option("--until-empty", help="End when nothing may be served now and nothing runs.")
+    bool,
+    typer.Option(
+        "--until-empty",
+        help="Exit once no message is due. Waits for due messages that a rate or concurrency limit"
+        " holds back, but not for paused channels, nor for messages scheduled for later, such as retries"
+        " with a backoff.",
+    ),
 ]
-LogLevel = Annotated[str, typer.Option(help=f"What to log: {', '.join(LEVELS)}.")]
+LogLevel = Annotated[str, typer.Option(help=f"Log messages of this level and above: {', '.join(LEVELS)}.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -78,18 +92,21 @@ def worker(
     until_empty: UntilEmpty = False,
     log_level: LogLevel = "info",
 ) -> None:
-    """Run the tasks of an app until SIGTERM or Ctrl-C, which let what runs end; a second one does not.
+    """Run the tasks of an app until SIGTERM or Ctrl-C.
 
-    The database, and the schema, are those of the app's queue.
+    The first signal stops taking messages and lets running handlers finish; the second one interrupts them.
+    Their messages are released for other workers.
+
+    The app's queue determines the database and the schema.
 
     Example: lonnymq worker shop.tasks:app --concurrency 20
     """
     from lonnymq.worker.worker import Worker
 
     if log_level.lower() not in LEVELS:
-        raise typer.BadParameter(f"{log_level!r} is none of {', '.join(LEVELS)}")
+        raise typer.BadParameter(f"{log_level!r} is not one of {', '.join(LEVELS)}")
     logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
-    running = Worker(
+    app_worker = Worker(
         load(target),
         concurrency=concurrency,
         lease=lease,
@@ -98,19 +115,21 @@ def worker(
         name=name,
         health_file=health_file,
     )
-    code = running.run(until_empty=until_empty)
-    _leave_if_stuck(code)
+    code = app_worker.run(until_empty=until_empty)
+    _exit_if_stuck(code)
     raise typer.Exit(code)
 
 
-def _leave_if_stuck(code: int) -> None:
-    """A thread that a handler started may hang, and Python would wait for it at its end. Others end soon."""
-    last = time.monotonic() + THREADS_MAX_S
+def _exit_if_stuck(code: int) -> None:
+    """Python waits for all threads when it exits. Do not wait for one that a handler started and that
+    hangs.
+    """
+    deadline = time.monotonic() + THREAD_TIMEOUT_S
     others = [
         each for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()
     ]
     for thread in others:
-        thread.join(max(0, last - time.monotonic()))
+        thread.join(max(0, deadline - time.monotonic()))
     if any(thread.is_alive() for thread in others):
         logging.shutdown()
         sys.stdout.flush()
@@ -119,48 +138,48 @@ def _leave_if_stuck(code: int) -> None:
 
 
 def load(target: str) -> App[Any]:
-    """The app that an import path names; from the current folder too, as `python -m` would."""
+    """Import the app. Like `python -m`, this also finds modules in the current directory."""
     from lonnymq.worker.app import App
 
     module_name, _, attribute = target.partition(":")
     if "" in module_name.split("."):
-        raise BadTarget(f"{target!r} names no app", "write it as shop.tasks:app")
+        raise BadTarget(f"{target!r} does not name an app", "write it as shop.tasks:app")
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise _broken(module_name, error) from error  # it is there, and what it imports is not
+            raise _broken(module_name, error) from error  # the module exists; one that it imports does not
         raise BadTarget(
-            f"there is no module {module_name!r}",
-            "name one that Python finds from this folder, as shop.tasks:app",
+            f"no module named {module_name!r}",
+            "give one that Python can import from this directory, such as shop.tasks:app",
         ) from None
     except Exception as error:
         if isinstance(error, LonnyMQError) or exit_code(error) != FAILURE:
-            raise  # that says enough
+            raise  # its message is clear enough
         raise _broken(module_name, error) from error
     found: Any = module
     for part in (attribute or "app").split("."):
         found = getattr(found, part, None)
     if not isinstance(found, App):
         apps = [name for name, value in vars(module).items() if isinstance(value, App)]
-        known = (
-            f"{module_name}:{apps[0]} is one"
+        hint = (
+            f"did you mean {module_name}:{apps[0]}?"
             if apps
-            else f"make one there: {attribute or 'app'} = App(queue)"
+            else f"define one there: {attribute or 'app'} = App(queue)"
         )
-        raise BadTarget(f"{module_name}:{attribute or 'app'} is no App", known)
+        raise BadTarget(f"{module_name}:{attribute or 'app'} is not an App", hint)
     return found
 
 
 def _broken(module_name: str, error: Exception) -> BrokenModule:
-    of_others = ("<", *(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")))
-    _, *frames = traceback.extract_tb(error.__traceback__)  # but for our own, which imports it
+    library_paths = ("<", *(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")))
+    _, *frames = traceback.extract_tb(error.__traceback__)  # the first frame is the import above
     places = [
         f"line {frame.lineno} of {frame.filename}"
         for frame in frames
-        if not frame.filename.startswith(of_others)
+        if not frame.filename.startswith(library_paths)
     ]
     return BrokenModule(
         f"{module_name} cannot be imported: {type(error).__name__}: {sentence(error)}",

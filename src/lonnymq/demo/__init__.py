@@ -1,4 +1,4 @@
-"""Twenty tenants, one of them loud, served by real workers on a PostgreSQL made for it and removed after."""
+"""The demo: twenty tenants, one of them noisy, and two workers on a temporary PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -14,35 +14,40 @@ from pathlib import Path
 
 from lonnymq.client.queue import Queue
 from lonnymq.commands import ChannelStatistics
-from lonnymq.demo.outcome import Outcome, Served, outcome, read
-from lonnymq.demo.tenants import NOISY, TENANTS, Tenant
-from lonnymq.demo.traffic import go_on, prepare
-from lonnymq.demo.workers import Processes, check, workers
+from lonnymq.demo.result import DemoResult, TenantResult, read_history, summarize
+from lonnymq.demo.tenants import NOISY, TENANTS, DemoTenant
+from lonnymq.demo.traffic import enqueue_backlogs, keep_enqueueing
+from lonnymq.demo.workers import Processes, check_workers, start_workers
 from lonnymq.embedded import Server
 
-__all__ = ["NOISY", "TENANTS", "Outcome", "Served", "Tenant", "run", "temporary_server"]
+__all__ = ["NOISY", "TENANTS", "DemoResult", "DemoTenant", "TenantResult", "run", "temporary_server"]
 
 WORKERS = 2
-LOOK_S = 0.25
+UPDATE_INTERVAL_S = 0.25
 
-Watch = Callable[[list[ChannelStatistics]], object]
+OnProgress = Callable[[list[ChannelStatistics]], object]
 
 
-def run(dsn: str, tenants: Sequence[Tenant] = TENANTS, watch: Watch = len) -> Outcome:
-    """Install, send, and have it served; `watch` is told four times a second how the channels stand."""
+def run(dsn: str, tenants: Sequence[DemoTenant] = TENANTS, on_progress: OnProgress = len) -> DemoResult:
+    """Install a queue, enqueue the tenants' messages, and let workers handle them all.
+
+    Calls `on_progress` four times per second with the statistics of the channels.
+    """
     with Queue(dsn) as queue:
         queue.install()
         queue.set(history=True)
-        with workers(dsn, WORKERS) as running:
-            prepare(queue, tenants)
-            with _more(queue, tenants):
-                _look_on(queue, watch, lambda: not _is_loud(queue, tenants), running)
-            _look_on(queue, watch, lambda: not _is_busy(queue), running)
-    return outcome(tenants, read(dsn))
+        with start_workers(dsn, WORKERS) as workers:
+            enqueue_backlogs(queue, tenants)
+            with _enqueueing(queue, tenants):
+                _wait_until(lambda: not _has_largest_backlog(queue, tenants), queue, on_progress, workers)
+            _wait_until(lambda: not _is_busy(queue), queue, on_progress, workers)
+    return summarize(tenants, read_history(dsn))
 
 
-def _is_loud(queue: Queue, tenants: Sequence[Tenant]) -> bool:
-    """Whether the largest backlog is still there. Messages count from the first dispatch on."""
+def _has_largest_backlog(queue: Queue, tenants: Sequence[DemoTenant]) -> bool:
+    """Whether the largest backlog is not worked off yet. Before the first dispatch nothing of it is
+    counted.
+    """
     largest = max(tenants, key=lambda tenant: tenant.backlog)
     stats = queue.channel(largest.channel).stats()
     return stats.served == 0 or stats.waiting > 0
@@ -54,29 +59,31 @@ def _is_busy(queue: Queue) -> bool:
 
 
 @contextmanager
-def _more(queue: Queue, tenants: Sequence[Tenant]) -> Iterator[None]:
-    """Beside the block, tenants go on sending."""
-    over = threading.Event()
-    sending = threading.Thread(target=go_on, args=(queue, tenants, over))
-    sending.start()
+def _enqueueing(queue: Queue, tenants: Sequence[DemoTenant]) -> Iterator[None]:
+    """While the block runs, a thread enqueues more messages of the tenants."""
+    stop = threading.Event()
+    producer = threading.Thread(target=keep_enqueueing, args=(queue, tenants, stop))
+    producer.start()
     try:
         yield
     finally:
-        over.set()
-        sending.join()
+        stop.set()
+        producer.join()
 
 
-def _look_on(queue: Queue, watch: Watch, is_over: Callable[[], bool], running: Processes) -> None:
-    while not is_over():
-        check(running)
-        watch(queue.channels(limit=100))
-        time.sleep(LOOK_S)
-    watch(queue.channels(limit=100))
+def _wait_until(
+    is_done: Callable[[], bool], queue: Queue, on_progress: OnProgress, workers: Processes
+) -> None:
+    while not is_done():
+        check_workers(workers)
+        on_progress(queue.channels(limit=100))
+        time.sleep(UPDATE_INTERVAL_S)
+    on_progress(queue.channels(limit=100))
 
 
 @contextmanager
 def temporary_server() -> Iterator[Server]:
-    """A PostgreSQL in a temporary folder. Nothing of it is left, also when the process is told to end."""
+    """A PostgreSQL server in a temporary folder. Removed completely, also after SIGTERM."""
     before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     folder = Path(tempfile.mkdtemp(prefix="lonnymq-demo-"))
     server = Server(folder, settings={"fsync": "off"})

@@ -1,4 +1,4 @@
-"""The tenants of the demo and what each of them wants done."""
+"""The tenants of the demo, and the messages each of them sends."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Tenant:
-    """A channel: what waits in it at the beginning, how many more come a second, and its limits."""
+class DemoTenant:
+    """A channel: its backlog at the start, how many messages per second follow, how many fail, and its
+    limits.
+    """
 
     channel: str
     backlog: int = 0
@@ -19,16 +21,16 @@ class Tenant:
     remark: str = ""
 
 
-NOISY = Tenant("megacorp", backlog=20_000, remark="sends 20,000 at once, before anybody else")
+NOISY = DemoTenant("megacorp", backlog=20_000, remark="sends 20,000 at once, before the others")
 SHOPS = ("acme", "bakery", "bluebird", "bookshop", "dentist", "florist", "garage", "gym")
 OFFICES = ("hotel", "laundry", "library", "museum", "optician", "school", "tailor")
 
 TENANTS = (
     NOISY,
-    Tenant("corner-shop", backlog=40, rate=2, max_concurrency=1, remark="one at a time"),
-    Tenant("newsletter", backlog=30, rate=1, release_interval=0.2, remark="at most five a second"),
-    Tenant("pharmacy", backlog=400, rate=5, urgent_rate=4, remark="some of it is urgent"),
-    Tenant("startup", backlog=40, rate=3, failing=10, remark="some of it fails, and is tried again"),
-    *(Tenant(name, backlog=10, rate=4) for name in SHOPS),
-    *(Tenant(name, rate=3) for name in OFFICES),
+    DemoTenant("corner-shop", backlog=40, rate=2, max_concurrency=1, remark="one at a time"),
+    DemoTenant("newsletter", backlog=30, rate=1, release_interval=0.2, remark="at most five per second"),
+    DemoTenant("pharmacy", backlog=400, rate=5, urgent_rate=4, remark="some messages are urgent"),
+    DemoTenant("startup", backlog=40, rate=3, failing=10, remark="some messages fail and are retried"),
+    *(DemoTenant(name, backlog=10, rate=4) for name in SHOPS),
+    *(DemoTenant(name, rate=3) for name in OFFICES),
 )

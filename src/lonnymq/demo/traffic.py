@@ -1,4 +1,4 @@
-"""What the tenants send: their backlogs first, then more while these are worked off."""
+"""Enqueues the messages of the tenants: first their backlogs, then more while these are worked off."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from threading import Event
 
 from lonnymq.client.queue import Queue
 from lonnymq.demo.tasks import serve_customer
-from lonnymq.demo.tenants import Tenant
+from lonnymq.demo.tenants import DemoTenant
 from lonnymq.message_options import NewMessage
 
-PRIORITY = 9
-STEP_S = 0.05
+URGENT_PRIORITY = 9
+INTERVAL_S = 0.05
 URGENT_HEADER = "urgent"
 
 
-def prepare(queue: Queue, tenants: Sequence[Tenant]) -> None:
-    """The limits, and what waits at the beginning, one tenant after the other: the order of a plain queue."""
+def enqueue_backlogs(queue: Queue, tenants: Sequence[DemoTenant]) -> None:
+    """Set the limits, and enqueue the backlogs one tenant after the other."""
     for tenant in tenants:
         if tenant.max_concurrency or tenant.release_interval:
             queue.channel(tenant.channel).set(
@@ -26,32 +26,32 @@ def prepare(queue: Queue, tenants: Sequence[Tenant]) -> None:
     queue.enqueue_many(message for tenant in tenants for message in _backlog(tenant))
 
 
-def _backlog(tenant: Tenant) -> Iterator[NewMessage]:
+def _backlog(tenant: DemoTenant) -> Iterator[NewMessage]:
     make = serve_customer.using(channel=tenant.channel).message
     for number in range(tenant.backlog):
         yield make(number, fails=number < tenant.failing)
 
 
-def go_on(queue: Queue, tenants: Sequence[Tenant], over: Event) -> None:
-    """Each at its rate, until it is over."""
+def keep_enqueueing(queue: Queue, tenants: Sequence[DemoTenant], stop: Event) -> None:
+    """Enqueue messages of each tenant at its rate, until `stop` is set."""
     began = time.monotonic()
     sent = {(tenant.channel, is_urgent): 0 for tenant in tenants for is_urgent in (False, True)}
-    while not over.wait(STEP_S):
+    while not stop.wait(INTERVAL_S):
         passed = time.monotonic() - began
         batch: list[NewMessage] = []
         for tenant in tenants:
             for is_urgent, rate in ((False, tenant.rate), (True, tenant.urgent_rate)):
                 wanted = int(passed * rate) - sent[tenant.channel, is_urgent]
-                batch += [_one(tenant, is_urgent=is_urgent) for _ in range(wanted)]
+                batch += [_message(tenant, is_urgent=is_urgent) for _ in range(wanted)]
                 sent[tenant.channel, is_urgent] += wanted
         if batch:
             queue.enqueue_many(batch)
 
 
-def _one(tenant: Tenant, *, is_urgent: bool) -> NewMessage:
+def _message(tenant: DemoTenant, *, is_urgent: bool) -> NewMessage:
     using = serve_customer.using(
         channel=tenant.channel,
-        priority=PRIORITY if is_urgent else None,
+        priority=URGENT_PRIORITY if is_urgent else None,
         headers={URGENT_HEADER: True} if is_urgent else None,
     )
     return using.message(0)

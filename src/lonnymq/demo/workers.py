@@ -1,4 +1,4 @@
-"""Real worker processes, as `lonnymq worker` starts them."""
+"""Starts worker processes with `lonnymq worker`."""
 
 from __future__ import annotations
 
@@ -11,52 +11,56 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from lonnymq.demo.tasks import DSN_VARIABLE, HELD_VARIABLE
+from lonnymq.demo.tasks import DSN_VARIABLE, EXIT_WITH_STDIN_VARIABLE
 from lonnymq.errors import LonnyMQError
 
 TARGET = "lonnymq.demo.tasks:app"
 CONCURRENCY = 8
-PATIENCE_S = 20
-TICK_S = 0.05
+TIMEOUT_S = 20
+CHECK_INTERVAL_S = 0.05
 
 Processes = Sequence[subprocess.Popen[bytes]]
 
 
 class WorkersFailed(LonnyMQError):
-    """The demo's workers ended, or did not begin."""
+    """A worker of the demo exited, or did not start."""
 
 
 @contextmanager
-def workers(dsn: str, count: int) -> Iterator[Processes]:
-    """Ready when the block begins; told to end, and waited for, with it. What they log is not shown."""
+def start_workers(dsn: str, count: int) -> Iterator[Processes]:
+    """The workers are ready when the block begins, and stopped after it. Their logs are discarded."""
     with tempfile.TemporaryDirectory(prefix="lonnymq-demo-health-") as folder:
         files = [Path(folder) / f"worker-{number + 1}" for number in range(count)]
-        with _started(dsn, files) as running:
-            _wait_for(files, running)
-            yield running
+        with _started(dsn, files) as workers:
+            _wait_until_ready(files, workers)
+            yield workers
 
 
-def check(running: Processes) -> None:
-    if any(worker.poll() is not None for worker in running):
-        raise WorkersFailed("a worker of the demo ended", f"see what `lonnymq worker {TARGET}` says")
+def check_workers(workers: Processes) -> None:
+    if any(worker.poll() is not None for worker in workers):
+        raise WorkersFailed("a worker of the demo exited", f"run `lonnymq worker {TARGET}` to see its error")
 
 
-def _wait_for(files: Sequence[Path], running: Processes) -> None:
-    last = time.monotonic() + PATIENCE_S
+def _wait_until_ready(files: Sequence[Path], workers: Processes) -> None:
+    """A worker writes its health file once it serves."""
+    deadline = time.monotonic() + TIMEOUT_S
     while not all(file.exists() for file in files):
-        check(running)
-        if time.monotonic() > last:
-            raise WorkersFailed("the demo's workers do not begin", "try again on a machine with less to do")
-        time.sleep(TICK_S)
+        check_workers(workers)
+        if time.monotonic() > deadline:
+            raise WorkersFailed(
+                f"the workers of the demo did not start within {TIMEOUT_S} s",
+                "try again on a less busy machine",
+            )
+        time.sleep(CHECK_INTERVAL_S)
 
 
 @contextmanager
 def _started(dsn: str, files: Sequence[Path]) -> Iterator[Processes]:
     command = [sys.executable, "-m", "lonnymq", "worker", TARGET, "--concurrency", str(CONCURRENCY)]
-    running = [
+    workers = [
         subprocess.Popen(
             [*command, "--name", file.name, "--health-file", str(file)],
-            env=os.environ | {DSN_VARIABLE: dsn, HELD_VARIABLE: "1"},
+            env=os.environ | {DSN_VARIABLE: dsn, EXIT_WITH_STDIN_VARIABLE: "1"},
             stdin=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -64,13 +68,13 @@ def _started(dsn: str, files: Sequence[Path]) -> Iterator[Processes]:
         for file in files
     ]
     try:
-        yield running
+        yield workers
     finally:
-        for worker in running:
+        for worker in workers:
             worker.terminate()
-        for worker in running:
+        for worker in workers:
             try:
-                worker.wait(PATIENCE_S)
+                worker.wait(TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 worker.kill()
             worker.communicate()

@@ -40,6 +40,7 @@ class Drained:
 def drain(app: App[Any], *, raise_errors: bool = True) -> Drained:
     """Have the app's tasks run for all messages that are due, and for those that are due because of them, one
     after the other. What waits for later, a retry after its backoff too, is left, and so are schedules.
+    Messages that a channel's rate or concurrency limit holds back are waited for.
 
     If handlers failed, the first error is raised when all is done, unless `raise_errors` is false.
 

@@ -13,6 +13,7 @@ from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.commands import Delivery
 from lonnymq.errors import LonnyMQError
 from lonnymq.worker import health, maintenance
+from lonnymq.worker.due_messages import has_due_messages
 from lonnymq.worker.exceptions import HandlersHang, JobStopped
 from lonnymq.worker.execute import FOR_STOP, GIVEN_UP, HANDED_BACK, Ending, PutBack, run, written
 from lonnymq.worker.finish import Finishing
@@ -33,6 +34,7 @@ BACKLOG_MAX = 2_000  # so many are finished and the database not told: it is slo
 UNKNOWN_DELAY_MS = 60_000
 ANSWER_MAX = 2.0  # seconds that a dequeue may take once the worker stops
 LAST_WORDS = 5.0  # seconds that the database has to hear how things ended; else leases tell it
+LIMITED_WAIT = 1.0  # seconds to wait for messages that a limit holds back, before looking again
 READY_MAX = 1.0  # seconds that a message may lie ready before it is handed back
 
 
@@ -122,6 +124,7 @@ class Session:
 
     async def _take_in(self, *, until_empty: bool) -> None:
         failures = 0
+        wait = 0.0  # with until_empty: seconds for which the next dequeue waits
         while not self._stopping.is_set():
             wanted = self._intake.wanted(len(self._running), len(self._ready))
             if wanted == 0 or self._finishing.backlog > BACKLOG_MAX:
@@ -129,7 +132,12 @@ class Session:
                 continue
             is_idle = not self._held and not self._unfinished
             try:
-                deliveries = await self._dequeue(min(wanted, DEQUEUE_MAX), until_empty=until_empty)
+                deliveries = await self._dequeue(min(wanted, DEQUEUE_MAX), wait if until_empty else None)
+                # Idle before it asked, so that nothing was put back meanwhile.
+                is_last = until_empty and is_idle and not deliveries
+                if is_last and not await has_due_messages(self._queue):
+                    return
+                wait = LIMITED_WAIT if is_last else 0.0
             except Exception as error:
                 if not is_passing(error):
                     raise
@@ -140,21 +148,20 @@ class Session:
             failures = 0
             self._outages.end()
             self._receive(deliveries)
-            if until_empty and not deliveries:
-                if is_idle:  # before it asked, so that nothing was put back meanwhile
-                    return
-                if self._held or self._unfinished:
-                    await self._intake.wait()
+            if until_empty and not deliveries and (self._held or self._unfinished):
+                await self._intake.wait()
 
-    async def _dequeue(self, limit: int, *, until_empty: bool) -> list[Delivery]:
-        """Whatever happens meanwhile, what the database has leased is told of: a call that is under way is
+    async def _dequeue(self, limit: int, wait: float | None) -> list[Delivery]:
+        """`wait`: seconds to wait for messages; None until there are some.
+
+        Whatever happens meanwhile, what the database has leased is told of: a call that is under way is
         waited for. But not for ever: in an outage it has no answer.
         """
         options: dict[str, Any] = {"lease": self._lease, "consumer": self._settings.name}
         taking = self._loop.create_task(
-            self._queue.dequeue(limit, **options)
-            if until_empty
-            else self._queue.dequeue_until(self._stopping, limit, **options)
+            self._queue.dequeue_until(self._stopping, limit, **options)
+            if wait is None
+            else self._queue.dequeue(limit, wait=wait, **options)
         )
         stopping = self._loop.create_task(self._stopping.wait())
         try:

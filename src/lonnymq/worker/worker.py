@@ -70,8 +70,9 @@ class Worker:
     def run(self, *, until_empty: bool = False) -> int:
         """In this thread, until a SIGTERM or Ctrl-C; a second one does not wait for what runs.
 
-        With `until_empty`, until nothing may be served now and nothing runs: what is for later, paused, or
-        held back by a limit stays. Returns an exit code.
+        With `until_empty`, until no message is due and nothing runs. It waits for due messages that a rate or
+        concurrency limit holds back, but not for paused channels, nor for messages that are scheduled for
+        later, such as retries with a backoff. Returns an exit code.
         """
         loop = asyncio.new_event_loop()
         try:

@@ -1,1 +1,1 @@
-"""Measuring a database, with a queue of its own that is removed afterwards."""
+"""`lonnymq bench`: measures a database, with a temporary queue in a schema of its own."""

@@ -1,4 +1,4 @@
-"""A client: a process that measures what it is told to, until there is nobody to tell it."""
+"""The program of a client process: it answers requests to measure until its stdin ends."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ import sys
 from dataclasses import asdict
 
 from lonnymq.cli.bench.measures import Measures
-from lonnymq.cli.bench.protocol import Order, Site
+from lonnymq.cli.bench.protocol import Measurement, Target
 from lonnymq.cli.database import CONNECT_TIMEOUT_S
 from lonnymq.cli.failure import UNREACHABLE, exit_code, sentence
 from lonnymq.client.queue import Queue
 from lonnymq.errors import OutcomeUnknown
 
-CONNECTIONS = 3
+POOL_SIZE = 3
 
 
 def main() -> None:
-    logging.disable()  # what is to be said is answered
-    site = Site(**json.loads(sys.stdin.readline()))
-    with Queue(site.address, site.schema, pool_size=CONNECTIONS, timeout=CONNECT_TIMEOUT_S) as queue:
-        measures = Measures(site, queue)
+    logging.disable()  # errors are part of the answers
+    target = Target(**json.loads(sys.stdin.readline()))
+    with Queue(target.address, target.schema, pool_size=POOL_SIZE, timeout=CONNECT_TIMEOUT_S) as queue:
+        measures = Measures(target, queue)
         for line in sys.stdin:
             try:
-                answer = asdict(measures.measure(Order(**json.loads(line))))
-            except Exception as error:  # noqa: BLE001 - told to who asked
-                answer = _told(error)
+                answer = asdict(measures.measure(Measurement(**json.loads(line))))
+            except Exception as error:  # noqa: BLE001 - sent to the parent process
+                answer = _error_answer(error)
             sys.stdout.write(json.dumps(answer) + "\n")
             sys.stdout.flush()
 
 
-def _told(error: Exception) -> dict[str, object]:
+def _error_answer(error: Exception) -> dict[str, object]:
     if isinstance(error, OutcomeUnknown):
         return {"error": "the connection to the database broke", "code": UNREACHABLE}
     return {"error": sentence(error), "code": exit_code(error)}

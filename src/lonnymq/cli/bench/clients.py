@@ -1,4 +1,7 @@
-"""The clients: processes, as workers are, so that one's Python does not wait for another's."""
+"""Starts the client processes and sends them requests.
+
+Processes and not threads, as workers are, so that the Python code of one client does not slow down another.
+"""
 
 from __future__ import annotations
 
@@ -9,83 +12,85 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 
-from lonnymq.cli.bench.protocol import Answer, Order, Site
+from lonnymq.cli.bench.protocol import Answer, Measurement, Target
 from lonnymq.cli.failure import UNREACHABLE, Unreachable
 from lonnymq.errors import LonnyMQError
 
-PATIENCE_S = 5.0
-# Not from the folder one happens to be in.
+STOP_TIMEOUT_S = 5.0
+# -P: do not import modules from the current directory.
 CLIENT = [sys.executable, "-P", "-m", "lonnymq.cli.bench.client_process"]
 
 Processes = Sequence[subprocess.Popen[str]]
 
 
 class ClientFailed(LonnyMQError):
-    """A client ended, or something that it was told to do did."""
+    """A client process exited, or a measurement in it failed."""
 
 
-class Crew:
-    def __init__(self, clients: Processes) -> None:
-        self._clients = clients
+class Clients:
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
 
-    def one(self, order: Order) -> Answer:
-        _tell(self._clients[0], asdict(order))
-        return _heard(self._clients[0])
+    def one(self, measurement: Measurement) -> Answer:
+        _send(self._processes[0], asdict(measurement))
+        return _receive(self._processes[0])
 
-    def all(self, order: Order) -> list[Answer]:
-        """At once."""
-        for client in self._clients:
-            _tell(client, asdict(order))
-        return [_heard(client) for client in self._clients]
+    def all(self, measurement: Measurement) -> list[Answer]:
+        """All clients measure at the same time."""
+        for process in self._processes:
+            _send(process, asdict(measurement))
+        return [_receive(process) for process in self._processes]
 
 
 @contextmanager
-def crew(site: Site, clients: int) -> Iterator[Crew]:
-    """Ctrl-C is not for them: whoever started them ends them, and they end when that one does."""
+def start_clients(target: Target, number: int) -> Iterator[Clients]:
+    """Ctrl-C does not reach the clients. The parent stops them; if it is killed, they exit when their stdin
+    ends.
+    """
     running: list[subprocess.Popen[str]] = []
     try:
-        for _ in range(clients):
-            running.append(_started())  # noqa: PERF401 - each is ended if the next cannot be started
-        for client in running:
-            _tell(client, asdict(site))
-        yield Crew(running)
+        for _ in range(number):
+            running.append(_start())  # noqa: PERF401 - if one fails to start, those before it are stopped
+        for process in running:
+            _send(process, asdict(target))
+        yield Clients(running)
     except BaseException:
-        for client in running:
-            client.kill()
+        for process in running:
+            process.kill()
         raise
     finally:
-        for client in running:
-            _end(client)
+        for process in running:
+            _stop(process)
 
 
-def _started() -> subprocess.Popen[str]:
+def _start() -> subprocess.Popen[str]:
     return subprocess.Popen(
         CLIENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", process_group=0
     )
 
 
-def _end(client: subprocess.Popen[str]) -> None:
+def _stop(process: subprocess.Popen[str]) -> None:
     try:
-        client.communicate(timeout=PATIENCE_S)
+        process.communicate(timeout=STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        client.kill()
-        client.communicate()
+        process.kill()
+        process.communicate()
 
 
-def _tell(client: subprocess.Popen[str], what: dict[str, object]) -> None:
-    assert client.stdin is not None  # noqa: S101 - it is a pipe
+def _send(process: subprocess.Popen[str], fields: dict[str, object]) -> None:
+    assert process.stdin is not None  # noqa: S101 - it is a pipe
     try:
-        client.stdin.write(json.dumps(what) + "\n")
-        client.stdin.flush()
+        process.stdin.write(json.dumps(fields) + "\n")
+        process.stdin.flush()
     except BrokenPipeError:
-        raise _ended(client) from None
+        raise _exited(process) from None
 
 
-def _heard(client: subprocess.Popen[str]) -> Answer:
-    assert client.stdout is not None  # noqa: S101 - it is a pipe
-    line = client.stdout.readline()
+def _receive(process: subprocess.Popen[str]) -> Answer:
+    assert process.stdout is not None  # noqa: S101 - it is a pipe
+    line = process.stdout.readline()
     if not line:
-        raise _ended(client)
+        raise _exited(process)
     answer = json.loads(line)
     if "error" in answer:
         kind = Unreachable if answer["code"] == UNREACHABLE else ClientFailed
@@ -93,5 +98,8 @@ def _heard(client: subprocess.Popen[str]) -> Answer:
     return Answer(**answer)
 
 
-def _ended(client: subprocess.Popen[str]) -> ClientFailed:
-    return ClientFailed(f"a client ended, with {client.wait()}", "see what it said, and that memory suffices")
+def _exited(process: subprocess.Popen[str]) -> ClientFailed:
+    return ClientFailed(
+        f"a client process exited with code {process.wait()}",
+        "see its output above, and check that there is enough memory",
+    )

@@ -1,4 +1,4 @@
-"""What the numbers say, in sentences. A hint is given only where something was measured that calls for it."""
+"""The results in sentences, with a hint where a measurement calls for one."""
 
 from __future__ import annotations
 
@@ -6,24 +6,18 @@ from collections.abc import Iterator
 
 from lonnymq.cli.bench.parameters import BATCHES
 from lonnymq.cli.bench.results import Rate, Results
-from lonnymq.cli.formatting import count
+from lonnymq.formatting import count, duration
 
 OFF = "off"
-NOT_AT_ONCE_MS = 100.0
+DIGITS = 2
+SLOW_LATENCY_MS = 100.0
 BUSY = 0.8
 UNSTEADY = 2.0
-FAR_MS = 0.2
+LONG_ROUND_TRIP_MS = 0.2
 
 
 def milliseconds(number: float) -> str:
-    """
-    >>> milliseconds(0.0512), milliseconds(2.34), milliseconds(48.6), milliseconds(1234)
-    ('0.051 ms', '2.3 ms', '49 ms', '1.2 s')
-    """
-    if number >= 1000:  # noqa: PLR2004 - to a second
-        return f"{number / 1000:.1f} s"
-    digits = 3 if number < 0.1 else 2 if number < 1 else 1 if number < 10 else 0  # noqa: PLR2004 - two figures
-    return f"{number:.{digits}f} ms"
+    return duration(number, DIGITS)
 
 
 def times(factor: float) -> str:
@@ -39,50 +33,53 @@ def sentences(found: Results) -> list[str]:
 
 
 def _on_commits(found: Results) -> str:
-    settings = found.surroundings.settings
+    settings = found.server.settings
     off = [name for name in ("fsync", "synchronous_commit") if settings.get(name) == OFF]
     commit = milliseconds(found.commit_ms)
     if off:
-        return f"A commit takes {commit} here and waits for no disk, as {off[0]} is off: a crash loses some."
+        return (
+            f"A commit takes {commit} and does not wait for the disk, because {off[0]} is off:"
+            " a crash can lose messages."
+        )
     return (
-        f"A durable commit takes {commit} here, {milliseconds(found.round_trip_ms)} of it the way there and"
-        " back: a batch pays that once."
+        f"A durable commit takes {commit}, {milliseconds(found.round_trip_ms)} of it for the round trip."
+        " A batch pays that once."
     )
 
 
 def _on_batches(found: Results) -> str:
     most = BATCHES[-1]
-    create, consume = (
-        found.rate(what, most).per_second / found.rate(what, 1).per_second for what in ("create", "consume")
+    enqueue, consume = (
+        found.rate(what, most).per_second / found.rate(what, 1).per_second for what in ("enqueue", "consume")
     )
     return (
-        f"With {count(most)} a call, {times(create)} as many are created in a second as one by one, and"
-        f" {times(consume)} as many taken and completed."
+        f"With {count(most)} messages per call, enqueue is {times(enqueue)} as fast as with one, and"
+        f" consume {times(consume)}."
     )
 
 
 def _hints(found: Results) -> Iterator[str]:
-    if found.round_trip_ms > max(FAR_MS, found.flush_ms):
+    if found.round_trip_ms > max(LONG_ROUND_TRIP_MS, found.flush_ms):
         yield (
-            "The way to the server takes longer than what it does for a commit: make fewer and larger calls,"
-            " or run the programs nearer to it."
+            "The round trip takes longer than the rest of a commit: make fewer and larger calls, or run your"
+            " programs closer to the server."
         )
-    if found.surroundings.is_pooled and found.lone_message.p50_ms > NOT_AT_ONCE_MS:
+    if found.server.is_pooled and found.latency.p50_ms > SLOW_LATENCY_MS:
         yield (
-            "There is a pooler in between, through which nobody is notified: consumers look every second."
-            " Queue(..., listen='postgresql://...') takes an address that goes around it."
+            "A pooler is in between, and notifications do not pass through it: consumers poll once per"
+            " second. Give them a direct address to listen on: Queue(..., listen='postgresql://...')."
         )
     busiest = max(found.rates, key=lambda rate: rate.client_cpu)
     if busiest.client_cpu >= BUSY:
         yield (
-            f"The clients themselves were at work {busiest.client_cpu:.0%} of the time ({busiest.name}):"
-            " there Python was the limit and not the server. --clients takes more."
+            f"The clients were busy {busiest.client_cpu:.0%} of the time ({busiest.name}): the limit was"
+            " Python and not the server. Use more --clients."
         )
-    shakiest = max(found.rates, key=_unsteadiness)
-    if _unsteadiness(shakiest) >= UNSTEADY:
+    least_steady = max(found.rates, key=_unsteadiness)
+    if _unsteadiness(least_steady) >= UNSTEADY:
         yield (
-            f"The best round of {shakiest.name} was {times(_unsteadiness(shakiest))} the worst:"
-            " something else is going on there, or --seconds are too few."
+            f"The best round of {least_steady.name} was {times(_unsteadiness(least_steady))} as fast as the"
+            " worst: other work disturbs the measurement, or it needs more --seconds."
         )
 
 

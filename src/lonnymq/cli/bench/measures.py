@@ -1,4 +1,4 @@
-"""What a client can measure."""
+"""The measurements that a client process can make."""
 
 from __future__ import annotations
 
@@ -12,76 +12,77 @@ from itertools import cycle, islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from lonnymq.cli.bench.parameters import NOISY
-from lonnymq.cli.bench.protocol import Answer, Order, Site
+from lonnymq.cli.bench.parameters import NOISY_BACKLOG
+from lonnymq.cli.bench.protocol import Answer, Measurement, Target
 from lonnymq.client.queue import Queue
 from lonnymq.message_options import NewMessage
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
-PATIENCE_S = 30.0
-DRY_S = 1.0
-"""So long a client looks for a first message, in case others hold all that is ready."""
-FEWEST = 5
-SERVED_BETWEEN = 7
+TIMEOUT_S = 30.0
+FIRST_MESSAGE_TIMEOUT_S = 1.0
+"""How long a client looks for its first message, as the others may have leased all that are ready."""
+MIN_SAMPLES = 5
+SERVED_BETWEEN_ARRIVALS = 7
 NOISY_CHANNEL = "noisy"
 
 
 class Measures:
-    """Each takes an order, and is of that name."""
+    """One method per measurement."""
 
-    def __init__(self, site: Site, queue: Queue) -> None:
-        self._site = site
+    def __init__(self, target: Target, queue: Queue) -> None:
+        self._target = target
         self._queue = queue
-        self._content = random.Random(1).randbytes(site.content_bytes)  # noqa: S311 - that nothing compresses
-        self._channels = cycle([f"tenant-{number}" for number in range(1, site.channels + 1)])
+        # Random bytes, so that nothing compresses them.
+        self._payload = random.Random(1).randbytes(target.payload_bytes)  # noqa: S311
+        self._channels = cycle([f"tenant-{number}" for number in range(1, target.channels + 1)])
 
-    def measure(self, order: Order) -> Answer:
-        measures: dict[str, Callable[[Order], Answer]] = {
+    def measure(self, measurement: Measurement) -> Answer:
+        measures: dict[str, Callable[[Measurement], Answer]] = {
             "round_trip": self._round_trip,
             "commit": self._commit,
-            "lone": self._lone,
+            "latency": self._latency,
             "quiet": self._quiet,
-            "create": self._create,
+            "enqueue": self._enqueue,
             "consume": self._consume,
         }
-        return measures[order.measure](order)
+        return measures[measurement.name](measurement)
 
-    def _round_trip(self, order: Order) -> Answer:
+    def _round_trip(self, measurement: Measurement) -> Answer:
         with self._connected() as conn:
-            return Answer(samples=list(_timed(order, lambda: conn.execute(""))))
+            return Answer(samples=list(_timed(measurement, lambda: conn.execute(""))))
 
-    def _commit(self, order: Order) -> Answer:
-        """After a create: what the server does until the message is safe, and the way there and back."""
+    def _commit(self, measurement: Measurement) -> Answer:
+        """The commit of a transaction that enqueued one message, with its round trip."""
         with self._connected() as conn:
             conn.autocommit = False
 
             def create() -> None:
-                self._queue.enqueue(self._content, channel=next(self._channels), conn=conn)
+                self._queue.enqueue(self._payload, channel=next(self._channels), conn=conn)
 
-            samples = list(_timed(order, conn.commit, before=create))
-        self._take(len(samples))
+            samples = list(_timed(measurement, conn.commit, before=create))
+        self._remove(len(samples))
         return Answer(written=len(samples), samples=samples)
 
-    def _lone(self, order: Order) -> Answer:
-        """From before the call that creates it until a consumer that waited has it."""
-        had: SimpleQueue[float | Exception] = SimpleQueue()
-        is_over = threading.Event()
+    def _latency(self, measurement: Measurement) -> Answer:
+        """From before the call that enqueues a message until a waiting consumer has it."""
+        received: SimpleQueue[float | Exception] = SimpleQueue()
+        stopped = threading.Event()
 
         def consume() -> None:
             try:
-                while not is_over.is_set():
-                    for message in self._queue.dequeue(wait=PATIENCE_S):
-                        had.put(time.perf_counter())
+                while not stopped.is_set():
+                    for message in self._queue.dequeue(wait=TIMEOUT_S):
+                        received.put(time.perf_counter())
                         self._queue.complete(message)
-            except Exception as error:  # noqa: BLE001 - raised where it is waited for
-                had.put(error)
+            except Exception as error:  # noqa: BLE001 - raised by the thread that waits
+                received.put(error)
 
-        def once() -> float:
+        def measure_once() -> float:
             begin = time.perf_counter()
-            self._queue.enqueue(self._content, channel=next(self._channels))
-            at = had.get(timeout=PATIENCE_S)
+            self._queue.enqueue(self._payload, channel=next(self._channels))
+            at = received.get(timeout=TIMEOUT_S)
             if isinstance(at, Exception):
                 raise at
             return (at - begin) * 1000
@@ -89,27 +90,32 @@ class Measures:
         consumer = threading.Thread(target=consume, daemon=True)
         consumer.start()
         samples: list[float] = []
-        end = time.perf_counter() + order.seconds
-        while len(samples) < FEWEST or (len(samples) < order.most - 1 and time.perf_counter() < end):
-            time.sleep(order.pause_s)  # until the consumer sleeps
-            samples.append(once())
-        is_over.set()
-        self._queue.enqueue(self._content, channel=next(self._channels))  # wakes it, if it waits
-        consumer.join(PATIENCE_S)
-        self._take(1)
+        end = time.perf_counter() + measurement.seconds
+        while len(samples) < MIN_SAMPLES or (
+            len(samples) < measurement.limit - 1 and time.perf_counter() < end
+        ):
+            time.sleep(measurement.pause_s)  # until the consumer sleeps again
+            samples.append(measure_once())
+        stopped.set()
+        # Wake the consumer, so that its thread ends.
+        self._queue.enqueue(self._payload, channel=next(self._channels))
+        consumer.join(TIMEOUT_S)
+        self._remove(1)
         return Answer(written=len(samples) + 1, samples=samples)
 
-    def _quiet(self, order: Order) -> Answer:
-        """A tenant has a backlog, and messages of others arrive: how many are served until each has been."""
-        waiting = NOISY
+    def _quiet(self, measurement: Measurement) -> Answer:
+        """One tenant has a backlog and messages of others arrive: how many messages are served until each of
+        them is.
+        """
+        waiting = NOISY_BACKLOG
         self._queue.enqueue_many([b""] * waiting, channel=NOISY_CHANNEL)
         arrived: dict[str, deque[int]] = {}
         samples: list[float] = []
         ahead: list[int] = []
         served = 0
-        end = time.perf_counter() + order.seconds
-        while len(samples) < order.most and (len(samples) < FEWEST or time.perf_counter() < end):
-            if served % SERVED_BETWEEN == 0:
+        end = time.perf_counter() + measurement.seconds
+        while len(samples) < measurement.limit and (len(samples) < MIN_SAMPLES or time.perf_counter() < end):
+            if served % SERVED_BETWEEN_ARRIVALS == 0:
                 channel = next(self._channels)
                 self._queue.enqueue(b"", channel=channel)
                 arrived.setdefault(channel, deque()).append(served)
@@ -123,31 +129,34 @@ class Measures:
                     samples.append(served - arrived[message.channel].popleft())
         for channel in (NOISY_CHANNEL, *arrived):
             self._queue.channel(channel).delete(with_messages=True)
-        return Answer(written=NOISY + len(ahead), samples=samples, ahead=ahead[: len(samples)])
+        return Answer(written=NOISY_BACKLOG + len(ahead), samples=samples, ahead=ahead[: len(samples)])
 
-    def _create(self, order: Order) -> Answer:
+    def _enqueue(self, measurement: Measurement) -> Answer:
         begin, cpu = time.perf_counter(), time.process_time()
         written = 0
         while not written or (
-            written + order.batch <= order.most and time.perf_counter() < begin + order.seconds
+            written + measurement.batch <= measurement.limit
+            and time.perf_counter() < begin + measurement.seconds
         ):
-            channels = islice(self._channels, order.batch)
-            if order.batch == 1:
-                self._queue.enqueue(self._content, channel=next(channels))
+            channels = islice(self._channels, measurement.batch)
+            if measurement.batch == 1:
+                self._queue.enqueue(self._payload, channel=next(channels))
             else:
-                self._queue.enqueue_many(NewMessage(self._content, channel) for channel in channels)
-            written += order.batch
+                self._queue.enqueue_many(NewMessage(self._payload, channel) for channel in channels)
+            written += measurement.batch
         return Answer(written, written, time.perf_counter() - begin, time.process_time() - cpu)
 
-    def _consume(self, order: Order) -> Answer:
-        """The time counts up to the last message there was."""
+    def _consume(self, measurement: Measurement) -> Answer:
+        """The time ends with the last message that was found."""
         begin, cpu = time.perf_counter(), time.process_time()
         last, handled = begin, 0
-        while not handled or handled + order.batch <= order.most:
-            if time.perf_counter() >= begin + (order.seconds if handled else max(order.seconds, DRY_S)):
+        while not handled or handled + measurement.batch <= measurement.limit:
+            if time.perf_counter() >= begin + (
+                measurement.seconds if handled else max(measurement.seconds, FIRST_MESSAGE_TIMEOUT_S)
+            ):
                 break
-            taken = self._queue.dequeue(order.batch)
-            if order.batch == 1:
+            taken = self._queue.dequeue(measurement.batch)
+            if measurement.batch == 1:
                 for message in taken:
                     self._queue.complete(message)
             elif taken:
@@ -157,8 +166,8 @@ class Measures:
                 last = time.perf_counter()
         return Answer(0, handled, last - begin, time.process_time() - cpu)
 
-    def _take(self, messages: int) -> None:
-        """So many fewer wait then, if so many do."""
+    def _remove(self, messages: int) -> None:
+        """Dequeue and complete this many messages, or as many as there are."""
         while messages and (taken := self._queue.dequeue(messages)):
             self._queue.complete_many(taken)
             messages -= len(taken)
@@ -167,19 +176,19 @@ class Measures:
     def _connected(self) -> Iterator[Connection[Any]]:
         from lonnymq.cli.database import connect
 
-        with connect(self._site.address) as conn:
+        with connect(self._target.address) as conn:
             conn.prepare_threshold = None  # a pooler may be in between
             yield conn
 
 
 def _timed(
-    order: Order, call: Callable[[], object], before: Callable[[], object] = lambda: None
+    measurement: Measurement, call: Callable[[], object], before: Callable[[], object] = lambda: None
 ) -> Iterator[float]:
-    end = time.perf_counter() + order.seconds
-    for taken in range(order.most):
+    end = time.perf_counter() + measurement.seconds
+    for taken in range(measurement.limit):
         before()
         begin = time.perf_counter()
         call()
         yield (time.perf_counter() - begin) * 1000
-        if time.perf_counter() >= end and taken + 1 >= FEWEST:
+        if time.perf_counter() >= end and taken + 1 >= MIN_SAMPLES:
             return

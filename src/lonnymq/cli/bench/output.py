@@ -1,4 +1,4 @@
-"""The results, for people."""
+"""The results as tables and sentences for people."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from lonnymq.cli.bench.findings import milliseconds
 from lonnymq.cli.bench.parameters import ROUNDS
-from lonnymq.cli.bench.results import Fairness, Results
-from lonnymq.cli.formatting import count, printable
+from lonnymq.cli.bench.results import FairnessResult, Results
+from lonnymq.formatting import count, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 BAR = 14
 BLOCK, ASCII = "█", "#"
 SHOWN = ("synchronous_commit", "fsync", "shared_buffers", "max_connections")
-UNLESS_USUAL = {"full_page_writes": "on", "synchronous_standby_names": ""}
+SHOWN_IF_CHANGED = {"full_page_writes": "on", "synchronous_standby_names": ""}
 
 
 def bar(value: float, top: float, block: str = BLOCK) -> str:
@@ -28,32 +28,32 @@ def bar(value: float, top: float, block: str = BLOCK) -> str:
 
 
 def heading(found: Results) -> list[str]:
-    around, terms = found.surroundings, found.terms
-    settings = around.settings
-    unusual = [name for name, usual in UNLESS_USUAL.items() if settings.get(name, usual) != usual]
+    server, parameters = found.server, found.parameters
+    settings = server.settings
+    unusual = [name for name, usual in SHOWN_IF_CHANGED.items() if settings.get(name, usual) != usual]
     shown = [f"{name} {settings[name]}" for name in (*SHOWN, *unusual) if name in settings]
-    processes = "process" if terms.clients == 1 else "processes"
+    processes = "process" if parameters.clients == 1 else "processes"
     with_what = (
-        f"{terms.clients} client {processes}, {count(terms.channels)} channels,"
-        f" {count(terms.content_bytes)} bytes a message"
+        f"{parameters.clients} client {processes}, {count(parameters.channels)} channels,"
+        f" {count(parameters.payload_bytes)} bytes per message"
     )
-    way = "through a pooler" if around.is_pooled else "directly"
+    connection = "through a pooler" if server.is_pooled else "direct connection"
     return [
-        printable(f"PostgreSQL {settings['server_version']}, database {around.database}, {way}"),
+        printable(f"PostgreSQL {settings['server_version']}, database {server.database}, {connection}"),
         printable(", ".join(shown)),
         f"{with_what}; medians of {ROUNDS} rounds",
     ]
 
 
 def times(found: Results, block: str) -> Table:
-    lone = found.lone_message
+    latency = found.latency
     rows = {
         "round trip of an empty query": found.round_trip_ms,
-        "commit of a message": found.commit_ms,
-        "lone message, half within": lone.p50_ms,
-        "lone message, 99 % within": lone.p99_ms,
+        "commit of one message": found.commit_ms,
+        "latency of a message, median": latency.p50_ms,
+        "latency of a message, 99 %": latency.p99_ms,
     }
-    table = _table("", "takes", "")
+    table = _table("", "time", "")
     top = max(rows.values())
     for name, value in rows.items():
         table.add_row(name, milliseconds(value), bar(value, top, block))
@@ -61,7 +61,7 @@ def times(found: Results, block: str) -> Table:
 
 
 def rates(found: Results, block: str) -> Table:
-    table = _table("", "messages/s", "", "client CPU", "WAL each")
+    table = _table("", "messages/s", "", "client CPU", "WAL/message")
     top = max(rate.per_second for rate in found.rates)
     for rate in found.rates:
         wal = rate.wal_bytes_per_message
@@ -76,22 +76,23 @@ def rates(found: Results, block: str) -> Table:
 
 
 def legend(found: Results) -> str:
-    each = "Client CPU is of a core, for each client"
+    cpu = "Consume: dequeue and complete. Client CPU: how busy each client kept one core."
     if any(rate.wal_bytes_per_message is not None for rate in found.rates):
-        return f"{each}; WAL is all that the server wrote meanwhile, a message."
-    return f"{each}; what the server writes as WAL, this login may not see."
+        return f"{cpu} WAL: all that the server wrote meanwhile, divided by the messages."
+    return f"{cpu} This login may not see how much WAL the server writes."
 
 
-def fairness(found: Fairness) -> str:
+def fairness(found: FairnessResult) -> str:
     return (
-        f"Beside a tenant with {count(found.noisy_backlog)} messages, those of quiet ones were served as"
-        f" number {found.served_as_median:.0f}, at the latest as number {count(found.served_as_worst)};"
-        f" in one line for all as number {found.in_one_line_median:,.0f}."
+        f"While a noisy tenant had {count(found.noisy_backlog)} messages waiting, a new message of a quiet"
+        f" tenant was served as number {found.position_median:.0f} (median), at worst as number"
+        f" {count(found.position_worst)}. In a FIFO queue it would have been number"
+        f" {found.fifo_position_median:,.0f}."
     )
 
 
 def paragraphs(texts: Iterable[str]) -> Table:
-    """Wrapped to the terminal; a line each in a pipe."""
+    """Wrapped to the width of a terminal; in a pipe, one line each."""
     from rich.table import Table
     from rich.text import Text
 

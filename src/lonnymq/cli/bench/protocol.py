@@ -1,4 +1,4 @@
-"""What a client is told to measure, and what it answers: an object a line, on its stdin and stdout."""
+"""What is sent to a client process and what it answers: one JSON object per line, on its stdin and stdout."""
 
 from __future__ import annotations
 
@@ -6,29 +6,33 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Site:
-    """Where a client measures, and with what."""
+class Target:
+    """The queue that a client measures, and the messages it creates there."""
 
     address: str
     schema: str
     channels: int
-    content_bytes: int
+    payload_bytes: int
 
 
 @dataclass(frozen=True)
-class Order:
-    """`most`: samples or messages; at least one is always had. `pause_s`: between two samples."""
+class Measurement:
+    """What a client is to measure. `limit`: samples or messages at most, though at least one call is
+    made. `pause_s`: between two samples.
+    """
 
-    measure: str
+    name: str
     seconds: float
-    most: int
+    limit: int
     batch: int = 1
     pause_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class Answer:
-    """`samples` are milliseconds; of waits for a turn, messages. `ahead`: what waited longer, at each."""
+    """`samples` are milliseconds, or for the measurement "quiet" the positions at which messages were served.
+    `ahead`: how many older messages were waiting when each of them arrived.
+    """
 
     written: int = 0
     handled: int = 0

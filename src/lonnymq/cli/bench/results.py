@@ -1,20 +1,17 @@
-"""What a bench found."""
+"""The results of a benchmark."""
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lonnymq.cli.bench.parameters import Terms
-
-_NAMES = {"create": "create", "consume": "take and complete"}
+from lonnymq.cli.bench.parameters import Parameters
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """The server, as far as it tells, and the way to it."""
+class ServerInfo:
+    """The server, its settings, and whether a pooler is in between."""
 
     database: str
     host: str
@@ -23,8 +20,8 @@ class Surroundings:
 
 
 @dataclass(frozen=True)
-class Lone:
-    """How long a message takes from before the call that creates it to a consumer that waited for it."""
+class Latency:
+    """Milliseconds from before the call that enqueues a message until a waiting consumer has it."""
 
     messages: int
     p50_ms: float
@@ -32,19 +29,23 @@ class Lone:
 
 
 @dataclass(frozen=True)
-class Fairness:
-    """As which one a quiet tenant's message was served, and as which one it had been in one line for all."""
+class FairnessResult:
+    """The position at which a quiet tenant's messages were served, and the position they would have had in a
+    FIFO queue.
+    """
 
     messages: int
     noisy_backlog: int
-    served_as_median: float
-    served_as_worst: int
-    in_one_line_median: float
+    position_median: float
+    position_worst: int
+    fifo_position_median: float
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Messages a second, of all clients. `client_cpu`: of a core for each of them, 1 is all of it."""
+    """Messages per second, of all clients together. `client_cpu`: how busy each client kept one core,
+    0 to 1.
+    """
 
     what: str
     batch: int
@@ -55,43 +56,34 @@ class Rate:
 
     @property
     def name(self) -> str:
-        return named(self.what, self.batch)
+        return rate_name(self.what, self.batch)
 
 
 @dataclass(frozen=True)
 class Results:
     schema: str
-    surroundings: Surroundings
-    terms: Terms
+    server: ServerInfo
+    parameters: Parameters
     messages_written: int
     seconds: float
     round_trip_ms: float
     commit_ms: float
-    lone_message: Lone
-    fairness: Fairness
+    latency: Latency
+    fairness: FairnessResult
     rates: tuple[Rate, ...]
 
     @property
     def flush_ms(self) -> float:
-        """A commit, without the way there and back."""
+        """A commit without its round trip."""
         return max(0.0, self.commit_ms - self.round_trip_ms)
 
     def rate(self, what: str, batch: int) -> Rate:
         return next(rate for rate in self.rates if (rate.what, rate.batch) == (what, batch))
 
 
-def named(what: str, batch: int) -> str:
-    return f"{_NAMES[what]}, {batch} a call"
+def rate_name(what: str, batch: int) -> str:
+    return f"{what}, {batch} per call"
 
 
 def median(values: Sequence[float]) -> float:
     return statistics.median(values)
-
-
-def part(values: Sequence[float], share: float) -> float:
-    """So large a share of them is no larger.
-
-    >>> part([1, 2, 3, 4], 0.5), part([1, 2, 3, 4], 0.99)
-    (2, 4)
-    """
-    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]

@@ -1,4 +1,4 @@
-"""A schema of its own to measure in, that is removed whatever happens."""
+"""A temporary schema to measure in, removed whatever happens."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import secrets
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from lonnymq.cli.database import connect
+from lonnymq.cli.exit_on_signal import exit_on_signal
 from lonnymq.cli.printing import note
 from lonnymq.errors import Deadlock, NotPermitted, SchemaMissing
 from lonnymq.install import install, uninstall
@@ -19,17 +19,15 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 PREFIX = "lonnymq_bench_"
-TRIES = 3
-SIGNALLED = 128
-ENDING = (signal.SIGTERM, signal.SIGHUP)
+ATTEMPTS = 3
 
 
 def new_name() -> str:
     return PREFIX + secrets.token_hex(4)
 
 
-def left_behind(conn: Connection[Any]) -> list[str]:
-    """Of runs that were killed, or that go on elsewhere."""
+def find_leftovers(conn: Connection[Any]) -> list[str]:
+    """Schemas of benchmarks that were killed, or that are still running."""
     found = conn.execute(
         "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname ~ %s ORDER BY 1",
         [f"^{PREFIX}[0-9a-f]{{8}}$"],
@@ -44,20 +42,20 @@ def check_rights(conn: Connection[Any]) -> None:
     ):
         if not may_create:
             raise NotPermitted(
-                f"{login} may not make a schema in database {database}",
+                f"{login} may not create a schema in database {database}",
                 f"GRANT CREATE ON DATABASE {identifier(database)} TO {identifier(login)}",
             )
 
 
 @contextmanager
-def ground(conn: Connection[Any], dsn: str | None, schema: str) -> Iterator[None]:
-    """Installed in the block; removed on a connection of its own, as the other may be what failed."""
-    with _ended_by_signal():
+def scratch_schema(conn: Connection[Any], dsn: str | None, schema: str) -> Iterator[None]:
+    """Install the queue for the block. Uninstall over a new connection, as `conn` may be broken by then."""
+    with exit_on_signal(signal.SIGTERM, signal.SIGHUP):
         try:
             install(conn, schema)
             yield
         except BaseException:
-            with suppress(Exception):  # it has said what is left; why all this ends is more to the point
+            with suppress(Exception):  # a note was printed; the first error matters more
                 _remove(dsn, schema)
             raise
         _remove(dsn, schema)
@@ -65,11 +63,11 @@ def ground(conn: Connection[Any], dsn: str | None, schema: str) -> Iterator[None
 
 def _remove(dsn: str | None, schema: str) -> None:
     try:
-        for left in reversed(range(TRIES)):
+        for left in reversed(range(ATTEMPTS)):
             with connect(dsn) as conn:
                 try:
                     uninstall(conn, schema)
-                except Deadlock:  # with the last call of a client that was ended
+                except Deadlock:  # with the last call of a client that was killed
                     if not left:
                         raise
                 else:
@@ -77,20 +75,5 @@ def _remove(dsn: str | None, schema: str) -> None:
     except SchemaMissing:
         return
     except BaseException:
-        note(f"Schema {schema} is left: `lonnymq uninstall --schema {schema}` removes it.")
+        note(f"Schema {schema} was not removed: run `lonnymq uninstall --schema {schema}`.")
         raise
-
-
-@contextmanager
-def _ended_by_signal() -> Iterator[None]:
-    """Who is told to end tidies up first."""
-
-    def end(number: int, _: FrameType | None) -> None:
-        raise SystemExit(SIGNALLED + number)
-
-    before = {number: signal.signal(number, end) for number in ENDING}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

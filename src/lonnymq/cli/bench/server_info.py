@@ -1,10 +1,10 @@
-"""What the server tells of itself."""
+"""Reads the server's settings and WAL position."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lonnymq.cli.bench.results import Surroundings
+from lonnymq.cli.bench.results import ServerInfo
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -20,7 +20,7 @@ SETTINGS = [
 ]
 
 
-def surroundings(conn: Connection[Any]) -> Surroundings:
+def server_info(conn: Connection[Any]) -> ServerInfo:
     from lonnymq.adapters.psycopg_pool import is_behind_a_pooler
 
     [(backend_pid,)] = conn.execute("SELECT pg_catalog.pg_backend_pid()")
@@ -29,13 +29,13 @@ def surroundings(conn: Connection[Any]) -> Surroundings:
         " ORDER BY pg_catalog.array_position(%s, name)",
         [SETTINGS, SETTINGS],
     )
-    return Surroundings(
+    return ServerInfo(
         conn.info.dbname, conn.info.host, is_behind_a_pooler(conn, backend_pid), dict(found.fetchall())
     )
 
 
 def wal_position(conn: Connection[Any]) -> int | None:
-    """In bytes, with what is not yet written out. None where this login may not ask, or nobody can."""
+    """In bytes, including WAL not yet written to disk. None if this login, or this server, cannot tell."""
     from psycopg import Error, OperationalError
 
     try:

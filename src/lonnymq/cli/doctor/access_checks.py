@@ -1,4 +1,4 @@
-"""Who may use the queue, and who can bypass it.
+"""Checks who may use the queue, and who can bypass it.
 
 Reads catalogs and a few rows of the queue's own tables.
 """
@@ -7,31 +7,33 @@ Reads catalogs and a few rows of the queue's own tables.
 
 from __future__ import annotations
 
-from lonnymq.cli.doctor.checks import Patient, Verdict, ok, problem, warning
+from lonnymq.cli.doctor.checks import CheckResult, Database, ok, problem, warning
+from lonnymq.formatting import plural
 
 
-def roles(patient: Patient) -> Verdict:
+def roles(db: Database) -> CheckResult:
     from lonnymq.install.roles import role_names
 
-    names = role_names(patient.schema)
-    (are_wanted,) = patient.one(f"SELECT roles FROM {patient.name}.installation")
-    if not are_wanted:
-        return ok("none were asked for: the owner alone has rights (`lonnymq install --roles` makes them)")
-    there = {name for (name,) in patient.rows("SELECT rolname FROM pg_roles WHERE rolname = ANY ($1)", names)}
+    names = role_names(db.schema)
+    (is_wanted,) = db.one(f"SELECT roles FROM {db.name}.installation")
+    if not is_wanted:
+        return ok("none: only the owner may use the queue (`lonnymq install --roles` creates roles)")
+    there = {name for (name,) in db.rows("SELECT rolname FROM pg_roles WHERE rolname = ANY ($1)", names)}
     if missing := [name for name in names if name not in there]:
-        return problem(f"missing: {', '.join(missing)}", "run `lonnymq upgrade`, which makes them again")
-    if lacking := _lacking(patient):
-        return problem(f"{lacking[0]} (and {len(lacking) - 1} more)", "run `lonnymq upgrade`")
-    return ok(f"{', '.join(names)}, with their rights")
+        return problem(f"missing: {', '.join(missing)}", "run `lonnymq upgrade`, which creates them again")
+    if lacking := _missing_privileges(db):
+        more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
+        return problem(f"{lacking[0]}{more}", "run `lonnymq upgrade`")
+    return ok(f"{', '.join(names)}, with all their privileges")
 
 
-def _lacking(patient: Patient) -> list[str]:
-    """What the installer would grant, and is not granted."""
+def _missing_privileges(db: Database) -> list[str]:
+    """Privileges that the installer grants and that are missing."""
     from lonnymq.install.roles import EXECUTES, READS_VIEWS, ROLES, role_name
 
-    views = patient.rows(f"SELECT unnest(views) FROM {patient.name}.installation")
-    wanted = [(role_name(patient.schema, role), name) for role in ROLES for name in EXECUTES[role]]
-    lacking = patient.rows(
+    views = db.rows(f"SELECT unnest(views) FROM {db.name}.installation")
+    wanted = [(role_name(db.schema, role), name) for role in ROLES for name in EXECUTES[role]]
+    lacking = db.rows(
         "SELECT format('%s may not call %s', w.role, w.name)"
         " FROM unnest(CAST($1 AS text[]), CAST($2 AS text[])) w (role, name)"
         " JOIN pg_catalog.pg_proc p ON p.proname = w.name AND p.pronamespace = CAST($3 AS regnamespace)"
@@ -44,17 +46,19 @@ def _lacking(patient: Patient) -> list[str]:
         " WHERE NOT has_schema_privilege(r, CAST($6 AS text), 'USAGE')",
         [role for role, _ in wanted],
         [name for _, name in wanted],
-        patient.name,
-        role_name(patient.schema, READS_VIEWS),
+        db.name,
+        role_name(db.schema, READS_VIEWS),
         [view for (view,) in views],
-        patient.schema,
-        [role_name(patient.schema, role) for role in ROLES],
+        db.schema,
+        [role_name(db.schema, role) for role in ROLES],
     )
     return [text for (text,) in lacking]
 
 
-def rights(patient: Patient) -> Verdict:
-    """Over every table, partition, view, sequence and function of ours, their columns, and the schema."""
+def rights(db: Database) -> CheckResult:
+    """Privileges on every object of the queue: tables, columns, partitions, views, sequences, functions, the
+    schema.
+    """
     from lonnymq.install.rights import (
         StrangeOwner,
         StrayRight,
@@ -64,33 +68,35 @@ def rights(patient: Patient) -> Verdict:
         stray_rights,
     )
 
-    found = [StrayRight(*row) for row in patient.rows(stray_rights(patient.schema))]
-    owners = [StrangeOwner(*row) for row in patient.rows(strange_owners(patient.schema))]
+    found = [StrayRight(*row) for row in db.rows(stray_rights(db.schema))]
+    owners = [StrangeOwner(*row) for row in db.rows(strange_owners(db.schema))]
     strays = [right for right in found if not right.is_direct]
     if strays or owners:
-        return problem(f"they bypass the queue: {some_of([*strays, *owners])}", remedy(strays, owners))
+        return problem(
+            f"these privileges bypass the queue: {some_of([*strays, *owners])}", remedy(strays, owners)
+        )
     if found:
         return warning(
             f"granted directly, not through the queue's roles: {some_of(found)}",
             f"if this is not intended: {remedy(found)}",
         )
-    return ok("only the owner and the queue's roles have any")
+    return ok("only the owner and the queue's roles have privileges")
 
 
-def credentials(patient: Patient) -> Verdict:
-    """Whether bindings hold: their roles exist, and cannot read the tables directly."""
+def credentials(db: Database) -> CheckResult:
+    """Whether roles that are bound to channels exist, and cannot read the tables directly."""
     from lonnymq.install.sql_text import literal
 
-    name = patient.name
-    has_bound, count = patient.one(
+    name = db.name
+    has_bound, count = db.one(
         f"SELECT q.has_bound, (SELECT count(*) FROM {name}.credential) FROM {name}.queue q"
     )
     if has_bound and not count:
         return problem(
-            "the bindings of logins to channels are lost: only the owner may use the queue",
+            "all bindings of logins to channels are lost: only the owner may use the queue",
             "bind all of them again with credential_bind, in one transaction",
         )
-    if readers := patient.rows(
+    if readers := db.rows(
         "SELECT DISTINCT r.rolname FROM pg_catalog.pg_roles r"
         f" JOIN {name}.credential c"
         "   ON r.oid = c.role OR NOT r.rolsuper AND pg_has_role(r.oid, c.role, 'USAGE')"
@@ -101,15 +107,15 @@ def credentials(patient: Patient) -> Verdict:
         (role,) = readers[0]
         return problem(
             f"{role} is bound to channels, but can read the queue's tables",
-            "revoke its rights on them, memberships such as pg_read_all_data, or SUPERUSER",
+            "revoke its privileges on them, memberships such as pg_read_all_data, or SUPERUSER",
         )
-    if gone := patient.rows(
+    if gone := db.rows(
         f"SELECT c.name FROM {name}.credential c"
         " WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = c.role) ORDER BY 1"
     ):
         (role,) = gone[0]
         return warning(
-            f"{role} is bound to channels but was dropped: a new role of that name will be bound to them",
+            f"{role} is bound to channels but was dropped: a new role with that name would be bound to them",
             f"if it is gone for good: SELECT {name}.credential_bind({literal(role)}, NULL)",
         )
-    return ok(f"{count} bound to channels" if count else "none are bound to channels")
+    return ok(f"{plural(count, 'login')} bound to channels" if count else "no login is bound to channels")

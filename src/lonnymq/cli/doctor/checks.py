@@ -1,4 +1,4 @@
-"""The database that is looked at, and how a check says what it found."""
+"""The database under inspection, and the result of a check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     OK = "ok"
     WARNING = "warning"
     PROBLEM = "problem"
@@ -21,24 +21,24 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found; and where it is not ok, what to do about it."""
+    """What a check found, and unless that is ok, what to do about it."""
 
     check: str
-    status: Status
-    says: str
+    status: CheckStatus
+    message: str
     advice: str | None = None
 
 
 @dataclass(frozen=True)
-class Verdict:
-    status: Status
-    says: str
+class CheckResult:
+    status: CheckStatus
+    message: str
     advice: str | None = None
 
 
 @dataclass(frozen=True)
-class Patient:
-    """The database that is looked at, and the schema in it."""
+class Database:
+    """A connection to the database under inspection, and the schema of the queue."""
 
     conn: Connection[Any]
     schema: str
@@ -61,17 +61,17 @@ class Patient:
         return str(self.one("SELECT current_setting($1)", name)[0])
 
 
-Check = Callable[[Patient], Verdict]
-"""Asks the database one thing."""
+Check = Callable[[Database], CheckResult]
+"""Checks one thing."""
 
 
-def ok(says: str) -> Verdict:
-    return Verdict(Status.OK, says)
+def ok(message: str) -> CheckResult:
+    return CheckResult(CheckStatus.OK, message)
 
 
-def warning(says: str, advice: str) -> Verdict:
-    return Verdict(Status.WARNING, says, advice)
+def warning(message: str, advice: str) -> CheckResult:
+    return CheckResult(CheckStatus.WARNING, message, advice)
 
 
-def problem(says: str, advice: str) -> Verdict:
-    return Verdict(Status.PROBLEM, says, advice)
+def problem(message: str, advice: str) -> CheckResult:
+    return CheckResult(CheckStatus.PROBLEM, message, advice)

@@ -1,8 +1,8 @@
-"""All checks, one after the other. They read, and change nothing."""
+"""Runs all checks, one after the other. They only read."""
 
 from __future__ import annotations
 
-from lonnymq.cli.doctor.checks import Check, Finding, Patient, Status, warning
+from lonnymq.cli.doctor.checks import Check, CheckStatus, Database, Finding, warning
 from lonnymq.cli.doctor.queue_checks import QUEUE_CHECKS, schema_version
 from lonnymq.cli.doctor.server_checks import SERVER_CHECKS
 from lonnymq.cli.failure import sentence
@@ -11,24 +11,24 @@ from lonnymq.errors import LonnyMQError
 SCHEMA_CHECK = "schema"
 
 
-def examine(patient: Patient) -> list[Finding]:
-    """Run all the checks; those of the queue only where there is one that this package works with."""
-    found = [_run(name, check, patient) for name, check in SERVER_CHECKS.items()]
-    schema = _run(SCHEMA_CHECK, schema_version, patient)
+def run_checks(db: Database) -> list[Finding]:
+    """Run all checks. Those of the queue need a schema that this package works with."""
+    found = [_run(name, check, db) for name, check in SERVER_CHECKS.items()]
+    schema = _run(SCHEMA_CHECK, schema_version, db)
     found.append(schema)
-    if schema.status != Status.PROBLEM:
-        found += [_run(name, check, patient) for name, check in QUEUE_CHECKS.items()]
+    if schema.status != CheckStatus.PROBLEM:
+        found += [_run(name, check, db) for name, check in QUEUE_CHECKS.items()]
     return found
 
 
-def _run(name: str, check: Check, patient: Patient) -> Finding:
-    """What a login may not look at, it is told; the other checks go on."""
+def _run(name: str, check: Check, db: Database) -> Finding:
+    """A check that fails for lack of privileges becomes a warning; the other checks continue."""
     from psycopg import DatabaseError, OperationalError
 
     try:
-        verdict = check(patient)
+        result = check(db)
     except OperationalError:
         raise
     except (DatabaseError, LonnyMQError) as error:
-        verdict = warning(f"not looked at: {sentence(error)}", "run doctor as the owner of the schema")
-    return Finding(name, verdict.status, verdict.says, verdict.advice)
+        result = warning(f"not checked: {sentence(error)}", "run doctor as the owner of the schema")
+    return Finding(name, result.status, result.message, result.advice)

@@ -1,1 +1,1 @@
-"""What `lonnymq top` shows: what is read of the queue, what is made of it, and the screen with its keys."""
+"""`lonnymq top`: polls the queue, computes rates and fair shares, and draws the screen."""

@@ -1,4 +1,4 @@
-"""The picture, drawn for a terminal of some size."""
+"""Draws a snapshot for a terminal of a given size."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from lonnymq.cli.printing import Column
 from lonnymq.cli.top.fairness import Standing
 from lonnymq.cli.top.sort import Sort
 from lonnymq.cli.top.sparkline import ASCII, BLOCKS, sparkline
-from lonnymq.cli.top.state import Picture, Seen
-from lonnymq.cli.top.view import View
+from lonnymq.cli.top.state import ChannelState, QueueSnapshot
+from lonnymq.cli.top.view import ViewState
 
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-HEAD_LINES, FOOT_LINES, TITLE_LINES = 3, 1, 1
+HEADER_LINES, FOOTER_LINES, TITLE_LINES = 3, 1, 1
 CAP, QUEUE_CAP = 1_000, 10_000
 NARROW_TREND, WIDE_TREND = 8, 30
 BAR = 11
@@ -46,51 +46,53 @@ PLAIN = Glyphs(ASCII, "+", "-", "#", "|")
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A column of the live table, for terminals of at least this width. The name takes what is left."""
+class LiveColumn:
+    """A column of the live table, shown from this terminal width on. The name column takes the remaining
+    width.
+    """
 
     title: str
     width: int
-    cell: Callable[[Seen], str]
+    cell: Callable[[ChannelState], str]
     from_width: int = 0
     is_number: bool = True
 
 
-def fitting(height: int) -> int:
-    """How many channels a terminal of this height has room for."""
-    return max(1, height - HEAD_LINES - TITLE_LINES - FOOT_LINES)
+def rows_that_fit(height: int) -> int:
+    """How many channels a terminal of this height can show."""
+    return max(1, height - HEADER_LINES - TITLE_LINES - FOOTER_LINES)
 
 
 def draw(
-    picture: Picture | None,
-    rows: Sequence[Seen],
-    view: View,
+    snapshot: QueueSnapshot | None,
+    rows: Sequence[ChannelState],
+    view: ViewState,
     *,
     width: int,
     height: int,
     trouble: str = "",
     glyphs: Glyphs = UNICODE,
 ) -> Group:
-    """As many lines as the terminal has, none longer than it is wide."""
+    """Exactly as many lines as the terminal has, none wider than it."""
     from rich.console import Group
 
-    if picture is None:
-        return Group(_line(trouble or "Looking for the first time ..."))
-    shown = rows[view.first : view.first + fitting(height)]
+    if snapshot is None:
+        return Group(_line(trouble or "Reading the queue ..."))
+    shown = rows[view.first : view.first + rows_that_fit(height)]
     return Group(
-        *_head(picture, view, trouble, glyphs),
-        _table(picture, shown, view, width, glyphs),
-        *[_line("")] * (fitting(height) - len(shown)),  # the foot stays where it is
-        _foot(rows, view, fitting(height)),
+        *_header(snapshot, view, trouble, glyphs),
+        _table(snapshot, shown, view, width, glyphs),
+        *[_line("")] * (rows_that_fit(height) - len(shown)),  # keeps the footer at the bottom
+        _footer(rows, view, rows_that_fit(height)),
     )
 
 
-def summary(picture: Picture, glyphs: Glyphs = UNICODE, *, is_live: bool = True) -> str:
-    """The queue as a whole, on one line; what its bounds leave unknown is left out."""
-    queue = picture.queue
-    rate = "" if picture.track.rate is None else f"served/s {_rate(picture.track.rate)}"
+def summary(snapshot: QueueSnapshot, glyphs: Glyphs = UNICODE, *, is_live: bool = True) -> str:
+    """The whole queue on one line, without the numbers that are not known."""
+    queue = snapshot.queue
+    rate = "" if snapshot.history.rate is None else f"served/s {_rate(snapshot.history.rate)}"
     if is_live and rate:
-        rate += f" {sparkline(picture.track.trend(picture.look), glyphs.ramp).strip()}"
+        rate += f" {sparkline(snapshot.history.trend(snapshot.poll), glyphs.ramp).strip()}"
     if queue is None:
         return rate
     parts = [
@@ -99,84 +101,86 @@ def summary(picture: Picture, glyphs: Glyphs = UNICODE, *, is_live: bool = True)
         ("leased", queue.leased, QUEUE_CAP),
         ("dead", queue.dead, QUEUE_CAP),
     ]
-    said = [f"{name} {count(number, cap)}" for name, number, cap in parts if number is not None]
+    shown = [f"{name} {count(number, cap)}" for name, number, cap in parts if number is not None]
     if queue.oldest_due_ms is not None:
-        said.append(f"oldest {span(queue.oldest_due_ms)}")
+        shown.append(f"oldest {span(queue.oldest_due_ms)}")
     if queue.max_concurrency is not None:
-        said.append(f"slots {count(queue.running or 0)}/{count(queue.max_concurrency)}")
+        shown.append(f"slots {count(queue.running or 0)}/{count(queue.max_concurrency)}")
     if queue.paused:
-        said.append("PAUSED")
-    return SEPARATOR.join([*said, rate] if rate else said)
+        shown.append("PAUSED")
+    return SEPARATOR.join([*shown, rate] if rate else shown)
 
 
-def fairness(picture: Picture) -> str:
-    """Who competes, and for how much."""
-    number = len(picture.channels)
+def fairness(snapshot: QueueSnapshot) -> str:
+    """How many channels compete, and the fair share of each."""
+    number = len(snapshot.channels)
     known = "1 channel" if number == 1 else f"{count(number)} channels"
-    if not picture.is_whole:
+    if not snapshot.is_complete:
         return f"{known} so far"
-    every = f", all read every {picture.sweep} looks" if picture.sweep > 1 else ""
-    if picture.fair is None:
+    every = f", all read within {snapshot.polls_per_pass} polls" if snapshot.polls_per_pass > 1 else ""
+    if snapshot.fair is None:
         return f"{known}{every}"
-    is_weighted = any(seen.now.weight != 1 for seen in picture.channels.values())
+    is_weighted = any(channel.stats.weight != 1 for channel in snapshot.channels.values())
     return (
-        f"{known}{every}, {count(picture.hungry)} always with something due: "
-        f"fair is {_rate(picture.fair)}/s ({picture.fair / picture.total:.1%})"
+        f"{known}{every}, {count(snapshot.backlogged)} always have messages due: "
+        f"a fair share is {_rate(snapshot.fair)}/s ({snapshot.fair / snapshot.total:.1%})"
         f" {'for a weight of 1' if is_weighted else 'each'}"
     )
 
 
-def plain_columns(picture: Picture, glyphs: Glyphs = UNICODE) -> list[Column[Seen]]:
-    """For a table that is printed once."""
+def plain_columns(snapshot: QueueSnapshot, glyphs: Glyphs = UNICODE) -> list[Column[ChannelState]]:
+    """Columns of the table that --once prints."""
     return [
-        Column("channel", lambda seen: seen.name, gives_way=True),
+        Column("channel", lambda channel: channel.name, gives_way=True),
         *(
             Column(shown.title, shown.cell, is_number=shown.is_number)
-            for shown in _columns(picture, WIDE_TREND, glyphs)
+            for shown in _columns(snapshot, WIDE_TREND, glyphs)
             if shown.title not in {"trend", ""}
         ),
     ]
 
 
-def _columns(picture: Picture, trend: int, glyphs: Glyphs) -> list[Shown]:
-    def ratio_of(seen: Seen) -> float | None:
-        """It says nothing of who neither asked for anything nor got it."""
-        return picture.of_fair(seen) if seen.rate or seen.is_hungry else None
+def _columns(snapshot: QueueSnapshot, trend: int, glyphs: Glyphs) -> list[LiveColumn]:
+    def ratio_of(channel: ChannelState) -> float | None:
+        """None for a channel that had nothing due and got nothing."""
+        return snapshot.of_fair(channel) if channel.rate or channel.is_backlogged else None
 
-    def of_fair(seen: Seen) -> str:
-        ratio = ratio_of(seen)
+    def of_fair(channel: ChannelState) -> str:
+        ratio = ratio_of(channel)
         signs = {Standing.ABOVE: glyphs.above, Standing.BELOW: glyphs.below, Standing.FAIR: " "}
-        return "" if ratio is None else f"{_rate(ratio)}x{signs[picture.standing(seen)]}"
+        return "" if ratio is None else f"{_rate(ratio)}x{signs[snapshot.standing(channel)]}"
 
     return [
-        Shown("served/s", 8, lambda seen: _rate(seen.rate)),
-        Shown(
+        LiveColumn("served/s", 8, lambda channel: _rate(channel.rate)),
+        LiveColumn(
             "trend",
             trend,
-            lambda seen: sparkline(seen.track.trend(picture.look)[-trend:], glyphs.ramp),
+            lambda channel: sparkline(channel.history.trend(snapshot.poll)[-trend:], glyphs.ramp),
             from_width=70,
             is_number=False,
         ),
-        Shown("share", 6, lambda seen: _percent(picture.share(seen)), from_width=100),
-        Shown("fair", 7, of_fair),
-        Shown("", BAR, lambda seen: _bar(ratio_of(seen), glyphs), from_width=120, is_number=False),
-        Shown("waiting", 7, _waiting, from_width=60),
-        Shown("due", 6, lambda seen: count(seen.now.due)),
-        Shown("leased", 6, lambda seen: count(seen.now.leased)),
-        Shown("dead", 6, lambda seen: count(seen.now.dead, CAP), from_width=110),
-        Shown("oldest", 7, _oldest, from_width=50),
-        Shown("state", 11, lambda seen: seen.state, from_width=65, is_number=False),
+        LiveColumn("share", 6, lambda channel: _percent(snapshot.share(channel)), from_width=100),
+        LiveColumn("fair", 7, of_fair),
+        LiveColumn("", BAR, lambda channel: _bar(ratio_of(channel), glyphs), from_width=120, is_number=False),
+        LiveColumn("waiting", 7, _waiting, from_width=60),
+        LiveColumn("due", 6, lambda channel: count(channel.stats.due)),
+        LiveColumn("leased", 6, lambda channel: count(channel.stats.leased)),
+        LiveColumn("dead", 6, lambda channel: count(channel.stats.dead, CAP), from_width=110),
+        LiveColumn("oldest", 7, _oldest, from_width=50),
+        LiveColumn("state", 11, lambda channel: channel.state, from_width=65, is_number=False),
     ]
 
 
-def _table(picture: Picture, rows: Sequence[Seen], view: View, width: int, glyphs: Glyphs) -> Table:
+def _table(
+    snapshot: QueueSnapshot, rows: Sequence[ChannelState], view: ViewState, width: int, glyphs: Glyphs
+) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    wide = width >= 140  # noqa: PLR2004 - from there on, all looks that are kept have room
+    wide = width >= 140  # noqa: PLR2004 - wide enough for the whole trend
     columns = [
         column
-        for column in _columns(picture, WIDE_TREND if wide else NARROW_TREND, glyphs)
+        for column in _columns(snapshot, WIDE_TREND if wide else NARROW_TREND, glyphs)
         if width >= column.from_width
     ]
     cut = "ellipsis" if glyphs is UNICODE else "crop"
@@ -190,32 +194,32 @@ def _table(picture: Picture, rows: Sequence[Seen], view: View, width: int, glyph
             justify="right" if column.is_number else "left",
             no_wrap=True,
         )
-    for seen in rows:
-        cells = (printable(seen.name), *(column.cell(seen) for column in columns))
+    for channel in rows:
+        cells = (printable(channel.name), *(column.cell(channel) for column in columns))
         table.add_row(
             *(Text(cell, no_wrap=True, overflow=cut) for cell in cells),  # type: ignore[arg-type]
-            style=STYLES[picture.standing(seen)] or ("" if seen.state == "ready" else "dim"),
+            style=STYLES[snapshot.standing(channel)] or ("" if channel.state == "ready" else "dim"),
         )
     return table
 
 
-def _head(picture: Picture, view: View, trouble: str, glyphs: Glyphs) -> list[Text]:
-    paused = "  DISPLAY PAUSED: p goes on" if view.is_paused else ""
-    title = SORTING if view.is_helping else f"lonnymq top  sorted by {view.sort}{paused}"
+def _header(snapshot: QueueSnapshot, view: ViewState, trouble: str, glyphs: Glyphs) -> list[Text]:
+    paused = "  DISPLAY PAUSED: p resumes" if view.is_paused else ""
+    title = SORTING if view.shows_help else f"lonnymq top  sorted by {view.sort}{paused}"
     return [
         _line(title, "bold"),
-        _line(summary(picture, glyphs)),
-        _line(trouble, "bold red") if trouble else _line(fairness(picture)),
+        _line(summary(snapshot, glyphs)),
+        _line(trouble, "bold red") if trouble else _line(fairness(snapshot)),
     ]
 
 
-def _foot(rows: Sequence[Seen], view: View, room: int) -> Text:
+def _footer(rows: Sequence[ChannelState], view: ViewState, room: int) -> Text:
     if view.is_typing:
-        return _line(f"names that begin with: {printable(view.prefix)}_   (Enter: done, Esc: all)", "bold")
-    if view.is_helping:
+        return _line(f"names starting with: {printable(view.prefix)}_   (Enter: done, Esc: all)", "bold")
+    if view.shows_help:
         return _line(SCROLLING, "bold")
     last = min(len(rows), view.first + room)
-    filtered = f' that begin with "{printable(view.prefix)}"' if view.prefix else ""
+    filtered = f' starting with "{printable(view.prefix)}"' if view.prefix else ""
     place = f"{count(view.first + 1)}-{count(last)} of {count(len(rows))}" if rows else "no channels"
     return _line(f"{place}{filtered}   {HINT}", "dim")
 
@@ -230,12 +234,12 @@ def _line(text: str, style: str = "") -> Text:
     return Text(text, style=style, no_wrap=True, overflow="crop")
 
 
-def _waiting(seen: Seen) -> str:
-    return f"{count(seen.now.waiting)}{'+' if seen.now.scheduled >= CAP else ''}"
+def _waiting(channel: ChannelState) -> str:
+    return f"{count(channel.stats.waiting)}{'+' if channel.stats.scheduled >= CAP else ''}"
 
 
-def _oldest(seen: Seen) -> str:
-    return "" if seen.now.oldest_due_ms is None else span(seen.now.oldest_due_ms)
+def _oldest(channel: ChannelState) -> str:
+    return "" if channel.stats.oldest_due_ms is None else span(channel.stats.oldest_due_ms)
 
 
 def _rate(rate: float | None) -> str:
@@ -249,7 +253,7 @@ def _percent(share: float | None) -> str:
 
 
 def _bar(ratio: float | None, glyphs: Glyphs) -> str:
-    """Up to twice the fair share; what is fair is marked, in the middle."""
+    """Scaled to twice the fair share, with a mark in the middle at exactly the fair share."""
     if ratio is None:
         return ""
     middle = BAR // 2

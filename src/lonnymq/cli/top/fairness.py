@@ -1,4 +1,4 @@
-"""Who gets how much, and who should."""
+"""The fair share of a channel, and whether it gets it."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from enum import StrEnum
 
 TOLERANCE = 0.25
 SLACK = 2
-"""Messages. They come whole, and some at a time, so that a few more or less are chance."""
+"""Messages. Batches make a difference of a few messages meaningless."""
 
 
 class Standing(StrEnum):
-    """How what a channel got compares with the fair share."""
+    """How the rate of a channel compares with its fair share."""
 
     ABOVE = "above"
     FAIR = "fair"
     BELOW = "below"
 
 
-def fair_rate(total: float, hungry: float, modest: Iterable[tuple[float, float]]) -> float | None:
-    """What a channel of weight 1 that always has something due is owed, of all that is served: as much as the
-    others like it, and one of weight 2 twice as much. `hungry` is the weight of all of these.
+def fair_rate(total: float, backlogged: float, others: Iterable[tuple[float, float]]) -> float | None:
+    """The fair rate of a backlogged channel of weight 1, one that always has something due; a channel of
+    weight 2 is owed twice as much. `backlogged` is the sum of the weights of all backlogged channels.
 
-    The modest ask for less; of each, the rate that it gets and its weight. What they leave is for the hungry.
-    None if nobody is hungry: then all get what they ask for.
+    `others` are the rate and the weight of each channel that asks for less; the backlogged ones share what
+    these leave. None if no channel is backlogged: then each gets all that it asks for.
 
     >>> fair_rate(100, 4, [])
     25.0
     >>> fair_rate(100, 2, [(10, 1), (10, 1)])
     40.0
-    >>> fair_rate(100, 1, [(90, 1)])  # a channel that takes more than that is owed as much as the hungry
+    >>> fair_rate(100, 1, [(90, 1)])  # one that takes more than its share counts as backlogged
     50.0
     """
-    if hungry <= 0 or total <= 0:
+    if backlogged <= 0 or total <= 0:
         return None
-    wishes = sorted(modest, key=lambda one: one[0] / one[1])
-    left, sharing = float(total), hungry + sum(weight for _, weight in wishes)
-    for wish, weight in wishes:
-        if wish * sharing > left * weight:
+    demands = sorted(others, key=lambda one: one[0] / one[1])
+    left, sharing = float(total), backlogged + sum(weight for _, weight in demands)
+    for demand, weight in demands:
+        if demand * sharing > left * weight:
             break
-        left -= wish
+        left -= demand
         sharing -= weight
     return left / sharing
 
 
-def standing(served: int, seconds: float, fair: float | None, *, is_hungry: bool) -> Standing:
-    """Only who is hungry can get too little.
+def standing(served: int, seconds: float, fair: float | None, *, is_backlogged: bool) -> Standing:
+    """Only a backlogged channel can be below its fair share.
 
-    >>> str(standing(100, 10, 5.0, is_hungry=True)), str(standing(10, 10, 5.0, is_hungry=True))
+    >>> str(standing(100, 10, 5.0, is_backlogged=True)), str(standing(10, 10, 5.0, is_backlogged=True))
     ('above', 'below')
     """
     if fair is None:
@@ -56,4 +56,4 @@ def standing(served: int, seconds: float, fair: float | None, *, is_hungry: bool
     slack = max(SLACK, owed * TOLERANCE)
     if served > owed + slack:
         return Standing.ABOVE
-    return Standing.BELOW if is_hungry and served < owed - slack else Standing.FAIR
+    return Standing.BELOW if is_backlogged and served < owed - slack else Standing.FAIR

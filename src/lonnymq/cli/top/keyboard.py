@@ -1,4 +1,4 @@
-"""The keys of a terminal, one at a time."""
+"""Reads single keys from a terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _END_OF_SEQUENCE = range(0x40, 0x7F)
 
 
 class Decoder:
-    """What a terminal sends, as names of keys. A sequence may come in parts, and an escape alone is a key."""
+    """Turns the bytes that a terminal sends into names of keys. An escape sequence may arrive in parts."""
 
     def __init__(self) -> None:
         self._text = codecs.getincrementaldecoder("utf-8")("ignore")
@@ -48,14 +48,16 @@ class Decoder:
         return keys
 
     def flush(self) -> list[str]:
-        """Nothing more came: what began like a sequence is none."""
+        """Nothing more arrived: a pending escape is the Escape key and not the start of a sequence."""
         keys = ["escape"] if self._pending else []
         self._pending = ""
         return keys
 
 
 def _first(text: str) -> tuple[str, int]:
-    """The first key, and how long it is: 0 if that cannot be told yet; no key for what means nothing here."""
+    """The first key and its length: 0 if it is incomplete. The key is empty for one that has no
+    meaning here.
+    """
     if text[0] != _ESCAPE:
         key = _NAMES.get(text[0], text[0])
         return key if key.isprintable() else "", 1
@@ -70,7 +72,7 @@ def _first(text: str) -> tuple[str, int]:
 
 
 class Keyboard:
-    """While it is entered, keys come at once and are not shown; after that the terminal is as it was."""
+    """While entered, keys are read at once and not echoed. Restores the terminal on exit."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -88,7 +90,7 @@ class Keyboard:
         termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
 
     def keys(self, seconds: float) -> list[str]:
-        """Those pressed within this time, or none."""
+        """The keys pressed within this time."""
         if not select.select([self._descriptor], [], [], seconds)[0]:
             return self._decoder.flush()
         sent = os.read(self._descriptor, 1024)

@@ -1,46 +1,48 @@
-"""What was served, as several looks have seen it, and what that says of now."""
+"""How many messages a channel had served at each poll, and its rate."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-LOOKS_KEPT = 30
-LOOKS_COMPARED = 10
-"""A rate is that of so many looks, where there are as many: of one alone, it would jump."""
+POLLS_KEPT = 30
+POLLS_COMPARED = 10
+"""A rate is averaged over this many polls, so that it does not jump."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """`at` is in seconds. Hungry is who has something due and may be served."""
+class Sample:
+    """`at` is in seconds. A channel is backlogged while it has due messages and no limit of its own holds it
+    back.
+    """
 
-    look: int
+    poll: int
     at: float
     served: int
-    is_hungry: bool = False
+    is_backlogged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Track:
-    """The readings of the last looks, the oldest first. Not every look reads everything."""
+class ServedHistory:
+    """The samples of the last polls, oldest first. Not every poll reads every channel."""
 
-    readings: tuple[Reading, ...] = ()
+    samples: tuple[Sample, ...] = ()
 
-    def plus(self, reading: Reading) -> Track:
-        """Who has served less than before was forgotten meanwhile, and begins anew."""
-        before = self.readings
-        if before and before[-1].look == reading.look:
+    def plus(self, sample: Sample) -> ServedHistory:
+        """A counter that went down belongs to a channel that was deleted meanwhile: start over."""
+        before = self.samples
+        if before and before[-1].poll == sample.poll:
             before = before[:-1]
-        if before and (reading.served < before[-1].served or reading.at <= before[-1].at):
+        if before and (sample.served < before[-1].served or sample.at <= before[-1].at):
             before = ()
-        oldest = reading.look - LOOKS_KEPT
+        oldest = sample.poll - POLLS_KEPT
         first = 0
-        while first + 1 < len(before) and before[first + 1].look <= oldest:
+        while first + 1 < len(before) and before[first + 1].poll <= oldest:
             first += 1
-        return Track((*before[first:], reading))
+        return ServedHistory((*before[first:], sample))
 
     @property
     def served(self) -> int:
-        """In the `seconds` that are compared."""
+        """Messages served during `seconds`."""
         compared = self._compared()
         return compared[-1].served - compared[0].served if compared else 0
 
@@ -51,32 +53,32 @@ class Track:
 
     @property
     def rate(self) -> float | None:
-        """Messages a second; None while there is only one reading."""
-        return self.served / self.seconds if len(self.readings) > 1 else None
+        """Messages per second; None while there is only one sample."""
+        return self.served / self.seconds if len(self.samples) > 1 else None
 
     @property
-    def is_hungry(self) -> bool:
-        """Each time that is compared."""
-        return bool(self.readings) and all(reading.is_hungry for reading in self._compared())
+    def is_backlogged(self) -> bool:
+        """At every poll that the rate is averaged over."""
+        return bool(self.samples) and all(sample.is_backlogged for sample in self._compared())
 
-    def trend(self, look: int, length: int = LOOKS_KEPT) -> list[float | None]:
-        """The rate at each of the last looks up to this one; None where nothing is known.
+    def trend(self, poll: int, length: int = POLLS_KEPT) -> list[float | None]:
+        """The rate at each of the last polls up to this one; None where it is not known.
 
-        >>> Track((Reading(1, 10.0, 0), Reading(3, 12.0, 8))).trend(4, 5)
+        >>> ServedHistory((Sample(1, 10.0, 0), Sample(3, 12.0, 8))).trend(4, 5)
         [None, None, 4.0, 4.0, None]
         """
         rates: list[float | None] = [None] * length
-        for before, after in zip(self.readings, self.readings[1:], strict=False):
+        for before, after in zip(self.samples, self.samples[1:], strict=False):
             rate = (after.served - before.served) / (after.at - before.at)
-            for slot in range(max(0, before.look - look + length), min(length, after.look - look + length)):
+            for slot in range(max(0, before.poll - poll + length), min(length, after.poll - poll + length)):
                 rates[slot] = rate
         return rates
 
-    def _compared(self) -> tuple[Reading, ...]:
-        if not self.readings:
+    def _compared(self) -> tuple[Sample, ...]:
+        if not self.samples:
             return ()
-        oldest = self.readings[-1].look - LOOKS_COMPARED
-        first = len(self.readings) - 1
-        while first > 0 and self.readings[first].look > oldest:
+        oldest = self.samples[-1].poll - POLLS_COMPARED
+        first = len(self.samples) - 1
+        while first > 0 and self.samples[first].poll > oldest:
             first -= 1
-        return self.readings[first:]
+        return self.samples[first:]

@@ -1,4 +1,4 @@
-"""The orders that channels can be shown in."""
+"""The orders in which channels can be listed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from enum import StrEnum
 
 
 class Sort(StrEnum):
-    """The most first, but by name; rate is what is served a second, fair who gets least of its fair share."""
+    """Largest first, except by name. RATE: messages served per second; FAIR: smallest part of its
+    fair share.
+    """
 
     WAITING = "waiting"
     DUE = "due"

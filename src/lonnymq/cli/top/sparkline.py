@@ -1,4 +1,4 @@
-"""Numbers as a line of little bars."""
+"""Numbers as a row of small bars."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ASCII = "_.:-=+*#"
 
 
 def sparkline(values: Sequence[float | None], ramp: str = BLOCKS) -> str:
-    """As high as the largest; the lowest bar is nothing at all, a blank is not known.
+    """Scaled to the largest value. The lowest bar is zero; a blank is a value that is not known.
 
     >>> sparkline([None, 0, 1, 4, 8])
     ' ▁▂▅█'

@@ -1,4 +1,4 @@
-"""All that was read of the channels, look after look."""
+"""What the polls have read of the channels so far."""
 
 from __future__ import annotations
 
@@ -7,122 +7,131 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lonnymq.cli.top.fairness import Standing, fair_rate, standing
-from lonnymq.cli.top.rates import Reading, Track
+from lonnymq.cli.top.rates import Sample, ServedHistory
 from lonnymq.commands import ChannelStatistics, QueueStatistics
 
 COMPETING = (None, "queue limit")
-"""What may keep a channel that all the same competes with the others."""
+"""A channel in one of these states competes with the others: no limit of its own holds it back."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A channel, as it was when it was last read."""
+class ChannelState:
+    """A channel when it was last read."""
 
-    now: ChannelStatistics
-    track: Track
+    stats: ChannelStatistics
+    history: ServedHistory
     rate: float | None
-    is_hungry: bool
+    is_backlogged: bool
 
     @property
     def name(self) -> str:
-        return self.now.channel
+        return self.stats.channel
 
     @property
     def state(self) -> str:
-        """Why nothing of it is served; if it is paused, that above all."""
-        return "paused" if self.now.paused else self.now.blocked_by or "ready"
+        """Why none of its messages is served; `paused` before any other reason."""
+        return "paused" if self.stats.paused else self.stats.blocked_by or "ready"
 
 
 @dataclass(frozen=True)
-class Picture:
-    """How the queue stood at a look. It does not change any more."""
+class QueueSnapshot:
+    """The queue at one poll. Immutable."""
 
-    look: int
+    poll: int
     at: int
     """The server's time, in Unix milliseconds."""
     queue: QueueStatistics | None
-    """None for who may see channels alone."""
-    track: Track
-    channels: Mapping[str, Seen]
-    is_whole: bool
+    """None for a login that may see some channels only."""
+    history: ServedHistory
+    channels: Mapping[str, ChannelState]
+    is_complete: bool
     """All channels have been read at least once."""
-    sweep: int
-    """How many looks it takes to read all of them."""
+    polls_per_pass: int
+    """How many polls it takes to read all channels once."""
 
     @cached_property
     def total(self) -> float:
-        """Messages a second, over all channels. Both ways to know it may lag; neither knows too much."""
-        rates = sum(seen.rate for seen in self.channels.values() if seen.rate is not None)
-        return max(rates, self.track.rate or 0.0)
+        """Messages per second, over all channels. Both sources can lag behind, neither counts too much."""
+        rates = sum(channel.rate for channel in self.channels.values() if channel.rate is not None)
+        return max(rates, self.history.rate or 0.0)
 
     @cached_property
-    def hungry(self) -> int:
-        return sum(seen.is_hungry for seen in self.channels.values())
+    def backlogged(self) -> int:
+        return sum(channel.is_backlogged for channel in self.channels.values())
 
     @cached_property
     def fair(self) -> float | None:
-        """Messages per second that a hungry channel of weight 1 is owed; not known before all of them are."""
-        if not self.is_whole:
+        """Messages per second for a backlogged channel of weight 1; None until all channels have been
+        read.
+        """
+        if not self.is_complete:
             return None
-        hungry = sum(seen.now.weight for seen in self.channels.values() if seen.is_hungry)
+        backlogged = sum(channel.stats.weight for channel in self.channels.values() if channel.is_backlogged)
         others = (
-            (seen.rate, seen.now.weight)
-            for seen in self.channels.values()
-            if seen.rate is not None and not seen.is_hungry
+            (channel.rate, channel.stats.weight)
+            for channel in self.channels.values()
+            if channel.rate is not None and not channel.is_backlogged
         )
-        return fair_rate(self.total, hungry, others)
+        return fair_rate(self.total, backlogged, others)
 
-    def owed(self, seen: Seen) -> float | None:
-        """Messages per second, by its weight."""
-        return None if self.fair is None else self.fair * seen.now.weight
+    def owed(self, channel: ChannelState) -> float | None:
+        """Its fair share in messages per second, by its weight."""
+        return None if self.fair is None else self.fair * channel.stats.weight
 
-    def share(self, seen: Seen) -> float | None:
-        """Of all that is served."""
-        return None if seen.rate is None or not self.total else seen.rate / self.total
+    def share(self, channel: ChannelState) -> float | None:
+        """Its part of all messages served, 0 to 1."""
+        return None if channel.rate is None or not self.total else channel.rate / self.total
 
-    def of_fair(self, seen: Seen) -> float | None:
-        """1.0 is exactly fair."""
-        owed = self.owed(seen)
-        return None if seen.rate is None or not owed else seen.rate / owed
+    def of_fair(self, channel: ChannelState) -> float | None:
+        """Its rate divided by its fair share: 1.0 is exactly fair."""
+        owed = self.owed(channel)
+        return None if channel.rate is None or not owed else channel.rate / owed
 
-    def standing(self, seen: Seen) -> Standing:
-        return standing(seen.track.served, seen.track.seconds, self.owed(seen), is_hungry=seen.is_hungry)
+    def standing(self, channel: ChannelState) -> Standing:
+        return standing(
+            channel.history.served,
+            channel.history.seconds,
+            self.owed(channel),
+            is_backlogged=channel.is_backlogged,
+        )
 
 
-class Book:
-    """Channels are read page by page, by name; those that a page should have held, and did not, are gone."""
+class ChannelTable:
+    """All channels read so far. Pages are read in the order of names; a known channel missing from its page
+    is gone.
+    """
 
     def __init__(self) -> None:
-        self._channels: dict[str, Seen] = {}
-        self._queue = Track()
+        self._channels: dict[str, ChannelState] = {}
+        self._queue = ServedHistory()
         self._cursor: str | None = None
-        self._begun_at = 0
-        self.look = 0
-        self.sweep = 0
-        """How many looks the last way through all channels took; 0 before its end."""
+        self._pass_began_at = 0
+        self.poll = 0
+        self.polls_per_pass = 0
+        """How many polls the last pass through all channels took; 0 before the first is complete."""
 
     @property
     def cursor(self) -> str | None:
-        """The name that the next page is to begin after."""
+        """The name after which the next page begins."""
         return self._cursor
 
-    def begin_look(self) -> None:
-        self.look += 1
+    def begin_poll(self) -> None:
+        self.poll += 1
         if self._cursor is None:
-            self._begun_at = self.look
+            self._pass_began_at = self.poll
 
     def read(self, channels: Iterable[ChannelStatistics], at: float) -> None:
-        for now in channels:
-            known = self._channels.get(now.channel)
-            is_hungry = now.due > 0 and not now.paused and now.blocked_by in COMPETING
-            reading = Reading(self.look, at, now.served, is_hungry)
-            track = (known.track if known else Track()).plus(reading)
-            self._channels[now.channel] = Seen(now, track, track.rate, track.is_hungry)
+        for stats in channels:
+            known = self._channels.get(stats.channel)
+            is_backlogged = stats.due > 0 and not stats.paused and stats.blocked_by in COMPETING
+            sample = Sample(self.poll, at, stats.served, is_backlogged)
+            history = (known.history if known else ServedHistory()).plus(sample)
+            self._channels[stats.channel] = ChannelState(stats, history, history.rate, history.is_backlogged)
 
     def read_page(self, page: Sequence[ChannelStatistics], at: float, *, is_last: bool) -> None:
-        """The page after the cursor, which moves on."""
+        """Store the page after the cursor, and advance the cursor."""
         first, last = self._cursor or "", None if is_last or not page else page[-1].channel
-        there = {now.channel for now in page}
+        there = {stats.channel for stats in page}
         gone = [
             name
             for name in self._channels
@@ -133,21 +142,28 @@ class Book:
         self.read(page, at)
         self._cursor = last
         if last is None:
-            self.sweep = self.look - self._begun_at + 1
-            self._begun_at = self.look + 1
+            self.polls_per_pass = self.poll - self._pass_began_at + 1
+            self._pass_began_at = self.poll + 1
 
     def stalest(self, names: Iterable[str], limit: int) -> list[str]:
-        """Those not read at this look that were not read for longest."""
+        """The channels whose last sample is oldest, without those read at this poll."""
         ages = [
-            (seen.track.readings[-1].look, name)
+            (channel.history.samples[-1].poll, name)
             for name in names
-            if (seen := self._channels.get(name)) is not None and seen.track.readings[-1].look < self.look
+            if (channel := self._channels.get(name)) is not None
+            and channel.history.samples[-1].poll < self.poll
         ]
         return [name for _, name in sorted(ages)[:limit]]
 
-    def picture(self, queue: QueueStatistics | None, at: float, server_time: int) -> Picture:
+    def snapshot(self, queue: QueueStatistics | None, at: float, server_time: int) -> QueueSnapshot:
         if queue is not None:
-            self._queue = self._queue.plus(Reading(self.look, at, queue.served))
-        return Picture(
-            self.look, server_time, queue, self._queue, dict(self._channels), self.sweep > 0, self.sweep
+            self._queue = self._queue.plus(Sample(self.poll, at, queue.served))
+        return QueueSnapshot(
+            self.poll,
+            server_time,
+            queue,
+            self._queue,
+            dict(self._channels),
+            self.polls_per_pass > 0,
+            self.polls_per_pass,
         )

@@ -1,4 +1,4 @@
-"""What of the picture is shown, and how keys change that."""
+"""What part of a snapshot is shown, and how keys change that."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lonnymq.cli.top.sort import Sort
-from lonnymq.cli.top.state import Picture, Seen
+from lonnymq.cli.top.state import ChannelState, QueueSnapshot
 
 SORT_KEYS = {
     "w": Sort.WAITING,
@@ -20,49 +20,51 @@ SORT_KEYS = {
 }
 
 
-def _lack(seen: Seen) -> tuple[bool, float]:
-    """First the hungry that get least for their weight: the same rate per weight is fair to all."""
-    rate = (seen.rate or 0.0) / seen.now.weight
-    return seen.is_hungry, -rate if seen.is_hungry else rate
+def _shortfall(channel: ChannelState) -> tuple[bool, float]:
+    """Sorts the backlogged channels with the lowest rate per weight first: an equal rate per weight
+    is fair.
+    """
+    rate = (channel.rate or 0.0) / channel.stats.weight
+    return channel.is_backlogged, -rate if channel.is_backlogged else rate
 
 
-_MOST: dict[Sort, Callable[[Seen], Any]] = {
-    Sort.WAITING: lambda seen: seen.now.waiting,
-    Sort.DUE: lambda seen: seen.now.due,
-    Sort.LEASED: lambda seen: seen.now.leased,
-    Sort.OLDEST: lambda seen: -1 if seen.now.oldest_due_ms is None else seen.now.oldest_due_ms,
-    Sort.RATE: lambda seen: seen.rate or 0.0,
-    Sort.FAIR: _lack,
+_MOST: dict[Sort, Callable[[ChannelState], Any]] = {
+    Sort.WAITING: lambda channel: channel.stats.waiting,
+    Sort.DUE: lambda channel: channel.stats.due,
+    Sort.LEASED: lambda channel: channel.stats.leased,
+    Sort.OLDEST: lambda channel: -1 if channel.stats.oldest_due_ms is None else channel.stats.oldest_due_ms,
+    Sort.RATE: lambda channel: channel.rate or 0.0,
+    Sort.FAIR: _shortfall,
 }
 
 
-def listed(picture: Picture, sort: Sort, prefix: str = "") -> list[Seen]:
-    """The channels in the order they are shown; among equals, who gets more, and then by name."""
-    found = [seen for seen in picture.channels.values() if seen.name.startswith(prefix)]
-    found.sort(key=lambda seen: seen.name)
+def sorted_channels(snapshot: QueueSnapshot, sort: Sort, prefix: str = "") -> list[ChannelState]:
+    """The channels in display order; equal ones by rate, then by name."""
+    found = [channel for channel in snapshot.channels.values() if channel.name.startswith(prefix)]
+    found.sort(key=lambda channel: channel.name)
     most = _MOST.get(sort)
     if most is not None:
-        found.sort(key=lambda seen: (most(seen), seen.rate or 0.0), reverse=True)
+        found.sort(key=lambda channel: (most(channel), channel.rate or 0.0), reverse=True)
     return found
 
 
 @dataclass(frozen=True)
-class View:
-    """`first` is the number of the row on top. While a prefix is typed, keys are its letters."""
+class ViewState:
+    """`first` is the index of the top row. While a prefix is being typed, keys are its letters."""
 
     sort: Sort = Sort.WAITING
     prefix: str = ""
     first: int = 0
     is_paused: bool = False
-    is_helping: bool = False
+    shows_help: bool = False
     is_typing: bool = False
     is_over: bool = False
 
-    def within(self, rows: int, fitting: int) -> View:
-        """Not scrolled beyond the end."""
-        return replace(self, first=max(0, min(self.first, rows - fitting)))
+    def within(self, rows: int, rows_that_fit: int) -> ViewState:
+        """Not scrolled past the end."""
+        return replace(self, first=max(0, min(self.first, rows - rows_that_fit)))
 
-    def press(self, key: str, rows: int, fitting: int) -> View:
+    def press(self, key: str, rows: int, rows_that_fit: int) -> ViewState:
         if self.is_typing:
             return self._type(key)
         if key in SORT_KEYS:
@@ -70,26 +72,26 @@ class View:
         moves = {
             "up": self.first - 1,
             "down": self.first + 1,
-            "page up": self.first - fitting,
-            "page down": self.first + fitting,
-            " ": self.first + fitting,
+            "page up": self.first - rows_that_fit,
+            "page down": self.first + rows_that_fit,
+            " ": self.first + rows_that_fit,
             "home": 0,
             "end": rows,
         }
         if key in moves:
-            return replace(self, first=moves[key]).within(rows, fitting)
+            return replace(self, first=moves[key]).within(rows, rows_that_fit)
         sorts = list(Sort)
         changes: dict[str, dict[str, Any]] = {
             "q": {"is_over": True},
             "s": {"sort": sorts[(sorts.index(self.sort) + 1) % len(sorts)], "first": 0},
             "/": {"is_typing": True},
             "p": {"is_paused": not self.is_paused},
-            "?": {"is_helping": not self.is_helping},
-            "escape": {"prefix": "", "first": 0, "is_helping": False},
+            "?": {"shows_help": not self.shows_help},
+            "escape": {"prefix": "", "first": 0, "shows_help": False},
         }
         return replace(self, **changes.get(key, {}))
 
-    def _type(self, key: str) -> View:
+    def _type(self, key: str) -> ViewState:
         match key:
             case "enter":
                 return replace(self, is_typing=False)

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from lonnymq.formatting import count, printable, significant
+from lonnymq.formatting import duration as format_duration
+
+__all__ = ["NONE", "count", "duration", "index", "name", "percent", "rate", "time"]
+
 NONE = "-"
 LONGEST_NAME = 60
+DIGITS = 3
 
 
 def name(channel: str, longest: int = LONGEST_NAME) -> str:
@@ -14,9 +20,7 @@ def name(channel: str, longest: int = LONGEST_NAME) -> str:
     >>> name("a\x1b[31m\u202eb")
     'a\\x1b[31m\\u202eb'
     """
-    text = "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "replace").decode() for char in channel
-    )
+    text = printable(channel)
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
@@ -27,20 +31,7 @@ def duration(milliseconds: float | None) -> str:
     """
     if milliseconds is None:
         return NONE
-    for size, unit, upto in ((1, "ms", 1_000), (1_000, "s", 120_000), (60_000, "min", 7_200_000)):
-        if milliseconds < upto:
-            return f"{_three(milliseconds / size)} {unit}"
-    if milliseconds < 48 * 3_600_000:
-        return f"{_three(milliseconds / 3_600_000)} h"
-    return f"{_three(milliseconds / 86_400_000)} d"
-
-
-def count(number: int) -> str:
-    """
-    >>> count(1234567)
-    '1,234,567'
-    """
-    return f"{number:,}"
+    return format_duration(milliseconds, DIGITS)
 
 
 def rate(a_second: float | None) -> str:
@@ -48,7 +39,7 @@ def rate(a_second: float | None) -> str:
     >>> rate(1234.5), rate(12.34), rate(0.05), rate(None)
     ('1,234', '12.3', '0.05', '-')
     """
-    return NONE if a_second is None else _three(a_second)
+    return NONE if a_second is None else significant(a_second, DIGITS)
 
 
 def percent(part: float | None) -> str:
@@ -56,7 +47,7 @@ def percent(part: float | None) -> str:
     >>> percent(0.5), percent(1 / 3), percent(0.00012), percent(None)
     ('50 %', '33.3 %', '0.012 %', '-')
     """
-    return NONE if part is None else f"{_three(part * 100)} %"
+    return NONE if part is None else f"{significant(part * 100, DIGITS)} %"
 
 
 def index(value: float | None) -> str:
@@ -73,13 +64,3 @@ def time(at: datetime) -> str:
     '2030-01-02 03:04:05 UTC'
     """
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _three(value: float) -> str:
-    """Three digits that count, and no exponent."""
-    size = abs(value)
-    for least, digits in ((100, 0), (10, 1), (1, 2), (0.1, 3), (0.01, 4)):
-        if size >= least:
-            text = f"{value:,.{digits}f}"
-            return text.rstrip("0").rstrip(".") if digits else text
-    return f"{value:.5f}".rstrip("0").rstrip(".") if size else "0"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lonnymq.cli.top.state import Book, Picture
+from lonnymq.cli.top.state import ChannelTable, QueueSnapshot
 from lonnymq.commands import ChannelStatistics, QueueStatistics
 
 AT = 1_893_456_000_000
@@ -47,13 +47,13 @@ def queue(**values: Any) -> QueueStatistics:
     return QueueStatistics(**fields | values)
 
 
-def picture(*looks: list[ChannelStatistics], every: float = 1.0) -> Picture:
-    """After looks that each read all there was, the queue's own numbers agreeing."""
-    book = Book()
-    for number, channels in enumerate(looks):
-        book.begin_look()
-        book.read_page(sorted(channels, key=lambda one: one.channel), number * every, is_last=True)
+def snapshot(*polls: list[ChannelStatistics], every: float = 1.0) -> QueueSnapshot:
+    """After polls that each read all channels. The queue's own numbers are their sums."""
+    table = ChannelTable()
+    for number, channels in enumerate(polls):
+        table.begin_poll()
+        table.read_page(sorted(channels, key=lambda one: one.channel), number * every, is_last=True)
         served = sum(one.served for one in channels)
         waiting = sum(one.waiting for one in channels)
-        found = book.picture(queue(served=served, waiting=waiting, due=waiting), number * every, AT)
+        found = table.snapshot(queue(served=served, waiting=waiting, due=waiting), number * every, AT)
     return found

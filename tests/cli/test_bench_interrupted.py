@@ -1,4 +1,4 @@
-"""lonnymq bench, ended before its time: its schema goes, or it says that it is left."""
+"""lonnymq bench when it is interrupted: it removes its schema, or says that it could not."""
 
 import os
 import signal
@@ -21,14 +21,14 @@ from tests.cli.terminal import Terminal
 from tests.cli.test_bench import QUICK, left
 
 LONG = ("bench", "--seconds", "2", "--channels", "4")
-PATIENCE = 60.0
+TIMEOUT_S = 60.0
 AT_RATES = 1_500
-"""More messages than wait before the rates are measured."""
+"""More messages than are waiting before the rates are measured."""
 
 
 @contextmanager
 def begun(dsn: str) -> Iterator["subprocess.Popen[str]"]:
-    """Tests that a shell runs in the background are deaf to Ctrl-C, and so is what they start."""
+    """With the default handler of SIGINT: what a shell starts in the background ignores it."""
     with subprocess.Popen(
         ["env", "--default-signal=INT", sys.executable, "-W", "error", "-m", "lonnymq", *LONG],
         env=environment(dsn),
@@ -41,9 +41,9 @@ def begun(dsn: str) -> Iterator["subprocess.Popen[str]"]:
         started.kill()
 
 
-def until(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not is_so():
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -64,7 +64,7 @@ def until_at_rates(conn: psycopg.Connection) -> None:
 
 
 def until_nobody_is_there(conn: psycopg.Connection) -> None:
-    """The clients have ended too."""
+    """The clients have exited, too."""
     until(
         lambda: (
             not conn.execute(
@@ -83,17 +83,17 @@ def test_a_signal_leaves_nothing(dsn: str, conn: psycopg.Connection, number: str
     with begun(dsn) as bench:
         until_at_rates(conn)
         bench.send_signal(signal.Signals[number])
-        out, err = bench.communicate(timeout=PATIENCE)
+        out, err = bench.communicate(timeout=TIMEOUT_S)
     assert (bench.returncode, out) == (code, "")
     assert "Traceback" not in err
-    assert "is left" not in err
+    assert "was not removed" not in err
     assert left(conn) == []
     until_nobody_is_there(conn)
 
 
 def test_ctrl_c_on_a_terminal(dsn: str, conn: psycopg.Connection) -> None:
     with Terminal(*LONG, dsn=dsn) as terminal:
-        terminal.until(lambda: "a lone message" in terminal.raw)
+        terminal.until(lambda: "latency of a message" in terminal.raw)
         terminal.press("\x03")
         assert terminal.end() == 130
         assert "Traceback" not in terminal.raw
@@ -102,7 +102,9 @@ def test_ctrl_c_on_a_terminal(dsn: str, conn: psycopg.Connection) -> None:
 
 
 @pytest.mark.slow
-def test_one_that_is_killed_is_told_of_by_the_next(dsn: str, conn: psycopg.Connection, lonnymq: Run) -> None:
+def test_the_next_benchmark_reports_the_schema_of_a_killed_one(
+    dsn: str, conn: psycopg.Connection, lonnymq: Run
+) -> None:
     with begun(dsn) as bench:
         until_at_rates(conn)
         [schema] = left(conn)
@@ -114,13 +116,13 @@ def test_one_that_is_killed_is_told_of_by_the_next(dsn: str, conn: psycopg.Conne
     done = lonnymq(*QUICK)
     assert done.code == 0
     assert left(conn) == [schema]
-    assert f"`lonnymq uninstall --schema {schema}` removes it" in done.said
+    assert f"remove it with `lonnymq uninstall --schema {schema}`" in done.said
     until_nobody_is_there(conn)
     assert lonnymq("uninstall", "--schema", schema, "--yes").code == 0
     assert left(conn) == []
 
 
-def test_the_clients_of_one_that_is_killed_end(dsn: str, conn: psycopg.Connection) -> None:
+def test_the_clients_of_a_killed_benchmark_exit(dsn: str, conn: psycopg.Connection) -> None:
     with begun(dsn) as bench:
         until(lambda: waiting(conn) > 0)
         clients = children(bench.pid)
@@ -148,16 +150,16 @@ def is_alive(pid: int) -> bool:
         state = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0]
     except OSError:
         return False
-    return state != "Z"  # of whom nobody asks
+    return state != "Z"  # a zombie
 
 
-def test_a_client_that_ends(dsn: str, conn: psycopg.Connection) -> None:
+def test_a_client_that_is_killed(dsn: str, conn: psycopg.Connection) -> None:
     with begun(dsn) as bench:
         until(lambda: waiting(conn) > 0)
         os.kill(children(bench.pid)[0], signal.SIGKILL)
-        out, err = bench.communicate(timeout=PATIENCE)
+        out, err = bench.communicate(timeout=TIMEOUT_S)
     assert (bench.returncode, out) == (1, "")
-    assert "lonnymq: a client ended, with -9" in err
+    assert "lonnymq: a client process exited with code -9" in err
     assert left(conn) == []
 
 
@@ -171,16 +173,16 @@ def test_connections_that_break(dsn: str, conn: psycopg.Connection) -> None:
     with begun(dsn) as bench:
         until_at_rates(conn)
         conn.execute(CUT_OFF, [conn.info.dbname])
-        out, err = bench.communicate(timeout=PATIENCE)
+        out, err = bench.communicate(timeout=TIMEOUT_S)
     assert (bench.returncode, out) == (3, ""), err
     assert "connection" in err.splitlines()[-1]
     assert "Traceback" not in err
-    assert "is left" not in err
+    assert "was not removed" not in err
     assert left(conn) == []
 
 
 @pytest.mark.slow
-def test_a_database_that_stays_away(dsn: str, conn: psycopg.Connection, lonnymq: Run) -> None:
+def test_a_database_that_stays_unreachable(dsn: str, conn: psycopg.Connection, lonnymq: Run) -> None:
     admin = psycopg.connect(make_conninfo(dsn, dbname="postgres"), autocommit=True)
     allow = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
     database = sql.Identifier(conn.info.dbname)
@@ -190,18 +192,18 @@ def test_a_database_that_stays_away(dsn: str, conn: psycopg.Connection, lonnymq:
         admin.execute(allow.format(database, sql.SQL("FALSE")))
         try:
             admin.execute(CUT_OFF, [conn.info.dbname])
-            out, err = bench.communicate(timeout=PATIENCE)
+            out, err = bench.communicate(timeout=TIMEOUT_S)
         finally:
             admin.execute(allow.format(database, sql.SQL("TRUE")))
     assert (bench.returncode, out) == (3, ""), err
-    assert f"Schema {schema} is left: `lonnymq uninstall --schema {schema}` removes it." in err
+    assert f"Schema {schema} was not removed: run `lonnymq uninstall --schema {schema}`." in err
     assert "Traceback" not in err
     assert lonnymq("uninstall", "--schema", schema, "--yes").code == 0
     assert left(conn) == []
 
 
 @pytest.mark.slow
-def test_who_does_not_wait_for_the_removal_is_told_what_is_left(dsn: str, conn: psycopg.Connection) -> None:
+def test_a_second_ctrl_c_does_not_wait_for_the_removal(dsn: str, conn: psycopg.Connection) -> None:
     with begun(dsn) as bench, psycopg.connect(dsn) as reader:
         until_at_rates(conn)
         [schema] = left(conn)
@@ -209,15 +211,15 @@ def test_who_does_not_wait_for_the_removal_is_told_what_is_left(dsn: str, conn: 
         bench.send_signal(signal.SIGINT)
         until_removal_waits(conn)
         bench.send_signal(signal.SIGINT)
-        out, err = bench.communicate(timeout=PATIENCE)
+        out, err = bench.communicate(timeout=TIMEOUT_S)
     assert (bench.returncode, out) == (130, ""), err
-    assert f"Schema {schema} is left: `lonnymq uninstall --schema {schema}` removes it." in err
+    assert f"Schema {schema} was not removed: run `lonnymq uninstall --schema {schema}`." in err
     assert left(conn) == [schema]
 
 
 @pytest.mark.slow
 def test_a_removal_that_deadlocks_is_tried_again(dsn: str, conn: psycopg.Connection) -> None:
-    """Of the two, it is the removal that gives way: it looks for deadlocks sooner."""
+    """PostgreSQL cancels the removal, as its deadlock_timeout is the shorter one."""
     conn.execute(
         sql.SQL("ALTER DATABASE {} SET deadlock_timeout TO '3s'").format(sql.Identifier(conn.info.dbname))
     )
@@ -227,8 +229,8 @@ def test_a_removal_that_deadlocks_is_tried_again(dsn: str, conn: psycopg.Connect
         reader.execute(sql.SQL("SELECT FROM {} LIMIT 1").format(sql.Identifier(schema, "message")))
         bench.send_signal(signal.SIGINT)
         until_removal_waits(conn)
-        install(reader, schema)  # takes the lock that the removal has, and is let on
+        install(reader, schema)  # waits for the lock of the removal until that is cancelled
         reader.rollback()
-        _, err = bench.communicate(timeout=PATIENCE)
-    assert (bench.returncode, "is left" in err) == (130, False), err
+        _, err = bench.communicate(timeout=TIMEOUT_S)
+    assert (bench.returncode, "was not removed" in err) == (130, False), err
     assert left(conn) == []
