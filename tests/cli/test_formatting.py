@@ -11,8 +11,8 @@ import pytest
 from lonnymq import formatting, quantile
 from lonnymq.cli import formatting as cli_formatting
 from lonnymq.cli.failure import BadValue
-from lonnymq.cli.formatting import due, exactly, moment, size, span
-from lonnymq.formatting import DAY, HOUR, MINUTE, SECOND, YEAR, printable
+from lonnymq.cli.formatting import due, exactly, moment, size
+from lonnymq.formatting import DAY, HOUR, MINUTE, SECOND, YEAR, duration, printable
 
 
 @pytest.mark.parametrize("module", [formatting, cli_formatting, quantile])
@@ -38,7 +38,7 @@ def test_examples(module: ModuleType) -> None:
     ],
 )
 def test_durations(milliseconds: int, text: str) -> None:
-    assert span(milliseconds) == text
+    assert duration(milliseconds) == text
 
 
 def test_times_outside_the_calendar() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
@@ -14,17 +13,17 @@ from lonnymq.channel_policy import POLICIES, Policy
 from lonnymq.cli.completion import channel_names
 from lonnymq.cli.confirm import confirm
 from lonnymq.cli.failure import BadValue, NotThere
-from lonnymq.cli.formatting import count, exactly, printable, span
+from lonnymq.cli.formatting import exactly
 from lonnymq.cli.open_queue import dispatch, opened, server_time
 from lonnymq.cli.option_flags import flag, with_flags
-from lonnymq.cli.options import Dsn, Json, Limit, Schema, Yes, print_json
-from lonnymq.cli.printing import Column, note, print_fields, print_records, print_table
+from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, Schema, Yes, print_json
+from lonnymq.cli.printing import Column, note, print_list, print_page, print_record
+from lonnymq.formatting import count, duration, printable
 
 if TYPE_CHECKING:
     from lonnymq.client.queue import Queue
     from lonnymq.commands import ChannelPolicy, ChannelStatistics
 
-SCHEMA = "lonnymq"
 LISTED_CAP, SHOWN_CAP = 1_000, 10_000
 WITH_MESSAGES = "add --with-messages to delete them too"
 
@@ -58,7 +57,7 @@ def list_channels(
     ] = None,
     limit: Limit = 50,
     dsn: Dsn = None,
-    schema: Schema = SCHEMA,
+    schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
 ) -> None:
     """List channels, what they hold, and why they are not served now.
@@ -70,17 +69,19 @@ def list_channels(
     with opened(dsn, schema) as queue:
         dispatch(queue)
         found = queue.channels(order=order, after=after, limit=limit)
-    if as_json:
-        print_records(found)
-        return
-    otherwise = "There are no channels." if after is None else "There are no more channels."
-    print_table(found, _columns(), otherwise=otherwise)
-    if order == ChannelOrder.NAME and len(found) == limit:
-        note(f"For more: --after {shlex.quote(found[-1].channel)}")
+    has_pages = order == ChannelOrder.NAME
+    print_page(
+        found,
+        _columns(),
+        limit=limit if has_pages else limit + 1,
+        cursor=lambda channel: channel.channel,
+        otherwise="There are no channels." if after is None else "There are no more channels.",
+        as_json=as_json,
+    )
 
 
 @app.command()
-def show(name: Name, *, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
+def show(name: Name, *, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_json: Json = False) -> None:
     """Show what a channel holds, counted up to 10,000, and its policy.
 
     Example: lonnymq channels show acme
@@ -94,10 +95,7 @@ def show(name: Name, *, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json 
             f"channel {name!r} has no messages and no policy, and nothing of it was ever served",
             "`lonnymq channels list` lists the channels",
         )
-    if as_json:
-        print_records([found])
-    else:
-        print_fields(_fields(found, now))
+    print_record(found, partial(_fields, now=now), as_json=as_json)
 
 
 @app.command("set")
@@ -105,7 +103,7 @@ def show(name: Name, *, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json 
     {name: flag(policy.type, policy.help, policy.least, policy.most) for name, policy in POLICIES.items()}
 )
 def set_policy(
-    name: Name, *, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False, **options: Any
+    name: Name, *, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_json: Json = False, **options: Any
 ) -> None:
     """Change a channel's limits and its weight. Those that you do not give keep their values.
 
@@ -121,7 +119,7 @@ def set_policy(
 
 
 @app.command()
-def pause(names: Names, *, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
+def pause(names: Names, *, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_json: Json = False) -> None:
     """Stop serving these channels until you resume them. Messages that are being worked on are finished.
 
     Example: lonnymq channels pause acme bluebird
@@ -130,7 +128,7 @@ def pause(names: Names, *, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Js
 
 
 @app.command()
-def resume(names: Names, *, dsn: Dsn = None, schema: Schema = SCHEMA, as_json: Json = False) -> None:
+def resume(names: Names, *, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_json: Json = False) -> None:
     """Serve paused channels again.
 
     Example: lonnymq channels resume acme
@@ -147,7 +145,7 @@ def delete(
     ] = False,
     yes: Yes = False,
     dsn: Dsn = None,
-    schema: Schema = SCHEMA,
+    schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
 ) -> None:
     """Delete a channel: its policy and statistics, and its messages if you say so.
@@ -215,7 +213,7 @@ def _is_unknown(found: ChannelStatistics) -> bool:
 
 def _columns() -> list[Column[ChannelStatistics]]:
     def oldest(channel: ChannelStatistics) -> str:
-        return "" if channel.oldest_due_ms is None else span(channel.oldest_due_ms)
+        return "" if channel.oldest_due_ms is None else duration(channel.oldest_due_ms)
 
     return [
         Column("channel", lambda channel: channel.channel, gives_way=True),
@@ -242,7 +240,7 @@ def _fields(channel: ChannelStatistics, now: int) -> list[tuple[str, str]]:
         ("scheduled", count(channel.scheduled, SHOWN_CAP)),
         ("leased", count(channel.leased)),
         ("dead", count(channel.dead, SHOWN_CAP)),
-        ("oldest due", "" if channel.oldest_due_ms is None else span(channel.oldest_due_ms)),
+        ("oldest due", "" if channel.oldest_due_ms is None else duration(channel.oldest_due_ms)),
         ("served", count(channel.served)),
         ("last served", exactly(channel.last_served_at, now)),
         *((policy.title, _shown(policy, channel)) for policy in POLICIES.values()),
@@ -257,12 +255,9 @@ def _shown(policy: Policy, record: ChannelPolicy) -> str:
 
 
 def _print_policies(policies: Sequence[ChannelPolicy], *, as_json: bool) -> None:
-    if as_json:
-        print_records(policies)
-        return
     columns: list[Column[ChannelPolicy]] = [
         Column("channel", lambda policy: policy.channel, gives_way=True),
         Column("paused", lambda policy: "yes" if policy.paused else "no"),
         *(Column(part.title, partial(_shown, part), is_number=True) for part in POLICIES.values()),
     ]
-    print_table(policies, columns, otherwise="")
+    print_list(policies, columns, otherwise="", as_json=as_json)

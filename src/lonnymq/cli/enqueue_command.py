@@ -12,18 +12,18 @@ import typer
 
 from lonnymq.cli.completion import channel_names
 from lonnymq.cli.failure import BadValue
-from lonnymq.cli.formatting import count, moment, printable
+from lonnymq.cli.formatting import moment
 from lonnymq.cli.open_queue import opened
 from lonnymq.cli.option_flags import flag, with_flags
-from lonnymq.cli.options import Dsn, Json, Schema, print_json
+from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Schema, print_json
 from lonnymq.errors import ChannelFull
+from lonnymq.formatting import count, printable
 from lonnymq.message_options import OPTIONS, Kind, NewMessage
 
 if TYPE_CHECKING:
     from lonnymq.client.produce import Enqueued, OnFull
     from lonnymq.commands import Created
 
-SCHEMA = "lonnymq"
 STDIN = Path("-")
 MAKE_ROOM = "nothing was enqueued: try again when there is room, or run `lonnymq channels set --max-size`"
 
@@ -83,7 +83,7 @@ def enqueue(
     task: Task = None,
     drop_full: DropFull = False,
     dsn: Dsn = None,
-    schema: Schema = SCHEMA,
+    schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
     **options: Any,
 ) -> None:

@@ -5,16 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from lonnymq.cli.failure import BadValue
-from lonnymq.formatting import SECOND, count, duration, printable
-
-__all__ = ["count", "due", "exactly", "gist", "moment", "printable", "size", "span", "tries", "when"]
+from lonnymq.formatting import SECOND, duration
 
 _KIB = 1024
-
-
-def span(milliseconds: int) -> str:
-    """An age or an interval, in whole units."""
-    return duration(milliseconds)
 
 
 def when(at: int | None, now: int) -> str:
@@ -26,7 +19,7 @@ def when(at: int | None, now: int) -> str:
         return ""
     if abs(at - now) < SECOND:
         return "now"
-    return f"{span(now - at)} ago" if at < now else f"in {span(at - now)}"
+    return f"{duration(now - at)} ago" if at < now else f"in {duration(at - now)}"
 
 
 def exactly(at: int | None, now: int) -> str:

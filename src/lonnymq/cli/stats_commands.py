@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lonnymq.cli.formatting import exactly, gist, moment, span, when
+from lonnymq.cli.formatting import exactly, gist, moment, when
 from lonnymq.cli.open_queue import dispatch, opened, server_time
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, OfChannel, Schema
 from lonnymq.cli.printing import Column, note, print_list, print_record
-from lonnymq.formatting import count
+from lonnymq.formatting import count, duration
 
 if TYPE_CHECKING:
     from lonnymq.commands import FinishedMessage, QueueStatistics
@@ -73,7 +73,7 @@ def _fields(found: QueueStatistics, now: int) -> list[tuple[str, str]]:
         ("scheduled", _known(found.scheduled)),
         ("leased", count(found.leased, CAP)),
         ("dead", count(found.dead, CAP)),
-        ("oldest due", "" if found.oldest_due_ms is None else span(found.oldest_due_ms)),
+        ("oldest due", "" if found.oldest_due_ms is None else duration(found.oldest_due_ms)),
         ("served", count(found.served)),
         ("last served", exactly(found.last_served_at, now)),
         ("max concurrency", "no limit" if found.max_concurrency is None else _used(found)),
@@ -106,11 +106,11 @@ def _waited(message: FinishedMessage) -> str:
     """From when it was first due until it was first dequeued."""
     if message.first_dequeued_at is None:
         return ""
-    return span(max(0, message.first_dequeued_at - max(message.created_at, message.dequeue_at)))
+    return duration(max(0, message.first_dequeued_at - max(message.created_at, message.dequeue_at)))
 
 
 def _worked(message: FinishedMessage) -> str:
     """Duration of the last attempt. A cancelled message may never have been worked on."""
     if message.dequeued_at is None or message.outcome == "cancelled":
         return ""
-    return span(max(0, message.finished_at - message.dequeued_at))
+    return duration(max(0, message.finished_at - message.dequeued_at))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from lonnymq.cli.doctor.access_checks import credentials, rights, roles
 from lonnymq.cli.doctor.checks import Check, CheckResult, Database, ok, problem, warning
-from lonnymq.cli.formatting import size, span
+from lonnymq.cli.formatting import size
 from lonnymq.errors import SchemaError
-from lonnymq.formatting import DAY, MINUTE, count, plural
+from lonnymq.formatting import DAY, MINUTE, count, duration, plural
 from lonnymq.statement import identifier
 from lonnymq.version import __version__
 
@@ -155,7 +155,9 @@ def consuming(db: Database) -> CheckResult:
         " FROM (SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint AS at) n"
         f" CROSS JOIN (SELECT * FROM {db.name}.tick ORDER BY id DESC LIMIT 1) t"
     )
-    last = "no message was ever dequeued" if age is None else f"a message was last dequeued {span(age)} ago"
+    last = (
+        "no message was ever dequeued" if age is None else f"a message was last dequeued {duration(age)} ago"
+    )
     if is_due and (age is None or age >= NOT_DEQUEUED_MS):
         return warning(
             f"{last}, and messages are due", "start a worker, or find out why none reaches the database"
@@ -204,7 +206,7 @@ def followers(db: Database) -> CheckResult:
     for name, age in found:
         if age >= LAGGING_MS:
             return warning(
-                f"{name!r} last read the history {span(age)} ago: rows it has not read are kept",
+                f"{name!r} last read the history {duration(age)} ago: rows it has not read are kept",
                 f"start it again, or if it no longer exists: SELECT {db.name}.history_unfollow('{name}')",
             )
     return ok(f"{len(found)}, none behind" if found else "none")

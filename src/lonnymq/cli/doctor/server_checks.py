@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 
 from lonnymq.cli.doctor.checks import Check, CheckResult, Database, ok, problem, warning
-from lonnymq.cli.formatting import span
-from lonnymq.formatting import HOUR, MINUTE, SECOND, count
+from lonnymq.formatting import HOUR, MINUTE, SECOND, count, duration
 
 OLDEST_VERSION = 15
 CLOCK_OFF_MS = SECOND
@@ -57,7 +56,7 @@ def clock(db: Database) -> CheckResult:
     off = round(abs(server - (before + after) / 2) - (after - before) / 2)
     if off > CLOCK_OFF_MS:
         return warning(
-            f"this machine's clock and the database's differ by {span(off)}",
+            f"this machine's clock and the database's differ by {duration(off)}",
             "synchronise both with NTP: delays use the database's clock, but run_at comes from your programs",
         )
     return ok("the clocks of the database and of this machine agree to the second")
@@ -85,19 +84,19 @@ def open_transactions(db: Database) -> CheckResult:
     for pid, is_idle, _, idle in found:
         if is_idle and idle >= IDLE_TRANSACTION_MS:
             return warning(
-                f"session {pid} has been idle in a transaction for {span(idle)}",
+                f"session {pid} has been idle in a transaction for {duration(idle)}",
                 f"make the program commit, or run SELECT pg_terminate_backend({pid});"
                 " idle_in_transaction_session_timeout prevents it",
             )
     for pid, _, age, _ in found[:1]:
         if age >= OLD_TRANSACTION_MS:
             return warning(*_old_transaction(pid, age))
-    return ok(f"the oldest has been open for {span(found[0][2])}" if found else "none")
+    return ok(f"the oldest has been open for {duration(found[0][2])}" if found else "none")
 
 
 def _old_transaction(pid: int, age: int) -> tuple[str, str]:
     return (
-        f"session {pid} has had a transaction open for {span(age)}: vacuum cannot remove newer dead rows",
+        f"session {pid} has had a transaction open for {duration(age)}: vacuum cannot remove newer dead rows",
         f"let it finish, or run SELECT pg_terminate_backend({pid})",
     )
 
@@ -111,7 +110,7 @@ def prepared_transactions(db: Database) -> CheckResult:
         if age >= OLD_TRANSACTION_MS:
             how = problem if age >= VERY_OLD_TRANSACTION_MS else warning
             return how(
-                f"transaction {gid!r} was prepared {span(age)} ago and never finished: it holds back vacuum",
+                f"transaction {gid!r} was prepared {duration(age)} ago and not finished: it holds back vacuum",
                 "run COMMIT PREPARED or ROLLBACK PREPARED",
             )
     return ok("none is old" if found else "none")

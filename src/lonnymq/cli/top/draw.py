@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lonnymq.cli.formatting import count, printable, span
 from lonnymq.cli.printing import Column
 from lonnymq.cli.top.fairness import Standing
 from lonnymq.cli.top.sort import Sort
 from lonnymq.cli.top.sparkline import ASCII, BLOCKS, sparkline
 from lonnymq.cli.top.state import ChannelState, QueueSnapshot
 from lonnymq.cli.top.view import ViewState
+from lonnymq.formatting import count, duration, printable
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -103,7 +103,7 @@ def summary(snapshot: QueueSnapshot, glyphs: Glyphs = UNICODE, *, is_live: bool 
     ]
     shown = [f"{name} {count(number, cap)}" for name, number, cap in parts if number is not None]
     if queue.oldest_due_ms is not None:
-        shown.append(f"oldest {span(queue.oldest_due_ms)}")
+        shown.append(f"oldest {duration(queue.oldest_due_ms)}")
     if queue.max_concurrency is not None:
         shown.append(f"slots {count(queue.running or 0)}/{count(queue.max_concurrency)}")
     if queue.paused:
@@ -239,7 +239,7 @@ def _waiting(channel: ChannelState) -> str:
 
 
 def _oldest(channel: ChannelState) -> str:
-    return "" if channel.stats.oldest_due_ms is None else span(channel.stats.oldest_due_ms)
+    return "" if channel.stats.oldest_due_ms is None else duration(channel.stats.oldest_due_ms)
 
 
 def _rate(rate: float | None) -> str:
