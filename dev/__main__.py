@@ -12,6 +12,7 @@ HELP = """\
 
   test                   everything: checks, then the tests on PostgreSQL 18 and 15
   test --quick           without the slow tests and PostgreSQL 15
+  test --long            with the long tests too, which take minutes each
   test PYTEST-ARGUMENTS  only these tests, for example: ./run test tests/unit -k embedded
   check                  lint, format, types, layers
   demo                   LonnyMQ at work on a PostgreSQL of its own

@@ -20,6 +20,7 @@ CHECKS = {
     "types": ["mypy"],
     "layers": ["lint-imports", "--no-logo"],
 }
+SELECTIONS = {"--quick": "not slow and not long", "--long": ""}
 AGAIN_MAX = 5
 LAST_FAILED = ["--last-failed", "--last-failed-no-failures=none"]
 LOCKED = ("runtime", "dev")
@@ -29,11 +30,11 @@ COMPILE += ["--no-emit-index-url", "--no-emit-find-links", "--no-emit-trusted-ho
 
 def test(arguments: list[str]) -> int:
     quick = "--quick" in arguments
-    chosen = [argument for argument in arguments if argument != "--quick"]
+    chosen = [argument for argument in arguments if argument not in SELECTIONS]
     if debian.may_install():
         debian.install_missing()
     report = Report()
-    only = ["-m", "not slow"] if quick else []
+    only = ["-m", next((SELECTIONS[argument] for argument in arguments if argument in SELECTIONS), "not long")]
     if chosen:
         _tests("tests", [*only, *chosen], report)
     else:
