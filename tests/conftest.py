@@ -8,7 +8,6 @@ and each test gets a copy. LONNYMQ_TEST_DSN points the tests to a server elsewhe
 import importlib.util
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,9 +25,13 @@ from tests.database import (
     AnyServer,
     Connect,
     ServerElsewhere,
+    copy_database,
     create_database,
+    delete_database,
     drop_database,
     embedded_server,
+    server_folder,
+    shorten_logins,
     unique_name,
 )
 from tests.skips import Skips, require_package
@@ -48,8 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         config.stash[DATA_DIR] = Path(config.workerinput["data_dir"])
         return
-    # Not pytest's own temporary folder: under root, it is closed to the account that the server runs as.
-    config.stash[DATA_DIR] = Path(tempfile.mkdtemp(prefix="lonnymq-tests-"))
+    config.stash[DATA_DIR] = server_folder("lonnymq-tests-")
     config.pluginmanager.register(Skips(), "skips")
     config.pluginmanager.register(Matrix(), "matrix")
 
@@ -91,6 +93,21 @@ def server(pytestconfig: pytest.Config) -> Iterator[AnyServer]:
 
 
 @pytest.fixture(scope="session")
+def admin(server: AnyServer) -> Iterator[psycopg.Connection]:
+    """Makes and drops the tests' databases. One connection for all of them saves two logins per test."""
+    with admin_connection(server) as connection:
+        yield connection
+
+
+@contextmanager
+def admin_connection(server: AnyServer) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(server.dsn("postgres"), autocommit=True) as connection:
+        if not isinstance(server, ServerElsewhere):
+            shorten_logins(connection)
+        yield connection
+
+
+@pytest.fixture(scope="session")
 def template(server: AnyServer) -> Iterator[str]:
     with installed_template(server) as name:
         yield name
@@ -110,11 +127,11 @@ def installed_template(server: AnyServer) -> Iterator[str]:
 
 
 @pytest.fixture
-def dsn(server: AnyServer, template: str) -> Iterator[str]:
+def dsn(server: AnyServer, admin: psycopg.Connection, template: str) -> Iterator[str]:
     name = unique_name("lonnymq_test")
-    create_database(server, name, template)
+    copy_database(admin, name, template)
     yield server.dsn(name)
-    drop_database(server, name)
+    delete_database(admin, name)
 
 
 @pytest.fixture

@@ -1,6 +1,9 @@
 """The server that tests run on, and fresh databases on it."""
 
+import os
 import secrets
+import shutil
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +23,10 @@ SETTINGS = {
     "max_connections": "100",
     "max_prepared_transactions": "10",
 }
+
+
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES = 4 * 2**30
 
 
 class AnyServer(Protocol):
@@ -46,22 +53,52 @@ def embedded_server(data_dir: Path, bin_dir: Path, **settings: str) -> Server:
     return Server(data_dir, bin_dir=bin_dir, settings=SETTINGS | settings)
 
 
+def server_folder(prefix: str) -> Path:
+    """Make a folder for a server's data: in memory if there is room, since tests make and drop many files.
+
+    It is not in pytest's temporary folder: when root runs the tests, the server's account cannot reach that.
+    """
+    has_room = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=MEMORY if has_room else None))
+
+
+def shorten_logins(admin: psycopg.Connection) -> None:
+    """Store the password of this login with 1 hash iteration, not 4096, which takes clients milliseconds.
+
+    PostgreSQL 15 cannot.
+    """
+    if admin.info.server_version >= 160000:
+        with admin.transaction():
+            admin.execute("SELECT pg_advisory_xact_lock(1)")  # other test processes do the same
+            admin.execute("SET LOCAL scram_iterations = 1")
+            admin.execute(
+                sql.SQL("ALTER ROLE {} PASSWORD {}").format(
+                    sql.Identifier(admin.info.user), sql.Literal(admin.info.password)
+                )
+            )
+
+
 def unique_name(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(6)}"
 
 
 def create_database(server: AnyServer, name: str, template: str = "template0") -> None:
     with psycopg.connect(server.dsn("postgres"), autocommit=True) as admin:
-        admin.execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(
-                sql.Identifier(name), sql.Identifier(template)
-            )
-        )
+        copy_database(admin, name, template)
 
 
 def drop_database(server: AnyServer, name: str) -> None:
     with psycopg.connect(server.dsn("postgres"), autocommit=True) as admin:
-        admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        delete_database(admin, name)
+
+
+def copy_database(admin: psycopg.Connection, name: str, template: str) -> None:
+    names = (sql.Identifier(name), sql.Identifier(template))
+    admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(*names))
+
+
+def delete_database(admin: psycopg.Connection, name: str) -> None:
+    admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def until_waiting(watcher: psycopg.Connection, waiter: psycopg.Connection, seconds: float = 10) -> None:

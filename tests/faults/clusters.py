@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,15 +11,14 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from lonnymq.embedded import Server, account, binaries
-from tests.database import EMBEDDED_VERSION, SETTINGS, AnyServer
+from tests.database import EMBEDDED_VERSION, SETTINGS, AnyServer, server_folder
 
 DURABLE = {"autovacuum": "on", "max_connections": "50"}
 
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """Not pytest's own temporary folder: under root, it is closed to the account that the server runs as."""
-    path = Path(tempfile.mkdtemp(prefix="lonnymq-faults-"))
+    path = server_folder("lonnymq-faults-")
     try:
         yield path
     finally:
