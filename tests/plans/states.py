@@ -1,9 +1,15 @@
 """Queues full of what a call should not have to look at. Loads are made by the engine's own calls."""
 
 import psycopg
+import pytest
 
 BATCH = 10_000
 FAR = 4_000_000_000_000  # in the future
+
+# A tenth of the load shows a cost that grows with it as well as all of it does.
+loaded = pytest.mark.parametrize(
+    "load", [pytest.param(0.1, id="a tenth"), pytest.param(1.0, id="full", marks=pytest.mark.long)]
+)
 
 
 def create(
@@ -47,11 +53,11 @@ def limit_channels(conn: psycopg.Connection, channels: int, prefix: str, max_con
     )
 
 
-def tall(conn: psycopg.Connection) -> None:
+def tall(conn: psycopg.Connection, load: float = 0.1) -> None:
     """Nothing that is due, and indexes that are high already: what grows then, grows not for their height.
 
     And more channels than a maintain looks at.
     """
     limit_channels(conn, 2_000, "tall ", 1)
-    create(conn, 200_000, 2_000, "tall ", FAR, in_a_row=100)
+    create(conn, int(200_000 * load), 2_000, "tall ", FAR, in_a_row=int(100 * load))
     dispatch_in_bulk(conn)

@@ -8,7 +8,7 @@ from tests.invariants import Delivery, dequeue, dispatch
 from tests.plans.buffers import Meter
 from tests.plans.rounds import HOUR, Scene
 from tests.plans.sessions import BY_CHANCE, Statistics, Watch, no_more
-from tests.plans.states import FAR, create, limit_channels, tall
+from tests.plans.states import FAR, create, limit_channels, loaded, tall
 
 MESSAGES = 100_000
 KINDS = {
@@ -48,18 +48,21 @@ def hold_a_snapshot(conn: psycopg.Connection) -> None:
     conn.execute("SELECT COUNT(*) FROM tick")
 
 
+@loaded
 @pytest.mark.slow
 @pytest.mark.parametrize("statistics", Statistics)
 @pytest.mark.parametrize("kind", KINDS)
-def test_dead_rows_under_a_held_snapshot(connect: Connect, statistics: Statistics, kind: str) -> None:
+def test_dead_rows_under_a_held_snapshot(
+    connect: Connect, statistics: Statistics, kind: str, load: float
+) -> None:
     scene = KINDS[kind] | Scene.NARROW | Scene.WIDE | Scene.DRAINED
     watch = Watch(connect, statistics)
-    tall(watch.loader)
+    tall(watch.loader, load)
     if Scene.LIMITED in scene:
         limit_channels(watch.loader, 50, "c", 20)
     before = watch.costs(scene)
     hold_a_snapshot(connect())
-    serve(watch.loader, MESSAGES, 50, 0 if Scene.ONE_TIME in scene else None)
+    serve(watch.loader, int(MESSAGES * load), 50, 0 if Scene.ONE_TIME in scene else None)
     watch.conclude(before, scene, no_more)
 
 
