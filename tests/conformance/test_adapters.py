@@ -1,6 +1,7 @@
 """Every adapter runs every command, and tells errors alike."""
 
 import asyncio
+from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -12,20 +13,36 @@ from lonnymq.adapters.drivers import run, run_async
 from lonnymq.client.history import FinishedList
 from lonnymq.install import install, uninstall
 from tests.conformance import calls, drivers
-from tests.conformance.drivers import DRIVERS
+from tests.conformance.drivers import DRIVERS, Run
+from tests.conformance.saved_queue import SavedQueue
 from tests.conformance.test_commands import COMMANDS
-from tests.database import unique_name
+from tests.database import AnyServer, copy_database, delete_database, unique_name
 
 
 def test_every_command_is_tried() -> None:
     assert not [name for name in COMMANDS if not hasattr(calls, name)]
 
 
+@pytest.fixture(scope="module")
+def saved_queue(server: AnyServer, admin: psycopg.Connection, template: str) -> Iterator[SavedQueue]:
+    name = unique_name("lonnymq_conformance")
+    copy_database(admin, name, template)
+    with psycopg.connect(server.dsn(name), autocommit=True) as conn:
+        yield SavedQueue(conn, server.dsn(name))
+    delete_database(admin, name)
+
+
+@pytest.fixture(scope="module")
+def driver(request: pytest.FixtureRequest, saved_queue: SavedQueue) -> Iterator[Run]:
+    with DRIVERS[request.param](saved_queue.dsn) as run_on_driver:
+        yield run_on_driver
+
+
 @pytest.mark.parametrize("call", sorted(COMMANDS))
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_call(dsn: str, driver: str, call: str) -> None:
-    with DRIVERS[driver](dsn) as call_on:
-        getattr(calls, call)(call_on)
+@pytest.mark.parametrize("driver", DRIVERS, indirect=True, scope="module")
+def test_call(saved_queue: SavedQueue, driver: Run, call: str) -> None:
+    saved_queue.restore()
+    getattr(calls, call)(driver)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
