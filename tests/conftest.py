@@ -1,8 +1,8 @@
 """Fixtures for every test.
 
-`--pg 18` (the default) is the embedded server, `--pg 15` the oldest supported one, from Debian. One server
-serves a whole run, shared by all of its processes; each process installs the schema once, into a template,
-and each test gets a copy. LONNYMQ_TEST_DSN points the tests to a server elsewhere.
+`--pg 18` (the default) uses the embedded server, `--pg 15` the oldest supported version, from Debian. All
+processes of a run share one server. Each process installs the schema once, into a template database, and
+each test gets a copy of it. LONNYMQ_TEST_DSN names another server to use.
 """
 
 import importlib.util
@@ -41,8 +41,12 @@ DATA_DIR = pytest.StashKey[Path]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--pg", type=int, default=EMBEDDED_VERSION, help="PostgreSQL's major version to test on")
-    parser.addoption("--random", action="store_true", help="make up examples that were not tried before")
+    parser.addoption(
+        "--pg", type=int, default=EMBEDDED_VERSION, help="major version of PostgreSQL to test on"
+    )
+    parser.addoption(
+        "--random", action="store_true", help="generate new examples, not the same ones each time"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -75,9 +79,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @contextmanager
 def running_server(config: pytest.Config, data_dir: Path, **settings: str) -> Iterator[AnyServer]:
-    elsewhere = os.environ.get("LONNYMQ_TEST_DSN")
-    if elsewhere:
-        yield ServerElsewhere(elsewhere)
+    address = os.environ.get("LONNYMQ_TEST_DSN")
+    if address:
+        yield ServerElsewhere(address)
         return
     version = config.getoption("--pg")
     if version != EMBEDDED_VERSION:
@@ -115,7 +119,7 @@ def template(server: AnyServer) -> Iterator[str]:
 
 @contextmanager
 def installed_template(server: AnyServer) -> Iterator[str]:
-    """The name of a database with the schema installed. Connect to its copies, never to itself."""
+    """Make a database with the schema installed. Connect to copies of it only: a database in use cannot be copied."""
     name = unique_name("lonnymq_template")
     create_database(server, name)
     with psycopg.connect(server.dsn(name), autocommit=True) as connection:

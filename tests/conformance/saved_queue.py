@@ -17,9 +17,7 @@ class SavedQueue:
             table, saved = sql.Identifier("lonnymq", name), sql.Identifier("saved", name)
             if conn.execute(sql.SQL("SELECT FROM {} LIMIT 1").format(table)).fetchall():
                 conn.execute(sql.SQL("CREATE TABLE {} AS TABLE {}").format(saved, table))
-                steps.append(
-                    sql.SQL("INSERT INTO {} OVERRIDING SYSTEM VALUE TABLE {}").format(table, saved)
-                )
+                steps.append(sql.SQL("INSERT INTO {} OVERRIDING SYSTEM VALUE TABLE {}").format(table, saved))
         self._restore = sql.SQL(";\n").join(steps)
 
     def restore(self) -> None:

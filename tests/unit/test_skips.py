@@ -54,7 +54,7 @@ def test_skips_are_counted_with_what_to_install(tmp_path: Path, arguments: list[
     assert code == 0
     assert "2 skipped" in said
     assert "test_it.py::test_skipped: no reason" in said
-    assert "to run those that need Debian packages: apt-get install postgresql-15" in said
+    assert "to run the tests that need Debian packages: apt-get install postgresql-15" in said
 
 
 @pytest.mark.parametrize("arguments", [[], ["-n", "2"]], ids=["alone", "xdist"])
