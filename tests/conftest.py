@@ -119,7 +119,7 @@ def template(server: AnyServer) -> Iterator[str]:
 
 @contextmanager
 def installed_template(server: AnyServer) -> Iterator[str]:
-    """Make a database with the schema installed. Connect to copies of it only: a database in use cannot be copied."""
+    """Make a database with the schema installed. Never connect to it: PostgreSQL copies only unused ones."""
     name = unique_name("lonnymq_template")
     create_database(server, name)
     with psycopg.connect(server.dsn(name), autocommit=True) as connection:

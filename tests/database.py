@@ -25,7 +25,7 @@ SETTINGS = {
 }
 
 
-MEMORY = Path("/dev/shm")
+MEMORY = Path("/dev/shm")  # noqa: S108  mkdtemp makes a folder that only its owner can open
 MEMORY_BYTES = 4 * 2**30
 
 

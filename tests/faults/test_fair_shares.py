@@ -348,7 +348,9 @@ def serve(connect: Connect) -> Callable[[list[Step]], list[Taken]]:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("examples", [60, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "examples", [15, pytest.param(60, marks=pytest.mark.slow), pytest.param(600, marks=pytest.mark.long)]
+)
 def test_nobody_gets_ahead_of_a_backlog(serve: Callable[[list[Step]], list[Taken]], examples: int) -> None:
     @settings(
         max_examples=examples,
@@ -448,7 +450,12 @@ def test_weights_are_kept(conn: psycopg.Connection, first: str, second: str) -> 
 
 @pytest.mark.parametrize("largest", [1, 1000, 5000])
 @pytest.mark.parametrize(
-    "backlog", [8000, pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+    "backlog",
+    [
+        8_000,
+        pytest.param(80_000, marks=pytest.mark.slow),
+        pytest.param(1_000_000, marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
+    ],
 )
 def test_a_quiet_tenant_waits_for_two_others(conn: psycopg.Connection, backlog: int, largest: int) -> None:
     """Whatever the look-ahead, which follows the largest request."""

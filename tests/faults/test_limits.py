@@ -262,7 +262,9 @@ class Outside:
         return min(due, room, 1 if self.interval else due)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize(
+    "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(8, 30))]
+)
 def test_any_order_of_events(conn: psycopg.Connection, clock: FakeClock, seed: int) -> None:
     """Every visit releases exactly what the policies leave free: no more (7, 10) and no less (13)."""
     chance = random.Random(seed)

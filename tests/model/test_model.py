@@ -9,6 +9,7 @@ from tests.model.machine import Bench
 from tests.model.operators import OperatedQueueMachine
 
 PARTS = 4  # so that several processes share the work
+LONG_PARTS = 12
 STEPS = 30
 
 
@@ -19,7 +20,12 @@ def bench(connect: Connect) -> Bench:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    "part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))]
+    "part",
+    [
+        0,
+        *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS)),
+        *(pytest.param(part, marks=pytest.mark.long) for part in range(PARTS, LONG_PARTS)),
+    ],
 )
 def test_a_life_of_the_queue_is_as_the_model_says(
     bench: Bench, part: int, model_seed: int, model_examples: int
