@@ -20,8 +20,11 @@ CHECKS = {
 }
 SELECTIONS = {"--quick": "not slow and not long", "--long": ""}
 DEFAULT_SELECTION = "not long"
-# A process that has finished its tests takes some of the other's: a few tests are much longer than the rest.
-PROCESSES = ["-n", "2", "--dist", "worksteal"]
+# Three processes keep two cores busy, because tests often wait: for a lease, a timeout or a program. A process
+# that has finished its tests takes some of another's, because a few tests are much longer than the rest.
+PROCESSES = ["-n", "3", "--dist", "worksteal"]
+# --quick leaves out folders whose tests start servers and programs, or try many interleavings.
+QUICK = ("tests/unit", "tests/sql", "tests/conformance", "tests/client", "tests/worker", "tests/cli")
 SPARK = "tests/spark"
 ON_OLDEST = ("tests/sql", "tests/plans", "tests/model", "tests/isolation")
 MODEL_EXAMPLES_ON_OLDEST = "80"
@@ -43,10 +46,12 @@ def test(arguments: list[str]) -> int:
         _tests("tests", [*selected, *chosen], report)
         return report.finish()
     _checks(report)
+    if "--quick" in arguments:
+        _tests("PostgreSQL 18", [*selected, *QUICK], report)
+        return report.finish()
     _tests("PostgreSQL 18", [*selected, f"--ignore={SPARK}"], report)
     _tests("Spark", [*selected, "-n0", SPARK], report)  # these tests share one Spark session
-    if "--quick" not in arguments:
-        _tests_on_oldest(selected, report)
+    _tests_on_oldest(selected, report)
     return report.finish()
 
 

@@ -20,7 +20,7 @@ SETTINGS = {
     "autovacuum": "on",
     "fsync": "off",
     "full_page_writes": "off",
-    "max_connections": "100",
+    "max_connections": "200",
     "max_prepared_transactions": "10",
 }
 

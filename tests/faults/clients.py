@@ -18,7 +18,7 @@ from tests.faults.history import Act, Create, Delivery, Finish, History, Outcome
 STAMP: LiteralString = "SELECT FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT"
 DEQUEUE: LiteralString = "SELECT * FROM message_dequeue(%s, %s, %s)"
 CUT = (psycopg.OperationalError, psycopg.InterfaceError)
-DONE = {"complete": "completed", "defer": "retried", "fail": "retried", "extend": "extended"}
+DONE = {"complete": "completed", "release": "retried", "fail": "retried", "extend": "extended"}
 Plan = dict[str, Any]
 
 
@@ -274,7 +274,7 @@ def _json(value: Any) -> Any:
 
 
 class Consumer(Client):
-    """Folds, dequeues, completes, defers, fails, extends; stalls past its lease, leaves transactions open."""
+    """Folds, dequeues, completes, releases, fails, extends; stalls past its lease, leaves transactions open."""
 
     LEASES = (40, 80, 150, 2000)
 
@@ -355,9 +355,9 @@ class Consumer(Client):
             return
         chance = 1.0 if self._is_calm else self.random.random()
         if chance < 0.05:
-            self._finish("defer", *key, state=self.random.randbytes(4))
+            self._finish("release", *key, state=self.random.randbytes(4))
         elif chance < 0.1:
-            self._finish("defer", *key, at=int(time.time() * 1000) + self.random.randint(-100, 500))
+            self._finish("release", *key, at=int(time.time() * 1000) + self.random.randint(-100, 500))
         elif chance < 0.15:
             self._finish("fail", *key, error="tried")
         elif chance < 0.2:

@@ -93,7 +93,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Finish:
-    kind: str  # complete, defer, fail, extend
+    kind: str  # complete, release, fail, extend
     id: int
     token: UUID
     result: str
@@ -222,7 +222,7 @@ class Judge:
             if act.result == "rescheduled":
                 self._rescheduled[act.id].append(act.asked_at if act.dequeue_at is None else act.dequeue_at)
         self._of_message: dict[int, list[Delivery]] = {}
-        # Not by their stamps: a release is stamped before it picks, and a defer may lie between.
+        # Not by their stamps: a release is stamped before it picks, and a release of the message may lie between.
         for delivery in sorted(self._deliveries, key=lambda d: (d.attempts, d.done_at)):
             self._of_message.setdefault(delivery.id, []).append(delivery)
         # Attempts begin anew in another life.
@@ -291,7 +291,7 @@ class Judge:
     def _nothing_unexpected(self) -> Iterator[str]:
         states: dict[int, set[bytes | None]] = defaultdict(lambda: {None})
         for finish in self._history.finishes:
-            if finish.kind in {"defer", "fail"} and finish.outcome is not Outcome.FAIL:
+            if finish.kind in {"release", "fail"} and finish.outcome is not Outcome.FAIL:
                 states[finish.id].add(finish.state)
         for delivery in self._history.deliveries:
             create = self._created.get(delivery.content)
@@ -396,7 +396,7 @@ class Judge:
                     yield f"9: message {id_} was released at {delivery.released_at}, not before {min(wanted)}"
                 ended = self._ended(delivery)
                 if ended is not None and ended.dequeue_at is not None:
-                    # Not known to be deferred: then either time may hold.
+                    # Not known to be released: then either time may hold.
                     times = [ended.dequeue_at, *(times if ended.outcome is Outcome.UNKNOWN else [])]
                     times += self._rescheduled.get(id_, [])
 
@@ -441,10 +441,10 @@ class Judge:
                     yield f"14: message {id_} was at attempt {least}, now at {delivery.attempts}"
                 hidden += max(0, delivery.attempts - most) if id_ not in self._doubtful else 0
                 ended = self._ended(delivery)
-                is_free = ended is not None and ended.kind == "defer"
+                is_free = ended is not None and ended.kind == "release"
                 is_sure = ended is not None and ended.outcome is Outcome.OK
                 least = delivery.attempts + (0 if is_free else 1)
-                # Not known to be deferred: then the lease may have run out.
+                # Not known to be released: then the lease may have run out.
                 most = delivery.attempts + (0 if is_free and is_sure else 1)
         # A dequeue that nobody was told of uses up an attempt of each message it took.
         if hidden > 100 * self._history.hidden_dequeues:

@@ -145,7 +145,7 @@ def test_a_lease_that_was_held_when_the_clock_stepped_back(
 
 @dataclass
 class Consumer:
-    """Folds, takes, and completes, defers or drops what it took, until nothing is left."""
+    """Folds, takes, and completes, releases or drops what it took, until nothing is left."""
 
     conn: psycopg.Connection
     chance: random.Random
@@ -179,7 +179,7 @@ class Consumer:
 def test_nothing_is_stranded_by_a_clock_that_jitters(
     conn: psycopg.Connection, connect: Connect, clock: RestlessClock, before: int, swing: int
 ) -> None:
-    """Several consumers, channels with limits and intervals, deferred messages and leases that run out."""
+    """Several consumers, channels with limits and intervals, released messages and leases that run out."""
     chance = random.Random(swing)
     conn.execute("SELECT queue_set(p_max_attempts => 1000)")
     names = [f"channel {number}" for number in range(150)]

@@ -252,7 +252,7 @@ def test_a_release_while_the_queue_was_paused() -> None:
 @pytest.mark.parametrize("result", ["completed", "extended", "retried"])
 def test_a_worker_that_is_not_told_that_its_message_was_given_up(result: str) -> None:
     history, rows = clean()
-    kind = {"completed": "complete", "extended": "extend", "retried": "defer"}[result]
+    kind = {"completed": "complete", "extended": "extend", "retried": "release"}[result]
     history.finishes.append(finish(7, result, 1160, kind))
     assert any(broken.startswith("cancelled:") for broken in violations(history, rows))
 

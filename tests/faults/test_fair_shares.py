@@ -414,7 +414,7 @@ BACKLOGS: list[Step] = [Create(name, (1,), urgent=False, priority=0) for name in
                 Take(0, 2, 2, dispatches=False, then="release"),
                 Take(0, 1, 20, dispatches=False, then="release"),
             ],
-            id="a message that is deferred again and again, once its tag was remembered",
+            id="a message that is released again and again, once its tag was remembered",
         ),
     ],
 )

@@ -32,14 +32,14 @@ REFUSED: list[LiteralString] = [
 FINISHERS: dict[str, LiteralString] = {
     "complete": "SELECT message_complete(%s, %s)",
     "complete_many": "SELECT result FROM message_complete_many(ARRAY[%s::BIGINT], ARRAY[%s::UUID])",
-    "defer": "SELECT message_retry(%s, %s)",
+    "release": "SELECT message_retry(%s, %s)",
     "fail": "SELECT message_retry(%s, %s, p_error => 'broken')",
     "extend": "SELECT result FROM message_extend(%s, %s, 60000)",
 }
 DONE = {
     "complete": "completed",
     "complete_many": "completed",
-    "defer": "retried",
+    "release": "retried",
     "fail": "retried",
     "extend": "extended",
 }
@@ -112,7 +112,7 @@ def test_finishers_work(conn: psycopg.Connection, connect: Connect, level: Isola
     assert caller.execute(FINISHERS[kind], (delivery.id, delivery.token)).fetchone() == (DONE[kind],)
     caller.commit()
     left = conn.execute("SELECT EXISTS (SELECT FROM leases), attempts FROM message").fetchall()
-    assert left == {"defer": [(False, 0)], "fail": [(False, 1)], "extend": [(True, 0)]}.get(kind, [])
+    assert left == {"release": [(False, 0)], "fail": [(False, 1)], "extend": [(True, 0)]}.get(kind, [])
     check(conn)
 
 

@@ -105,7 +105,7 @@ def test_an_extension_while_the_sweep_has_passed_the_old_end_too(
     check(conn)
 
 
-def test_a_defer(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
+def test_a_release(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
     """Its lease ran out and its new time has come, both before it commits."""
     create(conn)
     dispatch(conn)
@@ -118,12 +118,12 @@ def test_a_defer(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -
     dispatch(conn)
     [second], _ = dequeue(conn)
     assert (second.id, second.attempts) == (first.id, 1), (
-        "deferred without an error: the attempt is not used up"
+        "released without an error: the attempt is not used up"
     )
     check(conn)
 
 
-def test_a_defer_given_up(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
+def test_a_release_that_is_rolled_back(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
     create(conn)
     dispatch(conn)
     [first], _ = dequeue(conn, 1, LEASE_MS)

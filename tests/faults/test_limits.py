@@ -108,7 +108,7 @@ def test_a_limit_lifted_takes_effect_at_once_and_set_again_counts_all(
     check(conn)
 
 
-@pytest.mark.parametrize("end", ["complete", "defer", "expire"])
+@pytest.mark.parametrize("end", ["complete", "release", "expire"])
 def test_a_freed_slot_on_an_emptied_channel_keeps_the_interval(
     conn: psycopg.Connection, clock: FakeClock, end: str
 ) -> None:
@@ -118,7 +118,7 @@ def test_a_freed_slot_on_an_emptied_channel_keeps_the_interval(
     released_at = clock.at
     if end == "complete":
         complete(conn, first)
-    elif end == "defer":
+    elif end == "release":
         conn.execute("SELECT message_retry(%s, %s, %s)", (first.id, first.token, clock.at + 5000))
     clock.advance(100)
     dispatch(conn)
