@@ -17,7 +17,7 @@ def data_dir() -> Iterator[Path]:
 
 @pytest.fixture(autouse=True, scope="session")
 def signals_reach_programs() -> None:
-    """A run in the background of a shell ignores these two, and every program it starts inherits that."""
+    """A run in the background of a shell ignores these signals, and so would every program it starts."""
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)

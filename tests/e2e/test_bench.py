@@ -1,4 +1,4 @@
-"""The benchmarks run, on every peer; what they measure is for docs/benchmarks.md, not for here."""
+"""The benchmarks run with every peer. Their results are for docs/benchmarks.md and are not checked here."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The demo as people see it: on a terminal, live; and what is left of it there."""
+"""The demo on a terminal: while it runs, and what remains on the screen."""
 
 import re
 import shutil
@@ -19,7 +19,7 @@ UP_AND_ERASED = "\x1b[1A\x1b[2K"
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A place for temporary files that the server's account can reach."""
+    """A folder for temporary files that the server's account can reach."""
     path = Path(tempfile.mkdtemp(prefix="lonnymq-e2e-"))
     path.chmod(0o755)
     yield path
@@ -48,7 +48,7 @@ def drawn(terminal: Terminal) -> list[str]:
 
 
 def has_moved(terminal: Terminal) -> bool:
-    """Whether several looks at who is served differ."""
+    """Whether the served counts differ between frames."""
     return len(set(SERVED.findall(CONTROL.sub("", terminal.raw)))) >= 3
 
 

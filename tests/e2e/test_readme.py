@@ -1,4 +1,4 @@
-"""The commands of README.md are commands, its numbers are measured; tests/examples runs the rest of it."""
+"""The commands in README.md exist and its numbers were measured; tests/examples runs the rest."""
 
 from __future__ import annotations
 

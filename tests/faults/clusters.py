@@ -1,4 +1,4 @@
-"""Clusters of a test's own, for what cannot be done to the one that all tests share."""
+"""Separate clusters, for tests that cannot use the one that all tests share."""
 
 import shutil
 import subprocess
@@ -42,7 +42,7 @@ def next_xid(server: AnyServer) -> int:
 
 
 def raise_xids(server: AnyServer, above: int) -> None:
-    """Use transaction numbers up."""
+    """Use up transaction ids until the next one is above the given one."""
     with psycopg.connect(server.dsn(), autocommit=True) as conn:
         conn.execute("SET synchronous_commit = off")
         while next_xid(server) <= above:
@@ -54,7 +54,7 @@ def raise_xids(server: AnyServer, above: int) -> None:
 def dump_and_restore(
     source: Server, target: Server, dbname: str, restored: str, version: int, *, is_complete: bool = True
 ) -> None:
-    """Unless it is to be complete, the restore goes on where roles are missing, as people's do."""
+    """Unless `is_complete`, the restore continues when roles are missing, as pg_restore does by default."""
     with folder() as path:
         archive = path / "archive"
         subprocess.run(
@@ -80,7 +80,7 @@ def dump_and_restore(
 
 
 def copy_stopped(source: Path, target: Path) -> None:
-    """The whole folder of a server that does not run, owners kept."""
+    """Copy the folder of a stopped server, with the files' owners."""
     subprocess.run(["cp", "-a", f"{source.resolve()}/.", target], check=True)
     storage = target / "postgres"
     if storage.is_symlink():
@@ -96,7 +96,7 @@ def started(path: Path, version: int = EMBEDDED_VERSION) -> Server:
 
 
 def make_standby(path: Path, primary: Server) -> None:
-    """A stopped copy of the primary's folder follows it from its next start on."""
+    """Make a stopped copy of the primary's folder into a standby, which follows once it is started."""
     data = path / "postgres" / "data"
     with (data / "postgresql.auto.conf").open("a", encoding="utf-8") as file:
         file.write(f"primary_conninfo = '{make_conninfo(primary.dsn('replication'))}'\n")
@@ -104,7 +104,7 @@ def make_standby(path: Path, primary: Server) -> None:
 
 
 def catch_up(standby: Server, primary: Server) -> None:
-    """Wait until the standby has all that the primary has written."""
+    """Wait until the standby has replayed everything that the primary has written."""
     with psycopg.connect(primary.dsn(), autocommit=True) as conn:
         [(written,)] = conn.execute("SELECT pg_current_wal_lsn()::TEXT").fetchall()
     deadline = time.monotonic() + 60
@@ -124,7 +124,7 @@ SET_BACK = ("a standby that lagged", "a copy", "a backup on a new timeline")
 
 @contextmanager
 def set_back(first: Path, kind: str, on_the_original: Callable[[Server], None]) -> Iterator[Server]:
-    """Do something on a server, and lose it: the server that runs then has its past up to before that."""
+    """Run an action on a server and lose it: yield a server whose state is from before the action."""
     with folder() as second:
         copy_stopped(first, second)
         with started(first) as original:

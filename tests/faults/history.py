@@ -106,14 +106,14 @@ class Finish:
 
     @property
     def is_end(self) -> bool:
-        """Whether, for all the client knows, it ended the lease."""
+        """Whether the call may have ended the lease, as far as the client knows."""
         ends = {"completed", "retried", "dead", "cancelled"}
         return self.outcome is not Outcome.FAIL and self.kind != "extend" and self.result in ends
 
 
 @dataclass(frozen=True)
 class Act:
-    """What a person did to a message, or to all of a channel (its id is 0)."""
+    """What an operator did to a message, or to a whole channel (with id 0)."""
 
     kind: str  # cancel, reschedule, retry, discard; retry all, delete
     id: int
@@ -184,8 +184,8 @@ class History:
         return self
 
 
-class Judge:
-    """Finds what a history breaks. At the end, `stored` are the contents still queued, `dead` the parked."""
+class HistoryChecker:
+    """Finds what a history breaks. `stored` are the contents queued at the end, `dead` the dead letters."""
 
     def __init__(
         self,
@@ -222,7 +222,8 @@ class Judge:
             if act.result == "rescheduled":
                 self._rescheduled[act.id].append(act.asked_at if act.dequeue_at is None else act.dequeue_at)
         self._of_message: dict[int, list[Delivery]] = {}
-        # Not by their stamps: a release is stamped before it picks, and a release of the message may lie between.
+        # Not by their times: a dequeue reads the clock before it picks, and the message may be released
+        # in between.
         for delivery in sorted(self._deliveries, key=lambda d: (d.attempts, d.done_at)):
             self._of_message.setdefault(delivery.id, []).append(delivery)
         # Attempts begin anew in another life.
@@ -254,7 +255,7 @@ class Judge:
         return next((f for f in self._finishes[delivery.id, delivery.token] if f.is_end), None)
 
     def _lease_end(self, delivery: Delivery) -> int:
-        """The latest end that the holder was told of."""
+        """The latest end of the lease that its holder knows of."""
         extended = [
             f.lease_end_at
             for f in self._finishes[delivery.id, delivery.token]
@@ -276,7 +277,7 @@ class Judge:
                 yield f"2: message {create.id} was rolled back and is there"
 
     def _gone(self) -> tuple[Counter[int], set[int]]:
-        """How often each message is known to have gone for good, and which may have."""
+        """How often each message certainly finished, and which ones may have."""
         gone: Counter[int] = Counter()
         maybe = {act.id for act in self._history.acts if act.result == "marked"}
         for finish in self._history.finishes:
@@ -352,7 +353,7 @@ class Judge:
                     yield from self._lost_too_soon(id_, token, finish)
 
     def _after(self, id_: int, token: UUID) -> list[Delivery]:
-        """Those of the message that came after the one with this token."""
+        """The deliveries of the message after the one with this token."""
         deliveries = self._ordered.get(id_, [])
         tokens = [d.token for d in deliveries]
         return deliveries[tokens.index(token) + 1 :] if token in tokens else []
@@ -376,7 +377,7 @@ class Judge:
                 yield f"7: {running} ran in {channel or 'the queue'} at {at}, {limit} may"
 
     def _certain_lease(self, delivery: Delivery) -> tuple[int, float]:
-        """From the known commit on, to the lease's end or to when that was asked for."""
+        """From when the commit was known until the lease ended, or until its end was requested."""
         ended = self._ended(delivery)
         until = self._lease_end(delivery)
         if ended is not None:
@@ -408,7 +409,7 @@ class Judge:
                     yield f"10: {channel} released at {one} and {two}, {policy.release_interval_ms} ms apart"
 
     def _order(self) -> Iterator[str]:
-        """Within a call. The time in force is known where no end of a lease is in doubt."""
+        """Messages of one call are in order. A message's time is known if no end of a lease is in doubt."""
         at: dict[tuple[int, UUID], int] = {}
         for id_, deliveries in self._ordered.items():
             if id_ in self._rescheduled:
@@ -473,7 +474,7 @@ class Judge:
                     yield f"paused: {where} released message {delivery.id} at {at}"
 
     def _given_up(self) -> Iterator[str]:
-        """A cancelled message is not delivered again, and its worker is told at its next call."""
+        """A cancelled message is not delivered again, and its worker learns of it at its next call."""
         known_at: dict[int, int] = {}
         for act in self._history.acts:
             if act.result in {"marked", "cancelled"}:
@@ -496,7 +497,7 @@ class Judge:
 
 
 def busiest(spans: Iterable[tuple[int, float]]) -> tuple[int, float]:
-    """How many lie over one another at most, and where."""
+    """The largest number of intervals that overlap, and where."""
     changes = [change for start, end in spans if start < end for change in ((start, 1), (end, -1))]
     running, most = 0, (0, 0.0)
     for at, change in sorted(changes):

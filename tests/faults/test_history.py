@@ -1,11 +1,21 @@
-"""The judge of histories is judged: it passes a clean one and reports each kind of damage by its number."""
+"""The checker of histories accepts a correct one and reports each kind of damage by its invariant."""
 
 from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
-from tests.faults.history import Create, Dead, Delivery, Finish, History, Judge, Outcome, Pause, Policy
+from tests.faults.history import (
+    Create,
+    Dead,
+    Delivery,
+    Finish,
+    History,
+    HistoryChecker,
+    Outcome,
+    Pause,
+    Policy,
+)
 
 ONE, TWO, THREE = (UUID(int=i) for i in (1, 2, 3))
 POLICIES = {"c": Policy(max_concurrency=1, release_interval_ms=50)}
@@ -51,7 +61,7 @@ def clean() -> History:
 
 def violations(history: History, dead_attempts: int = 1, stored: tuple[bytes, ...] = (b"m5",)) -> list[str]:
     dead = [Dead(4, dead_attempts, 1, b"m4")]
-    return Judge(history, stored=stored, dead=dead, policies=POLICIES).violations()
+    return HistoryChecker(history, stored=stored, dead=dead, policies=POLICIES).violations()
 
 
 def test_a_clean_history_passes() -> None:

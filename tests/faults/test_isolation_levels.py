@@ -50,7 +50,7 @@ def level_name(level: Any) -> str | None:
 
 
 def at_level(connect: Connect, level: IsolationLevel) -> psycopg.Connection:
-    """A transaction whose snapshot is taken."""
+    """Open a transaction that already has its snapshot."""
     caller = connect(autocommit=False)
     caller.isolation_level = level
     caller.execute("SELECT pg_current_snapshot()")
@@ -91,7 +91,7 @@ def test_accepted(connect: Connect, level: IsolationLevel, call: LiteralString) 
 
 @pytest.mark.parametrize("level", ALL, ids=level_name)
 def test_creates_work(conn: psycopg.Connection, connect: Connect, level: IsolationLevel) -> None:
-    """From old snapshots, two at once, while others dispatch and dequeue."""
+    """Two transactions with old snapshots create while others dispatch and dequeue."""
     one, two = at_level(connect, level), at_level(connect, level)
     conn.execute("SELECT message_create('a', '0')")
     assert len(drain(conn)) == 1
@@ -135,7 +135,7 @@ def test_finishers_say_what_is_not_theirs(
 def test_a_finisher_that_another_came_before_must_retry(
     conn: psycopg.Connection, connect: Connect, level: IsolationLevel, kind: str
 ) -> None:
-    """The other one extended the lease after this caller's snapshot."""
+    """Another session extended the lease after this caller took its snapshot."""
     delivery = leased(conn)
     caller = at_level(connect, level)
     conn.execute("SELECT message_extend(%s, %s, 90000)", (delivery.id, delivery.token))
@@ -171,7 +171,7 @@ def test_a_finisher_that_lost_to_a_takeover_changes_nothing(
 
 
 def test_serializable_callers_do_not_fail_each_other(conn: psycopg.Connection, connect: Connect) -> None:
-    """Each completes its own message and creates the next: some get through, and none does half of it."""
+    """Each completes its message and creates the next: some succeed, and none does only half."""
     level = IsolationLevel.SERIALIZABLE
     held = [leased(conn) for _ in range(4)]
     callers = [at_level(connect, level) for _ in held]

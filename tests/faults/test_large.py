@@ -24,7 +24,7 @@ many_channels = pytest.mark.parametrize(
 
 @pytest.fixture
 def quiet(pytestconfig: pytest.Config) -> Iterator[Server]:
-    """A cluster where nobody else writes."""
+    """A cluster on which nothing else writes."""
     settings = SETTINGS | {"autovacuum": "off", "wal_level": "minimal", "max_wal_senders": "0"}
     with cluster(pytestconfig.getoption("--pg"), settings) as server:
         create_database(server, "queue")
@@ -57,7 +57,7 @@ def test_an_idle_visit_writes_nothing(quiet: Server) -> None:
 
 
 def bulk(conn: psycopg.Connection, messages: int, channels: int) -> None:
-    """One message a channel in each call."""
+    """One message per channel in each call."""
     for _ in range(messages // channels):
         conn.execute(
             "SELECT COUNT(*) FROM message_create_many("
@@ -99,7 +99,7 @@ def test_ten_messages_in_each_channel(conn: psycopg.Connection, channels: int) -
 @many_channels
 @pytest.mark.timeout(600)
 def test_a_clock_set_back_with_many_channels(conn: psycopg.Connection, channels: int) -> None:
-    """What has to be remade is remade in calls that end in time too."""
+    """The rebuild that a clock step needs is split into calls that also end in time."""
     clock = FakeClock(conn)
     bulk(conn, channels, channels)
     dispatch(conn)

@@ -1,4 +1,4 @@
-"""What commits after the sweep has passed its lease's end is swept all the same: invariants 1, 4, 5, 13."""
+"""A lease that commits after the sweep passed its end is still swept: invariants 1, 4, 5, 13."""
 
 import psycopg
 import pytest
@@ -106,7 +106,7 @@ def test_an_extension_while_the_sweep_has_passed_the_old_end_too(
 
 
 def test_a_release(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
-    """Its lease ran out and its new time has come, both before it commits."""
+    """The lease ran out and the new time came before the release committed."""
     create(conn)
     dispatch(conn)
     [first], _ = dequeue(conn, 1, LEASE_MS)
@@ -143,7 +143,7 @@ def test_a_release_that_is_rolled_back(conn: psycopg.Connection, connect: Connec
 def test_a_dequeue_under_a_limit(
     conn: psycopg.Connection, connect: Connect, clock: FakeClock, limit: int
 ) -> None:
-    """Invariant 7 too: the late leases hold their slots until they are swept, and no longer."""
+    """Also invariant 7: late leases hold their slots until they are swept, and no longer."""
     conn.execute("SELECT * FROM channel_set('a', %s)", (limit,))
     for _ in range(limit * 3):
         create(conn)

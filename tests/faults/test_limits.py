@@ -1,4 +1,4 @@
-"""Limits, intervals and pauses under expiry, late extensions and changes of policy, judged from outside.
+"""Limits, intervals and pauses under expiry, late extensions and changes of policy, checked from outside.
 
 Invariants 7, 10 and 13: never more than allowed, never sooner, never less than what the policies leave free.
 """
@@ -133,7 +133,7 @@ def test_a_freed_slot_on_an_emptied_channel_keeps_the_interval(
 def test_a_visit_that_releases_nothing_does_not_move_the_interval(
     conn: psycopg.Connection, connect: Connect, clock: FakeClock
 ) -> None:
-    """Full, paused, held by another: visited in vain, and then due an interval after the last release."""
+    """A visit that finds the channel full, paused or locked does not restart its interval."""
     policy(conn, 1, 1000)
     create(conn, 3)
     [first] = serve(conn)
