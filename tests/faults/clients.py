@@ -116,7 +116,7 @@ class Answer(NamedTuple):
 
 
 class Producer(Client):
-    """Creates singly and in bulk, rolls back, rolls back to savepoints, schedules, and puts ahead.
+    """Creates one by one and in bulk, with delays and priorities; rolls back, also to savepoints.
 
     `keyed` is the share of messages with a dedupe key; keys are the same for all producers. `poison` is the
     share of messages that always fail.

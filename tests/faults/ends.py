@@ -1,8 +1,8 @@
-"""What must hold of dedupe keys, sizes and ends, where the queue keeps a history.
+"""A checker of dedupe keys, channel sizes and finished messages, for a queue that keeps a history.
 
-Of times only what is certain counts: a message is there from when its commit was known to the stamp of its
-end, which precedes that end's commit. Rows of the history are believed where clients were told the same, and
-each row must be explained by what somebody did.
+Only times that are certain count: a message exists from when its commit was known until the time in its
+history row, which is read before the row is committed. Clients must have seen the same as the history says,
+and each row of the history must follow from something a client did.
 """
 
 from collections import Counter, defaultdict
@@ -14,7 +14,7 @@ from tests.faults.history import Act, Create, Dead, Finish, Finished, History, O
 
 ENDED = {"completed", "dead", "cancelled"}
 
-# Each must return nothing, in every snapshot.
+# Each query must return no rows, in every snapshot.
 AUDITS: dict[str, LiteralString] = {
     "size: no channel holds more than its max_size": """
         SELECT c.name, COUNT(*), c.max_size FROM channel c JOIN message m ON m.channel = c.name

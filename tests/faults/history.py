@@ -1,8 +1,8 @@
-"""What clients saw, written down as it happened, and what must hold of it.
+"""A record of what clients saw, and a checker of the invariants that it must satisfy.
 
-No function of the engine is asked. Every stamp is Unix milliseconds of the server's clock, read by the client
-before and after what it did: what a call did took effect between the two. What a client cannot know (its
-connection was cut) is `UNKNOWN`: it counts as done, or as not done, whichever excuses the engine.
+The checker calls no function of the engine. Every time is Unix milliseconds of the server's clock, read by
+the client before and after a call, which took effect between the two. If the connection was cut, the outcome
+is `UNKNOWN`: the checker then assumes whichever outcome is in the engine's favour.
 """
 
 from collections import Counter, defaultdict

@@ -1,7 +1,7 @@
-"""The server's clock is stepped: by an hour either way, and back by a little.
+"""The server's clock is set an hour forward or back, or back by a little.
 
-Invariants 1, 7, 8, 9, 10 and 13, as far as they can hold: nothing stalls for good, nothing is released before
-its time by that very clock, a limit stays a limit, and an interval is kept and never grows by the jump.
+Invariants 1, 7, 8, 9, 10 and 13, as far as they can hold: nothing stalls forever, no message is released
+before its time on that clock, limits hold, and intervals are kept but never become longer by the step.
 """
 
 import random

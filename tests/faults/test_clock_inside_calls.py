@@ -1,7 +1,7 @@
-"""The server's clock steps between two readings of one call: nothing is stranded, and limits hold.
+"""The server's clock steps between two readings in one call: no message is stranded, and limits hold.
 
-A call reads the clock to choose rows and again to stamp them. NTP and virtual machines step clocks back by
-some milliseconds at any moment, so the second reading may be lower.
+A call reads the clock to choose rows, and again for the times that it writes. NTP and virtual machines can
+set a clock back by some milliseconds at any moment, so the second reading may be lower.
 """
 
 import random

@@ -1,7 +1,7 @@
-"""Many clients at once, over real connections, doing everything that clients do wrong.
+"""Many clients at once, over real connections, making every mistake that clients make.
 
-Invariants 1-7, 9-11, 14, 15 and 17, checked against what the clients saw. LONNYMQ_FAULT_SECONDS makes it last
-longer, LONNYMQ_FAULT_SEED repeats the clients' choices (not the server's timing).
+Checks invariants 1-7, 9-11, 14, 15 and 17 against what the clients saw. LONNYMQ_FAULT_SECONDS sets how long
+it runs; LONNYMQ_FAULT_SEED repeats the clients' choices, but not the server's timing.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The server is killed (SIGKILL) while clients work, on a cluster that syncs to disk.
 
-Invariants 1, 2, 3, 5 and 6: what was created stays, what was completed stays completed, no (id, token) is
-given out twice, also when dequeues commit asynchronously. LONNYMQ_FAULT_CRASHES says how often,
+Invariants 1, 2, 3, 5 and 6: created messages stay, completed ones stay completed, and no (id, token) is given
+out twice, even when dequeues commit asynchronously. LONNYMQ_FAULT_CRASHES sets the number of crashes,
 LONNYMQ_FAULT_SEED repeats the clients' choices.
 """
 
@@ -23,7 +23,7 @@ from tests.faults.clusters import DURABLE, cluster, connect
 from tests.faults.history import Create, Delivery, Finish, History, HistoryChecker, Outcome
 from tests.invariants import check, dequeue, dispatch, drain
 
-# Asynchronous commits stay in memory for as long as PostgreSQL lets them.
+# Keeps asynchronous commits in memory as long as PostgreSQL allows.
 SETTINGS = DURABLE | {"wal_writer_delay": "10s", "wal_writer_flush_after": "2GB", "bgwriter_delay": "10s"}
 CRASHES = int(os.environ.get("LONNYMQ_FAULT_CRASHES", "3"))
 ROUNDS_OF_CONTROL = 10

@@ -1,6 +1,6 @@
-"""Much at once, under a short statement_timeout: every call ends in time and gets on (invariant 13).
+"""Many channels under a short statement_timeout: every call ends in time and makes progress (invariant 13).
 
-And nothing at all: an idle visit writes nothing.
+Also an empty queue: a dequeue that finds nothing writes nothing.
 """
 
 from collections import Counter

@@ -103,7 +103,7 @@ def test_a_limit_lifted_takes_effect_at_once_and_set_again_counts_all(
     clock.advance(100)
     assert serve(conn) == []
     complete(conn, running[3])
-    clock.advance(1000)  # leases from before the limit end without a word
+    clock.advance(1000)  # completing a lease from before the limit writes no wake
     assert len(serve(conn)) == 1
     check(conn)
 
@@ -290,7 +290,9 @@ def test_any_order_of_events(conn: psycopg.Connection, clock: FakeClock, seed: i
             < outside.expected(waiting.get(each, (0, 0))[0], waiting.get(each, (0, 0))[1], clock.at)
             for each, outside in channels.items()
         ):
-            clock.advance(1000)  # leases from before a limit end without a word: it is looked at again
+            clock.advance(
+                1000
+            )  # completing a lease from before a limit writes no wake: the channel is checked again within a second
             dispatch(conn)
             got += dequeue(conn, 1000, lease_ms)[0]
         released += len(got)
