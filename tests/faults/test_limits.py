@@ -290,9 +290,7 @@ def test_any_order_of_events(conn: psycopg.Connection, clock: FakeClock, seed: i
             < outside.expected(waiting.get(each, (0, 0))[0], waiting.get(each, (0, 0))[1], clock.at)
             for each, outside in channels.items()
         ):
-            clock.advance(
-                1000
-            )  # completing a lease from before a limit writes no wake: the channel is checked again within a second
+            clock.advance(1000)  # a lease from before a limit ends without a wake
             dispatch(conn)
             got += dequeue(conn, 1000, lease_ms)[0]
         released += len(got)
