@@ -30,6 +30,7 @@ from tests.database import (
     delete_database,
     drop_database,
     embedded_server,
+    erase_leftovers,
     server_folder,
     shorten_logins,
     unique_name,
@@ -55,6 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         config.stash[DATA_DIR] = Path(config.workerinput["data_dir"])
         return
+    erase_leftovers()
     config.stash[DATA_DIR] = server_folder("lonnymq-tests-")
     config.pluginmanager.register(Skips(), "skips")
     config.pluginmanager.register(Matrix(), "matrix")

@@ -5,6 +5,7 @@ import secrets
 import shutil
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +14,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from lonnymq.embedded import Server
+from lonnymq.embedded import Server, StillInUse
 
 EMBEDDED_VERSION = 18
 SETTINGS = {
@@ -27,6 +28,7 @@ SETTINGS = {
 
 MEMORY = Path("/dev/shm")  # noqa: S108  mkdtemp makes a folder that only its owner can open
 MEMORY_BYTES = 4 * 2**30
+LEFTOVER_AGE_S = 3600
 
 
 class AnyServer(Protocol):
@@ -60,6 +62,14 @@ def server_folder(prefix: str) -> Path:
     """
     has_room = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES
     return Path(tempfile.mkdtemp(prefix=prefix, dir=MEMORY if has_room else None))
+
+
+def erase_leftovers() -> None:
+    """Erase folders in memory that killed runs left behind: unused, and more than an hour old."""
+    for path in MEMORY.glob("lonnymq-*"):
+        with suppress(StillInUse, OSError):
+            if time.time() - path.stat().st_mtime > LEFTOVER_AGE_S and path.stat().st_uid == os.getuid():
+                Server(path).erase()
 
 
 def shorten_logins(admin: psycopg.Connection) -> None:
