@@ -1,4 +1,7 @@
-"""What ./run does. Only the standard library is at hand here: the environment is what this makes."""
+"""The command line of ./run.
+
+It imports only the standard library, because it makes the environment that has the other packages.
+"""
 
 import os
 import sys
@@ -10,17 +13,18 @@ from dev.environment import SetupFailed, make_ready
 HELP = """\
 ./run COMMAND
 
-  test                   everything: checks, then the tests on PostgreSQL 18 and 15
-  test --quick           without the slow tests and PostgreSQL 15
-  test PYTEST-ARGUMENTS  only these tests, for example: ./run test tests/unit -k embedded
-  check                  lint, format, types, layers
-  demo                   LonnyMQ at work on a PostgreSQL of its own
-  bench WHAT             measurements: engine, client, spark or worker; more with --help
-  docs                   the documentation as a site, to be opened from the disk
-  lonnymq ...            the command line of this checkout
-  lock                   renew the locked requirements
+  test                   run the checks, then the tests on PostgreSQL 18, with Spark, and on PostgreSQL 15
+  test --quick           run the checks and the quick tests, on PostgreSQL 18 only; takes 3 minutes
+  test --long            include the long tests, which take minutes each
+  test PYTEST-ARGUMENTS  run only these tests, for example: ./run test tests/unit -k embedded
+  check                  run the checks: lint, format, types, layers
+  demo                   show LonnyMQ at work on a PostgreSQL that it starts
+  bench WHAT             measure the engine, client, worker or spark; ./run bench --help says more
+  docs                   build the documentation as a site that a browser can open from disk
+  lonnymq ...            run the lonnymq command of this checkout
+  lock                   compile the locked requirements again
 
-The first command makes .venv in the checkout; after that, they start at once.
+The first command creates .venv in the checkout, which takes a minute; later ones start at once.
 """
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
@@ -40,7 +44,7 @@ def main(arguments: list[str]) -> int:
         return 0
     name, *rest = arguments
     if name not in COMMANDS:
-        print(f"./run: there is no command {name!r}\n\n{HELP}", end="", file=sys.stderr)
+        print(f"./run: no command {name!r}\n\n{HELP}", end="", file=sys.stderr)
         return 2
     try:
         make_ready()
@@ -53,7 +57,7 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    # Whoever is in an environment of their own when they call ./run gets this checkout's all the same.
+    # ./run uses the environment of this checkout, even if another one is active.
     for variable in ("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__"):
         os.environ.pop(variable, None)
     sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""The Debian packages that some tests need, named in packages.txt."""
+"""The Debian packages that some tests need. packages.txt lists them."""
 
 import os
 import shutil
@@ -17,13 +17,13 @@ def named_packages() -> list[str]:
 def is_installed(package: str) -> bool:
     if shutil.which("dpkg-query") is None:
         return False
-    answer = subprocess.run(
+    found = subprocess.run(
         ["dpkg-query", "--show", "--showformat=${db:Status-Status}", package],
         capture_output=True,
         text=True,
         check=False,
     )
-    return answer.stdout == "installed"
+    return found.stdout == "installed"
 
 
 def may_install() -> bool:
@@ -35,10 +35,10 @@ def install_missing() -> None:
     if not missing:
         return
     print(f"installing Debian packages: {' '.join(missing)}", flush=True)
-    quietly = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     for arguments in (["update"], ["install", "--yes", "--no-install-recommends", *missing]):
-        done = subprocess.run(
-            ["apt-get", "-qq", *arguments], env=quietly, capture_output=True, text=True, check=False
+        outcome = subprocess.run(
+            ["apt-get", "-qq", *arguments], env=environment, capture_output=True, text=True, check=False
         )
-        if done.returncode != 0:
-            raise SetupFailed(f"apt-get {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
+        if outcome.returncode != 0:
+            raise SetupFailed(f"apt-get {' '.join(arguments)} failed:\n{outcome.stdout}{outcome.stderr}")

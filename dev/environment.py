@@ -1,4 +1,4 @@
-"""The environment in .venv: made when it is missing, brought up to date when its sources have changed."""
+"""Creates the environment in .venv when it is missing, and updates it when the requirements change."""
 
 import fcntl
 import hashlib
@@ -22,13 +22,13 @@ MADE_FROM = (REQUIREMENTS, CHECKOUT / "pyproject.toml")
 
 
 class SetupFailed(Exception):
-    """The environment could not be made."""
+    """The environment could not be created."""
 
 
 def make_ready() -> None:
     if _is_ready():
         return
-    with _alone() as lock:
+    with _exclusive_lock() as lock:
         if not _is_ready():
             _make(lock)
 
@@ -47,19 +47,19 @@ def _fingerprint() -> str:
 
 
 def _make(lock: int) -> None:
-    """The stamp is taken away first and written last: what is killed half-way is made anew."""
+    """Remove the stamp first and write it last, so that an environment left half-made is made again."""
     fingerprint = _fingerprint()
     steps = Steps(total=3)
-    base_python = os.path.realpath(sys.executable)  # ours may be in the .venv that is about to go
+    base_python = os.path.realpath(sys.executable)  # sys.executable may be in the .venv that is deleted below
     if not STAMP.exists() or not (BIN / "python").exists():
-        steps.begin("a virtual environment in .venv")
+        steps.begin("create the virtual environment .venv")
         shutil.rmtree(VENV, ignore_errors=True)
         _run(steps, lock, [base_python, "-m", "venv", VENV])
     else:
-        steps.begin("the virtual environment in .venv is there")
+        steps.begin("keep the virtual environment .venv")
     STAMP.unlink(missing_ok=True)
     total = len(re.findall(r"^[\w.-]+==", REQUIREMENTS.read_text(encoding="utf-8"), re.MULTILINE))
-    steps.begin(f"{total} packages, each checked against its hash")
+    steps.begin(f"install {total} packages and check their hashes")
     pip: list[str | Path] = [
         BIN / "python",
         "-m",
@@ -68,22 +68,22 @@ def _make(lock: int) -> None:
         "--disable-pip-version-check",
         "--no-input",
     ]
-    # The lock names every package, so pip need not resolve any. If it did, an extra like psycopg[pool] would
-    # make older versions of pip take the newest psycopg, and refuse it because its hash is not in the lock.
+    # dev.txt names every package, so pip does not have to resolve dependencies. If it did, an extra such as
+    # psycopg[pool] would make older versions of pip choose the newest psycopg, whose hash is not in dev.txt.
     locked: list[str | Path] = ["--no-deps", "--progress-bar=off", "--require-hashes", "-r", REQUIREMENTS]
     _run(steps, lock, [*pip, *locked], count_to=total)
-    steps.begin("lonnymq itself, editable")
+    steps.begin("install lonnymq as editable")
     _run(steps, lock, [*pip, "--no-deps", "--no-build-isolation", "-e", CHECKOUT])
     STAMP.write_text(fingerprint, encoding="ascii")
-    steps.end()
+    steps.finish()
 
 
 def _run(steps: Steps, lock: int, command: list[str | Path], count_to: int | None = None) -> None:
-    """The command holds the lock with us: if we are killed, it still keeps others out until it ends."""
+    """Run a command that inherits the lock: if this process is killed, others wait until the command ends."""
     output: list[str] = []
     counted: set[str] = set()
     with (
-        steps.speaking(),
+        steps.reporting(),
         subprocess.Popen(
             command,
             cwd=CHECKOUT,
@@ -99,15 +99,15 @@ def _run(steps: Steps, lock: int, command: list[str | Path], count_to: int | Non
             package = re.match(r"(?:Collecting|Requirement already satisfied:) ([\w.-]+)", line)
             if package and count_to:
                 counted.add(package[1])
-                steps.now(f"{len(counted)} of {count_to}: {package[1]}")
+                steps.update(f"{len(counted)} of {count_to}: {package[1]}")
             elif line.startswith("Installing collected packages"):
-                steps.now("all are here; unpacking")
+                steps.update("all downloaded; unpacking")
     if process.returncode != 0:
-        raise SetupFailed(f"setting up failed: {Path(command[0]).name} said\n{''.join(output[-25:])}")
+        raise SetupFailed(f"could not set up .venv: {Path(command[0]).name} printed\n{''.join(output[-25:])}")
 
 
 @contextmanager
-def _alone() -> Iterator[int]:
+def _exclusive_lock() -> Iterator[int]:
     with (CHECKOUT / ".venv.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

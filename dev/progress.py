@@ -1,4 +1,4 @@
-"""Progress on stderr: a line a step, and within a long step what it has come to."""
+"""Progress on stderr: one line per step, and during a long step what it is doing."""
 
 import sys
 import threading
@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-QUIET_SECONDS = 5.0
+REPORT_INTERVAL_S = 5.0
+TERMINAL_INTERVAL_S = 0.2
 
 
 class Steps:
@@ -14,42 +15,42 @@ class Steps:
         self._total = total
         self._number = 0
         self._started = time.monotonic()
-        self._now = ""
+        self._status = ""
 
-    def begin(self, what: str) -> None:
+    def begin(self, name: str) -> None:
         self._number += 1
-        self._now = "still at it"
-        self._say(f"[{self._number}/{self._total}] {what}")
+        self._status = "still running"
+        self._print(f"[{self._number}/{self._total}] {name}")
 
-    def now(self, what: str) -> None:
-        """What the step is at; said when its turn comes."""
-        self._now = what
+    def update(self, status: str) -> None:
+        """Set what `reporting` prints next."""
+        self._status = status
 
-    def end(self) -> None:
-        self._say("ready")
+    def finish(self) -> None:
+        self._print("ready")
 
     @contextmanager
-    def speaking(self) -> Iterator[None]:
-        """Say meanwhile what the step is at: every second on a terminal, every few in a log."""
+    def reporting(self) -> Iterator[None]:
+        """Print the step's status from time to time: often on a terminal, every few seconds in a log."""
         finished = threading.Event()
-        voice = threading.Thread(target=self._speak_until, args=(finished,))
-        voice.start()
+        reporter = threading.Thread(target=self._report_until, args=(finished,))
+        reporter.start()
         try:
             yield
         finally:
             finished.set()
-            voice.join()
+            reporter.join()
 
-    def _speak_until(self, finished: threading.Event) -> None:
-        while not finished.wait(0.2 if sys.stderr.isatty() else QUIET_SECONDS):
+    def _report_until(self, finished: threading.Event) -> None:
+        while not finished.wait(TERMINAL_INTERVAL_S if sys.stderr.isatty() else REPORT_INTERVAL_S):
             if sys.stderr.isatty():
-                print(f"\r\033[K{self._elapsed()}       {self._now}", end="", file=sys.stderr, flush=True)
+                print(f"\r\033[K{self._elapsed()}       {self._status}", end="", file=sys.stderr, flush=True)
             else:
-                self._say(f"      {self._now}")
+                self._print(f"      {self._status}")
 
-    def _say(self, what: str) -> None:
+    def _print(self, text: str) -> None:
         line_start = "\r\033[K" if sys.stderr.isatty() else ""
-        print(f"{line_start}{self._elapsed()} {what}", file=sys.stderr, flush=True)
+        print(f"{line_start}{self._elapsed()} {text}", file=sys.stderr, flush=True)
 
     def _elapsed(self) -> str:
         return f"{time.monotonic() - self._started:4.0f} s"

@@ -1,4 +1,7 @@
-"""What the reference of the package shows of it, for the site and for the test that all of it is there."""
+"""A griffe extension that decides what the API reference shows of the package.
+
+The site uses it, and so does the test that the reference is complete.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import cast
 import griffe
 
 CALLERS = ("client.queue", "client.async_queue")
-INNER = {  # what the package's own modules call on each other's classes
+INTERNAL = {  # public by name, but called only by other modules of the package
     "AnyJob": {"begin"},
     "App": {"handler_of", "send"},
     "AsyncCaller": {"perform"},
@@ -26,28 +29,28 @@ INNER = {  # what the package's own modules call on each other's classes
     "Queue": {"perform"},
     "Task": {"call_for", "message_of", "scheduled_message"},
 }
-SESSION = re.compile(r"^>>> .*(\n.+)*", re.MULTILINE)
+PROMPT = re.compile(r"^>>> .*(\n.+)*", re.MULTILINE)
 
 
-class Shown(griffe.Extension):
+class ReferenceExtension(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: object) -> None:
-        """What is typed at a prompt would be quoted text in Markdown."""
+        """Put examples with >>> into code blocks: Markdown would read > as a quotation."""
         if obj.docstring is not None:
-            obj.docstring.value = SESSION.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)
+            obj.docstring.value = PROMPT.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)
 
     def on_package(self, *, pkg: griffe.Module, **_: object) -> None:
         if pkg.name == "lonnymq":
             _show_calls_as_methods(pkg)
 
     def on_class(self, *, cls: griffe.Class, **_: object) -> None:
-        for name in INNER.get(cls.name, ()):
+        for name in INTERNAL.get(cls.name, ()):
             cls.del_member(name)
         if cls.path.startswith("lonnymq.commands."):
             _show_as_command(cls)
 
 
 def _show_calls_as_methods(package: griffe.Module) -> None:
-    """In the code a call of a queue is an attribute, made of the function that describes it."""
+    """Show the calls of a queue as methods: in the code they are attributes made from functions."""
     for module in CALLERS:
         for caller in package[module].classes.values():
             for base in caller.mro():
@@ -59,16 +62,16 @@ def _show_calls_as_methods(package: griffe.Module) -> None:
 def _method(
     package: griffe.Module, caller: griffe.Class, name: str, call: griffe.ExprCall
 ) -> griffe.Function:
-    described = package[cast("griffe.Expr", call.arguments[0]).canonical_path.removeprefix("lonnymq.")]
-    is_named = call.function.canonical_name == "NamedCall"  # which gives the caller's name to the function
-    parameters = [griffe.Parameter("self"), *list(described.parameters)[is_named:]]
+    function = package[cast("griffe.Expr", call.arguments[0]).canonical_path.removeprefix("lonnymq.")]
+    is_named = call.function.canonical_name == "NamedCall"  # adds the caller's name to the arguments
+    parameters = [griffe.Parameter("self"), *list(function.parameters)[is_named:]]
     method = griffe.Function(
         name,
         parameters=griffe.Parameters(*parameters),
-        returns=described.returns.slice,
-        docstring=copy.copy(described.docstring),
-        lineno=described.lineno,
-        endlineno=described.endlineno,
+        returns=function.returns.slice,
+        docstring=copy.copy(function.docstring),
+        lineno=function.lineno,
+        endlineno=function.endlineno,
         parent=caller,
     )
     if caller.name.startswith("Async"):
@@ -77,7 +80,7 @@ def _method(
 
 
 def _show_as_command(command: griffe.Class) -> None:
-    """Its module's docstring is its own too; how it is sent and read is no part of the reference."""
+    """Use the module's docstring for the command, and leave out how it is sent and decoded."""
     for name, member in list(command.members.items()):
         if member.is_function and name != "__init__":
             command.del_member(name)

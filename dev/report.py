@@ -1,4 +1,4 @@
-"""What ./run check and ./run test say at the end: a line for each step, pytest's closing line among them."""
+"""The summary that ./run check and ./run test print at the end: one line per step, with pytest's counts."""
 
 import os
 import time
@@ -15,7 +15,7 @@ class Step:
     failed: bool = True
     summary: str = "did not finish"
 
-    def outcome(self, exit_code: int, summary: str = "") -> None:
+    def set_outcome(self, exit_code: int, summary: str = "") -> None:
         self.failed = exit_code != 0
         self.summary = summary
 
@@ -34,12 +34,8 @@ class Report:
         step.summary = step.summary or f"{time.monotonic() - started:.1f} s"
 
     def skip(self, name: str, remedy: str) -> None:
-        """With CI=true nothing may be skipped."""
-        self._steps.append(
-            Step(
-                name, failed=os.environ.get("CI") == "true", summary=f"SKIPPED, 1 pass of the tests; {remedy}"
-            )
-        )
+        """Report a step that did not run. With CI=true that is a failure."""
+        self._steps.append(Step(name, failed=os.environ.get("CI") == "true", summary=f"SKIPPED; {remedy}"))
 
     def finish(self) -> int:
         print()
@@ -49,18 +45,18 @@ class Report:
 
 
 def closing_line(results: Path) -> str:
-    """The counts of pytest's closing line, from the results it has written down."""
+    """The counts of pytest's last line, read from its results file."""
     if not results.exists():
         return "no results"
     total = _totals(results)
     counts = {"failed": total["failures"], "errors": total["errors"], "skipped": total["skipped"]}
     counts = {"passed": total["tests"] - sum(counts.values()), **counts}
-    said = ", ".join(f"{count:.0f} {what}" for what, count in counts.items() if count or what == "passed")
-    return f"{said} in {total['time']:.1f} s"
+    shown = [f"{count:.0f} {kind}" for kind, count in counts.items() if count or kind == "passed"]
+    return f"{', '.join(shown)} in {total['time']:.1f} s"
 
 
 def failures(results: Path) -> int:
-    """How many tests failed or had an error."""
+    """The number of tests that failed or had an error."""
     if not results.exists():
         return 0
     total = _totals(results)

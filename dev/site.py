@@ -1,4 +1,4 @@
-"""The documentation as a site, made by zensical of what is in the checkout."""
+"""Builds the documentation site with zensical, from the files of the checkout."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dev.environment import BIN, CHECKOUT
 BUILT = CHECKOUT / "build" / "docs"
 TOP = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md")
 FOLDERS = ("docs", "examples")
-# A list of a group's commands, with the first words on each; all of it comes below.
-CUT_SHORT = re.compile(r"^\*\*Commands\*\*:\n\n(\* .*\n)+\n", re.MULTILINE)
+# typer writes a list of each group's commands with shortened help; the full help follows it on the page.
+COMMAND_LIST = re.compile(r"^\*\*Commands\*\*:\n\n(\* .*\n)+\n", re.MULTILINE)
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -23,9 +23,9 @@ class SiteFailed(Exception):
 
 
 def build(folder: Path) -> Path:
-    """Build the site within the folder and return its first page.
+    """Build the site in the folder and return its first page.
 
-    The pages lie there as they do in the checkout, so that a link between two of them is right in both.
+    The pages are copied in the layout of the checkout, so that links between them work in both places.
     """
     pages = folder / "pages"
     shutil.rmtree(folder, ignore_errors=True)
@@ -37,20 +37,20 @@ def build(folder: Path) -> Path:
     shutil.copy(CHECKOUT / "mkdocs.yml", folder)
     _write_commands(pages / "docs" / "reference" / "cli.md")
     _run([BIN / "zensical", "build", "--strict", "--config-file", folder / "mkdocs.yml"])
-    (folder / "site" / "404.html").unlink()  # for servers alone, at the root of one
+    (folder / "site" / "404.html").unlink()  # it works only at the root of a web server
     return folder / "site" / "index.html"
 
 
 def _write_commands(page: Path) -> None:
-    """Not in git: who reads there has the guide, and a copy of --help would change with every option."""
+    """Write the page that lists all commands. It is not in git, where it would change with every option."""
     typer: list[str | Path] = [BIN / "python", "-m", "typer", "lonnymq.cli.all_commands", "utils", "docs"]
     _run([*typer, "--name", "lonnymq", "--title", "The command line", "--output", page])
     text = page.read_text(encoding="utf-8")
-    page.write_text(CUT_SHORT.sub("", text), encoding="utf-8")
+    page.write_text(COMMAND_LIST.sub("", text), encoding="utf-8")
 
 
 def _run(command: list[str | Path]) -> None:
-    done = subprocess.run(
+    outcome = subprocess.run(
         command,
         cwd=CHECKOUT,
         env=os.environ | {"PYTHONPATH": str(CHECKOUT)},  # zensical loads dev.reference
@@ -59,5 +59,5 @@ def _run(command: list[str | Path]) -> None:
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        raise SiteFailed(COLOUR.sub("", done.stdout))
+    if outcome.returncode != 0:
+        raise SiteFailed(COLOUR.sub("", outcome.stdout))

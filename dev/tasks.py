@@ -1,4 +1,4 @@
-"""The commands of ./run, once there is an environment."""
+"""The commands of ./run. They run once the environment is there."""
 
 import os
 import subprocess
@@ -12,15 +12,23 @@ from dev import debian, site
 from dev.environment import BIN, CHECKOUT
 from dev.report import Report, closing_line, failures
 
-SPARK = "tests/spark"
-ALL_VERSIONS = ("tests/sql", "tests/plans", "tests/model", "tests/isolation")
 CHECKS = {
     "lint": ["ruff", "check"],
     "format": ["ruff", "format", "--check"],
     "types": ["mypy"],
     "layers": ["lint-imports", "--no-logo"],
 }
-AGAIN_MAX = 5
+SELECTIONS = {"--quick": "not slow and not long", "--long": ""}
+DEFAULT_SELECTION = "not long"
+# Three processes keep two cores busy, because tests often wait: for a lease, a timeout or a program. With
+# worksteal, a process that has finished takes tests of another: a few are much longer than the rest.
+PROCESSES = ["-n", "3", "--dist", "worksteal"]
+# --quick leaves out folders whose tests start servers and programs, or try many interleavings.
+QUICK = ("tests/unit", "tests/sql", "tests/conformance", "tests/client", "tests/worker", "tests/cli")
+SPARK = "tests/spark"
+ON_OLDEST = ("tests/sql", "tests/plans", "tests/model", "tests/isolation")
+MODEL_EXAMPLES_ON_OLDEST = "80"
+RERUN_MAX = 5
 LAST_FAILED = ["--last-failed", "--last-failed-no-failures=none"]
 LOCKED = ("runtime", "dev")
 COMPILE = ["--quiet", "--generate-hashes", "--strip-extras", "--no-emit-options"]
@@ -28,20 +36,22 @@ COMPILE += ["--no-emit-index-url", "--no-emit-find-links", "--no-emit-trusted-ho
 
 
 def test(arguments: list[str]) -> int:
-    quick = "--quick" in arguments
-    chosen = [argument for argument in arguments if argument != "--quick"]
+    chosen = [argument for argument in arguments if argument not in SELECTIONS]
+    selections = [SELECTIONS[argument] for argument in arguments if argument in SELECTIONS]
+    selected = ["-m", selections[0] if selections else DEFAULT_SELECTION]
     if debian.may_install():
         debian.install_missing()
     report = Report()
-    only = ["-m", "not slow"] if quick else []
     if chosen:
-        _tests("tests", [*only, *chosen], report)
-    else:
-        _checks(report)
-        _tests("PostgreSQL 18", [*only, f"--ignore={SPARK}"], report)
-        _tests("Spark", [*only, "-n0", SPARK], report)  # one session serves all of them
-        if not quick:
-            _tests_on_oldest(report)
+        _tests("tests", [*selected, *chosen], report)
+        return report.finish()
+    _checks(report)
+    if "--quick" in arguments:
+        _tests("PostgreSQL 18", [*selected, *QUICK], report)
+        return report.finish()
+    _tests("PostgreSQL 18", [*selected, f"--ignore={SPARK}"], report)
+    _tests("Spark", [*selected, "-n0", SPARK], report)  # these tests share one Spark session
+    _tests_on_oldest(selected, report)
     return report.finish()
 
 
@@ -56,27 +66,25 @@ def demo(arguments: list[str]) -> NoReturn:
 
 
 def bench(arguments: list[str]) -> NoReturn:
-    if not (CHECKOUT / "benchmarks" / "__main__.py").exists():
-        sys.exit("./run bench: there are no benchmarks in this checkout yet")
     os.chdir(CHECKOUT)
-    _become(BIN / "python", ["-m", "benchmarks", *arguments])
+    _replace_process(BIN / "python", ["-m", "benchmarks", *arguments])
 
 
 def docs(_arguments: list[str]) -> int:
     try:
         print(site.build(site.BUILT))
     except site.SiteFailed as error:
-        print(f"./run docs: the site was not built:\n{error}", file=sys.stderr)
+        print(f"./run docs: could not build the site:\n{error}", file=sys.stderr)
         return 1
     return 0
 
 
 def lonnymq(arguments: list[str]) -> NoReturn:
-    _become(BIN / "lonnymq", arguments)
+    _replace_process(BIN / "lonnymq", arguments)
 
 
 def lock(arguments: list[str]) -> int:
-    """Compile requirements/*.in again, with a pip-tools of the moment. `--upgrade` takes newer versions."""
+    """Compile requirements/*.in with the newest pip-tools. `--upgrade` takes newer versions."""
     with tempfile.TemporaryDirectory(prefix="lonnymq-lock-") as folder:
         venv.create(folder, with_pip=True)
         tools = Path(folder) / "bin"
@@ -94,40 +102,39 @@ def lock(arguments: list[str]) -> int:
 def _checks(report: Report) -> None:
     for name, (program, *arguments) in CHECKS.items():
         with report.step(name) as step:
-            step.outcome(_call(BIN / program, arguments))
+            step.set_outcome(_call(BIN / program, arguments))
 
 
-def _tests_on_oldest(report: Report) -> None:
-    folders = [folder for folder in ALL_VERSIONS if any((CHECKOUT / folder).glob("**/test_*.py"))]
-    package = f"postgresql-{debian.OLDEST_POSTGRESQL}"
+def _tests_on_oldest(selected: list[str], report: Report) -> None:
+    version = str(debian.OLDEST_POSTGRESQL)
+    package = f"postgresql-{version}"
     if not debian.is_installed(package):
-        report.skip(f"PostgreSQL {debian.OLDEST_POSTGRESQL}", f"to run it: apt-get install {package}")
-    elif folders:
-        version = str(debian.OLDEST_POSTGRESQL)
-        _tests(f"PostgreSQL {version}", ["--pg", version, *folders], report)
+        report.skip(f"PostgreSQL {version}", f"to run it: apt-get install {package}")
+        return
+    options = ["--pg", version, "--model-examples", MODEL_EXAMPLES_ON_OLDEST]
+    _tests(f"PostgreSQL {version}", [*selected, *options, *ON_OLDEST], report)
 
 
 def _tests(name: str, arguments: list[str], report: Report) -> None:
-    # A process that is done takes from the other's list: a few tests are much longer than the rest.
-    both = ["-n", "2", "--dist", "worksteal"]
-    processes = [] if any(argument.startswith(("-n", "--pdb")) for argument in arguments) else both
+    processes = [] if any(argument.startswith(("-n", "--pdb")) for argument in arguments) else PROCESSES
     with tempfile.TemporaryDirectory(prefix="lonnymq-report-") as folder, report.step(name) as step:
         results = Path(folder) / "results.xml"
         code = _call(BIN / "pytest", [*processes, f"--junit-xml={results}", *arguments])
         summary = closing_line(results)
-        if code == 1 and 0 < failures(results) <= AGAIN_MAX:
-            # A busy machine can make a test fail that waits for something. What fails alone too is a defect.
-            print(f"\n== {name}: what failed, once more and alone", flush=True)
-            again = Path(folder) / "again.xml"
-            code = _call(BIN / "pytest", [*arguments, "-n0", f"--junit-xml={again}", *LAST_FAILED])
-            summary += f"; what failed, alone: {closing_line(again)}"
-        step.outcome(code, summary)
+        if code == 1 and 0 < failures(results) <= RERUN_MAX:
+            # On a busy machine, a test that waits for something can time out. A test that also fails alone
+            # shows a defect.
+            print(f"\n== {name}: the failed tests again, alone", flush=True)
+            second_results = Path(folder) / "second.xml"
+            code = _call(BIN / "pytest", [*arguments, "-n0", f"--junit-xml={second_results}", *LAST_FAILED])
+            summary += f"; the failed tests again, alone: {closing_line(second_results)}"
+        step.set_outcome(code, summary)
 
 
 def _call(program: Path, arguments: list[str]) -> int:
     return subprocess.run([program, *arguments], cwd=CHECKOUT, check=False).returncode
 
 
-def _become(program: Path, arguments: list[str]) -> NoReturn:
+def _replace_process(program: Path, arguments: list[str]) -> NoReturn:
     sys.stdout.flush()
     os.execv(program, [str(program), *arguments])

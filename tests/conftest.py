@@ -1,14 +1,13 @@
 """Fixtures for every test.
 
-`--pg 18` (the default) is the embedded server, `--pg 15` the oldest supported one, from Debian. One server
-serves a whole run, shared by all of its processes; each process installs the schema once, into a template,
-and each test gets a copy. LONNYMQ_TEST_DSN points the tests to a server elsewhere.
+`--pg 18` (the default) uses the embedded server, `--pg 15` the oldest supported version, from Debian. All
+processes of a run share one server. Each process installs the schema once, into a template database, and
+each test gets a copy of it. LONNYMQ_TEST_DSN names another server to use.
 """
 
 import importlib.util
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,9 +25,14 @@ from tests.database import (
     AnyServer,
     Connect,
     ServerElsewhere,
+    copy_database,
     create_database,
+    delete_database,
     drop_database,
     embedded_server,
+    erase_leftovers,
+    server_folder,
+    shorten_logins,
     unique_name,
 )
 from tests.skips import Skips, require_package
@@ -38,8 +42,12 @@ DATA_DIR = pytest.StashKey[Path]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--pg", type=int, default=EMBEDDED_VERSION, help="PostgreSQL's major version to test on")
-    parser.addoption("--random", action="store_true", help="make up examples that were not tried before")
+    parser.addoption(
+        "--pg", type=int, default=EMBEDDED_VERSION, help="major version of PostgreSQL to test on"
+    )
+    parser.addoption(
+        "--random", action="store_true", help="generate new examples, not the same ones each time"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -48,8 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         config.stash[DATA_DIR] = Path(config.workerinput["data_dir"])
         return
-    # Not pytest's own temporary folder: under root, it is closed to the account that the server runs as.
-    config.stash[DATA_DIR] = Path(tempfile.mkdtemp(prefix="lonnymq-tests-"))
+    erase_leftovers()
+    config.stash[DATA_DIR] = server_folder("lonnymq-tests-")
     config.pluginmanager.register(Skips(), "skips")
     config.pluginmanager.register(Matrix(), "matrix")
 
@@ -73,9 +81,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @contextmanager
 def running_server(config: pytest.Config, data_dir: Path, **settings: str) -> Iterator[AnyServer]:
-    elsewhere = os.environ.get("LONNYMQ_TEST_DSN")
-    if elsewhere:
-        yield ServerElsewhere(elsewhere)
+    address = os.environ.get("LONNYMQ_TEST_DSN")
+    if address:
+        yield ServerElsewhere(address)
         return
     version = config.getoption("--pg")
     if version != EMBEDDED_VERSION:
@@ -91,6 +99,21 @@ def server(pytestconfig: pytest.Config) -> Iterator[AnyServer]:
 
 
 @pytest.fixture(scope="session")
+def admin(server: AnyServer) -> Iterator[psycopg.Connection]:
+    """Makes and drops the tests' databases. One connection for all of them saves two logins per test."""
+    with admin_connection(server) as connection:
+        yield connection
+
+
+@contextmanager
+def admin_connection(server: AnyServer) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(server.dsn("postgres"), autocommit=True) as connection:
+        if not isinstance(server, ServerElsewhere):
+            shorten_logins(connection)
+        yield connection
+
+
+@pytest.fixture(scope="session")
 def template(server: AnyServer) -> Iterator[str]:
     with installed_template(server) as name:
         yield name
@@ -98,7 +121,7 @@ def template(server: AnyServer) -> Iterator[str]:
 
 @contextmanager
 def installed_template(server: AnyServer) -> Iterator[str]:
-    """The name of a database with the schema installed. Connect to its copies, never to itself."""
+    """Make a database with the schema installed. Never connect to it: PostgreSQL copies only unused ones."""
     name = unique_name("lonnymq_template")
     create_database(server, name)
     with psycopg.connect(server.dsn(name), autocommit=True) as connection:
@@ -110,11 +133,11 @@ def installed_template(server: AnyServer) -> Iterator[str]:
 
 
 @pytest.fixture
-def dsn(server: AnyServer, template: str) -> Iterator[str]:
+def dsn(server: AnyServer, admin: psycopg.Connection, template: str) -> Iterator[str]:
     name = unique_name("lonnymq_test")
-    create_database(server, name, template)
+    copy_database(admin, name, template)
     yield server.dsn(name)
-    drop_database(server, name)
+    delete_database(admin, name)
 
 
 @pytest.fixture

@@ -1,7 +1,11 @@
 """The server that tests run on, and fresh databases on it."""
 
+import os
 import secrets
+import shutil
+import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,16 +14,21 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from lonnymq.embedded import Server
+from lonnymq.embedded import Server, StillInUse
 
 EMBEDDED_VERSION = 18
 SETTINGS = {
     "autovacuum": "on",
     "fsync": "off",
     "full_page_writes": "off",
-    "max_connections": "100",
+    "max_connections": "200",
     "max_prepared_transactions": "10",
 }
+
+
+MEMORY = Path("/dev/shm")  # noqa: S108  mkdtemp makes a folder that only its owner can open
+MEMORY_BYTES = 4 * 2**30
+LEFTOVER_AGE_S = 3600
 
 
 class AnyServer(Protocol):
@@ -46,22 +55,60 @@ def embedded_server(data_dir: Path, bin_dir: Path, **settings: str) -> Server:
     return Server(data_dir, bin_dir=bin_dir, settings=SETTINGS | settings)
 
 
+def server_folder(prefix: str) -> Path:
+    """Make a folder for a server's data: in memory if there is room, since tests make and drop many files.
+
+    It is not in pytest's temporary folder: when root runs the tests, the server's account cannot reach that.
+    """
+    has_room = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=MEMORY if has_room else None))
+
+
+def erase_leftovers() -> None:
+    """Erase folders in memory that killed runs left behind: unused, and more than an hour old."""
+    for path in MEMORY.glob("lonnymq-*"):
+        with suppress(StillInUse, OSError):
+            if time.time() - path.stat().st_mtime > LEFTOVER_AGE_S and path.stat().st_uid == os.getuid():
+                Server(path).erase()
+
+
+def shorten_logins(admin: psycopg.Connection) -> None:
+    """Store the password of this login with 1 hash iteration, not 4096, which takes clients milliseconds.
+
+    PostgreSQL 15 cannot.
+    """
+    if admin.info.server_version >= 160000:
+        with admin.transaction():
+            admin.execute("SELECT pg_advisory_xact_lock(1)")  # other test processes do the same
+            admin.execute("SET LOCAL scram_iterations = 1")
+            admin.execute(
+                sql.SQL("ALTER ROLE {} PASSWORD {}").format(
+                    sql.Identifier(admin.info.user), sql.Literal(admin.info.password)
+                )
+            )
+
+
 def unique_name(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(6)}"
 
 
 def create_database(server: AnyServer, name: str, template: str = "template0") -> None:
     with psycopg.connect(server.dsn("postgres"), autocommit=True) as admin:
-        admin.execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(
-                sql.Identifier(name), sql.Identifier(template)
-            )
-        )
+        copy_database(admin, name, template)
 
 
 def drop_database(server: AnyServer, name: str) -> None:
     with psycopg.connect(server.dsn("postgres"), autocommit=True) as admin:
-        admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        delete_database(admin, name)
+
+
+def copy_database(admin: psycopg.Connection, name: str, template: str) -> None:
+    names = (sql.Identifier(name), sql.Identifier(template))
+    admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(*names))
+
+
+def delete_database(admin: psycopg.Connection, name: str) -> None:
+    admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def until_waiting(watcher: psycopg.Connection, waiter: psycopg.Connection, seconds: float = 10) -> None:

@@ -1,4 +1,4 @@
-"""The adapters, each as something that runs a command on a connection of its driver's."""
+"""For each driver, a way to run commands through its adapter on a new connection."""
 
 import asyncio
 import json
@@ -75,7 +75,7 @@ def psycopg_async(dsn: str) -> Iterator[Run]:
 
 @contextmanager
 def asyncpg_connection(dsn: str, *, has_codecs: bool = False) -> Iterator[Run]:
-    """With codecs for JSON, as many projects have them."""
+    """With `has_codecs`, JSON is decoded by the connection, as many projects set it up."""
     with asyncio.Runner() as runner:
         conn = runner.run(asyncpg.connect(dsn))
         for name in ("json", "jsonb") if has_codecs else ():
@@ -95,51 +95,51 @@ def url(dsn: str, driver: str) -> str:
 
 
 @contextmanager
-def sqlalchemy_sync(dsn: str, hold: Callable[[Engine], Any]) -> Iterator[Run]:
-    """What is not an engine commits after each call, as its owner would."""
+def sqlalchemy_sync(dsn: str, open_on: Callable[[Engine], Any]) -> Iterator[Run]:
+    """A connection or session commits after each call, as its owner would; an engine does that itself."""
     engine = create_engine(url(dsn, "psycopg"))
-    held = hold(engine)
+    target = open_on(engine)
 
     def run(command: Command[Result]) -> Result:
         try:
-            return adapters.run(held, SCHEMA, command)
+            return adapters.run(target, SCHEMA, command)
         finally:
-            if held is not engine:
-                held.commit()
+            if target is not engine:
+                target.commit()
 
     try:
         yield run
     finally:
-        if held is not engine:
-            held.close()
+        if target is not engine:
+            target.close()
         engine.dispose()
 
 
 @contextmanager
-def sqlalchemy_async(dsn: str, driver: str, hold: Callable[[AsyncEngine], Any]) -> Iterator[Run]:
+def sqlalchemy_async(dsn: str, driver: str, open_on: Callable[[AsyncEngine], Any]) -> Iterator[Run]:
     with asyncio.Runner() as runner:
         engine = create_async_engine(url(dsn, driver))
-        held = runner.run(hold(engine))
+        target = runner.run(open_on(engine))
 
         async def call(command: Command[Result]) -> Result:
             try:
-                return await adapters.run_async(held, SCHEMA, command)
+                return await adapters.run_async(target, SCHEMA, command)
             finally:
-                if held is not engine:
-                    await held.commit()
+                if target is not engine:
+                    await target.commit()
 
         def run(command: Command[Result]) -> Result:
             return runner.run(call(command))
 
-        async def end() -> None:
-            if held is not engine:
-                await held.close()
+        async def close() -> None:
+            if target is not engine:
+                await target.close()
             await engine.dispose()
 
         try:
             yield run
         finally:
-            runner.run(end())
+            runner.run(close())
 
 
 async def itself(engine: AsyncEngine) -> AsyncEngine:
@@ -187,12 +187,16 @@ DRIVERS: dict[str, Callable[[str], Any]] = {
     "psycopg async": psycopg_async,
     "asyncpg": asyncpg_connection,
     "asyncpg with JSON codecs": partial(asyncpg_connection, has_codecs=True),
-    "SQLAlchemy engine": partial(sqlalchemy_sync, hold=lambda engine: engine),
-    "SQLAlchemy connection": partial(sqlalchemy_sync, hold=Engine.connect),
-    "SQLAlchemy session": partial(sqlalchemy_sync, hold=Session),
-    "SQLAlchemy async engine, asyncpg": partial(sqlalchemy_async, driver="asyncpg", hold=itself),
-    "SQLAlchemy async connection, psycopg": partial(sqlalchemy_async, driver="psycopg", hold=connection_of),
-    "SQLAlchemy async connection, asyncpg": partial(sqlalchemy_async, driver="asyncpg", hold=connection_of),
-    "SQLAlchemy async session, asyncpg": partial(sqlalchemy_async, driver="asyncpg", hold=session_on),
+    "SQLAlchemy engine": partial(sqlalchemy_sync, open_on=lambda engine: engine),
+    "SQLAlchemy connection": partial(sqlalchemy_sync, open_on=Engine.connect),
+    "SQLAlchemy session": partial(sqlalchemy_sync, open_on=Session),
+    "SQLAlchemy async engine, asyncpg": partial(sqlalchemy_async, driver="asyncpg", open_on=itself),
+    "SQLAlchemy async connection, psycopg": partial(
+        sqlalchemy_async, driver="psycopg", open_on=connection_of
+    ),
+    "SQLAlchemy async connection, asyncpg": partial(
+        sqlalchemy_async, driver="asyncpg", open_on=connection_of
+    ),
+    "SQLAlchemy async session, asyncpg": partial(sqlalchemy_async, driver="asyncpg", open_on=session_on),
     "Django": django_connection,
 }

@@ -1,4 +1,4 @@
-"""At the end of a run: every adapter and every call, and whether one runs the other."""
+"""Prints, at the end of a run, a table of adapters and commands: which adapter ran which command."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ CELL = "tests/conformance/test_adapters.py::test_call["
 
 
 class Matrix:
-    """A plugin of the process that prints, whichever processes ran the tests."""
+    """A plugin for the main process, which gets the results of all others."""
 
     def __init__(self) -> None:
         self._passed: dict[tuple[str, str], bool] = {}
@@ -22,7 +22,7 @@ class Matrix:
         drivers = list(dict.fromkeys(driver for driver, _ in sorted(self._passed)))
         if not drivers:
             return
-        terminalreporter.section("adapters and calls")
+        terminalreporter.section("adapters and commands")
         for number, driver in enumerate(drivers, start=1):
             terminalreporter.write_line(f"{number:>3}  {driver}")
         header = "".join(f"{number:>4}" for number in range(1, len(drivers) + 1))

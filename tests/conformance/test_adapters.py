@@ -1,6 +1,7 @@
-"""Every adapter runs every command, and tells errors alike."""
+"""Every adapter runs every command, and raises the same errors."""
 
 import asyncio
+from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -12,34 +13,50 @@ from lonnymq.adapters.drivers import run, run_async
 from lonnymq.commands import HistoryList
 from lonnymq.install import install, uninstall
 from tests.conformance import calls, drivers
-from tests.conformance.drivers import DRIVERS
+from tests.conformance.drivers import DRIVERS, Run
+from tests.conformance.saved_queue import SavedQueue
 from tests.conformance.test_commands import COMMANDS
-from tests.database import unique_name
+from tests.database import AnyServer, copy_database, delete_database, unique_name
 
 
 def test_every_command_is_tried() -> None:
     assert not [name for name in COMMANDS if not hasattr(calls, name)]
 
 
+@pytest.fixture(scope="module")
+def saved_queue(server: AnyServer, admin: psycopg.Connection, template: str) -> Iterator[SavedQueue]:
+    name = unique_name("lonnymq_conformance")
+    copy_database(admin, name, template)
+    with psycopg.connect(server.dsn(name), autocommit=True) as conn:
+        yield SavedQueue(conn, server.dsn(name))
+    delete_database(admin, name)
+
+
+@pytest.fixture(scope="module")
+def driver(request: pytest.FixtureRequest, saved_queue: SavedQueue) -> Iterator[Run]:
+    with DRIVERS[request.param](saved_queue.dsn) as run_on_driver:
+        yield run_on_driver
+
+
 @pytest.mark.parametrize("call", sorted(COMMANDS))
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_call(dsn: str, driver: str, call: str) -> None:
-    with DRIVERS[driver](dsn) as call_on:
-        getattr(calls, call)(call_on)
+@pytest.mark.parametrize("driver", DRIVERS, indirect=True, scope="module")
+def test_call(saved_queue: SavedQueue, driver: Run, call: str) -> None:
+    saved_queue.restore()
+    getattr(calls, call)(driver)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_errors_are_ours(dsn: str, driver: str) -> None:
+def test_errors_are_translated(dsn: str, driver: str) -> None:
     with DRIVERS[driver](dsn) as call_on:
         with pytest.raises(errors.InvalidChannel) as caught:
             call_on(commands.MessageCreate("", b""))
         assert caught.value.hint
         with pytest.raises(errors.InvalidLimit):
             call_on(commands.MessageDequeue(0))
-        assert call_on(commands.QueueGet()), "the connection goes on"
+        assert call_on(commands.QueueGet()), "the connection still works"
 
 
-LACKING = {
+MISSING_ROLES = {
     "message_create": (commands.MessageCreate("a", b"x"), "producer"),
     "message_dequeue": (commands.MessageDequeue(1), "consumer"),
     "channel_stats": (commands.ChannelStats("a"), "observer"),
@@ -49,7 +66,7 @@ LACKING = {
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_a_login_is_told_which_role_it_lacks(
+def test_a_missing_role_is_named(
     dsn: str, conn: psycopg.Connection, driver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schema, name = unique_name("my q"), unique_name("app")
@@ -62,16 +79,16 @@ def test_a_login_is_told_which_role_it_lacks(
     assert address != dsn
     try:
         with DRIVERS[driver](address) as call_on:
-            for function, (command, role) in LACKING.items():
+            for function, (command, role) in MISSING_ROLES.items():
                 with pytest.raises(errors.NotPermitted) as refused:
                     call_on(command)
                 assert f'role "{name}" may not use {function}' in refused.value.message
                 assert f'GRANT "{schema}_{role}" TO "{name}";' in (refused.value.hint or "")
             with pytest.raises(errors.NotPermitted, match="one of the roles"):
                 call_on(commands.QueueGet())
-            for _, role in LACKING.values():
+            for _, role in MISSING_ROLES.values():
                 conn.execute(f'GRANT "{schema}_{role}" TO {name}'.encode())
-            for command, _ in LACKING.values():
+            for command, _ in MISSING_ROLES.values():
                 call_on(command)
     finally:
         uninstall(conn, schema)
@@ -88,13 +105,13 @@ def test_psycopg_leaves_the_transaction_to_its_owner(dsn: str, ending: str) -> N
     assert row == (1 if ending == "commit" else 0,)
 
 
-class Stranger:
+class NotAConnection:
     pass
 
 
-def test_what_is_no_connection() -> None:
-    with pytest.raises(errors.UnsuitableConnection, match=r"Stranger.*psycopg 3"):
-        run(Stranger(), "lonnymq", commands.QueueGet())
+def test_objects_that_are_not_connections() -> None:
+    with pytest.raises(errors.UnsuitableConnection, match=r"NotAConnection.*psycopg 3"):
+        run(NotAConnection(), "lonnymq", commands.QueueGet())
     with pytest.raises(errors.UnsuitableConnection, match="nothing that a call"):
         run(psycopg.rows.tuple_row, "lonnymq", commands.QueueGet())
 
@@ -110,8 +127,8 @@ def test_sync_and_async_are_not_mixed(dsn: str) -> None:
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_a_schema_of_any_name(dsn: str, driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is part of the text, and nothing in it is a placeholder."""
+def test_a_schema_with_any_name(dsn: str, driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drivers do not mistake any part of the schema's name for a placeholder."""
     schema = 'a "$7" :p7 %s %(x)s'
     with psycopg.connect(dsn, autocommit=True) as conn:
         install(conn, schema=schema)

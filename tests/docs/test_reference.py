@@ -12,7 +12,7 @@ import griffe
 import pytest
 import typer.main
 
-from dev.reference import Shown
+from dev.reference import ReferenceExtension
 from lonnymq.cli.all_commands import app
 from tests.docs.html import Page
 
@@ -34,7 +34,9 @@ PUBLIC = (
 
 @pytest.fixture(scope="module")
 def package() -> griffe.Module:
-    loaded = griffe.load("lonnymq", extensions=griffe.load_extensions(Shown), resolve_aliases=True)
+    loaded = griffe.load(
+        "lonnymq", extensions=griffe.load_extensions(ReferenceExtension), resolve_aliases=True
+    )
     assert isinstance(loaded, griffe.Module)
     return loaded
 

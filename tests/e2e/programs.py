@@ -1,4 +1,4 @@
-"""Programs that run beside a test and tell it how far they have come."""
+"""Programs that run beside a test and print how far they are."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-PATIENCE = 30.0
+TIMEOUT_S = 30.0
 FAST = {"fsync": "off"}
 
 PRELUDE = f"""
@@ -27,14 +27,14 @@ def query(text):
         return conn.execute(text)
 """
 
-USE_UNTIL_TOLD = """
+USE_UNTIL_SIGNALLED = """
 server.start()
 say(server.pid)
 wait()
 server.stop()
 """
 
-USE_UNTIL_THE_END = """
+USE_UNTIL_EXIT = """
 server.start()
 say(server.pid)
 wait()
@@ -42,7 +42,7 @@ wait()
 
 
 class Program:
-    """A Python program of its own process, with `server`, `say` and `wait` at hand."""
+    """A Python program in a separate process, which can use `server`, `say` and `wait`."""
 
     def __init__(self, source: str, data_dir: Path) -> None:
         self._process = subprocess.Popen(
@@ -66,14 +66,14 @@ class Program:
             self._process.kill()
         self._process.communicate()
 
-    def hear(self) -> str:
-        """The next line that the program says."""
+    def read_line(self) -> str:
+        """The next line that the program prints."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        assert line, "the program ended without a word"
+        assert line, "the program ended without printing anything"
         return line.strip()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -86,7 +86,7 @@ class Program:
         os.killpg(self._process.pid, signal.SIGINT)
 
     def end(self) -> int:
-        return self._process.wait(timeout=PATIENCE)
+        return self._process.wait(timeout=TIMEOUT_S)
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def programs(source: str, data_dir: Path, count: int) -> Iterator[list[Program]]
 
 
 def is_alive(pid: int) -> bool:
-    """A zombie, which its parent has not yet asked about, is not alive."""
+    """Whether the process runs. A zombie, which its parent has not waited for, does not."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -109,7 +109,7 @@ def is_alive(pid: int) -> bool:
 
 
 def eventually(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         if condition():
             return True

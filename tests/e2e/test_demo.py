@@ -1,4 +1,4 @@
-"""The demo shows what it says: everyone served, the quiet ones soon, limits kept, nothing left behind."""
+"""The demo shows what it says: all tenants served, quiet ones soon, limits kept, nothing left behind."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_its_workers_end_with_a_demo_that_is_killed(dsn: str) -> None:
 
 
 def test_it_stays_when_asked_to_and_is_plain_in_a_pipe(own_tmp: dict[str, str]) -> None:
-    """What it says one can look at is there; nothing is coloured or drawn over where there is no terminal."""
+    """The addresses that it prints work; without a terminal it uses no colours and redraws nothing."""
     env = {name: value for name, value in own_tmp.items() if name != "NO_COLOR"}
     env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env["PATH"]])
     command = [*COMMAND, "--no-spark", "--keep"]
@@ -215,7 +215,7 @@ def test_it_stays_when_asked_to_and_is_plain_in_a_pipe(own_tmp: dict[str, str]) 
 def test_without_spark_or_java_it_says_so_and_goes_on(
     own_tmp: dict[str, str], dsn: str, package: str, says: str
 ) -> None:
-    """As on a machine without a Java of its own, and where the package is not installed."""
+    """As on a machine without Java and without the package installed."""
     program = (
         "import sys\n"
         "finders = sys.meta_path[:]\n"

@@ -1,4 +1,4 @@
-"""One process and its server: where it listens, who gets in, where its data is."""
+"""One process and its server: where it listens, who can connect, where its data is."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""However its process ends, the server ends with it, and what it kept is there the next time."""
+"""However its process ends, the server stops too, and its data is there the next time."""
 
 import os
 import signal
@@ -9,28 +9,28 @@ import psycopg
 import pytest
 
 from lonnymq.embedded import NotRunning, Server, StartFailed, postmaster
-from tests.e2e.programs import FAST, USE_UNTIL_THE_END, USE_UNTIL_TOLD, Program, eventually, is_alive
+from tests.e2e.programs import FAST, USE_UNTIL_EXIT, USE_UNTIL_SIGNALLED, Program, eventually, is_alive
 
 
 def test_stops_when_the_program_returns(data_dir: Path) -> None:
-    with Program(USE_UNTIL_THE_END, data_dir) as program:
-        pid = int(program.hear())
-        program.go_on()
+    with Program(USE_UNTIL_EXIT, data_dir) as program:
+        pid = int(program.read_line())
+        program.resume()
         assert program.end() == 0
         assert not is_alive(pid)
 
 
 def test_stops_when_the_program_raises(data_dir: Path) -> None:
     with Program("server.start(); say(server.pid); sys.stderr.close(); 1 / 0", data_dir) as program:
-        pid = int(program.hear())
+        pid = int(program.read_line())
         assert program.end() == 1
         assert not is_alive(pid)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_stops_on_a_signal_that_still_ends_the_program(data_dir: Path, number: signal.Signals) -> None:
-    with Program(USE_UNTIL_THE_END, data_dir) as program:
-        pid = int(program.hear())
+    with Program(USE_UNTIL_EXIT, data_dir) as program:
+        pid = int(program.read_line())
         program.send(number)
         assert program.end() == -number
         assert not is_alive(pid)
@@ -47,7 +47,7 @@ except KeyboardInterrupt:
     sys.exit(130)
 """
     with Program(source, data_dir) as program:
-        pid = int(program.hear())
+        pid = int(program.read_line())
         program.press_ctrl_c()
         assert program.end() == 130
         assert not is_alive(pid)
@@ -64,9 +64,9 @@ query("SELECT 1")
 say("drained")
 """
     with Program(source, data_dir) as program:
-        pid = int(program.hear())
+        pid = int(program.read_line())
         program.send(signal.SIGTERM)
-        assert program.hear() == "drained"
+        assert program.read_line() == "drained"
         assert program.end() == 0
         assert not is_alive(pid)
 
@@ -84,7 +84,7 @@ postmaster.start = slow_start
 server.start()
 """
     with Program(source, data_dir) as program:
-        pid = int(program.hear())
+        pid = int(program.read_line())
         program.send(signal.SIGTERM)
         assert program.end() == -signal.SIGTERM
         assert not is_alive(pid)
@@ -107,8 +107,8 @@ say(server.pid)
 wait()
 """
     with Program(source, data_dir) as program:
-        pid = int(program.hear())
-        program.go_on()
+        pid = int(program.read_line())
+        program.resume()
         assert program.end() == 0
         assert not is_alive(pid)
 
@@ -123,7 +123,7 @@ query("SELECT 1")
 say(server.pid)
 """
     with Program(source, data_dir) as program:
-        pid = int(program.hear())
+        pid = int(program.read_line())
         assert program.end() == 0
         assert not is_alive(pid)
 
@@ -138,7 +138,7 @@ KEEP = "server.start(); query('CREATE TABLE kept AS SELECT 42 AS answer'); say(s
 
 def test_after_kill_9_of_the_program_the_next_one_joins_its_server(data_dir: Path) -> None:
     with Program(KEEP, data_dir) as program:
-        pid = int(program.hear())
+        pid = int(program.read_line())
         program.send(signal.SIGKILL)
         program.end()
     assert is_alive(pid)
@@ -150,7 +150,7 @@ def test_after_kill_9_of_the_program_the_next_one_joins_its_server(data_dir: Pat
 
 def test_after_kill_9_of_program_and_server_the_next_one_recovers(data_dir: Path) -> None:
     with Program(KEEP, data_dir) as program:
-        pid = int(program.hear())
+        pid = int(program.read_line())
         program.send(signal.SIGKILL)
         os.kill(pid, signal.SIGKILL)
         program.end()
@@ -161,7 +161,7 @@ def test_after_kill_9_of_program_and_server_the_next_one_recovers(data_dir: Path
 
 
 def test_after_a_crash_it_waits_for_the_last_process_of_the_old_server(data_dir: Path) -> None:
-    """A busy backend outlives its postmaster for a while, and a second server must not write beside it."""
+    """A busy backend outlives its postmaster for a while; a second server must wait until it is gone."""
     first = Server(data_dir, settings=FAST)
     first.start()
     connection = psycopg.connect(first.dsn(), autocommit=True)
@@ -169,15 +169,15 @@ def test_after_a_crash_it_waits_for_the_last_process_of_the_old_server(data_dir:
     backend = connection.info.backend_pid
     os.kill(backend, signal.SIGSTOP)
     first.kill()
-    with Program(USE_UNTIL_TOLD, data_dir) as second:
+    with Program(USE_UNTIL_SIGNALLED, data_dir) as second:
         time.sleep(1)
         with pytest.raises(NotRunning):
             first.dsn()
         os.kill(backend, signal.SIGCONT)
-        assert int(second.hear()) == first.pid
+        assert int(second.read_line()) == first.pid
         assert not is_alive(backend)
         assert kept(first) == [(42,)]
-        second.go_on()
+        second.resume()
         second.end()
     connection.close()
     first.stop()

@@ -1,4 +1,4 @@
-"""./run from the outside."""
+"""./run as a user calls it."""
 
 import os
 import subprocess

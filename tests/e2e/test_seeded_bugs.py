@@ -1,4 +1,4 @@
-"""The suite catches the bugs that it was written against."""
+"""The tests catch each seeded bug."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The wheel, in an environment that holds nothing but it and what it depends on."""
+"""The wheel, in an environment with only the wheel and its dependencies."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def clean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The dependencies are copied from this environment, whose versions are locked: no index is asked."""
+    """The dependencies are copied from this environment, so that no package index is needed."""
     folder = tmp_path_factory.mktemp("clean")
     venv.create(folder, symlinks=True)
     python = folder / "bin" / "python"

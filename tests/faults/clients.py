@@ -1,4 +1,4 @@
-"""Clients of a queue that misbehave in every way clients do, and write down what they saw."""
+"""Clients that misbehave in every way clients do, and record what they saw."""
 
 import random
 import sys
@@ -18,16 +18,16 @@ from tests.faults.history import Act, Create, Delivery, Finish, History, Outcome
 STAMP: LiteralString = "SELECT FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT"
 DEQUEUE: LiteralString = "SELECT * FROM message_dequeue(%s, %s, %s)"
 CUT = (psycopg.OperationalError, psycopg.InterfaceError)
-DONE = {"complete": "completed", "defer": "retried", "fail": "retried", "extend": "extended"}
+DONE = {"complete": "completed", "release": "retried", "fail": "retried", "extend": "extended"}
 Plan = dict[str, Any]
 
 
 class Abandon(Exception):
-    """The client changes its mind: roll back."""
+    """Raised to roll the transaction back."""
 
 
 class Client:
-    """A connection that is opened anew when it is cut, and the history of what it did."""
+    """A connection that reconnects when it is cut, and the history of its calls."""
 
     def __init__(self, name: str, dsn: str, seed: str) -> None:
         self.name = name
@@ -52,7 +52,7 @@ class Client:
             self._connection.close()
 
     def cut(self) -> None:
-        """What is caught as a cut may be a deadlock: that is never overlooked."""
+        """Note a broken connection, and count it as a deadlock if it was one."""
         self.history.deadlocks += isinstance(sys.exception(), errors.DeadlockDetected)
         self.history.notes["cut"] += 1
         self.close()
@@ -62,7 +62,7 @@ class Client:
         return None if row is None else row[0]
 
     def stamp(self) -> int:
-        """The server's clock, from a new connection if need be."""
+        """Read the server's clock, over a new connection if the old one is broken."""
         while True:
             try:
                 stamp: int = self.value(STAMP)
@@ -76,7 +76,7 @@ class Client:
 
     @contextmanager
     def transaction(self) -> Iterator[Callable[[], Outcome]]:
-        """Commits, unless Abandon is raised inside. The outcome is known when the block is left."""
+        """Commit, unless Abandon is raised inside. The outcome is known after the block."""
         outcome = Outcome.FAIL
         self._begin()
         try:
@@ -116,7 +116,7 @@ class Answer(NamedTuple):
 
 
 class Producer(Client):
-    """Creates singly and in bulk, rolls back, rolls back to savepoints, schedules, and puts ahead.
+    """Creates one by one and in bulk, with delays and priorities; rolls back, also to savepoints.
 
     `keyed` is the share of messages with a dedupe key; keys are the same for all producers. `poison` is the
     share of messages that always fail.
@@ -227,7 +227,7 @@ class Producer(Client):
         self._together([self._plan() for _ in range(self.random.randint(2, 20))])
 
     def _opposed(self) -> None:
-        """All channels in one transaction, in one order or the opposite one."""
+        """Create in all channels in one transaction, in ascending or descending order."""
         channels = sorted(self.channels, reverse=self.random.random() < 0.5)
         self._together([self._plan(channel) for channel in channels])
 
@@ -249,7 +249,7 @@ class Producer(Client):
         self._note(plans, answers, outcome())
 
     def _sorted(self, plans: list[Plan]) -> list[Plan]:
-        """One call orders its locks itself. Several in a transaction are the caller's to order."""
+        """One call orders its own locks; with several calls in a transaction, the caller must order them."""
         if not self.keyed:
             return plans
         return sorted(plans, key=lambda plan: (plan["channel"], plan["dedupe_key"] or ""))
@@ -274,7 +274,7 @@ def _json(value: Any) -> Any:
 
 
 class Consumer(Client):
-    """Folds, dequeues, completes, defers, fails, extends; stalls past its lease, leaves transactions open."""
+    """Does all that consumers do; also stalls past its lease and leaves transactions open."""
 
     LEASES = (40, 80, 150, 2000)
 
@@ -284,7 +284,7 @@ class Consumer(Client):
         self._is_calm = False
 
     def run(self, calm: threading.Event, until: threading.Event) -> History:
-        """Until `calm`, it misbehaves."""
+        """Misbehave until `calm` is set."""
         while not until.is_set():
             self._is_calm = calm.is_set()
             try:
@@ -355,9 +355,9 @@ class Consumer(Client):
             return
         chance = 1.0 if self._is_calm else self.random.random()
         if chance < 0.05:
-            self._finish("defer", *key, state=self.random.randbytes(4))
+            self._finish("release", *key, state=self.random.randbytes(4))
         elif chance < 0.1:
-            self._finish("defer", *key, at=int(time.time() * 1000) + self.random.randint(-100, 500))
+            self._finish("release", *key, at=int(time.time() * 1000) + self.random.randint(-100, 500))
         elif chance < 0.15:
             self._finish("fail", *key, error="tried")
         elif chance < 0.2:
@@ -406,7 +406,7 @@ class Consumer(Client):
         self._note(Finish(kind, id_, token, result, outcome, asked_at, self.stamp(), lease_end_at, at, state))
 
     def _complete(self, id_: int, token: UUID) -> str:
-        """Now and then inside a transaction that is then given up."""
+        """Sometimes do it inside a transaction that is then rolled back."""
         if self._is_calm or self.random.random() < 0.95:
             result: str = self.value("SELECT message_complete(%s, %s)", (id_, token))
             return result
@@ -442,7 +442,7 @@ class Consumer(Client):
 
 
 class Sleeper(Consumer):
-    """Sleeps when there is nothing to do, until it is notified."""
+    """Sleeps until it is notified when there is nothing to do."""
 
     def __init__(self, name: str, dsn: str, seed: str) -> None:
         super().__init__(name, dsn, seed)
@@ -450,7 +450,7 @@ class Sleeper(Consumer):
         self._generation: int | None = None
 
     def _rest(self) -> None:
-        """The visit that found nothing came after the last call of sleep_begin: if that was sure, sleep."""
+        """Sleep if sleep_begin was sure and a dequeue after it found nothing."""
         if self._listens is not self.connection:
             self._listens, self._generation = self.connection, None
             name: str = self.value("SELECT notify_channel FROM queue_get()")
@@ -543,7 +543,7 @@ class Person(Client):
 
 
 class Auditor(Client):
-    """Looks at the tables again and again. Each query is one snapshot, and returns what is broken in it."""
+    """Runs queries that return what is broken in the tables, each in one snapshot, again and again."""
 
     def run(self, queries: dict[str, LiteralString], until: threading.Event) -> History:
         while not until.is_set():
@@ -557,7 +557,7 @@ class Auditor(Client):
 
 
 class Pauser(Client):
-    """Stops a channel (or the queue: None) for a while, again and again."""
+    """Pauses a channel (None: the queue) for a while, again and again."""
 
     def run(self, channel: str | None, until: threading.Event) -> History:
         while not until.is_set():
@@ -588,7 +588,7 @@ class Maintainer(Client):
 
 
 class Killer(Client):
-    """Ends the sessions of others at any moment."""
+    """Terminates the sessions of others at random times."""
 
     def run(self, victims: list[Client], until: threading.Event) -> History:
         while not until.wait(self.random.uniform(0.05, 0.4)):

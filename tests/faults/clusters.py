@@ -1,8 +1,7 @@
-"""Clusters of a test's own, for what cannot be done to the one that all tests share."""
+"""Separate clusters, for tests that cannot use the one that all tests share."""
 
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,15 +11,14 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from lonnymq.embedded import Server, account, binaries
-from tests.database import EMBEDDED_VERSION, SETTINGS, AnyServer
+from tests.database import EMBEDDED_VERSION, SETTINGS, AnyServer, server_folder
 
 DURABLE = {"autovacuum": "on", "max_connections": "50"}
 
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """Not pytest's own temporary folder: under root, it is closed to the account that the server runs as."""
-    path = Path(tempfile.mkdtemp(prefix="lonnymq-faults-"))
+    path = server_folder("lonnymq-faults-")
     try:
         yield path
     finally:
@@ -44,7 +42,7 @@ def next_xid(server: AnyServer) -> int:
 
 
 def raise_xids(server: AnyServer, above: int) -> None:
-    """Use transaction numbers up."""
+    """Use up transaction ids until the next one is above the given one."""
     with psycopg.connect(server.dsn(), autocommit=True) as conn:
         conn.execute("SET synchronous_commit = off")
         while next_xid(server) <= above:
@@ -56,7 +54,7 @@ def raise_xids(server: AnyServer, above: int) -> None:
 def dump_and_restore(
     source: Server, target: Server, dbname: str, restored: str, version: int, *, is_complete: bool = True
 ) -> None:
-    """Unless it is to be complete, the restore goes on where roles are missing, as people's do."""
+    """Unless `is_complete`, the restore continues when roles are missing, as pg_restore does by default."""
     with folder() as path:
         archive = path / "archive"
         subprocess.run(
@@ -82,7 +80,7 @@ def dump_and_restore(
 
 
 def copy_stopped(source: Path, target: Path) -> None:
-    """The whole folder of a server that does not run, owners kept."""
+    """Copy the folder of a stopped server, with the files' owners."""
     subprocess.run(["cp", "-a", f"{source.resolve()}/.", target], check=True)
     storage = target / "postgres"
     if storage.is_symlink():
@@ -98,7 +96,7 @@ def started(path: Path, version: int = EMBEDDED_VERSION) -> Server:
 
 
 def make_standby(path: Path, primary: Server) -> None:
-    """A stopped copy of the primary's folder follows it from its next start on."""
+    """Make a stopped copy of the primary's folder into a standby, which follows once it is started."""
     data = path / "postgres" / "data"
     with (data / "postgresql.auto.conf").open("a", encoding="utf-8") as file:
         file.write(f"primary_conninfo = '{make_conninfo(primary.dsn('replication'))}'\n")
@@ -106,7 +104,7 @@ def make_standby(path: Path, primary: Server) -> None:
 
 
 def catch_up(standby: Server, primary: Server) -> None:
-    """Wait until the standby has all that the primary has written."""
+    """Wait until the standby has replayed everything that the primary has written."""
     with psycopg.connect(primary.dsn(), autocommit=True) as conn:
         [(written,)] = conn.execute("SELECT pg_current_wal_lsn()::TEXT").fetchall()
     deadline = time.monotonic() + 60
@@ -126,7 +124,7 @@ SET_BACK = ("a standby that lagged", "a copy", "a backup on a new timeline")
 
 @contextmanager
 def set_back(first: Path, kind: str, on_the_original: Callable[[Server], None]) -> Iterator[Server]:
-    """Do something on a server, and lose it: the server that runs then has its past up to before that."""
+    """Run an action on a server and lose it: yield a server whose state is from before the action."""
     with folder() as second:
         copy_stopped(first, second)
         with started(first) as original:

@@ -1,8 +1,8 @@
-"""What must hold of dedupe keys, sizes and ends, where the queue keeps a history.
+"""A checker of dedupe keys, channel sizes and finished messages, for a queue that keeps a history.
 
-Of times only what is certain counts: a message is there from when its commit was known to the stamp of its
-end, which precedes that end's commit. Rows of the history are believed where clients were told the same, and
-each row must be explained by what somebody did.
+Only times that are certain count: a message exists from when its commit was known until the time in its
+history row, which is read before the row is committed. Clients must have seen the same as the history says,
+and each row of the history must follow from something a client did.
 """
 
 from collections import Counter, defaultdict
@@ -14,7 +14,7 @@ from tests.faults.history import Act, Create, Dead, Finish, Finished, History, O
 
 ENDED = {"completed", "dead", "cancelled"}
 
-# Each must return nothing, in every snapshot.
+# Each query must return no rows, in every snapshot.
 AUDITS: dict[str, LiteralString] = {
     "size: no channel holds more than its max_size": """
         SELECT c.name, COUNT(*), c.max_size FROM channel c JOIN message m ON m.channel = c.name
@@ -50,7 +50,7 @@ AUDITS: dict[str, LiteralString] = {
 
 
 class Life(NamedTuple):
-    """Certainly there, from when that was known to its end; `taken_*`: when it took its dedupe key."""
+    """When the message certainly existed; `taken_*` is when it took its dedupe key."""
 
     create: Create
     id: int
@@ -60,8 +60,8 @@ class Life(NamedTuple):
     end_at: float
 
 
-class EndJudge:
-    """`served` are the counts a channel, `keep_ms` how long a key is kept, `sizes` the channels' max_size."""
+class EndChecker:
+    """`served` is the count per channel, `keep_ms` how long a key is kept, `sizes` the channels' max_size."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class EndJudge:
         return self._ids.get(create.content) if create.id is None else create.id
 
     def _exists(self, create: Create) -> bool:
-        """Whether it is certain that the message was made."""
+        """Whether the message was certainly created."""
         return (
             create.outcome is Outcome.OK or create.content in self._ids or bool(self._stored[create.content])
         )
@@ -151,7 +151,7 @@ class EndJudge:
         return sum(act.result == "discarded" for act in self._acts.get(id_ or 0, []))
 
     def _every_death(self) -> Iterator[str]:
-        """A message that died is dead, discarded, or was brought back, as often as it died."""
+        """Each time a message died, it stayed dead, was discarded, or was retried."""
         more = 0
         for create in self._made:
             id_ = self._id(create)
@@ -166,7 +166,7 @@ class EndJudge:
             yield f"history: {more} deaths without a trace, {retried} were retried all at once"
 
     def _rows_that_were_told(self) -> Iterator[str]:
-        """Who was told of an end finds one row of it, stamped between the question and the answer."""
+        """Each reported end has one row in the history, with a time between the call and its answer."""
         told = [
             (finish.id, finish.result, finish.asked_at, finish.done_at)
             for finish in self._history.finishes
@@ -222,7 +222,7 @@ class EndJudge:
                 yield f"history: {row} is not as it was made: {create}"
 
     def _one_message_a_key(self) -> Iterator[str]:
-        """Nobody takes a key that another message certainly holds."""
+        """No message takes a key that another message certainly holds."""
         of_key: dict[tuple[str, str], list[Life]] = defaultdict(list)
         for life in self._lives:
             if life.create.dedupe_key is not None:
@@ -236,7 +236,7 @@ class EndJudge:
                         yield f"15: {channel}/{key} was {one.id}'s until {one.end_at}, and {two.id} took it"
 
     def _holders(self) -> Iterator[str]:
-        """A duplicate is one of a message that may hold the key."""
+        """A duplicate names a message that may hold the key."""
         known: dict[tuple[str, str | None], set[int | None]] = defaultdict(set)
         for create in self._made:
             known[create.channel, create.dedupe_key].add(self._id(create))
@@ -267,7 +267,7 @@ class EndJudge:
                 yield f"size: {channel} held {held} messages at {at}, {size} may"
 
     def _full(self) -> Iterator[str]:
-        """Who is told that a channel is full could have found as many messages there as it takes."""
+        """When a create was told `full`, the channel may have held max_size messages."""
         for channel, size in self._sizes.items():
             spans = [
                 span for create in self._made if create.channel == channel for span in self._maybe(create)
@@ -279,7 +279,7 @@ class EndJudge:
                         yield f"size: {channel} was full with {most} messages at {create.told_at}"
 
     def _maybe(self, create: Create) -> Iterator[tuple[float, float]]:
-        """When the message may have been there, at most."""
+        """The longest time in which the message may have existed."""
         id_ = self._id(create) or 0
         rows = self._rows.get(id_, [])
         retries = [act for act in self._acts.get(id_, []) if act.result == "retried"]
@@ -291,7 +291,7 @@ class EndJudge:
             yield create.asked_at, self._known_end(rows[-1])
 
     def _known_end(self, row: Finished) -> float:
-        """When its end was known to have committed."""
+        """When its end was known to be committed."""
         calls: list[Finish | Act] = [*self._finishes[row.id], *self._acts.get(row.id, [])]
         dones = [
             call.done_at

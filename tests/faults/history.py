@@ -1,8 +1,8 @@
-"""What clients saw, written down as it happened, and what must hold of it.
+"""A record of what clients saw, and a checker of the invariants that it must satisfy.
 
-No function of the engine is asked. Every stamp is Unix milliseconds of the server's clock, read by the client
-before and after what it did: what a call did took effect between the two. What a client cannot know (its
-connection was cut) is `UNKNOWN`: it counts as done, or as not done, whichever excuses the engine.
+The checker calls no function of the engine. Every time is Unix milliseconds of the server's clock, read by
+the client before and after a call, which took effect between the two. If the connection was cut, the outcome
+is `UNKNOWN`: the checker then assumes whichever outcome is in the engine's favour.
 """
 
 from collections import Counter, defaultdict
@@ -93,7 +93,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Finish:
-    kind: str  # complete, defer, fail, extend
+    kind: str  # complete, release, fail, extend
     id: int
     token: UUID
     result: str
@@ -106,14 +106,14 @@ class Finish:
 
     @property
     def is_end(self) -> bool:
-        """Whether, for all the client knows, it ended the lease."""
+        """Whether the call may have ended the lease, as far as the client knows."""
         ends = {"completed", "retried", "dead", "cancelled"}
         return self.outcome is not Outcome.FAIL and self.kind != "extend" and self.result in ends
 
 
 @dataclass(frozen=True)
 class Act:
-    """What a person did to a message, or to all of a channel (its id is 0)."""
+    """What an operator did to a message, or to a whole channel (with id 0)."""
 
     kind: str  # cancel, reschedule, retry, discard; retry all, delete
     id: int
@@ -184,8 +184,8 @@ class History:
         return self
 
 
-class Judge:
-    """Finds what a history breaks. At the end, `stored` are the contents still queued, `dead` the parked."""
+class HistoryChecker:
+    """Finds what a history breaks. `stored` are the contents queued at the end, `dead` the dead letters."""
 
     def __init__(
         self,
@@ -222,7 +222,8 @@ class Judge:
             if act.result == "rescheduled":
                 self._rescheduled[act.id].append(act.asked_at if act.dequeue_at is None else act.dequeue_at)
         self._of_message: dict[int, list[Delivery]] = {}
-        # Not by their stamps: a release is stamped before it picks, and a defer may lie between.
+        # Not by their times: a dequeue reads the clock before it picks, and the message may be released
+        # in between.
         for delivery in sorted(self._deliveries, key=lambda d: (d.attempts, d.done_at)):
             self._of_message.setdefault(delivery.id, []).append(delivery)
         # Attempts begin anew in another life.
@@ -254,7 +255,7 @@ class Judge:
         return next((f for f in self._finishes[delivery.id, delivery.token] if f.is_end), None)
 
     def _lease_end(self, delivery: Delivery) -> int:
-        """The latest end that the holder was told of."""
+        """The latest end of the lease that its holder knows of."""
         extended = [
             f.lease_end_at
             for f in self._finishes[delivery.id, delivery.token]
@@ -276,7 +277,7 @@ class Judge:
                 yield f"2: message {create.id} was rolled back and is there"
 
     def _gone(self) -> tuple[Counter[int], set[int]]:
-        """How often each message is known to have gone for good, and which may have."""
+        """How often each message certainly finished, and which ones may have."""
         gone: Counter[int] = Counter()
         maybe = {act.id for act in self._history.acts if act.result == "marked"}
         for finish in self._history.finishes:
@@ -291,7 +292,7 @@ class Judge:
     def _nothing_unexpected(self) -> Iterator[str]:
         states: dict[int, set[bytes | None]] = defaultdict(lambda: {None})
         for finish in self._history.finishes:
-            if finish.kind in {"defer", "fail"} and finish.outcome is not Outcome.FAIL:
+            if finish.kind in {"release", "fail"} and finish.outcome is not Outcome.FAIL:
                 states[finish.id].add(finish.state)
         for delivery in self._history.deliveries:
             create = self._created.get(delivery.content)
@@ -352,7 +353,7 @@ class Judge:
                     yield from self._lost_too_soon(id_, token, finish)
 
     def _after(self, id_: int, token: UUID) -> list[Delivery]:
-        """Those of the message that came after the one with this token."""
+        """The deliveries of the message after the one with this token."""
         deliveries = self._ordered.get(id_, [])
         tokens = [d.token for d in deliveries]
         return deliveries[tokens.index(token) + 1 :] if token in tokens else []
@@ -376,7 +377,7 @@ class Judge:
                 yield f"7: {running} ran in {channel or 'the queue'} at {at}, {limit} may"
 
     def _certain_lease(self, delivery: Delivery) -> tuple[int, float]:
-        """From the known commit on, to the lease's end or to when that was asked for."""
+        """From when the commit was known until the lease ended, or until its end was requested."""
         ended = self._ended(delivery)
         until = self._lease_end(delivery)
         if ended is not None:
@@ -396,7 +397,7 @@ class Judge:
                     yield f"9: message {id_} was released at {delivery.released_at}, not before {min(wanted)}"
                 ended = self._ended(delivery)
                 if ended is not None and ended.dequeue_at is not None:
-                    # Not known to be deferred: then either time may hold.
+                    # Not known to be released: then either time may hold.
                     times = [ended.dequeue_at, *(times if ended.outcome is Outcome.UNKNOWN else [])]
                     times += self._rescheduled.get(id_, [])
 
@@ -408,7 +409,7 @@ class Judge:
                     yield f"10: {channel} released at {one} and {two}, {policy.release_interval_ms} ms apart"
 
     def _order(self) -> Iterator[str]:
-        """Within a call. The time in force is known where no end of a lease is in doubt."""
+        """Messages of one call are in order. A message's time is known if no end of a lease is in doubt."""
         at: dict[tuple[int, UUID], int] = {}
         for id_, deliveries in self._ordered.items():
             if id_ in self._rescheduled:
@@ -441,10 +442,10 @@ class Judge:
                     yield f"14: message {id_} was at attempt {least}, now at {delivery.attempts}"
                 hidden += max(0, delivery.attempts - most) if id_ not in self._doubtful else 0
                 ended = self._ended(delivery)
-                is_free = ended is not None and ended.kind == "defer"
+                is_free = ended is not None and ended.kind == "release"
                 is_sure = ended is not None and ended.outcome is Outcome.OK
                 least = delivery.attempts + (0 if is_free else 1)
-                # Not known to be deferred: then the lease may have run out.
+                # Not known to be released: then the lease may have run out.
                 most = delivery.attempts + (0 if is_free and is_sure else 1)
         # A dequeue that nobody was told of uses up an attempt of each message it took.
         if hidden > 100 * self._history.hidden_dequeues:
@@ -473,7 +474,7 @@ class Judge:
                     yield f"paused: {where} released message {delivery.id} at {at}"
 
     def _given_up(self) -> Iterator[str]:
-        """A cancelled message is not delivered again, and its worker is told at its next call."""
+        """A cancelled message is not delivered again, and its worker learns of it at its next call."""
         known_at: dict[int, int] = {}
         for act in self._history.acts:
             if act.result in {"marked", "cancelled"}:
@@ -496,7 +497,7 @@ class Judge:
 
 
 def busiest(spans: Iterable[tuple[int, float]]) -> tuple[int, float]:
-    """How many lie over one another at most, and where."""
+    """The largest number of intervals that overlap, and where."""
     changes = [change for start, end in spans if start < end for change in ((start, 1), (end, -1))]
     running, most = 0, (0, 0.0)
     for at, change in sorted(changes):

@@ -1,4 +1,4 @@
-"""A PgBouncer of the test's own, in front of its database: two server sessions for any number of clients."""
+"""A PgBouncer in front of the test's database, with two server sessions for any number of clients."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ from lonnymq.embedded import account
 
 HOST = "127.0.0.1"
 ATTEMPTS = 5
-PATIENCE = 10.0
+TIMEOUT_S = 10.0
 SESSIONS = 2
 SETTINGS = """
 [databases]
@@ -40,11 +40,11 @@ max_client_conn = 100
 
 
 class NotStarted(Exception):
-    """With what it has logged."""
+    """PgBouncer did not start; the message contains its log."""
 
 
 class Session(NamedTuple):
-    """A server session, as whoever gets it next finds it."""
+    """The state of a server session, as its next client finds it."""
 
     pid: int
     synchronous_commit: str
@@ -54,7 +54,7 @@ class Session(NamedTuple):
 
 @dataclass(frozen=True)
 class PgBouncer:
-    """`direct` is the address of the database that it stands in front of."""
+    """`direct` is the address of the database behind it."""
 
     direct: str
     port: int
@@ -98,7 +98,7 @@ def pgbouncer(direct: str) -> Iterator[PgBouncer]:
             yield PgBouncer(direct, port)
         finally:
             process.terminate()
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT_S)
     finally:
         shutil.rmtree(folder)
 
@@ -140,7 +140,7 @@ def _started(folder: Path, server: dict[str, Any]) -> tuple["subprocess.Popen[by
         # Another program may take the free port between our look and PgBouncer's.
         if process.poll() is None:
             process.kill()
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT_S)
     raise NotStarted(log.read_text(encoding="utf-8"))
 
 
@@ -151,7 +151,7 @@ def _program() -> str:
 
 
 def _accepts(process: "subprocess.Popen[bytes]", port: int) -> bool:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:
         try:
             socket.create_connection((HOST, port), timeout=1).close()

@@ -1,4 +1,4 @@
-"""The audits are audited: each passes a queue in order, and finds the damage it is there for."""
+"""Each audit query accepts a correct queue and finds the damage that it looks for."""
 
 import psycopg
 import pytest

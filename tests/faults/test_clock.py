@@ -1,7 +1,7 @@
-"""The server's clock is stepped: by an hour either way, and back by a little.
+"""The server's clock is set an hour forward or back, or back by a little.
 
-Invariants 1, 7, 8, 9, 10 and 13, as far as they can hold: nothing stalls for good, nothing is released before
-its time by that very clock, a limit stays a limit, and an interval is kept and never grows by the jump.
+Invariants 1, 7, 8, 9, 10 and 13, as far as they can hold: nothing stalls forever, no message is released
+before its time on that clock, limits hold, and intervals are kept but never become longer by the step.
 """
 
 import random
@@ -103,7 +103,7 @@ def test_a_lease_ends_at_its_end_by_the_new_clock(
 def test_a_lease_taken_after_a_step_back_is_swept(
     conn: psycopg.Connection, clock: FakeClock, jump: int
 ) -> None:
-    """Its end lies before what the sweep has passed already."""
+    """The lease ends before the time up to which leases were already swept."""
     create(conn, "a", "early", at=1)
     dispatch(conn)
     create(conn, "b", "swept", at=1)
@@ -126,7 +126,7 @@ def test_a_lease_taken_after_a_step_back_is_swept(
 
 
 def postpone_and_catch_up(conn: psycopg.Connection, holder: psycopg.Connection, clock: FakeClock) -> None:
-    """A dispatch leaves what is held, and a later one does it: it remembers how far it came."""
+    """A dispatch skips locked rows, and a later one handles them."""
     create(conn, "before", "1")
     dispatch(conn)
     assert dequeue(holder)[0]
@@ -142,7 +142,7 @@ def postpone_and_catch_up(conn: psycopg.Connection, holder: psycopg.Connection, 
 def test_a_channel_that_was_held_during_a_step_back(
     conn: psycopg.Connection, connect: Connect, clock: FakeClock, back: int, *, is_kept: bool
 ) -> None:
-    """What a dispatch had to leave because somebody held it is done later, whatever the clock did."""
+    """A later dispatch handles what was locked during an earlier one, whatever the clock did."""
     holder = connect(autocommit=False)
     postpone_and_catch_up(conn, holder, clock)
     create(conn, "a", "1")
@@ -225,7 +225,7 @@ def test_an_interval_does_not_grow_by_the_jump(conn: psycopg.Connection, clock: 
 
 
 class Chaos:
-    """Creates, dispatches, dequeues held open, extensions and steps of the clock, in any order."""
+    """Creates, dispatches, open dequeues, extensions and clock steps, in random order."""
 
     CHANNELS = ("a", "b", "limited", "slow")
 

@@ -1,7 +1,7 @@
-"""The server's clock steps between two readings of one call: nothing is stranded, and limits hold.
+"""The server's clock steps between two readings in one call: no message is stranded, and limits hold.
 
-A call reads the clock to choose rows and again to stamp them. NTP and virtual machines step clocks back by
-some milliseconds at any moment, so the second reading may be lower.
+A call reads the clock to choose rows, and again for the times that it writes. NTP and virtual machines can
+set a clock back by some milliseconds at any moment, so the second reading may be lower.
 """
 
 import random
@@ -45,7 +45,7 @@ def complete(conn: psycopg.Connection, deliveries: list[Delivery]) -> None:
 def test_a_step_inside_a_dequeue(
     conn: psycopg.Connection, clock: RestlessClock, limit: int, reading: int, step: int
 ) -> None:
-    """The channel keeps its place in the line, and what is left of it is served."""
+    """The channel keeps its turn, and the rest of its messages are served."""
     create(conn, "a", 17, clock.at - 5_000)
     dispatch(conn)
     clock.step(*[0] * reading, step, step, step, step)
@@ -67,7 +67,7 @@ def test_a_step_inside_a_dequeue(
 def test_a_step_inside_a_dequeue_that_empties_its_channels(
     conn: psycopg.Connection, clock: RestlessClock, limit: int, step: int
 ) -> None:
-    """They leave the line, and join it again at its end."""
+    """The channels lose their turn, and come last when they have messages again."""
     for channel in ("a", "b"):
         create(conn, channel, 1, clock.at - 5_000)
     dispatch(conn)
@@ -105,7 +105,7 @@ def test_an_interval_is_kept_by_the_stamps(
 def test_a_dequeue_that_was_stopped_before_it_took_is_stamped_when_it_takes(
     conn: psycopg.Connection, clock: RestlessClock, late_ms: int
 ) -> None:
-    """Else it would be stamped with a time before the release of what it takes."""
+    """Otherwise its time would be before the release of the messages that it takes."""
     conn.execute("SELECT channel_set('a', p_release_interval_ms => 5000)")
     create(conn, "a", 2, clock.at - 9_000)
     dispatch(conn)
@@ -121,7 +121,7 @@ def test_a_dequeue_that_was_stopped_before_it_took_is_stamped_when_it_takes(
 def test_a_lease_that_was_held_when_the_clock_stepped_back(
     conn: psycopg.Connection, connect: Connect, clock: RestlessClock, step: int
 ) -> None:
-    """A sweep passed its end while somebody held it: it is tried again, whatever the clock did since."""
+    """The lease was locked when a sweep passed its end: it is swept later, whatever the clock did since."""
     create(conn, "a", 1, clock.at)
     dispatch(conn)
     [delivery], _ = dequeue(conn, 1, 100)
@@ -145,7 +145,7 @@ def test_a_lease_that_was_held_when_the_clock_stepped_back(
 
 @dataclass
 class Consumer:
-    """Folds, takes, and completes, defers or drops what it took, until nothing is left."""
+    """Dispatches, dequeues, and completes, releases or abandons the messages, until nothing is left."""
 
     conn: psycopg.Connection
     chance: random.Random
@@ -179,7 +179,7 @@ class Consumer:
 def test_nothing_is_stranded_by_a_clock_that_jitters(
     conn: psycopg.Connection, connect: Connect, clock: RestlessClock, before: int, swing: int
 ) -> None:
-    """Several consumers, channels with limits and intervals, deferred messages and leases that run out."""
+    """Several consumers, channels with limits and intervals, released messages and leases that run out."""
     chance = random.Random(swing)
     conn.execute("SELECT queue_set(p_max_attempts => 1000)")
     names = [f"channel {number}" for number in range(150)]

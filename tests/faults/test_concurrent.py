@@ -1,7 +1,7 @@
-"""Many clients at once, over real connections, doing everything that clients do wrong.
+"""Many clients at once, over real connections, making every mistake that clients make.
 
-Invariants 1-7, 9-11, 14, 15 and 17, judged from what the clients saw. LONNYMQ_FAULT_SECONDS makes it last
-longer, LONNYMQ_FAULT_SEED repeats the clients' choices (not the server's timing).
+Checks invariants 1-7, 9-11, 14, 15 and 17 against what the clients saw. LONNYMQ_FAULT_SECONDS sets how long
+it runs; LONNYMQ_FAULT_SEED repeats the clients' choices, but not the server's timing.
 """
 
 import os
@@ -28,8 +28,8 @@ from tests.faults.clients import (
     Producer,
     Sleeper,
 )
-from tests.faults.ends import AUDITS, EndJudge
-from tests.faults.history import Dead, Finished, History, Judge, Outcome, Policy
+from tests.faults.ends import AUDITS, EndChecker
+from tests.faults.history import Dead, Finished, History, HistoryChecker, Outcome, Policy
 from tests.invariants import check, dequeue, dispatch
 
 FREE = [f"free-{i}" for i in range(5)]
@@ -54,15 +54,15 @@ SERVED = """
     GROUP BY channel"""
 DRAIN_SECONDS = 60.0
 # What must have happened for the run to say anything.
-WANTED = (
+EXPECTED_EVENTS = (
     "create ok",
     "create fail",
     "savepoint rolled back",
     "complete completed ok",
     "complete lost ok",
     "complete not_found ok",
-    "defer deferred ok",
-    "fail deferred ok",
+    "release retried ok",
+    "fail retried ok",
     "fail dead ok",
     "extend extended ok",
     "dequeue rolled back",
@@ -72,7 +72,7 @@ WANTED = (
     "cut",
     "rows cleaned",
 )
-WANTED_TOO = (
+EXPECTED_WITH_EVERYTHING = (
     "create duplicate",
     "create full",
     "complete cancelled ok",
@@ -92,8 +92,8 @@ WANTED_TOO = (
 
 
 @dataclass
-class Crew:
-    """Who is at work. `others` stop with the producers, `watchers` when all is served."""
+class Clients:
+    """The running clients. `others` stop with the producers, `watchers` when everything is served."""
 
     producers: list[Producer]
     consumers: list[Consumer]
@@ -105,14 +105,14 @@ class Crew:
         return [*self.producers, *self.consumers]
 
 
-def run_clients(conn: psycopg.Connection, crew: Crew, seconds: float) -> History:
+def run_clients(conn: psycopg.Connection, clients: Clients, seconds: float) -> History:
     is_over, is_drained = threading.Event(), threading.Event()
     with ThreadPoolExecutor(max_workers=20) as pool:
         try:
-            makers = [pool.submit(producer.run, is_over) for producer in crew.producers]
-            makers += [pool.submit(run, is_over) for run in crew.others]
-            servers = [pool.submit(consumer.run, is_over, is_drained) for consumer in crew.consumers]
-            servers += [pool.submit(run, is_drained) for run in crew.watchers]
+            makers = [pool.submit(producer.run, is_over) for producer in clients.producers]
+            makers += [pool.submit(run, is_over) for run in clients.others]
+            servers = [pool.submit(consumer.run, is_over, is_drained) for consumer in clients.consumers]
+            servers += [pool.submit(run, is_drained) for run in clients.watchers]
             _wait(seconds, [*makers, *servers])
             is_over.set()
             history = History()
@@ -132,14 +132,14 @@ def run_clients(conn: psycopg.Connection, crew: Crew, seconds: float) -> History
 
 
 def _wait(seconds: float, futures: list[Future[History]]) -> None:
-    """A client that ends before its time has failed."""
+    """Wait, but no longer than until a client stops, which means that it has failed."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not any(future.done() for future in futures):
         time.sleep(0.05)
 
 
 def begin(connect: Connect, conn: psycopg.Connection) -> tuple[str, float, psycopg.Connection]:
-    """The seed, how long the run is, and a snapshot that is held all the while."""
+    """The seed, the length of the run, and a snapshot that stays open during it."""
     seed = os.environ.get("LONNYMQ_FAULT_SEED", secrets.token_hex(4))
     print(f"LONNYMQ_FAULT_SEED={seed}")
     for channel, policy in POLICIES.items():
@@ -156,7 +156,7 @@ def parked(conn: psycopg.Connection) -> list[Dead]:
 
 
 def check_at_rest(conn: psycopg.Connection) -> None:
-    """Invariant 17: and one visit more finds and does nothing."""
+    """Invariant 17: one more dequeue finds nothing and changes nothing."""
     check(conn)
     for place in ("line", "backlog WHERE ranges <> '{}'", "ready", "scheduled", "ready_locked"):
         assert conn.execute(f"SELECT * FROM {place}".encode()).fetchall() == []
@@ -167,21 +167,21 @@ def check_at_rest(conn: psycopg.Connection) -> None:
 @pytest.mark.timeout(1200)
 def test_nothing_is_lost_and_no_limit_broken(dsn: str, connect: Connect, conn: psycopg.Connection) -> None:
     seed, seconds, snapshot = begin(connect, conn)
-    crew = Crew(
+    clients = Clients(
         producers=[Producer(f"producer-{i}", dsn, seed, FREE, limited=list(POLICIES)) for i in range(4)],
         consumers=[Consumer(f"consumer-{i}", dsn, seed) for i in range(4)],
         others=[partial(Pauser("pauser", dsn, seed).run, "stopped")],
         watchers=[Maintainer("maintainer", dsn, seed).run],
     )
-    crew.others.append(partial(Killer("killer", dsn, seed).run, crew.victims))
-    history = run_clients(conn, crew, seconds)
+    clients.others.append(partial(Killer("killer", dsn, seed).run, clients.victims))
+    history = run_clients(conn, clients, seconds)
     snapshot.rollback()
     print(dict(sorted(history.notes.items())))
     stored = [row[0] for row in conn.execute("SELECT content FROM message")]
-    broken = Judge(history, stored=stored, dead=parked(conn), policies=POLICIES).violations()
+    broken = HistoryChecker(history, stored=stored, dead=parked(conn), policies=POLICIES).violations()
     assert not broken, f"seed {seed}, {len(broken)} violations, the first: {broken[:10]}"
     assert not stored, f"seed {seed}: not served: {stored[:5]}"
-    missing = [what for what in WANTED if not history.notes[what]]
+    missing = [what for what in EXPECTED_EVENTS if not history.notes[what]]
     assert not missing, f"seed {seed}: did not happen: {missing}"
     check_at_rest(conn)
 
@@ -196,10 +196,10 @@ def everything_on(conn: psycopg.Connection) -> None:
     )
 
 
-def full_crew(dsn: str, seed: str) -> Crew:
+def full_crew(dsn: str, seed: str) -> Clients:
     channels = [*FREE, DOOMED]
     limited = list(POLICIES)
-    crew = Crew(
+    clients = Clients(
         producers=[
             Producer(f"producer-{i}", dsn, seed, channels, limited=limited, keyed=0.4, poison=0.1)
             for i in range(4)
@@ -218,13 +218,13 @@ def full_crew(dsn: str, seed: str) -> Crew:
             partial(Auditor("auditor", dsn, seed).run, AUDITS),
         ],
     )
-    crew.others.append(partial(Killer("killer", dsn, seed).run, crew.victims))
-    return crew
+    clients.others.append(partial(Killer("killer", dsn, seed).run, clients.victims))
+    return clients
 
 
 @pytest.mark.timeout(1200)
 def test_everything_switched_on(dsn: str, connect: Connect, conn: psycopg.Connection) -> None:
-    """Also invariant 15, sizes, a limit over all channels, and one row of the history for every end."""
+    """Adds invariant 15, channel sizes, a limit over all channels, and one history row per end."""
     seed, seconds, snapshot = begin(connect, conn)
     everything_on(conn)
     history = run_clients(conn, full_crew(dsn, seed), seconds)
@@ -235,7 +235,7 @@ def test_everything_switched_on(dsn: str, connect: Connect, conn: psycopg.Connec
     dispatch(conn)
     served: dict[str, int] = dict(conn.execute(SERVED).fetchall())
     dead = parked(conn)
-    broken = Judge(
+    broken = HistoryChecker(
         history,
         stored=stored,
         dead=dead,
@@ -243,12 +243,12 @@ def test_everything_switched_on(dsn: str, connect: Connect, conn: psycopg.Connec
         queue_limit=QUEUE_LIMIT,
         finished=finished,
     ).violations()
-    broken += EndJudge(
+    broken += EndChecker(
         history, finished, stored=stored, dead=dead, keep_ms=KEEP_MS, sizes=SIZES, served=served
     ).violations()
     assert not broken, f"seed {seed}, {len(broken)} violations, the first: {broken[:10]}"
     assert not stored, f"seed {seed}: not served: {stored[:5]}"
-    missing = [what for what in (*WANTED, *WANTED_TOO) if not history.notes[what]]
+    missing = [what for what in (*EXPECTED_EVENTS, *EXPECTED_WITH_EVERYTHING) if not history.notes[what]]
     assert not missing, f"seed {seed}: did not happen: {missing}"
     check_at_rest(conn)
     for rule, query in AUDITS.items():
@@ -257,7 +257,7 @@ def test_everything_switched_on(dsn: str, connect: Connect, conn: psycopg.Connec
 
 
 def check_counts(conn: psycopg.Connection, history: History) -> None:
-    """What the ticks have summed up, over everything that happened."""
+    """The counts that the dispatches summed up, over the whole run."""
     row = conn.execute("SELECT waiting, leased, dead, served, running FROM queue_stats()").fetchone()
     assert row is not None
     dead = conn.execute("SELECT COUNT(*) FROM dead").fetchall()[0][0]

@@ -1,7 +1,7 @@
 """The server is killed (SIGKILL) while clients work, on a cluster that syncs to disk.
 
-Invariants 1, 2, 3, 5 and 6: what was created stays, what was completed stays completed, no (id, token) is
-given out twice, also when dequeues commit asynchronously. LONNYMQ_FAULT_CRASHES says how often,
+Invariants 1, 2, 3, 5 and 6: created messages stay, completed ones stay completed, and no (id, token) is given
+out twice, even when dequeues commit asynchronously. LONNYMQ_FAULT_CRASHES sets the number of crashes,
 LONNYMQ_FAULT_SEED repeats the clients' choices.
 """
 
@@ -20,14 +20,14 @@ from lonnymq.install import install
 from tests.database import create_database
 from tests.faults.clients import CUT, DEQUEUE, Client
 from tests.faults.clusters import DURABLE, cluster, connect
-from tests.faults.history import Create, Delivery, Finish, History, Judge, Outcome
+from tests.faults.history import Create, Delivery, Finish, History, HistoryChecker, Outcome
 from tests.invariants import check, dequeue, dispatch, drain
 
-# Asynchronous commits stay in memory for as long as PostgreSQL lets them.
+# Keeps asynchronous commits in memory as long as PostgreSQL allows.
 SETTINGS = DURABLE | {"wal_writer_delay": "10s", "wal_writer_flush_after": "2GB", "bgwriter_delay": "10s"}
 CRASHES = int(os.environ.get("LONNYMQ_FAULT_CRASHES", "3"))
 ROUNDS_OF_CONTROL = 10
-# A dequeue lost in a crash takes its lease, its stamp and its attempt with it: those are not judged.
+# A dequeue lost in a crash takes its lease, its stamp and its attempt with it: those are not checked.
 ASKED = ("1:", "2:", "3:", "6:", "5: message", "5: a zombie", "4: message")
 
 
@@ -48,7 +48,7 @@ def database(server: Server) -> str:
 
 
 def now_ms() -> int:
-    """The server's clock is this machine's."""
+    """Read this machine's clock, which is also the server's."""
     return time.time_ns() // 1_000_000
 
 
@@ -59,7 +59,7 @@ def crash(server: Server) -> None:
 
 
 class Worker(Client):
-    """Opens its connections to wherever the server is now."""
+    """Connects to the server's present address, which changes when it restarts."""
 
     def __init__(self, name: str, server: Server, database: str, seed: str) -> None:
         super().__init__(name, "", seed)
@@ -104,7 +104,7 @@ class Maker(Worker):
 
 
 class Taker(Worker):
-    """Dequeues asynchronously, completes durably, at once or long after, and tries old tokens again."""
+    """Dequeues asynchronously, completes durably, at once or much later, and tries old tokens again."""
 
     calls = 0
 
@@ -185,14 +185,16 @@ def test_kill_9_with_asynchronous_dequeues(server: Server, database: str) -> Non
             time.sleep(0.05)
         check(conn)
         assert conn.execute("SELECT COUNT(*) FROM dead").fetchone() == (0,)
-    found = [v for v in Judge(history).violations() if v.startswith(ASKED) and "leased until" not in v]
+    found = [
+        v for v in HistoryChecker(history).violations() if v.startswith(ASKED) and "leased until" not in v
+    ]
     assert not found, f"seed {seed}: {len(found)} violations, the first: {found[:10]}"
     assert history.notes["completed ok"] > 100
     assert len(history.creates) > 100
 
 
 def test_a_lost_dequeue_is_the_harm_that_asynchronous_does(server: Server, database: str) -> None:
-    """The message is due again, and the old token is nobody's."""
+    """The message is due again, and the old token is not valid."""
     with connect(server, database) as conn:
         conn.execute("SELECT message_create('free', 'x')")
         dispatch(conn)
@@ -212,7 +214,7 @@ def test_a_lost_dequeue_is_the_harm_that_asynchronous_does(server: Server, datab
 
 
 def test_no_token_is_given_out_again(server: Server, database: str) -> None:
-    """More is lost than any sequence logs ahead: what is handed out afterwards must be new all the same."""
+    """More is lost than a sequence logs ahead; tokens handed out afterwards must still be new."""
     messages = 200
     with connect(server, database) as conn:
         conn.execute(
@@ -235,7 +237,7 @@ def test_no_token_is_given_out_again(server: Server, database: str) -> None:
 def test_what_a_limit_or_an_interval_promises_survives(
     server: Server, database: str, limit: int, interval: int
 ) -> None:
-    """Invariants 7 and 10: such a dequeue commits synchronously, though asked not to."""
+    """Invariants 7 and 10: such a dequeue commits synchronously, even if it was asked not to."""
     with connect(server, database) as conn:
         conn.execute("SELECT * FROM channel_set('limited', %s, %s)", (limit, interval))
         conn.execute("SELECT message_create_many(ARRAY['limited', 'limited'], ARRAY['1', '2']::BYTEA[])")
@@ -270,7 +272,7 @@ def test_a_limit_over_all_channels_survives(server: Server, database: str) -> No
 
 
 def test_what_the_history_says_of_a_delivery_survives(server: Server, database: str) -> None:
-    """Who had the message first, and when, though the worker that had it then died in the crash too."""
+    """The first consumer and its time are kept, although that consumer was lost in the crash."""
     with connect(server, database) as conn:
         conn.execute("SELECT * FROM queue_set(p_history => TRUE)")
         conn.execute("SELECT message_create('a', 'x')")
@@ -304,8 +306,8 @@ def test_how_a_dequeue_commits(
         assert conn.execute("SHOW synchronous_commit").fetchone() == ("on",), "for that transaction alone"
 
 
-def test_asynchronous_creates_are_lost_and_the_judge_says_so(server: Server, database: str) -> None:
-    """The control: a durability that is not there must show."""
+def test_asynchronous_creates_are_lost_and_the_checker_says_so(server: Server, database: str) -> None:
+    """A control test: the checker must notice that durability is missing."""
     for crashes in range(1, ROUNDS_OF_CONTROL + 1):
         history = History()
         with connect(server, database) as conn:
@@ -318,14 +320,12 @@ def test_asynchronous_creates_are_lost_and_the_judge_says_so(server: Server, dat
             crash(server)
         with connect(server, database) as conn:
             stored = [row[0] for row in conn.execute("SELECT content FROM message")]
-        found = Judge(history, stored=stored).violations()
+        found = HistoryChecker(history, stored=stored).violations()
         if found:
             print(f"{len(found)} of {len(history.creates)} lost by crash {crashes}")
             assert all(v.startswith("1:") and v.endswith("vanished") for v in found)
             return
-    pytest.fail(
-        f"{ROUNDS_OF_CONTROL} crashes lost no asynchronous create: the judge was given nothing to find"
-    )
+    pytest.fail(f"{ROUNDS_OF_CONTROL} crashes lost no asynchronous create: the checker had nothing to find")
 
 
 def _dequeue_asynchronously(server: Server, database: str) -> tuple[int, object]:

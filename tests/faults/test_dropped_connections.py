@@ -1,4 +1,4 @@
-"""Connections that break: while idle, during a call, after it was done but before its answer came."""
+"""Connections that break: while idle, during a call, or after the call was done but before its answer."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ from tests.conformance.drivers import url
 from tests.database import Connect
 from tests.queues import KINDS, OWN, Blocking, Run, loop, made
 
-PATIENCE = 10.0
+TIMEOUT_S = 10.0
 GATE = 815
 HOST = "127.0.0.1"
 BIND_COMPLETE, COMMAND_COMPLETE, READY_FOR_QUERY = b"2", b"C", b"Z"
@@ -35,7 +35,7 @@ EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 
 
 def until(is_true: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_S
     while not is_true():
         assert time.monotonic() < deadline, f"waited in vain for: {what}"
         time.sleep(0.005)
@@ -47,7 +47,7 @@ def count(conn: psycopg.Connection) -> int:
 
 
 def waiting(conn: psycopg.Connection, statement: str = "") -> list[int]:
-    """Sessions that wait for a lock during this statement."""
+    """The sessions that wait for a lock in this statement."""
     rows = conn.execute(
         "SELECT pid FROM pg_stat_activity "
         "WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE %s",
@@ -57,7 +57,7 @@ def waiting(conn: psycopg.Connection, statement: str = "") -> list[int]:
 
 
 def end(conn: psycopg.Connection, pid: int) -> None:
-    """Returns when it is gone."""
+    """Terminate the session and wait until it is gone."""
     assert conn.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,)).fetchone() == (True,)
 
 
@@ -71,7 +71,7 @@ def nobody_gets_at_messages(connect: Connect) -> Iterator[None]:
 
 @contextmanager
 def key_is_taken(connect: Connect, key: str) -> Iterator[None]:
-    """By a transaction that does not say yet whether it commits; in the end it does not."""
+    """Hold the dedupe key in an open transaction, which is rolled back in the end."""
     with connect(autocommit=False) as holder:
         holder.execute("SELECT message_create('default', 'x', p_dedupe_key => %s)", (key,))
         yield
@@ -81,7 +81,7 @@ def key_is_taken(connect: Connect, key: str) -> Iterator[None]:
 def cut_during(
     statement: str, call: Callable[[], Any], conn: psycopg.Connection, held: Any, times: int = 1
 ) -> Any:
-    """What comes of a call whose session is ended while this statement of it waits for what is held."""
+    """The outcome of a call whose session is terminated while this statement waits for the lock."""
     with ThreadPoolExecutor(1) as pool:
         with held:
             running = pool.submit(call)
@@ -90,7 +90,7 @@ def cut_during(
                 assert not running.done(), running.exception() or running.result()
                 [pid] = waiting(conn, statement)
                 end(conn, pid)
-        return running.result(PATIENCE)
+        return running.result(TIMEOUT_S)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def end_all(conn: psycopg.Connection) -> int:
 
 @EVERY_KIND
 def test_an_idle_connection_is_replaced(dsn: str, conn: psycopg.Connection, kind: str) -> None:
-    """The call is made once, and there is no doubt about it."""
+    """The call is made once, and its outcome is certain."""
     size = 3
     with made(kind, dsn, size=size) as it, ThreadPoolExecutor(size) as pool:
         conn.execute("SELECT pg_advisory_lock(%s)", (GATE,))
@@ -129,7 +129,7 @@ def test_an_idle_connection_is_replaced(dsn: str, conn: psycopg.Connection, kind
         until(lambda: len(waiting(conn)) == size, "a connection for each")
         conn.execute("SELECT pg_advisory_unlock(%s)", (GATE,))
         for one in asked:
-            one.result(PATIENCE)
+            one.result(TIMEOUT_S)
         assert end_all(conn) == size
         assert it.queue.enqueue("x").result == "created"
         assert count(conn) == 1
@@ -223,7 +223,7 @@ def test_three_drops_in_a_row_leave_doubt(
 
 @pytest.fixture
 def batch(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Three chunks, of which the second waits for a key."""
+    """Three chunks; the second one waits for a key."""
     monkeypatch.setattr(Batch, "max_messages", 2)
     return ["one", "two", "three", NewMessage("four", dedupe_key="k"), "five"]
 
@@ -283,7 +283,7 @@ def contents(conn: psycopg.Connection) -> list[str]:
 
 
 class Cutter:
-    """Stands between client and server, and cuts the connection in place of an answer it was told of."""
+    """A proxy between client and server, which cuts the connection instead of passing on a chosen answer."""
 
     def __init__(self, direct: str, run: Run[None]) -> None:
         self.run = run
@@ -296,7 +296,7 @@ class Cutter:
         self.cuts = 0
 
     def cut_after(self, statement: str, *, then_shut: bool = False) -> None:
-        """Once, when it is done and committed; `then_shut` for whoever comes later."""
+        """Cut once, when the call is done and committed; `then_shut` refuses later connections."""
         self._statement = statement.encode()
         self._then_shut = then_shut
 
@@ -311,7 +311,7 @@ class Cutter:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def shut(self) -> None:
-        """For whoever is there, and whoever comes."""
+        """Cut all connections and refuse new ones."""
         self._is_shut = True
         while self._serving:
             for writer in self._ends:
@@ -361,7 +361,7 @@ class Cutter:
         to_client: asyncio.StreamWriter,
         to_server: asyncio.StreamWriter,
     ) -> None:
-        """No encryption; then what the client says of itself, the one message without a type."""
+        """Refuse encryption, then pass on the startup message, the only one without a type."""
         while True:
             head = await from_client.readexactly(8)
             if head[4:] not in ENCRYPTION:
@@ -372,7 +372,7 @@ class Cutter:
     async def _ask(
         self, source: asyncio.StreamReader, target: asyncio.StreamWriter, asked: asyncio.Event
     ) -> None:
-        """Whole messages. Drivers may parse the statement, ask other things, and bind it later."""
+        """Pass on whole messages. A driver may parse a statement, send others, and bind it later."""
         wanted: set[bytes] = set()
         while True:
             head = await source.readexactly(5)
@@ -390,7 +390,7 @@ class Cutter:
     async def _answer(
         self, source: asyncio.StreamReader, target: asyncio.StreamWriter, asked: asyncio.Event
     ) -> None:
-        """Whole messages. What may be the answer is held back until it is known to be, or not."""
+        """Pass on whole messages. Keep back what may be the answer until that is certain."""
         kept, is_kept, is_done = b"", False, False
         while True:
             head = await source.readexactly(5)
@@ -493,7 +493,7 @@ def test_retry_was_done_but_not_answered(
 def test_enqueue_many_was_done_but_not_answered(
     cutter: Cutter, conn: psycopg.Connection, kind: str, batch: list[object]
 ) -> None:
-    """The commit is what is not answered."""
+    """The commit gets no answer."""
     with made(kind, cutter.dsn) as it:
         cutter.cut_after("message_create_many")
         with pytest.raises(OutcomeUnknown):
@@ -588,7 +588,7 @@ GIVEN = [psycopg_given, psycopg_given_async, asyncpg_given, sqlalchemy_given, sq
 def test_on_the_callers_connection_nothing_is_repeated(
     dsn: str, connect: Connect, conn: psycopg.Connection, given: Given
 ) -> None:
-    """Though it could be: what the caller did before in the transaction is gone as well."""
+    """The call could be repeated, but the caller's earlier work in the transaction is lost too."""
     with given(dsn) as (queue, own):
         queue.enqueue("before", conn=own)
         with pytest.raises(ConnectionDropped):
@@ -605,7 +605,7 @@ def test_on_the_callers_connection_nothing_is_repeated(
 
 
 def nowhere() -> str:
-    """An address that nobody listens to, with a password."""
+    """An address with a password, where no server listens."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return f"postgresql://me:geheim4711@{HOST}:{probe.getsockname()[1]}/shop"
@@ -636,17 +636,17 @@ def test_unreachable(kind: str, call: str, caplog: pytest.LogCaptureFixture) -> 
             "stats": it.queue.stats,
         }
         with pytest.raises(DatabaseUnreachable) as caught:
-            pool.submit(calls[call]).result(PATIENCE)
+            pool.submit(calls[call]).result(TIMEOUT_S)
         assert "geheim4711" not in said(caught.value)
         assert "geheim4711" not in caplog.text
 
 
 @pytest.mark.parametrize("kind", OWN)
 def test_out_of_reach_after_it_was_not(cutter: Cutter, conn: psycopg.Connection, kind: str) -> None:
-    """For as long as the queue was told to wait for a connection, which is less than it would."""
+    """It waits as long as the queue's `timeout` says, which is less than the default."""
     with made(kind, cutter.dsn, timeout=1) as it, ThreadPoolExecutor(1) as pool:
         it.queue.enqueue("before")
         cutter.run(cutter.shut())
         with pytest.raises(DatabaseUnreachable):
-            pool.submit(it.queue.enqueue, "x").result(PATIENCE)
+            pool.submit(it.queue.enqueue, "x").result(TIMEOUT_S)
         assert contents(conn) == ["before"]

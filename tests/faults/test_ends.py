@@ -1,11 +1,11 @@
-"""The judge of ends is judged: it passes a clean history and reports each kind of damage."""
+"""The checker of ends accepts a correct history and reports each kind of damage."""
 
 from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
-from tests.faults.ends import EndJudge
+from tests.faults.ends import EndChecker
 from tests.faults.history import (
     Act,
     Create,
@@ -14,7 +14,7 @@ from tests.faults.history import (
     Finish,
     Finished,
     History,
-    Judge,
+    HistoryChecker,
     Outcome,
     Pause,
 )
@@ -116,11 +116,11 @@ def violations(
     history: History, rows: list[Finished], *, stored: tuple[bytes, ...] = (b"m2", b"m11"), served: int = 9
 ) -> list[str]:
     dead = [Dead(6, 1, 1, b"m6")]
-    judge = EndJudge(
+    checker = EndChecker(
         history, rows, stored=stored, dead=dead, keep_ms=KEEP_MS, sizes=SIZES, served={"c": served}
     )
-    found = Judge(history, stored=stored, dead=dead, queue_limit=10, finished=rows).violations()
-    return judge.violations() + found
+    found = HistoryChecker(history, stored=stored, dead=dead, queue_limit=10, finished=rows).violations()
+    return checker.violations() + found
 
 
 def blames(found: list[str], rule: str) -> bool:
@@ -252,7 +252,7 @@ def test_a_release_while_the_queue_was_paused() -> None:
 @pytest.mark.parametrize("result", ["completed", "extended", "retried"])
 def test_a_worker_that_is_not_told_that_its_message_was_given_up(result: str) -> None:
     history, rows = clean()
-    kind = {"completed": "complete", "extended": "extend", "retried": "defer"}[result]
+    kind = {"completed": "complete", "extended": "extend", "retried": "release"}[result]
     history.finishes.append(finish(7, result, 1160, kind))
     assert any(broken.startswith("cancelled:") for broken in violations(history, rows))
 

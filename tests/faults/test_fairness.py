@@ -1,4 +1,4 @@
-"""Nobody starves and nobody jumps another's turn: invariants 12 and 13, counted in messages served."""
+"""No channel starves and none is served before its turn: invariants 12 and 13, counted in messages."""
 
 import random
 import threading
@@ -28,7 +28,7 @@ def flood(conn: psycopg.Connection, channel: str, n: int, at: int | None = None)
 
 
 def serve(conn: psycopg.Connection, limit: int = 1) -> list[str]:
-    """Fold, dequeue and complete; the channels that were served."""
+    """Dispatch, dequeue and complete; return the channels that were served."""
     dispatch(conn)
     messages, _ = dequeue(conn, limit)
     for m in messages:
@@ -39,7 +39,7 @@ def serve(conn: psycopg.Connection, limit: int = 1) -> list[str]:
 @pytest.mark.parametrize("limit", [1, 3, 8, 20])
 @pytest.mark.parametrize("a_turn", [1, 5])
 def test_constant_urgent_arrivals(conn: psycopg.Connection, limit: int, a_turn: int) -> None:
-    """One channel gets urgent messages before every dequeue: it is served its share, no more, and no less."""
+    """A channel that gets urgent messages before every dequeue is served exactly its share."""
     others = [f"other {i}" for i in range(9)]
     for channel in others:
         flood(conn, channel, 60)
@@ -55,7 +55,7 @@ def test_constant_urgent_arrivals(conn: psycopg.Connection, limit: int, a_turn: 
 
 
 def test_urgent_messages_go_ahead_within_their_channel(conn: psycopg.Connection) -> None:
-    """The priority of one is its own affair: first in its channel, in its channel's turn."""
+    """Priority orders messages within a channel; it does not change the channel's turn."""
     for channel in ("a", "b", "c"):
         flood(conn, channel, 10)
     assert Counter(serve(conn, 3)) == {"a": 1, "b": 1, "c": 1}

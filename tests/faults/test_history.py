@@ -1,11 +1,21 @@
-"""The judge of histories is judged: it passes a clean one and reports each kind of damage by its number."""
+"""The checker of histories accepts a correct one and reports each kind of damage by its invariant."""
 
 from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
-from tests.faults.history import Create, Dead, Delivery, Finish, History, Judge, Outcome, Pause, Policy
+from tests.faults.history import (
+    Create,
+    Dead,
+    Delivery,
+    Finish,
+    History,
+    HistoryChecker,
+    Outcome,
+    Pause,
+    Policy,
+)
 
 ONE, TWO, THREE = (UUID(int=i) for i in (1, 2, 3))
 POLICIES = {"c": Policy(max_concurrency=1, release_interval_ms=50)}
@@ -20,7 +30,7 @@ def delivery(id_: int, token: UUID, at: int, **changes: object) -> Delivery:
 
 
 def clean() -> History:
-    """Message 1 expires and is taken over, 2 is deferred and completed, 3 was rolled back, 4 is poison."""
+    """Message 1 expires and is taken over, 2 is released and completed, 3 was rolled back, 4 is poison."""
     return History(
         creates=[
             Create(b"m1", "c", Outcome.OK, 1, dequeue_at=900),
@@ -40,7 +50,7 @@ def clean() -> History:
             Finish("complete", 1, TWO, "completed", Outcome.OK, 1150, 1152),
             Finish("complete", 1, ONE, "not_found", Outcome.OK, 1180, 1182),
             Finish("extend", 2, ONE, "extended", Outcome.OK, 1220, 1222, lease_end_at=1350),
-            Finish("defer", 2, ONE, "retried", Outcome.OK, 1230, 1232, dequeue_at=1390, state=b"s"),
+            Finish("release", 2, ONE, "retried", Outcome.OK, 1230, 1232, dequeue_at=1390, state=b"s"),
             Finish("complete", 2, TWO, "completed", Outcome.OK, 1410, 1412),
             Finish("complete", 2, TWO, "not_found", Outcome.OK, 1420, 1422),
             Finish("fail", 4, ONE, "dead", Outcome.OK, 1010, 1012),
@@ -51,7 +61,7 @@ def clean() -> History:
 
 def violations(history: History, dead_attempts: int = 1, stored: tuple[bytes, ...] = (b"m5",)) -> list[str]:
     dead = [Dead(4, dead_attempts, 1, b"m4")]
-    return Judge(history, stored=stored, dead=dead, policies=POLICIES).violations()
+    return HistoryChecker(history, stored=stored, dead=dead, policies=POLICIES).violations()
 
 
 def test_a_clean_history_passes() -> None:

@@ -32,14 +32,14 @@ REFUSED: list[LiteralString] = [
 FINISHERS: dict[str, LiteralString] = {
     "complete": "SELECT message_complete(%s, %s)",
     "complete_many": "SELECT result FROM message_complete_many(ARRAY[%s::BIGINT], ARRAY[%s::UUID])",
-    "defer": "SELECT message_retry(%s, %s)",
+    "release": "SELECT message_retry(%s, %s)",
     "fail": "SELECT message_retry(%s, %s, p_error => 'broken')",
     "extend": "SELECT result FROM message_extend(%s, %s, 60000)",
 }
 DONE = {
     "complete": "completed",
     "complete_many": "completed",
-    "defer": "retried",
+    "release": "retried",
     "fail": "retried",
     "extend": "extended",
 }
@@ -50,7 +50,7 @@ def level_name(level: Any) -> str | None:
 
 
 def at_level(connect: Connect, level: IsolationLevel) -> psycopg.Connection:
-    """A transaction whose snapshot is taken."""
+    """Open a transaction that already has its snapshot."""
     caller = connect(autocommit=False)
     caller.isolation_level = level
     caller.execute("SELECT pg_current_snapshot()")
@@ -91,7 +91,7 @@ def test_accepted(connect: Connect, level: IsolationLevel, call: LiteralString) 
 
 @pytest.mark.parametrize("level", ALL, ids=level_name)
 def test_creates_work(conn: psycopg.Connection, connect: Connect, level: IsolationLevel) -> None:
-    """From old snapshots, two at once, while others dispatch and dequeue."""
+    """Two transactions with old snapshots create while others dispatch and dequeue."""
     one, two = at_level(connect, level), at_level(connect, level)
     conn.execute("SELECT message_create('a', '0')")
     assert len(drain(conn)) == 1
@@ -112,7 +112,7 @@ def test_finishers_work(conn: psycopg.Connection, connect: Connect, level: Isola
     assert caller.execute(FINISHERS[kind], (delivery.id, delivery.token)).fetchone() == (DONE[kind],)
     caller.commit()
     left = conn.execute("SELECT EXISTS (SELECT FROM leases), attempts FROM message").fetchall()
-    assert left == {"defer": [(False, 0)], "fail": [(False, 1)], "extend": [(True, 0)]}.get(kind, [])
+    assert left == {"release": [(False, 0)], "fail": [(False, 1)], "extend": [(True, 0)]}.get(kind, [])
     check(conn)
 
 
@@ -135,7 +135,7 @@ def test_finishers_say_what_is_not_theirs(
 def test_a_finisher_that_another_came_before_must_retry(
     conn: psycopg.Connection, connect: Connect, level: IsolationLevel, kind: str
 ) -> None:
-    """The other one extended the lease after this caller's snapshot."""
+    """Another session extended the lease after this caller took its snapshot."""
     delivery = leased(conn)
     caller = at_level(connect, level)
     conn.execute("SELECT message_extend(%s, %s, 90000)", (delivery.id, delivery.token))
@@ -171,7 +171,7 @@ def test_a_finisher_that_lost_to_a_takeover_changes_nothing(
 
 
 def test_serializable_callers_do_not_fail_each_other(conn: psycopg.Connection, connect: Connect) -> None:
-    """Each completes its own message and creates the next: some get through, and none does half of it."""
+    """Each completes its message and creates the next: some succeed, and none does only half."""
     level = IsolationLevel.SERIALIZABLE
     held = [leased(conn) for _ in range(4)]
     callers = [at_level(connect, level) for _ in held]

@@ -1,4 +1,4 @@
-"""Producers that want one dedupe key at the same moment: one message, and nobody waits in a circle."""
+"""Producers that use one dedupe key at the same time: one message is created, and there is no deadlock."""
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,7 +14,7 @@ Rows = list[tuple[Any, ...]]
 
 
 def create(conn: psycopg.Connection, channel: str, *keys: str) -> Rows:
-    """One message a key, in one call."""
+    """One message per key, in one call."""
     return conn.execute(
         "SELECT * FROM message_create_many(%s, %s, p_dedupe_keys => %s)",
         ([channel] * len(keys), [key.encode() for key in keys], list(keys)),
@@ -34,7 +34,7 @@ def until_waiting_or_done(
 @pytest.mark.parametrize("max_size", [0, 10])
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
 def test_two_producers_race_for_a_key(connect: Connect, end: str, max_size: int) -> None:
-    """Invariant 15: the second waits to see what becomes of the first."""
+    """Invariant 15: the second producer waits until the first commits or rolls back."""
     conn, first, second = connect(), connect(autocommit=False), connect()
     conn.execute("SELECT * FROM channel_set('a', p_max_size => %s)", (max_size,))
     [(held_by, result)] = create(first, "a", "key")
@@ -63,7 +63,7 @@ def test_many_producers_race_for_a_key(connect: Connect) -> None:
 
 @pytest.mark.parametrize("max_size", [0, 10])
 def test_batches_take_their_keys_in_order(connect: Connect, max_size: int) -> None:
-    """One that waits for the lowest key holds none of the others, whatever the order given."""
+    """A batch that waits for the lowest key holds no other key, whatever its order."""
     conn, holder, batch, other = connect(), connect(autocommit=False), connect(), connect(autocommit=False)
     create(holder, "a", "1")
     conn.execute("SELECT * FROM channel_set('a', p_max_size => %s)", (max_size,))

@@ -1,4 +1,4 @@
-"""What commits after the sweep has passed its lease's end is swept all the same: invariants 1, 4, 5, 13."""
+"""A lease that commits after the sweep passed its end is still swept: invariants 1, 4, 5, 13."""
 
 import psycopg
 import pytest
@@ -105,8 +105,8 @@ def test_an_extension_while_the_sweep_has_passed_the_old_end_too(
     check(conn)
 
 
-def test_a_defer(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
-    """Its lease ran out and its new time has come, both before it commits."""
+def test_a_release(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
+    """The lease ran out and the new time came before the release committed."""
     create(conn)
     dispatch(conn)
     [first], _ = dequeue(conn, 1, LEASE_MS)
@@ -118,12 +118,12 @@ def test_a_defer(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -
     dispatch(conn)
     [second], _ = dequeue(conn)
     assert (second.id, second.attempts) == (first.id, 1), (
-        "deferred without an error: the attempt is not used up"
+        "released without an error: the attempt is not used up"
     )
     check(conn)
 
 
-def test_a_defer_given_up(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
+def test_a_release_that_is_rolled_back(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
     create(conn)
     dispatch(conn)
     [first], _ = dequeue(conn, 1, LEASE_MS)
@@ -143,7 +143,7 @@ def test_a_defer_given_up(conn: psycopg.Connection, connect: Connect, clock: Fak
 def test_a_dequeue_under_a_limit(
     conn: psycopg.Connection, connect: Connect, clock: FakeClock, limit: int
 ) -> None:
-    """Invariant 7 too: the late leases hold their slots until they are swept, and no longer."""
+    """Also invariant 7: late leases hold their slots until they are swept, and no longer."""
     conn.execute("SELECT * FROM channel_set('a', %s)", (limit,))
     for _ in range(limit * 3):
         create(conn)

@@ -1,4 +1,4 @@
-"""What people call while the queue is at work: one call never waits in a circle with another."""
+"""Calls of operators on a busy queue do not deadlock with each other."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +27,7 @@ def call(conn: psycopg.Connection, query: str, *parameters: object) -> Callable[
 
 
 def test_a_channel_is_deleted_while_its_dead_are_retried(connect: Connect) -> None:
-    """Both want the channel's size and the dead message."""
+    """Both calls lock the channel's size and the dead message."""
     conn, producer, deleter, retrier = connect(), connect(autocommit=False), connect(), connect()
     conn.execute("SELECT * FROM channel_set('a', p_max_size => 10)")
     dead = kill(conn, "a")
@@ -75,7 +75,7 @@ def test_a_channel_is_deleted_while_its_keys_are_taken_again(connect: Connect) -
 
 
 def test_a_key_taken_again_while_its_channel_is_deleted_is_held(connect: Connect) -> None:
-    """Invariant 15: the deletion began before the message was there, and must leave its key alone."""
+    """Invariant 15: a deletion that began before the message existed must not remove its key."""
     conn, producer, deleter = connect(), connect(autocommit=False), connect()
     clock = FakeClock(conn)
     query = "SELECT result FROM message_create('a', '', p_dedupe_key => 'key')"

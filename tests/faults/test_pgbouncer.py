@@ -21,8 +21,8 @@ from tests.faults.pgbouncer import SESSIONS, PgBouncer, pgbouncer
 from tests.queues import OWN, made
 
 pytestmark = pytest.mark.debian("pgbouncer")
-PATIENCE = 10.0
-LONG = 3 * PATIENCE
+TIMEOUT_S = 10.0
+LONG = 3 * TIMEOUT_S
 MORE = NewMessage("more", "more", delay=3600)
 
 
@@ -33,14 +33,14 @@ def pooler(dsn: str) -> Iterator[PgBouncer]:
 
 
 def until(is_true: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_S
     while not is_true():
         assert time.monotonic() < deadline, f"waited in vain for: {what}"
         time.sleep(0.005)
 
 
 def test_the_pooler_does_share_sessions(pooler: PgBouncer) -> None:
-    """What a client prepares is lost, or met by another: else the tests below would show nothing."""
+    """Prepared statements are lost or found by other clients; otherwise the tests below prove nothing."""
     with (
         psycopg.connect(pooler.dsn, autocommit=True, prepare_threshold=0) as one,
         psycopg.connect(pooler.dsn, autocommit=True, prepare_threshold=0) as other,
@@ -151,7 +151,7 @@ def test_many_threads_on_few_sessions(pooler: PgBouncer, kind: str) -> None:
             return [it.queue.enqueue(n, channel=f"tenant {n % channels}").id for n in numbers]
 
         def consume(thread: int) -> None:
-            deadline = time.monotonic() + 6 * PATIENCE
+            deadline = time.monotonic() + 6 * TIMEOUT_S
             while len(delivered) < total:
                 assert time.monotonic() < deadline, f"only {len(delivered)} were delivered"
                 for delivery in it.queue.dequeue(1 + thread % 3, lease=600, consumer=str(thread)):
@@ -181,7 +181,7 @@ def test_no_session_keeps_a_setting(pooler: PgBouncer, kind: str) -> None:
 
 
 class Watched:
-    """Lengthens naps until only a notification can end them, and says when one begins."""
+    """Makes sleeps so long that only a notification can end them, and says when one begins."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_asleep = threading.Event()
@@ -218,7 +218,7 @@ def test_waiting_through_the_pooler_is_polling(
         waiting = pool.submit(it.queue.dequeue, wait=LONG)
         until(lambda: POOLED in caplog.messages, "the word that it polls")
         created = producer.enqueue("meanwhile")
-        [delivery] = waiting.result(PATIENCE)
+        [delivery] = waiting.result(TIMEOUT_S)
         assert delivery.id == created.id
         assert not watched.is_asleep.is_set(), "there was nothing to be notified on"
 
@@ -248,11 +248,11 @@ def test_woken_around_the_pooler(
         for _ in range(3):
             watched.is_asleep.clear()
             waiting = pool.submit(it.queue.dequeue, wait=LONG)
-            assert watched.is_asleep.wait(PATIENCE)
+            assert watched.is_asleep.wait(TIMEOUT_S)
             [listener] = listeners()
             assert listener not in pooler.server_pids()
             created = it.queue.enqueue("meanwhile")
-            [delivery] = waiting.result(PATIENCE)
+            [delivery] = waiting.result(TIMEOUT_S)
             assert delivery.id == created.id
         assert listeners() == {listener}, "it is kept for the next wait"
     until(lambda: not listeners(), "its end")

@@ -1,4 +1,4 @@
-"""Messages that always fail: each is tried exactly as often as allowed, then parked (invariant 14)."""
+"""Messages that always fail get exactly the allowed attempts, then become dead letters (invariant 14)."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ MESSAGES = 1000
 
 @pytest.mark.parametrize("max_attempts", [1, 2, 5])
 def test_one_in_a_hundred_is_poison(conn: psycopg.Connection, max_attempts: int) -> None:
-    """They fail with an error and run out in turn; some are put back without one first, which is free."""
+    """They fail or let the lease run out, in turn; some are released first, which costs no attempt."""
     clock = FakeClock(conn)
     conn.execute("SELECT * FROM queue_set(p_max_attempts => 3)")
     for n in range(MESSAGES):

@@ -14,6 +14,7 @@ from lonnymq.install import install
 from tests.clock import FakeClock
 from tests.conformance import calls
 from tests.conformance.drivers import psycopg_sync
+from tests.conformance.saved_queue import SavedQueue
 from tests.conformance.test_commands import COMMANDS
 from tests.database import SETTINGS, create_database, drop_database, unique_name
 from tests.faults.clusters import cluster, connect
@@ -38,15 +39,27 @@ def logical(pytestconfig: pytest.Config) -> Iterator[Server]:
 
 @pytest.fixture
 def dsn(logical: Server) -> Iterator[str]:
-    name = unique_name("published")
-    create_database(logical, name, TEMPLATE)
+    name = copy_template(logical)
     yield logical.dsn(name)
     drop_database(logical, name)
 
 
+def copy_template(server: Server) -> str:
+    name = unique_name("published")
+    create_database(server, name, TEMPLATE)
+    return name
+
+
+@pytest.fixture(scope="module")
+def saved_queue(logical: Server) -> Iterator[SavedQueue]:
+    with connect(logical, copy_template(logical)) as conn:
+        yield SavedQueue(conn, logical.dsn(conn.info.dbname))
+
+
 @pytest.mark.parametrize("call", sorted(COMMANDS))
-def test_every_call(dsn: str, call: str) -> None:
-    with psycopg_sync(dsn) as run:
+def test_every_call(saved_queue: SavedQueue, call: str) -> None:
+    saved_queue.restore()
+    with psycopg_sync(saved_queue.dsn) as run:
         getattr(calls, call)(run)
 
 

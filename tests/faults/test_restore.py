@@ -24,7 +24,7 @@ from tests.faults.clusters import (
 )
 from tests.invariants import Delivery, check, dequeue, dispatch
 
-PATIENCE = 30.0
+TIMEOUT_S = 30.0
 LEASE_MS = 3000
 MINUTE = 60_000
 
@@ -36,7 +36,7 @@ def version(pytestconfig: pytest.Config) -> int:
 
 @pytest.fixture(scope="module")
 def source(version: int) -> Iterator[Server]:
-    """A cluster with a database "queue", and transaction numbers of some height."""
+    """A cluster with a database "queue", where many transaction ids were used."""
     with cluster(version) as server:
         raise_xids(server, above=30_000)
         create_database(server, "queue")
@@ -51,7 +51,7 @@ def create(conn: psycopg.Connection, channel: str, content: str, at: int | None 
 
 
 def leave_at_work(conn: psycopg.Connection) -> dict[bytes, int]:
-    """Messages in every state; returns the attempt that each is to be served with next."""
+    """Create messages in every state; return the attempt with which each must be served next."""
     conn.execute(
         "TRUNCATE message, dead, channel, policy_change, notice, scheduled, alarm, line, backlog, ready,"
         " ready_locked, recent_tag, lease, slots, served_by, tally, tick"
@@ -80,10 +80,10 @@ def leave_at_work(conn: psycopg.Connection) -> dict[bytes, int]:
 
 
 def serve_all(conn: psycopg.Connection, expected: dict[bytes, int]) -> None:
-    """Serve until nothing is left. The slow channel's interval is cut short once it was seen to hold."""
+    """Serve until nothing is left. Shorten the slow channel's interval once it was seen to hold."""
     got: list[Delivery] = []
     is_slow = True
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_S
     while conn.execute("SELECT EXISTS (SELECT FROM message)").fetchone() == (True,):
         assert time.monotonic() < deadline, conn.execute("SELECT channel, content FROM message").fetchall()
         if is_slow and conn.execute("SELECT COUNT(*) FROM message WHERE channel <> 'slow'").fetchone() == (
@@ -109,7 +109,7 @@ def serve_all(conn: psycopg.Connection, expected: dict[bytes, int]) -> None:
 
 
 def disturb_and_serve(conn: psycopg.Connection, expected: dict[bytes, int]) -> None:
-    """Before the first dispatch, producers are at work already."""
+    """Producers create messages before the first dispatch."""
     for channel in ("a", "one", "brand new"):
         expected[create(conn, channel, f"after {channel}")] = 1
     serve_all(conn, expected)
@@ -170,7 +170,7 @@ def test_a_dump_restored_into_the_same_cluster(source: Server, version: int) -> 
 
 
 def test_a_copy_of_the_folder_needs_no_rebuild(version: int) -> None:
-    """The original and the copy both go on where they were."""
+    """The original and the copy both continue where they were."""
     with folder() as first, folder() as second:
         with Server(first, bin_dir=binaries(version), settings=SETTINGS) as server:
             create_database(server, "queue")
@@ -202,7 +202,7 @@ def test_the_sign_of_a_rebuild_is_one(source: Server) -> None:
 
 
 def bind_and_rename(conn: psycopg.Connection) -> None:
-    """A binding that is known under another name than the role has by now."""
+    """A binding whose role has been renamed since."""
     conn.execute("CREATE ROLE acme LOGIN")
     conn.execute("GRANT USAGE ON SCHEMA lonnymq TO acme")
     conn.execute("SELECT credential_bind('acme', '{acme}')")

@@ -22,7 +22,7 @@ from tests.sql.test_dequeue import fill
 
 @pytest.fixture(scope="module")
 def own_server(pytestconfig: pytest.Config) -> Iterator[Server]:
-    """Of its own: others on a server wait for a stopped process when they drop a database."""
+    """A separate cluster: on a shared one, DROP DATABASE would wait for the stopped process."""
     with cluster(pytestconfig.getoption("--pg")) as server:
         create_database(server, "queue")
         with connect(server, "queue") as conn:

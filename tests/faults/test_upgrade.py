@@ -1,4 +1,4 @@
-"""Upgrades beside what only a whole server does."""
+"""Upgrades while the server itself is busy."""
 
 import time
 
@@ -27,7 +27,7 @@ def until_vacuuming(conn: psycopg.Connection) -> None:
 
 @pytest.mark.slow
 def test_an_autovacuum_gives_way(pytestconfig: pytest.Config) -> None:
-    """One that would go on for hours. It is in the way of one attempt, and cancelled by the next."""
+    """An autovacuum that would take hours blocks the first attempt; the next one cancels it."""
     settings = SETTINGS | {"autovacuum_naptime": "1s"}
     with cluster(pytestconfig.getoption("--pg"), settings) as server, connect(server, "postgres") as conn:
         install(conn)

@@ -8,7 +8,8 @@ from tests.database import Connect
 from tests.model.machine import SharedDatabase
 from tests.model.operators import OperatorQueueMachine
 
-PARTS = 4  # so that several processes can share the work
+PARTS = 4  # so that several processes share the work
+LONG_PARTS = 12
 STEPS = 30
 
 
@@ -19,7 +20,12 @@ def database(connect: Connect) -> SharedDatabase:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    "part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))]
+    "part",
+    [
+        0,
+        *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS)),
+        *(pytest.param(part, marks=pytest.mark.long) for part in range(PARTS, LONG_PARTS)),
+    ],
 )
 def test_random_calls_do_what_the_model_says(
     database: SharedDatabase, part: int, model_seed: int, model_examples: int

@@ -1,9 +1,15 @@
 """Queues full of rows that a call should not have to read. They are loaded by the engine's own calls."""
 
 import psycopg
+import pytest
 
 BATCH = 10_000
 FAR = 4_000_000_000_000  # in the future
+
+# A tenth of the load shows a cost that grows with it as well as all of it does.
+loaded = pytest.mark.parametrize(
+    "load", [pytest.param(0.1, id="a tenth"), pytest.param(1.0, id="full", marks=pytest.mark.long)]
+)
 
 
 def create(
@@ -49,10 +55,10 @@ def limit_channels(conn: psycopg.Connection, channels: int, prefix: str, max_con
     )
 
 
-def make_indexes_tall(conn: psycopg.Connection) -> None:
+def make_indexes_tall(conn: psycopg.Connection, load: float = 0.1) -> None:
     """Load messages that are not due, so that the indexes already have their height when costs are first
     counted. Also creates more channels than a maintain reads.
     """
     limit_channels(conn, 2_000, "tall ", 1)
-    create(conn, 200_000, 2_000, "tall ", FAR, in_a_row=100)
+    create(conn, int(200_000 * load), 2_000, "tall ", FAR, in_a_row=int(100 * load))
     dispatch_in_bulk(conn)

@@ -8,7 +8,7 @@ from tests.invariants import Delivery, dequeue, dispatch
 from tests.plans.buffers import Meter
 from tests.plans.rounds import HOUR, Workload
 from tests.plans.sessions import SLACK, Comparison, Statistics, no_growth
-from tests.plans.states import FAR, create, limit_channels, make_indexes_tall
+from tests.plans.states import FAR, create, limit_channels, loaded, make_indexes_tall
 
 MESSAGES = 100_000
 KINDS = {
@@ -48,18 +48,21 @@ def hold_a_snapshot(conn: psycopg.Connection) -> None:
     conn.execute("SELECT COUNT(*) FROM tick")
 
 
+@loaded
 @pytest.mark.slow
 @pytest.mark.parametrize("statistics", Statistics)
 @pytest.mark.parametrize("kind", KINDS)
-def test_dead_rows_under_a_held_snapshot(connect: Connect, statistics: Statistics, kind: str) -> None:
+def test_dead_rows_under_a_held_snapshot(
+    connect: Connect, statistics: Statistics, kind: str, load: float
+) -> None:
     workload = KINDS[kind] | Workload.NARROW | Workload.WIDE | Workload.DRAINED
     comparison = Comparison(connect, statistics)
-    make_indexes_tall(comparison.loader)
+    make_indexes_tall(comparison.loader, load)
     if Workload.LIMITED in workload:
         limit_channels(comparison.loader, 50, "c", 20)
     before = comparison.costs(workload)
     hold_a_snapshot(connect())
-    serve(comparison.loader, MESSAGES, 50, 0 if Workload.ONE_TIME in workload else None)
+    serve(comparison.loader, int(MESSAGES * load), 50, 0 if Workload.ONE_TIME in workload else None)
     comparison.check_no_growth(before, workload, no_growth)
 
 

@@ -7,9 +7,8 @@ from tests.database import Connect
 from tests.invariants import dequeue
 from tests.plans.rounds import Workload
 from tests.plans.sessions import Comparison, Statistics, no_growth
-from tests.plans.states import create, dispatch_in_bulk, limit_channels, make_indexes_tall
+from tests.plans.states import create, dispatch_in_bulk, limit_channels, loaded, make_indexes_tall
 
-CHANNELS = 100_000
 DAY = 86_400_000
 
 
@@ -21,25 +20,25 @@ def an_hour_passes(conn: psycopg.Connection) -> None:
     conn.execute("VACUUM alarm, served_by")
 
 
+@loaded
 @pytest.mark.slow
 @pytest.mark.parametrize("statistics", Statistics)
-def test_channels_at_their_limit(connect: Connect, statistics: Statistics) -> None:
-    """Each has one lease, a message that waited behind it, and one that came when the channel was
-    already full.
-    """
+def test_channels_at_their_limit(connect: Connect, statistics: Statistics, load: float) -> None:
+    """Each has one lease, a message that waited behind it, and one that came when it was full."""
     comparison = Comparison(connect, statistics)
-    make_indexes_tall(comparison.loader)
+    channels = int(100_000 * load)
+    make_indexes_tall(comparison.loader, load)
     workload = Workload.NARROW | Workload.WIDE | Workload.DRAINED
     before = comparison.costs(workload)
-    loader = connect()  # channel_set is slow in sessions that planned when there were no policies
-    limit_channels(loader, CHANNELS, "limited ", 1)
-    create(loader, 2 * CHANNELS, CHANNELS, "limited ", in_a_row=2)
+    loader = connect()  # channel_set is not for sessions that planned when there were no policies
+    limit_channels(loader, channels, "limited ", 1)
+    create(loader, 2 * channels, channels, "limited ", in_a_row=2)
     dispatch_in_bulk(loader)
     leased = 0
-    while leased < CHANNELS:
+    while leased < channels:
         leased += len(dequeue(loader, 10_000, DAY)[0])
         dispatch_in_bulk(loader)
-    create(loader, CHANNELS, CHANNELS, "limited ")
+    create(loader, channels, channels, "limited ")
     dispatch_in_bulk(loader)
     assert dequeue(loader, 10_000)[0] == []
     an_hour_passes(loader)

@@ -1,7 +1,7 @@
-"""Bugs that queues have had, kept as small changes to the engine's text.
+"""Bugs that queues have had, as small changes to the text of the engine's functions.
 
-A test suite is worth what it catches: tests/e2e/test_seeded_bugs.py installs each of them and demands that
-the tests named beside it fail. LONNYMQ_SEEDED_BUG names the one that the template database is made with.
+tests/e2e/test_seeded_bugs.py installs each bug and expects the tests in `caught_by` to fail. The environment
+variable LONNYMQ_SEEDED_BUG names the bug that is installed in the template database.
 """
 
 import os
@@ -20,11 +20,11 @@ class SeededBug:
     right: str
     wrong: str
     caught_by: tuple[str, ...]
-    before: str = ""  # statements that make room for it
+    before: str = ""  # statements to run first
 
     def text(self) -> str:
         text = (FUNCTIONS / self.file).read_text()
-        assert self.right in text, f"{self.file} has changed: seed this bug anew"
+        assert self.right in text, f"{self.file} has changed: adapt the seeded bug"
         return self.before + text.replace(self.right, self.wrong)
 
 

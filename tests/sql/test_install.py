@@ -215,16 +215,18 @@ def test_killed_after_any_statement_of_a_removal(connect: Connect, count: int) -
 
 
 @pytest.mark.slow
-def test_killed_after_any_statement_of_what_the_package_holds(connect: Connect) -> None:
+@pytest.mark.parametrize("step", [25, pytest.param(1, marks=pytest.mark.long)])
+def test_killed_after_any_statement_of_what_the_package_holds(connect: Connect, step: int) -> None:
     watcher = connect()
     statements = plan("q")
-    for count in range(len(statements)):
+    killed_after = [*range(0, len(statements), step), len(statements) - 1]
+    for count in killed_after:
         _die_after(connect, watcher, statements[: count + 1])
         assert contents(watcher, "q") == []
     assert install(watcher, "q").step == read().last_step
     watcher.execute("SELECT q.message_create('acme', 'kept')")
     before = contents(watcher, "q")
-    for count in range(len(statements)):
+    for count in killed_after:
         _die_after(connect, watcher, statements[: count + 1])
     assert install(watcher, "q").step == read().last_step
     assert contents(watcher, "q") == before

@@ -48,15 +48,17 @@ def outcome(folder: Path, tests: str, ci: str, *arguments: str) -> tuple[int, st
     return done.returncode, done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [[], ["-n", "2"]], ids=["alone", "xdist"])
 def test_skips_are_counted_with_what_to_install(tmp_path: Path, arguments: list[str]) -> None:
     code, said = outcome(tmp_path, TESTS, "false", *arguments)
     assert code == 0
     assert "2 skipped" in said
     assert "test_it.py::test_skipped: no reason" in said
-    assert "to run those that need Debian packages: apt-get install postgresql-15" in said
+    assert "to run the tests that need Debian packages: apt-get install postgresql-15" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [[], ["-n", "2"]], ids=["alone", "xdist"])
 def test_with_ci_a_skip_is_a_failure(tmp_path: Path, arguments: list[str]) -> None:
     code, said = outcome(tmp_path, TESTS, "true", *arguments)

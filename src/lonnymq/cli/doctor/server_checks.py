@@ -110,7 +110,7 @@ def prepared_transactions(db: Database) -> CheckResult:
         if age >= OLD_TRANSACTION_MS:
             how = problem if age >= VERY_OLD_TRANSACTION_MS else warning
             return how(
-                f"transaction {gid!r} was prepared {duration(age)} ago and not finished: it holds back vacuum",
+                f"transaction {gid!r} was prepared {duration(age)} ago and still holds back vacuum",
                 "run COMMIT PREPARED or ROLLBACK PREPARED",
             )
     return ok("none is old" if found else "none")
