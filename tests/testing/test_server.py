@@ -106,7 +106,7 @@ def test_without_any_server_it_says_what_to_do(project: Project) -> None:
     ("address", "said"),
     [
         (NOWHERE, "*is not to be reached: *refused*see that it is up*"),
-        ("postgresql://ann:secret@b@c/", "*is not one that libpq takes*"),
+        ("postgresql://ann:secret@b@c/", "*is not a valid PostgreSQL address*"),
     ],
     ids=["nobody there", "no address"],
 )

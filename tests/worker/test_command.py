@@ -93,6 +93,16 @@ def test_until_empty_runs_an_app_until_nothing_is_due(
     assert sorted(folder.glob("*health*")) == [health], "no other file is left"
 
 
+def test_until_empty_waits_for_messages_that_a_rate_limit_holds_back(folder: Path, dsn: str) -> None:
+    with Queue(dsn) as queue:
+        queue.channel("acme").set(release_interval=0.2)
+        for invoice in range(3):
+            queue.enqueue({"invoice": invoice}, channel="acme", headers={"task": "send"})
+        done = run(folder, dsn, "shop.tasks", "--until-empty")
+        assert (done.returncode, done.stdout.splitlines()) == (0, ["sent 0", "sent 1", "sent 2"]), done.stderr
+        assert queue.stats().waiting == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
@@ -108,7 +118,7 @@ def test_until_empty_runs_an_app_until_nothing_is_due(
         (["shop.through"], 1, "shop/unset.py; --debug shows the traceback)"),
         (["shop.wrong"], 1, "shop.wrong cannot be imported: ValueError: invalid literal"),
         (["shop.typo"], 1, "SyntaxError: invalid syntax (typo.py, line 1) (--debug"),
-        (["shop.address"], 1, "lonnymq: the address is not one that libpq takes"),
+        (["shop.address"], 1, "lonnymq: the address is not a valid PostgreSQL address"),
         ([], 2, "Missing argument"),
         (["shop.tasks", "--concurrency", "0"], 2, "--concurrency"),
         (["shop.tasks", "--lease", "0"], 2, "--lease"),

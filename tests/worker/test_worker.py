@@ -78,6 +78,35 @@ def test_tasks_of_an_asynchronous_app(dsn: str) -> None:
     assert asyncio.run(main()) == [3, 2, 1, 0]
 
 
+def test_until_empty_waits_for_a_message_that_a_concurrency_limit_holds_back(
+    queue: Queue, app: App[Created]
+) -> None:
+    @app.task()
+    def send() -> None: ...
+
+    queue.channel("acme").set(max_concurrency=1)
+    send.using(channel="acme").enqueue()
+    send.using(channel="acme").enqueue()
+    [message] = queue.dequeue()
+    timer = threading.Timer(0.5, queue.complete, [message])
+    timer.start()
+    assert drain(app) == [None]
+    timer.join()
+    assert queue.messages() == []
+
+
+def test_until_empty_leaves_paused_channels_and_scheduled_messages(queue: Queue, app: App[Created]) -> None:
+    @app.task()
+    def send() -> None: ...
+
+    queue.channel("paused").set(paused=True)
+    send.using(channel="paused").enqueue()
+    send.using(delay=60).enqueue()
+    send.enqueue()
+    assert drain(app) == [None]
+    assert [message.status for message in queue.messages()] == ["scheduled", "due"]
+
+
 def test_enqueue_in_the_callers_transaction(dsn: str, queue: Queue, app: App[Created]) -> None:
     @app.task()
     def send() -> None: ...

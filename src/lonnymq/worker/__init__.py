@@ -20,6 +20,7 @@ The worker:
     worker_settings  its options, checked
     session          the spine: one run of a worker, from the first lease to the last finish
     intake           decides how many messages to lease, and when
+    due_messages     whether due messages are held back by a limit, for a run until the queue is empty
     leased           one leased message: its handler, when its lease ends, whether it must stop
     execute          runs a handler, and turns what it returned or raised into an outcome
     threads          the threads that plain functions run in, and how they are interrupted

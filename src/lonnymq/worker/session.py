@@ -2,7 +2,8 @@
 passes through here, and each step hands over to the module that does it. In order:
 
 1. `_lease_messages` asks `intake` how many messages to lease, dequeues them (`_dequeue`), and pauses while
-   `outages` says that the database is unavailable.
+   `outages` says that the database is unavailable. With `until_empty` it returns when nothing is left, which
+   `due_messages` decides.
 2. `_receive` makes a `leased.LeasedMessage` of each message, and puts those that have a handler on the ready
    list. The others are released (`unknown_tasks`).
 3. `_start_handlers` starts ready messages while fewer than `concurrency` are running. From 2. on, `leases`
@@ -34,6 +35,7 @@ from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.commands import Delivery
 from lonnymq.errors import LonnyMQError
 from lonnymq.worker import health, maintenance
+from lonnymq.worker.due_messages import has_due_messages
 from lonnymq.worker.exceptions import HandlersStuck, JobStopped
 from lonnymq.worker.execute import LOST, OUTCOME_OF_STOP, RELEASE, GiveBack, HandlerOutcome, run, storable
 from lonnymq.worker.finish import Finisher
@@ -54,6 +56,7 @@ FINISH_BACKLOG_MAX = 2_000  # lease no more while this many wait to be finished:
 UNKNOWN_TASK_DELAY_MS = 60_000
 DEQUEUE_TIMEOUT_S = 2.0  # for a dequeue that is under way when the worker stops
 FINISH_TIMEOUT_S = 5.0  # for the last outcomes when the worker stops; the leases of the others run out
+LIMITED_WAIT_S = 1.0  # how long to wait for messages that a limit holds back, before checking again
 READY_MAX_S = 1.0  # how long a message may be ready before it is released
 
 
@@ -147,6 +150,7 @@ class WorkerSession:
 
     async def _lease_messages(self, *, until_empty: bool) -> None:
         failures = 0
+        wait_s = 0.0  # with until_empty: how long the next dequeue waits for messages
         while not self._stopping.is_set():
             wanted = self._intake.wanted(len(self._running), len(self._ready))
             if wanted == 0 or self._finisher.backlog > FINISH_BACKLOG_MAX:
@@ -154,7 +158,12 @@ class WorkerSession:
                 continue
             was_idle = not self._in_progress and not self._unfinished
             try:
-                deliveries = await self._dequeue(min(wanted, DEQUEUE_MAX), until_empty=until_empty)
+                deliveries = await self._dequeue(min(wanted, DEQUEUE_MAX), wait_s if until_empty else None)
+                # It was idle before the dequeue, so nothing was given back during it.
+                found_nothing = until_empty and was_idle and not deliveries
+                if found_nothing and not await has_due_messages(self._queue):
+                    return
+                wait_s = LIMITED_WAIT_S if found_nothing else 0.0
             except Exception as error:
                 if not is_transient(error):
                     raise
@@ -165,21 +174,20 @@ class WorkerSession:
             failures = 0
             self._outages.end()
             self._receive(deliveries)
-            if until_empty and not deliveries:
-                if was_idle:  # idle before the dequeue, so nothing was given back during it
-                    return
-                if self._in_progress or self._unfinished:
-                    await self._intake.wait()
+            if until_empty and not deliveries and (self._in_progress or self._unfinished):
+                await self._intake.wait()
 
-    async def _dequeue(self, limit: int, *, until_empty: bool) -> list[Delivery]:
-        """A dequeue that is under way when the worker stops or is cancelled is awaited, because its messages
-        are leased. But not for ever: in an outage there is no answer.
+    async def _dequeue(self, limit: int, wait_s: float | None) -> list[Delivery]:
+        """Wait for messages for `wait_s`, or without a limit if it is None.
+
+        A dequeue that is under way when the worker stops or is cancelled is awaited, because its messages are
+        leased. But not for ever: in an outage there is no answer.
         """
         options: dict[str, Any] = {"lease": self._lease_s, "consumer": self._settings.name}
         dequeue = self._loop.create_task(
-            self._queue.dequeue(limit, **options)
-            if until_empty
-            else self._queue.dequeue_until(self._stopping, limit, **options)
+            self._queue.dequeue_until(self._stopping, limit, **options)
+            if wait_s is None
+            else self._queue.dequeue(limit, wait=wait_s, **options)
         )
         stopping = self._loop.create_task(self._stopping.wait())
         try:

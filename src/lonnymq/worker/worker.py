@@ -71,8 +71,9 @@ class Worker:
         """Run in this thread until SIGTERM or Ctrl-C. The first signal lets running handlers finish, a second
         one stops them at once. Returns an exit code.
 
-        With `until_empty`, stop when nothing runs and no message can be served now. Messages that are
-        scheduled for later, paused, or held back by a limit stay in the queue.
+        With `until_empty`, stop when nothing runs and no message is due. It waits for due messages that a
+        rate or concurrency limit holds back, but not for paused channels, nor for messages that are
+        scheduled for later, such as retries with a backoff.
         """
         loop = asyncio.new_event_loop()
         try:

@@ -1,0 +1,43 @@
+"""Whether messages are due that a limit holds back: a worker that runs until the queue is empty waits for
+them.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from lonnymq.client.async_queue import AsyncQueue
+from lonnymq.errors import ChannelForbidden, NotPermitted
+
+log = logging.getLogger("lonnymq.worker")
+
+PAGE = 250
+EXACT_BELOW = 10_000
+"""From this number of scheduled messages on, the queue's statistics are estimates."""
+
+
+async def has_due_messages(queue: AsyncQueue) -> bool:
+    """In channels that are not paused."""
+    try:
+        stats = await queue.stats()
+        is_exact = stats.scheduled is not None and stats.scheduled < EXACT_BELOW
+        if stats.paused or (stats.due == 0 and is_exact):
+            return False
+        return await _is_any_channel_due(queue)
+    except (ChannelForbidden, NotPermitted):
+        log.warning(
+            "this login may not see whether limits hold back messages: grant it the observer role to have"
+            " until_empty wait for them"
+        )
+        return False
+
+
+async def _is_any_channel_due(queue: AsyncQueue) -> bool:
+    after = None
+    while True:
+        page = await queue.channels(after=after, limit=PAGE)
+        if any(channel.due and not channel.paused for channel in page):
+            return True
+        if len(page) < PAGE:
+            return False
+        after = page[-1].channel
