@@ -1,7 +1,7 @@
-"""For the tests of programs that use LonnyMQ.
+"""For tests of programs that use LonnyMQ.
 
-The fixtures of lonnymq.testing.plugin are there in every pytest, which imports this package for them. So what
-is named here is loaded when it is first used.
+Every run of pytest imports this package, because of the fixtures in lonnymq.testing.plugin. So the names
+here are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Drained", "drain", "drain_async"]
 
 
-if not TYPE_CHECKING:  # else any name would seem to be there
+if not TYPE_CHECKING:  # otherwise any name would seem to exist
 
     def __getattr__(name: str) -> object:
         if name not in __all__:
