@@ -1,7 +1,8 @@
 """For tests of programs that use LonnyMQ.
 
 Every run of pytest imports this package, because of the fixtures in lonnymq.testing.plugin. So the names
-here are loaded when they are first used.
+here are loaded when they are first used. No module here may have one of these names: importing it would
+hide the function.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lonnymq.testing.drain import Drained, drain, drain_async
+    from lonnymq.testing.drain_app import Drained, drain, drain_async
 
 __all__ = ["Drained", "drain", "drain_async"]
 
@@ -20,7 +21,7 @@ if not TYPE_CHECKING:  # otherwise any name would seem to exist
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(importlib.import_module("lonnymq.testing.drain"), name)
+        return getattr(importlib.import_module("lonnymq.testing.drain_app"), name)
 
 
 def __dir__() -> list[str]:
