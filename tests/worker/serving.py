@@ -11,8 +11,7 @@ TIMEOUT_S = 20
 
 
 def drain(app: App[Any], **options: Any) -> list[BaseException | None]:
-    """Run a worker until nothing is due. Returns what handlers raised, in the order in which they finished.
-    """
+    """Run a worker until nothing is due. Returns what handlers raised, in the order in which they finished."""
     raised: list[BaseException | None] = []
     worker = Worker(app, **{"on_result": lambda _, error: raised.append(error)} | options)
 

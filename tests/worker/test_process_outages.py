@@ -148,8 +148,7 @@ def resumed(processes: Processes, since: Moment) -> int:
 
 
 def go_on(processes: Processes, queue: Queue, orders: Iterator[int], since: Moment) -> bool:
-    """Whether each worker has handled something since then. Enqueues more, so that one alone cannot do all.
-    """
+    """Whether each worker has handled something since then. Enqueues more, so that one alone cannot do all."""
     at_work = {entry.worker for entry in processes.ledger.read() if entry.at > since.of_the_ledger}
     if at_work and (queue.stats().waiting or 0) < PLENTY:
         queue.enqueue_many(shop.ship.message(order, 0.1) for order in islice(orders, PLENTY))

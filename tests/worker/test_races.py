@@ -510,8 +510,7 @@ def test_a_call_that_the_server_cancels_is_repeated(dsn: str, conn: psycopg.Conn
 
 
 def test_whenever_it_stops_nothing_stays_leased_and_nothing_is_lost(queue: Queue, app: App[Created]) -> None:
-    """It is stopped before it has connected, in a dequeue, in handlers, twice, by force, and by cancelling.
-    """
+    """It is stopped before it has connected, in a dequeue, in handlers, twice, by force, and by cancelling."""
     chance = random.Random(11)
     ran: list[int] = []
 

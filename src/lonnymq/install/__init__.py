@@ -53,8 +53,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Installed:
-    """What is installed in a schema: the last step applied to its tables, and the release of its functions.
-    """
+    """What is installed in a schema: the last step applied to its tables, and the release of its functions."""
 
     schema: str
     step: int

@@ -211,8 +211,7 @@ END""")
 
 
 def _record(sql_files: SqlFiles, release: str, contract: int, oldest_contract: int, *, roles: bool) -> str:
-    """The names of earlier releases stay in the lists, so that uninstalling drops what no step has dropped.
-    """
+    """The names of earlier releases stay in the lists, so that uninstalling drops what no step has dropped."""
     functions = text_array([function.name for function in sql_files.functions])
     views = text_array([view.name for view in sql_files.views])
     return f"""UPDATE installation
