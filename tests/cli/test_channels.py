@@ -161,7 +161,7 @@ WRONG = [
     (["set", "acme", "--weight", "0"], "--weight"),
     (["set", "x" * 256, "--max-size", "1"], "256 bytes long"),
     (["set", "", "--max-size", "1"], "a channel needs a name"),
-    (["set", "\udcff", "--max-size", "1"], "half a character"),
+    (["set", "\udcff", "--max-size", "1"], "a lone surrogate"),
     (["list", "--limit", "0"], "--limit"),
     (["list", "--limit", "1001"], "1001"),
     (["list", "--order", "size"], "'size' is not one of"),

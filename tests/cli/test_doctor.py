@@ -353,7 +353,7 @@ def test_a_login_that_sees_little(login: Login, schema: str) -> None:
 
 def test_a_schema_that_is_missing_or_does_not_fit(lonnymq: Run, conn: psycopg.Connection) -> None:
     for schema, change, says in (
-        ("nowhere", "SELECT", "there is no LonnyMQ in schema"),
+        ("nowhere", "SELECT", "LonnyMQ is not installed in schema"),
         (
             "lonnymq",
             "UPDATE installation SET contract = 0, release = '0.0.1'",

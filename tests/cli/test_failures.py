@@ -166,7 +166,7 @@ def test_no_database() -> None:
 def test_no_schema(lonnymq: Run, dsn: str) -> None:
     for arguments in (*WITH_QUEUE, *SCHEMA[1:]):
         done = lonnymq(*with_json(arguments), "--schema", "nowhere")
-        assert_one_sentence(arguments, done, 4, "there is no LonnyMQ in schema", "run `lonnymq install`")
+        assert_one_sentence(arguments, done, 4, "LonnyMQ is not installed in schema", "run `lonnymq install`")
         assert_debug_shows_where([*arguments, "--schema", "nowhere"], dsn)
     examined = lonnymq("doctor", "--schema", "nowhere")
     assert (examined.code, "run `lonnymq install`" in examined.stdout) == (4, True)
@@ -179,7 +179,7 @@ def test_a_schema_that_is_too_old_or_too_new(lonnymq: Run, conn: psycopg.Connect
             conn.execute(statement.encode())
     for arguments in (*WITH_QUEUE, ["verify"]):
         old = lonnymq(*with_json(arguments))
-        assert_one_sentence(arguments, old, 4, "is of LonnyMQ 0.0.1, older than", "run `lonnymq upgrade`")
+        assert_one_sentence(arguments, old, 4, "has LonnyMQ 0.0.1, older than", "run `lonnymq upgrade`")
         new = lonnymq(*with_json(arguments), "--schema", "new")
         assert_one_sentence(arguments, new, 4, "upgrade the lonnymq package to >= 99")
     for arguments in (["install"], ["upgrade"]):
@@ -211,7 +211,7 @@ def test_a_login_without_privileges(login: Login, schema: str, conn: psycopg.Con
         assert_one_sentence(arguments, done, 1, *says)
     for arguments in (*SCHEMA, ["install", "--roles"]):
         done = run(*with_json(arguments), "--schema", schema, dsn=address)
-        says = "permission denied", f'belongs to role "{conn.info.user}"', "run it with the owner's login"
+        says = "permission denied", f'belongs to role "{conn.info.user}"', "log in as that role"
         assert_one_sentence(arguments, done, 1, *says)
     fresh = run("install", "--schema", "fresh", dsn=address)
     says = "permission denied for database", f'GRANT CREATE ON DATABASE "{conn.info.dbname}" TO "{name}";'

@@ -261,7 +261,7 @@ def test_no_database_to_begin_with() -> None:
 def test_no_schema_to_begin_with(dsn: str) -> None:
     with Terminal("top", "--schema", "nowhere", dsn=dsn) as terminal:
         assert terminal.end() == 4
-        assert "there is no LonnyMQ in schema" in " ".join(terminal.raw.split())
+        assert "LonnyMQ is not installed in schema" in " ".join(terminal.raw.split())
 
 
 def test_once(queue: Queue, lonnymq: Run) -> None:

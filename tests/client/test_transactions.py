@@ -273,7 +273,7 @@ def test_what_has_no_transaction(dsn: str) -> None:
     engine = create_engine(url(dsn, "psycopg"))
     with Queue(dsn) as queue, ConnectionPool(dsn, min_size=1, open=True) as pool:
         for held in (engine, pool):
-            with pytest.raises(errors.UnsuitableConnection, match="has no transaction"):
+            with pytest.raises(errors.UnsuitableConnection, match="cannot be part of your transaction"):
                 queue.enqueue("x", conn=held)
         assert queue.channel("default").stats().waiting == 0
     engine.dispose()

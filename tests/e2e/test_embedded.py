@@ -140,11 +140,11 @@ def test_its_processes_are_known_by_proc_and_by_ps(data_dir: Path, monkeypatch: 
         cluster = (data_dir / "postgres" / "data").resolve()
         assert server.pid in list(processes.of_cluster(cluster))
         assert len(list(processes.of_cluster(cluster))) > 1
-        assert not processes.belongs(server.pid, data_dir)
+        assert not processes.is_server(server.pid, data_dir)
         pid = server.pid
         monkeypatch.setattr(processes, "PROC", Path("/nonexistent"))
-        assert processes.belongs(pid, cluster)
-        assert not processes.belongs(pid, cluster / "other")
+        assert processes.is_server(pid, cluster)
+        assert not processes.is_server(pid, cluster / "other")
 
 
 @as_root

@@ -186,7 +186,7 @@ def test_after_a_crash_it_waits_for_the_last_process_of_the_old_server(data_dir:
 def test_after_a_crash_it_names_what_does_not_end_and_leaves_it_alone(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postmaster, "ORPHAN_PATIENCE", 0.5)
+    monkeypatch.setattr(postmaster, "ORPHAN_TIMEOUT_S", 0.5)
     with Server(data_dir, settings=FAST) as first:
         connection = psycopg.connect(first.dsn(), autocommit=True)
         backend = connection.info.backend_pid

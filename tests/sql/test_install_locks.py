@@ -205,7 +205,7 @@ def test_another_installation_is_not_waited_for_for_ever(connect: Connect) -> No
     with pytest.raises(errors.SchemaLocked) as raised:
         install(second, "q", wait=0)
     assert f"pid {first.info.backend_pid} (" in raised.value.message
-    assert "holds the lock of another installation" in raised.value.message
+    assert "holds the advisory lock of another installation" in raised.value.message
 
 
 def two_tables(between: str = "") -> SqlFiles:

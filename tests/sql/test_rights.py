@@ -145,7 +145,7 @@ def test_verify_refuses_and_says_what_to_run(conn: Conn, with_roles: str, other:
     roles = {role: sql.Identifier(f"{with_roles}_{role}") for role in ("producer", "observer")}
     given = {"other": sql.Identifier(other), "schema": sql.Identifier(with_roles), **roles}
     conn.execute(sql.SQL(change).format(**given))
-    with pytest.raises(RightsTooWide, match="can bypass the queue") as caught:
+    with pytest.raises(RightsTooWide, match="privileges bypass the queue") as caught:
         verify(conn, with_roles)
     assert caught.value.hint is not None
     conn.execute(caught.value.hint.removeprefix("run as its owner: ").encode())

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.database import AnyServer
-from tests.e2e.conftest import signals_reach_programs  # noqa: F401 - it is at work by being there
-from tests.testing.project import Project, Role, made_role
+from tests.e2e.conftest import signals_reach_programs  # noqa: F401 - a fixture that is used automatically
+from tests.testing.project import Project, Role, created_role
 
 
 @pytest.fixture
 def temporary() -> Iterator[Path]:
-    """Not pytest's own temporary folder: under root, it is closed to the account that a server runs as."""
+    """A temporary folder that the server's account can reach. For root, pytest's own is closed to others."""
     folder = Path(tempfile.mkdtemp(prefix="lonnymq-users-"))
     folder.chmod(0o711)
     yield folder
@@ -26,5 +26,5 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, temporar
 
 @pytest.fixture
 def role(server: AnyServer) -> Iterator[Role]:
-    with made_role(server, "CREATEDB") as role:
+    with created_role(server, "CREATEDB") as role:
         yield role

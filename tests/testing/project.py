@@ -1,4 +1,4 @@
-"""A project whose tests use the plugin, on a server where it is told apart from others by its role."""
+"""A project whose tests use the plugin. It has its own role on the server, which owns its databases."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from lonnymq.testing.url import url
 from tests.database import AnyServer
 
 DATABASES = "SELECT datname FROM pg_database WHERE pg_get_userbyid(datdba) = %s"
-PATIENCE = 30.0
+TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
 class Role:
-    """What it may do is given; what it has made is its own."""
+    """A role of the server, and the databases that it owns."""
 
     server: AnyServer
     name: str
@@ -48,7 +48,7 @@ class Role:
 
 
 @contextmanager
-def made_role(server: AnyServer, rights: str) -> Iterator[Role]:
+def created_role(server: AnyServer, rights: str) -> Iterator[Role]:
     role = Role(server, f"tester_{secrets.token_hex(4)}", f"/@:% ?#é{secrets.token_hex(8)}")
     name = sql.Identifier(role.name)
     with psycopg.connect(server.dsn(), autocommit=True) as admin:
@@ -68,7 +68,7 @@ def made_role(server: AnyServer, rights: str) -> Iterator[Role]:
 
 
 class Project:
-    """`temporary` is where its runs keep what is not to outlast them."""
+    """`temporary` is the folder for temporary files of its runs."""
 
     def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
         self.pytester = pytester
@@ -90,15 +90,15 @@ class Project:
     def run(self, *arguments: str) -> pytest.RunResult:
         return self.pytester.runpytest_subprocess("-p", "no:cacheprovider", "-W", "error", *arguments)
 
-    def wrote(self, name: str) -> list[str]:
+    def lines_of(self, name: str) -> list[str]:
         return (self.folder / name).read_text(encoding="utf-8").splitlines()
 
     def leftovers(self) -> list[Path]:
         return list(self.temporary.glob("lonnymq*"))
 
     @contextmanager
-    def begun(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        """A run in the middle of a test, which says so by writing a file `begun`."""
+    def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """Start a run, and wait until a test of it has written the file `begun`."""
         command = [*self.pytester._getpytestargs(), "-p", "no:cacheprovider", "-W", "error", *arguments]
         with subprocess.Popen(
             command,
@@ -109,9 +109,9 @@ class Project:
             start_new_session=True,
         ) as run:
             try:
-                deadline = time.monotonic() + PATIENCE
+                deadline = time.monotonic() + TIMEOUT_S
                 while not (self.folder / "begun").exists():
-                    assert time.monotonic() < deadline, "the test does not begin"
+                    assert time.monotonic() < deadline, "the test does not start"
                     assert run.poll() is None, run.communicate()[0]
                     time.sleep(0.02)
                 yield run

@@ -1,4 +1,4 @@
-"""Addresses that every driver reads, whatever is in them."""
+"""The URLs of test databases, which every driver must accept."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SELECT_USER = "SELECT current_user"
     ],
     ids=str,
 )
-def test_libpq_reads_what_was_meant(parameters: dict[str, Any]) -> None:
+def test_libpq_reads_the_same_parameters(parameters: dict[str, Any]) -> None:
     for name in ("shop", "a/b?c é"):
         read = conninfo_to_dict(url.url(parameters | {"dbname": "other"}, name))
         assert read == {key: str(value) for key, value in parameters.items()} | {"dbname": name}
@@ -59,6 +59,6 @@ def test_other_drivers_read_it_too(role: Role) -> None:
     assert asyncio.run(by_asyncpg()) == role.name
 
 
-def test_its_examples() -> None:
+def test_examples_in_docstrings() -> None:
     failed, tried = doctest.testmod(url)
     assert (failed, tried > 0) == (0, True)

@@ -1,4 +1,4 @@
-"""drain: what is due is worked through, and a test sees what came of it."""
+"""drain: runs the tasks of messages that are due, and returns the outcomes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from lonnymq import App, AsyncQueue, Created, Delivery, Discard, Queue, Retry
 from lonnymq.errors import InvalidArgument
 from lonnymq.testing import Drained, drain, drain_async
-from lonnymq.testing.loop_safe_queue import AnyLoopQueue
+from lonnymq.testing.loop_safe_queue import LoopSafeQueue
 from lonnymq.worker.unknown_tasks import UnknownTask
 
 
@@ -32,7 +32,7 @@ def test_nothing_to_do(app: App[Created]) -> None:
     assert drain(app) == Drained()
 
 
-def test_what_is_due_and_what_comes_of_it_one_after_the_other(app: App[Created]) -> None:
+def test_due_messages_and_those_they_enqueue_run_one_at_a_time(app: App[Created]) -> None:
     began: list[str] = []
     ended: list[str] = []
 
@@ -62,7 +62,7 @@ def test_what_is_due_and_what_comes_of_it_one_after_the_other(app: App[Created])
     assert app.queue.messages() == []
 
 
-def test_what_is_for_later_is_left(app: App[Created], queue: Queue) -> None:
+def test_scheduled_messages_are_not_run(app: App[Created], queue: Queue) -> None:
     @app.task()
     def later() -> None:
         raise AssertionError
@@ -72,7 +72,7 @@ def test_what_is_for_later_is_left(app: App[Created], queue: Queue) -> None:
     assert [message.status for message in queue.messages()] == ["scheduled"]
 
 
-def test_schedules_are_left_alone(app: App[Created], conn: psycopg.Connection) -> None:
+def test_schedules_are_not_run(app: App[Created], conn: psycopg.Connection) -> None:
     seen = []
 
     @app.cron("* * * * *")
@@ -108,7 +108,7 @@ def test_the_first_error_is_raised_when_all_is_done(app: App[Created], queue: Qu
     }
 
 
-def test_errors_are_told_of_instead(app: App[Created], queue: Queue) -> None:
+def test_errors_are_returned_instead(app: App[Created], queue: Queue) -> None:
     @app.task(backoff=0)
     def divide(by: int) -> None:
         raise ZeroDivisionError(by)
@@ -120,7 +120,7 @@ def test_errors_are_told_of_instead(app: App[Created], queue: Queue) -> None:
     assert len(queue.dead.list()) == 1
 
 
-def test_retries_and_discards_are_no_errors(app: App[Created]) -> None:
+def test_retries_and_discards_are_not_errors(app: App[Created]) -> None:
     @app.task()
     def not_yet() -> None:
         raise Retry(after=60)
@@ -134,7 +134,7 @@ def test_retries_and_discards_are_no_errors(app: App[Created]) -> None:
     assert drain(app) == Drained(retried=1, discarded=1)
 
 
-def test_a_task_that_nobody_knows_is_an_error(app: App[Created]) -> None:
+def test_an_unknown_task_is_an_error(app: App[Created]) -> None:
     app.queue.enqueue({}, headers={"task": "gone"})
     with pytest.raises(UnknownTask, match="gone"):
         drain(app)
@@ -150,7 +150,7 @@ def test_a_handler_may_fail_the_test(app: App[Created]) -> None:
         drain(app)
 
 
-def test_it_leaves_signals_and_loops_alone(app: App[Created]) -> None:
+def test_it_does_not_change_signal_handlers_or_event_loops(app: App[Created]) -> None:
     seen = []
 
     @app.task()
@@ -171,7 +171,7 @@ def test_it_leaves_signals_and_loops_alone(app: App[Created]) -> None:
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
-def test_in_a_loop_it_is_to_be_awaited(app: App[Created]) -> None:
+def test_in_a_loop_one_must_use_drain_async(app: App[Created]) -> None:
     seen = []
 
     @app.task()
@@ -189,7 +189,7 @@ def test_in_a_loop_it_is_to_be_awaited(app: App[Created]) -> None:
 
 
 def test_an_async_queue_in_several_loops(dsn: str) -> None:
-    queue = AnyLoopQueue(dsn, "lonnymq")
+    queue = LoopSafeQueue(dsn, "lonnymq")
     app = App(queue)
     seen = []
 
@@ -202,7 +202,7 @@ def test_an_async_queue_in_several_loops(dsn: str) -> None:
     asyncio.run(see.enqueue(2))
     assert asyncio.run(drain_async(app)) == Drained(completed=1)
     assert seen == [1, 2]
-    queue.end()
+    queue.close_without_loop()
 
 
 def test_an_async_queue_of_one_loop_is_not_drained_in_another(dsn: str) -> None:
@@ -222,5 +222,5 @@ async def _enqueued_and_drained(dsn: str) -> Drained:
         return await drain_async(app, raise_errors=False)
 
 
-def test_an_async_queue_of_the_tests_own(dsn: str) -> None:
+def test_an_async_queue_that_the_test_creates(dsn: str) -> None:
     assert [type(error) for error in asyncio.run(_enqueued_and_drained(dsn)).errors] == [ValueError]

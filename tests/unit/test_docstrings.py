@@ -1,11 +1,17 @@
-"""What docstrings show at a prompt is what happens."""
+"""The examples in docstrings do what they show."""
 
 import doctest
 import importlib
 
 import pytest
 
-MODULES = ["lonnymq.payload", "lonnymq.client.times", "lonnymq.adapters.array_text"]
+MODULES = [
+    "lonnymq.payload",
+    "lonnymq.client.times",
+    "lonnymq.adapters.array_text",
+    "lonnymq.install.missing_roles",
+    "lonnymq.worker.backoff",
+]
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -1,4 +1,4 @@
-"""SQLSTATEs and the errors they stand for."""
+"""SQLSTATEs and their error classes."""
 
 import pickle
 import re
@@ -11,7 +11,7 @@ from lonnymq.errors import BY_SQLSTATE, LonnyMQError, RetryTransaction, from_sql
 ROOT = Path(__file__).parents[2]
 
 
-def test_every_state_that_the_engine_raises_has_a_class_and_a_line_in_the_contract() -> None:
+def test_every_sqlstate_that_is_raised_has_a_class_and_is_documented() -> None:
     raised = set()
     for file in (ROOT / "src" / "lonnymq").rglob("*"):
         if file.suffix in {".sql", ".py"} and file.name != "errors.py":
@@ -23,13 +23,13 @@ def test_every_state_that_the_engine_raises_has_a_class_and_a_line_in_the_contra
 
 
 @pytest.mark.parametrize("state", ["40P01", "40001"])
-def test_who_was_in_anothers_way_is_told_to_run_the_transaction_again(state: str) -> None:
+def test_a_serialization_failure_says_to_run_the_transaction_again(state: str) -> None:
     error = from_sqlstate(state, "deadlock detected", "See server log for query details.")
     assert isinstance(error, RetryTransaction)
     assert str(error) == "deadlock detected (run the transaction again)"
 
 
-def test_other_states_are_not_ours() -> None:
+def test_other_sqlstates_have_no_class() -> None:
     assert from_sqlstate("23505", "duplicate key") is None
     assert from_sqlstate(None, "") is None
 

@@ -1,4 +1,4 @@
-"""The plan is pure: statements from files, without a connection."""
+"""The plan of an installation: statements built from files, without a connection."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_same_arguments_give_the_same_statements() -> None:
     assert plan("my q", FILES) == plan("my q", FILES)
 
 
-def test_steps_come_in_their_order_then_functions_views_settings_and_rights() -> None:
+def test_steps_come_first_then_functions_views_settings_and_privileges() -> None:
     text = script(plan("q", FILES))
     parts = (
         "TABLE message",
@@ -65,8 +65,8 @@ def test_the_script_is_one_transaction() -> None:
         assert len(re.findall(r"^(?:COMMIT|ROLLBACK)\b", text, re.MULTILINE)) == 1
 
 
-def test_nothing_is_dropped_with_what_depends_on_it() -> None:
-    """A REVOKE may: it takes back what was passed on."""
+def test_nothing_is_dropped_with_cascade() -> None:
+    """Only REVOKE uses it, for privileges that the grantee has granted on."""
     lines = (script(plan("q", FILES)) + script(uninstall_plan("q"))).splitlines()
     assert [line for line in lines if "CASCADE" in line and "REVOKE" not in line] == []
 
@@ -74,7 +74,7 @@ def test_nothing_is_dropped_with_what_depends_on_it() -> None:
 @pytest.mark.parametrize(
     "name", ["lonnymq", "my q", 'we"ird', "ünï", "x" * 63, "ü" * 31, "public", "PG_up", "$"]
 )
-def test_schema_names_that_are_taken(name: str) -> None:
+def test_schema_names_that_are_accepted(name: str) -> None:
     assert f"SET LOCAL search_path TO {identifier(name)}, pg_temp" in plan(name, FILES)
 
 
@@ -87,14 +87,14 @@ def test_schema_names_that_are_refused(name: str) -> None:
             make(name)
 
 
-def test_roles_need_room_behind_the_schema_name() -> None:
+def test_with_roles_the_schema_name_must_be_shorter() -> None:
     assert plan("x" * 54, FILES, roles=True)
     with pytest.raises(InvalidSchemaName, match=r"55 bytes.*54"):
         plan("x" * 55, FILES, roles=True)
     assert not any("CREATE ROLE" in statement for statement in plan("x" * 55, FILES))
 
 
-def test_every_function_has_one_role_but_what_everyone_may_call() -> None:
+def test_each_function_belongs_to_one_role_except_those_for_everyone() -> None:
     holders: dict[str, list[str]] = {}
     for role in ROLES:
         for name in EXECUTES[role]:
@@ -103,7 +103,7 @@ def test_every_function_has_one_role_but_what_everyone_may_call() -> None:
     assert shared == {"to_epoch": list(ROLES), "queue_get": list(ROLES)}
 
 
-def test_only_what_the_files_make_is_granted() -> None:
+def test_only_existing_objects_are_granted() -> None:
     def grants(sql_files: SqlFiles) -> str:
         return plan("q", sql_files, roles=True)[-1]
 
@@ -117,7 +117,7 @@ def test_only_what_the_files_make_is_granted() -> None:
     assert "GRANT INSERT" not in grants(none)
 
 
-def test_dollar_quotes_do_not_meet_their_tag_in_the_text() -> None:
+def test_the_tag_of_dollar_quotes_does_not_occur_in_the_text() -> None:
     assert dollar_quoted("x", "q") == "$q$x$q$"
     assert dollar_quoted("a $q$ b $q1$", "q") == "$q2$a $q$ b $q1$$q2$"
     assert dollar_quoted("x $q", "q") == "$q1$x $q$q1$"
@@ -155,7 +155,7 @@ def test_reading_files(tmp_path: Path) -> None:
     assert found.last_step == 2
 
 
-def test_functions_are_found_in_folders_of_their_topics(tmp_path: Path) -> None:
+def test_functions_are_found_in_subfolders(tmp_path: Path) -> None:
     for topic, name in (("late", "a"), ("early", "b")):
         (tmp_path / "functions" / topic).mkdir(parents=True)
         text = f"CREATE OR REPLACE FUNCTION {name}() RETURNS INT LANGUAGE sql AS 'SELECT 1';"
@@ -187,18 +187,18 @@ def test_views_come_in_the_order_of_their_file_names(tmp_path: Path) -> None:
         {"views__a": "CREATE OR REPLACE VIEW a WITH (security_barrier) AS SELECT 1"},
     ],
 )
-def test_files_that_are_not_what_they_should_be(tmp_path: Path, files: dict[str, str]) -> None:
+def test_invalid_files(tmp_path: Path, files: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"\.sql|numbered"):
         read(write(tmp_path, **files))
 
 
-def test_the_files_of_the_package_are_in_order() -> None:
+def test_the_files_of_the_package_are_valid() -> None:
     found = read()
     assert found.steps
     assert len({function.name for function in found.functions}) == len(found.functions) > 0
 
 
-def test_errors_are_made_from_their_sqlstate() -> None:
+def test_errors_are_created_from_their_sqlstate() -> None:
     error = from_sqlstate("LM001", "the channel is empty", "name one")
     assert type(error) is InvalidChannel
     assert isinstance(error, ValueError)

@@ -36,27 +36,27 @@ VALUES = [
 
 @pytest.mark.parametrize("content_type", [JSON, MSGPACK])
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_typed_values_come_back_as_they_were(value: Any, content_type: str) -> None:
-    content, said = encode(value, content_type)
-    assert said == content_type
-    assert decode(content, said, type(value)) == value
+def test_typed_values_survive_a_round_trip(value: Any, content_type: str) -> None:
+    content, header = encode(value, content_type)
+    assert header == content_type
+    assert decode(content, header, type(value)) == value
 
 
 @pytest.mark.parametrize("content_type", [JSON, MSGPACK])
 @pytest.mark.parametrize("value", [None, True, 0, -1.5, "", "ü\0", [], {"a": [1, {"b": None}]}, 2**53])
-def test_plain_values_come_back_as_they_were(value: Any, content_type: str) -> None:
+def test_plain_values_survive_a_round_trip(value: Any, content_type: str) -> None:
     assert decode(*encode(value, content_type)) == value
 
 
 @pytest.mark.parametrize("value", [b"", b"\x00\xff", bytearray(b"x"), memoryview(b"x")])
-def test_bytes_are_left_alone(value: Any) -> None:
+def test_bytes_are_not_encoded(value: Any) -> None:
     content, content_type = encode(value)
     assert (content, content_type) == (bytes(value), None)
     assert encode(value, "image/png") == (bytes(value), "image/png")
     assert decode(content, content_type) == decode(content, BYTES, bytes) == bytes(value)
 
 
-def test_parameters_of_a_type_do_not_matter() -> None:
+def test_parameters_of_a_content_type_are_ignored() -> None:
     assert decode(b'"\xc3\xbc"', "Application/JSON; charset=utf-8") == "ü"
 
 
@@ -72,14 +72,14 @@ def test_parameters_of_a_type_do_not_matter() -> None:
         (b"[" * 100_000, JSON, Any),
     ],
 )
-def test_broken_content_is_said_so(content: bytes, content_type: str, kind: Any) -> None:
+def test_broken_content_is_an_error(content: bytes, content_type: str, kind: Any) -> None:
     with pytest.raises(BrokenContent) as caught:
         decode(content, content_type, kind)
     assert isinstance(caught.value, PayloadError)
     assert content_type in str(caught.value)
 
 
-def test_what_is_not_known_is_said_so() -> None:
+def test_an_unknown_content_type_is_an_error() -> None:
     with pytest.raises(UnknownContentType, match="application/x-pickle"):
         decode(b"", "application/x-pickle")
     with pytest.raises(UnknownContentType, match="use 'application/json'"):
@@ -89,7 +89,7 @@ def test_what_is_not_known_is_said_so() -> None:
 
 
 @pytest.mark.parametrize("value", [object(), {1: object()}, open, {"k": 2**80}])
-def test_what_cannot_be_written_is_said_so(value: Any) -> None:
+def test_a_value_that_cannot_be_encoded_is_an_error(value: Any) -> None:
     with pytest.raises(NotEncodable, match=type(value).__name__):
         encode(value, MSGPACK)
 

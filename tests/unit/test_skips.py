@@ -1,4 +1,6 @@
-"""Where CI is true a skip is a failure; elsewhere it is counted, with what to install."""
+"""With CI=true a skipped test is a failure; otherwise skips are counted, and the summary says what to
+install.
+"""
 
 import os
 import subprocess
@@ -51,19 +53,19 @@ def outcome(folder: Path, tests: str, ci: str, *arguments: str) -> tuple[int, st
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", [[], ["-n", "2"]], ids=["alone", "xdist"])
 def test_skips_are_counted_with_what_to_install(tmp_path: Path, arguments: list[str]) -> None:
-    code, said = outcome(tmp_path, TESTS, "false", *arguments)
+    code, output = outcome(tmp_path, TESTS, "false", *arguments)
     assert code == 0
-    assert "2 skipped" in said
-    assert "test_it.py::test_skipped: no reason" in said
-    assert "to run the tests that need Debian packages: apt-get install postgresql-15" in said
+    assert "2 skipped" in output
+    assert "test_it.py::test_skipped: no reason" in output
+    assert "to run the tests that need Debian packages: apt-get install postgresql-15" in output
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", [[], ["-n", "2"]], ids=["alone", "xdist"])
 def test_with_ci_a_skip_is_a_failure(tmp_path: Path, arguments: list[str]) -> None:
-    code, said = outcome(tmp_path, TESTS, "true", *arguments)
+    code, output = outcome(tmp_path, TESTS, "true", *arguments)
     assert code == 1
-    assert "2 skipped: with CI=true each is a failure" in said
+    assert "2 skipped: with CI=true each is a failure" in output
 
 
 def test_with_ci_a_skipped_module_is_a_failure(tmp_path: Path) -> None:
@@ -71,12 +73,12 @@ def test_with_ci_a_skipped_module_is_a_failure(tmp_path: Path) -> None:
     assert code != 0
 
 
-def test_with_ci_an_expected_failure_is_none(tmp_path: Path) -> None:
+def test_with_ci_an_expected_failure_is_not_a_failure(tmp_path: Path) -> None:
     code, _ = outcome(tmp_path, TESTS, "true", "-k", "passes or expected")
     assert code == 0
 
 
-def test_a_package_must_be_named() -> None:
+def test_a_required_package_must_be_in_packages_txt() -> None:
     from tests.skips import require_package
 
     with pytest.raises(pytest.fail.Exception, match=r"packages\.txt"):

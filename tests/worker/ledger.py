@@ -1,6 +1,6 @@
-"""What handlers did, in a file: it outlives processes that are killed, and a database that is away.
+"""A file that records what handlers did. It survives killed processes and a database that is down.
 
-Each line is written at once and whole. Times are those of a clock that all processes of a machine share.
+Each line is written with one system call. Times are of a clock that all processes of a machine share.
 """
 
 import os
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """`what` is begin, end, or the name of what stopped the handler."""
+    """`what` is begin, end, or the name of the exception that stopped the handler."""
 
     at: int
     what: str
@@ -40,7 +40,7 @@ class Ledger:
         return [Entry(int(at), what, int(order), worker) for at, what, order, worker in lines]
 
     def runs(self, what: str = "begin", worker: str | None = None) -> list[int]:
-        """The orders, in the order of their entries."""
+        """The orders that have such an entry, in the order of the entries."""
         return [
             entry.order
             for entry in self.read()

@@ -1,4 +1,4 @@
-"""Worker processes, begun and ended by a test in every way that there is."""
+"""Worker processes that a test starts, stops and kills."""
 
 import json
 import os
@@ -13,26 +13,26 @@ from typing import Any, Self
 
 from tests.worker.ledger import Ledger
 
-PATIENCE = 30.0
+TIMEOUT_S = 30.0
 CHECKOUT = Path(__file__).parents[2]
 
 
-def until(is_true: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
+def until(is_true: Callable[[], object], what: str, seconds: float = TIMEOUT_S) -> None:
     deadline = time.monotonic() + seconds
     while not is_true():
-        assert time.monotonic() < deadline, f"waited in vain for: {what}"
+        assert time.monotonic() < deadline, f"timed out waiting for {what}"
         time.sleep(0.01)
 
 
 class WorkerProcess:
-    """`lonnymq worker`, as people start it."""
+    """A `lonnymq worker` process."""
 
     def __init__(self, name: str, folder: Path, environment: dict[str, str], arguments: list[str]) -> None:
         self.name = name
         self.health_file = folder / f"health-{name}"
-        self._log = folder / f"log-{name}"
+        self._log_file = folder / f"log-{name}"
         self._gate = folder / f"open-{name}"
-        with self._log.open("wb") as log:
+        with self._log_file.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-W", "error", "-m", "lonnymq", "worker", *arguments, "--name", name],
                 cwd=CHECKOUT,
@@ -52,8 +52,8 @@ class WorkerProcess:
         return self._process.poll() is None
 
     @property
-    def said(self) -> str:
-        return self._log.read_text(encoding="utf-8", errors="replace")
+    def log(self) -> str:
+        return self._log_file.read_text(encoding="utf-8", errors="replace")
 
     @property
     def health(self) -> dict[str, Any]:
@@ -62,17 +62,17 @@ class WorkerProcess:
 
     @property
     def resident_bytes(self) -> int:
-        """What it keeps of the machine's memory."""
+        """Its resident memory."""
         fields = Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()
         return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
 
-    def serves(self) -> Self:
-        until(lambda: "serves schema" in self.said or not self.is_alive, f"{self.name} to serve")
-        assert self.is_alive, self.said
+    def wait_until_serving(self) -> Self:
+        until(lambda: "serves schema" in self.log or not self.is_alive, f"{self.name} to serve")
+        assert self.is_alive, self.log
         return self
 
     def open_gate(self) -> None:
-        """Its handlers that wait, wait no longer."""
+        """Let its waiting handlers go on."""
         self._gate.touch()
 
     def send(self, number: signal.Signals) -> None:
@@ -80,22 +80,22 @@ class WorkerProcess:
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait(PATIENCE)
+        self._process.wait(TIMEOUT_S)
 
-    def end(self, seconds: float = PATIENCE) -> int:
-        """Its exit code, once it has ended by itself."""
+    def wait_for_exit(self, seconds: float = TIMEOUT_S) -> int:
+        """Wait for it to exit by itself. Returns the exit code."""
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.name} does not end: {self.said}") from None
+            raise AssertionError(f"{self.name} does not exit: {self.log}") from None
 
     def stop(self) -> int:
         self.send(signal.SIGTERM)
-        return self.end()
+        return self.wait_for_exit()
 
 
-class Crew:
-    """The workers of a test. None outlives it, and none has said a traceback."""
+class Processes:
+    """The worker processes of a test. At its end they are killed, and none may have logged a traceback."""
 
     def __init__(self, dsn: str, folder: Path) -> None:
         self.ledger = Ledger(folder / "ledger")
@@ -113,9 +113,9 @@ class Crew:
             worker.kill()
         for worker in self.workers:
             if kind is not None:
-                print(f"--- {worker.name}\n{worker.said}")
+                print(f"--- {worker.name}\n{worker.log}")
             else:
-                assert "Traceback" not in worker.said, worker.said
+                assert "Traceback" not in worker.log, worker.log
 
     def start(
         self,
@@ -127,7 +127,7 @@ class Crew:
         shutdown_timeout: float = 30,
         environment: Mapping[str, str] | None = None,
     ) -> WorkerProcess:
-        """It may not serve yet. The environment is the shop's."""
+        """Start a worker on the tasks in tests/worker/shop.py, and do not wait until it serves."""
         name = f"worker-{len(self.workers) + 1}"
         given = {"SHOP_DSN": self._dsn, "SHOP_FOLDER": str(self._folder), **(environment or {})}
         arguments = [
@@ -144,7 +144,7 @@ class Crew:
 
     def start_many(self, count: int, app: str = "app", **options: Any) -> list[WorkerProcess]:
         started = [self.start(app, **options) for _ in range(count)]
-        return [worker.serves() for worker in started]
+        return [worker.wait_until_serving() for worker in started]
 
     def open_gates(self) -> None:
         (self._folder / "open").touch()

@@ -7,16 +7,16 @@ from typing import Any
 
 from lonnymq import App, Worker
 
-PATIENCE = 20
+TIMEOUT_S = 20
 
 
 def drain(app: App[Any], **options: Any) -> list[BaseException | None]:
-    """Until nothing is due; what handlers raised, in the order in which they ended."""
+    """Run a worker until nothing is due. Returns what handlers raised, in the order they finished."""
     raised: list[BaseException | None] = []
     worker = Worker(app, **{"on_result": lambda _, error: raised.append(error)} | options)
 
     async def main() -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_S):
             await worker.serve(until_empty=True)
 
     asyncio.run(main())
@@ -31,10 +31,10 @@ async def serving(app: App[Any], **options: Any) -> AsyncIterator[Worker]:
         yield worker
     finally:
         worker.stop()
-        await asyncio.wait_for(task, PATIENCE)
+        await asyncio.wait_for(task, TIMEOUT_S)
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - it is the database, or a thread, that changes
+    async with asyncio.timeout(TIMEOUT_S):
+        while not condition():  # noqa: ASYNC110 - the database, or a thread, changes it
             await asyncio.sleep(0.01)

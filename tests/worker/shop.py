@@ -1,7 +1,7 @@
-"""The tasks of worker processes. What each run does is written to a ledger; what must be there once, to a
-table in the transaction that completes the message.
+"""The tasks that worker processes run in tests. Each run is recorded in a ledger. Tasks that must take effect
+once also write to a table, in the transaction that completes the message.
 
-Handlers that wait do so until the test opens a gate: that of their worker, or that of all.
+Some handlers wait until the test opens a gate, either for their worker or for all workers.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ if "SHOP_LISTEN" in os.environ:
     OPTIONS["listen"] = os.environ["SHOP_LISTEN"]
 if "SHOP_TIMEOUT" in os.environ:
     OPTIONS["timeout"] = float(os.environ["SHOP_TIMEOUT"])
-if "SHOP_IS_PATIENT" in os.environ:
-    session.READY_MAX = 600  # for what is ready to be handed back there must be another reason
+if "SHOP_KEEPS_READY" in os.environ:
+    session.READY_MAX_S = 600  # so that ready messages are not released because they waited
 
 pool = ConnectionPool(DSN, kwargs={"prepare_threshold": None}, min_size=1, max_size=5, open=False)
 ledger = Ledger(FOLDER / "ledger")
@@ -45,7 +45,7 @@ clock: App[Any] = App(app.queue)
 
 
 @contextmanager
-def noted(order: int) -> Iterator[None]:
+def recorded(order: int) -> Iterator[None]:
     ledger.write("begin", order, NAME)
     try:
         yield
@@ -67,54 +67,52 @@ def pay_in_one_transaction(order: int) -> None:
 
 
 @app.task()
-async def nod() -> None:
-    """Nothing."""
+async def do_nothing() -> None: ...
 
 
-older.task()(nod.function)
+older.task()(do_nothing.function)
 
 
 @app.task()
-def bow() -> None:
-    """Nothing, in a thread."""
+def do_nothing_in_thread() -> None: ...
 
 
 @app.task()
 async def ship(order: int, seconds: float = 0) -> None:
-    with noted(order):
+    with recorded(order):
         await asyncio.sleep(seconds)
 
 
 @app.task()
 def pack(order: int, seconds: float = 0) -> None:
-    with noted(order):
+    with recorded(order):
         time.sleep(seconds)
 
 
 @app.task()
 def pay(order: int) -> None:
-    with noted(order):
+    with recorded(order):
         pay_in_one_transaction(order)
 
 
 @app.task()
 def wait_in_thread(order: int) -> None:
-    with noted(order):
+    with recorded(order):
         while not is_open():
             time.sleep(0.01)
 
 
 @app.task()
 async def wait_in_loop(order: int) -> None:
-    with noted(order):
-        while not is_open():  # noqa: ASYNC110 - it is another process that opens the gate
+    with recorded(order):
+        while not is_open():  # noqa: ASYNC110 - another process opens the gate
             await asyncio.sleep(0.01)
 
 
 @app.task()
 def wait_and_pay(order: int) -> None:
-    """Whatever it is told meanwhile."""
-    with noted(order):
+    """Pays even if it is stopped while it waits."""
+    with recorded(order):
         with suppress(JobStopped):
             while not is_open():
                 time.sleep(0.01)
@@ -122,30 +120,29 @@ def wait_and_pay(order: int) -> None:
 
 
 @app.task()
-def deaf_in_thread(order: int) -> None:
-    """Out of reach for an exception: it waits in C."""
-    with noted(order):
+def unstoppable_in_thread(order: int) -> None:
+    """It waits in C, where no exception can be raised."""
+    with recorded(order):
         time.sleep(600)
 
 
 @app.task()
-async def deaf_in_loop(order: int) -> None:
+async def unstoppable_in_loop(order: int) -> None:
     ledger.write("begin", order, NAME)
     while True:
         try:
             await asyncio.sleep(600)
         except asyncio.CancelledError:
-            ledger.write("deaf", order, NAME)
+            ledger.write("ignored", order, NAME)
 
 
 @app.task()
-async def deaf_elsewhere(order: int) -> None:
-    """What it is cancelled for goes on in a thread that the worker does not know."""
-    with noted(order):
+async def leaves_thread_behind(order: int) -> None:
+    """It can be cancelled, but the thread that it started goes on."""
+    with recorded(order):
         await asyncio.to_thread(time.sleep, 600)
 
 
 @clock.cron("* * * * * *", catch_up="all")
 @clock.task()
-async def tick() -> None:
-    """Each second."""
+async def every_second() -> None: ...

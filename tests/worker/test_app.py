@@ -1,4 +1,4 @@
-"""What is a task, and what is the message of a call."""
+"""Tasks, and the messages that their calls become."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ from lonnymq.errors import (
     InvalidTime,
 )
 from lonnymq.worker.backoff import delay_ms
-from lonnymq.worker.inline import NOBODYS
+from lonnymq.worker.inline import NO_TOKEN
 from lonnymq.worker.job import NoJob
 
 NOWHERE = "host=/nowhere dbname=nothing"
@@ -34,7 +34,7 @@ def app() -> App[Any]:
 
 def delivery(content: bytes, task: str | None = "send", content_type: str = "application/json") -> Delivery:
     headers = {"content-type": content_type} | ({} if task is None else {"task": task})
-    return Delivery(1, "a", content, headers, None, 1, NOBODYS, 0)
+    return Delivery(1, "a", content, headers, None, 1, NO_TOKEN, 0)
 
 
 @dataclass
@@ -111,7 +111,7 @@ def test_arguments_come_back_as_the_function_wants_them(app: App[Any]) -> None:
         (b"{", "is not application/json"),
     ],
 )
-def test_content_that_is_no_call(app: App[Any], content: bytes, says: str) -> None:
+def test_a_payload_that_is_not_a_call(app: App[Any], content: bytes, says: str) -> None:
     @app.task()
     def send(invoice: int) -> None: ...
 
@@ -172,7 +172,7 @@ def test_an_address_given_as_the_queue_is_not_repeated() -> None:
         ({"backoff": "long"}, InvalidTime),
     ],
 )
-def test_options_that_cannot_be(app: App[Any], options: dict[str, Any], error: type[Exception]) -> None:
+def test_invalid_options(app: App[Any], options: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
         app.task(**options)
 
@@ -192,7 +192,7 @@ def test_messages_find_their_handler(app: App[Any]) -> None:
     assert found is not None
     assert found.name == "raw"
     assert found.policy.timeout_s == 5
-    assert app.handler_of(delivery(b"{}", task="other")) is None, "a task that is not known here is not raw"
+    assert app.handler_of(delivery(b"{}", task="other")) is None, "an unknown task has no handler"
     with pytest.raises(InvalidArgument, match="go to raw already"):
         app.consume(raw)
 
@@ -203,14 +203,14 @@ def test_messages_find_their_handler(app: App[Any]) -> None:
     longest=st.integers(100, 1000),
     attempt=st.integers(1, 10_000),
 )
-def test_backoff_grows_to_its_cap(first: float, factor: float, longest: int, attempt: int) -> None:
+def test_backoff_grows_to_its_limit(first: float, factor: float, longest: int, attempt: int) -> None:
     backoff = Backoff(first, factor, longest)
-    plain = backoff.without_chance(attempt)
-    assert plain <= backoff.without_chance(attempt + 1) <= longest
+    plain = backoff.without_jitter(attempt)
+    assert plain <= backoff.without_jitter(attempt + 1) <= longest
     assert plain / 2 <= backoff(attempt) <= plain
 
 
-def test_backoff_is_spread_by_chance() -> None:
+def test_backoff_is_randomised() -> None:
     random.seed(7)
     delays = [delay_ms(Backoff(first=10), 1) for _ in range(1000)]
     assert min(delays) < 5100
@@ -225,7 +225,7 @@ def test_backoff_is_spread_by_chance() -> None:
 
 
 def test_there_is_no_job_outside_a_handler() -> None:
-    with pytest.raises(NoJob, match="no message is being worked on"):
+    with pytest.raises(NoJob, match="there is no current job"):
         Job.current()
 
 
@@ -239,7 +239,7 @@ def test_inline(app: App[Any]) -> None:
         job.save({"page": 2})
         assert job.state == {"page": 2}
         inner.enqueue(order.pieces)
-        assert Job.current() is job, "another one's job is not mine"
+        assert Job.current() is job, "the inner task's job is current only in the inner task"
         job.complete(conn=None)
 
     @app.task(channel="other")

@@ -1,4 +1,4 @@
-"""`lonnymq worker`, as people start it."""
+"""The command `lonnymq worker`."""
 
 from __future__ import annotations
 
@@ -77,17 +77,19 @@ def run(folder: Path, dsn: str, *arguments: str, timeout: float = 60) -> subproc
         ("shop.tasks:other", ["sent later 2", "sent later 1", "sent later 0"]),
     ],
 )
-def test_it_runs_an_app_until_nothing_is_due(folder: Path, dsn: str, target: str, sent: list[str]) -> None:
+def test_until_empty_runs_an_app_until_nothing_is_due(
+    folder: Path, dsn: str, target: str, sent: list[str]
+) -> None:
     with Queue(dsn) as queue:
         queue.enqueue({"invoice": 2}, headers={"task": "send"})
         health = folder / "health.json"
         done = run(folder, dsn, target, "--until-empty", "--name", "me", "--health-file", str(health))
         assert (done.returncode, done.stdout.splitlines()) == (0, sent), done.stderr
-        assert "me serves schema 'lonnymq', 10 at a time, under leases of 30 s: " in done.stderr
-        assert f"me ends: {len(sent)} completed" in done.stderr
+        assert "me serves schema 'lonnymq' with concurrency 10 and leases of 30 s; tasks: " in done.stderr
+        assert f"me stopped: {len(sent)} completed" in done.stderr
         assert queue.stats().waiting == 0
-    told = json.loads(health.read_text())
-    assert (told["status"], told["name"], told["outcomes"]) == ("ended", "me", {"completed": len(sent)})
+    state = json.loads(health.read_text())
+    assert (state["status"], state["name"], state["outcomes"]) == ("stopped", "me", {"completed": len(sent)})
     assert sorted(folder.glob("*health*")) == [health], "no other file is left"
 
 
@@ -116,7 +118,7 @@ def test_until_empty_waits_for_messages_that_a_rate_limit_holds_back(folder: Pat
         (["shop.through"], 1, "shop/unset.py; --debug shows the traceback)"),
         (["shop.wrong"], 1, "shop.wrong cannot be imported: ValueError: invalid literal"),
         (["shop.typo"], 1, "SyntaxError: invalid syntax (typo.py, line 1) (--debug"),
-        (["shop.address"], 1, "lonnymq: the address is not one that libpq takes"),
+        (["shop.address"], 1, "lonnymq: the address is not a valid PostgreSQL address"),
         ([], 2, "Missing argument"),
         (["shop.tasks", "--concurrency", "0"], 2, "--concurrency"),
         (["shop.tasks", "--lease", "0"], 2, "--lease"),
@@ -146,7 +148,7 @@ def test_no_schema(folder: Path, conn: psycopg.Connection, dsn: str, target: str
     assert "lonnymq install" in done.stderr
 
 
-def test_a_thread_that_hangs_does_not_keep_the_process(folder: Path, dsn: str) -> None:
+def test_a_stuck_thread_does_not_keep_the_process_alive(folder: Path, dsn: str) -> None:
     with Queue(dsn) as queue:
         queue.enqueue({}, headers={"task": "hang"})
         done = run(folder, dsn, "shop.tasks", "--until-empty", timeout=30)

@@ -1,4 +1,6 @@
-"""When schedules tick, and which ticks are made up for: in summer and winter, and after a downtime."""
+"""The times of cron expressions, around clock changes too, and which missed times are caught up after a
+downtime.
+"""
 
 import itertools
 import sys
@@ -12,9 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lonnymq.errors import InvalidArgument, MissingExtra
-from lonnymq.worker.catch_up import GRACE_MS, PIECE, CatchUp, Move, next_move
+from lonnymq.worker.catch_up import GRACE_MS, TIMES_MAX, CatchUp, Firing, next_firing
 from lonnymq.worker.cron import CronMessage, cron
-from lonnymq.worker.cron_times import Ticks
+from lonnymq.worker.cron_times import CronTimes
 
 BERLIN = ZoneInfo("Europe/Berlin")
 MESSAGE = CronMessage("reports", b"{}")
@@ -25,20 +27,20 @@ def ms(text: str, tz: tzinfo = UTC, fold: int = 0) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=tz, fold=fold).timestamp() * 1000)
 
 
-def utc(ticks: Sequence[int]) -> list[str]:
-    return [datetime.fromtimestamp(tick / 1000, UTC).strftime("%m-%d %H:%M") for tick in ticks]
+def utc(times: Sequence[int]) -> list[str]:
+    return [datetime.fromtimestamp(time / 1000, UTC).strftime("%m-%d %H:%M") for time in times]
 
 
-def between(ticks: Ticks, after: int, upto: int) -> list[int]:
-    return list(itertools.takewhile(lambda tick: tick <= upto, ticks.following(after)))
+def between(times: CronTimes, after: int, upto: int) -> list[int]:
+    return list(itertools.takewhile(lambda time: time <= upto, times.following(after)))
 
 
 def on(expression: str, day: str, tz: tzinfo = BERLIN) -> list[str]:
-    """The ticks of a day, from midnight on the wall to the next; in UTC."""
+    """The times of a day, from one local midnight to the next, in UTC."""
     begin = datetime.fromisoformat(day)
     first = ms(begin.isoformat(), tz) - 1
     last = ms((begin + timedelta(days=1)).isoformat(), tz) - 1
-    return utc(between(Ticks(expression, tz), first, last))
+    return utc(between(CronTimes(expression, tz), first, last))
 
 
 SPRING, AUTUMN, ANY_DAY = "2026-03-29", "2026-10-25", "2026-07-01"
@@ -59,10 +61,10 @@ SPRING, AUTUMN, ANY_DAY = "2026-03-29", "2026-10-25", "2026-07-01"
         ),
     ],
 )
-def test_a_time_of_day_comes_once_a_day(
+def test_a_time_of_day_comes_once_per_day(
     expression: str, spring: list[str], autumn: list[str], any_day: list[str]
 ) -> None:
-    """What the clock leaves out comes when it has jumped; what comes twice, the first time."""
+    """A time that the clock skips comes right after the jump; one that comes twice counts the first time."""
     assert on(expression, SPRING) == spring
     assert on(expression, AUTUMN) == autumn
     assert on(expression, ANY_DAY) == any_day
@@ -80,72 +82,79 @@ def test_a_time_of_day_comes_once_a_day(
         ("0 30 2 * * *", 0, 2, 1),
     ],
 )
-def test_others_follow_the_time_that_passes(expression: str, spring: int, autumn: int, any_day: int) -> None:
+def test_other_expressions_follow_elapsed_time(
+    expression: str, spring: int, autumn: int, any_day: int
+) -> None:
     assert [len(on(expression, day)) for day in (SPRING, AUTUMN, ANY_DAY)] == [spring, autumn, any_day]
 
 
-def test_a_quarter_of_an_hour_is_one_through_the_whole_year() -> None:
+def test_every_quarter_of_an_hour_through_the_whole_year() -> None:
     begin = ms("2026-01-01T00:00", BERLIN)
-    ticks = between(Ticks("*/15 * * * *", BERLIN), begin, begin + 365 * DAY)
-    assert {b - a for a, b in itertools.pairwise(ticks)} == {15 * MINUTE}
-    assert len(ticks) == 365 * 24 * 4
+    times = between(CronTimes("*/15 * * * *", BERLIN), begin, begin + 365 * DAY)
+    assert {b - a for a, b in itertools.pairwise(times)} == {15 * MINUTE}
+    assert len(times) == 365 * 24 * 4
 
 
 @pytest.mark.parametrize("minute", range(0, 120, 7))
-def test_from_within_the_hour_that_comes_twice(minute: int) -> None:
-    """A worker that looks then does not go back to the time of day that it had an hour ago."""
+def test_starting_within_the_hour_that_comes_twice(minute: int) -> None:
+    """A worker that starts then does not repeat the time of day of an hour ago."""
     at = ms("2026-10-25T00:00") + minute * MINUTE
-    ticks = Ticks("30 2 * * *", BERLIN)
-    assert ticks.after(at) == (ms("2026-10-25T00:30") if minute < 30 else ms("2026-10-26T01:30"))
+    times = CronTimes("30 2 * * *", BERLIN)
+    assert times.after(at) == (ms("2026-10-25T00:30") if minute < 30 else ms("2026-10-26T01:30"))
 
 
 @pytest.mark.parametrize("zone", ["America/Havana", "America/Santiago", "Africa/Cairo", "Asia/Beirut"])
 def test_where_the_clock_changes_at_midnight(zone: str) -> None:
-    """A day's first moment may not be there, or be there twice."""
+    """Midnight may be skipped, or come twice."""
     tz = ZoneInfo(zone)
     begin = ms("2026-01-01T00:00", tz) - 1
-    midnights = between(Ticks("0 0 * * *", tz), begin, begin + 365 * DAY)
+    midnights = between(CronTimes("0 0 * * *", tz), begin, begin + 365 * DAY)
     assert len(midnights) == 365
-    assert len({datetime.fromtimestamp(tick / 1000, tz).date() for tick in midnights}) == 365
-    hours = between(Ticks("0 * * * *", tz), begin, begin + 365 * DAY)
+    assert len({datetime.fromtimestamp(time / 1000, tz).date() for time in midnights}) == 365
+    hours = between(CronTimes("0 * * * *", tz), begin, begin + 365 * DAY)
     assert {b - a for a, b in itertools.pairwise(hours)} == {HOUR}
 
 
 def test_leap_days() -> None:
-    after = Ticks("0 0 29 2 *", UTC).following(ms("2026-01-01T00:00"))
+    after = CronTimes("0 0 29 2 *", UTC).following(ms("2026-01-01T00:00"))
     assert list(itertools.islice(after, 2)) == [ms("2028-02-29T00:00"), ms("2032-02-29T00:00")]
-    century = Ticks("0 0 29 2 *", UTC).following(ms("2097-01-01T00:00"))
+    century = CronTimes("0 0 29 2 *", UTC).following(ms("2097-01-01T00:00"))
     assert next(century) == ms("2104-02-29T00:00")
 
 
 def test_days_of_month_and_week() -> None:
     begin = ms("2026-11-01T00:00") - 1
-    either = between(Ticks("0 0 13 * FRI", UTC), begin, begin + 30 * DAY)
-    assert utc(either) == [f"11-{day:02} 00:00" for day in (6, 13, 20, 27)], "either of the two, as ever"
-    assert utc(between(Ticks("0 9 L * *", UTC), begin, begin + 61 * DAY)) == ["11-30 09:00", "12-31 09:00"]
-    assert utc(between(Ticks("0 9 * * MON#1", UTC), begin, begin + 30 * DAY)) == ["11-02 09:00"]
+    either = between(CronTimes("0 0 13 * FRI", UTC), begin, begin + 30 * DAY)
+    assert utc(either) == [f"11-{day:02} 00:00" for day in (6, 13, 20, 27)], (
+        "either of the two matches, as in other crons"
+    )
+    assert utc(between(CronTimes("0 9 L * *", UTC), begin, begin + 61 * DAY)) == [
+        "11-30 09:00",
+        "12-31 09:00",
+    ]
+    assert utc(between(CronTimes("0 9 * * MON#1", UTC), begin, begin + 30 * DAY)) == ["11-02 09:00"]
 
 
-def test_seconds_may_be_named() -> None:
+def test_a_sixth_field_is_seconds() -> None:
     at = ms("2026-11-15T12:00:07.250")
-    ticks = Ticks("*/10 * * * * *", UTC)
-    assert list(itertools.islice(ticks.following(at), 2)) == [
+    times = CronTimes("*/10 * * * * *", UTC)
+    assert list(itertools.islice(times.following(at), 2)) == [
         ms("2026-11-15T12:00:10"),
         ms("2026-11-15T12:00:20"),
     ]
 
 
-def test_a_tick_is_not_after_itself() -> None:
-    tick = ms("2026-11-15T12:05")
-    ticks = Ticks("*/5 * * * *", UTC)
-    assert ticks.after(tick - 1) == tick
-    assert ticks.after(tick) == tick + 5 * MINUTE
+def test_a_time_is_not_after_itself() -> None:
+    time = ms("2026-11-15T12:05")
+    times = CronTimes("*/5 * * * *", UTC)
+    assert times.after(time - 1) == time
+    assert times.after(time) == time + 5 * MINUTE
 
 
-def test_beyond_what_python_counts_there_is_none() -> None:
-    assert Ticks("* * * * *", UTC).after(2**53) is None
-    assert Ticks("* * * * *", BERLIN).after(-(2**53)) is None
-    assert Ticks("0 0 29 2 *", UTC).after(ms("9999-01-01T00:00")) is None
+def test_no_times_beyond_the_years_of_datetime() -> None:
+    assert CronTimes("* * * * *", UTC).after(2**53) is None
+    assert CronTimes("* * * * *", BERLIN).after(-(2**53)) is None
+    assert CronTimes("0 0 29 2 *", UTC).after(ms("9999-01-01T00:00")) is None
 
 
 EXPRESSIONS = (
@@ -165,7 +174,7 @@ moments = st.integers(ms("2020-01-01T00:00"), ms("2035-01-01T00:00"))
 
 
 def changes(zone: str) -> list[int]:
-    """Moments about which the clocks of a zone change."""
+    """The hours in which the clocks of a zone change."""
     tz, hours = ZoneInfo(zone), range(ms("2026-01-01T00:00"), ms("2027-01-01T00:00"), HOUR)
     offsets = [(at, datetime.fromtimestamp(at / 1000, tz).utcoffset()) for at in hours]
     return [a for (a, before), (_, after) in itertools.pairwise(offsets) if before != after]
@@ -180,22 +189,22 @@ near_changes = st.builds(
 
 @given(st.sampled_from(EXPRESSIONS), st.sampled_from(ZONES), moments | near_changes)
 @example("30 2 * * *", "Europe/Berlin", ms("2026-10-25T01:00"))
-def test_ticks_ascend_and_do_not_depend_on_who_asks_when(expression: str, zone: str, at: int) -> None:
-    """From each moment on the same ticks: workers that look at different times agree."""
-    ticks = Ticks(expression, ZoneInfo(zone))
-    found = list(itertools.islice(ticks.following(at), 5))
+def test_times_ascend_and_do_not_depend_on_when_one_asks(expression: str, zone: str, at: int) -> None:
+    """Workers that ask at different moments agree."""
+    times = CronTimes(expression, ZoneInfo(zone))
+    found = list(itertools.islice(times.following(at), 5))
     assert at < found[0]
     assert all(a < b for a, b in itertools.pairwise(found))
     for a, b in itertools.pairwise([at, *found]):
         for moment in (a, (a + b) // 2, b - 1):
-            assert ticks.after(moment) == b
+            assert times.after(moment) == b
 
 
 @given(st.sampled_from(EXPRESSIONS), moments)
-def test_each_tick_is_what_the_expression_says(expression: str, at: int) -> None:
-    """In UTC, where every time of day comes once: each field holds, and none between was passed over."""
-    ticks = Ticks(expression, UTC)
-    first = ticks.after(at)
+def test_each_time_matches_the_expression(expression: str, at: int) -> None:
+    """In UTC, where every time of day comes once: each field matches, and no time was skipped."""
+    times = CronTimes(expression, UTC)
+    first = times.after(at)
     assert first is not None
     assert says(expression, first)
     step = SECOND if len(expression.split()) == 6 else MINUTE
@@ -204,7 +213,7 @@ def test_each_tick_is_what_the_expression_says(expression: str, at: int) -> None
 
 
 def says(expression: str, at: int) -> bool:
-    """Written anew, and slowly."""
+    """A second implementation, slow and simple."""
     moment = datetime.fromtimestamp(at / 1000, UTC)
     *seconds, minute, hour, day, month, weekday = expression.split()
     last_of_month = (moment + timedelta(days=1)).month != moment.month
@@ -230,88 +239,90 @@ def field(text: str, value: int) -> bool:
 
 
 @given(st.sampled_from(EXPRESSIONS), st.sampled_from(ZONES), moments | near_changes, st.integers(0, 3 * DAY))
-def test_the_last_tick_is_the_last_of_all(expression: str, zone: str, at: int, span: int) -> None:
+def test_the_last_time_is_the_last_of_all(expression: str, zone: str, at: int, span: int) -> None:
     span = span // 100 if expression.startswith("*") else span
-    ticks = Ticks(expression, ZoneInfo(zone))
-    every = between(ticks, at, at + span)
-    assert ticks.last(at, at + span) == (every[-1] if every else None)
+    times = CronTimes(expression, ZoneInfo(zone))
+    every = between(times, at, at + span)
+    assert times.last(at, at + span) == (every[-1] if every else None)
 
 
-def test_the_last_of_millions_is_found_at_once() -> None:
-    """A schedule of every second that nobody has fired for thirty years."""
+def test_the_last_of_millions_is_found_quickly() -> None:
+    """A schedule of every second that has not fired for thirty years."""
     now = ms("2026-11-15T12:00")
-    assert Ticks("* * * * * *", BERLIN).last(now - 30 * 365 * DAY, now) == now
+    assert CronTimes("* * * * * *", BERLIN).last(now - 30 * 365 * DAY, now) == now
 
 
 # Catching up
 
 
-def move(catch_up: CatchUp, missed: float, expression: str = "*/5 * * * *") -> tuple[Move | None, int]:
-    """After so many minutes without anyone to fire; and the last tick before now."""
+def firing_after(
+    catch_up: CatchUp, missed: float, expression: str = "*/5 * * * *"
+) -> tuple[Firing | None, int]:
+    """What fires after no worker ran for `missed` minutes, and the last time before now."""
     now = ms("2026-11-15T12:00:20")
-    stands_at = now - round(missed * MINUTE)
-    return next_move(Ticks(expression, UTC), catch_up, stands_at, now), ms("2026-11-15T12:00")
+    handled_until = now - round(missed * MINUTE)
+    return next_firing(CronTimes(expression, UTC), catch_up, handled_until, now), ms("2026-11-15T12:00")
 
 
 @pytest.mark.parametrize("catch_up", ["one", "all", "none"])
-def test_a_tick_that_is_due_fires(catch_up: CatchUp) -> None:
-    made, tick = move(catch_up, 1)
-    assert made == Move(tick, [tick])
+def test_a_time_that_is_due_fires(catch_up: CatchUp) -> None:
+    made, time = firing_after(catch_up, 1)
+    assert made == Firing(time, [time])
 
 
 @pytest.mark.parametrize("catch_up", ["one", "all", "none"])
 def test_nothing_is_due(catch_up: CatchUp) -> None:
-    made, _ = move(catch_up, 0.3)
+    made, _ = firing_after(catch_up, 0.3)
     assert made is None
 
 
 def test_one_fires_the_latest() -> None:
-    made, tick = move("one", 60)
-    assert made == Move(tick, [tick])
+    made, time = firing_after("one", 60)
+    assert made == Firing(time, [time])
 
 
-def test_all_fires_every_one_in_order() -> None:
-    made, tick = move("all", 20)
-    assert made == Move(tick, [tick - 15 * MINUTE, tick - 10 * MINUTE, tick - 5 * MINUTE, tick])
+def test_all_fires_every_time_in_order() -> None:
+    made, time = firing_after("all", 20)
+    assert made == Firing(time, [time - 15 * MINUTE, time - 10 * MINUTE, time - 5 * MINUTE, time])
 
 
-def test_all_goes_piece_by_piece() -> None:
+def test_all_fires_in_batches() -> None:
     now = ms("2026-11-15T12:00")
-    ticks = Ticks("* * * * *", UTC)
-    stands_at, sizes, fired = now - 2500 * MINUTE, [], []
-    while (made := next_move(ticks, "all", stands_at, now)) is not None:
-        assert made.upto == made.ticks[-1]
-        sizes.append(len(made.ticks))
-        fired += made.ticks
-        stands_at = made.upto
-    assert sizes == [PIECE, PIECE, 500]
+    times = CronTimes("* * * * *", UTC)
+    handled_until, sizes, fired = now - 2500 * MINUTE, [], []
+    while (made := next_firing(times, "all", handled_until, now)) is not None:
+        assert made.upto == made.times[-1]
+        sizes.append(len(made.times))
+        fired += made.times
+        handled_until = made.upto
+    assert sizes == [TIMES_MAX, TIMES_MAX, 500]
     assert fired == list(range(now - 2499 * MINUTE, now + 1, MINUTE))
 
 
 def test_none_fires_what_is_not_late() -> None:
-    made, tick = move("none", 60)
-    assert made == Move(tick, [tick])
+    made, time = firing_after("none", 60)
+    assert made == Firing(time, [time])
 
 
 def test_none_leaves_out_what_is_late() -> None:
     now = ms("2026-11-15T12:03")
-    ticks = Ticks("*/5 * * * *", UTC)
+    times = CronTimes("*/5 * * * *", UTC)
     late = ms("2026-11-15T12:00")
-    assert next_move(ticks, "none", now - HOUR, now) == Move(late, [])
-    assert next_move(ticks, "none", late, now) is None, "and that was it"
+    assert next_firing(times, "none", now - HOUR, now) == Firing(late, [])
+    assert next_firing(times, "none", late, now) is None, "nothing else is due"
 
 
 @pytest.mark.parametrize(("late_ms", "fires"), [(GRACE_MS, True), (GRACE_MS + 1, False)])
 def test_a_minute_is_not_late(late_ms: int, fires: bool) -> None:
-    tick = ms("2026-11-15T12:00")
-    made = next_move(Ticks("0 * * * *", UTC), "none", tick - 1, tick + late_ms)
-    assert made == Move(tick, [tick] if fires else [])
+    time = ms("2026-11-15T12:00")
+    made = next_firing(CronTimes("0 * * * *", UTC), "none", time - 1, time + late_ms)
+    assert made == Firing(time, [time] if fires else [])
 
 
-def test_none_never_goes_back_behind_where_it_stands() -> None:
+def test_none_never_goes_back_before_what_is_handled() -> None:
     now = ms("2026-11-15T12:00:30")
-    made = next_move(Ticks("*/10 * * * * *", UTC), "none", now - 15 * SECOND, now)
-    assert made == Move(now, [now - 10 * SECOND, now])
+    made = next_firing(CronTimes("*/10 * * * * *", UTC), "none", now - 15 * SECOND, now)
+    assert made == Firing(now, [now - 10 * SECOND, now])
 
 
 @given(
@@ -320,36 +331,36 @@ def test_none_never_goes_back_behind_where_it_stands() -> None:
     moments,
     st.integers(0, 30 * MINUTE),
 )
-def test_every_tick_is_decided_once_whenever_one_looks(
+def test_every_time_is_handled_once_however_often_one_asks(
     catch_up: CatchUp, expression: str, begin: int, step: int
 ) -> None:
-    """Looking often or seldom: all that is due is decided, nothing twice, nothing ahead of its time."""
-    ticks = Ticks(expression, ZoneInfo("Europe/Berlin"))
-    stands_at, now, fired = begin, begin, []
+    """All that is due is handled, nothing twice, and nothing before its time."""
+    times = CronTimes(expression, ZoneInfo("Europe/Berlin"))
+    handled_until, now, fired = begin, begin, []
     for _ in range(5):
         now += step
-        while (made := next_move(ticks, catch_up, stands_at, now)) is not None:
-            assert stands_at < made.upto <= now
-            assert all(stands_at < tick <= made.upto for tick in made.ticks)
-            fired += made.ticks
-            stands_at = made.upto
-    due = between(ticks, begin, now)
-    assert stands_at == (due[-1] if due else begin)
+        while (made := next_firing(times, catch_up, handled_until, now)) is not None:
+            assert handled_until < made.upto <= now
+            assert all(handled_until < time <= made.upto for time in made.times)
+            fired += made.times
+            handled_until = made.upto
+    due = between(times, begin, now)
+    assert handled_until == (due[-1] if due else begin)
     assert fired == sorted(set(fired))
     assert set(fired) <= set(due)
     if catch_up == "all":
         assert fired == due
 
 
-# What is no schedule
+# Invalid schedules
 
 
 def test_a_schedule() -> None:
     made = cron("nightly", "0 3 * * *", MESSAGE, tz="Europe/Berlin", catch_up="all")
-    assert (made.name, made.ticks, made.catch_up) == ("nightly", Ticks("0 3 * * *", BERLIN), "all")
-    assert cron("n", "0 3 * * *", MESSAGE).ticks.tz is UTC
+    assert (made.name, made.times, made.catch_up) == ("nightly", CronTimes("0 3 * * *", BERLIN), "all")
+    assert cron("n", "0 3 * * *", MESSAGE).times.tz is UTC
     offset = timezone(timedelta(hours=5, minutes=30))
-    assert utc([cron("n", "0 3 * * *", MESSAGE, tz=offset).ticks.after(0) or 0]) == ["01-01 21:30"]
+    assert utc([cron("n", "0 3 * * *", MESSAGE, tz=offset).times.after(0) or 0]) == ["01-01 21:30"]
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -357,25 +368,25 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "four fields": ({"expression": "* * * *"}, "Wrong number of fields"),
     "seven fields": ({"expression": "* * * * * * *"}, "Wrong number of fields"),
     "a nickname": ({"expression": "@daily"}, "Wrong number of fields"),
-    "a minute that there is not": ({"expression": "60 * * * *"}, "Bad minute"),
-    "an hour that there is not": ({"expression": "0 24 * * *"}, "Bad hour"),
-    "a step of nothing": ({"expression": "*/0 * * * *"}, "Bad minute"),
-    "the end before the beginning": ({"expression": "0 5-3 * * *"}, "Bad hour"),
+    "a minute that does not exist": ({"expression": "60 * * * *"}, "Bad minute"),
+    "an hour that does not exist": ({"expression": "0 24 * * *"}, "Bad hour"),
+    "a step of zero": ({"expression": "*/0 * * * *"}, "Bad minute"),
+    "a range that ends before it begins": ({"expression": "0 5-3 * * *"}, "Bad hour"),
     "a word": ({"expression": "0 noon * * *"}, "Bad hour"),
-    "a number without end": ({"expression": "9" * 5000 + " * * * *"}, "no cron expression"),
-    "none at all": ({"expression": None}, "no cron expression"),
+    "a very long number": ({"expression": "9" * 5000 + " * * * *"}, "no cron expression"),
+    "not a text": ({"expression": None}, "no cron expression"),
     "the 30th of February": ({"expression": "0 0 30 2 *"}, "Bad day-of-month"),
     "the 31st of short months": ({"expression": "0 0 31 4,6,9,11 *"}, "Bad day-of-month"),
-    "a first of the month that is a second Monday": ({"expression": "0 0 */40 * MON#2"}, "never comes"),
-    "a zone that there is not": ({"tz": "Europe/Atlantis"}, "no time zone 'Europe/Atlantis'"),
+    "a second Monday that is the first of the month": ({"expression": "0 0 */40 * MON#2"}, "never comes"),
+    "a zone that does not exist": ({"tz": "Europe/Atlantis"}, "no time zone 'Europe/Atlantis'"),
     "a folder of zones": ({"tz": "Europe"}, "no time zone"),
     "a way out of the folder": ({"tz": "../../etc/passwd"}, "no time zone"),
     "a zone without a name": ({"tz": ""}, "no time zone"),
     "a number for a zone": ({"tz": 2}, "no time zone"),
-    "another way to catch up": ({"catch_up": "some"}, "one, all, none"),
+    "an unknown way to catch up": ({"catch_up": "some"}, "one, all, none"),
     "no name": ({"name": ""}, "1 to 255 bytes"),
     "a long name": ({"name": "ü" * 128}, "1 to 255 bytes"),
-    "a name that is none": ({"name": None}, "1 to 255 bytes"),
+    "a name that is not a text": ({"name": None}, "1 to 255 bytes"),
 }
 
 

@@ -1,4 +1,4 @@
-"""A worker that is hit where it hurts: at the wrong moment, with the wrong value, by a deaf handler."""
+"""A worker under attack: bad values, failures at the worst moment, and handlers that cannot be stopped."""
 
 import asyncio
 import json
@@ -19,19 +19,19 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lonnymq import App, AsyncJob, Created, Delivery, Discard, Job, Queue, Retry, Worker
 from lonnymq.errors import InvalidArgument, InvalidLease, ReadOnlyDatabase
-from lonnymq.worker.exceptions import HandlersHang
-from lonnymq.worker.execute import GIVEN_UP, HANDED_BACK, Ending, run
+from lonnymq.worker.exceptions import HandlersStuck
+from lonnymq.worker.execute import LOST, RELEASE, HandlerOutcome, run
 from lonnymq.worker.handler_policy import Policy
-from lonnymq.worker.inline import InlineDesk
-from lonnymq.worker.leased import Holding, Stop
+from lonnymq.worker.inline import InlineJobContext
+from lonnymq.worker.leased import LeasedMessage, StopReason
 from lonnymq.worker.task import RawHandler
 from lonnymq.worker.threads import Threads
 from tests.database import AnyServer
-from tests.worker.serving import PATIENCE, drain, serving, until
+from tests.worker.serving import TIMEOUT_S, drain, serving, until
 
 
-def test_texts_that_the_database_does_not_take(queue: Queue, app: App[Created]) -> None:
-    """Neither such a message nor those that end together with it are held for longer than they must be."""
+def test_error_texts_that_the_database_cannot_store(queue: Queue, app: App[Created]) -> None:
+    """Neither such a message nor the others of its batch stay leased."""
     texts = ["a\0b", "half \ud83d of it", "x" * 1_000_000]
 
     @app.task(max_attempts=1)
@@ -47,13 +47,13 @@ def test_texts_that_the_database_does_not_take(queue: Queue, app: App[Created]) 
         raise Discard(texts[n])
 
     @app.task(max_attempts=1)
-    async def is_as_usual() -> None:
+    async def fails_as_usual() -> None:
         raise ValueError("as usual")
 
     for n in range(len(texts)):
         for task in (fails, asks, drops):
             task.enqueue(n)
-        is_as_usual.enqueue()
+        fails_as_usual.enqueue()
     assert len(drain(app, concurrency=20)) == 12
     assert queue.stats().leased == 0
     dead = [each.error or "" for each in queue.dead.list()]
@@ -65,7 +65,7 @@ def test_texts_that_the_database_does_not_take(queue: Queue, app: App[Created]) 
     assert sorted(error[:10] for error in gone) == ["a\\0b", "half \\ud83", "x" * 10]
 
 
-def test_a_delay_that_never_ends_is_the_longest_there_is(queue: Queue, app: App[Created]) -> None:
+def test_an_endless_delay_becomes_the_longest_possible(queue: Queue, app: App[Created]) -> None:
     @app.task(max_attempts=2)
     async def asks() -> None:
         raise Retry(after=timedelta.max)
@@ -84,7 +84,7 @@ def test_a_delay_that_never_ends_is_the_longest_there_is(queue: Queue, app: App[
     assert [(each.status, each.attempts) for each in queue.messages()] == [("scheduled", 1)] * 3
 
 
-def test_one_that_is_refused_does_not_keep_back_the_others(
+def test_a_refused_message_does_not_delay_others_of_its_batch(
     dsn: str, queue: Queue, app: App[Created], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The database refuses a whole batch because of one of its messages."""
@@ -106,10 +106,10 @@ def test_one_that_is_refused_does_not_keep_back_the_others(
     assert drain(app) == [None] * 10
     assert len(queue.history()) == 9
     assert queue.stats().leased == 1
-    assert "is left to its lease" in caplog.text
+    assert "could not be finished, and is served again when its lease ends" in caplog.text
 
 
-def test_a_callback_that_raises_costs_nothing(queue: Queue, app: App[Created]) -> None:
+def test_on_result_may_raise(queue: Queue, app: App[Created]) -> None:
     @app.task()
     async def count() -> None: ...
 
@@ -124,7 +124,7 @@ def test_a_callback_that_raises_costs_nothing(queue: Queue, app: App[Created]) -
     assert queue.stats().leased == 0
 
 
-def test_no_result_is_told_of_what_was_handed_back_unbegun(queue: Queue, app: App[Created]) -> None:
+def test_on_result_is_not_called_for_messages_that_never_started(queue: Queue, app: App[Created]) -> None:
     began, over = threading.Event(), threading.Event()
     results: list[BaseException | None] = []
 
@@ -134,7 +134,7 @@ def test_no_result_is_told_of_what_was_handed_back_unbegun(queue: Queue, app: Ap
     @app.task()
     def slow() -> None:
         began.set()
-        over.wait(PATIENCE)
+        over.wait(TIMEOUT_S)
 
     async def main() -> None:
         options = {"concurrency": 1, "prefetch": 2, "on_result": lambda _, error: results.append(error)}
@@ -155,28 +155,28 @@ def test_no_result_is_told_of_what_was_handed_back_unbegun(queue: Queue, app: Ap
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-@pytest.mark.parametrize(("why", "ending"), [(Stop.SHUTDOWN, HANDED_BACK), (Stop.LOST, GIVEN_UP)])
-def test_a_handler_that_is_stopped_before_it_begins_does_not_begin(
-    *, is_async: bool, why: Stop, ending: Ending
+@pytest.mark.parametrize(("reason", "outcome"), [(StopReason.SHUTDOWN, RELEASE), (StopReason.LOST, LOST)])
+def test_a_handler_that_is_stopped_before_it_starts_does_not_start(
+    *, is_async: bool, reason: StopReason, outcome: HandlerOutcome
 ) -> None:
-    """While its message's lease was being extended, say: there was nothing to interrupt yet."""
-    begun: list[Delivery] = []
+    """For example while its lease was being extended, when there was nothing to interrupt yet."""
+    started: list[Delivery] = []
 
     async def later(message: Delivery) -> None:
-        begun.append(message)
+        started.append(message)
 
-    async def main() -> Ending:
+    async def main() -> HandlerOutcome:
         message = Delivery(1, "acme", b"", None, None, 1, UUID(int=7), 0)
-        holding = Holding(message, RawHandler(later if is_async else begun.append, Policy()), 30, 0)
-        holding.stop(why)
-        return (await run(holding, InlineDesk(), Threads(1, list)))[0]
+        leased = LeasedMessage(message, RawHandler(later if is_async else started.append, Policy()), 30, 0)
+        leased.stop(reason)
+        return (await run(leased, InlineJobContext(), Threads(1, list)))[0]
 
-    assert asyncio.run(main()) == ending
-    assert begun == []
+    assert asyncio.run(main()) == outcome
+    assert started == []
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_a_message_that_was_cancelled_before_a_save_goes_at_once(
+def test_a_message_that_was_cancelled_before_a_save_is_removed_at_once(
     queue: Queue, app: App[Created], *, is_async: bool
 ) -> None:
     def cancel(number: int) -> None:
@@ -198,36 +198,35 @@ def test_a_message_that_was_cancelled_before_a_save_goes_at_once(
     assert [each.outcome for each in queue.history()] == ["cancelled"]
 
 
-def test_a_worker_ends_though_a_handler_is_deaf(queue: Queue, app: App[Created]) -> None:
-    """And its message is another's."""
-    over = time.monotonic() + PATIENCE
+def test_a_worker_stops_though_a_handler_ignores_being_cancelled(queue: Queue, app: App[Created]) -> None:
+    """Its message is released."""
+    over = time.monotonic() + TIMEOUT_S
 
     @app.task()
-    async def deaf() -> None:
+    async def unstoppable() -> None:
         worker.stop(force=True)
         while time.monotonic() < over:
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.1)
 
     worker = Worker(app)
-    deaf.enqueue()
+    unstoppable.enqueue()
     began = time.monotonic()
     assert worker.run() == 130
-    assert time.monotonic() - began < PATIENCE / 2
+    assert time.monotonic() - began < TIMEOUT_S / 2
     assert [(each.status, each.attempts) for each in queue.messages()] == [("due", 0)]
 
 
-def test_a_worker_that_is_cancelled_hands_back_what_was_on_its_way_to_it(
+def test_a_cancelled_worker_releases_the_messages_of_its_running_dequeue(
     dsn: str, conn: psycopg.Connection, queue: Queue, app: App[Created], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has got one message, and asks for more, when it is cancelled."""
-    monkeypatch.setattr(
-        "lonnymq.client.consume.QUIET_MS", 60_000
-    )  # what was dispatched is good enough, at first
+    """It is cancelled after its dequeue leased one message, and while it dispatches for more."""
+    # The dequeue takes what is dispatched already, before it dispatches more.
+    monkeypatch.setattr("lonnymq.client.consume.QUIET_MS", 60_000)
 
     @app.task()
     async def never() -> None:
-        raise AssertionError("it must not begin")
+        raise AssertionError("it must not start")
 
     never.enqueue()
     conn.execute("SELECT dispatch()")
@@ -258,7 +257,7 @@ def is_waiting(conn: psycopg.Connection) -> bool:
     )
 
 
-def test_a_worker_ends_soon_in_an_outage(
+def test_a_worker_stops_soon_in_an_outage(
     server: AnyServer, dsn: str, queue: Queue, app: App[Created]
 ) -> None:
     @app.task()
@@ -269,19 +268,19 @@ def test_a_worker_ends_soon_in_an_outage(
         task = asyncio.create_task(worker.serve())
         count.enqueue()
         await until(queue.history)
-        with closed(server, dsn):
+        with no_connections(server, dsn):
             await asyncio.sleep(0.5)
             began = time.monotonic()
             worker.stop()
-            await asyncio.wait_for(task, 2 * PATIENCE)
+            await asyncio.wait_for(task, 2 * TIMEOUT_S)
         return time.monotonic() - began
 
-    assert asyncio.run(main()) < PATIENCE / 2
+    assert asyncio.run(main()) < TIMEOUT_S / 2
 
 
 @contextmanager
-def closed(server: AnyServer, dsn: str) -> Iterator[None]:
-    """The database takes no connections, and has none."""
+def no_connections(server: AnyServer, dsn: str) -> Iterator[None]:
+    """Terminate all connections to the database, and allow no new ones."""
     name = str(conninfo_to_dict(dsn)["dbname"])
     with psycopg.connect(server.dsn("postgres"), autocommit=True) as admin:
         switch = sql.SQL("ALTER DATABASE {} WITH ALLOW_CONNECTIONS {}")
@@ -295,7 +294,7 @@ def closed(server: AnyServer, dsn: str) -> Iterator[None]:
 
 @contextmanager
 def read_only(server: AnyServer, dsn: str) -> Iterator[Queue]:
-    """As after a failover, where the address leads to a standby for a while. A queue on the primary."""
+    """As after a failover, when the address leads to a standby for a while. Yields a queue on the primary."""
     name = sql.Identifier(str(conninfo_to_dict(dsn)["dbname"]))
     with (
         psycopg.connect(server.dsn("postgres"), autocommit=True) as admin,
@@ -310,7 +309,7 @@ def read_only(server: AnyServer, dsn: str) -> Iterator[Queue]:
             admin.execute(sql.SQL("ALTER DATABASE {} RESET default_transaction_read_only").format(name))
 
 
-def test_a_worker_outlasts_a_database_that_takes_no_writes(
+def test_a_worker_waits_until_the_database_takes_writes_again(
     server: AnyServer, dsn: str, queue: Queue, app: App[Created], caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task()
@@ -322,7 +321,7 @@ def test_a_worker_outlasts_a_database_that_takes_no_writes(
             await until(lambda: len(queue.history()) == 1)
             with read_only(server, dsn) as primary:
                 primary.enqueue_many([count.message()])
-                await until(lambda: "the database is away" in caplog.text)
+                await until(lambda: "the database is unavailable" in caplog.text)
             await until(lambda: len(queue.history()) == 2)
 
     asyncio.run(main())
@@ -330,10 +329,8 @@ def test_a_worker_outlasts_a_database_that_takes_no_writes(
     assert "target_session_attrs" in caplog.text
 
 
-def test_calls_say_that_there_are_no_writes_and_leave_the_connection(
-    server: AnyServer, dsn: str, queue: Queue
-) -> None:
-    """The pool has made others meanwhile, which are no better: each is left once."""
+def test_a_connection_to_a_read_only_database_is_closed(server: AnyServer, dsn: str, queue: Queue) -> None:
+    """The pool has opened others meanwhile, which are read-only too: each fails once."""
     with read_only(server, dsn), pytest.raises(ReadOnlyDatabase, match="target_session_attrs"):
         queue.enqueue({"n": 1})
     for _ in range(10):
@@ -342,7 +339,9 @@ def test_calls_say_that_there_are_no_writes_and_leave_the_connection(
     assert queue.enqueue({"n": 3}).result == "created"
 
 
-def test_what_is_handed_back_is_not_taken_again_while_nothing_moves(queue: Queue, app: App[Created]) -> None:
+def test_released_messages_are_not_leased_again_while_handlers_are_busy(
+    queue: Queue, app: App[Created]
+) -> None:
     over = threading.Event()
 
     @app.task()
@@ -350,33 +349,33 @@ def test_what_is_handed_back_is_not_taken_again_while_nothing_moves(queue: Queue
 
     @app.task()
     def slow() -> None:
-        over.wait(PATIENCE)
+        over.wait(TIMEOUT_S)
 
     async def main() -> None:
         async with serving(app, concurrency=10, prefetch=1) as worker:
             queue.enqueue_many(fast.message() for _ in range(300))
             await until(lambda: len(queue.history(limit=1000)) == 300)
             queue.enqueue_many(slow.message() for _ in range(50))
-            await until(lambda: handed_back(worker))
-            await asyncio.sleep(1.5)  # a dequeue that was under way may have got them once more
-            before = handed_back(worker)
+            await until(lambda: released(worker))
+            await asyncio.sleep(1.5)  # a dequeue that was under way may have leased them once more
+            before = released(worker)
             await asyncio.sleep(3)
-            assert handed_back(worker) == before
+            assert released(worker) == before
             over.set()
             await until(lambda: len(queue.history(limit=1000)) == 350)
 
     asyncio.run(main())
 
 
-def handed_back(worker: Worker) -> int:
+def released(worker: Worker) -> int:
     assert worker._session is not None
     return int(worker._session.state()["outcomes"].get("retried", 0))
 
 
-def test_a_health_file_that_cannot_be_written_any_more_ends_nothing(
+def test_a_health_file_that_becomes_unwritable_does_not_stop_the_worker(
     queue: Queue, app: App[Created], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lonnymq.worker.health.PERIOD", 0.01)
+    monkeypatch.setattr("lonnymq.worker.health.PERIOD_S", 0.01)
     folder = tmp_path / "gone"
     folder.mkdir()
 
@@ -394,8 +393,8 @@ def test_a_health_file_that_cannot_be_written_any_more_ends_nothing(
     asyncio.run(main())
 
 
-def test_a_function_that_only_yields_is_no_task(app: App[Created]) -> None:
-    """To call it does nothing: the message would be completed, and nothing done."""
+def test_a_generator_function_is_not_a_task(app: App[Created]) -> None:
+    """Calling it does nothing: the message would be completed with nothing done."""
 
     def yields() -> Iterator[int]:
         yield 1
@@ -410,13 +409,13 @@ def test_a_function_that_only_yields_is_no_task(app: App[Created]) -> None:
             app.consume(function)  # type: ignore[type-var]
 
 
-def test_a_message_that_found_no_thread_has_not_failed(queue: Queue, app: App[Created]) -> None:
-    """So many handlers hang that no thread is left: the worker ends, and what it did not begin goes back."""
+def test_a_message_that_got_no_thread_has_not_failed(queue: Queue, app: App[Created]) -> None:
+    """Stuck handlers occupy all threads: the worker stops, and releases the messages it did not start."""
     over = threading.Event()
 
     @app.task(timeout=0.1, max_attempts=1)
     def stuck() -> None:
-        over.wait(PATIENCE)
+        over.wait(TIMEOUT_S)
 
     @app.task(timeout=0.3, max_attempts=1)
     def fine() -> None: ...
@@ -424,7 +423,7 @@ def test_a_message_that_found_no_thread_has_not_failed(queue: Queue, app: App[Cr
     for task in (stuck, stuck, fine, fine):
         task.enqueue()
     try:
-        with pytest.raises(HandlersHang):
+        with pytest.raises(HandlersStuck):
             asyncio.run(Worker(app, concurrency=1).serve())
     finally:
         over.set()
@@ -433,17 +432,17 @@ def test_a_message_that_found_no_thread_has_not_failed(queue: Queue, app: App[Cr
     assert queue.stats().leased == 0
 
 
-def test_a_handler_whose_lease_cannot_be_extended_is_stopped_when_it_ends(
+def test_a_handler_whose_lease_cannot_be_extended_is_stopped_when_the_lease_ends(
     dsn: str, queue: Queue, app: App[Created]
 ) -> None:
-    """The call that would extend it has no answer: somebody holds it locked, or the network broke."""
+    """The call that extends it gets no answer, because of a lock or a broken network."""
     began, ended = threading.Event(), threading.Event()
 
     @app.task()
     async def long() -> None:
         began.set()
         try:
-            await asyncio.sleep(2 * PATIENCE)
+            await asyncio.sleep(2 * TIMEOUT_S)
         finally:
             ended.set()
 
@@ -459,14 +458,14 @@ def test_a_handler_whose_lease_cannot_be_extended_is_stopped_when_it_ends(
     asyncio.run(main())
 
 
-def test_upkeep_that_fails_ends_nothing(
+def test_maintenance_that_fails_does_not_stop_the_worker(
     dsn: str,
     queue: Queue,
     app: App[Created],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("lonnymq.worker.maintenance.PERIOD", 0.05)
+    monkeypatch.setattr("lonnymq.worker.maintenance.PERIOD_S", 0.05)
     with psycopg.connect(dsn) as conn:
         conn.execute(
             "CREATE OR REPLACE FUNCTION lonnymq.maintain(p_limit INT DEFAULT 10000) RETURNS BIGINT"
@@ -485,17 +484,15 @@ def test_upkeep_that_fails_ends_nothing(
     asyncio.run(main())
 
 
-def test_a_call_that_the_server_cuts_off_is_made_again(
-    dsn: str, conn: psycopg.Connection, queue: Queue
-) -> None:
-    """A statement_timeout of the role's: neither does the worker end, nor is a message worked on twice."""
-    impatient = Queue(make_conninfo(dsn, options="-c statement_timeout=200"))
-    app, began, ended = App(impatient), threading.Event(), threading.Event()
+def test_a_call_that_the_server_cancels_is_repeated(dsn: str, conn: psycopg.Connection, queue: Queue) -> None:
+    """The role has a statement_timeout: the worker goes on, and no message is handled twice."""
+    with_timeout = Queue(make_conninfo(dsn, options="-c statement_timeout=200"))
+    app, began, ended = App(with_timeout), threading.Event(), threading.Event()
 
     @app.task()
     def count() -> None:
         began.set()
-        ended.wait(PATIENCE)
+        ended.wait(TIMEOUT_S)
 
     async def main() -> None:
         async with serving(app, concurrency=2):
@@ -508,12 +505,12 @@ def test_a_call_that_the_server_cuts_off_is_made_again(
             await until(queue.history)
 
     asyncio.run(main())
-    impatient.close()
+    with_timeout.close()
     assert [(each.outcome, each.attempts) for each in queue.history()] == [("completed", 1)]
 
 
-def test_whenever_it_stops_nothing_is_held_and_nothing_lost(queue: Queue, app: App[Created]) -> None:
-    """Before it has connected, in a dequeue, in handlers, twice, by force, cancelled."""
+def test_whenever_it_stops_nothing_stays_leased_and_nothing_is_lost(queue: Queue, app: App[Created]) -> None:
+    """Stopped before it has connected, in a dequeue, in handlers, twice, by force, and by cancelling."""
     chance = random.Random(11)
     ran: list[int] = []
 
@@ -539,7 +536,7 @@ def test_whenever_it_stops_nothing_is_held_and_nothing_lost(queue: Queue, app: A
             await asyncio.sleep(0.01)
             worker.stop()
         with suppress(asyncio.CancelledError):
-            await asyncio.wait_for(asyncio.shield(task), PATIENCE)
+            await asyncio.wait_for(asyncio.shield(task), TIMEOUT_S)
         assert queue.stats().leased == 0, how
 
     numbers = range(800)
@@ -553,7 +550,7 @@ def test_whenever_it_stops_nothing_is_held_and_nothing_lost(queue: Queue, app: A
     assert {(each.outcome, each.attempts) for each in finished} == {("completed", 1)}
 
 
-def test_a_lease_that_the_queue_does_not_allow_is_refused_before_messages_die_of_it(
+def test_a_lease_longer_than_the_queue_allows_is_refused_at_the_start(
     queue: Queue, app: App[Created]
 ) -> None:
     queue.set(lease=10, lease_max=60)

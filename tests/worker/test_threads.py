@@ -10,107 +10,108 @@ from typing import Any
 import pytest
 
 from lonnymq.worker.exceptions import JobStopped
-from lonnymq.worker.threads import Threads, Work
+from lonnymq.worker.threads import ThreadCall, Threads
 
-PATIENCE = 5
+TIMEOUT_S = 5
 
 
 @pytest.fixture(autouse=True)
-def _is_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lonnymq.worker.threads.GRACE", 0.05)
+def _short_interrupt_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lonnymq.worker.threads.INTERRUPT_TIMEOUT_S", 0.05)
 
 
-async def ended(work: Work) -> BaseException | None:
-    await asyncio.wait([work.answer], timeout=PATIENCE)
-    return work.answer.exception()
+async def error_of(call: ThreadCall) -> BaseException | None:
+    await asyncio.wait([call.answer], timeout=TIMEOUT_S)
+    return call.answer.exception()
 
 
-async def begun(threads: Threads, over: threading.Event) -> Work:
-    """A handler that nothing reaches until it is over."""
-    has_begun = threading.Event()
+async def start_stuck(threads: Threads, over: threading.Event) -> ThreadCall:
+    """Start a handler that cannot be interrupted. It returns when `over` is set."""
+    has_started = threading.Event()
 
     def stuck() -> None:
-        has_begun.set()
-        over.wait(PATIENCE)
+        has_started.set()
+        over.wait(TIMEOUT_S)
 
-    work = threads.start(stuck)
-    await until(has_begun.is_set)
-    return work
+    call = threads.start(stuck)
+    await until(has_started.is_set)
+    return call
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - it is a thread that changes
+    async with asyncio.timeout(TIMEOUT_S):
+        while not condition():  # noqa: ASYNC110 - a thread changes it
             await asyncio.sleep(0.001)
 
 
-async def serve_together(threads: Threads, number: int) -> None:
-    """So many of them are there, and free."""
-    together = threading.Barrier(number, timeout=PATIENCE)
-    works = [threads.start(together.wait) for _ in range(number)]
-    assert [await ended(work) for work in works] == [None] * number
+async def check_free_threads(threads: Threads, number: int) -> None:
+    """Check that this many calls can run at the same time."""
+    together = threading.Barrier(number, timeout=TIMEOUT_S)
+    calls = [threads.start(together.wait) for _ in range(number)]
+    assert [await error_of(call) for call in calls] == [None] * number
 
 
-async def came_back(threads: Threads, work: Work) -> None:
-    await until(lambda: work not in threads._stuck)
+async def wait_until_returned(threads: Threads, call: ThreadCall) -> None:
+    await until(lambda: call not in threads._stuck)
 
 
-def test_all_threads_serve_after_one_that_was_stuck_came_back() -> None:
+def test_all_threads_are_usable_after_stuck_handlers_returned() -> None:
     async def main() -> None:
         threads = Threads(5, list)
         for _ in range(2):
             over = threading.Event()
-            work = await begun(threads, over)
-            threads.interrupt(work)
-            assert isinstance(await ended(work), JobStopped)
+            call = await start_stuck(threads, over)
+            threads.interrupt(call)
+            assert isinstance(await error_of(call), JobStopped)
             over.set()
-            await came_back(threads, work)
-        await serve_together(threads, 5)
+            await wait_until_returned(threads, call)
+        await check_free_threads(threads, 5)
         threads.close()
 
     asyncio.run(main())
 
 
-def test_who_was_stuck_once_is_not_counted_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_handler_that_returned_no_longer_counts_as_stuck(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         threads = Threads(1, list)
         for _ in range(3):
             over = threading.Event()
-            work = await begun(threads, over)
-            threads.interrupt(work)
-            await ended(work)
+            call = await start_stuck(threads, over)
+            threads.interrupt(call)
+            await error_of(call)
             over.set()
-            await came_back(threads, work)
+            await wait_until_returned(threads, call)
         threads.close()
 
     asyncio.run(main())
-    said = [record.getMessage() for record in caplog.records]
-    assert said == ["a handler does not end, and keeps its thread: 1 do"] * 3
+    assert [record.getMessage() for record in caplog.records] == ["1 handler thread is stuck"] * 3
 
 
-def test_what_has_not_begun_ends_at_once_and_never_begins(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_interrupted_call_that_was_waiting_never_starts(caplog: pytest.LogCaptureFixture) -> None:
     over = threading.Event()
     ran: list[int] = []
 
     async def main() -> None:
         threads = Threads(1, list)
-        busy = await begun(threads, over)
+        busy = await start_stuck(threads, over)
         waiting = threads.start(lambda: ran.append(1))
         threads.interrupt(waiting)
-        assert isinstance(await ended(waiting), JobStopped)
+        assert isinstance(await error_of(waiting), JobStopped)
         over.set()
-        assert await ended(busy) is None
-        assert await ended(threads.start(lambda: ran.append(2))) is None
+        assert await error_of(busy) is None
+        assert await error_of(threads.start(lambda: ran.append(2))) is None
         await asyncio.sleep(0.1)
         threads.close()
 
     asyncio.run(main())
     assert ran == [2]
-    assert caplog.records == [], "it keeps no thread"
+    assert caplog.records == [], "no thread is stuck"
 
 
-def test_an_interrupt_hits_its_own_work_or_nothing() -> None:
-    """Whenever it comes: before the work begins, in its midst, as it ends, or when the next has begun."""
+def test_an_interrupt_never_hits_another_call() -> None:
+    """Whenever it comes: before the call starts, during it, as it returns, or when the next one has
+    started.
+    """
     chance = random.Random(7)
     hits: list[Any] = []
 
@@ -128,17 +129,17 @@ def test_an_interrupt_hits_its_own_work_or_nothing() -> None:
         interrupted, innocent = threads.start(work_for(seconds)), threads.start(work_for(seconds))
         await asyncio.sleep(chance.uniform(0, 0.001))
         threads.interrupt(interrupted)
-        error = await ended(interrupted)
+        error = await error_of(interrupted)
         hits.append(type(error))
         assert error is None or isinstance(error, JobStopped)
-        assert await ended(innocent) is None
+        assert await error_of(innocent) is None
         assert innocent.answer.result() == "done"
 
     async def main() -> None:
         threads = Threads(2, list)
         for _ in range(1500):
             await one(threads)
-        await serve_together(threads, 2)
+        await check_free_threads(threads, 2)
         threads.close()
 
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""A worker in this process, on a real queue: what becomes of messages whose handlers do this or that."""
+"""A worker in the test's process, on a real queue: what happens to messages, depending on their handlers."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ from lonnymq import (
     Worker,
 )
 from lonnymq.errors import InvalidArgument, InvalidTime
-from lonnymq.worker.exceptions import HandlersHang
+from lonnymq.worker.exceptions import HandlersStuck
 from tests.worker.serving import drain, serving, until
 
 
@@ -107,7 +107,7 @@ def test_until_empty_leaves_paused_channels_and_scheduled_messages(queue: Queue,
     assert [message.status for message in queue.messages()] == ["scheduled", "due"]
 
 
-def test_in_the_callers_transaction(dsn: str, queue: Queue, app: App[Created]) -> None:
+def test_enqueue_in_the_callers_transaction(dsn: str, queue: Queue, app: App[Created]) -> None:
     @app.task()
     def send() -> None: ...
 
@@ -117,7 +117,9 @@ def test_in_the_callers_transaction(dsn: str, queue: Queue, app: App[Created]) -
     assert drain(app) == [None]
 
 
-def test_a_failure_is_tried_again_and_then_dead_with_its_traceback(queue: Queue, app: App[Created]) -> None:
+def test_a_failing_message_is_retried_and_then_dead_with_its_traceback(
+    queue: Queue, app: App[Created]
+) -> None:
     @app.task(max_attempts=3, backoff=0)
     def fails(n: int) -> None:
         raise ValueError(f"attempt {Job.current().attempt} of {n}\0")
@@ -130,7 +132,7 @@ def test_a_failure_is_tried_again_and_then_dead_with_its_traceback(queue: Queue,
     assert dead.error.startswith("Traceback (most recent call last):\n")
     assert dead.error.endswith("ValueError: attempt 3 of 7\\0")
     assert f'File "{__file__}"' in dead.error
-    assert "lonnymq/worker/" not in dead.error, "what lies between the worker and the handler helps nobody"
+    assert "lonnymq/worker/" not in dead.error, "the worker's own frames are left out"
 
 
 def test_a_long_traceback_keeps_its_end(queue: Queue, app: App[Created]) -> None:
@@ -146,7 +148,7 @@ def test_a_long_traceback_keeps_its_end(queue: Queue, app: App[Created]) -> None
     assert dead.error.endswith("the end")
 
 
-def test_backoff_puts_it_off(queue: Queue, app: App[Created]) -> None:
+def test_backoff_delays_the_next_attempt(queue: Queue, app: App[Created]) -> None:
     @app.task(backoff=Backoff(first=1000, longest=1000))
     def fails() -> None:
         raise ValueError
@@ -214,7 +216,7 @@ def test_timeout(queue: Queue, app: App[Created], kind: str) -> None:
 
 
 def test_a_thread_that_cannot_be_interrupted_is_replaced(queue: Queue, app: App[Created]) -> None:
-    """It sleeps in C. Its message is another's after the grace, and other messages are worked on."""
+    """It sleeps in C. After the interrupt timeout its message counts as failed, and others are handled."""
     over = threading.Event()
 
     @app.task(timeout=0.1, max_attempts=1)
@@ -235,8 +237,8 @@ def test_a_thread_that_cannot_be_interrupted_is_replaced(queue: Queue, app: App[
     assert len(queue.dead.list()) == 1
 
 
-def test_a_worker_whose_threads_all_hang_ends(queue: Queue, app: App[Created]) -> None:
-    """What it leased then would never begin. Each hangs in C, so nothing can interrupt it."""
+def test_a_worker_whose_threads_are_all_stuck_stops(queue: Queue, app: App[Created]) -> None:
+    """What it leased could never start. The handlers wait in C, so nothing can interrupt them."""
     over = threading.Event()
 
     @app.task(timeout=0.1, backoff=1000)
@@ -246,11 +248,11 @@ def test_a_worker_whose_threads_all_hang_ends(queue: Queue, app: App[Created]) -
     for _ in range(3):
         stuck.enqueue()
     try:
-        with pytest.raises(HandlersHang, match="no thread is left"):
+        with pytest.raises(HandlersStuck, match="all threads are occupied"):
             drain(app, concurrency=1)
     finally:
         over.set()
-    assert queue.stats().leased == 0, "all was put back"
+    assert queue.stats().leased == 0, "all messages were given back"
 
 
 @pytest.mark.parametrize("kind", ["plain", "asynchronous"])
@@ -268,7 +270,7 @@ def test_leases_are_extended_while_a_handler_runs(queue: Queue, app: App[Created
     other.tasks = app.tasks
 
     async def main() -> None:
-        """Two workers: if the lease ran out, the other one would have it."""
+        """Two workers: if the lease ran out, the other one would get the message."""
         async with serving(app, lease=0.5), serving(other, lease=0.5):
             await until(queue.history)
 
@@ -307,7 +309,7 @@ def test_a_handler_whose_lease_was_lost_is_stopped(
         async with serving(app, lease=1, on_result=lambda _, error: raised.append(error)) as worker:
             await until(began.is_set)
             worker.stop()
-            with psycopg.connect(dsn, autocommit=True) as conn:  # somebody else has it now
+            with psycopg.connect(dsn, autocommit=True) as conn:  # as if another worker had it now
                 conn.execute("UPDATE lonnymq.lease SET token = gen_random_uuid()")
             await until(ended.is_set)
 
@@ -315,7 +317,9 @@ def test_a_handler_whose_lease_was_lost_is_stopped(
     assert len(raised) == 1
     message = queue.get(created.id or 0)
     assert message is not None
-    assert (message.status, message.attempts, message.error) == ("leased", 0, None), "it was not touched"
+    assert (message.status, message.attempts, message.error) == ("leased", 0, None), (
+        "the first worker did not touch it"
+    )
 
 
 def test_a_cancelled_message_stops_its_handler(queue: Queue, app: App[Created]) -> None:
@@ -341,8 +345,10 @@ def test_a_cancelled_message_stops_its_handler(queue: Queue, app: App[Created]) 
     assert outcomes(queue) == [("cancelled", None)]
 
 
-def test_a_task_that_asks_for_a_longer_lease_has_it(dsn: str, queue: Queue, app: App[Created]) -> None:
-    """It keeps the loop to itself for longer than the others' leases, and is not taken from its worker."""
+def test_a_task_with_a_longer_lease_gets_it_before_it_starts(
+    dsn: str, queue: Queue, app: App[Created]
+) -> None:
+    """So it may block the loop for longer than the shortest lease."""
     left: list[int] = []
 
     @app.task(lease=30)
@@ -361,7 +367,7 @@ def test_a_task_that_asks_for_a_longer_lease_has_it(dsn: str, queue: Queue, app:
 
 
 def test_state_outlives_the_worker(queue: Queue, app: App[Created]) -> None:
-    """It is kept when it is saved, not when the handler ends: another worker goes on from there."""
+    """It is stored when it is saved, not when the handler finishes. Another worker continues from there."""
     pages: list[int] = []
     saved = threading.Event()
 
@@ -386,7 +392,7 @@ def test_state_outlives_the_worker(queue: Queue, app: App[Created]) -> None:
     assert pages == [0, 1, 2]
 
 
-def test_state_of_a_plain_handler_and_of_bytes(queue: Queue, app: App[Created]) -> None:
+def test_state_of_a_plain_handler(queue: Queue, app: App[Created]) -> None:
     states: list[Any] = []
 
     @app.task(backoff=0)
@@ -411,7 +417,7 @@ def test_complete_in_the_handlers_own_transaction(dsn: str, queue: Queue, app: A
             conn.execute("INSERT INTO paid VALUES (%s)", (n,))
             Job.current().complete(conn=conn)
             if Job.current().attempt == 1:
-                raise ValueError("it is rolled back, and the message is not gone")
+                raise ValueError("this rolls back, and the message is still there")
 
     @app.task()
     async def pays_later(n: int) -> None:
@@ -428,7 +434,7 @@ def test_complete_in_the_handlers_own_transaction(dsn: str, queue: Queue, app: A
     assert [each.outcome for each in queue.history()] == ["completed"] * 2
 
 
-def test_a_transaction_of_a_message_that_was_lost_is_rolled_back(
+def test_completing_a_lost_message_rolls_back_the_transaction(
     dsn: str, queue: Queue, app: App[Created]
 ) -> None:
     with psycopg.connect(dsn) as conn:
@@ -450,7 +456,7 @@ def test_a_transaction_of_a_message_that_was_lost_is_rolled_back(
     assert queue.stats().leased == 1
 
 
-def test_an_unknown_task_is_put_back_and_said_loudly(
+def test_messages_of_unknown_tasks_are_released_and_logged_as_errors(
     queue: Queue, app: App[Created], caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task()
@@ -463,14 +469,14 @@ def test_an_unknown_task_is_put_back_and_said_loudly(
     with caplog.at_level(logging.ERROR, "lonnymq.worker"):
         assert len(drain(app)) == 5
     assert [(each.status, each.attempts) for each in queue.messages()] == [("scheduled", 0)] * 4
-    said = [record.getMessage() for record in caplog.records]
-    assert any(
-        "3 messages of the task 'newer' are put back" in text and "knows known" in text for text in said
-    )
-    assert any("1 messages of no task are put back" in text for text in said)
+    logged = [record.getMessage() for record in caplog.records]
+    assert logged == [
+        "released 3 messages for the task 'newer' for 60 s, having no handler; tasks: known",
+        "released 1 message without a task for 60 s, having no handler; tasks: known",
+    ]
 
 
-def test_a_handler_that_ends_the_program_only_fails(queue: Queue, app: App[Created]) -> None:
+def test_a_handler_that_raises_system_exit_only_fails(queue: Queue, app: App[Created]) -> None:
     @app.task(max_attempts=1)
     def leaves() -> None:
         raise SystemExit(3)
@@ -485,7 +491,7 @@ def test_a_handler_that_ends_the_program_only_fails(queue: Queue, app: App[Creat
     assert len(queue.dead.list()) == 2
 
 
-def test_what_lies_ready_is_handed_back_when_handlers_become_slow(queue: Queue, app: App[Created]) -> None:
+def test_ready_messages_are_released_when_handlers_become_slow(queue: Queue, app: App[Created]) -> None:
     over = threading.Event()
 
     @app.task()
@@ -510,10 +516,10 @@ def test_what_lies_ready_is_handed_back_when_handlers_become_slow(queue: Queue, 
     assert {(each.outcome, each.attempts) for each in queue.history(limit=1000)} == {("completed", 1)}
 
 
-def test_a_message_that_somebody_holds_locked_keeps_back_itself_alone(
+def test_a_locked_message_does_not_delay_others_of_its_batch(
     dsn: str, queue: Queue, app: App[Created], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lonnymq.worker.batches.PATIENCE", 0.3)
+    monkeypatch.setattr("lonnymq.worker.batches.BATCH_TIMEOUT_S", 0.3)
     done: list[int] = []
 
     @app.task()

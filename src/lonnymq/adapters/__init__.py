@@ -1,1 +1,3 @@
-"""One a driver: runs a command on what the caller holds; never commits, rolls back or changes a setting."""
+"""One adapter per driver. It runs a command on the caller's connection, session, pool or engine, and never
+commits, rolls back or changes a setting of the caller's transaction.
+"""

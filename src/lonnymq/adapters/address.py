@@ -1,4 +1,4 @@
-"""Where a database is: one address for libpq, whatever spells it."""
+"""The address of a database, converted to the form that libpq accepts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ LIBPQ_KEYWORDS = {option.keyword.decode() for option in pq.Conninfo.get_defaults
 
 
 def parameters(address: str) -> dict[str, Any]:
-    """The address taken apart; a driver in its scheme, as SQLAlchemy has it, is left out.
+    """The parts of the address. A driver in its scheme, as in SQLAlchemy's URLs, is ignored.
 
-    A bad one is never shown: what is wrong with it may be its password.
+    An invalid address is not repeated in the error, because it may contain a password.
     """
     scheme, separator, rest = address.partition("://")
     if separator:
@@ -31,7 +31,7 @@ def parameters(address: str) -> dict[str, Any]:
 
 
 def conninfo(address: str, **more: object) -> str:
-    """As libpq takes it. Of what else is known, what libpq knows counts."""
+    """The address for libpq, with those of the other parameters that libpq knows."""
     known = {name: value for name, value in more.items() if name in LIBPQ_KEYWORDS}
     found: dict[str, Any] = parameters(address) | known
     return make_conninfo(**found)
@@ -39,6 +39,6 @@ def conninfo(address: str, **more: object) -> str:
 
 def _invalid() -> InvalidAddress:
     return InvalidAddress(
-        "the address is not one that libpq takes",
+        "the address is not a valid PostgreSQL address",
         "write postgresql://user:password@host:port/database, the password percent-encoded",
     )

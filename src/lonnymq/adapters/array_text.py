@@ -1,4 +1,4 @@
-"""Arrays as PostgreSQL writes them: psycopg looks at each element, which takes longer than all the rest."""
+"""Arrays as PostgreSQL's text. psycopg would inspect each element, which takes longer than the whole call."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def as_text(values: Sequence[Any]) -> str:
     if all(issubclass(kind, bytes | bytearray | memoryview) for kind in kinds):
         parts = ["NULL" if value is None else f'"\\\\x{value.hex()}"' for value in values]
     elif all(issubclass(kind, str) for kind in kinds):
-        known = {value: "NULL" if value is None else _quoted(value) for value in set(values)}
-        parts = [known[value] for value in values]
+        texts = {value: "NULL" if value is None else _quoted(value) for value in set(values)}
+        parts = [texts[value] for value in values]
     else:  # numbers, UUIDs
         parts = ["NULL" if value is None else str(value) for value in values]
     return "{" + ",".join(parts) + "}"

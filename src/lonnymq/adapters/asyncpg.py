@@ -1,4 +1,4 @@
-"""asyncpg: a connection, or one that a pool lent. A pool runs each call in a transaction of its own."""
+"""asyncpg: connections, and pools. On a pool, each call is its own transaction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import asyncpg
 from asyncpg.pool import Pool, PoolConnectionProxy
 
-from lonnymq.adapters.driver_errors import Lent, refuse_call
+from lonnymq.adapters.driver_errors import CallerBlock, refuse_call, with_translated_errors_async
 from lonnymq.errors import ConnectionDropped
 from lonnymq.statement import Command
 
@@ -17,25 +17,25 @@ Result = TypeVar("Result")
 
 SYNC: tuple[type, ...] = ()
 ASYNC = (asyncpg.Connection, PoolConnectionProxy, Pool)
-LENDERS = (Pool,)
+POOLS = (Pool,)
 FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
 
 async def run_async(
-    held: asyncpg.Connection[Any] | Pool[Any], schema: str, command: Command[Result]
+    target: asyncpg.Connection[Any] | Pool[Any], schema: str, command: Command[Result]
 ) -> Result:
-    if isinstance(held, Pool):
+    if isinstance(target, Pool):
         try:
-            async with _borrowed(held) as own:
-                return await run_async(own, schema, command)
+            async with _borrowed(target) as connection:
+                return await run_async(connection, schema, command)
         except ConnectionDropped:
-            await held.expire_connections()  # those that are idle may be gone as well
+            await target.expire_connections()  # the idle ones are probably broken too
             raise
     text, parameters = command.statement(schema)
     try:
-        rows = await held.fetch(text, *parameters)
+        rows = await target.fetch(text, *parameters)
     except FAILURES as error:
-        refuse_call(error, schema, command.function, lambda: _login(held))
+        refuse_call(error, schema, command.function, lambda: _login(target))
     return command.decode([tuple(row) for row in rows])
 
 
@@ -45,38 +45,35 @@ def _login(connection: asyncpg.Connection[Any]) -> str | None:
 
 
 def address(pool: Pool[Any]) -> None:  # noqa: ARG001
-    """It does not tell."""
+    """asyncpg does not expose the address of a pool."""
     return
 
 
 @asynccontextmanager
 async def transaction_async(pool: Pool[Any]) -> AsyncIterator[asyncpg.Connection[Any]]:
-    async with _borrowed(pool) as connection:
-        lent = Lent()
-        try:
-            async with connection.transaction():
-                with lent:
-                    yield connection
-        except FAILURES as error:
-            lent.refuse(error)
+    async with (
+        _borrowed(pool) as connection,
+        with_translated_errors_async(connection.transaction(), FAILURES),
+    ):
+        yield connection
 
 
 @asynccontextmanager
 async def _borrowed(pool: Pool[Any]) -> AsyncIterator[asyncpg.Connection[Any]]:
-    lent = Lent()
+    block = CallerBlock()
     try:
         connection = await _acquired(pool)
         try:
-            with lent:
+            with block:
                 yield connection
         finally:
             await pool.release(connection)
     except FAILURES as error:
-        lent.refuse(error)
+        block.refuse(error)
 
 
 async def _acquired(pool: Pool[Any]) -> asyncpg.Connection[Any]:
-    """Some idle connections are found to be gone only when they are asked for."""
+    """The pool notices that an idle connection is broken only when it is acquired, so try again."""
     for _ in range(pool.get_size()):
         try:
             return await pool.acquire()

@@ -1,4 +1,4 @@
-"""Django's `connection`: the call joins `transaction.atomic()` where there is one."""
+"""Django's `connection`: a call is part of the surrounding `transaction.atomic()`, if there is one."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Result = TypeVar("Result")
 
 SYNC = (BaseDatabaseWrapper, ConnectionProxy)
 ASYNC: tuple[type, ...] = ()
-LENDERS: tuple[type, ...] = ()
+POOLS: tuple[type, ...] = ()
 
 
-def run(held: BaseDatabaseWrapper, schema: str, command: Command[Result]) -> Result:
+def run(connection: BaseDatabaseWrapper, schema: str, command: Command[Result]) -> Result:
     text, parameters = command.statement(schema)
-    placed = re.sub(r"CAST\(\$\d+", "CAST(%s", text.replace("%", "%%"))
+    with_placeholders = re.sub(r"CAST\(\$\d+", "CAST(%s", text.replace("%", "%%"))
     try:
-        with held.cursor() as cursor:
-            cursor.execute(placed, parameters)
+        with connection.cursor() as cursor:
+            cursor.execute(with_placeholders, parameters)
             rows: list[tuple[Any, ...]] = cursor.fetchall()
     except DatabaseError as error:
-        refuse_call(error, schema, command.function, lambda: held.settings_dict.get("USER") or None)
+        refuse_call(error, schema, command.function, lambda: connection.settings_dict.get("USER") or None)
     return command.decode(rows)

@@ -1,4 +1,6 @@
-"""Run a command on whatever the caller holds. Only the adapter of that driver is imported."""
+"""Runs a command on the caller's connection, session, pool or engine, of whichever driver. Only the adapter
+of that driver is imported.
+"""
 
 from __future__ import annotations
 
@@ -14,64 +16,62 @@ from lonnymq.statement import Command
 Result = TypeVar("Result")
 
 DRIVERS = ("psycopg", "psycopg_pool", "asyncpg", "sqlalchemy", "django")
-TAKEN = (
-    "give a connection or cursor of psycopg 3, a connection of asyncpg, a connection or session of "
-    "SQLAlchemy, or Django's connection"
+CONNECTIONS = (
+    "give a psycopg 3 connection or cursor, an asyncpg connection, a SQLAlchemy connection or session, or "
+    "Django's connection"
 )
-LENDING = "give a DSN, a pool of psycopg's or asyncpg's, or an engine of SQLAlchemy's"
+POOLS = "give a DSN, a psycopg or asyncpg pool, or a SQLAlchemy engine"
 
 
-def run(held: object, schema: str, command: Command[Result]) -> Result:
-    adapter = _adapter_of(held)
-    if not isinstance(held, adapter.SYNC):
-        raise UnsuitableConnection(
-            f"{_name(held)} is asynchronous", "use an AsyncQueue with it, and await its calls"
-        )
+def run(target: object, schema: str, command: Command[Result]) -> Result:
+    adapter = _adapter_of(target)
+    if not isinstance(target, adapter.SYNC):
+        raise UnsuitableConnection(f"{_name(target)} is asynchronous", "use an AsyncQueue with it")
     invalid_values.check(command)
     try:
-        result: Result = adapter.run(held, schema, command)
+        result: Result = adapter.run(target, schema, command)
     except Exception as error:
         _refuse_values(command, error)
         raise
     return result
 
 
-async def run_async(held: object, schema: str, command: Command[Result]) -> Result:
-    adapter = _adapter_of(held)
-    if not isinstance(held, adapter.ASYNC):
-        raise UnsuitableConnection(f"{_name(held)} is not asynchronous", "use a Queue with it")
+async def run_async(target: object, schema: str, command: Command[Result]) -> Result:
+    adapter = _adapter_of(target)
+    if not isinstance(target, adapter.ASYNC):
+        raise UnsuitableConnection(f"{_name(target)} is not asynchronous", "use a Queue with it")
     invalid_values.check(command)
     try:
-        result: Result = await adapter.run_async(held, schema, command)
+        result: Result = await adapter.run_async(target, schema, command)
     except Exception as error:
         _refuse_values(command, error)
         raise
     return result
 
 
-def run_pair(lender: object, schema: str, first: Command[Any], second: Command[Result]) -> Result:
-    """Each in a transaction of its own, and both in one round trip if the adapter can do that."""
+def run_pair(pool: object, schema: str, first: Command[Any], second: Command[Result]) -> Result:
+    """Run each in its own transaction, and both in one round trip if the adapter can."""
     invalid_values.check(second)
-    pairing = getattr(_adapter_of(lender), "run_pair", None)
-    if pairing is None:
-        run(lender, schema, first)
-        return run(lender, schema, second)
+    pair_runner = getattr(_adapter_of(pool), "run_pair", None)
+    if pair_runner is None:
+        run(pool, schema, first)
+        return run(pool, schema, second)
     try:
-        result: Result = pairing(lender, schema, first, second)
+        result: Result = pair_runner(pool, schema, first, second)
     except Exception as error:
         _refuse_values(second, error)
         raise
     return result
 
 
-async def run_pair_async(lender: object, schema: str, first: Command[Any], second: Command[Result]) -> Result:
+async def run_pair_async(pool: object, schema: str, first: Command[Any], second: Command[Result]) -> Result:
     invalid_values.check(second)
-    pairing = getattr(_adapter_of(lender), "run_pair_async", None)
-    if pairing is None:
-        await run_async(lender, schema, first)
-        return await run_async(lender, schema, second)
+    pair_runner = getattr(_adapter_of(pool), "run_pair_async", None)
+    if pair_runner is None:
+        await run_async(pool, schema, first)
+        return await run_async(pool, schema, second)
     try:
-        result: Result = await pairing(lender, schema, first, second)
+        result: Result = await pair_runner(pool, schema, first, second)
     except Exception as error:
         _refuse_values(second, error)
         raise
@@ -83,61 +83,61 @@ def _refuse_values(command: Command[Result], error: Exception) -> None:
         raise refusal from error
 
 
-def transaction(lender: object) -> AbstractContextManager[object]:
-    """A connection of the pool's or engine's, in a transaction that ends with the block."""
-    begun: AbstractContextManager[object] = _adapter_of(lender).transaction(lender)
-    return begun
+def transaction(pool: object) -> AbstractContextManager[object]:
+    """A connection of the pool or engine, in a transaction that lasts for the block."""
+    context: AbstractContextManager[object] = _adapter_of(pool).transaction(pool)
+    return context
 
 
-def transaction_async(lender: object) -> AbstractAsyncContextManager[object]:
-    begun: AbstractAsyncContextManager[object] = _adapter_of(lender).transaction_async(lender)
-    return begun
+def transaction_async(pool: object) -> AbstractAsyncContextManager[object]:
+    context: AbstractAsyncContextManager[object] = _adapter_of(pool).transaction_async(pool)
+    return context
 
 
-def address(lender: object) -> str | None:
-    """Where it connects to, if it tells."""
-    found: str | None = _adapter_of(lender).address(lender)
+def address(pool: object) -> str | None:
+    """The address that it connects to, if it exposes that."""
+    found: str | None = _adapter_of(pool).address(pool)
     return found
 
 
-def lends(held: object) -> bool:
+def is_pool(target: object) -> bool:
     """Whether it is a pool or an engine."""
-    return isinstance(held, _adapter_of(held).LENDERS)
+    return isinstance(target, _adapter_of(target).POOLS)
 
 
-def check_has_transaction(held: object) -> None:
-    """Raises UnsuitableConnection for what would commit by itself."""
-    if lends(held):
+def check_has_transaction(target: object) -> None:
+    """Raises UnsuitableConnection for a pool or engine, which would commit by itself."""
+    if is_pool(target):
         raise UnsuitableConnection(
-            f"{_name(held)} has no transaction that a call could be part of",
-            "give the connection or session that your transaction is on, or no conn= at all",
+            f"{_name(target)} is a pool, so the call cannot be part of your transaction",
+            "give the connection or session of your transaction as conn=, or leave conn= out",
         )
 
 
-def check_lends(lender: object, *, is_async: bool) -> None:
+def check_is_pool(pool: object, *, is_async: bool) -> None:
     """Raises UnsuitableConnection unless it is a pool or an engine, of the right kind."""
-    adapter = _adapter_of(lender, LENDING)
-    if not isinstance(lender, adapter.LENDERS):
+    adapter = _adapter_of(pool, POOLS)
+    if not isinstance(pool, adapter.POOLS):
         raise UnsuitableConnection(
-            f"{_name(lender)} is one connection, and a queue needs one of its own for each call",
-            f"{LENDING}; and what you hold to the queue's calls, as conn=",
+            f"{_name(pool)} is a single connection, and a queue needs a pool of them",
+            f"{POOLS}; give your connection to the queue's calls as conn=",
         )
-    if isinstance(lender, adapter.ASYNC) is not is_async:
+    if isinstance(pool, adapter.ASYNC) is not is_async:
         raise UnsuitableConnection(
-            f"{_name(lender)} is {'not ' if is_async else ''}asynchronous",
+            f"{_name(pool)} is {'not ' if is_async else ''}asynchronous",
             f"use {'a Queue' if is_async else 'an AsyncQueue'} with it",
         )
 
 
-def _adapter_of(held: object, hint: str = TAKEN) -> ModuleType:
-    for ancestor in type(held).__mro__:
+def _adapter_of(target: object, hint: str = CONNECTIONS) -> ModuleType:
+    for ancestor in type(target).__mro__:
         driver = ancestor.__module__.partition(".")[0]
         if driver in DRIVERS:
             adapter = importlib.import_module(f"lonnymq.adapters.{driver}")
-            if isinstance(held, (*adapter.SYNC, *adapter.ASYNC)):
+            if isinstance(target, (*adapter.SYNC, *adapter.ASYNC)):
                 return adapter
-    raise UnsuitableConnection(f"{_name(held)} is nothing that a call can be made on", hint)
+    raise UnsuitableConnection(f"{_name(target)} is not a connection that LonnyMQ supports", hint)
 
 
-def _name(held: object) -> str:
-    return f"{type(held).__module__}.{type(held).__qualname__}"
+def _name(target: object) -> str:
+    return f"{type(target).__module__}.{type(target).__qualname__}"

@@ -24,8 +24,8 @@ from lonnymq.errors import (
 )
 from lonnymq.statement import Command, arguments
 
-DATA = "22"
-"""The class of SQLSTATEs that say that a value is none."""
+DATA_EXCEPTION = "22"
+"""The class of SQLSTATEs for invalid values."""
 RANGES = {"INT": (-(2**31), 2**31 - 1), "BIGINT": (-(2**63), 2**63 - 1)}
 NOT_WHOLE = ("is not a whole number", "give an int")
 
@@ -34,7 +34,7 @@ def _is_whole(kind: type) -> bool:
     return kind is not bool and hasattr(kind, "__index__")
 
 
-FITTING: dict[str, tuple[Callable[[type], bool], tuple[str, str]]] = {
+ACCEPTED_TYPES: dict[str, tuple[Callable[[type], bool], tuple[str, str]]] = {
     "TEXT": (lambda kind: issubclass(kind, str), ("is not text", "give a str")),
     "INT": (_is_whole, NOT_WHOLE),
     "BIGINT": (_is_whole, NOT_WHOLE),
@@ -44,7 +44,7 @@ FITTING: dict[str, tuple[Callable[[type], bool], tuple[str, str]]] = {
         ("is not bytes", "give bytes"),
     ),
 }
-"""By PostgreSQL's type: whether values of a Python type fit, and what to say of others."""
+"""For each PostgreSQL type: whether a Python type is accepted, and what the error says of others."""
 BY_CALL = {"channel_set": InvalidChannelPolicy, "queue_set": InvalidQueueSetting}
 BY_NAME = {
     "channel": InvalidChannel,
@@ -63,19 +63,19 @@ def check(command: Command[Any]) -> None:
     """Refuse arguments of the wrong type: some drivers would convert them, 70.6 to 71 for example."""
     for name, sql_type, given in arguments(command):
         kind = sql_type.removesuffix("[]")
-        if given is None or kind not in FITTING:
+        if given is None or kind not in ACCEPTED_TYPES:
             continue
-        fits, why = FITTING[kind]
+        is_accepted, why = ACCEPTED_TYPES[kind]
         values = given if sql_type.endswith("[]") else [given]
-        for found in set(map(type, values)) - {type(None)}:  # thousands of values have a type or two
-            if not fits(found):
+        for found in set(map(type, values)) - {type(None)}:  # thousands of values have one or two types
+            if not is_accepted(found):
                 raise _error(command, name, next(value for value in values if type(value) is found), why)
 
 
 def refusal(command: Command[Any], error: Exception) -> InvalidArgument | None:
-    """What is wrong with the values of a call that failed, if it is that."""
+    """The error for the invalid argument of a call that failed; None if it failed for another reason."""
     code = sqlstate_of(error)
-    if code is not None and not code.startswith(DATA):
+    if code is not None and not code.startswith(DATA_EXCEPTION):
         return None
     for name, sql_type, given in arguments(command):
         kind = sql_type.removesuffix("[]")
@@ -86,25 +86,25 @@ def refusal(command: Command[Any], error: Exception) -> InvalidArgument | None:
 
 
 def _error(command: Command[Any], name: str, value: object, why: tuple[str, str]) -> InvalidArgument:
-    usual = BY_CALL.get(command.function, InvalidField)
-    return BY_NAME.get(name, usual)(f"{name}: {reprlib.repr(value)} {why[0]}", why[1])
+    default = BY_CALL.get(command.function, InvalidField)
+    return BY_NAME.get(name, default)(f"{name}: {reprlib.repr(value)} {why[0]}", why[1])
 
 
 def _why(kind: str, value: object) -> tuple[str, str] | None:
     if kind in RANGES and isinstance(value, int):
         least, most = RANGES[kind]
         if not least <= value <= most:
-            return "is out of range", f"PostgreSQL's {kind} is from {least:,} to {most:,}"
+            return "is out of range", f"give a number from {least:,} to {most:,}"
     for text in _texts(value):
         if "\0" in text:
-            return "has a NUL character in it, which PostgreSQL cannot keep", "leave it out"
+            return "contains a NUL character, which PostgreSQL cannot store", "remove it"
         if not _is_unicode(text):
-            return "has half a character in it, which is no Unicode text", "leave it out"
+            return "contains a lone surrogate, which is not valid Unicode", "remove it"
     return None
 
 
 def _texts(value: object) -> Iterator[str]:
-    """A text, or all that there are in headers."""
+    """The text itself, or all texts in headers."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""A connection of its own to be notified on: one that stays, and is not shared by way of a pooler."""
+"""A connection for notifications: it stays open, and must not go through a pooler."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Self
 import psycopg
 from psycopg import sql
 
-from lonnymq.adapters.psycopg_pool import ASK, is_behind_a_pooler
+from lonnymq.adapters.psycopg_pool import SESSION_QUERY, is_behind_a_pooler
 
 log = logging.getLogger("lonnymq")
-POOLED = "no LISTEN through a pooler: looking for messages every second; listen= takes a direct address"
-FAILED = "no connection to LISTEN on, so looking for messages every second: %s"
+POOLED = "cannot LISTEN through a pooler, so polling every second; give a direct address as listen="
+FAILED = "could not connect to LISTEN, so polling every second: %s"
 
 
 def _listen(channel: str) -> sql.Composed:
@@ -22,7 +22,7 @@ def _listen(channel: str) -> sql.Composed:
 
 
 class NoListening(Exception):
-    """The address is a pooler's: whatever LISTENs through it, others are notified."""
+    """The address leads to a pooler, which does not pass on notifications."""
 
 
 def _check_is_direct(
@@ -34,7 +34,7 @@ def _check_is_direct(
 
 
 class Listener:
-    """Once its connection broke, it only sleeps."""
+    """After its connection has broken, it only sleeps."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
@@ -42,7 +42,7 @@ class Listener:
 
     @classmethod
     def connect(cls, conninfo: str, channel: str) -> Self | None:
-        """None where there is no connection for now; raises NoListening where there never is one."""
+        """None if there is no connection for now; raises NoListening if the address leads to a pooler."""
         try:
             connection = psycopg.connect(
                 conninfo, autocommit=True, fallback_application_name="lonnymq listen"
@@ -51,7 +51,7 @@ class Listener:
             log.warning(FAILED, error)
             return None
         try:
-            for backend_pid, _ in connection.execute(ASK):
+            for backend_pid, _ in connection.execute(SESSION_QUERY):
                 _check_is_direct(connection, backend_pid)
             connection.execute(_listen(channel))
         except BaseException as error:
@@ -63,7 +63,9 @@ class Listener:
         return cls(connection)
 
     def wait(self, seconds: float) -> bool:
-        """Until a notification, or for so long; for 0, discard those that have come. Whether one came."""
+        """Wait for a notification, at most `seconds`; with 0, discard those that came. Returns whether one
+        came.
+        """
         is_notified = False
         if self.is_broken:
             time.sleep(seconds)
@@ -81,7 +83,7 @@ class Listener:
 
 
 class AsyncListener:
-    """Once its connection broke, it only sleeps."""
+    """After its connection has broken, it only sleeps."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
         self._connection = connection
@@ -89,7 +91,7 @@ class AsyncListener:
 
     @classmethod
     async def connect(cls, conninfo: str, channel: str) -> Self | None:
-        """None where there is no connection for now; raises NoListening where there never is one."""
+        """None if there is no connection for now; raises NoListening if the address leads to a pooler."""
         try:
             connection = await psycopg.AsyncConnection.connect(
                 conninfo, autocommit=True, fallback_application_name="lonnymq listen"
@@ -98,7 +100,7 @@ class AsyncListener:
             log.warning(FAILED, error)
             return None
         try:
-            async for backend_pid, _ in await connection.execute(ASK):
+            async for backend_pid, _ in await connection.execute(SESSION_QUERY):
                 _check_is_direct(connection, backend_pid)
             await connection.execute(_listen(channel))
         except BaseException as error:
@@ -110,7 +112,9 @@ class AsyncListener:
         return cls(connection)
 
     async def wait(self, seconds: float) -> bool:
-        """Until a notification, or for so long; for 0, discard those that have come. Whether one came."""
+        """Wait for a notification, at most `seconds`; with 0, discard those that came. Returns whether one
+        came.
+        """
         is_notified = False
         if self.is_broken:
             await asyncio.sleep(seconds)

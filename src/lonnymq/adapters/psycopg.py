@@ -1,4 +1,4 @@
-"""psycopg 3, sync and async. A cursor stands for its connection; its row factory is left alone."""
+"""psycopg 3, sync and async. For a cursor, its connection is used, and the row factory stays as it is."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ Result = TypeVar("Result")
 
 SYNC = (psycopg.Connection, psycopg.Cursor)
 ASYNC = (psycopg.AsyncConnection, psycopg.AsyncCursor)
-LENDERS: tuple[type, ...] = ()
+POOLS: tuple[type, ...] = ()
 
 
-def run(held: psycopg.Connection[Any] | psycopg.Cursor[Any], schema: str, command: Command[Result]) -> Result:
-    connection = held.connection if isinstance(held, psycopg.Cursor) else held
+def run(
+    target: psycopg.Connection[Any] | psycopg.Cursor[Any], schema: str, command: Command[Result]
+) -> Result:
+    connection = target.connection if isinstance(target, psycopg.Cursor) else target
     text, parameters = command.statement(schema)
     try:
         with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
-            rows = cursor.execute(text.encode(), _written(parameters)).fetchall()
+            rows = cursor.execute(text.encode(), _with_array_texts(parameters)).fetchall()
     except psycopg.Error as error:
         refuse_call(error, schema, command.function, lambda: login(connection))
     return command.decode(rows)
 
 
 async def run_async(
-    held: psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any], schema: str, command: Command[Result]
+    target: psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any], schema: str, command: Command[Result]
 ) -> Result:
-    connection = held.connection if isinstance(held, psycopg.AsyncCursor) else held
+    connection = target.connection if isinstance(target, psycopg.AsyncCursor) else target
     text, parameters = command.statement(schema)
     try:
         async with psycopg.AsyncRawCursor(connection, row_factory=tuple_row) as cursor:
-            await cursor.execute(text.encode(), _written(parameters))
+            await cursor.execute(text.encode(), _with_array_texts(parameters))
             rows = await cursor.fetchall()
     except psycopg.Error as error:
         refuse_call(error, schema, command.function, lambda: login(connection))
@@ -44,19 +46,19 @@ async def run_async(
 
 
 def commits_each(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    """Whether each statement is a transaction of its own, and several can be sent at once."""
+    """Whether each statement is its own transaction, and several can be sent at once."""
     return connection.autocommit and psycopg.Pipeline.is_supported()
 
 
 def run_pair(
     connection: psycopg.Connection[Any], schema: str, first: Command[Any], second: Command[Result]
 ) -> Result:
-    """In one round trip."""
+    """Run both in one round trip, each in its own transaction."""
     try:
         with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
             with connection.pipeline():
                 for text, parameters in _pair(schema, first, second):
-                    cursor.execute(text.encode(), _written(parameters))
+                    cursor.execute(text.encode(), _with_array_texts(parameters))
             rows = cursor.fetchall()
     except psycopg.Error as error:
         refuse_call(error, schema, second.function, lambda: login(connection))
@@ -70,7 +72,7 @@ async def run_pair_async(
         async with psycopg.AsyncRawCursor(connection, row_factory=tuple_row) as cursor:
             async with connection.pipeline():
                 for text, parameters in _pair(schema, first, second):
-                    await cursor.execute(text.encode(), _written(parameters))
+                    await cursor.execute(text.encode(), _with_array_texts(parameters))
             rows = await cursor.fetchall()
     except psycopg.Error as error:
         refuse_call(error, schema, second.function, lambda: login(connection))
@@ -78,7 +80,7 @@ async def run_pair_async(
 
 
 def _pair(schema: str, first: Command[Any], second: Command[Any]) -> list[Statement]:
-    """The COMMIT keeps the two transactions apart; Pipeline.sync() would wait for the first answer. If the
+    """The COMMIT separates the two transactions; Pipeline.sync() would wait for the first answer. If the
     first command fails, the server skips the second.
     """
     return [
@@ -90,9 +92,9 @@ def _pair(schema: str, first: Command[Any], second: Command[Any]) -> list[Statem
 
 
 def login(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> str | None:
-    """As the server has told; a pooler may not pass it on."""
+    """The login, as the server reported it; None if a pooler does not pass it on."""
     return connection.info.parameter_status("session_authorization")
 
 
-def _written(parameters: tuple[Any, ...]) -> list[Any]:
+def _with_array_texts(parameters: tuple[Any, ...]) -> list[Any]:
     return [as_text(value) if isinstance(value, list) else value for value in parameters]

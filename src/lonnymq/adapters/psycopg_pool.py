@@ -1,4 +1,4 @@
-"""psycopg's pools, sync and async: each call borrows a connection, and is a transaction of its own."""
+"""psycopg pools, sync and async. Each call is its own transaction, on a connection of the pool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed
 
 from lonnymq.adapters import psycopg as adapter
 from lonnymq.adapters.address import conninfo, parameters
-from lonnymq.adapters.driver_errors import Lent
+from lonnymq.adapters.driver_errors import (
+    CallerBlock,
+    with_translated_errors,
+    with_translated_errors_async,
+)
 from lonnymq.errors import IS_IT_UP, DatabaseUnreachable, QueueClosed, ReadOnlyDatabase
 from lonnymq.statement import Command
 
@@ -22,9 +26,11 @@ Result = TypeVar("Result")
 
 SYNC = (ConnectionPool,)
 ASYNC = (AsyncConnectionPool,)
-LENDERS = (*SYNC, *ASYNC)
-ASK = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('default_transaction_isolation')"
-READ_COMMITTED = "read committed"  # what a dequeue needs, whatever the database's default is
+POOLS = (*SYNC, *ASYNC)
+SESSION_QUERY = (
+    "SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('default_transaction_isolation')"
+)
+READ_COMMITTED = "read committed"  # a dequeue needs it, whatever the database's default is
 
 
 def run(pool: ConnectionPool[Any], schema: str, command: Command[Result]) -> Result:
@@ -57,66 +63,62 @@ async def run_pair_async(
 
 @contextmanager
 def transaction(pool: ConnectionPool[Any]) -> Iterator[Connection[Any]]:
-    with borrowed(pool) as connection:
-        lent = Lent()
-        try:
-            with connection.transaction(), lent:
-                yield connection
-        except psycopg.Error as error:
-            lent.refuse(error)
+    with (
+        borrowed(pool) as connection,
+        with_translated_errors(connection.transaction(), (psycopg.Error,)),
+    ):
+        yield connection
 
 
 @asynccontextmanager
 async def transaction_async(pool: AsyncConnectionPool[Any]) -> AsyncIterator[AsyncConnection[Any]]:
-    async with _borrowed_async(pool) as connection:
-        lent = Lent()
-        try:
-            async with connection.transaction():
-                with lent:
-                    yield connection
-        except psycopg.Error as error:
-            lent.refuse(error)
+    async with (
+        _borrowed_async(pool) as connection,
+        with_translated_errors_async(connection.transaction(), (psycopg.Error,)),
+    ):
+        yield connection
 
 
 def address(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> str | None:
     if callable(pool.conninfo) or callable(pool.kwargs):
-        return None  # another one each time
+        return None  # they may give another address each time
     return conninfo(pool.conninfo, **(pool.kwargs or {}))
 
 
 def own_pool(dsn: str, max_size: int, timeout: float) -> ConnectionPool[Any]:
-    """Not open yet. Its connections commit each call by themselves."""
-    return ConnectionPool(conninfo(dsn), configure=_adjust, **_options(max_size, timeout))
+    """A pool that is not open yet. Its connections are in autocommit mode."""
+    return ConnectionPool(conninfo(dsn), configure=_configure, **_options(max_size, timeout))
 
 
 def own_async_pool(
     dsn: str, max_size: int, timeout: float, kind: type[AsyncConnectionPool[Any]] = AsyncConnectionPool
 ) -> AsyncConnectionPool[Any]:
-    return kind(conninfo(dsn), configure=_adjust_async, **_options(max_size, timeout))
+    return kind(conninfo(dsn), configure=_configure_async, **_options(max_size, timeout))
 
 
 def open_pool(pool: ConnectionPool[Any]) -> None:
-    """Not before a first connection: a pool tries for long, and does not say why it fails."""
-    with unreachable():
-        psycopg.connect(_soon(pool)).close()
+    """Connect once first: a pool would keep retrying without reporting why."""
+    with translated_connect_errors():
+        psycopg.connect(_address_with_timeout(pool)).close()
     pool.open()
 
 
 async def open_async_pool(pool: AsyncConnectionPool[Any]) -> None:
-    with unreachable():
-        await (await AsyncConnection.connect(_soon(pool))).close()
+    with translated_connect_errors():
+        await (await AsyncConnection.connect(_address_with_timeout(pool))).close()
     await pool.open()
 
 
-def _soon(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> str:
-    """Its address, not to be waited for longer than for the pool."""
+def _address_with_timeout(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> str:
+    """The pool's address, with the pool's timeout as connect_timeout unless it has one."""
     return make_conninfo(**{"connect_timeout": max(1, round(pool.timeout))} | parameters(str(pool.conninfo)))
 
 
 def is_behind_a_pooler(connection: Connection[Any] | AsyncConnection[Any], backend_pid: int) -> bool:
-    """A pooler makes up the process id that it tells its clients; the server knows its own.
+    """A pooler tells its clients a process id that differs from that of the server process.
 
-    Transactions may then each have another server session: statements prepared in one, and LISTEN, are lost.
+    Behind a pooler each transaction may run in another server session, so prepared statements and LISTEN are
+    lost.
     """
     return connection.info.backend_pid != backend_pid
 
@@ -127,14 +129,14 @@ def _options(max_size: int, timeout: float) -> dict[str, Any]:
         "min_size": 0,
         "max_size": max_size,
         "timeout": timeout,
-        "reconnect_timeout": timeout,  # its pauses double without end; a call that comes later begins anew
+        "reconnect_timeout": timeout,  # else its pauses double without limit; the next call starts again
         "open": False,
         "name": "lonnymq",
     }
 
 
-def _adjust(connection: Connection[Any]) -> None:
-    for backend_pid, isolation in connection.execute(ASK):
+def _configure(connection: Connection[Any]) -> None:
+    for backend_pid, isolation in connection.execute(SESSION_QUERY):
         if is_behind_a_pooler(connection, backend_pid):
             connection.prepare_threshold = None
         if isolation != READ_COMMITTED:
@@ -142,8 +144,8 @@ def _adjust(connection: Connection[Any]) -> None:
             connection.autocommit = False
 
 
-async def _adjust_async(connection: AsyncConnection[Any]) -> None:
-    async for backend_pid, isolation in await connection.execute(ASK):
+async def _configure_async(connection: AsyncConnection[Any]) -> None:
+    async for backend_pid, isolation in await connection.execute(SESSION_QUERY):
         if is_behind_a_pooler(connection, backend_pid):
             connection.prepare_threshold = None
         if isolation != READ_COMMITTED:
@@ -152,8 +154,8 @@ async def _adjust_async(connection: AsyncConnection[Any]) -> None:
 
 
 @contextmanager
-def unreachable() -> Iterator[None]:
-    """Raises DatabaseUnreachable for a connection that cannot be opened."""
+def translated_connect_errors() -> Iterator[None]:
+    """Raise DatabaseUnreachable if a connection in the block cannot be opened."""
     try:
         yield
     except psycopg.OperationalError as error:
@@ -162,36 +164,36 @@ def unreachable() -> Iterator[None]:
 
 @contextmanager
 def borrowed(pool: ConnectionPool[Any]) -> Iterator[Connection[Any]]:
-    """A connection of the pool's, in no transaction yet."""
-    lent = Lent()
+    """A connection of the pool, not in a transaction yet."""
+    block = CallerBlock()
     try:
-        while _is_ended(connection := pool.getconn()):
+        while _is_closed_by_server(connection := pool.getconn()):
             connection.close()
             pool.putconn(connection)  # the pool replaces it
         try:
-            with connection, lent:
+            with connection, block:
                 yield connection
         except ReadOnlyDatabase:
-            connection.close()  # the next one may lead to the primary
+            connection.close()  # a new one may lead to the primary
             raise
         finally:
             pool.putconn(connection)
     except PoolClosed as error:
         raise _closed() from error
     except psycopg.Error as error:
-        lent.refuse(error)
+        block.refuse(error)
 
 
 @asynccontextmanager
 async def _borrowed_async(pool: AsyncConnectionPool[Any]) -> AsyncIterator[AsyncConnection[Any]]:
-    lent = Lent()
+    block = CallerBlock()
     try:
-        while _is_ended(connection := await pool.getconn()):
+        while _is_closed_by_server(connection := await pool.getconn()):
             await connection.close()
             await pool.putconn(connection)
         try:
             async with connection:
-                with lent:
+                with block:
                     yield connection
         except ReadOnlyDatabase:
             await connection.close()
@@ -201,13 +203,13 @@ async def _borrowed_async(pool: AsyncConnectionPool[Any]) -> AsyncIterator[Async
     except PoolClosed as error:
         raise _closed() from error
     except psycopg.Error as error:
-        lent.refuse(error)
+        block.refuse(error)
 
 
-def _is_ended(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
-    """Without asking the server: there is nothing to be read on an idle connection, unless it was ended.
+def _is_closed_by_server(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
+    """Checked without a round trip: an idle connection is readable only if the server closed it.
 
-    So most calls after a restart are made on a good connection at once, and their outcome is never in doubt.
+    So after a restart most calls get a good connection at once, and cannot fail with an unknown outcome.
     """
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
@@ -215,4 +217,4 @@ def _is_ended(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
 
 
 def _closed() -> QueueClosed:
-    return QueueClosed("the pool is not open", "open it before the queue is used")
+    return QueueClosed("the pool is not open", "open it before you use the queue")

@@ -1,6 +1,5 @@
-"""SQLAlchemy 2, sync and async: a connection, or a session, whose transaction the call joins.
-
-An engine runs it in a transaction of its own.
+"""SQLAlchemy 2, sync and async. On a connection or session, a call is part of its transaction; on an engine,
+each call is its own transaction.
 """
 
 from __future__ import annotations
@@ -17,7 +16,11 @@ from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.types import NullType
 
 from lonnymq.adapters.address import conninfo
-from lonnymq.adapters.driver_errors import Lent, refuse_call
+from lonnymq.adapters.driver_errors import (
+    refuse_call,
+    with_translated_errors,
+    with_translated_errors_async,
+)
 from lonnymq.errors import InvalidAddress
 from lonnymq.statement import Command, Statement
 
@@ -25,77 +28,70 @@ Result = TypeVar("Result")
 
 SYNC = (Engine, Connection, Session, scoped_session)
 ASYNC = (AsyncEngine, AsyncConnection, AsyncSession, async_scoped_session)
-LENDERS = (Engine, AsyncEngine)
-READ_COMMITTED: dict[str, Any] = {"isolation_level": "READ COMMITTED"}  # what a dequeue needs
+POOLS = (Engine, AsyncEngine)
+READ_COMMITTED: dict[str, Any] = {"isolation_level": "READ COMMITTED"}  # a dequeue needs it
 
 
 def run(
-    held: Engine | Connection | Session | scoped_session[Session], schema: str, command: Command[Result]
+    target: Engine | Connection | Session | scoped_session[Session], schema: str, command: Command[Result]
 ) -> Result:
-    if isinstance(held, Engine):
-        with transaction(held) as own:
-            return run(own, schema, command)
+    if isinstance(target, Engine):
+        with transaction(target) as connection:
+            return run(connection, schema, command)
     try:
-        rows = held.execute(_clause(command.statement(schema))).fetchall()
+        rows = target.execute(_clause(command.statement(schema))).fetchall()
     except DBAPIError as error:
-        refuse_call(error, schema, command.function, lambda: _login(held))
+        refuse_call(error, schema, command.function, lambda: _login(target))
     return command.decode([tuple(row) for row in rows])
 
 
 async def run_async(
-    held: AsyncEngine | AsyncConnection | AsyncSession | async_scoped_session[AsyncSession],
+    target: AsyncEngine | AsyncConnection | AsyncSession | async_scoped_session[AsyncSession],
     schema: str,
     command: Command[Result],
 ) -> Result:
-    if isinstance(held, AsyncEngine):
-        async with transaction_async(held) as own:
-            return await run_async(own, schema, command)
+    if isinstance(target, AsyncEngine):
+        async with transaction_async(target) as connection:
+            return await run_async(connection, schema, command)
     try:
-        rows = (await held.execute(_clause(command.statement(schema)))).fetchall()
+        rows = (await target.execute(_clause(command.statement(schema)))).fetchall()
     except DBAPIError as error:
-        refuse_call(error, schema, command.function, lambda: _login(held))
+        refuse_call(error, schema, command.function, lambda: _login(target))
     return command.decode([tuple(row) for row in rows])
 
 
-def _login(held: object) -> str | None:
-    """Of a connection or session, as its engine's address says."""
-    bind: Any = held.get_bind() if hasattr(held, "get_bind") else held
+def _login(target: object) -> str | None:
+    """The login in the URL of the engine."""
+    bind: Any = target.get_bind() if hasattr(target, "get_bind") else target
     found: str | None = bind.engine.url.username
     return found
 
 
 def address(engine: Engine | AsyncEngine) -> str | None:
     if not (engine.url.host or engine.url.database):
-        return None  # it connects in a way of its own
+        return None  # it connects through a `creator` function, or with default settings
     try:
         return conninfo(engine.url.render_as_string(hide_password=False))
     except InvalidAddress:
-        return None  # it has parameters of its driver's
+        return None  # it has parameters that only its driver knows
 
 
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
-    lent = Lent()
-    try:
-        with engine.execution_options(**READ_COMMITTED).begin() as connection, lent:
-            yield connection
-    except DBAPIError as error:
-        lent.refuse(error)
+    begin = engine.execution_options(**READ_COMMITTED).begin()
+    with with_translated_errors(begin, (DBAPIError,)) as connection:
+        yield connection
 
 
 @asynccontextmanager
 async def transaction_async(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    lent = Lent()
-    try:
-        async with engine.execution_options(**READ_COMMITTED).begin() as connection:
-            with lent:
-                yield connection
-    except (DBAPIError, OSError) as error:
-        lent.refuse(error)
+    begin = engine.execution_options(**READ_COMMITTED).begin()
+    async with with_translated_errors_async(begin, (DBAPIError, OSError)) as connection:
+        yield connection
 
 
 def _clause(statement: Statement) -> TextClause:
-    """Parameters without a type: else SQLAlchemy casts a number to INTEGER for some drivers."""
+    """With untyped parameters: otherwise SQLAlchemy casts numbers to INTEGER for some drivers."""
     named = re.sub(r"CAST\(\$(\d+)", r"CAST(:p\1", statement.text.replace(":", r"\:"))
     values: list[Any] = [
         bindparam(f"p{number}", value, NullType())

@@ -43,14 +43,14 @@ def check_schema(conn: Connection[Any], schema: str) -> None:
     """
     from lonnymq.adapters.psycopg import login
     from lonnymq.install import check
-    from lonnymq.install.missing_roles import lacking
+    from lonnymq.install.missing_roles import missing_role
 
     try:
         check(conn, schema)
     except NotPermitted:
         if is_closed(conn, schema):
             denied = f"permission denied for schema {identifier(schema)}"
-            raise lacking(schema, None, login(conn), denied) from None
+            raise missing_role(schema, None, login(conn), denied) from None
 
 
 def is_closed(conn: Connection[Any], schema: str) -> bool:

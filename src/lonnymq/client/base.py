@@ -59,7 +59,7 @@ class QueueBase(QueueCalls):
 
             make = own_async_pool if self._is_async else own_pool
             source = self._own_pool = make(source, pool_size, timeout)
-        drivers.check_lends(source, is_async=self._is_async)
+        drivers.check_is_pool(source, is_async=self._is_async)
         self._source = source
         self._is_open = self._own_pool is None
         self._is_closed = False

@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own on a data folder, for demos, tests and single-machine use.
+"""Runs a PostgreSQL server on a data folder, for demos, tests and use on one machine.
 
 >>> with Server(Path("data")) as server:
 ...     connection = psycopg.connect(server.dsn())

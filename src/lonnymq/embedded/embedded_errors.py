@@ -1,4 +1,4 @@
-"""What can go wrong with a PostgreSQL of our own."""
+"""The errors of the embedded PostgreSQL."""
 
 from lonnymq.errors import LonnyMQError
 
@@ -8,19 +8,19 @@ class EmbeddedError(LonnyMQError):
 
 
 class BinariesMissing(EmbeddedError):
-    """No PostgreSQL server of the wanted version is on this machine."""
+    """PostgreSQL, or its required version, was not found on this machine."""
 
 
 class BinariesUnreachable(EmbeddedError):
-    """We are root, and the account that PostgreSQL runs as cannot reach its programs."""
+    """The process is root, and the account that PostgreSQL runs as cannot reach its programs."""
 
 
 class WrongVersion(EmbeddedError):
-    """The data was made by another major version of PostgreSQL."""
+    """The data folder was created by another major version of PostgreSQL."""
 
 
 class InitFailed(EmbeddedError):
-    """No database cluster could be made."""
+    """The database cluster could not be created."""
 
 
 class StartFailed(EmbeddedError):
@@ -32,7 +32,7 @@ class StopFailed(EmbeddedError):
 
 
 class NotRunning(EmbeddedError):
-    """The server does not run (any more)."""
+    """The server is not running."""
 
 
 class StillInUse(EmbeddedError):

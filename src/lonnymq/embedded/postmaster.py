@@ -1,4 +1,4 @@
-"""The server process of a cluster: where it listens, whether it lives, how it is started and ended."""
+"""The server process of a cluster: finds, starts, stops and kills it."""
 
 import contextlib
 import os
@@ -17,15 +17,15 @@ from lonnymq.embedded.embedded_errors import StartFailed, StopFailed
 
 HOST = "127.0.0.1"
 START_ATTEMPTS = 5
-START_TIMEOUT = 60
-STOP_TIMEOUT = 60
-ORPHAN_PATIENCE = 30.0
-LINES_OF_LOG = 20
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 60
+ORPHAN_TIMEOUT_S = 30.0
+LOG_LINES_MAX = 20
 
 
 @dataclass(frozen=True)
 class Postmaster:
-    """What a running server has written into postmaster.pid."""
+    """What a running server wrote to postmaster.pid."""
 
     pid: int
     port: int
@@ -33,41 +33,41 @@ class Postmaster:
 
 
 def find(folder: Folder) -> Postmaster | None:
-    """The live server of this cluster, if there is one."""
-    written = _written(folder)
-    return written if written is not None and processes.belongs(written.pid, folder.cluster) else None
+    """The running server of this cluster, if there is one."""
+    found = _read_pid_file(folder)
+    return found if found is not None and processes.is_server(found.pid, folder.cluster) else None
 
 
 def start(folder: Folder, bin_dir: Path, settings: Mapping[str, str]) -> Postmaster:
-    """Start a server. Called under the folder's lock, when there is none."""
-    _clear_remains(folder)
+    """Start a server. The caller has the folder's lock, and no server is running."""
+    _clean_up_after_crash(folder)
     for attempt in range(1, START_ATTEMPTS + 1):
         log_start = folder.log.stat().st_size if folder.log.exists() else 0
         arguments = _server_arguments(_free_port(), folder.socket_dir(), settings)
         outcome = folder.account.run(
-            [bin_dir / "pg_ctl", "start", "--silent", "--wait", f"--timeout={START_TIMEOUT}",
+            [bin_dir / "pg_ctl", "start", "--silent", "--wait", f"--timeout={START_TIMEOUT_S}",
              f"--pgdata={folder.cluster}", f"--log={folder.log}", f"--options={arguments}"],
-            timeout=START_TIMEOUT + 10,
+            timeout=START_TIMEOUT_S + 10,
         )  # fmt: skip
         found = find(folder)
         if outcome.returncode == 0 and found is not None:
             return found
         log = _log_since(folder, log_start)
-        # Another program may take the free port between our look and the server's.
+        # Another program may take the free port before the server does.
         if "could not bind" not in log or attempt == START_ATTEMPTS:
             break
     raise StartFailed(f"PostgreSQL did not start on {folder.path}:\n{outcome.stdout}{log}")
 
 
 def stop(folder: Folder, bin_dir: Path, mode: str) -> None:
-    """Stop the server, if one runs, and wait until it is gone."""
+    """Stop the server, if it is running, and wait until it has exited."""
     running = find(folder)
     if running is None:
         return
     outcome = folder.account.run(
-        [bin_dir / "pg_ctl", "stop", "--silent", "--wait", f"--timeout={STOP_TIMEOUT}",
+        [bin_dir / "pg_ctl", "stop", "--silent", "--wait", f"--timeout={STOP_TIMEOUT_S}",
          f"--mode={mode}", f"--pgdata={folder.cluster}"],
-        timeout=STOP_TIMEOUT + 10,
+        timeout=STOP_TIMEOUT_S + 10,
     )  # fmt: skip
     if outcome.returncode != 0 and find(folder) is not None:
         raise StopFailed(f"PostgreSQL did not stop on {folder.path}:\n{outcome.stdout}")
@@ -75,23 +75,23 @@ def stop(folder: Folder, bin_dir: Path, mode: str) -> None:
 
 
 def kill(folder: Folder) -> None:
-    """End the server's first process, if there is one, with SIGKILL, and wait until it is gone."""
+    """Kill the postmaster, if it is running, with SIGKILL, and wait until it has exited."""
     running = find(folder)
     if running is None:
         return
     with contextlib.suppress(ProcessLookupError):
         os.kill(running.pid, signal.SIGKILL)
-    deadline = time.monotonic() + STOP_TIMEOUT
+    deadline = time.monotonic() + STOP_TIMEOUT_S
     while find(folder) is not None:
         if time.monotonic() > deadline:
-            raise StopFailed(f"process {running.pid} on {folder.path} does not end, not even by SIGKILL")
+            raise StopFailed(f"process {running.pid} on {folder.path} did not exit after SIGKILL")
         time.sleep(0.01)
 
 
-def end_without_care(folder: Folder) -> None:
-    """End the server, if one runs, when its data is of no more use."""
+def kill_and_clean_up(folder: Folder) -> None:
+    """Kill the server, if it is running, whose data is no longer needed."""
     kill(folder)
-    _clear_remains(folder)
+    _clean_up_after_crash(folder)
 
 
 def _server_arguments(port: int, socket_dir: Path, settings: Mapping[str, str]) -> str:
@@ -105,7 +105,7 @@ def _server_arguments(port: int, socket_dir: Path, settings: Mapping[str, str]) 
     return shlex.join(part for name, value in options.items() for part in ("-c", f"{name}={value}"))
 
 
-def _written(folder: Folder) -> Postmaster | None:
+def _read_pid_file(folder: Folder) -> Postmaster | None:
     try:
         lines = (folder.cluster / "postmaster.pid").read_text(encoding="utf-8").splitlines()
         return Postmaster(pid=int(lines[0]), port=int(lines[3]), socket_dir=Path(lines[4]))
@@ -113,28 +113,28 @@ def _written(folder: Folder) -> Postmaster | None:
         return None
 
 
-def _clear_remains(folder: Folder) -> None:
-    """After kill -9: let the dead server's last processes end, then remove what it could not remove itself.
+def _clean_up_after_crash(folder: Folder) -> None:
+    """After kill -9: wait for the remaining processes of the server, then remove the files that it left.
 
-    PostgreSQL clears a stale postmaster.pid too, but not when the number is a zombie's or belongs to somebody
-    else by now. The file guards the data against a second server while processes of the first still write, so
-    it goes only after the last of them. They end by themselves when they see that the first is gone; we never
-    end them. Where we cannot tell which they are, the file is left to PostgreSQL.
+    PostgreSQL removes a stale postmaster.pid too, but not if its process id is that of a zombie or of another
+    program by now. The file protects the data from a second server while processes of the first still write,
+    so it is removed only after the last of them has exited. They exit by themselves when they notice that the
+    postmaster is gone, and we never kill them. If we cannot list them, the file is left to PostgreSQL.
     """
     pid_file = folder.cluster / "postmaster.pid"
-    if not pid_file.exists() or not processes.can_tell_all():
+    if not pid_file.exists() or not processes.can_list_all():
         return
-    deadline = time.monotonic() + ORPHAN_PATIENCE
+    deadline = time.monotonic() + ORPHAN_TIMEOUT_S
     while orphans := list(processes.of_cluster(folder.cluster)):
         if time.monotonic() > deadline:
             raise StartFailed(
                 f"processes of a crashed server still use {folder.path}: {' '.join(map(str, orphans))}",
-                "wait for them or end them, then start again",
+                "wait until they have exited, or kill them, then start again",
             )
         time.sleep(0.02)
-    written = _written(folder)
-    if written is not None:
-        _remove_socket_dir(folder, written)
+    crashed = _read_pid_file(folder)
+    if crashed is not None:
+        _remove_socket_dir(folder, crashed)
     pid_file.unlink(missing_ok=True)
 
 
@@ -155,4 +155,4 @@ def _log_since(folder: Folder, position: int) -> str:
         return ""
     with folder.log.open(encoding="utf-8", errors="replace") as log:
         log.seek(position)
-        return "".join(log.readlines()[-LINES_OF_LOG:])
+        return "".join(log.readlines()[-LOG_LINES_MAX:])

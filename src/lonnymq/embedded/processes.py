@@ -1,8 +1,8 @@
-"""Which processes belong to a cluster.
+"""Finds the processes of a cluster's server.
 
-A process id alone says little: it may be a zombie's, or a stranger's since the machine restarted. PostgreSQL
-runs the program `postgres` and stands in the cluster's folder, and /proc tells both. Where there is no /proc,
-ps tells the command, which names the folder for the first process of a server, the postmaster.
+A process id alone is not enough: it may be that of a zombie, or of another program since a restart. A
+server's processes run the program `postgres` in the cluster's folder, and /proc shows both. Without /proc,
+ps shows the command line, which contains the folder for the server's first process, the postmaster.
 """
 
 import subprocess
@@ -13,19 +13,19 @@ PROC = Path("/proc")
 INIT = 1
 
 
-def can_tell_all() -> bool:
-    """Whether `of_cluster` finds every process, and not just a postmaster when asked about it."""
+def can_list_all() -> bool:
+    """Whether `of_cluster` works. Otherwise `is_server` recognises a postmaster only."""
     return (PROC / "self" / "cwd").exists()
 
 
-def belongs(pid: int, cluster: Path) -> bool:
-    if pid <= INIT:  # to signals, 0 and less mean groups of processes, or all there are
+def is_server(pid: int, cluster: Path) -> bool:
+    if pid <= INIT:  # signals to 0 or less go to process groups, or to all processes
         return False
-    if not can_tell_all():
-        said = subprocess.run(
+    if not can_list_all():
+        listed = subprocess.run(
             ["/bin/ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
         )
-        return "postgres" in said.stdout and str(cluster) in said.stdout
+        return "postgres" in listed.stdout and str(cluster) in listed.stdout
     try:
         folder = (PROC / str(pid) / "cwd").readlink()
         program = (PROC / str(pid) / "exe").readlink()
@@ -36,5 +36,5 @@ def belongs(pid: int, cluster: Path) -> bool:
 
 def of_cluster(cluster: Path) -> Iterator[int]:
     for entry in PROC.iterdir():
-        if entry.name.isdigit() and belongs(int(entry.name), cluster):
+        if entry.name.isdigit() and is_server(int(entry.name), cluster):
             yield int(entry.name)

@@ -1,4 +1,4 @@
-"""The server that a program asks for."""
+"""The public class of the embedded PostgreSQL."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Literal, Self
 from urllib.parse import quote
 
-from lonnymq.embedded import account, cluster, data_folder, postmaster, reach, sharing, shutdown
+from lonnymq.embedded import account, cluster, data_folder, postmaster, reachable_paths, sharing, shutdown
 from lonnymq.embedded.discovery import binaries, major_version
 from lonnymq.embedded.embedded_errors import NotRunning, StillInUse, WrongVersion
 
@@ -14,10 +14,11 @@ StopMode = Literal["smart", "fast", "immediate"]
 
 
 class Server:
-    """A PostgreSQL on a data folder, listening on loopback and on a socket.
+    """A PostgreSQL server on a data folder, listening on loopback and on a socket.
 
-    Any number of processes may use one folder at the same time: the first starts the server, with its
-    settings, the others find it running, and the last to stop (or to end) stops it. Root may use it too.
+    Several processes may use one folder at the same time: the first one starts the server, with its
+    settings, the others use the same server, and the last one that calls `stop` or exits stops it. It works
+    for root too.
     """
 
     def __init__(
@@ -30,17 +31,17 @@ class Server:
         self.data_dir = Path(data_dir).absolute()
         self._bin_dir = bin_dir
         self._settings = dict(settings or {})
-        self._use: sharing.Use | None = None
+        self._use: sharing.ServerUse | None = None
         self._folder: data_folder.Folder | None = None
 
     def start(self) -> None:
-        """Start the server, or join the one that already runs on the data_folder."""
+        """Start the server, or use the one that is already running on the data folder."""
         if self._use is not None:
             return
         self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with shutdown.uninterrupted(), sharing.alone(self.data_dir):
-            self._use = sharing.Use(self.data_dir)
-            shutdown.at_end(self.stop)
+        with shutdown.uninterrupted(), sharing.exclusive(self.data_dir):
+            self._use = sharing.ServerUse(self.data_dir)
+            shutdown.at_exit(self.stop)
             try:
                 self._join_or_start()
             except BaseException:
@@ -48,58 +49,58 @@ class Server:
                 raise
 
     def stop(self, mode: StopMode = "fast") -> None:
-        """Leave the server, and stop it if no one else uses it."""
+        """Stop using the server, and stop it if no other process uses it."""
         if self._use is None:
             return
-        with shutdown.uninterrupted(), sharing.alone(self.data_dir):
+        with shutdown.uninterrupted(), sharing.exclusive(self.data_dir):
             self._leave(mode)
 
     def kill(self) -> None:
-        """End the server as a crash would, with SIGKILL. Its other processes notice and follow."""
+        """Kill the server with SIGKILL, as in a crash. Its other processes notice and exit."""
         self._running()
         postmaster.kill(self._located())
 
     def erase(self) -> None:
-        """Remove the data folder, the server on it included. Refused while another process uses it."""
+        """Stop the server and remove the data folder. Raises StillInUse if another process uses it."""
         self.stop("immediate")
         if not self.data_dir.exists():
             return
-        with shutdown.uninterrupted(), sharing.alone(self.data_dir):
-            use = sharing.Use(self.data_dir)
+        with shutdown.uninterrupted(), sharing.exclusive(self.data_dir):
+            use = sharing.ServerUse(self.data_dir)
             try:
                 if not use.is_last():
                     raise StillInUse(
-                        f"another process uses the server on {self.data_dir}", "stop that one first"
+                        f"another process uses the server on {self.data_dir}", "stop that process first"
                     )
-                remains = data_folder.locate(self.data_dir, account.for_server())
-                postmaster.end_without_care(remains)
-                remains.erase()
+                folder = data_folder.locate(self.data_dir, account.for_server())
+                postmaster.kill_and_clean_up(folder)
+                folder.erase()
             finally:
                 use.end()
 
     @property
     def pid(self) -> int:
-        """Of its first process. Raises NotRunning where there is none."""
+        """The process id of the postmaster. Raises NotRunning if it is not running."""
         return self._running().pid
 
     @property
     def port(self) -> int:
-        """On 127.0.0.1."""
+        """The port on 127.0.0.1."""
         return self._running().port
 
     @property
     def socket_dir(self) -> Path:
-        """Where its socket is."""
+        """The folder of its socket."""
         return self._running().socket_dir
 
     @property
     def password(self) -> str:
-        """The superuser's, made with the data_folder."""
+        """The superuser's password, created with the data folder."""
         return self._located().password()
 
     @property
     def psql_env(self) -> dict[str, str]:
-        """Variables with which psql, pg_dump and every libpq program find the server."""
+        """Environment variables for psql, pg_dump and other libpq programs."""
         return {
             "PGHOST": postmaster.HOST,
             "PGPORT": str(self.port),
@@ -115,7 +116,9 @@ class Server:
         *,
         over: Literal["tcp", "socket"] = "tcp",
     ) -> str:
-        """An address that libpq, psycopg, asyncpg and SQLAlchemy read. It holds the superuser's password."""
+        """An address for libpq, psycopg, asyncpg and SQLAlchemy. For the superuser it contains the
+        password.
+        """
         login = quote(user, safe="")
         if user == cluster.SUPERUSER:
             login += ":" + quote(self.password, safe="")
@@ -139,10 +142,10 @@ class Server:
     def _join_or_start(self) -> None:
         runs_as = account.for_server()
         self._folder = data_folder.prepare(self.data_dir, runs_as)
-        self._bin_dir = reach.reachable_binaries(self._suitable_binaries(self._folder), runs_as)
+        self._bin_dir = reachable_paths.reachable_binaries(self._suitable_binaries(self._folder), runs_as)
         if postmaster.find(self._folder) is None:
             durable = self._settings.get("fsync") != "off"
-            cluster.make_cluster(self._folder, self._bin_dir, durable=durable)
+            cluster.create_cluster(self._folder, self._bin_dir, durable=durable)
             postmaster.start(self._folder, self._bin_dir, self._settings)
 
     def _suitable_binaries(self, located: data_folder.Folder) -> Path:
@@ -152,7 +155,7 @@ class Server:
         version = major_version(self._bin_dir)
         if made_by not in {None, version}:
             raise WrongVersion(
-                f"the data in {self.data_dir} is of PostgreSQL {made_by}, the binaries are of {version}",
+                f"the data in {self.data_dir} is of PostgreSQL {made_by}, but the binaries are of {version}",
                 f"use bin_dir=binaries({made_by}), or another data folder",
             )
         return self._bin_dir
@@ -170,7 +173,7 @@ class Server:
 
     def _not_running(self) -> NotRunning:
         return NotRunning(
-            f"no PostgreSQL runs on {self.data_dir}", "call start() first, or use `with Server(...)`"
+            f"PostgreSQL is not running on {self.data_dir}", "call start() first, or use `with Server(...)`"
         )
 
     def _located(self) -> data_folder.Folder:

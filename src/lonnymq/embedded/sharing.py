@@ -1,12 +1,12 @@
 """How several processes share one data folder.
 
-Two files are locked with flock, which the kernel releases however a process ends:
+Two files are locked with flock, which the kernel releases when a process exits for whatever reason:
 
-    lock    held alone while starting or stopping, so that two processes never do it at once
-    users   held in shared mode for as long as a process uses the server; whoever leaves and can turn its hold
-            into an exclusive one is the last, and stops the server
+    lock    locked exclusively while a process starts or stops the server users   locked in shared mode
+    while a process uses the server; a process that can turn this into an exclusive
+            lock is the last one, and stops the server
 
-No count and no process id is written down, so none can be stale after kill -9.
+No counters or process ids are stored, so none can be wrong after kill -9.
 """
 
 import fcntl
@@ -17,8 +17,8 @@ from pathlib import Path
 
 
 @contextmanager
-def alone(data_dir: Path) -> Iterator[None]:
-    """No other process or thread starts or stops a server on this folder meanwhile."""
+def exclusive(data_dir: Path) -> Iterator[None]:
+    """Keep other processes and threads from starting or stopping a server on this folder."""
     descriptor = _open(data_dir / "lock")
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -27,15 +27,15 @@ def alone(data_dir: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-class Use:
-    """One user's hold on the server of a folder."""
+class ServerUse:
+    """This process uses the server of a folder, until `end`."""
 
     def __init__(self, data_dir: Path) -> None:
         self._descriptor = _open(data_dir / "users")
         fcntl.flock(self._descriptor, fcntl.LOCK_SH)
 
     def is_last(self) -> bool:
-        """Ask only while `alone`: otherwise a new user may come in between."""
+        """Whether no other process uses it. Call it within `exclusive`, so that none can start to use it."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

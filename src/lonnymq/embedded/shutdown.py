@@ -1,9 +1,9 @@
-"""Stopping our servers when the process ends.
+"""Stops the servers of this process when it exits.
 
-A process that returns, raises, or handles its signals runs atexit in its own good time; with a handler of its
-own (a worker that drains on SIGTERM, Python's KeyboardInterrupt) it needs its database until then. So a
-signal is handled here only while its action is the default one, which ends the process and skips atexit: we
-stop the servers, then let the signal do its default work.
+Usually atexit does it. A program that handles signals itself (a worker that drains on SIGTERM, Python's
+KeyboardInterrupt) needs its database until it exits. But the default action of a signal ends the process
+without atexit. So only while a signal has its default action, it is handled here: we stop the servers, and
+then let the signal end the process.
 """
 
 import atexit
@@ -14,22 +14,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+EXIT_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 _stops: dict[Callable[[], None], int] = {}
 _uninterrupted = 0
 _postponed: list[int] = []
 
 
-def at_end(stop: Callable[[], None]) -> None:
-    """Call `stop` when this process ends, but not when a child forked from it does."""
+def at_exit(stop: Callable[[], None]) -> None:
+    """Call `stop` when this process exits, but not when a forked child does."""
     if not _stops:
         atexit.register(_stop_all)
     _stops[stop] = os.getpid()
     if threading.current_thread() is threading.main_thread():
-        for number in ENDING_SIGNALS:
+        for number in EXIT_SIGNALS:
             if signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, _stop_and_die)
+                signal.signal(number, _stop_and_exit)
 
 
 def forget(stop: Callable[[], None]) -> None:
@@ -37,14 +37,14 @@ def forget(stop: Callable[[], None]) -> None:
     if not _stops:
         atexit.unregister(_stop_all)
         if threading.current_thread() is threading.main_thread():
-            for number in ENDING_SIGNALS:
-                if signal.getsignal(number) is _stop_and_die:
+            for number in EXIT_SIGNALS:
+                if signal.getsignal(number) is _stop_and_exit:
                     signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold a signal back meanwhile: its handler would wait for the lock that the interrupted code holds."""
+    """Delay signals: their handler would wait for a lock that the interrupted code has."""
     global _uninterrupted  # noqa: PLW0603
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -55,10 +55,10 @@ def uninterrupted() -> Iterator[None]:
     finally:
         _uninterrupted -= 1
         if _uninterrupted == 0 and _postponed:
-            _stop_and_die(_postponed.pop(), None)
+            _stop_and_exit(_postponed.pop(), None)
 
 
-def _stop_and_die(number: int, _frame: FrameType | None) -> None:
+def _stop_and_exit(number: int, _frame: FrameType | None) -> None:
     if _uninterrupted:
         _postponed.append(number)
         return

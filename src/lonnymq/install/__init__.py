@@ -1,12 +1,14 @@
-"""Install LonnyMQ into a schema of a PostgreSQL database, bring it up to date, check it, and remove it.
+"""Installs LonnyMQ into a schema of a PostgreSQL database, upgrades it, checks it, and uninstalls it.
 
-Each call is one transaction on a psycopg connection. Within a transaction of the caller's it joins that one,
-and the caller commits. The role needs CREATE on the database, or on the schema if that exists, and CREATEROLE
-to make the queue's roles; no superuser. Raises NotPermitted with what to grant where it lacks a right.
+Each call is one transaction on a psycopg connection. If the connection is in a transaction already, the call
+is part of that, and the caller commits. The role needs CREATE on the database, or on the schema if that
+exists, and CREATEROLE to create the queue's roles. It need not be a superuser. If a privilege is missing, the
+call raises NotPermitted, which says what to grant.
 
-A lock is waited for about a second at most, as everybody who comes later waits meanwhile. While others hold
-locks, install, upgrade and uninstall try again for up to `wait` seconds, holding nothing in between, and
-then raise SchemaLocked, which says who holds them. Within a transaction of the caller's they try once.
+A call waits for a lock for about a second at most, because later calls on the same table wait behind it.
+While other transactions hold locks, install, upgrade and uninstall retry for up to `wait` seconds, without
+locks in between, and then raise SchemaLocked, which names the transactions. In a transaction of the caller
+they try once.
 """
 # ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.sql_text
 
@@ -51,7 +53,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Installed:
-    """What a schema holds: the last step applied to its tables, and the release its functions are of."""
+    """The state of a schema: the last step applied to its tables, and the release of its functions."""
 
     schema: str
     step: int
@@ -68,11 +70,11 @@ def install(
     roles: bool = False,
     wait: float = WAIT_S,
 ) -> Installed:
-    """Install into the schema, made if need be, or bring what is there up to date. Raises SchemaTooNew when
-    what is there is of a newer release: older functions over newer tables would break it.
+    """Install into the schema, or upgrade what is there. Creates the schema if necessary. Raises SchemaTooNew
+    if a newer release is installed, because older functions would break its tables.
 
-    With `roles`, the roles `<schema>_producer`, `_consumer`, `_observer` and `_admin` are made and given
-    their rights, as they are at every later install and upgrade. Raises RoleUnsuitable when that is not
+    With `roles`, create the roles `<schema>_producer`, `_consumer`, `_observer` and `_admin`, and grant them
+    their privileges. Every later install and upgrade grants them again. Raises RoleUnsuitable if that is not
     possible.
     """
     if not isinstance(roles, bool):
@@ -88,66 +90,69 @@ def upgrade(
     *,
     wait: float = WAIT_S,
 ) -> Installed:
-    """Bring an installation up to date. Raises SchemaMissing when there is none."""
+    """Upgrade an installation. Raises SchemaMissing if there is none."""
     run(conn, schema, plan(schema, sql_files, must_exist=True), wait)
     return inspect(conn, schema)
 
 
 def uninstall(conn: Connection[Any], schema: str = "lonnymq", *, wait: float = WAIT_S) -> None:
-    """Remove the installation with all its messages, and the schema if it was made for it and is then empty.
-    Its roles go too, but for those that other objects or databases need or that the caller may not drop.
+    """Uninstall the queue with all its messages. Drops the schema if `install` created it and it is empty
+    then, and the queue's roles, except those that other objects or databases need or that the caller may
+    not drop.
 
-    Nothing else is dropped: when something of the user's depends on what would go, PostgreSQL's error says so
-    and nothing has changed. Raises SchemaMissing when there is no installation.
+    Nothing else is dropped: if one of the user's objects depends on the queue, PostgreSQL's error is raised
+    and nothing is changed. Raises SchemaMissing if there is no installation.
     """
     run(conn, schema, uninstall_plan(schema), wait)
 
 
 def inspect(conn: Connection[Any], schema: str = "lonnymq") -> Installed:
-    """What is in the schema, whether or not this package works with it. Raises SchemaMissing."""
+    """What is installed in the schema, even if this package does not work with it. Raises SchemaMissing."""
     check_schema_name(schema)
     name = identifier(schema)
     with transaction(conn, schema) as cursor:
-        books = one(cursor, f"SELECT 1 WHERE {is_installed(schema)}") and one(
+        row = one(cursor, f"SELECT 1 WHERE {is_installed(schema)}") and one(
             cursor,
             "SELECT COALESCE(max(m.step), 0), i.release, i.contract, i.oldest_contract"
             f" FROM {name}.installation i LEFT JOIN {name}.migration m ON TRUE GROUP BY i.one",
         )
-    if books is None:
+    if row is None:
         raise SchemaMissing(
-            f"there is no LonnyMQ in schema {name}",
-            "run `lonnymq install`, or name the schema it was installed into",
+            f"LonnyMQ is not installed in schema {name}",
+            "run `lonnymq install`, or give the schema that it is installed in",
         )
-    return Installed(schema, *books)
+    return Installed(schema, *row)
 
 
 def check(conn: Connection[Any], schema: str = "lonnymq") -> Installed:
-    """Check that this package works with the schema. A newer one does while it still serves our calls."""
+    """Check that this package works with the schema. It works with a newer release that still serves its
+    calls.
+    """
     found = inspect(conn, schema)
     if found.contract < CONTRACT:
         raise SchemaOutdated(
-            f"schema {identifier(schema)} is of LonnyMQ {found.release}, older than this package needs",
+            f"schema {identifier(schema)} has LonnyMQ {found.release}, older than this package needs",
             "run `lonnymq upgrade`",
         )
     if found.oldest_contract > CONTRACT:
         raise SchemaTooNew(
-            f"schema {identifier(schema)} is of LonnyMQ {found.release}, which no longer serves this package",
+            f"schema {identifier(schema)} has LonnyMQ {found.release}, which no longer serves this package",
             f"upgrade the lonnymq package to >= {found.release}",
         )
     return found
 
 
 def verify(conn: Connection[Any], schema: str = "lonnymq") -> Installed:
-    """As `check`, and that no role has rights that bypass the queue. Raises RightsTooWide if one does."""
+    """As `check`. Also raises RightsTooWide if a role has privileges that bypass the queue."""
     found = check(conn, schema)
     with transaction(conn, schema) as cursor:
         rights = [StrayRight(*row) for row in execute(cursor, stray_rights(schema))]
         owners = [StrangeOwner(*row) for row in execute(cursor, strange_owners(schema))]
-    is_known = found.release == __version__  # roles of another release may have other rights
-    strays = [x for x in rights if not x.is_direct and (is_known or x.grantee == "PUBLIC")]
+    is_same_release = found.release == __version__  # the roles of another release may have other privileges
+    strays = [x for x in rights if not x.is_direct and (is_same_release or x.grantee == "PUBLIC")]
     if strays or owners:
         raise RightsTooWide(
-            f"others can bypass the queue in schema {identifier(schema)}: {some_of([*strays, *owners])}",
+            f"privileges bypass the queue in schema {identifier(schema)}: {some_of([*strays, *owners])}",
             f"run as its owner: {remedy(strays, owners)}",
         )
     return found

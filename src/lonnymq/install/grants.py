@@ -1,4 +1,4 @@
-"""Statements that give and take rights. They leave what lonnymq.install.roles says, whatever was before."""
+"""Statements that grant and revoke privileges, so that those of lonnymq.install.roles remain."""
 
 # ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.sql_text
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lonnymq.install.files import SqlFiles
-from lonnymq.install.owned_objects import our_grantables, our_routines
+from lonnymq.install.owned_objects import grantable_objects, own_routines
 from lonnymq.install.rights import stray_rights
 from lonnymq.install.roles import (
     APPENDS_TO_STAGING,
@@ -25,8 +25,8 @@ from lonnymq.statement import identifier
 
 
 def protect(schema: str) -> str:
-    """Revoke the rights that lonnymq.install.rights calls stray: from PostgreSQL's defaults, the owner's
-    default privileges or a GRANT. A GRANT on a public function or view stays.
+    """Revoke the privileges that lonnymq.install.rights calls stray, whether they come from PostgreSQL's
+    defaults, the owner's default privileges or a GRANT. A GRANT on a public function or view stays.
     """
     return do_block(f"""
 DECLARE
@@ -47,14 +47,14 @@ END""")
 
 
 def grant(schema: str, sql_files: SqlFiles) -> Sequence[str]:
-    """Where roles are installed: make those that are missing, and give all of them their rights anew."""
+    """If roles are installed: create those that are missing, and grant all of them their privileges again."""
     if not role_names(schema):
         return []
-    return [_make_roles(schema), _grant(schema, sql_files)]
+    return [_create_roles(schema), _grant(schema, sql_files)]
 
 
 def drop_roles(schema: str) -> str:
-    """A part of a block: drop the roles, but for those that something else, in whichever database, needs."""
+    """Part of a DO block: drop the roles, except those that another object, in any database, depends on."""
     return f"""
     FOR v_role IN SELECT r.rolname FROM pg_catalog.pg_roles r WHERE r.rolname = ANY ({_names(schema)}) LOOP
         IF EXISTS (SELECT FROM pg_catalog.pg_namespace n WHERE n.nspname = {literal(schema)}) THEN
@@ -77,15 +77,15 @@ def _identifiers(names: Iterable[str]) -> str:
 
 
 def _revoke_all(schema: str, grantees: str) -> str:
-    """ON TABLE takes views and sequences too, and with a table's rights go those on its columns."""
+    """ON TABLE includes views and sequences, and revoking on a table also revokes on its columns."""
     return f"""
     FOR v_statement IN
         SELECT 'REVOKE ALL ON TABLE ' || string_agg(CAST(g.relation AS TEXT), ', ') || ' FROM '
-        FROM ({our_grantables(schema)}
+        FROM ({grantable_objects(schema)}
         ) g
         UNION ALL
         SELECT 'REVOKE ALL ON ROUTINE ' || string_agg(CAST(r.routine AS TEXT), ', ') || ' FROM '
-        FROM ({our_routines(schema)}
+        FROM ({own_routines(schema)}
         ) r
         HAVING count(*) > 0
     LOOP
@@ -93,7 +93,7 @@ def _revoke_all(schema: str, grantees: str) -> str:
     END LOOP;"""
 
 
-def _make_roles(schema: str) -> str:
+def _create_roles(schema: str) -> str:
     admin = role_name(schema, MEMBER_OF_ALL)
     return do_block(f"""
 DECLARE
@@ -110,7 +110,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'LM105',
             MESSAGE = format('the role %I can log in or is a superuser', v_role),
             HINT = format(
-                'rename it, or install into another schema: the rights on %I go to roles without a login',
+                'rename it, or install into another schema: the roles of %I must not be able to log in',
                 {literal(schema)}
             );
     END IF;
@@ -135,11 +135,11 @@ BEGIN
             EXECUTE v_statement;
         EXCEPTION
             WHEN duplicate_object OR unique_violation THEN
-                NULL; -- roles belong to all databases: an installation in another one was faster
+                NULL; -- roles are shared by all databases: another installation has just created it
             WHEN insufficient_privilege THEN
                 RAISE EXCEPTION USING ERRCODE = 'LM105',
                     MESSAGE = format(
-                        'role %I may not make the roles of schema %I', current_user, {literal(schema)}
+                        'role %I may not create the roles of schema %I', current_user, {literal(schema)}
                     ),
                     HINT = format('have an administrator run: %s;', array_to_string(v_statements, '; '));
         END;
@@ -159,7 +159,7 @@ BEGIN
     FOR v_statement IN
         SELECT format('GRANT EXECUTE ON ROUTINE %s TO %I', string_agg(CAST(r.routine AS TEXT), ', '), g.role)
         FROM (VALUES {_executes(schema, sql_files)}) AS g (role, functions)
-        JOIN ({our_routines(schema)}
+        JOIN ({own_routines(schema)}
         ) r ON r.name = ANY (g.functions)
         GROUP BY g.role
     LOOP
@@ -167,7 +167,7 @@ BEGIN
     END LOOP;
 {_grant_views(schema, sql_files)}{_grant_staging(schema, sql_files)}
     GRANT USAGE ON SCHEMA {identifier(schema)} TO {roles};
-    -- Whoever does not own the schema gets no error from that but a warning.
+    -- For a role that does not own the schema this is a warning, not an error.
     IF NOT (
         SELECT bool_and(has_schema_privilege(n.name, {literal(schema)}, 'USAGE'))
         FROM unnest({_names(schema)}) AS n (name)
@@ -180,8 +180,8 @@ END""")
 
 
 def _executes(schema: str, sql_files: SqlFiles) -> str:
-    made = {function.name for function in sql_files.functions}
-    granted = {role: [name for name in EXECUTES[role] if name in made] for role in ROLES}
+    existing = {function.name for function in sql_files.functions}
+    granted = {role: [name for name in EXECUTES[role] if name in existing] for role in ROLES}
     return ", ".join(
         f"({literal(role_name(schema, role))}, {text_array(names)})" for role, names in granted.items()
     )

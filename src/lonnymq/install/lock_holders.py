@@ -1,4 +1,4 @@
-"""Who holds locks on what an installation is made of, and what to say about it."""
+"""Finds the transactions that hold locks on an installation, and describes them in an error."""
 
 # ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.sql_text
 
@@ -10,26 +10,26 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lonnymq.errors import SchemaLocked
-from lonnymq.install.plan import BOOKS, LOCK_TIMEOUT_MS, lock_key
+from lonnymq.install.plan import INSTALLER_TABLES, LOCK_TIMEOUT_MS, lock_key
 from lonnymq.install.sql_text import literal
 from lonnymq.statement import identifier
 
 if TYPE_CHECKING:
     from psycopg import Cursor
 
-MOST_NAMED = 5
-QUERY_LENGTH = 80
+NAMED_MAX = 5
+QUERY_MAX_CHARS = 80
 
 
 @dataclass(frozen=True)
 class Holder:
-    """A transaction, open or prepared. What the login may not see of it is None."""
+    """A transaction, open or prepared. What the login may not see is None."""
 
     transaction: str
     pid: int | None
     prepared_as: str | None
     relations: list[str]
-    """None of them: it has the lock of another installation."""
+    """If empty, it holds the advisory lock of another installation."""
     role: str | None
     application: str | None
     open_s: float | None
@@ -37,34 +37,37 @@ class Holder:
     is_autovacuum: bool
 
     @property
-    def is_as_old_as_the_wait(self) -> bool:
+    def is_older_than_lock_timeout(self) -> bool:
         return self.open_s is not None and self.open_s * 1000 >= LOCK_TIMEOUT_MS
 
     def narrowed(self, statement: str) -> Holder | None:
-        """Only with the relations that the statement names, if there are any. The books do not count: every
-        step names them.
+        """The same with only the relations that the statement names, if there are any. The installer's own
+        tables do not count, because every step names them.
         """
         named = [
             name
             for name in self.relations
-            if name not in BOOKS and re.search(rf"\b{re.escape(name)}\b", statement)
+            if name not in INSTALLER_TABLES and re.search(rf"\b{re.escape(name)}\b", statement)
         ]
         return replace(self, relations=named) if named else None
 
     @property
-    def what(self) -> str:
-        more = len(self.relations) - MOST_NAMED
-        named = ", ".join(map(identifier, self.relations[:MOST_NAMED])) or "the lock of another installation"
+    def locked_objects(self) -> str:
+        more = len(self.relations) - NAMED_MAX
+        named = (
+            ", ".join(map(identifier, self.relations[:NAMED_MAX]))
+            or "the advisory lock of another installation"
+        )
         return f"{named} and {more} more" if more > 0 else named
 
     def __str__(self) -> str:
-        known = {
+        details = {
             "role": self.role and identifier(self.role),
             "application": self.application and f"{self.application!r}",
             "open for": self.open_s and f"{self.open_s:.0f} s",
-            "query:": self.query and repr(" ".join(self.query.split())[:QUERY_LENGTH]),
+            "query:": self.query and repr(" ".join(self.query.split())[:QUERY_MAX_CHARS]),
         }
-        about = [f"{name} {value}" for name, value in known.items() if value]
+        about = [f"{name} {value}" for name, value in details.items() if value]
         if self.is_autovacuum:
             about.insert(0, "autovacuum")
         elif self.pid is not None and not self.query:
@@ -73,36 +76,38 @@ class Holder:
         return f"{who} ({', '.join(about)})"
 
     @property
-    def end_it(self) -> str:
+    def statement_to_end_it(self) -> str:
         if self.pid is None:
             return f"ROLLBACK PREPARED {literal(self.prepared_as or '')};"
         return f"SELECT pg_terminate_backend({self.pid});"
 
 
-def locked(schema: str, found: Sequence[Holder], tried: str) -> SchemaLocked:
-    """The error for a call that got no lock, however often it tried."""
+def schema_locked(schema: str, found: Sequence[Holder], tried: str) -> SchemaLocked:
+    """The error for a call that could not get its locks."""
     message = f"could not lock what is in schema {identifier(schema)} ({tried})"
     if not found:
         return SchemaLocked(
-            f"{message}: who held it has ended since", "try again; pg_locks shows who holds locks"
+            f"{message}: the transaction that held a lock has ended since",
+            "try again; pg_locks shows all locks",
         )
-    told = "; ".join(f"{holder} holds {holder.what}" for holder in found[:MOST_NAMED])
-    more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    end_them = " ".join(holder.end_it for holder in found[:MOST_NAMED])
+    named = "; ".join(f"{holder} holds {holder.locked_objects}" for holder in found[:NAMED_MAX])
+    more = f"; and {len(found) - NAMED_MAX} more" if len(found) > NAMED_MAX else ""
+    end_them = " ".join(holder.statement_to_end_it for holder in found[:NAMED_MAX])
     return SchemaLocked(
-        f"{message}: {told}{more}", f"nothing was changed: end it and try again, for example with {end_them}"
+        f"{message}: {named}{more}",
+        f"nothing was changed: end the transaction and try again, for example with {end_them}",
     )
 
 
 def holders(cursor: Cursor[tuple[Any, ...]], schema: str) -> list[Holder]:
-    """Every other transaction that holds a lock on a relation in the schema, or on installing there."""
+    """All other transactions with a lock on a relation in the schema, or on installing there."""
     query = f"""
 SELECT l.virtualtransaction, l.pid, p.gid,
     pg_catalog.array_remove(pg_catalog.array_agg(DISTINCT CAST(c.relname AS TEXT)), NULL),
     COALESCE(a.usename, p.owner), NULLIF(a.application_name, ''),
     CAST(EXTRACT(EPOCH FROM pg_catalog.clock_timestamp() - COALESCE(a.xact_start, p.prepared)) AS FLOAT8),
     CASE WHEN a.xact_start IS NOT NULL THEN a.query END,
-    l.pid IS NOT NULL AND a.usesysid IS NULL -- of no login
+    l.pid IS NOT NULL AND a.usesysid IS NULL -- not a login
 FROM pg_catalog.pg_locks l
 LEFT JOIN pg_catalog.pg_class c ON l.locktype = 'relation' AND c.oid = l.relation
 LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid

@@ -1,4 +1,4 @@
-"""Which right a login lacks to install, upgrade, inspect or remove a queue, and who can grant it."""
+"""Finds the privilege that a login lacks to install, upgrade, inspect or uninstall a queue."""
 
 # ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.sql_text
 
@@ -15,16 +15,18 @@ if TYPE_CHECKING:
 
 
 def not_permitted(conn: Connection[Any], schema: str, message: str) -> NotPermitted:
-    """The error for a call that PostgreSQL refused with this message. The call has been rolled back."""
+    """The error for a call that PostgreSQL refused with this message, after it was rolled back."""
     from lonnymq.install.transaction import one, transaction
 
     with transaction(conn, schema) as cursor:
         found = one(cursor, _rights(schema))
     if found is None:
         return NotPermitted(message)
-    role, database, may_make_schemas, is_there, schema_owner, may_make_objects, owner, is_owner = found
+    role, database, may_create_schema, schema_exists, schema_owner, may_create_objects, owner, is_owner = (
+        found
+    )
     me, name = identifier(role), identifier(schema)
-    if not is_there and not may_make_schemas:
+    if not schema_exists and not may_create_schema:
         return NotPermitted(
             f"{message}: role {me} may not create the schema {name}",
             f"have the owner of the database run: GRANT CREATE ON DATABASE {identifier(database)} TO {me};",
@@ -32,9 +34,9 @@ def not_permitted(conn: Connection[Any], schema: str, message: str) -> NotPermit
     if owner is not None and not is_owner:
         return NotPermitted(
             f"{message}: the queue in schema {name} belongs to role {identifier(owner)}",
-            "run it with the owner's login",
+            "log in as that role",
         )
-    if is_there and not may_make_objects:
+    if schema_exists and not may_create_objects:
         return NotPermitted(
             f"{message}: role {me} may not create anything in schema {name}",
             f"have its owner {identifier(schema_owner)} run: GRANT USAGE, CREATE ON SCHEMA {name} TO {me};",

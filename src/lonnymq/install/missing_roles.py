@@ -14,24 +14,24 @@ from lonnymq.install.roles import (
 )
 from lonnymq.statement import identifier
 
-TENANTS_MAY_HAVE = {"producer", "observer"}
-MAKES_ROLES = "if there are no such roles, run `lonnymq install --roles` first"
+FOR_TENANTS = {"producer", "observer"}
+CREATE_ROLES_FIRST = "if the roles do not exist, run `lonnymq install --roles` first"
 
 
-def lacking(schema: str, name: str | None, login: str | None, message: str) -> NotPermitted:
-    """The error for a login that may not call a function of the queue, or read or fill a relation, of this
-    name; None: nothing of the queue. The message is PostgreSQL's; the login is None where the driver does not
-    tell.
+def missing_role(schema: str, name: str | None, login: str | None, message: str) -> NotPermitted:
+    """The error for a login that lacks the privilege to use the function, view or table `name`. If `name` is
+    None, it cannot use the schema at all. `message` is PostgreSQL's; `login` is None if the driver does not
+    report it.
     """
-    me = "this login" if login is None else f"role {identifier(login)}"
+    who = "this login" if login is None else f"role {identifier(login)}"
     return NotPermitted(
-        f"{message.splitlines()[0]}: {me} may not use {name or 'the queue'}",
+        f"{message.splitlines()[0]}: {who} may not use {name or 'the queue'}",
         _what_to_grant(schema, name, login),
     )
 
 
 def roles_for(name: str | None) -> list[str]:
-    """The roles that may use it. Those that are named have the right themselves; an admin has all of them.
+    """The roles that have the privilege. The admin role, which has all of them, is named only for its own.
 
     >>> roles_for("message_create"), roles_for("staging"), roles_for("history")
     (['producer'], ['producer'], ['observer'])
@@ -45,12 +45,16 @@ def roles_for(name: str | None) -> list[str]:
 
 def _what_to_grant(schema: str, name: str | None, login: str | None) -> str:
     to = "your login" if login is None else identifier(login)
-    if not role_names(schema):  # its name leaves no room for them
+    if not role_names(schema):  # the schema's name is too long to have roles
         where = identifier(schema)
-        return f"have its owner run: GRANT USAGE ON SCHEMA {where} TO {to}; and grant EXECUTE on the function"
+        return (
+            f"have its owner run: GRANT USAGE ON SCHEMA {where} TO {to}; and grant it EXECUTE on the function"
+        )
     roles = [identifier(role_name(schema, role)) for role in roles_for(name)]
     if len(roles) > 1:
-        return f"have an administrator grant {to} one of the roles {', '.join(roles)}; {MAKES_ROLES}"
-    grant = f"have an administrator run: GRANT {roles[0]} TO {to}; {MAKES_ROLES}"
-    is_for_tenants = set(roles_for(name)) <= TENANTS_MAY_HAVE
-    return grant if is_for_tenants else f"{grant}; a login that is bound to channels must not have this role"
+        return f"have an administrator grant {to} one of the roles {', '.join(roles)}; {CREATE_ROLES_FIRST}"
+    grant = f"have an administrator run: GRANT {roles[0]} TO {to}; {CREATE_ROLES_FIRST}"
+    is_for_tenants = set(roles_for(name)) <= FOR_TENANTS
+    return (
+        grant if is_for_tenants else f"{grant}; do not grant this role to a login that is bound to channels"
+    )

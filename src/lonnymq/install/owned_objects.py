@@ -1,4 +1,4 @@
-"""What the books of an installation call its own, as queries. They work with books of whichever release."""
+"""Queries for the objects of an installation, as recorded in its tables, by whichever release."""
 
 # ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.sql_text
 
@@ -8,8 +8,8 @@ from lonnymq.install.sql_text import namespace
 from lonnymq.statement import identifier
 
 
-def our_routines(schema: str) -> str:
-    """The routines: every overload of a name that this or an earlier release gave a function."""
+def own_routines(schema: str) -> str:
+    """All overloads of function names that this or an earlier release has used."""
     return f"""
         SELECT CAST(p.oid AS REGPROCEDURE) AS routine, CAST(p.proname AS TEXT) AS name
         FROM pg_catalog.pg_proc p
@@ -17,9 +17,9 @@ def our_routines(schema: str) -> str:
           AND EXISTS (SELECT FROM {identifier(schema)}.installation i WHERE p.proname = ANY (i.functions))"""
 
 
-def our_relations(schema: str) -> str:
-    """The tables, types, sequences and views that were made by name. What hangs on them (indexes, partitions
-    made at run time, the sequences of identity columns) goes with them.
+def own_relations(schema: str) -> str:
+    """The tables, types, sequences and views that were created by name. Objects that depend on them (indexes,
+    partitions created at run time, the sequences of identity columns) are dropped with them.
     """
     name = identifier(schema)
     return f"""
@@ -37,11 +37,13 @@ def our_relations(schema: str) -> str:
           )"""
 
 
-def our_grantables(schema: str) -> str:
-    """Everything of ours in pg_class that rights can be given on, partitions and owned sequences included."""
+def grantable_objects(schema: str) -> str:
+    """All relations of the installation that privileges can be granted on, including partitions and
+    sequences.
+    """
     return f"""
         WITH RECURSIVE ours (relation) AS (
-            SELECT r.relation FROM ({our_relations(schema)}
+            SELECT r.relation FROM ({own_relations(schema)}
             ) r
             UNION
             SELECT CAST(d.objid AS REGCLASS)

@@ -1,9 +1,9 @@
-"""The statements of an installation: plain SQL, made without a connection.
+"""The statements of an installation: plain SQL, built without a connection.
 
-They are one transaction, so whatever stops it leaves the schema as it was. They begin with a lock, so of two
-installations at once the second finds the work of the first done. Two tables keep the books: `migration` has
-the steps that ran, `installation` (one row) the release of the functions, the clients that they serve, and
-the names that were given to functions and views.
+They run in one transaction, so a failure leaves the schema as it was. They start with a lock, so the second
+of two simultaneous installations finds the work of the first done. The installer has two tables:
+`migration` has the steps that ran, and `installation` (one row) has the release of the functions, the
+clients that they serve, and the names of functions and views.
 """
 
 # ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.sql_text
@@ -21,7 +21,7 @@ from lonnymq.install.preconditions import (
     refuse_missing,
     refuse_newer,
     refuse_occupied,
-    refuse_occupied_books,
+    refuse_occupied_installer_tables,
 )
 from lonnymq.install.roles import check_role_names
 from lonnymq.install.sql_text import (
@@ -36,17 +36,19 @@ from lonnymq.statement import identifier
 from lonnymq.version import __version__
 
 CONTRACT = 3
-"""What a client of this release calls. It rises with every change of the SQL contract, additions too."""
-
-OLDEST_CONTRACT = 3
-"""The oldest client that the functions of this release serve. It rises when a call changes or goes away."""
-
-LOCK_TIMEOUT_MS = 800
-"""For how long a statement waits for a lock: meanwhile, later calls wait behind it. It is less than
-PostgreSQL's deadlock_timeout of a second: of two transactions that wait for each other, this one gives way.
+"""The version of the SQL functions that a client of this release calls. Every change raises it, additions
+too.
 """
 
-BOOKS = {"migration", "installation"}
+OLDEST_CONTRACT = 3
+"""The oldest client that the functions of this release serve. Changing or removing a call raises it."""
+
+LOCK_TIMEOUT_MS = 800
+"""How long a statement waits for a lock, while later calls wait behind it. It is less than PostgreSQL's
+default deadlock_timeout of a second, so that in a deadlock this transaction gives up first.
+"""
+
+INSTALLER_TABLES = {"migration", "installation"}
 _NOW = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
 
 
@@ -60,8 +62,8 @@ def plan(
     must_exist: bool = False,
     roles: bool = False,
 ) -> Sequence[str]:
-    """The statements that install into the schema, or bring what is there up to this release. With `roles`
-    they make its roles; once made, every later plan grants them their rights anew.
+    """The statements that install into the schema, or upgrade what is there to this release. With `roles`
+    they create its roles. Once the roles exist, every later plan grants them their privileges again.
     """
     check_schema_name(schema)
     if roles:
@@ -69,11 +71,15 @@ def plan(
     sql_files = sql_files or read()
     return [
         *opening(schema),
-        *([refuse_missing(schema)] if must_exist else [refuse_occupied_books(schema), _create_books(schema)]),
+        *(
+            [refuse_missing(schema)]
+            if must_exist
+            else [refuse_occupied_installer_tables(schema), _create_installer_tables(schema)]
+        ),
         f"SET LOCAL search_path TO {identifier(schema)}, pg_temp",
         "SET LOCAL check_function_bodies TO off",
         refuse_newer(schema, sql_files.last_step, release, contract),
-        _extend_books(schema),
+        _add_installer_columns(schema),
         refuse_occupied(schema, sql_files),
         *(_run_step(step, release) for step in sql_files.steps),
         *(function.text for function in sql_files.functions),
@@ -96,8 +102,8 @@ def script(statements: Sequence[str]) -> str:
 
 
 def opening(schema: str) -> Sequence[str]:
-    """Wait for other installations of the same schema, so as to see what they did. No function or operator of
-    others is called meanwhile, whatever the caller's search_path.
+    """Wait for other installations of the same schema, to see what they did. The search_path makes sure
+    that no function or operator of another schema is called.
     """
     wait = f"\nBEGIN\n    PERFORM pg_advisory_xact_lock({lock_key(schema)});\nEND"
     return [
@@ -109,11 +115,11 @@ def opening(schema: str) -> Sequence[str]:
 
 
 def lock_key(schema: str) -> str:
-    """An expression: the key of the advisory lock that an installation of the schema holds."""
+    """An expression for the key of the advisory lock that an installation of the schema holds."""
     return f"pg_catalog.hashtextextended({literal(f'lonnymq install {schema}')}, 0)"
 
 
-def _create_books(schema: str) -> str:
+def _create_installer_tables(schema: str) -> str:
     name = identifier(schema)
     return do_block(f"""
 DECLARE
@@ -148,9 +154,9 @@ BEGIN
 END""")
 
 
-def _extend_books(schema: str) -> str:
-    """Books of earlier releases lack these columns. Without need the table is not locked, only its row: that
-    keeps credential_bind out of the way, which alters a function, too.
+def _add_installer_columns(schema: str) -> str:
+    """Add the columns that earlier releases do not have. The table is locked only if they are missing. Its
+    row is always locked, to wait for credential_bind, which alters a function too.
     """
     return do_block(f"""
 BEGIN
@@ -182,8 +188,8 @@ END""")
 
 
 def _replace_view(view: View) -> str:
-    """A view is replaced only if it has changed: replacing it locks out its readers, and waits for them. To
-    compare, a second view is made of the same text, and dropped.
+    """Replace a view only if it has changed, because that blocks its readers and waits for them. To compare,
+    create a second view with the same text, and drop it.
     """
     name, other = identifier(view.name), identifier(f"{view.name} (new)")
     return do_block(f"""
@@ -205,7 +211,7 @@ END""")
 
 
 def _record(sql_files: SqlFiles, release: str, contract: int, oldest_contract: int, *, roles: bool) -> str:
-    """The names of earlier releases stay on the lists: what a step dropped, a removal does not find."""
+    """The names of earlier releases stay in the lists, so that an uninstall drops what no step dropped."""
     functions = text_array([function.name for function in sql_files.functions])
     views = text_array([view.name for view in sql_files.views])
     return f"""UPDATE installation

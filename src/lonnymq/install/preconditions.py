@@ -1,4 +1,4 @@
-"""Statements that stop an installation before it does harm, each with a SQLSTATE of ours."""
+"""Statements that stop an installation before it changes anything, each with a LonnyMQ SQLSTATE."""
 
 # ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.sql_text
 
@@ -9,19 +9,19 @@ from lonnymq.install.sql_text import do_block, literal, namespace, text_array
 
 
 def refuse_isolation() -> str:
-    """Above READ COMMITTED the work of an installation we waited for would stay unseen."""
+    """Above READ COMMITTED, the work of an installation that this one waited for would stay invisible."""
     return do_block("""
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION USING ERRCODE = 'LM009',
-            MESSAGE = 'an installation runs in READ COMMITTED only',
-            HINT = 'run it in a transaction of its own';
+            MESSAGE = 'an installation must run in READ COMMITTED',
+            HINT = 'run it in a separate transaction';
     END IF;
 END""")
 
 
 def refuse_closed(schema: str) -> str:
-    """To a role without USAGE on the schema, nothing in it seems to exist."""
+    """A role without USAGE on the schema cannot see whether anything is in it."""
     return do_block(f"""
 BEGIN
     IF EXISTS (
@@ -35,7 +35,7 @@ END""")
 
 
 def is_installed(schema: str) -> str:
-    """An expression: whether the schema holds the books of an installation."""
+    """An expression: whether the schema has the tables of the installer."""
     return f"""(
         SELECT count(*) = 6
         FROM pg_catalog.pg_attribute a
@@ -50,8 +50,8 @@ def is_installed(schema: str) -> str:
     )"""
 
 
-def refuse_occupied_books(schema: str) -> str:
-    """The tables that keep the books must be ours or not be there."""
+def refuse_occupied_installer_tables(schema: str) -> str:
+    """The installer's tables must be LonnyMQ's, or not exist."""
     taken = f"""
         SELECT 'relation "' || c.relname || '"' AS taken
         FROM pg_catalog.pg_class c
@@ -67,8 +67,8 @@ def refuse_missing(schema: str) -> str:
 BEGIN
     IF NOT {is_installed(schema)} THEN
         RAISE EXCEPTION USING ERRCODE = 'LM101',
-            MESSAGE = format('there is no LonnyMQ in schema %I', {literal(schema)}),
-            HINT = 'run `lonnymq install`, or name the schema it was installed into';
+            MESSAGE = format('LonnyMQ is not installed in schema %I', {literal(schema)}),
+            HINT = 'run `lonnymq install`, or give the schema that it is installed in';
     END IF;
 END""")
 
@@ -89,7 +89,7 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'LM103',
             MESSAGE = format(
-                'schema %I is of LonnyMQ %s, newer than %s', {literal(schema)}, v_release, {literal(release)}
+                'schema %I has LonnyMQ %s, newer than %s', {literal(schema)}, v_release, {literal(release)}
             ),
             HINT = format('upgrade the lonnymq package to >= %s', v_release);
     END IF;
@@ -97,7 +97,7 @@ END""")
 
 
 def refuse_occupied(schema: str, sql_files: SqlFiles) -> str:
-    """Names we are about to make for the first time must be free: nothing of the user's is replaced."""
+    """Names that are created for the first time must be free, so that no object of the user is replaced."""
     steps = [f"({step.number}, {text_array(step.relations)})" for step in sql_files.steps]
     pending = ", ".join(steps) or f"(0, {text_array([])})"
     taken = f"""
@@ -133,6 +133,6 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'LM104',
             MESSAGE = format('schema %I has a %s that is not LonnyMQ''s', {literal(schema)}, v_taken),
-            HINT = 'install into a schema of its own';
+            HINT = 'install into another schema';
     END IF;
 END""")

@@ -1,9 +1,10 @@
-"""The rights on an installation that nobody should have. The installer revokes them, `verify` refuses a
-schema that has any, and `doctor` lists them.
+"""Finds privileges on an installation that nobody should have. The installer revokes them, `verify` raises an
+error for them, and `doctor` lists them.
 
-Only the owner has rights on tables, partitions, sequences and internal functions; the queue's roles have the
-rights in lonnymq.install.roles. Users may also grant public functions and views to roles of their own. The
-installer leaves such a grant alone, unless the owner's default privileges give it: then nobody decided on it.
+Only the owner has privileges on tables, partitions, sequences and internal functions; the queue's roles
+have those in lonnymq.install.roles. Users may also grant public functions and views to their own roles. The
+installer leaves such a grant alone, unless it comes from the owner's default privileges, which nobody
+granted on purpose.
 """
 
 # ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.sql_text
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lonnymq.install.owned_objects import our_grantables, our_routines
+from lonnymq.install.owned_objects import grantable_objects, own_routines
 from lonnymq.install.roles import (
     APPENDS_TO_STAGING,
     EXECUTES,
@@ -27,13 +28,13 @@ from lonnymq.install.roles import (
 from lonnymq.install.sql_text import literal, namespace, text_array
 from lonnymq.statement import identifier
 
-SHOWN = 3
+SHOWN_MAX = 3
 
 
 @dataclass(frozen=True)
 class StrayRight:
-    """A row of stray_rights. `is_direct`: on a public object, to a role of the user's. `is_by_default`: the
-    owner's default privileges give it.
+    """A row of stray_rights. `is_direct`: on a public object, to one of the user's roles. `is_by_default`:
+    from the owner's default privileges.
     """
 
     kind: str
@@ -61,7 +62,7 @@ class StrangeOwner:
 
 
 def remedy(rights: Iterable[StrayRight], owners: Iterable[StrangeOwner] = ()) -> str:
-    """The statements to run."""
+    """The statements that revoke the privileges and correct the owners."""
     objects: dict[tuple[str, str, str], list[str]] = {}
     for right in rights:
         objects.setdefault((right.privilege, right.kind, right.grantee), []).append(right.object)
@@ -76,13 +77,13 @@ def remedy(rights: Iterable[StrayRight], owners: Iterable[StrangeOwner] = ()) ->
 
 def some_of(found: Sequence[object]) -> str:
     """The first few, and how many more there are."""
-    shown = ", ".join(map(str, found[:SHOWN]))
-    return f"{shown} and {len(found) - SHOWN} more" if len(found) > SHOWN else shown
+    shown = ", ".join(map(str, found[:SHOWN_MAX]))
+    return f"{shown} and {len(found) - SHOWN_MAX} more" if len(found) > SHOWN_MAX else shown
 
 
 def stray_rights(schema: str) -> str:
-    """Rights that are neither the owner's nor given by lonnymq.install.roles. A privilege on a column is
-    written as in GRANT and REVOKE: SELECT (name).
+    """A query for privileges that are neither the owner's nor in lonnymq.install.roles. A privilege on a
+    column is written as in GRANT and REVOKE: SELECT (name).
     """
     return f"""
         WITH found (kind, objtype, object, name, is_public, owner, grantee, privilege) AS (
@@ -91,7 +92,7 @@ def stray_rights(schema: str) -> str:
                 CAST(c.relname AS TEXT),
                 c.relkind = 'v' AND a.privilege = 'SELECT', c.relowner, a.grantee,
                 a.privilege || COALESCE(' (' || pg_catalog.quote_ident(CAST(a.attname AS TEXT)) || ')', '')
-            FROM ({our_grantables(schema)}
+            FROM ({grantable_objects(schema)}
             ) g
             JOIN pg_catalog.pg_class c ON c.oid = g.relation
             CROSS JOIN LATERAL (
@@ -108,7 +109,7 @@ def stray_rights(schema: str) -> str:
                     pg_catalog.pg_get_function_identity_arguments(p.oid)),
                 CAST(p.proname AS TEXT), p.proname = ANY ({text_array(_public_functions())}), p.proowner,
                 a.grantee, a.privilege_type
-            FROM ({our_routines(schema)}
+            FROM ({own_routines(schema)}
             ) r
             JOIN pg_catalog.pg_proc p ON p.oid = r.routine
             CROSS JOIN LATERAL pg_catalog.aclexplode(
@@ -141,7 +142,7 @@ def stray_rights(schema: str) -> str:
         FROM found f CROSS JOIN ours
         WHERE f.grantee NOT IN (f.owner, ours.owner)
           AND NOT EXISTS (
-              SELECT FROM (VALUES {_given(schema)}) AS e (role, kind, name, privilege)
+              SELECT FROM (VALUES {_expected(schema)}) AS e (role, kind, name, privilege)
               WHERE e.role = pg_catalog.pg_get_userbyid(f.grantee) AND e.kind = f.kind
                 AND e.privilege = f.privilege AND (e.name = f.name OR e.name IS NULL AND f.is_public)
                 AND (SELECT i.roles FROM {identifier(schema)}.installation i)
@@ -150,7 +151,7 @@ def stray_rights(schema: str) -> str:
 
 
 def strange_owners(schema: str) -> str:
-    """Objects that belong to another role than the rest, one that does not have the owner's rights."""
+    """A query for objects that belong to a role without the privileges of the installation's owner."""
     return f"""
         SELECT x.kind, x.object, pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(x.owner)),
             pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(o.owner))
@@ -158,11 +159,11 @@ def strange_owners(schema: str) -> str:
             SELECT CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END AS kind,
                 pg_catalog.format('%I.%I', CAST({literal(schema)} AS TEXT), c.relname) AS object,
                 c.relowner AS owner
-            FROM ({our_grantables(schema)}
+            FROM ({grantable_objects(schema)}
             ) g JOIN pg_catalog.pg_class c ON c.oid = g.relation
             UNION ALL
             SELECT 'ROUTINE', CAST(r.routine AS TEXT), p.proowner
-            FROM ({our_routines(schema)}
+            FROM ({own_routines(schema)}
             ) r JOIN pg_catalog.pg_proc p ON p.oid = r.routine
         ) x
         CROSS JOIN (
@@ -177,8 +178,10 @@ def _public_functions() -> list[str]:
     return sorted({name for names in EXECUTES.values() for name in names})
 
 
-def _given(schema: str) -> str:
-    """What the queue's roles have: role, kind, name (NULL: whatever of the kind is public), privilege."""
+def _expected(schema: str) -> str:
+    """The privileges of the queue's roles: role, kind, name (NULL for all public ones of the kind),
+    privilege.
+    """
     rows: list[tuple[str, str, str | None, str]] = [(READS_VIEWS, "TABLE", None, "SELECT")]
     rows += [(role, "ROUTINE", name, "EXECUTE") for role in ROLES for name in EXECUTES[role]]
     rows += [(APPENDS_TO_STAGING, "TABLE", STAGING, f"INSERT ({column})") for column in STAGING_COLUMNS]

@@ -1,6 +1,7 @@
-"""Who may do what: four roles a schema, none of which has rights on a table but to append to `staging`.
+"""The privileges of the four roles of a schema. None of them has a privilege on a table, except that
+producers may insert into `staging`.
 
-Functions that are not named here are internal: their owner alone may call them.
+Functions that are not named here are internal: only their owner may call them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from lonnymq.message_options import UNCHANGED
 ROLES = ("producer", "consumer", "observer", "admin")
 
 MEMBER_OF_ALL = "admin"
-"""The role that has all the rights of the others, and some of its own."""
+"""The role that has all privileges of the others, and more."""
 
 READS_VIEWS = "observer"
 
@@ -24,7 +25,7 @@ STAGING_COLUMNS = ("batch", "ord", "channel", "content", "dequeue_at", "headers"
 
 _EVERYONE = ("to_epoch", "queue_get")
 
-# Functions in a view are called as its reader.
+# The reader of a view calls its functions, so it needs EXECUTE on them.
 _VIEWS_CALL = ("login_is_free", "channel_visible", "message_visible", "dead_visible", "finished_visible")
 
 EXECUTES: Mapping[str, tuple[str, ...]] = {
@@ -103,15 +104,15 @@ def role_name(schema: str, role: str) -> str:
 
 
 def role_names(schema: str) -> list[str]:
-    """The names of the roles. A schema that leaves no room for them cannot have any."""
+    """The names of the roles. None if the schema's name is so long that theirs would be too long."""
     names = [role_name(schema, role) for role in ROLES]
     return names if max(len(name.encode()) for name in names) <= NAME_MAX_BYTES else []
 
 
 def check_role_names(schema: str) -> None:
-    """Raise InvalidSchemaName for a schema whose roles' names PostgreSQL would cut short."""
+    """Raise InvalidSchemaName if PostgreSQL would truncate the names of the schema's roles."""
     if not role_names(schema):
         room = NAME_MAX_BYTES - max(len(role_name("", role)) for role in ROLES)
         raise InvalidSchemaName(
-            f"the schema's name is {len(schema.encode())} bytes long, with roles at most {room} are allowed"
+            f"the schema's name is {len(schema.encode())} bytes long; with roles, at most {room} are allowed"
         )

@@ -1,8 +1,8 @@
-"""Run a plan without making others wait: no lock is waited for longer than a moment.
+"""Runs a plan without making others wait for long.
 
-DDL needs tables to itself. While it waits for an open transaction, every later call on the table waits
-behind it. So each attempt gives up after a short lock_timeout and is rolled back; the next one comes after a
-pause in which nothing is held.
+DDL needs exclusive locks. While it waits for an open transaction, every later call on the table waits behind
+it. So each attempt has a short lock_timeout and is rolled back if it cannot get a lock; the next one follows
+after a pause without locks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lonnymq.errors import Deadlock
-from lonnymq.install.lock_holders import Holder, holders, locked
+from lonnymq.install.lock_holders import Holder, holders, schema_locked
 from lonnymq.install.plan import LOCK_TIMEOUT_MS
 from lonnymq.install.transaction import execute, joins, transaction
 
@@ -21,22 +21,24 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 WAIT_S = 30.0
-"""For how long to try, unless told otherwise: about ten attempts."""
+"""How long to retry by default: about ten attempts."""
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
 AUTOVACUUM_TIMEOUT_MS = 1200
-"""Who has waited for deadlock_timeout, a second, has an autovacuum cancelled that is in the way."""
+"""PostgreSQL cancels an autovacuum that blocks a lock for longer than deadlock_timeout, a second by
+default.
+"""
 
 
 def run(conn: Connection[Any], schema: str, statements: Sequence[str], wait: float) -> None:
-    """Run the statements in one transaction, and again for up to `wait` seconds while others hold locks that
-    it needs. A transaction of the caller's is joined, and there is one attempt: its locks cannot be released
+    """Run the statements in one transaction, and retry for up to `wait` seconds while others hold locks
+    that it needs. In a transaction of the caller there is one attempt, because its locks cannot be released
     in between. Raises SchemaLocked.
     """
     from psycopg.errors import LockNotAvailable
 
     began = time.monotonic()
-    gives_up_at = began if joins(conn) else began + wait
+    deadline = began if joins(conn) else began + wait
     pause = FIRST_PAUSE_S
     timeout_ms = LOCK_TIMEOUT_MS
     attempts = 1
@@ -46,20 +48,20 @@ def run(conn: Connection[Any], schema: str, statements: Sequence[str], wait: flo
             return attempt.run(statements, timeout_ms)
         except (LockNotAvailable, Deadlock) as error:
             found = attempt.holders()
-            if time.monotonic() + pause > gives_up_at:
+            if time.monotonic() + pause > deadline:
                 if isinstance(error, Deadlock):
                     raise
                 tried = f"{attempts} attempt{'s' if attempts > 1 else ''} in {time.monotonic() - began:.0f} s"
-                raise locked(schema, found, tried) from error
-        time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - so that two installers do not meet again
+                raise schema_locked(schema, found, tried) from error
+        time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - so that two installers do not collide again
         is_autovacuum = any(holder.is_autovacuum for holder in found)
         timeout_ms = AUTOVACUUM_TIMEOUT_MS if is_autovacuum else LOCK_TIMEOUT_MS
         pause = min(2 * pause, LONGEST_PAUSE_S)
         attempts += 1
 
 
-# A shorter lock_timeout of the caller's stays.
-_LIMIT = """
+# Keeps a shorter lock_timeout of the caller.
+_SET_LOCK_TIMEOUT = """
 SELECT pg_catalog.set_config('lock_timeout', '{0}', TRUE) FROM pg_catalog.pg_settings s
 WHERE s.name = 'lock_timeout' AND CAST(s.setting AS INT) NOT BETWEEN 1 AND {0}"""
 
@@ -72,17 +74,17 @@ class _Attempt:
 
     def run(self, statements: Sequence[str], timeout_ms: int) -> None:
         with transaction(self._conn, self._schema) as cursor:
-            execute(cursor, _LIMIT.format(timeout_ms))
+            execute(cursor, _SET_LOCK_TIMEOUT.format(timeout_ms))
             for statement in statements:
                 self._statement = statement
                 execute(cursor, statement)
 
     def holders(self) -> list[Holder]:
-        """Who was in the way: those that have held a lock for as long as the attempt waited."""
+        """The transactions that blocked it: those that have held a lock for as long as the attempt waited."""
         found = [
             holder
             for holder in self._all_holders()
-            if holder.transaction in self._before or holder.is_as_old_as_the_wait
+            if holder.transaction in self._before or holder.is_older_than_lock_timeout
         ]
         narrowed = [holder.narrowed(self._statement) for holder in found]
         return [holder for holder in narrowed if holder is not None] or found

@@ -1,4 +1,4 @@
-"""How names, texts and blocks are written into plain SQL."""
+"""Quotes names, texts and blocks for plain SQL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAME_MAX_BYTES = 63
 
 
 def check_schema_name(schema: str) -> None:
-    """Raise InvalidSchemaName for what PostgreSQL would refuse, cut short or read as something else."""
+    """Raise InvalidSchemaName for a name that PostgreSQL would refuse, truncate or misinterpret."""
     if not isinstance(schema, str):
         raise InvalidSchemaName(f"{schema!r} is not the name of a schema", "give a str")
     try:
@@ -22,18 +22,18 @@ def check_schema_name(schema: str) -> None:
         raise InvalidSchemaName("the schema's name is empty")
     if size > NAME_MAX_BYTES:
         raise InvalidSchemaName(
-            f"the schema's name is {size} bytes long, at most {NAME_MAX_BYTES} are allowed"
+            f"the schema's name is {size} bytes long; at most {NAME_MAX_BYTES} are allowed"
         )
     if "\0" in schema:
-        raise InvalidSchemaName("the schema's name contains a zero byte")
+        raise InvalidSchemaName("the schema's name contains a NUL character")
     if schema.startswith("pg_") or schema == "information_schema":
         raise InvalidSchemaName(f'the schema name "{schema}" is reserved by PostgreSQL')
     if schema == "$user":
-        raise InvalidSchemaName('the schema name "$user" stands for the current user in a search_path')
+        raise InvalidSchemaName('the schema name "$user" means the current user in a search_path')
 
 
 def literal(text: str) -> str:
-    """The text as a string constant, whatever standard_conforming_strings says."""
+    """The text as a string constant that is right for either setting of standard_conforming_strings."""
     quoted = "'" + text.replace("'", "''") + "'"
     return " E" + quoted.replace("\\", "\\\\") if "\\" in quoted else quoted
 
@@ -44,7 +44,7 @@ def text_array(texts: list[str]) -> str:
 
 
 def dollar_quoted(text: str, word: str) -> str:
-    """The text between dollar quotes, with a tag made of the word that does not occur in it."""
+    """The text in dollar quotes, with a tag that starts with the word and does not occur in the text."""
     tag = next(
         tag for n in count() if (tag := f"${word}{n or ''}$") not in text and not text.endswith(tag[:-1])
     )

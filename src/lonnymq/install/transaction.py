@@ -1,4 +1,4 @@
-"""The transaction of one call, with errors of ours."""
+"""The transaction of one call, with its errors translated."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from psycopg import Connection, Cursor
 
 _SETTINGS = ("search_path", "check_function_bodies", "lock_timeout")
-_REMEMBER = "SELECT " + ", ".join(f"current_setting('{name}')" for name in _SETTINGS)
-_RESTORE = "SELECT " + ", ".join(f"set_config('{name}', %s, TRUE)" for name in _SETTINGS)
+_READ_SETTINGS = "SELECT " + ", ".join(f"current_setting('{name}')" for name in _SETTINGS)
+_RESTORE_SETTINGS = "SELECT " + ", ".join(f"set_config('{name}', %s, TRUE)" for name in _SETTINGS)
 _NOT_PERMITTED = "42501"
 
 
 def joins(conn: Connection[Any]) -> bool:
-    """Whether a call becomes part of a transaction of the caller's."""
+    """Whether a call becomes part of a transaction of the caller."""
     from psycopg.pq import TransactionStatus
 
     return conn.info.transaction_status != TransactionStatus.IDLE
@@ -34,7 +34,9 @@ def one(cursor: Cursor[tuple[Any, ...]], query: str) -> tuple[Any, ...] | None:
 
 @contextmanager
 def transaction(conn: Connection[Any], schema: str) -> Iterator[Cursor[tuple[Any, ...]]]:
-    """A cursor in a transaction that leaves the caller's settings as they were and raises errors of ours."""
+    """A cursor in a transaction. Restores the caller's settings, and translates PostgreSQL's errors to
+    ours.
+    """
     from psycopg import Cursor, Error
     from psycopg.rows import tuple_row
 
@@ -43,10 +45,10 @@ def transaction(conn: Connection[Any], schema: str) -> Iterator[Cursor[tuple[Any
         with conn.transaction(), Cursor(conn, row_factory=tuple_row) as cursor:
             if not is_joined:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-            before = one(cursor, _REMEMBER)
+            before = one(cursor, _READ_SETTINGS)
             yield cursor
             if is_joined:
-                cursor.execute(_RESTORE, before)
+                cursor.execute(_RESTORE_SETTINGS, before)
     except Error as error:
         message = error.diag.message_primary or str(error)
         if error.sqlstate == _NOT_PERMITTED:

@@ -1,4 +1,4 @@
-"""The statements that remove an installation: what it made, as its books say, and nothing else."""
+"""The statements that uninstall the queue: they drop what the installer's tables list, and nothing else."""
 
 # ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.sql_text
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lonnymq.install.grants import drop_roles
-from lonnymq.install.owned_objects import our_relations, our_routines
+from lonnymq.install.owned_objects import own_relations, own_routines
 from lonnymq.install.plan import opening
 from lonnymq.install.preconditions import refuse_missing
 from lonnymq.install.sql_text import check_schema_name, do_block
@@ -15,15 +15,15 @@ from lonnymq.statement import identifier
 
 
 def uninstall_plan(schema: str = "lonnymq") -> Sequence[str]:
-    """The statements that remove what an installation, of whichever release, has made, and nothing else."""
+    """The statements that drop what an installation of any release has created, and nothing else."""
     check_schema_name(schema)
-    return [*opening(schema), refuse_missing(schema), _remove(schema)]
+    return [*opening(schema), refuse_missing(schema), _drop_all(schema)]
 
 
-def _remove(schema: str) -> str:
-    """Views use functions, functions use types and the row types of tables, tables use types and may use
-    functions. So functions that nothing uses any more are dropped before each kind of relation, and the rest
-    at the end.
+def _drop_all(schema: str) -> str:
+    """Views use functions, functions use types and the row types of tables, and tables use types and may use
+    functions. So before each kind of relation, the functions that nothing uses any more are dropped, and the
+    rest at the end.
     """
     name = identifier(schema)
     return do_block(f"""
@@ -40,12 +40,12 @@ BEGIN
     INTO STRICT v_schema_created, v_roles
     FROM {name}.installation i;
     v_routines := ARRAY(
-        SELECT r.routine FROM ({our_routines(schema)}
+        SELECT r.routine FROM ({own_routines(schema)}
         ) r ORDER BY r.routine
     );
     v_drops := ARRAY(
         SELECT format('DROP %s IF EXISTS ', k.name) || string_agg(CAST(r.relation AS TEXT), ', ')
-        FROM ({our_relations(schema)}
+        FROM ({own_relations(schema)}
         ) r
         JOIN (VALUES
             ('v', 1, 'VIEW'), ('r', 2, 'TABLE'), ('p', 2, 'TABLE'), ('c', 3, 'TYPE'), ('S', 4, 'SEQUENCE')
@@ -54,7 +54,7 @@ BEGIN
         ORDER BY k.rank
     );
     FOREACH v_drop IN ARRAY v_drops LOOP
-        FOR v_routine IN{_those_left()} LOOP
+        FOR v_routine IN{_remaining_routines()} LOOP
             BEGIN
                 EXECUTE 'DROP ROUTINE ' || v_routine;
             EXCEPTION WHEN dependent_objects_still_exist THEN
@@ -63,7 +63,7 @@ BEGIN
         END LOOP;
         EXECUTE v_drop;
     END LOOP;
-    FOR v_routine IN{_those_left()} LOOP
+    FOR v_routine IN{_remaining_routines()} LOOP
         EXECUTE 'DROP ROUTINE ' || v_routine;
     END LOOP;
     IF v_schema_created THEN
@@ -78,6 +78,6 @@ BEGIN
 END""")
 
 
-def _those_left() -> str:
+def _remaining_routines() -> str:
     return """
         SELECT p.oid FROM pg_catalog.pg_proc p WHERE p.oid = ANY (CAST(v_routines AS OID[])) ORDER BY p.oid"""

@@ -1,7 +1,8 @@
-"""For the tests of programs that use LonnyMQ.
+"""For tests of programs that use LonnyMQ.
 
-The fixtures of lonnymq.testing.plugin are there in every pytest, which imports this package for them. So what
-is named here is loaded when it is first used.
+Every run of pytest imports this package, because of the fixtures in lonnymq.testing.plugin. So the names
+here are loaded when they are first used. No module here may have one of these names: importing it would
+hide the function.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lonnymq.testing.draining import Drained, drain, drain_async
+    from lonnymq.testing.drain_app import Drained, drain, drain_async
 
 __all__ = ["Drained", "drain", "drain_async"]
 
 
-if not TYPE_CHECKING:  # else any name would seem to be there
+if not TYPE_CHECKING:  # otherwise any name would seem to exist
 
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(importlib.import_module("lonnymq.testing.draining"), name)
+        return getattr(importlib.import_module("lonnymq.testing.drain_app"), name)
 
 
 def __dir__() -> list[str]:

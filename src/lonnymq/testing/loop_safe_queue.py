@@ -1,4 +1,4 @@
-"""An AsyncQueue for tests, whatever they do with event loops."""
+"""An AsyncQueue for tests that use several event loops."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from lonnymq.adapters.psycopg_pool import own_async_pool
 from lonnymq.client.async_queue import AsyncQueue
 
 POOL_SIZE = 10
-TIMEOUT = 30
+TIMEOUT_S = 30
 
 
-class PlainPool(AsyncConnectionPool[AsyncConnection[Any]]):
-    """A pool without tasks of its own, so that it belongs to no event loop, and need not be closed in one.
+class TasklessPool(AsyncConnectionPool[AsyncConnection[Any]]):
+    """A pool without background tasks, so that it does not belong to an event loop or have to be closed in
+    one.
 
-    psycopg's has some. When asyncio.run cancels them at its end, one that is just connecting takes that for a
-    failure to connect and goes on, and asyncio.run waits for it for ever.
+    psycopg's pool has such tasks. When asyncio.run cancels them at its end, a task that is connecting takes
+    that for a failed connection and goes on, and asyncio.run waits for it for ever.
     """
 
     def __init__(
@@ -32,27 +33,29 @@ class PlainPool(AsyncConnectionPool[AsyncConnection[Any]]):
         configure: Callable[[AsyncConnection[Any]], Awaitable[None]],
         kwargs: dict[str, Any],
         max_size: int,
-        **options: Any,  # noqa: ANN401 - they are psycopg's
+        **options: Any,  # noqa: ANN401 - passed on to psycopg
     ) -> None:
         super().__init__(conninfo, kwargs=kwargs, max_size=max_size, **options)
-        self._made_with = conninfo, kwargs
-        self._adjust = configure
+        self._connect_arguments = conninfo, kwargs
+        self._configure_connection = configure
         self._idle: list[AsyncConnection[Any]] = []
-        self._room: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        self._semaphores: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
+            WeakKeyDictionary()
+        )
 
     async def getconn(self, timeout: float | None = None) -> AsyncConnection[Any]:  # noqa: ARG002, ASYNC109
         try:
-            await asyncio.wait_for(self._room_here().acquire(), self.timeout)
+            await asyncio.wait_for(self._semaphore().acquire(), self.timeout)
         except TimeoutError:
             raise PoolTimeout(f"{self.max_size} connections are in use") from None
         try:
-            return self._idle.pop() if self._idle else await self._connected()
+            return self._idle.pop() if self._idle else await self._connect()
         except BaseException:
-            self._room_here().release()
+            self._semaphore().release()
             raise
 
     async def putconn(self, conn: AsyncConnection[Any]) -> None:
-        self._room_here().release()
+        self._semaphore().release()
         if conn.info.transaction_status == TransactionStatus.IDLE:
             self._idle.append(conn)
         else:
@@ -63,24 +66,24 @@ class PlainPool(AsyncConnectionPool[AsyncConnection[Any]]):
             await self._idle.pop().close()
 
     async def _connected(self) -> AsyncConnection[Any]:
-        conninfo, keywords = self._made_with
+        conninfo, keywords = self._connect_arguments
         connection = await AsyncConnection.connect(conninfo, **keywords)
-        connection._pool = self  # noqa: SLF001 - so that leaving a `with` leaves it open, as psycopg's pools do
-        await self._adjust(connection)
+        connection._pool = self  # noqa: SLF001 - so that `with` does not close it, as in psycopg's pools
+        await self._configure_connection(connection)
         return connection
 
-    def _room_here(self) -> asyncio.Semaphore:
-        return self._room.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self.max_size))
+    def _semaphore(self) -> asyncio.Semaphore:
+        return self._semaphores.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self.max_size))
 
 
-class AnyLoopQueue(AsyncQueue):
-    """It may be used in one event loop after the other, and be closed from outside of them."""
+class LoopSafeQueue(AsyncQueue):
+    """Can be used in several event loops, one after the other, and closed outside of them."""
 
     def __init__(self, dsn: str, schema: str) -> None:
-        pool = own_async_pool(dsn, POOL_SIZE, TIMEOUT, PlainPool)
+        pool = own_async_pool(dsn, POOL_SIZE, TIMEOUT_S, TasklessPool)
         super().__init__(pool, schema)
         self._own_pool = pool
 
-    def end(self) -> None:
+    def close_without_loop(self) -> None:
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
             runner.run(self.close())

@@ -1,7 +1,7 @@
-"""A pytest plugin: a queue for each test, installed in a database of its own.
+"""A pytest plugin: a queue for each test, in the test's own database.
 
-Every pytest loads it that runs where LonnyMQ is installed. So it imports nothing, and touches nothing, before
-one of its fixtures is used.
+pytest loads it wherever LonnyMQ is installed. So it does nothing, and imports nothing, before one of its
+fixtures is used.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("lonnymq").addoption(
         "--lonnymq-dsn",
         metavar="DSN",
-        help="the PostgreSQL server for tests that use a LonnyMQ queue; its role needs CREATEDB. Unless it "
-        f"is given, that of ${DSN_VARIABLE}, of lonnymq_dsn in the configuration, or one started for the run",
+        help="the PostgreSQL server for tests that use a LonnyMQ queue; the role needs CREATEDB. Default: "
+        f"${DSN_VARIABLE}, lonnymq_dsn in the configuration, or a server that is started for the run",
     )
     parser.addini("lonnymq_dsn", "the PostgreSQL server for tests that use a LonnyMQ queue")
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:  # noqa: ANN401 - of xdist, which need not be there
-    """The processes of xdist share one server."""
+def pytest_configure_node(node: Any) -> None:  # noqa: ANN401 - of xdist, which may not be installed
+    """Let the processes of xdist share one server."""
     node.workerinput["lonnymq_data_dir"] = str(_data_dir(node.config))
 
 
@@ -49,34 +49,34 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def lonnymq_schema() -> str:
-    """The schema that the queue is installed in. Override it if yours is another."""
+    """The schema that the queue is installed in. Override it to use another one."""
     return "lonnymq"
 
 
 @pytest.fixture(scope="session")
 def lonnymq_prepare() -> Callable[[str], object] | None:
-    """Override it to return a function that is called once with the address of the database that each test
-    gets a copy of: to make your own tables there, or to set channels up.
+    """Override it to return a function that creates your own tables, or sets up channels. It is called
+    once, with the address of the database that each test gets a copy of.
     """
     return None
 
 
 @pytest.fixture(scope="session")
 def lonnymq_server_dsn(pytestconfig: pytest.Config) -> Iterator[str]:
-    """The address of the server on which tests get their databases. Override it if you start one yourself."""
-    named = (
+    """The address of the server for the databases of tests. Override it if you start one yourself."""
+    dsn = (
         pytestconfig.getoption("--lonnymq-dsn")
         or os.environ.get(DSN_VARIABLE)
         or pytestconfig.getini("lonnymq_dsn")
     )
-    if named:
-        yield named
+    if dsn:
+        yield dsn
         return
     from lonnymq.testing.shared_server import running
 
     is_alone = not hasattr(pytestconfig, "workerinput")
     with ExitStack() as stack:
-        with _said_plainly():
+        with _without_traceback():
             address = stack.enter_context(running(_data_dir(pytestconfig), is_alone=is_alone))
         yield address
 
@@ -85,7 +85,7 @@ def lonnymq_server_dsn(pytestconfig: pytest.Config) -> Iterator[str]:
 def _lonnymq_databases(lonnymq_server_dsn: str) -> Iterator[Databases]:
     from lonnymq.testing.databases import Databases
 
-    with _said_plainly():
+    with _without_traceback():
         databases = Databases(lonnymq_server_dsn)
     with closing(databases):
         yield databases
@@ -97,7 +97,7 @@ def lonnymq_dsn(
 ) -> Iterator[str]:
     """The address of the test's own database, with the queue installed; dropped after the test."""
     with ExitStack() as stack:
-        with _said_plainly():
+        with _without_traceback():
             address = stack.enter_context(_lonnymq_databases.copy(lonnymq_schema, lonnymq_prepare))
         yield address
 
@@ -113,22 +113,22 @@ def lonnymq_queue(lonnymq_dsn: str, lonnymq_schema: str) -> Iterator[Queue]:
 
 @pytest.fixture
 def lonnymq_async_queue(lonnymq_dsn: str, lonnymq_schema: str) -> Iterator[AsyncQueue]:
-    """An AsyncQueue in the test's own database. The test may use it in one event loop after the other, and
-    need not close it.
+    """An AsyncQueue in the test's own database. The test may use it in several event loops, one after the
+    other, and need not close it.
     """
-    from lonnymq.testing.loop_safe_queue import AnyLoopQueue
+    from lonnymq.testing.loop_safe_queue import LoopSafeQueue
 
-    queue = AnyLoopQueue(lonnymq_dsn, lonnymq_schema)
+    queue = LoopSafeQueue(lonnymq_dsn, lonnymq_schema)
     yield queue
-    queue.end()
+    queue.close_without_loop()
 
 
 @contextmanager
-def _said_plainly() -> Iterator[None]:
-    """Without a traceback, when it is nothing that the test's author could find in the code."""
+def _without_traceback() -> Iterator[None]:
+    """Fail the test without a traceback, because the error is in its environment and not in the code."""
     from lonnymq.embedded import EmbeddedError
     from lonnymq.errors import InvalidAddress, SchemaError
-    from lonnymq.testing.testing_errors import NoDatabase
+    from lonnymq.testing.databases import NoDatabase
 
     try:
         yield
@@ -137,7 +137,7 @@ def _said_plainly() -> Iterator[None]:
 
 
 def _data_dir(config: pytest.Config) -> Path:
-    """Where the run's own server has its data, if it comes to that. Named here, made there."""
+    """The folder for the server that is started for the run, if one is. It is only named here."""
     if hasattr(config, "workerinput"):
         return Path(config.workerinput["lonnymq_data_dir"])
     if DATA_DIR not in config.stash:

@@ -1,4 +1,4 @@
-"""The address of a database as a URL, which all drivers read; libpq's keywords are read by libpq alone."""
+"""The address of a database as a URL. All drivers accept URLs, only libpq accepts its keywords."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def url(parameters: Mapping[str, Any], dbname: str) -> str:
     password = rest.pop("password", None)
     if password is not None:
         login += ":" + quote(password, safe="")
-    place = _place(rest)
-    before = f"{login}@{place}" if login else place
+    location = _host_and_port(rest)
+    before = f"{login}@{location}" if login else location
     after = f"?{urlencode(rest, quote_via=quote, safe='')}" if rest else ""
     return f"postgresql://{before}/{quote(dbname, safe='')}{after}"
 
 
-def _place(rest: dict[str, str]) -> str:
-    """Host and port, taken out of the rest; a socket's folder, or several hosts, stay there."""
+def _host_and_port(rest: dict[str, str]) -> str:
+    """Take host and port out of `rest`. A socket's folder, or several hosts, stay in it."""
     host = rest.get("host", "")
     if not host or "/" in host or "," in host or host.startswith("@"):
         return ""

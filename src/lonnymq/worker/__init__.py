@@ -1,16 +1,42 @@
-"""Tasks, and the worker that runs them: for months, one would hope.
+"""Tasks, and the worker that runs them.
 
-An App knows the tasks; a Worker leases messages from the app's queue, runs their tasks and finishes
-them. What it decides, it decides in one place each:
+An App holds the tasks. A Worker leases messages from the app's queue, runs their handlers and finishes the
+messages. To follow one message through the worker, read `session`.
 
-    app, task, arguments   what is a task, and what is the message of a call
-    job                    what a handler knows of the message that it works on
-    running, threads       a handler is run: in the loop, or in a thread
-    endings                what came of it
-    holding                a message in the worker's hands
-    intake                 how many to lease, and when
-    leases                 they are extended while they are held
-    finishing              they are completed, or put back, in batches
-    cron                   the ticks of schedules
-    worker                 all of it together, and how it ends
+What users write:
+
+    app             the tasks and schedules of a program, and the queue that their calls go to
+    task            a function whose calls can be enqueued; the handler of messages without a task
+    arguments       converts the arguments of a call to the payload of a message, and back
+    handler_policy  the options of a handler: channel, attempts, backoff, timeout, lease
+    backoff         how long to wait before the next attempt
+    job             what a handler can find out about its message, and do with it
+    exceptions      what a handler may raise, and what is raised in it
+    inline          runs tasks where they are enqueued, without a database: for tests
+
+The worker:
+
+    worker           its public class: options, signals, exit code
+    worker_settings  its options, checked
+    session          the spine: one run of a worker, from the first lease to the last finish
+    intake           decides how many messages to lease, and when
+    due_messages     whether due messages are held back by a limit, for a run until the queue is empty
+    leased           one leased message: its handler, when its lease ends, whether it must stop
+    execute          runs a handler, and turns what it returned or raised into an outcome
+    threads          the threads that plain functions run in, and how they are interrupted
+    job_context      what a job needs from the worker
+    leases           extends leases while messages are waiting or running here
+    finish           completes, gives back or discards messages, in batches
+    batches          collects items into batches, and splits a batch that fails
+    unknown_tasks    messages that no handler here is for
+    outages          retries calls while the database is unavailable
+    maintenance      the queue's maintenance, about once a minute
+    health           the health file
+
+Schedules:
+
+    cron        a schedule: name, expression, time zone and message, checked
+    cron_times  the times that a cron expression names
+    catch_up    which of the times that are due make messages
+    scheduler   creates the messages of schedules when they are due
 """

@@ -1,4 +1,4 @@
-"""How long to wait after a failure."""
+"""How long to wait before the next attempt."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ FACTOR_MIN = 1
 
 @dataclass(frozen=True)
 class Backoff:
-    """Longer after each attempt, from `first` up to `longest`; shortened by chance, by up to a half, so
-    that what failed together does not come back together.
+    """Delays that grow by `factor` with each attempt, from `first` up to `longest`. Each is shortened at
+    random, by up to a half, so that messages that failed together do not come back together.
 
-    >>> round(Backoff(first=10, factor=3, longest=60).without_chance(2))
+    >>> round(Backoff(first=10, factor=3, longest=60).without_jitter(2))
     30
     """
 
@@ -30,15 +30,16 @@ class Backoff:
         if not (0 <= milliseconds(self.first) <= milliseconds(self.longest) and self.factor >= FACTOR_MIN):
             raise InvalidArgument(
                 f"{self} does not grow",
-                "give a first delay from 0 on, a factor from 1 on, and a longest delay",
+                "give a first delay of 0 or more, a factor of 1 or more, and a longest delay of at least the "
+                "first",
             )
 
     def __call__(self, attempt: int) -> float:
         """Seconds to wait after this attempt; 1 is the first."""
-        return self.without_chance(attempt) * random.uniform(0.5, 1)  # noqa: S311 - nothing secret
+        return self.without_jitter(attempt) * random.uniform(0.5, 1)  # noqa: S311 - nothing secret
 
-    def without_chance(self, attempt: int) -> float:
-        """The longest that it can be after this attempt."""
+    def without_jitter(self, attempt: int) -> float:
+        """The longest possible delay after this attempt, in seconds."""
         longest = milliseconds(self.longest) / 1000
         try:
             return min(longest, milliseconds(self.first) / 1000 * self.factor ** (attempt - 1))
@@ -47,7 +48,7 @@ class Backoff:
 
 
 Delays = Backoff | Duration | Callable[[int], Duration]
-"""A Backoff, the same time after each attempt, or a function of the attempt's number."""
+"""A Backoff, the same delay after each attempt, or a function of the attempt's number."""
 
 
 def delay_ms(delays: Delays, attempt: int) -> int:

@@ -1,8 +1,8 @@
-"""Work that comes one by one and is done in batches.
+"""Collects items into batches.
 
-Nothing waits for a batch to fill: what comes while none is under way is done at once, and what comes
-meanwhile is the next batch. So a lone message is not delayed, and under load the batches grow by
-themselves.
+No item waits for a batch to fill. An item that arrives while no batch is being processed is processed at
+once; those that arrive meanwhile form the next batch. So a single message is not delayed, and batches grow
+with the load.
 """
 
 from __future__ import annotations
@@ -13,71 +13,71 @@ from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
 
-PATIENCE = 2.0  # seconds; then somebody has one of the batch locked, and the others should not wait for that
+BATCH_TIMEOUT_S = 2.0  # then another transaction has probably locked one of the batch
 PARTS = 10
 SIZE = 1000
 
 
-class NotTogether(Exception):
-    """One of a batch is to blame: the others may do better without it."""
+class BatchFailed(Exception):
+    """The batch failed, perhaps because of one item: smaller parts may succeed."""
 
 
 class Batches(Generic[Item]):
-    def __init__(self, do: Callable[[list[Item]], Awaitable[None]], size: int = SIZE) -> None:
-        self._do = do
+    def __init__(self, process: Callable[[list[Item]], Awaitable[None]], size: int = SIZE) -> None:
+        self._process = process
         self._size = size
         self._waiting: list[Item] = []
-        self._has_some = asyncio.Event()
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._has_items = asyncio.Event()
+        self._running: set[asyncio.Task[None]] = set()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
     def __len__(self) -> int:
-        """How many wait."""
+        """How many items are waiting."""
         return len(self._waiting)
 
     def add(self, item: Item) -> None:
         self._waiting.append(item)
-        self._has_some.set()
+        self._has_items.set()
         self._is_idle.clear()
 
     async def run(self) -> None:
-        """For ever. A batch that takes long is left to itself."""
+        """Process batches until cancelled. The next batch does not wait for one that is slow."""
         while True:
-            await self._has_some.wait()
+            await self._has_items.wait()
             batch, self._waiting = self._waiting[: self._size], self._waiting[self._size :]
             if not self._waiting:
-                self._has_some.clear()
-            doing = asyncio.create_task(in_parts(self._do, batch))
-            self._under_way.add(doing)
-            doing.add_done_callback(self._is_over)
-            await asyncio.wait({doing}, timeout=PATIENCE)
+                self._has_items.clear()
+            task = asyncio.create_task(process_in_parts(self._process, batch))
+            self._running.add(task)
+            task.add_done_callback(self._batch_done)
+            await asyncio.wait({task}, timeout=BATCH_TIMEOUT_S)
 
-    async def finished(self) -> None:
-        """All that was added is done."""
+    async def wait_until_idle(self) -> None:
+        """Wait until every item that was added has been processed."""
         await self._is_idle.wait()
 
-    def _is_over(self, doing: asyncio.Task[None]) -> None:
-        self._under_way.discard(doing)
-        if not self._under_way and not self._waiting:
+    def _batch_done(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not self._running and not self._waiting:
             self._is_idle.set()
-        if not doing.cancelled() and (error := doing.exception()) is not None:
+        if not task.cancelled() and (error := task.exception()) is not None:
             raise error
 
 
-async def in_parts(
-    do: Callable[[list[Any]], Awaitable[None]], items: list[Any], patience: float | None = None
+async def process_in_parts(
+    process: Callable[[list[Any]], Awaitable[None]], items: list[Any], timeout_s: float | None = None
 ) -> None:
-    """All at once; where that takes too long, or cannot be, in parts, and these in parts, so that one that
-    somebody holds locked, or that the database refuses, keeps back itself alone.
+    """Process all items at once. If that fails or takes too long, split them, and the parts again, so that an
+    item that is locked, or that the database refuses, delays only itself.
     """
     if len(items) == 1:
-        await do(items)
+        await process(items)
         return
     try:
-        async with asyncio.timeout(PATIENCE if patience is None else patience):
-            await do(items)
-    except (TimeoutError, NotTogether):
+        async with asyncio.timeout(BATCH_TIMEOUT_S if timeout_s is None else timeout_s):
+            await process(items)
+    except (TimeoutError, BatchFailed):
         size = -(-len(items) // PARTS)
         parts = [items[start : start + size] for start in range(0, len(items), size)]
-        await asyncio.gather(*(in_parts(do, part, patience) for part in parts))
+        await asyncio.gather(*(process_in_parts(process, part, timeout_s) for part in parts))

@@ -1,4 +1,4 @@
-"""Which of the ticks that are due make messages: one, when all is well; after a downtime there are more."""
+"""Which of the times that are due make messages. Usually one is due; after a downtime there are more."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Literal, get_args
 
-from lonnymq.worker.cron_times import Ticks
+from lonnymq.worker.cron_times import CronTimes
 
 CatchUp = Literal["one", "all", "none"]
 CATCH_UPS: tuple[str, ...] = get_args(CatchUp)
 
-GRACE_MS = 60_000  # a tick that is late by no more than this is not missed
-PIECE = 1000  # as many as the queue takes at once
+GRACE_MS = 60_000  # a time that is late by no more than this was not missed
+TIMES_MAX = 1000  # as many as one call of the queue accepts
 
 
 @dataclass(frozen=True)
-class Move:
-    """Decides all ticks up to one: `ticks` make messages, those before them do not."""
+class Firing:
+    """Handles all times of a schedule up to `upto`: `times` make messages, the others are skipped."""
 
     upto: int
-    ticks: list[int]
+    times: list[int]
 
 
-def next_move(ticks: Ticks, catch_up: CatchUp, stands_at: int, now: int) -> Move | None:
-    """For a schedule whose ticks are decided up to `stands_at`. None: nothing is due."""
+def next_firing(times: CronTimes, catch_up: CatchUp, handled_until: int, now: int) -> Firing | None:
+    """For a schedule whose times are handled up to `handled_until`. None if nothing is due."""
     if catch_up == "all":
-        return _move(_due(ticks, stands_at, now))
-    last = ticks.last(stands_at, now)
+        return _firing(_due(times, handled_until, now))
+    last = times.last(handled_until, now)
     if last is None:
         return None
     if catch_up == "one":
-        return Move(last, [last])
-    return _move(_due(ticks, max(stands_at, now - GRACE_MS - 1), now)) or Move(last, [])
+        return Firing(last, [last])
+    return _firing(_due(times, max(handled_until, now - GRACE_MS - 1), now)) or Firing(last, [])
 
 
-def _due(ticks: Ticks, after: int, now: int) -> list[int]:
-    return list(islice(takewhile(lambda tick: tick <= now, ticks.following(after)), PIECE))
+def _due(times: CronTimes, after: int, now: int) -> list[int]:
+    return list(islice(takewhile(lambda time: time <= now, times.following(after)), TIMES_MAX))
 
 
-def _move(ticks: list[int]) -> Move | None:
-    return Move(ticks[-1], ticks) if ticks else None
+def _firing(times: list[int]) -> Firing | None:
+    return Firing(times[-1], times) if times else None

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from lonnymq.errors import InvalidArgument, MissingExtra
 from lonnymq.worker.catch_up import CATCH_UPS, CatchUp
-from lonnymq.worker.cron_times import Ticks
+from lonnymq.worker.cron_times import CronTimes
 
 NAME_MAX_BYTES = 255
 EXPRESSION_MAX_CHARS = 1000
@@ -35,7 +35,7 @@ class Cron:
     """A schedule. Workers that define a schedule of the same name share it."""
 
     name: str
-    ticks: Ticks
+    times: CronTimes
     catch_up: CatchUp
     message: CronMessage
 
@@ -53,9 +53,9 @@ def cron(
         raise InvalidArgument(f"{name!r} cannot name a schedule", f"give 1 to {NAME_MAX_BYTES} bytes of text")
     if catch_up not in CATCH_UPS:
         raise InvalidArgument(f"catch_up: {catch_up!r} is not known", f"give one of {', '.join(CATCH_UPS)}")
-    ticks = Ticks(expression, _zone(tz))
-    _check(ticks)
-    return Cron(name, ticks, catch_up, message)
+    times = CronTimes(expression, _zone(tz))
+    _check(times)
+    return Cron(name, times, catch_up, message)
 
 
 def _zone(tz: str | tzinfo | None) -> tzinfo:
@@ -70,16 +70,16 @@ def _zone(tz: str | tzinfo | None) -> tzinfo:
         ) from None
 
 
-def _check(ticks: Ticks) -> None:
+def _check(times: CronTimes) -> None:
     try:
         from cronsim import CronSimError
     except ImportError:
         raise MissingExtra("schedules need cronsim", "pip install 'lonnymq[cron]'") from None
-    expression = ticks.expression
+    expression = times.expression
     if not _is_text(expression) or len(expression) > EXPRESSION_MAX_CHARS:
         raise InvalidArgument(f"{str(expression)[:100]!r} is not a cron expression", FIELDS)
     try:
-        first = ticks.after(int(time.time() * 1000))
+        first = times.after(int(time.time() * 1000))
     except CronSimError as error:
         raise InvalidArgument(f"{expression!r} is not a cron expression: {error}", FIELDS) from None
     if first is None:

@@ -1,9 +1,9 @@
-"""When a cron expression ticks: in a time zone, as Unix milliseconds, always forward.
+"""The times that a cron expression names, in a time zone, as ascending Unix milliseconds.
 
-Clocks that are set back or forward are dealt with as Debian's cron does. Where the minute or the hour
-begins with `*`, or there are seconds, ticks follow the time that passes: each quarter of an hour,
-whatever the clock on the wall shows. Else they are times of day, each once a day: one that is left out
-comes as soon as the clock has jumped, one that comes twice counts the first time.
+When clocks are set forward or back, times are chosen as in Debian's cron. If the minute or the hour begins
+with `*`, or the expression has seconds, times follow elapsed time: every quarter of an hour, whatever the
+wall clock shows. Other expressions name times of day, and each comes once per day: a time that the clock
+skips comes right after the jump, and a time that comes twice counts the first time.
 """
 
 from __future__ import annotations
@@ -15,44 +15,46 @@ from itertools import islice, takewhile
 
 from lonnymq.client.times import EPOCH, MILLISECOND
 
-FEW = 3  # as many as are tried one after the other
+TRIED_IN_ORDER = 3  # how many times to try one after the other before searching by bisection
 
 
 @dataclass(frozen=True)
-class Ticks:
+class CronTimes:
     expression: str
     tz: tzinfo
 
     def following(self, at: int) -> Iterator[int]:
-        """Those after a time, ascending. They end where there is none for fifty years."""
+        """The times after `at`, ascending. Stops if the next one is more than fifty years away."""
         from cronsim import CronSim
 
         last = at
         try:
-            moment = (EPOCH + at * MILLISECOND).astimezone(self.tz)
-            for found in CronSim(self.expression, moment):
-                tick = (found - EPOCH) // MILLISECOND
-                # A time of day that comes twice is found again, in the past, from its second time on.
-                if tick > last:
-                    yield tick
-                    last = tick
+            start = (EPOCH + at * MILLISECOND).astimezone(self.tz)
+            for found in CronSim(self.expression, start):
+                time = (found - EPOCH) // MILLISECOND
+                # In an hour that comes twice, CronSim also yields times of the first pass, which are past.
+                if time > last:
+                    yield time
+                    last = time
         except OverflowError:
-            return  # beyond the years that Python counts
+            return  # beyond the years that datetime supports
 
     def after(self, at: int) -> int | None:
         return next(self.following(at), None)
 
     def last(self, after: int, upto: int) -> int | None:
-        """The last one after a time, up to another. Found by halves: there may be millions."""
-        few = list(takewhile(lambda tick: tick <= upto, islice(self.following(after), FEW)))
-        if len(few) < FEW:
-            return few[-1] if few else None
-        found, none_above = few[-1], upto
+        """The last time that is later than `after` and not later than `upto`. There may be millions, so it is
+        found by bisection.
+        """
+        first_few = list(takewhile(lambda time: time <= upto, islice(self.following(after), TRIED_IN_ORDER)))
+        if len(first_few) < TRIED_IN_ORDER:
+            return first_few[-1] if first_few else None
+        found, none_above = first_few[-1], upto
         while found < none_above:
             middle = (found + none_above) // 2
-            tick = self.after(middle)
-            if tick is not None and tick <= upto:
-                found = tick
+            time = self.after(middle)
+            if time is not None and time <= upto:
+                found = time
             else:
                 none_above = middle
         return found

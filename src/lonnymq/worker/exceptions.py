@@ -1,4 +1,4 @@
-"""What a handler may raise to say how its message ends, and what is raised in handlers."""
+"""What a handler may raise to say what happens to its message, and what is raised in handlers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from lonnymq.message_options import Duration
 
 
 class Retry(Exception):
-    """Try again: after so long, or after the task's backoff.
+    """Raise it to have the message tried again: after `after`, or after the task's backoff.
 
-    It uses up an attempt, as any failure does, unless `counts=False`: for what is not ready yet and will
-    be.
+    It uses up an attempt, as any failure does. With `counts=False` it does not: for work that is not ready
+    yet but will be.
     """
 
     def __init__(self, reason: str = "", *, after: Duration | None = None, counts: bool = True) -> None:
@@ -21,23 +21,25 @@ class Retry(Exception):
 
 
 class Discard(Exception):
-    """Do not try again: the message goes. A history has it as cancelled, with the reason."""
+    """Raise it to have the message removed without another attempt. The history, if one is kept, shows it as
+    cancelled, with the reason.
+    """
 
 
 class LeaseLost(LonnyMQError):
-    """The message is no longer this worker's: somebody else has it, or may. What was done must not count
-    twice: let the transaction roll back.
+    """The worker lost the lease on the message, and another consumer may have it. Roll back the transaction,
+    so that the work does not count twice.
     """
 
 
 class JobStopped(BaseException):
-    """Raised in a handler that runs in a thread: it took too long, its lease was lost or its message
-    cancelled, or the worker shuts down. An asynchronous handler is cancelled instead, as any task of
-    asyncio's is.
+    """Raised in a handler that runs in a thread and must stop: it exceeded its timeout, its lease was lost,
+    its message was cancelled, or the worker shuts down. An asynchronous handler is cancelled instead, as any
+    asyncio task is.
 
-    Not an Exception, so that `except Exception` does not keep a handler going.
+    It is not an Exception, so that `except Exception` does not keep a handler running.
     """
 
 
-class HandlersHang(LonnyMQError):
-    """The worker ended: handlers that were stopped and do not end hold all of its threads."""
+class HandlersStuck(LonnyMQError):
+    """The worker stopped because handlers that could not be interrupted occupy all of its threads."""

@@ -1,4 +1,4 @@
-"""A handler is run for a message, and what came of it is told."""
+"""Runs a handler for a leased message, and turns what it returned or raised into an outcome."""
 
 from __future__ import annotations
 
@@ -13,137 +13,155 @@ from typing import Any
 from lonnymq.errors import PayloadError
 from lonnymq.worker.backoff import delay_ms
 from lonnymq.worker.exceptions import Discard, JobStopped, LeaseLost, Retry
-from lonnymq.worker.job import AsyncJob, Desk, Job
-from lonnymq.worker.leased import Holding, Stop
+from lonnymq.worker.job import AsyncJob, Job, JobContext
+from lonnymq.worker.leased import LeasedMessage, StopReason
 from lonnymq.worker.threads import Threads
 
 log = logging.getLogger("lonnymq.worker")
 
-ERROR_MAX = 16_000  # characters
+ERROR_MAX_CHARS = 16_000
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The message goes."""
+    """Complete the message."""
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
-    """It is not this worker's any more, or its handler completes it."""
+class LeaveAlone:
+    """Do nothing: the lease is lost, or the handler completed the message. It is counted under this name."""
+
+    counted_as: str
 
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
+    """Remove the message without another attempt."""
+
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class PutBack:
-    """To be served again after so long; None: where it stood. With an error, an attempt is used up."""
+class GiveBack:
+    """Give the message back, to be served again after a delay, or at its old place if the delay is None.
+
+    With an error it is a retry, which uses up an attempt; without one it is a release, which does not.
+    """
 
     delay_ms: int | None = None
     error: str | None = None
 
 
-Ending = Done | GivenUp | Discarded | PutBack
-DONE, GIVEN_UP, HANDED_BACK = Done(), GivenUp(), PutBack()
-FOR_STOP: dict[Stop | None, Ending] = {Stop.LOST: GIVEN_UP, Stop.CANCELLED: DONE, Stop.SHUTDOWN: HANDED_BACK}
+HandlerOutcome = Done | LeaveAlone | Discarded | GiveBack
+DONE, RELEASE = Done(), GiveBack()
+LOST, COMPLETED_BY_HANDLER = LeaveAlone("lost"), LeaveAlone("completed by the handler")
+OUTCOME_OF_STOP: dict[StopReason | None, HandlerOutcome] = {
+    StopReason.LOST: LOST,
+    StopReason.CANCELLED: DONE,
+    StopReason.SHUTDOWN: RELEASE,
+}
 
 
-async def run(holding: Holding, desk: Desk, threads: Threads) -> tuple[Ending, BaseException | None]:
-    """What came of it, and what was raised. Whatever a handler does has some ending."""
-    if holding.stopped is not None:  # before there was anything to interrupt
-        return _ending_of(holding, JobStopped())
-    handler = holding.handler
+async def run(
+    leased: LeasedMessage, context: JobContext, threads: Threads
+) -> tuple[HandlerOutcome, BaseException | None]:
+    """Run the handler. Returns the outcome, whatever the handler does, and what it raised."""
+    if leased.stop_reason is not None:  # it was stopped before there was anything to interrupt
+        return _outcome_of_error(leased, JobStopped())
+    handler = leased.handler
     timer = None
     try:
-        call = handler.call_for(holding.message)
+        call = handler.call_for(leased.message)
         if (timeout := handler.policy.timeout_s) is not None:
-            timer = asyncio.get_running_loop().call_later(timeout, holding.stop, Stop.TIMEOUT)
+            timer = asyncio.get_running_loop().call_later(timeout, leased.stop, StopReason.TIMEOUT)
         if handler.is_async:
-            await _in_the_loop(holding, call, desk)
+            await _run_in_loop(leased, call, context)
         else:
-            await _in_a_thread(holding, call, desk, threads)
-    except BaseException as error:  # noqa: BLE001 - a handler's sys.exit() must not end the worker
-        return _ending_of(holding, error)
+            await _run_in_thread(leased, call, context, threads)
+    except BaseException as error:  # noqa: BLE001 - a handler's sys.exit() must not stop the worker
+        return _outcome_of_error(leased, error)
     finally:
         if timer is not None:
             timer.cancel()
-    return (GIVEN_UP if holding.is_left_to_handler else DONE), None
+    return (COMPLETED_BY_HANDLER if leased.is_completed_by_handler else DONE), None
 
 
-async def _in_the_loop(holding: Holding, call: Callable[[], Any], desk: Desk) -> None:
+async def _run_in_loop(leased: LeasedMessage, call: Callable[[], Any], context: JobContext) -> None:
     task = asyncio.current_task()
-    assert task is not None  # noqa: S101 - each message has one of its own
-    holding.interrupt = task.cancel
-    AsyncJob(holding.message, desk).begin()
+    assert task is not None  # noqa: S101 - each message has its own task
+    leased.interrupt = task.cancel
+    AsyncJob(leased.message, context).make_current()
     try:
         await call()
     finally:
-        holding.interrupt = None
+        leased.interrupt = None
 
 
-async def _in_a_thread(holding: Holding, call: Callable[[], Any], desk: Desk, threads: Threads) -> None:
-    Job(holding.message, desk).begin()
-    work = threads.start(call)
-    holding.interrupt = partial(threads.interrupt, work)
+async def _run_in_thread(
+    leased: LeasedMessage, call: Callable[[], Any], context: JobContext, threads: Threads
+) -> None:
+    Job(leased.message, context).make_current()
+    thread_call = threads.start(call)
+    leased.interrupt = partial(threads.interrupt, thread_call)
     try:
-        result = await work.answer
+        result = await thread_call.answer
     except JobStopped:
-        if holding.stopped is Stop.TIMEOUT and not work.is_begun:
-            raise Retry("so many handlers hang that no thread is left", counts=False) from None
+        if leased.stop_reason is StopReason.TIMEOUT and not thread_call.is_started:
+            raise Retry("all threads are occupied by stuck handlers", counts=False) from None
         raise
     finally:
-        holding.interrupt = None
+        leased.interrupt = None
     if asyncio.iscoroutine(result):
         result.close()
-        raise TypeError(f"{holding.handler.name} returned a coroutine: declare it with async def")
+        raise TypeError(f"{leased.handler.name} returned a coroutine: declare it with async def")
 
 
-def _ending_of(holding: Holding, error: BaseException) -> tuple[Ending, BaseException]:
-    message, policy, name = holding.message, holding.handler.policy, holding.handler.name
+def _outcome_of_error(leased: LeasedMessage, error: BaseException) -> tuple[HandlerOutcome, BaseException]:
+    message, policy, name = leased.message, leased.handler.policy, leased.handler.name
     if isinstance(error, asyncio.CancelledError | JobStopped):
-        if holding.stopped is not None and holding.stopped in FOR_STOP:
-            log.warning("message %s of %s was given up: %s", message.id, name, holding.stopped.value)
-            return FOR_STOP[holding.stopped], error
-        if holding.stopped is Stop.TIMEOUT:
+        if leased.stop_reason is not None and leased.stop_reason in OUTCOME_OF_STOP:
+            _log_stopped(leased, leased.stop_reason)
+            return OUTCOME_OF_STOP[leased.stop_reason], error
+        if leased.stop_reason is StopReason.TIMEOUT:
             error = TimeoutError(f"{name} took longer than {policy.timeout_s:g} s")
     elif isinstance(error, LeaseLost):
-        log.warning(
-            "message %s of %s was given up: %s", message.id, name, (holding.stopped or Stop.LOST).value
-        )
-        return FOR_STOP.get(holding.stopped, GIVEN_UP), error
+        _log_stopped(leased, leased.stop_reason or StopReason.LOST)
+        return OUTCOME_OF_STOP.get(leased.stop_reason, LOST), error
     elif isinstance(error, Discard):
-        return Discarded(written(str(error))), error
+        return Discarded(storable(str(error))), error
     elif isinstance(error, Retry) and not error.counts:
-        return PutBack(_after_ms(holding, error)), error
-    text = _text(error)
+        return GiveBack(_retry_delay_ms(leased, error)), error
+    text = _error_text(error)
     log.warning("attempt %s of message %s of %s failed: %s", message.attempts, message.id, name, text)
-    return PutBack(_after_ms(holding, error), text), error
+    return GiveBack(_retry_delay_ms(leased, error), text), error
 
 
-def _after_ms(holding: Holding, error: BaseException) -> int:
+def _log_stopped(leased: LeasedMessage, reason: StopReason) -> None:
+    log.warning("%s was stopped on message %s: %s", leased.handler.name, leased.message.id, reason.value)
+
+
+def _retry_delay_ms(leased: LeasedMessage, error: BaseException) -> int:
     if isinstance(error, Retry) and error.after_ms is not None:
         return error.after_ms
-    return delay_ms(holding.handler.policy.backoff, holding.message.attempts)
+    return delay_ms(leased.handler.policy.backoff, leased.message.attempts)
 
 
-def _text(error: BaseException) -> str:
-    """The traceback, without what lies between the worker and the handler; of a Retry, its reason."""
+def _error_text(error: BaseException) -> str:
+    """The traceback without the worker's own frames; for a Retry, its reason."""
     if isinstance(error, Retry):
-        return written(str(error)) or "the handler asked for another attempt"
+        return storable(str(error)) or "the handler asked for another attempt"
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_globals.get("__package__") == __package__:
         frames = frames.tb_next
     if isinstance(error, PayloadError):
         frames = None
-    return written("".join(traceback.format_exception(type(error), error, frames)).rstrip())
+    return storable("".join(traceback.format_exception(type(error), error, frames)).rstrip())
 
 
-def written(text: str) -> str:
-    """As the database takes it: it has no NUL and no half of a character, and would cut off the end, which
-    says the most.
+def storable(text: str) -> str:
+    """The text as the database can store it: NUL characters and lone surrogates escaped, and the middle cut
+    out if it is too long. The database would cut off its end, which says the most.
     """
-    if len(text) > ERROR_MAX:
-        text = f"{text[: ERROR_MAX // 4]}\n...\n{text[-ERROR_MAX * 3 // 4 :]}"
+    if len(text) > ERROR_MAX_CHARS:
+        text = f"{text[: ERROR_MAX_CHARS // 4]}\n...\n{text[-ERROR_MAX_CHARS * 3 // 4 :]}"
     return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()

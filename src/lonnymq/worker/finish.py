@@ -1,6 +1,4 @@
-"""Messages are completed, put back or discarded, in batches. What the database must be told, it is told
-when it can be.
-"""
+"""Completes, gives back or discards messages, in batches. They wait here during an outage."""
 
 from __future__ import annotations
 
@@ -11,107 +9,101 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from lonnymq.client.async_queue import AsyncQueue
-from lonnymq.client.calls import Request, Steps
+from lonnymq.client.calls import ask
 from lonnymq.commands import MessageCompleteMany, MessageDiscardMany, MessageRetryMany, Outcome, Result
-from lonnymq.worker.batches import Batches, NotTogether
-from lonnymq.worker.execute import Discarded, Done, Ending, PutBack
-from lonnymq.worker.leased import Holding
+from lonnymq.statement import Command
+from lonnymq.worker.batches import Batches, BatchFailed
+from lonnymq.worker.execute import Discarded, Done, GiveBack, HandlerOutcome
+from lonnymq.worker.leased import LeasedMessage
 from lonnymq.worker.outages import Outages
 
 log = logging.getLogger("lonnymq.worker")
 
-LONGEST_MS = 2**52  # the longest delay that the queue takes
-Back = tuple[Holding, PutBack]
-Drop = tuple[Holding, Discarded]
+DELAY_MAX_MS = 2**52  # the longest delay that the queue accepts
 
 
-class Finishing:
-    """`counts` tells how many ended how. A message counts as held until the database has it."""
+class Finisher:
+    """`counts` is how many messages had which result. `on_finished` is called for each message when the
+    database has it, or when nothing more can be done about it.
+    """
 
-    def __init__(self, queue: AsyncQueue, outages: Outages, is_over: Callable[[Holding], None]) -> None:
+    def __init__(
+        self, queue: AsyncQueue, outages: Outages, on_finished: Callable[[LeasedMessage], None]
+    ) -> None:
         self._queue = queue
         self._outages = outages
-        self._is_over = is_over
-        self._completing: Batches[Holding] = Batches(self._complete)
-        self._putting_back: Batches[Back] = Batches(self._put_back)
-        self._discarding: Batches[Drop] = Batches(self._discard)
+        self._on_finished = on_finished
+        self._to_complete: Batches[LeasedMessage] = Batches(self._complete)
+        self._to_give_back: Batches[tuple[LeasedMessage, GiveBack]] = Batches(self._give_back)
+        self._to_discard: Batches[tuple[LeasedMessage, Discarded]] = Batches(self._discard)
         self.counts: Counter[str] = Counter()
 
-    def finish(self, holding: Holding, ending: Ending) -> None:
-        if isinstance(ending, Done):
-            self._completing.add(holding)
-        elif isinstance(ending, PutBack):
-            self._putting_back.add((holding, ending))
-        elif isinstance(ending, Discarded):
+    def finish(self, leased: LeasedMessage, outcome: HandlerOutcome) -> None:
+        if isinstance(outcome, Done):
+            self._to_complete.add(leased)
+        elif isinstance(outcome, GiveBack):
+            self._to_give_back.add((leased, outcome))
+        elif isinstance(outcome, Discarded):
             log.warning(
-                "message %s of %s is discarded: %s", holding.message.id, holding.handler.name, ending.reason
+                "message %s of %s is discarded: %s", leased.message.id, leased.handler.name, outcome.reason
             )
-            self._discarding.add((holding, ending))
+            self._to_discard.add((leased, outcome))
         else:
-            self.counts["given up"] += 1
-            self._is_over(holding)
+            self.counts[outcome.counted_as] += 1
+            self._on_finished(leased)
 
     async def run(self) -> None:
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for batches in (self._completing, self._putting_back, self._discarding):
+            for batches in (self._to_complete, self._to_give_back, self._to_discard):
                 group.create_task(batches.run())
 
-    async def finished(self) -> None:
-        for batches in (self._completing, self._putting_back, self._discarding):
-            await batches.finished()
+    async def wait_until_idle(self) -> None:
+        for batches in (self._to_complete, self._to_give_back, self._to_discard):
+            await batches.wait_until_idle()
 
     @property
     def backlog(self) -> int:
-        return len(self._completing) + len(self._putting_back) + len(self._discarding)
+        return len(self._to_complete) + len(self._to_give_back) + len(self._to_discard)
 
-    async def _complete(self, batch: list[Holding]) -> None:
-        await self._tell(batch, lambda: Request(_completion(batch)))
+    async def _complete(self, batch: list[LeasedMessage]) -> None:
+        await self._send(batch, MessageCompleteMany(*_ids_and_tokens(batch)))
 
-    async def _put_back(self, batch: list[Back]) -> None:
-        await self._tell([holding for holding, _ in batch], lambda: Request(_return(batch)))
+    async def _give_back(self, batch: list[tuple[LeasedMessage, GiveBack]]) -> None:
+        messages = [leased for leased, _ in batch]
+        delays = [None if back.delay_ms is None else min(back.delay_ms, DELAY_MAX_MS) for _, back in batch]
+        errors = [back.error for _, back in batch]
+        ids, tokens = _ids_and_tokens(messages)
+        await self._send(messages, MessageRetryMany(ids, tokens, errors=errors, delays_ms=delays))
 
-    async def _discard(self, batch: list[Drop]) -> None:
-        await self._tell([holding for holding, _ in batch], lambda: Request(_discarding(batch)))
+    async def _discard(self, batch: list[tuple[LeasedMessage, Discarded]]) -> None:
+        messages = [leased for leased, _ in batch]
+        reasons = [discarded.reason for _, discarded in batch]
+        await self._send(messages, MessageDiscardMany(*_ids_and_tokens(messages), reasons))
 
-    async def _tell(self, batch: list[Holding], request: Callable[[], Request[list[Outcome]]]) -> None:
+    async def _send(self, batch: list[LeasedMessage], command: Command[list[Outcome]]) -> None:
         try:
-            outcomes = await self._outages.outlast(lambda: self._queue.perform(request()))
+            outcomes = await self._outages.retry(lambda: self._queue.perform(ask(command)))
         except Exception as error:
             if len(batch) > 1:
-                raise NotTogether from error
-            log.exception("message %s is left to its lease", batch[0].message.id)
+                raise BatchFailed from error
+            log.exception(
+                "message %s could not be finished, and is served again when its lease ends",
+                batch[0].message.id,
+            )
             outcomes = []
-        for holding, outcome in zip(batch, outcomes, strict=False):
-            self._count(holding, outcome.result)
-        for holding in batch:
-            self._is_over(holding)
+        for leased, outcome in zip(batch, outcomes, strict=False):
+            self._count(leased, outcome.result)
+        for leased in batch:
+            self._on_finished(leased)
 
-    def _count(self, holding: Holding, result: Result) -> None:
+    def _count(self, leased: LeasedMessage, result: Result) -> None:
         self.counts[str(result)] += 1
         if result is Result.DEAD:
-            log.error("message %s of %s is dead", holding.message.id, holding.handler.name)
+            log.error("message %s of %s is dead", leased.message.id, leased.handler.name)
         elif result is Result.LOST:
-            log.warning("message %s of %s: its lease ran out", holding.message.id, holding.handler.name)
+            log.warning("the lease of message %s of %s was lost", leased.message.id, leased.handler.name)
 
 
-def _ids_and_tokens(batch: Sequence[Holding]) -> tuple[list[int], list[UUID]]:
-    return [each.message.id for each in batch], [each.message.token for each in batch]
-
-
-def _completion(batch: list[Holding]) -> Steps[list[Outcome]]:
-    outcomes: list[Outcome] = yield MessageCompleteMany(*_ids_and_tokens(batch))
-    return outcomes
-
-
-def _return(batch: list[Back]) -> Steps[list[Outcome]]:
-    delays = [None if back.delay_ms is None else min(back.delay_ms, LONGEST_MS) for _, back in batch]
-    errors = [back.error for _, back in batch]
-    ids, tokens = _ids_and_tokens([holding for holding, _ in batch])
-    outcomes: list[Outcome] = yield MessageRetryMany(ids, tokens, errors=errors, delays_ms=delays)
-    return outcomes
-
-
-def _discarding(batch: list[Drop]) -> Steps[list[Outcome]]:
-    ids, tokens = _ids_and_tokens([holding for holding, _ in batch])
-    outcomes: list[Outcome] = yield MessageDiscardMany(ids, tokens, [drop.reason for _, drop in batch])
-    return outcomes
+def _ids_and_tokens(batch: Sequence[LeasedMessage]) -> tuple[list[int], list[UUID]]:
+    return [leased.message.id for leased in batch], [leased.message.token for leased in batch]

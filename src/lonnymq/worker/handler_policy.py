@@ -1,4 +1,4 @@
-"""How the messages of a handler are treated."""
+"""The options of a handler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lonnymq.worker.backoff import Backoff, Delays
 
 @dataclass(frozen=True)
 class Policy:
-    """`channel` and `max_attempts` are those of new messages, unless the call says otherwise."""
+    """`channel` and `max_attempts` are put on new messages, unless the call gives its own."""
 
     channel: str = DEFAULT_CHANNEL
     max_attempts: int | None = None
@@ -22,13 +22,17 @@ class Policy:
 
     def __post_init__(self) -> None:
         if self.max_attempts is not None and (type(self.max_attempts) is not int or self.max_attempts < 1):
-            raise InvalidMaxAttempts(f"{self.max_attempts!r} attempts are not possible", "give 1 or more")
+            raise InvalidMaxAttempts(
+                f"max_attempts: {self.max_attempts!r} is not a whole number of 1 or more", "give 1 or more"
+            )
         if not callable(self.backoff):
             milliseconds(self.backoff)
         for name in ("timeout", "lease"):
             given: Duration | None = getattr(self, name)
             if given is not None and milliseconds(given) <= 0:
-                raise InvalidArgument(f"a {name} of {given!r} leaves no time", "give more than 0 seconds")
+                raise InvalidArgument(
+                    f"{name}: {given!r} is not a positive duration", "give more than 0 seconds"
+                )
 
     @property
     def timeout_s(self) -> float | None:

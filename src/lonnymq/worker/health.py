@@ -1,6 +1,4 @@
-"""A file that says how the worker is, for whoever looks after it: rewritten every few seconds while the
-loop turns.
-"""
+"""The health file: the worker's state as JSON, rewritten every two seconds while its event loop runs."""
 
 from __future__ import annotations
 
@@ -15,27 +13,27 @@ from typing import Any
 
 log = logging.getLogger("lonnymq.worker")
 
-PERIOD = 2.0
+PERIOD_S = 2.0
 
 
 async def report(path: Path, state: Callable[[], Mapping[str, Any]]) -> None:
-    """For ever. The file is replaced as a whole; its age says whether the worker is alive. Where it cannot be
-    written from the beginning, that is raised.
+    """Run until cancelled. The file is replaced as a whole; its age says whether the worker is alive.
+    Raises an error of the first write, and logs later ones.
     """
     write(path, state())
     while True:
-        await asyncio.sleep(PERIOD)
-        write_if_possible(path, state())
+        await asyncio.sleep(PERIOD_S)
+        write_or_log(path, state())
 
 
-def write_if_possible(path: Path, state: Mapping[str, Any]) -> None:
+def write_or_log(path: Path, state: Mapping[str, Any]) -> None:
     try:
         write(path, state)
-    except OSError as error:  # a full disk is no reason to stop
-        log.warning("%s is not up to date: %s", path, error)
+    except OSError as error:  # such as a full disk, which need not stop the worker
+        log.warning("could not write the health file %s: %s", path, error)
 
 
 def write(path: Path, state: Mapping[str, Any]) -> None:
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_text(json.dumps({"pid": os.getpid(), "at": round(time.time(), 3), **state}) + "\n")
-    fresh.replace(path)
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    new.write_text(json.dumps({"pid": os.getpid(), "at": round(time.time(), 3), **state}) + "\n")
+    new.replace(path)

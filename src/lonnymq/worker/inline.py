@@ -1,4 +1,4 @@
-"""Tasks that run where they are enqueued: for tests that want no database."""
+"""Runs tasks where they are enqueued, without a database: for tests."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from lonnymq.payload import HEADER, encode
 from lonnymq.worker.job import AsyncJob, Job
 from lonnymq.worker.task import C, Task
 
-NOBODYS = UUID(int=0)
+NO_TOKEN = UUID(int=0)
 
 
-class InlineDesk:
-    """Nothing is kept: there is no second attempt."""
+class InlineJobContext:
+    """Stores nothing: there is no second attempt."""
 
     schema = ""
     is_stopped = False
 
-    def leave_to_handler(self) -> None:
-        """It is not anywhere else."""
+    def completed_by_handler(self) -> None:
+        """There is nothing to complete."""
 
     async def save(self, state: bytes) -> bool:  # noqa: ARG002
         return True
@@ -47,10 +47,9 @@ class InlineAsyncJob(AsyncJob):
 
 
 class Inline(Generic[C]):
-    """Runs each call at once, after its arguments went through JSON as they would. What it raises is
-    raised.
+    """Runs each call at once, after converting its arguments to JSON and back. Raises what the task raises.
 
-    Delays, schedules and priorities do not count, no channel is full, and a `conn` is left alone.
+    Delays, times and priorities are ignored, no channel is ever full, and `conn` is not used.
     """
 
     def __init__(self, *, is_async: bool) -> None:
@@ -72,32 +71,32 @@ class Inline(Generic[C]):
         delivery = self._delivery(message)
         call = task.call_for(delivery)
 
-        def inside() -> None:
-            (InlineAsyncJob if task.is_async else InlineJob)(delivery, InlineDesk()).begin()
+        def call_in_job() -> None:
+            (InlineAsyncJob if task.is_async else InlineJob)(delivery, InlineJobContext()).make_current()
             if task.is_async:
                 asyncio.run(call())
             else:
                 call()
 
         context = contextvars.copy_context()
-        if task.is_async and is_in_a_loop():
-            with ThreadPoolExecutor(1) as apart:
-                apart.submit(context.run, inside).result()
+        if task.is_async and has_running_loop():
+            with ThreadPoolExecutor(1) as other_thread:
+                other_thread.submit(context.run, call_in_job).result()
         else:
-            context.run(inside)
+            context.run(call_in_job)
         return Created(delivery.id, Result.CREATED)
 
     async def _run_async(self, task: Task[..., Any, Any], message: NewMessage) -> Created:
         delivery = self._delivery(message)
         call = task.call_for(delivery)
 
-        async def inside() -> None:
-            (InlineAsyncJob if task.is_async else InlineJob)(delivery, InlineDesk()).begin()
+        async def call_in_job() -> None:
+            (InlineAsyncJob if task.is_async else InlineJob)(delivery, InlineJobContext()).make_current()
             result = call()
             if isinstance(result, Awaitable):
                 await result
 
-        await asyncio.create_task(inside())
+        await asyncio.create_task(call_in_job())
         return Created(delivery.id, Result.CREATED)
 
     def _delivery(self, message: NewMessage) -> Delivery:
@@ -105,10 +104,10 @@ class Inline(Generic[C]):
         content, content_type = encode(message.payload)
         headers = {HEADER: content_type, **(message.headers or {})}
         lane = message.lane or DEFAULT_LANE
-        return Delivery(next(self._ids), message.channel, content, headers, None, 1, NOBODYS, 0, lane)
+        return Delivery(next(self._ids), message.channel, content, headers, None, 1, NO_TOKEN, 0, lane)
 
 
-def is_in_a_loop() -> bool:
+def has_running_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:

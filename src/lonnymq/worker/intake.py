@@ -1,60 +1,63 @@
-"""How many messages to lease, and when.
+"""Decides how many messages to lease, and when.
 
-Enough that no handler waits for the database, and no more than are begun soon: what waits here could be run
-elsewhere. How many that is follows from how long handlers take.
+Enough that no handler waits for the database, but no more than can be started soon: a message that waits here
+could be run by another worker. How many that is depends on how long handlers take.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-AHEAD_MAX = 1000
+PREFETCH_MAX = 1000
 SMOOTHING = 0.1
-BRIEFEST = 1e-5
+DURATION_MIN_S = 1e-5
 
 
 class Intake:
-    """`prefetch` is for how many seconds' work may lie ready beyond what runs."""
+    """`prefetch` says how many seconds' worth of work may wait here beyond what runs."""
 
     def __init__(self, concurrency: int, prefetch: float) -> None:
         self._concurrency = concurrency
         self._prefetch = prefetch
-        self._took: float | None = None
-        self._ended = 0
+        self._mean_duration: float | None = None
+        self._finished = 0
         self._is_stalled = False
         self._is_changed = asyncio.Event()
 
-    def ran(self, seconds: float) -> None:
-        """A handler took so long."""
-        self._took = seconds if self._took is None else self._took + SMOOTHING * (seconds - self._took)
-        self._ended += 1
+    def handler_finished(self, seconds: float) -> None:
+        """Note how long a handler took."""
+        if self._mean_duration is None:
+            self._mean_duration = seconds
+        else:
+            self._mean_duration += SMOOTHING * (seconds - self._mean_duration)
+        self._finished += 1
         self._is_stalled = False
 
-    def is_slower(self, seconds: float) -> None:
-        """What lay ready was not begun in time: count on this from now on, and on nothing until a handler
-        ends.
+    def handlers_slowed_down(self, seconds: float) -> None:
+        """Note that a message waited this long and was not started. Prefetch nothing until a handler
+        finishes, and expect handlers to take at least this long.
         """
-        self._took = max(self._took or 0, seconds)
+        self._mean_duration = max(self._mean_duration or 0, seconds)
         self._is_stalled = True
 
     @property
-    def ahead(self) -> int:
-        if self._took is None or self._is_stalled:
+    def prefetch_count(self) -> int:
+        """How many messages may wait here beyond what runs."""
+        if self._mean_duration is None or self._is_stalled:
             return 0
-        # The first handlers need not be like the others: as many as have ended, and then more.
-        return min(
-            AHEAD_MAX, self._ended, int(self._prefetch * self._concurrency / max(self._took, BRIEFEST))
-        )
+        by_duration = self._prefetch * self._concurrency / max(self._mean_duration, DURATION_MIN_S)
+        # The first handlers may not be typical, so prefetch no more than have finished so far.
+        return min(PREFETCH_MAX, self._finished, int(by_duration))
 
     def wanted(self, running: int, waiting: int) -> int:
-        """How many to lease now. Not a few at a time when many are wanted: a dequeue costs the same."""
-        ahead = self.ahead
-        missing = self._concurrency + ahead - running - waiting
-        is_needed = running + waiting < self._concurrency or waiting < ahead / 2
+        """How many messages to lease now. It waits until many are wanted: a dequeue of few costs as much."""
+        prefetch = self.prefetch_count
+        missing = self._concurrency + prefetch - running - waiting
+        is_needed = running + waiting < self._concurrency or waiting < prefetch / 2
         return missing if is_needed else 0
 
-    def changed(self) -> None:
-        """There may be more to lease: a handler ended."""
+    def wake(self) -> None:
+        """End `wait`: the number of messages here has changed, or the worker stops."""
         self._is_changed.set()
 
     async def wait(self) -> None:

@@ -1,4 +1,4 @@
-"""What a handler knows of the message that it works on, and may say of it before it returns."""
+"""What a handler can find out about its message, and do with it before it returns."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from lonnymq.worker.task import SCHEDULED_AT_HEADER
 
 
 class NoJob(LonnyMQError, LookupError):
-    """There is no message that is being worked on here."""
+    """The caller is not a handler that a worker runs."""
 
 
-class Desk(Protocol):
-    """Where the message lies while it is worked on."""
+class JobContext(Protocol):
+    """What a job needs from the worker that runs it; `save` returns whether the lease still holds."""
 
     @property
     def schema(self) -> str: ...
     @property
     def is_stopped(self) -> bool: ...
-    def leave_to_handler(self) -> None: ...
+    def completed_by_handler(self) -> None: ...
     async def save(self, state: bytes) -> bool: ...
     def save_from_thread(self, state: bytes) -> bool: ...
 
 
 class AnyJob:
-    """A handler finds its own with `Job.current()`, or `AsyncJob.current()` where it is asynchronous."""
+    """A handler gets its job with `Job.current()`, or with `AsyncJob.current()` if it is asynchronous."""
 
     _current: ClassVar[ContextVar[AnyJob]] = ContextVar("lonnymq job")
 
-    def __init__(self, message: Delivery, desk: Desk) -> None:
+    def __init__(self, message: Delivery, context: JobContext) -> None:
         self.message = message
-        self._desk = desk
+        self._context = context
         self._state = message.state
 
     @classmethod
     def current(cls) -> Self:
-        """The one that the caller works on. Raises NoJob outside of handlers."""
+        """The job of the handler that calls this. Raises NoJob outside of handlers."""
         job = cls._current.get(None)
         if job is None:
-            raise NoJob("no message is being worked on here", "ask in a handler that a worker runs")
+            raise NoJob("there is no current job", "call this in a handler that a worker runs")
         if not isinstance(job, cls):
             raise NoJob(
                 f"the handler is {'' if isinstance(job, AsyncJob) else 'not '}asynchronous",
@@ -54,43 +54,43 @@ class AnyJob:
             )
         return job
 
-    def begin(self) -> None:
-        """From here on, in this context, it is the current one."""
+    def make_current(self) -> None:
+        """Make it the current job of this context."""
         self._current.set(self)
 
     @property
     def id(self) -> int:
-        """The message's."""
+        """The message's id."""
         return self.message.id
 
     @property
     def channel(self) -> str:
-        """The message's."""
+        """The message's channel."""
         return self.message.channel
 
     @property
     def task(self) -> str | None:
-        """The task's name; None for a message of no task."""
+        """The task's name; None for a message without a task."""
         return (self.message.headers or {}).get(TASK_HEADER)
 
     @property
     def attempt(self) -> int:
-        """1 is the first."""
+        """The number of this attempt; 1 is the first."""
         return self.message.attempts
 
     @property
     def scheduled_at(self) -> int | None:
-        """The tick that a schedule made the message for, in Unix milliseconds."""
+        """The time that a schedule made the message for, in Unix milliseconds; None if no schedule did."""
         return (self.message.headers or {}).get(SCHEDULED_AT_HEADER)
 
     @property
     def is_stopped(self) -> bool:
-        """Whether to come to an end: for handlers that look, in long stretches that nothing interrupts."""
-        return self._desk.is_stopped
+        """Whether the handler must stop. A long computation that cannot be interrupted should check it."""
+        return self._context.is_stopped
 
     @property
     def state(self) -> Any:
-        """What was saved last, by this attempt or one before; None if nothing was."""
+        """What this attempt or an earlier one saved last; None if nothing was saved."""
         if self._state is None:
             return None
         try:
@@ -98,23 +98,23 @@ class AnyJob:
         except ValueError as error:
             raise BrokenContent("the state is not JSON", "read message.state, which is bytes") from error
 
-    def _kept(self, state: bytes, *, is_ours: bool) -> None:
-        if not is_ours:
-            raise _lost(self.message)
+    def _note_saved(self, state: bytes, *, is_saved: bool) -> None:
+        if not is_saved:
+            raise _lease_lost(self.message)
         self._state = state
 
-    def _completion(self, result: Result) -> None:
+    def _note_completed(self, result: Result) -> None:
         if result is not Result.COMPLETED:
-            raise _lost(self.message)
-        self._desk.leave_to_handler()
+            raise _lease_lost(self.message)
+        self._context.completed_by_handler()
 
 
 class Job(AnyJob):
-    """Of a handler that is a plain function."""
+    """The job of a handler that is a plain function."""
 
     def save(self, state: Any) -> None:
-        """Keep a value, as JSON, for the next attempt, should there be one, whatever becomes of this
-        worker.
+        """Store a value, as JSON, for the next attempt, if there is one. It survives a crash of this worker,
+        and extends the lease.
 
         ```python
         job = Job.current()
@@ -124,39 +124,38 @@ class Job(AnyJob):
         ```
         """
         content = encode(state).content
-        self._kept(content, is_ours=self._desk.save_from_thread(content))
+        self._note_saved(content, is_saved=self._context.save_from_thread(content))
 
     def complete(self, *, conn: object) -> None:
-        """Complete the message in a transaction of yours: what it writes, and the end of the message,
-        are one.
+        """Complete the message in your own transaction, together with what that writes.
 
             with pool.connection() as conn:
                 conn.execute("UPDATE invoice SET paid = TRUE WHERE id = %s", (invoice,))
                 Job.current().complete(conn=conn)
 
-        Raises LeaseLost if the message is no longer this worker's: let the transaction roll back. It is
-        the last thing to do; if the transaction does not commit, the message comes back.
+        Raises LeaseLost if this worker has lost the lease: let the transaction roll back. Call it last. If
+        the transaction does not commit, the message is served again.
         """
         drivers.check_has_transaction(conn)
-        self._completion(drivers.run(conn, self._desk.schema, MessageComplete(self.id, self.message.token)))
+        self._note_completed(
+            drivers.run(conn, self._context.schema, MessageComplete(self.id, self.message.token))
+        )
 
 
 class AsyncJob(AnyJob):
-    """Of a handler that is asynchronous."""
+    """The job of an asynchronous handler."""
 
     async def save(self, state: Any) -> None:
         """As Job.save."""
         content = encode(state).content
-        self._kept(content, is_ours=await self._desk.save(content))
+        self._note_saved(content, is_saved=await self._context.save(content))
 
     async def complete(self, *, conn: object) -> None:
         """As Job.complete."""
         drivers.check_has_transaction(conn)
         command = MessageComplete(self.id, self.message.token)
-        self._completion(await drivers.run_async(conn, self._desk.schema, command))
+        self._note_completed(await drivers.run_async(conn, self._context.schema, command))
 
 
-def _lost(message: Delivery) -> LeaseLost:
-    return LeaseLost(
-        f"message {message.id} is no longer this worker's", "let it go: its transaction must roll back"
-    )
+def _lease_lost(message: Delivery) -> LeaseLost:
+    return LeaseLost(f"this worker lost the lease on message {message.id}", "roll back the transaction")

@@ -1,4 +1,4 @@
-"""A message in the worker's hands."""
+"""One leased message, from its dequeue until it is finished."""
 
 from __future__ import annotations
 
@@ -10,57 +10,59 @@ from lonnymq.commands import Delivery
 from lonnymq.worker.task import Handler
 
 
-class Stop(Enum):
-    """Why a handler is not to go on."""
+class StopReason(Enum):
+    """Why a handler must stop."""
 
     LOST = "its lease was lost"
     CANCELLED = "its message was cancelled"
-    TIMEOUT = "it took longer than it may"
+    TIMEOUT = "it exceeded its timeout"
     SHUTDOWN = "the worker shuts down"
 
 
-class Holding:
-    """From its dequeue until it is finished or given up. Times are those of the loop."""
+class LeasedMessage:
+    """Times are those of the event loop's clock, in seconds."""
 
     __slots__ = (
         "handler",
         "interrupt",
         "is_being_extended",
-        "is_left_to_handler",
-        "lease",
+        "is_completed_by_handler",
+        "lease_ends_at",
+        "lease_s",
         "message",
-        "received",
-        "started",
-        "stopped",
-        "until",
+        "received_at",
+        "started_at",
+        "stop_reason",
     )
 
-    def __init__(self, message: Delivery, handler: Handler, lease: float, received: float) -> None:
+    def __init__(self, message: Delivery, handler: Handler, lease_s: float, received_at: float) -> None:
         self.message = message
         self.handler = handler
-        self.lease = lease
-        self.received = received
-        self.until = received + lease
-        self.started: float | None = None
-        self.stopped: Stop | None = None
+        self.lease_s = lease_s
+        self.received_at = received_at
+        self.lease_ends_at = received_at + lease_s
+        self.started_at: float | None = None
+        self.stop_reason: StopReason | None = None
         self.interrupt: Callable[[], object] | None = None
         self.is_being_extended = False
-        self.is_left_to_handler = False
+        self.is_completed_by_handler = False
 
-    def stop(self, why: Stop) -> None:
-        """Interrupt the handler, once."""
-        if self.stopped is None:
-            self.stopped = why
+    def stop(self, reason: StopReason) -> None:
+        """Interrupt the handler, unless that was done already."""
+        if self.stop_reason is None:
+            self.stop_reason = reason
             if self.interrupt is not None:
                 self.interrupt()
 
-    def extended(self, asked: float) -> None:
-        """The lease counts from when the worker asked: the server counts from later."""
-        self.until = max(self.until, asked + self.lease)
+    def extended(self, requested_at: float) -> None:
+        """Note that the lease was extended. Count from when it was requested: the server counts from later,
+        so the lease lasts at least until then.
+        """
+        self.lease_ends_at = max(self.lease_ends_at, requested_at + self.lease_s)
 
     def __repr__(self) -> str:
         return f"<message {self.message.id} for {self.handler.name}>"
 
 
-def now() -> float:
+def loop_time() -> float:
     return asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""Leases are extended while their messages are held, and what is lost is given up."""
+"""Extends the leases of messages that are waiting or running here, and stops handlers that lost theirs."""
 
 from __future__ import annotations
 
@@ -10,95 +10,96 @@ from collections.abc import Collection
 from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.client.calls import ask
 from lonnymq.commands import MessageExtend, MessageExtendMany, Result
-from lonnymq.worker.batches import in_parts
-from lonnymq.worker.leased import Holding, Stop, now
-from lonnymq.worker.outages import Outages, is_passing
+from lonnymq.worker.batches import process_in_parts
+from lonnymq.worker.leased import LeasedMessage, StopReason, loop_time
+from lonnymq.worker.outages import Outages, is_transient
 
 log = logging.getLogger("lonnymq.worker")
 
 LOST = {Result.LOST, Result.NOT_FOUND}
-STANDSTILL = 1.0  # seconds that the loop may be late before that is worth a word
+LOOP_DELAY_WARNING_S = 1.0
 
 
 class Leases:
-    """`held` is what there is to extend: what waits to be run, and what runs."""
+    """`messages` are those to extend: waiting here, or running."""
 
     def __init__(
-        self, queue: AsyncQueue, outages: Outages, held: Collection[Holding], shortest: float
+        self, queue: AsyncQueue, outages: Outages, messages: Collection[LeasedMessage], shortest_s: float
     ) -> None:
         self._queue = queue
         self._outages = outages
-        self._held = held
-        self._period = min(1.0, shortest / 10)
+        self._messages = messages
+        self._period_s = min(1.0, shortest_s / 10)
         self._extending: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """For ever. Each is extended when a third of its lease is over."""
+        """Run until cancelled. Each lease is extended when a third of it is over."""
         while True:
-            asked = now()
-            await asyncio.sleep(self._period)
-            late = now() - asked - self._period
-            if late > STANDSTILL:
+            slept_at = loop_time()
+            await asyncio.sleep(self._period_s)
+            late = loop_time() - slept_at - self._period_s
+            if late > LOOP_DELAY_WARNING_S:
                 log.warning(
-                    "nothing ran for %.1f s: an asynchronous handler keeps the loop to itself, or the machine"
-                    " was asleep; leases are extended only while the loop turns",
+                    "the event loop was blocked for %.1f s, by an asynchronous handler or because the "
+                    "machine was suspended; leases are only extended while it runs",
                     late,
                 )
-            self._look()
+            self._extend_due()
 
-    def _look(self) -> None:
-        moment = now()
-        due: defaultdict[float, list[Holding]] = defaultdict(list)
-        for holding in self._held:
-            if holding.is_left_to_handler or holding.stopped is not None:
+    def _extend_due(self) -> None:
+        now = loop_time()
+        due: defaultdict[float, list[LeasedMessage]] = defaultdict(list)
+        for leased in self._messages:
+            if leased.is_completed_by_handler or leased.stop_reason is not None:
                 continue
-            if holding.until <= moment:
-                holding.stop(Stop.LOST)
-            elif not holding.is_being_extended and holding.until - moment < holding.lease * 2 / 3:
-                due[holding.lease].append(holding)
-        for lease, holdings in due.items():
-            for holding in holdings:
-                holding.is_being_extended = True
-            extending = asyncio.create_task(self._extend_all(holdings, lease))
+            if leased.lease_ends_at <= now:
+                leased.stop(StopReason.LOST)
+            elif not leased.is_being_extended and leased.lease_ends_at - now < leased.lease_s * 2 / 3:
+                due[leased.lease_s].append(leased)
+        for lease_s, batch in due.items():
+            for leased in batch:
+                leased.is_being_extended = True
+            extending = asyncio.create_task(self._extend_batch(batch, lease_s))
             self._extending.add(extending)
             extending.add_done_callback(self._extending.discard)
 
-    async def _extend_all(self, holdings: list[Holding], lease: float) -> None:
+    async def _extend_batch(self, batch: list[LeasedMessage], lease_s: float) -> None:
         try:
-            await in_parts(self._extend, holdings, lease / 6)
+            await process_in_parts(self._extend_many, batch, lease_s / 6)
         except Exception as error:
-            if is_passing(error):
+            if is_transient(error):
                 self._outages.begin(error)
             else:
-                log.exception("%s leases could not be extended", len(holdings))
+                log.exception("could not extend %d leases", len(batch))
         finally:
-            for holding in holdings:
-                holding.is_being_extended = False
+            for leased in batch:
+                leased.is_being_extended = False
 
-    async def _extend(self, holdings: list[Holding]) -> None:
-        asked = now()
-        ids = [holding.message.id for holding in holdings]
-        tokens = [holding.message.token for holding in holdings]
-        lease_ms = round(holdings[0].lease * 1000)
+    async def _extend_many(self, batch: list[LeasedMessage]) -> None:
+        requested_at = loop_time()
+        ids = [leased.message.id for leased in batch]
+        tokens = [leased.message.token for leased in batch]
+        lease_ms = round(batch[0].lease_s * 1000)
         answers = await self._queue.perform(ask(MessageExtendMany(ids, tokens, lease_ms)))
         self._outages.end()
-        for holding, answer in zip(holdings, answers, strict=True):
-            self._is_extended(holding, answer.result, asked)
+        for leased, answer in zip(batch, answers, strict=True):
+            self._note_result(leased, answer.result, requested_at)
 
-    async def extend(self, holding: Holding, state: bytes | None = None) -> bool:
-        """At once, for this one; whether it is still ours."""
-        asked = now()
-        command = MessageExtend(holding.message.id, holding.message.token, round(holding.lease * 1000), state)
+    async def extend(self, leased: LeasedMessage, state: bytes | None = None) -> bool:
+        """Extend the lease of one message at once. Returns whether the worker still had it."""
+        requested_at = loop_time()
+        lease_ms = round(leased.lease_s * 1000)
+        command = MessageExtend(leased.message.id, leased.message.token, lease_ms, state)
         answer = await self._queue.perform(ask(command))
-        self._is_extended(holding, answer.result, asked)
+        self._note_result(leased, answer.result, requested_at)
         return answer.result is Result.EXTENDED
 
-    def _is_extended(self, holding: Holding, result: Result, asked: float) -> None:
+    def _note_result(self, leased: LeasedMessage, result: Result, requested_at: float) -> None:
         if result is Result.EXTENDED:
-            holding.extended(asked)
-        elif holding.is_left_to_handler:
-            pass  # it was completed meanwhile, in the handler's transaction
+            leased.extended(requested_at)
+        elif leased.is_completed_by_handler:
+            pass  # the handler's transaction committed meanwhile
         elif result is Result.CANCELLED:
-            holding.stop(Stop.CANCELLED)
+            leased.stop(StopReason.CANCELLED)
         elif result in LOST:
-            holding.stop(Stop.LOST)
+            leased.stop(StopReason.LOST)

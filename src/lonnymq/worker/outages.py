@@ -1,4 +1,4 @@
-"""A database that is away comes back: calls are made again until it does."""
+"""Retries calls while the database is unavailable."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ from lonnymq.worker.backoff import Backoff
 
 log = logging.getLogger("lonnymq.worker")
 
-PASSING = (ConnectionDropped, DatabaseUnreachable, OutcomeUnknown, ReadOnlyDatabase, RetryTransaction)
-# Also: no resources, a lock that was not to be had, a timeout or somebody cut it off, the system failed.
-PASSING_STATES = ("53", "55P03", "57014", "58")
-PAUSES = Backoff(first=0.1, longest=5)
+TRANSIENT = (ConnectionDropped, DatabaseUnreachable, OutcomeUnknown, ReadOnlyDatabase, RetryTransaction)
+# Insufficient resources, lock not available, statement timeout or cancel, system error.
+TRANSIENT_SQLSTATES = ("53", "55P03", "57014", "58")
+RETRY_DELAYS = Backoff(first=0.1, longest=5)
 
 Answer = TypeVar("Answer")
 
 
-def is_passing(error: BaseException) -> bool:
-    """Whether the same call may do better in a while."""
-    return isinstance(error, PASSING) or (sqlstate_of(error) or "").startswith(PASSING_STATES)
+def is_transient(error: BaseException) -> bool:
+    """Whether the same call may succeed later."""
+    return isinstance(error, TRANSIENT) or (sqlstate_of(error) or "").startswith(TRANSIENT_SQLSTATES)
 
 
 class Outages:
-    """Says once that the database is away, and once that it is back, however many calls notice."""
+    """Logs once that the database is unavailable and once that it is back, however many calls notice."""
 
     def __init__(self) -> None:
-        self.is_on = False
+        self.is_down = False
 
-    async def outlast(self, call: Callable[[], Awaitable[Answer]]) -> Answer:
-        """The answer, when there is one. What does not pass by itself is raised."""
+    async def retry(self, call: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Call until there is an answer. Errors that are not transient are raised."""
         failures = 0
         while True:
             try:
                 answer = await call()
             except Exception as error:
-                if not is_passing(error):
+                if not is_transient(error):
                     raise
                 failures += 1
                 self.begin(error)
             else:
                 self.end()
                 return answer
-            await asyncio.sleep(PAUSES(failures))
+            await asyncio.sleep(RETRY_DELAYS(failures))
 
     def begin(self, error: BaseException) -> None:
-        if not self.is_on:
-            self.is_on = True
-            log.warning("the database is away; what is under way goes on when it is back: %s", error)
+        if not self.is_down:
+            self.is_down = True
+            log.warning("the database is unavailable; the worker keeps trying: %s", error)
 
     def end(self) -> None:
-        if self.is_on:
-            self.is_on = False
-            log.warning("the database is back")
+        if self.is_down:
+            self.is_down = False
+            log.warning("the database is available again")

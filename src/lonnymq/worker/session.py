@@ -1,10 +1,32 @@
-"""One time that a worker serves, from its first message to its last."""
+"""One run of a worker, from its first message to its last. This is the spine of the package: every message
+passes through here, and each step hands over to the module that does it. In order:
+
+1. `_lease_messages` asks `intake` how many messages to lease, dequeues them (`_dequeue`), and pauses while
+   `outages` says that the database is unavailable. With `until_empty` it returns when nothing is left, which
+   `due_messages` decides.
+2. `_receive` makes a `leased.LeasedMessage` of each message, and puts those that have a handler on the ready
+   list. The others are released (`unknown_tasks`).
+3. `_start_handlers` starts ready messages while fewer than `concurrency` are running. From 2. on, `leases`
+   extends their leases in the background, and stops the handlers of those that are lost or cancelled.
+4. `_handle` runs one message: `execute` calls the handler, in the loop or in one of the `threads`, with a
+   `job_context` for its Job, and returns the outcome.
+5. `_finish` passes message and outcome to `finish`, which completes, gives back or discards messages in
+   `batches`; `_report_result` calls the user's `on_result`.
+6. `_on_finished` is called when the database has the outcome; `intake` may then ask for more.
+
+Beside this run `maintenance`, the `scheduler` (if the app has schedules) and `health` (if there is a health
+file). `_release_waiting` releases ready messages that were not started soon. At the end, `_drain` releases
+what is ready, waits for what runs, interrupts it when the shutdown timeout is over, and waits for 5. and 6.
+
+Code that should run before each handler belongs in `_handle`, code that should run after each attempt in
+`_report_result`, and code that should run when the worker starts or stops in `serve`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -14,287 +36,298 @@ from lonnymq.commands import Delivery
 from lonnymq.errors import LonnyMQError
 from lonnymq.worker import health, maintenance
 from lonnymq.worker.due_messages import has_due_messages
-from lonnymq.worker.exceptions import HandlersHang, JobStopped
-from lonnymq.worker.execute import FOR_STOP, GIVEN_UP, HANDED_BACK, Ending, PutBack, run, written
-from lonnymq.worker.finish import Finishing
+from lonnymq.worker.exceptions import HandlersStuck, JobStopped
+from lonnymq.worker.execute import LOST, OUTCOME_OF_STOP, RELEASE, GiveBack, HandlerOutcome, run, storable
+from lonnymq.worker.finish import Finisher
 from lonnymq.worker.intake import Intake
-from lonnymq.worker.job_context import WorkerDesk
-from lonnymq.worker.leased import Holding, Stop, now
+from lonnymq.worker.job_context import WorkerJobContext
+from lonnymq.worker.leased import LeasedMessage, StopReason, loop_time
 from lonnymq.worker.leases import Leases
-from lonnymq.worker.outages import PAUSES, Outages, is_passing
-from lonnymq.worker.scheduler import tend
-from lonnymq.worker.threads import GRACE, Threads
-from lonnymq.worker.unknown_tasks import UNKNOWN, UnknownTask, described
-from lonnymq.worker.worker_settings import Settings
+from lonnymq.worker.outages import RETRY_DELAYS, Outages, is_transient
+from lonnymq.worker.scheduler import run_schedules
+from lonnymq.worker.threads import INTERRUPT_TIMEOUT_S, Threads
+from lonnymq.worker.unknown_tasks import UNKNOWN_HANDLER, UnknownTask, kind_of
+from lonnymq.worker.worker_settings import WorkerSettings
 
 log = logging.getLogger("lonnymq.worker")
 
 DEQUEUE_MAX = 10_000
-BACKLOG_MAX = 2_000  # so many are finished and the database not told: it is slow, so take no more for now
-UNKNOWN_DELAY_MS = 60_000
-ANSWER_MAX = 2.0  # seconds that a dequeue may take once the worker stops
-LAST_WORDS = 5.0  # seconds that the database has to hear how things ended; else leases tell it
-LIMITED_WAIT = 1.0  # seconds to wait for messages that a limit holds back, before looking again
-READY_MAX = 1.0  # seconds that a message may lie ready before it is handed back
+FINISH_BACKLOG_MAX = 2_000  # lease no more while this many wait to be finished: the database is slow
+UNKNOWN_TASK_DELAY_MS = 60_000
+DEQUEUE_TIMEOUT_S = 2.0  # for a dequeue that is under way when the worker stops
+FINISH_TIMEOUT_S = 5.0  # for the last outcomes when the worker stops; the leases of the others run out
+LIMITED_WAIT_S = 1.0  # how long to wait for messages that a limit holds back, before checking again
+READY_MAX_S = 1.0  # how long a message may be ready before it is released
 
 
-class Session:
-    def __init__(self, settings: Settings, queue: AsyncQueue, lease: float) -> None:
+class WorkerSession:
+    def __init__(self, settings: WorkerSettings, queue: AsyncQueue, lease_s: float) -> None:
         self._settings = settings
         self._app = settings.app
         self._queue = queue
-        self._lease = lease
+        self._lease_s = lease_s
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._forced = asyncio.Event()
-        self._ready: deque[Holding] = deque()
-        self._running: dict[Holding, asyncio.Task[None]] = {}
-        self._held: set[Holding] = set()  # what is ready or running
-        self._unfinished = 0  # what the database is yet to be told of
+        self._ready: deque[LeasedMessage] = deque()
+        self._running: dict[LeasedMessage, asyncio.Task[None]] = {}
+        self._in_progress: set[LeasedMessage] = set()  # ready or running
+        self._unfinished = 0  # leased, and the database does not have the outcome yet
         self._outages = Outages()
         self._intake = Intake(settings.concurrency, settings.prefetch)
-        self._leases = Leases(queue, self._outages, self._held, lease)
-        self._finishing = Finishing(queue, self._outages, self._is_over)
-        self._threads = Threads(settings.concurrency, self._give_up)
+        self._leases = Leases(queue, self._outages, self._in_progress, lease_s)
+        self._finisher = Finisher(queue, self._outages, self._on_finished)
+        self._threads = Threads(settings.concurrency, self._threads_exhausted)
         self._failure: LonnyMQError | None = None
 
     def stop(self, *, force: bool = False) -> None:
         self._stopping.set()
         if force:
             self._forced.set()
-        self._intake.changed()
+        self._intake.wake()
 
-    def _give_up(self) -> None:
-        """Handlers that hang have used up all threads: what is leased now would never begin."""
-        self._failure = HandlersHang(
-            "so many handlers hang that no thread is left", "give what they wait for timeouts of its own"
+    def _threads_exhausted(self) -> None:
+        """Stop: plain functions that are leased now could never start."""
+        self._failure = HandlersStuck(
+            "all threads are occupied by stuck handlers",
+            "set timeouts on the sockets and locks they wait for",
         )
         self.stop(force=True)
 
     async def serve(self, *, until_empty: bool = False) -> None:
         log.info(
-            "%s serves schema %r, %d at a time, under leases of %g s: %s",
-            *(self._settings.name, self._queue.schema, self._settings.concurrency, self._lease),
-            ", ".join(sorted(self._app.tasks)) or "no task",
+            "%s serves schema %r with concurrency %d and leases of %g s; tasks: %s",
+            *(self._settings.name, self._queue.schema, self._settings.concurrency, self._lease_s),
+            self._task_names(),
         )
-        services = [
-            self._finishing.run(),
+        background = [
+            self._finisher.run(),
             self._leases.run(),
             maintenance.maintain(self._queue),
-            self._hand_back_what_waits(),
-            *([tend(self._queue, self._app.crons, self._stopping, self._outages)] if self._app.crons else []),
-            *([health.report(self._settings.health_file, self.state)] if self._settings.health_file else []),
+            self._release_waiting(),
         ]
+        if self._app.crons:
+            background.append(run_schedules(self._queue, self._app.crons, self._stopping, self._outages))
+        if self._settings.health_file is not None:
+            background.append(health.report(self._settings.health_file, self.state))
         try:
             async with asyncio.TaskGroup() as group:
-                started = [group.create_task(service) for service in services]
+                started = [group.create_task(each) for each in background]
                 try:
-                    await self._take_in(until_empty=until_empty)
+                    await self._lease_messages(until_empty=until_empty)
                 except asyncio.CancelledError:
                     self._forced.set()
                     raise
                 finally:
                     await self._drain()
-                    for service in started:
-                        service.cancel()
+                    for task in started:
+                        task.cancel()
         finally:
             self._threads.close()
-            log.info("%s ends: %s", self._settings.name, self._said())
+            log.info("%s stopped: %s", self._settings.name, self._summary())
             if self._settings.health_file is not None:
-                health.write_if_possible(self._settings.health_file, self.state() | {"status": "ended"})
+                health.write_or_log(self._settings.health_file, self.state() | {"status": "stopped"})
         if self._failure is not None:
             raise self._failure
 
     def state(self) -> dict[str, Any]:
-        """How things are, for people and for whoever looks after the process."""
+        """The content of the health file."""
         status = "draining" if self._stopping.is_set() else "serving"
         return {
-            "status": "database away" if self._outages.is_on else status,
+            "status": "database unavailable" if self._outages.is_down else status,
             "name": self._settings.name,
             "running": len(self._running),
             "ready": len(self._ready),
-            "outcomes": dict(self._finishing.counts),
+            "outcomes": dict(self._finisher.counts),
         }
 
-    def _said(self) -> str:
-        return (
-            ", ".join(f"{count} {what}" for what, count in self._finishing.counts.items())
-            or "nothing was done"
-        )
+    def _summary(self) -> str:
+        counts = self._finisher.counts.items()
+        return ", ".join(f"{count} {result}" for result, count in counts) or "no messages"
 
-    async def _take_in(self, *, until_empty: bool) -> None:
+    def _task_names(self) -> str:
+        return ", ".join(sorted(self._app.tasks)) or "none"
+
+    async def _lease_messages(self, *, until_empty: bool) -> None:
         failures = 0
-        wait = 0.0  # with until_empty: seconds for which the next dequeue waits
+        wait_s = 0.0  # with until_empty: how long the next dequeue waits for messages
         while not self._stopping.is_set():
             wanted = self._intake.wanted(len(self._running), len(self._ready))
-            if wanted == 0 or self._finishing.backlog > BACKLOG_MAX:
+            if wanted == 0 or self._finisher.backlog > FINISH_BACKLOG_MAX:
                 await self._intake.wait()
                 continue
-            is_idle = not self._held and not self._unfinished
+            was_idle = not self._in_progress and not self._unfinished
             try:
-                deliveries = await self._dequeue(min(wanted, DEQUEUE_MAX), wait if until_empty else None)
-                # Idle before it asked, so that nothing was put back meanwhile.
-                is_last = until_empty and is_idle and not deliveries
-                if is_last and not await has_due_messages(self._queue):
+                deliveries = await self._dequeue(min(wanted, DEQUEUE_MAX), wait_s if until_empty else None)
+                # It was idle before the dequeue, so nothing was given back during it.
+                found_nothing = until_empty and was_idle and not deliveries
+                if found_nothing and not await has_due_messages(self._queue):
                     return
-                wait = LIMITED_WAIT if is_last else 0.0
+                wait_s = LIMITED_WAIT_S if found_nothing else 0.0
             except Exception as error:
-                if not is_passing(error):
+                if not is_transient(error):
                     raise
                 failures += 1
                 self._outages.begin(error)
-                await self._pause(PAUSES(failures))
+                await self._pause(RETRY_DELAYS(failures))
                 continue
             failures = 0
             self._outages.end()
             self._receive(deliveries)
-            if until_empty and not deliveries and (self._held or self._unfinished):
+            if until_empty and not deliveries and (self._in_progress or self._unfinished):
                 await self._intake.wait()
 
-    async def _dequeue(self, limit: int, wait: float | None) -> list[Delivery]:
-        """`wait`: seconds to wait for messages; None until there are some.
+    async def _dequeue(self, limit: int, wait_s: float | None) -> list[Delivery]:
+        """Wait for messages for `wait_s`, or without a limit if it is None.
 
-        Whatever happens meanwhile, what the database has leased is told of: a call that is under way is
-        waited for. But not for ever: in an outage it has no answer.
+        A dequeue that is under way when the worker stops or is cancelled is awaited, because its messages are
+        leased. But not for ever: in an outage there is no answer.
         """
-        options: dict[str, Any] = {"lease": self._lease, "consumer": self._settings.name}
-        taking = self._loop.create_task(
+        options: dict[str, Any] = {"lease": self._lease_s, "consumer": self._settings.name}
+        dequeue = self._loop.create_task(
             self._queue.dequeue_until(self._stopping, limit, **options)
-            if wait is None
-            else self._queue.dequeue(limit, wait=wait, **options)
+            if wait_s is None
+            else self._queue.dequeue(limit, wait=wait_s, **options)
         )
         stopping = self._loop.create_task(self._stopping.wait())
         try:
-            await asyncio.wait({taking, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if not taking.done():
-                await asyncio.wait({taking}, timeout=ANSWER_MAX)
+            await asyncio.wait({dequeue, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not dequeue.done():
+                await asyncio.wait({dequeue}, timeout=DEQUEUE_TIMEOUT_S)
         except asyncio.CancelledError:
             self._stopping.set()
-            await asyncio.wait({taking}, timeout=ANSWER_MAX)
-            if taking.done() and taking.exception() is None:
-                self._receive(taking.result())
+            await asyncio.wait({dequeue}, timeout=DEQUEUE_TIMEOUT_S)
+            if dequeue.done() and dequeue.exception() is None:
+                self._receive(dequeue.result())
             raise
         finally:
             stopping.cancel()
-            taking.cancel()
-        return taking.result() if taking.done() else []
+            dequeue.cancel()
+        return dequeue.result() if dequeue.done() else []
 
     def _receive(self, deliveries: Iterable[Delivery]) -> None:
-        received = now()
-        strange: defaultdict[str, int] = defaultdict(int)
+        received_at = loop_time()
+        unknown: Counter[str] = Counter()
         for message in deliveries:
             self._unfinished += 1
             handler = self._app.handler_of(message)
-            holding = Holding(message, handler or UNKNOWN, self._lease, received)
+            leased = LeasedMessage(message, handler or UNKNOWN_HANDLER, self._lease_s, received_at)
             if handler is None:
-                strange[described(message)] += 1
-                self._end(holding, PutBack(UNKNOWN_DELAY_MS))
-                self._tell(message, UnknownTask.of(message))
+                unknown[kind_of(message)] += 1
+                self._finish(leased, GiveBack(UNKNOWN_TASK_DELAY_MS))
+                self._report_result(message, UnknownTask.of(message))
             else:
-                self._held.add(holding)
-                self._ready.append(holding)
-        for what, count in strange.items():
+                self._in_progress.add(leased)
+                self._ready.append(leased)
+        for kind, count in unknown.items():
             log.error(
-                "%d %s are put back for %d s: nothing here handles them; this worker knows %s",
-                *(count, what, UNKNOWN_DELAY_MS / 1000, ", ".join(sorted(self._app.tasks)) or "no task"),
+                "released %d message%s %s for %d s, having no handler; tasks: %s",
+                *(count, "" if count == 1 else "s", kind, UNKNOWN_TASK_DELAY_MS / 1000, self._task_names()),
             )
-        self._start_some()
+        self._start_handlers()
 
-    def _start_some(self) -> None:
+    def _start_handlers(self) -> None:
         while self._ready and len(self._running) < self._settings.concurrency and not self._stopping.is_set():
-            holding = self._ready.popleft()
-            if holding.stopped is None:
-                self._running[holding] = self._loop.create_task(self._handle(holding))
+            leased = self._ready.popleft()
+            if leased.stop_reason is None:
+                self._running[leased] = self._loop.create_task(self._handle(leased))
             else:
-                self._held.discard(holding)
-                self._end(holding, FOR_STOP.get(holding.stopped, GIVEN_UP))
+                self._in_progress.discard(leased)
+                self._finish(leased, OUTCOME_OF_STOP.get(leased.stop_reason, LOST))
 
-    async def _handle(self, holding: Holding) -> None:
-        holding.started = now()
+    async def _handle(self, leased: LeasedMessage) -> None:
+        leased.started_at = loop_time()
+        error: BaseException | None
         try:
-            if await self._has_own_lease(holding):
-                desk = WorkerDesk(holding, self._leases, self._loop, self._queue.schema)
-                ending, error = await run(holding, desk, self._threads)
+            if await self._extend_to_own_lease(leased):
+                context = WorkerJobContext(leased, self._leases, self._loop, self._queue.schema)
+                outcome, error = await run(leased, context, self._threads)
             else:
-                ending, error = FOR_STOP.get(holding.stopped, GIVEN_UP), JobStopped()
+                outcome, error = OUTCOME_OF_STOP.get(leased.stop_reason, LOST), JobStopped()
         except Exception as failure:
-            log.exception("%r", holding)
-            ending, error = PutBack(0, written(repr(failure))), failure
-        self._intake.ran(now() - holding.started)
-        del self._running[holding]
-        if holding in self._held:  # else it was handed back already
-            self._held.discard(holding)
-            self._end(holding, ending)
-            self._tell(holding.message, error)
-        self._start_some()
+            log.exception("could not run %r", leased)
+            outcome, error = GiveBack(0, storable(repr(failure))), failure
+        self._intake.handler_finished(loop_time() - leased.started_at)
+        del self._running[leased]
+        if leased in self._in_progress:  # else `_drain` has released it
+            self._in_progress.discard(leased)
+            self._finish(leased, outcome)
+            self._report_result(leased.message, error)
+        self._start_handlers()
 
-    async def _has_own_lease(self, holding: Holding) -> bool:
-        """A task that asks for a longer lease than the others gets it before it begins."""
-        lease = holding.handler.policy.lease_s
-        if lease is None or lease <= self._lease:
+    async def _extend_to_own_lease(self, leased: LeasedMessage) -> bool:
+        """Give a message whose task asks for a longer lease that lease before its handler starts. Returns
+        whether the worker still has the message.
+        """
+        lease_s = leased.handler.policy.lease_s
+        if lease_s is None or lease_s <= self._lease_s:
             return True
-        holding.lease = lease
+        leased.lease_s = lease_s
         try:
-            return await self._leases.extend(holding)
+            return await self._leases.extend(leased)
         except Exception as error:
-            if not is_passing(error):
+            if not is_transient(error):
                 raise
             self._outages.begin(error)
-            return True  # it is ours for now, and is extended when the database is back
+            return True  # the first lease still holds, and `leases` extends it when the database is back
 
-    def _end(self, holding: Holding, ending: Ending) -> None:
-        self._finishing.finish(holding, ending)
-        self._intake.changed()
+    def _finish(self, leased: LeasedMessage, outcome: HandlerOutcome) -> None:
+        self._finisher.finish(leased, outcome)
+        self._intake.wake()
 
-    def _tell(self, message: Delivery, error: BaseException | None) -> None:
-        """Of what was begun, how it ended."""
+    def _report_result(self, message: Delivery, error: BaseException | None) -> None:
         if self._settings.on_result is not None:
             try:
                 self._settings.on_result(message, error)
             except Exception:
                 log.exception("on_result failed for message %s", message.id)
 
-    def _is_over(self, holding: Holding) -> None:  # noqa: ARG002
+    def _on_finished(self, leased: LeasedMessage) -> None:  # noqa: ARG002
         self._unfinished -= 1
-        self._intake.changed()
+        self._intake.wake()
 
-    async def _hand_back_what_waits(self) -> None:
-        """For ever. Handlers have become slower than they were: others may have what they keep waiting."""
+    async def _release_waiting(self) -> None:
+        """Run until cancelled. When handlers become slower, release what is ready: others may start it."""
         while True:
-            await asyncio.sleep(READY_MAX / 4)
-            if self._ready and (waited := now() - self._ready[0].received) > READY_MAX:
-                self._intake.is_slower(waited)
-                self._hand_back()
+            await asyncio.sleep(READY_MAX_S / 4)
+            if self._ready and (waited := loop_time() - self._ready[0].received_at) > READY_MAX_S:
+                self._intake.handlers_slowed_down(waited)
+                self._release_ready()
 
-    def _hand_back(self) -> None:
+    def _release_ready(self) -> None:
         while self._ready:
-            holding = self._ready.popleft()
-            self._held.discard(holding)
-            self._end(holding, FOR_STOP.get(holding.stopped, HANDED_BACK))
+            leased = self._ready.popleft()
+            self._in_progress.discard(leased)
+            self._finish(leased, OUTCOME_OF_STOP.get(leased.stop_reason, RELEASE))
 
     async def _drain(self) -> None:
-        """What runs may end, for a while; then it is interrupted. The database is told of all of it, if
-        it listens.
-        """
-        self._hand_back()
-        await self._until_idle(self._settings.shutdown_timeout, self._forced)
+        """Release what is ready, and give what runs some time to finish before interrupting it."""
+        self._release_ready()
+        await self._wait_until_none_runs(self._settings.shutdown_timeout, self._forced)
         if self._running:
-            log.warning("%d handlers did not end in time: their messages are handed back", len(self._running))
-            for holding in self._running:
-                holding.stop(Stop.SHUTDOWN)
-            await self._until_idle(2 * GRACE)
-        for holding in self._running:  # asynchronous, and deaf to being cancelled
-            self._held.discard(holding)
-            self._end(holding, HANDED_BACK)
-            self._tell(holding.message, JobStopped())
+            count = len(self._running)
+            log.warning(
+                "stopping %d handler%s that did not finish in time; the messages are released",
+                *(count, "" if count == 1 else "s"),
+            )
+            for leased in self._running:
+                leased.stop(StopReason.SHUTDOWN)
+            await self._wait_until_none_runs(2 * INTERRUPT_TIMEOUT_S)
+        for leased in self._running:  # asynchronous handlers that ignore being cancelled
+            self._in_progress.discard(leased)
+            self._finish(leased, RELEASE)
+            self._report_result(leased.message, JobStopped())
         try:
-            async with asyncio.timeout(LAST_WORDS):
-                await self._finishing.finished()
+            async with asyncio.timeout(FINISH_TIMEOUT_S):
+                await self._finisher.wait_until_idle()
         except TimeoutError:
-            log.warning("the database could not be told of %d messages: their leases will", self._unfinished)
+            log.warning(
+                "could not finish %d message%s: served again when the lease ends",
+                *(self._unfinished, "" if self._unfinished == 1 else "s"),
+            )
 
-    async def _until_idle(self, seconds: float, forced: asyncio.Event | None = None) -> None:
-        """Until nothing runs, or for so long, or until it is forced."""
+    async def _wait_until_none_runs(self, seconds: float, forced: asyncio.Event | None = None) -> None:
+        """Wait until no handler runs, the time is over, or `forced` is set."""
         if not self._running:
             return
         waiters: list[asyncio.Task[Any]] = [self._loop.create_task(asyncio.wait(self._running.values()))]

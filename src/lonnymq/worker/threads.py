@@ -1,8 +1,8 @@
-"""Threads for handlers that are plain functions.
+"""The threads that handlers run in if they are plain functions.
 
-Not those of concurrent.futures: the interpreter waits for these when it ends, for as long as a handler
-hangs. A handler is interrupted as CPython allows: an exception is raised in its thread before the next
-step of Python code, so not within a call that waits in C.
+concurrent.futures would not do: the interpreter waits for its threads on exit, however long a handler is
+stuck. A handler is interrupted in the way that CPython allows: an exception is raised in its thread before
+the next Python instruction, so not inside a call that waits in C.
 """
 
 from __future__ import annotations
@@ -21,62 +21,63 @@ from lonnymq.worker.exceptions import JobStopped
 
 log = logging.getLogger("lonnymq.worker")
 
-GRACE = 1.0  # seconds that an interrupted handler has to end before its thread is given up
+INTERRUPT_TIMEOUT_S = 1.0  # how long an interrupted handler may take to return before it counts as stuck
 
 
-class Work:
-    """One call of a function, in a thread."""
+class ThreadCall:
+    """One call of a function, in a thread. The loop awaits its `answer`."""
 
     def __init__(self, function: Callable[[], Any], answer: asyncio.Future[Any]) -> None:
         self._function = function
         self._context = contextvars.copy_context()
         self._lock = threading.Lock()
         self._thread: int | None = None
-        self.is_begun = False
+        self.is_started = False
         self._is_interrupted = False
         self._result: Any = None
         self._error: BaseException | None = None
         self.answer = answer
 
-    def do(self) -> None:
+    def run(self) -> None:
+        """Called in the thread."""
         try:
-            self._result = self._run()
-        except BaseException as error:  # noqa: BLE001 - it is the caller's
+            self._result = self._call()
+        except BaseException as error:  # noqa: BLE001 - the caller gets it
             self._error = error
 
-    def _run(self) -> Any:
-        self._begin()
+    def _call(self) -> Any:
+        self._start()
         try:
             return self._context.run(self._function)
         finally:
-            self._end()
+            self._finish()
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         with self._lock:
             if self._is_interrupted:
                 raise JobStopped
-            self.is_begun = True
+            self.is_started = True
             self._thread = threading.get_ident()
 
-    def _end(self) -> None:
-        """What has not been raised by now must not hit what the thread does next."""
+    def _finish(self) -> None:
+        """Withdraw an exception that was not raised yet: it must not hit the thread's next call."""
         with self._lock:
             self._thread = None
             if self._is_interrupted:
                 _raise_in(threading.get_ident(), None)
 
     def interrupt(self) -> bool:
-        """Whether it is under way, and has to be waited for."""
+        """Returns whether the call has started, so that the loop must wait for it."""
         with self._lock:
             if self._is_interrupted:
                 return True
             self._is_interrupted = True
             if self._thread is not None:
                 _raise_in(self._thread, JobStopped)
-            return self.is_begun
+            return self.is_started
 
-    def tell(self) -> None:
-        """In the loop."""
+    def set_answer(self) -> None:
+        """Called in the loop."""
         if self.answer.done():
             return
         if self._error is None:
@@ -88,81 +89,84 @@ class Work:
 
 
 class Threads:
-    """Up to `size` of them, made when they are needed."""
+    """Up to `size` threads, started when they are needed. A stuck thread is replaced, until as many are stuck
+    as there should be threads; with the next one, `on_exhausted` is called.
+    """
 
     def __init__(self, size: int, on_exhausted: Callable[[], object]) -> None:
         self._size = size
         self._on_exhausted = on_exhausted
         self._loop = asyncio.get_running_loop()
-        self._waiting: SimpleQueue[Work | None] = SimpleQueue()
-        self._done: deque[Work] = deque()
-        self._is_telling = False
+        self._waiting: SimpleQueue[ThreadCall | None] = SimpleQueue()
+        self._done: deque[ThreadCall] = deque()
+        self._is_wakeup_scheduled = False
         self._started = 0
         self._busy = 0
-        self._stuck: set[Work] = set()
-        self._replaced: set[Work] = set()
+        self._stuck: set[ThreadCall] = set()
+        self._replaced: set[ThreadCall] = set()
 
-    def interrupt(self, work: Work) -> None:
-        if work.interrupt():
-            self._loop.call_later(GRACE, self._give_up, work)
-        elif not work.answer.done():
-            work.answer.set_exception(JobStopped())
+    def interrupt(self, call: ThreadCall) -> None:
+        if call.interrupt():
+            self._loop.call_later(INTERRUPT_TIMEOUT_S, self._abandon_if_stuck, call)
+        elif not call.answer.done():
+            call.answer.set_exception(JobStopped())
 
-    def _give_up(self, work: Work) -> None:
-        """The handler is beyond reach. Its thread is replaced, unless so many are stuck that others
-        would be, too: then it is time for another process.
+    def _abandon_if_stuck(self, call: ThreadCall) -> None:
+        """Stop waiting for a handler that ignores its interruption, and replace its thread. If too many are
+        stuck, new threads would probably get stuck too, and only another process helps.
         """
-        if work.answer.done():
+        if call.answer.done():
             return
-        self._stuck.add(work)
-        log.error("a handler does not end, and keeps its thread: %d do", len(self._stuck))
-        work.answer.set_exception(JobStopped())
+        self._stuck.add(call)
+        count = len(self._stuck)
+        log.error("%d handler thread%s stuck", count, " is" if count == 1 else "s are")
+        call.answer.set_exception(JobStopped())
         if len(self._stuck) <= self._size:
-            self._replaced.add(work)
+            self._replaced.add(call)
             self._busy -= 1
             self._start_thread()
         else:
             self._on_exhausted()
 
-    def start(self, function: Callable[[], Any]) -> Work:
-        work = Work(function, self._loop.create_future())
+    def start(self, function: Callable[[], Any]) -> ThreadCall:
+        call = ThreadCall(function, self._loop.create_future())
         self._busy += 1
         if self._busy > self._started and self._started < self._size:
             self._start_thread()
-        self._waiting.put(work)
-        return work
+        self._waiting.put(call)
+        return call
 
     def _start_thread(self) -> None:
         self._started += 1
-        threading.Thread(target=self._serve, name=f"lonnymq-{self._started}", daemon=True).start()
+        threading.Thread(target=self._run_calls, name=f"lonnymq-{self._started}", daemon=True).start()
 
     def close(self) -> None:
-        """Idle threads end; a busy one ends when its handler does, or with the process."""
+        """Idle threads exit now, a busy one when its handler returns or the process exits."""
         for _ in range(self._started):
             self._waiting.put(None)
 
-    def _serve(self) -> None:
-        while (work := self._waiting.get()) is not None:
-            work.do()
-            self._done.append(work)
-            if not self._is_telling:
-                self._is_telling = True
+    def _run_calls(self) -> None:
+        while (call := self._waiting.get()) is not None:
+            call.run()
+            self._done.append(call)
+            if not self._is_wakeup_scheduled:
+                self._is_wakeup_scheduled = True
                 try:
-                    self._loop.call_soon_threadsafe(self._tell)
-                except RuntimeError:  # the loop has ended, nobody asks any more
+                    self._loop.call_soon_threadsafe(self._set_answers)
+                except RuntimeError:  # the loop is closed, so nobody awaits the answer
                     return
 
-    def _tell(self) -> None:
-        """One call for all that is done by now: each would cost the loop a wake-up."""
-        self._is_telling = False
+    def _set_answers(self) -> None:
+        """One wake-up of the loop for all calls that are done by now."""
+        self._is_wakeup_scheduled = False
         while self._done:
-            work = self._done.popleft()
-            if work in self._replaced:  # a thread more than there were
-                self._replaced.discard(work)
+            call = self._done.popleft()
+            if call in self._replaced:  # its thread was no longer counted as busy
+                self._replaced.discard(call)
             else:
                 self._busy -= 1
-            self._stuck.discard(work)
-            work.tell()
+            self._stuck.discard(call)
+            call.set_answer()
 
 
 def _raise_in(thread: int, kind: type[BaseException] | None) -> None:

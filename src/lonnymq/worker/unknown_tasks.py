@@ -1,4 +1,4 @@
-"""Messages that nothing here handles: perhaps a newer worker does."""
+"""Messages that no handler here is for. A newer worker may have one."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ from lonnymq.worker.handler_policy import Policy
 
 
 class UnknownTask(LonnyMQError):
-    """No task of the app is what the message is for."""
+    """The app has no task for the message."""
 
     @classmethod
     def of(cls, message: Delivery) -> UnknownTask:
-        return cls(f"no task here is for {described(message)}", "give its name to a task of the app")
+        return cls(
+            f"message {message.id} has no handler here: it is {kind_of(message)}",
+            "add the task to the app, or an @app.consume handler for messages without a task",
+        )
 
 
-def described(message: Delivery) -> str:
+def kind_of(message: Delivery) -> str:
     name = (message.headers or {}).get(TASK_HEADER)
-    return "messages of no task" if name is None else f"messages of the task {name!r}"
+    return "without a task" if name is None else f"for the task {name!r}"
 
 
-class Unknown:
-    """Stands in for the handler that there is not."""
+class UnknownHandler:
+    """Takes the place of the missing handler."""
 
-    name = "nobody"
+    name = "no handler"
     policy = Policy()
     is_async = False
 
@@ -35,4 +38,4 @@ class Unknown:
         raise UnknownTask.of(message)
 
 
-UNKNOWN = Unknown()
+UNKNOWN_HANDLER = UnknownHandler()

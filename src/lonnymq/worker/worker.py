@@ -1,4 +1,4 @@
-"""The worker: it leases messages, has their handlers run, and finishes them, until it is told to stop."""
+"""The worker: leases messages, runs their handlers and finishes them, until it is stopped."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from lonnymq.client.times import milliseconds, waiting
 from lonnymq.errors import InvalidArgument
 from lonnymq.message_options import Duration
 from lonnymq.worker.app import App
-from lonnymq.worker.session import Session
-from lonnymq.worker.threads import GRACE
-from lonnymq.worker.worker_settings import OnResult, Settings, own_name
+from lonnymq.worker.session import WorkerSession
+from lonnymq.worker.threads import INTERRUPT_TIMEOUT_S
+from lonnymq.worker.worker_settings import OnResult, WorkerSettings, default_name
 
-CONNECTION_MAX = 5  # seconds to wait for a connection, before the worker says that the database is away
-FORCED = 130  # the exit code of a worker that was told twice to stop
+CONNECT_TIMEOUT_S = 5  # then the worker reports that the database is unavailable
+EXIT_CODE_FORCED = 130  # of a worker that was stopped at once, by a second signal or by force
 
 
 class Worker:
     """Runs the tasks of an app, up to `concurrency` at a time.
 
-    A message is held under a `lease` (the queue's own, unless given), extended while its handler runs;
-    if this process dies, others have the message when it ends. `prefetch` is for how many seconds' work
-    may lie ready beyond what runs. When it is told to stop it takes no more, and gives what runs
-    `shutdown_timeout` to end; what does not is interrupted and its message handed back, which costs no
-    attempt. `name` is what people see as the consumer. The `health_file`, if any, is rewritten every two
-    seconds. `on_result` is called after each attempt with the message and what it raised, or None.
+    Each message is under a `lease` (by default the queue's setting), which is extended while its handler
+    runs. If this process dies, other workers get the message when the lease ends. `prefetch` says how many
+    seconds' worth of messages may be leased beyond what runs. A worker that is stopped leases no more
+    messages, and gives running handlers `shutdown_timeout` to finish. Those that do not are interrupted, and
+    their messages are released, which uses up no attempt. `name` is shown as the consumer. The
+    `health_file`, if given, is rewritten every two seconds. `on_result` is called after each attempt with the
+    message and the exception that the handler raised, or None.
 
         Worker(app, concurrency=20).run()
     """
@@ -53,8 +54,8 @@ class Worker:
                 f"concurrency: {concurrency!r} is not a whole number of 1 or more", "give an int, such as 10"
             )
         if lease is not None and milliseconds(lease) <= 0:
-            raise InvalidArgument(f"a lease of {lease!r} leaves no time", "give more than 0 seconds")
-        self._settings = Settings(
+            raise InvalidArgument(f"lease: {lease!r} is not a positive duration", "give more than 0 seconds")
+        self._settings = WorkerSettings(
             app,
             concurrency,
             None if lease is None else milliseconds(lease) / 1000,
@@ -62,17 +63,18 @@ class Worker:
             waiting(shutdown_timeout) / 1000,
             None if health_file is None else Path(health_file),
             on_result,
-            name or own_name(),
+            name or default_name(),
         )
-        self._session: Session | None = None
-        self._told = 0
+        self._session: WorkerSession | None = None
+        self._stop_requests = 0
 
     def run(self, *, until_empty: bool = False) -> int:
-        """In this thread, until a SIGTERM or Ctrl-C; a second one does not wait for what runs.
+        """Run in this thread until SIGTERM or Ctrl-C. The first signal lets running handlers finish, a second
+        one stops them at once. Returns an exit code.
 
-        With `until_empty`, until no message is due and nothing runs. It waits for due messages that a rate or
-        concurrency limit holds back, but not for paused channels, nor for messages that are scheduled for
-        later, such as retries with a backoff. Returns an exit code.
+        With `until_empty`, stop when nothing runs and no message is due. It waits for due messages that a
+        rate or concurrency limit holds back, but not for paused channels, nor for messages that are
+        scheduled for later, such as retries with a backoff. Returns an exit code.
         """
         loop = asyncio.new_event_loop()
         try:
@@ -81,23 +83,23 @@ class Worker:
             _close(loop)
 
     async def serve(self, *, until_empty: bool = False) -> None:
-        """In a loop of yours, until `stop` is called. Signals are left as they are."""
+        """Run in your event loop until `stop` is called. Signal handlers are not touched."""
         queue = self._settings.app.queue
         if isinstance(queue, AsyncQueue):
             await self._serve(queue, until_empty=until_empty)
             return
-        async with AsyncQueue.beside(queue, timeout=CONNECTION_MAX) as own:
-            await self._serve(own, until_empty=until_empty)
+        async with AsyncQueue.beside(queue, timeout=CONNECT_TIMEOUT_S) as async_queue:
+            await self._serve(async_queue, until_empty=until_empty)
 
     def stop(self, *, force: bool = False) -> None:
-        """Take no more, and end when what runs has ended; a second time, or with `force`, hand it back
-        at once.
+        """Lease no more messages, and stop when the running handlers have finished. When called again, or
+        with `force`, interrupt them and release their messages.
 
-        From the loop that it serves in.
+        Call it in the event loop that the worker runs in.
         """
-        self._told += 2 if force else 1
+        self._stop_requests += 2 if force else 1
         if self._session is not None:
-            self._session.stop(force=self._told > 1)
+            self._session.stop(force=self._stop_requests > 1)
 
     async def _run(self, *, until_empty: bool) -> int:
         loop = asyncio.get_running_loop()
@@ -108,15 +110,15 @@ class Worker:
         finally:
             if isinstance(self._settings.app.queue, AsyncQueue):
                 await self._settings.app.queue.close()
-        return FORCED if self._told > 1 else 0
+        return EXIT_CODE_FORCED if self._stop_requests > 1 else 0
 
     async def _serve(self, queue: AsyncQueue, *, until_empty: bool) -> None:
         found = await queue.settings()
-        lease = self._settings.lease_of(found.lease_ms / 1000, found.lease_max_ms / 1000)
-        session = Session(self._settings, queue, lease)
+        lease = self._settings.dequeue_lease(found.lease_ms / 1000, found.lease_max_ms / 1000)
+        session = WorkerSession(self._settings, queue, lease)
         self._session = session
-        if self._told:
-            session.stop(force=self._told > 1)
+        if self._stop_requests:
+            session.stop(force=self._stop_requests > 1)
         try:
             await session.serve(until_empty=until_empty)
         except BaseExceptionGroup as group:
@@ -126,13 +128,13 @@ class Worker:
 
 
 def _close(loop: asyncio.AbstractEventLoop) -> None:
-    """As asyncio.run does, but it does not wait for ever: neither for a handler that is deaf to being
-    cancelled, nor for a thread that one has started.
+    """Close the loop as asyncio.run does, but without waiting for ever: neither for a handler that ignores
+    being cancelled, nor for a thread that a handler started.
     """
-    left = asyncio.all_tasks(loop)
-    for task in left:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
         task.cancel()
-    if left:
-        loop.run_until_complete(asyncio.wait(left, timeout=GRACE))
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks, timeout=INTERRUPT_TIMEOUT_S))
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()

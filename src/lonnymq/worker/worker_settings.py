@@ -1,4 +1,4 @@
-"""How a worker works."""
+"""The options of a worker, checked."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from lonnymq.worker.app import App
 OnResult = Callable[[Delivery, BaseException | None], object]
 
 
-def own_name() -> str:
+def default_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Durations in seconds."""
+class WorkerSettings:
+    """Durations are in seconds."""
 
     app: App[Any]
     concurrency: int
@@ -33,18 +33,18 @@ class Settings:
     on_result: OnResult | None
     name: str
 
-    def lease_of(self, queue_lease: float, longest: float) -> float:
-        """What messages are dequeued with, before it is known which task they are for: the shortest
-        lease. Raises InvalidLease where one is longer than the queue allows: its messages would all fail.
+    def dequeue_lease(self, queue_lease: float, longest: float) -> float:
+        """The lease to dequeue with: the shortest of all handlers, because the task of a message is not known
+        before. Raises InvalidLease if a handler's is longer than the queue allows: its messages would fail.
         """
         policies = [task.policy for task in self.app.tasks.values()]
         if self.app.raw_handler is not None:
             policies.append(self.app.raw_handler.policy)
-        asked = [policy.lease_s for policy in policies if policy.lease_s is not None]
-        leases = [self.lease or queue_lease, *asked]
+        by_handlers = [policy.lease_s for policy in policies if policy.lease_s is not None]
+        leases = [self.lease or queue_lease, *by_handlers]
         if max(leases) > longest:
             raise InvalidLease(
-                f"the queue allows leases of up to {longest:g} s, and {max(leases):g} s are asked for",
-                "ask for less, or queue.set(lease_max=...)",
+                f"a lease of {max(leases):g} s is longer than the queue allows, which is {longest:g} s",
+                "use a shorter lease, or raise the limit with queue.set(lease_max=...)",
             )
         return min(leases)

@@ -1,4 +1,4 @@
-"""What a worker costs that works for long, or has nothing to do."""
+"""The memory of a busy worker process, and the calls of an idle one."""
 
 import re
 import time
@@ -16,14 +16,14 @@ from lonnymq.install import install
 from tests.database import SETTINGS, create_database
 from tests.faults.clusters import cluster, connect
 from tests.worker import shop
-from tests.worker.processes import Crew, until
+from tests.worker.processes import Processes, until
 
 MESSAGES = 200_000
-SPARE = 3 << 20  # bytes that memory may grow from one half to the next, by chance
+GROWTH_MAX = 3 << 20  # bytes that memory may differ between the halves
 IDLE_SECONDS = 5.0
 IDLE_AFTER = 15.0
-# Everything is logged, and nobody writes but who is asked to.
-TALKATIVE = SETTINGS | {
+# All statements are logged, and nothing but them writes.
+LOG_ALL = SETTINGS | {
     "autovacuum": "off",
     "log_statement": "all",
     "max_wal_senders": "0",
@@ -33,15 +33,16 @@ TALKATIVE = SETTINGS | {
 
 @pytest.mark.slow
 def test_memory_stays_flat(dsn: str, conn: psycopg.Connection, tmp_path: Path) -> None:
-    """The most that it has in the second half of many messages is what it had in the first. A quarter run in
-    threads.
-    """
-    with Queue(dsn) as queue, Crew(dsn, tmp_path) as crew:
+    """The peak memory in the second half of many messages is that of the first. A quarter run in threads."""
+    with Queue(dsn) as queue, Processes(dsn, tmp_path) as processes:
         queue.enqueue_many(
-            ((shop.bow if n % 4 == 0 else shop.nod).message() for n in range(MESSAGES)),
+            (
+                (shop.do_nothing_in_thread if n % 4 == 0 else shop.do_nothing).message()
+                for n in range(MESSAGES)
+            ),
             commit_each_chunk=True,
         )
-        worker = crew.start(concurrency=20).serves()
+        worker = processes.start(concurrency=20).wait_until_serving()
         begun = time.monotonic()
         halves: tuple[list[int], list[int]] = ([], [])
         left = MESSAGES
@@ -53,45 +54,47 @@ def test_memory_stays_flat(dsn: str, conn: psycopg.Connection, tmp_path: Path) -
             assert time.monotonic() - begun < 240, f"{left} are left"
         first, second = (max(half) / (1 << 20) for half in halves)
         print(
-            f"{MESSAGES / (time.monotonic() - begun):,.0f} messages a second; "
+            f"{MESSAGES / (time.monotonic() - begun):,.0f} messages per second; "
             f"{first:.1f} MiB in the first half, {second:.1f} MiB in the second"
         )
         assert min(map(len, halves)) > 5
-        assert (second - first) * (1 << 20) < SPARE
+        assert (second - first) * (1 << 20) < GROWTH_MAX
         assert worker.stop() == 0
 
 
 @pytest.fixture
-def talkative(pytestconfig: pytest.Config) -> Iterator[Server]:
-    with cluster(pytestconfig.getoption("--pg"), TALKATIVE) as server:
+def logging_server(pytestconfig: pytest.Config) -> Iterator[Server]:
+    with cluster(pytestconfig.getoption("--pg"), LOG_ALL) as server:
         create_database(server, "queue")
         with connect(server, "queue") as conn:
             install(conn, schema="lonnymq")
         yield server
 
 
-class Outside:
-    """Sees what the server is asked and what it writes, from another database."""
+class Observer:
+    """Sees the server's statements and what it writes, from another database."""
 
     def __init__(self, server: Server) -> None:
         self._log = folders.locate(server.data_dir, account.for_server()).log
         self._conn = psycopg.connect(server.dsn("postgres"), autocommit=True)
 
     def statements(self) -> list[str]:
-        """But for its own."""
+        """All statements but its own."""
         log = self._log.read_text(encoding="utf-8", errors="replace")
         found = re.findall(r"LOG:  (?:statement|execute [^:]*): (.*)", log)
         return [statement for statement in found if "pg_current_wal_insert_lsn" not in statement]
 
     def written(self) -> tuple[str, str]:
-        """How far the log of changes goes, and the transactions that change something."""
+        """The position in the WAL, and the next transaction id. Both advance with each write."""
         [row] = self._conn.execute(
             "SELECT pg_current_wal_insert_lsn()::TEXT, pg_snapshot_xmax(pg_current_snapshot())::TEXT"
         ).fetchall()
         return row
 
     def quiet(self, seconds: float, most: float) -> list[str]:
-        """What was asked in the first so many seconds in which nothing was written and no more was asked."""
+        """The statements of the first period of `seconds` in which nothing was written and at most `most`
+        statements ran.
+        """
         begun = time.monotonic()
         since, before, asked = begun, self.written(), len(self.statements())
         while time.monotonic() - since < seconds:
@@ -111,18 +114,17 @@ class Outside:
 @pytest.mark.slow
 @pytest.mark.parametrize("has_worked", [False, True], ids=["from the start", "after some work"])
 def test_an_idle_worker_asks_once_a_second_and_writes_nothing(
-    talkative: Server, tmp_path: Path, has_worked: bool
+    logging_server: Server, tmp_path: Path, has_worked: bool
 ) -> None:
-    dsn = talkative.dsn("queue")
-    with Outside(talkative) as outside, Crew(dsn, tmp_path) as crew:
-        worker = crew.start(
-            lease=1
-        ).serves()  # while leases might end, somebody has to look for those that do
+    dsn = logging_server.dsn("queue")
+    with Observer(logging_server) as observer, Processes(dsn, tmp_path) as processes:
+        # With a short lease: while leases can still run out, the worker calls more often.
+        worker = processes.start(lease=1).wait_until_serving()
         if has_worked:
             with Queue(dsn) as queue:
-                queue.enqueue_many(shop.nod.message() for _ in range(100))
+                queue.enqueue_many(shop.do_nothing.message() for _ in range(100))
                 until(lambda: (queue.stats().waiting, queue.stats().leased) == (0, 0), "it to be done")
-        asked = outside.quiet(IDLE_SECONDS, IDLE_SECONDS + 1)
+        asked = observer.quiet(IDLE_SECONDS, IDLE_SECONDS + 1)
         print(f"{len(asked)} statements in {IDLE_SECONDS:g} s: {set(asked)}")
-        assert len(asked) >= IDLE_SECONDS - 2, "it does not even look"
+        assert len(asked) >= IDLE_SECONDS - 2, "it does not even poll"
         assert worker.stop() == 0

@@ -1,4 +1,4 @@
-"""What is due is worked through, in the test's own process."""
+"""Runs the tasks of all messages that are due, in the test's process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.commands import Delivery
 from lonnymq.errors import InvalidArgument
-from lonnymq.testing.loop_safe_queue import AnyLoopQueue
+from lonnymq.testing.loop_safe_queue import LoopSafeQueue
 from lonnymq.worker.app import App
 from lonnymq.worker.exceptions import Discard, Retry
 from lonnymq.worker.worker import Worker
@@ -19,7 +19,7 @@ from lonnymq.worker.worker import Worker
 
 @dataclass
 class Drained:
-    """How many attempts ended how, and what those raised that failed, the first of them first."""
+    """How many attempts had which outcome, and the errors of those that failed, in order."""
 
     completed: int = 0
     retried: int = 0
@@ -38,11 +38,11 @@ class Drained:
 
 
 def drain(app: App[Any], *, raise_errors: bool = True) -> Drained:
-    """Have the app's tasks run for all messages that are due, and for those that are due because of them, one
-    after the other. What waits for later, a retry after its backoff too, is left, and so are schedules.
-    Messages that a channel's rate or concurrency limit holds back are waited for.
+    """Run the app's tasks for all messages that are due, and for those that the tasks enqueue, one at a time.
+    Waits for messages that a channel's rate or concurrency limit holds back. Messages that are scheduled for
+    later, such as retries with a backoff, are not run, and neither are schedules.
 
-    If handlers failed, the first error is raised when all is done, unless `raise_errors` is false.
+    If handlers failed, the first error is raised in the end, unless `raise_errors` is false.
 
         send_invoice.enqueue(7)
         assert drain(app).completed == 1
@@ -53,11 +53,11 @@ def drain(app: App[Any], *, raise_errors: bool = True) -> Drained:
 
 
 async def drain_async(app: App[Any], *, raise_errors: bool = True) -> Drained:
-    """As drain, in the test's own event loop."""
+    """As drain, in the test's event loop."""
     drained = Drained()
-    timeless = copy(app)
-    timeless.crons = []  # a tick that falls into the time of a test is none of its business
-    await Worker(timeless, concurrency=1, prefetch=0, on_result=drained.note).serve(until_empty=True)
+    without_schedules = copy(app)
+    without_schedules.crons = []  # a schedule that happens to be due must not disturb the test
+    await Worker(without_schedules, concurrency=1, prefetch=0, on_result=drained.note).serve(until_empty=True)
     if drained.errors and raise_errors:
         raise drained.errors[0]
     return drained
@@ -65,8 +65,8 @@ async def drain_async(app: App[Any], *, raise_errors: bool = True) -> Drained:
 
 def _check_may_block(app: App[Any]) -> None:
     hint = "use: await drain_async(app)"
-    if isinstance(app.queue, AsyncQueue) and not isinstance(app.queue, AnyLoopQueue):
-        raise InvalidArgument("an AsyncQueue belongs to one event loop, and drain makes one of its own", hint)
+    if isinstance(app.queue, AsyncQueue) and not isinstance(app.queue, LoopSafeQueue):
+        raise InvalidArgument("an AsyncQueue belongs to one event loop, and drain creates another", hint)
     with suppress(RuntimeError):
         asyncio.get_running_loop()
-        raise InvalidArgument("drain blocks, and an event loop runs here", hint)
+        raise InvalidArgument("drain blocks, and an event loop is running here", hint)

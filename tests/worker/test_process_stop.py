@@ -1,0 +1,176 @@
+"""Stopping a worker process: running handlers may finish, and messages of those that do not are released."""
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from lonnymq import Queue
+from tests.invariants import check
+from tests.worker import shop
+from tests.worker.processes import Processes, until
+
+BRIEF, LONG = 20, 60
+WAITING: dict[str, shop.AnyTask] = {"in a thread": shop.wait_in_thread, "in the loop": shop.wait_in_loop}
+UNSTOPPABLE: dict[str, shop.AnyTask] = {
+    "in a thread": shop.unstoppable_in_thread,
+    "in the loop": shop.unstoppable_in_loop,
+    "elsewhere": shop.leaves_thread_behind,
+}
+KINDS = [*(f"waits {kind}" for kind in WAITING), *(f"unstoppable {kind}" for kind in UNSTOPPABLE)]
+
+
+@pytest.fixture
+def queue(dsn: str) -> Iterator[Queue]:
+    with Queue(dsn) as made:
+        made.set(history=True)
+        yield made
+
+
+@pytest.fixture
+def processes(dsn: str, tmp_path: Path) -> Iterator[Processes]:
+    with Processes(dsn, tmp_path) as made:
+        yield made
+
+
+def leased(conn: psycopg.Connection) -> int:
+    return len(conn.execute("SELECT FROM leases").fetchall())
+
+
+def waiting(conn: psycopg.Connection) -> list[tuple[bool, int, str | None]]:
+    """For each message: whether it is leased, its attempts, and its error."""
+    return conn.execute("SELECT status = 'leased', attempts, error FROM messages ORDER BY id").fetchall()
+
+
+UNTOUCHED = (False, 0, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "number", "environment"),
+    [
+        ("in a thread", signal.SIGTERM, {}),
+        ("in a thread", signal.SIGINT, {"SHOP_IS_ASYNC": "1"}),
+        ("in the loop", signal.SIGTERM, {"SHOP_IS_ASYNC": "1"}),
+        ("in the loop", signal.SIGINT, {}),
+    ],
+)
+def test_running_handlers_finish_and_ready_messages_are_released(
+    queue: Queue,
+    conn: psycopg.Connection,
+    processes: Processes,
+    kind: str,
+    number: signal.Signals,
+    environment: dict[str, str],
+) -> None:
+    brief = [shop.ship.message(order) for order in range(BRIEF)]  # from these it learns to prefetch
+    queue.enqueue_many(brief + [WAITING[kind].message(order) for order in range(LONG)])
+    worker = processes.start(concurrency=2, environment=environment | {"SHOP_KEEPS_READY": "1"})
+    until(
+        lambda: len(processes.ledger.runs()) == BRIEF + 2 and leased(conn) > 10,
+        "ready messages beside the two that run",
+    )
+    worker.send(number)
+    until(lambda: leased(conn) == 2, "the ready messages to be released")
+    assert waiting(conn).count(UNTOUCHED) == LONG - 2
+    assert worker.is_alive
+    processes.open_gates()
+    assert worker.wait_for_exit() == 0
+    assert waiting(conn) == [UNTOUCHED] * (LONG - 2)
+    finished = conn.execute("SELECT outcome, attempts FROM finished").fetchall()
+    assert finished == [("completed", 1)] * (BRIEF + 2)
+    assert len(processes.ledger.runs()) == len(processes.ledger.runs("end")) == BRIEF + 2
+    assert worker.health["status"] == "stopped"
+    check(conn)
+
+
+def test_an_idle_worker_stops_at_once(queue: Queue, conn: psycopg.Connection, processes: Processes) -> None:
+    worker = processes.start().wait_until_serving()
+    queue.enqueue_many([shop.ship.message(1), shop.pack.message(2)])
+    until(lambda: not waiting(conn), "it to be idle again")
+    begun = time.monotonic()
+    assert worker.stop() == 0
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_handlers_that_do_not_finish_are_interrupted_and_their_messages_released(
+    queue: Queue, conn: psycopg.Connection, processes: Processes, kind: str
+) -> None:
+    manner, _, place = kind.partition(" ")
+    queue.enqueue_many(
+        [(WAITING if manner == "waits" else UNSTOPPABLE)[place].message(order) for order in range(3)]
+    )
+    worker = processes.start(shutdown_timeout=0.5)
+    until(lambda: len(processes.ledger.runs()) == 3, "all to run")
+    worker.send(signal.SIGTERM)
+    assert worker.wait_for_exit(15) == 0
+    assert waiting(conn) == [UNTOUCHED] * 3
+    if manner == "waits":
+        stopped = "JobStopped" if place == "in a thread" else "CancelledError"
+        assert sorted(processes.ledger.runs(stopped)) == [0, 1, 2]
+    assert conn.execute("SELECT COUNT(*) FROM finished").fetchone() == (0,)
+    check(conn)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "number"), [*((kind, signal.SIGTERM) for kind in KINDS), ("waits in a thread", signal.SIGINT)]
+)
+def test_a_second_signal_stops_it_at_once(
+    queue: Queue, conn: psycopg.Connection, processes: Processes, kind: str, number: signal.Signals
+) -> None:
+    manner, _, place = kind.partition(" ")
+    queue.enqueue_many(
+        [(WAITING if manner == "waits" else UNSTOPPABLE)[place].message(order) for order in range(3)]
+    )
+    worker = processes.start(shutdown_timeout=600)
+    until(lambda: len(processes.ledger.runs()) == 3, "all to run")
+    worker.send(number)
+    until(lambda: worker.health["status"] == "draining", "the first signal to take effect")
+    assert worker.is_alive
+    assert waiting(conn) == [(True, 0, None)] * 3
+    worker.send(number)
+    assert worker.wait_for_exit(10) == 130
+    assert waiting(conn) == [UNTOUCHED] * 3
+    check(conn)
+
+
+def test_an_unknown_task_waits_for_a_worker_that_has_it(
+    queue: Queue, conn: psycopg.Connection, processes: Processes
+) -> None:
+    queue.enqueue_many([shop.ship.message(7), shop.do_nothing.message()])
+    older = processes.start("older").wait_until_serving()
+    until(lambda: conn.execute("SELECT FROM finished").fetchall(), "the known task to be done")
+    until(lambda: waiting(conn) == [UNTOUCHED], "the other to be released")
+    [(id_, status)] = conn.execute("SELECT id, status FROM messages").fetchall()
+    assert status == "scheduled"
+    assert "released 1 message for the task 'ship' for 60 s, having no handler" in older.log
+    assert " ERROR lonnymq.worker: " in older.log
+    assert older.stop() == 0
+
+    processes.start().wait_until_serving()
+    assert conn.execute("SELECT message_reschedule(%s)", (id_,)).fetchone() == ("rescheduled",)
+    until(lambda: not waiting(conn), "the newer worker to handle it")
+    assert processes.ledger.runs("end") == [7]
+    assert conn.execute("SELECT outcome, attempts FROM finished WHERE id = %s", (id_,)).fetchall() == [
+        ("completed", 1)
+    ]
+
+
+def test_the_health_file(queue: Queue, conn: psycopg.Connection, processes: Processes) -> None:
+    worker = processes.start().wait_until_serving()
+    until(worker.health_file.exists, "the file")
+    first = worker.health
+    assert (first["status"], first["name"], first["pid"]) == ("serving", worker.name, worker.pid)
+    queue.enqueue_many([shop.wait_in_loop.message(1), shop.ship.message(2)])
+    until(lambda: worker.health["running"] == 1, "the file to show what runs")
+    assert worker.health["at"] > first["at"]
+    processes.open_gates()
+    until(lambda: worker.health["outcomes"] == {"completed": 2}, "the file to show the outcomes")
+    assert worker.stop() == 0
+    assert (worker.health["status"], worker.health["running"]) == ("stopped", 0)
