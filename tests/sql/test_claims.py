@@ -71,7 +71,7 @@ def filled(conn: psycopg.Connection, **channels: int) -> None:
 
 
 def leased(conn: psycopg.Connection) -> list[int]:
-    return [row[0] for row in conn.execute("SELECT id FROM lease_holding(NULL) ORDER BY id")]
+    return [row[0] for row in conn.execute("SELECT id FROM message_leases(NULL) ORDER BY id")]
 
 
 def refused(call: Any, *arguments: Any, **keywords: Any) -> str | None:

@@ -146,7 +146,7 @@ def test_every_call_was_tried(conn: psycopg.Connection) -> None:
     tried = {call.split("(")[0] for call in (*PRODUCES, *OBSERVES, *NEITHER, *HARMLESS)}
     by_token = {
         f"message_{verb}{many}"
-        for verb in ("complete", "defer", "discard", "extend")
+        for verb in ("complete", "retry", "discard", "extend")
         for many in ("", "_many")
     }
     elsewhere = {"message_get", "channel_list", "staging_publish", "staging_publish_once", "staging_discard"}

@@ -36,5 +36,5 @@ RETURNS TABLE (id BIGINT, is_counted BOOLEAN) LANGUAGE sql STABLE AS $$
         WHERE m.id = x.id AND m.generation = x.generation OFFSET 0) m
     WHERE m.channel = p_channel
     UNION ALL
-    SELECT m.id, m.is_counted FROM message_unread(NULL) m WHERE m.channel = p_channel
+    SELECT m.id, m.is_counted FROM message_undispatched(NULL) m WHERE m.channel = p_channel
 $$;

@@ -14,5 +14,5 @@ BEGIN
         PERFORM refuse('LM010', 'the list of lanes is empty, or has an element without a name',
             'Name the lanes to take from, or give NULL for all of them.');
     END IF;
-    PERFORM free_check('message_dequeue');
+    PERFORM unbound_check('message_dequeue');
 END $$;

@@ -31,7 +31,7 @@ BEGIN
                 SELECT FROM message m WHERE m.id = s.id AND m.generation = s.generation OFFSET 0) m);
     END IF;
     IF v_is_limited THEN
-        PERFORM slots_free(ARRAY[v_channel]);
+        PERFORM slots_notify(ARRAY[v_channel]);
     END IF;
     RETURN 'completed';
 END $$;

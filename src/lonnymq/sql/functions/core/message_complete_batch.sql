@@ -45,7 +45,7 @@ BEGIN
         PERFORM dedupe_release(d.keys, (SELECT q.dedupe_keep_ms FROM queue q));
     END IF;
     IF d.channels IS NOT NULL THEN
-        PERFORM slots_free(ARRAY(SELECT DISTINCT c FROM unnest(d.channels) c));
+        PERFORM slots_notify(ARRAY(SELECT DISTINCT c FROM unnest(d.channels) c));
     END IF;
     IF cardinality(d.ids) = cardinality(p_ids) AND d.cancelled IS NULL THEN
         RETURN QUERY SELECT unnest(p_ids), 'completed';

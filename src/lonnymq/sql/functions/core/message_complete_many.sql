@@ -14,11 +14,11 @@ BEGIN
         RETURN;
     END IF;
     p_tokens := tokens_fill(p_tokens, cardinality(p_ids));
-    PERFORM lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0));
+    PERFORM array_lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0));
     v_endings := ARRAY(SELECT e FROM lease_lock(p_ids, p_tokens, 'completed') e);
     IF v_endings <> '{}' THEN
-        PERFORM message_end(v_endings, clock_ms());
-        PERFORM lease_end(v_endings);
+        PERFORM message_finish(v_endings, clock_ms());
+        PERFORM lease_close(v_endings);
     END IF;
     RETURN QUERY SELECT * FROM message_results(p_ids, p_tokens, v_endings);
 END $$;

@@ -31,7 +31,7 @@ DECLARE
 BEGIN
     SELECT s.content_max_bytes, s.is_special INTO v_max, v_is_special FROM sleep s ORDER BY s.id DESC LIMIT 1;
     IF NOT v_is_plain OR (cardinality(p_channels) = cardinality(p_contents)) IS NOT TRUE THEN
-        PERFORM lengths_check(cardinality(p_channels), cardinality(p_contents), cardinality(p_dequeue_ats),
+        PERFORM array_lengths_check(cardinality(p_channels), cardinality(p_contents), cardinality(p_dequeue_ats),
             cardinality(p_headers), cardinality(p_max_attempts), cardinality(p_dedupe_keys), cardinality(p_delays_ms),
             cardinality(p_priorities), cardinality(p_costs), cardinality(p_lanes));
     END IF;
@@ -47,7 +47,7 @@ BEGIN
         PERFORM lanes_check(p_lanes);
     END IF;
     IF p_delays_ms IS NOT NULL THEN
-        p_dequeue_ats := delays_add(p_dequeue_ats, p_delays_ms, clock_ms());
+        p_dequeue_ats := delays_to_times(p_dequeue_ats, p_delays_ms, clock_ms());
     END IF;
     IF cardinality(p_channels) = 0 THEN
         RETURN;

@@ -64,7 +64,7 @@ BEGIN
         -- xmax, and waits for a second.
         FOR id, channel, content, headers, state, attempts, lane, v_nth, v_is_mine IN
             SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.lane, r.nth,
-                CASE WHEN m.id IS NOT NULL THEN m.is_free OR message_try(m.id, r.generation) END
+                CASE WHEN m.id IS NOT NULL THEN m.is_free OR message_lock_if_free(m.id, r.generation) END
             FROM unnest(v_got) WITH ORDINALITY r (lane, tag, id, generation, rank, at, cost, is_limited, channel, nth)
             LEFT JOIN LATERAL (
                 SELECT m.*, m.xmax = '0' AS is_free FROM message m WHERE m.id = r.id
@@ -83,7 +83,7 @@ BEGIN
         EXIT WHEN v_not IS NULL OR v_n = p_limit;
     END LOOP;
     IF v_not IS NOT NULL THEN
-        v_taken := ready_refuse(v_taken, v_not, v_back, v_now);
+        v_taken := ready_skip(v_taken, v_not, v_back, v_now);
     END IF;
     IF v_n > 0 THEN
         v_is_exact := lease_write(v_taken, message_dequeue.token, message_dequeue.lease_end_at, v_now, p_consumer,
@@ -97,7 +97,7 @@ BEGIN
         END IF;
     END IF;
     IF v_n = 0 AND cardinality(q.lanes) > 1 THEN
-        PERFORM lanes_ask(q.lanes, p_lanes, v_now);
+        PERFORM lanes_announce(q.lanes, p_lanes, v_now);
     END IF;
     IF v_n < p_limit THEN
         RETURN QUERY

@@ -7,11 +7,11 @@ DECLARE
     v_endings ending[];
 BEGIN
     p_tokens := tokens_fill(p_tokens, cardinality(p_ids));
-    PERFORM lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0), cardinality(p_reasons));
+    PERFORM array_lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0), cardinality(p_reasons));
     v_endings := ARRAY(SELECT e FROM lease_lock(p_ids, p_tokens, 'cancelled', p_errors => p_reasons) e);
     IF v_endings <> '{}' THEN
-        PERFORM message_end(v_endings, clock_ms());
-        PERFORM lease_end(v_endings);
+        PERFORM message_finish(v_endings, clock_ms());
+        PERFORM lease_close(v_endings);
     END IF;
     RETURN QUERY
     SELECT r.id, CASE r.result WHEN 'cancelled' THEN 'discarded' ELSE r.result END

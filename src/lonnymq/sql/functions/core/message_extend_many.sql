@@ -15,11 +15,11 @@ DECLARE
     x RECORD;
 BEGIN
     p_tokens := tokens_fill(p_tokens, cardinality(p_ids));
-    PERFORM lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0), cardinality(p_states));
+    PERFORM array_lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0), cardinality(p_states));
     PERFORM lease_check(p_lease_ms);
     IF array_remove(p_states, NULL) <> '{}' THEN
         PERFORM state_check(state) FROM unnest(p_states) u (state) WHERE state IS NOT NULL;
-        PERFORM lease_write_states(p_ids, p_tokens, p_states);
+        PERFORM message_write_states(p_ids, p_tokens, p_states);
     END IF;
     v_end := clock_ms() + p_lease_ms;
     FOR i IN 1 .. 100 LOOP
@@ -39,7 +39,7 @@ BEGIN
     END LOOP;
     INSERT INTO notice (lease_end_at) SELECT DISTINCT d.at FROM unnest(v_done) d;
     RETURN QUERY
-    SELECT z.id, CASE WHEN z.end_at IS NULL THEN message_missed(z.id, z.token) ELSE 'extended' END, z.end_at
+    SELECT z.id, CASE WHEN z.end_at IS NULL THEN message_miss_reason(z.id, z.token) ELSE 'extended' END, z.end_at
     FROM (
         SELECT y.id, y.token, y.ord, MAX(y.end_at) OVER (PARTITION BY y.id, y.token) AS end_at
         FROM (

@@ -11,7 +11,7 @@ BEGIN
     END IF;
     RETURN QUERY
     SELECT x.id, CASE WHEN x.result IS NOT NULL THEN x.result WHEN x.ord < x.done_ord THEN 'lost'
-        ELSE message_missed(x.id, x.token) END
+        ELSE message_miss_reason(x.id, x.token) END
     FROM (
         SELECT z.*, MIN(z.ord) FILTER (WHERE z.result IS NOT NULL) OVER (PARTITION BY z.id) AS done_ord
         FROM (

@@ -10,11 +10,11 @@ BEGIN
     PERFORM FROM capacity c WHERE c.channel = p_channel ORDER BY c.turn DESC LIMIT 1 FOR UPDATE;
     IF FOUND THEN
         UPDATE capacity
-        SET turn = nextval('turn'), uncounted = capacity_uncounted(p_channel, p_max), recounted_at = clock_ms(),
+        SET turn = nextval('turn'), uncounted = capacity_count_uncounted(p_channel, p_max), recounted_at = clock_ms(),
             open_xids = NULL
         WHERE channel = p_channel;
     ELSE
         INSERT INTO capacity (channel, turn, size, uncounted, recounted_at)
-        VALUES (p_channel, nextval('turn'), 0, capacity_uncounted(p_channel, p_max), clock_ms());
+        VALUES (p_channel, nextval('turn'), 0, capacity_count_uncounted(p_channel, p_max), clock_ms());
     END IF;
 END $$;

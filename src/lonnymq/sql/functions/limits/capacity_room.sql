@@ -37,17 +37,17 @@ BEGIN
         c.open_xids := ARRAY(
             SELECT x FROM pg_snapshot_xip(v_snapshot) x
             WHERE x <> pg_current_xact_id() AND (c.open_xids IS NULL OR x = ANY (c.open_xids)));
-        c.uncounted := capacity_uncounted(p_channel, v_max);
+        c.uncounted := capacity_count_uncounted(p_channel, v_max);
         v_is_changed := TRUE;
     END IF;
     IF c.size + c.uncounted + p_wanted > v_max THEN
-        v_read := capacity_departed(c, 1000 + p_wanted);
+        v_read := capacity_apply_departures(c, 1000 + p_wanted);
         -- That nothing was found is written only where much would be read again.
         v_is_changed := v_is_changed OR v_read.size < c.size OR c.read_to IS NULL
             OR (SELECT COUNT(*) >= 10 FROM pg_snapshot_xip(c.read_to) x WHERE pg_visible_in_snapshot(x, v_snapshot));
         c := v_read;
         IF c.uncounted > 0 AND c.size + c.uncounted + p_wanted > v_max AND abs(v_now - c.recounted_at) >= 1000 THEN
-            c.uncounted := capacity_uncounted(p_channel, v_max);
+            c.uncounted := capacity_count_uncounted(p_channel, v_max);
             c.recounted_at := v_now;
             v_is_changed := TRUE;
         END IF;

@@ -7,7 +7,7 @@ RETURNS VOID LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $
 DECLARE
     v_role REGROLE := to_regrole(quote_ident(p_role));
 BEGIN
-    PERFORM free_check('credential_bind');
+    PERFORM unbound_check('credential_bind');
     PERFORM channel_check(c) FROM unnest(p_channels) c;
     PERFORM FROM installation FOR SHARE;    -- an upgrade replaces login_is_free(), too: one after the other
     PERFORM FROM queue FOR UPDATE;          -- one at a time: has_bound must not miss who is bound at the same moment

@@ -17,6 +17,6 @@ BEGIN
         m.attempts, m.max_attempts, CASE WHEN p.end_at IS NULL THEN m.consumer ELSE p.consumer END,
         m.error, m.past_errors, m.dedupe_key, m.is_cancelled, m.headers, m.state, m.content,
         m.lane, m.priority::INT, m.cost
-    FROM message_places(bound_channels(), p_leased) p
+    FROM message_find(bound_channels(), p_leased) p
     CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id = p.id AND m.generation = p.generation OFFSET 0) m;
 END $$;

@@ -5,7 +5,7 @@ DECLARE
     v_bound TEXT[] := bound_channels();
 BEGIN
     IF p_channel IS NOT NULL AND v_bound IS NOT NULL AND NOT p_channel = ANY (v_bound) THEN
-        PERFORM bound_refuse('observe channel ' || quote_literal(p_channel),
+        PERFORM bound_login_refuse('observe channel ' || quote_literal(p_channel),
             'It is bound to other channels; an administrator changes that with credential_bind.');
     END IF;
 END $$;

@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION schedule_delete (p_name TEXT)
 RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT AS $$
 BEGIN
-    PERFORM free_check('schedule_delete');
+    PERFORM unbound_check('schedule_delete');
     DELETE FROM schedule s WHERE s.name = p_name;
     RETURN FOUND;
 END $$;

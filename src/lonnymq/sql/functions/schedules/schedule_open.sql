@@ -8,8 +8,8 @@ SET search_path FROM CURRENT AS $$
 DECLARE
     v_now BIGINT := clock_ms();
 BEGIN
-    PERFORM free_check('schedule_open');
-    PERFORM lengths_check(cardinality(p_names), NULL);
+    PERFORM unbound_check('schedule_open');
+    PERFORM array_lengths_check(cardinality(p_names), NULL);
     PERFORM schedule_check(n) FROM unnest(p_names) n;
     IF EXISTS (SELECT FROM unnest(p_names) n WHERE NOT EXISTS (SELECT FROM schedule s WHERE s.name = n)) THEN
         INSERT INTO schedule (name, ticked_at, opened_at)

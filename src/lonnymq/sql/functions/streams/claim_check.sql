@@ -5,7 +5,7 @@ RETURNS claimant LANGUAGE plpgsql AS $$
 DECLARE
     c claimant;
 BEGIN
-    PERFORM free_check('claim');
+    PERFORM unbound_check('claim');
     IF p_lock THEN
         SELECT * INTO c FROM claimant x WHERE x.name = p_claimant FOR UPDATE;
     ELSE

@@ -5,7 +5,7 @@ RETURNS TABLE (generation BIGINT, done_seq BIGINT, last_seq BIGINT) LANGUAGE plp
 SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 BEGIN
-    PERFORM free_check('claim_open');
+    PERFORM unbound_check('claim_open');
     IF p_claimant IS NULL OR octet_length(p_claimant) NOT BETWEEN 1 AND 255 THEN
         PERFORM refuse('LM010', 'the claimant''s name is null, empty or too long', 'Give it 1 to 255 bytes.');
     END IF;

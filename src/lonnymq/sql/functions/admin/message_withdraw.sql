@@ -1,0 +1,41 @@
+-- Take messages out of the places where they wait: they end, or come back at another time. The caller has locked them,
+-- so that no dequeue serves them from now on. Waits for an open dequeue that took one before; when that commits, the
+-- entry is gone, and the message is looked for again: then it is leased, or the dispatcher has moved it. A message
+-- that is in neither scheduled nor ready nor a lease is in a line, or has a notice that is unread or being read:
+-- whatever the dispatcher makes of it is void, and a notice has it taken out of the line. READ COMMITTED only, unless
+-- the caller treats leased messages as waiting ones.
+-- Returns all of them, with their leases if they have one, and with the outcome and the time given.
+CREATE OR REPLACE FUNCTION message_withdraw (p_ids BIGINT[], p_outcome TEXT, p_at BIGINT DEFAULT NULL)
+RETURNS ending[] LANGUAGE plpgsql AS $$
+DECLARE
+    v_entries entry[] := ARRAY(
+        SELECT ROW(m.id, m.generation, -m.priority, m.dequeue_at, m.cost, m.lane, m.channel)::entry
+        FROM message m WHERE m.id = ANY (p_ids));
+    v_rest BIGINT[] := p_ids;               -- those that were not found waiting
+    v_leased ending[] := '{}';
+    d RECORD;
+BEGIN
+    FOR i IN 1 .. 100 LOOP
+        d := entries_delete(v_entries);
+        v_rest := ARRAY(SELECT r FROM unnest(v_rest) r WHERE COALESCE(r NOT IN (SELECT u FROM unnest(d.ids) u), TRUE));
+        EXIT WHEN NOT d.is_again;
+    END LOOP;
+    IF v_rest <> '{}' THEN
+        v_leased := ARRAY(
+            SELECT ROW(NULL, h.id, h.generation, h.token, h.last_id, h.dequeued_at, h.consumer, NULL, m.channel,
+                p_outcome, p_at, NULL, NULL)::ending
+            FROM message_leases(v_rest) h
+            CROSS JOIN LATERAL (SELECT m.channel FROM message m WHERE m.id = h.id OFFSET 0) m);
+        INSERT INTO notice (gone)           -- a few each: a dispatch reads a bounded number of notices
+        SELECT array_agg(x.e)
+        FROM (
+            SELECT e, (ROW_NUMBER() OVER () - 1) / 5 AS part FROM unnest(v_entries) e
+            WHERE COALESCE(e.id IN (SELECT r FROM unnest(v_rest) r), FALSE)
+                AND COALESCE(e.id NOT IN (SELECT l.id FROM unnest(v_leased) l), TRUE)) x
+        GROUP BY x.part;
+    END IF;
+    RETURN v_leased || ARRAY(
+        SELECT ROW(NULL, e.id, e.generation, NULL, NULL, NULL, NULL, NULL, e.channel, p_outcome, p_at, NULL,
+            NULL)::ending
+        FROM unnest(v_entries) e WHERE COALESCE(e.id NOT IN (SELECT l.id FROM unnest(v_leased) l), TRUE));
+END $$;

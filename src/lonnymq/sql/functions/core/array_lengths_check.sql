@@ -1,0 +1,12 @@
+-- Refuse arrays that do not belong together. The first is required, the others may be NULL.
+CREATE OR REPLACE FUNCTION array_lengths_check (p_length INT, VARIADIC p_others INT[])
+RETURNS VOID LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_length IS NULL THEN
+        PERFORM refuse('LM006', 'the first array is NULL', 'Give an array; it may be empty.');
+    ELSIF p_length <> ANY (p_others) THEN
+        PERFORM refuse('LM006', format('the arrays differ in length: %s against %s', p_length,
+            array_to_string(p_others, ', ', 'none')),
+            'Give one element a message in every array, or NULL in place of a whole optional array.');
+    END IF;
+END $$;

@@ -1,0 +1,20 @@
+-- Why a call did nothing: 'cancelled' when the caller holds the message and must give it up; 'lost' when it is there
+-- under another token or none, or dead; else 'not_found'.
+CREATE OR REPLACE FUNCTION message_miss_reason (p_id BIGINT, p_token UUID)
+RETURNS TEXT LANGUAGE plpgsql AS $$
+DECLARE
+    v_is_cancelled BOOLEAN;
+BEGIN
+    IF bound_channels() IS NOT NULL THEN
+        RETURN 'not_found';                 -- a login that may not consume learns nothing of what there is
+    END IF;
+    SELECT m.is_cancelled AND EXISTS (
+        SELECT FROM lease_find(ARRAY[p_id], ARRAY[p_token]) f WHERE f.generation = m.generation)
+    INTO v_is_cancelled FROM message m WHERE m.id = p_id;
+    IF FOUND THEN
+        RETURN CASE WHEN v_is_cancelled THEN 'cancelled' ELSE 'lost' END;
+    ELSIF EXISTS (SELECT FROM dead WHERE id = p_id) THEN
+        RETURN 'lost';
+    END IF;
+    RETURN 'not_found';
+END $$;

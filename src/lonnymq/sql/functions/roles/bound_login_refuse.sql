@@ -1,0 +1,10 @@
+-- Refuse what a login that is bound to channels may not do.
+CREATE OR REPLACE FUNCTION bound_login_refuse (p_what TEXT, p_hint TEXT)
+RETURNS VOID LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    PERFORM refuse('LM012', format('role %I may not %s', session_user, p_what),
+        CASE WHEN EXISTS (SELECT FROM credential) THEN p_hint
+             ELSE 'The bindings of logins to channels are lost, as after a restore without the roles. '
+                 || 'As the owner of the queue, bind all of them '
+                 'again with credential_bind, in one transaction.' END);
+END $$;
