@@ -6,7 +6,6 @@ RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     d RECORD;                               -- what was done
-    v_endings ending[];
 BEGIN
     WITH l AS MATERIALIZED (
         SELECT x.* FROM (SELECT MIN(u) AS lo, MAX(u) AS hi FROM unnest(p_ids) u) r
@@ -50,12 +49,11 @@ BEGIN
     IF cardinality(d.ids) = cardinality(p_ids) AND d.cancelled IS NULL THEN
         RETURN QUERY SELECT unnest(p_ids), 'completed';
     ELSE
-        SELECT array_agg(ROW(x.ord, x.id, NULL, p_token, NULL, NULL, NULL, NULL, NULL,
-            CASE WHEN x.id = ANY (d.cancelled) THEN 'cancelled' ELSE 'completed' END, NULL, NULL, NULL)::ending)
-        INTO v_endings
-        FROM (
-            SELECT MIN(u.ord) AS ord, u.id FROM unnest(p_ids) WITH ORDINALITY u (id, ord)
-            WHERE COALESCE(u.id IN (SELECT i FROM unnest(d.ids) i), FALSE) GROUP BY u.id) x;
-        RETURN QUERY SELECT * FROM message_results(p_ids, tokens_fill(ARRAY[p_token], cardinality(p_ids)), v_endings);
+        RETURN QUERY
+        SELECT r.id, r.result
+        FROM message_results(p_ids, tokens_fill(ARRAY[p_token], cardinality(p_ids)), ARRAY(
+            SELECT ROW(NULL, i, NULL, p_token, NULL, NULL, NULL, NULL, NULL,
+                CASE WHEN i = ANY (d.cancelled) THEN 'cancelled' ELSE 'completed' END, NULL, NULL, NULL)::ending
+            FROM unnest(d.ids) i)) r;
     END IF;
 END $$;

@@ -32,20 +32,13 @@ BEGIN
             x := lease_extend(r.token, r.last_id, r.ids, v_end);
             v_again := v_again OR NOT x.is_there;
             v_done := v_done || ARRAY(
-                SELECT ROW(NULL, u, NULL, r.token, NULL, NULL, NULL, NULL, NULL, NULL, x.end_at, NULL, NULL)::ending
+                SELECT ROW(NULL, u, NULL, r.token, NULL, NULL, NULL, NULL, NULL, 'extended', x.end_at, NULL,
+                    NULL)::ending
                 FROM unnest(x.ids) u);
         END LOOP;
         EXIT WHEN NOT v_again;
     END LOOP;
     INSERT INTO notice (lease_end_at) SELECT DISTINCT d.at FROM unnest(v_done) d;
     RETURN QUERY
-    SELECT z.id, CASE WHEN z.end_at IS NULL THEN message_miss_reason(z.id, z.token) ELSE 'extended' END, z.end_at
-    FROM (
-        SELECT y.id, y.token, y.ord, MAX(y.end_at) OVER (PARTITION BY y.id, y.token) AS end_at
-        FROM (
-            SELECT u.id, u.token, u.ord, NULL::BIGINT AS end_at
-            FROM unnest(p_ids, p_tokens) WITH ORDINALITY u (id, token, ord)
-            UNION ALL
-            SELECT d.id, d.token, NULL, d.at FROM unnest(v_done) d) y) z
-    WHERE z.ord IS NOT NULL ORDER BY z.ord;
+    SELECT * FROM message_results(p_ids, p_tokens, v_done, FALSE);
 END $$;

@@ -1,16 +1,17 @@
--- Part of message_extend_many: the last state given for a message is what its next attempt finds, if the caller holds
--- it and it is not cancelled. Its lease goes on, so it has no new generation. Locks these messages in the order of
--- their ids.
+-- Part of message_extend_many: store the last state that was given for each message, if the caller holds the message
+-- and it is not cancelled. The lease goes on, so the message keeps its generation. Locks the messages that get a state,
+-- in the order of their ids.
 CREATE OR REPLACE FUNCTION message_write_states (p_ids BIGINT[], p_tokens UUID[], p_states BYTEA[])
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
-    v_mine ending[] := ARRAY(SELECT e FROM lease_lock(p_ids, p_tokens, NULL) e WHERE e.outcome IS NULL);
+    g RECORD;                               -- what has a state, last mention first
+    v_held ending[];
 BEGIN
-    UPDATE message m SET state = s.state
-    FROM (
-        SELECT DISTINCT ON (u.id) u.id, u.state
-        FROM unnest(p_ids, p_tokens, p_states) WITH ORDINALITY u (id, token, state, ord)
-        WHERE u.state IS NOT NULL AND COALESCE((u.id, u.token) IN (SELECT e.id, e.token FROM unnest(v_mine) e), FALSE)
-        ORDER BY u.id, u.ord DESC) s
-    WHERE m.id = s.id;
+    SELECT array_agg(u.id ORDER BY u.ord DESC) AS ids, array_agg(u.token ORDER BY u.ord DESC) AS tokens,
+        array_agg(u.state ORDER BY u.ord DESC) AS states
+    INTO g
+    FROM unnest(p_ids, p_tokens, p_states) WITH ORDINALITY u (id, token, state, ord) WHERE u.state IS NOT NULL;
+    v_held := ARRAY(
+        SELECT e FROM lease_lock(g.ids, g.tokens, NULL, p_states => g.states) e WHERE e.outcome IS NULL);
+    UPDATE message m SET state = e.state FROM unnest(v_held) e WHERE m.id = e.id;
 END $$;
