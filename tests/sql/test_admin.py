@@ -67,7 +67,7 @@ def test_a_message_is_shown_as_it_stands(conn: psycopg.Connection) -> None:
             "dequeued_at": last_at,
             "lease_end_at": last_at + 30_000,
             "consumer": "worker 7",
-            "attempts": 1,
+            "attempts": 2,
             "error": "e",
             "state": b"s",
         }.items()

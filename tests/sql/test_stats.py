@@ -250,7 +250,7 @@ def test_the_views_show_what_there_is(conn: psycopg.Connection) -> None:
         (messages[2].id + 1, "due"),
     ]
     [lease] = shown(conn, "leases")
-    assert (lease["id"], lease["consumer"], lease["attempt"]) == (messages[2].id, "worker 7", 1)
+    assert (lease["id"], lease["consumer"], lease["attempts"]) == (messages[2].id, "worker 7", 1)
     [dead] = shown(conn, "dead_letters")
     assert (dead["id"], dead["error"]) == (messages[1].id, "e")
     assert [(row["id"], row["outcome"]) for row in shown(conn, "history ORDER BY id")] == [

@@ -104,7 +104,7 @@ def test_asleep_for_longer_than_its_lease(
     first.send(signal.SIGCONT)
     until(lambda: crew.ledger.runs("end", first.name) or " was given up" in first.said, "the first to see it")
     assert first.stop() == 0, "all it had to say it has said"
-    [holder] = conn.execute("SELECT consumer, attempt FROM leases").fetchall()
+    [holder] = conn.execute("SELECT consumer, attempts FROM leases").fetchall()
     assert holder == (second.name, 2)
     assert completed(conn) == 0
     second.open_gate()

@@ -286,7 +286,7 @@ def test_a_handler_whose_lease_was_lost_is_stopped(
     assert len(raised) == 1
     message = queue.get(created.id or 0)
     assert message is not None
-    assert (message.status, message.attempts, message.error) == ("leased", 0, None), "it was not touched"
+    assert (message.status, message.attempts, message.error) == ("leased", 1, None), "it was not touched"
 
 
 def test_a_cancelled_message_stops_its_handler(queue: Queue, app: App[Created]) -> None:

@@ -52,7 +52,8 @@ CREATE TABLE message (
     dequeued_at BIGINT,
     first_dequeued_at BIGINT,               -- the first, once there were two
     generation INT NOT NULL DEFAULT 0,      -- how often it came back
-    attempts INT NOT NULL DEFAULT 0,        -- used up, the running one not counted
+    -- attempts that failed or whose lease ran out. What shows a leased message adds the running one
+    attempts INT NOT NULL DEFAULT 0,
     max_attempts INT,                       -- NULL: the queue's
     cost INT NOT NULL DEFAULT 1,            -- what it counts against its channel's share
     priority SMALLINT NOT NULL DEFAULT 0,

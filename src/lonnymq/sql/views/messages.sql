@@ -5,7 +5,8 @@ SELECT m.id, m.channel,
     CASE WHEN l.end_at IS NOT NULL THEN 'leased'
          WHEN m.dequeue_at <= to_epoch(clock_timestamp()) THEN 'due' ELSE 'scheduled' END AS status,
     m.dequeue_at, m.created_at, COALESCE(m.first_dequeued_at, m.dequeued_at, l.dequeued_at) AS first_dequeued_at,
-    COALESCE(l.dequeued_at, m.dequeued_at) AS dequeued_at, l.end_at AS lease_end_at, m.attempts, m.max_attempts,
+    COALESCE(l.dequeued_at, m.dequeued_at) AS dequeued_at, l.end_at AS lease_end_at,
+    m.attempts + (l.end_at IS NOT NULL)::INT AS attempts, m.max_attempts,
     CASE WHEN l.end_at IS NOT NULL THEN l.consumer ELSE m.consumer END AS consumer,
     m.error, m.past_errors, m.dedupe_key, m.is_cancelled, m.headers, m.state, m.content,
     m.lane, m.priority::INT AS priority, m.cost

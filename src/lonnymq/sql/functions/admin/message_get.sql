@@ -30,7 +30,7 @@ BEGIN
     RETURN QUERY
     SELECT m.id, m.channel, message_status(l.end_at IS NOT NULL, m.dequeue_at), m.dequeue_at, m.created_at,
         COALESCE(m.first_dequeued_at, m.dequeued_at, l.dequeued_at), COALESCE(l.dequeued_at, m.dequeued_at),
-        l.end_at, NULL::BIGINT, m.attempts, m.max_attempts,
+        l.end_at, NULL::BIGINT, m.attempts + (l.end_at IS NOT NULL)::INT, m.max_attempts,
         CASE WHEN l.end_at IS NULL THEN m.consumer ELSE l.consumer END, m.error, m.past_errors, m.dedupe_key,
         m.is_cancelled, m.headers, m.state, m.content, m.lane, m.priority::INT, m.cost
     FROM message m WHERE m.id = v_id

@@ -23,7 +23,7 @@ BEGIN
     SELECT * INTO c FROM cursor_read(p_after);
     RETURN QUERY
     SELECT m.id, m.channel, message_status(p_status = 'leased', m.dequeue_at), m.dequeue_at, m.created_at,
-        e.end_at, m.attempts,
+        e.end_at, m.attempts + (p_status = 'leased')::INT,
         m.max_attempts, CASE WHEN p_status = 'leased' THEN e.consumer ELSE m.consumer END, m.error, m.dedupe_key,
         m.is_cancelled, m.headers, octet_length(m.content),
         cursor_write(m.channel, e.rank, COALESCE(e.end_at, e.at), m.id),

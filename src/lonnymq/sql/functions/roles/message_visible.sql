@@ -14,7 +14,8 @@ BEGIN
     RETURN QUERY
     SELECT m.id, m.channel, message_status(p.end_at IS NOT NULL, m.dequeue_at), m.dequeue_at, m.created_at,
         COALESCE(m.first_dequeued_at, m.dequeued_at, p.dequeued_at), COALESCE(p.dequeued_at, m.dequeued_at), p.end_at,
-        m.attempts, m.max_attempts, CASE WHEN p.end_at IS NULL THEN m.consumer ELSE p.consumer END,
+        m.attempts + (p.end_at IS NOT NULL)::INT, m.max_attempts,
+        CASE WHEN p.end_at IS NULL THEN m.consumer ELSE p.consumer END,
         m.error, m.past_errors, m.dedupe_key, m.is_cancelled, m.headers, m.state, m.content,
         m.lane, m.priority::INT, m.cost
     FROM message_find(bound_channels(), p_leased) p
