@@ -1,4 +1,4 @@
--- What workers hold, and until when.
+-- Messages that are leased, by whom and until when. attempts includes the running one.
 CREATE OR REPLACE VIEW leases WITH (security_barrier) AS
 SELECT m.id, m.channel, l.consumer, l.dequeued_at, l.end_at AS lease_end_at, m.attempts + 1 AS attempts, m.is_cancelled
 FROM lease l

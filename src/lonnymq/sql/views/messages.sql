@@ -1,5 +1,5 @@
--- What waits or is leased. A login that is bound to channels reads the second branch, and the first is not in its plan
--- (ADR 18).
+-- Messages that wait or are leased; attempts includes the running one. For a login that is bound to channels only the
+-- second branch is in the plan (ADR 18).
 CREATE OR REPLACE VIEW messages WITH (security_barrier) AS
 SELECT m.id, m.channel,
     CASE WHEN l.end_at IS NOT NULL THEN 'leased'

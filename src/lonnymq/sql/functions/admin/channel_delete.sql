@@ -1,8 +1,9 @@
--- Remove a channel: its policy, its size, its dedupe keys, what it was served. One that has messages, waiting, leased
--- or dead, is left alone, unless p_with_messages says that these go too: at most p_limit a call, and 'more' asks for
--- another; that at READ COMMITTED only. Who holds a lease of such a message finds it gone. Waits for open dequeues and
--- finishers of these messages, and for open producers to a channel with a max_size.
--- Returns 'deleted', 'more', 'not_empty' or 'not_found', and how many messages went.
+-- Delete a channel: its policy, its size, its dedupe keys and its statistics. A channel that has messages (waiting,
+-- leased or dead) is left alone, unless p_with_messages is TRUE: then they are deleted too, at most p_limit per call,
+-- and 'more' means that another call is needed. That is possible at READ COMMITTED only. A consumer that holds such a
+-- message finds it gone.
+-- Waits for open dequeues and finishing calls of these messages, and for open producers to a channel with a max_size.
+-- Returns 'deleted', 'more', 'not_empty' or 'not_found', and how many messages were deleted.
 CREATE OR REPLACE FUNCTION channel_delete (
     p_channel TEXT, p_with_messages BOOLEAN DEFAULT FALSE, p_limit INT DEFAULT 10000)
 RETURNS TABLE (result TEXT, messages BIGINT) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$

@@ -1,5 +1,5 @@
--- Part of channel_delete: up to p_limit messages of a channel end, waiting or leased. Locks them in the order of their
--- ids, as everybody does. Returns how many.
+-- Part of channel_delete: delete up to p_limit messages of a channel, waiting or leased. Locks them in the order of
+-- their ids, as every call does. Returns how many.
 CREATE OR REPLACE FUNCTION channel_delete_messages (p_channel TEXT, p_limit INT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- Whether there is anything of the channel: a policy, what was served, a dedupe key that is kept, a message.
+-- Whether anything is stored about the channel: a policy, statistics, a dedupe key, a message.
 CREATE OR REPLACE FUNCTION channel_exists (p_channel TEXT)
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 BEGIN

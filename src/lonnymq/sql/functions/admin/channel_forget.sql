@@ -1,5 +1,5 @@
--- Part of channel_delete: all that is known of a channel without messages. The caller has locked its policy, if it had
--- one.
+-- Part of channel_delete: delete everything that is stored about a channel without messages. The caller has locked its
+-- policy, if it had one.
 CREATE OR REPLACE FUNCTION channel_forget (p_channel TEXT, p_has_policy BOOLEAN)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

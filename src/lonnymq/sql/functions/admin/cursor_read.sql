@@ -1,5 +1,5 @@
--- Where the next page begins: right behind the cursor, which is the last row of the page before. Without a cursor,
--- before everything. Refuses what no list has given out.
+-- The position after a cursor, which is the last row of the page before. Without a cursor, the position before the
+-- first row. Refuses a text that is not a cursor.
 CREATE OR REPLACE FUNCTION cursor_read (p_cursor TEXT,
     OUT channel TEXT, OUT rank SMALLINT, OUT at BIGINT, OUT id BIGINT)
 LANGUAGE plpgsql STABLE AS $$

@@ -1,4 +1,4 @@
--- Where a page of a list ends, as text that the next call is given back.
+-- The cursor of a row: text that the next call takes as p_after.
 CREATE OR REPLACE FUNCTION cursor_write (p_channel TEXT, p_rank SMALLINT, p_at BIGINT, p_id BIGINT)
 RETURNS TEXT LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- Throw dead messages away. Locks them in the order of their ids. One row (id, result) each, in the order given:
--- 'discarded' or 'not_found'.
+-- Delete dead messages. Locks them in the order of their ids. Returns one row (id, result) per element, in the order
+-- given: 'discarded' or 'not_found'.
 CREATE OR REPLACE FUNCTION dead_discard (p_ids BIGINT[])
 RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column

@@ -1,5 +1,5 @@
--- dead_discard for all of a channel, all with an error LIKE p_error, or all: up to p_limit a call, those with ids
--- above p_after. Returns how many went, and where to go on: the next call's p_after; NULL: that was all.
+-- dead_discard for all dead messages, of a channel or with an error LIKE p_error if given: up to p_limit per call, with
+-- ids above p_after. Returns how many were deleted, and p_after for the next call; NULL: there are no more.
 CREATE OR REPLACE FUNCTION dead_discard_all (
     p_channel TEXT DEFAULT NULL, p_error TEXT DEFAULT NULL, p_after BIGINT DEFAULT 0, p_limit INT DEFAULT 1000)
 RETURNS TABLE (discarded BIGINT, next_after BIGINT) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$

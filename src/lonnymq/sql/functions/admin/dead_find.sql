@@ -1,4 +1,5 @@
--- The ids of up to p_limit dead messages above p_after: of a channel, of those whose error is LIKE p_error, or of all.
+-- The ids of up to p_limit dead messages above p_after, of a channel or with an error LIKE p_error if given. Locks
+-- nothing.
 CREATE OR REPLACE FUNCTION dead_find (p_channel TEXT, p_error TEXT, p_after BIGINT, p_limit INT)
 RETURNS BIGINT[] LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- Dead messages in the order of their ids, above p_after: of a channel, with an error LIKE p_error, or all that the
--- caller may see. Without their content: message_get shows it.
+-- Dead messages in the order of their ids, above p_after, of a channel or with an error LIKE p_error if given. Without
+-- their content: message_get shows it.
 CREATE OR REPLACE FUNCTION dead_list (
     p_channel TEXT DEFAULT NULL, p_error TEXT DEFAULT NULL, p_after BIGINT DEFAULT 0, p_limit INT DEFAULT 100)
 RETURNS TABLE (

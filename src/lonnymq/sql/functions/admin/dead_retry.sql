@@ -1,7 +1,7 @@
--- Bring dead messages back to life, at p_dequeue_at or now: with fresh attempts and the same id, content and state;
--- the errors they died of are kept (past_errors, the last ten). Locks them in the order of their ids. One row (id,
--- result) each, in the order given: 'retried'; 'duplicate' (its dedupe key is another's now) or 'full' (its channel
--- is), and it stays dead; 'not_found'.
+-- Make dead messages live again, due at p_dequeue_at or now: with new attempts and the same id, content and state. The
+-- errors they died of are kept (past_errors, the last ten). Locks the dead messages in the order of their ids. Returns
+-- one row (id, result) per element, in the order given: 'retried'; 'duplicate' (another message has its dedupe key) or
+-- 'full' (its channel is), in which case it stays dead; or 'not_found'.
 CREATE OR REPLACE FUNCTION dead_retry (p_ids BIGINT[], p_dequeue_at BIGINT DEFAULT NULL)
 RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column

@@ -1,6 +1,6 @@
--- dead_retry for all of a channel, all with an error LIKE p_error, or all: up to p_limit a call, those with ids above
--- p_after. Returns how many were retried, how many stayed dead (their dedupe key is another's, or their channel is
--- full), and where to go on: the next call's p_after; NULL: that was all.
+-- dead_retry for all dead messages, of a channel or with an error LIKE p_error if given: up to p_limit per call, with
+-- ids above p_after. Returns how many were retried, how many stayed dead (another message has their dedupe key, or
+-- their channel is full), and p_after for the next call; NULL: there are no more.
 CREATE OR REPLACE FUNCTION dead_retry_all (
     p_channel TEXT DEFAULT NULL, p_error TEXT DEFAULT NULL, p_dequeue_at BIGINT DEFAULT NULL,
         p_after BIGINT DEFAULT 0, p_limit INT DEFAULT 1000)

@@ -1,6 +1,6 @@
--- Delete the entries of messages from scheduled and ready. Waits for those who hold them. Returns the ids of those that
--- were deleted; is_again says that somebody else deleted one meanwhile: its message may be somewhere else now. Lines
--- are for the dispatcher to write: a notice tells it.
+-- Delete the entries of messages from scheduled and ready. Waits for transactions that hold them. Returns the ids of
+-- the deleted entries. is_again says that somebody else deleted one meanwhile: its message may be in another place now.
+-- Backlogs are not touched: only the dispatcher writes them, and a notice tells it to.
 CREATE OR REPLACE FUNCTION entries_delete (p_entries entry[], OUT ids BIGINT[], OUT is_again BOOLEAN)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column

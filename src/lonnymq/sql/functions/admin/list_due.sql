@@ -1,5 +1,5 @@
--- The due messages of a channel, from ready and from its lines, in the order (rank, at, id) and from that position on.
--- p_lanes: those of the tick. p_limit NULL: all.
+-- The due messages of a channel, from ready and from its backlog, in the order (rank, at, id), from that position on.
+-- p_lanes: the lanes of the tick. p_limit NULL: all.
 CREATE OR REPLACE FUNCTION list_due (
     p_channel TEXT, p_lanes lane_state[], p_rank SMALLINT, p_at BIGINT, p_id BIGINT, p_limit INT)
 RETURNS SETOF entry LANGUAGE plpgsql STABLE AS $$

@@ -1,4 +1,4 @@
--- The first p_limit leased messages from a position on, of a channel or (NULL) of all, in the order in which their
+-- The first p_limit leased messages from a position on, of one channel or of all (NULL), in the order in which their
 -- leases end.
 CREATE OR REPLACE FUNCTION list_leased (p_channel TEXT, p_at BIGINT, p_id BIGINT, p_limit INT)
 RETURNS TABLE (id BIGINT, generation INT, end_at BIGINT, consumer TEXT) LANGUAGE plpgsql STABLE AS $$

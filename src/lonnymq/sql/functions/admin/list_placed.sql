@@ -1,5 +1,5 @@
 -- The first p_limit messages from a position on that the dispatcher has placed, in the order (channel, rank, at, id):
--- channel by channel what is due, then what is scheduled, which has the rank 32767 here. p_channel NULL: of all
+-- for each channel the due messages, then the scheduled ones, which have the rank 32767 here. p_channel NULL: all
 -- channels from p_from on.
 CREATE OR REPLACE FUNCTION list_placed (
     p_channel TEXT, p_status TEXT, p_from TEXT, p_rank SMALLINT, p_at BIGINT, p_id BIGINT, p_now BIGINT, p_limit INT)

@@ -1,6 +1,6 @@
--- Messages that wait and that their channel's line and ready do not show: those whose notice is not dispatched yet (up
--- to p_limit of all channels); those that became due since the last dispatch, and are still in scheduled; and entries
--- of ready that an open dequeue holds below the floor. Of the given channels; NULL: of all.
+-- Waiting messages that are neither in their channel's backlog nor visible in ready: messages whose notice is not
+-- dispatched yet (up to p_limit of all channels); messages that became due since the last dispatch and are still in
+-- scheduled; and entries of ready below the floor, which an open dequeue holds. Of the given channels; NULL: of all.
 CREATE OR REPLACE FUNCTION list_undispatched (p_channels TEXT[], p_limit INT)
 RETURNS SETOF entry LANGUAGE plpgsql STABLE AS $$
 DECLARE

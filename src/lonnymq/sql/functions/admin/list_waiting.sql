@@ -1,5 +1,5 @@
--- The first p_limit waiting messages from a position on, as list_placed orders them, together with those that are not
--- placed yet. They wait here with the rank that list_placed gives them, so that a position is the same for both.
+-- The first p_limit waiting messages from a position on, in the order of list_placed, including those that are not
+-- dispatched yet. These get the rank that list_placed would give them, so that a position means the same for both.
 CREATE OR REPLACE FUNCTION list_waiting (
     p_channel TEXT, p_status TEXT, p_from TEXT, p_rank SMALLINT, p_at BIGINT, p_id BIGINT, p_limit INT)
 RETURNS SETOF entry LANGUAGE plpgsql STABLE AS $$

@@ -1,7 +1,7 @@
--- Give a message up. One that waits goes. One that a worker holds is marked: its next extend is refused, and when it
--- completes or defers the message, or its lease runs out, the message goes; each tells 'cancelled'. READ COMMITTED
+-- Cancel a message. A waiting one is deleted. A leased one is marked: its next extend is refused, and it is deleted
+-- when its worker completes or retries it, or when its lease runs out; these calls return 'cancelled'. READ COMMITTED
 -- only.
--- Returns 'cancelled', 'marked', 'dead' (discard it with dead_discard) or 'not_found'.
+-- Returns 'cancelled', 'marked', 'dead' (use dead_discard) or 'not_found'.
 CREATE OR REPLACE FUNCTION message_cancel (p_id BIGINT)
 RETURNS TEXT LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN

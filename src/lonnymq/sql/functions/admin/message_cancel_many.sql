@@ -1,5 +1,5 @@
--- message_cancel for many: one row (id, result) each, in the order given. Locks the messages in the order of their
--- ids; waits for an open dequeue or finisher of the same message. READ COMMITTED only.
+-- message_cancel for many messages. Locks them in the order of their ids, and waits for an open dequeue or finishing
+-- call of the same message. READ COMMITTED only. Returns one row (id, result) per element, in the order given.
 CREATE OR REPLACE FUNCTION message_cancel_many (p_ids BIGINT[])
 RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column

@@ -1,5 +1,5 @@
--- Messages that waited, and are in no place any more, end. The dispatcher is told how many fewer wait, and to look at
--- their channels again: they may have had slots, and their lines are shorter.
+-- Finish waiting messages that message_withdraw has taken out of their places. Writes notices of how many fewer
+-- messages wait, and to look at their channels again: the messages may have used slots, and the backlogs are shorter.
 CREATE OR REPLACE FUNCTION message_cancel_waiting (p_endings ending[])
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,7 +1,7 @@
--- The messages of these channels, or of all (NULL), that wait or are leased, and their leases. p_leased: TRUE for the
--- leased ones, FALSE for those that wait, NULL for both. p_id: that one alone, if it is there; what is read for it
--- does not depend on the messages of other channels, but for those that are leased or not dispatched yet, which are
--- found by no channel; these are all read, whatever p_id is.
+-- The messages of these channels, or of all (NULL), that wait or are leased, with their leases. p_leased: TRUE for
+-- leased ones, FALSE for waiting ones, NULL for both. p_id: that message only, if it is there. Locks nothing.
+-- What is read for p_id does not depend on the messages of other channels, except for messages that are leased or not
+-- dispatched yet: there is no index of these by channel, so they are all read, whatever p_id is.
 CREATE OR REPLACE FUNCTION message_find (p_channels TEXT[], p_leased BOOLEAN, p_id BIGINT DEFAULT NULL)
 RETURNS TABLE (id BIGINT, generation INT, end_at BIGINT, dequeued_at BIGINT, consumer TEXT)
 LANGUAGE plpgsql STABLE AS $$

@@ -1,6 +1,8 @@
--- One message, whether it waits, is leased or is dead; no row when there is none, or none that the caller may see. For
--- a login that is bound to channels the id is looked for in these alone, so that the ids of others look like no ids,
--- also to who counts the buffers that were read. Its cost then grows with what waits in these channels.
+-- One message, whether it waits, is leased or is dead; no row if there is none that the caller may see. attempts
+-- includes the running one.
+-- For a login that is bound to channels the id is searched in these channels only: ids of other channels cannot be told
+-- from ids that do not exist, not even by counting the buffers that were read. The cost then grows with the number of
+-- messages that wait in these channels.
 CREATE OR REPLACE FUNCTION message_get (p_id BIGINT)
 RETURNS TABLE (
     id BIGINT, channel TEXT, status TEXT, dequeue_at BIGINT, created_at BIGINT, first_dequeued_at BIGINT,

@@ -1,7 +1,8 @@
--- Messages of a status, of a channel or (NULL) of all, page by page; without their content, which message_get shows.
--- p_status: 'due' and 'scheduled', or 'waiting' for both, channel by channel in the order they are served; 'leased',
--- in the order their leases end. Of messages that are not dispatched yet, up to 10,000 are listed. p_after: the cursor
--- of the last row of the page before. Dead ones: dead_list.
+-- Messages with a status, of one channel or of all (NULL), page by page; without their content, which message_get
+-- shows. attempts includes the running one.
+-- p_status: 'due' and 'scheduled', or 'waiting' for both, channel by channel in the order in which they are served;
+-- 'leased', in the order in which their leases end. Up to 10,000 messages that are not dispatched yet are listed.
+-- p_after: the cursor of the last row of the page before. For dead messages use dead_list.
 CREATE OR REPLACE FUNCTION message_list (
     p_channel TEXT DEFAULT NULL, p_status TEXT DEFAULT 'waiting', p_after TEXT DEFAULT NULL, p_limit INT DEFAULT 100)
 RETURNS TABLE (

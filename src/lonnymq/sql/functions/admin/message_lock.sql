@@ -1,4 +1,4 @@
--- Lock messages in the order of their ids. Returns those that are there.
+-- Lock messages in the order of their ids. Returns the ids of those that exist.
 CREATE OR REPLACE FUNCTION message_lock (p_ids BIGINT[])
 RETURNS BIGINT[] LANGUAGE plpgsql AS $$
 BEGIN

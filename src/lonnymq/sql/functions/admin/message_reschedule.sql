@@ -1,6 +1,6 @@
 -- Give a waiting message another time: p_dequeue_at, or now. Waits for an open dequeue of the same message. READ
 -- COMMITTED only.
--- Returns 'rescheduled', 'leased' (a worker has it), 'dead' (retry it with dead_retry) or 'not_found'.
+-- Returns 'rescheduled', 'leased' (a worker has it), 'dead' (use dead_retry) or 'not_found'.
 CREATE OR REPLACE FUNCTION message_reschedule (p_id BIGINT, p_dequeue_at BIGINT DEFAULT NULL)
 RETURNS TEXT LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- What a stored message is: 'leased', 'due' or 'scheduled'.
+-- The status of a stored message: 'leased', 'due' or 'scheduled'.
 CREATE OR REPLACE FUNCTION message_status (p_leased BOOLEAN, p_dequeue_at BIGINT)
 RETURNS TEXT LANGUAGE plpgsql STABLE AS $$
 BEGIN

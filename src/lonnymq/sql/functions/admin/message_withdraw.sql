@@ -1,10 +1,11 @@
--- Take messages out of the places where they wait: they end, or come back at another time. The caller has locked them,
--- so that no dequeue serves them from now on. Waits for an open dequeue that took one before; when that commits, the
--- entry is gone, and the message is looked for again: then it is leased, or the dispatcher has moved it. A message
--- that is in neither scheduled nor ready nor a lease is in a line, or has a notice that is unread or being read:
--- whatever the dispatcher makes of it is void, and a notice has it taken out of the line. READ COMMITTED only, unless
--- the caller treats leased messages as waiting ones.
--- Returns all of them, with their leases if they have one, and with the outcome and the time given.
+-- Take messages out of the places where they wait, in order to finish them or to give them another time. The caller has
+-- locked them, so no dequeue can serve them from now on. READ COMMITTED only, unless the caller treats leased messages
+-- as waiting ones.
+-- Waits for an open dequeue that took one before. If that commits, the entry is gone and the message is searched again:
+-- it is leased then, or the dispatcher has moved it. A message that is neither in scheduled nor in ready nor in a lease
+-- is in a backlog, or its notice is unread or being read. Then whatever the dispatcher makes of it is void, and a
+-- notice has it removed from the backlog.
+-- Returns all of the messages, with their leases if they have one, and with the outcome and the time given.
 CREATE OR REPLACE FUNCTION message_withdraw (p_ids BIGINT[], p_outcome TEXT, p_at BIGINT DEFAULT NULL)
 RETURNS ending[] LANGUAGE plpgsql AS $$
 DECLARE

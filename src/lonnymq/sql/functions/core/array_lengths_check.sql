@@ -1,4 +1,4 @@
--- Refuse arrays that do not belong together. The first is required, the others may be NULL.
+-- Refuse arrays that differ in length. The first one is required; others may be NULL.
 CREATE OR REPLACE FUNCTION array_lengths_check (p_length INT, VARIADIC p_others INT[])
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,4 +1,5 @@
--- Refuse a delay that is none, or that comes together with a time.
+-- Refuse a delay that is out of range, or that is given together with a time. p_place says which element of a batch it
+-- was.
 CREATE OR REPLACE FUNCTION delay_check (p_delay_ms BIGINT, p_dequeue_at BIGINT, p_place TEXT DEFAULT '')
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- The times of messages, where some or all were given as delays from p_now on. Refuses delays that are none, or that
--- come together with a time.
+-- The times of messages, with delays added to p_now. Refuses a delay that is out of range, or that is given together
+-- with a time.
 CREATE OR REPLACE FUNCTION delays_to_times (p_ats BIGINT[], p_delays_ms BIGINT[], p_now BIGINT)
 RETURNS BIGINT[] LANGUAGE plpgsql AS $$
 BEGIN

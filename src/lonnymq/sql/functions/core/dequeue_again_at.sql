@@ -1,5 +1,5 @@
--- When a consumer that got less than it asked for should ask again: at once when there is something to dispatch, else
--- when the next message or channel is due; at most a second ahead, for leases that may run out.
+-- When a consumer that got fewer messages than it asked for should ask again: at once if there is something to
+-- dispatch, otherwise when the next message or channel is due. At most one second ahead, because a lease may run out.
 CREATE OR REPLACE FUNCTION dequeue_again_at (p_now BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE

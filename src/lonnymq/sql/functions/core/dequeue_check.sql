@@ -1,4 +1,4 @@
--- Refuse what a dequeue cannot do, and who may not call it.
+-- Refuse a dequeue whose arguments are out of range, and a login that may not dequeue.
 CREATE OR REPLACE FUNCTION dequeue_check (p_limit INT, p_lease_ms BIGINT, p_consumer TEXT, p_lanes TEXT[])
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

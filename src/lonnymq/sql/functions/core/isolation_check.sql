@@ -1,5 +1,5 @@
--- Refuse every isolation level but READ COMMITTED: the callers read, lock and read again, and the second reading must
--- see what committed in between, or a channel's head would pass messages it could not see.
+-- Refuse every isolation level but READ COMMITTED: the callers read, lock and read again, and the second read must see
+-- what was committed in between. Otherwise a dispatch could pass over messages that it could not see.
 CREATE OR REPLACE FUNCTION isolation_check (p_call TEXT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

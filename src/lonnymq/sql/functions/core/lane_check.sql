@@ -1,4 +1,4 @@
--- Refuse what cannot name a lane, and more lanes than a dequeue can look through.
+-- Refuse a lane's name that is too long or empty, and a new lane if the queue has as many as it may have.
 CREATE OR REPLACE FUNCTION lane_check (p_lane TEXT, p_place TEXT DEFAULT '')
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,5 +1,6 @@
--- A dequeue found nothing: tell the dispatcher that somebody serves these lanes (NULL: all), where lanes may keep
--- slots from each other. About once a second, so that who asks again and again does not write each time.
+-- A dequeue found nothing: write a notice that these lanes (NULL: all) have a consumer. It matters only where lanes
+-- share the slots of a limit, and it is written about once per second, so that a consumer that polls does not write
+-- every time.
 CREATE OR REPLACE FUNCTION lanes_announce (p_all lane_state[], p_lanes TEXT[], p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

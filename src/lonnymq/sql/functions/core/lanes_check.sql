@@ -1,4 +1,5 @@
--- The lanes of a batch: refuse what cannot name one, and more of them than a queue has. Messages without one have NULL.
+-- Refuse lanes of a batch that are not valid names, or that would give the queue too many lanes. NULL elements are the
+-- default lane.
 CREATE OR REPLACE FUNCTION lanes_check (p_lanes TEXT[])
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE

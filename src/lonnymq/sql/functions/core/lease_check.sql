@@ -1,4 +1,4 @@
--- Refuse a lease that is no lease, or longer than the queue allows.
+-- Refuse a lease that is not positive, or longer than the queue allows.
 CREATE OR REPLACE FUNCTION lease_check (p_lease_ms BIGINT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,7 +1,7 @@
--- The leases of these messages have ended, and the messages have gone or come back: give notice of slots that came
--- free, and delete lease rows that have nothing left. A row is looked through only when it was ended as a whole, or
--- when its last message was among these: the others stay until their time, and harm nobody. Locks the rows in the
--- order of their keys.
+-- The leases of these messages are over, and the messages are finished or returned: write notices for slots that became
+-- free, and delete lease rows that have no message left. A row is examined only if all of its messages are among these,
+-- or if its last message is. Other rows stay until their end time, and do no harm. Locks the lease rows in the order of
+-- their keys.
 CREATE OR REPLACE FUNCTION lease_close (p_endings ending[])
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- Refuse a number of rows out of range.
+-- Refuse a number of rows that is out of range.
 CREATE OR REPLACE FUNCTION limit_check (p_limit INT, p_max INT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,10 +1,11 @@
--- The caller's transaction holds a lock that everybody needs, and its work under it is done: from now on it has five
--- seconds to end. Left idle or busy for longer, it is cut off, so that one session cannot stop the queue; and it
--- cannot be prepared. Holds for this transaction alone (until the savepoint is rolled back that also frees the lock),
--- and never lengthens a shorter setting. PostgreSQL 17 and newer end the session five seconds after this call. Older
--- versions end it when it idles for five seconds, and cancel a later statement that takes longer. Newer ones get
--- these two settings as well, because an error that the caller handles with a savepoint stops the timer of
--- transaction_timeout for good; they count only where they are shorter than it.
+-- The caller's transaction holds a lock that everybody needs, and has done its work under it: from now on it has five
+-- seconds to end. If it stays idle or busy for longer it is aborted, so that one session cannot stop the queue. It
+-- cannot be prepared either (PREPARE TRANSACTION).
+-- The settings hold for this transaction (or until the savepoint is rolled back, which also frees the lock), and never
+-- lengthen a shorter timeout. PostgreSQL 17 and newer end the session five seconds after this call. Older versions end
+-- it when it idles for five seconds, and cancel a later statement that takes longer. Newer versions get these two
+-- settings too, because an error that the caller handles with a savepoint stops the timer of transaction_timeout for
+-- good; they apply only where they are shorter.
 CREATE OR REPLACE FUNCTION lock_guard ()
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,7 +1,8 @@
--- Decide, in the order given, which messages are let in: 'created', 'duplicate' (holders says of which), or 'full'.
--- Goes through the channels in the order of their names: locks the size of one that has a max_size, and then takes
--- its dedupe keys, in their order. Where two transactions want one key the second waits for the first. A key that is
--- held already is not locked: the transaction delays nobody who finishes its holder. Counts up the sizes.
+-- Decide, in the order given, which messages are admitted: 'created', 'duplicate' (holders has the id of the message
+-- that holds the key) or 'full'. Adds the admitted messages to the sizes of their channels.
+-- Goes through the channels in the order of their names. For each it first locks the size, if the channel has a
+-- max_size, and then takes the dedupe keys in their order. If two transactions want the same key, the second waits for
+-- the first. A key that is already held is only read, so this transaction does not delay whoever finishes the holder.
 CREATE OR REPLACE FUNCTION message_admit (
     p_channels TEXT[], p_keys TEXT[], p_ids BIGINT[], OUT results TEXT[], OUT holders BIGINT[],
         OUT are_counted BOOLEAN[])

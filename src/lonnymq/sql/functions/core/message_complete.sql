@@ -1,8 +1,9 @@
--- The work is done: the message goes, if the caller still holds it. May run inside the caller's transaction and then
--- counts when that commits. Locks the message alone, its lease where nothing else is left of it, and its dedupe key if
--- it has one; a slot that came free is said by appending.
--- Returns 'completed', 'cancelled' (it goes, and nobody wanted it any more), 'lost' (not under this token) or
--- 'not_found'.
+-- The work is done: delete the message, if the caller holds it. May run inside the caller's transaction, and takes
+-- effect when that commits. Locks the message, its lease row if nothing else is left in it, and its dedupe key if it
+-- has one. A slot that becomes free is announced by a notice.
+-- Returns 'completed', 'cancelled' (it is deleted; somebody cancelled it meanwhile), 'lost' (the token is not the one
+-- of its lease) or 'not_found'.
+-- This is the hot path: the usual case is one DELETE. Going through message_complete_many would take 1.6 times as long.
 CREATE OR REPLACE FUNCTION message_complete (p_id BIGINT, p_token UUID)
 RETURNS TEXT LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

@@ -1,5 +1,6 @@
--- message_complete for many, each with its token or all with one: one row (id, result) each, in the order given. Locks
--- the messages in the order of their ids, so that two calls never wait for each other in a circle.
+-- message_complete for many messages. p_tokens has one token per message, or one token for all of them. Locks the
+-- messages in the order of their ids, so that two calls never deadlock. Returns one row (id, result) per element, in
+-- the order given.
 CREATE OR REPLACE FUNCTION message_complete_many (p_ids BIGINT[], p_tokens UUID[])
 RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column

@@ -1,11 +1,11 @@
--- Lease up to p_limit messages that are ready, in fair order: lowest tag first.
--- Locks the entries that it takes, until the transaction ends, and steps over what others hold: a transaction left
--- open holds its own messages and nothing else. READ COMMITTED only. With p_lanes, from these lanes alone; from
--- several lanes in turn. With p_async_commit a crash may undo it: the messages are then due again. Where something
--- exact depends on it, it commits as the session does all the same. Returns the messages, and then, if fewer than
--- asked, a row with a NULL id. Where again_at is given, dispatch before asking again, and not before that time: in
--- the last row when there is no more for the moment, in every row when nobody has dispatched for a while: 20 ms and
--- more, the less the more is asked for.
+-- Lease up to p_limit messages that are ready, in fair order: lowest tag first. READ COMMITTED only.
+-- Locks the entries that it takes until the transaction ends, and skips entries that others hold: a transaction left
+-- open holds its own messages and nothing else. With p_lanes, it takes from these lanes only, in equal parts. With
+-- p_async_commit, a crash may undo the dequeue, and the messages are then due again; where a limit or the history
+-- depends on it, it commits as the session does.
+-- Returns the messages, and a last row with a NULL id if there are fewer than p_limit. If again_at is set, dispatch
+-- before asking again, and not before that time. It is set in the last row when there is nothing more at the moment,
+-- and in every row when nobody has dispatched for a while (20 ms or more; less for larger batches).
 CREATE OR REPLACE FUNCTION message_dequeue (
     p_limit INT DEFAULT 1, p_lease_ms BIGINT DEFAULT NULL, p_consumer TEXT DEFAULT NULL, p_lanes TEXT[] DEFAULT NULL,
     p_async_commit BOOLEAN DEFAULT FALSE)

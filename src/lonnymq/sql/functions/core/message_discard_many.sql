@@ -1,5 +1,5 @@
--- message_discard for many, each with its token or all with one: one row (id, result) each, in the order given. Locks
--- the messages in the order of their ids.
+-- message_discard for many messages. p_tokens has one token per message, or one token for all of them. Locks the
+-- messages in the order of their ids. Returns one row (id, result) per element, in the order given.
 CREATE OR REPLACE FUNCTION message_discard_many (p_ids BIGINT[], p_tokens UUID[], p_reasons TEXT[] DEFAULT NULL)
 RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column

@@ -1,7 +1,8 @@
--- message_extend for many, each with its token or all with one: one row (id, result, lease_end_at) each, in the order
--- given. What is cancelled is not extended. Locks the messages that get a state, in the order of their ids, and then
--- the rows of the leases, in the order of their keys. Where somebody has just replaced such a row, it looks again. The
--- new ends are announced: a sweep may have passed them by the time this commits.
+-- message_extend for many messages. p_tokens has one token per message, or one token for all of them. Cancelled
+-- messages are not extended. Returns one row (id, result, lease_end_at) per element, in the order given.
+-- Locks the messages that get a state, in the order of their ids, and then the rows of the leases, in the order of
+-- their keys. If a lease row was replaced meanwhile, it searches again. Writes a notice with the new ends, because a
+-- sweep may have passed them by the time this commits.
 CREATE OR REPLACE FUNCTION message_extend_many (
     p_ids BIGINT[], p_tokens UUID[], p_lease_ms BIGINT, p_states BYTEA[] DEFAULT NULL)
 RETURNS TABLE (id BIGINT, result TEXT, lease_end_at BIGINT)

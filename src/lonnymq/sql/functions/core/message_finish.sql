@@ -1,6 +1,6 @@
--- Messages end, those with an outcome: the dead are parked, with the new error and state, if any, and one more
--- attempt; the others go. Writes the history, lets dedupe keys run out and says which sizes fell. The caller has
--- locked the messages.
+-- Finish the messages that have an outcome: dead ones move to the table dead, with the new error and state, if any, and
+-- one more attempt; all others are deleted. Writes the history, starts the time that dedupe keys are kept, and appends
+-- departures for sizes. The caller has locked the messages.
 CREATE OR REPLACE FUNCTION message_finish (p_endings ending[], p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE

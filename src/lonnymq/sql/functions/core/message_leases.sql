@@ -1,5 +1,5 @@
--- Which of these messages are leased now, and how; NULL: all that are. It reads all leases: they have no index by
--- message. A stub whose message has another generation is void.
+-- The leases of these messages, or of all messages (NULL). It reads all leases, because they have no index by message.
+-- A stub whose message has another generation is void and is left out. Locks nothing.
 CREATE OR REPLACE FUNCTION message_leases (p_ids BIGINT[])
 RETURNS TABLE (
     id BIGINT, generation INT, token UUID, last_id BIGINT, end_at BIGINT, dequeued_at BIGINT, consumer TEXT)

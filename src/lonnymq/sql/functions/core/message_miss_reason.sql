@@ -1,5 +1,5 @@
--- Why a call did nothing: 'cancelled' when the caller holds the message and must give it up; 'lost' when it is there
--- under another token or none, or dead; else 'not_found'.
+-- Why a call did nothing to a message: 'cancelled' if the caller holds it and somebody cancelled it; 'lost' if it
+-- exists without this token, or is dead; otherwise 'not_found'.
 CREATE OR REPLACE FUNCTION message_miss_reason (p_id BIGINT, p_token UUID)
 RETURNS TEXT LANGUAGE plpgsql AS $$
 DECLARE

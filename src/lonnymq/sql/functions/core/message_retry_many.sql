@@ -1,5 +1,5 @@
--- message_retry for many, each with its token or all with one: one row (id, result) each, in the order given. Locks
--- the messages in the order of their ids, before it changes any.
+-- message_retry for many messages. p_tokens has one token per message, or one token for all of them. Locks the messages
+-- in the order of their ids before it changes any. Returns one row (id, result) per element, in the order given.
 CREATE OR REPLACE FUNCTION message_retry_many (
     p_ids BIGINT[], p_tokens UUID[], p_dequeue_ats BIGINT[] DEFAULT NULL, p_states BYTEA[] DEFAULT NULL,
     p_errors TEXT[] DEFAULT NULL, p_delays_ms BIGINT[] DEFAULT NULL)

@@ -1,6 +1,6 @@
--- Part of a dequeue: entries that it took and whose messages it does not serve. Those in p_back somebody locks at this
--- moment: they come back in a second. The others were cancelled or rescheduled, and the slots that they had are free.
--- Returns what is left of p_taken.
+-- Part of a dequeue: handle entries that it took and whose messages it does not serve. Those in p_back are locked by
+-- somebody at this moment, and come back in one second. The others were cancelled or rescheduled, and their slots are
+-- free. Returns what is left of p_taken.
 CREATE OR REPLACE FUNCTION ready_skip (p_taken ready[], p_not ready[], p_back stub[], p_now BIGINT)
 RETURNS ready[] LANGUAGE plpgsql AS $$
 BEGIN

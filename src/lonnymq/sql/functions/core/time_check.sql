@@ -1,4 +1,4 @@
--- Refuse a time that a double cannot hold exactly: clients in every language must be able to read it back.
+-- Refuse a time that a double cannot hold exactly: clients in every language must be able to read it.
 CREATE OR REPLACE FUNCTION time_check (p_at BIGINT, p_place TEXT DEFAULT '')
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

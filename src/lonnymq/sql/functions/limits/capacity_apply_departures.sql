@@ -1,6 +1,7 @@
--- Part of letting messages in, for who holds a channel's size: take departures off. Those of transactions that read_to
--- sees were taken off before. So what is read are those that it saw open and that have ended since, and then what is
--- younger, at most p_limit rows of each; the rest is for the next call. Returns the size as it is then.
+-- Part of admitting messages: subtract departures from a channel's size. The caller has locked the size. Departures of
+-- transactions that read_to sees were subtracted before. So this reads those of transactions that were open then and
+-- have ended since, and those of newer transactions, at most p_limit rows of each; the rest is left for the next call.
+-- Returns the new size.
 CREATE OR REPLACE FUNCTION capacity_apply_departures (p_size capacity, p_limit INT)
 RETURNS capacity LANGUAGE plpgsql AS $$
 DECLARE

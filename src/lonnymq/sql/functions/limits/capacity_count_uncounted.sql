@@ -1,4 +1,4 @@
--- How many messages of a channel are not in its size, up to p_max.
+-- How many messages of a channel are not counted in its size, up to p_max.
 CREATE OR REPLACE FUNCTION capacity_count_uncounted (p_channel TEXT, p_max BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 BEGIN

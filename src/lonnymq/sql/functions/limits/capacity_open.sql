@@ -1,5 +1,5 @@
--- Begin to count a channel's messages in, or go on; the caller holds the channel's policy. What is there already, and
--- was not counted in, counts as long as it is there.
+-- Start to count a channel's messages, or continue. The caller has locked the channel's policy. Messages that are
+-- already there and were not counted take up room as long as they are there.
 CREATE OR REPLACE FUNCTION capacity_open (p_channel TEXT, p_max INT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,8 +1,8 @@
--- Part of letting messages in: lock a channel's size, until the transaction ends, and say how many more fit; NULL: it
--- has no limit, or none any more.
--- Where fewer than p_wanted do, departures are taken off first, 1,000 rows and p_wanted at most; and messages from
--- before the limit, which leave without a word, are counted again, once a second at most. They are counted, too, when a
--- transaction has ended that was open when the limit was new, and may not have known of it.
+-- Part of admitting messages: lock a channel's size until the transaction ends, and return how many more messages fit;
+-- NULL: the channel has no limit, or no longer has one.
+-- If fewer than p_wanted fit, departures are subtracted first, at most 1,000 + p_wanted rows. Messages from before the
+-- limit do not append departures, so they are counted again, at most once per second. They are also counted again when
+-- a transaction has ended that was open when the limit was set, and may not have seen it.
 CREATE OR REPLACE FUNCTION capacity_room (p_channel TEXT, p_wanted INT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE

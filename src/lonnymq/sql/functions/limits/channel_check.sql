@@ -1,4 +1,4 @@
--- Refuse what cannot name a channel. p_place says which element of a batch it was.
+-- Refuse a channel's name that is missing, empty or too long. p_place says which element of a batch it was.
 CREATE OR REPLACE FUNCTION channel_check (p_channel TEXT, p_place TEXT DEFAULT '')
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

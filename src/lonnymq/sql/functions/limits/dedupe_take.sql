@@ -1,6 +1,6 @@
--- Take a key for a message. Returns NULL, or the message that holds it already. Waits only for a transaction that takes
--- or frees the same key at this moment. A message that comes back to life takes its own key again. Each failed try
--- means that somebody else committed a change of the key in between; after 100 of them it gives up.
+-- Take a key for a message. Returns NULL, or the id of the message that already holds the key. A dead message that is
+-- retried takes its own key again. Waits only for a transaction that takes or frees the same key at this moment. Each
+-- failed try means that another transaction committed a change of the key meanwhile; after 100 of them it gives up.
 CREATE OR REPLACE FUNCTION dedupe_take (p_channel TEXT, p_key TEXT, p_id BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- Messages of these channels no longer use slots, of their channel or of the whole queue: give notice, so that the
--- dispatcher looks.
+-- Write notices that slots of these channels, and of the whole queue if that has a limit, may be free, so that the
+-- dispatcher looks at them.
 CREATE OR REPLACE FUNCTION slots_notify (p_channels TEXT[])
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,8 +1,8 @@
--- The channels that the caller's login role is bound to, itself or as a member of bound roles; NULL: it is free.
--- session_user is the login, whatever SET ROLE or a SECURITY DEFINER function says. Memberships count, directly or
--- through other roles, where rights are inherited or SET ROLE is allowed. They do not count for who has the rights of
--- the queue's owner, superusers included: such a login is bound only by a binding of its own. Where bindings were
--- made and none is left, a restore has lost them: then everybody but the owner is bound to nothing.
+-- The channels that the caller's login role is bound to, itself or as a member of bound roles; NULL: it is not bound.
+-- session_user is the login role, whatever SET ROLE or a SECURITY DEFINER function says. Memberships count, directly or
+-- through other roles, if rights are inherited or SET ROLE is allowed. They do not count for a login that has the
+-- rights of the queue's owner, superusers included: such a login is bound only by its own binding. If bindings were
+-- made and none is left, a restore has lost them: then everybody but the owner is bound to no channel at all.
 CREATE OR REPLACE FUNCTION bound_channels ()
 RETURNS TEXT[] LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET jit TO off AS $$

@@ -1,4 +1,4 @@
--- Refuse what a login that is bound to channels may not do.
+-- Raise the error for a call that a login bound to channels may not make.
 CREATE OR REPLACE FUNCTION bound_login_refuse (p_what TEXT, p_hint TEXT)
 RETURNS VOID LANGUAGE plpgsql STABLE AS $$
 BEGIN

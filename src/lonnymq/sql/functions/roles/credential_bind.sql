@@ -1,7 +1,7 @@
--- Bind a role to channels: logins that are this role, or members of it, may then produce to and observe these
--- channels, as far as they have the rights, and do nothing else. An empty array leaves them nothing; NULL removes the
--- binding, also that of a role that was dropped. It holds from the commit on. Waits for others that bind, for
--- queue_set and for an upgrade.
+-- Bind a role to channels: logins that are this role, or members of it, may then produce to and observe these channels,
+-- as far as they have the rights, and do nothing else. An empty array leaves them nothing; NULL removes the binding,
+-- also that of a role that was dropped. It takes effect with the commit. Waits for other calls that bind, for queue_set
+-- and for an upgrade.
 CREATE OR REPLACE FUNCTION credential_bind (p_role TEXT, p_channels TEXT[])
 RETURNS VOID LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- Which roles are bound to which channels.
+-- The roles that are bound, and their channels.
 CREATE OR REPLACE FUNCTION credential_list ()
 RETURNS TABLE (role TEXT, channels TEXT[]) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- Refuse to list what the caller's login role may not see: bound to channels, it must name one of them.
+-- Refuse to list what the caller's login role may not see: if it is bound to channels, it must name one of them.
 CREATE OR REPLACE FUNCTION list_check (p_channel TEXT)
 RETURNS VOID LANGUAGE plpgsql STABLE AS $$
 BEGIN

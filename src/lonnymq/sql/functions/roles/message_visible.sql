@@ -1,7 +1,7 @@
 -- The messages that the caller may see, as the view messages shows them: those of the channels that its login role is
--- bound to, or all if it is free. p_leased: TRUE for the leased ones, FALSE for those that wait, NULL for both. No
--- tokens: only who holds a lease may know it. The plan of a bound login shows this function and nothing below it (ADR
--- 18).
+-- bound to, or all of them if it is not bound. p_leased: TRUE for leased ones, FALSE for waiting ones, NULL for both.
+-- Without tokens: only the holder of a lease may know its token. The plan of a bound login shows this function and
+-- nothing below it (ADR 18).
 CREATE OR REPLACE FUNCTION message_visible (p_leased BOOLEAN DEFAULT NULL)
 RETURNS TABLE (
     id BIGINT, channel TEXT, status TEXT, dequeue_at BIGINT, created_at BIGINT, first_dequeued_at BIGINT,

@@ -1,4 +1,4 @@
--- Refuse to show a channel that the caller's login role is not bound to. NULL stands for all channels.
+-- Refuse to show a channel that the caller's login role is not bound to. NULL means all channels, and passes.
 CREATE OR REPLACE FUNCTION observe_check (p_channel TEXT)
 RETURNS VOID LANGUAGE plpgsql STABLE AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- Refuse channels that the caller's login role is not bound to.
+-- Refuse to produce to channels that the caller's login role is not bound to.
 CREATE OR REPLACE FUNCTION produce_check (p_channels TEXT[])
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- Take the rights on a table away from everybody but its owner: the owner's default privileges give them to every
--- table that is made.
+-- Revoke the rights on a table from everybody but its owner: the owner's default privileges are granted on every new
+-- table.
 CREATE OR REPLACE FUNCTION table_revoke_rights (p_name TEXT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE

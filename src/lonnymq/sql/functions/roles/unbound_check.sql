@@ -1,4 +1,4 @@
--- Refuse a caller whose login role is bound to channels: such a login may produce and observe, nothing else.
+-- Refuse a caller whose login role is bound to channels: such a login may only produce and observe.
 CREATE OR REPLACE FUNCTION unbound_check (p_call TEXT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

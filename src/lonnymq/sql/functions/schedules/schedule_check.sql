@@ -1,4 +1,4 @@
--- Refuse what cannot name a schedule.
+-- Refuse a schedule's name that is missing, empty or too long.
 CREATE OR REPLACE FUNCTION schedule_check (p_name TEXT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

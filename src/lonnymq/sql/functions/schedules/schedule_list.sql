@@ -1,5 +1,5 @@
--- The schedules that were ever opened, by name: the last tick that is decided, the last that was fired, and since
--- when they are known.
+-- All schedules that were opened, by name: the last tick that was decided, the last tick that was fired, and when the
+-- schedule was opened.
 CREATE OR REPLACE FUNCTION schedule_list ()
 RETURNS TABLE (name TEXT, ticked_at BIGINT, fired_at BIGINT, opened_at BIGINT) LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path FROM CURRENT AS $$

@@ -1,6 +1,6 @@
--- Where schedules stand; those that are new begin now, with nothing to catch up. Anyone may ask, at any time, and
--- often. Locks nothing that is there already, and writes nothing when all of them are. Returns a row a name, in their
--- order: the last tick that is decided, and the server's clock, which ticks go by.
+-- The positions of schedules. New ones start now, with nothing to catch up. Can be called at any time and often: it
+-- locks nothing that already exists, and writes nothing if all schedules exist. Returns one row per name, in the order
+-- of names: the last tick that was decided, and the server's clock, which ticks go by.
 CREATE OR REPLACE FUNCTION schedule_open (p_names TEXT[])
 RETURNS TABLE (name TEXT, ticked_at BIGINT, now_at BIGINT) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT AS $$

@@ -1,5 +1,5 @@
--- Refuse a claimant that was never opened, or that somebody else has opened since. With p_lock, nobody opens it before
--- the transaction ends.
+-- Refuse a claimant that was never opened, or that another reader has opened since. With p_lock, nobody can open it
+-- before the transaction ends. Returns the claimant.
 CREATE OR REPLACE FUNCTION claim_check (p_claimant TEXT, p_generation BIGINT, p_lock BOOLEAN)
 RETURNS claimant LANGUAGE plpgsql AS $$
 DECLARE

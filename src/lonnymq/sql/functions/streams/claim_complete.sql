@@ -1,6 +1,6 @@
--- Complete all messages of the claims up to p_seq. Returns how many were completed, or were cancelled meanwhile, and
--- how many are lost: their leases ran out and others have them, or had. With p_whole it is refused if any is lost:
--- call it so in the transaction that keeps what was made of them, and each message counts once.
+-- Complete all messages of the claims up to p_seq. Returns how many were completed, how many had been cancelled, and
+-- how many are lost: their leases ran out, and others have them or had them. With p_whole the call is refused if any is
+-- lost: call it so in the transaction that stores the result of the work, and each message counts exactly once.
 CREATE OR REPLACE FUNCTION claim_complete (
     p_claimant TEXT, p_generation BIGINT, p_seq BIGINT, p_whole BOOLEAN DEFAULT FALSE)
 RETURNS TABLE (completed BIGINT, cancelled BIGINT, lost BIGINT) LANGUAGE plpgsql SECURITY DEFINER

@@ -1,9 +1,10 @@
--- The claim behind p_seq: one that was made already and is still held, with new leases, or a new one of up to p_limit
--- messages, dequeued as by anyone. What was lost meanwhile is no longer part of it. Dispatch before, in a transaction
--- of its own. READ COMMITTED only. With p_before it is made only while some channel may release a message that was due
--- at that time, so that a reader of what is there comes to an end while others produce. With p_lanes, from these
--- lanes alone. Returns its number and size; p_seq and 0, and when to ask again, when there is nothing to claim; with
--- p_before no time when there is no such channel. Writes nothing when nothing is due and no claim is open.
+-- The claim after p_seq: one that was made before and is still held, with extended leases, or a new one of up to
+-- p_limit messages, dequeued like any others. Messages that were lost meanwhile are no longer part of it. Call dispatch
+-- first, in its own transaction. READ COMMITTED only.
+-- With p_before a claim is made only while some channel may release a message that was due at that time, so that a
+-- reader of the present messages finishes although others keep producing. With p_lanes, it takes from these lanes only.
+-- Returns the number and size of the claim; or p_seq and 0 if there is nothing to claim, with the time to ask again
+-- (with p_before: NULL if no such message is left). Writes nothing if nothing is due and no claim is open.
 CREATE OR REPLACE FUNCTION claim_next (
     p_claimant TEXT, p_generation BIGINT, p_seq BIGINT, p_limit INT, p_lease_ms BIGINT DEFAULT NULL,
     p_before BIGINT DEFAULT NULL, p_lanes TEXT[] DEFAULT NULL)

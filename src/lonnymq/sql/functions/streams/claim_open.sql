@@ -1,5 +1,6 @@
--- Begin to consume in numbered claims, under a name; who did so under this name before is refused from now on. Returns
--- the generation, which the other calls want, the last claim that is finished, and the last that was made.
+-- Start to consume in numbered claims under a name. A reader that opened the name before is refused from now on.
+-- Returns the generation, which the other calls take as a parameter, the last claim that is complete, and the last that
+-- was made.
 CREATE OR REPLACE FUNCTION claim_open (p_claimant TEXT)
 RETURNS TABLE (generation BIGINT, done_seq BIGINT, last_seq BIGINT) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT AS $$

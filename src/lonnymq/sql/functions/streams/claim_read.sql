@@ -1,5 +1,5 @@
--- The messages of the claims behind p_after, up to p_upto, that are still held; in p_parts parts, of which this is
--- number p_part, from 0.
+-- The messages of the claims after p_after, up to p_upto, that are still held; split into p_parts parts, of which this
+-- is number p_part, counted from 0. Locks nothing.
 CREATE OR REPLACE FUNCTION claim_read (
     p_claimant TEXT, p_generation BIGINT, p_after BIGINT, p_upto BIGINT, p_part INT DEFAULT 0, p_parts INT DEFAULT 1)
 RETURNS TABLE (
