@@ -22,7 +22,7 @@ TABLES = (
 STOPS = {
     "dequeue has the tick": ("message_dequeue", "token := gen_random_uuid();"),
     "dequeue has its entries": ("message_dequeue", "EXIT WHEN v_got IS NULL;"),
-    "dequeue has its messages": ("message_dequeue", "IF v_not IS NOT NULL THEN"),
+    "dequeue has its messages": ("message_dequeue", "IF v_skipped IS NOT NULL THEN"),
     "dispatch has the tick": ("dispatch", "IF v_now BETWEEN t.at"),
     "dispatch has looked": ("dispatch", "PERFORM FROM dispatch_lock FOR UPDATE SKIP LOCKED;"),
     "dispatch has the lock": ("dispatch", "v_mode := set_config("),
@@ -34,7 +34,7 @@ STOPS = {
     "reschedule has its message": ("message_reschedule", "v_endings := message_withdraw("),
     "writer has appended": ("sleep_notify", "IF (SELECT"),
     "create begins": ("message_create", "-- What the queue asks for is checked"),
-    "delete found no messages": ("channel_forget", "-- A policy that somebody makes at this moment"),
+    "delete found no messages": ("channel_forget", "DELETE FROM channel c WHERE p_has_policy"),
     "retry has its dead": ("dead_retry", "SELECT a.results, a.are_counted INTO"),
 }
 GATE = 815

@@ -6,11 +6,11 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-NAME = "Name the channel with 1 to 255 bytes"
+NAME = "Give a name of 1 to 255 bytes"
 TIME = "between -2^53 and 2^53"
-DAY = "Ask for 1 to 86400000 ms"
+DAY = "Give 1 to 86400000 ms"
 MANY = "Ask for 1 to 10,000"
-EACH = "one element a message"
+EACH = "one element per message"
 MIB = "At most 1048576 bytes"
 NOBODYS = "'00000000-0000-0000-0000-000000000000'"
 TOO_LARGE = "convert_to(repeat('x', 1048577), 'UTF8')"

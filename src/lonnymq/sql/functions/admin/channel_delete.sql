@@ -26,7 +26,7 @@ BEGIN
     END IF;
     PERFORM FROM channel c WHERE c.name = p_channel FOR UPDATE;
     v_has_policy := FOUND;
-    -- The dead before the size, and that before the living: the order in which everybody locks them.
+    -- Dead messages, then the size, then messages: the order in which every call locks them.
     IF p_with_messages THEN
         v_dead := ARRAY(
             SELECT d.id FROM dead d WHERE d.channel = p_channel ORDER BY d.channel, d.id LIMIT p_limit FOR UPDATE);

@@ -23,7 +23,7 @@ BEGIN
         channel := NULL;
     END;
     IF channel IS NULL OR rank IS NULL OR at IS NULL OR id IS NULL THEN
-        PERFORM refuse('LM013', 'this is not the cursor of a list',
+        PERFORM refuse('LM013', format('p_after is not a cursor: %s', quote_literal(left(p_cursor, 100))),
             'Give the cursor of the last row of the page before, or NULL for the first page.');
     END IF;
 END $$;

@@ -8,7 +8,7 @@ BEGIN
             SELECT d.id FROM dead d WHERE d.id > p_after AND (p_error IS NULL OR d.error LIKE p_error)
                 ORDER BY d.id LIMIT p_limit);
     END IF;
-    -- Compared as pairs: for an equal channel, the planner might go through the ids of all channels instead.
+    -- Compared as pairs: with channel = p_channel the planner might scan the ids of all channels instead.
     RETURN ARRAY(
         SELECT d.id FROM dead d
         WHERE (d.channel, d.id) > (p_channel, p_after) AND (d.channel, d.id) <= (p_channel, 9223372036854775807)

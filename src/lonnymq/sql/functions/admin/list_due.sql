@@ -13,7 +13,7 @@ BEGIN
             SELECT b.stretches FROM backlog b WHERE b.channel = p_channel AND b.lane = l.name
             ORDER BY b.turn DESC LIMIT 1) b
         CROSS JOIN LATERAL unnest(b.stretches) s
-        CROSS JOIN LATERAL (                -- begin at the later one
+        CROSS JOIN LATERAL (                -- start at the later position
             SELECT v.* FROM (VALUES (s.lo_rank, s.lo_at, s.lo_id), (p_rank, p_at, p_id)) v (rank, at, id)
             ORDER BY v.rank DESC, v.at DESC, v.id DESC LIMIT 1) f
         CROSS JOIN LATERAL (
@@ -21,7 +21,7 @@ BEGIN
             WHERE i.channel = p_channel AND i.lane = l.name
                 AND (i.rank, i.at, i.id) >= (f.rank, f.at, f.id)
                 AND (i.rank, i.at, i.id) <= (s.hi_rank, s.hi_at, s.hi_id)
-                AND EXISTS (            -- it may be cancelled, and not yet taken out of the line
+                AND EXISTS (            -- it may be cancelled, and still in the backlog
                     SELECT FROM message m WHERE m.id = i.id AND m.generation = i.generation)
             ORDER BY i.channel, i.lane, i.rank, i.at, i.id LIMIT p_limit) i
         UNION ALL

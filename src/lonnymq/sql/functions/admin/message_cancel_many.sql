@@ -6,7 +6,7 @@ RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql SECURITY DEFINER SET sea
 DECLARE
     v_ids BIGINT[];
     v_endings ending[];
-    v_marked BIGINT[];                      -- those that workers hold
+    v_marked BIGINT[];                      -- the leased ones
 BEGIN
     PERFORM isolation_check('message_cancel');
     PERFORM unbound_check('message_cancel');

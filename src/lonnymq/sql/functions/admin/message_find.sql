@@ -10,7 +10,7 @@ DECLARE
     v_now BIGINT := clock_ms();
     v_lanes lane_state[] := (SELECT t.lanes FROM tick t ORDER BY t.id DESC LIMIT 1);
 BEGIN
-    -- Channels are compared in rows: so the planner must take the indexes that begin with the channel.
+    -- Channels are compared in pairs: so the planner must use the indexes that begin with the channel.
     IF p_leased IS NOT TRUE THEN
         RETURN QUERY
         SELECT x.id, x.generation, NULL::BIGINT, NULL::BIGINT, NULL

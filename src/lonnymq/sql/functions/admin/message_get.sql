@@ -13,7 +13,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
     v_bound TEXT[] := bound_channels();
-    v_id BIGINT := p_id;                    -- of a message that the caller may see
+    v_id BIGINT := p_id;                    -- NULL: the caller may not see it
     v_dead_id BIGINT := p_id;
     l RECORD;                               -- its lease, if it has one
 BEGIN
@@ -22,7 +22,7 @@ BEGIN
     ELSE
         SELECT x.id, x.end_at, x.dequeued_at, x.consumer INTO l FROM message_find(v_bound, NULL, p_id) x;
         v_id := l.id;
-        -- The channel is compared together with the id: the planner must take the index that begins with the channel.
+        -- Compared as pairs: so the planner must use the index that begins with the channel.
         v_dead_id := (
             SELECT d.id FROM unnest(v_bound) c (name)
             CROSS JOIN LATERAL (

@@ -13,13 +13,13 @@ RETURNS TABLE (
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
-    c RECORD;                               -- where the page begins
+    c RECORD;                               -- the position at which the page begins
 BEGIN
     PERFORM limit_check(p_limit, 10000);
     PERFORM list_check(p_channel);
     IF p_status IS NULL OR p_status NOT IN ('waiting', 'due', 'scheduled', 'leased') THEN
         PERFORM refuse('LM013', format('there is no status %s', COALESCE(quote_literal(p_status), 'NULL')),
-            'Ask for waiting, due, scheduled or leased; dead_list lists the dead.');
+            'Ask for waiting, due, scheduled or leased; dead_list lists dead messages.');
     END IF;
     SELECT * INTO c FROM cursor_read(p_after);
     RETURN QUERY

@@ -17,6 +17,6 @@ BEGIN
         RETURN 'leased';
     END IF;
     PERFORM message_return(v_endings);
-    PERFORM slots_notify(ARRAY[(v_endings[1]).channel]); -- it may have been next to be served
+    PERFORM slots_notify(ARRAY[(v_endings[1]).channel]); -- it may have used a slot
     RETURN 'rescheduled';
 END $$;

@@ -12,7 +12,7 @@ DECLARE
     v_entries entry[] := ARRAY(
         SELECT ROW(m.id, m.generation, -m.priority, m.dequeue_at, m.cost, m.lane, m.channel)::entry
         FROM message m WHERE m.id = ANY (p_ids));
-    v_rest BIGINT[] := p_ids;               -- those that were not found waiting
+    v_rest BIGINT[] := p_ids;               -- messages without an entry in scheduled or ready
     v_leased ending[] := '{}';
     d RECORD;
 BEGIN
@@ -27,7 +27,7 @@ BEGIN
                 p_outcome, p_at, NULL, NULL)::ending
             FROM message_leases(v_rest) h
             CROSS JOIN LATERAL (SELECT m.channel FROM message m WHERE m.id = h.id OFFSET 0) m);
-        INSERT INTO notice (gone)           -- a few each: a dispatch reads a bounded number of notices
+        INSERT INTO notice (gone)           -- five per notice: a dispatch reads a bounded number of notices
         SELECT array_agg(x.e)
         FROM (
             SELECT e, (ROW_NUMBER() OVER () - 1) / 5 AS part FROM unnest(v_entries) e

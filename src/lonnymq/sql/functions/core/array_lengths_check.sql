@@ -5,8 +5,8 @@ BEGIN
     IF p_length IS NULL THEN
         PERFORM refuse('LM006', 'the first array is NULL', 'Give an array; it may be empty.');
     ELSIF p_length <> ANY (p_others) THEN
-        PERFORM refuse('LM006', format('the arrays differ in length: %s against %s', p_length,
-            array_to_string(p_others, ', ', 'none')),
-            'Give one element a message in every array, or NULL in place of a whole optional array.');
+        PERFORM refuse('LM006', format('the arrays differ in length: the first has %s elements, the others have %s',
+            p_length, array_to_string(p_others, ', ', 'NULL')),
+            'Give one element per message in every array, or NULL instead of an optional array.');
     END IF;
 END $$;

@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION dequeue_again_at (p_now BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
     t tick;
-    v_own XID8 := pg_current_xact_id_if_assigned(); -- what this transaction appended is not for it to dispatch
+    v_own XID8 := pg_current_xact_id_if_assigned(); -- nobody can dispatch its notices before it commits
 BEGIN
     SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
     IF notice_is_new(t) OR tick_is_foreign(t) OR t.at > p_now + 1000 OR EXISTS (

@@ -6,7 +6,7 @@ BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         PERFORM refuse('LM009', format('%s cannot run at isolation level %s', p_call,
             upper(current_setting('transaction_isolation'))),
-            'Call it in a READ COMMITTED transaction, best in one of its own. '
-                || 'Creating, completing, deferring and extending work at every level.');
+            'Call it in a READ COMMITTED transaction, if possible in a separate one. '
+                || 'Creating, completing, retrying and extending messages work at every level.');
     END IF;
 END $$;

@@ -14,10 +14,10 @@ DECLARE
     v_most INTERVAL := '5s';
 BEGIN
     FOREACH v_name IN ARRAY '{transaction_timeout, idle_in_transaction_session_timeout, statement_timeout}'::TEXT[] LOOP
-        v_text := current_setting(v_name, TRUE);  -- NULL: this server has no such setting
+        v_text := current_setting(v_name, TRUE);  -- NULL: this version has no such setting
         IF v_text = '0' OR v_text::INTERVAL > v_most THEN
             IF v_text <> '0' THEN
-                v_text := set_config(v_name, '0', TRUE); -- a timer that runs is not set anew
+                v_text := set_config(v_name, '0', TRUE); -- a running timer is not restarted
             END IF;
             v_text := set_config(v_name, (EXTRACT(EPOCH FROM v_most) * 1000)::INT || 'ms', TRUE);
         END IF;
@@ -25,7 +25,7 @@ BEGIN
             v_most := v_text::INTERVAL * 0.8;
         END IF;
     END LOOP;
-    -- PostgreSQL does not prepare a transaction that has notified. Nobody listens to this channel.
+    -- PostgreSQL refuses to prepare a transaction that has used NOTIFY. Nobody listens to this channel.
     IF current_setting('max_prepared_transactions') <> '0' THEN
         PERFORM pg_notify('lonnymq_not_to_be_prepared', '');
     END IF;

@@ -9,7 +9,7 @@ CREATE OR REPLACE FUNCTION message_admit (
 LANGUAGE plpgsql AS $$
 DECLARE
     v_count INT := cardinality(p_channels);
-    v_first INT[];                          -- the element that first names the same channel and key
+    v_first INT[];                          -- the first element with the same channel and key
     v_channel RECORD;
     v_room BIGINT;                          -- NULL: no limit
     v_taken INT;
@@ -28,12 +28,12 @@ BEGIN
         FROM unnest(p_channels, p_keys) WITH ORDINALITY u (channel, key, ord) GROUP BY 1 ORDER BY 1
     LOOP
         v_taken := 0;
-        -- Asked when the channel's turn comes: a limit that was set while this call waited for another holds.
+        -- Read now, not at the start: a limit that was set while this call waited for another channel applies.
         v_room := CASE WHEN EXISTS (SELECT FROM channel c WHERE c.name = v_channel.name AND c.max_size IS NOT NULL)
             THEN capacity_room(v_channel.name, cardinality(v_channel.ords)) END;
         IF v_room IS NOT NULL THEN
             FOREACH i IN ARRAY v_channel.ords LOOP
-                -- The size is locked, so what a key is held by can be read: a duplicate takes no room.
+                -- The size is locked, so reading the holder of a key is enough: a duplicate takes up no room.
                 IF p_keys[i] IS NOT NULL THEN
                     CONTINUE WHEN v_first[i] < i AND results[v_first[i]] <> 'full'
                         AND holders[v_first[i]] IS DISTINCT FROM p_ids[i];
@@ -50,7 +50,7 @@ BEGIN
         END IF;
         FOREACH i IN ARRAY COALESCE(v_channel.keyed, '{}') LOOP
             CONTINUE WHEN results[i] = 'full';
-            -- The first may be a duplicate of this very one, which comes back to life and has kept its key.
+            -- The first may be a duplicate of this message, which is dead, is retried and still holds its key.
             IF v_first[i] < i AND results[v_first[i]] <> 'full' AND holders[v_first[i]] IS DISTINCT FROM p_ids[i] THEN
                 holders[i] := COALESCE(holders[v_first[i]], p_ids[v_first[i]]);
             ELSIF holders[i] IS NULL THEN

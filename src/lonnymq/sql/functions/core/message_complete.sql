@@ -20,11 +20,11 @@ BEGIN
         AND NOT m.is_counted AND NOT m.is_cancelled AND m.dedupe_key IS NULL AND NOT (SELECT q.history FROM queue q)
     RETURNING m.channel, l.is_limited, l.last_id = p_id, cardinality(l.stubs) = 1
     INTO v_channel, v_is_limited, v_is_last, v_is_only;
-    IF v_channel IS NULL THEN               -- there is more to do than that, or it is not the caller's
+    IF v_channel IS NULL THEN               -- not the usual case, or not held by the caller
         RETURN (SELECT x.result FROM message_complete_many(ARRAY[p_id], ARRAY[p_token]) x);
     ELSIF v_is_only THEN
         DELETE FROM lease x WHERE x.token = p_token AND x.last_id = p_id;
-    ELSIF v_is_last THEN                    -- then the row is looked through
+    ELSIF v_is_last THEN                    -- the row may have no message left
         DELETE FROM lease x
         WHERE x.token = p_token AND x.last_id = p_id AND NOT EXISTS (
             SELECT FROM unnest(x.stubs) s

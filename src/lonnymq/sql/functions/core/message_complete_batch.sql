@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION message_complete_batch (p_ids BIGINT[], p_token UUID)
 RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    d RECORD;                               -- what was done
+    d RECORD;                               -- what was deleted, and what is left to do
 BEGIN
     WITH l AS MATERIALIZED (
         SELECT x.* FROM (SELECT MIN(u) AS lo, MAX(u) AS hi FROM unnest(p_ids) u) r

@@ -10,7 +10,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
     v_end BIGINT;
-    v_done ending[];                        -- the extended ones, with their ends
+    v_done ending[];                        -- the extended messages, with their ends
     v_again BOOLEAN;
     r RECORD;
     x RECORD;

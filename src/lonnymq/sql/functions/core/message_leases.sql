@@ -10,5 +10,5 @@ LANGUAGE sql STABLE AS $$
     CROSS JOIN LATERAL (SELECT FROM message m WHERE m.id = s.id AND m.generation = s.generation OFFSET 0) m
     WHERE p_ids IS NULL
         OR l.last_id >= (SELECT MIN(u) FROM unnest(p_ids) u) AND (l.stubs[1]).id <= (SELECT MAX(u) FROM unnest(p_ids) u)
-            AND COALESCE(s.id IN (SELECT u FROM unnest(p_ids) u), FALSE) -- behind a COALESCE it is looked up in a hash
+            AND COALESCE(s.id IN (SELECT u FROM unnest(p_ids) u), FALSE) -- COALESCE: by hash
 $$;

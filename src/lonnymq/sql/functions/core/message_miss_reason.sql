@@ -6,7 +6,7 @@ DECLARE
     v_is_cancelled BOOLEAN;
 BEGIN
     IF bound_channels() IS NOT NULL THEN
-        RETURN 'not_found';                 -- a login that may not consume learns nothing of what there is
+        RETURN 'not_found';                 -- a bound login must not learn which ids exist
     END IF;
     SELECT m.is_cancelled AND EXISTS (
         SELECT FROM lease_find(ARRAY[p_id], ARRAY[p_token]) f WHERE f.generation = m.generation)

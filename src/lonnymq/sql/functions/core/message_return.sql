@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION message_return (p_endings ending[], p_tell BOOLEAN DE
 RETURNS stub[] LANGUAGE plpgsql AS $$
 DECLARE
     v_back stub[];
-    v_n INT;                                -- those that were leased, and now wait
+    v_n INT;                                -- how many were leased, and wait now
 BEGIN
     WITH back AS (
         UPDATE message m

@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION message_write_states (p_ids BIGINT[], p_tokens UUID[], p_states BYTEA[])
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
-    g RECORD;                               -- what has a state, last mention first
+    g RECORD;                               -- the elements that have a state, the last one first
     v_held ending[];
 BEGIN
     SELECT array_agg(u.id ORDER BY u.ord DESC) AS ids, array_agg(u.token ORDER BY u.ord DESC) AS tokens,

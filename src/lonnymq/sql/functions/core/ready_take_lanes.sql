@@ -5,7 +5,7 @@ RETURNS ready[] LANGUAGE plpgsql AS $$
 DECLARE
     v_lanes lane_state[] := ARRAY(
         SELECT k FROM unnest(p_lanes) k WHERE p_names IS NULL OR k.name = ANY (p_names) ORDER BY random());
-    v_more lane_state[];                    -- those that gave all they were asked for
+    v_more lane_state[];                    -- lanes that may have more
     v_taken ready[] := '{}';
     v_got ready[];
     l lane_state;

@@ -8,7 +8,7 @@ DECLARE
     r RECORD;
 BEGIN
     IF p_size.started_at IS DISTINCT FROM pg_postmaster_start_time() THEN
-        p_size.read_to := NULL;             -- a restored dump may be from a server with other transactions
+        p_size.read_to := NULL;             -- after a restore, transaction ids mean nothing
     END IF;
     WITH old AS MATERIALIZED (
         SELECT d.tid, d.xid FROM pg_snapshot_xip(p_size.read_to) x
@@ -31,7 +31,7 @@ BEGIN
     CROSS JOIN (SELECT pg_current_snapshot() AS now) s;
     p_size.size := p_size.size - r.n;
     IF r.is_old_read THEN
-        -- The own transaction may append more.
+        -- This transaction counts as open: it may append more departures.
         SELECT format('%s:%s:%s', COALESCE(MIN(x), r.upto), r.upto, string_agg(x::TEXT, ',' ORDER BY x))::PG_SNAPSHOT
         INTO p_size.read_to
         FROM (SELECT pg_snapshot_xip(r.now) UNION SELECT pg_current_xact_id()) u (x) WHERE x < r.upto;

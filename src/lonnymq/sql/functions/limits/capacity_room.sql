@@ -14,12 +14,12 @@ DECLARE
     v_snapshot PG_SNAPSHOT;
 BEGIN
     SELECT * INTO c FROM capacity x WHERE x.channel = p_channel ORDER BY x.turn DESC LIMIT 1 FOR UPDATE;
-    -- Read after the wait for the lock: what was committed meanwhile holds.
+    -- Read after the wait for the lock: a change that was committed meanwhile applies.
     SELECT x.max_size INTO v_max FROM channel x WHERE x.name = p_channel;
     IF v_max IS NOT NULL AND c.channel IS NULL THEN
-        -- The channel was deleted and limited anew during the wait, or its size is missing. The policy is written, not
-        -- only locked, so that two producers cannot both make a size: a second one waits, and above READ COMMITTED it
-        -- fails with 40001.
+        -- The channel was deleted and limited again during the wait, or its size is missing. The policy is updated, not
+        -- only locked, so that two producers cannot both create a size: the second one waits, and above READ COMMITTED
+        -- it fails with 40001.
         UPDATE channel x SET max_size = x.max_size WHERE x.name = p_channel RETURNING x.max_size INTO v_max;
         IF v_max IS NOT NULL THEN
             IF NOT EXISTS (SELECT FROM capacity x WHERE x.channel = p_channel) THEN
@@ -42,7 +42,7 @@ BEGIN
     END IF;
     IF c.size + c.uncounted + p_wanted > v_max THEN
         v_read := capacity_apply_departures(c, 1000 + p_wanted);
-        -- That nothing was found is written only where much would be read again.
+        -- If no departure was found, the new position is written only if it saves much reading.
         v_is_changed := v_is_changed OR v_read.size < c.size OR c.read_to IS NULL
             OR (SELECT COUNT(*) >= 10 FROM pg_snapshot_xip(c.read_to) x WHERE pg_visible_in_snapshot(x, v_snapshot));
         c := v_read;

@@ -3,9 +3,9 @@ CREATE OR REPLACE FUNCTION channel_check (p_channel TEXT, p_place TEXT DEFAULT '
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     IF p_channel IS NULL OR p_channel = '' THEN
-        PERFORM refuse('LM001', 'a channel needs a name' || p_place, 'Name the channel with 1 to 255 bytes of text.');
+        PERFORM refuse('LM001', 'a channel needs a name' || p_place, 'Give a name of 1 to 255 bytes.');
     ELSIF octet_length(p_channel) > 255 THEN
         PERFORM refuse('LM001', format('the channel name is %s bytes long%s', octet_length(p_channel), p_place),
-            'Name the channel with 1 to 255 bytes of text.');
+            'Give a name of 1 to 255 bytes.');
     END IF;
 END $$;

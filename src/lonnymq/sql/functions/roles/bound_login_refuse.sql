@@ -4,7 +4,6 @@ RETURNS VOID LANGUAGE plpgsql STABLE AS $$
 BEGIN
     PERFORM refuse('LM012', format('role %I may not %s', session_user, p_what),
         CASE WHEN EXISTS (SELECT FROM credential) THEN p_hint
-             ELSE 'The bindings of logins to channels are lost, as after a restore without the roles. '
-                 || 'As the owner of the queue, bind all of them '
-                 'again with credential_bind, in one transaction.' END);
+             ELSE 'The bindings of roles to channels are lost, as after a restore without the roles. '
+                 || 'As the owner of the queue, bind all roles again with credential_bind, in one transaction.' END);
 END $$;

@@ -9,8 +9,8 @@ DECLARE
 BEGIN
     PERFORM unbound_check('credential_bind');
     PERFORM channel_check(c) FROM unnest(p_channels) c;
-    PERFORM FROM installation FOR SHARE;    -- an upgrade replaces login_is_free(), too: one after the other
-    PERFORM FROM queue FOR UPDATE;          -- one at a time: has_bound must not miss who is bound at the same moment
+    PERFORM FROM installation FOR SHARE;    -- not during an upgrade, which replaces login_is_free()
+    PERFORM FROM queue FOR UPDATE;          -- one at a time, so that has_bound is right
     PERFORM credential_renew();
     DELETE FROM credential c WHERE c.role = v_role OR v_role IS NULL AND c.name = p_role;
     IF v_role IS NULL AND NOT (FOUND AND p_channels IS NULL) THEN
@@ -22,5 +22,5 @@ BEGIN
     END IF;
     UPDATE queue SET has_bound = EXISTS (SELECT FROM credential);
     PERFORM sleep_copy();
-    ALTER FUNCTION login_is_free() IMMUTABLE; -- it is; but now all sessions plan anew what they planned with its answer
+    ALTER FUNCTION login_is_free() IMMUTABLE; -- changes nothing, but makes all sessions discard plans that used it
 END $$;

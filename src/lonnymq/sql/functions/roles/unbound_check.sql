@@ -4,6 +4,6 @@ RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     IF bound_channels() IS NOT NULL THEN
         PERFORM bound_login_refuse('call ' || p_call,
-            'It is bound to channels, and may only produce to and observe these. Use another login for this.');
+            'It is bound to channels, and may only produce to and observe these. Use another login.');
     END IF;
 END $$;

@@ -14,7 +14,7 @@ BEGIN
     IF EXISTS (SELECT FROM unnest(p_names) n WHERE NOT EXISTS (SELECT FROM schedule s WHERE s.name = n)) THEN
         INSERT INTO schedule (name, ticked_at, opened_at)
         SELECT n, v_now, v_now FROM (SELECT DISTINCT u COLLATE "C" FROM unnest(p_names) u) n (n)
-        ORDER BY n                          -- two that open the same ones wait for each other, not in a circle
+        ORDER BY n                          -- the order prevents deadlocks between two calls
         ON CONFLICT DO NOTHING;
     END IF;
     RETURN QUERY SELECT s.name::TEXT, s.ticked_at, clock_ms() FROM schedule s WHERE s.name = ANY (p_names)

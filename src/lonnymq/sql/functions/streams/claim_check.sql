@@ -16,7 +16,7 @@ BEGIN
             COALESCE(quote_literal(left(p_claimant, 100)), 'NULL')), 'Call claim_open first.');
     ELSIF c.generation IS DISTINCT FROM p_generation THEN
         PERFORM refuse('LM014', format('claimant %s was opened by another reader since', quote_literal(p_claimant)),
-            'One reader at a time: stop one of the two, or give them different names.');
+            'A claimant can have one reader: stop one of the two, or give them different names.');
     END IF;
     RETURN c;
 END $$;

@@ -21,7 +21,7 @@ BEGIN
     lost := COALESCE(cardinality(v_lost), 0);
     extended := COALESCE(cardinality(v_ids), 0) - lost;
     IF p_forget AND lost > 0 THEN
-        -- Behind a COALESCE, where it is a list that is looked up and not one that is gone through for each.
+        -- COALESCE makes the planner look the ids up in a hash table.
         WITH gone AS (
             DELETE FROM claim x
             WHERE x.claimant = p_claimant AND x.seq > c.done_seq

@@ -13,14 +13,14 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
     c claimant;
-    v_is_due BOOLEAN;                       -- some channel may release
-    v_is_open BOOLEAN;                      -- a claim is not finished
+    v_is_due BOOLEAN;                       -- some channel may release a message
+    v_is_open BOOLEAN;                      -- a claim is not complete
     v_got BIGINT;
 BEGIN
     PERFORM isolation_check('claim_next');
     IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
-        PERFORM refuse('LM005', format('a claim of %s messages is not possible', COALESCE(p_limit::TEXT, 'NULL')),
-            'Claim 1 to 100,000 at a time.');
+        PERFORM refuse('LM005', format('p_limit is %s, which is out of range', COALESCE(p_limit::TEXT, 'NULL')),
+            'Claim 1 to 100,000 messages at a time.');
     END IF;
     v_is_due := claim_is_due(p_before, p_lanes);
     c := claim_check(p_claimant, p_generation, FALSE);
@@ -33,8 +33,8 @@ BEGIN
     IF p_seq IS NULL OR p_seq NOT BETWEEN 0 AND c.last_seq THEN
         PERFORM refuse('LM015',
             format('claim %s of %s was never made', COALESCE(p_seq::TEXT, 'NULL'), quote_literal(p_claimant)),
-            'The reader is ahead of the queue: it has the checkpoint of another queue, or the database was restored. '
-            || 'Start it with a new checkpoint.');
+            'The reader''s checkpoint is from another queue, or the database was restored since. '
+            || 'Start the reader with a new checkpoint.');
     END IF;
     seq := GREATEST(p_seq, c.done_seq) + 1;
     messages := 0;

@@ -8,7 +8,8 @@ SET search_path FROM CURRENT AS $$
 BEGIN
     PERFORM unbound_check('claim_open');
     IF p_claimant IS NULL OR octet_length(p_claimant) NOT BETWEEN 1 AND 255 THEN
-        PERFORM refuse('LM010', 'the claimant''s name is null, empty or too long', 'Give it 1 to 255 bytes.');
+        PERFORM refuse('LM010', format('the claimant''s name is %s',
+            COALESCE(octet_length(p_claimant) || ' bytes long', 'NULL')), 'Give a name of 1 to 255 bytes.');
     END IF;
     RETURN QUERY
     INSERT INTO claimant AS c (name, generation, opened_at) VALUES (p_claimant, 1, clock_ms())

@@ -13,8 +13,9 @@ DECLARE
     v_tokens UUID[];
 BEGIN
     IF p_part IS NULL OR p_parts IS NULL OR p_parts < 1 OR p_part NOT BETWEEN 0 AND p_parts - 1 THEN
-        PERFORM refuse('LM005', 'there is no such part of a claim',
-            'Parts are counted from 0, and there is at least one.');
+        PERFORM refuse('LM005',
+            format('there is no part %s of %s', COALESCE(p_part::TEXT, 'NULL'), COALESCE(p_parts::TEXT, 'NULL')),
+            'Give p_parts of 1 or more, and a p_part from 0 to p_parts - 1.');
     END IF;
     PERFORM claim_check(p_claimant, p_generation, FALSE);
     SELECT array_agg(x.seq), array_agg(x.id), array_agg(x.token) INTO v_seqs, v_ids, v_tokens

@@ -15,7 +15,7 @@ BEGIN
         OR cardinality(p_batches) IS NULL OR array_position(p_batches, NULL) IS NOT NULL THEN
         PERFORM refuse('LM010', format('app %s, version %s or its batches are not valid',
             COALESCE(quote_literal(left(p_app, 100)), 'NULL'), COALESCE(p_version::TEXT, 'NULL')),
-            'Name an app with 1 to 255 bytes, a version of 0 or more, and an array of batches.');
+            'Give an app name of 1 to 255 bytes, a version of 0 or more or NULL, and an array of batches.');
     END IF;
     INSERT INTO ledger AS l (app, version, is_lasting, published_at, created, duplicates, refused)
     VALUES (p_app, COALESCE(p_version, -1), p_version IS NOT NULL, clock_ms(), 0, 0, 0)
