@@ -1,4 +1,4 @@
-"""What people call: message_get, message_list, message_cancel, message_reschedule, channel_delete."""
+"""Calls of administrators: message_get, message_list, message_cancel, message_reschedule, channel_delete."""
 
 from itertools import chain
 from typing import Any
@@ -36,7 +36,7 @@ def get(conn: psycopg.Connection, message_id: int) -> dict[str, Any]:
     return row
 
 
-def test_a_message_is_shown_as_it_stands(conn: psycopg.Connection) -> None:
+def test_a_message_is_shown_with_its_status(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     message_id = create(conn, at=clock.at + 500)
     message = get(conn, message_id)
@@ -113,7 +113,7 @@ def test_lists_go_page_by_page_in_the_order_of_service(conn: psycopg.Connection)
 
 
 def test_a_list_is_the_same_wherever_its_messages_wait(conn: psycopg.Connection) -> None:
-    """Not dispatched yet, in line or in ready, whatever its lane: each once, high priority first."""
+    """Not dispatched yet, in the backlog or in ready, in any lane: each message once, high priority first."""
     clock = FakeClock(conn)
     numbers = range(600)
     conn.execute(
@@ -153,7 +153,7 @@ def test_what_waits_is_cancelled_at_once(conn: psycopg.Connection) -> None:
     assert [message.id for message in drain(conn)] == [kept]
 
 
-def test_a_batch_is_cancelled_as_one_by_one(conn: psycopg.Connection) -> None:
+def test_a_batch_of_cancels_equals_single_calls(conn: psycopg.Connection) -> None:
     """Invariant 16."""
     conn.execute("SELECT message_create('a', '', p_max_attempts => 1)")
     dead = lease(conn)
@@ -246,7 +246,7 @@ def drain_one(conn: psycopg.Connection) -> int:
     return message.id
 
 
-def test_what_cannot_be_rescheduled_says_why(conn: psycopg.Connection) -> None:
+def test_reschedule_says_why_it_is_not_possible(conn: psycopg.Connection) -> None:
     conn.execute("SELECT message_create('a', '', p_max_attempts => 1)")
     message = lease(conn)
     assert value(conn, "message_reschedule(%s)", message.id) == "leased"
@@ -260,7 +260,7 @@ def delete(conn: psycopg.Connection, arguments: str) -> tuple[str, int] | None:
 
 
 def leftovers(conn: psycopg.Connection, channel: str) -> list[str]:
-    dispatch(conn)  # what the dispatcher alone writes goes when it has seen it
+    dispatch(conn)  # the dispatcher deletes its own rows when it has read the notice
     tables = (
         *("message", "scheduled", "line", "backlog", "ready", "dead"),
         *("capacity", "departure", "dedupe", "tally"),
@@ -271,7 +271,7 @@ def leftovers(conn: psycopg.Connection, channel: str) -> list[str]:
     )
 
 
-def test_an_empty_channel_is_deleted_with_all_that_was_known_of_it(conn: psycopg.Connection) -> None:
+def test_an_empty_channel_is_deleted_with_everything_stored_about_it(conn: psycopg.Connection) -> None:
     conn.execute("SELECT channel_set('a', 1, 100, FALSE, 10), channel_set('b', 1)")
     conn.execute("SELECT message_create('a', '', p_dedupe_key => 'k')")
     drain(conn)
@@ -281,11 +281,11 @@ def test_an_empty_channel_is_deleted_with_all_that_was_known_of_it(conn: psycopg
     assert delete(conn, "'a'") == ("not_found", 0)
     assert delete(conn, "'never heard of'") == ("not_found", 0)
     create(conn)
-    assert len(drain(conn)) == 1, "a message makes it anew, without limits"
+    assert len(drain(conn)) == 1, "a message creates it again, without limits"
 
 
 @pytest.mark.parametrize("status", ["waiting", "leased", "dead"])
-def test_a_channel_with_messages_is_left_alone_unless_told_so(conn: psycopg.Connection, status: str) -> None:
+def test_a_channel_with_messages_is_deleted_only_on_request(conn: psycopg.Connection, status: str) -> None:
     conn.execute("SELECT message_create('a', '', p_max_attempts => 1)")
     if status != "waiting":
         message = lease(conn)

@@ -73,7 +73,7 @@ def test_all_outputs_agree_from_the_first_attempt_to_the_last(
         outputs = WAITING if result == "retried" else DEAD
         assert attempts(conn, outputs, message_id) == dict.fromkeys(outputs, number)
     conn.execute("SELECT dead_retry(ARRAY[%s]::BIGINT[])", (message_id,))
-    assert attempts(conn, WAITING, message_id) == dict.fromkeys(WAITING, 0), "it begins anew"
+    assert attempts(conn, WAITING, message_id) == dict.fromkeys(WAITING, 0), "it begins again"
     [(past,)] = conn.execute("SELECT past_errors FROM message_get(%s)", (message_id,)).fetchall()
     assert [each["attempts"] for each in past] == [2]
     check(conn)

@@ -1,4 +1,4 @@
-"""Bad input: refused with a SQLSTATE of ours and a hint that says what is allowed, and nothing is changed."""
+"""Bad input is refused with a LonnyMQ SQLSTATE and a hint that says what is allowed, and changes nothing."""
 
 from typing import Any
 
@@ -211,7 +211,7 @@ def contents(conn: psycopg.Connection) -> list[Any]:
 
 
 @pytest.mark.parametrize(("call", "sqlstate", "hint"), REFUSED.values(), ids=REFUSED.keys())
-def test_refused(conn: psycopg.Connection, call: str, sqlstate: str, hint: str) -> None:
+def test_bad_input_is_refused(conn: psycopg.Connection, call: str, sqlstate: str, hint: str) -> None:
     conn.execute("SELECT message_create('a', 'as it was')")
     conn.execute("SELECT dispatch()")
     before = contents(conn)
@@ -222,7 +222,7 @@ def test_refused(conn: psycopg.Connection, call: str, sqlstate: str, hint: str) 
     assert contents(conn) == before
 
 
-def test_what_is_just_within_the_bounds_is_not_refused(conn: psycopg.Connection) -> None:
+def test_values_at_the_bounds_are_accepted(conn: psycopg.Connection) -> None:
     for call in (
         "message_create(repeat('x', 255), convert_to(repeat('x', 1048576), 'UTF8'), 2^53::BIGINT, '{}')",
         "message_create('a', '', NULL, NULL, 1000000)",
@@ -251,7 +251,7 @@ def settings(conn: psycopg.Connection, call: str = "queue_get()") -> dict[str, A
     return row
 
 
-def test_settings_hold(conn: psycopg.Connection) -> None:
+def test_settings_are_stored(conn: psycopg.Connection) -> None:
     defaults = {
         "content_max_bytes": 1048576,
         "lease_ms": 30_000,

@@ -22,7 +22,7 @@ Conn = psycopg.Connection[Any]
 
 @pytest.fixture
 def other(conn: Conn) -> Iterator[str]:
-    """A role of somebody's."""
+    """A role that has nothing to do with the queue."""
     name = unique_name("other")
     conn.execute(
         sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(name), sql.Literal(PASSWORD))
@@ -59,7 +59,7 @@ DEFAULTS = [
 def test_partitions_of_the_history_are_the_owners(
     conn: Conn, connect: Connect, other: str, default: str
 ) -> None:
-    """Those that a setting makes, and those that upkeep makes later."""
+    """The partitions that queue_set creates, and those that maintain creates later."""
     conn.execute(sql.SQL("GRANT USAGE ON SCHEMA lonnymq TO {}").format(sql.Identifier(other)))
     conn.execute(sql.SQL(default).format(sql.Identifier(other)))
     conn.execute("SELECT queue_set(p_history => TRUE)")
@@ -152,7 +152,7 @@ def test_verify_refuses_and_says_what_to_run(conn: Conn, with_roles: str, other:
     verify(conn, with_roles)
 
 
-def test_what_was_passed_on_goes_too(conn: Conn, connect: Connect, other: str) -> None:
+def test_rights_that_were_passed_on_are_revoked_too(conn: Conn, connect: Connect, other: str) -> None:
     third = unique_name("third")
     conn.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(third)))
     conn.execute(sql.SQL("GRANT USAGE ON SCHEMA lonnymq TO {}").format(sql.Identifier(other)))
@@ -165,7 +165,7 @@ def test_what_was_passed_on_goes_too(conn: Conn, connect: Connect, other: str) -
     conn.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(third)))
 
 
-def test_verify_takes_what_is_granted_on_purpose(conn: Conn, with_roles: str, other: str) -> None:
+def test_verify_accepts_rights_that_may_be_granted(conn: Conn, with_roles: str, other: str) -> None:
     for grant in (
         "GRANT EXECUTE ON FUNCTION message_create TO {other}",
         "GRANT SELECT ON history TO {other}",
@@ -178,7 +178,7 @@ def test_verify_takes_what_is_granted_on_purpose(conn: Conn, with_roles: str, ot
 
 
 def test_of_another_release_only_everybodys_rights_are_known(conn: Conn, with_roles: str) -> None:
-    """What its roles may do is not ours to say."""
+    """This release does not know what the roles of another one may do."""
     producer = sql.Identifier(f"{with_roles}_producer")
     conn.execute(sql.SQL("GRANT EXECUTE ON FUNCTION rebuild TO {}").format(producer))
     conn.execute("UPDATE installation SET release = '99'")

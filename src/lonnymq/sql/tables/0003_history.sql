@@ -1,8 +1,8 @@
 -- The history of finished messages, and its followers.
 
 -- One row per finished message, if the queue keeps a history; rows are appended and never changed. There is one
--- partition per day (UTC), created ahead of time; finished_other takes rows without one. The writer's xid8 lets a reader
--- follow the table by snapshot: it reads each row once, in whatever order the writers commit.
+-- partition per day (UTC), created ahead of time; finished_other takes rows without one. The writer's xid8 lets a
+-- reader follow the table by snapshot: it reads each row once, in whatever order the writers commit.
 CREATE TABLE finished (
     xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
     id BIGINT NOT NULL,
