@@ -172,7 +172,7 @@ def test_a_batch_of_cancels_equals_single_calls(conn: psycopg.Connection) -> Non
     assert conn.execute("SELECT * FROM message_cancel_many('{}')").fetchall() == []
 
 
-@pytest.mark.parametrize("end", ["complete", "complete many", "defer", "fail", "expire"])
+@pytest.mark.parametrize("end", ["complete", "complete many", "release", "fail", "expire"])
 def test_a_worker_is_told_that_its_message_is_cancelled(conn: psycopg.Connection, end: str) -> None:
     clock = FakeClock(conn)
     create(conn)

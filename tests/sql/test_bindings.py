@@ -325,7 +325,7 @@ def test_after_bindings_are_lost_everybody_but_the_owner_is_bound_to_nothing(rol
             with pytest.raises(psycopg.Error, match="may not") as caught:
                 session.execute(f"SELECT {call}")
             assert caught.value.sqlstate == "LM012"
-            assert "bind all of them again" in str(caught.value.diag.message_hint)
+            assert "bind all roles again" in str(caught.value.diag.message_hint)
     assert roles.conn.execute("SELECT bound_channels()").fetchone() == (None,)
     roles.bind("acme", ["mine"])
     assert roles.bound("acme") == ["mine"]

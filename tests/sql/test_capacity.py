@@ -65,7 +65,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("end", [*ENDS, "expire", "cancel while waiting", "delete", "defer"])
+@pytest.mark.parametrize("end", [*ENDS, "expire", "cancel while waiting", "delete", "release"])
 def test_room_is_free_when_a_message_is_finished_and_not_before(conn: psycopg.Connection, end: str) -> None:
     clock = FakeClock(conn)
     conn.execute("SELECT queue_set(p_max_attempts => 1)")
@@ -88,7 +88,7 @@ def test_room_is_free_when_a_message_is_finished_and_not_before(conn: psycopg.Co
         if end == "expire":
             clock.advance(1000)
             dispatch(conn)
-    assert create(conn, 2) == (["full", "full"] if end == "defer" else ["created", "full"])
+    assert create(conn, 2) == (["full", "full"] if end == "release" else ["created", "full"])
     check(conn)
 
 

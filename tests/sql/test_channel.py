@@ -16,7 +16,7 @@ def end_lease(conn: psycopg.Connection, clock: FakeClock, message: Delivery, end
     if end == "expire":
         clock.advance(1000)
     else:
-        error = None if end == "defer" else "e"
+        error = None if end == "release" else "e"
         conn.execute("SELECT message_retry(%s, %s, NULL, NULL, %s)", (message.id, message.token, error))
 
 
@@ -72,7 +72,7 @@ def test_one_by_one_up_to_the_limit(conn: psycopg.Connection) -> None:
     check(conn)
 
 
-@pytest.mark.parametrize("end", ["defer", "fail", "expire", "die"])
+@pytest.mark.parametrize("end", ["release", "fail", "expire", "die"])
 def test_every_end_of_a_lease_frees_its_slot(conn: psycopg.Connection, end: str) -> None:
     clock = FakeClock(conn)
     conn.execute("SELECT channel_set('a', 1)")

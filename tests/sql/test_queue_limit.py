@@ -57,7 +57,7 @@ def test_a_new_channel_with_each_call_does_not_pass_those_that_wait(conn: psycop
     check(conn)
 
 
-@pytest.mark.parametrize("end", ["defer", "fail", "expire", "die"])
+@pytest.mark.parametrize("end", ["release", "fail", "expire", "die"])
 def test_every_end_of_a_lease_frees_its_slot(conn: psycopg.Connection, end: str) -> None:
     clock = FakeClock(conn)
     limit(conn, 1)

@@ -45,7 +45,7 @@ REFUSED = {
         "LM003",
         TIME,
     ),
-    "a defer too far": (f"message_retry(1, {NOBODYS}, 9007199254740993)", "LM003", TIME),
+    "a retry at a time too far": (f"message_retry(1, {NOBODYS}, 9007199254740993)", "LM003", TIME),
     "a lease of nothing": ("message_dequeue(1, 0)", "LM004", DAY),
     "a lease before it began": ("message_dequeue(1, -1)", "LM004", DAY),
     "a lease above a day": ("message_dequeue(1, 86400001)", "LM004", "queue_set(p_lease_max_ms => ...)"),
