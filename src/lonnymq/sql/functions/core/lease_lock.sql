@@ -1,7 +1,7 @@
 -- Lock those of the given pairs (id, token) that the caller holds, and decide what becomes of them: 'cancelled' if
 -- somebody cancelled the message, otherwise p_outcome; if p_outcome is NULL, 'dead' after an error in the last attempt,
--- otherwise NULL (the message is returned). Every call that finishes or returns leased messages goes through this
--- function, except the fast paths of message_complete and message_complete_many.
+-- otherwise NULL (the message is returned). Used by all calls that take a token, except for the fast paths of
+-- message_complete and message_complete_many, and for extending without a state, which locks no message.
 -- Returns one row for the first mention of each pair. Locks the messages in the order of their ids, in one statement,
 -- so that two calls never deadlock.
 CREATE OR REPLACE FUNCTION lease_lock (
