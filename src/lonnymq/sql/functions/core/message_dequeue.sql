@@ -2,7 +2,7 @@
 -- Locks the entries that it takes until the transaction ends, and skips entries that others hold: a transaction left
 -- open holds its own messages and nothing else. With p_lanes, it takes from these lanes only, in equal parts. With
 -- p_async_commit, a crash may undo the dequeue, and the messages are then due again; where a limit or the history
--- depends on it, it commits as the session does.
+-- depends on it, it commits durably.
 -- Returns the messages, and a last row with a NULL id if there are fewer than p_limit. If again_at is set, dispatch
 -- before asking again, and not before that time. It is set in the last row when there is nothing more at the moment,
 -- and in every row when nobody has dispatched for a while (20 ms or more; less for larger batches).

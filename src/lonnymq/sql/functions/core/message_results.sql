@@ -2,7 +2,7 @@
 -- would return. p_done: what the call did, one element per message that the caller held; an outcome of NULL is
 -- 'retried'. With p_once a message is done at its first mention under the right token: earlier mentions had a wrong
 -- token ('lost'), later ones find what is left of it. Without p_once every mention under the right token succeeds.
--- at: the time in p_done. Locks nothing. Mentions and p_done are brought together by one sort, in which the element of
+-- at: the time in p_done. Locks nothing. The given pairs and p_done are matched by one sort, in which the element of
 -- p_done comes first.
 CREATE OR REPLACE FUNCTION message_results (
     p_ids BIGINT[], p_tokens UUID[], p_done ending[], p_once BOOLEAN DEFAULT TRUE)

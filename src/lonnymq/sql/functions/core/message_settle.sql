@@ -2,7 +2,7 @@
 -- at its first mention under the right token. p_tokens has one token per message, or one token for all of them.
 -- p_outcome is 'completed' or 'cancelled'; NULL returns the message for another attempt, unless lease_lock decides that
 -- it is dead or cancelled. p_ats, p_states and p_errors hold one element per message, or are NULL.
--- Locks the messages in the order of their ids, in one statement, then their leases and dedupe keys: two calls never
+-- Locks the messages in the order of their ids, in one statement, then their dedupe keys and leases: two calls never
 -- deadlock. Returns one row (id, result) per element, in the order given.
 CREATE OR REPLACE FUNCTION message_settle (
     p_ids BIGINT[], p_tokens UUID[], p_outcome TEXT, p_ats BIGINT[] DEFAULT NULL, p_states BYTEA[] DEFAULT NULL,
