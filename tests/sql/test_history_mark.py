@@ -29,7 +29,7 @@ def behind_last(conn: psycopg.Connection) -> str:
     return f"{row[0]}:{row[0]}:"
 
 
-def bury(conn: psycopg.Connection) -> int:
+def kill(conn: psycopg.Connection) -> int:
     conn.execute("SELECT message_create('a', 'x', p_max_attempts => 1)")
     dispatch(conn)
     [message] = dequeue(conn, 1, 60_000)[0]
@@ -54,7 +54,7 @@ def test_a_position_that_sees_no_row(conn: psycopg.Connection) -> None:
     assert (mark(conn, at), mark(conn, at, dead=True)) == (0, 0)
     switch_on(conn)
     finish_one(conn)
-    bury(conn)
+    kill(conn)
     assert (mark(conn, at), mark(conn, at, dead=True)) == (0, 0)
 
 
@@ -109,23 +109,23 @@ def test_days_that_are_dropped_do_not_change_it(conn: psycopg.Connection, clock:
 
 def test_the_mark_of_deaths_stays_after_the_dead_letters_are_gone(conn: psycopg.Connection) -> None:
     """Also if no history is kept."""
-    first, second = bury(conn), bury(conn)
+    first, second = kill(conn), kill(conn)
     at = present(conn)
     before = mark(conn, at, dead=True)
     assert before
     conn.execute("SELECT dead_retry(%s)", ([first],))
     conn.execute("SELECT dead_discard(%s)", ([second],))
-    bury(conn)
+    kill(conn)
     assert mark(conn, at, dead=True) == before
     conn.execute("DELETE FROM dead_mark WHERE xid < (SELECT MAX(xid) FROM dead)")
     assert mark(conn, at, dead=True) == 0
 
 
 def test_marks_of_deaths_go_after_90_days(conn: psycopg.Connection, clock: FakeClock) -> None:
-    bury(conn)
+    kill(conn)
     at = present(conn)
     clock.advance(80 * DAY)
-    bury(conn)
+    kill(conn)
     maintain(conn)
     assert mark(conn, at, dead=True)
     later = present(conn)

@@ -43,7 +43,7 @@ def with_roles(conn: Conn) -> Iterator[str]:
         conn.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(f"{schema}_{role}")))
 
 
-def strays(conn: Conn, schema: str = "lonnymq") -> list[str]:
+def unexpected_rights(conn: Conn, schema: str = "lonnymq") -> list[str]:
     return [str(StrayRight(*row)) for row in conn.execute(stray_rights(schema).encode())]
 
 
@@ -73,7 +73,7 @@ def test_partitions_of_the_history_are_the_owners(
     for name in names:
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             session.execute(f"SELECT FROM {name}".encode())
-    assert strays(conn) == [f"{other} has USAGE on lonnymq"]
+    assert unexpected_rights(conn) == [f"{other} has USAGE on lonnymq"]
     verify(conn)
 
 
@@ -85,7 +85,7 @@ def test_an_installation_takes_what_default_privileges_give(conn: Conn, other: s
             )
         )
     install(conn, "q")
-    assert strays(conn, "q") == []
+    assert unexpected_rights(conn, "q") == []
     held = """
         SELECT c.relname FROM pg_class c, aclexplode(c.relacl) a
         WHERE a.grantee = %(other)s::REGROLE AND c.relnamespace = 'q'::REGNAMESPACE
@@ -109,7 +109,7 @@ def test_an_upgrade_leaves_what_was_granted_on_what_is_public(conn: Conn, other:
     ):
         conn.execute(sql.SQL(f"GRANT {grant} TO {{}}").format(sql.Identifier(other)))
     upgrade(conn, "lonnymq", read())
-    assert [text.removeprefix(f"{other} has ").split("(")[0] for text in strays(conn)] == [
+    assert [text.removeprefix(f"{other} has ").split("(")[0] for text in unexpected_rights(conn)] == [
         "USAGE on lonnymq",
         "SELECT on lonnymq.history",
         "EXECUTE on lonnymq.message_create",
@@ -159,9 +159,9 @@ def test_rights_that_were_passed_on_are_revoked_too(conn: Conn, connect: Connect
     conn.execute(sql.SQL("GRANT SELECT ON message TO {} WITH GRANT OPTION").format(sql.Identifier(other)))
     session = connect(user=other, password=PASSWORD)
     session.execute(sql.SQL("GRANT SELECT ON message TO {}").format(sql.Identifier(third)))
-    assert len(strays(conn)) == 3
+    assert len(unexpected_rights(conn)) == 3
     upgrade(conn)
-    assert strays(conn) == [f"{other} has USAGE on lonnymq"]
+    assert unexpected_rights(conn) == [f"{other} has USAGE on lonnymq"]
     conn.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(third)))
 
 

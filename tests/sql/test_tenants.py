@@ -205,30 +205,32 @@ def test_whose_leases_they_are_makes_no_difference(
     settle(conn)
     asked = (VICTIM_ID + 1_000_005, VICTIM_ID + 5, 77, 999_999_999)
     for _ in range(2):
-        told = {touched(explained(tenant, f"SELECT * FROM message_get({id_})", EXPLAINS[1])) for id_ in asked}
-    assert len(told) == 1
+        shown = {
+            touched(explained(tenant, f"SELECT * FROM message_get({id_})", EXPLAINS[1])) for id_ in asked
+        }
+    assert len(shown) == 1
 
 
 def test_the_same_of_prepared_statements_and_cursors(
     conn: psycopg.Connection, tenant: psycopg.Connection
 ) -> None:
-    told: list[dict[str, str]] = []
+    shown: list[dict[str, str]] = []
     for _ in range(2):
-        told.append({})
+        shown.append({})
         for mode in ("force_custom_plan", "force_generic_plan"):
             tenant.execute(f"SET plan_cache_mode TO {mode}")
             for view in VIEWS:
                 tenant.execute(f"PREPARE q (TEXT) AS SELECT id FROM {view} WHERE channel = $1")
                 for how in EXPLAINS * 2:
-                    told[-1][f"{view} {mode} {how}"] = explained(tenant, "EXECUTE q ('victim')", how)
+                    shown[-1][f"{view} {mode} {how}"] = explained(tenant, "EXECUTE q ('victim')", how)
                 tenant.execute("DEALLOCATE q")
                 cursor = f"DECLARE c CURSOR FOR SELECT id FROM {view} WHERE channel = 'victim'"
-                told[-1][f"{view} cursor"] = explained(tenant, cursor, "VERBOSE")
-        if len(told) == 1:
+                shown[-1][f"{view} cursor"] = explained(tenant, cursor, "VERBOSE")
+        if len(shown) == 1:
             fill(conn, "victim", 10_000, VICTIM_ID, leases=False)
             settle(conn)
-    assert told[0] == told[1]
-    assert {kind for plan in told[1].values() for kind in read_by(plan)} == {"Function"}
+    assert shown[0] == shown[1]
+    assert {kind for plan in shown[1].values() for kind in read_by(plan)} == {"Function"}
 
 
 def test_it_reads_its_own_rows_and_no_more(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:
