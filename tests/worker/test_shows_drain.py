@@ -129,7 +129,7 @@ def test_told_twice_it_does_not_wait(
     worker.send(number)
     until(lambda: worker.health["status"] == "draining", "the first to be heard")
     assert worker.is_alive
-    assert waiting(conn) == [(True, 0, None)] * 3
+    assert waiting(conn) == [(True, 1, None)] * 3
     worker.send(number)
     assert worker.end(10) == 130
     assert waiting(conn) == [UNTOUCHED] * 3
