@@ -23,7 +23,7 @@ TABLES = (
 STOPS = {
     "dequeue has the tick": ("message_dequeue", "token := gen_random_uuid();"),
     "dequeue has its entries": ("message_dequeue", "EXIT WHEN v_got IS NULL;"),
-    "dequeue has its messages": ("message_dequeue", "IF v_not IS NOT NULL THEN"),
+    "dequeue has its messages": ("message_dequeue", "IF v_skipped IS NOT NULL THEN"),
     "dispatch has the tick": ("dispatch", "IF v_now BETWEEN t.at"),
     "dispatch has looked": ("dispatch", "PERFORM FROM dispatch_lock FOR UPDATE SKIP LOCKED;"),
     "dispatch has the lock": ("dispatch", "v_mode := set_config("),
@@ -31,11 +31,11 @@ STOPS = {
     "dispatch has its entries": ("dispatch_work", "IF r.has_gone THEN"),
     "dispatch has the policies": ("dispatch_work", "r.spans := t.spans"),
     "extend has found its lease": ("message_extend_many", "x := lease_extend("),
-    "cancel has its messages": ("message_cancel_many", "v_endings := message_unplace("),
-    "reschedule has its message": ("message_reschedule", "v_endings := message_unplace("),
+    "cancel has its messages": ("message_cancel_many", "v_endings := message_withdraw("),
+    "reschedule has its message": ("message_reschedule", "v_endings := message_withdraw("),
     "writer has appended": ("sleep_notify", "IF (SELECT"),
     "create begins": ("message_create", "-- What the queue asks for is checked"),
-    "delete found no messages": ("channel_forget", "-- A policy that somebody makes at this moment"),
+    "delete found no messages": ("channel_forget", "DELETE FROM channel c WHERE p_has_policy"),
     "retry has its dead": ("dead_retry", "SELECT a.results, a.are_counted INTO"),
 }
 GATE = 815

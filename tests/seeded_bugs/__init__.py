@@ -33,7 +33,7 @@ BUGS = {
         "core/message_complete.sql",
         "WHERE x.token = p_token AND x.last_id >= p_id ORDER BY x.last_id LIMIT 1",
         "WHERE x.last_id >= p_id ORDER BY x.last_id LIMIT 1",
-        ("tests/sql/test_finish.py::test_complete_once_by_who_holds_it",),
+        ("tests/sql/test_finish.py::test_only_the_holder_completes_and_only_once",),
     ),
     "a token that outlives its lease": SeededBug(
         "core/message_return.sql",
@@ -57,7 +57,7 @@ BUGS = {
         "core/clock_ms.sql",
         "clock_timestamp()",
         "now()",
-        ("tests/sql/test_dequeue.py::test_time_is_the_clocks_and_not_the_transactions",),
+        ("tests/sql/test_dequeue.py::test_leases_start_at_the_clock_and_not_at_the_transaction",),
     ),
     "id cursor instead of snapshot": SeededBug(
         "dispatch/tick_open_transactions.sql",

@@ -86,7 +86,7 @@ def test_a_lease_is_stolen_in_mid_batch(streams: Streams, conn: psycopg.Connecti
     stop.until_reached()
     steal(conn, 3)
     stop.let_go()
-    with pytest.raises(StreamingQueryException, match="1 messages of claim 1 are no longer held by 'etl'"):
+    with pytest.raises(StreamingQueryException, match="1 message of claim 1 is no longer held by 'etl'"):
         ended(query)
     assert moved(conn) == []
     assert done_by(conn) == {"thief": 1}

@@ -559,7 +559,7 @@ class TestCompleting:
     def test_a_lost_lease(self, claimed: DataFrame, options: Options, conn: psycopg.Connection) -> None:
         """Somebody else has one of the messages by now: nothing is published, nothing finished."""
         conn.execute("SELECT message_retry((stubs[1]).id, token) FROM lease")
-        assert "1 messages of claim 1 are no longer held" in refused(claimed, options, complete="true")
+        assert "1 message of claim 1 is no longer held" in refused(claimed, options, complete="true")
         assert messages(conn, "channel") == [("in",)] * 3
         assert counts(conn) == (3, 0, 0)
 

@@ -1,4 +1,4 @@
-"""Which logins a binding holds for: renamed roles, members of groups, roles dropped and made again."""
+"""Which logins a binding applies to: renamed roles, members of groups, roles dropped and created again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Conn = psycopg.Connection
 
 
 class Roles:
-    """Makes roles that may call everything, and opens sessions of them; drops them in the end."""
+    """Creates roles that may call everything, opens their sessions, and drops the roles at the end."""
 
     def __init__(self, conn: Conn, connect: Connect) -> None:
         self.conn = conn
@@ -30,7 +30,7 @@ class Roles:
         return f"{self.prefix}_{name}"
 
     def run(self, statement: str, **names: str) -> None:
-        """Names are of roles: those of this test."""
+        """Run a statement; names are replaced by the names of this test's roles."""
         identifiers = {key: sql.Identifier(self.name(name)) for key, name in names.items()}
         self.conn.execute(sql.SQL(statement).format(**identifiers))
 
@@ -51,7 +51,7 @@ class Roles:
 
     def rename(self, old: str, new: str) -> None:
         self.run("ALTER ROLE {old} RENAME TO {new}", old=old, new=new)
-        self.run(f"ALTER ROLE {{new}} PASSWORD '{PASSWORD}'", new=new)  # an MD5 one goes with the name
+        self.run(f"ALTER ROLE {{new}} PASSWORD '{PASSWORD}'", new=new)  # a rename drops an MD5 password
 
     def bind(self, name: str, channels: list[str] | None) -> None:
         self.conn.execute("SELECT credential_bind(%s, %s)", (self.name(name), channels))
@@ -99,7 +99,7 @@ def test_a_renamed_role_is_bound(roles: Roles) -> None:
     assert roles.listed() == {}
 
 
-def test_who_takes_the_name_of_a_renamed_role_is_somebody_else(roles: Roles) -> None:
+def test_a_new_role_with_the_old_name_of_a_renamed_one_is_not_bound(roles: Roles) -> None:
     roles.make("acme")
     roles.bind("acme", ["acme"])
     roles.rename("acme", "former")
@@ -134,7 +134,7 @@ def test_the_binding_of_a_dropped_role_can_be_removed(roles: Roles) -> None:
 
 
 def test_a_dump_does_not_hold_the_number_of_a_dropped_role(roles: Roles) -> None:
-    """Where it is restored, that number may be another role's."""
+    """Where the dump is restored, that number may belong to another role."""
     for name in ("acme", "shop"):
         roles.make(name)
         roles.bind(name, [name])
@@ -164,7 +164,9 @@ def drop_make_and_rename(roles: Roles) -> None:
 
 
 @pytest.mark.parametrize("change", [rename_drop_and_make, drop_make_and_rename])
-def test_one_after_the_other_with_upkeep_between(roles: Roles, change: Callable[[Roles], None]) -> None:
+def test_bindings_follow_renames_and_drops_with_maintain_in_between(
+    roles: Roles, change: Callable[[Roles], None]
+) -> None:
     roles.make("acme")
     roles.bind("acme", ["acme"])
     change(roles)
@@ -172,7 +174,7 @@ def test_one_after_the_other_with_upkeep_between(roles: Roles, change: Callable[
     assert roles.listed() == {"other": ["acme"]}
 
 
-def test_upkeep_does_not_wait_for_who_binds(roles: Roles) -> None:
+def test_maintain_does_not_wait_for_credential_bind(roles: Roles) -> None:
     roles.make("acme")
     roles.bind("acme", ["acme"])
     roles.rename("acme", "other")
@@ -218,7 +220,8 @@ def test_one_way_to_use_a_bound_role_is_enough(roles: Roles, option: str) -> Non
 
 
 def test_a_bound_role_behind_another_one(roles: Roles) -> None:
-    """The login takes the rights of the one between by SET ROLE, and that one inherits the group's."""
+    """The login gets the rights of the role in between by SET ROLE, and that role inherits those of the
+    group."""
     for name in ("login", "between", "group"):
         roles.make(name, "NOINHERIT" if name == "login" else "")
     roles.bind("group", ["mine"])
@@ -232,8 +235,8 @@ def test_a_bound_role_behind_another_one(roles: Roles) -> None:
     assert roles.bound("login") == ["mine"]
 
 
-def test_who_only_administers_a_bound_role_is_free(roles: Roles) -> None:
-    """Before PostgreSQL 16 nobody only administers: who does so may also SET ROLE."""
+def test_a_login_that_only_administers_a_bound_role_is_not_bound(roles: Roles) -> None:
+    """Before PostgreSQL 16 this does not exist: whoever administers a role may also SET ROLE to it."""
     has_options = roles.conn.info.server_version >= 160000
     roles.make("login")
     roles.make("group")
@@ -255,7 +258,7 @@ def test_a_superuser_is_bound_by_its_own_binding_alone(roles: Roles) -> None:
 
 
 def test_the_owner_is_not_bound_by_the_roles_that_it_makes(roles: Roles) -> None:
-    """Since PostgreSQL 16 who makes a role is a member of it, and inherits it if told so."""
+    """Since PostgreSQL 16 the creator of a role is a member of it, and can inherit its rights."""
     roles.make("owner", "CREATEROLE")
     database = sql.Identifier(roles.conn.info.dbname)
     grant = sql.SQL("GRANT CREATE ON DATABASE {} TO {}")
@@ -283,7 +286,7 @@ def test_the_owner_is_not_bound_by_the_roles_that_it_makes(roles: Roles) -> None
     assert tenant.execute("SELECT bound_channels()").fetchone() == (["mine"],)
 
 
-def test_who_runs_the_session_decides_and_not_whose_rights_it_uses(roles: Roles) -> None:
+def test_the_login_decides_and_not_the_role_whose_rights_it_uses(roles: Roles) -> None:
     roles.make("acme")
     roles.make("free")
     roles.bind("acme", ["mine"])
@@ -309,7 +312,7 @@ def test_who_runs_the_session_decides_and_not_whose_rights_it_uses(roles: Roles)
     assert other.execute("SELECT public.lent()").fetchone() == (1,)
 
 
-def test_where_bindings_are_lost_everybody_but_the_owner_is_bound_to_nothing(roles: Roles) -> None:
+def test_after_bindings_are_lost_everybody_but_the_owner_is_bound_to_nothing(roles: Roles) -> None:
     """As after a restore into a cluster without the roles: only the table of bindings was not loaded."""
     for name in ("acme", "worker"):
         roles.make(name)
@@ -322,7 +325,7 @@ def test_where_bindings_are_lost_everybody_but_the_owner_is_bound_to_nothing(rol
             with pytest.raises(psycopg.Error, match="may not") as caught:
                 session.execute(f"SELECT {call}")
             assert caught.value.sqlstate == "LM012"
-            assert "bind all of them again" in str(caught.value.diag.message_hint)
+            assert "bind all roles again" in str(caught.value.diag.message_hint)
     assert roles.conn.execute("SELECT bound_channels()").fetchone() == (None,)
     roles.bind("acme", ["mine"])
     assert roles.bound("acme") == ["mine"]
@@ -353,7 +356,7 @@ def test_what_was_staged_and_published_stays_with_a_renamed_role(roles: Roles) -
 
 
 def test_a_binding_waits_for_an_upgrade(roles: Roles) -> None:
-    """Both change login_is_free(): PostgreSQL would fail the second one with XX000."""
+    """Both change login_is_free(): without waiting, PostgreSQL would fail the second one with XX000."""
     roles.make("acme")
     upgrading, binding = roles.connect(autocommit=False), roles.connect()
     upgrading.execute("SELECT")

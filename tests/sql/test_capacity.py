@@ -1,4 +1,4 @@
-"""max_size: a channel that is full says so, exactly."""
+"""max_size: a create into a full channel returns `full`, at exactly the limit."""
 
 import psycopg
 import pytest
@@ -28,12 +28,12 @@ def take(conn: psycopg.Connection, lease_ms: int = 30_000) -> Delivery:
     return message
 
 
-def test_full_is_said_at_exactly_the_limit_and_nothing_is_made(conn: psycopg.Connection) -> None:
+def test_full_at_exactly_the_limit_creates_nothing(conn: psycopg.Connection) -> None:
     limit(conn, 3)
     assert create(conn, 2) == ["created"] * 2
     assert create(conn, 3) == ["created", "full", "full"]
     assert conn.execute("SELECT * FROM message_create('a', '')").fetchone() == (None, "full")
-    assert create(conn, 1, "b") == ["created"], "other channels are not asked"
+    assert create(conn, 1, "b") == ["created"], "other channels have no limit"
     assert conn.execute("SELECT COUNT(*) FROM message WHERE channel = 'a'").fetchone() == (3,)
     assert len(dequeue_all(conn)) == 4
 
@@ -47,7 +47,7 @@ def test_full_is_an_error_when_that_is_asked_for(conn: psycopg.Connection) -> No
     assert refused.value.diag.message_primary == (
         "channel 'a' is full (max_size 3): 1 of 5 messages do not fit into their channels"
     )
-    assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,), "nothing of the call is there"
+    assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,), "the call created nothing"
     assert conn.execute(call, (["b", "a", "a", "a"], [b""] * 4)).fetchone() == (4,)
     check(conn)
 
@@ -65,8 +65,8 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("end", [*ENDS, "expire", "cancel while waiting", "delete", "defer"])
-def test_a_place_is_free_when_its_message_ends_and_not_before(conn: psycopg.Connection, end: str) -> None:
+@pytest.mark.parametrize("end", [*ENDS, "expire", "cancel while waiting", "delete", "release"])
+def test_room_is_free_when_a_message_is_finished_and_not_before(conn: psycopg.Connection, end: str) -> None:
     clock = FakeClock(conn)
     conn.execute("SELECT queue_set(p_max_attempts => 1)")
     limit(conn, 1)
@@ -88,11 +88,11 @@ def test_a_place_is_free_when_its_message_ends_and_not_before(conn: psycopg.Conn
         if end == "expire":
             clock.advance(1000)
             dispatch(conn)
-    assert create(conn, 2) == (["full", "full"] if end == "defer" else ["created", "full"])
+    assert create(conn, 2) == (["full", "full"] if end == "release" else ["created", "full"])
     check(conn)
 
 
-def test_many_rounds_do_not_use_the_limit_up(conn: psycopg.Connection) -> None:
+def test_many_rounds_do_not_use_up_the_room(conn: psycopg.Connection) -> None:
     limit(conn, 3)
     for _ in range(20):
         assert create(conn, 2) == ["created", "created"]
@@ -103,7 +103,7 @@ def test_many_rounds_do_not_use_the_limit_up(conn: psycopg.Connection) -> None:
     assert size == (3,)
 
 
-def test_a_limit_that_comes_late_counts_what_is_there(conn: psycopg.Connection) -> None:
+def test_a_new_limit_counts_existing_messages(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     create(conn, 3)
     early = take(conn)
@@ -111,7 +111,7 @@ def test_a_limit_that_comes_late_counts_what_is_there(conn: psycopg.Connection) 
     assert create(conn, 2) == ["created", "full"]
     conn.execute("SELECT message_complete(%s, %s)", (early.id, early.token))
     clock.advance(1000)
-    assert create(conn, 2) == ["created", "full"], "it left without a word, and is found to be gone"
+    assert create(conn, 2) == ["created", "full"], "it wrote no departure; the recount finds that it is gone"
 
 
 def test_a_limit_lifted_lowered_and_set_again(conn: psycopg.Connection) -> None:
@@ -130,7 +130,7 @@ def test_a_limit_lifted_lowered_and_set_again(conn: psycopg.Connection) -> None:
     assert create(conn, 7) == ["created"] * 6 + ["full"]
 
 
-def test_what_is_rolled_back_takes_no_place(conn: psycopg.Connection) -> None:
+def test_a_rolled_back_create_takes_no_room(conn: psycopg.Connection) -> None:
     limit(conn, 1)
     with conn.transaction(force_rollback=True):
         assert create(conn) == ["created"]
@@ -138,7 +138,7 @@ def test_what_is_rolled_back_takes_no_place(conn: psycopg.Connection) -> None:
     assert create(conn) == ["created"]
 
 
-def test_duplicates_take_no_place_and_are_said_before_full(conn: psycopg.Connection) -> None:
+def test_duplicates_take_no_room_and_come_before_full(conn: psycopg.Connection) -> None:
     limit(conn, 2)
     rows = conn.execute(
         "SELECT * FROM message_create_many(%s, %s::BYTEA[], p_dedupe_keys => %s)",
@@ -150,10 +150,10 @@ def test_duplicates_take_no_place_and_are_said_before_full(conn: psycopg.Connect
     conn.execute("SELECT message_cancel(%s)", (rows[2][0],))
     assert conn.execute("SELECT result FROM message_create('a', '', p_dedupe_key => 'l')").fetchone() == (
         "created",
-    ), "a key that was refused for want of room is free"
+    ), "the key of a message that did not fit is free"
 
 
-def test_the_dead_take_no_place_and_come_back_only_where_there_is_one(conn: psycopg.Connection) -> None:
+def test_dead_messages_take_no_room_and_need_some_to_be_retried(conn: psycopg.Connection) -> None:
     limit(conn, 1)
     conn.execute("SELECT message_create('a', '', p_max_attempts => 1)")
     message = take(conn)
@@ -169,8 +169,8 @@ def test_the_dead_take_no_place_and_come_back_only_where_there_is_one(conn: psyc
     assert create(conn) == ["full"]
 
 
-def test_a_recount_sees_all_that_was_not_counted_in(conn: psycopg.Connection) -> None:
-    """Also those for which there would be no room beside what was: that may leave first."""
+def test_a_recount_sees_all_uncounted_messages(conn: psycopg.Connection) -> None:
+    """Including messages for which there is no room beside the counted ones, which may leave first."""
     clock = FakeClock(conn)
     limit(conn, 2)
     create(conn, 2)
@@ -180,11 +180,11 @@ def test_a_recount_sees_all_that_was_not_counted_in(conn: psycopg.Connection) ->
     clock.advance(1000)
     assert create(conn) == ["full"]
     conn.execute("SELECT message_cancel(id) FROM message WHERE is_counted")
-    assert create(conn, 3) == ["full"] * 3, "eight are there, five may be"
+    assert create(conn, 3) == ["full"] * 3, "eight are there, five are allowed"
 
 
 def test_departures_are_found_after_a_restore(conn: psycopg.Connection) -> None:
-    """A dump from a server whose transactions had higher numbers."""
+    """From a dump of a server whose transaction ids were higher."""
     limit(conn, 1)
     assert create(conn, 2) == ["created", "full"]
     conn.execute("UPDATE capacity SET read_to = '900000000:900000000:', started_at = 'epoch'")

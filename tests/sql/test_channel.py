@@ -12,11 +12,11 @@ from tests.sql.test_dequeue import fill
 
 
 def end_lease(conn: psycopg.Connection, clock: FakeClock, message: Delivery, end: str) -> None:
-    """One way or another: the lease, of 1,000 ms, is over after a dispatch."""
+    """End the lease, which is of 1,000 ms, in the given way; dispatch afterwards."""
     if end == "expire":
         clock.advance(1000)
     else:
-        error = None if end == "defer" else "e"
+        error = None if end == "release" else "e"
         conn.execute("SELECT message_retry(%s, %s, NULL, NULL, %s)", (message.id, message.token, error))
 
 
@@ -60,7 +60,7 @@ def test_max_concurrency_holds_and_a_freed_slot_is_filled(conn: psycopg.Connecti
 
 
 def test_one_by_one_up_to_the_limit(conn: psycopg.Connection) -> None:
-    """Invariants 7 and 13, one message a call."""
+    """Invariants 7 and 13, one message per call."""
     FakeClock(conn)
     conn.execute("SELECT channel_set('a', 3)")
     fill(conn, a=9)
@@ -72,7 +72,7 @@ def test_one_by_one_up_to_the_limit(conn: psycopg.Connection) -> None:
     check(conn)
 
 
-@pytest.mark.parametrize("end", ["defer", "fail", "expire", "die"])
+@pytest.mark.parametrize("end", ["release", "fail", "expire", "die"])
 def test_every_end_of_a_lease_frees_its_slot(conn: psycopg.Connection, end: str) -> None:
     clock = FakeClock(conn)
     conn.execute("SELECT channel_set('a', 1)")
@@ -87,7 +87,8 @@ def test_every_end_of_a_lease_frees_its_slot(conn: psycopg.Connection, end: str)
 
 
 def test_many_turns_under_a_limit_do_not_use_it_up(conn: psycopg.Connection) -> None:
-    """Invariant 7: what ended is struck off the list; a limit neither leaks nor drifts."""
+    """Invariant 7: finished messages are removed from the list of slots, so a limit neither leaks nor
+    drifts."""
     FakeClock(conn)
     conn.execute("SELECT channel_set('a', 3)")
     fill(conn, a=40)
@@ -99,7 +100,7 @@ def test_many_turns_under_a_limit_do_not_use_it_up(conn: psycopg.Connection) -> 
     check(conn)
 
 
-def test_a_limit_that_comes_late_counts_what_runs_already(conn: psycopg.Connection) -> None:
+def test_a_new_limit_counts_what_already_runs(conn: psycopg.Connection) -> None:
     """Invariant 7."""
     clock = FakeClock(conn)
     fill(conn, a=6)
@@ -107,7 +108,7 @@ def test_a_limit_that_comes_late_counts_what_runs_already(conn: psycopg.Connecti
     conn.execute("SELECT channel_set('a', 4)")
     dispatch(conn)
     assert len(dequeue(conn, 10)[0]) == 1
-    finish(conn, *running[:2])  # leased before the limit, these free their slots without a word
+    finish(conn, *running[:2])  # leased before the limit, so there is no notice when these free their slots
     clock.advance(1000)
     dispatch(conn)
     assert len(dequeue(conn, 10)[0]) == 2
@@ -136,7 +137,7 @@ def test_a_raised_limit_takes_effect_at_once_and_a_lowered_one_waits(conn: psyco
 
 
 def test_the_interval_keeps_releases_apart(conn: psycopg.Connection) -> None:
-    """Invariant 10: whatever the batch size, also when the channel ran empty in between."""
+    """Invariant 10: for every batch size, also if the channel was empty in between."""
     clock = FakeClock(conn)
     conn.execute("SELECT channel_set('a', NULL, 100)")
     fill(conn, a=2, b=3)
@@ -149,7 +150,7 @@ def test_the_interval_keeps_releases_apart(conn: psycopg.Connection) -> None:
     assert len(dequeue(conn, 10)[0]) == 1
     clock.advance(50)
     fill(conn, a=1)
-    assert dequeue(conn, 10)[0] == [], "the channel was empty, its last release is not forgotten"
+    assert dequeue(conn, 10)[0] == [], "the channel was empty, but its last release still counts"
     clock.advance(50)
     dispatch(conn)
     assert len(dequeue(conn, 10)[0]) == 1
@@ -180,7 +181,7 @@ def test_redeliveries_keep_the_interval_too(conn: psycopg.Connection) -> None:
 def test_an_interval_is_kept_when_settings_change_during_an_open_dequeue(
     connect: Connect, change: str
 ) -> None:
-    """What the open dequeue took is released, though the queue cannot know when yet."""
+    """The messages of the open dequeue count as released, although the queue cannot know yet when."""
     conn, other = connect(), connect(autocommit=False)
     clock = FakeClock(conn)
     conn.execute("SELECT channel_set('a', p_release_interval_ms => 3000)")
@@ -229,11 +230,11 @@ def test_a_limited_channel_gets_its_turn_with_one_dispatch_before_each_dequeue(
     assert (served.count("a"), served.count("b")) == (20, 20)
 
 
-def test_a_paused_channel_rests_and_the_others_do_not(conn: psycopg.Connection) -> None:
+def test_a_paused_channel_does_not_stop_others(conn: psycopg.Connection) -> None:
     fill(conn, a=2, b=1)
     conn.execute("SELECT channel_set('a', p_paused => TRUE)")
     assert [message.channel for message in dequeue(conn, 5)[0]] == ["b"], (
-        "it holds before the next dispatch as well"
+        "it applies before the next dispatch, too"
     )
     fill(conn, a=1)
     assert drain(conn) == []
@@ -241,7 +242,7 @@ def test_a_paused_channel_rests_and_the_others_do_not(conn: psycopg.Connection) 
     assert len(drain(conn)) == 3
 
 
-def test_a_policy_that_is_not_committed_holds_nobody_up(connect: Connect) -> None:
+def test_an_uncommitted_policy_delays_nobody(connect: Connect) -> None:
     one, other = connect(autocommit=False), connect()
     one.execute("SELECT channel_set('a', 1)")
     other.execute("SET lock_timeout TO '1s'")

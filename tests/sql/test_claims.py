@@ -1,4 +1,4 @@
-"""Consuming in numbered claims: what a reader that is started again goes on with, and nobody else's."""
+"""Consuming in numbered claims: a restarted reader continues with its own claims, and with nobody else's."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ class Claim(NamedTuple):
 
 
 class Reader:
-    """Claims as "me", or under another name, from one session."""
+    """Makes claims as "me", or under another name, from one session."""
 
     def __init__(self, conn: psycopg.Connection, name: str = "me") -> None:
         self.conn = conn
@@ -56,7 +56,8 @@ class Reader:
         return self.ask("claim_complete(%s, %s, %s, %s)", self.name, self.generation, seq, whole)
 
     def opened(self) -> tuple[Any, ...]:
-        """What a reader that opens it now would go on from; this one is then out."""
+        """The position that a reader gets that opens the claimant now. This reader is refused from then
+        on."""
         return self.ask("claim_open(%s)", self.name)[1:]
 
 
@@ -71,7 +72,7 @@ def filled(conn: psycopg.Connection, **channels: int) -> None:
 
 
 def leased(conn: psycopg.Connection) -> list[int]:
-    return [row[0] for row in conn.execute("SELECT id FROM lease_holding(NULL) ORDER BY id")]
+    return [row[0] for row in conn.execute("SELECT id FROM message_leases(NULL) ORDER BY id")]
 
 
 def refused(call: Any, *arguments: Any, **keywords: Any) -> str | None:
@@ -91,7 +92,7 @@ def test_claim_by_claim(conn: psycopg.Connection) -> None:
     assert reader.next(1, 4) == Claim(2, 1)
     assert reader.complete(2, whole=True) == (1, 0, 0)
     assert reader.next(2, 4) == Claim(2, 0)
-    assert reader.complete(2) == (0, 0, 0), "as often as you like"
+    assert reader.complete(2) == (0, 0, 0), "it can be read again"
     assert reader.opened() == (2, 2)
     assert conn.execute("SELECT outcome, consumer, COUNT(*) FROM history GROUP BY 1, 2").fetchall() == [
         ("completed", "me", 5)
@@ -100,7 +101,7 @@ def test_claim_by_claim(conn: psycopg.Connection) -> None:
     check(conn)
 
 
-def test_what_a_row_says(conn: psycopg.Connection, clock: FakeClock) -> None:
+def test_the_columns_of_a_row(conn: psycopg.Connection, clock: FakeClock) -> None:
     conn.execute("SELECT message_create('a', 'content', %s, '{\"k\": [1]}', NULL, 'key')", (clock.at - 5,))
     created_at = clock.at
     dispatch(conn)
@@ -176,7 +177,8 @@ def test_an_idle_reader_writes_nothing(conn: psycopg.Connection) -> None:
 
 
 def test_what_was_there_at_a_time(conn: psycopg.Connection, clock: FakeClock) -> None:
-    """A reader of what is there ends, though others produce; what is there lies behind what is new, too."""
+    """A reader of the present messages finishes although others keep producing, also if newer messages
+    are served first."""
     filled(conn, **{f"old{n}": 3 for n in range(30)})
     conn.execute("SELECT message_create('later', '', %s)", (clock.at + 1000,))
     conn.execute("SELECT channel_set('old1', p_paused => TRUE)")
@@ -198,10 +200,10 @@ def test_what_was_there_at_a_time(conn: psycopg.Connection, clock: FakeClock) ->
     assert sorted(old) == sorted(f"old{n}" for n in range(30) for _ in range(3) if n != 1)
     clock.advance(5000)
     dispatch(conn)
-    assert reader.next(seq).messages == 10, "there is more, for who asks without a time"
+    assert reader.next(seq).messages == 10, "there is more for a reader that gives no time"
 
 
-def test_what_others_hold_for_the_moment_is_to_be_asked_for_again(
+def test_messages_that_others_hold_are_asked_for_again(
     connect: Connect, conn: psycopg.Connection, clock: FakeClock
 ) -> None:
     filled(conn, a=1)
@@ -211,14 +213,16 @@ def test_what_others_hold_for_the_moment_is_to_be_asked_for_again(
     call = "claim_next('me', %s, 0, 10, 60000, %s)"
     seq, messages, again_at = reader.ask(call, reader.generation, clock.at)
     assert (seq, messages) == (0, 0)
-    assert again_at is not None, "there is some, or may be"
+    assert again_at is not None, "there may be some"
     other.rollback()
     dispatch(conn)
     assert reader.ask(call, reader.generation, clock.at)[:2] == (1, 1)
 
 
-def test_an_orphaned_claim_is_gone_on_with(conn: psycopg.Connection, clock: FakeClock) -> None:
-    """The reader died before anybody wrote down that there is such a claim."""
+def test_a_restarted_reader_continues_with_an_orphaned_claim(
+    conn: psycopg.Connection, clock: FakeClock
+) -> None:
+    """The reader died before it wrote down that the claim exists."""
     filled(conn, a=5)
     first = Reader(conn)
     first.next(0, 3)
@@ -226,11 +230,11 @@ def test_an_orphaned_claim_is_gone_on_with(conn: psycopg.Connection, clock: Fake
     clock.advance(LEASE - 1)
     second = Reader(conn)
     assert (second.generation, second.done, second.last) == (2, 0, 1)
-    assert second.next(0, 10) == Claim(1, 3), "the same, whatever is asked for"
+    assert second.next(0, 10) == Claim(1, 3), "the same claim, whatever the limit"
     assert second.ids(0, 1) == ids
     clock.advance(LEASE - 1)
     dispatch(conn)
-    assert second.next(0, 10) == Claim(1, 3), "and its leases are new"
+    assert second.next(0, 10) == Claim(1, 3), "and its leases are extended"
     assert second.complete(1, whole=True) == (3, 0, 0)
 
 
@@ -242,7 +246,7 @@ def test_an_orphaned_claim_that_ran_out(conn: psycopg.Connection, clock: FakeClo
     dispatch(conn)
     others, _ = dequeue(conn, 2)
     second = Reader(conn)
-    assert second.next(0) == Claim(1, 1), "a new one under the same number, of what others left"
+    assert second.next(0) == Claim(1, 1), "a new claim with the same number, of the remaining messages"
     assert not set(second.ids(0, 1)) & {message.id for message in others}
     assert second.complete(1, whole=True) == (1, 0, 0)
     check(conn)
@@ -270,7 +274,7 @@ def lose_all(conn: psycopg.Connection, clock: FakeClock) -> None:
 
 
 def test_lost_in_mid_batch(connect: Connect, conn: psycopg.Connection, clock: FakeClock) -> None:
-    """With whole, the transaction that it is part of keeps nothing; then the lost are left out."""
+    """With p_whole the whole transaction fails; the next read leaves the lost messages out."""
     conn.execute("CREATE TABLE result (id BIGINT)")
     filled(conn, a=2)
     sink = connect(autocommit=False)
@@ -285,8 +289,8 @@ def test_lost_in_mid_batch(connect: Connect, conn: psycopg.Connection, clock: Fa
     assert error.value.sqlstate == "LM016"
     sink.rollback()
     assert conn.execute("SELECT * FROM result").fetchall() == []
-    assert conn.execute("SELECT COUNT(*) FROM claim").fetchone() == (2,), "nothing of it counted"
-    assert reader.read(0, 1) == [], "what is not held is not read"
+    assert conn.execute("SELECT COUNT(*) FROM claim").fetchone() == (2,), "nothing was completed"
+    assert reader.read(0, 1) == [], "a message that is not held is not read"
     assert reader.extend(forget=True) == (0, 2)
     assert reader.complete(1, whole=True) == (0, 0, 0)
     sink.commit()
@@ -319,10 +323,10 @@ def test_cancelled_messages(conn: psycopg.Connection, clock: FakeClock) -> None:
     assert conn.execute("SELECT message_cancel(%s)", (first,)).fetchone() == ("marked",)
     assert reader.extend() == (3, 1)
     assert reader.extend(forget=True) == (3, 1)
-    assert first not in leased(conn), "it is over at once, and takes up no room"
+    assert first not in leased(conn), "it is finished at once, and is no longer part of the claim"
     assert reader.extend() == (3, 0)
     conn.execute("SELECT message_cancel(%s)", (second,))
-    assert reader.complete(1, whole=True) == (2, 1, 0), "what nobody wants any more is not lost"
+    assert reader.complete(1, whole=True) == (2, 1, 0), "a cancelled message is not lost"
     rows = conn.execute("SELECT outcome, COUNT(*) FROM history GROUP BY 1 ORDER BY 1").fetchall()
     assert rows == [("cancelled", 2), ("completed", 2)]
     check(conn)
@@ -373,7 +377,7 @@ def test_the_queues_lease_is_the_default(conn: psycopg.Connection, clock: FakeCl
     assert conn.execute(query).fetchone() == (clock.at + 5000,)
 
 
-def test_whoever_opens_later_has_it(connect: Connect, conn: psycopg.Connection) -> None:
+def test_a_later_reader_replaces_the_earlier_one(connect: Connect, conn: psycopg.Connection) -> None:
     filled(conn, a=4)
     first = Reader(conn)
     first.next(0, 2)
@@ -393,7 +397,7 @@ def test_whoever_opens_later_has_it(connect: Connect, conn: psycopg.Connection) 
     assert second.complete(1) == (2, 0, 0)
 
 
-def test_names_are_apart(connect: Connect, conn: psycopg.Connection) -> None:
+def test_claimants_with_different_names_are_independent(connect: Connect, conn: psycopg.Connection) -> None:
     filled(conn, a=4)
     mine, yours = Reader(conn), Reader(connect(), "you")
     assert (mine.next(0, 2), yours.next(0, 2)) == (Claim(1, 2), Claim(1, 2))
@@ -416,7 +420,7 @@ def test_two_open_at_the_same_time(connect: Connect, conn: psycopg.Connection) -
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_opened_while_the_other_one_completes(connect: Connect, conn: psycopg.Connection, end: str) -> None:
-    """The new one waits, and knows how it ended."""
+    """The new reader waits, and then knows the result."""
     filled(conn, a=2)
     first, second = connect(autocommit=False), connect()
     one = Reader(conn)
@@ -454,7 +458,7 @@ def test_nobody_opens_it_between_the_check_and_what_is_done(
 
 
 def test_opened_while_the_other_one_claims(connect: Connect, conn: psycopg.Connection) -> None:
-    """The claim is the new one's to go on with."""
+    """The new reader continues with that claim."""
     filled(conn, a=2)
     first, second = connect(autocommit=False), connect()
     one = Reader(conn)
@@ -470,7 +474,7 @@ def test_opened_while_the_other_one_claims(connect: Connect, conn: psycopg.Conne
 
 
 def test_while_others_consume(connect: Connect, conn: psycopg.Connection) -> None:
-    """What somebody holds, committed or not, is stepped over."""
+    """Messages that others hold, committed or not, are skipped."""
     filled(conn, a=2, b=2)
     other = connect(autocommit=False)
     [held], _ = dequeue(other, 1)
@@ -481,7 +485,7 @@ def test_while_others_consume(connect: Connect, conn: psycopg.Connection) -> Non
 
 
 def test_extending_while_it_is_completed(connect: Connect, conn: psycopg.Connection) -> None:
-    """The heartbeat of a reader whose sink commits: no deadlock, nothing extended in vain."""
+    """The heartbeat of a reader whose sink commits at that moment: no deadlock, and nothing is extended."""
     filled(conn, a=50)
     reader = Reader(conn)
     reader.next(0, 100)
@@ -499,7 +503,7 @@ def test_extending_while_it_is_completed(connect: Connect, conn: psycopg.Connect
 
 
 def test_an_old_position_skips_what_is_done(conn: psycopg.Connection) -> None:
-    """A lost checkpoint begins at 0; the claims up to the last were finished long ago."""
+    """A reader without a checkpoint starts at 0, but all claims up to the last were completed long ago."""
     filled(conn, a=5)
     reader = Reader(conn)
     for seq in (1, 2):
@@ -509,7 +513,7 @@ def test_an_old_position_skips_what_is_done(conn: psycopg.Connection) -> None:
     ids = reader.ids(2, 3)
     again = Reader(conn)
     assert again.complete(0) == (0, 0, 0)
-    assert again.next(0, 2) == Claim(3, 2), "goes on with the claim that is not done"
+    assert again.next(0, 2) == Claim(3, 2), "it continues with the claim that is not complete"
     assert again.ids(0, 3) == ids
     assert again.complete(3) == (2, 0, 0)
     assert Reader(conn).next(0, 2) == Claim(4, 1)
@@ -524,13 +528,13 @@ def test_several_claims_at_once(conn: psycopg.Connection, clock: FakeClock) -> N
     assert len(reader.ids(1, 2)) == 2
     assert reader.extend() == (6, 0)
     lose_all(conn, clock)
-    assert reader.next(0, 1) == Claim(1, 1), "all are lost, and the first is made anew"
-    assert reader.complete(3) == (1, 0, 0), "the last was made, though it is gone"
+    assert reader.next(0, 1) == Claim(1, 1), "all are lost, and the first claim is made again"
+    assert reader.complete(3) == (1, 0, 0), "the last number stays used"
     check(conn)
 
 
-def test_what_was_never_made(conn: psycopg.Connection) -> None:
-    """The checkpoint is of another queue, or from after what was restored."""
+def test_a_claim_that_was_never_made_is_refused(conn: psycopg.Connection) -> None:
+    """The checkpoint is from another queue, or newer than the restored dump."""
     filled(conn, a=1)
     reader = Reader(conn)
     reader.next(0)

@@ -33,7 +33,7 @@ def test_what_was_created_is_delivered_byte_for_byte(conn: psycopg.Connection) -
 
 
 def test_a_transactions_messages_keep_their_order(conn: psycopg.Connection) -> None:
-    """Invariant 11: one default dequeue_at a transaction, so ids decide, across calls and statements."""
+    """Invariant 11: one default dequeue_at per transaction, so ids decide, across calls and statements."""
     with conn.transaction():
         ids = [create(conn, "a", b"%d" % n) for n in range(5)]
         rows = conn.execute(
@@ -59,7 +59,7 @@ def test_urgent_before_ordinary_before_scheduled(conn: psycopg.Connection) -> No
 
 
 def test_urgent_newcomers_are_served_first_and_hide_nothing(conn: psycopg.Connection) -> None:
-    """Invariant 11: what stands behind them gets new tags, whether it was next or in its line."""
+    """Invariant 11: the messages behind them get new tags, whether they were in ready or in the backlog."""
     clock = FakeClock(conn)
     backlog = [create(conn, "a", b"", clock.at - 1000 + n) for n in range(200)]
     dispatch(conn)
@@ -94,7 +94,7 @@ def test_priority_comes_before_time(conn: psycopg.Connection) -> None:
 
 
 def test_late_commits_take_their_place(connect: Connect) -> None:
-    """Invariants 1 and 11: before what is next, and before what is in the line or scheduled."""
+    """Invariants 1 and 11: before messages that are in ready, in the backlog or scheduled."""
     conn, producer = connect(), connect()
     clock = FakeClock(connect())
     waiting = [create(conn, "a", b""), create(conn, "b", b"")]
@@ -128,7 +128,7 @@ def test_a_batch_spans_channels_and_answers_in_order(conn: psycopg.Connection) -
     assert len(drain(conn)) == 3
 
 
-def test_an_empty_batch_is_nothing(conn: psycopg.Connection) -> None:
+def test_an_empty_batch_creates_nothing(conn: psycopg.Connection) -> None:
     assert conn.execute("SELECT * FROM message_create_many('{}', '{}')").fetchall() == []
     assert conn.execute("SELECT COUNT(*) FROM notice").fetchone() == (0,)
 

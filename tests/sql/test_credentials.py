@@ -1,6 +1,6 @@
-"""Credentials bound to channels: they produce to and observe these, and learn of nothing else (invariant 18).
+"""Credentials bound to channels: they produce to and observe these, and see no others (invariant 18).
 
-The login of these tests may execute every function and read every view: the binding alone holds it back.
+The login of these tests may execute every function and read every view: only the binding restricts it.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,8 @@ def login(conn: psycopg.Connection) -> Iterator[str]:
 
 @pytest.fixture
 def tenant(conn: psycopg.Connection, connect: Connect, login: str) -> psycopg.Connection:
-    """Bound to `mine` and `also mine`, beside another's channel; each has messages of every kind."""
+    """A session bound to `mine` and `also mine`. Another tenant has a channel too; each channel has
+    messages of every kind."""
     conn.execute("SELECT queue_set(p_history => TRUE)")
     for channel in ("mine", "theirs"):
         conn.execute(
@@ -141,12 +142,12 @@ def test_it_does_nothing_else(conn: psycopg.Connection, tenant: psycopg.Connecti
 
 
 def test_every_call_was_tried(conn: psycopg.Connection) -> None:
-    """All but those that take a token, which nobody can guess: see the next test."""
+    """All except the calls that take a token, which nobody can guess: see the next test."""
     public = "SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'lonnymq'::REGNAMESPACE AND prosecdef"
     tried = {call.split("(")[0] for call in (*PRODUCES, *OBSERVES, *NEITHER, *HARMLESS)}
     by_token = {
         f"message_{verb}{many}"
-        for verb in ("complete", "defer", "discard", "extend")
+        for verb in ("complete", "retry", "discard", "extend")
         for many in ("", "_many")
     }
     elsewhere = {"message_get", "channel_list", "staging_publish", "staging_publish_once", "staging_discard"}
@@ -156,7 +157,7 @@ def test_every_call_was_tried(conn: psycopg.Connection) -> None:
     ) | by_token | elsewhere | of_views
 
 
-def test_ids_of_others_look_like_no_ids_at_all(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:
+def test_ids_of_others_look_like_unknown_ids(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:
     for message_id in (*ids_of(conn, "theirs"), 10**9):
         assert tenant.execute("SELECT * FROM message_get(%s)", (message_id,)).fetchall() == []
         for call in (
@@ -189,7 +190,9 @@ def test_the_view_of_channels_has_its_own_whether_or_not_anything_is_in_them(
     assert rows == [("also mine", 0, 0, 0), ("mine", 1, 1, 1)]
 
 
-def test_who_is_free_sees_all_of_it(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:
+def test_a_login_that_is_not_bound_sees_everything(
+    conn: psycopg.Connection, tenant: psycopg.Connection
+) -> None:
     for view, visible in (
         ("messages", "message_visible()"),
         ("leases", "message_visible(TRUE)"),
@@ -226,7 +229,7 @@ def test_what_it_stages_is_its_own_and_goes_to_its_own_channels(
         tenant.execute("INSERT INTO staging (batch, ord, staged_by) VALUES (%s, 4, 'postgres')", (batch,))
 
 
-def test_bound_to_nothing_freed_and_bound_again(
+def test_bound_to_nothing_unbound_and_bound_again(
     conn: psycopg.Connection, tenant: psycopg.Connection, login: str
 ) -> None:
     conn.execute("SELECT credential_bind(%s, '{}')", (login,))
@@ -247,7 +250,7 @@ def test_others_are_not_bound_by_it(conn: psycopg.Connection, tenant: psycopg.Co
     assert len(drain(conn)) == 2
 
 
-def test_set_role_does_not_loosen_it(
+def test_set_role_does_not_lift_the_binding(
     conn: psycopg.Connection, tenant: psycopg.Connection, login: str
 ) -> None:
     other = unique_name("other")
@@ -267,7 +270,7 @@ def test_set_role_does_not_loosen_it(
 @pytest.mark.parametrize(
     ("is_dead", "table", "own"), [(False, "finished", 2), (True, "dead_mark", 1)], ids=["history", "dead"]
 )
-def test_the_mark_of_a_position_tells_nothing_of_others(
+def test_the_mark_of_a_position_reveals_nothing_about_others(
     conn: psycopg.Connection, tenant: psycopg.Connection, is_dead: bool, table: str, own: int
 ) -> None:
     [snapshot] = tenant.execute("SELECT snapshot FROM history_bounds()").fetchone() or ()
@@ -279,7 +282,7 @@ def test_the_mark_of_a_position_tells_nothing_of_others(
         return [row[0] for row in tenant.execute(query, (is_dead, positions))]
 
     found = marks()
-    assert len(set(found)) == 1 + own, "none yet, and one more with each row of its own"
+    assert len(set(found)) == 1 + own, "none yet, and another one with each row of its own"
     conn.execute(f"DELETE FROM {table} WHERE channel = 'theirs'".encode())
     assert marks() == found
     conn.execute(f"DELETE FROM {table} WHERE channel = 'mine'".encode())

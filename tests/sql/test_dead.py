@@ -11,7 +11,7 @@ from tests.invariants import check, dequeue, dispatch, drain
 
 
 def kill(conn: psycopg.Connection, channel: str, error: str, key: str | None = None) -> int:
-    """A message that dies of the error, the only one that is due."""
+    """A message that dies of the error; it must be the only one that is due."""
     conn.execute(
         "SELECT message_create(%s, 'content', p_headers => '{}', p_max_attempts => 1, p_dedupe_key => %s)",
         (channel, key),
@@ -50,7 +50,7 @@ def test_the_dead_are_listed_by_channel_and_by_error_page_by_page(conn: psycopg.
     assert ids(conn, "dead_list('c')") == []
 
 
-def test_a_dead_message_shows_what_became_of_it(conn: psycopg.Connection) -> None:
+def test_a_dead_message_shows_its_attempts_and_error(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     message_id = kill(conn, "a", "no route", "k")
     [message] = shown(conn, "SELECT * FROM message_get(%s)", message_id)
@@ -135,12 +135,12 @@ def test_all_of_a_channel_or_an_error_are_retried_in_pieces(conn: psycopg.Connec
     assert sorted(message.id for message in drain(conn)) == dead
 
 
-def test_a_key_that_is_anothers_now_keeps_a_message_dead(conn: psycopg.Connection) -> None:
+def test_a_message_stays_dead_while_another_has_its_key(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     message_id = kill(conn, "a", "e", "k")
     retry = f"SELECT result FROM dead_retry(ARRAY[{message_id}])"
     with conn.transaction(force_rollback=True):
-        assert conn.execute(retry).fetchone() == ("retried",), "its own key, kept, is no hindrance"
+        assert conn.execute(retry).fetchone() == ("retried",), "its own key does not prevent it"
         assert conn.execute("SELECT * FROM message_create('a', '', p_dedupe_key => 'k')").fetchone() == (
             message_id,
             "duplicate",
@@ -156,7 +156,7 @@ def test_a_key_that_is_anothers_now_keeps_a_message_dead(conn: psycopg.Connectio
 
 @pytest.mark.parametrize("max_size", [0, 5])
 def test_two_that_died_with_one_key_are_retried_together(conn: psycopg.Connection, max_size: int) -> None:
-    """The later one holds the key still, though the earlier one is named first."""
+    """The later one still holds the key, although the earlier one is named first."""
     clock = FakeClock(conn)
     conn.execute("SELECT queue_set(p_dedupe_keep_ms => 100)")
     conn.execute("SELECT channel_set('a', p_max_size => %s)", (max_size,))
@@ -168,7 +168,7 @@ def test_two_that_died_with_one_key_are_retried_together(conn: psycopg.Connectio
     check(conn)
 
 
-def test_discarded_is_gone(conn: psycopg.Connection) -> None:
+def test_a_discarded_dead_message_is_deleted(conn: psycopg.Connection) -> None:
     dead = [kill(conn, "a", error) for error in ("x", "y", "z")]
     rows = conn.execute("SELECT * FROM dead_discard(%s)", ([dead[1], dead[1], 10**9],)).fetchall()
     assert rows == [(dead[1], "discarded"), (dead[1], "not_found"), (10**9, "not_found")]

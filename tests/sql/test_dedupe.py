@@ -1,4 +1,4 @@
-"""Dedupe keys: one message a key, while it lives and for a time after (invariant 15)."""
+"""Dedupe keys: one message per key, until it is finished and for some time after (invariant 15)."""
 
 import psycopg
 import pytest
@@ -15,7 +15,7 @@ def create(conn: psycopg.Connection, channel: str = "a", key: str | None = "k") 
     return row
 
 
-def test_a_key_makes_one_message_and_names_it(conn: psycopg.Connection) -> None:
+def test_a_key_creates_one_message_and_returns_its_id(conn: psycopg.Connection) -> None:
     first, result = create(conn)
     assert result == "created"
     assert create(conn) == (first, "duplicate")
@@ -27,7 +27,7 @@ def test_a_key_belongs_to_its_channel(conn: psycopg.Connection) -> None:
     assert len(ids) == 4
 
 
-def test_without_a_key_nothing_is_the_same(conn: psycopg.Connection) -> None:
+def test_without_a_key_nothing_is_a_duplicate(conn: psycopg.Connection) -> None:
     assert {create(conn, key=None)[1] for _ in range(3)} == {"created"}
     assert conn.execute("SELECT COUNT(*) FROM dedupe").fetchone() == (0,)
 
@@ -64,7 +64,7 @@ def test_a_key_is_kept_for_a_time_after_its_message_finished(conn: psycopg.Conne
         dispatch(conn)
         [message], _ = dequeue(conn, 1, 1000)
         clock.advance(500)
-        assert create(conn) == (first, "duplicate"), "it lives while it is leased"
+        assert create(conn) == (first, "duplicate"), "a leased message holds its key"
         if end == "expire":
             clock.advance(500)
             dispatch(conn)
@@ -78,7 +78,7 @@ def test_a_key_is_kept_for_a_time_after_its_message_finished(conn: psycopg.Conne
     assert (result, second > first) == ("created", True)
 
 
-def test_a_deferred_message_keeps_its_key(conn: psycopg.Connection) -> None:
+def test_a_retried_message_keeps_its_key(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     first, _ = create(conn)
     dispatch(conn)
@@ -101,7 +101,7 @@ def test_a_rolled_back_create_leaves_its_key_free(conn: psycopg.Connection) -> N
     assert create(conn)[1] == "created"
 
 
-def test_maintain_takes_away_keys_that_are_free_again(conn: psycopg.Connection) -> None:
+def test_maintain_deletes_keys_that_are_free_again(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     ids = [create(conn, key=str(n))[0] for n in range(5)]
     conn.execute("SELECT message_cancel_many(%s)", (ids[:4],))
@@ -115,7 +115,7 @@ def test_maintain_takes_away_keys_that_are_free_again(conn: psycopg.Connection) 
     assert conn.execute("SELECT maintain()").fetchone() == (0,)
 
 
-def test_a_key_freed_by_a_late_commit_is_taken_away_the_next_day(conn: psycopg.Connection) -> None:
+def test_a_key_freed_by_a_late_commit_is_deleted_the_next_day(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     create(conn, key="early")
     late, _ = create(conn, key="late")
@@ -130,8 +130,8 @@ def test_a_key_freed_by_a_late_commit_is_taken_away_the_next_day(conn: psycopg.C
     assert conn.execute("SELECT COUNT(*) FROM dedupe").fetchone() == (0,)
 
 
-def test_a_key_that_never_can_be_taken_is_given_up(conn: psycopg.Connection) -> None:
-    """As if somebody else changed it at every try: an error that asks to run again, and no endless loop."""
+def test_taking_a_key_gives_up_after_many_tries(conn: psycopg.Connection) -> None:
+    """As if another transaction changed it at every try: an error that asks to retry, and no endless loop."""
     clock = FakeClock(conn)
     create(conn)
     conn.execute("SELECT message_cancel(id) FROM message")
@@ -139,7 +139,7 @@ def test_a_key_that_never_can_be_taken_is_given_up(conn: psycopg.Connection) -> 
     conn.execute("CREATE FUNCTION keep () RETURNS TRIGGER LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
     conn.execute("CREATE TRIGGER keep BEFORE UPDATE ON dedupe FOR EACH ROW EXECUTE FUNCTION keep()")
     conn.execute("SET statement_timeout = '10s'")
-    with pytest.raises(psycopg.errors.SerializationFailure, match="the dedupe key 'k' at every try"):
+    with pytest.raises(psycopg.errors.SerializationFailure, match="kept changing the dedupe key 'k'"):
         create(conn)
     conn.execute("DROP TRIGGER keep ON dedupe")
     assert create(conn)[1] == "created"

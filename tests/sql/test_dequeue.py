@@ -1,4 +1,4 @@
-"""message_dequeue: order, shares, leases, and what it tells a consumer that got less than it asked for."""
+"""message_dequeue: order, shares, leases, and the answer to a consumer that got less than it asked for."""
 
 from collections import Counter
 from itertools import combinations
@@ -21,7 +21,7 @@ def fill(conn: psycopg.Connection, **channels: int) -> None:
 
 
 def test_channels_take_turns(conn: psycopg.Connection) -> None:
-    """Invariant 12, within one millisecond as well: the clock stands still."""
+    """Invariant 12, also within one millisecond: the clock does not move."""
     FakeClock(conn)
     fill(conn, noisy=100, quiet=5, other=5)
     served = [dequeue(conn)[0][0].channel for _ in range(15)]
@@ -30,7 +30,7 @@ def test_channels_take_turns(conn: psycopg.Connection) -> None:
 
 
 def test_a_batch_is_shared_and_leftovers_go_to_those_that_have_more(conn: psycopg.Connection) -> None:
-    """Invariants 12 and 13: never fewer than asked while more is due, never more than asked."""
+    """Invariants 12 and 13: never fewer than asked for while more is due, and never more."""
     fill(conn, noisy=100, quiet=2, other=7)
     messages, again_at = dequeue(conn, 20)
     assert Counter(message.channel for message in messages) == {"noisy": 11, "quiet": 2, "other": 7}
@@ -125,7 +125,7 @@ def test_a_lease_that_ran_out_comes_back_to_its_place(conn: psycopg.Connection) 
     check(conn)
 
 
-def test_attempts_that_run_out_end_among_the_dead(conn: psycopg.Connection) -> None:
+def test_a_message_dies_when_its_attempts_are_used_up(conn: psycopg.Connection) -> None:
     """Invariant 14: at exactly the limit."""
     clock = FakeClock(conn)
     conn.execute("SELECT message_create('a', 'poison', NULL, NULL, 3)")
@@ -149,25 +149,25 @@ def test_again_at_is_the_next_due_time_and_at_most_a_second_ahead(conn: psycopg.
     dispatch(conn)
     assert dequeue(conn) == ([], clock.at + 1000)
     conn.execute("SELECT message_create('a', '', %s)", (clock.at + 300,))
-    assert dequeue(conn) == ([], clock.at), "a notice waits to be read"
+    assert dequeue(conn) == ([], clock.at), "there is a notice to dispatch"
     dispatch(conn)
     assert dequeue(conn) == ([], clock.at + 300)
     conn.execute("SELECT message_create('b', '', %s)", (clock.at + 60_000,))
     clock.advance(300)
     dispatch(conn)
     messages, again_at = dequeue(conn, 5)
-    assert (len(messages), again_at) == (1, clock.at), "who got some asks again when it is done with them"
+    assert (len(messages), again_at) == (1, clock.at), "a consumer that got messages asks again at once"
     dispatch(conn)
     assert dequeue(conn, 5) == ([], clock.at + 1000)
 
 
 def test_an_idle_queue_writes_nothing(connect: Connect) -> None:
-    """No transaction number, no WAL: neither a dispatch, nor a dequeue, nor a maintain with nothing to do."""
+    """No transaction id and no WAL: neither a dispatch, nor a dequeue, nor a maintain without work."""
     conn = connect()
     fill(conn, a=5)
     drain(conn)
     conn.execute("SELECT maintain()")
-    conn.execute("UPDATE tick SET swept_at = lease_max_at + 1")  # as if the last lease's end had come
+    conn.execute("UPDATE tick SET swept_at = lease_max_at + 1")  # as if the last lease had ended
     dispatch(conn)
     with conn.transaction():
         for call in ("dispatch()", "message_dequeue(10)", "maintain()"):
@@ -175,7 +175,7 @@ def test_an_idle_queue_writes_nothing(connect: Connect) -> None:
             assert conn.execute("SELECT pg_current_xact_id_if_assigned()").fetchone() == (None,), call
 
 
-def test_a_queue_that_nobody_dispatched_says_so_instead_of_serving(conn: psycopg.Connection) -> None:
+def test_a_dequeue_before_any_dispatch_asks_for_one(conn: psycopg.Connection) -> None:
     conn.execute("SELECT message_create('a', '')")
     messages, again_at = dequeue(conn)
     assert messages == []
@@ -193,7 +193,7 @@ def test_other_isolation_levels_are_refused(conn: psycopg.Connection, level: str
 
 
 def test_a_message_somebody_holds_is_put_back_and_not_forgotten(connect: Connect) -> None:
-    """Invariant 20. Whoever locks a message may be about to cancel it."""
+    """Invariant 20. A transaction that locks a message may be about to cancel it."""
     conn, other = connect(), connect(autocommit=False)
     clock = FakeClock(connect())
     fill(conn, a=10)
@@ -216,7 +216,7 @@ def test_a_message_somebody_holds_is_put_back_and_not_forgotten(connect: Connect
     assert sorted(message.id for message in drain(conn)) == ids[:3] + ids[7:]
 
 
-def test_time_is_the_clocks_and_not_the_transactions(conn: psycopg.Connection) -> None:
+def test_leases_start_at_the_clock_and_not_at_the_transaction(conn: psycopg.Connection) -> None:
     fill(conn, a=1)
     with conn.transaction():
         conn.execute("SELECT pg_sleep(0.05)")
@@ -256,7 +256,7 @@ def test_exact_limits_make_an_asynchronous_dequeue_synchronous(conn: psycopg.Con
 
 
 def test_one_message_is_not_released_before_its_time(conn: psycopg.Connection) -> None:
-    """Invariant 9. The channel's turn came for a message that is gone; the next one is not due."""
+    """Invariant 9. The channel's first message was cancelled, and the next one is not due."""
     clock = FakeClock(conn)
     conn.execute("SELECT message_create('a', 'now'), message_create('a', 'later', %s)", (clock.at + 500,))
     dispatch(conn)
@@ -272,7 +272,7 @@ def test_one_message_is_not_released_before_its_time(conn: psycopg.Connection) -
 
 
 def test_what_was_due_stays_due_when_the_clock_is_set_back(conn: psycopg.Connection) -> None:
-    """Invariant 22: next to be served, or in its line."""
+    """Invariant 22: in ready, and in the backlog."""
     clock = FakeClock(conn)
     fill(conn, a=150)
     clock.advance(-3_600_000)
@@ -310,8 +310,8 @@ def test_a_clock_set_back_asks_for_a_dispatch(conn: psycopg.Connection, limit: i
     assert None in again_ats()
 
 
-def test_messages_are_served_where_the_sequence_lies_behind_the_lines(conn: psycopg.Connection) -> None:
-    """As on a logical replica that was promoted: sequences do not travel with the rows."""
+def test_messages_are_served_when_the_sequence_is_behind_the_backlogs(conn: psycopg.Connection) -> None:
+    """As on a logical replica that was promoted: sequences are not replicated with the rows."""
     conn.execute("SELECT channel_set('limited', 2)")
     fill(conn, a=150, b=150, limited=3)
     conn.execute("SELECT setval('turn', 1)")
@@ -321,7 +321,7 @@ def test_messages_are_served_where_the_sequence_lies_behind_the_lines(conn: psyc
 
 
 def test_under_a_limit_no_crash_undoes_a_dequeue(conn: psycopg.Connection) -> None:
-    """However far away the limit is: else others would run beside those that run already."""
+    """However far away the limit is: otherwise other messages could run beside those that already run."""
     for channel, mode in (("free", "off"), ("limited", "on")):
         conn.execute("SELECT channel_set('limited', p_max_concurrency => 1000)")
         conn.execute("SELECT message_create(%s, 'x')", (channel,))
@@ -334,8 +334,8 @@ def test_under_a_limit_no_crash_undoes_a_dequeue(conn: psycopg.Connection) -> No
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
 @pytest.mark.parametrize("names", [["one", "two"], None], ids=["named", "all"])
-def test_lanes_are_served_alike(conn: psycopg.Connection, limit: int, names: list[str] | None) -> None:
-    """However many others are empty."""
+def test_lanes_are_served_equally(conn: psycopg.Connection, limit: int, names: list[str] | None) -> None:
+    """However many other lanes are empty."""
     create = "SELECT COUNT(message_create('a', 'x', p_lane => %s)) FROM generate_series(1, %s)"
     for lane in ("e1", "one", "e2", "e3", "two", "e4"):
         conn.execute(create, (lane, 1))

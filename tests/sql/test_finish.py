@@ -1,4 +1,4 @@
-"""message_complete, message_retry and message_extend: by id and token, one and many."""
+"""message_complete, message_retry, message_discard and message_extend: by id and token, one and many."""
 
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID, uuid4
@@ -28,7 +28,7 @@ def complete(conn: psycopg.Connection, id_: int, token: UUID) -> str:
     return str(row[0])
 
 
-def defer(
+def retry(
     conn: psycopg.Connection,
     message: Delivery,
     at: int | None = None,
@@ -42,7 +42,7 @@ def defer(
     return str(row[0])
 
 
-def test_complete_once_by_who_holds_it(conn: psycopg.Connection) -> None:
+def test_only_the_holder_completes_and_only_once(conn: psycopg.Connection) -> None:
     """Invariants 5 and 6."""
     [message] = lease(conn, 1)
     assert complete(conn, message.id, uuid4()) == "lost"
@@ -58,7 +58,7 @@ def test_a_waiting_message_has_no_token_to_guess(conn: psycopg.Connection) -> No
     assert row == ("lost",)
 
 
-def test_complete_many_is_the_sequence_of_its_parts(conn: psycopg.Connection) -> None:
+def test_complete_many_equals_the_sequence_of_single_calls(conn: psycopg.Connection) -> None:
     """Invariant 16: wrong, right, again, unknown, wrong after right."""
     one, two, three = lease(conn, 3)
     calls = [
@@ -86,7 +86,7 @@ def test_complete_many_is_the_sequence_of_its_parts(conn: psycopg.Connection) ->
 
 
 def test_one_token_does_not_complete_for_another(conn: psycopg.Connection) -> None:
-    """Invariant 5: ids and tokens count as pairs, also beside the right token of another."""
+    """Invariant 5: id and token must match as a pair, even if the token is right for another id."""
     [one] = lease(conn, 1)
     [two] = lease(conn, 1)
     rows = conn.execute(
@@ -95,45 +95,45 @@ def test_one_token_does_not_complete_for_another(conn: psycopg.Connection) -> No
     assert rows == [("lost",), ("lost",)]
 
 
-def test_defer_without_an_error_costs_no_attempt(conn: psycopg.Connection) -> None:
+def test_retry_without_an_error_costs_no_attempt(conn: psycopg.Connection) -> None:
     [message] = lease(conn, 1)
     for _ in range(10):
-        assert defer(conn, message, state=b"page 2") == "retried"
-        assert defer(conn, message) == "lost"
+        assert retry(conn, message, state=b"page 2") == "retried"
+        assert retry(conn, message) == "lost"
         dispatch(conn)
         [message], _ = dequeue(conn)
         assert (message.attempts, message.state) == (1, b"page 2")
     assert complete(conn, message.id, message.token) == "completed"
 
 
-def test_defer_to_a_time_and_back_where_it_stood(conn: psycopg.Connection) -> None:
+def test_retry_at_a_time_and_in_the_old_place(conn: psycopg.Connection) -> None:
     """Invariant 9."""
     clock = FakeClock(conn)
     first, second = lease(conn, 2)
-    assert defer(conn, first, at=clock.at + 100) == "retried"
-    assert defer(conn, second) == "retried"
+    assert retry(conn, first, at=clock.at + 100) == "retried"
+    assert retry(conn, second) == "retried"
     assert [message.id for message in drain(conn)] == [second.id]
     clock.advance(100)
     assert [message.id for message in drain(conn)] == [first.id]
 
 
-def test_defer_with_an_error_until_the_attempts_are_used_up(conn: psycopg.Connection) -> None:
+def test_retry_with_an_error_until_the_attempts_are_used_up(conn: psycopg.Connection) -> None:
     """Invariant 14; the state and the last error are kept."""
     conn.execute("SELECT message_create('a', 'x', NULL, NULL, 2)")
     dispatch(conn)
     [message], _ = dequeue(conn, 1, 1000, "w")
-    assert defer(conn, message, state=b"half", error="first") == "retried"
+    assert retry(conn, message, state=b"half", error="first") == "retried"
     dispatch(conn)
     [message], _ = dequeue(conn, 1, 1000, "w")
     assert (message.attempts, message.state) == (2, b"half")
-    assert defer(conn, message, error="second" + "!" * 20_000) == "dead"
+    assert retry(conn, message, error="second" + "!" * 20_000) == "dead"
     row = conn.execute("SELECT attempts, state, left(error, 8), length(error), consumer FROM dead").fetchone()
     assert row == (2, b"half", "second!!", 16384, "w")
-    assert defer(conn, message) == "lost"
+    assert retry(conn, message) == "lost"
     check(conn)
 
 
-def test_defer_many_is_the_sequence_of_its_parts(conn: psycopg.Connection) -> None:
+def test_retry_many_equals_the_sequence_of_single_calls(conn: psycopg.Connection) -> None:
     """Invariant 16."""
     one, two, three = lease(conn, 3)
     conn.execute("UPDATE message SET max_attempts = 1 WHERE id = %s", (three.id,))
@@ -155,8 +155,10 @@ def test_defer_many_is_the_sequence_of_its_parts(conn: psycopg.Connection) -> No
     check(conn)
 
 
-def test_defer_many_of_what_is_cancelled_is_the_sequence_of_its_parts(conn: psycopg.Connection) -> None:
-    """Invariant 16: it goes at the second mention, so the first finds it under another token."""
+def test_retry_many_of_a_cancelled_message_equals_the_sequence_of_single_calls(
+    conn: psycopg.Connection,
+) -> None:
+    """Invariant 16: the second mention deletes it, so the first one is `lost`."""
     [message] = lease(conn, 1)
     conn.execute("SELECT message_cancel(%s)", (message.id,))
     tokens = [uuid4(), message.token, message.token, uuid4()]
@@ -219,7 +221,7 @@ def test_until_it_is_swept_the_holder_may_finish_late(conn: psycopg.Connection) 
     ],
 )
 def test_batches_lock_in_the_order_of_their_ids(connect: Connect, call: str) -> None:
-    """Batches that name the same messages in opposite orders never wait in a circle: one that waits for the
+    """Batches that name the same messages in opposite orders never deadlock: one that waits for the
     lowest id holds none of the others, whatever the order given."""
     conn, holder, batch, other = connect(), connect(autocommit=False), connect(), connect(autocommit=False)
     first, second = lease(conn, 2)
@@ -238,7 +240,7 @@ def test_batches_lock_in_the_order_of_their_ids(connect: Connect, call: str) -> 
         assert [row[0] for row in rows.result(10)] == [second.id, first.id]
 
 
-def test_a_discarded_message_goes_and_the_history_says_why(conn: psycopg.Connection) -> None:
+def test_a_discarded_message_is_deleted_and_the_history_says_why(conn: psycopg.Connection) -> None:
     conn.execute("SELECT queue_set(p_history => TRUE)")
     conn.execute("SELECT channel_set('a', 1)")
     [message] = lease(conn, 1)
@@ -250,7 +252,7 @@ def test_a_discarded_message_goes_and_the_history_says_why(conn: psycopg.Connect
     history = conn.execute("SELECT id, outcome, error, attempts FROM history").fetchall()
     assert history == [(message.id, "cancelled", "no such customer", 1)]
     dispatch(conn)
-    assert [each.content for each in dequeue(conn, 5)[0]] == [b"next"], "its slot came free"
+    assert [each.content for each in dequeue(conn, 5)[0]] == [b"next"], "its slot is free"
     check(conn)
 
 
@@ -265,7 +267,7 @@ def test_discard_many_equals_the_sequence_of_single_calls(conn: psycopg.Connecti
     check(conn)
 
 
-def test_extend_keeps_a_state(conn: psycopg.Connection) -> None:
+def test_extend_stores_a_state(conn: psycopg.Connection) -> None:
     [message] = lease(conn, 1)
     query = "SELECT result FROM message_extend(%s, %s, 60000, %s)"
     assert conn.execute(query, (message.id, message.token, b"page 3")).fetchone() == ("extended",)
@@ -277,7 +279,7 @@ def test_extend_keeps_a_state(conn: psycopg.Connection) -> None:
     assert conn.execute("SELECT state FROM message").fetchone() == (b"page 3",)
 
 
-def test_extend_many_keeps_each_its_state(conn: psycopg.Connection) -> None:
+def test_extend_many_stores_a_state_per_message(conn: psycopg.Connection) -> None:
     a, b, c = lease(conn, 3)
     ids, tokens = [a.id, b.id, c.id, c.id], [a.token, b.token, c.token, c.token]
     conn.execute(

@@ -1,4 +1,4 @@
-"""Followers of the history: what they have not got is kept, however old it is."""
+"""Followers of the history: rows that a follower has not read are kept, however old they are."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -46,7 +46,7 @@ def followers(conn: psycopg.Connection) -> list[tuple[Any, ...]]:
 
 
 def days(conn: psycopg.Connection, clock: FakeClock, count: int, keep: int = 2) -> list[int]:
-    """A row a day, of which those before the last `keep` days are too old."""
+    """One row per day; those before the last `keep` days are too old."""
     switch_on(conn, history_keep_ms=keep * DAY)
     ids = []
     for _ in range(count):
@@ -61,7 +61,7 @@ def kept(conn: psycopg.Connection) -> list[int]:
 
 
 def written(conn: psycopg.Connection) -> int:
-    """Grows with every transaction that writes."""
+    """A number that grows with every transaction that writes."""
     row = conn.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::TEXT::BIGINT").fetchone()
     assert row is not None
     return int(row[0])
@@ -72,7 +72,7 @@ def test_a_day_is_kept_until_it_is_read(conn: psycopg.Connection, clock: FakeClo
     ids = days(conn, clock, 6)
     maintain(conn)
     assert kept(conn) == ids
-    assert bounds(conn)[2] == 0, "nothing is gone"
+    assert bounds(conn)[2] == 0, "nothing was dropped"
     follow(conn)
     maintain(conn)
     assert kept(conn) == ids[4:]
@@ -83,13 +83,13 @@ def test_days_go_as_they_are_read(conn: psycopg.Connection, clock: FakeClock) ->
     ids = days(conn, clock, 6)
     xids = [row[0] for row in conn.execute("SELECT xid::TEXT::BIGINT FROM history ORDER BY id")]
     for n in range(1, 5):
-        follow(conn, snapshot=f"{xids[n]}:{xids[n]}:")  # all below, and not itself
+        follow(conn, snapshot=f"{xids[n]}:{xids[n]}:")  # everything below it, and not itself
         maintain(conn)
         assert kept(conn) == ids[n:]
-        assert bounds(conn)[2] == xids[n - 1], "the last that is gone"
+        assert bounds(conn)[2] == xids[n - 1], "the last row that was dropped"
 
 
-def test_the_slowest_counts(conn: psycopg.Connection, clock: FakeClock) -> None:
+def test_the_slowest_follower_decides(conn: psycopg.Connection, clock: FakeClock) -> None:
     follow(conn, "slow", "10:10:")
     ids = days(conn, clock, 6)
     follow(conn, "fast")
@@ -101,10 +101,10 @@ def test_the_slowest_counts(conn: psycopg.Connection, clock: FakeClock) -> None:
     assert kept(conn) == ids[4:]
 
 
-def test_who_was_open_at_the_position_is_kept(
+def test_rows_of_transactions_open_at_the_position_are_kept(
     connect: Connect, conn: psycopg.Connection, clock: FakeClock
 ) -> None:
-    """The snapshot lies behind its transaction, and does not have it."""
+    """The snapshot is newer than the transaction, and does not see it."""
     switch_on(conn, history_keep_ms=2 * DAY)
     late = connect(autocommit=False)
     message = lease(conn)
@@ -127,7 +127,7 @@ def test_maintain_writes_nothing_when_all_is_held_back(conn: psycopg.Connection,
     follow(conn, snapshot="10:10:")
     days(conn, clock, 6)
     clock.advance(20 * DAY)
-    finish_one(conn)  # finds no partition
+    finish_one(conn)  # there is no partition for it
     clock.advance(6 * DAY)
     for _ in range(3):
         maintain(conn)
@@ -153,7 +153,7 @@ def test_what_has_no_partition_is_kept_until_it_is_read(conn: psycopg.Connection
 
 
 def test_a_position_of_another_cluster_says_nothing(conn: psycopg.Connection, clock: FakeClock) -> None:
-    """A dump was restored: nobody knows what the follower has of these rows."""
+    """A dump was restored: nobody knows which of these rows the follower has."""
     ids = days(conn, clock, 6)
     clock.advance(20 * DAY)
     ids.append(finish_one(conn))
@@ -163,7 +163,7 @@ def test_a_position_of_another_cluster_says_nothing(conn: psycopg.Connection, cl
     maintain(conn)
     assert kept(conn) == ids
     follow(conn, snapshot="10:10:")
-    assert followers(conn) == [("lake", "10:10:")], "a new beginning"
+    assert followers(conn) == [("lake", "10:10:")], "it starts again"
     follow(conn)
     maintain(conn)
     assert kept(conn) == []
@@ -177,27 +177,27 @@ def test_positions_only_go_forward(conn: psycopg.Connection) -> None:
 
 
 @pytest.mark.parametrize("snapshot", [None, "", "x", "10:9:", "9:10"])
-def test_what_is_no_snapshot(conn: psycopg.Connection, snapshot: str | None) -> None:
+def test_a_bad_snapshot_is_refused(conn: psycopg.Connection, snapshot: str | None) -> None:
     with pytest.raises(psycopg.Error, match="snapshot is not valid") as error:
         conn.execute("SELECT history_follow('lake', %s)", (snapshot,))
     assert error.value.sqlstate == "LM010"
 
 
 @pytest.mark.parametrize("name", [None, "", "x" * 256])
-def test_what_is_no_name(conn: psycopg.Connection, name: str | None) -> None:
+def test_a_bad_name_is_refused(conn: psycopg.Connection, name: str | None) -> None:
     with pytest.raises(psycopg.Error, match="name or snapshot is not valid") as error:
         conn.execute("SELECT history_follow(%s, '10:10:')", (name,))
     assert error.value.sqlstate == "LM010"
 
 
-def test_nobody_is_ahead(conn: psycopg.Connection) -> None:
+def test_a_position_in_the_future_is_refused(conn: psycopg.Connection) -> None:
     ahead = written(conn) + 1000
     with pytest.raises(psycopg.Error, match="'lake' is ahead of the history") as error:
         conn.execute("SELECT history_follow('lake', %s)", (f"{ahead}:{ahead}:",))
     assert error.value.sqlstate == "LM015"
 
 
-def test_where_the_history_stands(conn: psycopg.Connection) -> None:
+def test_history_bounds(conn: psycopg.Connection) -> None:
     snapshot, system, trimmed, is_kept = bounds(conn)
     assert conn.execute("SELECT %s::PG_SNAPSHOT IS NOT NULL", (snapshot,)).fetchone() == (True,)
     assert conn.execute("SELECT system_identifier FROM pg_control_system()").fetchone() == (system,)
@@ -206,10 +206,10 @@ def test_where_the_history_stands(conn: psycopg.Connection) -> None:
     assert bounds(conn)[3]
 
 
-def test_an_old_day_that_somebody_holds_is_waited_for_by_nobody(
+def test_maintain_does_not_wait_for_a_day_that_somebody_holds(
     connect: Connect, conn: psycopg.Connection, clock: FakeClock
 ) -> None:
-    """Whoever drops it, for instance; the other one then finds no such table."""
+    """Another session may be dropping it: this one then finds no such table."""
     ids = days(conn, clock, 6)
     follow(conn)
     dropper = connect(autocommit=False)
@@ -222,7 +222,7 @@ def test_an_old_day_that_somebody_holds_is_waited_for_by_nobody(
 
 
 def test_two_maintain_at_once(connect: Connect, conn: psycopg.Connection, clock: FakeClock) -> None:
-    """The second waits for nobody: that the first is dropping days is as good."""
+    """The second one does not wait: the first one already drops the days."""
     ids = days(conn, clock, 6)
     follow(conn)
     first, second = connect(autocommit=False), connect()
@@ -242,7 +242,8 @@ def test_a_day_that_another_has_dropped_since_it_was_listed(conn: psycopg.Connec
 def test_a_row_that_commits_while_its_day_is(
     connect: Connect, conn: psycopg.Connection, clock: FakeClock, *, is_emptied: bool
 ) -> None:
-    """Not there yet when maintain looks whether all is read; there when it has the partition."""
+    """It is not visible when maintain checks that everything is read, but it is when maintain has locked
+    the partition."""
     switch_on(conn, history_keep_ms=2 * DAY)
     finish_one(conn)
     late = connect(autocommit=False)
@@ -252,14 +253,14 @@ def test_a_row_that_commits_while_its_day_is(
     conn.execute("SELECT history_prepare(clock_ms())")
     snapshot = present(conn).split(":")[0]
     follow(conn, snapshot=f"{snapshot}:{snapshot}:")
-    # Stops where maintain has looked, and has not locked.
+    # Stops after maintain has checked, and before it locks.
     conn.execute(
         "CREATE FUNCTION commit_late () RETURNS VOID LANGUAGE plpgsql AS $$ BEGIN"
         " PERFORM pg_advisory_lock(815), pg_advisory_unlock(815); END $$"
     )
     source = conn.execute("SELECT pg_get_functiondef('history_trim'::REGPROC)").fetchall()[0][0]
     before = "        BEGIN\n            LOCK TABLE ONLY finished"
-    assert source.count(before) == 1, "history_trim was rewritten: say anew where it is to stop"
+    assert source.count(before) == 1, "history_trim was rewritten: choose another place to stop"
     conn.execute(source.replace(before, "        PERFORM commit_late();\n" + before))
     gate, cleaner, finisher = connect(), connect(), connect(autocommit=False)
     if is_emptied:

@@ -1,4 +1,4 @@
-"""What rollbacks give back, and slots that come free where nobody says so."""
+"""Turns and entries that a rollback gives back, and slots that become free without a notice."""
 
 from collections import Counter
 
@@ -37,7 +37,7 @@ def test_everybody_has_a_turn_whoever_rolls_back(connect: Connect) -> None:
 
 
 def test_a_channel_gets_back_the_turns_it_lost_and_no_others(connect: Connect) -> None:
-    """While one dequeue is open, others are served what stands behind it. They have had these turns."""
+    """While one dequeue is open, other dequeues serve the messages behind it. These turns are used up."""
     conn, other = connect(), connect(autocommit=False)
     create(conn, ["a", "b"] * 1500)
     served: Counter[str] = Counter()
@@ -53,7 +53,7 @@ def test_a_channel_gets_back_the_turns_it_lost_and_no_others(connect: Connect) -
 
 
 def test_a_channel_saves_up_no_turns_while_its_message_is_given_back(connect: Connect) -> None:
-    """It is owed the turn of that message. The turns of others meanwhile are not for messages to come."""
+    """The channel gets the turn of that message back, but no turns of others for messages to come."""
     conn, other = connect(), connect(autocommit=False)
     create(conn, ["a", *["b"] * 20])
     dispatch(conn)
@@ -74,7 +74,7 @@ def test_a_channel_saves_up_no_turns_while_its_message_is_given_back(connect: Co
 
 
 def test_a_channel_keeps_its_order_over_two_rollbacks(connect: Connect) -> None:
-    """The second one gives back what stands behind entries that nobody has touched."""
+    """The second rollback gives back entries behind ones that nobody has touched."""
     conn, one, two = connect(), connect(autocommit=False), connect(autocommit=False)
     create(conn, ["a"] * 60)
     dispatch(conn)
@@ -97,7 +97,8 @@ def test_a_channel_keeps_its_order_over_two_rollbacks(connect: Connect) -> None:
 def test_a_dequeue_gets_what_it_asks_for_after_rollbacks(
     connect: Connect, channels: int, sizes: list[int]
 ) -> None:
-    """What is given back lowers the horizon: ready is refilled up to there. -50: 50 that are rolled back."""
+    """Entries that are given back lower the horizon, and ready is refilled up to it. -50: 50 that are
+    rolled back."""
     conn, other = connect(), connect(autocommit=False)
     for _ in range(10):
         create(conn, [f"c{number}" for number in range(channels)])
@@ -109,7 +110,8 @@ def test_a_dequeue_gets_what_it_asks_for_after_rollbacks(
 
 
 def test_a_dequeue_of_more_than_is_looked_ahead_now_is_rolled_back(connect: Connect) -> None:
-    """It asked for much, and others for little since: what is looked at has become less than it holds."""
+    """It asked for many messages, and later calls for few: ready is now filled less far ahead than the
+    dequeue holds."""
     conn, other = connect(), connect(autocommit=False)
     clock = FakeClock(conn)
     create(conn, ["a"] * 1_000)
@@ -152,7 +154,7 @@ def test_what_is_given_back_behind_an_open_dequeue(connect: Connect, held: int) 
 
 
 def test_a_channel_hidden_by_a_new_policy_comes_back(connect: Connect) -> None:
-    """An open dequeue holds an entry of it, and many more policies have changed than a dispatch looks at."""
+    """An open dequeue holds an entry of it, and more policies have changed than one dispatch reads."""
     conn, holder = connect(), connect(autocommit=False)
     clock = FakeClock(conn)
     create(conn, ["x"] * 10)
@@ -174,8 +176,8 @@ def test_a_channel_hidden_by_a_new_policy_comes_back(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("how", ["a limit set while they run", "a large limit"])
-def test_slots_that_nobody_says_are_free(conn: psycopg.Connection, how: str) -> None:
-    """After a minute, they are found within a second or two all the same."""
+def test_slots_that_become_free_without_a_notice(conn: psycopg.Connection, how: str) -> None:
+    """After a minute, they are still found within a second or two."""
     clock = FakeClock(conn)
     large = 300 if how == "a large limit" else 20
     if large == 300:
@@ -198,7 +200,7 @@ def test_slots_that_nobody_says_are_free(conn: psycopg.Connection, how: str) -> 
 
 
 def test_an_interval_is_kept_behind_many_notices(conn: psycopg.Connection) -> None:
-    """The notice that a message was taken comes after more than a dispatch reads."""
+    """The notice that a message was taken comes after more notices than one dispatch reads."""
     clock = FakeClock(conn)
     conn.execute("SELECT channel_set('x', p_release_interval_ms => 3000)")
     create(conn, ["x"] * 10)
@@ -220,7 +222,7 @@ def test_an_interval_is_kept_behind_many_notices(conn: psycopg.Connection) -> No
 
 
 def test_a_transaction_that_began_after_a_snapshot_counts_as_open(connect: Connect) -> None:
-    """So a dispatch does not look for entries that were given back, where dequeues took them meanwhile."""
+    """So a dispatch does not search for returned entries where dequeues took them meanwhile."""
 
     def number(conn: psycopg.Connection) -> str:
         row = conn.execute("SELECT pg_current_xact_id()::XID::TEXT").fetchone()

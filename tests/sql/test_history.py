@@ -1,4 +1,4 @@
-"""The history: one row for every end, followed by snapshot, kept in a partition a day."""
+"""The history: one row per finished message, followed by snapshot, with one partition per day."""
 
 import random
 from collections.abc import Callable
@@ -75,12 +75,12 @@ def partitions(conn: psycopg.Connection) -> list[str]:
 
 
 def name_of(at: int) -> str:
-    """The partition of a day."""
+    """The name of a day's partition."""
     return f"finished_{datetime.fromtimestamp(at / 1000, UTC):%Y%m%d}"
 
 
 def maintain(conn: psycopg.Connection) -> None:
-    """At once, whoever holds what."""
+    """It must not wait, whoever holds locks."""
     with conn.transaction():
         conn.execute("SET LOCAL statement_timeout TO '5s'")
         conn.execute("SELECT maintain()")
@@ -93,7 +93,7 @@ def complete_leased(conn: psycopg.Connection, _clock: FakeClock) -> int:
 def complete_many(conn: psycopg.Connection, _clock: FakeClock) -> int:
     message = lease(conn)
     query = "SELECT result FROM message_complete_many(%s, %s)"
-    # The second mention finds nothing, and writes nothing.
+    # The second mention finds nothing and writes nothing.
     rows = conn.execute(query, ([message.id] * 2, [message.token] * 2)).fetchall()
     assert rows == [("completed",), ("not_found",)]
     return message.id
@@ -138,7 +138,7 @@ def cancel_and_complete_many(conn: psycopg.Connection, _clock: FakeClock) -> int
     return message.id
 
 
-def cancel_and_defer(conn: psycopg.Connection, _clock: FakeClock) -> int:
+def cancel_and_retry(conn: psycopg.Connection, _clock: FakeClock) -> int:
     message = _marked(conn, max_attempts=1)
     fail(conn, message)
     return message.id
@@ -171,7 +171,7 @@ END: dict[Callable[[psycopg.Connection, FakeClock], int], str] = {
     cancel_waiting: "cancelled",
     cancel_and_complete: "cancelled",
     cancel_and_complete_many: "cancelled",
-    cancel_and_defer: "cancelled",
+    cancel_and_retry: "cancelled",
     cancel_and_sweep: "cancelled",
     delete_waiting: "cancelled",
     delete_leased: "cancelled",
@@ -200,7 +200,7 @@ def test_off_by_default_nothing_is_written(
     assert partitions(conn) == ["finished_other"]
 
 
-def test_what_comes_back_has_not_ended(conn: psycopg.Connection, clock: FakeClock) -> None:
+def test_a_returned_message_writes_no_row(conn: psycopg.Connection, clock: FakeClock) -> None:
     switch_on(conn)
     fail(conn, lease(conn))
     lease(conn)
@@ -209,7 +209,7 @@ def test_what_comes_back_has_not_ended(conn: psycopg.Connection, clock: FakeCloc
     assert ends(conn) == []
 
 
-def test_a_batch_writes_a_row_each(conn: psycopg.Connection, clock: FakeClock) -> None:
+def test_a_batch_writes_one_row_per_message(conn: psycopg.Connection, clock: FakeClock) -> None:
     switch_on(conn)
     messages = [lease(conn, max_attempts=1) for _ in range(5)]
     cancel(conn, messages[1].id)
@@ -225,7 +225,7 @@ def test_a_batch_writes_a_row_each(conn: psycopg.Connection, clock: FakeClock) -
 
 
 def test_each_life_has_its_end(conn: psycopg.Connection, clock: FakeClock) -> None:
-    """A dead message that is retried can die again, and be completed at last."""
+    """A dead message that is retried can die again, and be completed later."""
     switch_on(conn)
     id_ = die_of_an_error(conn, clock)
     for error in ("again", None):
@@ -243,7 +243,7 @@ def test_each_life_has_its_end(conn: psycopg.Connection, clock: FakeClock) -> No
     ]
 
 
-def test_what_is_rolled_back_did_not_end(connect: Connect, conn: psycopg.Connection) -> None:
+def test_a_rolled_back_finish_writes_no_row(connect: Connect, conn: psycopg.Connection) -> None:
     switch_on(conn)
     message = lease(conn)
     other = connect(autocommit=False)
@@ -254,7 +254,7 @@ def test_what_is_rolled_back_did_not_end(connect: Connect, conn: psycopg.Connect
     assert ends(conn) == [(message.id, "completed")]
 
 
-def test_what_a_row_says(conn: psycopg.Connection, clock: FakeClock) -> None:
+def test_the_columns_of_a_row(conn: psycopg.Connection, clock: FakeClock) -> None:
     """Delivered three times: it fails, its lease runs out, it is completed."""
     switch_on(conn)
     created_at = clock.at
@@ -293,7 +293,7 @@ def test_what_a_row_says(conn: psycopg.Connection, clock: FakeClock) -> None:
     )
 
 
-def test_what_a_row_says_of_one_delivery_and_of_none(conn: psycopg.Connection, clock: FakeClock) -> None:
+def test_the_columns_after_one_delivery_and_without_any(conn: psycopg.Connection, clock: FakeClock) -> None:
     switch_on(conn)
     cancel_waiting(conn, clock)
     finish_one(conn)
@@ -304,7 +304,7 @@ def test_what_a_row_says_of_one_delivery_and_of_none(conn: psycopg.Connection, c
     ]
 
 
-def test_what_a_row_says_of_the_dead(conn: psycopg.Connection, clock: FakeClock) -> None:
+def test_the_columns_of_a_dead_message(conn: psycopg.Connection, clock: FakeClock) -> None:
     switch_on(conn)
     die_of_an_error(conn, clock)
     die_in_a_sweep(conn, clock)
@@ -321,7 +321,7 @@ def test_the_content_is_kept_only_on_request(conn: psycopg.Connection, clock: Fa
     assert conn.execute(query).fetchall() == [(b"content", 7), (None, 7)]
 
 
-def test_switched_off_it_keeps_what_it_has(conn: psycopg.Connection, clock: FakeClock) -> None:
+def test_switching_it_off_keeps_existing_rows(conn: psycopg.Connection, clock: FakeClock) -> None:
     switch_on(conn)
     kept = finish_one(conn)
     conn.execute("SELECT * FROM queue_set(p_history => FALSE)")
@@ -330,7 +330,7 @@ def test_switched_off_it_keeps_what_it_has(conn: psycopg.Connection, clock: Fake
 
 
 class Follower:
-    """Takes each row once: those that its last snapshot did not see, and this one does."""
+    """Reads each row once: the rows that its last snapshot did not see and the current one does."""
 
     def __init__(self, conn: psycopg.Connection) -> None:
         self._conn = conn
@@ -354,7 +354,7 @@ class Follower:
 
 
 class Naive:
-    """Remembers the highest it has seen, of a column that rises."""
+    """Remembers the highest value that it has seen of a rising column."""
 
     def __init__(self, conn: psycopg.Connection, column: str) -> None:
         self._conn = conn
@@ -369,8 +369,8 @@ class Naive:
 
 
 @pytest.mark.parametrize("column", ["id", "finished_at"])
-def test_who_commits_late_is_not_missed(connect: Connect, clock: FakeClock, column: str) -> None:
-    """A reader that goes by id or by time misses it: that is why rows have an xid."""
+def test_a_row_that_commits_late_is_not_missed(connect: Connect, clock: FakeClock, column: str) -> None:
+    """A reader that goes by id or by time misses such a row: that is why rows have an xid."""
     conn, late = connect(), connect(autocommit=False)
     switch_on(conn)
     first, second = lease(conn), lease(conn)
@@ -392,7 +392,7 @@ def test_who_commits_late_is_not_missed(connect: Connect, clock: FakeClock, colu
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_follower_takes_each_row_once(connect: Connect, seed: int) -> None:
-    """Writers begin and end in any order; some roll back, to a savepoint; one stays open to the end."""
+    """Writers start and finish in any order; some roll back to a savepoint; one stays open until the end."""
     chance = random.Random(seed)
     conn = connect()
     switch_on(conn)
@@ -443,7 +443,7 @@ def test_partitions_are_made_ahead(conn: psycopg.Connection, clock: FakeClock) -
     assert rows == [(name_of(clock.at), before)]
 
 
-def test_the_days_edges(conn: psycopg.Connection, clock: FakeClock) -> None:
+def test_the_first_and_last_moment_of_a_day(conn: psycopg.Connection, clock: FakeClock) -> None:
     switch_on(conn)
     midnight = NOON - DAY // 2 + DAY
     for at in (midnight - 1, midnight):
@@ -454,7 +454,8 @@ def test_the_days_edges(conn: psycopg.Connection, clock: FakeClock) -> None:
 
 
 def test_a_row_without_a_partition_is_kept_all_the_same(conn: psycopg.Connection, clock: FakeClock) -> None:
-    """Nobody called maintain for a month. The day stays where it began; the ones after it get their own."""
+    """Nobody called maintain for a month. A day that began without a partition stays so; later days get
+    theirs."""
     switch_on(conn)
     clock.advance(30 * DAY)
     ids = [finish_one(conn)]
@@ -477,7 +478,7 @@ def test_retention_drops_whole_days_and_only_those(conn: psycopg.Connection, clo
         ids.append(finish_one(conn))
         clock.advance(DAY)
         conn.execute("SELECT history_prepare(clock_ms())")
-    # At noon, what finished two days and more ago is too old, but the day it lies in is not yet.
+    # At noon, rows of two days ago are too old, but their day as a whole is not yet.
     maintain(conn)
     assert [row[0] for row in ends(conn)] == ids[4:]
     assert partitions(conn)[0] == name_of(NOON + 4 * DAY)
@@ -510,7 +511,7 @@ def test_kept_for_ever(conn: psycopg.Connection, clock: FakeClock) -> None:
     assert len(ends(conn)) == 2
 
 
-def test_what_is_old_goes_also_when_no_history_is_kept_any_more(
+def test_old_days_are_dropped_even_when_the_history_is_off(
     conn: psycopg.Connection, clock: FakeClock
 ) -> None:
     switch_on(conn, history_keep_ms=2 * DAY)
@@ -523,7 +524,7 @@ def test_what_is_old_goes_also_when_no_history_is_kept_any_more(
 
 
 def old_day(conn: psycopg.Connection, clock: FakeClock) -> str:
-    """A partition with a row that is to go."""
+    """A partition with a row that is too old."""
     switch_on(conn, history_keep_ms=2 * DAY)
     finish_one(conn)
     name = name_of(clock.at)
@@ -533,7 +534,7 @@ def old_day(conn: psycopg.Connection, clock: FakeClock) -> str:
 
 
 def test_an_open_reader_of_an_old_day(connect: Connect, conn: psycopg.Connection, clock: FakeClock) -> None:
-    """It reads on, maintain goes on without, and drops the day later."""
+    """It can go on reading; maintain skips the day and drops it later."""
     name = old_day(conn, clock)
     reader = connect(autocommit=False)
     query = f"SELECT COUNT(*) FROM {name}".encode()
@@ -547,7 +548,7 @@ def test_an_open_reader_of_an_old_day(connect: Connect, conn: psycopg.Connection
 
 
 def test_an_open_reader_of_all_days(connect: Connect, conn: psycopg.Connection, clock: FakeClock) -> None:
-    """Neither old days go nor new ones are made while it reads; the queue works."""
+    """While it reads, no days are dropped or created; the queue works."""
     name = old_day(conn, clock)
     clock.advance(DAY)
     reader = connect(autocommit=False)
@@ -565,7 +566,7 @@ def test_an_open_reader_of_all_days(connect: Connect, conn: psycopg.Connection, 
 
 
 def test_an_open_finisher(connect: Connect, conn: psycopg.Connection, clock: FakeClock) -> None:
-    """The old day is emptied at once, and dropped once the finisher has ended."""
+    """The old day is emptied at once, and dropped when the finishing transaction has ended."""
     name = old_day(conn, clock)
     message, other = lease(conn), lease(conn)
     finisher = connect(autocommit=False)
@@ -621,7 +622,7 @@ def test_an_open_finisher_of_a_day_without_a_partition(
 
 @pytest.mark.parametrize(("is_on", "commits"), [(True, "on"), (False, "off")])
 def test_how_a_dequeue_commits(conn: psycopg.Connection, *, is_on: bool, commits: str) -> None:
-    """The history says who had a message and when: a crash must not take that back."""
+    """The history records who had a message and when: a crash must not undo that."""
     conn.execute("SELECT * FROM queue_set(p_history => %s)", (is_on,))
     create(conn)
     dispatch(conn)

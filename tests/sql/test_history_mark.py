@@ -1,4 +1,5 @@
-"""The mark of a position: it stays as long as the database has the rows below it, and then differs."""
+"""The mark of a position: it stays the same while the database has the rows below it, and differs
+otherwise."""
 
 import psycopg
 import pytest
@@ -22,13 +23,13 @@ def mark(conn: psycopg.Connection, snapshot: str, *, dead: bool = False) -> int 
 
 
 def behind_last(conn: psycopg.Connection) -> str:
-    """The position right behind the last row, as readers keep it."""
+    """The position right after the last row, as readers store it."""
     row = conn.execute("SELECT MAX(xid)::TEXT::BIGINT + 1 FROM history").fetchone()
     assert row is not None
     return f"{row[0]}:{row[0]}:"
 
 
-def bury(conn: psycopg.Connection) -> int:
+def kill(conn: psycopg.Connection) -> int:
     conn.execute("SELECT message_create('a', 'x', p_max_attempts => 1)")
     dispatch(conn)
     [message] = dequeue(conn, 1, 60_000)[0]
@@ -53,7 +54,7 @@ def test_a_position_that_sees_no_row(conn: psycopg.Connection) -> None:
     assert (mark(conn, at), mark(conn, at, dead=True)) == (0, 0)
     switch_on(conn)
     finish_one(conn)
-    bury(conn)
+    kill(conn)
     assert (mark(conn, at), mark(conn, at, dead=True)) == (0, 0)
 
 
@@ -72,7 +73,7 @@ def test_what_was_open_at_the_position_does_not_change_it(connect: Connect, conn
 
 @pytest.mark.parametrize("which", ["MAX", "MIN"], ids=["the last", "one that committed before, or after"])
 def test_it_differs_where_a_row_is_missing(conn: psycopg.Connection, which: str) -> None:
-    """A standby may have the last id, and lack a lower one, whose transaction committed later."""
+    """A standby may have the last id and lack a lower one, whose transaction committed later."""
     switch_on(conn)
     for _ in range(3):
         finish_one(conn)
@@ -106,25 +107,25 @@ def test_days_that_are_dropped_do_not_change_it(conn: psycopg.Connection, clock:
     assert mark(conn, at) is None
 
 
-def test_dead_letters_are_told_though_they_are_gone(conn: psycopg.Connection) -> None:
-    """Also where no history is kept."""
-    first, second = bury(conn), bury(conn)
+def test_the_mark_of_deaths_stays_after_the_dead_letters_are_gone(conn: psycopg.Connection) -> None:
+    """Also if no history is kept."""
+    first, second = kill(conn), kill(conn)
     at = present(conn)
     before = mark(conn, at, dead=True)
     assert before
     conn.execute("SELECT dead_retry(%s)", ([first],))
     conn.execute("SELECT dead_discard(%s)", ([second],))
-    bury(conn)
+    kill(conn)
     assert mark(conn, at, dead=True) == before
     conn.execute("DELETE FROM dead_mark WHERE xid < (SELECT MAX(xid) FROM dead)")
     assert mark(conn, at, dead=True) == 0
 
 
 def test_marks_of_deaths_go_after_90_days(conn: psycopg.Connection, clock: FakeClock) -> None:
-    bury(conn)
+    kill(conn)
     at = present(conn)
     clock.advance(80 * DAY)
-    bury(conn)
+    kill(conn)
     maintain(conn)
     assert mark(conn, at, dead=True)
     later = present(conn)
@@ -134,7 +135,7 @@ def test_marks_of_deaths_go_after_90_days(conn: psycopg.Connection, clock: FakeC
     assert mark(conn, later, dead=True)
     died = conn.execute("SELECT MIN(xid)::TEXT::BIGINT + 1 FROM dead").fetchone()
     assert died is not None
-    assert mark(conn, f"{died[0]}:{died[0]}:", dead=True) is None, "it can no longer be told"
+    assert mark(conn, f"{died[0]}:{died[0]}:", dead=True) is None, "it is no longer known"
 
 
 def test_a_transaction_in_which_many_die_has_one_mark(connect: Connect, conn: psycopg.Connection) -> None:
@@ -150,7 +151,7 @@ def test_a_transaction_in_which_many_die_has_one_mark(connect: Connect, conn: ps
 
 
 @pytest.mark.parametrize("snapshot", [None, "", "x", "10:9:"])
-def test_what_is_no_snapshot(conn: psycopg.Connection, snapshot: str | None) -> None:
+def test_a_bad_snapshot_is_refused(conn: psycopg.Connection, snapshot: str | None) -> None:
     with pytest.raises(psycopg.Error, match="the snapshot is not valid") as error:
         mark(conn, snapshot)  # type: ignore[arg-type]
     assert error.value.sqlstate == "LM010"

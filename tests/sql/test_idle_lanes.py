@@ -1,4 +1,4 @@
-"""A lane that nobody serves does not keep what another lane needs."""
+"""A lane without consumers does not keep slots from other lanes."""
 
 import psycopg
 import pytest
@@ -22,7 +22,7 @@ def create(conn: psycopg.Connection, lane: str, count: int) -> None:
 
 
 def serve(conn: psycopg.Connection, clock: FakeClock, lanes: list[str], seconds: int) -> list[str]:
-    """Every 100 ms, who serves one of these lanes takes a message and completes it; where they came from."""
+    """Every 100 ms, take and complete one message from each of these lanes. Returns their lanes."""
     served = []
     for _ in range(seconds * 1000 // STEP_MS):
         clock.advance(STEP_MS)
@@ -39,22 +39,24 @@ def serve(conn: psycopg.Connection, clock: FakeClock, lanes: list[str], seconds:
 
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("is_first", [True, False], ids=["unserved first", "served first"])
-def test_a_lane_that_nobody_serves(conn: psycopg.Connection, limit: str, is_first: bool) -> None:
+def test_a_lane_without_consumers_keeps_no_slots(
+    conn: psycopg.Connection, limit: str, is_first: bool
+) -> None:
     clock = FakeClock(conn)
     conn.execute("SELECT " + LIMITS[limit])
     for lane in ("unserved", "served") if is_first else ("served", "unserved"):
         create(conn, lane, 300)
         dispatch(conn)
     served = serve(conn, clock, ["served"], 30)
-    assert len(served) >= 150, "and not one a second"
+    assert len(served) >= 150, "and not just one per second"
     check(conn)
     both = serve(conn, clock, ["served", "unserved"], 12)
-    assert both.count("unserved") > 0, "who comes back is found"
+    assert both.count("unserved") > 0, "a consumer that returns is noticed"
     check(conn)
 
 
 @pytest.mark.parametrize("limit", LIMITS)
-def test_a_lane_that_nobody_has_ever_asked_for_keeps_nothing(conn: psycopg.Connection, limit: str) -> None:
+def test_a_lane_that_never_had_a_consumer_keeps_no_slots(conn: psycopg.Connection, limit: str) -> None:
     clock = FakeClock(conn)
     conn.execute("SELECT " + LIMITS[limit])
     create(conn, "never", 2)
@@ -85,7 +87,7 @@ def test_one_lane_is_served_beside_many_that_are_not(conn: psycopg.Connection) -
     check(conn)
 
 
-def test_who_finds_nothing_writes_once_a_second(conn: psycopg.Connection) -> None:
+def test_a_consumer_that_finds_nothing_writes_once_per_second(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     conn.execute("SELECT queue_set(p_max_concurrency => 2)")
     create(conn, "one", 1)

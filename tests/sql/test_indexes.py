@@ -1,9 +1,9 @@
-"""The indexes that everything stands on."""
+"""The indexes and replica identities that the queue relies on."""
 
 import psycopg
 
 
-def test_what_must_be_unique(conn: psycopg.Connection) -> None:
+def test_unique_indexes(conn: psycopg.Connection) -> None:
     rows = conn.execute(
         """
         SELECT c.relname, string_agg(a.attname, ', ' ORDER BY a.attnum)
@@ -34,7 +34,7 @@ def test_what_must_be_unique(conn: psycopg.Connection) -> None:
 
 def test_every_table_has_a_replica_identity(conn: psycopg.Connection) -> None:
     """Without one, a publication FOR ALL TABLES makes every update and delete of the table fail."""
-    conn.execute("SELECT * FROM queue_set(p_history => TRUE)")  # makes partitions
+    conn.execute("SELECT * FROM queue_set(p_history => TRUE)")  # creates partitions
     rows = conn.execute(
         """
         SELECT c.relname, c.relreplident = 'f' OR EXISTS (

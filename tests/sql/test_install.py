@@ -97,7 +97,7 @@ def apply(conn: Conn, statements: Sequence[str]) -> None:
 
 
 def contents(conn: Conn, schema: str) -> list[str]:
-    """Everything in the schema that can be named, and the schema itself."""
+    """Everything in the schema that has a name, and the schema itself."""
     query = """
         WITH n AS (SELECT oid FROM pg_namespace WHERE nspname = %s)
         SELECT 'schema' FROM n
@@ -388,13 +388,13 @@ def test_uninstall_drops_partitions_made_at_run_time(conn: Conn) -> None:
     assert contents(conn, "q") == []
 
 
-def test_books_of_an_earlier_release_are_extended_or_removed_as_they_are(conn: Conn) -> None:
+def test_the_records_of_an_earlier_release_are_extended_or_removed(conn: Conn) -> None:
     older = "ALTER TABLE q.installation DROP COLUMN views, DROP COLUMN roles"
     install(conn, "q", FIRST)
     conn.execute(older.encode())
     upgrade(conn, "q", SECOND)
-    books = conn.execute("SELECT views, roles FROM q.installation").fetchall()
-    assert books == [(["all_things", "big"], False)]
+    records = conn.execute("SELECT views, roles FROM q.installation").fetchall()
+    assert records == [(["all_things", "big"], False)]
     uninstall(conn, "q")
     assert contents(conn, "q") == []
     install(conn, "q", FIRST)
@@ -430,7 +430,7 @@ def test_public_gets_nothing_whatever_the_owner_gives_by_default(conn: Conn) -> 
     assert conn.execute(columns.encode()).fetchone() == (0,)
 
 
-def test_what_public_may_in_a_schema_of_the_users_stays(conn: Conn) -> None:
+def test_rights_of_public_on_the_users_own_schema_stay(conn: Conn) -> None:
     conn.execute("CREATE SCHEMA q")
     conn.execute("GRANT USAGE ON SCHEMA q TO PUBLIC")
     install(conn, "q", SECOND)
@@ -440,7 +440,7 @@ def test_what_public_may_in_a_schema_of_the_users_stays(conn: Conn) -> None:
 def test_the_callers_search_path_does_not_lead_to_anothers_functions(conn: Conn) -> None:
     install(conn, "q", SECOND)
     conn.execute("CREATE SCHEMA evil")
-    # It fits better than the one of PostgreSQL, which takes anything.
+    # It is a closer match than PostgreSQL's own, which takes any type.
     conn.execute(
         "CREATE FUNCTION evil.to_jsonb(q.installation) RETURNS JSONB LANGUAGE plpgsql"
         " AS $$ BEGIN RAISE 'evil ran'; END $$"
@@ -597,6 +597,6 @@ def test_what_the_package_holds_is_installed_and_removed_whole(conn: Conn) -> No
 
 @pytest.mark.parametrize("roles", ["x", 1, None])
 def test_roles_are_asked_for_with_a_bool(conn: psycopg.Connection, roles: Any) -> None:
-    """It becomes part of a statement."""
+    """Because it becomes part of a statement."""
     with pytest.raises(errors.InvalidArgument, match="neither True nor False"):
         install(conn, "q", roles=roles)

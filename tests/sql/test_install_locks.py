@@ -1,4 +1,4 @@
-"""Installing, upgrading and removing beside open transactions: nobody waits for long."""
+"""Installing, upgrading and uninstalling beside open transactions: nobody waits long."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Conn = psycopg.Connection[Any]
 
 LONGEST_S = LOCK_TIMEOUT_MS / 1000
 SLACK_S = 1.5
-"""For what else a busy machine does meanwhile."""
+"""Extra time for a busy machine."""
 FILES = read()
 NUMBER = FILES.last_step + 1
 ALTERING = SqlFiles(
@@ -56,7 +56,7 @@ def holding(conn: Conn, query: str) -> Iterator[None]:
 
 @pytest.fixture
 def holder(connect: Connect) -> Conn:
-    """A transaction that is left open, and has done no more than look at `message`."""
+    """A transaction that is left open, and has only read `message`."""
     conn = connect(application_name="left open", autocommit=False)
     conn.execute("SELECT FROM message")
     return conn
@@ -70,7 +70,7 @@ def columns(conn: Conn) -> set[str]:
 def test_nobody_waits_behind_an_upgrade_that_waits(
     holder: Conn, connect: Connect, pool: ThreadPoolExecutor
 ) -> None:
-    """Creates go on all the while; the upgrade is done once the transaction in its way has ended."""
+    """Creates go on all the time; the upgrade succeeds once the transaction that blocks it has ended."""
     upgrading, watcher = connect(), connect()
     producer = connect(options="-c search_path=lonnymq -c statement_timeout=20s")
     done = pool.submit(upgrade, upgrading, "lonnymq", ALTERING)
@@ -108,7 +108,7 @@ def test_an_upgrade_gives_up_and_names_who_is_in_the_way(holder: Conn, connect: 
     assert upgrade(conn, "lonnymq", ALTERING).step == NUMBER
 
 
-def test_removal_gives_up_and_names_all_that_is_in_the_way(holder: Conn, connect: Connect) -> None:
+def test_uninstall_gives_up_and_names_everything_in_the_way(holder: Conn, connect: Connect) -> None:
     other, conn = connect(), connect()
     with holding(other, "SELECT FROM dead"), pytest.raises(errors.SchemaLocked) as raised:
         uninstall(conn, wait=0)
@@ -121,7 +121,7 @@ def test_removal_gives_up_and_names_all_that_is_in_the_way(holder: Conn, connect
     uninstall(conn)
 
 
-def test_who_is_not_in_the_way_is_not_named(holder: Conn, connect: Connect) -> None:
+def test_sessions_that_are_not_in_the_way_are_not_named(holder: Conn, connect: Connect) -> None:
     other = connect()
     with holding(other, "SELECT FROM dead"), pytest.raises(errors.SchemaLocked) as raised:
         upgrade(connect(), "lonnymq", ALTERING, wait=0)
@@ -151,7 +151,7 @@ def test_a_prepared_transaction_is_named(connect: Connect) -> None:
 
 
 def test_what_a_plain_role_sees_of_it(conn: Conn, connect: Connect) -> None:
-    """Neither the query of another role nor since when its transaction is open, but who it is."""
+    """Who it is, but neither the query of another role nor since when its transaction is open."""
     role = unique_name("owner")
     conn.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{role}'".encode())
     conn.execute(f'GRANT CREATE ON DATABASE "{conn.info.dbname}" TO {role}'.encode())
@@ -179,7 +179,7 @@ def test_within_the_callers_transaction_there_is_one_attempt(holder: Conn, conne
     assert time.monotonic() - began < LONGEST_S + SLACK_S
     assert conn.execute("SHOW lock_timeout").fetchone() == ("1min",)
     conn.commit()
-    assert watcher.execute("SELECT COUNT(*) FROM message").fetchone() == (1,), "it goes on, and commits"
+    assert watcher.execute("SELECT COUNT(*) FROM message").fetchone() == (1,), "it can go on and commit"
 
 
 def test_the_callers_settings_are_left_as_they_were(conn: Conn, connect: Connect) -> None:
@@ -198,7 +198,7 @@ def test_a_shorter_timeout_of_the_callers_stays(holder: Conn, connect: Connect) 
     assert time.monotonic() - began < LONGEST_S
 
 
-def test_another_installation_is_not_waited_for_for_ever(connect: Connect) -> None:
+def test_the_wait_for_another_installation_is_bounded(connect: Connect) -> None:
     first, second = connect(autocommit=False), connect()
     for statement in plan("q", SqlFiles((), ())):
         first.execute(statement.encode())
@@ -216,7 +216,8 @@ def two_tables(between: str = "") -> SqlFiles:
 def test_it_gives_way_to_who_takes_locks_in_another_order(
     connect: Connect, pool: ThreadPoolExecutor, holder: Conn
 ) -> None:
-    """It has `dead` and waits for `message`; the other transaction has `message` and waits for `dead`."""
+    """The upgrade has `dead` and waits for `message`; the other transaction has `message` and waits for
+    `dead`."""
     upgrading, watcher = connect(), connect()
     watcher.execute("SELECT pg_advisory_lock(42)")
     done = pool.submit(upgrade, upgrading, "lonnymq", two_tables("SELECT pg_advisory_xact_lock_shared(42);"))
@@ -232,7 +233,7 @@ def test_it_gives_way_to_who_takes_locks_in_another_order(
 def test_a_deadlock_is_tried_again(
     connect: Connect, pool: ThreadPoolExecutor, holder: Conn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As before, but now it is PostgreSQL that finds the two, and cancels the upgrade."""
+    """As before, but now PostgreSQL detects the deadlock and cancels the upgrade."""
     monkeypatch.setattr(run_plan, "LOCK_TIMEOUT_MS", 60_000)
     upgrading, watcher = connect(options="-c search_path=lonnymq -c deadlock_timeout=10ms"), connect()
     watcher.execute("SELECT pg_advisory_lock(42)")
@@ -248,12 +249,12 @@ def test_a_deadlock_is_tried_again(
     query = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
     upgrading.close()
     deadline = time.monotonic() + 30
-    while watcher.execute(query).fetchone() != (1,):  # counted a moment later
+    while watcher.execute(query).fetchone() != (1,):  # statistics are updated a moment later
         assert time.monotonic() < deadline, "there was no deadlock"
 
 
 @pytest.mark.parametrize("make", [lambda: plan("q"), lambda: uninstall_plan("q")])
-def test_the_scripts_wait_no_longer_either(make: Callable[[], Any]) -> None:
+def test_the_scripts_have_the_same_timeout(make: Callable[[], Any]) -> None:
     text = script(make())
     assert f"SET LOCAL lock_timeout TO {LOCK_TIMEOUT_MS}" in text
     assert text.index("lock_timeout") < text.index("pg_advisory_xact_lock")
@@ -319,7 +320,7 @@ def test_a_view_that_changes_waits_for_its_readers(conn: Conn, connect: Connect)
 def test_a_queue_installs_once_it_can(
     dsn: str, connect: Connect, pool: ThreadPoolExecutor, kind: str
 ) -> None:
-    """What it installs on is lent to it, and so are the pauses between its attempts."""
+    """It borrows a connection to install on, and pauses between its attempts."""
     from sqlalchemy import create_engine
 
     engine = create_engine(dsn.replace("postgresql://", "postgresql+psycopg://"))

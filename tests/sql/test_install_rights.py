@@ -1,4 +1,4 @@
-"""Installing without the rights for it: the error says which one is missing, and how it is granted."""
+"""Installing without the necessary privileges: the error says which one is missing, and how to grant it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Call = Callable[..., Any]
 
 @pytest.fixture
 def role(conn: Conn) -> Iterator[str]:
-    """A login without any rights, whose name has to be quoted."""
+    """A login without any privileges, whose name has to be quoted."""
     name = unique_name('plain "app')
     make = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(name), sql.Literal(name))
     conn.execute(make)
@@ -95,12 +95,12 @@ def test_a_queue_of_somebody_else(
         conn.execute(f"SET ROLE {owner}".encode())
         install(conn, "theirs")
         if is_open:
-            rights = "USAGE" if call == "verify" else "USAGE, CREATE"  # it would refuse the other one
+            rights = "USAGE" if call == "verify" else "USAGE, CREATE"  # verify refuses CREATE
             conn.execute(f"GRANT {rights} ON SCHEMA theirs TO {quoted}".encode())
         conn.execute("RESET ROLE")
         error = refusal(CALLS[call], login, "theirs")
         assert f'the queue in schema "theirs" belongs to role "{owner}"' in error.message
-        assert error.hint == "log in as that role", "and no GRANT of all that the owner may do"
+        assert error.hint == "run it with the owner's login", "and not to grant the owner's role"
         conn.execute(f"GRANT {owner} TO {quoted}".encode())
         CALLS[call](login, "theirs")
     finally:
@@ -134,7 +134,7 @@ def test_a_queue_that_may_not_install(dsn: str, role: str, quoted: str) -> None:
     assert f"TO {quoted};" in (refusal(asyncio.run, asynchronously()).hint or "")
 
 
-def test_a_queue_that_reaches_nobody() -> None:
+def test_a_queue_that_cannot_connect() -> None:
     async def asynchronously() -> None:
         async with AsyncQueue("host=127.0.0.1 port=1 dbname=nothing", timeout=1) as queue:
             await queue.install()

@@ -1,4 +1,5 @@
-"""Lines: what waits behind what is next. Its ranges say where to look for it, and must miss nothing."""
+"""Backlogs: due messages that are not in ready yet. Their ranges say where to look, and must miss
+nothing."""
 
 import random
 
@@ -49,7 +50,7 @@ def ranges(rows: list[tuple[int, ...]]) -> list[LineRange]:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_ranges_cover_what_was_added(conn: psycopg.Connection, seed: int) -> None:
-    """In any order, at most 16 of them, one after the other; and what is left behind a place."""
+    """In any order, at most 16 of them, without overlap; also the rest after a position."""
     chance = random.Random(seed)
     held: list[LineRange] = []
     added: set[Place] = set()
@@ -72,8 +73,8 @@ def test_ranges_cover_what_was_added(conn: psycopg.Connection, seed: int) -> Non
 
 
 @pytest.mark.parametrize("limit", [1, 2, 150])
-def test_messages_that_come_late_are_not_stepped_over(connect: Connect, limit: int) -> None:
-    """They were created before what is in the line, and committed after that."""
+def test_messages_that_commit_late_are_not_skipped(connect: Connect, limit: int) -> None:
+    """They were created before the messages in the backlog, and committed after them."""
     conn, producer = connect(), connect()
     create(conn, [f"before {number:03}" for number in range(150)])
     dispatch(conn)
@@ -96,8 +97,8 @@ def test_messages_that_come_late_are_not_stepped_over(connect: Connect, limit: i
     assert served == [f"{word} {number:03}" for word, number in expected]
 
 
-def test_what_an_open_cancel_holds_is_passed_by(connect: Connect) -> None:
-    """Invariant 23: a message in the middle of a line; it stays there until the cancel ends."""
+def test_messages_of_an_open_cancel_are_skipped(connect: Connect) -> None:
+    """Invariant 23: a message in the middle of a backlog stays there until the cancel ends."""
     conn, canceller = connect(), connect()
     clock = FakeClock(connect())
     create(conn, [f"{number:03}" for number in range(300)])
@@ -112,7 +113,7 @@ def test_what_an_open_cancel_holds_is_passed_by(connect: Connect) -> None:
     check(conn)
 
 
-def test_cancelled_messages_leave_their_line(conn: psycopg.Connection) -> None:
+def test_cancelled_messages_leave_the_backlog(conn: psycopg.Connection) -> None:
     """Invariant 17: all of them, some of them, and those of a channel that may not release."""
     conn.execute("SELECT channel_set('c', p_paused => TRUE)")
     create(conn, [f"{number:03}" for number in range(300)])
@@ -126,8 +127,8 @@ def test_cancelled_messages_leave_their_line(conn: psycopg.Connection) -> None:
     assert conn.execute("SELECT FROM backlog WHERE ranges <> '{}'").fetchall() == []
 
 
-def test_a_line_of_many_ranks_and_times(conn: psycopg.Connection) -> None:
-    """More kinds than a line has ranges."""
+def test_a_backlog_of_many_ranks_and_times(conn: psycopg.Connection) -> None:
+    """More than a backlog has ranges."""
     clock = FakeClock(conn)
     conn.execute("SELECT channel_set('c', p_paused => TRUE)")
     chance = random.Random(1)
@@ -142,7 +143,7 @@ def test_a_line_of_many_ranks_and_times(conn: psycopg.Connection) -> None:
 
 
 def drain_all(conn: psycopg.Connection) -> list[Delivery]:
-    """All that can be had while others hold something."""
+    """All messages that can be dequeued while others hold some."""
     delivered = []
     for _ in range(100):
         for _ in range(10):
@@ -156,8 +157,9 @@ def drain_all(conn: psycopg.Connection) -> list[Delivery]:
 
 
 @pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
-def test_a_channel_is_deleted_while_a_message_comes(connect: Connect, level: str) -> None:
-    """It looks, and waits; what is dispatched meanwhile keeps the channel's place."""
+def test_a_channel_is_deleted_while_a_message_is_dispatched(connect: Connect, level: str) -> None:
+    """The delete has looked for messages, and waits; a message that is dispatched meanwhile keeps its
+    place."""
     conn, deleter = connect(), connect()
     create(conn, ["served"])
     dispatch(conn)
@@ -174,8 +176,9 @@ def test_a_channel_is_deleted_while_a_message_comes(connect: Connect, level: str
     assert take(conn, 1) == ["came"]
 
 
-def test_a_message_that_comes_while_the_channel_goes(connect: Connect) -> None:
-    """Between the look for messages and the end of what is known: the deleter waits there for somebody."""
+def test_a_message_is_created_while_its_channel_is_deleted(connect: Connect) -> None:
+    """Between the look for messages and the deletion of the rest: the delete waits there for another
+    session."""
     conn, deleter, other = connect(), connect(), connect()
     create(conn, ["served"])
     dispatch(conn)
@@ -197,6 +200,6 @@ def test_a_message_that_comes_while_the_channel_goes(connect: Connect) -> None:
 
 
 def finish(conn: psycopg.Connection) -> None:
-    """Read the answer of a query that was sent."""
+    """Read the result of a query that was sent."""
     while conn.pgconn.get_result() is not None:
         pass

@@ -47,21 +47,21 @@ def test_nothing_to_do_and_nothing_written(conn: psycopg.Connection, clock: Fake
 def test_what_was_created_and_what_becomes_due(conn: psycopg.Connection, clock: FakeClock) -> None:
     dispatch(conn)
     conn.execute("SELECT message_create('a', '', %s)", (clock.at + 300,))
-    assert look(conn).is_due, "it is to be dispatched"
+    assert look(conn).is_due, "it must be dispatched"
     dispatch(conn)
     assert look(conn)[:2] == (False, clock.at + 300)
     clock.advance(300)
     assert look(conn).is_due
     dispatch(conn)
-    assert look(conn).is_due, "it is to be dequeued"
+    assert look(conn).is_due, "it can be dequeued"
     assert len(dequeue(conn, 5)[0]) == 1
     dispatch(conn)
     assert not look(conn).is_due
 
 
-def test_what_waits_in_a_lane_is_for_those_who_serve_it(conn: psycopg.Connection) -> None:
+def test_messages_of_a_lane_are_due_for_its_consumers_only(conn: psycopg.Connection) -> None:
     conn.execute("SELECT message_create('a', '', p_lane => 'slow')")
-    assert look(conn, lanes=["other"]).is_due, "it is to be dispatched, whoever serves it"
+    assert look(conn, lanes=["other"]).is_due, "it must be dispatched, whichever lane is served"
     dispatch(conn)
     due = {name: look(conn, lanes=lanes).is_due for name, lanes in LANES.items()}
     assert due == {"all": True, "slow": True, "both": True, "other": False, "none": False}
@@ -84,7 +84,7 @@ def test_a_lease_that_ran_out(conn: psycopg.Connection, clock: FakeClock) -> Non
 def test_leases_that_have_all_ended_are_not_looked_for_each_second(
     conn: psycopg.Connection, clock: FakeClock
 ) -> None:
-    """The sweep follows every ten seconds while there may be some, and then no more."""
+    """The sweep runs every ten seconds while leases may be there, and then no more."""
     work(conn, 25_000, ends=True)
     dispatches = []
     for second in range(1, 60):

@@ -1,4 +1,4 @@
-"""Many channels at once: each call does a bounded piece of work, and nobody waits for all of them."""
+"""Many channels at once: each call does a bounded amount of work, and no channel waits for all others."""
 
 import psycopg
 
@@ -17,8 +17,9 @@ def count(conn: psycopg.Connection, table: str) -> int:
     return int(row[0])
 
 
-def test_lines_with_the_same_tag_do_not_wait_for_each_other(conn: psycopg.Connection) -> None:
-    """A thousand channels have their next message at the same tag, and a hundred or so are looked ahead."""
+def test_backlogs_with_the_same_tag_do_not_wait_for_each_other(conn: psycopg.Connection) -> None:
+    """A thousand channels have the same tag for their next message, and ready holds about a hundred
+    entries."""
     for _ in range(3):
         create(conn, CHANNELS)
     dispatch(conn)
@@ -29,12 +30,13 @@ def test_lines_with_the_same_tag_do_not_wait_for_each_other(conn: psycopg.Connec
         assert len(messages) == 50, f"after {taken}"
         for message in messages:
             served[message.channel] += 1
-        assert max(served.values()) - min(served.values()) <= 2, "each channel has its turn"
+        assert max(served.values()) - min(served.values()) <= 2, "each channel got its turn"
     check(conn)
 
 
 def test_policies_of_many_channels_change_at_once(conn: psycopg.Connection) -> None:
-    """A dispatch sees as many of the changes as it is asked for. Till then nothing of the others is taken."""
+    """A dispatch reads as many of the changes as its limit allows. Until then nothing of the other
+    channels is taken."""
     create(conn, CHANNELS)
     dispatch(conn)
     conn.execute(
@@ -49,24 +51,24 @@ def test_policies_of_many_channels_change_at_once(conn: psycopg.Connection) -> N
     while messages := dequeue(conn, 200)[0]:
         taken += [message.channel for message in messages]
         dispatch(conn)
-    assert sorted(taken) == sorted(CHANNELS), "one of each runs, and no more"
+    assert sorted(taken) == sorted(CHANNELS), "one message per channel runs"
     check(conn)
 
 
-def test_a_channel_that_stays_full_is_looked_at_more_and_more_seldom(conn: psycopg.Connection) -> None:
+def test_a_channel_that_stays_full_is_checked_less_and_less_often(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     conn.execute("SELECT channel_set('full', 1)")
     create(conn, ["full", "full"])
     dispatch(conn)
     ((first,), _) = dequeue(conn, 1, lease_ms=86_000_000)
-    looks = 0
+    checks = 0
     for _ in range(3_600):
         clock.advance(1_000)
         (turn,) = conn.execute("SELECT MAX(turn) FROM slots WHERE channel = 'full'").fetchall()
         dispatch(conn)
-        looks += conn.execute("SELECT MAX(turn) FROM slots WHERE channel = 'full'").fetchall() != [turn]
-    assert 5 <= looks <= 20, "in an hour"
-    # Whoever completes it says so: nobody waits for the next look.
+        checks += conn.execute("SELECT MAX(turn) FROM slots WHERE channel = 'full'").fetchall() != [turn]
+    assert 5 <= checks <= 20, "in an hour"
+    # Completing it writes a notice, so nobody waits until the channel is checked again.
     conn.execute("SELECT message_complete(%s, %s)", (first.id, first.token))
     dispatch(conn)
     assert len(dequeue(conn, 1)[0]) == 1

@@ -1,4 +1,4 @@
-"""Publishing once: a batch that is repeated, after a crash or by another attempt, makes nothing twice."""
+"""Publishing once: a batch that is repeated, after a crash or by another attempt, creates nothing twice."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -54,10 +54,10 @@ def test_batches_become_messages_in_their_order(conn: psycopg.Connection) -> Non
 def test_a_version_is_published_once(conn: psycopg.Connection) -> None:
     assert publish(conn, [staged(conn)]) == (3, 0, 0, False)
     again = staged(conn, 5)
-    assert publish(conn, [again]) == (3, 0, 0, True), "what it made when it was published"
-    assert (count(conn), count(conn, "staging")) == (3, 0), "and what was staged for it is gone"
+    assert publish(conn, [again]) == (3, 0, 0, True), "the counts of the first call"
+    assert (count(conn), count(conn, "staging")) == (3, 0), "and the staged rows are deleted"
     assert publish(conn, [staged(conn, 1)], version=1) == (1, 0, 0, False)
-    assert publish(conn, [staged(conn)], version=0) == (1, 0, 0, True), "from before"
+    assert publish(conn, [staged(conn)], version=0) == (1, 0, 0, True), "the row of the first call"
     assert publish(conn, [staged(conn)], version=7, app="other") == (3, 0, 0, False)
     assert count(conn) == 7
 
@@ -112,13 +112,13 @@ def test_a_job_is_remembered_for_a_day_and_a_stream_for_ever(conn: psycopg.Conne
 
 
 def test_a_job_that_becomes_a_stream(conn: psycopg.Connection) -> None:
-    """A version is none of the job's: nothing is taken for a repetition that was never published."""
+    """A job has no version: a stream's first version is not mistaken for a repetition."""
     assert publish(conn, [staged(conn)], None) == (3, 0, 0, False)
     assert publish(conn, [staged(conn)], 0) == (3, 0, 0, False)
     assert publish(conn, [staged(conn)], None)[3]
 
 
-def test_what_is_rolled_back_was_not_published(connect: Connect, conn: psycopg.Connection) -> None:
+def test_a_rolled_back_publish_did_not_happen(connect: Connect, conn: psycopg.Connection) -> None:
     batch = staged(conn)
     other = connect(autocommit=False)
     assert publish(other, [batch]) == (3, 0, 0, False)
@@ -137,7 +137,8 @@ def test_a_bad_row_leaves_all_as_it_was(conn: psycopg.Connection) -> None:
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_two_at_the_same_time(connect: Connect, conn: psycopg.Connection, end: str) -> None:
-    """Two attempts of one batch, each with its own rows: the second waits, and may publish."""
+    """Two attempts of one batch, each with its own rows: the second one waits, and publishes if the first
+    fails."""
     first, second = connect(autocommit=False), connect()
     one, two = staged(conn), staged(conn, 2)
     assert publish(first, [one]) == (3, 0, 0, False)
@@ -153,7 +154,7 @@ def test_two_at_the_same_time(connect: Connect, conn: psycopg.Connection, end: s
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_two_at_the_same_time_of_the_same_rows(connect: Connect, conn: psycopg.Connection, end: str) -> None:
-    """A driver asks again although its first call has not ended: the connection broke."""
+    """A driver calls again although its first call is still running: the connection broke."""
     first, second = connect(autocommit=False), connect()
     batch = staged(conn)
     publish(first, [batch])
@@ -167,7 +168,7 @@ def test_two_at_the_same_time_of_the_same_rows(connect: Connect, conn: psycopg.C
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_discarding_what_is_being_published(connect: Connect, conn: psycopg.Connection, end: str) -> None:
-    """A driver that does not know how its publishing ended gives up."""
+    """A driver gives up that does not know whether its publishing succeeded."""
     first, second = connect(autocommit=False), connect()
     batch = staged(conn)
     publish(first, [batch])
@@ -207,7 +208,7 @@ def test_apps_and_rows_of_another_login_are_its_own(
     with connect(user=other_login, password=other_login) as other:
         assert publish(other, [mine]) == (0, 0, 0, False)
         assert discard(other, [mine]) == 0
-    assert publish(conn, [mine]) == (3, 0, 0, False), "nobody uses up the name of another's app"
+    assert publish(conn, [mine]) == (3, 0, 0, False), "app names of different logins do not clash"
 
 
 @pytest.mark.parametrize(
@@ -221,7 +222,7 @@ def test_apps_and_rows_of_another_login_are_its_own(
         ("app", 0, [None]),
     ],
 )
-def test_what_is_refused(conn: psycopg.Connection, app: Any, version: Any, batches: Any) -> None:
+def test_bad_arguments_are_refused(conn: psycopg.Connection, app: Any, version: Any, batches: Any) -> None:
     with pytest.raises(psycopg.Error, match="are not valid") as error:
         publish(conn, batches, version, app)
     assert error.value.sqlstate == "LM010"
@@ -229,7 +230,7 @@ def test_what_is_refused(conn: psycopg.Connection, app: Any, version: Any, batch
 
 
 def test_with_keys_or_sizes_it_is_one_call(conn: psycopg.Connection) -> None:
-    """Over all batches together: their locks are taken in order."""
+    """For all batches together: their locks are taken in order."""
     batches = [uuid4(), uuid4()]
     for batch in batches:
         stage(conn, batch, [(n, "a", b"", None, f"k{n}") for n in range(10)])
@@ -255,7 +256,7 @@ def test_with_keys_or_sizes_it_is_one_call(conn: psycopg.Connection) -> None:
 
 @pytest.mark.slow
 def test_large_contents(conn: psycopg.Connection) -> None:
-    """1.2 GiB: more than PostgreSQL's arrays hold."""
+    """1.2 GiB: more than a PostgreSQL array can hold."""
     batch = uuid4()
     conn.execute(
         "INSERT INTO staging (batch, ord, channel, content)"

@@ -43,7 +43,8 @@ def test_channels_still_take_turns_under_it(conn: psycopg.Connection) -> None:
 
 
 def test_a_new_channel_with_each_call_does_not_pass_those_that_wait(conn: psycopg.Connection) -> None:
-    """While all slots are used, all that is in ready may be served. A free slot is for the lines again."""
+    """While all slots are used, everything in ready may be served. A slot that becomes free goes to the
+    backlogs again."""
     limit(conn, 1)
     fill(conn, a=5, b=5, c=5, d=5)
     served = []
@@ -51,12 +52,12 @@ def test_a_new_channel_with_each_call_does_not_pass_those_that_wait(conn: psycop
         [message], _ = dequeue(conn, 1)
         served.append(message.channel)
         finish(conn, message)
-        fill(conn, **{f"new{number}": 1})  # and one dispatch for both
+        fill(conn, **{f"new{number}": 1})  # one dispatch for both
     assert sorted(served) == ["a", "b", "c", "d"]
     check(conn)
 
 
-@pytest.mark.parametrize("end", ["defer", "fail", "expire", "die"])
+@pytest.mark.parametrize("end", ["release", "fail", "expire", "die"])
 def test_every_end_of_a_lease_frees_its_slot(conn: psycopg.Connection, end: str) -> None:
     clock = FakeClock(conn)
     limit(conn, 1)
@@ -71,7 +72,7 @@ def test_every_end_of_a_lease_frees_its_slot(conn: psycopg.Connection, end: str)
 
 
 def test_a_message_leased_again_takes_one_slot(conn: psycopg.Connection) -> None:
-    """Its old slot is free, though the message is leased: under another token."""
+    """Its old slot is free although the message is leased, because it is leased under another token."""
     limit(conn, 2)
     fill(conn, a=2)
     for _ in range(20):
@@ -82,21 +83,21 @@ def test_a_message_leased_again_takes_one_slot(conn: psycopg.Connection) -> None
         dispatch(conn)
 
 
-def test_a_limit_that_comes_late_counts_what_runs(conn: psycopg.Connection) -> None:
+def test_a_new_limit_counts_what_runs(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     fill(conn, a=10)
     running, _ = dequeue(conn, 5)
     limit(conn, 3)
     for message in running[:3]:
         assert dequeue(conn, 5)[0] == []
-        finish(conn, message)  # leased before the limit, these free their slots without a word
+        finish(conn, message)  # leased before the limit, so there is no notice when these free their slots
     clock.advance(1000)
     dispatch(conn)
     assert len(dequeue(conn, 5)[0]) == 1
     check(conn)
 
 
-def test_lowered_it_waits_raised_it_releases_lifted_it_is_gone(conn: psycopg.Connection) -> None:
+def test_lowering_raising_and_lifting_the_limit(conn: psycopg.Connection) -> None:
     limit(conn, 5)
     fill(conn, a=20)
     running, _ = dequeue(conn, 10)
@@ -127,7 +128,7 @@ def test_a_dequeue_left_open_holds_its_slots_and_no_others(connect: Connect) -> 
     assert len(dequeue(conn, 10)[0]) == 2
 
 
-def test_a_paused_queue_rests(conn: psycopg.Connection) -> None:
+def test_a_paused_queue_serves_nothing(conn: psycopg.Connection) -> None:
     fill(conn, a=1)
     conn.execute("SELECT queue_set(p_paused => TRUE)")
     messages, again_at = dequeue(conn)
@@ -137,7 +138,7 @@ def test_a_paused_queue_rests(conn: psycopg.Connection) -> None:
     assert len(dequeue(conn)[0]) == 1
 
 
-def test_a_lease_that_names_no_length_has_the_queues(conn: psycopg.Connection) -> None:
+def test_the_default_lease_is_the_queues(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     conn.execute("SELECT queue_set(p_lease_ms => 1234)")
     fill(conn, a=1)
@@ -146,7 +147,7 @@ def test_a_lease_that_names_no_length_has_the_queues(conn: psycopg.Connection) -
 
 
 @pytest.mark.parametrize("reason", ["a limit over all channels", "history"])
-def test_what_must_not_be_lost_is_committed_durably(conn: psycopg.Connection, reason: str) -> None:
+def test_dequeues_with_a_limit_or_a_history_commit_durably(conn: psycopg.Connection, reason: str) -> None:
     fill(conn, a=2)
     with conn.transaction():
         conn.execute("SET LOCAL synchronous_commit TO off")

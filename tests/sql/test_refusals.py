@@ -1,4 +1,4 @@
-"""Bad input: refused with a SQLSTATE of ours and a hint that says what is allowed, and nothing is changed."""
+"""Bad input is refused with a LonnyMQ SQLSTATE and a hint that says what is allowed, and changes nothing."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-NAME = "Name the channel with 1 to 255 bytes"
+NAME = "Give a name of 1 to 255 bytes"
 TIME = "between -2^53 and 2^53"
-DAY = "Ask for 1 to 86400000 ms"
+DAY = "Give 1 to 86400000 ms"
 MANY = "Ask for 1 to 10,000"
-EACH = "one element a message"
+EACH = "one element per message"
 MIB = "At most 1048576 bytes"
 NOBODYS = "'00000000-0000-0000-0000-000000000000'"
 TOO_LARGE = "convert_to(repeat('x', 1048577), 'UTF8')"
@@ -45,7 +45,7 @@ REFUSED = {
         "LM003",
         TIME,
     ),
-    "a defer too far": (f"message_retry(1, {NOBODYS}, 9007199254740993)", "LM003", TIME),
+    "a retry at a time too far": (f"message_retry(1, {NOBODYS}, 9007199254740993)", "LM003", TIME),
     "a lease of nothing": ("message_dequeue(1, 0)", "LM004", DAY),
     "a lease before it began": ("message_dequeue(1, -1)", "LM004", DAY),
     "a lease above a day": ("message_dequeue(1, 86400001)", "LM004", "queue_set(p_lease_max_ms => ...)"),
@@ -211,7 +211,7 @@ def contents(conn: psycopg.Connection) -> list[Any]:
 
 
 @pytest.mark.parametrize(("call", "sqlstate", "hint"), REFUSED.values(), ids=REFUSED.keys())
-def test_refused(conn: psycopg.Connection, call: str, sqlstate: str, hint: str) -> None:
+def test_bad_input_is_refused(conn: psycopg.Connection, call: str, sqlstate: str, hint: str) -> None:
     conn.execute("SELECT message_create('a', 'as it was')")
     conn.execute("SELECT dispatch()")
     before = contents(conn)
@@ -222,7 +222,7 @@ def test_refused(conn: psycopg.Connection, call: str, sqlstate: str, hint: str) 
     assert contents(conn) == before
 
 
-def test_what_is_just_within_the_bounds_is_not_refused(conn: psycopg.Connection) -> None:
+def test_values_at_the_bounds_are_accepted(conn: psycopg.Connection) -> None:
     for call in (
         "message_create(repeat('x', 255), convert_to(repeat('x', 1048576), 'UTF8'), 2^53::BIGINT, '{}')",
         "message_create('a', '', NULL, NULL, 1000000)",
@@ -251,7 +251,7 @@ def settings(conn: psycopg.Connection, call: str = "queue_get()") -> dict[str, A
     return row
 
 
-def test_settings_hold(conn: psycopg.Connection) -> None:
+def test_settings_are_stored(conn: psycopg.Connection) -> None:
     defaults = {
         "content_max_bytes": 1048576,
         "lease_ms": 30_000,

@@ -22,7 +22,7 @@ Conn = psycopg.Connection[Any]
 
 @pytest.fixture
 def other(conn: Conn) -> Iterator[str]:
-    """A role of somebody's."""
+    """A role that has nothing to do with the queue."""
     name = unique_name("other")
     conn.execute(
         sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(name), sql.Literal(PASSWORD))
@@ -43,7 +43,7 @@ def with_roles(conn: Conn) -> Iterator[str]:
         conn.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(f"{schema}_{role}")))
 
 
-def strays(conn: Conn, schema: str = "lonnymq") -> list[str]:
+def unexpected_rights(conn: Conn, schema: str = "lonnymq") -> list[str]:
     return [str(StrayRight(*row)) for row in conn.execute(stray_rights(schema).encode())]
 
 
@@ -59,7 +59,7 @@ DEFAULTS = [
 def test_partitions_of_the_history_are_the_owners(
     conn: Conn, connect: Connect, other: str, default: str
 ) -> None:
-    """Those that a setting makes, and those that upkeep makes later."""
+    """The partitions that queue_set creates, and those that maintain creates later."""
     conn.execute(sql.SQL("GRANT USAGE ON SCHEMA lonnymq TO {}").format(sql.Identifier(other)))
     conn.execute(sql.SQL(default).format(sql.Identifier(other)))
     conn.execute("SELECT queue_set(p_history => TRUE)")
@@ -73,7 +73,7 @@ def test_partitions_of_the_history_are_the_owners(
     for name in names:
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             session.execute(f"SELECT FROM {name}".encode())
-    assert strays(conn) == [f"{other} has USAGE on lonnymq"]
+    assert unexpected_rights(conn) == [f"{other} has USAGE on lonnymq"]
     verify(conn)
 
 
@@ -85,7 +85,7 @@ def test_an_installation_takes_what_default_privileges_give(conn: Conn, other: s
             )
         )
     install(conn, "q")
-    assert strays(conn, "q") == []
+    assert unexpected_rights(conn, "q") == []
     held = """
         SELECT c.relname FROM pg_class c, aclexplode(c.relacl) a
         WHERE a.grantee = %(other)s::REGROLE AND c.relnamespace = 'q'::REGNAMESPACE
@@ -109,7 +109,7 @@ def test_an_upgrade_leaves_what_was_granted_on_what_is_public(conn: Conn, other:
     ):
         conn.execute(sql.SQL(f"GRANT {grant} TO {{}}").format(sql.Identifier(other)))
     upgrade(conn, "lonnymq", read())
-    assert [text.removeprefix(f"{other} has ").split("(")[0] for text in strays(conn)] == [
+    assert [text.removeprefix(f"{other} has ").split("(")[0] for text in unexpected_rights(conn)] == [
         "USAGE on lonnymq",
         "SELECT on lonnymq.history",
         "EXECUTE on lonnymq.message_create",
@@ -152,20 +152,20 @@ def test_verify_refuses_and_says_what_to_run(conn: Conn, with_roles: str, other:
     verify(conn, with_roles)
 
 
-def test_what_was_passed_on_goes_too(conn: Conn, connect: Connect, other: str) -> None:
+def test_rights_that_were_passed_on_are_revoked_too(conn: Conn, connect: Connect, other: str) -> None:
     third = unique_name("third")
     conn.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(third)))
     conn.execute(sql.SQL("GRANT USAGE ON SCHEMA lonnymq TO {}").format(sql.Identifier(other)))
     conn.execute(sql.SQL("GRANT SELECT ON message TO {} WITH GRANT OPTION").format(sql.Identifier(other)))
     session = connect(user=other, password=PASSWORD)
     session.execute(sql.SQL("GRANT SELECT ON message TO {}").format(sql.Identifier(third)))
-    assert len(strays(conn)) == 3
+    assert len(unexpected_rights(conn)) == 3
     upgrade(conn)
-    assert strays(conn) == [f"{other} has USAGE on lonnymq"]
+    assert unexpected_rights(conn) == [f"{other} has USAGE on lonnymq"]
     conn.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(third)))
 
 
-def test_verify_takes_what_is_granted_on_purpose(conn: Conn, with_roles: str, other: str) -> None:
+def test_verify_accepts_rights_that_may_be_granted(conn: Conn, with_roles: str, other: str) -> None:
     for grant in (
         "GRANT EXECUTE ON FUNCTION message_create TO {other}",
         "GRANT SELECT ON history TO {other}",
@@ -178,7 +178,7 @@ def test_verify_takes_what_is_granted_on_purpose(conn: Conn, with_roles: str, ot
 
 
 def test_of_another_release_only_everybodys_rights_are_known(conn: Conn, with_roles: str) -> None:
-    """What its roles may do is not ours to say."""
+    """This release does not know what the roles of another one may do."""
     producer = sql.Identifier(f"{with_roles}_producer")
     conn.execute(sql.SQL("GRANT EXECUTE ON FUNCTION rebuild TO {}").format(producer))
     conn.execute("UPDATE installation SET release = '99'")

@@ -1,4 +1,4 @@
-"""Who may do what, read from the catalog and tried for real; and what a hostile session cannot do."""
+"""Which role may do what, read from the catalog and tried; and what a hostile session cannot do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Conn = psycopg.Connection[Any]
 
 ROLES = ("producer", "consumer", "observer", "admin")
 
-# Who may call what. What has no line here, its owner alone may call.
+# Who may call what. Functions that are not listed can be called by their owner only.
 FUNCTIONS = """
                         producer  consumer  observer  admin
 to_epoch                x         x         x         x
@@ -91,7 +91,7 @@ schedule_delete         .         .         .         x
 rebuild                 .         .         .         x
 """
 
-# Of tables and views: the kind, the right, and who has it. On all else in the schema nobody has anything.
+# Rights on tables and views. Nobody has rights on anything else in the schema.
 VIEWS_ARE_READ_BY = {"observer", "admin"}
 STAGING_IS_APPENDED_TO_BY = {"producer", "admin"}
 STAGING_COLUMNS = {
@@ -109,7 +109,7 @@ STAGING_COLUMNS = {
 }
 SCHEMA_IS_USED_BY = set(ROLES)
 
-# It reads nothing, and its body was bound to PostgreSQL's functions when it was made.
+# It reads nothing, and its body was bound to PostgreSQL's functions when it was created.
 NEEDS_NO_RIGHTS = {"to_epoch"}
 
 
@@ -169,7 +169,7 @@ class Queue:
         return login
 
     def call(self, conn: Conn, function: str, *params: object) -> list[tuple[Any, ...]]:
-        """The rows of a call. Nothing but the function's own name has to be looked up for it."""
+        """The rows of a call. Only the function's own name has to be looked up for it."""
         marks = sql.SQL(", ".join(f"${n + 1}" for n in range(len(params))))
         query = sql.SQL("SELECT * FROM {}({})").format(ident(self.schema, function), marks)
         return psycopg.RawCursor(conn).execute(query, params).fetchall()
@@ -182,7 +182,7 @@ class Queue:
 
 @pytest.fixture
 def bare(conn: Conn, connect: Connect) -> Iterator[Queue]:
-    """Nothing is installed yet."""
+    """A queue that is not installed yet."""
     yield from _queue(conn, connect, unique_name("q"))
 
 
@@ -207,7 +207,7 @@ def _queue(conn: Conn, connect: Connect, schema: str) -> Iterator[Queue]:
 
 
 def holders(conn: Conn, schema: str, check: str, *params: object) -> set[str]:
-    """Who has a right. `check` is called with a role's name first."""
+    """The roles that have a right. `check` is called with a role's name first."""
     query = f"SELECT {check}(%s, {', '.join(['%s'] * len(params))})"
     names = {role: f"{schema}_{role}" for role in ROLES} | {"public": "public"}
     return {role for role, name in names.items() if one(conn, query, name, *params)}
@@ -294,7 +294,7 @@ def test_the_roles_have_no_powers_of_their_own(queue: Queue) -> None:
 
 
 def test_public_functions_run_as_their_owner_with_a_search_path_of_their_own(queue: Queue) -> None:
-    """And whatever else runs as its owner does, too."""
+    """And so does every other function that runs as its owner."""
     conn = queue.conn
     conn.execute(sql.SQL("SET search_path TO {}, pg_temp").format(ident(queue.schema)))
     path = f"search_path={one(conn, 'SHOW search_path')}"
@@ -337,8 +337,9 @@ SIGNATURES = """
 
 
 def call_each(queue: Queue, member: Conn) -> tuple[set[str], set[str]]:
-    """Call each function, with NULL for what must be given; say which ran and which were refused.
-    What runs may say what is wrong with its arguments, and nothing else.
+    """Call each function, with NULL for required arguments; say which ran and which were refused.
+
+    A function that runs may complain about its arguments, and nothing else.
     """
     refused, called = set(), set()
     for name, arguments in queue.conn.execute(SIGNATURES, [queue.schema]).fetchall():
@@ -444,7 +445,7 @@ def test_staging_is_appended_to_and_not_read(queue: Queue, role: str) -> None:
             member.execute(sql.SQL(refused).format(staging))
 
 
-# A day in the life of a queue, with a session a role.
+# Typical use of a queue, with one session per role.
 
 CHANNELS = [
     "acme",
@@ -467,7 +468,7 @@ CHANNELS = [
 
 
 def live(queue: Queue, sessions: dict[str, Conn], channels: Sequence[str]) -> None:
-    """Every kind of call once, with results that are known beforehand."""
+    """Every kind of call once, with known results."""
     producer, consumer, admin = (sessions[role] for role in ("producer", "consumer", "admin"))
     for channel in channels:
         set_to = queue.call(admin, "channel_set", channel, len(channels) + 7)
@@ -588,7 +589,7 @@ def test_triggers_cannot_be_switched_off(queue: Queue, role: str) -> None:
         queue.login(role).execute("SET session_replication_role TO 'replica'")
 
 
-# Sessions that put their own things in the way of the queue's.
+# Sessions with objects that shadow those of the queue.
 
 RAISES = "LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'evil ran as %', current_user; END $$"
 
@@ -626,9 +627,9 @@ OPERATORS = {
 
 
 def make_evil(queue: Queue, attacker: Conn, evil: str) -> None:
-    """A schema with the queue's tables and functions and PostgreSQL's functions and operators, all of which
-    raise, and temporary tables of the same names. The attacker makes them, with rights on that schema alone.
-    """
+    """A schema with the queue's tables and functions and PostgreSQL's functions and operators, all of
+    which raise, and temporary tables of the same names. The attacker creates them, with rights on that
+    schema alone."""
     login = attacker.info.user
     queue.conn.execute(sql.SQL("CREATE SCHEMA {} AUTHORIZATION {}").format(ident(evil), ident(login)))
     make = attacker.execute
@@ -665,7 +666,7 @@ def make_evil(queue: Queue, attacker: Conn, evil: str) -> None:
     make(path.format(ident(temporary), ident(evil), ident(queue.schema)))
 
 
-def test_what_a_session_puts_in_the_way_does_not_run(queue: Queue) -> None:
+def test_objects_that_shadow_the_queues_are_not_used(queue: Queue) -> None:
     sessions = sessions_of(queue)
     for role in ROLES:
         make_evil(queue, sessions[role], f"evil {role}")
@@ -681,7 +682,7 @@ def test_what_a_session_puts_in_the_way_does_not_run(queue: Queue) -> None:
         assert called == {name for name, roles in CALLERS.items() if role in roles}
 
 
-def test_refusals_say_what_is_wrong_whatever_is_in_the_way(queue: Queue) -> None:
+def test_errors_are_right_although_objects_are_shadowed(queue: Queue) -> None:
     producer, consumer = queue.login("producer"), queue.login("consumer")
     make_evil(queue, producer, "evil p")
     make_evil(queue, consumer, "evil c")
@@ -699,7 +700,7 @@ def test_refusals_say_what_is_wrong_whatever_is_in_the_way(queue: Queue) -> None
 
 
 def test_casts_of_a_caller_run_as_the_caller(queue: Queue) -> None:
-    """Arguments are cast before the call, so no code of the caller's gets the rights of the owner."""
+    """Arguments are cast before the call, so the caller's code never gets the rights of the owner."""
     producer = queue.login("producer")
     login = producer.info.user
     queue.conn.execute(sql.SQL("CREATE SCHEMA evil AUTHORIZATION {}").format(ident(login)))
@@ -716,7 +717,7 @@ def test_casts_of_a_caller_run_as_the_caller(queue: Queue) -> None:
 
 
 def populate(queue: Queue, channels: Sequence[str]) -> None:
-    """A dead, a finished, a leased and a waiting message a channel."""
+    """A dead, a finished, a leased and a waiting message per channel."""
     conn, schema = queue.conn, ident(queue.schema)
     conn.execute(sql.SQL("SELECT * FROM {}.queue_set(p_history => TRUE)").format(schema))
     for channel in channels:
@@ -736,7 +737,7 @@ def populate(queue: Queue, channels: Sequence[str]) -> None:
 
 
 def test_a_bound_reader_cannot_look_behind_a_view(queue: Queue) -> None:
-    """A cheap function in a condition would see what the view hides, were it called before the filter."""
+    """A cheap function in a condition would see what the view hides if it were called before the filter."""
     populate(queue, ["mine", "theirs"])
     observer = queue.login("observer")
     login = observer.info.user
@@ -758,7 +759,7 @@ def test_a_bound_reader_cannot_look_behind_a_view(queue: Queue) -> None:
         assert set(observer.execute(peek).fetchall()) == {("mine",)}
 
 
-# How roles come, change and go.
+# How roles are created, changed and dropped.
 
 THING = Step(1, "thing", "CREATE TABLE thing (id BIGINT); CREATE SEQUENCE turn;")
 
@@ -784,8 +785,8 @@ def rights(queue: Queue) -> dict[str, set[str]]:
     return found
 
 
-BOOKS: dict[str, set[str]] = {"installation": set(), "migration": set(), "thing": set()}
-SMALL_RIGHTS = BOOKS | {
+TABLES_WITHOUT_RIGHTS: dict[str, set[str]] = {"installation": set(), "migration": set(), "thing": set()}
+SMALL_RIGHTS = TABLES_WITHOUT_RIGHTS | {
     "maintain": {"consumer", "admin"},
     "rebuild": {"admin"},
     "inner": set(),
@@ -852,7 +853,7 @@ def test_a_role_that_is_someones_own_is_refused(bare: Queue, power: str) -> None
 
 
 def become(queue: Queue, attributes: str) -> None:
-    """Go on as a role with these attributes that may make schemas."""
+    """Continue as a role with these attributes that may create schemas."""
     name = f"{queue.schema} installer"
     queue.conn.execute(sql.SQL(f"CREATE ROLE {{}} NOSUPERUSER {attributes}").format(ident(name)))
     database = ident(queue.conn.info.dbname)
@@ -887,7 +888,7 @@ def test_a_role_without_createrole_is_told_what_an_administrator_should_run(bare
     assert bare.roles() == sorted(ROLES)
 
 
-def test_who_does_not_own_the_schema_is_told_what_its_owner_should_run(bare: Queue) -> None:
+def test_a_role_that_does_not_own_the_schema_is_told_what_its_owner_should_run(bare: Queue) -> None:
     schema, installer = ident(bare.schema), ident(f"{bare.schema} installer")
     bare.conn.execute(sql.SQL("CREATE SCHEMA {}").format(schema))
     become(bare, "CREATEROLE")

@@ -1,4 +1,4 @@
-"""Turns after something was rolled back or given up: nobody gains by it, or loses what it was not offered."""
+"""Fair turns after a rollback or a cancel: no channel gains by it, or loses more than it was offered."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ def complete(conn: psycopg.Connection, messages: Sequence[Delivery]) -> None:
 
 
 def served(conn: psycopg.Connection, count: int, *, dispatches: bool = True) -> str:
-    """The channels of so many messages, one dequeue each."""
+    """The channels of this many messages, one dequeue each."""
     order = ""
     for _ in range(count):
         if dispatches:
@@ -43,7 +43,8 @@ def other(connect: Connect) -> psycopg.Connection:
 def test_a_dispatch_or_cancel_that_is_rolled_back(
     conn: psycopg.Connection, other: psycopg.Connection, what: str
 ) -> None:
-    """They touch all that a channel has in ready, far ahead of what is served: it loses one turn at most."""
+    """They lock everything that a channel has in ready, far ahead of what is served: it loses at most one
+    turn."""
     ids = make(conn, "a", 60)
     make(conn, "b", 150)
     dispatch(conn)
@@ -70,7 +71,7 @@ def test_a_dispatch_or_cancel_that_is_rolled_back(
 def test_a_limited_channel_whose_dequeue_is_rolled_back(
     conn: psycopg.Connection, other: psycopg.Connection, limit: int
 ) -> None:
-    """Its line was closed, and goes on where the others are."""
+    """Its backlog was closed, and joins again where the other channels are."""
     conn.execute("SELECT channel_set('a', p_max_concurrency => %s)", (limit,))
     make(conn, "a", 100)
     make(conn, "b", 300)
@@ -105,10 +106,11 @@ def test_a_policy_that_changes_after_a_rollback(
 
 @pytest.mark.parametrize("how", ["message_cancel(%s)", "message_reschedule(%s, 9000000000000)"])
 @pytest.mark.parametrize("backlog", [200, 2000])
-def test_what_was_served_counts_although_the_next_message_goes(
+def test_served_cost_counts_although_the_next_message_is_cancelled(
     conn: psycopg.Connection, how: str, backlog: int
 ) -> None:
-    """A message of cost 100 is served. The next one of its channel, which would have to wait, goes."""
+    """A message of cost 100 is served. The next one of its channel, which would have to wait, is
+    cancelled."""
     make(conn, "b", backlog)
     dispatch(conn)
     make(conn, "a", cost=100)
@@ -123,7 +125,7 @@ def test_what_was_served_counts_although_the_next_message_goes(
 
 
 def test_an_interval_after_a_restore(conn: psycopg.Connection) -> None:
-    """A dequeue that came before the dump, or after it, and before the next dispatch, counts."""
+    """A dequeue counts whether it came before or after the dump, also if no dispatch has seen it."""
     conn.execute("SELECT channel_set('a', p_release_interval_ms => 60000)")
     make(conn, "a", 3)
     dispatch(conn)

@@ -1,4 +1,4 @@
-"""Schedules: each tick once, whoever tries, whatever commits; never before its time."""
+"""Schedules: each tick is fired once, however many try and whatever commits, and never before its time."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -76,7 +76,7 @@ def test_a_new_schedule_begins_now_and_an_old_one_stays_where_it_is(
     assert rows == [("s", begun, None, begun), ("t", clock.at, None, clock.at)]
 
 
-def test_to_open_what_is_there_writes_nothing(conn: psycopg.Connection) -> None:
+def test_opening_existing_schedules_writes_nothing(conn: psycopg.Connection) -> None:
     opened(conn, "s", "t")
     with conn.transaction():
         opened(conn, "t", "s")
@@ -111,7 +111,7 @@ def test_many_ticks_are_made_in_their_order(conn: psycopg.Connection, clock: Fak
     check(conn)
 
 
-def test_ticks_that_are_left_out(conn: psycopg.Connection, clock: FakeClock) -> None:
+def test_skipped_ticks(conn: psycopg.Connection, clock: FakeClock) -> None:
     opened(conn, "s")
     at = clock.at
     clock.advance(10)
@@ -119,7 +119,7 @@ def test_ticks_that_are_left_out(conn: psycopg.Connection, clock: FakeClock) -> 
     assert fire(conn, at + 3, upto=at + 5) == Fired("skipped", at + 5)
     assert position(conn) == (at + 5, at + 2)
     assert ticks_made(conn) == [at + 2]
-    assert fire(conn, at + 3, at + 4) == Fired("lost", at + 5), "what is skipped stays so"
+    assert fire(conn, at + 3, at + 4) == Fired("lost", at + 5), "a skipped tick stays skipped"
 
 
 def test_never_before_its_time(conn: psycopg.Connection, clock: FakeClock) -> None:
@@ -131,11 +131,11 @@ def test_never_before_its_time(conn: psycopg.Connection, clock: FakeClock) -> No
     assert fire(conn, at, at + 1, upto=at + 2) == Fired("early", at)
     assert fire(conn, at, at + 1) == Fired("fired", at + 1, 1)
     clock.set(at - MINUTE)
-    assert fire(conn, at + 1, at + 2) == Fired("early", at + 1), "nor again when the clock is set back"
+    assert fire(conn, at + 1, at + 2) == Fired("early", at + 1), "and not again when the clock is set back"
     assert opened(conn, "s") == [("s", at + 1, at - MINUTE)]
 
 
-def test_one_that_nobody_opened(conn: psycopg.Connection, clock: FakeClock) -> None:
+def test_a_schedule_that_was_never_opened(conn: psycopg.Connection, clock: FakeClock) -> None:
     assert fire(conn, clock.at - 1, clock.at) == Fired("not_found", None)
     opened(conn, "s")
     assert conn.execute("SELECT schedule_delete('s'), schedule_delete('s')").fetchone() == (True, False)
@@ -143,7 +143,7 @@ def test_one_that_nobody_opened(conn: psycopg.Connection, clock: FakeClock) -> N
     assert ticks_made(conn) == []
 
 
-def test_who_does_not_fire_writes_nothing(conn: psycopg.Connection, clock: FakeClock) -> None:
+def test_a_call_that_does_not_fire_writes_nothing(conn: psycopg.Connection, clock: FakeClock) -> None:
     opened(conn, "s")
     with conn.transaction():
         assert fire(conn, clock.at - 2, clock.at - 1).result == "lost"
@@ -176,7 +176,7 @@ def test_a_full_channel_refuses_the_tick_and_the_schedule_goes_on(
         ({"colour": "red"}, "LM010"),
     ],
 )
-def test_a_message_that_cannot_be_leaves_the_tick_to_be_fired(
+def test_a_bad_message_leaves_the_tick_unfired(
     conn: psycopg.Connection, clock: FakeClock, more: dict[str, Any], sqlstate: str
 ) -> None:
     opened(conn, "s")
@@ -190,7 +190,7 @@ def test_a_message_that_cannot_be_leaves_the_tick_to_be_fired(
 
 
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
-def test_who_comes_second_waits_for_the_first_to_end(
+def test_the_second_call_waits_for_the_first(
     conn: psycopg.Connection, connect: Connect, clock: FakeClock, ending: str
 ) -> None:
     """A tick is neither fired twice nor lost with the transaction that was to fire it."""
@@ -207,7 +207,7 @@ def test_who_comes_second_waits_for_the_first_to_end(
     assert ticks_made(conn) == [tick]
 
 
-def test_who_is_killed_fires_nothing(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
+def test_a_killed_session_fires_nothing(conn: psycopg.Connection, connect: Connect, clock: FakeClock) -> None:
     opened(conn, "s")
     at = clock.at
     tick = clock.advance(1)
@@ -222,7 +222,7 @@ def test_who_is_killed_fires_nothing(conn: psycopg.Connection, connect: Connect,
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-def test_above_read_committed_the_second_is_told_to_run_again(
+def test_above_read_committed_the_second_call_must_run_again(
     conn: psycopg.Connection, connect: Connect, clock: FakeClock, level: str
 ) -> None:
     opened(conn, "s")
@@ -239,7 +239,7 @@ def test_above_read_committed_the_second_is_told_to_run_again(
 
 
 def test_new_ones_are_opened_in_one_order(conn: psycopg.Connection, connect: Connect) -> None:
-    """By name, whatever order they are given in: two that open the same never wait in a circle."""
+    """By name, whatever order they are given in: two calls that open the same ones never deadlock."""
     first, second = connect(autocommit=False), connect()
     opened(first, "b")
     with ThreadPoolExecutor() as pool:
@@ -247,7 +247,7 @@ def test_new_ones_are_opened_in_one_order(conn: psycopg.Connection, connect: Con
         try:
             until_waiting(conn, second)
             conn.execute("SET lock_timeout = '300ms'")
-            assert [row[0] for row in opened(conn, "c")] == ["c"], "it waits for b, and has not come to c"
+            assert [row[0] for row in opened(conn, "c")] == ["c"], "it waits for b, and has not opened c"
             with pytest.raises(psycopg.errors.LockNotAvailable):
                 opened(conn, "a")
         finally:
@@ -256,7 +256,7 @@ def test_new_ones_are_opened_in_one_order(conn: psycopg.Connection, connect: Con
 
 
 def test_many_sessions_fire_each_tick_once(conn: psycopg.Connection, connect: Connect) -> None:
-    """On the real clock: all see the same ticks come, and race for each; some of them give up after all."""
+    """On the real clock: all see the same ticks come, and race for each; some of them roll back."""
     [(_, begun, _)] = opened(conn, "s")
     every, count = 20, 40
     sessions = [connect() for _ in range(6)]

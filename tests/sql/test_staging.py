@@ -30,10 +30,10 @@ def test_a_batch_becomes_messages_in_its_order(conn: psycopg.Connection) -> None
     rows = conn.execute("SELECT channel, content FROM message ORDER BY id").fetchall()
     assert rows == [("ab"[n % 2], b"%d" % n) for n in range(1, 25_001)]
     assert conn.execute("SELECT DISTINCT batch FROM staging").fetchall() == [(two,)]
-    assert publish(conn, one) == (0, 0, 0), "what is published is gone"
+    assert publish(conn, one) == (0, 0, 0), "published rows are deleted"
 
 
-def test_equal_places_lose_nothing(conn: psycopg.Connection) -> None:
+def test_rows_with_the_same_ord_are_all_published(conn: psycopg.Connection) -> None:
     batch = uuid4()
     stage(conn, batch, [(7, "a", b"%d" % n) for n in range(25_000)])
     assert publish(conn, batch) == (25_000, 0, 0)
@@ -90,8 +90,8 @@ def test_a_duplicate_needs_no_room(conn: psycopg.Connection) -> None:
     assert publish(conn, batch) == (1, 2, 0)
 
 
-def test_with_keys_a_batch_is_not_endless(conn: psycopg.Connection) -> None:
-    """Their locks are taken in order, so all of them at once."""
+def test_a_batch_with_keys_has_a_maximum_size(conn: psycopg.Connection) -> None:
+    """Their locks are taken in order, so all of them in one call."""
     batch = uuid4()
     stage(conn, batch, [(n, "a", b"", None, "k") for n in range(100_001)])
     with pytest.raises(psycopg.Error, match="more than 100,000") as error:
@@ -101,7 +101,7 @@ def test_with_keys_a_batch_is_not_endless(conn: psycopg.Connection) -> None:
     assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,)
 
 
-def test_what_nobody_publishes_is_taken_away_after_a_day(conn: psycopg.Connection) -> None:
+def test_unpublished_rows_are_deleted_after_a_day(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     stage(conn, uuid4(), [(n, "a", b"") for n in range(3)])
     conn.execute("UPDATE staging SET staged_at = %s", (clock.at,))

@@ -1,4 +1,4 @@
-"""channel_stats, channel_list, queue_stats and the views: what they say, and what it costs to ask."""
+"""channel_stats, channel_list, queue_stats and the views: what they show, and what a call costs."""
 
 from typing import Any
 
@@ -63,14 +63,14 @@ def test_a_channel_from_its_first_message_to_its_last(conn: psycopg.Connection) 
 
 
 def test_the_age_of_the_oldest_counts_from_when_it_was_due(conn: psycopg.Connection) -> None:
-    """And not from a time before it was made: urgent messages have such times."""
+    """Not from a time before it was created: urgent messages have such times."""
     clock = FakeClock(conn)
     conn.execute("SELECT message_create('a', '', %s)", (clock.at + 200,))
     clock.advance(300)
     assert stats(conn)["oldest_due_ms"] == 100
     conn.execute("SELECT message_create('a', 'urgent', -7)")
     clock.advance(50)
-    assert stats(conn)["oldest_due_ms"] == 150, "urgent newcomers do not hide it"
+    assert stats(conn)["oldest_due_ms"] == 150, "new urgent messages do not hide it"
 
 
 def test_priority_does_not_hide_the_oldest(conn: psycopg.Connection) -> None:
@@ -99,7 +99,7 @@ def test_lanes_are_listed_with_what_waits_in_them(conn: psycopg.Connection) -> N
 
 
 def test_what_is_cancelled_or_rescheduled_counts_at_once(conn: psycopg.Connection) -> None:
-    """Most of them are in the line, where the dispatcher alone may write."""
+    """Most of them are in the backlog, where only the dispatcher may write."""
     fill(conn, a=600)
     dispatch(conn)
     (rows,) = conn.execute("SELECT array_agg(id ORDER BY id) FROM message").fetchall()
@@ -135,8 +135,8 @@ def test_why_a_channel_is_not_served(conn: psycopg.Connection) -> None:
     assert stats(conn)["blocked_by"] == "paused"
 
 
-def test_counts_stop_where_they_are_told_to(conn: psycopg.Connection) -> None:
-    """But for what is due, whose number is known."""
+def test_counts_stop_at_the_cap(conn: psycopg.Connection) -> None:
+    """Except for due messages, whose number is known."""
     fill(conn, a=30)
     conn.execute("SELECT message_create('a', '', 4000000000000) FROM generate_series(1, 30)")
     dispatch(conn)
@@ -164,7 +164,7 @@ def test_what_was_served_is_not_forgotten_when_it_is_summed_up(conn: psycopg.Con
     assert conn.execute("SELECT channel FROM tally").fetchall() == [("a",)]
 
 
-def test_the_queue_sums_up(conn: psycopg.Connection) -> None:
+def test_queue_stats_sums_up_all_channels(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     fill(conn, a=3, b=2)
     conn.execute("SELECT message_create('c', '', %s)", (clock.at + 5000,))
@@ -232,7 +232,7 @@ def test_channels_are_listed_by_their_turn_and_by_what_waits(conn: psycopg.Conne
     assert names(conn, "channel_list('waiting', NULL, 2)") == ["many", "some"]
 
 
-def test_a_noisy_channel_leads_also_in_a_sample(conn: psycopg.Connection) -> None:
+def test_a_noisy_channel_comes_first_in_a_sample_too(conn: psycopg.Connection) -> None:
     fill(conn, noisy=20_000, **{f"quiet{n}": 20 for n in range(100)})
     size = conn.execute("SELECT pg_relation_size('message') / 8192 > 64").fetchone()
     assert size == (True,), "it is a sample"
@@ -250,7 +250,7 @@ def test_the_views_show_what_there_is(conn: psycopg.Connection) -> None:
         (messages[2].id + 1, "due"),
     ]
     [lease] = shown(conn, "leases")
-    assert (lease["id"], lease["consumer"], lease["attempt"]) == (messages[2].id, "worker 7", 1)
+    assert (lease["id"], lease["consumer"], lease["attempts"]) == (messages[2].id, "worker 7", 1)
     [dead] = shown(conn, "dead_letters")
     assert (dead["id"], dead["error"]) == (messages[1].id, "e")
     assert [(row["id"], row["outcome"]) for row in shown(conn, "history ORDER BY id")] == [
@@ -266,7 +266,7 @@ def costs() -> dict[tuple[str, int], int]:
 
 
 def cost(conn: psycopg.Connection, call: str) -> int:
-    """The buffers of a call whose plans are made: autovacuum may have them made anew at any time."""
+    """The buffers of a call whose plans are cached; autovacuum may invalidate them at any time."""
     meter = Meter(conn)
     for _ in range(3):
         meter.count("call", call)
@@ -283,7 +283,7 @@ CALLS = (
 
 
 @pytest.mark.parametrize("channels", [200, 20_000])
-def test_asking_costs_no_more_with_more_channels(
+def test_statistics_cost_no_more_with_more_channels(
     conn: psycopg.Connection, costs: dict[tuple[str, int], int], channels: int
 ) -> None:
     conn.execute(
@@ -302,7 +302,7 @@ def test_asking_costs_no_more_with_more_channels(
 
 
 @pytest.mark.parametrize("call", [*CALLS, "channel_list('waiting', NULL, 50)", "queue_stats()"])
-def test_asking_costs_no_more_with_a_longer_backlog(conn: psycopg.Connection, call: str) -> None:
+def test_statistics_cost_no_more_with_a_longer_backlog(conn: psycopg.Connection, call: str) -> None:
     fill(conn, c1=20, c7=12_000)
     few = cost(conn, call)
     fill(conn, c7=60_000)
@@ -310,12 +310,12 @@ def test_asking_costs_no_more_with_a_longer_backlog(conn: psycopg.Connection, ca
     assert many <= 1.5 * few + 100, f"{few} buffers with 12,000 messages, {many} with 72,000"
 
 
-def test_a_transaction_that_folds_its_own_wakes_in_pieces_counts_them_once(connect: Connect) -> None:
+def test_a_transaction_that_dispatches_its_own_notices_in_pieces_counts_them_once(connect: Connect) -> None:
     conn, other = connect(), connect()
     dispatch(conn)
     other.execute("BEGIN")
     other.execute("SELECT message_create('c', 'x')")
-    conn.execute("SELECT pg_current_xact_id()")  # who sees this one sees past the other
+    conn.execute("SELECT pg_current_xact_id()")  # a snapshot that sees this one is newer than the other
     other.execute("SELECT dispatch(1)")
     conn.execute("SELECT message_create('c', 'y')")
     other.execute("SELECT dispatch()")

@@ -1,4 +1,4 @@
-"""The sweep of leases that ran out, and what a dispatch does when somebody holds what it needs."""
+"""The sweep of leases that ran out, and what a dispatch does when somebody holds a row that it needs."""
 
 import psycopg
 import pytest
@@ -16,8 +16,8 @@ def leased(conn: psycopg.Connection, lease_ms: int, **channels: int) -> list[Del
     return messages
 
 
-def test_leases_that_somebody_holds_are_stepped_over(connect: Connect) -> None:
-    """Invariant 13: a finisher that is slow to commit hides nobody's expired leases but its own."""
+def test_leases_that_somebody_holds_are_skipped(connect: Connect) -> None:
+    """Invariant 13: a finishing call that is slow to commit hides no expired leases but its own."""
     conn, finisher = connect(), connect(autocommit=False)
     clock = FakeClock(conn)
     mine = leased(conn, 100, a=30)
@@ -36,7 +36,7 @@ def test_leases_that_somebody_holds_are_stepped_over(connect: Connect) -> None:
     assert {message.id for message in drain(conn)} == {message.id for message in mine}
 
 
-def test_what_a_finisher_held_and_finished_is_not_looked_for_any_longer(connect: Connect) -> None:
+def test_leases_that_were_held_and_then_finished_are_not_searched_again(connect: Connect) -> None:
     conn, finisher = connect(), connect(autocommit=False)
     clock = FakeClock(conn)
     [message] = leased(conn, 100, a=1)
@@ -52,7 +52,7 @@ def test_what_a_finisher_held_and_finished_is_not_looked_for_any_longer(connect:
 
 
 def test_a_lease_extended_while_the_sweep_looked_is_left_alone(connect: Connect) -> None:
-    """Invariants 4 and 5: the lease's end is looked at again under the message's lock."""
+    """Invariants 4 and 5: the lease's end is read again under the message's lock."""
     conn, holder = connect(), connect(autocommit=False)
     clock = FakeClock(conn)
     [message] = leased(conn, 100, a=1)
@@ -85,7 +85,7 @@ def test_an_open_dequeue_holds_its_own_messages_alone(connect: Connect) -> None:
 @pytest.mark.parametrize("backlog", [0, 300])
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_a_dequeue_left_open_is_passed_by_and_not_forgotten(connect: Connect, end: str, backlog: int) -> None:
-    """Invariants 13 and 23; and virtual time and the floor of ready go on."""
+    """Invariants 13 and 23; virtual time and the floor of ready move on."""
     conn, consumer = connect(), connect(autocommit=False)
     clock = FakeClock(conn)
     fill(conn, a=2, other=backlog)
@@ -98,7 +98,7 @@ def test_a_dequeue_left_open_is_passed_by_and_not_forgotten(connect: Connect, en
         audit(conn)
     assert len(drained) == 61 + backlog
     row = conn.execute("SELECT (lanes[1]).floor = (lanes[1]).v FROM tick").fetchone()
-    assert row == (True,), "the floor goes on"
+    assert row == (True,), "the floor moves on"
     assert conn.execute("SELECT id FROM ready_locked").fetchall() == [(held.id,)]
     getattr(consumer, end)()
     clock.advance(1000)
@@ -122,7 +122,7 @@ def test_a_lease_whose_end_was_passed_before_it_was_committed(connect: Connect) 
     assert [again.id for again in drain(other)] == [message.id]
 
 
-def test_who_does_not_get_the_dispatch_lock_goes_on(connect: Connect) -> None:
+def test_a_dispatch_without_the_lock_does_not_wait(connect: Connect) -> None:
     conn, dispatcher = connect(), connect(autocommit=False)
     fill(conn, a=3)
     conn.execute("SELECT message_create('b', '')")
@@ -142,7 +142,8 @@ def test_who_does_not_get_the_dispatch_lock_goes_on(connect: Connect) -> None:
 def test_a_sweep_in_which_messages_die_commits_durably(
     conn: psycopg.Connection, history: bool, attempts: int, commit: str, dead: int
 ) -> None:
-    """A follower may have read of it before a crash; a sweep that only gives messages back may be lost."""
+    """A follower may have read of the death before a crash; a sweep that only returns messages may be
+    lost."""
     clock = FakeClock(conn)
     conn.execute(
         "SELECT queue_set(p_history => %s, p_max_attempts => %s), message_create('a', 'x')",
@@ -158,7 +159,7 @@ def test_a_sweep_in_which_messages_die_commits_durably(
     assert conn.execute("SELECT COUNT(*) FROM dead").fetchone() == (dead,)
 
 
-def test_a_quiet_dispatch_leaves_it_to_who_dispatched_just_before(conn: psycopg.Connection) -> None:
+def test_a_quiet_dispatch_does_nothing_right_after_another(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     conn.execute("SELECT message_create('a', 'x')")
     dispatch(conn)

@@ -1,6 +1,6 @@
-"""What a login that is bound to channels can learn of others: nothing, from answers or from plans.
+"""A login that is bound to channels learns nothing of others, from results or from plans.
 
-EXPLAIN is a call like any other. Its row counts, its estimates (of an analysed table, as good as counts)
+EXPLAIN is a call like any other. Its row counts, its estimates (as good as counts, on an analysed table)
 and the buffers that it names must not depend on what other tenants have.
 """
 
@@ -24,7 +24,8 @@ VIEWS = ("messages", "leases", "dead_letters", "history")
 
 @pytest.fixture
 def tenant(conn: psycopg.Connection, connect: Connect) -> Iterator[psycopg.Connection]:
-    """A session of a login that is bound to `mine`. There are others, before, behind and among its rows."""
+    """A session of a login that is bound to `mine`. Other channels have rows before, after and among its
+    rows."""
     login = make_login(conn)
     conn.execute("SELECT queue_set(p_history => TRUE)")
     fill(conn, "mine", 20)
@@ -94,7 +95,7 @@ HELD = (
 
 
 def fill(conn: psycopg.Connection, channel: str, count: int, first: int = 1, *, leases: bool = True) -> None:
-    """Messages that wait (in each place), are leased, are dead and are finished, of each so many."""
+    """Messages that wait (in each place), are leased, are dead and are finished, this many of each."""
     given = {"channel": channel, "count": count, "first": first, "now": NOW, "far": FAR}
     for insert in (*PLACES, *HELD) if leases else PLACES:
         table = insert.split()[0]
@@ -162,14 +163,14 @@ def explained(conn: psycopg.Connection, query: str, options: str) -> str:
 
 
 def learned(tenant: psycopg.Connection, explains: tuple[str, ...] = EXPLAINS) -> dict[tuple[str, str], str]:
-    """What EXPLAIN tells, once the session has planned and cached all it will."""
+    """What EXPLAIN shows, once the session has planned and cached everything."""
     for _ in range(2):
         found = {(query, how): explained(tenant, query, how) for query in QUERIES for how in explains}
     return found
 
 
 def read_by(plan: str) -> set[str]:
-    """What a plan reads, by the kinds of its scans."""
+    """What a plan reads, by kind of scan."""
     return set(re.findall(r"(\w+(?: Only| Heap)?) Scan", plan)) - {"Subquery", "Values", "CTE"}
 
 
@@ -185,8 +186,10 @@ def test_explain_tells_the_same_whatever_others_have(
         assert read_by(plan) <= {"Function"}, (asked, plan)
 
 
-def test_leases_of_others_are_read_and_not_told(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:
-    """No index has leases by channel: from the buffers it can be told how many there are in all."""
+def test_leases_of_others_are_read_but_not_shown(
+    conn: psycopg.Connection, tenant: psycopg.Connection
+) -> None:
+    """There is no index of leases by channel: the buffers tell how many leases there are in all."""
     explains = ("VERBOSE", "ANALYZE, VERBOSE, BUFFERS OFF, TIMING OFF, SUMMARY OFF")
     before = learned(tenant, explains)
     fill(conn, "victim", 10_000, VICTIM_ID)
@@ -197,39 +200,41 @@ def test_leases_of_others_are_read_and_not_told(conn: psycopg.Connection, tenant
 def test_whose_leases_they_are_makes_no_difference(
     conn: psycopg.Connection, tenant: psycopg.Connection
 ) -> None:
-    """Nor which id is asked for."""
+    """And neither does the id that is asked for."""
     fill(conn, "victim", 10_000, VICTIM_ID)
     settle(conn)
     asked = (VICTIM_ID + 1_000_005, VICTIM_ID + 5, 77, 999_999_999)
     for _ in range(2):
-        told = {touched(explained(tenant, f"SELECT * FROM message_get({id_})", EXPLAINS[1])) for id_ in asked}
-    assert len(told) == 1
+        shown = {
+            touched(explained(tenant, f"SELECT * FROM message_get({id_})", EXPLAINS[1])) for id_ in asked
+        }
+    assert len(shown) == 1
 
 
 def test_the_same_of_prepared_statements_and_cursors(
     conn: psycopg.Connection, tenant: psycopg.Connection
 ) -> None:
-    told: list[dict[str, str]] = []
+    shown: list[dict[str, str]] = []
     for _ in range(2):
-        told.append({})
+        shown.append({})
         for mode in ("force_custom_plan", "force_generic_plan"):
             tenant.execute(f"SET plan_cache_mode TO {mode}")
             for view in VIEWS:
                 tenant.execute(f"PREPARE q (TEXT) AS SELECT id FROM {view} WHERE channel = $1")
                 for how in EXPLAINS * 2:
-                    told[-1][f"{view} {mode} {how}"] = explained(tenant, "EXECUTE q ('victim')", how)
+                    shown[-1][f"{view} {mode} {how}"] = explained(tenant, "EXECUTE q ('victim')", how)
                 tenant.execute("DEALLOCATE q")
                 cursor = f"DECLARE c CURSOR FOR SELECT id FROM {view} WHERE channel = 'victim'"
-                told[-1][f"{view} cursor"] = explained(tenant, cursor, "VERBOSE")
-        if len(told) == 1:
+                shown[-1][f"{view} cursor"] = explained(tenant, cursor, "VERBOSE")
+        if len(shown) == 1:
             fill(conn, "victim", 10_000, VICTIM_ID, leases=False)
             settle(conn)
-    assert told[0] == told[1]
-    assert {kind for plan in told[1].values() for kind in read_by(plan)} == {"Function"}
+    assert shown[0] == shown[1]
+    assert {kind for plan in shown[1].values() for kind in read_by(plan)} == {"Function"}
 
 
 def test_it_reads_its_own_rows_and_no_more(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:
-    """By an index: the pages of 20 rows, not those of all."""
+    """By an index: the pages of 20 rows, not those of all rows."""
     fill(conn, "victim", 10_000, VICTIM_ID)
     settle(conn)
     for view in VIEWS:
@@ -243,7 +248,7 @@ def test_it_reads_its_own_rows_and_no_more(conn: psycopg.Connection, tenant: psy
 
 
 def prepared(conn: psycopg.Connection) -> None:
-    """With plans that are kept."""
+    """A session whose plans are cached."""
     conn.execute("SET plan_cache_mode TO force_generic_plan")
     for view in VIEWS:
         conn.execute(f"PREPARE {view}_of (TEXT) AS SELECT id FROM {view} WHERE channel = $1")
@@ -254,7 +259,7 @@ def seen(conn: psycopg.Connection, channel: str) -> set[int]:
     return {len(conn.execute(f"EXECUTE {view}_of ('{channel}')").fetchall()) for view in VIEWS}
 
 
-def test_plans_from_before_a_binding_are_made_anew(
+def test_plans_from_before_a_binding_are_replaced(
     conn: psycopg.Connection, tenant: psycopg.Connection
 ) -> None:
     login = tenant.info.user
@@ -288,7 +293,7 @@ def test_a_plan_made_for_another_login_shows_nothing_too_much(
 
 
 def test_the_indexes_are_those_of_the_channel(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:
-    """Also under statistics of one channel only, where a condition on it seems to select nothing."""
+    """Also with statistics of one channel only, where a condition on the channel seems to select nothing."""
     for table in ("message", "scheduled", "ready", "line", "backlog", "lease", "dead", "finished_other"):
         conn.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
     conn.execute("TRUNCATE message, scheduled, ready, line, backlog, lease, dead, finished")
@@ -319,16 +324,16 @@ FREE = {
 
 
 @pytest.mark.parametrize("query", FREE)
-def test_who_is_free_has_the_plans_of_the_tables(
+def test_a_login_that_is_not_bound_reads_the_tables(
     conn: psycopg.Connection, tenant: psycopg.Connection, query: str
 ) -> None:
-    conn.execute("SET enable_seqscan TO off")  # there are a few pages of leases
+    conn.execute("SET enable_seqscan TO off")  # leases have a few pages
     plan = explained(conn, query, "VERBOSE")
     assert FREE[query] in plan
     assert "_visible" not in plan
 
 
-def test_who_is_free_reads_the_days_that_it_asks_for(
+def test_a_login_that_is_not_bound_reads_only_the_days_it_asks_for(
     conn: psycopg.Connection, tenant: psycopg.Connection
 ) -> None:
     row: Any = conn.execute(
@@ -346,10 +351,10 @@ def test_tokens_are_not_shown(conn: psycopg.Connection, tenant: psycopg.Connecti
         assert len(cursor.fetchall()) == count
 
 
-def test_the_limit_over_all_channels_is_not_told(
+def test_the_limit_over_all_channels_is_not_shown(
     conn: psycopg.Connection, tenant: psycopg.Connection
 ) -> None:
-    """That it is used up says that others are at work."""
+    """If it is used up, others are at work."""
     conn.execute("SELECT queue_set(p_max_concurrency => 1)")
     asked = "SELECT blocked_by FROM channel_stats('mine')"
     assert conn.execute(asked).fetchone() == ("queue limit",)
@@ -359,7 +364,8 @@ def test_the_limit_over_all_channels_is_not_told(
 def test_a_channel_with_a_size_is_counted_by_itself(
     conn: psycopg.Connection, tenant: psycopg.Connection
 ) -> None:
-    """The first message to it counts what it holds, leases too. Rolled back, each is the first."""
+    """The first message to it counts the messages it has, leases too. After a rollback, the next one is
+    the first."""
     conn.execute("SELECT setval('message_id_seq', 90000000)")
     conn.execute("SELECT channel_set('mine', p_max_size => 1000)")
 

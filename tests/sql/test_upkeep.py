@@ -28,7 +28,7 @@ def count(conn: psycopg.Connection, table: str) -> int:
 
 
 def test_rebuild_needs_nothing_but_the_messages(conn: psycopg.Connection) -> None:
-    """Invariant 19: and the leases and policies."""
+    """Invariant 19; and the leases and policies."""
     clock = FakeClock(conn)
     fill(conn, a=105, b=5)
     conn.execute("SELECT message_create('later', '', %s)", (clock.at + 1000,))
@@ -72,18 +72,18 @@ def test_maintain_cleans_behind_the_dispatches_and_not_before(connect: Connect) 
     fill(conn, a=1)
     drain(conn)
     conn.execute("SELECT maintain()")
-    assert count(conn, "notice") <= 2, "all but what the very last transactions wrote"
+    assert count(conn, "notice") <= 2, "all except those of the last transactions"
     assert conn.execute("SELECT maintain()").fetchone() == (0,)
 
 
 def test_nothing_is_kept_of_channels_that_are_served(conn: psycopg.Connection) -> None:
-    """But how much they were served."""
+    """Except for how much they were served."""
     fill(conn, **{f"c{n:03}": 2 for n in range(300)})
     assert len(drain(conn, limit=100)) == 600
     for number in range(10):
         fill(conn, **{f"d{number}": 1})
         drain(conn)
-    assert count(conn, "backlog") == 300, "of lines that have ended a moment ago"
+    assert count(conn, "backlog") == 300, "of backlogs that became empty a moment ago"
     conn.execute("SELECT setval('turn', last_value + 200000) FROM turn")
     conn.execute("SELECT maintain()")
     assert {table: count(conn, table) for table in PLACES if table not in {"tick", "notice"}} == {

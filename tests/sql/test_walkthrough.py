@@ -1,4 +1,4 @@
-"""docs/sql.md's walk through the queue, in a real psql; on the oldest PostgreSQL too."""
+"""The walk-through in docs/sql.md, run in a real psql; on the oldest PostgreSQL too."""
 
 from pathlib import Path
 

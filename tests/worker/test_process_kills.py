@@ -113,7 +113,7 @@ def test_suspended_for_longer_than_its_lease(
         "the first to notice",
     )
     assert first.stop() == 0, "it has nothing left to finish"
-    [holder] = conn.execute("SELECT consumer, attempt FROM leases").fetchall()
+    [holder] = conn.execute("SELECT consumer, attempts FROM leases").fetchall()
     assert holder == (second.name, 2)
     assert completed(conn) == 0
     second.open_gate()

@@ -133,7 +133,7 @@ def test_a_second_signal_stops_it_at_once(
     worker.send(number)
     until(lambda: worker.health["status"] == "draining", "the first signal to take effect")
     assert worker.is_alive
-    assert waiting(conn) == [(True, 0, None)] * 3
+    assert waiting(conn) == [(True, 1, None)] * 3
     worker.send(number)
     assert worker.wait_for_exit(10) == 130
     assert waiting(conn) == [UNTOUCHED] * 3

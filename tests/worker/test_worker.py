@@ -317,7 +317,7 @@ def test_a_handler_whose_lease_was_lost_is_stopped(
     assert len(raised) == 1
     message = queue.get(created.id or 0)
     assert message is not None
-    assert (message.status, message.attempts, message.error) == ("leased", 0, None), (
+    assert (message.status, message.attempts, message.error) == ("leased", 1, None), (
         "the first worker did not touch it"
     )
 

@@ -52,8 +52,9 @@ CREATE TABLE message (
     dequeued_at BIGINT,                     -- the last dequeue whose lease has ended; the lease has the running one
     first_dequeued_at BIGINT,               -- the first dequeue, if there were several
     generation INT NOT NULL DEFAULT 0,      -- how often it came back
-    attempts INT NOT NULL DEFAULT 0,        -- attempts used up, without the running one
-    max_attempts INT,                       -- NULL: the setting of the queue
+    -- attempts that failed or whose lease ran out. What shows a leased message adds the running one
+    attempts INT NOT NULL DEFAULT 0,
+    max_attempts INT,                       -- NULL: the queue's
     cost INT NOT NULL DEFAULT 1,            -- what it counts against its channel's share
     priority SMALLINT NOT NULL DEFAULT 0,
     is_counted BOOLEAN NOT NULL DEFAULT FALSE,      -- counts towards its channel's max_size

@@ -1,6 +1,6 @@
--- What a channel may do, and what messages may come in.
+-- Policies of channels, and what they need: slots for concurrency, sizes, dedupe keys.
 
--- Policy alone, and cold: a channel without a row has no limits.
+-- The policy of a channel; rarely written. A channel without a row has no limits.
 CREATE TABLE channel (
     name TEXT COLLATE "C" PRIMARY KEY,
     max_concurrency INT,                    -- NULL: no limit
@@ -20,8 +20,8 @@ CREATE TYPE channel_statistics AS (
     served BIGINT, last_served_at BIGINT, blocked_by TEXT,
     max_concurrency INT, release_interval_ms BIGINT, paused BOOLEAN, max_size INT, weight NUMERIC);
 
--- A policy has changed, and the dispatcher has not seen it yet: nothing of this channel is taken until it has. '':
--- nothing at all.
+-- Policies that have changed, and that the dispatcher has not seen yet. Until it has, no dequeue takes messages of this
+-- channel; '' means of any channel.
 CREATE TABLE policy_change (
     xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
     id BIGINT GENERATED ALWAYS AS IDENTITY,
@@ -29,52 +29,52 @@ CREATE TABLE policy_change (
     PRIMARY KEY (xid, id)                   -- see tick.policy_xid
 );
 
--- What runs, or is next to be served, of a channel with a limit; '' is the whole queue. A slot is busy while a
--- message has this id and generation. So nothing is counted up and down, and nothing can leak. One live row a
--- channel.
+-- The messages that use the slots of a channel with a limit: those in ready or leased. '' is the limit of the whole
+-- queue. A slot is busy while a message has this id and generation, so there is no counter that could leak. One live
+-- row per channel.
 CREATE TABLE slots (
     channel TEXT COLLATE "C" NOT NULL,
     turn BIGINT NOT NULL,
-    busy stub[] NOT NULL,                   -- all that are busy, and maybe some that came free
-    pruned_to INT NOT NULL,                 -- how many were left when free slots were last removed
-    pruned_at BIGINT NOT NULL,              -- when free slots were last removed
-    changed_at BIGINT NOT NULL,             -- when a slot was last taken, or found to have come free
-    has_older BOOLEAN NOT NULL,             -- some are older than the limit: finishing these appends no notice
-    -- when it is looked at again, if it is full and nobody says that a slot came free
+    busy stub[] NOT NULL,                   -- all busy slots, and possibly some that became free
+    pruned_to INT NOT NULL,                 -- how many were left when free slots were last removed from the list
+    pruned_at BIGINT NOT NULL,              -- when that was
+    changed_at BIGINT NOT NULL,             -- when a slot was last taken, or found free
+    has_older BOOLEAN NOT NULL,             -- some are older than the limit: there is no notice when they become free
+    -- when to look again if it is full and no notice says that a slot became free
     alarm_at BIGINT,
-    released_at BIGINT,                     -- under an interval: the last release,
-    out stub,                               -- and the one message that is next to be served; NULL: none
+    released_at BIGINT,                     -- with a release interval: the last release,
+    out stub,                               -- and the one message in ready; NULL: none
     PRIMARY KEY (channel, turn)
 );
 
--- Who holds a dedupe key: the message while it lives, and its memory for a time after. The primary key is what keeps
--- two transactions from making two messages of one key: a new key begins with turn 0. When it is first taken over,
--- that row stays as an empty one, so that nobody else can begin, and a second row has the holder. It gets a higher
--- turn each time, and is found from the high end.
+-- The holder of a dedupe key: its message, until that is finished, and for dedupe_keep_ms after. The primary key
+-- prevents two transactions from creating two messages with one key: a new key is inserted with turn 0. When another
+-- message takes the key over for the first time, that row stays, empty, so that nobody else can insert it, and a second
+-- row has the holder. That row gets a higher turn each time, and is found from the high end of the index.
 CREATE TABLE dedupe (
     channel TEXT COLLATE "C" NOT NULL,
     key TEXT COLLATE "C" NOT NULL,
     turn BIGINT NOT NULL DEFAULT 0,
-    message_id BIGINT,                      -- NULL: the row with the higher turn has it
-    until_at BIGINT,                        -- NULL: the message lives
+    message_id BIGINT,                      -- NULL: see the row with the higher turn
+    until_at BIGINT,                        -- NULL: the message is not finished
     PRIMARY KEY (channel, key, turn)
 );
 CREATE INDEX dedupe_until_ix ON dedupe (until_at) WHERE until_at IS NOT NULL;
 
--- How many messages a channel with a max_size holds. Producers to such a channel lock its row, count up, and replace it
--- by one with a higher turn. Finishers never lock it: they append a departure, which a producer takes off when it
--- needs the room.
+-- How many messages a channel with a max_size has. Producers to such a channel lock its row, add to the size, and give
+-- the row a higher turn. Calls that finish messages never lock it: they append a departure, which a producer subtracts
+-- when it needs the room.
 CREATE TABLE capacity (
     channel TEXT COLLATE "C" NOT NULL,
     turn BIGINT NOT NULL,
-    size BIGINT NOT NULL,                   -- messages that were counted in, less the departures taken off
-    uncounted BIGINT NOT NULL,              -- messages from before the limit, at most; they leave without a word
+    size BIGINT NOT NULL,                   -- messages that were counted, minus the departures subtracted so far
+    uncounted BIGINT NOT NULL,              -- messages older than the limit, at most; they append no departure
     recounted_at BIGINT NOT NULL,
-    -- who was at work when the limit was new, and may add to them; NULL: not asked yet
+    -- transactions that were open when the limit was set, and may add uncounted messages; NULL: not known yet
     open_xids XID8[],
-    -- the departures of all transactions that it sees are taken off; NULL: maybe none
+    -- the departures of all transactions that this snapshot sees are subtracted; NULL: possibly none
     read_to PG_SNAPSHOT,
-    started_at TIMESTAMPTZ,                 -- of the server that read_to is of
+    started_at TIMESTAMPTZ,                 -- start of the server that read_to belongs to
     PRIMARY KEY (channel, turn)
 );
 CREATE TABLE departure (

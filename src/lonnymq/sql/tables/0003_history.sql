@@ -1,8 +1,8 @@
--- What finished, and who reads of it.
+-- The history of finished messages, and its followers.
 
--- One row a finished message, if the queue keeps a history; appended, never changed. Its day is a partition (UTC),
--- made ahead of time; finished_other takes what finds none. The writer's xid8 lets a reader follow it by snapshot:
--- each row once, in whatever order the writers commit.
+-- One row per finished message, if the queue keeps a history; rows are appended and never changed. There is one
+-- partition per day (UTC), created ahead of time; finished_other takes rows without one. The writer's xid8 lets a
+-- reader follow the table by snapshot: it reads each row once, in whatever order the writers commit.
 CREATE TABLE finished (
     xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
     id BIGINT NOT NULL,
@@ -11,7 +11,7 @@ CREATE TABLE finished (
     first_dequeued_at BIGINT,
     dequeued_at BIGINT,
     finished_at BIGINT NOT NULL,
-    attempts INT NOT NULL,
+    attempts INT NOT NULL,                  -- started ones, the last one included
     content_bytes INT NOT NULL,
     cost INT NOT NULL,
     priority SMALLINT NOT NULL,
@@ -22,27 +22,27 @@ CREATE TABLE finished (
     error TEXT,
     dedupe_key TEXT COLLATE "C",
     headers JSONB,
-    content BYTEA                           -- if the queue keeps it
+    content BYTEA                           -- with history_content; otherwise NULL
 ) PARTITION BY RANGE (finished_at);
 CREATE INDEX finished_xid_ix ON finished (xid);
 CREATE INDEX finished_channel_ix ON finished (channel, finished_at, id);
 CREATE TABLE finished_other PARTITION OF finished DEFAULT;
--- There is no primary key, and a publication FOR ALL TABLES would refuse deletes. FULL needs no index; it adds a
--- deleted row's content to the WAL where wal_level is logical, and costs nothing elsewhere. Each partition needs it
--- too: see history_prepare.
+-- Without a primary key, a publication FOR ALL TABLES would refuse deletes. FULL needs no index. It adds a deleted
+-- row's content to the WAL if wal_level is logical, and costs nothing otherwise. Each partition needs it too: see
+-- history_prepare.
 ALTER TABLE finished REPLICA IDENTITY FULL;
 ALTER TABLE finished_other REPLICA IDENTITY FULL;
 
--- Who follows the history, and what it has safely: nothing is dropped before every follower has it.
+-- Readers that follow the history, and how far each has stored it: nothing is dropped before every follower has it.
 CREATE TABLE follower (
     name TEXT COLLATE "C" PRIMARY KEY,
     snapshot PG_SNAPSHOT NOT NULL,
-    system_id BIGINT NOT NULL,              -- the cluster whose transactions the snapshot speaks of
+    system_id BIGINT NOT NULL,              -- the cluster that the snapshot belongs to
     at BIGINT NOT NULL
 );
 
 -- One row per channel and transaction in which messages died. It stays when they are retried or discarded, so that
--- history_mark can tell this database's past from another one. Kept for 90 days.
+-- history_mark can tell the past of this database from that of another one. Kept for 90 days.
 CREATE TABLE dead_mark (
     xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
     channel TEXT COLLATE "C" NOT NULL,

@@ -1,7 +1,8 @@
--- Up to where the ticks of a schedule are decided. Who moves it from the value that it read is the one that fires.
+-- Up to which tick each schedule is decided. Of several workers, the one that moves ticked_at on from the value that it
+-- has read fires the ticks in between.
 CREATE TABLE schedule (
     name TEXT COLLATE "C" PRIMARY KEY,
-    ticked_at BIGINT NOT NULL,              -- the last tick that was fired or left out; at first, when it was opened
+    ticked_at BIGINT NOT NULL,              -- the last tick that was fired or skipped; at first, opened_at
     fired_at BIGINT,                        -- the last tick that was fired
     opened_at BIGINT NOT NULL
 );

@@ -1,9 +1,8 @@
 -- Roles that are bound to channels: logins, or groups of them. They may produce to and observe these channels, and do
--- nothing else. A binding belongs to the role, whatever its name: renaming the role does not free it. The name is the
--- last one that was known, and counts once the role is dropped: a role that is made again under that name is bound,
--- too.
+-- nothing else. A binding belongs to the role: renaming the role does not remove it. name is the last known name, and
+-- matters once the role is dropped: a role that is created again under that name is bound, too.
 CREATE TABLE credential (
-    -- a dump has its name, and a restore finds the role of that name. 0: it was dropped
+    -- in a dump it is a name, and a restore finds the role of that name. 0: the role was dropped
     role REGROLE NOT NULL,
     name TEXT NOT NULL,
     channels TEXT[] NOT NULL,

@@ -1,4 +1,4 @@
--- What used up its attempts. xid: the transaction in which it did; to be followed as the history is.
+-- Messages that used up their attempts. xid: the transaction in which a message died, for followers (see history).
 CREATE OR REPLACE VIEW dead_letters WITH (security_barrier) AS
 SELECT d.id, d.channel, d.dead_at, d.dequeue_at, d.created_at,
     COALESCE(d.first_dequeued_at, d.dequeued_at) AS first_dequeued_at,

@@ -1,5 +1,5 @@
--- What finished, if the queue keeps a history. A reader that remembers a snapshot takes each row once: those whose xid
--- it did not see then and sees now.
+-- Finished messages, if the queue keeps a history. A reader that remembers a snapshot reads each row once: the rows
+-- whose xid that snapshot did not see and the current one does.
 CREATE OR REPLACE VIEW history WITH (security_barrier) AS
 SELECT f.xid, f.id, f.channel, f.outcome, f.created_at, f.dequeue_at, f.first_dequeued_at, f.dequeued_at, f.finished_at,
     f.attempts, f.consumer, f.error, f.dedupe_key, f.headers, f.content_bytes, f.content,

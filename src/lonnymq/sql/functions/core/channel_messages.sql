@@ -1,5 +1,6 @@
--- The messages of a channel that wait or are leased, from all the places where they can be, by one snapshot. A caller
--- that wants only some reads only some: this is a query that becomes part of the caller's.
+-- The messages of a channel that wait or are leased, collected from every place where they can be, by one snapshot.
+-- Locks nothing. It is a plain query, which the planner merges into the caller's: a caller that needs only some rows
+-- reads only some.
 CREATE OR REPLACE FUNCTION channel_messages (p_channel TEXT)
 RETURNS TABLE (id BIGINT, is_counted BOOLEAN) LANGUAGE sql STABLE AS $$
     WITH lanes AS MATERIALIZED (
@@ -36,5 +37,5 @@ RETURNS TABLE (id BIGINT, is_counted BOOLEAN) LANGUAGE sql STABLE AS $$
         WHERE m.id = x.id AND m.generation = x.generation OFFSET 0) m
     WHERE m.channel = p_channel
     UNION ALL
-    SELECT m.id, m.is_counted FROM message_unread(NULL) m WHERE m.channel = p_channel
+    SELECT m.id, m.is_counted FROM message_undispatched(NULL) m WHERE m.channel = p_channel
 $$;

@@ -1,10 +1,10 @@
--- When a consumer that got less than it asked for should ask again: at once when there is something to dispatch, else
--- when the next message or channel is due; at most a second ahead, for leases that may run out.
+-- When a consumer that got fewer messages than it asked for should ask again: at once if there is something to
+-- dispatch, otherwise when the next message or channel is due. At most one second ahead, because a lease may run out.
 CREATE OR REPLACE FUNCTION dequeue_again_at (p_now BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
     t tick;
-    v_own XID8 := pg_current_xact_id_if_assigned(); -- what this transaction appended is not for it to dispatch
+    v_own XID8 := pg_current_xact_id_if_assigned(); -- nobody can dispatch its notices before it commits
 BEGIN
     SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
     IF notice_is_new(t) OR tick_is_unusable(t) OR t.at > p_now + 1000 OR EXISTS (

@@ -8,11 +8,12 @@ BEGIN
         RETURN;
     ELSIF NOT name_is_valid(p_lane) THEN
         PERFORM refuse('LM010', format('the name of the lane is %s bytes long%s', octet_length(p_lane), p_place),
-            'Name the lane with 1 to 255 bytes of text.');
+            'Give a name of 1 to 255 bytes.');
     END IF;
     SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
     IF cardinality(t.lanes) >= 500 AND NOT EXISTS (SELECT FROM unnest(t.lanes) l WHERE l.name = p_lane) THEN
-        PERFORM refuse('LM010', format('lane %s would be one too many%s', quote_literal(p_lane), p_place),
-            'A queue has up to 500 lanes: they are for kinds of work. Tenants have channels.');
+        PERFORM refuse('LM010',
+            format('the queue has 500 lanes, and %s would be one more%s', quote_literal(p_lane), p_place),
+            'Use an existing lane. Lanes are for classes of work; use channels for tenants.');
     END IF;
 END $$;

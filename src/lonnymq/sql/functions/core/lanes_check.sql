@@ -1,4 +1,5 @@
--- The lanes of a batch: refuse what cannot name one, and more of them than a queue has. Messages without one have NULL.
+-- Refuse lanes of a batch that are not valid names, or that would give the queue too many lanes. NULL elements are the
+-- default lane.
 CREATE OR REPLACE FUNCTION lanes_check (p_lanes TEXT[])
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
@@ -9,7 +10,7 @@ BEGIN
     PERFORM lane_check(n.name, format(' (message %s of %s)', array_position(p_lanes, n.name), cardinality(p_lanes)))
     FROM unnest(v_new) n (name);
     IF cardinality(v_known) + cardinality(v_new) > 500 AND v_new <> '{}' THEN
-        PERFORM refuse('LM010', format('%s new lanes would be too many', cardinality(v_new)),
-            'A queue has up to 500 lanes: they are for kinds of work. Tenants have channels.');
+        PERFORM refuse('LM010', format('the queue has %s lanes, and %s more would exceed 500', cardinality(v_known),
+            cardinality(v_new)), 'Use existing lanes. Lanes are for classes of work; use channels for tenants.');
     END IF;
 END $$;

@@ -1,8 +1,8 @@
--- Part of message_extend_many: lock a row of a lease, and have it end at p_end, if that is later, for those of its
--- messages that p_ids names. Where it has others that are not to be extended, it is split: each row has messages that
--- lie next to each other in the order of ids and have one end. What has finished or come back is left out.
--- Returns the messages that are extended and their end. is_there is FALSE if the row is not what it was: it ended, or
--- was split.
+-- Part of message_extend_many: lock one row of a lease and move its end to p_end, if that is later, for those of its
+-- messages that are in p_ids. If the row has other messages too, it is split: each row has messages that are neighbours
+-- in the order of ids and share one end. Messages that are finished or were returned are left out.
+-- Returns the extended messages and their end. is_there is FALSE if the row is not the one that was found before: it
+-- was deleted or split meanwhile.
 CREATE OR REPLACE FUNCTION lease_extend (
     p_token UUID, p_last_id BIGINT, p_ids BIGINT[], p_end BIGINT,
     OUT is_there BOOLEAN, OUT ids BIGINT[], OUT end_at BIGINT)

@@ -1,6 +1,7 @@
--- Which of the given pairs (id, token) are in a lease, with what was given for them: one row for the first mention of
--- each, in the order of ids. Whether the message still has the lease's generation is for the caller to see. Locks
--- nothing. Given pairs and stubs are brought together by one sort; the stub comes first among its equals.
+-- Which of the given pairs (id, token) are in a lease, with the values given for them: one row for the first mention of
+-- each pair, in the order of ids. The caller must check that the message still has the generation of the lease. Locks
+-- nothing. The given pairs and the stubs of the leases are matched by one sort, in which the stub comes first among
+-- equals.
 CREATE OR REPLACE FUNCTION lease_find (
     p_ids BIGINT[], p_tokens UUID[], p_ats BIGINT[] DEFAULT NULL, p_states BYTEA[] DEFAULT NULL,
     p_errors TEXT[] DEFAULT NULL)

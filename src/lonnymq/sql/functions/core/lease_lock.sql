@@ -1,7 +1,9 @@
--- Which of the given pairs (id, token) the caller holds, and what becomes of these messages: 'cancelled' where that
--- was asked for, else p_outcome; where that is NULL, 'dead' after an error that used up the last attempt, else NULL.
--- One row for the first mention of each. Locks the messages in the order of their ids, so that two calls never wait
--- for each other in a circle.
+-- Lock those of the given pairs (id, token) that the caller holds, and decide what becomes of them: 'cancelled' if
+-- somebody cancelled the message, otherwise p_outcome; if p_outcome is NULL, 'dead' after an error in the last attempt,
+-- otherwise NULL (the message is returned). Used by all calls that take a token, except for the fast paths of
+-- message_complete and message_complete_many, and for extending without a state, which locks no message.
+-- Returns one row for the first mention of each pair. Locks the messages in the order of their ids, in one statement,
+-- so that two calls never deadlock.
 CREATE OR REPLACE FUNCTION lease_lock (
     p_ids BIGINT[], p_tokens UUID[], p_outcome TEXT, p_ats BIGINT[] DEFAULT NULL, p_states BYTEA[] DEFAULT NULL,
     p_errors TEXT[] DEFAULT NULL)

@@ -1,5 +1,5 @@
--- Part of a dequeue: the lease of what it took, in rows of up to 100 messages, and the notice of it. Returns whether
--- some of it is under a limit.
+-- Part of a dequeue: write the lease of the taken messages, in rows of up to 100, and its notice. Returns whether one
+-- of the messages is under a limit.
 CREATE OR REPLACE FUNCTION lease_write (
     p_taken ready[], p_token UUID, p_end_at BIGINT, p_now BIGINT, p_consumer TEXT, p_wanted INT)
 RETURNS BOOLEAN LANGUAGE plpgsql AS $$

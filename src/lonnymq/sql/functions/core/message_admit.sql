@@ -1,14 +1,15 @@
--- Decide, in the order given, which messages are let in: 'created', 'duplicate' (holders says of which), or 'full'.
--- Goes through the channels in the order of their names: locks the size of one that has a max_size, and then takes
--- its dedupe keys, in their order. Where two transactions want one key the second waits for the first. A key that is
--- held already is not locked: the transaction delays nobody who finishes its holder. Counts up the sizes.
+-- Decide, in the order given, which messages are admitted: 'created', 'duplicate' (holders has the id of the message
+-- that holds the key) or 'full'. Adds the admitted messages to the sizes of their channels.
+-- Goes through the channels in the order of their names. For each it first locks the size, if the channel has a
+-- max_size, and then takes the dedupe keys in their order. If two transactions want the same key, the second waits for
+-- the first. A key that is already held is only read, so this transaction does not delay whoever finishes the holder.
 CREATE OR REPLACE FUNCTION message_admit (
     p_channels TEXT[], p_keys TEXT[], p_ids BIGINT[], OUT results TEXT[], OUT holders BIGINT[],
         OUT are_counted BOOLEAN[])
 LANGUAGE plpgsql AS $$
 DECLARE
     v_count INT := cardinality(p_channels);
-    v_first INT[];                          -- the element that first names the same channel and key
+    v_first INT[];                          -- the first element with the same channel and key
     v_channel RECORD;
     v_room BIGINT;                          -- NULL: no limit
     v_taken INT;
@@ -27,12 +28,12 @@ BEGIN
         FROM unnest(p_channels, p_keys) WITH ORDINALITY u (channel, key, ord) GROUP BY 1 ORDER BY 1
     LOOP
         v_taken := 0;
-        -- Asked when the channel's turn comes: a limit that was set while this call waited for another holds.
+        -- Read now, not at the start: a limit that was set while this call waited for another channel applies.
         v_room := CASE WHEN EXISTS (SELECT FROM channel c WHERE c.name = v_channel.name AND c.max_size IS NOT NULL)
             THEN capacity_room(v_channel.name, cardinality(v_channel.ords)) END;
         IF v_room IS NOT NULL THEN
             FOREACH i IN ARRAY v_channel.ords LOOP
-                -- The size is locked, so what a key is held by can be read: a duplicate takes no room.
+                -- The size is locked, so reading the holder of a key is enough: a duplicate takes up no room.
                 IF p_keys[i] IS NOT NULL THEN
                     CONTINUE WHEN v_first[i] < i AND results[v_first[i]] <> 'full'
                         AND holders[v_first[i]] IS DISTINCT FROM p_ids[i];
@@ -49,7 +50,7 @@ BEGIN
         END IF;
         FOREACH i IN ARRAY COALESCE(v_channel.keyed, '{}') LOOP
             CONTINUE WHEN results[i] = 'full';
-            -- The first may be a duplicate of this very one, which comes back to life and has kept its key.
+            -- The first may be a duplicate of this message, which is dead, is retried and still holds its key.
             IF v_first[i] < i AND results[v_first[i]] <> 'full' AND holders[v_first[i]] IS DISTINCT FROM p_ids[i] THEN
                 holders[i] := COALESCE(holders[v_first[i]], p_ids[v_first[i]]);
             ELSIF holders[i] IS NULL THEN

@@ -1,8 +1,9 @@
--- The work is done: the message goes, if the caller still holds it. May run inside the caller's transaction and then
--- counts when that commits. Locks the message alone, its lease where nothing else is left of it, and its dedupe key if
--- it has one; a slot that came free is said by appending.
--- Returns 'completed', 'cancelled' (it goes, and nobody wanted it any more), 'lost' (not under this token) or
--- 'not_found'.
+-- The work is done: delete the message, if the caller holds it. May run inside the caller's transaction, and takes
+-- effect when that commits. Locks the message, its lease row if nothing else is left in it, and its dedupe key if it
+-- has one. A slot that becomes free is announced by a notice.
+-- Returns 'completed', 'cancelled' (it is deleted; somebody cancelled it meanwhile), 'lost' (the token is not the one
+-- of its lease) or 'not_found'.
+-- This is the hot path: the usual case is one DELETE. Going through message_complete_many would take 1.6 times as long.
 CREATE OR REPLACE FUNCTION message_complete (p_id BIGINT, p_token UUID)
 RETURNS TEXT LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
@@ -19,11 +20,11 @@ BEGIN
         AND NOT m.is_counted AND NOT m.is_cancelled AND m.dedupe_key IS NULL AND NOT (SELECT q.history FROM queue q)
     RETURNING m.channel, l.is_limited, l.last_id = p_id, cardinality(l.stubs) = 1
     INTO v_channel, v_is_limited, v_is_last, v_is_only;
-    IF v_channel IS NULL THEN               -- there is more to do than that, or it is not the caller's
+    IF v_channel IS NULL THEN               -- not the usual case, or not held by the caller
         RETURN (SELECT x.result FROM message_complete_many(ARRAY[p_id], ARRAY[p_token]) x);
     ELSIF v_is_only THEN
         DELETE FROM lease x WHERE x.token = p_token AND x.last_id = p_id;
-    ELSIF v_is_last THEN                    -- then the row is looked through
+    ELSIF v_is_last THEN                    -- the row may have no message left
         DELETE FROM lease x
         WHERE x.token = p_token AND x.last_id = p_id AND NOT EXISTS (
             SELECT FROM unnest(x.stubs) s
@@ -31,7 +32,7 @@ BEGIN
                 SELECT FROM message m WHERE m.id = s.id AND m.generation = s.generation OFFSET 0) m);
     END IF;
     IF v_is_limited THEN
-        PERFORM slots_free(ARRAY[v_channel]);
+        PERFORM slots_notify(ARRAY[v_channel]);
     END IF;
     RETURN 'completed';
 END $$;

@@ -1,11 +1,11 @@
--- message_complete for many, each with its token or all with one: one row (id, result) each, in the order given. Locks
--- the messages in the order of their ids, so that two calls never wait for each other in a circle.
+-- message_complete for many messages. p_tokens has one token per message, or one token for all of them. Locks the
+-- messages in the order of their ids, so that two calls never deadlock. Returns one row (id, result) per element, in
+-- the order given.
 CREATE OR REPLACE FUNCTION message_complete_many (p_ids BIGINT[], p_tokens UUID[])
 RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
     v_token UUID := p_tokens[array_lower(p_tokens, 1)];
-    v_endings ending[];
 BEGIN
     IF v_token = ALL (p_tokens) AND cardinality(p_tokens) IN (1, cardinality(p_ids)) AND cardinality(p_ids) > 0
         AND NOT (SELECT q.history FROM queue q)
@@ -13,12 +13,5 @@ BEGIN
         RETURN QUERY SELECT * FROM message_complete_batch(p_ids, v_token);
         RETURN;
     END IF;
-    p_tokens := tokens_fill(p_tokens, cardinality(p_ids));
-    PERFORM lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0));
-    v_endings := ARRAY(SELECT e FROM lease_lock(p_ids, p_tokens, 'completed') e);
-    IF v_endings <> '{}' THEN
-        PERFORM message_end(v_endings, clock_ms());
-        PERFORM lease_end(v_endings);
-    END IF;
-    RETURN QUERY SELECT * FROM message_results(p_ids, p_tokens, v_endings);
+    RETURN QUERY SELECT * FROM message_settle(p_ids, p_tokens, 'completed');
 END $$;

@@ -1,11 +1,11 @@
--- Lease up to p_limit messages that are ready, in fair order: lowest tag first.
--- Locks the entries that it takes, until the transaction ends, and steps over what others hold: a transaction left
--- open holds its own messages and nothing else. READ COMMITTED only. With p_lanes, from these lanes alone; from
--- several lanes in turn. With p_async_commit a crash may undo it: the messages are then due again. Where something
--- exact depends on it, it commits as the session does all the same. Returns the messages, and then, if fewer than
--- asked, a row with a NULL id. Where again_at is given, dispatch before asking again, and not before that time: in
--- the last row when there is no more for the moment, in every row when nobody has dispatched for a while: 20 ms and
--- more, the less the more is asked for.
+-- Lease up to p_limit messages that are ready, in fair order: lowest tag first. READ COMMITTED only.
+-- Locks the entries that it takes until the transaction ends, and skips entries that others hold: a transaction left
+-- open holds its own messages and nothing else. With p_lanes, it takes from these lanes only, in equal parts. With
+-- p_async_commit, a crash may undo the dequeue, and the messages are then due again; where a limit or the history
+-- depends on it, it commits durably.
+-- Returns the messages, and a last row with a NULL id if there are fewer than p_limit. If again_at is set, dispatch
+-- before asking again, and not before that time. It is set in the last row when there is nothing more at the moment,
+-- and in every row when nobody has dispatched for a while (20 ms or more; less for larger batches).
 CREATE OR REPLACE FUNCTION message_dequeue (
     p_limit INT DEFAULT 1, p_lease_ms BIGINT DEFAULT NULL, p_consumer TEXT DEFAULT NULL, p_lanes TEXT[] DEFAULT NULL,
     p_async_commit BOOLEAN DEFAULT FALSE)
@@ -16,18 +16,18 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
     v_now BIGINT := clock_ms();
-    q RECORD;                               -- the queue's settings, and what the last dispatch left
+    q RECORD;                               -- the queue's settings, and the state after the last dispatch
     v_taken ready[];
-    v_got ready[];                          -- the last of them
+    v_got ready[];                          -- the last entries that were taken
     v_nth INT;
-    v_is_mine BOOLEAN;                      -- NULL: it was cancelled or rescheduled
-    v_not ready[];                          -- entries whose messages are not served,
-    v_back stub[];                          -- and those that come back
-    v_n INT := 0;                           -- how many were returned
-    v_is_exact BOOLEAN;                     -- something is promised exactly
+    v_is_served BOOLEAN;                    -- FALSE: somebody locks it; NULL: it was cancelled or rescheduled
+    v_skipped ready[];                      -- entries whose messages are not served,
+    v_back stub[];                          -- and those of them that come back
+    v_count INT := 0;                       -- how many messages were returned
+    v_is_exact BOOLEAN;                     -- a limit or the history depends on it: a crash must not undo it
     v_mode TEXT;
 BEGIN
-    -- changed: channels whose policy the dispatcher has not seen yet. Nothing of them is taken.
+    -- changed: channels whose new policy the dispatcher has not seen yet. Nothing is taken from them.
     SELECT q.lease_ms, q.lease_max_ms, q.paused, q.history, q.has_bound, t.at, t.lanes, EXISTS (
         SELECT FROM channel) AS has_policies, ARRAY(
         SELECT c.channel FROM policy_change c WHERE c.xid >= t.policy_xid) AS changed
@@ -40,68 +40,68 @@ BEGIN
         PERFORM dequeue_check(p_limit, COALESCE(p_lease_ms, q.lease_ms), p_consumer, p_lanes);
     END IF;
     token := gen_random_uuid();
-    -- After 20 ms one in ten is asked to dispatch, after 60 ms everybody: if all did it at the same time, all but one
-    -- would do it in vain. A tick from the future is from before the clock was set back: dispatch.
+    -- After 20 ms without a dispatch one call in ten is asked to dispatch, after 60 ms every call: only one dispatch
+    -- can run at a time. A tick in the future is from before the clock was set back: dispatch then, too.
     IF v_now NOT BETWEEN q.at - 1000 AND q.at + 2000 * (1 + 2 * (random() > 0.1)::INT) / (100 + p_limit) THEN
         again_at := v_now;
     END IF;
-    -- Once; a few times where some of what it takes is void or locked. Not at all while the queue is paused, or its own
-    -- settings have changed.
+    -- Usually one round; more if some of the taken messages are void or locked. None while the queue is paused, or its
+    -- own settings have changed.
     FOR i IN 1 .. CASE WHEN q.paused OR '' = ANY (q.changed) THEN 0 ELSE 20 END LOOP
         IF p_lanes IS NULL AND cardinality(q.lanes) = 1 THEN
-            v_got := ready_take(q.lanes[1], q.changed, p_limit - v_n);
+            v_got := ready_take(q.lanes[1], q.changed, p_limit - v_count);
         ELSE
-            v_got := ready_take_lanes(q.lanes, p_lanes, q.changed, p_limit - v_n);
+            v_got := ready_take_lanes(q.lanes, p_lanes, q.changed, p_limit - v_count);
         END IF;
         EXIT WHEN v_got IS NULL;
-        IF v_taken IS NULL THEN             -- it may have been released after the first reading of the clock
+        IF v_taken IS NULL THEN             -- the entry may be younger than the clock's first reading
             v_now := GREATEST(v_now, clock_ms());
             lease_end_at := v_now + COALESCE(p_lease_ms, q.lease_ms);
         END IF;
         v_taken := v_taken || v_got;
-        -- In a statement of its own, whose snapshot is younger than the locks on the entries: whoever changed one of
-        -- these messages before is seen. One that somebody locks at this moment, to cancel or reschedule it, has an
-        -- xmax, and waits for a second.
-        FOR id, channel, content, headers, state, attempts, lane, v_nth, v_is_mine IN
+        -- A separate statement: its snapshot is younger than the locks on the entries, so it sees every earlier change
+        -- of these messages. A message that somebody locks at this moment, to cancel or reschedule it, has an xmax, and
+        -- comes back in one second.
+        FOR id, channel, content, headers, state, attempts, lane, v_nth, v_is_served IN
             SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.lane, r.nth,
-                CASE WHEN m.id IS NOT NULL THEN m.is_free OR message_try(m.id, r.generation) END
+                CASE WHEN m.id IS NOT NULL THEN m.is_free OR message_lock_if_free(m.id, r.generation) END
             FROM unnest(v_got) WITH ORDINALITY r (lane, tag, id, generation, rank, at, cost, is_limited, channel, nth)
             LEFT JOIN LATERAL (
                 SELECT m.*, m.xmax = '0' AS is_free FROM message m WHERE m.id = r.id
                     AND m.generation = r.generation OFFSET 0) m
                 ON TRUE
         LOOP
-            IF v_is_mine THEN
+            IF v_is_served THEN
                 RETURN NEXT;
-                v_n := v_n + 1;
+                v_count := v_count + 1;
             ELSE
-                v_not := v_not || v_got[v_nth];
-                v_back := v_back || CASE WHEN v_is_mine IS NOT NULL
+                v_skipped := v_skipped || v_got[v_nth];
+                v_back := v_back || CASE WHEN v_is_served IS NOT NULL
                     THEN ARRAY[ROW((v_got[v_nth]).id, (v_got[v_nth]).generation)::stub] END;
             END IF;
         END LOOP;
-        EXIT WHEN v_not IS NULL OR v_n = p_limit;
+        EXIT WHEN v_skipped IS NULL OR v_count = p_limit;
     END LOOP;
-    IF v_not IS NOT NULL THEN
-        v_taken := ready_refuse(v_taken, v_not, v_back, v_now);
+    IF v_skipped IS NOT NULL THEN
+        v_taken := ready_skip(v_taken, v_skipped, v_back, v_now);
     END IF;
-    IF v_n > 0 THEN
+    IF v_count > 0 THEN
         v_is_exact := lease_write(v_taken, message_dequeue.token, message_dequeue.lease_end_at, v_now, p_consumer,
             p_limit) OR q.history
             OR q.has_policies AND (p_async_commit OR current_setting('synchronous_commit') = 'off')
                 AND ready_is_limited(v_taken);
         IF v_is_exact AND current_setting('synchronous_commit') = 'off' THEN
-            v_mode := set_config('synchronous_commit', 'on', TRUE); -- it must not be lost in a crash
+            v_mode := set_config('synchronous_commit', 'on', TRUE); -- a crash must not undo it
         ELSIF p_async_commit AND NOT v_is_exact THEN
             v_mode := set_config('synchronous_commit', 'off', TRUE);
         END IF;
     END IF;
-    IF v_n = 0 AND cardinality(q.lanes) > 1 THEN
-        PERFORM lanes_ask(q.lanes, p_lanes, v_now);
+    IF v_count = 0 AND cardinality(q.lanes) > 1 THEN
+        PERFORM lanes_announce(q.lanes, p_lanes, v_now);
     END IF;
-    IF v_n < p_limit THEN
+    IF v_count < p_limit THEN
         RETURN QUERY
         SELECT NULL::BIGINT, NULL, NULL::BYTEA, NULL::JSONB, NULL::BYTEA, NULL::INT, NULL::UUID, NULL::BIGINT,
-            CASE WHEN v_n > 0 OR v_not IS NOT NULL THEN v_now ELSE dequeue_again_at(v_now) END, NULL;
+            CASE WHEN v_count > 0 OR v_skipped IS NOT NULL THEN v_now ELSE dequeue_again_at(v_now) END, NULL;
     END IF;
 END $$;

@@ -1,7 +1,7 @@
--- A longer lease for the caller that holds it: until now + p_lease_ms, never earlier than it was. p_state is what the
--- next attempt finds if this one ends without a word.
--- Returns 'extended' and the lease's end; or 'cancelled' (give it up: complete or defer it, and it goes), 'lost' or
--- 'not_found'.
+-- Extend the lease of a message that the caller holds: to now + p_lease_ms, never to an earlier time than before.
+-- p_state is stored for the next attempt, in case this one ends without a call.
+-- Returns 'extended' and the lease's end; or 'cancelled' (stop working on it: completing or retrying it deletes it),
+-- 'lost' or 'not_found'.
 CREATE OR REPLACE FUNCTION message_extend (p_id BIGINT, p_token UUID, p_lease_ms BIGINT, p_state BYTEA DEFAULT NULL)
 RETURNS TABLE (result TEXT, lease_end_at BIGINT) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN

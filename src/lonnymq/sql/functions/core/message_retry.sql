@@ -1,7 +1,7 @@
--- Put a message back, if the caller still holds it: at p_dequeue_at, after p_delay_ms, or where it stood. A state and
--- an error replace the old ones when given. With an error the attempt is used up, and after the last one the message
--- is dead.
--- Returns 'retried', 'dead', 'cancelled' (it goes instead), 'lost' or 'not_found'.
+-- Return a message for another attempt, if the caller holds it: at p_dequeue_at, after p_delay_ms, or to its old place.
+-- A state and an error replace the old ones if given. With an error the attempt is used up, and after the last one the
+-- message is dead. Without an error the attempt does not count (a release).
+-- Returns 'retried', 'dead', 'cancelled' (it is deleted instead), 'lost' or 'not_found'.
 CREATE OR REPLACE FUNCTION message_retry (
     p_id BIGINT, p_token UUID, p_dequeue_at BIGINT DEFAULT NULL, p_state BYTEA DEFAULT NULL, p_error TEXT DEFAULT NULL,
     p_delay_ms BIGINT DEFAULT NULL)

@@ -1,10 +1,11 @@
--- Messages come back, those without an outcome: with a higher generation, which makes their lease void, and a notice
--- that has them placed, unless the dispatcher itself places them. The caller has locked the messages.
+-- Return the messages without an outcome to the dispatcher. A higher generation makes their lease void, and a notice
+-- has them placed again. Without p_tell there is no notice: the dispatcher itself places them. The caller has locked
+-- the messages. Returns their new stubs.
 CREATE OR REPLACE FUNCTION message_return (p_endings ending[], p_tell BOOLEAN DEFAULT TRUE)
 RETURNS stub[] LANGUAGE plpgsql AS $$
 DECLARE
     v_back stub[];
-    v_n INT;                                -- those that were leased, and now wait
+    v_n INT;                                -- how many were leased, and wait now
 BEGIN
     WITH back AS (
         UPDATE message m

@@ -21,7 +21,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     q queue;
 BEGIN
-    PERFORM free_check('queue_set');
+    PERFORM unbound_check('queue_set');
     SELECT * INTO q FROM queue FOR UPDATE;
     IF p_content_max_bytes NOT BETWEEN 1 AND 268435456 THEN
         PERFORM refuse('LM011', format('a content limit of %s bytes is not possible', p_content_max_bytes),

@@ -1,5 +1,5 @@
--- Whether some of what a dequeue took is of a channel with a limit: then a crash must not undo it, or others would run
--- beside it.
+-- Whether a dequeue took messages of a channel with a limit. A crash must not undo such a dequeue, because other
+-- messages of the channel could then run beside them.
 CREATE OR REPLACE FUNCTION ready_is_limited (p_taken ready[])
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,6 +1,6 @@
--- Part of a dequeue: take up to p_limit entries of a lane that nobody has touched: what a rollback gave back is put
--- back by the dispatcher first, in its place. Nothing of the channels in p_changed, whose policy has changed since the
--- last dispatch.
+-- Part of a dequeue: take up to p_limit entries of a lane. Skips entries that others hold, entries that a rolled-back
+-- dequeue has touched (the dispatcher puts them back in their place first), and entries of the channels in p_changed,
+-- whose policy has changed since the last dispatch.
 CREATE OR REPLACE FUNCTION ready_take (l lane_state, p_changed TEXT[], p_limit INT)
 RETURNS ready[] LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,11 +1,11 @@
--- Part of a dequeue from several lanes: from each its share, in an order by chance; where one has less, the others fill
--- up. p_names: which lanes; NULL: all.
+-- Part of a dequeue from several lanes: take an equal part from each, in random order; if one lane has less than its
+-- part, the others fill up. p_names: which lanes; NULL: all.
 CREATE OR REPLACE FUNCTION ready_take_lanes (p_lanes lane_state[], p_names TEXT[], p_changed TEXT[], p_limit INT)
 RETURNS ready[] LANGUAGE plpgsql AS $$
 DECLARE
     v_lanes lane_state[] := ARRAY(
         SELECT k FROM unnest(p_lanes) k WHERE p_names IS NULL OR k.name = ANY (p_names) ORDER BY random());
-    v_more lane_state[];                    -- those that gave all they were asked for
+    v_more lane_state[];                    -- lanes that may have more
     v_taken ready[] := '{}';
     v_got ready[];
     l lane_state;

@@ -1,4 +1,4 @@
--- Raise one of the queue's own errors. The codes are listed in docs/sql.md.
+-- Raise an error of LonnyMQ. docs/sql.md lists the codes.
 CREATE OR REPLACE FUNCTION refuse (p_sqlstate TEXT, p_message TEXT, p_hint TEXT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

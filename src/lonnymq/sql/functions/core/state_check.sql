@@ -1,4 +1,4 @@
--- Refuse a state larger than the queue allows content to be.
+-- Refuse a state that is larger than the queue allows content to be.
 CREATE OR REPLACE FUNCTION state_check (p_state BYTEA)
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE

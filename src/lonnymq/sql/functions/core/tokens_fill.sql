@@ -1,4 +1,4 @@
--- One token per message: messages of one dequeue share theirs, and a call may give it once.
+-- One token per message: messages of one dequeue share their token, and a call may give it once.
 CREATE OR REPLACE FUNCTION tokens_fill (p_tokens UUID[], p_count INT)
 RETURNS UUID[] LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN

@@ -42,7 +42,7 @@ BEGIN
     SELECT q.has_bound, x AS tick INTO r
     FROM queue q LEFT JOIN LATERAL (SELECT * FROM tick ORDER BY id DESC LIMIT 1) x ON TRUE;
     IF r.has_bound THEN
-        PERFORM free_check('dispatch');
+        PERFORM unbound_check('dispatch');
     END IF;
     t := r.tick;
     v_now := clock_ms();

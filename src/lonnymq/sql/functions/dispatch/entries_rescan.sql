@@ -7,7 +7,7 @@ BEGIN
         SELECT m.* FROM message m WHERE m.id > t.rescan_id AND m.id <= t.rescan_to ORDER BY m.id LIMIT p_limit)
     SELECT array_agg(ROW(m.id, m.generation, -m.priority, m.dequeue_at, m.cost, m.lane, m.channel)::entry) FILTER (
             WHERE (pg_visible_in_snapshot(m.xid, t.rescan_snapshot) OR m.xid >= pg_snapshot_xmax(pg_current_snapshot()))
-                AND COALESCE(m.id NOT IN (SELECT h.id FROM lease_holding(ARRAY(SELECT p.id FROM part p)) h), TRUE)
+                AND COALESCE(m.id NOT IN (SELECT h.id FROM message_leases(ARRAY(SELECT p.id FROM part p)) h), TRUE)
                 AND COALESCE((m.id, m.generation) NOT IN (SELECT r.id, r.generation FROM ready r), TRUE)
                 AND NOT EXISTS (SELECT FROM scheduled s WHERE s.at = m.dequeue_at AND s.id = m.id
                     AND s.generation = m.generation)

@@ -50,7 +50,7 @@ BEGIN
                     COALESCE(m.max_attempts, (SELECT q.max_attempts FROM queue q)) AS max
                 FROM message m WHERE m.id = s.id AND m.generation = s.generation FOR UPDATE OF m SKIP LOCKED) m) y) x;
     IF EXISTS (SELECT FROM unnest(v_endings) e WHERE e.outcome IS NOT NULL) THEN
-        PERFORM message_end(v_endings, p_now);
+        PERFORM message_finish(v_endings, p_now);
         -- A follower may read the history or the dead letters, and a crash must not undo what it has read.
         PERFORM set_config('synchronous_commit', 'on', TRUE);
     END IF;

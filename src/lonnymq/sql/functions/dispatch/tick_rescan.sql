@@ -6,7 +6,7 @@ DECLARE
     v_snapshot PG_SNAPSHOT;
 BEGIN
     -- In one statement: the notices of what commits later count the rest.
-    SELECT pg_current_snapshot(), (SELECT COUNT(*) FROM message) - (SELECT COUNT(*) FROM lease_holding(NULL))
+    SELECT pg_current_snapshot(), (SELECT COUNT(*) FROM message) - (SELECT COUNT(*) FROM message_leases(NULL))
     INTO v_snapshot, t.waiting;
     t.at := p_now;
     t.seen_xid := pg_snapshot_xmax(v_snapshot);

@@ -6,7 +6,7 @@ SET search_path FROM CURRENT AS $$
 DECLARE
     v_snapshot PG_SNAPSHOT;
 BEGIN
-    PERFORM free_check('history_follow');
+    PERFORM unbound_check('history_follow');
     BEGIN
         v_snapshot := p_snapshot;
     EXCEPTION WHEN invalid_text_representation THEN

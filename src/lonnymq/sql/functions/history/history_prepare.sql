@@ -12,7 +12,7 @@ BEGIN
             LOCK TABLE ONLY finished IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
             LOCK TABLE finished_other IN ACCESS EXCLUSIVE MODE NOWAIT;
             EXECUTE format('CREATE TABLE %I (LIKE finished INCLUDING ALL)', history_partition(v_from));
-            PERFORM relation_protect(history_partition(v_from));
+            PERFORM table_revoke_rights(history_partition(v_from));
             -- LIKE does not copy this.
             EXECUTE format('ALTER TABLE %I REPLICA IDENTITY FULL', history_partition(v_from));
             EXECUTE format('ALTER TABLE finished ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)',

@@ -1,5 +1,5 @@
--- Begin to count a channel's messages in, or go on; the caller holds the channel's policy. What is there already, and
--- was not counted in, counts as long as it is there.
+-- Start to count a channel's messages, or continue. The caller has locked the channel's policy. Messages that are
+-- already there and were not counted take up room as long as they are there.
 CREATE OR REPLACE FUNCTION capacity_open (p_channel TEXT, p_max INT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
@@ -10,11 +10,11 @@ BEGIN
     PERFORM FROM capacity c WHERE c.channel = p_channel ORDER BY c.turn DESC LIMIT 1 FOR UPDATE;
     IF FOUND THEN
         UPDATE capacity
-        SET turn = nextval('turn'), uncounted = capacity_uncounted(p_channel, p_max), recounted_at = clock_ms(),
+        SET turn = nextval('turn'), uncounted = capacity_count_uncounted(p_channel, p_max), recounted_at = clock_ms(),
             open_xids = NULL
         WHERE channel = p_channel;
     ELSE
         INSERT INTO capacity (channel, turn, size, uncounted, recounted_at)
-        VALUES (p_channel, nextval('turn'), 0, capacity_uncounted(p_channel, p_max), clock_ms());
+        VALUES (p_channel, nextval('turn'), 0, capacity_count_uncounted(p_channel, p_max), clock_ms());
     END IF;
 END $$;

@@ -1,8 +1,8 @@
--- Part of letting messages in: lock a channel's size, until the transaction ends, and say how many more fit; NULL: it
--- has no limit, or none any more.
--- Where fewer than p_wanted do, departures are taken off first, 1,000 rows and p_wanted at most; and messages from
--- before the limit, which leave without a word, are counted again, once a second at most. They are counted, too, when a
--- transaction has ended that was open when the limit was new, and may not have known of it.
+-- Part of admitting messages: lock a channel's size until the transaction ends, and return how many more messages fit;
+-- NULL: the channel has no limit, or no longer has one.
+-- If fewer than p_wanted fit, departures are subtracted first, at most 1,000 + p_wanted rows. Messages from before the
+-- limit do not append departures, so they are counted again, at most once per second. They are also counted again when
+-- a transaction has ended that was open when the limit was set, and may not have seen it.
 CREATE OR REPLACE FUNCTION capacity_room (p_channel TEXT, p_wanted INT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
@@ -14,12 +14,12 @@ DECLARE
     v_snapshot PG_SNAPSHOT;
 BEGIN
     SELECT * INTO c FROM capacity x WHERE x.channel = p_channel ORDER BY x.turn DESC LIMIT 1 FOR UPDATE;
-    -- Read after the wait for the lock: what was committed meanwhile holds.
+    -- Read after the wait for the lock: a change that was committed meanwhile applies.
     SELECT x.max_size INTO v_max FROM channel x WHERE x.name = p_channel;
     IF v_max IS NOT NULL AND c.channel IS NULL THEN
-        -- The channel was deleted and limited anew during the wait, or its size is missing. The policy is written, not
-        -- only locked, so that two producers cannot both make a size: a second one waits, and above READ COMMITTED it
-        -- fails with 40001.
+        -- The channel was deleted and limited again during the wait, or its size is missing. The policy is updated, not
+        -- only locked, so that two producers cannot both create a size: the second one waits, and above READ COMMITTED
+        -- it fails with 40001.
         UPDATE channel x SET max_size = x.max_size WHERE x.name = p_channel RETURNING x.max_size INTO v_max;
         IF v_max IS NOT NULL THEN
             IF NOT EXISTS (SELECT FROM capacity x WHERE x.channel = p_channel) THEN
@@ -37,17 +37,17 @@ BEGIN
         c.open_xids := ARRAY(
             SELECT x FROM pg_snapshot_xip(v_snapshot) x
             WHERE x <> pg_current_xact_id() AND (c.open_xids IS NULL OR x = ANY (c.open_xids)));
-        c.uncounted := capacity_uncounted(p_channel, v_max);
+        c.uncounted := capacity_count_uncounted(p_channel, v_max);
         v_is_changed := TRUE;
     END IF;
     IF c.size + c.uncounted + p_wanted > v_max THEN
-        v_read := capacity_departed(c, 1000 + p_wanted);
-        -- That nothing was found is written only where much would be read again.
+        v_read := capacity_apply_departures(c, 1000 + p_wanted);
+        -- If no departure was found, the new position is written only if it saves much reading.
         v_is_changed := v_is_changed OR v_read.size < c.size OR c.read_to IS NULL
             OR (SELECT COUNT(*) >= 10 FROM pg_snapshot_xip(c.read_to) x WHERE pg_visible_in_snapshot(x, v_snapshot));
         c := v_read;
         IF c.uncounted > 0 AND c.size + c.uncounted + p_wanted > v_max AND abs(v_now - c.recounted_at) >= 1000 THEN
-            c.uncounted := capacity_uncounted(p_channel, v_max);
+            c.uncounted := capacity_count_uncounted(p_channel, v_max);
             c.recounted_at := v_now;
             v_is_changed := TRUE;
         END IF;

@@ -8,6 +8,6 @@ BEGIN
         PERFORM refuse('LM001', 'a channel needs a name' || p_place, 'Name the channel with 1 to 255 bytes of text.');
     ELSE
         PERFORM refuse('LM001', format('the channel name is %s bytes long%s', octet_length(p_channel), p_place),
-            'Name the channel with 1 to 255 bytes of text.');
+            'Give a name of 1 to 255 bytes.');
     END IF;
 END $$;

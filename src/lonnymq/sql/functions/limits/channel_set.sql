@@ -11,7 +11,7 @@ CREATE OR REPLACE FUNCTION channel_set (
 ) RETURNS SETOF channel_policy LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 BEGIN
-    PERFORM free_check('channel_set');
+    PERFORM unbound_check('channel_set');
     PERFORM channel_check(p_channel);
     IF p_max_concurrency NOT BETWEEN 0 AND 10000 THEN
         PERFORM refuse('LM007', format('a max_concurrency of %s is out of range', p_max_concurrency),

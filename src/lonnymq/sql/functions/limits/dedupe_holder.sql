@@ -1,4 +1,4 @@
--- The message, other than p_id, that holds a key at p_now; NULL: nobody does.
+-- The message, other than p_id, that holds a key at p_now; NULL: none does.
 CREATE OR REPLACE FUNCTION dedupe_holder (p_channel TEXT, p_key TEXT, p_id BIGINT, p_now BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,5 +1,4 @@
--- The messages have finished: their keys are kept for the queue's time, and then free. Locks them in the order of the
--- keys.
+-- The messages are finished: their keys are kept for p_keep_ms more, and are free then. Locks the keys in their order.
 CREATE OR REPLACE FUNCTION dedupe_release (p_keys dedupe[], p_keep_ms BIGINT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,15 +1,15 @@
--- Take a key for a message. Returns NULL, or the message that holds it already. Waits only for a transaction that takes
--- or frees the same key at this moment. A message that comes back to life takes its own key again. Each failed try
--- means that somebody else committed a change of the key in between; after 100 of them it gives up.
+-- Take a key for a message. Returns NULL, or the id of the message that already holds the key. A dead message that is
+-- retried takes its own key again. Waits only for a transaction that takes or frees the same key at this moment. Each
+-- failed try means that another transaction committed a change of the key meanwhile; after 100 of them it gives up.
 CREATE OR REPLACE FUNCTION dedupe_take (p_channel TEXT, p_key TEXT, p_id BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
     d dedupe;
     v_turn BIGINT := 0;
-    v_now BIGINT;                           -- read once per try: a clock that steps must not make two answers of one
+    v_now BIGINT;                           -- read once per try, so that both uses see the same time
 BEGIN
     FOR i IN 1 .. 200 LOOP
-        -- Turn 0 is free only if the key is. Another turn is tried only to wait for whoever changes that row.
+        -- Turn 0 is free only if the key is. Another turn is inserted only to wait for whoever changes that row.
         INSERT INTO dedupe (channel, key, turn, message_id)
         VALUES (p_channel, p_key, v_turn, p_id) ON CONFLICT DO NOTHING;
         IF FOUND AND v_turn = 0 THEN
@@ -29,7 +29,7 @@ BEGIN
         ELSIF d.message_id <> p_id AND (d.until_at IS NULL OR d.until_at > v_now) THEN
             RETURN d.message_id;
         END IF;
-        -- Kept for long enough, or the message's own: take it over. If it is gone since, begin again.
+        -- No longer kept, or the message's own: take it over. If it has changed since, start again.
         IF v_turn = 0 THEN
             WITH begun AS (
                 UPDATE dedupe x SET message_id = NULL, until_at = NULL
@@ -47,6 +47,6 @@ BEGIN
         END IF;
         v_turn := 0;
     END LOOP;
-    PERFORM refuse('40001', format('others changed the dedupe key %s at every try', quote_literal(p_key)),
+    PERFORM refuse('40001', format('other transactions kept changing the dedupe key %s', quote_literal(p_key)),
         'Run the transaction again.');
 END $$;

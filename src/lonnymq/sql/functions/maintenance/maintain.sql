@@ -16,7 +16,7 @@ DECLARE
     v_is_due BOOLEAN;
 BEGIN
     PERFORM isolation_check('maintain');
-    PERFORM free_check('maintain');
+    PERFORM unbound_check('maintain');
     IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 1000000 THEN
         PERFORM refuse('LM005', format('cleaning %s rows is not possible', COALESCE(p_limit::TEXT, 'NULL')),
             'Clean 1 to 1,000,000 at a time.');

@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION rebuild ()
 RETURNS VOID LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     PERFORM isolation_check('rebuild');
-    PERFORM free_check('rebuild');
+    PERFORM unbound_check('rebuild');
     IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
         PERFORM refuse('LM009', 'rebuild cannot run in a transaction that has written before',
             'Call it in a transaction of its own.');

@@ -1,16 +1,16 @@
--- The channels that the caller's login role is bound to, itself or as a member of bound roles; NULL: it is free.
--- session_user is the login, whatever SET ROLE or a SECURITY DEFINER function says. Memberships count, directly or
--- through other roles, where rights are inherited or SET ROLE is allowed. They do not count for who has the rights of
--- the queue's owner, superusers included: such a login is bound only by a binding of its own. Where bindings were
--- made and none is left, a restore has lost them: then everybody but the owner is bound to nothing.
+-- The channels that the caller's login role is bound to, itself or as a member of bound roles; NULL: it is not bound.
+-- session_user is the login role, whatever SET ROLE or a SECURITY DEFINER function says. Memberships count, directly or
+-- through other roles, if rights are inherited or SET ROLE is allowed. They do not count for a login that has the
+-- rights of the queue's owner, superusers included: such a login is bound only by its own binding. If bindings were
+-- made and none is left, a restore has lost them: then everybody but the owner is bound to no channel at all.
 CREATE OR REPLACE FUNCTION bound_channels ()
 RETURNS TEXT[] LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off SET jit TO off AS $$
 DECLARE
     v_login OID;
-    v_kind TEXT;                            -- of membership, as pg_has_role names it
+    v_kind TEXT;                            -- the kind of membership, in the words of pg_has_role
     v_is_owner BOOLEAN;
-    v_roles OID[];                          -- whose bindings hold for it
+    v_roles OID[];                          -- the roles whose bindings apply
     v_bindings BIGINT;
     v_channels TEXT[];
 BEGIN
@@ -27,7 +27,7 @@ BEGIN
             SELECT v_login
             UNION
             SELECT m.roleid FROM mine JOIN pg_auth_members m ON m.member = mine.role
-            -- before PostgreSQL 16 a membership has no options, and is for both
+            -- before PostgreSQL 16 a membership has no options and allows both
             CROSS JOIN LATERAL (SELECT to_jsonb(m) AS m) o
             WHERE COALESCE((o.m ->> 'inherit_option')::BOOLEAN OR (o.m ->> 'set_option')::BOOLEAN, TRUE))
         SELECT array_agg(mine.role) INTO v_roles FROM mine;

@@ -1,5 +1,5 @@
--- The names of the channels that the caller may see: those that its login role is bound to; or if it is free, all that
--- channel_names knows.
+-- The names of the channels that the caller may see: the ones that its login role is bound to, or all of them if it is
+-- not bound.
 CREATE OR REPLACE FUNCTION channel_visible ()
 RETURNS SETOF TEXT LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

@@ -1,6 +1,5 @@
--- Write down the present name of roles that were renamed since they were bound, that a role was dropped, and the new
--- role where it was made again. So a role also stays bound that is renamed, later dropped and then made again. The
--- caller holds the queue's row.
+-- Update bindings whose role was renamed, dropped, or dropped and created again. So a role also stays bound if it is
+-- renamed, later dropped and then created again. The caller has locked the queue's row.
 CREATE OR REPLACE FUNCTION credential_renew ()
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- Bindings whose role was renamed, dropped, or dropped and made again, since they were written; with the role and its
--- name as they are now. A dropped one has role 0: a dump would hold its bare number, which may be another role's
+-- Bindings whose role was renamed, dropped, or dropped and created again since they were written, with the role and its
+-- name as they are now. A dropped role is written as 0: a dump would contain its bare number, which may be another role
 -- where it is restored.
 CREATE OR REPLACE FUNCTION credential_stale ()
 RETURNS TABLE (old_role REGROLE, old_name TEXT, role REGROLE, name TEXT) LANGUAGE plpgsql STABLE AS $$

@@ -1,5 +1,5 @@
--- The dead messages that the caller may see: those of the channels that its login role is bound to, or all if it is
--- free. See message_visible.
+-- The dead messages that the caller may see: those of the channels that its login role is bound to, or all of them if
+-- it is not bound. See message_visible.
 CREATE OR REPLACE FUNCTION dead_visible ()
 RETURNS SETOF dead LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off

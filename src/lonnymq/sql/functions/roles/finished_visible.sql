@@ -1,6 +1,6 @@
--- The history that the caller may see, of what finished from p_from to p_to: that of the channels that its login role
--- is bound to, or all if it is free. See message_visible. Who is bound and has a long history asks for a part of it
--- here: the view history reads all of it.
+-- The history that the caller may see, of messages that finished from p_from to p_to: that of the channels that its
+-- login role is bound to, or all of it if it is not bound. See message_visible. A bound login with a long history
+-- should ask for a part of it here: the view history reads all of it.
 CREATE OR REPLACE FUNCTION finished_visible (p_from BIGINT DEFAULT NULL, p_to BIGINT DEFAULT NULL)
 RETURNS SETOF finished LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off

@@ -1,4 +1,4 @@
--- Refuse channels that the caller's login role is not bound to.
+-- Refuse to produce to channels that the caller's login role is not bound to.
 CREATE OR REPLACE FUNCTION produce_check (p_channels TEXT[])
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
@@ -8,7 +8,7 @@ BEGIN
     IF v_bound IS NOT NULL THEN
         SELECT c INTO v_channel FROM unnest(p_channels) c WHERE (c = ANY (v_bound)) IS NOT TRUE LIMIT 1;
         IF FOUND THEN
-            PERFORM bound_refuse('produce to channel ' || quote_literal(v_channel),
+            PERFORM bound_login_refuse('produce to channel ' || quote_literal(v_channel),
                 'It is bound to other channels; an administrator changes that with credential_bind.');
         END IF;
     END IF;

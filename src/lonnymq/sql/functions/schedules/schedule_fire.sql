@@ -20,9 +20,9 @@ DECLARE
     v_count INT := cardinality(p_ticks);
     v_message new_message;
 BEGIN
-    PERFORM free_check('schedule_fire');
+    PERFORM unbound_check('schedule_fire');
     PERFORM schedule_check(p_name);
-    PERFORM lengths_check(v_count, NULL);
+    PERFORM array_lengths_check(v_count, NULL);
     IF v_count > 1000 THEN
         PERFORM refuse('LM005', format('%s ticks are too many for one call', v_count), 'Fire up to 1,000 at a time.');
     END IF;

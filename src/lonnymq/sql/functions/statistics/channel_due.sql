@@ -20,7 +20,7 @@ BEGIN
         WHERE r.channel = p_channel AND r.lane || '' = l.name AND r.tag >= l.floor) r;
     FOR i IN 1 .. 20 LOOP
         EXIT WHEN v_rank > v_last OR v_last IS NULL;
-        SELECT * INTO e FROM message_due(p_channel, p_lanes, v_rank, v_at, c_start, 1);
+        SELECT * INTO e FROM list_due(p_channel, p_lanes, v_rank, v_at, c_start, 1);
         EXIT WHEN e.id IS NULL;
         oldest_at := LEAST(oldest_at, (SELECT GREATEST(m.dequeue_at, m.created_at) FROM message m WHERE m.id = e.id));
         v_rank := CASE WHEN e.at <= 0 THEN e.rank ELSE e.rank + 1 END;

@@ -30,7 +30,7 @@ BEGIN
             FROM (
                 SELECT n FROM unnest(channel_names(v_after, p_limit)) n
                 UNION ALL
-                SELECT m.channel FROM message_unread(1000) m WHERE m.channel > v_after) x (name)
+                SELECT m.channel FROM message_undispatched(1000) m WHERE m.channel > v_after) x (name)
             ORDER BY 1 LIMIT p_limit);
     ELSIF p_order = 'next' THEN
         v_names := channel_next(p_limit);

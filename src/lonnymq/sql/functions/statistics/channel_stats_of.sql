@@ -23,7 +23,7 @@ BEGIN
     unread AS MATERIALIZED (            -- not dispatched yet
         SELECT m.channel, COUNT(*) FILTER (WHERE m.dequeue_at <= v_now) AS due,
             COUNT(*) FILTER (WHERE m.dequeue_at > v_now) AS scheduled
-        FROM message_unread(p_cap) m WHERE m.channel = ANY (p_channels) GROUP BY m.channel),
+        FROM message_undispatched(p_cap) m WHERE m.channel = ANY (p_channels) GROUP BY m.channel),
     void AS MATERIALIZED (SELECT v.channel, SUM(v.n) AS n FROM removals_pending(p_channels) v GROUP BY v.channel),
     below AS MATERIALIZED (             -- entries of ready below the floor
         SELECT r.channel, COUNT(*) AS n FROM ready_locked h

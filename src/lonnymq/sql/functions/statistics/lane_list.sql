@@ -7,7 +7,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_lanes lane_state[] := (SELECT t.lanes FROM tick t ORDER BY t.id DESC LIMIT 1);
 BEGIN
-    PERFORM free_check('lane_list');
+    PERFORM unbound_check('lane_list');
     RETURN QUERY
     WITH line AS MATERIALIZED (
         SELECT x.lane, SUM(x.n)::BIGINT AS n

@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION oldest_due_at (p_lanes lane_state[])
 RETURNS BIGINT LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN LEAST((
-        SELECT MIN(GREATEST(m.dequeue_at, m.created_at)) FROM message_unread(1000) m
+        SELECT MIN(GREATEST(m.dequeue_at, m.created_at)) FROM message_undispatched(1000) m
             WHERE m.dequeue_at <= clock_ms()), (
         SELECT MIN(GREATEST(m.dequeue_at, m.created_at))
         FROM (

@@ -15,7 +15,7 @@ DECLARE
     q queue;
     t tick;
 BEGIN
-    PERFORM free_check('queue_stats');
+    PERFORM unbound_check('queue_stats');
     SELECT * INTO q FROM queue;
     SELECT * INTO t FROM tick ORDER BY id DESC LIMIT 1;
     waiting := COALESCE(t.waiting, 0) + (

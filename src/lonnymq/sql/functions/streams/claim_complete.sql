@@ -1,6 +1,6 @@
--- Complete all messages of the claims up to p_seq. Returns how many were completed, or were cancelled meanwhile, and
--- how many are lost: their leases ran out and others have them, or had. With p_whole it is refused if any is lost:
--- call it so in the transaction that keeps what was made of them, and each message counts once.
+-- Complete all messages of the claims up to p_seq. Returns how many were completed, how many had been cancelled, and
+-- how many are lost: their leases ran out, and others have them or had them. With p_whole the call is refused if any is
+-- lost: call it so in the transaction that stores the result of the work, and each message counts exactly once.
 CREATE OR REPLACE FUNCTION claim_complete (
     p_claimant TEXT, p_generation BIGINT, p_seq BIGINT, p_whole BOOLEAN DEFAULT FALSE)
 RETURNS TABLE (completed BIGINT, cancelled BIGINT, lost BIGINT) LANGUAGE plpgsql SECURITY DEFINER
@@ -14,8 +14,8 @@ BEGIN
     IF p_seq IS NULL OR p_seq NOT BETWEEN 0 AND c.last_seq THEN
         PERFORM refuse('LM015',
             format('claim %s of %s was never made', COALESCE(p_seq::TEXT, 'NULL'), quote_literal(p_claimant)),
-            'The reader is ahead of the queue: it has the checkpoint of another queue, or the database was restored. '
-            || 'Start it with a new checkpoint.');
+            'The reader''s checkpoint is from another queue, or the database was restored since. '
+            || 'Start the reader with a new checkpoint.');
     END IF;
     WITH gone AS (
         DELETE FROM claim x WHERE x.claimant = p_claimant AND x.seq > c.done_seq AND x.seq <= p_seq
@@ -31,9 +31,9 @@ BEGIN
     END IF;
     IF p_whole AND lost > 0 THEN
         PERFORM refuse('LM016',
-            format('%s messages of claim %s are no longer held by %s', lost, p_seq, quote_literal(p_claimant)),
-            'Their leases ran out. Roll back and read the claim again: they are then left out. Longer leases make it '
-            || 'rarer.');
+            format(CASE lost WHEN 1 THEN '%s message of claim %s is no longer held by %s'
+                ELSE '%s messages of claim %s are no longer held by %s' END, lost, p_seq, quote_literal(p_claimant)),
+            'The leases ran out. Roll back and read the claim again: it then leaves these out. Use longer leases.');
     END IF;
     IF p_seq > c.done_seq THEN
         UPDATE claimant SET done_seq = p_seq WHERE name = p_claimant;

@@ -1,5 +1,5 @@
--- Extend the leases of all claims that are not finished. With p_forget, what was lost is no longer part of its claim,
--- and what was cancelled is over.
+-- Extend the leases of all claims that are not complete. With p_forget, lost messages are removed from their claim, and
+-- cancelled ones are finished.
 -- Returns how many were extended, and how many could not be: others have them, or they are finished or cancelled.
 CREATE OR REPLACE FUNCTION claim_extend (
     p_claimant TEXT, p_generation BIGINT, p_lease_ms BIGINT DEFAULT NULL, p_forget BOOLEAN DEFAULT FALSE)
@@ -21,7 +21,7 @@ BEGIN
     lost := COALESCE(cardinality(v_lost), 0);
     extended := COALESCE(cardinality(v_ids), 0) - lost;
     IF p_forget AND lost > 0 THEN
-        -- Behind a COALESCE, where it is a list that is looked up and not one that is gone through for each.
+        -- COALESCE makes the planner look the ids up in a hash table.
         WITH gone AS (
             DELETE FROM claim x
             WHERE x.claimant = p_claimant AND x.seq > c.done_seq

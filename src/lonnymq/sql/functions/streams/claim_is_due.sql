@@ -1,6 +1,6 @@
--- Whether a dequeue may find something, as of the last dispatch: entries of ready up to their lane's horizon, or lines
--- that may release; of p_lanes, or of all. With p_before: something that was due at that time; in a line, of any
--- priority.
+-- Whether a dequeue may find something, as of the last dispatch: entries of ready up to their lane's horizon, or
+-- backlogs that may release messages; in p_lanes, or in all lanes. With p_before, only messages that were due at that
+-- time count; in a backlog, of any priority. Locks nothing.
 CREATE OR REPLACE FUNCTION claim_is_due (p_before BIGINT, p_lanes TEXT[])
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$
 DECLARE

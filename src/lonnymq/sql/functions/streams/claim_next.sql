@@ -1,9 +1,10 @@
--- The claim behind p_seq: one that was made already and is still held, with new leases, or a new one of up to p_limit
--- messages, dequeued as by anyone. What was lost meanwhile is no longer part of it. Dispatch before, in a transaction
--- of its own. READ COMMITTED only. With p_before it is made only while some channel may release a message that was due
--- at that time, so that a reader of what is there comes to an end while others produce. With p_lanes, from these
--- lanes alone. Returns its number and size; p_seq and 0, and when to ask again, when there is nothing to claim; with
--- p_before no time when there is no such channel. Writes nothing when nothing is due and no claim is open.
+-- The claim after p_seq: one that was made before and is still held, with extended leases, or a new one of up to
+-- p_limit messages, dequeued like any others. Messages that were lost meanwhile are no longer part of it. Call dispatch
+-- first, in its own transaction. READ COMMITTED only.
+-- With p_before a claim is made only while some channel may release a message that was due at that time, so that a
+-- reader of the present messages finishes although others keep producing. With p_lanes, it takes from these lanes only.
+-- Returns the number and size of the claim; or p_seq and 0 if there is nothing to claim, with the time to ask again
+-- (with p_before: NULL if no such message is left). Writes nothing if nothing is due and no claim is open.
 CREATE OR REPLACE FUNCTION claim_next (
     p_claimant TEXT, p_generation BIGINT, p_seq BIGINT, p_limit INT, p_lease_ms BIGINT DEFAULT NULL,
     p_before BIGINT DEFAULT NULL, p_lanes TEXT[] DEFAULT NULL)
@@ -12,14 +13,14 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
     c claimant;
-    v_is_due BOOLEAN;                       -- some channel may release
-    v_is_open BOOLEAN;                      -- a claim is not finished
+    v_is_due BOOLEAN;                       -- some channel may release a message
+    v_is_open BOOLEAN;                      -- a claim is not complete
     v_got BIGINT;
 BEGIN
     PERFORM isolation_check('claim_next');
     IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
-        PERFORM refuse('LM005', format('a claim of %s messages is not possible', COALESCE(p_limit::TEXT, 'NULL')),
-            'Claim 1 to 100,000 at a time.');
+        PERFORM refuse('LM005', format('p_limit is %s, which is out of range', COALESCE(p_limit::TEXT, 'NULL')),
+            'Claim 1 to 100,000 messages at a time.');
     END IF;
     v_is_due := claim_is_due(p_before, p_lanes);
     c := claim_check(p_claimant, p_generation, FALSE);
@@ -32,8 +33,8 @@ BEGIN
     IF p_seq IS NULL OR p_seq NOT BETWEEN 0 AND c.last_seq THEN
         PERFORM refuse('LM015',
             format('claim %s of %s was never made', COALESCE(p_seq::TEXT, 'NULL'), quote_literal(p_claimant)),
-            'The reader is ahead of the queue: it has the checkpoint of another queue, or the database was restored. '
-            || 'Start it with a new checkpoint.');
+            'The reader''s checkpoint is from another queue, or the database was restored since. '
+            || 'Start the reader with a new checkpoint.');
     END IF;
     seq := GREATEST(p_seq, c.done_seq) + 1;
     messages := 0;

@@ -1,5 +1,5 @@
--- The messages of the claims behind p_after, up to p_upto, that are still held; in p_parts parts, of which this is
--- number p_part, from 0.
+-- The messages of the claims after p_after, up to p_upto, that are still held; split into p_parts parts, of which this
+-- is number p_part, counted from 0. Locks nothing.
 CREATE OR REPLACE FUNCTION claim_read (
     p_claimant TEXT, p_generation BIGINT, p_after BIGINT, p_upto BIGINT, p_part INT DEFAULT 0, p_parts INT DEFAULT 1)
 RETURNS TABLE (
@@ -13,8 +13,9 @@ DECLARE
     v_tokens UUID[];
 BEGIN
     IF p_part IS NULL OR p_parts IS NULL OR p_parts < 1 OR p_part NOT BETWEEN 0 AND p_parts - 1 THEN
-        PERFORM refuse('LM005', 'there is no such part of a claim',
-            'Parts are counted from 0, and there is at least one.');
+        PERFORM refuse('LM005',
+            format('there is no part %s of %s', COALESCE(p_part::TEXT, 'NULL'), COALESCE(p_parts::TEXT, 'NULL')),
+            'Give p_parts of 1 or more, and a p_part from 0 to p_parts - 1.');
     END IF;
     PERFORM claim_check(p_claimant, p_generation, FALSE);
     SELECT array_agg(x.seq), array_agg(x.id), array_agg(x.token) INTO v_seqs, v_ids, v_tokens

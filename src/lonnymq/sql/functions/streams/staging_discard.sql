@@ -1,5 +1,4 @@
--- Take away what the caller's login role has staged under some batches and will not publish. Returns how many rows
--- went.
+-- Delete rows that the caller's login role has staged under these batches and will not publish. Returns how many.
 CREATE OR REPLACE FUNCTION staging_discard (p_batches UUID[])
 RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET enable_seqscan TO off SET enable_bitmapscan TO off SET jit TO off AS $$

@@ -1,8 +1,8 @@
--- staging_publish for several batches, in their order, once: what an app has published under this version, or a
--- higher one, is not published again; what is staged for it then goes. Two that try at the same time wait for each
--- other. Without a version the app is a job that publishes once, and is remembered for a day; with one, for ever.
--- Apps are the caller's login role's own. Returns what was created when it was published, and whether that was before
--- this call.
+-- staging_publish for several batches, in their order, and only once: if the app has already published this version or
+-- a higher one, nothing is published and the staged rows are deleted. If two calls try at the same time, the second
+-- waits. Without a version the app is a job that publishes once, and is remembered for one day; with a version it is
+-- remembered for ever. App names belong to the caller's login role. Returns what was created when it was published, and
+-- whether that was before this call.
 CREATE OR REPLACE FUNCTION staging_publish_once (p_app TEXT, p_version BIGINT, p_batches UUID[],
     p_drop_full BOOLEAN DEFAULT FALSE)
 RETURNS TABLE (created BIGINT, duplicates BIGINT, refused BIGINT, is_repeat BOOLEAN) LANGUAGE plpgsql SECURITY DEFINER
@@ -15,7 +15,7 @@ BEGIN
         OR cardinality(p_batches) IS NULL OR array_position(p_batches, NULL) IS NOT NULL THEN
         PERFORM refuse('LM010', format('app %s, version %s or its batches are not valid',
             COALESCE(quote_literal(left(p_app, 100)), 'NULL'), COALESCE(p_version::TEXT, 'NULL')),
-            'Name an app with 1 to 255 bytes, a version of 0 or more, and an array of batches.');
+            'Give an app name of 1 to 255 bytes, a version of 0 or more or NULL, and an array of batches.');
     END IF;
     INSERT INTO ledger AS l (app, version, is_lasting, published_at, created, duplicates, refused)
     VALUES (p_app, COALESCE(p_version, -1), p_version IS NOT NULL, clock_ms(), 0, 0, 0)

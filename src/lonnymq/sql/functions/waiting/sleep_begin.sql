@@ -18,7 +18,7 @@ DECLARE
     s sleep;
 BEGIN
     PERFORM isolation_check('sleep_begin');
-    PERFORM free_check('sleep_begin');
+    PERFORM unbound_check('sleep_begin');
     SELECT * INTO s FROM sleep ORDER BY id DESC LIMIT 1;
     IF NOT (SELECT q.notify FROM queue q) THEN
         RETURN QUERY SELECT s.id, FALSE;

@@ -8,7 +8,7 @@ RETURNS TABLE (is_due BOOLEAN, again_at BIGINT, is_awaited BOOLEAN, now_at BIGIN
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     PERFORM isolation_check('sleep_look');
-    PERFORM free_check('sleep_look');
+    PERFORM unbound_check('sleep_look');
     now_at := clock_ms();
     again_at := dequeue_again_at(now_at);
     is_due := again_at <= now_at OR NOT (SELECT q.paused FROM queue q) AND EXISTS (

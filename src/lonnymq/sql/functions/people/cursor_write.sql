@@ -1,6 +1,0 @@
--- Where a page of a list ends, as text that the next call is given back.
-CREATE OR REPLACE FUNCTION cursor_write (p_channel TEXT, p_rank SMALLINT, p_at BIGINT, p_id BIGINT)
-RETURNS TEXT LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    RETURN jsonb_build_array(p_channel, p_rank, p_at, p_id)::TEXT;
-END $$;

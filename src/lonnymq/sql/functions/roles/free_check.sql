@@ -1,9 +1,0 @@
--- Refuse a caller whose login role is bound to channels: such a login may produce and observe, nothing else.
-CREATE OR REPLACE FUNCTION free_check (p_call TEXT)
-RETURNS VOID LANGUAGE plpgsql AS $$
-BEGIN
-    IF bound_channels() IS NOT NULL THEN
-        PERFORM bound_refuse('call ' || p_call,
-            'It is bound to channels, and may only produce to and observe these. Use another login for this.');
-    END IF;
-END $$;
