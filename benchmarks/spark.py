@@ -29,7 +29,7 @@ from rich.table import Table
 from benchmarks.arena import arena
 from lonnymq.install import install
 from lonnymq.spark import session
-from lonnymq.spark.connection import Connecting
+from lonnymq.spark.connection import QueueAddress
 from lonnymq.spark.reports.build import report
 
 JDBC_DRIVER = Path("/usr/share/java/postgresql.jar")  # Debian's libpostgresql-jdbc-java
@@ -74,7 +74,7 @@ def into_the_queue(ground: Ground) -> None:
 
 
 def adbc_alone(_: Ground) -> None:
-    with Connecting.of(OPTIONS).adbc() as conn, conn.cursor() as cursor:
+    with QueueAddress.of(OPTIONS).adbc() as conn, conn.cursor() as cursor:
         cursor.execute("SELECT * FROM lonnymq.finished")
         for batch in cursor.fetch_record_batch():
             assert batch.num_rows

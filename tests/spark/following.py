@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from lonnymq.spark.changes.source import FollowedSource, StreamReader
-from lonnymq.spark.dead_source import DeadSource
-from lonnymq.spark.history_source import HistorySource
+from lonnymq.spark.changes.change_source import ChangeSource, StreamReader
+from lonnymq.spark.changes.dead_source import DeadSource
+from lonnymq.spark.changes.history_source import HistorySource
 
 Row = tuple[Any, ...]
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-SOURCES: dict[str, Callable[[Any], FollowedSource]] = {"history": HistorySource, "dead_letters": DeadSource}
+SOURCES: dict[str, Callable[[Any], ChangeSource]] = {"history": HistorySource, "dead_letters": DeadSource}
 TIMES = {"created_at", "first_dequeued_at", "dequeued_at", "finished_at", "dead_at"}
 ANY_ROW = """
     INSERT INTO finished

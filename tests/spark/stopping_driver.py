@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWrite
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from lonnymq.spark.consume.stream import ClaimReader
+from lonnymq.spark.consume.claim_reader import ClaimReader
 from lonnymq.spark.queue_source import QueueSource
 from lonnymq.spark.sessions.spark_session import session
 from lonnymq.spark.sink.writer import StreamWriter

@@ -15,10 +15,10 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from pyspark.sql import SparkSession
 
 from lonnymq.errors import InvalidArgument, NotPermitted, PositionUnknown
-from lonnymq.spark.changes.reader import RowsLost
+from lonnymq.spark.changes.range_reader import RowsLost
 from lonnymq.spark.columns import HISTORY
 from lonnymq.spark.lake import delta_table
-from lonnymq.spark.lake.archive import Archiving, HistoryNotKept, archive
+from lonnymq.spark.lake.archive import ArchiveProgress, HistoryNotKept, archive
 from lonnymq.spark.lake.delta_table import LakeConflict, LakeTable, LakeUnsuitable
 from tests.database import Connect
 from tests.spark.traffic import complete, finish, kill, settle
@@ -83,10 +83,10 @@ def test_many_commits_split_no_transaction(
         finish(conn, "acme", [b"x"] * size)
     told: list[tuple[int, bool]] = []
 
-    def tell(progress: Archiving) -> None:
+    def tell(progress: ArchiveProgress) -> None:
         told.append((progress.tables["history"].rows, progress.is_caught_up))
 
-    archive(spark, folder, options, tables=["history"], rows_a_commit=4, told=tell)
+    archive(spark, folder, options, tables=["history"], rows_per_commit=4, on_progress=tell)
     assert told == [(4, False), (14, False), (16, False), (21, False), (21, True)]
     assert ids(folder) == in_postgresql(conn)
 
@@ -271,7 +271,7 @@ def test_it_goes_on_until_it_is_stopped(
     stop = threading.Event()
     rounds: list[int] = []
 
-    def tell(progress: Archiving) -> None:
+    def tell(progress: ArchiveProgress) -> None:
         if not progress.is_caught_up:
             return
         rounds.append(progress.tables["history"].rows)
@@ -280,7 +280,7 @@ def test_it_goes_on_until_it_is_stopped(
         else:
             stop.set()
 
-    archive(spark, folder, options, tables=["history"], every=0.01, stop=stop, told=tell)
+    archive(spark, folder, options, tables=["history"], every=0.01, stop=stop, on_progress=tell)
     assert rounds == [1, 2]
 
 
@@ -298,7 +298,7 @@ def test_a_new_archive_begins_at_what_is_still_kept(
     trim(conn)
     finish(conn, "acme", [b"x"] * 3)
     [(oldest,)] = conn.execute("SELECT MIN(finished_at) FROM history").fetchall()
-    done = archive(spark, folder, options, rows_a_commit=2).tables
+    done = archive(spark, folder, options, rows_per_commit=2).tables
     assert done["history"].rows == 3
     assert done["history"].begins_at is not None
     assert datetime.fromisoformat(done["history"].begins_at) == datetime.fromtimestamp(oldest / 1000, UTC)
@@ -383,7 +383,15 @@ def test_a_folder_that_was_deleted_is_filled_anew(
     archive(spark, folder, options, tables=["history"])
     shutil.rmtree(folder)
     stop = threading.Event()
-    archive(spark, folder, options, tables=["history"], rows_a_commit=1, stop=stop, told=lambda _: stop.set())
+    archive(
+        spark,
+        folder,
+        options,
+        tables=["history"],
+        rows_per_commit=1,
+        stop=stop,
+        on_progress=lambda _: stop.set(),
+    )
     assert len(ids(folder)) == 1
     age_history(conn)
     conn.execute("SELECT maintain()")

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from lonnymq.errors import ClaimantTaken, LeasesLost, PositionUnknown
-from lonnymq.spark.consume.stream import ClaimReader, Part, claimed_schema
+from lonnymq.spark.consume.claim_reader import ClaimPartition, ClaimReader, claimed_schema
 from tests.database import Connect
 from tests.invariants import check, dequeue, dispatch
 from tests.spark.consuming import Options, completed, create, one, until
@@ -44,7 +44,7 @@ def opened(options: Options) -> Iterator[Open]:
         reader.stop()
 
 
-def read(reader: ClaimReader, parts: list[Part]) -> list[dict[str, Any]]:
+def read(reader: ClaimReader, parts: list[ClaimPartition]) -> list[dict[str, Any]]:
     """As executors do, which have nothing but what is sent to them."""
     return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
 
@@ -224,9 +224,9 @@ def test_a_second_reader(conn: psycopg.Connection, opened: Open) -> None:
     parts = first.partitions(START, end)
     assert second.latestOffset(START, TEN) == end, "what the first had claimed is the second's"
     for offset in (end, START):
-        with pytest.raises(ClaimantTaken, match="consumer 'etl' is read by another stream"):
+        with pytest.raises(ClaimantTaken, match="which started later, consumes as 'etl'"):
             first.latestOffset(offset, TEN)
-    with pytest.raises(ClaimantTaken, match="consumer 'etl' is read by another stream"):
+    with pytest.raises(ClaimantTaken, match="which started later, consumes as 'etl'"):
         read(first, parts)
     assert len(read(second, second.partitions(START, end))) == 3
 
@@ -242,7 +242,7 @@ def test_the_heartbeat_notices_a_second_reader(conn: psycopg.Connection, opened:
         try:
             first.partitions(START, end)
         except ClaimantTaken as error:
-            return "consumer 'etl' is read by another stream" in str(error)
+            return "which started later, consumes as 'etl'" in str(error)
         return False
 
     until(is_refused, "the first to notice")
@@ -276,7 +276,7 @@ def test_broken_connections_are_opened_again(conn: psycopg.Connection, opened: O
 def test_an_offset_that_was_never_made(conn: psycopg.Connection, opened: Open) -> None:
     create(conn, 3)
     reader = opened()
-    with pytest.raises(PositionUnknown, match="has made 0 claims, and the stream reads claim 4"):
+    with pytest.raises(PositionUnknown, match="has made 0 claims, but the stream reads claim 4"):
         reader.partitions({"seq": 3}, {"seq": 4})
     with pytest.raises(PositionUnknown, match="claim 3 of 'etl' was never made"):
         reader.latestOffset({"seq": 3}, TEN)

@@ -184,7 +184,7 @@ def test_the_first_of_two_idle_drivers_ends(streams: Streams, conn: psycopg.Conn
     create(conn, ROWS)
     until(lambda: completed(conn) == ROWS, "the first stream to read")
     streams.run(checkpoint="another")
-    with pytest.raises(StreamingQueryException, match="consumer 'etl' is read by another stream"):
+    with pytest.raises(StreamingQueryException, match="which started later, consumes as 'etl'"):
         ended(first)
 
 

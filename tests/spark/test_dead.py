@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, TimestampType
 
 from lonnymq.errors import PositionUnknown
-from lonnymq.spark.unwrap_errors import plainly
+from lonnymq.spark.unwrap_errors import unwrap_spark_errors
 from tests.database import Connect
 from tests.invariants import dequeue, dispatch
 from tests.spark.following import PUSHDOWN, Row, position, read, run, setting, shown
@@ -128,5 +128,5 @@ def test_a_position_of_another_cluster_is_refused(
 ) -> None:
     here = position(conn)
     wrong = json.dumps(here | {"system": here["system"] + 1})
-    with pytest.raises(PositionUnknown, match="of another cluster"), plainly():
+    with pytest.raises(PositionUnknown, match="is of another cluster"), unwrap_spark_errors():
         read(dead(spark, options, startingOffsets=wrong))

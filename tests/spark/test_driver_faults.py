@@ -14,7 +14,7 @@ from lonnymq.embedded import Server
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable
 from lonnymq.install import install
 from lonnymq.spark.lake.archive import archive
-from lonnymq.spark.unwrap_errors import plainly
+from lonnymq.spark.unwrap_errors import unwrap_spark_errors
 from tests.database import create_database
 from tests.faults.clusters import cluster, connect
 from tests.spark.conftest import SCHEMA, Services
@@ -215,7 +215,7 @@ def test_the_database_restarts_while_rows_are_staged(spark: SparkSession, mortal
         with mortal.locked("staging") as conn:
             until(lambda: writing.done() or sessions_in_wait(conn, "COPY"), "rows to be copied")
             mortal.stop()
-        with pytest.raises(DatabaseUnreachable), plainly():
+        with pytest.raises(DatabaseUnreachable), unwrap_spark_errors():
             writing.result()
     mortal.start()
     with closing(mortal.connect()) as conn:
@@ -249,7 +249,7 @@ def test_the_database_restarts_while_history_is_read(
         [held] = mortal.gate.held(archiving)
         mortal.stop()
         held.cut()
-        with pytest.raises(DatabaseUnreachable), plainly():
+        with pytest.raises(DatabaseUnreachable), unwrap_spark_errors():
             archiving.result()
     assert in_the_lake(lake) == []
     mortal.start()

@@ -29,12 +29,12 @@ from pyspark.sql.datasource import (
 )
 
 from lonnymq.errors import DatabaseUnreachable, PositionUnknown, SchemaError
-from lonnymq.spark.changes.filters import Pushed
+from lonnymq.spark.changes.change_source import BatchReader, DriverConnection, StreamReader
+from lonnymq.spark.changes.filters import PushedFilters
+from lonnymq.spark.changes.history_source import HistorySource
 from lonnymq.spark.changes.offsets import Offset
-from lonnymq.spark.changes.reader import BATCH_BYTES, RowsLost
+from lonnymq.spark.changes.range_reader import BATCH_BYTES, RowsLost
 from lonnymq.spark.changes.snapshots import EARLIEST, Snapshot
-from lonnymq.spark.changes.source import BatchReader, Driver, StreamReader
-from lonnymq.spark.history_source import HistorySource
 from lonnymq.spark.source_options import InvalidOption
 from tests.database import AnyServer, Connect
 from tests.isolation.arena import until
@@ -207,10 +207,10 @@ def test_a_dense_stretch_in_a_wide_range_is_divided(
     """A first look at a range of years does not tell the transactions of an hour apart."""
     insert_old(conn, 400, 400)
     reader = batch_reader(options, minPartitions="8")
-    reading, wide = reader.settings.reading(reader.followed), Offset(Snapshot.of(2**40), 1)
-    with closing(Driver(reader.settings.connecting)) as driver:
-        present = driver.ask(reader.followed.present)
-        parts = driver.ask(lambda cursor: reading.parts(cursor, Offset(EARLIEST, 1), wide, present))
+    ranges, wide = reader.options.range_reader(reader.view), Offset(Snapshot.of(2**40), 1)
+    with closing(DriverConnection(reader.options.address)) as driver:
+        state = driver.run(reader.view.state)
+        parts = driver.run(lambda cursor: ranges.partitions(cursor, Offset(EARLIEST, 1), wide, state))
     assert 8 <= len(parts) <= 9
 
 
@@ -276,22 +276,21 @@ def cost(options: dict[str, str], start: dict[str, Any]) -> Explained:
     """Of a trigger that is limited and has transactions that were open before."""
     reader = stream_reader(options)
     begin = Offset.of(start)
-    with closing(Driver(reader.settings.connecting)) as driver:
-        present = driver.ask(reader.followed.present)
+    with closing(DriverConnection(reader.options.address)) as driver:
+        state = driver.run(reader.view.state)
 
         def trigger(cursor: Any) -> Explained:
             explained = Explained(cursor)
-            reader.followed.present(explained)
-            assert reader.followed.has_rows(explained, begin.snapshot, present.snapshot)
-            reader.reading.limited(explained, begin.snapshot, present.snapshot, 12)
-            end = Offset(present.snapshot, begin.system)
-            for part in reader.reading.parts(explained, begin, end, present):
-                for where in part.wheres:
-                    explained.execute(reader.followed.query(where))
+            reader.view.state(explained)
+            assert reader.view.has_rows(explained, begin.snapshot, state.snapshot)
+            reader.reader.limited(explained, begin.snapshot, state.snapshot, 12)
+            end = Offset(state.snapshot, begin.system)
+            for part in reader.reader.partitions(explained, begin, end, state):
+                explained.execute(reader.view.query(part.where))
             return explained
 
-        trigger(driver.connection.cursor() if driver.connection else None)  # what a first run costs more
-        return driver.ask(trigger)
+        driver.run(trigger)  # the first run costs more
+        return driver.run(trigger)
 
 
 def test_old_history_costs_nothing(
@@ -322,7 +321,7 @@ def test_rows_of_a_restored_dump_are_found_out(options: dict[str, str], conn: ps
     with pytest.raises(PositionUnknown, match="not run yet") as refused:
         reader.partitions()
     assert refused.value.hint is not None
-    conn.execute(refused.value.hint.removeprefix("stamp them anew: ").encode())
+    conn.execute(refused.value.hint.removeprefix("give them a new transaction id: ").encode())
     assert ids(rows_of(reader, reader.partitions())) == [1, 2]
 
 
@@ -367,7 +366,7 @@ def test_a_database_that_is_gone_is_said_to_be(
     ],
 )
 def test_what_is_no_position_is_refused(options: dict[str, str], name: str, text: str) -> None:
-    with pytest.raises(InvalidOption, match=f"{name} is no position"):
+    with pytest.raises(InvalidOption, match=f"{name} is not a position"):
         HistorySource(options | {name: text}).schema()
 
 
@@ -377,7 +376,7 @@ def test_what_is_no_position_is_refused(options: dict[str, str], name: str, text
         ("maxOffsetsPerTrigger", "5", "is for streams"),
         ("startingOffsets", "latest", "has no rows"),
         ("endingOffsets", "earliest", "has no rows"),
-        ("minPartitions", "0", "may be from 1"),
+        ("minPartitions", "0", "a number from 1"),
         ("includeContent", "perhaps", "true or false"),
         ("failOnDataloss", "1", "true or false"),
         ("startOffsets", "latest", "there is no option"),
@@ -409,9 +408,9 @@ def test_positions_that_cannot_be_are_refused(stream: Opens, conn: psycopg.Conne
                 reader.partitions(start, end)
         with pytest.raises(PositionUnknown, match=what):
             stream(startingOffsets=json.dumps(wrong)).initialOffset()
-    with pytest.raises(PositionUnknown, match="does not follow"):
+    with pytest.raises(PositionUnknown, match="is not after the start"):
         reader.partitions(here, here | {"snapshot": "1:1:"})
-    with pytest.raises(PositionUnknown, match="is no position"):
+    with pytest.raises(PositionUnknown, match="is not a position"):
         reader.latestOffset({"seq": 1}, limit)
 
 
@@ -495,7 +494,7 @@ def test_times_are_compared_as_spark_does(
 ) -> None:
     """To the microsecond, of which ours have none."""
     kind, holds = comparison
-    pushed = Pushed(texts=("channel",), times=("finished_at",))
+    pushed = PushedFilters(texts=("channel",), times=("finished_at",))
     assert pushed([kind(("finished_at",), instant)]) == []
     query = f"SELECT finished_at FROM generate_series(-4, 4) finished_at WHERE {pushed.conditions[0]}"
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
@@ -506,7 +505,7 @@ def test_times_are_compared_as_spark_does(
 @unhurried
 @given(values=st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0")), max_size=3))
 def test_texts_are_compared_as_they_are(conn: psycopg.Connection, values: list[str]) -> None:
-    pushed = Pushed(texts=("channel",), times=())
+    pushed = PushedFilters(texts=("channel",), times=())
     assert pushed([In(("channel",), (*values, None))]) == []
     others = ["", "a", "'", "\\", "%", "''"]
     query = (
@@ -531,6 +530,6 @@ def test_texts_are_compared_as_they_are(conn: psycopg.Connection, values: list[s
     ],
 )
 def test_what_the_database_might_decide_otherwise_is_left_to_spark(filter_: Filter) -> None:
-    pushed = Pushed(texts=("channel",), times=("finished_at",))
+    pushed = PushedFilters(texts=("channel",), times=("finished_at",))
     assert list(pushed([filter_])) == [filter_]
     assert pushed.conditions == []

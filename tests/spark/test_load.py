@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from lonnymq.errors import ChannelFull, InvalidArgument
 from lonnymq.spark.load_files import load
 from lonnymq.spark.sink.row_batch import RowRefused
-from lonnymq.spark.unwrap_errors import plainly
+from lonnymq.spark.unwrap_errors import unwrap_spark_errors
 
 ROWS = [
     {"tenant": "acme", "order": 1, "total": 2.5},
@@ -111,7 +111,7 @@ def test_a_row_without_a_channel_stops_all(
 ) -> None:
     path = tmp_path / "orders.jsonl"
     path.write_text('{"channel": "a", "content": "x"}\n{"channel": null, "content": "y"}\n')
-    with pytest.raises(RowRefused, match="row 2 of its partition"), plainly():
+    with pytest.raises(RowRefused, match="row 2 of its partition"), unwrap_spark_errors():
         load(spark, str(path), options)
     assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,)
 
@@ -121,7 +121,7 @@ def test_all_or_none_of_it_fits(
 ) -> None:
     path = write(spark, tmp_path / "orders.jsonl", "json")
     conn.execute("SELECT channel_set('all', p_max_size => 1)")
-    with pytest.raises(ChannelFull, match=r"channel 'all' is full.*--drop-full"), plainly():
+    with pytest.raises(ChannelFull, match=r"channel 'all' is full.*--drop-full"), unwrap_spark_errors():
         load(spark, path, options, channel="all")
     assert waiting(conn) == {}
     assert load(spark, path, options, channel="all", drop_full=True) == 2

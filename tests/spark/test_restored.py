@@ -11,7 +11,7 @@ import pytest
 from lonnymq.embedded import Server
 from lonnymq.errors import PositionUnknown
 from lonnymq.install import install
-from lonnymq.spark.changes.source import StreamReader
+from lonnymq.spark.changes.change_source import StreamReader
 from tests.database import EMBEDDED_VERSION, create_database
 from tests.faults.clusters import (
     SET_BACK,
@@ -113,7 +113,7 @@ def test_a_database_that_was_set_back_and_has_overtaken(installed: Path, reading
                 read(reading(server, view=view), position_)
         raise_xids(server, next_xid(server) + 1000)
         for view, position_ in at.items():
-            with pytest.raises(PositionUnknown, match="it was set back") as refused:
+            with pytest.raises(PositionUnknown, match="it went back to an earlier time") as refused:
                 read(reading(server, view=view), position_)
             assert "startingOffsets" in str(refused.value.hint)
         assert read(reading(server))[0] == [1, *range(100, 110)]
@@ -167,8 +167,8 @@ def test_a_dump_in_another_cluster(installed: Path, reading: Reaches) -> None:
             read(reading(target), at)
         assert refused.value.hint is not None
         with connect(target, "queue") as conn:
-            conn.execute(refused.value.hint.removeprefix("stamp them anew: ").encode())
-        with pytest.raises(PositionUnknown, match="of another cluster"):
+            conn.execute(refused.value.hint.removeprefix("give them a new transaction id: ").encode())
+        with pytest.raises(PositionUnknown, match="is of another cluster"):
             read(reading(target), at)
         assert sorted(read(reading(target))[0]) == [1, 2]
 
@@ -179,7 +179,7 @@ def test_a_dump_from_before_what_was_read_in_the_same_cluster(installed: Path, r
         finish(conn, 2)
         found, at = read(reading(server))
         assert found == [1, 2]
-        with pytest.raises(PositionUnknown, match="it was set back"):
+        with pytest.raises(PositionUnknown, match="it went back to an earlier time"):
             read(reading(server, "queue again"), at)
 
 

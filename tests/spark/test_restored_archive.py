@@ -65,7 +65,7 @@ def test_a_database_that_was_set_back_and_has_overtaken(
             there = [row[0] for row in conn.execute("SELECT id FROM history ORDER BY id")]
         reached = options(server)
         for table in ("history", "dead"):
-            with pytest.raises(PositionUnknown, match="it was set back") as refused:
+            with pytest.raises(PositionUnknown, match="it went back to an earlier time") as refused:
                 archive(spark, str(lake), reached, tables=[table], follow=follow)
             assert "another folder" in str(refused.value.hint)
         assert len(ids(lake / "history")) == 36

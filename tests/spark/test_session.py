@@ -76,12 +76,12 @@ def test_another_master_conflicts(spark: SparkSession) -> None:
 
 
 def test_a_setting_of_the_start_conflicts(spark: SparkSession) -> None:
-    with pytest.raises(SessionConflict, match=r"another spark\.driver\.memory"):
+    with pytest.raises(SessionConflict, match=r"another value of spark\.driver\.memory"):
         session(**{"spark.driver.memory": "2g"})
 
 
 def test_what_is_no_setting_of_spark_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="app is no setting of Spark"):
+    with pytest.raises(InvalidArgument, match="app is not a setting of Spark"):
         session(app="x")
     with pytest.raises(InvalidArgument, match="both"):
         session("local[2]", remote="sc://elsewhere")
@@ -100,16 +100,16 @@ def test_what_is_no_setting_of_spark_is_refused() -> None:
     ],
 )
 def test_local_masters_retry(master: str, expected: str) -> None:
-    assert launch.retrying(master) == expected
+    assert launch.with_task_retries(master) == expected
 
 
 def test_a_cluster_is_left_its_own_addresses_and_pages() -> None:
-    chosen = launch.settings("spark://host:7077", {})
+    chosen = launch.spark_settings("spark://host:7077", {})
     assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.ui.enabled"} & chosen.keys()
 
 
 def test_what_is_given_counts_more() -> None:
-    chosen = launch.settings("local[2]", {"spark.ui.enabled": "true", "spark.driver.host": "10.0.0.1"})
+    chosen = launch.spark_settings("local[2]", {"spark.ui.enabled": "true", "spark.driver.host": "10.0.0.1"})
     assert chosen["spark.ui.enabled"] == "true"
     assert chosen["spark.driver.host"] == "10.0.0.1"
 
@@ -119,13 +119,13 @@ def test_options_for_java_are_added_to_and_other_logging_is_left_alone(
 ) -> None:
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     name = "spark.driver.extraJavaOptions"
-    added = launch.settings("local[2]", {name: "-Da=b"})[name]
+    added = launch.spark_settings("local[2]", {name: "-Da=b"})[name]
     assert added.startswith("-Da=b ")
     assert "log4j2.properties" in added
     theirs = "-Dlog4j2.configurationFile=theirs.properties"
-    assert launch.settings("local[2]", {name: theirs})[name] == theirs
+    assert launch.spark_settings("local[2]", {name: theirs})[name] == theirs
     monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark")
-    assert name not in launch.settings("local[2]", {})
+    assert name not in launch.spark_settings("local[2]", {})
 
 
 def test_a_python_chosen_for_a_cluster_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,7 +230,7 @@ class TestRefusals:
             two.write.format("lonnymq").options(**options).mode(mode).save()
 
         for mode, said in (
-            ("overwrite", "a queue is not overwritten"),
+            ("overwrite", "a queue cannot be overwritten"),
             ("error", "cannot be written in the"),
             ("ignore", "cannot be written in the"),
         ):
@@ -271,7 +271,7 @@ class TestRefusals:
             "NEW.staged_by := 'pg_monitor'; RETURN NEW; END $$"
         )
         conn.execute("CREATE TRIGGER other BEFORE INSERT ON staging FOR EACH ROW EXECUTE FUNCTION other()")
-        assert "executors staged 2 rows, and the driver finds 0" in refused(two, options)
+        assert "executors staged 2 rows, but the driver found 0" in refused(two, options)
         assert counts(conn) == (0, 2, 0), "which is somebody else's"
 
 
@@ -383,7 +383,7 @@ class TestCounted:
     ) -> None:
         write(two, options, txnAppId="job", txnVersion="1")
         write(two, options, txnAppId="job", txnVersion="1")
-        assert warnings() == ["job has published version 1, or a later one, before: nothing was done"]
+        assert warnings() == ["nothing was written: job had already published version 1 or later"]
 
 
 def test_a_producer_needs_no_other_rights(
@@ -513,7 +513,7 @@ class TestStreams:
         (files / "one").write_text("one\n")
         counted = stream.groupBy("content").count().select("content")
         writer = counted.writeStream.format("lonnymq").options(**options).outputMode("complete")
-        with pytest.raises(PySparkException, match="a queue is not overwritten"):
+        with pytest.raises(PySparkException, match="a queue cannot be overwritten"):
             writer.option("checkpointLocation", str(tmp_path / "c")).start().awaitTermination(120)
         assert counts(conn) == NOTHING
 

@@ -18,8 +18,8 @@ from pyspark.sql.types import StructType
 
 from lonnymq import Queue
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable
-from lonnymq.spark.connection import Connecting
-from lonnymq.spark.sink import publish
+from lonnymq.spark import transient_errors
+from lonnymq.spark.connection import QueueAddress
 from lonnymq.spark.sink.message_columns import Contents
 from lonnymq.spark.sink.publish import Publisher
 from lonnymq.spark.sink.staging import Staged, Stager
@@ -233,8 +233,8 @@ class TestPublishing:
         """It was committed, nobody knows, and Spark is told to give up. Nothing is undone, and the same job
         once more finds that it was done.
         """
-        monkeypatch.setattr(publish, "PATIENCE_S", 0.2)
-        publisher = Publisher(Connecting.of(through))
+        monkeypatch.setattr(transient_errors, "RETRY_TIMEOUT_S", 0.2)
+        publisher = Publisher(QueueAddress.of(through))
         staged = [stage(options, 10), stage(options, 10)]
         cutter.cut_after(PUBLISHING, then_shut=True)
         with pytest.raises((ConnectionDropped, DatabaseUnreachable)):
@@ -242,7 +242,7 @@ class TestPublishing:
         publisher.abandon(staged)
         assert counts(conn) == (20, 0, 1)
         again = [stage(options, 10), stage(options, 10)]
-        assert Publisher(Connecting.of(options)).publish("app", 0, again).is_repeat
+        assert Publisher(QueueAddress.of(options)).publish("app", 0, again).is_repeat
         assert counts(conn) == (20, 0, 1)
 
     def test_what_may_be_on_its_way_is_not_taken_away(
@@ -250,7 +250,7 @@ class TestPublishing:
     ) -> None:
         """Spark aborts when commit() fails; a session that was given up may publish yet, and needs it all."""
         staged = [stage(options, 10), stage(options, 10)]
-        publisher = Publisher(Connecting.of(options))
+        publisher = Publisher(QueueAddress.of(options))
         publisher.abandon(staged)
         assert count(conn, "staging") == 20
         publisher.abandon([*staged, None])
@@ -260,7 +260,7 @@ class TestPublishing:
         self, options: Options, connect: Connect, conn: psycopg.Connection
     ) -> None:
         """Two drivers with one checkpoint: one of them does it, the other waits and finds it done."""
-        publisher = Publisher(Connecting.of(options))
+        publisher = Publisher(QueueAddress.of(options))
         with connect(autocommit=False) as holder, ThreadPoolExecutor(2) as pool:
             holder.execute("LOCK TABLE message IN ACCESS EXCLUSIVE MODE")
             both = [pool.submit(publisher.publish, "app", 0, [stage(options, 10)]) for _ in range(2)]
@@ -273,7 +273,7 @@ class TestPublishing:
 def stage(options: Options, rows: int) -> Staged:
     schema = StructType.fromDDL("channel string, content binary")
     assert isinstance(schema, StructType)
-    stager = Stager(Connecting.of(options), Contents.of(schema))
+    stager = Stager(QueueAddress.of(options), Contents.of(schema))
     batch = pa.record_batch({"channel": ["a"] * rows, "content": pa.array([b"x"] * rows)})
     return stager.stage(iter([batch.slice(0, 0), batch.slice(0, 3), batch.slice(3, 0), batch.slice(3)]))
 

@@ -79,7 +79,7 @@ def test_it_takes_the_texts_that_postgresql_takes(conn: psycopg.Connection, text
     try:
         row = conn.execute("SELECT %s::PG_SNAPSHOT::TEXT", (text,)).fetchone()
     except psycopg.DataError:
-        with pytest.raises(InvalidArgument, match="is no snapshot"):
+        with pytest.raises(InvalidArgument, match="is not a snapshot"):
             Snapshot.parse(text)
     else:
         assert row is not None
@@ -98,7 +98,7 @@ def test_what_came_is_in_the_range_or_was_open(pair: tuple[Snapshot, Snapshot]) 
     start, end = pair
     assert start.is_within(end)
     in_range = {xid for xid in range(start.xmax, end.xmax) if end.sees(xid)}
-    assert in_range | set(start.ended(end)) == seen(end) - seen(start)
+    assert in_range | set(start.committed_by(end)) == seen(end) - seen(start)
 
 
 @unhurried

@@ -128,7 +128,7 @@ def test_refusals(spark: SparkSession, options: Options, more: dict[str, str], s
 
 
 def test_other_columns_are_not_read(spark: SparkSession, options: Options) -> None:
-    with pytest.raises(PySparkException, match="the columns of what waits are given"):
+    with pytest.raises(PySparkException, match="the columns of waiting messages are fixed"):
         spark.read.format("lonnymq").options(**options).schema("id long").load().collect()
 
 

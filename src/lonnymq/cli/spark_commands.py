@@ -20,7 +20,7 @@ from lonnymq.cli.options import Dsn, Json, Schema, print_json
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lonnymq.spark.lake.archive import Archiving
+    from lonnymq.spark.lake.archive import ArchiveProgress
 
 SCHEMA = "lonnymq"
 VARIABLE = "LONNYMQ_SPARK_DSN"
@@ -138,7 +138,7 @@ def archive(
     stop = threading.Event()
     with _spark(dsn, schema, master, conf, f"archiving into {lake}") as job, _until_interrupted(stop):
 
-        def told(progress: Archiving) -> None:
+        def told(progress: ArchiveProgress) -> None:
             rows = ", ".join(f"{table.rows:,} rows of {name}" for name, table in progress.tables.items())
             job.say(f"{'waiting' if progress.is_caught_up else 'archiving'}: {rows}")
 
@@ -146,11 +146,11 @@ def archive(
             job.spark,
             lake,
             job.options,
-            rows_a_commit=rows_a_commit,
+            rows_per_commit=rows_a_commit,
             follow=follow,
             every=every,
             stop=stop,
-            told=told,
+            on_progress=told,
         )
     if as_json:
         print_json({"lake": done.lake, "tables": [asdict(table) for table in done.tables.values()]})
@@ -291,7 +291,7 @@ def _spark(
 
     from lonnymq.cli.spark_progress import Progressing
     from lonnymq.spark import session
-    from lonnymq.spark.unwrap_errors import plainly
+    from lonnymq.spark.unwrap_errors import unwrap_spark_errors
 
     screen = Console(stderr=True)
     settings = _settings(conf)
@@ -300,7 +300,7 @@ def _spark(
         where = {"remote": master} if master.startswith("sc://") else {"master": master}
         spark = session(**where, **settings)
     try:
-        with Progressing(spark, screen, what) as progress, plainly():
+        with Progressing(spark, screen, what) as progress, unwrap_spark_errors():
             yield _Job(spark, options, progress.say)
     finally:
         spark.stop()

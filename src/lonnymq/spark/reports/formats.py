@@ -1,4 +1,4 @@
-"""Names and numbers as people read them, the same in the terminal and on the page."""
+"""Names and numbers as texts for people, the same in the terminal and on the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LONGEST_NAME = 60
 
 
 def name(channel: str, longest: int = LONGEST_NAME) -> str:
-    r"""A channel's name, with what would not be seen, or would steer a terminal, written out.
+    r"""A channel's name, with invisible characters and terminal control codes escaped.
 
     >>> name("a\x1b[31m\u202eb")
     'a\\x1b[31m\\u202eb'
@@ -43,12 +43,12 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
-def rate(a_second: float | None) -> str:
+def rate(per_second: float | None) -> str:
     """
     >>> rate(1234.5), rate(12.34), rate(0.05), rate(None)
     ('1,234', '12.3', '0.05', '-')
     """
-    return NONE if a_second is None else _three(a_second)
+    return NONE if per_second is None else _three(per_second)
 
 
 def percent(part: float | None) -> str:
@@ -76,7 +76,7 @@ def time(at: datetime) -> str:
 
 
 def _three(value: float) -> str:
-    """Three digits that count, and no exponent."""
+    """With three significant digits and no exponent."""
     size = abs(value)
     for least, digits in ((100, 0), (10, 1), (1, 2), (0.1, 3), (0.01, 4)):
         if size >= least:
