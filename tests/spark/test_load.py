@@ -93,7 +93,7 @@ def test_columns_that_have_a_meaning_keep_it(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({}, "there is no column 'channel', but order, tenant, total"),
+        ({}, "there is no column 'channel'; the columns are order, tenant, total"),
         ({"channel": "a", "content_column": "body"}, "there is no column 'body'"),
         ({"file_format": "xml"}, "use one of parquet, csv, json, delta"),
     ],

@@ -490,7 +490,7 @@ class TestStreams:
 
     @pytest.mark.parametrize(
         ("more", "said"),
-        [({"txnVersion": "1"}, "a stream has no txnVersion"), ({}, "no column 'channel'")],
+        [({"txnVersion": "1"}, "a stream takes no txnVersion"), ({}, "no column 'channel'")],
     )
     def test_refusals(
         self,
