@@ -1,7 +1,7 @@
-"""One Spark for all tests here, and how it reaches the database of each.
+"""One Spark session and one cluster for all tests here, and the options that reach each test's database.
 
-What runs a data source, on the driver's side too, is a process that Spark starts, with the environment that
-Spark was started with. So the tests' databases are libpq services, in a file that is named before the start.
+Data sources run in processes that Spark starts, on the driver's side too, with the environment that Spark was
+started with. So each test's database is a libpq service, in a file that is named before Spark starts.
 """
 
 from collections.abc import Iterator
@@ -13,10 +13,11 @@ from pyspark.sql import SparkSession
 
 from lonnymq.spark.sessions.spark_session import session
 from tests.spark import quick_java
+from tests.spark.cluster import Cluster
 
 HERE = Path(__file__).parent
 SCHEMA = "lonnymq"
-OF_ITS_OWN_S = 600  # a Spark of its own takes a minute to start where the machine is busy
+OWN_SPARK_TIMEOUT_S = 600  # starting another Spark takes a minute on a busy machine
 SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 
 
@@ -26,18 +27,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.xdist_group("spark"))
             if item.get_closest_marker("cluster") and not item.get_closest_marker("timeout"):
-                item.add_marker(pytest.mark.timeout(OF_ITS_OWN_S))
+                item.add_marker(pytest.mark.timeout(OWN_SPARK_TIMEOUT_S))
 
 
 class Services:
-    """A libpq service file that grows by a service a database."""
+    """A libpq service file, with one service per database."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.touch(mode=0o600)
 
     def add(self, dsn: str, name: str | None = None) -> str:
-        """The name of a service that stands for the address."""
+        """Add a service with this address, and return its name."""
         parameters = conninfo_to_dict(dsn)
         name = name or str(parameters["dbname"])
         lines = [f"[{name}]", *(f"{key}={value}" for key, value in parameters.items())]
@@ -71,7 +72,14 @@ def spark(services: Services) -> Iterator[SparkSession]:
     running.stop()
 
 
+@pytest.fixture(scope="session")
+def cluster(services: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two workers with one core each, which are two hosts to Spark."""
+    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
 @pytest.fixture
 def options(dsn: str, services: Services) -> dict[str, str]:
-    """What a data source is told to reach the test's database: a name, no password."""
+    """The options of a data source for the test's database: the name of a service, no password."""
     return {"service": services.add(dsn), "schema": SCHEMA}

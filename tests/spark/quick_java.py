@@ -1,7 +1,7 @@
-"""A Java that starts soon: tests start one dozens of times, and none of them lives long.
+"""Options that make Java start quickly, because tests start it dozens of times for short runs.
 
-It compiles once and not twice, and takes Spark's classes from an archive, made by a first Spark that does a
-little of everything. A Java that the archive is not of starts as it always does.
+They turn off the second compiler, and load Spark's classes from an archive (CDS). A first Spark, which does a
+little of everything, writes that archive. A Java of another version ignores the archive.
 """
 
 import os
@@ -14,7 +14,7 @@ import pyspark
 from lonnymq.spark.sessions.java import find_java
 
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-LITTLE_OF_EVERYTHING = """
+WARM_UP = """
 import sys
 from lonnymq.spark.sessions.spark_session import session
 spark = session("local[1]")
@@ -32,7 +32,7 @@ spark.stop()
 
 
 def environment(cache: Path, scratch: Path) -> dict[str, str]:
-    """The variables that Spark passes to the Javas it starts as options."""
+    """The environment variables from which Spark takes the options of the Java that it starts."""
     archive = cache / f"spark-{pyspark.__version__}-{find_java().stat().st_mtime_ns}.jsa"
     if not archive.exists():
         _make(archive, scratch)
@@ -44,7 +44,7 @@ def _make(archive: Path, scratch: Path) -> None:
     unfinished = archive.with_suffix(f".{os.getpid()}")
     options = f"{LIGHT} -XX:ArchiveClassesAtExit={unfinished} -Xlog:cds*=off"
     subprocess.run(
-        [sys.executable, "-c", LITTLE_OF_EVERYTHING, scratch],
+        [sys.executable, "-c", WARM_UP, scratch],
         env=os.environ | {"SPARK_SUBMIT_OPTS": options},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.database import Connect
 from tests.invariants import check, dequeue, dispatch
-from tests.spark.consuming import PATIENCE_S, Options, Streams, completed, create, ended, moved, one, until
+from tests.spark.consuming import TIMEOUT_S, Options, Streams, await_end, completed, create, moved, one, until
 
 
 @pytest.fixture(autouse=True)
@@ -44,12 +44,12 @@ def test_nothing_is_completed_when_it_does_not_fit(streams: Streams, conn: psyco
     create(conn, 50)
     conn.execute("SELECT channel_set('out', p_max_size => 10)")
     with pytest.raises(PySparkException, match="ChannelFull: channel 'out' is full") as refused:
-        ended(streams.move())
+        await_end(streams.move())
     assert "40 of 50 messages do not fit" in str(refused.value)
     assert "onFull" not in str(refused.value), "what completes may not drop"
     assert (moved(conn), completed(conn), one(conn, "SELECT COUNT(*) FROM staging")) == ([], 0, 0)
     conn.execute("SELECT channel_set('out', p_max_size => 50)")
-    ended(streams.move())
+    await_end(streams.move())
     assert moved(conn) == list(range(50))
     assert completed(conn) == 50
     check(conn)
@@ -176,12 +176,12 @@ def test_a_failed_stream_keeps_no_leases(streams: Streams, conn: psycopg.Connect
     with refused("ZeroDivisionError"):
         streams.run(during=fail, leaseSeconds="1")
     assert one(conn, "SELECT COUNT(*) FROM leases") == 10
-    until(lambda: _swept(conn), "the leases to run out")
+    until(lambda: _leases_are_gone(conn), "the leases to run out")
     streams.run()
     assert completed(conn) == 10
 
 
-def _swept(conn: psycopg.Connection) -> bool:
+def _leases_are_gone(conn: psycopg.Connection) -> bool:
     dispatch(conn)
     return bool(one(conn, "SELECT COUNT(*) FROM leases") == 0)
 
@@ -206,9 +206,9 @@ def refused(match: str) -> Iterator[None]:
         ({"consumer": ""}, "the option consumer is missing"),
         ({"maxMessagesPerTrigger": "0"}, "maxMessagesPerTrigger is 0"),
         ({"maxMessagesPerTrigger": "100001"}, "maxMessagesPerTrigger is 100001"),
-        ({"leaseSeconds": "soon"}, "no whole number"),
+        ({"leaseSeconds": "soon"}, "not a whole number"),
         ({"numPartitions": "0"}, "numPartitions is 0"),
-        ({"lanes": "slow,,fast"}, "name lanes, separated by commas"),
+        ({"lanes": "slow,,fast"}, "separate names by commas"),
         ({"startingOffsets": "latest"}, "there is no option startingoffsets"),
     ],
 )
@@ -223,7 +223,7 @@ def test_without_a_consumer(streams: Streams) -> None:
         with refused("the option consumer is missing"):
             streams.spark.readStream.format("lonnymq").options(**given).load().writeStream.format(
                 "noop"
-            ).option("checkpointLocation", str(streams.folder / "none")).start().awaitTermination(PATIENCE_S)
+            ).option("checkpointLocation", str(streams.folder / "none")).start().awaitTermination(TIMEOUT_S)
 
 
 def test_what_reads_as_a_table_consumes_nothing(streams: Streams) -> None:

@@ -13,7 +13,7 @@ from lonnymq.errors import PositionUnknown
 from lonnymq.spark.unwrap_errors import unwrap_spark_errors
 from tests.database import Connect
 from tests.invariants import dequeue, dispatch
-from tests.spark.following import PUSHDOWN, Row, position, read, run, setting, shown
+from tests.spark.change_rows import PUSHDOWN, Row, position, read, run, setting, shown
 
 LARGE = bytes(range(256)) * 4096
 

@@ -22,7 +22,7 @@ from lonnymq.spark.changes.snapshots import Snapshot
 from lonnymq.spark.source_options import InvalidOption
 from lonnymq.spark.unwrap_errors import unwrap_spark_errors
 from tests.invariants import dequeue, dispatch
-from tests.spark.following import PUSHDOWN, Row, finish, position, read, run, setting, shown
+from tests.spark.change_rows import PUSHDOWN, Row, finish, position, read, run, setting, shown
 
 ZONE = "spark.sql.session.timeZone"
 LARGE = bytes(range(256)) * 4096
@@ -175,7 +175,7 @@ def test_a_batch_between_two_positions(
     assert between(endingOffsets=first) == [1, 2, 3]
     assert between(startingOffsets=first, endingOffsets=second) == [4, 5, 6]
     assert between(startingOffsets=first, endingOffsets=first) == []
-    with pytest.raises(PositionUnknown, match="does not follow"), unwrap_spark_errors():
+    with pytest.raises(PositionUnknown, match="is not after the start"), unwrap_spark_errors():
         between(startingOffsets=second, endingOffsets=first)
 
 

@@ -23,8 +23,8 @@ from lonnymq.spark.sink.writer import StreamWriter
 from tests.database import unique_name
 from tests.invariants import check
 from tests.spark.conftest import Services
-from tests.spark.disturbing import until
-from tests.spark.sinking import Options, count, counts, messages, run, write
+from tests.spark.outside_faults import until
+from tests.spark.sink_calls import Options, count, counts, messages, run, write
 
 PLAIN = "channel string, content binary"
 NOTHING = (0, 0, 0)
@@ -341,7 +341,7 @@ class TestCounted:
         write(rows, options, channel="a")
         assert counts(conn) == (10, 0, 1)
         assert warnings() == [
-            "10 messages were created; 20 were duplicates; 0 were dropped, as their channels are full"
+            "10 messages were created, 20 were duplicates, 0 were dropped because their channels are full"
         ]
         check(conn)
 
@@ -357,7 +357,7 @@ class TestCounted:
         write(rows, options, onFull="drop")
         assert counts(conn) == (8, 0, 1)
         assert warnings() == [
-            "8 messages were created; 0 were duplicates; 2 were dropped, as their channels are full"
+            "8 messages were created, 0 were duplicates, 2 were dropped because their channels are full"
         ]
         check(conn)
 
@@ -474,7 +474,7 @@ class TestStreams:
         """A batch whose rows would be passed over in silence."""
         schema = StructType([StructField("content", StringType()), StructField("channel", StringType())])
         writer = StreamWriter(options, schema, overwrite=False)
-        with pytest.raises(StagingLost, match="did not say which stream"):
+        with pytest.raises(StagingLost, match="did not report which stream"):
             writer.commit([Staged(None, uuid4(), 3)], 0)
         writer.commit([Staged(None), None], 0)
         assert counts(conn) == NOTHING

@@ -55,10 +55,10 @@ def seen(snapshot: Snapshot) -> set[int]:
     return {xid for xid in XIDS if snapshot.sees(xid)}
 
 
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+no_deadline = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@unhurried
+@no_deadline
 @given(snapshot=snapshots())
 def test_it_sees_what_postgresql_says_it_does(conn: psycopg.Connection, snapshot: Snapshot) -> None:
     query = """SELECT xid FROM unnest(%s::BIGINT[]) xid
@@ -67,7 +67,7 @@ def test_it_sees_what_postgresql_says_it_does(conn: psycopg.Connection, snapshot
     assert seen(snapshot) == {row[0] for row in rows}
 
 
-@unhurried
+@no_deadline
 @given(snapshot=snapshots())
 def test_written_and_read_again_it_is_the_same(snapshot: Snapshot) -> None:
     assert Snapshot.parse(str(snapshot)) == snapshot
@@ -86,13 +86,13 @@ def test_it_takes_the_texts_that_postgresql_takes(conn: psycopg.Connection, text
         assert str(Snapshot.parse(text)) == row[0]
 
 
-@unhurried
+@no_deadline
 @given(one=snapshots(), other=snapshots())
 def test_one_lies_within_another_that_sees_as_much(one: Snapshot, other: Snapshot) -> None:
     assert one.is_within(other) == (seen(one) <= seen(other) and one.xmax <= other.xmax)
 
 
-@unhurried
+@no_deadline
 @given(pair=successions())
 def test_what_came_is_in_the_range_or_was_open(pair: tuple[Snapshot, Snapshot]) -> None:
     start, end = pair
@@ -101,7 +101,7 @@ def test_what_came_is_in_the_range_or_was_open(pair: tuple[Snapshot, Snapshot]) 
     assert in_range | set(start.committed_by(end)) == seen(end) - seen(start)
 
 
-@unhurried
+@no_deadline
 @given(pair=successions(), xid=st.integers(1, 15))
 def test_a_limited_end_lies_between_and_has_what_lies_below(
     pair: tuple[Snapshot, Snapshot], xid: int

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from lonnymq.spark.waiting_reader import split
-from tests.spark.sinking import Options, write
+from tests.spark.sink_calls import Options, write
 
 FUTURE = datetime(2040, 7, 1, 12, tzinfo=UTC)
 FUTURE_MS = int(FUTURE.timestamp() * 1000)
