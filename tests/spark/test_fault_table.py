@@ -9,7 +9,7 @@ import pytest
 
 HERE = Path(__file__).parent
 GUIDE = HERE.parents[1] / "docs" / "spark.md"
-SECTION = "What happens when something breaks"
+SECTION = "Failures"
 FAULTS = [
     "executor killed after staging",
     "Python worker killed",
@@ -19,11 +19,11 @@ FAULTS = [
     "driver killed between PostgreSQL's commit and Spark's",
     "`commit()` fails after it committed",
     "lease stolen in mid-batch",
-    "leases end while the driver is down",
+    "leases run out while the driver is down",
     "two drivers",
     "checkpoint deleted",
     "database restarted",
-    "database set back: a standby that lagged, a backup or a copy, its transaction ids overtaken",
+    "database goes back to an earlier time, by a standby that lagged, a backup or a copy",
     "failover that lost nothing, or a restart",
     "folder that driver and executors do not share",
 ]
