@@ -1,4 +1,4 @@
-"""Streams that consume the queue: each message once, completed when its batch is done."""
+"""Streams that consume the queue: each message comes once, and is completed when its batch is done."""
 
 import threading
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def test_nothing_is_completed_when_it_does_not_fit(streams: Streams, conn: psyco
     with pytest.raises(PySparkException, match="ChannelFull: channel 'out' is full") as refused:
         await_end(streams.move())
     assert "40 of 50 messages do not fit" in str(refused.value)
-    assert "onFull" not in str(refused.value), "what completes may not drop"
+    assert "onFull" not in str(refused.value), "a stream that completes cannot drop"
     assert (moved(conn), completed(conn), one(conn, "SELECT COUNT(*) FROM staging")) == ([], 0, 0)
     conn.execute("SELECT channel_set('out', p_max_size => 50)")
     await_end(streams.move())
@@ -55,7 +55,7 @@ def test_nothing_is_completed_when_it_does_not_fit(streams: Streams, conn: psyco
     check(conn)
 
 
-def test_what_a_row_says(streams: Streams, conn: psycopg.Connection) -> None:
+def test_the_columns_of_a_row(streams: Streams, conn: psycopg.Connection) -> None:
     conn.execute(
         "SELECT message_create('grüße', 'content', -5, '{\"k\": [1, \"ß\"]}', NULL, 'key');"
         "SELECT message_create('plain', '')"
@@ -82,7 +82,7 @@ def test_what_a_row_says(streams: Streams, conn: psycopg.Connection) -> None:
     assert round(row.dequeued_at.timestamp() * 1000) == dequeued_at
 
 
-def test_a_stream_goes_on(streams: Streams, conn: psycopg.Connection) -> None:
+def test_a_stream_continues(streams: Streams, conn: psycopg.Connection) -> None:
     query = streams.start()
     create(conn, 10)
     until(lambda: completed(conn) == 10, "the first")
@@ -95,7 +95,7 @@ def test_a_stream_goes_on(streams: Streams, conn: psycopg.Connection) -> None:
 
 
 def test_limits_hold(streams: Streams, conn: psycopg.Connection, connect: Connect) -> None:
-    """Of a channel with a limit of one, never two are leased, and each comes in a batch of its own."""
+    """A channel with a concurrency of one never has two leased messages, so each batch has one of them."""
     watcher = connect()
     conn.execute("SELECT channel_set('one0', p_max_concurrency => 1)")
     create(conn, 4, name="one")
@@ -123,12 +123,14 @@ def test_a_batch_is_fair(streams: Streams, conn: psycopg.Connection) -> None:
     }
 
 
-def test_it_ends_while_others_produce(streams: Streams, conn: psycopg.Connection, connect: Connect) -> None:
+def test_available_now_stops_while_others_produce(
+    streams: Streams, conn: psycopg.Connection, connect: Connect
+) -> None:
     create(conn, 60, 6, name="old")
-    producer, is_over = connect(), threading.Event()
+    producer, stopped = connect(), threading.Event()
 
     def produce() -> None:
-        while not is_over.wait(0.05):
+        while not stopped.wait(0.05):
             create(producer, 6, 6, name="new")
 
     producing = threading.Thread(target=produce)
@@ -136,13 +138,13 @@ def test_it_ends_while_others_produce(streams: Streams, conn: psycopg.Connection
     try:
         streams.run(maxMessagesPerTrigger="40")
     finally:
-        is_over.set()
+        stopped.set()
         producing.join()
     assert sum(row.channel.startswith("old") for row in streams.rows()) == 60
     assert completed(conn) == len(streams.ids()), "the last batch is completed too"
 
 
-def test_nothing_there(streams: Streams, conn: psycopg.Connection) -> None:
+def test_an_empty_queue(streams: Streams, conn: psycopg.Connection) -> None:
     streams.run()
     assert streams.rows() == []
     assert one(conn, "SELECT generation FROM claimant") == 1
@@ -156,7 +158,7 @@ def test_a_batch_that_takes_longer_than_its_leases(
 
     def work(_: list[Any]) -> None:
         first = one(other, "SELECT MIN(end_at) FROM lease")
-        until(lambda: one(other, "SELECT to_epoch(clock_timestamp())") > first + 2000, "three leases")
+        until(lambda: one(other, "SELECT to_epoch(clock_timestamp())") > first + 500, "a lease and a half")
         dispatch(other)
         assert dequeue(other, 10)[0] == []
 
@@ -167,7 +169,7 @@ def test_a_batch_that_takes_longer_than_its_leases(
 
 
 def test_a_failed_stream_keeps_no_leases(streams: Streams, conn: psycopg.Connection) -> None:
-    """Its heartbeat ends with it."""
+    """Its heartbeat stops with it."""
     create(conn, 10)
 
     def fail(_: list[Any]) -> None:
@@ -186,8 +188,7 @@ def _leases_are_gone(conn: psycopg.Connection) -> bool:
     return bool(one(conn, "SELECT COUNT(*) FROM leases") == 0)
 
 
-def test_a_queue_of_its_own_name(streams: Streams, conn: psycopg.Connection) -> None:
-    """A consumer's name may be anything."""
+def test_a_consumer_name_may_be_any_text(streams: Streams, conn: psycopg.Connection) -> None:
     create(conn, 3)
     streams.run(consumer='o\'brien \\ "größe" %s')
     assert {row.claim.consumer for row in streams.rows()} == {'o\'brien \\ "größe" %s'}
@@ -212,7 +213,7 @@ def refused(match: str) -> Iterator[None]:
         ({"startingOffsets": "latest"}, "there is no option startingoffsets"),
     ],
 )
-def test_what_is_refused(streams: Streams, more: Options, match: str) -> None:
+def test_refused_options(streams: Streams, more: Options, match: str) -> None:
     with refused(match):
         streams.run(**more)
 
@@ -226,6 +227,6 @@ def test_without_a_consumer(streams: Streams) -> None:
             ).option("checkpointLocation", str(streams.folder / "none")).start().awaitTermination(TIMEOUT_S)
 
 
-def test_what_reads_as_a_table_consumes_nothing(streams: Streams) -> None:
+def test_a_table_takes_no_consumer(streams: Streams) -> None:
     with refused("there is no option consumer"):
         streams.spark.read.format("lonnymq").options(**streams.options, consumer="etl").load().collect()

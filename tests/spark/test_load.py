@@ -1,4 +1,4 @@
-"""Files into channels."""
+"""Loading files into channels."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ ROWS = [
 
 
 def write(spark: SparkSession, path: Path, kind: str) -> str:
-    """The rows, as files of that kind."""
+    """Write the rows as a file of that format."""
     if kind == "json":
         path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
     elif kind == "csv":
@@ -46,7 +46,7 @@ def waiting(conn: psycopg.Connection) -> dict[str, Any]:
     ("kind", "name"),
     [("json", "orders.jsonl"), ("csv", "orders.csv"), ("parquet", "orders"), ("delta", "lake")],
 )
-def test_all_columns_are_the_content_if_none_is(
+def test_without_a_content_column_all_columns_are_the_content(
     spark: SparkSession,
     conn: psycopg.Connection,
     options: dict[str, str],
@@ -64,7 +64,7 @@ def test_all_columns_are_the_content_if_none_is(
     assert found["zoë"].get("total") is None
 
 
-def test_once_is_once(
+def test_a_named_load_is_done_once(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
 ) -> None:
     path = write(spark, tmp_path / "orders.jsonl", "json")
@@ -75,7 +75,7 @@ def test_once_is_once(
     assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (4,)
 
 
-def test_columns_that_have_a_meaning_keep_it(
+def test_columns_of_messages_are_not_content(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
 ) -> None:
     path = tmp_path / "jobs.jsonl"
@@ -106,7 +106,7 @@ def test_refusals(
         load(spark, path, options, **arguments)
 
 
-def test_a_row_without_a_channel_stops_all(
+def test_a_row_without_a_channel_stops_the_load(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
 ) -> None:
     path = tmp_path / "orders.jsonl"
@@ -116,7 +116,7 @@ def test_a_row_without_a_channel_stops_all(
     assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,)
 
 
-def test_all_or_none_of_it_fits(
+def test_a_full_channel_stops_the_load(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
 ) -> None:
     path = write(spark, tmp_path / "orders.jsonl", "json")
