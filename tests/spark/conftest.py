@@ -4,6 +4,7 @@ Data sources run in processes that Spark starts, on the driver's side too, with 
 started with. So each test's database is a libpq service, in a file that is named before Spark starts.
 """
 
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from lonnymq.spark.sessions.spark_session import session
 from tests.spark import quick_java
 from tests.spark.cluster import Cluster
+from tests.spark.outside_faults import Gate
 
 HERE = Path(__file__).parent
 SCHEMA = "lonnymq"
@@ -83,3 +85,15 @@ def cluster(services: Services, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def options(dsn: str, services: Services) -> dict[str, str]:
     """The options of a data source for the test's database: the name of a service, no password."""
     return {"service": services.add(dsn), "schema": SCHEMA}
+
+
+@pytest.fixture
+def gate(dsn: str) -> Iterator[Gate]:
+    with Gate(dsn) as running:
+        yield running
+
+
+@pytest.fixture
+def gate_options(gate: Gate, services: Services) -> dict[str, str]:
+    """Options that connect through the gate."""
+    return {"service": services.add(gate.dsn, f"gate_{secrets.token_hex(4)}"), "schema": SCHEMA}

@@ -4,7 +4,6 @@ An attempt that has staged its rows, but is killed before the driver hears of it
 Each test checks for these rows, which shows that the fault came at the right moment.
 """
 
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import pytest
 from tests.database import Connect
 from tests.spark import quick_java
 from tests.spark.cluster import SETTINGS, Cluster
-from tests.spark.conftest import SCHEMA, Services
 from tests.spark.driver_process import Driver
 from tests.spark.outside_faults import (
     COPIED,
@@ -66,18 +64,6 @@ def drivers(cluster: Cluster) -> Iterator[Driver]:
 def driver(drivers: Driver) -> Driver:
     drivers.run("await_executors", number=2)
     return drivers
-
-
-@pytest.fixture
-def gate(dsn: str) -> Iterator[Gate]:
-    with Gate(dsn) as running:
-        yield running
-
-
-@pytest.fixture
-def gate_options(gate: Gate, services: Services) -> dict[str, str]:
-    """Options that connect through the gate."""
-    return {"service": services.add(gate.dsn, f"gate_{secrets.token_hex(4)}"), "schema": SCHEMA}
 
 
 def test_an_executor_is_killed_after_staging(

@@ -44,18 +44,6 @@ ONCE = {"txnAppId": "numbers", "txnVersion": "1"}
 
 
 @pytest.fixture
-def gate(dsn: str) -> Iterator[Gate]:
-    with Gate(dsn) as running:
-        yield running
-
-
-@pytest.fixture
-def gate_options(gate: Gate, services: Services) -> dict[str, str]:
-    """Options that connect through the gate."""
-    return {"service": services.add(gate.dsn, f"gate_{secrets.token_hex(4)}"), "schema": SCHEMA}
-
-
-@pytest.fixture
 def lines(tmp_path: Path) -> list[str]:
     """Lines in files that a stream reads, one file per batch."""
     folder = tmp_path / "lines"
