@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from lonnymq import Queue
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable
@@ -271,8 +271,7 @@ class TestPublishing:
 
 
 def stage(options: Options, rows: int) -> Staged:
-    schema = StructType.fromDDL("channel string, content binary")
-    assert isinstance(schema, StructType)
+    schema = StructType([StructField("channel", StringType()), StructField("content", BinaryType())])
     stager = Stager(QueueAddress.of(options), Contents.of(schema))
     batch = pa.record_batch({"channel": ["a"] * rows, "content": pa.array([b"x"] * rows)})
     return stager.stage(iter([batch.slice(0, 0), batch.slice(0, 3), batch.slice(3, 0), batch.slice(3)]))

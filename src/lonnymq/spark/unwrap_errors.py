@@ -33,7 +33,7 @@ def unwrap_spark_errors() -> Iterator[None]:
 def find_error(text: str) -> LonnyMQError | None:
     """
     >>> find_error("Job aborted.\\n  File x\\nlonnymq.errors.InvalidContent: too large (make it smaller)\\n")
-    InvalidContent('too large (make it smaller)', None)
+    InvalidContent('too large (make it smaller)')
     >>> find_error("something else")
     """
     for module, name, message in reversed(OURS.findall(text)):
