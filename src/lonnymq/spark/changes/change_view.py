@@ -55,7 +55,7 @@ class ChangeView:
     texts: tuple[str, ...]
     times: tuple[str, ...]
     is_trimmed: bool
-    """Whether old rows are dropped by age. Dead letters go only when somebody retries or discards them."""
+    """Whether old rows are dropped by age. Dead letters leave only when they are retried or discarded."""
     conditions: tuple[str, ...] = field(default=())
 
     def state(self, cursor: Cursor) -> DatabaseState:

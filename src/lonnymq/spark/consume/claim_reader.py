@@ -51,7 +51,7 @@ Offset = dict[str, int]
 
 @dataclass(frozen=True)
 class ClaimPartition(InputPartition):
-    """ClaimPartition number `part`, of `parts`, of the claims after number `after` up to number `upto`."""
+    """Part number `part`, of `parts`, of the claims after number `after` up to number `upto`."""
 
     generation: int
     after: int
