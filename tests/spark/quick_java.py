@@ -31,12 +31,17 @@ spark.stop()
 """
 
 
-def environment(cache: Path, scratch: Path) -> dict[str, str]:
-    """The environment variables from which Spark takes the options of the Java that it starts."""
-    archive = cache / f"spark-{pyspark.__version__}-{find_java().stat().st_mtime_ns}.jsa"
-    if not archive.exists():
-        _make(archive, scratch)
-    options = f"{LIGHT} -XX:SharedArchiveFile={archive} -Xlog:cds*=off"
+def environment(cache: Path | None, scratch: Path) -> dict[str, str]:
+    """The environment variables from which Spark takes the options of the Java that it starts.
+
+    Without a folder where the archive can stay for the next run, there is no archive.
+    """
+    options = LIGHT
+    if cache is not None:
+        archive = cache / f"spark-{pyspark.__version__}-{find_java().stat().st_mtime_ns}.jsa"
+        if not archive.exists():
+            _make(archive, scratch)
+        options = f"{LIGHT} -XX:SharedArchiveFile={archive} -Xlog:cds*=off"
     return {"SPARK_SUBMIT_OPTS": options, "SPARK_DAEMON_JAVA_OPTS": options}
 
 
