@@ -14,6 +14,7 @@ import pyspark
 from lonnymq.spark.sessions.java import find_java
 
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+MAKE_TIMEOUT_S = 120
 WARM_UP = """
 import sys
 from lonnymq.spark.sessions.spark_session import session
@@ -34,25 +35,30 @@ spark.stop()
 def environment(cache: Path | None, scratch: Path) -> dict[str, str]:
     """The environment variables from which Spark takes the options of the Java that it starts.
 
-    Without a folder where the archive can stay for the next run, there is no archive.
+    There is no archive without a folder where it can stay for the next run, or if making it takes too long.
     """
     options = LIGHT
     if cache is not None:
         archive = cache / f"spark-{pyspark.__version__}-{find_java().stat().st_mtime_ns}.jsa"
-        if not archive.exists():
-            _make(archive, scratch)
-        options = f"{LIGHT} -XX:SharedArchiveFile={archive} -Xlog:cds*=off"
+        if archive.exists() or _make(archive, scratch):
+            options = f"{LIGHT} -XX:SharedArchiveFile={archive} -Xlog:cds*=off"
     return {"SPARK_SUBMIT_OPTS": options, "SPARK_DAEMON_JAVA_OPTS": options}
 
 
-def _make(archive: Path, scratch: Path) -> None:
+def _make(archive: Path, scratch: Path) -> bool:
+    """Make the archive. Returns whether it is there: on a busy machine this may take longer than a test may."""
     unfinished = archive.with_suffix(f".{os.getpid()}")
     options = f"{LIGHT} -XX:ArchiveClassesAtExit={unfinished} -Xlog:cds*=off"
-    subprocess.run(
-        [sys.executable, "-c", WARM_UP, scratch],
-        env=os.environ | {"SPARK_SUBMIT_OPTS": options},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=True,
-    )
+    try:
+        subprocess.run(
+            [sys.executable, "-c", WARM_UP, scratch],
+            env=os.environ | {"SPARK_SUBMIT_OPTS": options},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=MAKE_TIMEOUT_S,
+            check=True,
+        )
+    except subprocess.TimeoutExpired:
+        return False
     unfinished.rename(archive)
+    return True
