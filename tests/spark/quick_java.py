@@ -46,15 +46,15 @@ def environment(cache: Path | None, scratch: Path) -> dict[str, str]:
 
 
 def _make(archive: Path, scratch: Path) -> bool:
-    """Make the archive. Returns whether it is there: on a busy machine this may take longer than a test may."""
+    """Make the archive. Returns whether it is there: a busy machine may take longer than a test may."""
     unfinished = archive.with_suffix(f".{os.getpid()}")
     options = f"{LIGHT} -XX:ArchiveClassesAtExit={unfinished} -Xlog:cds*=off"
     try:
         subprocess.run(
             [sys.executable, "-c", WARM_UP, scratch],
             env=os.environ | {"SPARK_SUBMIT_OPTS": options},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stdout=subprocess.DEVNULL,  # a pipe would be waited for until Java has exited too
+            stderr=subprocess.DEVNULL,
             timeout=MAKE_TIMEOUT_S,
             check=True,
         )
