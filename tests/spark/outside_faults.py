@@ -42,12 +42,13 @@ class HeldAnswer:
     def __init__(self, client: socket.socket) -> None:
         self._client = client
         self._port: int = client.getpeername()[1]
+        self._gate_port: int = client.getsockname()[1]
         self._released = threading.Event()
 
     @property
     def process(self) -> int:
         """The process that waits for the answer."""
-        return process_at(self._port)
+        return process_at(self._port, self._gate_port)
 
     def release(self) -> None:
         self._released.set()
@@ -194,10 +195,15 @@ def _hang_up(one: socket.socket) -> None:
         one.shutdown(socket.SHUT_RDWR)
 
 
-def process_at(port: int) -> int:
-    """The local process that has a connection from this port."""
+def process_at(port: int, remote: int | None = None) -> int:
+    """The local process that has a connection from this port (to the port `remote`)."""
+    end = "" if remote is None else f":{remote:04X}"
     sockets = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
-    [inode] = {fields[9] for fields in sockets if fields[1].endswith(f":{port:04X}")}
+    [inode] = {
+        fields[9]
+        for fields in sockets
+        if fields[1].endswith(f":{port:04X}") and fields[2].endswith(end) and fields[9] != "0"
+    }
     for process in processes():
         with contextlib.suppress(OSError):
             for link in Path(f"/proc/{process}/fd").iterdir():
