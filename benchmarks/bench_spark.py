@@ -29,7 +29,7 @@ from rich.table import Table
 from benchmarks.bench_server import bench_server
 from lonnymq.install import install
 from lonnymq.spark import session
-from lonnymq.spark.connection import Connecting
+from lonnymq.spark.connection import QueueAddress
 from lonnymq.spark.reports.build import report
 
 JDBC_DRIVER = Path("/usr/share/java/postgresql.jar")  # Debian's libpostgresql-jdbc-java
@@ -75,7 +75,7 @@ def write_queue(setup: SparkSetup) -> None:
 
 
 def read_adbc(_: SparkSetup) -> None:
-    with Connecting.of(OPTIONS).adbc() as conn, conn.cursor() as cursor:
+    with QueueAddress.of(OPTIONS).adbc() as conn, conn.cursor() as cursor:
         cursor.execute("SELECT * FROM lonnymq.finished")
         for batch in cursor.fetch_record_batch():
             assert batch.num_rows

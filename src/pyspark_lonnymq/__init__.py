@@ -1,4 +1,4 @@
-"""Makes `format("lonnymq")` known to Spark without registering it."""
+"""Spark imports this package for `format("lonnymq")`, so the format needs no registration."""
 
 from lonnymq.spark.queue_source import QueueSource as DefaultSource
 

@@ -1,5 +1,5 @@
-"""Makes `format("lonnymq_dead")` known to Spark without registering it."""
+"""Spark imports this package for `format("lonnymq_dead")`, so the format needs no registration."""
 
-from lonnymq.spark.dead_source import DeadSource as DefaultSource
+from lonnymq.spark.changes.dead_source import DeadSource as DefaultSource
 
 __all__ = ["DefaultSource"]

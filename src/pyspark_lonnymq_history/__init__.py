@@ -1,5 +1,5 @@
-"""Makes `format("lonnymq_history")` known to Spark without registering it."""
+"""Spark imports this package for `format("lonnymq_history")`, so the format needs no registration."""
 
-from lonnymq.spark.history_source import HistorySource as DefaultSource
+from lonnymq.spark.changes.history_source import HistorySource as DefaultSource
 
 __all__ = ["DefaultSource"]

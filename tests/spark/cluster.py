@@ -1,6 +1,7 @@
-"""A standalone Spark cluster on loopback: a master, and workers on addresses of their own.
+"""A standalone Spark cluster on the loopback interface: a master, and workers on different addresses.
 
-Made of what pip installs, through `spark-class`. Workers on 127.0.0.1 and 127.0.0.2 are two hosts to Spark.
+It uses the Spark that pip installs, through `spark-class`. Workers on 127.0.0.1 and 127.0.0.2 are two hosts
+to Spark.
 """
 
 import os
@@ -68,10 +69,10 @@ class Cluster:
         try:
             name = "org.apache.spark.deploy.master.Master"
             log = self._start("master", HOSTS[0], [name, "--host", HOSTS[0], "--port", "0"])
-            self.url = self._said(log, MASTER_IS_UP)[1]
+            self.url = self._await_line(log, MASTER_IS_UP)[1]
             logs = [self._start_worker(number, host) for number, host in enumerate(self._hosts)]
             for log in logs:
-                self._said(log, WORKER_IS_UP)
+                self._await_line(log, WORKER_IS_UP)
         except BaseException:
             self.stop()
             raise
@@ -83,7 +84,7 @@ class Cluster:
         self.stop()
 
     def stop(self) -> None:
-        """Ends all of it: workers with their executors first, then what is left of their Python processes."""
+        """Stop the workers with their executors first, then their remaining Python processes."""
         for sent in (signal.SIGTERM, signal.SIGKILL):
             for daemon in reversed(self._daemons):
                 _signal_group(daemon.pid, sent)
@@ -95,7 +96,7 @@ class Cluster:
             daemon.wait(STOP_TIMEOUT_S)
 
     def processes(self) -> dict[int, str]:
-        """All that belongs to the cluster and runs: pid and command line. Drivers do not."""
+        """The running processes of the cluster, without drivers: pid and command line."""
         for daemon in self._daemons:
             daemon.poll()
         wanted = f"{MARK}={self._mark}".encode()
@@ -128,7 +129,7 @@ class Cluster:
         self._daemons.append(daemon)
         return log
 
-    def _said(self, log: Path, pattern: re.Pattern[str]) -> re.Match[str]:
+    def _await_line(self, log: Path, pattern: re.Pattern[str]) -> re.Match[str]:
         found: list[re.Match[str]] = []
 
         def look() -> bool:
@@ -137,7 +138,7 @@ class Cluster:
 
         _until(look, START_TIMEOUT_S)
         if not found:
-            raise AssertionError(f"{log.name} does not say {pattern.pattern}:\n{log.read_text()[-3000:]}")
+            raise AssertionError(f"{log.name} does not match {pattern.pattern}:\n{log.read_text()[-3000:]}")
         return found[0]
 
 
@@ -157,7 +158,7 @@ def _running() -> Iterable[tuple[int, str, list[bytes]]]:
         try:
             command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             environ = (folder / "environ").read_bytes().split(b"\0")
-        except OSError:  # it has ended, or is another's
+        except OSError:  # it has exited, or belongs to another user
             continue
         yield int(folder.name), command, environ
 

@@ -1,9 +1,10 @@
-"""One Spark for all tests here, and how it reaches the database of each.
+"""One Spark session and one cluster for all tests here, and the options that reach each test's database.
 
-What runs a data source, on the driver's side too, is a process that Spark starts, with the environment that
-Spark was started with. So the tests' databases are libpq services, in a file that is named before the start.
+Data sources run in processes that Spark starts, on the driver's side too, with the environment that Spark was
+started with. So each test's database is a libpq service, in a file that is named before Spark starts.
 """
 
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +14,12 @@ from pyspark.sql import SparkSession
 
 from lonnymq.spark.sessions.spark_session import session
 from tests.spark import quick_java
+from tests.spark.cluster import Cluster
+from tests.spark.outside_faults import Gate
 
 HERE = Path(__file__).parent
 SCHEMA = "lonnymq"
-OF_ITS_OWN_S = 600  # a Spark of its own takes a minute to start where the machine is busy
+OWN_SPARK_TIMEOUT_S = 600  # starting another Spark takes a minute on a busy machine
 SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 
 
@@ -26,18 +29,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.xdist_group("spark"))
             if item.get_closest_marker("cluster") and not item.get_closest_marker("timeout"):
-                item.add_marker(pytest.mark.timeout(OF_ITS_OWN_S))
+                item.add_marker(pytest.mark.timeout(OWN_SPARK_TIMEOUT_S))
 
 
 class Services:
-    """A libpq service file that grows by a service a database."""
+    """A libpq service file, with one service per database."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.touch(mode=0o600)
 
     def add(self, dsn: str, name: str | None = None) -> str:
-        """The name of a service that stands for the address."""
+        """Add a service with this address, and return its name."""
         parameters = conninfo_to_dict(dsn)
         name = name or str(parameters["dbname"])
         lines = [f"[{name}]", *(f"{key}={value}" for key, value in parameters.items())]
@@ -56,8 +59,9 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _quick_java(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    assert pytestconfig.cache is not None
-    chosen = quick_java.environment(pytestconfig.cache.mkdir("java"), tmp_path_factory.mktemp("java"))
+    cache = getattr(pytestconfig, "cache", None)  # pytest may run without its cache
+    folder = None if cache is None else cache.mkdir("java")
+    chosen = quick_java.environment(folder, tmp_path_factory.mktemp("java"))
     with pytest.MonkeyPatch.context() as patch:
         for name, value in chosen.items():
             patch.setenv(name, value)
@@ -71,7 +75,26 @@ def spark(services: Services) -> Iterator[SparkSession]:
     running.stop()
 
 
+@pytest.fixture(scope="session")
+def cluster(services: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two workers with one core each, which are two hosts to Spark."""
+    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
 @pytest.fixture
 def options(dsn: str, services: Services) -> dict[str, str]:
-    """What a data source is told to reach the test's database: a name, no password."""
+    """The options of a data source for the test's database: the name of a service, no password."""
     return {"service": services.add(dsn), "schema": SCHEMA}
+
+
+@pytest.fixture
+def gate(dsn: str) -> Iterator[Gate]:
+    with Gate(dsn) as running:
+        yield running
+
+
+@pytest.fixture
+def gate_options(gate: Gate, services: Services) -> dict[str, str]:
+    """Options that connect through the gate."""
+    return {"service": services.add(gate.dsn, f"gate_{secrets.token_hex(4)}"), "schema": SCHEMA}

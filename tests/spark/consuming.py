@@ -1,4 +1,4 @@
-"""Streams that consume, and what became of the messages."""
+"""Streams that consume, and queries for what became of the messages."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 Options = dict[str, str]
 Batch = tuple[int, list[Any]]
-PATIENCE_S = 240
+TIMEOUT_S = 240
 NOW = {"availableNow": True}
 ALWAYS = {"processingTime": "0 seconds"}
 
 
 def until(is_true: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not is_true():
-        assert time.monotonic() < deadline, f"waited in vain for: {what}"
+        assert time.monotonic() < deadline, f"timed out waiting for: {what}"
         time.sleep(0.02)
 
 
 def create(conn: psycopg.Connection, count: int, channels: int = 1, name: str = "c") -> None:
-    """Messages whose contents are numbers."""
+    """Create messages whose contents are numbers."""
     conn.execute(
         "SELECT message_create_many(array_agg(%s || (n %% %s)), array_agg(convert_to(n::TEXT, 'UTF8')))"
         " FROM generate_series(0, %s - 1) n",
@@ -46,23 +46,23 @@ def completed(conn: psycopg.Connection) -> int:
 
 
 class Stop:
-    """Where the first task that comes stops, with what it read, until the test lets it go on."""
+    """A point where the first task stops, with the rows it has read, until the test resumes it."""
 
     def __init__(self, folder: Path) -> None:
         self.armed, self.reached, self.go = (folder / name for name in ("armed", "reached", "go"))
         self.armed.touch()
 
     def until_reached(self) -> None:
-        until(self.reached.exists, "a task to come to its stop")
+        until(self.reached.exists, "a task to stop")
 
-    def let_go(self) -> None:
+    def resume(self) -> None:
         self.go.touch()
 
-    def standing(self, rows: DataFrame) -> DataFrame:
+    def stopping(self, rows: DataFrame) -> DataFrame:
         armed, reached, go = str(self.armed), str(self.reached), str(self.go)
 
-        # Within, so that it is sent to Spark's processes as it is: they do not know this module.
-        def passing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # A local function is pickled by value; Spark's processes cannot import this module.
+        def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import time
             from pathlib import Path
 
@@ -74,11 +74,11 @@ class Stop:
                         time.sleep(0.02)
                 yield batch
 
-        return rows.mapInArrow(passing, rows.schema)
+        return rows.mapInArrow(pass_on, rows.schema)
 
 
 class Streams:
-    """Streams of one test, and what their batches were given; stopped when the test ends."""
+    """The streams of one test, and the rows of their batches. They are stopped after the test."""
 
     def __init__(self, spark: SparkSession, options: Options, folder: Path) -> None:
         self.spark = spark
@@ -98,7 +98,7 @@ class Streams:
         trigger: dict[str, Any] = ALWAYS,
         **more: str,
     ) -> StreamingQuery:
-        """One that hands its batches to the test."""
+        """Start a stream that collects its batches for the test."""
 
         def batch(rows: DataFrame, number: int) -> None:
             taken = rows.collect()
@@ -108,14 +108,16 @@ class Streams:
         return self._started(self.read(**more).writeStream.foreachBatch(batch), checkpoint, trigger)
 
     def run(self, **more: Any) -> None:
-        """What is there, to its end."""
-        ended(self.start(trigger=NOW, **more))
+        """Consume everything that is there now."""
+        await_end(self.start(trigger=NOW, **more))
 
     def move(self, stop: Stop | None = None, checkpoint: str = "moving", **more: str) -> StreamingQuery:
-        """One that moves what is there into the channel `out`, completed in the same transactions."""
+        """Start a stream that moves what is there into the channel `out`, and completes it in the same
+        transactions.
+        """
         rows = self.read(**({"numPartitions": "1", "leaseSeconds": "600"} | more))
         if stop is not None:
-            rows = stop.standing(rows)
+            rows = stop.stopping(rows)
         moved = rows.selectExpr("'out' AS channel", "content", "claim")
         writing = moved.writeStream.format("lonnymq").options(**self.options, complete="true")
         return self._started(writing, checkpoint, NOW)
@@ -137,12 +139,12 @@ class Streams:
         return query
 
 
-def ended(query: StreamingQuery) -> None:
-    assert query.awaitTermination(PATIENCE_S), "it takes too long"
+def await_end(query: StreamingQuery) -> None:
+    assert query.awaitTermination(TIMEOUT_S), "the stream did not finish"
 
 
 def moved(conn: psycopg.Connection) -> list[int]:
-    """What is in the channel `out`, where nobody takes it from."""
+    """The contents of the channel `out`, which nobody consumes."""
     rows = conn.execute(
         "SELECT convert_from(content, 'UTF8')::INT FROM message WHERE channel = 'out' ORDER BY 1"
     )

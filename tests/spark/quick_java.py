@@ -1,7 +1,7 @@
-"""A Java that starts soon: tests start one dozens of times, and none of them lives long.
+"""Options that make Java start quickly, because tests start it dozens of times for short runs.
 
-It compiles once and not twice, and takes Spark's classes from an archive, made by a first Spark that does a
-little of everything. A Java that the archive is not of starts as it always does.
+They turn off the second compiler, and load Spark's classes from an archive (CDS). A first Spark, which does a
+little of everything, writes that archive. A Java of another version ignores the archive.
 """
 
 import os
@@ -14,7 +14,8 @@ import pyspark
 from lonnymq.spark.sessions.java import find_java
 
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-LITTLE_OF_EVERYTHING = """
+MAKE_TIMEOUT_S = 120
+WARM_UP = """
 import sys
 from lonnymq.spark.sessions.spark_session import session
 spark = session("local[1]")
@@ -31,23 +32,33 @@ spark.stop()
 """
 
 
-def environment(cache: Path, scratch: Path) -> dict[str, str]:
-    """The variables that Spark passes to the Javas it starts as options."""
-    archive = cache / f"spark-{pyspark.__version__}-{find_java().stat().st_mtime_ns}.jsa"
-    if not archive.exists():
-        _make(archive, scratch)
-    options = f"{LIGHT} -XX:SharedArchiveFile={archive} -Xlog:cds*=off"
+def environment(cache: Path | None, scratch: Path) -> dict[str, str]:
+    """The environment variables from which Spark takes the options of the Java that it starts.
+
+    There is no archive without a folder where it can stay for the next run, or if making it takes too long.
+    """
+    options = LIGHT
+    if cache is not None:
+        archive = cache / f"spark-{pyspark.__version__}-{find_java().stat().st_mtime_ns}.jsa"
+        if archive.exists() or _make(archive, scratch):
+            options = f"{LIGHT} -XX:SharedArchiveFile={archive} -Xlog:cds*=off"
     return {"SPARK_SUBMIT_OPTS": options, "SPARK_DAEMON_JAVA_OPTS": options}
 
 
-def _make(archive: Path, scratch: Path) -> None:
+def _make(archive: Path, scratch: Path) -> bool:
+    """Make the archive. Returns whether it is there: a busy machine may take longer than a test may."""
     unfinished = archive.with_suffix(f".{os.getpid()}")
     options = f"{LIGHT} -XX:ArchiveClassesAtExit={unfinished} -Xlog:cds*=off"
-    subprocess.run(
-        [sys.executable, "-c", LITTLE_OF_EVERYTHING, scratch],
-        env=os.environ | {"SPARK_SUBMIT_OPTS": options},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=True,
-    )
+    try:
+        subprocess.run(
+            [sys.executable, "-c", WARM_UP, scratch],
+            env=os.environ | {"SPARK_SUBMIT_OPTS": options},
+            stdout=subprocess.DEVNULL,  # a pipe would be waited for until Java has exited too
+            stderr=subprocess.DEVNULL,
+            timeout=MAKE_TIMEOUT_S,
+            check=True,
+        )
+    except subprocess.TimeoutExpired:
+        return False
     unfinished.rename(archive)
+    return True

@@ -1,6 +1,6 @@
-"""A driver of its own: writes to the queue, reads it back, and prints what it saw.
+"""A driver in its own process: it writes to the queue, reads it back, and prints what it read.
 
-It is told by JSON on its command line: `session` (arguments for a session) and `options` (of the formats).
+Its command line is JSON with `session` (arguments for a session) and `options` (of the formats).
 """
 
 import json
@@ -21,16 +21,16 @@ TIMEOUT_S = 240
 
 
 class DriverFailed(AssertionError):
-    """The driver did not end well; what it printed is the message."""
+    """The driver failed; the message is what it printed."""
 
 
 def drive(
     arguments: Mapping[str, Any], options: Mapping[str, str], environment: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Run this file in a process of its own. Returns what it saw, with all that was on its stderr."""
-    told = json.dumps({"session": arguments, "options": options})
+    """Run this file in its own process. Returns what it read, and its stderr."""
+    task = json.dumps({"session": arguments, "options": options})
     answer = subprocess.run(
-        [sys.executable, "-m", "tests.spark.round_trip", told],
+        [sys.executable, "-m", "tests.spark.round_trip", task],
         cwd=CHECKOUT,
         env=os.environ | (environment or {}),
         stdin=subprocess.DEVNULL,
@@ -44,9 +44,9 @@ def drive(
     return {**json.loads(answer.stdout), "stderr": answer.stderr}
 
 
-def main(told: Mapping[str, Any]) -> dict[str, Any]:
-    spark = session(**told["session"])
-    options = told["options"]
+def main(task: Mapping[str, Any]) -> dict[str, Any]:
+    spark = session(**task["session"])
+    options = task["options"]
     rows = spark.range(40, numPartitions=4).selectExpr(
         "'channel ' || id % 4 AS channel", "CAST(id AS STRING) AS content"
     )
@@ -66,7 +66,7 @@ def main(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hosts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Where a task runs; slowly, so that no executor does all of them."""
+    """The host that a task runs on. It takes a moment, so that one executor does not run all tasks."""
     for batch in batches:
         time.sleep(0.2)
         host = os.environ.get("SPARK_LOCAL_IP", "")

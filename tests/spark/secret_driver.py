@@ -1,4 +1,4 @@
-"""A driver that does all that could give a password away, and leaves what it said and showed in a folder."""
+"""A driver that does everything that could reveal a password, and saves all that it printed and showed."""
 
 import contextlib
 import io
@@ -17,12 +17,12 @@ PAGES = ("jobs/", "stages/", "storage/", "environment/", "executors/", "SQL/", "
 RESOURCES = ("environment", "jobs", "stages", "allexecutors", "sql?details=true&planDescription=true")
 
 
-def main(told: Mapping[str, Any]) -> None:
-    folder = Path(told["folder"])
-    spark = session(**told["session"])
-    texts = {f"plan {way}": _used(spark, options) for way, options in told["ways"].items()}
-    texts["plan stream"] = _streamed(spark, told["ways"]["variable"], folder / "checkpoint")
-    for way, options in told["wrong"].items():
+def main(task: Mapping[str, Any]) -> None:
+    folder = Path(task["folder"])
+    spark = session(**task["session"])
+    texts = {f"plan {way}": _used(spark, options) for way, options in task["ways"].items()}
+    texts["plan stream"] = _streamed(spark, task["ways"]["variable"], folder / "checkpoint")
+    for way, options in task["wrong"].items():
         texts[f"error {way}"] = _refused(spark, options)
     for name, text in (texts | dict(_shown(spark))).items():
         (folder / f"{name.replace('/', ' ')}.txt").write_text(text, encoding="utf-8")
@@ -69,7 +69,7 @@ def _refused(spark: SparkSession, options: Mapping[str, str]) -> str:
         print(read().count())
     except Exception as error:  # noqa: BLE001
         return f"{error!r}\n{error}"
-    raise AssertionError("it was to be refused")
+    raise AssertionError("the read should have failed")
 
 
 def _shown(spark: SparkSession) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
-"""A driver that consumes, and stops for ever at a moment of the test's choice, to be killed there.
+"""A driver that consumes, and hangs at a point that the test chooses, to be killed there.
 
-`claimed`: messages are claimed, and Spark has not written that down. `committed`: PostgreSQL has committed
-what was made of them, and Spark has not. `written`: so has another sink.
+The points are `claimed` (messages are claimed, Spark has not logged the offset yet), `committed` (PostgreSQL
+has committed the results, Spark has not logged the commit yet) and `written` (another sink has written them).
 """
 
 import json
@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWrite
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from lonnymq.spark.consume.stream import ClaimReader
+from lonnymq.spark.consume.claim_reader import ClaimReader
 from lonnymq.spark.queue_source import QueueSource
 from lonnymq.spark.sessions.spark_session import session
 from lonnymq.spark.sink.writer import StreamWriter
@@ -26,7 +26,7 @@ CONF: dict[str, Any] = {
 }
 
 
-def stand(at: str) -> None:
+def stop_here(at: str) -> None:
     if os.environ["LONNYMQ_TEST_STOP"] == at:
         Path(os.environ["LONNYMQ_TEST_REACHED"]).touch()
         while True:
@@ -37,14 +37,14 @@ class StoppingReader(ClaimReader):
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         offset = super().latestOffset(start, limit)
         if offset != start:
-            stand("claimed")
+            stop_here("claimed")
         return offset
 
 
 class StoppingWriter(StreamWriter):
     def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
         super().commit(messages, batchId)
-        stand("committed")
+        stop_here("committed")
 
 
 class StoppingSource(QueueSource):
@@ -60,23 +60,23 @@ class StoppingSource(QueueSource):
 
 
 def main() -> None:
-    told = json.loads(sys.argv[1])
+    task = json.loads(sys.argv[1])
     spark = session("local[2]", **CONF)
     spark.dataSource.register(StoppingSource)
     lasting = {"consumer": "etl", "leaseSeconds": "600", "numPartitions": "1"}
-    rows = spark.readStream.format("stopping").options(**told["options"], **lasting).load()
+    rows = spark.readStream.format("stopping").options(**task["options"], **lasting).load()
 
     def write(batch: DataFrame, _: int) -> None:
         ids = [row.id for row in batch.collect()]
-        Path(told["sink"]).write_text("\n".join(map(str, ids)), encoding="ascii")
-        stand("written")
+        Path(task["sink"]).write_text("\n".join(map(str, ids)), encoding="ascii")
+        stop_here("written")
 
     if os.environ["LONNYMQ_TEST_STOP"] == "written":
         writing = rows.writeStream.foreachBatch(write)
     else:
         moved = rows.selectExpr("'out' AS channel", "content", "claim")
-        writing = moved.writeStream.format("stopping").options(**told["options"], complete="true")
-    query = writing.option("checkpointLocation", told["checkpoint"]).trigger(availableNow=True).start()
+        writing = moved.writeStream.format("stopping").options(**task["options"], complete="true")
+    query = writing.option("checkpointLocation", task["checkpoint"]).trigger(availableNow=True).start()
     query.awaitTermination()
 
 

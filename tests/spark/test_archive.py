@@ -1,4 +1,4 @@
-"""History and dead letters in the lake: each row once, whatever stops and starts."""
+"""The archive of history and dead letters: each row is in the lake once, whenever it stops and starts."""
 
 import shutil
 import threading
@@ -15,10 +15,10 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from pyspark.sql import SparkSession
 
 from lonnymq.errors import InvalidArgument, NotPermitted, PositionUnknown
-from lonnymq.spark.changes.reader import RowsLost
+from lonnymq.spark.changes.range_reader import RowsLost
 from lonnymq.spark.columns import HISTORY
 from lonnymq.spark.lake import delta_table
-from lonnymq.spark.lake.archive import Archiving, HistoryNotKept, archive
+from lonnymq.spark.lake.archive import ArchiveProgress, HistoryNotKept, archive
 from lonnymq.spark.lake.delta_table import LakeConflict, LakeTable, LakeUnsuitable
 from tests.database import Connect
 from tests.spark.traffic import complete, finish, kill, settle
@@ -54,7 +54,7 @@ def test_everything_is_in_the_lake_once(
     assert (ids(folder), ids(folder, "dead")) == (in_postgresql(conn), dead)
     again = archive(spark, folder, options)
     assert {name: table.rows for name, table in again.tables.items()} == {"history": 0, "dead": 0}
-    assert DeltaTable(f"{folder}/history").version() == 1  # made, and one commit
+    assert DeltaTable(f"{folder}/history").version() == 1  # created, and one commit
     finish(conn, "acme", [b"y"])
     archive(spark, folder, options)
     assert ids(folder) == in_postgresql(conn)
@@ -73,7 +73,7 @@ def test_a_table_of_an_older_version_gets_the_columns_it_lacks(
         assert archive(spark, folder, options, tables=["history"]).tables["history"].rows == rows
         found = delta_table.read(spark, uri).select("channel", "lane", "priority", "cost").collect()
         assert [tuple(row) for row in found] == [("acme", "slow", 7, 3)]
-    assert DeltaTable(uri).version() == 2  # made, widened, and one commit
+    assert DeltaTable(uri).version() == 2  # created, columns added, and one commit
 
 
 def test_many_commits_split_no_transaction(
@@ -81,17 +81,17 @@ def test_many_commits_split_no_transaction(
 ) -> None:
     for size in (3, 1, 10, 2, 5):
         finish(conn, "acme", [b"x"] * size)
-    told: list[tuple[int, bool]] = []
+    reported: list[tuple[int, bool]] = []
 
-    def tell(progress: Archiving) -> None:
-        told.append((progress.tables["history"].rows, progress.is_caught_up))
+    def report(progress: ArchiveProgress) -> None:
+        reported.append((progress.tables["history"].rows, progress.is_caught_up))
 
-    archive(spark, folder, options, tables=["history"], rows_a_commit=4, told=tell)
-    assert told == [(4, False), (14, False), (16, False), (21, False), (21, True)]
+    archive(spark, folder, options, tables=["history"], rows_per_commit=4, on_progress=report)
+    assert reported == [(4, False), (14, False), (16, False), (21, False), (21, True)]
     assert ids(folder) == in_postgresql(conn)
 
 
-def test_a_transaction_that_commits_late_is_not_passed(
+def test_a_transaction_that_commits_late_is_not_skipped(
     spark: SparkSession, conn: psycopg.Connection, connect: Connect, options: dict[str, str], folder: str
 ) -> None:
     late = connect(autocommit=False)
@@ -112,7 +112,7 @@ def test_two_archives_at_once_write_nothing_twice(
     folder: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The second one commits between the first one's look at the position and its commit."""
+    """The second one commits after the first one has read the position, and before it commits."""
     finish(conn, "acme", [b"x"] * 3)
     archive(spark, folder, options, tables=["history"])
     finish(conn, "acme", [b"y"] * 3)
@@ -152,7 +152,7 @@ def test_what_was_written_and_not_committed_is_not_there(
     assert ids(folder) == in_postgresql(conn)
 
 
-def test_others_read_it_as_spark_does(
+def test_polars_and_duckdb_read_the_same_rows(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
 ) -> None:
     conn.execute("SELECT message_create('zoë 🦉', '', p_headers => '{\"who\": \"ö\"}', p_dequeue_at => -7)")
@@ -174,7 +174,7 @@ def test_others_read_it_as_spark_does(
 
 
 def comparable(rows: list[dict[str, Any]]) -> list[list[tuple[str, Any]]]:
-    """Times as instants, whatever zone they are shown in; columns in one order."""
+    """With times as timestamps, which have no time zone, and sorted columns."""
     return [
         sorted(
             (name, value.timestamp() if hasattr(value, "timestamp") else value) for name, value in row.items()
@@ -199,11 +199,11 @@ def test_retention_waits_for_the_lake(
 
 
 def age_history(conn: psycopg.Connection) -> None:
-    """As if all of it had finished long ago."""
+    """Make all history look as if it had finished long ago."""
     conn.execute("UPDATE finished SET finished_at = finished_at - 90 * 86400000::BIGINT")
 
 
-def test_who_may_not_hold_retention_is_told(
+def test_a_login_that_may_not_register_a_follower(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str, observer: str
 ) -> None:
     finish(conn, "acme", [b"x"])
@@ -264,14 +264,14 @@ def test_a_database_restored_to_an_earlier_time_is_refused(
         archive(spark, folder, options, tables=["history"])
 
 
-def test_it_goes_on_until_it_is_stopped(
+def test_every_repeats_until_stopped(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
 ) -> None:
     finish(conn, "acme", [b"x"])
     stop = threading.Event()
     rounds: list[int] = []
 
-    def tell(progress: Archiving) -> None:
+    def watch(progress: ArchiveProgress) -> None:
         if not progress.is_caught_up:
             return
         rounds.append(progress.tables["history"].rows)
@@ -280,25 +280,25 @@ def test_it_goes_on_until_it_is_stopped(
         else:
             stop.set()
 
-    archive(spark, folder, options, tables=["history"], every=0.01, stop=stop, told=tell)
+    archive(spark, folder, options, tables=["history"], every=0.01, stop=stop, on_progress=watch)
     assert rounds == [1, 2]
 
 
 def trim(conn: psycopg.Connection) -> None:
-    """Have all of the history dropped that no follower still needs."""
+    """Drop all history that no follower still needs."""
     age_history(conn)
     conn.execute("SELECT maintain()")
     assert in_postgresql(conn) == []
 
 
-def test_a_new_archive_begins_at_what_is_still_kept(
+def test_a_new_archive_begins_with_what_is_still_kept(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
 ) -> None:
     finish(conn, "acme", [b"old"] * 3)
     trim(conn)
     finish(conn, "acme", [b"x"] * 3)
     [(oldest,)] = conn.execute("SELECT MIN(finished_at) FROM history").fetchall()
-    done = archive(spark, folder, options, rows_a_commit=2).tables
+    done = archive(spark, folder, options, rows_per_commit=2).tables
     assert done["history"].rows == 3
     assert done["history"].begins_at is not None
     assert datetime.fromisoformat(done["history"].begins_at) == datetime.fromtimestamp(oldest / 1000, UTC)
@@ -309,7 +309,7 @@ def test_a_new_archive_begins_at_what_is_still_kept(
     assert (again.rows, again.begins_at) == (1, None)
 
 
-def test_an_archive_of_all_there_ever_was_says_nothing_of_its_beginning(
+def test_an_archive_of_the_whole_history_has_no_begins_at(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
 ) -> None:
     finish(conn, "acme", [b"x"])
@@ -317,7 +317,7 @@ def test_an_archive_of_all_there_ever_was_says_nothing_of_its_beginning(
 
 
 @pytest.mark.parametrize("is_more", [True, False], ids=["more has come", "nothing is left"])
-def test_rows_that_were_dropped_behind_the_position(
+def test_rows_that_were_dropped_after_the_position(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str, *, is_more: bool
 ) -> None:
     finish(conn, "acme", [b"x"])
@@ -330,14 +330,14 @@ def test_rows_that_were_dropped_behind_the_position(
         archive(spark, folder, options, tables=["history"], follow=False)
 
 
-def test_a_folder_is_found_from_wherever_one_is(
+def test_relative_paths_home_and_file_addresses(
     spark: SparkSession,
     conn: psycopg.Connection,
     options: dict[str, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Spark's processes have the working folder that Spark was started in."""
+    """Spark's processes keep the working directory that Spark was started in."""
     finish(conn, "acme", [b"x"] * 3)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -353,15 +353,15 @@ def followers(conn: psycopg.Connection) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("place", ["", " ", "file://elsewhere/lake"])
-def test_a_folder_that_cannot_be(spark: SparkSession, options: dict[str, str], place: str) -> None:
+def test_invalid_folders(spark: SparkSession, options: dict[str, str], place: str) -> None:
     with pytest.raises(InvalidArgument):
         archive(spark, place, options)
 
 
-def test_a_table_that_was_restored_goes_on_from_there(
+def test_the_archive_continues_from_a_restored_version(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
 ) -> None:
-    """Delta keeps the position of the version that was given up."""
+    """Delta itself keeps the position of the version before the restore."""
     for _ in range(3):
         finish(conn, "acme", [b"x"] * 2)
         archive(spark, folder, options, tables=["history"])
@@ -374,23 +374,31 @@ def test_a_table_that_was_restored_goes_on_from_there(
     assert archive(spark, folder, options, tables=["history"]).tables["history"].rows == 0
 
 
-def test_a_folder_that_was_deleted_is_filled_anew(
+def test_a_deleted_folder_is_filled_again(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
 ) -> None:
-    """And nothing of what it lacks is dropped meanwhile."""
+    """And PostgreSQL keeps the rows that it lacks meanwhile."""
     finish(conn, "acme", [b"x"])
     finish(conn, "acme", [b"y"])
     archive(spark, folder, options, tables=["history"])
     shutil.rmtree(folder)
     stop = threading.Event()
-    archive(spark, folder, options, tables=["history"], rows_a_commit=1, stop=stop, told=lambda _: stop.set())
+    archive(
+        spark,
+        folder,
+        options,
+        tables=["history"],
+        rows_per_commit=1,
+        stop=stop,
+        on_progress=lambda _: stop.set(),
+    )
     assert len(ids(folder)) == 1
     age_history(conn)
     conn.execute("SELECT maintain()")
     assert len(in_postgresql(conn)) == 2
 
 
-def test_folders_with_long_names_are_told_apart(
+def test_folders_with_long_names_have_different_followers(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
 ) -> None:
     finish(conn, "acme", [b"x"])

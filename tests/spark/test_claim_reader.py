@@ -1,4 +1,4 @@
-"""What Spark calls on the driver's side, and on executors, called here by the test: without Spark."""
+"""The reader of the consuming stream, called as Spark calls it, on the driver and on executors."""
 
 import pickle
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from lonnymq.errors import ClaimantTaken, LeasesLost, PositionUnknown
-from lonnymq.spark.consume.stream import ClaimReader, Part, claimed_schema
+from lonnymq.spark.consume.claim_reader import ClaimPartition, ClaimReader, claimed_schema
 from tests.database import Connect
 from tests.invariants import check, dequeue, dispatch
 from tests.spark.consuming import Options, completed, create, one, until
@@ -44,8 +44,8 @@ def opened(options: Options) -> Iterator[Open]:
         reader.stop()
 
 
-def read(reader: ClaimReader, parts: list[Part]) -> list[dict[str, Any]]:
-    """As executors do, which have nothing but what is sent to them."""
+def read(reader: ClaimReader, parts: list[ClaimPartition]) -> list[dict[str, Any]]:
+    """Read as executors do."""
     return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
 
 
@@ -53,8 +53,8 @@ def now(conn: psycopg.Connection) -> int:
     return int(one(conn, "SELECT to_epoch(clock_timestamp())"))
 
 
-def defer_one(conn: psycopg.Connection) -> None:
-    """Its lease is over."""
+def lose_one(conn: psycopg.Connection) -> None:
+    """Make one message lose its lease."""
     conn.execute(
         "SELECT message_retry(m.id, l.token) FROM lease l CROSS JOIN unnest(l.stubs) s"
         " JOIN message m ON (m.id, m.generation) = (s.id, s.generation) LIMIT 1"
@@ -77,14 +77,14 @@ def test_claims_in_parts(conn: psycopg.Connection, opened: Open) -> None:
     reader, executor = opened(numPartitions="3"), opened()
     end = reader.latestOffset(START, ReadMaxRows(20))
     parts = reader.partitions(START, end)
-    assert parts == reader.partitions(START, end), "the same, as often as Spark asks"
+    assert parts == reader.partitions(START, end), "the same whenever Spark asks"
     assert sorted(len(read(executor, [part])) for part in parts) == [6, 7, 7]
     rows = read(executor, parts)
     assert len({row["id"] for row in rows}) == 20
     assert {row["claim"]["seq"] for row in rows} == {1}
     assert reader.partitions(end, end) == []
     assert reader.latestOffset(end, TEN) == {"seq": 2}
-    assert completed(conn) == 20, "all up to where it asks from is done"
+    assert completed(conn) == 20, "everything up to the start is completed"
     assert reader.latestOffset({"seq": 2}, TEN) == {"seq": 2}
     assert completed(conn) == 25
     check(conn)
@@ -99,7 +99,7 @@ def test_all_that_is_there_at_once(conn: psycopg.Connection, opened: Open) -> No
 
 
 def test_more_than_one_claim_finds(conn: psycopg.Connection, opened: Open) -> None:
-    """Claims that find less than the limit are made until there is no more, or the limit is reached."""
+    """It makes claims until nothing is left or the limit is reached."""
     create(conn, 1000, 7)
     reader = opened()
     end = reader.latestOffset(START, ReadMaxRows(300))
@@ -114,8 +114,8 @@ def test_more_than_one_claim_finds(conn: psycopg.Connection, opened: Open) -> No
     check(conn)
 
 
-def test_claims_that_spark_has_not_heard_of(conn: psycopg.Connection, opened: Open) -> None:
-    """Its driver died when they were made: the next one gets the same messages, and none twice."""
+def test_claims_that_spark_has_not_logged(conn: psycopg.Connection, opened: Open) -> None:
+    """The driver died after it made them. The next one gets the same messages, and none twice."""
     create(conn, 1000, 7)
     first = opened()
     last = first.latestOffset(START, ReadMaxRows(300))["seq"]
@@ -137,7 +137,7 @@ def test_how_many_parts(conn: psycopg.Connection, opened: Open, limit: str, part
 
 
 def test_lanes(conn: psycopg.Connection, opened: Open) -> None:
-    """A stream takes from the lanes that it names, and rows say lane, priority and cost."""
+    """A stream consumes only the lanes that it names, and rows have lane, priority and cost."""
     conn.execute(
         "SELECT message_create('a', 'low', p_lane => 'slow', p_priority => -1);"
         "SELECT message_create('a', 'high', p_lane => 'slow', p_priority => 7, p_cost => 30);"
@@ -173,24 +173,22 @@ def test_weights_and_costs(conn: psycopg.Connection, opened: Open) -> None:
     assert all(abs(shares[name] - due) <= 2 for name, due in (("heavy0", 30), ("light0", 10), ("dear0", 5)))
 
 
-def test_nothing_is_done_before_it_is_asked(conn: psycopg.Connection, opened: Open) -> None:
-    """Spark makes readers to look at, and sends copies to executors."""
+def test_nothing_happens_before_the_first_call(conn: psycopg.Connection, opened: Open) -> None:
+    """Spark makes readers that it does not use, and sends copies to executors."""
     reader = opened()
     assert reader.initialOffset() == START
     pickle.loads(pickle.dumps(reader))  # noqa: S301 - our own bytes
     assert one(conn, "SELECT COUNT(*) FROM claimant") == 0
 
 
-def test_what_is_lost_is_left_out_before_it_is_read_and_not_after(
-    conn: psycopg.Connection, opened: Open
-) -> None:
-    """Else the transaction that keeps what was made of it would not notice."""
+def test_lost_messages_are_left_out_only_before_they_are_read(conn: psycopg.Connection, opened: Open) -> None:
+    """After that, the transaction that stores the results must notice the loss and fail."""
     create(conn, 5)
     reader = opened()
     end = reader.latestOffset(START, TEN)
-    defer_one(conn)
+    lose_one(conn)
     assert len(read(reader, reader.partitions(START, end))) == 4
-    defer_one(conn)
+    lose_one(conn)
     assert len(read(reader, reader.partitions(START, end))) == 3
     with pytest.raises(LeasesLost):
         complete_whole(conn, reader, 1)
@@ -200,21 +198,21 @@ def test_what_is_lost_is_left_out_before_it_is_read_and_not_after(
     assert completed(conn) == 3
 
 
-def test_leases_are_kept_while_it_lives(conn: psycopg.Connection, opened: Open) -> None:
+def test_leases_are_extended_until_the_reader_stops(conn: psycopg.Connection, opened: Open) -> None:
     create(conn, 3)
     reader = opened(leaseSeconds="1")
     reader.latestOffset(START, TEN)
-    late = now(conn) + 3000
-    until(lambda: now(conn) > late, "three leases to pass")
+    late = now(conn) + 1500
+    until(lambda: now(conn) > late, "a lease and a half to pass")
     dispatch(conn)
     assert one(conn, "SELECT COUNT(*) FROM leases") == 3
     reader.stop()
 
-    def is_swept() -> bool:
+    def leases_are_gone() -> bool:
         dispatch(conn)
         return bool(one(conn, "SELECT COUNT(*) FROM leases") == 0)
 
-    until(is_swept, "the leases to run out")
+    until(leases_are_gone, "the leases to run out")
 
 
 def test_a_second_reader(conn: psycopg.Connection, opened: Open) -> None:
@@ -222,11 +220,11 @@ def test_a_second_reader(conn: psycopg.Connection, opened: Open) -> None:
     first, second = opened(), opened()
     end = first.latestOffset(START, TEN)
     parts = first.partitions(START, end)
-    assert second.latestOffset(START, TEN) == end, "what the first had claimed is the second's"
+    assert second.latestOffset(START, TEN) == end, "the second has the claims of the first"
     for offset in (end, START):
-        with pytest.raises(ClaimantTaken, match="consumer 'etl' is read by another stream"):
+        with pytest.raises(ClaimantTaken, match="which started later, consumes as 'etl'"):
             first.latestOffset(offset, TEN)
-    with pytest.raises(ClaimantTaken, match="consumer 'etl' is read by another stream"):
+    with pytest.raises(ClaimantTaken, match="which started later, consumes as 'etl'"):
         read(first, parts)
     assert len(read(second, second.partitions(START, end))) == 3
 
@@ -242,14 +240,14 @@ def test_the_heartbeat_notices_a_second_reader(conn: psycopg.Connection, opened:
         try:
             first.partitions(START, end)
         except ClaimantTaken as error:
-            return "consumer 'etl' is read by another stream" in str(error)
+            return "which started later, consumes as 'etl'" in str(error)
         return False
 
     until(is_refused, "the first to notice")
 
 
 def test_broken_connections_are_opened_again(conn: psycopg.Connection, opened: Open) -> None:
-    """Those of the driver and of its heartbeat, and under the same generation."""
+    """The connections of the driver and of its heartbeat, with the same generation."""
     create(conn, 3)
     reader = opened(leaseSeconds="1")
     end = reader.latestOffset(START, TEN)
@@ -261,8 +259,8 @@ def test_broken_connections_are_opened_again(conn: psycopg.Connection, opened: O
         )
 
     cut()
-    late = now(conn) + 2000
-    until(lambda: now(conn) > late, "two leases to pass")
+    late = now(conn) + 1500
+    until(lambda: now(conn) > late, "a lease and a half to pass")
     dispatch(conn)
     assert one(conn, "SELECT COUNT(*) FROM leases") == 3
     cut()
@@ -276,13 +274,13 @@ def test_broken_connections_are_opened_again(conn: psycopg.Connection, opened: O
 def test_an_offset_that_was_never_made(conn: psycopg.Connection, opened: Open) -> None:
     create(conn, 3)
     reader = opened()
-    with pytest.raises(PositionUnknown, match="has made 0 claims, and the stream reads claim 4"):
+    with pytest.raises(PositionUnknown, match="has made 0 claims, but the stream reads claim 4"):
         reader.partitions({"seq": 3}, {"seq": 4})
     with pytest.raises(PositionUnknown, match="claim 3 of 'etl' was never made"):
         reader.latestOffset({"seq": 3}, TEN)
 
 
-def test_an_old_offset_goes_on_with_what_is_not_done(conn: psycopg.Connection, opened: Open) -> None:
+def test_an_old_offset_continues_with_what_is_not_completed(conn: psycopg.Connection, opened: Open) -> None:
     create(conn, 6)
     reader = opened()
     two = ReadMaxRows(2)
@@ -293,8 +291,8 @@ def test_an_old_offset_goes_on_with_what_is_not_done(conn: psycopg.Connection, o
     assert completed(conn) == 4
 
 
-def test_what_is_there_now(conn: psycopg.Connection, opened: Open) -> None:
-    """To its end, though as much is new each time it asks."""
+def test_available_now_stops_while_others_produce(conn: psycopg.Connection, opened: Open) -> None:
+    """It stops although as many new messages come with each call."""
     create(conn, 10, name="old")
     reader = opened()
     reader.prepareForTriggerAvailableNow()
@@ -307,15 +305,15 @@ def test_what_is_there_now(conn: psycopg.Connection, opened: Open) -> None:
         if offset == start:
             break
     else:
-        pytest.fail("it does not come to an end")
+        pytest.fail("it does not stop")
     assert one(conn, "SELECT COUNT(*) FROM message WHERE channel = 'old0'") == 0
     assert one(conn, "SELECT COUNT(*) FROM leases") == 0, "the last batch is completed"
 
 
-def test_what_another_holds_for_the_moment_is_waited_for(
+def test_available_now_waits_for_messages_that_another_session_has_locked(
     conn: psycopg.Connection, opened: Open, connect: Connect
 ) -> None:
-    """It is there now, and its holder may let go of it."""
+    """They are there now, and the other session may roll back."""
     create(conn, 2)
     dispatch(conn)
     other = connect(autocommit=False)
@@ -324,7 +322,7 @@ def test_what_another_holds_for_the_moment_is_waited_for(
     reader.prepareForTriggerAvailableNow()
     with ThreadPoolExecutor(1) as thread:
         asking = thread.submit(reader.latestOffset, START, TEN)
-        until(lambda: one(conn, HAS_ASKED) == 1, "it to ask in vain")
+        until(lambda: one(conn, HAS_ASKED) == 1, "an empty claim")
         other.rollback()
         assert asking.result(timeout=30) == {"seq": 1}
     assert len(read(reader, reader.partitions(START, {"seq": 1}))) == 2

@@ -1,10 +1,9 @@
-"""What executors lose, while a DataFrame goes into the queue from a cluster: every row arrives once.
+"""Executors and their Python workers are killed while a cluster writes or archives: every row arrives once.
 
-An attempt at a task that PostgreSQL has staged rows of, and that the driver never heard of, leaves them in
-`staging`. Each test sees them there, so that it knows that the fault came when it should.
+An attempt that has staged its rows, but is killed before the driver hears of it, leaves them in `staging`.
+Each test checks for these rows, which shows that the fault came at the right moment.
 """
 
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +13,10 @@ import pytest
 from tests.database import Connect
 from tests.spark import quick_java
 from tests.spark.cluster import SETTINGS, Cluster
-from tests.spark.conftest import SCHEMA, Services
-from tests.spark.disturbing import (
+from tests.spark.driver_process import Driver
+from tests.spark.outside_faults import (
     COPIED,
-    PATIENCE_S,
+    TIMEOUT_S,
     Gate,
     enqueued,
     executor_of,
@@ -25,11 +24,10 @@ from tests.spark.disturbing import (
     kill,
     port_of,
     process_at,
-    sessions_in_wait,
     staged,
     until,
+    waiting_sessions,
 )
-from tests.spark.driven import Driver
 from tests.spark.traffic import finish
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -57,13 +55,6 @@ BLOCK_AT_A_ROW = f"""
 
 
 @pytest.fixture(scope="module")
-def cluster(services: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two workers, which are two hosts to Spark, of a core each."""
-    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def drivers(cluster: Cluster) -> Iterator[Driver]:
     with Driver(cluster.url, **SETTINGS | SPECULATING) as running:
         yield running
@@ -75,23 +66,11 @@ def driver(drivers: Driver) -> Driver:
     return drivers
 
 
-@pytest.fixture
-def gate(dsn: str) -> Iterator[Gate]:
-    with Gate(dsn) as standing:
-        yield standing
-
-
-@pytest.fixture
-def behind(gate: Gate, services: Services) -> dict[str, str]:
-    """Options that lead through the gate."""
-    return {"service": services.add(gate.dsn, f"gate_{secrets.token_hex(4)}"), "schema": SCHEMA}
-
-
 def test_an_executor_is_killed_after_staging(
-    driver: Driver, gate: Gate, conn: psycopg.Connection, behind: dict[str, str]
+    driver: Driver, gate: Gate, conn: psycopg.Connection, gate_options: dict[str, str]
 ) -> None:
     gate.hold(COPIED, 2)
-    writing = driver.call("write", options=behind, rows=ROWS, parts=2)
+    writing = driver.call("write", options=gate_options, rows=ROWS, parts=2)
     one, other = gate.held(writing, 2)
     victim = executor_of(one.process)
     assert victim != executor_of(other.process)
@@ -100,14 +79,14 @@ def test_an_executor_is_killed_after_staging(
     other.release()
     writing.result()
     assert enqueued(conn) == EVERY_NUMBER
-    assert staged(conn) == [ROWS // 2], "of the attempt that was killed"
+    assert staged(conn) == [ROWS // 2], "rows of the killed attempt"
 
 
 def test_an_executor_is_killed_after_its_task_ended(
-    driver: Driver, cluster: Cluster, gate: Gate, conn: psycopg.Connection, behind: dict[str, str]
+    driver: Driver, cluster: Cluster, gate: Gate, conn: psycopg.Connection, gate_options: dict[str, str]
 ) -> None:
     gate.hold(COPIED, 1)
-    writing = driver.call("write", options=behind, rows=ROWS, parts=2)
+    writing = driver.call("write", options=gate_options, rows=ROWS, parts=2)
     [held] = gate.held(writing)
     until(lambda: staged(conn) == [ROWS // 2] * 2, "both parts to be staged")
     kill(*(executor for executor in cluster.executors() if executor != executor_of(held.process)))
@@ -117,28 +96,28 @@ def test_an_executor_is_killed_after_its_task_ended(
 
 
 def test_an_attempt_has_a_speculative_duplicate(
-    driver: Driver, gate: Gate, conn: psycopg.Connection, behind: dict[str, str]
+    driver: Driver, gate: Gate, conn: psycopg.Connection, gate_options: dict[str, str]
 ) -> None:
-    """The first attempt has staged its rows and does not end, so another host is given the same part."""
+    """The first attempt has staged its rows and hangs, so another host gets the same partition."""
     gate.hold(COPIED)
-    writing = driver.call("write", options=behind, rows=ROWS, parts=4)
+    writing = driver.call("write", options=gate_options, rows=ROWS, parts=4)
     gate.held(writing)
-    writing.result(PATIENCE_S)
+    writing.result(TIMEOUT_S)
     assert enqueued(conn) == EVERY_NUMBER
-    assert staged(conn) == [ROWS // 4], "of the attempt that was slow"
+    assert staged(conn) == [ROWS // 4], "rows of the slow attempt"
 
 
 def test_a_python_worker_is_killed_after_staging(
-    driver: Driver, gate: Gate, conn: psycopg.Connection, behind: dict[str, str]
+    driver: Driver, gate: Gate, conn: psycopg.Connection, gate_options: dict[str, str]
 ) -> None:
     gate.hold(COPIED)
-    writing = driver.call("write", options=behind, rows=ROWS, parts=1)
+    writing = driver.call("write", options=gate_options, rows=ROWS, parts=1)
     [held] = gate.held(writing)
     assert staged(conn) == [ROWS]
     kill(held.process)
     writing.result()
     assert enqueued(conn) == EVERY_NUMBER
-    assert staged(conn) == [ROWS], "of the worker that was killed"
+    assert staged(conn) == [ROWS], "rows of the killed worker"
 
 
 def test_a_python_worker_is_killed_while_staging(
@@ -150,8 +129,8 @@ def test_a_python_worker_is_killed_while_staging(
         writing = driver.call(
             "write", options=options, rows=ROWS, parts=1, filled=MORE_THAN_SOCKETS_HOLD // ROWS
         )
-        until(lambda: writing.done() or sessions_in_wait(conn, "COPY"), "rows to be copied")
-        [backend] = sessions_in_wait(conn, "COPY")
+        until(lambda: writing.done() or waiting_sessions(conn, "COPY"), "rows to be copied")
+        [backend] = waiting_sessions(conn, "COPY")
         kill(process_at(port_of(conn, backend)))
         holder.rollback()
     writing.result()
@@ -159,12 +138,12 @@ def test_a_python_worker_is_killed_while_staging(
 
 
 def test_an_executor_is_killed_while_it_archives(
-    driver: Driver, gate: Gate, conn: psycopg.Connection, behind: dict[str, str], tmp_path: Path
+    driver: Driver, gate: Gate, conn: psycopg.Connection, gate_options: dict[str, str], tmp_path: Path
 ) -> None:
     conn.execute("SELECT queue_set(p_history => TRUE)")
     ids = finish(conn, "acme", [b"x"] * ROWS)
     gate.hold(COPIED)
-    archiving = driver.call("archive", options=behind, lake=str(tmp_path))
+    archiving = driver.call("archive", options=gate_options, lake=str(tmp_path))
     [held] = gate.held(archiving)
     kill(executor_of(held.process))
     archiving.result()

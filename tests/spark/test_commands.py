@@ -1,4 +1,4 @@
-"""lonnymq spark ..., as a user runs it."""
+"""The commands `lonnymq spark ...`, run as a user runs them."""
 
 import json
 import os
@@ -58,8 +58,9 @@ def test_from_a_file_through_the_queue_into_the_lake_and_back(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.cluster
-def test_the_first_archive_of_a_history_that_was_trimmed_says_from_when(
+def test_an_archive_of_a_trimmed_history_says_when_it_begins(
     conn: psycopg.Connection, dsn: str, tmp_path: Path
 ) -> None:
     conn.execute("SELECT queue_set(p_history => TRUE)")
@@ -91,7 +92,7 @@ def test_errors_are_one_sentence(conn: psycopg.Connection, dsn: str, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "expected"),
     [
         (["load", "x.parquet"], 3, "no database was named"),
         (["load", "x.parquet", "--format", "xml", "--dsn", "dbname=x"], 2, "xml"),
@@ -99,10 +100,10 @@ def test_errors_are_one_sentence(conn: psycopg.Connection, dsn: str, tmp_path: P
         (["archive", "lake", "--rows-per-commit", "0"], 2, "--rows-per-commit"),
     ],
 )
-def test_bad_input_is_told_before_spark_starts(arguments: list[str], code: int, said: str) -> None:
+def test_bad_input_is_refused_before_spark_starts(arguments: list[str], code: int, expected: str) -> None:
     done = run(*arguments)
     assert done.returncode == code
-    assert said in done.stderr
+    assert expected in done.stderr
 
 
 def test_every_command_has_an_example() -> None:

@@ -25,10 +25,10 @@ LATE_RELEASE = re.compile(
     r"(?:\s+(?:at|\.\.\.) .*\n|Caused by: .*\n)*",
     re.MULTILINE,
 )
-"""Spark's client releases answers in the background; if it is late, the server finds its session closed."""
+"""Spark's client releases results in the background; if it is late, the server has closed the session."""
 
 
-@pytest.mark.parametrize("ship_code", [False, True])
+@pytest.mark.parametrize("ship_code", [pytest.param(False, marks=pytest.mark.long), True])
 def test_source_and_sink_run(conn: psycopg.Connection, options: dict[str, str], ship_code: bool) -> None:
     conn.execute("SELECT queue_set(p_history => TRUE, p_history_content => TRUE)")
     finish(conn, "a", [b"x"])

@@ -1,6 +1,6 @@
-"""What goes wrong while the queue is consumed: leases are lost, drivers die or are two, the server restarts.
+"""Faults while a stream consumes: lost leases, killed drivers, two drivers at once, a restarted server.
 
-Moved within PostgreSQL, each message is in one place in the end. Other sinks get each at least once.
+A message that is moved within PostgreSQL arrives exactly once. Other sinks get it at least once.
 """
 
 import json
@@ -23,8 +23,8 @@ from tests.database import Connect, create_database
 from tests.faults import clusters
 from tests.invariants import check, dequeue, dispatch
 from tests.spark.conftest import SCHEMA, Services
-from tests.spark.consuming import Options, Stop, Streams, completed, create, ended, moved, one, until
-from tests.spark.disturbing import kill_with_all_below
+from tests.spark.consuming import Options, Stop, Streams, await_end, completed, create, moved, one, until
+from tests.spark.outside_faults import kill_tree
 
 ROWS = 10
 EVERY_NUMBER = list(range(ROWS))
@@ -48,11 +48,11 @@ def streams(spark: SparkSession, options: Options, tmp_path: Path) -> Iterator[S
 def stop(tmp_path: Path) -> Iterator[Stop]:
     made = Stop(tmp_path)
     yield made
-    made.let_go()
+    made.resume()
 
 
 def steal(conn: psycopg.Connection, number: int) -> None:
-    """The lease ends, and somebody else has the message, does it and completes it."""
+    """Take the lease away: another consumer dequeues the message and completes it."""
     conn.execute(
         "SELECT message_retry(m.id, l.token) FROM lease l CROSS JOIN unnest(l.stubs) s"
         " JOIN message m ON (m.id, m.generation) = (s.id, s.generation)"
@@ -72,7 +72,7 @@ def done_by(conn: psycopg.Connection) -> dict[str, int]:
 
 def test_moved_within_a_transaction(streams: Streams, conn: psycopg.Connection) -> None:
     create(conn, ROWS)
-    ended(streams.move(maxMessagesPerTrigger="4"))
+    await_end(streams.move(maxMessagesPerTrigger="4"))
     assert moved(conn) == EVERY_NUMBER
     assert done_by(conn) == {"etl": ROWS}
     assert one(conn, "SELECT COUNT(DISTINCT xid) FROM history") == 3
@@ -80,17 +80,17 @@ def test_moved_within_a_transaction(streams: Streams, conn: psycopg.Connection) 
 
 
 def test_a_lease_is_stolen_in_mid_batch(streams: Streams, conn: psycopg.Connection, stop: Stop) -> None:
-    """The whole batch is rolled back; when it comes again, what was stolen is left out."""
+    """The whole batch is rolled back. When it comes again, the stolen message is left out."""
     create(conn, ROWS)
     query = streams.move(stop)
     stop.until_reached()
     steal(conn, 3)
-    stop.let_go()
+    stop.resume()
     with pytest.raises(StreamingQueryException, match="1 message of claim 1 is no longer held by 'etl'"):
-        ended(query)
+        await_end(query)
     assert moved(conn) == []
     assert done_by(conn) == {"thief": 1}
-    ended(streams.move())
+    await_end(streams.move())
     assert moved(conn) == [number for number in EVERY_NUMBER if number != 3]
     assert done_by(conn) == {"thief": 1, "etl": ROWS - 1}
     assert one(conn, "SELECT COUNT(*) FROM staging") == 0
@@ -98,37 +98,37 @@ def test_a_lease_is_stolen_in_mid_batch(streams: Streams, conn: psycopg.Connecti
 
 
 def test_a_message_is_cancelled_in_mid_batch(streams: Streams, conn: psycopg.Connection, stop: Stop) -> None:
-    """Nobody else has it: what was made of it is kept."""
+    """Nobody else has the message, so its result is kept."""
     create(conn, ROWS)
     query = streams.move(stop)
     stop.until_reached()
     conn.execute("SELECT message_cancel(MIN(id)) FROM message")
-    stop.let_go()
-    ended(query)
+    stop.resume()
+    await_end(query)
     assert moved(conn) == EVERY_NUMBER
     rows = conn.execute("SELECT outcome, COUNT(*) FROM history GROUP BY 1 ORDER BY 1").fetchall()
     assert rows == [("cancelled", 1), ("completed", ROWS - 1)]
 
 
 def test_leases_end_while_the_driver_is_down(streams: Streams, conn: psycopg.Connection, stop: Stop) -> None:
-    """It comes back with a batch of which others have done some; the rest it gets anew."""
+    """It comes back with a batch of which others have done some, and claims the rest again."""
     create(conn, ROWS)
     query = streams.move(stop, leaseSeconds="1")
     stop.until_reached()
     query.stop()
-    stop.let_go()
+    stop.resume()
 
-    def is_swept() -> bool:
+    def leases_are_gone() -> bool:
         dispatch(conn)
         return bool(one(conn, "SELECT COUNT(*) FROM leases") == 0)
 
-    until(is_swept, "the leases to run out")
+    until(leases_are_gone, "the leases to run out")
     taken, _ = dequeue(conn, 4, consumer="thief")
     conn.execute(
         "SELECT message_complete_many(%s, %s)", ([message.id for message in taken], [taken[0].token])
     )
     assert moved(conn) == []
-    ended(streams.move())
+    await_end(streams.move())
     others = {int(message.content) for message in taken}
     assert moved(conn) == [number for number in EVERY_NUMBER if number not in others]
     assert done_by(conn) == {"thief": 4, "etl": ROWS - 4}
@@ -136,17 +136,17 @@ def test_leases_end_while_the_driver_is_down(streams: Streams, conn: psycopg.Con
 
 
 def test_the_checkpoint_is_deleted(streams: Streams, conn: psycopg.Connection, stop: Stop) -> None:
-    """A new stream under the old name goes on with what the old one had claimed."""
+    """A new stream under the old name continues with what the old one had claimed."""
     create(conn, ROWS)
-    ended(streams.move(maxMessagesPerTrigger="5"))
+    await_end(streams.move(maxMessagesPerTrigger="5"))
     create(conn, ROWS, name="more")
     query = streams.move(stop)
     stop.until_reached()
     query.stop()
-    stop.let_go()
+    stop.resume()
     assert one(conn, "SELECT COUNT(*) FROM claim") == ROWS
     shutil.rmtree(streams.folder / "moving")
-    ended(streams.move())
+    await_end(streams.move())
     assert moved(conn) == sorted(EVERY_NUMBER * 2)
     assert done_by(conn) == {"etl": 2 * ROWS}
     assert one(conn, "SELECT MAX(attempts) FROM history") == 1, "no lease had to run out"
@@ -155,60 +155,60 @@ def test_the_checkpoint_is_deleted(streams: Streams, conn: psycopg.Connection, s
 def test_a_checkpoint_of_another_queue(
     streams: Streams, conn: psycopg.Connection, connect: Connect, stop: Stop
 ) -> None:
-    """Ahead of this one, as it is after a restore."""
+    """The checkpoint is ahead of the queue, as after a restore."""
     create(conn, ROWS)
-    ended(streams.move(maxMessagesPerTrigger="5"))
+    await_end(streams.move(maxMessagesPerTrigger="5"))
     conn.execute("TRUNCATE claimant, claim")
     create(conn, ROWS)
     with pytest.raises(StreamingQueryException, match="was never made"):
-        ended(streams.move())
+        await_end(streams.move())
     assert completed(conn) == ROWS
 
 
 def test_two_drivers(streams: Streams, conn: psycopg.Connection, stop: Stop) -> None:
-    """The later one has the consumer, and what was claimed; the first can commit nothing more."""
+    """The later one takes over the name and the claims; the first cannot commit any more."""
     create(conn, ROWS)
     first = streams.move(stop)
     stop.until_reached()
-    ended(streams.move(checkpoint="another"))
+    await_end(streams.move(checkpoint="another"))
     assert moved(conn) == EVERY_NUMBER
-    stop.let_go()
+    stop.resume()
     with pytest.raises(StreamingQueryException, match="'etl' was opened by another reader"):
-        ended(first)
+        await_end(first)
     assert moved(conn) == EVERY_NUMBER
     assert done_by(conn) == {"etl": ROWS}
 
 
-def test_the_first_of_two_idle_drivers_ends(streams: Streams, conn: psycopg.Connection) -> None:
+def test_the_first_of_two_idle_drivers_fails(streams: Streams, conn: psycopg.Connection) -> None:
     first = streams.start()
     create(conn, ROWS)
     until(lambda: completed(conn) == ROWS, "the first stream to read")
     streams.run(checkpoint="another")
-    with pytest.raises(StreamingQueryException, match="consumer 'etl' is read by another stream"):
-        ended(first)
+    with pytest.raises(StreamingQueryException, match="which started later, consumes as 'etl'"):
+        await_end(first)
 
 
 class Killed:
-    """A driver of its own, killed with all its processes when it has come to its stop."""
+    """A driver in its own process, killed with all its processes when it reaches the stop."""
 
     def __init__(self, options: Options, folder: Path, stop: str) -> None:
         self.checkpoint = folder / "moving"
         reached = folder / "driver reached"
-        told = {"options": options, "checkpoint": str(self.checkpoint), "sink": str(folder / "sink")}
+        task = {"options": options, "checkpoint": str(self.checkpoint), "sink": str(folder / "sink")}
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.stopping_driver", json.dumps(told)],
+            [sys.executable, "-m", "tests.spark.stopping_driver", json.dumps(task)],
             env=os.environ | {"LONNYMQ_TEST_STOP": stop, "LONNYMQ_TEST_REACHED": str(reached)},
             cwd=ROOT,
         )
         try:
-            until(lambda: reached.exists() or process.poll() is not None, "the driver to come to its stop")
-            assert process.poll() is None, "it ended without"
+            until(lambda: reached.exists() or process.poll() is not None, "the driver to stop")
+            assert process.poll() is None, "the driver exited before its stop"
         finally:
-            kill_with_all_below(process.pid)
+            kill_tree(process.pid)
             process.wait()
 
     def logged(self, log: str) -> list[str]:
-        """The batches that Spark has written down."""
+        """The batches in a log of Spark's checkpoint."""
         return sorted(file.name for file in (self.checkpoint / log).glob("[0-9]*"))
 
 
@@ -217,12 +217,12 @@ class Killed:
 @pytest.mark.timeout(600)
 class TestDriverKilled:
     def test_before_the_offset_log(self, streams: Streams, conn: psycopg.Connection) -> None:
-        """The claim is there, and nobody wrote it down: it is gone on with."""
+        """The claim exists, but Spark has not logged it. The next driver continues with it."""
         create(conn, ROWS)
         killed = Killed(streams.options, streams.folder, "claimed")
         assert killed.logged("offsets") == []
         assert one(conn, "SELECT COUNT(*) FROM claim") == ROWS
-        ended(streams.move())
+        await_end(streams.move())
         assert moved(conn) == EVERY_NUMBER
         assert done_by(conn) == {"etl": ROWS}
         assert one(conn, "SELECT MAX(attempts) FROM history") == 1, "no lease had to run out"
@@ -237,13 +237,13 @@ class TestDriverKilled:
         assert moved(conn) == EVERY_NUMBER
         assert completed(conn) == ROWS
         create(conn, 1, name="more")
-        ended(streams.move())
+        await_end(streams.move())
         assert moved(conn) == [0, *EVERY_NUMBER]
         assert done_by(conn) == {"etl": ROWS + 1}
         check(conn)
 
     def test_after_the_commit_of_another_sink(self, streams: Streams, conn: psycopg.Connection) -> None:
-        """At least once: the same messages come again, under the same ids, and none is lost."""
+        """At least once: the same messages come again, with the same ids, and none is lost."""
         create(conn, ROWS)
         killed = Killed(streams.options, streams.folder, "written")
         assert (killed.logged("offsets"), killed.logged("commits")) == (["0"], [])
@@ -256,7 +256,7 @@ class TestDriverKilled:
 
 
 def restarted(server: Any, services: Services, then: Any) -> None:
-    """Stop the server, and start it, maybe at another port."""
+    """Stop the server and start it again, maybe on another port."""
     old = server.port
     server.stop()
     then()
@@ -282,14 +282,14 @@ def test_the_database_restarts_in_mid_stream(
         try:
             query = streams.move(stop)
             stop.until_reached()
-            restarted(server, services, stop.let_go)
-            ended(query)
+            restarted(server, services, stop.resume)
+            await_end(query)
             with clusters.connect(server, name) as conn:
                 assert moved(conn) == EVERY_NUMBER
                 assert done_by(conn) == {"etl": ROWS}
                 check(conn)
         finally:
-            stop.let_go()
+            stop.resume()
             streams.stop()
 
 

@@ -1,4 +1,4 @@
-"""What columns and rows become, and which are refused. Of Spark, only its types are wanted."""
+"""How columns and rows are converted for the queue, and which are refused. It needs only Spark's types."""
 
 import json
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -16,7 +16,7 @@ from lonnymq.spark.sink.json_values import json_texts
 from lonnymq.spark.sink.message_columns import Claim, Contents, InvalidColumns
 from lonnymq.spark.sink.row_batch import RowRefused
 
-pytestmark = pytest.mark.usefixtures("spark")  # it reads DDL
+pytestmark = pytest.mark.usefixtures("spark")  # Spark parses the DDL
 BATCH = UUID("12345678-1234-5678-1234-567812345678")
 LIMIT = 1000
 INSTANTS = pa.timestamp("us", "Europe/Berlin")
@@ -38,7 +38,7 @@ def staged(ddl: str, columns: dict[str, pa.Array], first: int = 0, **options: An
 
 
 def messages(**columns: pa.Array) -> dict[str, pa.Array]:
-    """With a channel and content each."""
+    """Add a channel and content where they are missing."""
     rows = len(next(iter(columns.values())))
     return {"channel": pa.array(["acme"] * rows), "content": pa.array([b"x"] * rows)} | columns
 
@@ -99,19 +99,19 @@ def test_rows_are_numbered_within_their_batch() -> None:
         "ord": [7, 8],
         "channel": ["acme"] * 2,
         "content": [b"1", b"2"],
-    }, "and nothing is sent of what no row has"
+    }, "columns that no row has are not sent"
 
 
-def test_the_option_names_the_channel_of_all() -> None:
+def test_the_option_channel_is_for_all_rows() -> None:
     found = staged("content binary", {"content": pa.array([b"1", b"2"])}, channel="é")
     assert found["channel"] == ["é", "é"]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
-def test_a_string_is_its_utf8(kind: pa.DataType) -> None:
+def test_strings_are_utf8(kind: pa.DataType) -> None:
     found = staged("channel string, content string", messages(content=pa.array(["é", ""], kind)))
     assert found["content"] == ["é".encode(), b""]
-    assert "headers" not in found, "it may be anything, as bytes may"
+    assert "headers" not in found, "the content type of a string is unknown, as for bytes"
 
 
 NESTED: dict[str, tuple[pa.DataType, Any]] = {
@@ -202,14 +202,14 @@ def test_headers(ddl: str) -> None:
     assert headers(staged(f"{PLAIN}, headers {ddl}", columns)) == [expected, None, expected]
 
 
-def test_a_type_among_the_headers_counts() -> None:
-    told = ['{"content-type": "text/csv"}', '{"content-type": null}', "{}", None]
-    columns = messages(headers=pa.array(told))
+def test_a_content_type_in_the_headers_comes_first() -> None:
+    given = ['{"content-type": "text/csv"}', '{"content-type": null}', "{}", None]
+    columns = messages(headers=pa.array(given))
     found = headers(staged(f"{PLAIN}, headers string", columns, content_type="a/b"))
     assert [each["content-type"] for each in found] == ["text/csv", "a/b", "a/b", "a/b"]
 
 
-def test_times_are_milliseconds_whatever_the_zone() -> None:
+def test_times_are_milliseconds_in_any_time_zone() -> None:
     given = [MOMENT, datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), None]
     for zone in ("UTC", "Asia/Kathmandu", "America/New_York"):
         columns = messages(run_at=pa.array(given, pa.timestamp("us", zone)))
@@ -264,11 +264,11 @@ ROWS = {
     "no attempts": ({"max_attempts": pa.array([0])}, "max_attempts is out of range"),
     "many attempts": ({"max_attempts": pa.array([2**40])}, "max_attempts is out of range"),
     "not JSON": ({"headers": pa.array(["{"])}, "the headers are not valid"),
-    "an array": ({"headers": pa.array(["[1]"])}, "the headers are not valid, they are list"),
+    "an array": ({"headers": pa.array(["[1]"])}, "the headers are not valid, they are of type list"),
     "not a number": ({"headers": pa.array(['{"a": NaN}'])}, "NaN is not JSON"),
     "infinity": ({"headers": pa.array(['{"a": 1e999}'])}, "the headers are not valid"),
-    "NUL in headers": ({"headers": pa.array(['{"a": "\\u0000"}'])}, "NUL in them"),
-    "half a character": ({"headers": pa.array(['{"a": "\\ud800"}'])}, "the headers are not valid"),
+    "NUL in headers": ({"headers": pa.array(['{"a": "\\u0000"}'])}, "contain a NUL"),
+    "a lone surrogate": ({"headers": pa.array(['{"a": "\\ud800"}'])}, "the headers are not valid"),
     "broken headers": ({"headers": BROKEN}, "the headers are not valid"),
     "deep headers": ({"headers": pa.array(['{"a":' * 100_000])}, "the headers are not valid"),
     "long headers": ({"headers": pa.array([json.dumps({"a": "x" * 70_000})])}, "bytes long"),
@@ -305,7 +305,7 @@ def _one(column: pa.Array, value: Any) -> pa.Array:
     return pa.array([value], column.type)
 
 
-def test_a_refusal_names_the_row_but_tells_no_content() -> None:
+def test_a_refusal_names_the_row_without_its_content() -> None:
     columns = messages(
         content=pa.array([b"secret" * 1000]),
         headers=pa.array(['{"authorization": "secret"}']),
@@ -322,7 +322,7 @@ def test_a_refusal_names_the_row_but_tells_no_content() -> None:
     assert "at most 1000 bytes are allowed" in said
 
 
-def test_an_escaped_backslash_is_no_nul() -> None:
+def test_an_escaped_backslash_is_not_a_nul() -> None:
     found = staged(f"{PLAIN}, headers string", messages(headers=pa.array([r'{"a": "\\u0000"}'])))
     assert headers(found) == [{"a": "\\u0000"}]
 

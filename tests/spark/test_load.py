@@ -1,4 +1,4 @@
-"""Files into channels."""
+"""Loading files into channels."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from lonnymq.errors import ChannelFull, InvalidArgument
 from lonnymq.spark.load_files import load
 from lonnymq.spark.sink.row_batch import RowRefused
-from lonnymq.spark.unwrap_errors import plainly
+from lonnymq.spark.unwrap_errors import unwrap_spark_errors
 
 ROWS = [
     {"tenant": "acme", "order": 1, "total": 2.5},
@@ -21,7 +21,7 @@ ROWS = [
 
 
 def write(spark: SparkSession, path: Path, kind: str) -> str:
-    """The rows, as files of that kind."""
+    """Write the rows as a file of that format."""
     if kind == "json":
         path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
     elif kind == "csv":
@@ -46,7 +46,7 @@ def waiting(conn: psycopg.Connection) -> dict[str, Any]:
     ("kind", "name"),
     [("json", "orders.jsonl"), ("csv", "orders.csv"), ("parquet", "orders"), ("delta", "lake")],
 )
-def test_all_columns_are_the_content_if_none_is(
+def test_without_a_content_column_all_columns_are_the_content(
     spark: SparkSession,
     conn: psycopg.Connection,
     options: dict[str, str],
@@ -64,7 +64,7 @@ def test_all_columns_are_the_content_if_none_is(
     assert found["zoë"].get("total") is None
 
 
-def test_once_is_once(
+def test_a_named_load_is_done_once(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
 ) -> None:
     path = write(spark, tmp_path / "orders.jsonl", "json")
@@ -75,7 +75,7 @@ def test_once_is_once(
     assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (4,)
 
 
-def test_columns_that_have_a_meaning_keep_it(
+def test_columns_of_messages_are_not_content(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
 ) -> None:
     path = tmp_path / "jobs.jsonl"
@@ -93,7 +93,7 @@ def test_columns_that_have_a_meaning_keep_it(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({}, "there is no column 'channel', but order, tenant, total"),
+        ({}, "there is no column 'channel'; the columns are order, tenant, total"),
         ({"channel": "a", "content_column": "body"}, "there is no column 'body'"),
         ({"file_format": "xml"}, "use one of parquet, csv, json, delta"),
     ],
@@ -106,22 +106,22 @@ def test_refusals(
         load(spark, path, options, **arguments)
 
 
-def test_a_row_without_a_channel_stops_all(
+def test_a_row_without_a_channel_stops_the_load(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
 ) -> None:
     path = tmp_path / "orders.jsonl"
     path.write_text('{"channel": "a", "content": "x"}\n{"channel": null, "content": "y"}\n')
-    with pytest.raises(RowRefused, match="row 2 of its partition"), plainly():
+    with pytest.raises(RowRefused, match="row 2 of its partition"), unwrap_spark_errors():
         load(spark, str(path), options)
     assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,)
 
 
-def test_all_or_none_of_it_fits(
+def test_a_full_channel_stops_the_load(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
 ) -> None:
     path = write(spark, tmp_path / "orders.jsonl", "json")
     conn.execute("SELECT channel_set('all', p_max_size => 1)")
-    with pytest.raises(ChannelFull, match=r"channel 'all' is full.*--drop-full"), plainly():
+    with pytest.raises(ChannelFull, match=r"channel 'all' is full.*--drop-full"), unwrap_spark_errors():
         load(spark, path, options, channel="all")
     assert waiting(conn) == {}
     assert load(spark, path, options, channel="all", drop_full=True) == 2

@@ -1,4 +1,4 @@
-"""Transactions do not commit in the order of their ids. What follows by snapshot loses nothing by it."""
+"""Transactions do not commit in the order of their ids. Streams by snapshot lose no row nevertheless."""
 
 from pathlib import Path
 
@@ -6,11 +6,11 @@ import psycopg
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.database import Connect
-from tests.spark.following import Row, finish, run
+from tests.spark.change_rows import Row, finish, run
 
 
 class IdCursor:
-    """How a history is often followed, and must not be: from the last id on."""
+    """The common, wrong way to read new rows: those after the last id."""
 
     def __init__(self, conn: psycopg.Connection) -> None:
         self.conn = conn
@@ -51,7 +51,7 @@ def test_a_row_that_commits_late_is_not_lost(
 def test_a_transaction_left_open_over_many_batches(
     spark: SparkSession, options: dict[str, str], conn: psycopg.Connection, connect: Connect, tmp_path: Path
 ) -> None:
-    """Nobody waits for it, and its rows come when it commits, whatever it wrote before and since."""
+    """The stream does not wait for it, and gets its rows when it commits."""
     slow = connect(autocommit=False)
     finish(slow, 1, 5)
     seen: list[int] = []
@@ -70,7 +70,7 @@ def test_a_transaction_left_open_over_many_batches(
     assert [sorted(ids([rows])) for rows in batches] == [[1, 2, 3, 4, 5, 6], [14]]
 
 
-def test_what_was_rolled_back_or_undone_in_part_never_comes(
+def test_rolled_back_rows_never_come(
     spark: SparkSession, options: dict[str, str], conn: psycopg.Connection, connect: Connect, tmp_path: Path
 ) -> None:
     gone, partly = connect(autocommit=False), connect(autocommit=False)

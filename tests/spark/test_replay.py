@@ -1,4 +1,4 @@
-"""Messages of the past into channels again."""
+"""Replaying past messages."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_from_the_lake_and_straight(
     assert waiting(conn) == [("again", b"one"), ("doomed", b"two"), ("doomed", b"two")]
 
 
-def test_what_messages_keep(
+def test_replayed_messages_keep_their_settings(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
 ) -> None:
     conn.execute(

@@ -1,4 +1,4 @@
-"""The report's numbers, against the same ones asked of PostgreSQL, and against those worked out by hand."""
+"""The numbers of the report, compared with PostgreSQL's own and with numbers computed by hand."""
 
 import json
 import random
@@ -50,7 +50,7 @@ COUNTS = """
         / NULLIF((SELECT ended - began FROM span)::FLOAT8 / 1000, 0) AS throughput,
     COALESCE(SUM(finished_at - dequeued_at) FILTER (WHERE outcome IN ('completed', 'dead')), 0)::FLOAT8 / 1000
         AS work_s"""
-# Every bucket of every channel, and who waited at its two ends, message by message.
+# For every bucket and channel: how many messages were served in it, and how many waited at its start and end.
 BACKLOGGED = """,
     bucket AS (
         SELECT b, began + b * %(bucket)s::BIGINT AS starts, began + (b + 1) * %(bucket)s::BIGINT AS ends
@@ -85,8 +85,8 @@ def history(spark: SparkSession, options: dict[str, str]) -> DataFrame:
     return spark.read.format("lonnymq_history").options(**options).load()
 
 
-def a_day_at_work(conn: psycopg.Connection, clock: FakeClock, seed: int = 7) -> None:
-    """Everything that can become of a message, by chance; one tenant is paused at first."""
+def simulate_day(conn: psycopg.Connection, clock: FakeClock, seed: int = 7) -> None:
+    """Messages with all possible outcomes, at random. One tenant is paused at first."""
     chance = random.Random(seed)
     conn.execute("SELECT channel_set('bluebird', p_paused => TRUE)")
     ids = [_create(conn, clock, chance, number) for number in range(150)]
@@ -137,7 +137,7 @@ def _end(conn: psycopg.Connection, clock: FakeClock, chance: random.Random, held
     # else: the lease runs out
 
 
-def asked_of_postgresql(
+def computed_by_postgresql(
     conn: psycopg.Connection, bucket_ms: int, since: int | None = None, until: int | None = None
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     given = {"bucket": bucket_ms, "since": since, "until": until}
@@ -170,45 +170,45 @@ def check(found: Report, expected: tuple[dict[str, dict[str, Any]], dict[str, An
 
 
 def near(value: float | None) -> Any:
-    """Sums of fractions depend on their order in the last digit."""
+    """The last digit of a sum of fractions depends on their order."""
     return None if value is None else pytest.approx(value, rel=1e-12)
 
 
-@pytest.mark.parametrize("bucket", [0.5, 7.3, 600])
 def test_all_numbers_are_those_of_postgresql(
-    spark: SparkSession, conn: psycopg.Connection, clock: FakeClock, history: DataFrame, bucket: float
+    spark: SparkSession, conn: psycopg.Connection, clock: FakeClock, history: DataFrame, tmp_path: Path
 ) -> None:
-    a_day_at_work(conn, clock)
-    found = report(spark, history, bucket=bucket)
-    check(found, asked_of_postgresql(conn, found.bucket_ms))
-    totals = found.totals
-    assert all([totals.completed, totals.dead, totals.cancelled, totals.retries]), "the day was too quiet"
-    put_off = conn.execute("SELECT COUNT(*) FROM history WHERE dequeue_at > first_dequeued_at").fetchone()
-    assert put_off is not None
-    assert put_off[0] > 10, "nothing was put off"
-    assert (totals.jain is None) == (bucket > 60)
-    assert sum(sum(flow.completed) for flow in found.flows) == totals.completed
+    """One day of traffic, reported with several buckets, for a part of the time, and in other time zones."""
+    simulate_day(conn, clock)
+    later = conn.execute("SELECT COUNT(*) FROM history WHERE dequeue_at > first_dequeued_at").fetchone()
+    assert later is not None
+    assert later[0] > 10, "too few messages were retried with a delay"
+    for bucket in (0.5, 7.3, 600):
+        found = report(spark, history, bucket=bucket)
+        check(found, computed_by_postgresql(conn, found.bucket_ms))
+        totals = found.totals
+        assert all([totals.completed, totals.dead, totals.cancelled, totals.retries]), "an outcome is missing"
+        assert (totals.jain is None) == (bucket > 60)
+        assert sum(sum(flow.completed) for flow in found.flows) == totals.completed
+    check_part_of_the_time(spark, conn, history)
+    check_time_zones_and_files(spark, conn, clock, history, tmp_path)
 
 
-def test_a_part_of_the_time(
-    spark: SparkSession, conn: psycopg.Connection, clock: FakeClock, history: DataFrame
-) -> None:
-    a_day_at_work(conn, clock)
+def check_part_of_the_time(spark: SparkSession, conn: psycopg.Connection, history: DataFrame) -> None:
     times = [row[0] for row in conn.execute("SELECT finished_at FROM history ORDER BY 1")]
     since, until = times[len(times) // 4], times[len(times) * 3 // 4]
     found = report(spark, history, _time(since), _time(until))
     assert 0 < found.totals.messages < len(times)
-    check(found, asked_of_postgresql(conn, found.bucket_ms, since, until))
+    check(found, computed_by_postgresql(conn, found.bucket_ms, since, until))
     assert (found.began_at, found.bucket_ms) == (_time(since), 1_000)
     assert report(spark, history, until=_time(times[0])).tenants == ()
     first = report(spark, history, _time(times[0]), _time(times[0] + 1)).totals.messages
     assert first == times.count(times[0])
 
 
-def test_time_zones_and_files_change_nothing(
+def check_time_zones_and_files(
     spark: SparkSession, conn: psycopg.Connection, clock: FakeClock, history: DataFrame, tmp_path: Path
 ) -> None:
-    a_day_at_work(conn, clock)
+    """The report does not depend on the session's time zone, or on where the history is read from."""
     before = spark.conf.get("spark.sql.session.timeZone")
     since = clock.at - 20_000
     found = []
@@ -221,7 +221,7 @@ def test_time_zones_and_files_change_nothing(
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(before))
     assert len({rounded(one).to_json() for one in found}) == 1
-    check(found[0], asked_of_postgresql(conn, found[0].bucket_ms, since))
+    check(found[0], computed_by_postgresql(conn, found[0].bucket_ms, since))
 
 
 def rounded(found: Report) -> Report:
@@ -251,7 +251,7 @@ def test_one_message(
     held = dequeue(conn, 1, 60_000)[0][0]
     conn.execute("SELECT message_complete(%s, %s)", (held.id, held.token))
     found = report(spark, history)
-    check(found, asked_of_postgresql(conn, found.bucket_ms))
+    check(found, computed_by_postgresql(conn, found.bucket_ms))
     tenant = found.tenants[0]
     assert (tenant.wait_p50_ms, tenant.wait_p99_ms, tenant.throughput, tenant.share) == (
         1500,
@@ -262,14 +262,14 @@ def test_one_message(
     assert found.began_at == found.ended_at == BEGAN + timedelta(milliseconds=1_500)
 
 
-def test_messages_that_nobody_ever_had(
+def test_messages_that_were_never_dequeued(
     spark: SparkSession, conn: psycopg.Connection, clock: FakeClock, history: DataFrame
 ) -> None:
     conn.execute("SELECT message_create('acme', 'x'), message_create('acme', 'x', %s)", (clock.at + 90_000,))
     clock.advance(5_000)
     conn.execute("SELECT message_cancel_many(ARRAY(SELECT id FROM message))")
     found = report(spark, history)
-    check(found, asked_of_postgresql(conn, found.bucket_ms))
+    check(found, computed_by_postgresql(conn, found.bucket_ms))
     tenant = found.tenants[0]
     assert (tenant.cancelled, tenant.waits, tenant.wait_p50_ms, tenant.work_s) == (2, 0, None, 0)
 
@@ -278,7 +278,7 @@ Waited = tuple[str, float, float]
 
 
 def waited(spark: SparkSession, rows: Sequence[Waited]) -> DataFrame:
-    """A history of messages, each a channel and the seconds when it was due and when it was dequeued."""
+    """A history of messages, given as channel, due time and first dequeue, in seconds."""
     made = spark.createDataFrame(
         [(channel, int(due * 1000), int(first * 1000)) for channel, due, first in rows],
         "channel string, due long, first long",
@@ -290,14 +290,14 @@ def waited(spark: SparkSession, rows: Sequence[Waited]) -> DataFrame:
 
 
 def served(channel: str, seconds: Sequence[int], each: int) -> Iterator[Waited]:
-    """Messages that were there from the start, so many of which were served in each of these seconds."""
+    """Messages that wait from the start; `each` of them are served in each of these seconds."""
     for second in seconds:
         for number in range(each):
             yield channel, -1, second + number / each
 
 
 def test_a_starved_channel(spark: SparkSession) -> None:
-    """One gets everything; the other is served nothing for 11 s, and leaves no trace but its wait."""
+    """One channel gets everything, the other nothing for 11 seconds."""
     rows = [*served("loud", range(12), 6), ("starved", -1, 11), ("alone", 0.1, 0.2)]
     found = report(spark, waited(spark, rows), bucket=1)
     loud, *_ = found.tenants
@@ -310,8 +310,8 @@ def test_a_starved_channel(spark: SparkSession) -> None:
     assert found.totals.contended == 11 * 6
 
 
-def test_what_is_fair_is_fair(spark: SparkSession) -> None:
-    """Three are served alike, then two of them. With two messages for four in a bucket, 1 is out of reach."""
+def test_equal_service_is_fair(spark: SparkSession) -> None:
+    """Three channels are served equally. With two messages for four channels per bucket, 1 is impossible."""
     alike = [*served("a", range(9), 4), *served("b", range(9), 4), *served("c", range(5), 4)]
     found = report(spark, waited(spark, alike), bucket=1)
     assert found.totals.jain == found.totals.jain_best == pytest.approx(1)
@@ -322,19 +322,19 @@ def test_what_is_fair_is_fair(spark: SparkSession) -> None:
     assert found.totals.jain == found.totals.jain_best == pytest.approx(0.5)
 
 
-def test_nobody_competes_alone(spark: SparkSession) -> None:
+def test_one_channel_does_not_compete(spark: SparkSession) -> None:
     found = report(spark, waited(spark, list(served("a", range(9), 4))), bucket=1)
     assert (found.tenants[0].share, found.totals.jain, found.totals.contended) == (None, None, 0)
 
 
-def test_buckets_are_a_two_hundredth_and_at_least_a_second(spark: SparkSession) -> None:
+def test_the_default_makes_200_buckets_of_at_least_a_second(spark: SparkSession) -> None:
     assert report(spark, waited(spark, [("a", 0, 0), ("a", 0, 100)])).bucket_ms == 1_000
     found = report(spark, waited(spark, [("a", 0, 0), ("a", 0, 86_400)]))
     assert found.bucket_ms == 432_000
     assert len(found.flows[0].completed) == 201
 
 
-def test_what_a_report_does_not_take(spark: SparkSession) -> None:
+def test_invalid_arguments_of_a_report(spark: SparkSession) -> None:
     rows = waited(spark, [("a", 0, 0), ("a", 0, 86_400)])
     for name in TYPES:
         with pytest.raises(InvalidArgument, match=f"{name} is missing"):
@@ -345,13 +345,13 @@ def test_what_a_report_does_not_take(spark: SparkSession) -> None:
         report(spark, rows, datetime(2030, 1, 1))  # noqa: DTZ001
     with pytest.raises(InvalidArgument, match="too short"):
         report(spark, rows, bucket=0)
-    with pytest.raises(InvalidArgument, match="86,401 of them, more than 10,000") as caught:
+    with pytest.raises(InvalidArgument, match="86,401 buckets, and at most 10,000") as caught:
         report(spark, rows, bucket=1)
     assert caught.value.hint == "give a bucket of 8.641 s or more"
     assert report(spark, rows, bucket=8.641).totals.messages == 2
 
 
-def test_json_and_parquet_hold_everything(spark: SparkSession, tmp_path: Path) -> None:
+def test_json_and_parquet_have_all_numbers(spark: SparkSession, tmp_path: Path) -> None:
     rows = [*served("loud", range(4), 3), ('<script> \\ " 🦜 \x01', -1, 3)]
     found = report(spark, waited(spark, rows), bucket=1)
     read = json.loads(found.to_json())

@@ -1,4 +1,4 @@
-"""The report as people see it: the page and the terminal, whatever tenants call themselves."""
+"""The report on its page and in the terminal, also with hostile names of tenants."""
 
 import re
 from base64 import b64encode
@@ -11,9 +11,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from lonnymq.spark.reports import text as texts
+from lonnymq.spark.reports import formats
 from lonnymq.spark.reports.build import Report
-from lonnymq.spark.reports.model import Flow, Tenant, Totals
+from lonnymq.spark.reports.model import Flow, TenantNumbers, Totals
 from lonnymq.spark.reports.page import LISTED, listed
 from lonnymq.spark.reports.style import SCRIPT
 
@@ -36,15 +36,45 @@ HOSTILE = (
     "\ud7ff\uffff",
 )
 BEGAN = datetime(2030, 1, 1, tzinfo=UTC)
-NOTHING = Totals(0, 0, 0, 0, 0, 0, 0, None, None, None, None, 0.0, None, None, 0)
+NOTHING = Totals(
+    channels=0,
+    messages=0,
+    completed=0,
+    dead=0,
+    cancelled=0,
+    retries=0,
+    waits=0,
+    wait_p50_ms=None,
+    wait_p95_ms=None,
+    wait_p99_ms=None,
+    throughput=None,
+    work_s=0.0,
+    jain=None,
+    jain_best=None,
+    contended=0,
+)
 
 
-def tenant(channel: str, messages: int = 10, wait_ms: float | None = 12.5) -> Tenant:
-    waits = (wait_ms, wait_ms and wait_ms * 2, wait_ms and wait_ms * 3)
-    return Tenant(channel, messages, messages, 0, 0, 1, messages, *waits, 0.5, 0.25, 0.125, 3.5)
+def tenant(channel: str, messages: int = 10, wait_ms: float | None = 12.5) -> TenantNumbers:
+    return TenantNumbers(
+        channel=channel,
+        messages=messages,
+        completed=messages,
+        dead=0,
+        cancelled=0,
+        retries=1,
+        waits=messages,
+        wait_p50_ms=wait_ms,
+        wait_p95_ms=wait_ms and wait_ms * 2,
+        wait_p99_ms=wait_ms and wait_ms * 3,
+        throughput=0.5,
+        share=0.25,
+        fair_share=0.125,
+        work_s=3.5,
+    )
 
 
-def report_of(*tenants: Tenant, flows: tuple[Flow, ...] = ()) -> Report:
+def report_of(*tenants: TenantNumbers, flows: tuple[Flow, ...] = ()) -> Report:
     messages = sum(one.messages for one in tenants)
     totals = replace(
         NOTHING, channels=len(tenants), messages=messages, completed=messages, jain=0.9, jain_best=1.0
@@ -52,8 +82,8 @@ def report_of(*tenants: Tenant, flows: tuple[Flow, ...] = ()) -> Report:
     return Report(tenants, totals, flows, BEGAN, BEGAN + timedelta(seconds=90), 30_000)
 
 
-class Seen(HTMLParser):
-    """What a browser makes of a page: its tags, and the text in cells and pictures."""
+class ParsedPage(HTMLParser):
+    """The tags of a page, and the text in its cells and pictures."""
 
     VOID = ("meta",)
 
@@ -84,20 +114,20 @@ class Seen(HTMLParser):
         return [text for of, text in self.texts if of == tag]
 
 
-def hostile_page() -> Seen:
+def hostile_page() -> ParsedPage:
     flows = tuple(Flow(name, (5, 0, 7)) for name in HOSTILE[:7])
-    return Seen(report_of(*map(tenant, HOSTILE), flows=(*flows, Flow(None, (1, 1, 1)))).to_html())
+    return ParsedPage(report_of(*map(tenant, HOSTILE), flows=(*flows, Flow(None, (1, 1, 1)))).to_html())
 
 
-def test_names_stay_names() -> None:
+def test_names_are_escaped() -> None:
     page = hostile_page()
     cells, written, legend = page.inside("td"), page.inside("text"), page.inside("span")
     for name in HOSTILE:
-        assert texts.name(name) in cells
+        assert formats.name(name) in cells
     for name in HOSTILE[:7]:
-        assert texts.name(name) in legend
+        assert formats.name(name) in legend
     for name in HOSTILE[:12]:
-        assert [text.strip() for text in written].count(texts.name(name, 18).strip()) == 2  # waits, shares
+        assert [text.strip() for text in written].count(formats.name(name, 18).strip()) == 2  # waits, shares
     allowed = {
         "html",
         "head",
@@ -134,7 +164,7 @@ def test_names_stay_names() -> None:
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
 
 
-def test_only_its_own_script_may_run() -> None:
+def test_no_other_script_may_run() -> None:
     page = hostile_page()
     assert page.inside("script") == [SCRIPT]
     [policy] = [str(a["content"]) for tag, a in page.tags if tag == "meta" and "http-equiv" in a]
@@ -142,9 +172,9 @@ def test_only_its_own_script_may_run() -> None:
     assert policy == f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
 
 
-def test_the_page_needs_nothing_beside_itself() -> None:
+def test_the_page_loads_nothing() -> None:
     text = report_of(tenant("acme"), flows=(Flow("acme", (1, 2, 3)),)).to_html()
-    for _, attributes in Seen(text).tags:
+    for _, attributes in ParsedPage(text).tags:
         for name, value in attributes.items():
             if name in {"src", "href", "xlink:href", "action", "data"}:
                 assert str(value).startswith("#")
@@ -162,11 +192,11 @@ def test_pictures_take_the_colour_of_the_page() -> None:
         assert not set(re.findall(r"#(?:000000|ffffff)\b", picture))
         assert "<!--" not in picture
     ids = [re.findall(r'id="(p[0-9a-f]{6,})"', picture) for picture in pictures]
-    assert len({one for of in ids for one in of}) == sum(map(len, ids)), "pictures share the names of parts"
+    assert len({one for of in ids for one in of}) == sum(map(len, ids)), "two pictures use the same id"
 
 
 def test_the_page_has_the_numbers() -> None:
-    page = Seen(report_of(tenant("acme", 1_234_567), tenant("b", 3, None)).to_html())
+    page = ParsedPage(report_of(tenant("acme", 1_234_567), tenant("b", 3, None)).to_html())
     rows = page.inside("td")
     numbers = "1,234,567|1,234,567|0|0|1|12.5 ms|25 ms|37.5 ms|0.5|25 %|12.5 %|3.5 s"
     assert rows[:13] == ["acme", *numbers.split("|")]
@@ -176,18 +206,18 @@ def test_the_page_has_the_numbers() -> None:
     assert values[19:22] == ["", "", ""]
 
 
-def test_a_page_of_nothing() -> None:
-    page = Seen(Report((), NOTHING, (), None, None, 1_000).to_html())
-    assert "Nothing has finished in this time." in page.inside("p")
+def test_an_empty_page() -> None:
+    page = ParsedPage(Report((), NOTHING, (), None, None, 1_000).to_html())
+    assert "No messages finished in this time." in page.inside("p")
     assert "svg" not in {tag for tag, _ in page.tags}
 
 
 def test_tenants_that_never_waited_or_competed() -> None:
     alone = replace(tenant("acme", wait_ms=None), waits=0, share=None, fair_share=None)
-    assert "svg" not in {tag for tag, _ in Seen(report_of(alone).to_html()).tags}
-    at_once = Seen(report_of(tenant("acme", wait_ms=0)).to_html())
+    assert "svg" not in {tag for tag, _ in ParsedPage(report_of(alone).to_html()).tags}
+    at_once = ParsedPage(report_of(tenant("acme", wait_ms=0)).to_html())
     assert "svg" in {tag for tag, _ in at_once.tags}
-    Seen(report_of(tenant("acme", wait_ms=1e12)).to_html())
+    ParsedPage(report_of(tenant("acme", wait_ms=1e12)).to_html())
 
 
 def test_a_hundred_thousand_tenants_make_a_small_page() -> None:
@@ -200,7 +230,7 @@ def test_a_hundred_thousand_tenants_make_a_small_page() -> None:
     assert len(shown) + len(others) == 100_000
     text = report_of(*many).to_html()
     assert len(text) < 500_000
-    cells = Seen(text).inside("td")
+    cells = ParsedPage(text).inside("td")
     at = cells.index("99,900 others")
     assert cells[at + 1] == f"{sum(one.messages for one in others):,}"
     assert cells[cells.index("all") + 1] == f"{sum(one.messages for one in many):,}"
@@ -221,26 +251,26 @@ def test_the_terminal(width: int) -> None:
     assert re.search(r"acme +1,234 ", text)
     assert re.search(r"11 others +22 ", text)
     assert re.search(r"all +1,294 ", text)
-    assert "Jain's index 0.900 (at best 1.000" in text
+    assert "Jain's index of fairness: 0.900, where 1 is fair and 1.000 the best possible" in text
     assert "2030-01-01 00:00:00 UTC to 2030-01-01 00:01:30 UTC." in text
     assert ("cancelled" in text) == (width == 160)
 
 
-def test_the_terminal_obeys_nobody() -> None:
+def test_names_send_no_control_codes_to_the_terminal() -> None:
     text = printed(report_of(*map(tenant, HOSTILE)))
     assert set(text) & {"\x1b", "\x07", "\x9b", "\u202e", "\t"} == set()
     for name in HOSTILE[:12]:
-        assert texts.name(name, 24) in text
+        assert formats.name(name, 24) in text
 
 
-def test_the_terminal_says_that_there_is_nothing() -> None:
-    assert printed(Report((), NOTHING, (), None, None, 1_000)) == "Nothing has finished in this time.\n"
+def test_an_empty_report_in_the_terminal() -> None:
+    assert printed(Report((), NOTHING, (), None, None, 1_000)) == "No messages finished in this time.\n"
     alone = replace(report_of(tenant("acme")), totals=replace(NOTHING, channels=1, messages=1))
     assert "No two tenants had a backlog at the same time" in printed(alone)
 
 
-def test_what_nobody_has_is_not_summed_up() -> None:
+def test_numbers_that_no_tenant_has_are_not_summed() -> None:
     many = [replace(tenant(f"tenant {n}"), throughput=None) for n in range(120)]
-    cells = Seen(report_of(*many).to_html()).inside("td")
+    cells = ParsedPage(report_of(*many).to_html()).inside("td")
     assert cells[cells.index("70 others") + 6] == "-"  # empty cells have no text
     assert re.search(r"100 others +1,000 +1,000 +0 +0 +100 +- +", printed(report_of(*many)))

@@ -1,4 +1,4 @@
-"""Readers by snapshot whose database was set back, failed over, or is a standby. The clusters are real."""
+"""Readers of history whose database went back in time, failed over, or is a standby, on real clusters."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import pytest
 from lonnymq.embedded import Server
 from lonnymq.errors import PositionUnknown
 from lonnymq.install import install
-from lonnymq.spark.changes.source import StreamReader
+from lonnymq.spark.changes.change_source import StreamReader
 from tests.database import EMBEDDED_VERSION, create_database
 from tests.faults.clusters import (
     SET_BACK,
@@ -29,7 +29,7 @@ from tests.faults.clusters import (
     started,
 )
 from tests.isolation.shared_database import until
-from tests.spark.following import batches_of, finish, position, stream_reader
+from tests.spark.change_rows import batches_of, finish, position, stream_reader
 from tests.spark.traffic import kill
 
 pytestmark = pytest.mark.slow
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def installed() -> Iterator[Path]:
-    """The folder of a server that has a queue, and does not run."""
+    """The data folder of a stopped server that has a queue."""
     with folder() as path:
         with started(path) as server:
             create_database(server, "queue")
@@ -47,7 +47,7 @@ def installed() -> Iterator[Path]:
         yield path
 
 
-class Reaches:
+class Readers:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.patch = patch
         self.opened: list[StreamReader] = []
@@ -59,10 +59,10 @@ class Reaches:
 
 
 @pytest.fixture
-def reading(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reaches]:
-    reaches = Reaches(monkeypatch)
-    yield reaches
-    for reader in reaches.opened:
+def reading(monkeypatch: pytest.MonkeyPatch) -> Iterator[Readers]:
+    readers = Readers(monkeypatch)
+    yield readers
+    for reader in readers.opened:
         reader.stop()
 
 
@@ -74,7 +74,7 @@ def read(reader: StreamReader, at: dict[str, Any] | None = None) -> tuple[list[i
     return found, json.loads(json.dumps(at))
 
 
-def test_a_backup_from_before_what_was_read(installed: Path, reading: Reaches) -> None:
+def test_a_backup_from_before_what_was_read(installed: Path, reading: Readers) -> None:
     with folder() as restored:
         copy_stopped(installed, restored)
         with started(installed) as server, connect(server, "queue") as conn:
@@ -89,8 +89,8 @@ def test_a_backup_from_before_what_was_read(installed: Path, reading: Reaches) -
 
 
 @pytest.mark.parametrize("kind", SET_BACK)
-def test_a_database_that_was_set_back_and_has_overtaken(installed: Path, reading: Reaches, kind: str) -> None:
-    """Its transaction ids are those of what was read, and its rows are others."""
+def test_a_database_that_went_back_in_time_is_refused(installed: Path, reading: Readers, kind: str) -> None:
+    """It has used the transaction ids of the lost rows again, for other rows."""
     at: dict[str, dict[str, Any]] = {}
 
     def lose(server: Server) -> None:
@@ -113,13 +113,13 @@ def test_a_database_that_was_set_back_and_has_overtaken(installed: Path, reading
                 read(reading(server, view=view), position_)
         raise_xids(server, next_xid(server) + 1000)
         for view, position_ in at.items():
-            with pytest.raises(PositionUnknown, match="it was set back") as refused:
+            with pytest.raises(PositionUnknown, match="it went back to an earlier time") as refused:
                 read(reading(server, view=view), position_)
             assert "startingOffsets" in str(refused.value.hint)
         assert read(reading(server))[0] == [1, *range(100, 110)]
 
 
-def test_a_failover_that_lost_nothing_is_gone_on_after(installed: Path, reading: Reaches) -> None:
+def test_a_stream_continues_after_a_failover_that_lost_nothing(installed: Path, reading: Readers) -> None:
     with folder() as copy:
         copy_stopped(installed, copy)
         with started(installed) as primary, connect(primary, "queue") as conn:
@@ -140,10 +140,8 @@ def test_a_failover_that_lost_nothing_is_gone_on_after(installed: Path, reading:
 
 
 @pytest.mark.parametrize("is_crash", [False, True], ids=["restart", "crash"])
-def test_a_server_that_was_started_again_is_gone_on_after(
-    installed: Path, reading: Reaches, *, is_crash: bool
-) -> None:
-    """After a crash, ids of transactions that left nothing behind are given out again."""
+def test_a_stream_continues_after_a_restart(installed: Path, reading: Readers, *, is_crash: bool) -> None:
+    """After a crash, ids of transactions that wrote nothing are used again."""
     with started(installed) as server, connect(server, "queue") as conn:
         finish(conn, 2)
         with conn.transaction(force_rollback=True):
@@ -156,7 +154,7 @@ def test_a_server_that_was_started_again_is_gone_on_after(
         assert read(reading(server), at)[0] == [3]
 
 
-def test_a_dump_in_another_cluster(installed: Path, reading: Reaches) -> None:
+def test_a_dump_in_another_cluster(installed: Path, reading: Readers) -> None:
     with started(installed) as server, cluster() as target:
         raise_xids(server, 20_000)
         with connect(server, "queue") as conn:
@@ -167,23 +165,24 @@ def test_a_dump_in_another_cluster(installed: Path, reading: Reaches) -> None:
             read(reading(target), at)
         assert refused.value.hint is not None
         with connect(target, "queue") as conn:
-            conn.execute(refused.value.hint.removeprefix("stamp them anew: ").encode())
-        with pytest.raises(PositionUnknown, match="of another cluster"):
+            conn.execute(refused.value.hint.removeprefix("give them a new transaction id: ").encode())
+        with pytest.raises(PositionUnknown, match="is of another cluster"):
             read(reading(target), at)
         assert sorted(read(reading(target))[0]) == [1, 2]
 
 
-def test_a_dump_from_before_what_was_read_in_the_same_cluster(installed: Path, reading: Reaches) -> None:
+def test_a_dump_from_before_what_was_read_in_the_same_cluster(installed: Path, reading: Readers) -> None:
     with started(installed) as server, connect(server, "queue") as conn:
         dump_and_restore(server, server, "queue", "queue again", EMBEDDED_VERSION)
         finish(conn, 2)
         found, at = read(reading(server))
         assert found == [1, 2]
-        with pytest.raises(PositionUnknown, match="it was set back"):
+        with pytest.raises(PositionUnknown, match="it went back to an earlier time"):
             read(reading(server, "queue again"), at)
 
 
-def test_a_standby_does_not_tell_what_is_open_and_loses_nothing(installed: Path, reading: Reaches) -> None:
+def test_a_standby_loses_nothing(installed: Path, reading: Readers) -> None:
+    """Although it does not know which transactions are open."""
     with folder() as copy:
         copy_stopped(installed, copy)
         with started(installed) as primary, connect(primary, "queue") as conn:

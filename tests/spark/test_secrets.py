@@ -1,4 +1,4 @@
-"""A password that only a variable, a passfile or a service file holds is found nowhere that Spark writes."""
+"""A password in a variable, a passfile or a service file does not appear in anything that Spark writes."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def canary() -> str:
 
 @pytest.fixture
 def address(conn: psycopg.Connection, dsn: str, canary: str) -> Iterator[dict[str, str]]:
-    """Where the test's database is, for a role whose password is the canary: it is not in here."""
+    """The address of the test's database, without the password, for a role whose password is the canary."""
     role = f"role_{secrets.token_hex(6)}"
     name, password = sql.Identifier(role), sql.Literal(canary)
     conn.execute(sql.SQL("CREATE ROLE {} SUPERUSER LOGIN PASSWORD {}").format(name, password))
@@ -45,7 +45,7 @@ def address(conn: psycopg.Connection, dsn: str, canary: str) -> Iterator[dict[st
 
 @pytest.fixture
 def secret_environment(address: dict[str, str], canary: str, tmp_path: Path) -> dict[str, str]:
-    """Every place where a password may be kept, and some where it does not get in."""
+    """The places where a password may be, and some addresses that do not work."""
     secret = tmp_path / "secret"
     secret.mkdir(mode=0o700)
     passfile = secret / "pgpass"
@@ -75,7 +75,7 @@ def test_a_canary_is_found_nowhere(
     shown, events = tmp_path / "shown", tmp_path / "events"
     shown.mkdir()
     events.mkdir()
-    told = {
+    task = {
         "folder": str(shown),
         "session": {
             "master": "local[2]",
@@ -101,7 +101,7 @@ def test_a_canary_is_found_nowhere(
         },
     }
     answer = subprocess.run(
-        [sys.executable, "-m", "tests.spark.secret_driver", json.dumps(told)],
+        [sys.executable, "-m", "tests.spark.secret_driver", json.dumps(task)],
         cwd=CHECKOUT,
         env=os.environ | secret_environment,
         stdin=subprocess.DEVNULL,
@@ -115,11 +115,11 @@ def test_a_canary_is_found_nowhere(
     texts = {path.name: path.read_text(encoding="utf-8") for path in shown.glob("*.txt")}
     texts |= {f"event log {path.name}": path.read_text() for path in events.rglob("*") if path.is_file()}
     assert [name for name, text in texts.items() if canary in text] == []
-    _check_that_all_was_looked_at(texts, address["user"])
+    _check_places(texts, address["user"])
 
 
 def _talkative(folder: Path) -> str:
-    """A configuration of the log in which everything is said."""
+    """A configuration that logs everything."""
     path = folder / "log4j2.properties"
     path.write_text(
         "rootLogger.level = info\n"
@@ -136,8 +136,8 @@ def _talkative(folder: Path) -> str:
     return path.as_uri()
 
 
-def _check_that_all_was_looked_at(texts: dict[str, str], user: str) -> None:
-    """What is no secret is found in all the places where a secret would be."""
+def _check_places(texts: dict[str, str], user: str) -> None:
+    """Public words appear in all the places where a secret could appear."""
     found = {name for name, text in texts.items() if "plainword" in text}
     assert {"page jobs .txt", "page environment .txt", "api environment.txt", "log.txt"} <= found
     assert [name for name in found if name.startswith("event log")]

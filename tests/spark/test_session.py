@@ -1,4 +1,4 @@
-"""The session that tests, commands and people get."""
+"""`session()`: its settings, its conflicts, and what it starts."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ def test_it_stays_on_this_machine(spark: SparkSession) -> None:
     assert spark.sparkContext.uiWebUrl is None
 
 
-def test_what_java_was_started_with_is_gone_from_our_environment(spark: SparkSession) -> None:
+def test_the_environment_is_restored_after_java_has_started(spark: SparkSession) -> None:
     assert "lonnymq" not in os.environ.get("JAVA_HOME", "")
     assert "SPARK_LOCAL_IP" not in os.environ
 
@@ -54,13 +54,13 @@ def test_settings_that_may_be_secret_are_redacted(spark: SparkSession, name: str
     assert "canary" not in str(spark.sql("SET").where(f"key = 'spark.lonnymq.{name}'").collect())
 
 
-def test_the_session_of_the_process_is_found_again(spark: SparkSession) -> None:
+def test_the_running_session_is_returned(spark: SparkSession) -> None:
     assert session() is spark
     assert session("local[2]") is spark
     assert session("local[2,4]", **{"spark.driver.memory": "1g"}) is spark
 
 
-def test_what_can_still_be_set_is_set(spark: SparkSession) -> None:
+def test_settings_of_a_running_session_are_changed(spark: SparkSession) -> None:
     before = spark.conf.get("spark.sql.session.timeZone")
     assert before is not None
     session(**{"spark.sql.session.timeZone": "Asia/Tokyo"})
@@ -75,13 +75,13 @@ def test_another_master_conflicts(spark: SparkSession) -> None:
         session(remote="sc://elsewhere")
 
 
-def test_a_setting_of_the_start_conflicts(spark: SparkSession) -> None:
-    with pytest.raises(SessionConflict, match=r"another spark\.driver\.memory"):
+def test_a_setting_that_is_fixed_at_the_start_conflicts(spark: SparkSession) -> None:
+    with pytest.raises(SessionConflict, match=r"another value of spark\.driver\.memory"):
         session(**{"spark.driver.memory": "2g"})
 
 
-def test_what_is_no_setting_of_spark_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="app is no setting of Spark"):
+def test_invalid_arguments_are_refused() -> None:
+    with pytest.raises(InvalidArgument, match="app is not a setting of Spark"):
         session(app="x")
     with pytest.raises(InvalidArgument, match="both"):
         session("local[2]", remote="sc://elsewhere")
@@ -100,32 +100,33 @@ def test_what_is_no_setting_of_spark_is_refused() -> None:
     ],
 )
 def test_local_masters_retry(master: str, expected: str) -> None:
-    assert launch.retrying(master) == expected
+    assert launch.with_task_retries(master) == expected
 
 
-def test_a_cluster_is_left_its_own_addresses_and_pages() -> None:
-    chosen = launch.settings("spark://host:7077", {})
+def test_a_cluster_keeps_its_own_addresses_and_pages() -> None:
+    chosen = launch.spark_settings("spark://host:7077", {})
     assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.ui.enabled"} & chosen.keys()
 
 
-def test_what_is_given_counts_more() -> None:
-    chosen = launch.settings("local[2]", {"spark.ui.enabled": "true", "spark.driver.host": "10.0.0.1"})
+def test_given_settings_override_ours() -> None:
+    chosen = launch.spark_settings("local[2]", {"spark.ui.enabled": "true", "spark.driver.host": "10.0.0.1"})
     assert chosen["spark.ui.enabled"] == "true"
     assert chosen["spark.driver.host"] == "10.0.0.1"
 
 
-def test_options_for_java_are_added_to_and_other_logging_is_left_alone(
+def test_java_options_are_kept_and_other_logging_is_not_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     name = "spark.driver.extraJavaOptions"
-    added = launch.settings("local[2]", {name: "-Da=b"})[name]
+    added = launch.spark_settings("local[2]", {name: "-Da=b"})[name]
     assert added.startswith("-Da=b ")
     assert "log4j2.properties" in added
+    assert launch.LOGGING.is_file()
     theirs = "-Dlog4j2.configurationFile=theirs.properties"
-    assert launch.settings("local[2]", {name: theirs})[name] == theirs
+    assert launch.spark_settings("local[2]", {name: theirs})[name] == theirs
     monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark")
-    assert name not in launch.settings("local[2]", {})
+    assert name not in launch.spark_settings("local[2]", {})
 
 
 def test_a_python_chosen_for_a_cluster_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +150,7 @@ def test_connect_without_its_packages_says_what_to_install(monkeypatch: pytest.M
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_without_a_java_of_the_system_reads_and_writes_run_on_the_wheels(
+def test_reads_and_writes_run_on_the_java_of_the_wheel(
     conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
 ) -> None:
     conn.execute("SELECT queue_set(p_history => TRUE, p_history_content => TRUE)")
@@ -162,7 +163,7 @@ def test_without_a_java_of_the_system_reads_and_writes_run_on_the_wheels(
 
 
 def path_without_java(folder: Path) -> Path:
-    """All programs that are on the PATH, but for those of Java."""
+    """A folder with links to all programs on the PATH, except for Java's."""
     for place in reversed(os.environ["PATH"].split(os.pathsep)):
         for program in Path(place).glob("*"):
             link = folder / program.name

@@ -1,4 +1,4 @@
-"""DataFrames into the queue, in batches and streams: what arrives, what is refused, what is done once."""
+"""Writing DataFrames and streams into the queue: what arrives, what is refused, what is done only once."""
 
 import json
 from collections import Counter
@@ -23,8 +23,8 @@ from lonnymq.spark.sink.writer import StreamWriter
 from tests.database import unique_name
 from tests.invariants import check
 from tests.spark.conftest import Services
-from tests.spark.disturbing import until
-from tests.spark.sinking import Options, count, counts, messages, run, write
+from tests.spark.outside_faults import until
+from tests.spark.sink_calls import Options, count, counts, messages, run, write
 
 PLAIN = "channel string, content binary"
 NOTHING = (0, 0, 0)
@@ -38,7 +38,7 @@ def two(spark: SparkSession) -> DataFrame:
 
 @pytest.fixture
 def in_zone(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Spark's zone is the one that the test is given."""
+    """Set Spark's time zone to the parameter of the test."""
     before = str(spark.conf.get("spark.sql.session.timeZone"))
     spark.conf.set("spark.sql.session.timeZone", request.param)
     yield request.param
@@ -82,7 +82,9 @@ def test_every_kind_of_content(spark: SparkSession, options: Options, dsn: str) 
 
 
 def test_round_trip(spark: SparkSession, options: Options, conn: psycopg.Connection) -> None:
-    """Contents that are empty, of every byte and of 1 MiB; channels of every alphabet; headers or none."""
+    """Contents that are empty, of all bytes, or 1 MiB long; channels in several alphabets; with and without
+    headers.
+    """
     rows = [
         ("a", b"", None),
         ("東京 🚀", bytes(range(256)), {}),
@@ -98,7 +100,7 @@ def test_round_trip(spark: SparkSession, options: Options, conn: psycopg.Connect
 
 @pytest.mark.parametrize("in_zone", ["UTC", "America/New_York", "Asia/Kathmandu"], indirect=True)
 def test_times(spark: SparkSession, options: Options, conn: psycopg.Connection, in_zone: str) -> None:
-    """One instant, whatever Spark's zone is, summer or winter."""
+    """The same instant in any time zone of Spark, in summer and winter."""
     moments = [datetime(2030, month, 1, 12, 30, 0, 123_000, UTC) for month in (1, 7)]
     rows = spark.createDataFrame([(b"x", moment) for moment in moments], "content binary, run_at timestamp")
     nested = f.struct(f.col("run_at").alias("at"))
@@ -109,7 +111,7 @@ def test_times(spark: SparkSession, options: Options, conn: psycopg.Connection, 
     assert [(at, json.loads(content)) for at, content in found] == list(zip(ms, texts, strict=True))
 
 
-def test_all_that_a_message_can_have(spark: SparkSession, options: Options, conn: psycopg.Connection) -> None:
+def test_all_columns(spark: SparkSession, options: Options, conn: psycopg.Connection) -> None:
     rows = spark.createDataFrame(
         [
             ("a", "1", 5, 1_234, "k1", 7, '{"n": 1}', "slow", 3),
@@ -122,11 +124,11 @@ def test_all_that_a_message_can_have(spark: SparkSession, options: Options, conn
     write(rows.coalesce(1), options, contentType="text/plain")
     found = messages(conn, "dequeue_at, dedupe_key, max_attempts, headers, lane, priority, cost, created_at")
     created_at = found[0][-1]
-    told = {"content-type": "text/plain"}
+    typed = {"content-type": "text/plain"}
     assert [row[:-1] for row in found] == [
-        (1_234, "k1", 7, {"n": 1, **told}, "slow", 5, 3),
-        (-1, None, None, told, "default", 0, 1),
-        (created_at, None, None, told, "default", 0, 1),
+        (1_234, "k1", 7, {"n": 1, **typed}, "slow", 5, 3),
+        (-1, None, None, typed, "default", 0, 1),
+        (created_at, None, None, typed, "default", 0, 1),
     ]
     check(conn)
 
@@ -156,7 +158,7 @@ def refused(rows: DataFrame, options: Options, **more: str) -> str:
 
 
 class TestRefusals:
-    """More of them, of columns and of rows, are in test_contents."""
+    """test_contents has more refused columns and rows."""
 
     @pytest.mark.parametrize(
         ("columns", "more", "said"),
@@ -166,17 +168,17 @@ class TestRefusals:
             ("'a' AS channel, 'x' AS content, 1 AS colour", {}, "no place for the column 'colour'"),
             ("'a' AS channel, 1 AS content", {}, "'content' is int, not binary"),
             ("'a' AS channel, 'x' AS content", {"kanal": "a"}, "there is no option kanal"),
-            ("'a' AS channel, 'x' AS content", {"txnAppId": "a"}, "txnAppId and txnVersion go together"),
-            ("'a' AS channel, 'x' AS content", {"txnVersion": "1"}, "txnAppId and txnVersion go together"),
+            ("'a' AS channel, 'x' AS content", {"txnAppId": "a"}, "only one of txnAppId and txnVersion"),
+            ("'a' AS channel, 'x' AS content", {"txnVersion": "1"}, "only one of txnAppId and txnVersion"),
             ("'x' AS content", {"channel": "a", "txnAppId": "", "txnVersion": "1"}, "txnAppId is 0 bytes"),
             ("'x' AS content", {"channel": "a", "complete": "true"}, "needs the column 'claim'"),
-            ("'x' AS content", {"channel": "a", "onFull": "wait"}, "it may be fail or drop"),
+            ("'x' AS content", {"channel": "a", "onFull": "wait"}, "give fail or drop"),
             (
                 "'x' AS content, named_struct('consumer', 'c', 'seq', 1L, 'generation', 1L) AS claim",
                 {"channel": "a", "complete": "true", "onFull": "drop"},
-                "onFull=drop and complete do not go together",
+                "onFull=drop cannot be used with complete",
             ),
-            ("'x' AS content", {"channel": "a", "password": "x"}, "password is not taken as an option"),
+            ("'x' AS content", {"channel": "a", "password": "x"}, "password must not be an option"),
         ],
     )
     def test_columns_and_options(
@@ -188,7 +190,7 @@ class TestRefusals:
         more: dict[str, str],
         said: str,
     ) -> None:
-        """Before anything runs: the rows are not even made."""
+        """They are refused before anything runs: the rows are not even computed."""
         rows = spark.sql(f"SELECT {columns} WHERE raise_error('it runs') IS NULL")
         assert said in refused(rows, options, **more)
         assert counts(conn) == NOTHING
@@ -199,14 +201,17 @@ class TestRefusals:
             ("CAST(NULL AS STRING) AS channel, 'x' AS content", "a channel needs a name: row 51"),
             ("'a' AS channel, CAST(NULL AS STRING) AS content", "a message needs content: row 51"),
             ("'a' AS channel, repeat('x', 1048577) AS content", "the content is 1048577 bytes long: row 51"),
-            ("'a' AS channel, 'x' AS content, '[]' AS headers", "the headers are not valid, they are list"),
+            (
+                "'a' AS channel, 'x' AS content, '[]' AS headers",
+                "the headers are not valid, they are of type list",
+            ),
             ("'a' AS channel, 'x' AS content, 101 AS priority", "priority is out of range: row 51"),
         ],
     )
     def test_rows(
         self, spark: SparkSession, options: Options, conn: psycopg.Connection, row: str, said: str
     ) -> None:
-        """The others of the partition, and the other partitions, are not published, and leave nothing."""
+        """The other rows and partitions are not published either, and nothing stays in staging."""
         conn.execute("SELECT queue_set(p_content_max_bytes => %s)", (MIB,))
         bad = spark.sql(f"SELECT {row}")
         good = bad.select(
@@ -230,7 +235,7 @@ class TestRefusals:
             two.write.format("lonnymq").options(**options).mode(mode).save()
 
         for mode, said in (
-            ("overwrite", "a queue is not overwritten"),
+            ("overwrite", "a queue cannot be overwritten"),
             ("error", "cannot be written in the"),
             ("ignore", "cannot be written in the"),
         ):
@@ -245,7 +250,7 @@ class TestRefusals:
         assert counts(conn) == NOTHING
 
     def test_by_the_database(self, two: DataFrame, options: Options, conn: psycopg.Connection) -> None:
-        """What only it knows: here a limit that is lowered between staging and publishing."""
+        """Some limits only the database knows: here one that is lowered between staging and publishing."""
         conn.execute(
             "CREATE FUNCTION lower_it () RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN "
             "PERFORM lonnymq.queue_set(p_content_max_bytes => 2); RETURN NULL; END $$"
@@ -254,7 +259,7 @@ class TestRefusals:
         assert "the content is 3 bytes long (message 1 of 2)" in refused(two, options)
         assert counts(conn) == NOTHING
 
-    def test_more_keys_than_are_taken_at_once(
+    def test_too_many_dedupe_keys(
         self, spark: SparkSession, options: Options, conn: psycopg.Connection
     ) -> None:
         rows = spark.range(0, 100_001, 1, 2).selectExpr("'x' AS content", "CAST(id AS STRING) AS dedupe_key")
@@ -262,17 +267,17 @@ class TestRefusals:
         assert "write at most 100,000 rows, or 512 MiB, at once" in found
         assert counts(conn) == NOTHING
 
-    def test_executors_that_log_in_as_others(
+    def test_executors_that_log_in_as_another_role(
         self, two: DataFrame, options: Options, conn: psycopg.Connection
     ) -> None:
-        """The driver would not find what they staged, and would publish nothing of it."""
+        """The driver does not find the rows that they staged."""
         conn.execute(
             "CREATE FUNCTION other () RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN "
             "NEW.staged_by := 'pg_monitor'; RETURN NEW; END $$"
         )
         conn.execute("CREATE TRIGGER other BEFORE INSERT ON staging FOR EACH ROW EXECUTE FUNCTION other()")
-        assert "executors staged 2 rows, and the driver finds 0" in refused(two, options)
-        assert counts(conn) == (0, 2, 0), "which is somebody else's"
+        assert "executors staged 2 rows, but the driver found 0" in refused(two, options)
+        assert counts(conn) == (0, 2, 0), "the staged rows belong to the other role"
 
 
 class TestOnce:
@@ -287,19 +292,19 @@ class TestOnce:
 
         assert job("a", 3) == 2
         assert job("a", 3) == 0
-        assert job("a", 2) == 0, "from before"
+        assert job("a", 2) == 0, "an older version"
         assert job("b", 3) == 2
         assert job("a", 4) == 2
         assert counts(conn) == (6, 0, 2)
 
-    def test_without_a_version_every_job_is_one(
+    def test_without_a_version_every_job_writes(
         self, two: DataFrame, options: Options, conn: psycopg.Connection
     ) -> None:
         write(two, options)
         write(two, options)
         assert counts(conn) == (4, 0, 2)
 
-    def test_what_was_refused_may_come_again(
+    def test_a_refused_version_may_come_again(
         self, spark: SparkSession, options: Options, conn: psycopg.Connection
     ) -> None:
         again = {"channel": "a", "txnAppId": "a", "txnVersion": "0"}
@@ -312,7 +317,7 @@ class TestOnce:
 
 @pytest.fixture
 def warnings(spark: SparkSession) -> Iterator[Callable[[], list[str]]]:
-    """What the processes of Spark have warned of since; they tell it a moment later."""
+    """The warnings that Spark's processes have logged since; they arrive a moment later."""
     spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
 
     def all_of_them() -> Counter[str]:
@@ -329,7 +334,7 @@ def warnings(spark: SparkSession) -> Iterator[Callable[[], list[str]]]:
     spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
 
 
-class TestCounted:
+class TestWarnings:
     def test_duplicates(
         self,
         spark: SparkSession,
@@ -341,7 +346,7 @@ class TestCounted:
         write(rows, options, channel="a")
         assert counts(conn) == (10, 0, 1)
         assert warnings() == [
-            "10 messages were created; 20 were duplicates; 0 were dropped, as their channels are full"
+            "10 messages were created, 20 were duplicates, 0 were dropped because their channels are full"
         ]
         check(conn)
 
@@ -357,11 +362,11 @@ class TestCounted:
         write(rows, options, onFull="drop")
         assert counts(conn) == (8, 0, 1)
         assert warnings() == [
-            "8 messages were created; 0 were duplicates; 2 were dropped, as their channels are full"
+            "8 messages were created, 0 were duplicates, 2 were dropped because their channels are full"
         ]
         check(conn)
 
-    def test_full_channels_refuse_all_of_it(
+    def test_a_full_channel_refuses_the_whole_write(
         self, spark: SparkSession, options: Options, conn: psycopg.Connection
     ) -> None:
         conn.execute("SELECT channel_set('a', p_max_size => 7)")
@@ -383,10 +388,10 @@ class TestCounted:
     ) -> None:
         write(two, options, txnAppId="job", txnVersion="1")
         write(two, options, txnAppId="job", txnVersion="1")
-        assert warnings() == ["job has published version 1, or a later one, before: nothing was done"]
+        assert warnings() == ["nothing was written: job had already published version 1 or later"]
 
 
-def test_a_producer_needs_no_other_rights(
+def test_the_producer_role_is_enough(
     two: DataFrame, conn: psycopg.Connection, dsn: str, services: Services
 ) -> None:
     name = unique_name("spark")
@@ -410,7 +415,7 @@ def test_a_producer_needs_no_other_rights(
 class TestStreams:
     @pytest.fixture
     def files(self, tmp_path: Path) -> Path:
-        """A folder that a stream reads, a file a batch."""
+        """A folder that a stream reads, one file per batch."""
         folder = tmp_path / "files"
         folder.mkdir()
         return folder
@@ -434,17 +439,17 @@ class TestStreams:
     def test_a_batch_that_is_replayed(
         self, stream: DataFrame, files: Path, options: Options, conn: psycopg.Connection, tmp_path: Path
     ) -> None:
-        """Spark did not write down that the last batch was done: it comes again, under the same number."""
+        """Spark has not logged the commit of the last batch, so it comes again with the same number."""
         checkpoint = tmp_path / "checkpoint"
-        for number in range(3):
+        for number in range(2):
             (files / str(number)).write_text(f"{number}\n")
             run(stream, options, checkpoint, channel="a", txnAppId="files")
             last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
             last.unlink()
             last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
         query = run(stream, options, checkpoint, channel="a", txnAppId="files")
-        assert sorted(messages(conn)) == [("a", b"0"), ("a", b"1"), ("a", b"2")]
-        assert conn.execute("SELECT app, version FROM ledger").fetchall() == [(f"files {query.id}", 2)]
+        assert sorted(messages(conn)) == [("a", b"0"), ("a", b"1")]
+        assert conn.execute("SELECT app, version FROM ledger").fetchall() == [(f"files {query.id}", 1)]
         assert count(conn, "staging") == 0
 
     def test_a_stream_waits_for_room(
@@ -470,11 +475,11 @@ class TestStreams:
         run(stream, options, tmp_path / "checkpoint", channel="a", onFull="drop")
         assert conn.execute("SELECT created, refused FROM ledger").fetchall() == [(1, 1)]
 
-    def test_rows_of_no_stream(self, options: Options, conn: psycopg.Connection) -> None:
-        """A batch whose rows would be passed over in silence."""
+    def test_rows_of_an_unknown_stream(self, options: Options, conn: psycopg.Connection) -> None:
+        """They must not be skipped silently."""
         schema = StructType([StructField("content", StringType()), StructField("channel", StringType())])
         writer = StreamWriter(options, schema, overwrite=False)
-        with pytest.raises(StagingLost, match="did not say which stream"):
+        with pytest.raises(StagingLost, match="did not report which stream"):
             writer.commit([Staged(None, uuid4(), 3)], 0)
         writer.commit([Staged(None), None], 0)
         assert counts(conn) == NOTHING
@@ -482,7 +487,7 @@ class TestStreams:
     def test_a_new_checkpoint_is_a_new_stream(
         self, stream: DataFrame, files: Path, options: Options, conn: psycopg.Connection, tmp_path: Path
     ) -> None:
-        """Whoever deletes it asks for everything again."""
+        """Without the old checkpoint, everything is written again."""
         (files / "one").write_text("one\n")
         for checkpoint in ("a", "b"):
             run(stream, options, tmp_path / checkpoint, channel="a", txnAppId="files")
@@ -490,7 +495,7 @@ class TestStreams:
 
     @pytest.mark.parametrize(
         ("more", "said"),
-        [({"txnVersion": "1"}, "a stream has no txnVersion"), ({}, "no column 'channel'")],
+        [({"txnVersion": "1"}, "a stream takes no txnVersion"), ({}, "no column 'channel'")],
     )
     def test_refusals(
         self,
@@ -513,7 +518,7 @@ class TestStreams:
         (files / "one").write_text("one\n")
         counted = stream.groupBy("content").count().select("content")
         writer = counted.writeStream.format("lonnymq").options(**options).outputMode("complete")
-        with pytest.raises(PySparkException, match="a queue is not overwritten"):
+        with pytest.raises(PySparkException, match="a queue cannot be overwritten"):
             writer.option("checkpointLocation", str(tmp_path / "c")).start().awaitTermination(120)
         assert counts(conn) == NOTHING
 
@@ -529,11 +534,11 @@ class TestStreams:
             PySparkException, match="a message needs content: row 1 of its partition, channel 'a'"
         ):
             run(rows, options, tmp_path / "checkpoint")
-        assert counts(conn)[:2] in {(0, 0), (1, 0)}, "the batch before it may have been the good one"
+        assert counts(conn)[:2] in {(0, 0), (1, 0)}, "the good file may have been the batch before"
 
 
 class TestCompleting:
-    """Rows of the consuming stream, with its claim: they are finished where what they became is published."""
+    """Rows of the consuming stream with their claim: publishing them also completes the messages."""
 
     @pytest.fixture
     def claimed(self, spark: SparkSession, conn: psycopg.Connection) -> DataFrame:
@@ -553,11 +558,11 @@ class TestCompleting:
         write(claimed, options, complete="true", txnAppId="a", txnVersion="0")
         assert messages(conn) == [("out", b"y")] * 3
         write(claimed, options, complete="true", txnAppId="a", txnVersion="0")
-        assert messages(conn) == [("out", b"y")] * 3, "repeated, it is no error"
+        assert messages(conn) == [("out", b"y")] * 3, "repeating it is not an error"
         check(conn)
 
     def test_a_lost_lease(self, claimed: DataFrame, options: Options, conn: psycopg.Connection) -> None:
-        """Somebody else has one of the messages by now: nothing is published, nothing finished."""
+        """One message has lost its lease: nothing is published or completed."""
         conn.execute("SELECT message_retry((stubs[1]).id, token) FROM lease")
         assert "1 message of claim 1 is no longer held" in refused(claimed, options, complete="true")
         assert messages(conn, "channel") == [("in",)] * 3

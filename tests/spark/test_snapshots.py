@@ -1,4 +1,4 @@
-"""The algebra of snapshots, held against PostgreSQL's own."""
+"""Snapshots and their operations, compared with PostgreSQL's own."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 
 @st.composite
 def successions(draw: st.DrawFn) -> tuple[Snapshot, Snapshot]:
-    """A snapshot, and one that was taken later."""
+    """A snapshot, and a later one."""
     later = draw(snapshots())
     xmax = draw(st.integers(1, later.xmax))
     still_open = {xid for xid in later.open if xid < xmax}
@@ -55,57 +55,55 @@ def seen(snapshot: Snapshot) -> set[int]:
     return {xid for xid in XIDS if snapshot.sees(xid)}
 
 
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+no_deadline = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@unhurried
+@no_deadline
 @given(snapshot=snapshots())
-def test_it_sees_what_postgresql_says_it_does(conn: psycopg.Connection, snapshot: Snapshot) -> None:
+def test_it_sees_what_postgresql_sees(conn: psycopg.Connection, snapshot: Snapshot) -> None:
     query = """SELECT xid FROM unnest(%s::BIGINT[]) xid
         WHERE pg_visible_in_snapshot(xid::TEXT::XID8, %s::PG_SNAPSHOT)"""
     rows = conn.execute(query, (list(XIDS), str(snapshot))).fetchall()
     assert seen(snapshot) == {row[0] for row in rows}
 
 
-@unhurried
+@no_deadline
 @given(snapshot=snapshots())
-def test_written_and_read_again_it_is_the_same(snapshot: Snapshot) -> None:
+def test_text_and_back(snapshot: Snapshot) -> None:
     assert Snapshot.parse(str(snapshot)) == snapshot
     assert seen(Snapshot.of(snapshot.xmax, snapshot.open)) == seen(snapshot)
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_it_takes_the_texts_that_postgresql_takes(conn: psycopg.Connection, text: str) -> None:
+def test_it_accepts_the_texts_that_postgresql_accepts(conn: psycopg.Connection, text: str) -> None:
     try:
         row = conn.execute("SELECT %s::PG_SNAPSHOT::TEXT", (text,)).fetchone()
     except psycopg.DataError:
-        with pytest.raises(InvalidArgument, match="is no snapshot"):
+        with pytest.raises(InvalidArgument, match="is not a snapshot"):
             Snapshot.parse(text)
     else:
         assert row is not None
         assert str(Snapshot.parse(text)) == row[0]
 
 
-@unhurried
+@no_deadline
 @given(one=snapshots(), other=snapshots())
-def test_one_lies_within_another_that_sees_as_much(one: Snapshot, other: Snapshot) -> None:
+def test_a_snapshot_is_within_another_that_sees_as_much(one: Snapshot, other: Snapshot) -> None:
     assert one.is_within(other) == (seen(one) <= seen(other) and one.xmax <= other.xmax)
 
 
-@unhurried
+@no_deadline
 @given(pair=successions())
-def test_what_came_is_in_the_range_or_was_open(pair: tuple[Snapshot, Snapshot]) -> None:
+def test_new_transactions_are_in_the_range_or_were_open(pair: tuple[Snapshot, Snapshot]) -> None:
     start, end = pair
     assert start.is_within(end)
     in_range = {xid for xid in range(start.xmax, end.xmax) if end.sees(xid)}
-    assert in_range | set(start.ended(end)) == seen(end) - seen(start)
+    assert in_range | set(start.committed_by(end)) == seen(end) - seen(start)
 
 
-@unhurried
+@no_deadline
 @given(pair=successions(), xid=st.integers(1, 15))
-def test_a_limited_end_lies_between_and_has_what_lies_below(
-    pair: tuple[Snapshot, Snapshot], xid: int
-) -> None:
+def test_a_limited_end_is_between_and_sees_what_is_below(pair: tuple[Snapshot, Snapshot], xid: int) -> None:
     start, end = pair
     cut = start.until(end, min(xid, end.xmax))
     assert start.is_within(cut)
@@ -121,13 +119,13 @@ def test_the_earliest_sees_nothing_and_is_within_the_present(conn: psycopg.Conne
 
 
 @pytest.mark.parametrize("xmax", [2**32 - 1, 2**32, 2**32 + 1])
-def test_none_is_made_that_postgresql_would_refuse(conn: psycopg.Connection, xmax: int) -> None:
+def test_postgresql_accepts_every_snapshot_that_is_made(conn: psycopg.Connection, xmax: int) -> None:
     made = Snapshot.of(2**32 - 5).until(Snapshot.of(2**32 + 9), xmax)
     row = conn.execute("SELECT %s::PG_SNAPSHOT::TEXT", (str(made),)).fetchone()
     assert row == (str(made),)
 
 
-def test_a_snapshot_of_open_transactions_is_read(conn: psycopg.Connection, connect: Any) -> None:
+def test_a_snapshot_with_open_transactions(conn: psycopg.Connection, connect: Any) -> None:
     slow, quick = connect(autocommit=False), connect(autocommit=False)
     [left_open, ended] = [
         int(one.execute("SELECT pg_current_xact_id()::TEXT").fetchone()[0]) for one in (slow, quick)

@@ -1,4 +1,4 @@
-"""What waits or is leased now, read as a table."""
+"""Waiting and leased messages, read as a table."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from lonnymq.spark.waiting_reader import split
-from tests.spark.sinking import Options, write
+from tests.spark.sink_calls import Options, write
 
 FUTURE = datetime(2040, 7, 1, 12, tzinfo=UTC)
 FUTURE_MS = int(FUTURE.timestamp() * 1000)
@@ -34,7 +34,7 @@ def three(conn: psycopg.Connection) -> None:
     conn.execute("SELECT message_create('a', '\\x00ff', %s)", (FUTURE_MS,))
 
 
-def test_every_status_and_nothing_is_taken(
+def test_every_status_and_nothing_is_changed(
     spark: SparkSession, options: Options, conn: psycopg.Connection, three: None
 ) -> None:
     before = conn.execute("SELECT xmin, * FROM message ORDER BY id").fetchall()
@@ -51,7 +51,7 @@ def test_every_status_and_nothing_is_taken(
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
-def test_times_are_instants(
+def test_times_are_right_in_any_time_zone(
     spark: SparkSession, options: Options, conn: psycopg.Connection, three: None, zone: str
 ) -> None:
     spark.conf.set("spark.sql.session.timeZone", zone)
@@ -94,8 +94,7 @@ def test_without_the_content(spark: SparkSession, options: Options, three: None)
     assert rows.count() == 3
 
 
-def test_what_was_written_is_read(spark: SparkSession, options: Options) -> None:
-    """And may be written again: a table is what it was when it was read."""
+def test_rows_can_be_read_and_written_again(spark: SparkSession, options: Options) -> None:
     made = spark.range(0, 1000, 1, 2).selectExpr(
         "'a' AS channel", "repeat(CAST(id AS STRING), 300) AS content"
     )
@@ -127,13 +126,13 @@ def test_refusals(spark: SparkSession, options: Options, more: dict[str, str], s
         waiting(spark, options | more).collect()
 
 
-def test_other_columns_are_not_read(spark: SparkSession, options: Options) -> None:
-    with pytest.raises(PySparkException, match="the columns of what waits are given"):
+def test_a_schema_is_refused(spark: SparkSession, options: Options) -> None:
+    with pytest.raises(PySparkException, match="the columns of waiting messages are fixed"):
         spark.read.format("lonnymq").options(**options).schema("id long").load().collect()
 
 
 @pytest.mark.parametrize(("first", "last", "parts"), [(1, 1, 5), (1, 2, 2), (5, 104, 7), (-3, 3, 3)])
-def test_ranges_leave_out_nothing_and_share_nothing(first: int, last: int, parts: int) -> None:
+def test_every_id_is_in_one_range(first: int, last: int, parts: int) -> None:
     ranges = list(split(first, last, parts))
     assert len(ranges) <= parts
     for number in range(first - 2, last + 3):

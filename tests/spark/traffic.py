@@ -1,4 +1,4 @@
-"""Traffic through a queue, so that it has a past."""
+"""Messages that go through a queue, so that it has a history and dead letters."""
 
 import psycopg
 
@@ -16,13 +16,13 @@ def finish(
 
 
 def settle(conn: psycopg.Connection) -> None:
-    """Wait until all transactions have ended that are open now, those of other tests on this server too.
+    """Wait until all transactions that are open now have finished, those of other tests on this server too.
 
-    An archive holds back rows that are younger than a transaction that is open, in whatever database.
+    An archive leaves out rows that are younger than an open transaction, in any database of the server.
     """
     last = one(conn, "SELECT pg_current_xact_id()::TEXT::BIGINT")
     oldest = "SELECT pg_snapshot_xmin(pg_current_snapshot())::TEXT::BIGINT"
-    until(lambda: one(conn, oldest) > last, "older transactions to end")
+    until(lambda: one(conn, oldest) > last, "older transactions to finish")
 
 
 def create(conn: psycopg.Connection, channel: str, contents: list[bytes]) -> list[int]:
@@ -43,7 +43,7 @@ def complete(conn: psycopg.Connection, *, settles: bool = True) -> None:
 
 
 def kill(conn: psycopg.Connection, channel: str, contents: list[bytes], error: str = "no route") -> list[int]:
-    """Messages that used up their only attempt. Returns their ids."""
+    """Make messages that use up their only attempt. Returns their ids."""
     made = "SELECT id FROM message_create_many(%s, %s::BYTEA[], p_max_attempts => %s)"
     count = len(contents)
     ids = [row[0] for row in conn.execute(made, ([channel] * count, contents, [1] * count))]

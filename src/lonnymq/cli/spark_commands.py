@@ -20,7 +20,7 @@ from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Schema, print_json
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lonnymq.spark.lake.archive import Archiving
+    from lonnymq.spark.lake.archive import ArchiveProgress
 
 DSN_VARIABLE = "LONNYMQ_SPARK_DSN"
 EXCEPT_FULL = ", except rows of full channels"
@@ -144,7 +144,7 @@ def archive(
     stop = threading.Event()
     with _spark(dsn, schema, master, conf, f"archiving into {lake}") as job, _until_interrupted(stop):
 
-        def show_progress(progress: Archiving) -> None:
+        def show_progress(progress: ArchiveProgress) -> None:
             rows = ", ".join(f"{table.rows:,} rows of {name}" for name, table in progress.tables.items())
             job.describe(f"{'waiting' if progress.is_caught_up else 'archiving'}: {rows}")
 
@@ -152,11 +152,11 @@ def archive(
             job.spark,
             lake,
             job.options,
-            rows_a_commit=rows_per_commit,
+            rows_per_commit=rows_per_commit,
             follow=follow,
             every=every,
             stop=stop,
-            told=show_progress,
+            on_progress=show_progress,
         )
     if as_json:
         print_json({"lake": done.lake, "tables": [asdict(table) for table in done.tables.values()]})
@@ -307,7 +307,7 @@ def _spark(
 
     from lonnymq.cli.spark_progress import SparkProgress
     from lonnymq.spark import session
-    from lonnymq.spark.unwrap_errors import plainly
+    from lonnymq.spark.unwrap_errors import unwrap_spark_errors
 
     screen = Console(stderr=True)
     settings = _settings(conf)
@@ -316,7 +316,7 @@ def _spark(
         where = {"remote": master} if master.startswith("sc://") else {"master": master}
         spark = session(**where, **settings)
     try:
-        with SparkProgress(spark, screen, description) as progress, plainly():
+        with SparkProgress(spark, screen, description) as progress, unwrap_spark_errors():
             yield _Job(spark, options, progress.describe)
     finally:
         spark.stop()

@@ -1,4 +1,19 @@
-"""The queue, its history and its dead letters in Spark, and the lake."""
+"""Spark: the queue, its history and its dead letters as data sources, and what is built on them.
+
+The public functions are `session`, `load`, `archive`, `report` and `replay`.
+
+- `sessions/` starts Spark: the session, its Java, and this package on executors
+- `queue_source` is `format("lonnymq")`; it leads to `sink/` (writing), `consume/` (a stream that consumes)
+  and `waiting_reader` (the waiting and leased messages as a table)
+- `changes/` is `format("lonnymq_history")` and `format("lonnymq_dead")`, as tables and as streams
+- `lake/` archives history and dead letters into Delta tables
+- `reports/` computes how each tenant was served, and shows it
+- `load_files` enqueues the rows of files, `replay_messages` those of history or dead letters
+
+All of them share `connection` (how a Spark process connects to the database), `source_options` (the checked
+options of a data source), `columns` (what is read, with its types), `transient_errors` (what is retried) and
+`unwrap_errors` (our errors, taken out of Spark's).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["archive", "load", "replay", "report", "session"]
 
-_HOMES = {
+_MODULES = {
     "archive": "lake.archive",
     "load": "load_files",
     "replay": "replay_messages",
@@ -24,7 +39,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Loaded when it is asked for: Spark's own processes import this package, and need none of it."""
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"lonnymq.spark.{_HOMES[name]}"), name)
+    """Import a function on first use: Spark's worker processes import this package and need none of them."""
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"lonnymq.spark.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

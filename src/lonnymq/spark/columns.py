@@ -1,7 +1,7 @@
-"""The columns of what is read, each with its type in Spark, and how it is asked for.
+"""The columns of each table that can be read: their Spark and Arrow types, and how to select them.
 
-Times are instants. `dequeue_at` stays a number, of milliseconds, as it may lie before all times; so does
-`xid`, the transaction that wrote the row. JSON is text.
+Times are timestamps. `dequeue_at` stays a number of milliseconds, because it may be earlier than any
+timestamp. `xid`, the transaction that wrote the row, is a number too. JSON is text.
 """
 
 from __future__ import annotations
@@ -23,139 +23,104 @@ from pyspark.sql.types import (
 )
 
 MILLISECONDS = pa.timestamp("ms", tz="UTC")
-INSTANT = pa.timestamp("us", tz="UTC")
+MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True)
-class Kind:
+class ColumnType:
     spark: DataType
     arrow: pa.DataType
-    asked_as: str = "{}"
+    select_as: str = "{}"
 
 
-LONG = Kind(LongType(), pa.int64())
-INT = Kind(IntegerType(), pa.int32())
-BOOLEAN = Kind(BooleanType(), pa.bool_())
-TEXT = Kind(StringType(), pa.string())
-JSON = Kind(StringType(), pa.string(), "CAST({} AS TEXT)")
-BYTES = Kind(BinaryType(), pa.binary())
-TIME = Kind(TimestampType(), INSTANT)
-XID = Kind(LongType(), pa.int64(), "CAST(CAST({} AS TEXT) AS BIGINT)")
+LONG = ColumnType(LongType(), pa.int64())
+INT = ColumnType(IntegerType(), pa.int32())
+BOOLEAN = ColumnType(BooleanType(), pa.bool_())
+TEXT = ColumnType(StringType(), pa.string())
+JSON = ColumnType(StringType(), pa.string(), "CAST({} AS TEXT)")
+BYTES = ColumnType(BinaryType(), pa.binary())
+TIME = ColumnType(TimestampType(), MICROSECONDS)
+XID = ColumnType(LongType(), pa.int64(), "CAST(CAST({} AS TEXT) AS BIGINT)")
+
+TYPES = {
+    "xid": XID,
+    "seq": LONG,
+    "id": LONG,
+    "channel": TEXT,
+    "status": TEXT,
+    "outcome": TEXT,
+    "created_at": TIME,
+    "dequeue_at": LONG,
+    "first_dequeued_at": TIME,
+    "dequeued_at": TIME,
+    "lease_end_at": TIME,
+    "finished_at": TIME,
+    "dead_at": TIME,
+    "attempts": INT,
+    "max_attempts": INT,
+    "consumer": TEXT,
+    "error": TEXT,
+    "past_errors": JSON,
+    "dedupe_key": TEXT,
+    "lane": TEXT,
+    "priority": INT,
+    "cost": INT,
+    "is_cancelled": BOOLEAN,
+    "headers": JSON,
+    "state": BYTES,
+    "content_bytes": INT,
+    "content": BYTES,
+}
+"""A column has the same type in every table."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    kinds: tuple[tuple[str, Kind], ...]
+    names: tuple[str, ...]
 
     @classmethod
-    def of(cls, **kinds: Kind) -> Columns:
-        return cls(tuple(kinds.items()))
+    def of(cls, names: str) -> Columns:
+        """From the names, separated by spaces."""
+        return cls(tuple(names.split()))
 
     def without(self, names: Iterable[str]) -> Columns:
         left_out = set(names)
-        return Columns(tuple((name, kind) for name, kind in self.kinds if name not in left_out))
+        return Columns(tuple(name for name in self.names if name not in left_out))
 
     def schema(self) -> StructType:
-        return StructType([StructField(name, kind.spark) for name, kind in self.kinds])
+        return StructType([StructField(name, TYPES[name].spark) for name in self.names])
 
-    def asked(self) -> str:
-        """What follows SELECT."""
-        return ", ".join(f"{kind.asked_as.format(name)} AS {name}" for name, kind in self.kinds)
+    def select_list(self) -> str:
+        """The text that follows SELECT."""
+        return ", ".join(f"{TYPES[name].select_as.format(name)} AS {name}" for name in self.names)
 
-    def batch(self, answered: pa.RecordBatch) -> pa.RecordBatch:
-        """A record batch as Spark wants it, of one that the database gave for `asked`."""
+    def batch(self, selected: pa.RecordBatch) -> pa.RecordBatch:
+        """Convert a batch that the database returned for `select_list` into the types that Spark expects."""
+        types = [TYPES[name].arrow for name in self.names]
         arrays = [
-            _instants(array) if kind.arrow == INSTANT else array.cast(kind.arrow)
-            for array, (_, kind) in zip(answered.columns, self.kinds, strict=True)
+            _timestamps(array) if kind == MICROSECONDS else array.cast(kind)
+            for array, kind in zip(selected.columns, types, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(
-            arrays, schema=pa.schema([(name, kind.arrow) for name, kind in self.kinds])
-        )
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(zip(self.names, types, strict=True))))
 
 
-def _instants(milliseconds: pa.Array) -> pa.Array:
-    return milliseconds.cast(pa.int64()).cast(MILLISECONDS).cast(INSTANT)
+def _timestamps(milliseconds: pa.Array) -> pa.Array:
+    return milliseconds.cast(pa.int64()).cast(MILLISECONDS).cast(MICROSECONDS)
 
 
 HISTORY = Columns.of(
-    xid=XID,
-    id=LONG,
-    channel=TEXT,
-    outcome=TEXT,
-    created_at=TIME,
-    dequeue_at=LONG,
-    first_dequeued_at=TIME,
-    dequeued_at=TIME,
-    finished_at=TIME,
-    attempts=INT,
-    consumer=TEXT,
-    error=TEXT,
-    dedupe_key=TEXT,
-    lane=TEXT,
-    priority=INT,
-    cost=INT,
-    headers=JSON,
-    content_bytes=INT,
-    content=BYTES,
+    "xid id channel outcome created_at dequeue_at first_dequeued_at dequeued_at finished_at attempts consumer"
+    " error dedupe_key lane priority cost headers content_bytes content"
 )
 DEAD = Columns.of(
-    xid=XID,
-    id=LONG,
-    channel=TEXT,
-    created_at=TIME,
-    dequeue_at=LONG,
-    first_dequeued_at=TIME,
-    dequeued_at=TIME,
-    dead_at=TIME,
-    attempts=INT,
-    max_attempts=INT,
-    consumer=TEXT,
-    error=TEXT,
-    past_errors=JSON,
-    dedupe_key=TEXT,
-    lane=TEXT,
-    priority=INT,
-    cost=INT,
-    headers=JSON,
-    state=BYTES,
-    content=BYTES,
+    "xid id channel created_at dequeue_at first_dequeued_at dequeued_at dead_at attempts max_attempts"
+    " consumer error past_errors dedupe_key lane priority cost headers state content"
 )
 WAITING = Columns.of(
-    id=LONG,
-    channel=TEXT,
-    status=TEXT,
-    created_at=TIME,
-    dequeue_at=LONG,
-    first_dequeued_at=TIME,
-    dequeued_at=TIME,
-    lease_end_at=TIME,
-    attempts=INT,
-    max_attempts=INT,
-    consumer=TEXT,
-    error=TEXT,
-    past_errors=JSON,
-    dedupe_key=TEXT,
-    lane=TEXT,
-    priority=INT,
-    cost=INT,
-    is_cancelled=BOOLEAN,
-    headers=JSON,
-    state=BYTES,
-    content=BYTES,
+    "id channel status created_at dequeue_at first_dequeued_at dequeued_at lease_end_at attempts max_attempts"
+    " consumer error past_errors dedupe_key lane priority cost is_cancelled headers state content"
 )
 CLAIMED = Columns.of(
-    seq=LONG,
-    id=LONG,
-    channel=TEXT,
-    content=BYTES,
-    headers=JSON,
-    state=BYTES,
-    attempts=INT,
-    dedupe_key=TEXT,
-    lane=TEXT,
-    priority=INT,
-    cost=INT,
-    created_at=TIME,
-    dequeue_at=LONG,
-    dequeued_at=TIME,
+    "seq id channel content headers state attempts dedupe_key lane priority cost created_at dequeue_at"
+    " dequeued_at"
 )

@@ -1,8 +1,8 @@
-"""How a process of Spark reaches the database.
+"""How a process of Spark connects to the database.
 
-Spark writes options into plans, its pages and its event log, so they hold no secret: only the name of a
-libpq service, of a passfile, or of a variable. What these stand for is looked up where a connection is
-opened, on the driver and on every executor, and is never pickled.
+Spark writes options into query plans, its web pages and its event log, so options never hold a secret: only
+the name of a libpq service, of a passfile, or of an environment variable. That name is looked up where the
+connection is opened, on the driver and on every executor. The secret itself is never pickled.
 """
 
 from __future__ import annotations
@@ -34,29 +34,32 @@ LOOKS_LIKE_AN_ADDRESS = re.compile(r"://|password\s*=", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Connecting:
-    """Where the queue is, without any secret, so that it can be sent to wherever it is reached from."""
+class QueueAddress:
+    """The database and schema of the queue, without secrets, so that it can be pickled to executors."""
 
     schema: str
     given: Mapping[str, str]
+    """Parameters for libpq."""
     variable: str | None = None
+    """The environment variable that holds the rest of the address."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
-        """From a data source's options; those that are not about the connection are passed over."""
-        found = {name.lower(): str(value) for name, value in options.items()}
-        of_connection = {name.lower() for name in CONNECTION}
-        chosen = {name: value for name, value in found.items() if name in of_connection}
+        """From the options of a data source. Options that are not about the connection are ignored."""
+        lowered = {name.lower(): str(value) for name, value in options.items()}
+        known = {name.lower() for name in CONNECTION}
+        chosen = {name: value for name, value in lowered.items() if name in known}
         schema = chosen.get("schema", DEFAULT_SCHEMA)
         check_schema_name(schema)
-        refuse_secrets(found)
+        refuse_secrets(lowered)
         _refuse_addresses(chosen)
         if not VARIABLE.fullmatch(chosen.get("dsnenv", "NONE")):
             raise InvalidOption(
-                "dsnEnv is not the name of a variable", "write dsnEnv=DATABASE_URL and set that"
+                "dsnEnv is not the name of a variable",
+                "write dsnEnv=DATABASE_URL, and put the address into that variable",
             )
-        address = _without_password(chosen["dsn"]) if "dsn" in chosen else {}
-        given = address | {name: value for name, value in chosen.items() if name not in NOT_LIBPQ}
+        from_dsn = _without_password(chosen["dsn"]) if "dsn" in chosen else {}
+        given = from_dsn | {name: value for name, value in chosen.items() if name not in NOT_LIBPQ}
         return cls(schema, given, chosen.get("dsnenv"))
 
     def connect(self, *, autocommit: bool = True) -> psycopg.Connection[Any]:
@@ -66,7 +69,7 @@ class Connecting:
             raise _unreachable(str(error)) from None
 
     def refuse(self, error: BaseException, name: str) -> NoReturn:
-        """Raise what an error means that came of using a function, view or table of this name."""
+        """Raise our error for a driver's error that came from the function, view or table of this name."""
         refuse_call(error, self.schema, name, self._login)
 
     def _login(self) -> str | None:
@@ -74,7 +77,7 @@ class Connecting:
             return login(connection)
 
     def adbc(self, *, autocommit: bool = True) -> Connection:
-        """An Arrow connection, of adbc_driver_postgresql.dbapi."""
+        """Open an Arrow connection of adbc_driver_postgresql.dbapi."""
         from adbc_driver_manager import Error
         from adbc_driver_postgresql import dbapi
 
@@ -84,12 +87,12 @@ class Connecting:
             raise _unreachable(str(error)) from None
 
     def _conninfo(self) -> str:
-        """With whatever is secret in it: never to be shown."""
-        address = {} if self.variable is None else _address_in(self.variable)
+        """The connection string. It contains the secrets: never show it."""
+        from_variable = {} if self.variable is None else _address_in(self.variable)
         defaults: dict[str, Any] = {"fallback_application_name": "lonnymq spark"}
         if not os.environ.get("PGCONNECT_TIMEOUT"):
             defaults["connect_timeout"] = CONNECT_TIMEOUT_S
-        merged: dict[str, Any] = defaults | address | dict(self.given)
+        merged: dict[str, Any] = defaults | from_variable | dict(self.given)
         return make_conninfo(**merged)
 
 
@@ -97,14 +100,14 @@ def _refuse_addresses(chosen: Mapping[str, str]) -> None:
     for name, value in chosen.items():
         if name != "dsn" and LOOKS_LIKE_AN_ADDRESS.search(value):
             raise InvalidOption(
-                f"the option {name} holds an address, which may have a password in it", WITHOUT_SECRETS
+                f"the option {name} holds an address, which may contain a password", WITHOUT_SECRETS
             )
 
 
 def _without_password(address: str) -> dict[str, Any]:
     found = parameters(address)
     if SECRETS & found.keys():
-        raise InvalidOption("the dsn has a password in it, and Spark shows options", WITHOUT_SECRETS)
+        raise InvalidOption("the dsn contains a password, and Spark shows options", WITHOUT_SECRETS)
     return found
 
 
@@ -112,19 +115,16 @@ def _address_in(variable: str) -> dict[str, Any]:
     address = os.environ.get(variable)
     if not address:
         raise InvalidOption(
-            f"dsnEnv names the variable {variable}, which is not set in this process of Spark",
+            f"dsnEnv names the variable {variable}, which is not set in this Spark process",
             "set it before the session is started, and in the environment of every executor",
         )
     try:
         return parameters(address)
     except InvalidAddress as error:
         raise InvalidAddress(
-            f"what the variable {variable} holds is no address for libpq", error.hint
+            f"the variable {variable} does not hold an address that libpq understands", error.hint
         ) from None
 
 
 def _unreachable(message: str) -> DatabaseUnreachable:
-    return DatabaseUnreachable(
-        f"could not connect: {message.strip()}",
-        IS_IT_UP,
-    )
+    return DatabaseUnreachable(f"could not connect: {message.strip()}", IS_IT_UP)

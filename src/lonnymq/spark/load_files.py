@@ -1,4 +1,4 @@
-"""Files into channels: Parquet, CSV, JSON lines or Delta."""
+"""`load`: enqueue the rows of files, which may be Parquet, CSV, JSON lines or Delta."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMATS = ("parquet", "csv", "json", "delta")
-OWN_COLUMNS = ("run_at", "dequeue_at", "headers", *UNCHANGED)
+MESSAGE_COLUMNS = ("run_at", "dequeue_at", "headers", *UNCHANGED)
 
 
 def load(
@@ -28,10 +28,11 @@ def load(
     once: str | None = None,
     drop_full: bool = False,
 ) -> int:
-    """Enqueue a message a row, all or none. Returns how many rows there were.
+    """Enqueue one message per row, all or none. Returns the number of rows.
 
-    The content is `content_column`, or a column "content", or else all columns that have no meaning of their
-    own, as a JSON object. With `once`, a load of that name is done once, however often it is started.
+    The content is `content_column`, or the column "content", or else a JSON object of all columns that are
+    not the channel or a setting of the message (`priority`, `lane`, ...). With `once`, a load of that name is
+    done only once, however often it is started.
 
     Raises ChannelFull when a row does not fit into its channel. With `drop_full` such rows are left out, and
     a warning in Spark's log says how many.
@@ -51,17 +52,17 @@ def write(
     from pyspark.sql import Observation
     from pyspark.sql.functions import count, lit
 
-    # Spark looks for the format in the session that is active in this thread; this makes it so.
+    # Spark looks for the format in the active session of this thread; this call makes the session active.
     rows.sparkSession.createDataFrame([], "nothing int")
-    seen = Observation()
-    writer = rows.observe(seen, count(lit(1)).alias("rows")).write.format("lonnymq").mode("append")
+    counted = Observation()
+    writer = rows.observe(counted, count(lit(1)).alias("rows")).write.format("lonnymq").mode("append")
     writer = writer.options(**options)
     if once is not None:
         writer = writer.options(txnAppId=once, txnVersion="0")
     if drop_full:
         writer = writer.options(onFull="drop")
     writer.save()
-    return int(seen.get["rows"])
+    return int(counted.get["rows"])
 
 
 def format_of(path: str) -> str:
@@ -79,7 +80,9 @@ def format_of(path: str) -> str:
 
 def read(spark: SparkSession, path: str, file_format: str) -> DataFrame:
     if file_format not in FORMATS:
-        raise InvalidArgument(f"{file_format!r} is not a format", f"use one of {', '.join(FORMATS)}")
+        raise InvalidArgument(
+            f"{file_format!r} is not a file format that can be loaded", f"use one of {', '.join(FORMATS)}"
+        )
     if file_format == "delta":
         return delta_table.read(spark, path)
     reader = spark.read.format(file_format)
@@ -94,23 +97,26 @@ def read(spark: SparkSession, path: str, file_format: str) -> DataFrame:
 def shaped(
     rows: DataFrame, *, channel: str | None, channel_column: str, content_column: str | None
 ) -> DataFrame:
-    """With the columns that the sink knows."""
+    """The rows with the columns that the sink expects."""
     from pyspark.sql.functions import col, lit, struct
 
     columns = rows.columns
     if channel is None and channel_column not in columns:
         raise InvalidArgument(
-            f"there is no column {channel_column!r}, but {', '.join(columns)}",
-            "name the channel of all rows, or the column that holds it",
+            f"there is no column {channel_column!r}; the columns are {', '.join(columns)}",
+            "give one channel for all rows, or the column that holds the channel",
         )
     if content_column is not None and content_column not in columns:
-        raise InvalidArgument(f"there is no column {content_column!r}, but {', '.join(columns)}")
+        raise InvalidArgument(
+            f"there is no column {content_column!r}; the columns are {', '.join(columns)}",
+            "give the column that holds the content",
+        )
     if content_column is None and "content" in columns:
         content_column = "content"
-    kept = [name for name in OWN_COLUMNS if name in columns]
+    kept = [name for name in MESSAGE_COLUMNS if name in columns]
     rest = [name for name in columns if name not in kept and (channel is not None or name != channel_column)]
     if content_column is None and not rest:
-        raise InvalidArgument("no column is left for the content", "name one that holds it")
+        raise InvalidArgument("no column is left for the content", "give the column that holds it")
     content = (
         col(_quoted(content_column)) if content_column else struct(*[col(_quoted(name)) for name in rest])
     )

@@ -1,15 +1,15 @@
-"""`format("lonnymq")`: messages into the queue, and out of it.
+"""`format("lonnymq")`: writing messages into the queue, reading them, and consuming them.
 
     df.write.format("lonnymq").options(service="queue").mode("append").save()
     df.writeStream.format("lonnymq").options(service="queue").option("checkpointLocation", path).start()
     spark.read.format("lonnymq").options(service="queue").load()
     spark.readStream.format("lonnymq").options(service="queue", consumer="etl").load()
 
-Written are the columns `channel` (or the option channel, for all rows) and `content` (binary, a string, or a
-struct, map or array, which becomes JSON), and where they are there `run_at` (a timestamp) or `dequeue_at`
-(Unix milliseconds), `priority`, `cost`, `lane`, `dedupe_key`, `headers` and `max_attempts`.
+A write needs the columns `channel` (or the option channel, for all rows) and `content` (binary, a string, or
+a struct, map or array, which becomes JSON). Optional columns are `run_at` (a timestamp) or `dequeue_at` (Unix
+milliseconds), `priority`, `cost`, `lane`, `dedupe_key`, `headers` and `max_attempts`.
 
-Read as a table is what waits or is leased now; nothing is taken. Read as a stream, it is consumed.
+`read` returns the messages that wait or are leased now, and leaves them there. `readStream` consumes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from lonnymq.spark.consume.stream import ClaimReader, claimed_schema, is_claiming
+from lonnymq.spark.consume.claim_reader import ClaimReader, claimed_schema, is_consuming
 from lonnymq.spark.sink.writer import BatchWriter, StreamWriter
 from lonnymq.spark.waiting_reader import WaitingReader, waiting_columns
 
@@ -34,7 +34,7 @@ class QueueSource(DataSource):
         return "lonnymq"
 
     def schema(self) -> StructType:
-        if is_claiming(self.options):
+        if is_consuming(self.options):
             return claimed_schema()
         return waiting_columns(self.options).schema()
 

@@ -1,4 +1,4 @@
-"""Messages of the past into channels again: from the lake, or straight from history or dead letters."""
+"""`replay`: enqueue past messages again, from the lake or directly from history or dead letters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEPT = ("headers", "lane", "priority", "cost")
 
 
 class NothingToReplay(LonnyMQError):
-    """Rows without content cannot be made messages of."""
+    """Some rows have no content, so no messages can be made from them."""
 
 
 def replay(
@@ -32,22 +32,22 @@ def replay(
     once: str | None = None,
     drop_full: bool = False,
 ) -> int:
-    """Enqueue what these rows of history or of dead letters hold, as new messages. Returns how many.
+    """Enqueue a new message for each of these rows of history or dead letters. Returns how many.
 
-    `into` names one channel for all of them; else each goes to its own. They keep their headers, lane,
-    priority and cost. With `once`, a replay of that name is done once, however often it is started. Of full
-    channels, see `load`.
+    `into` is one channel for all of them; without it, each goes to its own channel again. They keep their
+    headers, lane, priority and cost. With `once`, a replay of that name is done only once, however often it
+    is started. `load` says what happens with full channels.
     """
     from pyspark.sql.functions import col, lit
 
     chosen = narrowed(rows, channels=channels, outcomes=outcomes, since=since, until=until)
     if chosen.where(col("content").isNull()).limit(1).count():
         raise NothingToReplay(
-            "some of these messages were finished without their content being kept",
+            "the history did not keep the content of some of these messages",
             "`SELECT queue_set(p_history_content => TRUE)` keeps it from now on; dead letters always have it",
         )
     to = lit(into) if into is not None else col("channel")
-    kept = [name for name in KEPT if name in rows.columns]  # an older archive has fewer
+    kept = [name for name in KEPT if name in rows.columns]  # an archive of an older version has fewer
     return write(chosen.select(to.alias("channel"), "content", *kept), options, once, drop_full=drop_full)
 
 
@@ -61,20 +61,20 @@ def narrowed(
 ) -> DataFrame:
     from pyspark.sql.functions import col, lit
 
-    ended = "finished_at" if "finished_at" in rows.columns else "dead_at"
-    if ended not in rows.columns or "content" not in rows.columns:
+    finished_at = "finished_at" if "finished_at" in rows.columns else "dead_at"
+    if finished_at not in rows.columns or "content" not in rows.columns:
         raise InvalidArgument(
-            "these are rows neither of history nor of dead letters, or were read without their content",
-            'read format("lonnymq_history") or ("lonnymq_dead"), or the tables of the archive',
+            "these rows are not of history or of dead letters, or were read without their content",
+            'read format("lonnymq_history") or format("lonnymq_dead"), or the tables of the archive',
         )
     if channels is not None:
         rows = rows.where(col("channel").isin(channels))
     if outcomes is not None:
         if "outcome" not in rows.columns:
-            raise InvalidArgument("dead letters have no outcome", "leave it out")
+            raise InvalidArgument("dead letters have no outcome", "leave outcomes out")
         rows = rows.where(col("outcome").isin(outcomes))
     if since is not None:
-        rows = rows.where(col(ended) >= lit(since))
+        rows = rows.where(col(finished_at) >= lit(since))
     if until is not None:
-        rows = rows.where(col(ended) < lit(until))
+        rows = rows.where(col(finished_at) < lit(until))
     return rows

@@ -1,6 +1,6 @@
-"""What a data source was told: `.option(name, value)`, every name known and every value checked.
+"""The options of a data source, given as `.option(name, value)`: unknown names and wrong values are refused.
 
-Spark hands names over in lower case, values as text, and shows both in plans and logs: see `connecting`.
+Spark passes names in lower case and values as text, and shows both in plans and logs: see `connection`.
 """
 
 from __future__ import annotations
@@ -27,24 +27,26 @@ CONNECTION = (
 OF_SPARK = ("checkpointLocation", "queryName")
 SECRETS = {"password", "sslpassword", "oauth_client_secret", "pgpassword"}
 WITHOUT_SECRETS = "name a libpq service, a passfile, or with dsnEnv a variable that holds the address"
-TRUTHS = {"true": True, "false": False}
+BOOLEANS = {"true": True, "false": False}
 
 
 class InvalidOption(InvalidArgument):
-    """A data source was given an option that it does not have, or a value that the option does not take."""
+    """A data source got an option that it does not have, or a value that the option does not accept."""
 
 
-class Options:
-    """The options of one reader or writer, by name, however it is spelled."""
+class SourceOptions:
+    """The options of one reader or writer, by name in upper or lower case."""
 
     def __init__(self, given: Mapping[str, str], known: Iterable[str] = ()) -> None:
-        """Refuse what is neither `known` nor among the options that every format has."""
-        own = sorted([*known, *CONNECTION])
+        """Refuse options that are neither `known` nor common to all formats."""
+        ours = sorted([*known, *CONNECTION])
         self.given = {name.lower(): str(value) for name, value in given.items()}
         refuse_secrets(self.given)
-        unknown = sorted(set(self.given) - {name.lower() for name in (*own, *OF_SPARK)})
+        unknown = sorted(set(self.given) - {name.lower() for name in (*ours, *OF_SPARK)})
         if unknown:
-            raise InvalidOption(f"there is no option {' or '.join(unknown)}", f"there are {', '.join(own)}")
+            raise InvalidOption(
+                f"there is no option {' or '.join(unknown)}", f"the options are {', '.join(ours)}"
+            )
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self.given
@@ -67,25 +69,29 @@ class Options:
         try:
             number = int(value)
         except ValueError:
-            raise InvalidOption(f"{name} is {value!r}, which is no whole number") from None
+            raise InvalidOption(f"{name} is {value!r}, which is not a whole number") from None
         if not at_least <= number <= at_most:
-            raise InvalidOption(f"{name} is {number}", f"it may be from {at_least} to {at_most}")
+            raise InvalidOption(
+                f"{name} is {number}, which is out of range", f"give a number from {at_least} to {at_most}"
+            )
         return number
 
     def boolean(self, name: str, *, default: bool) -> bool:
         value = self.text(name)
         if value is None:
             return default
-        if value.lower() not in TRUTHS:
-            raise InvalidOption(f"{name} is {value!r}", "it may be true or false")
-        return TRUTHS[value.lower()]
+        if value.lower() not in BOOLEANS:
+            raise InvalidOption(f"{name} is {value!r}, which is not a boolean", "give true or false")
+        return BOOLEANS[value.lower()]
 
     def choice(self, name: str, choices: Iterable[str], default: str) -> str:
-        """One of the choices, as they are spelled."""
+        """One of the choices, in the spelling that `choices` has."""
         spelled = {choice.lower(): choice for choice in choices}
         value = self.text(name, default) or ""
         if value.lower() not in spelled:
-            raise InvalidOption(f"{name} is {value!r}", f"it may be {' or '.join(spelled.values())}")
+            raise InvalidOption(
+                f"{name} is {value!r}, which is not a choice", f"give {' or '.join(spelled.values())}"
+            )
         return spelled[value.lower()]
 
 
@@ -93,5 +99,5 @@ def refuse_secrets(names: Iterable[str]) -> None:
     for name in names:
         if name.lower() in SECRETS:
             raise InvalidOption(
-                f"{name} is not taken as an option: Spark shows options in plans and logs", WITHOUT_SECRETS
+                f"{name} must not be an option: Spark shows options in plans and logs", WITHOUT_SECRETS
             )

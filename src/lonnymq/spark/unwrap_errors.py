@@ -1,5 +1,7 @@
-"""Errors of ours that Spark has wrapped: what one of its Python processes raised comes back as a text with
-tracebacks in it, which names our class and what it said.
+"""Our own errors, taken out of the errors in which Spark wraps them.
+
+When a Python process of Spark raises an error, the driver gets a text with tracebacks. The text contains the
+name of our class and its message.
 """
 
 from __future__ import annotations
@@ -15,24 +17,24 @@ OURS = re.compile(r"^\s*(lonnymq(?:\.\w+)*)\.(\w+): (.+)$", re.MULTILINE)
 
 
 @contextmanager
-def plainly() -> Iterator[None]:
-    """Raise our own error where Spark would raise a page about it."""
+def unwrap_spark_errors() -> Iterator[None]:
+    """Raise our own error in place of the Spark error that contains it."""
     from pyspark.errors import PySparkException
 
     try:
         yield
     except PySparkException as error:
-        ours = unwrapped(str(error))
+        ours = find_error(str(error))
         if ours is None:
             raise
         raise ours from error
 
 
-def unwrapped(text: str) -> LonnyMQError | None:
+def find_error(text: str) -> LonnyMQError | None:
     """
-    >>> unwrapped("Job aborted.\\n  File x\\nlonnymq.errors.InvalidContent: too large (make it smaller)\\n")
-    InvalidContent('too large (make it smaller)', None)
-    >>> unwrapped("something else")
+    >>> find_error("Job aborted.\\n  File x\\nlonnymq.errors.InvalidContent: too large (make it smaller)\\n")
+    InvalidContent('too large (make it smaller)')
+    >>> find_error("something else")
     """
     for module, name, message in reversed(OURS.findall(text)):
         cls = getattr(importlib.import_module(module), name, None)

@@ -1,8 +1,8 @@
-"""Conditions of a query on Spark that the database can decide as well, and decides alike.
+"""Filters of a Spark query that PostgreSQL can evaluate with the same result.
 
-While `spark.sql.python.filterPushdown.enabled` is off, Spark refuses a reader that has a `pushFilters`
-of its own, and does not tell a reader whether it is. So `Pushed` passes for the method that every reader
-inherits; it is called only when that is on.
+While `spark.sql.python.filterPushdown.enabled` is off, Spark refuses a reader that overrides `pushFilters`,
+and a reader cannot see that setting. So `PushedFilters` pretends to be the method that every reader inherits.
+Spark calls it only when the setting is on.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from lonnymq.client.times import EPOCH, MILLISECOND
 
 
 @dataclass
-class Pushed:
-    """Filters over columns that are never null: texts, compared byte by byte, and times."""
+class PushedFilters:
+    """Filters on columns that are never null: texts, compared byte by byte, and times."""
 
     texts: tuple[str, ...]
     times: tuple[str, ...]
@@ -39,15 +39,15 @@ class Pushed:
     __func__ = staticmethod(DataSourceReader.pushFilters)
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Those that are left to Spark."""
-        left = []
+        """Keep those that PostgreSQL can evaluate, and return the others to Spark."""
+        others = []
         for one in filters:
             condition = self._condition(one)
             if condition is None:
-                left.append(one)
+                others.append(one)
             else:
                 self.conditions.append(condition)
-        return left
+        return others
 
     def _condition(self, one: Filter) -> str | None:
         match one:
@@ -72,7 +72,7 @@ class Pushed:
 
 
 def _is_one_of(name: str, values: list[Any]) -> str | None:
-    """None: PostgreSQL has no such text, and would say so instead of finding nothing."""
+    """None if PostgreSQL cannot store one of the texts: it would raise an error, not find nothing."""
     if any(not isinstance(value, str) or "\0" in value for value in values):
         return None
     if not values:
@@ -81,11 +81,12 @@ def _is_one_of(name: str, values: list[Any]) -> str | None:
 
 
 def _at_most(value: datetime) -> int:
-    """The last of our milliseconds that is not after the instant."""
+    """The last millisecond that is not after this time."""
     return (value - EPOCH) // MILLISECOND
 
 
 def _at_least(value: datetime) -> int:
+    """The first millisecond that is not before this time."""
     return -((EPOCH - value) // MILLISECOND)
 
 

@@ -1,10 +1,11 @@
-"""Positions in what is followed, as Spark keeps them in its checkpoints and people write them in options.
+"""Positions in history or dead letters, as Spark keeps them in checkpoints and people write them in options.
 
-As JSON: `{"snapshot": "731:735:731,733", "system": 7461018473529023142, "mark": 5130864592137654817}`. What
-the snapshot sees has been read; it is written as `pg_current_snapshot()` does, and `"x:x:"` sees every
-transaction below x. `system` is the cluster's `system_identifier`: transactions of another mean nothing here.
-`history_bounds()` tells both. `mark`, which `history_mark(snapshot)` tells, may be left out: it is how a
-database that was set back is found out.
+A position is JSON: `{"snapshot": "731:735:731,733", "system": 7461018473529023142, "mark":
+5130864592137654817}`. All rows that the snapshot sees have been read. The snapshot is written as
+`pg_current_snapshot()` writes it; `"x:x:"` sees every transaction below x. `system` is the cluster's
+`system_identifier`: transaction ids of another cluster mean something else. `history_bounds()` returns both.
+`mark` comes from `history_mark(snapshot)` and may be left out; it detects a database that was restored to an
+earlier time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from lonnymq.errors import InvalidArgument, PositionUnknown
 from lonnymq.spark.changes.snapshots import Snapshot
 from lonnymq.spark.source_options import InvalidOption
 
-LOOKS_LIKE = 'it looks like {"snapshot": "731:735:731,733", "system": 7461018473529023142}'
+EXAMPLE = 'a position looks like {"snapshot": "731:735:731,733", "system": 7461018473529023142}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,26 +26,27 @@ class Offset:
     snapshot: Snapshot
     system: int
     mark: int | None = None
-    """Tells the past that was read from any other. None: it is not compared."""
+    """A fingerprint of the rows that the snapshot sees. None: it is not compared."""
 
     @classmethod
     def of(cls, kept: object) -> Self:
-        """From what a checkpoint has."""
+        """From the JSON value in a checkpoint."""
         match kept:
             case {"snapshot": str(text), "system": int(system), "mark": int(mark), **more} if not more:
                 return cls(Snapshot.parse(text), system, mark)
             case {"snapshot": str(text), "system": int(system), **more} if not more:
                 return cls(Snapshot.parse(text), system)
-        raise PositionUnknown(f"{str(kept)[:200]!r} is no position of this source", LOOKS_LIKE)
+        raise PositionUnknown(f"{str(kept)[:200]!r} is not a position of this source", EXAMPLE)
 
     @classmethod
     def parse(cls, option: str, text: str) -> Self:
-        """From what an option has."""
+        """From the text of an option."""
         try:
             return cls.of(json.loads(text))
         except (ValueError, PositionUnknown, InvalidArgument) as error:
-            raise InvalidOption(f"{option} is no position: {error}", LOOKS_LIKE) from None
+            raise InvalidOption(f"{option} is not a position: {error}", EXAMPLE) from None
 
-    def kept(self) -> dict[str, Any]:
-        kept = {"snapshot": str(self.snapshot), "system": self.system}
-        return kept if self.mark is None else kept | {"mark": self.mark}
+    def as_json(self) -> dict[str, Any]:
+        """The value that `of` reads."""
+        value = {"snapshot": str(self.snapshot), "system": self.system}
+        return value if self.mark is None else value | {"mark": self.mark}

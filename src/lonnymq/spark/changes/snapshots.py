@@ -1,7 +1,7 @@
-"""What PostgreSQL's snapshots say, and what lies between two of them.
+"""PostgreSQL's snapshots, and the transactions between two of them.
 
-Rows that carry the transaction that wrote them are followed by snapshot: a row is new if its transaction is
-to be seen now and was not before, in whatever order transactions began and committed. Ids do not tell.
+A row is new if the later snapshot sees the transaction that wrote it and the earlier one did not. That holds
+in whatever order transactions began and committed. The ids of messages could not tell which rows are new.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Self
 from lonnymq.errors import InvalidArgument
 
 WRITTEN = re.compile(r"([0-9]{1,20}):([0-9]{1,20}):((?:[0-9]{1,20}(?:,[0-9]{1,20})*)?)")
-LAST_XID = 2**63 - 1  # as far as a BIGINT goes, and further than any cluster gets
+LAST_XID = 2**63 - 1  # the largest BIGINT; no cluster gets that far
 
 
-def _is_nobodys(xid: int) -> bool:
-    """No transaction has a number whose lower half is 0, and no snapshot may begin or end at one."""
+def _is_unused(xid: int) -> bool:
+    """PostgreSQL never uses an id whose lower 32 bits are 0, and no snapshot may begin or end at one."""
     return xid % 2**32 == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Sees the transactions below `xmax`, except those that were `open`."""
+    """Sees the transactions below `xmax`, except those that were still `open`."""
 
     xmin: int
     xmax: int
@@ -38,22 +38,22 @@ class Snapshot:
         """
         found = WRITTEN.fullmatch(text)
         if found is None:
-            raise _no_snapshot(text)
+            raise _not_a_snapshot(text)
         xmin, xmax, listed = int(found[1]), int(found[2]), [int(xid) for xid in found[3].split(",") if xid]
         if not 1 <= xmin <= xmax <= LAST_XID or any(not xmin <= xid < xmax for xid in listed):
-            raise _no_snapshot(text)
-        if _is_nobodys(xmin) or _is_nobodys(xmax):
-            raise _no_snapshot(text)
+            raise _not_a_snapshot(text)
+        if _is_unused(xmin) or _is_unused(xmax):
+            raise _not_a_snapshot(text)
         return cls(xmin, xmax, tuple(sorted(set(listed))))
 
     @classmethod
-    def of(cls, xmax: int, left_open: Iterable[int] = ()) -> Self:
+    def of(cls, xmax: int, still_open: Iterable[int] = ()) -> Self:
         """
         >>> str(Snapshot.of(20, [14, 10]))
         '10:20:10,14'
         """
-        xids = tuple(sorted(set(left_open)))
-        xmax += _is_nobodys(xmax)
+        xids = tuple(sorted(set(still_open)))
+        xmax += _is_unused(xmax)
         return cls(xids[0] if xids else xmax, xmax, xids)
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class Snapshot:
         return xid < self.xmax and xid not in self.open
 
     def is_within(self, later: Snapshot) -> bool:
-        """Whether the other sees all that this one does.
+        """Whether the later snapshot sees everything that this one sees.
 
         >>> Snapshot.parse("10:20:10,14").is_within(Snapshot.parse("14:30:14,22"))
         True
@@ -72,12 +72,12 @@ class Snapshot:
         """
         return self.xmax <= later.xmax and all(not self.sees(xid) for xid in later.open)
 
-    def ended(self, later: Snapshot) -> tuple[int, ...]:
-        """Those that were open and are to be seen in the other."""
+    def committed_by(self, later: Snapshot) -> tuple[int, ...]:
+        """The transactions that were open in this snapshot and that the later one sees."""
         return tuple(xid for xid in self.open if later.sees(xid))
 
     def until(self, later: Snapshot, xid: int) -> Snapshot:
-        """Sees what this one does, and of what the other does that which lies below a transaction.
+        """The snapshot that sees what this one sees, and of the later one only what is below `xid`.
 
         >>> str(Snapshot.parse("10:20:10,14").until(Snapshot.parse("22:30:22"), 25))
         '22:25:22'
@@ -91,8 +91,8 @@ class Snapshot:
 
 
 EARLIEST = Snapshot.of(1)
-"""Sees nothing: behind it is all there is."""
+"""Sees nothing, so every row is after it."""
 
 
-def _no_snapshot(text: str) -> InvalidArgument:
-    return InvalidArgument(f"{text[:100]!r} is no snapshot", "it looks like 731:735:731,733")
+def _not_a_snapshot(text: str) -> InvalidArgument:
+    return InvalidArgument(f"{text[:100]!r} is not a snapshot", "a snapshot looks like 731:735:731,733")

@@ -1,1 +1,5 @@
-"""A stream that consumes messages, in numbered claims."""
+"""The stream that consumes messages: `readStream.format("lonnymq").option("consumer", name)`.
+
+- `claim_reader` is what Spark calls, on the driver and on executors
+- `stream_consumer` is the driver's side: it claims and completes messages, and extends their leases
+"""

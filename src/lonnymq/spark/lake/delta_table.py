@@ -1,8 +1,8 @@
-"""Tables in the lake: Delta, written by executors as Parquet and committed by the driver, without a jar.
+"""Delta tables in the lake. Executors write Parquet files and the driver commits them, without a jar.
 
-A commit holds files and the position they go up to, so that neither is there without the other. Two that
-archive at once cannot both commit: Delta refuses the one that read an older position. Before a commit the
-driver looks at every file, because an executor that shares no folder with it writes where nobody looks.
+A commit has both the files and the position they go up to. Two archives that run at once cannot both commit:
+Delta refuses the one that has read an older position. Before a commit the driver checks that it can see every
+file, because an executor may have written into a folder that it does not share with the driver.
 """
 
 from __future__ import annotations
@@ -34,53 +34,53 @@ if TYPE_CHECKING:
 DAY = "day"
 POSITION = "lonnymq"
 MARK = "lonnymq.mark"
-OURS = "lonnymq.upto_xid"
-"""In the description of each commit that moves the position."""
+UPTO_XID = "lonnymq.upto_xid"
+"""A key in the metadata of each commit that moves the position."""
 SOURCE = "lonnymq.source"
-WRITTEN = "path string, day string, bytes long, rows long, stats string"
-ROWS_A_GROUP = 100_000
+WRITTEN_COLUMNS = "path string, day string, bytes long, rows long, stats string"
+ROWS_PER_GROUP = 100_000
 
 
 class LakeUnsuitable(LonnyMQError):
-    """The table in the lake is not one that this can go on with."""
+    """The table in the lake cannot be used."""
 
 
 class LakeConflict(LonnyMQError):
-    """Somebody else has committed to the table meanwhile. Nothing was written twice."""
+    """Another archive has committed to the table meanwhile. Nothing was written twice."""
 
 
 class LakeNotShared(LonnyMQError):
-    """Executors wrote files that the driver does not see. Nothing was committed."""
+    """The driver does not see files that executors wrote. Nothing was committed."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """The table holds all that its source had below a transaction; the mark tells that past from others."""
+    """The table has all rows of transactions below `xid`; `mark` is a fingerprint of these rows."""
 
     xid: int
     mark: int | None
-    """None: it could not be told."""
+    """None: the database could not compute it."""
 
 
-def absolute(place: str) -> str:
-    """A folder by its full path: driver and executors work in folders of their own. Object stores stay.
+def absolute_path(path: str) -> str:
+    """The full path of a folder, because driver and executors have different working directories.
 
-    >>> absolute("/srv/lake/"), absolute("file:///srv/my%20lake"), absolute("s3://bucket/lake/")
+    >>> absolute_path("/srv/lake/"), absolute_path("file:///srv/my%20lake"), absolute_path("s3://bucket/lake/")
     ('/srv/lake', '/srv/my lake', 's3://bucket/lake')
     """
-    if not place.strip():
+    if not path.strip():
         raise InvalidArgument(
             "the path of the lake is empty", "give a folder, or an address in an object store"
         )
-    if place.startswith("file:"):
-        parts = urlsplit(place)
+    if path.startswith("file:"):
+        parts = urlsplit(path)
         if parts.netloc not in {"", "localhost"}:
-            raise InvalidArgument(f"{place} is on another machine, {parts.netloc}", "write file:///folder")
-        place = unquote(parts.path)
-    elif "://" in place:
-        return place.rstrip("/")
+            raise InvalidArgument(f"{path} is on another machine, {parts.netloc}", "write file:///folder")
+        path = unquote(parts.path)
+    elif "://" in path:
+        return path.rstrip("/")
     # Path.resolve() would follow links, which may lead elsewhere on an executor.
-    return os.path.abspath(Path(place).expanduser())  # noqa: PTH100
+    return os.path.abspath(Path(path).expanduser())  # noqa: PTH100
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,10 @@ class LakeTable:
 
     uri: str
     source: str
-    """What it is filled from: the cluster, its schema and its view."""
+    """Where its rows come from: the cluster, the schema and the view."""
 
     def open(self, schema: StructType) -> DeltaTable:
-        """The table, made if it is not there. It gets the columns that an older version did not write."""
+        """Open the table, or create it. Columns that an older version did not write are added."""
         if not DeltaTable.is_deltatable(self.uri):
             DeltaTable.create(
                 self.uri,
@@ -106,9 +106,10 @@ class LakeTable:
         found = table.metadata().configuration.get(SOURCE)
         if found != self.source:
             raise LakeUnsuitable(
-                f"the table at {self.uri} is filled from {found or 'something else'}, not from {self.source}",
-                "archive into another folder: after a restore, or with another queue, transactions mean"
-                " something else",
+                f"the rows of the table at {self.uri} come from {found or 'an unknown source'}, not from"
+                f" {self.source}",
+                "archive into another folder: transaction ids of another queue, or of a restored database,"
+                " cannot be compared",
             )
         names = {field.name for field in table.schema().fields}
         missing = [
@@ -119,7 +120,7 @@ class LakeTable:
         return table
 
     def position(self, table: DeltaTable) -> Position | None:
-        """None: the table is new. Of a table that was restored to an older version, that version's."""
+        """The position of the table, or of the older version to which it was restored. None: it is new."""
         version = _restored_to(table)
         if version != table.version():
             table = DeltaTable(self.uri, version=version)
@@ -127,7 +128,7 @@ class LakeTable:
         return None if xid is None else Position(xid, table.transaction_version(MARK) or None)
 
     def append(self, table: DeltaTable, rows: DataFrame, day_of: str, upto: Position) -> int:
-        """Write the rows and the new position in one commit. Returns how many rows there were."""
+        """Write the rows and the new position in one commit. Returns the number of rows."""
         written = written_files(rows, self.uri, day_of)
         self._check_shared(written)
         adds: list[AddAction | RemoveAction] = [
@@ -148,34 +149,34 @@ class LakeTable:
                 schema=table.schema(),
                 partition_by=[DAY],
                 commit_properties=CommitProperties(
-                    custom_metadata={OURS: str(upto.xid)},
+                    custom_metadata={UPTO_XID: str(upto.xid)},
                     app_transactions=[Transaction(POSITION, upto.xid), Transaction(MARK, upto.mark or 0)],
                 ),
             )
         except CommitFailedError as error:
             raise LakeConflict(
-                f"another archive has committed to {self.uri} meanwhile", "run one archive a folder"
+                f"another archive has committed to {self.uri} meanwhile", "run one archive per folder"
             ) from error
         return sum(file.rows for file in written)
 
     def _check_shared(self, written: list[WrittenFile]) -> None:
-        filesystem, folder = _located(self.uri)
+        filesystem, folder = _filesystem(self.uri)
         found = filesystem.get_file_info([f"{folder}/{file.path}" for file in written])
-        amiss = [
+        missing = [
             file
             for file, info in zip(written, found, strict=True)
             if info.type != fs.FileType.File or info.size != file.bytes
         ]
-        if amiss:
+        if missing:
             raise LakeNotShared(
-                f"executors wrote {len(written)} files into {self.uri}, and the driver does not find"
-                f" {len(amiss)} of them there, {amiss[0].path} among them; nothing was committed",
+                f"the driver does not find {len(missing)} of {len(written)} files that executors wrote into"
+                f" {self.uri}, such as {missing[0].path}; nothing was committed",
                 "give a folder that the driver and all executors share under this path, or an object store",
             )
 
 
 def _restored_to(table: DeltaTable) -> int:
-    """The version that the table was restored to since its position was last moved; else the one it has."""
+    """The version to which the table was restored after its position was last moved, or its own version."""
     version = table.version()
     for limit in (1, 50, None):
         version = table.version()
@@ -183,7 +184,7 @@ def _restored_to(table: DeltaTable) -> int:
         for commit in commits:
             if commit["version"] > version:
                 continue
-            if OURS in commit:
+            if UPTO_XID in commit:
                 return version
             if commit.get("operation") == "RESTORE":
                 version = _restored_version(table, commit)
@@ -196,8 +197,8 @@ def _restored_version(table: DeltaTable, commit: dict[str, Any]) -> int:
     version = commit.get("operationParameters", {}).get("version")
     if version is None:
         raise LakeUnsuitable(
-            f"the table at {table.table_uri} was restored to a time, and not to a version",
-            "restore it to a version: its position is then known",
+            f"the table at {table.table_uri} was restored to a time, so its position is unknown",
+            "restore it to a version",
         )
     return int(version)
 
@@ -212,30 +213,30 @@ class WrittenFile:
 
 
 def written_files(rows: DataFrame, uri: str, day_of: str) -> list[WrittenFile]:
-    """Have executors write them; files of attempts that failed are in no commit, and nobody reads them."""
+    """Let executors write the rows. Files of failed attempts are not in the result, so nobody reads them."""
     schema = arrow_schema(rows.schema)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Spark gives times in the session's zone; days are those of UTC.
+        # Spark passes times in the session's time zone; days are in UTC.
         yield from _write((batch.cast(schema) for batch in batches), uri, day_of)
 
-    return [WrittenFile(*row) for row in rows.mapInArrow(write, WRITTEN).collect()]
+    return [WrittenFile(*row) for row in rows.mapInArrow(write, WRITTEN_COLUMNS).collect()]
 
 
 def _write(batches: Iterable[pa.RecordBatch], uri: str, day_of: str) -> Iterator[pa.RecordBatch]:
-    """A file for each day that occurs."""
-    filesystem, folder = _located(uri)
-    files: dict[str, _Growing] = {}
+    """Write one file per day that occurs."""
+    filesystem, folder = _filesystem(uri)
+    files: dict[str, _OpenFile] = {}
     for batch in batches:
         for day, part in _by_day(pa.Table.from_batches([batch]), day_of):
             if day not in files:
-                files[day] = _Growing.begun(filesystem, folder, day, part.schema)
+                files[day] = _OpenFile.create(filesystem, folder, day, part.schema)
             files[day].write(part)
     for file in files.values():
-        yield file.ended()
+        yield file.close()
 
 
-def _located(uri: str) -> tuple[fs.FileSystem, str]:
+def _filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     if "://" in uri:
         filesystem, folder = fs.FileSystem.from_uri(uri)
         return filesystem, folder
@@ -249,7 +250,7 @@ def _by_day(table: pa.Table, day_of: str) -> Iterator[tuple[str, pa.Table]]:
 
 
 @dataclass
-class _Growing:
+class _OpenFile:
     filesystem: fs.FileSystem
     folder: str
     path: str
@@ -259,20 +260,21 @@ class _Growing:
     ids: tuple[int, int] | None = None
 
     @classmethod
-    def begun(cls, filesystem: fs.FileSystem, folder: str, day: str, schema: pa.Schema) -> _Growing:
+    def create(cls, filesystem: fs.FileSystem, folder: str, day: str, schema: pa.Schema) -> _OpenFile:
         filesystem.create_dir(f"{folder}/{DAY}={day}", recursive=True)
         path = f"{DAY}={day}/part-{uuid.uuid4()}.zstd.parquet"
         writer = pq.ParquetWriter(f"{folder}/{path}", schema, filesystem=filesystem, compression="zstd")
         return cls(filesystem, folder, path, day, writer)
 
     def write(self, table: pa.Table) -> None:
-        self.writer.write_table(table, row_group_size=ROWS_A_GROUP)
+        self.writer.write_table(table, row_group_size=ROWS_PER_GROUP)
         self.rows += table.num_rows
         bounds = pc.min_max(table.column("id")).as_py()
         lowest, highest = self.ids or (bounds["min"], bounds["max"])
         self.ids = min(lowest, bounds["min"]), max(highest, bounds["max"])
 
-    def ended(self) -> pa.RecordBatch:
+    def close(self) -> pa.RecordBatch:
+        """Finish the file. Returns a row about it, as in WRITTEN_COLUMNS."""
         self.writer.close()
         size = self.filesystem.get_file_info(f"{self.folder}/{self.path}").size
         lowest, highest = self.ids or (None, None)
@@ -283,17 +285,17 @@ class _Growing:
 
 
 def read(spark: SparkSession, uri: str) -> DataFrame:
-    """A Delta table as it is now, whatever wrote it: Spark reads Delta's files itself, and needs no jar."""
+    """Read the current version of any Delta table. Spark reads its Parquet files, and needs no jar."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    uri = absolute(uri)
+    uri = absolute_path(uri)
     if not DeltaTable.is_deltatable(uri):
         raise LakeUnsuitable(f"there is no Delta table at {uri}", "give the folder that holds _delta_log")
     table = DeltaTable(uri)
     if features := table.protocol().reader_features:
         raise LakeUnsuitable(
-            f"the table at {uri} uses {', '.join(sorted(features))}, which is not read here",
-            "read it with an engine that knows these, or write a plain copy of it",
+            f"the table at {uri} uses features that are not supported: {', '.join(sorted(features))}",
+            "read it with an engine that supports them, or write a copy without them",
         )
     schema = from_arrow_schema(pa.schema(table.schema().to_arrow()))
     files = _files(table, uri)
@@ -303,7 +305,7 @@ def read(spark: SparkSession, uri: str) -> DataFrame:
 
 
 def _files(table: DeltaTable, uri: str) -> list[str]:
-    """Of a folder on this machine, Delta gives the table's path as part of a URI, where a space is %20."""
+    """The paths of the files. For a local folder Delta returns URIs, in which a space is %20."""
     encoded = f"{urlsplit(table.table_uri).path.rstrip('/')}/"
     files = table.file_uris()
     if "://" in uri:

@@ -1,17 +1,17 @@
-"""How every tenant was served: what finished, how long it waited, and whether the shares were fair.
+"""`report`: how each tenant was served, with outcomes, waits, throughput and fairness.
 
-A message's wait goes from when it was due, or created if that is later, to its first dequeue. A message
-that was put off after its first dequeue (retried with a delay, or brought back from the dead) no longer
-tells when it was due at first: its wait is not counted. Throughput is what was completed a second, between
-the first dequeue and the last end. Retries are the attempts after the first. Work is the time from the last
-dequeue to the end, of messages that were not cancelled. lonnymq.spark.reports.fair_share defines fairness.
+A message waits from the time it was due, or was created if that is later, to its first dequeue. If its due
+time was changed after the first dequeue (by a retry with a delay, or by retrying a dead letter), the original
+due time is unknown, and the wait is not counted. Throughput is completed messages per second, from the first
+dequeue to the last finish. Retries are the attempts after the first. Work is the time from the last dequeue
+to the finish, of messages that were not cancelled. lonnymq.spark.reports.fair_share defines fairness.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,17 +23,17 @@ from pyspark.sql import functions as f
 from lonnymq.client.times import EPOCH, milliseconds, moment
 from lonnymq.errors import InvalidArgument
 from lonnymq.message_options import Duration
-from lonnymq.spark.reports.fair_share import Fairness, bucket_of, fairness
-from lonnymq.spark.reports.model import Flow, Numbers, Tenant, Totals
+from lonnymq.spark.reports.fair_share import FairShares, bucket_of, fair_shares
+from lonnymq.spark.reports.model import Flow, ReportData, TenantNumbers, Totals
 from lonnymq.spark.reports.percentiles import percentiles
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-BUCKETS = 200
-MOST_BUCKETS = 10_000
-SHORTEST_BUCKET_MS = 1_000
-FLOWS = 7
+DEFAULT_BUCKETS = 200
+MAX_BUCKETS = 10_000
+MIN_BUCKET_MS = 1_000
+MAX_FLOWS = 7
 TYPES = {
     "channel": "string",
     "outcome": "string",
@@ -46,17 +46,17 @@ TYPES = {
 }
 
 
-class Report(Numbers):
-    """The numbers, and ways to show them and to pass them on."""
+class Report(ReportData):
+    """The numbers of a report, and ways to show and export them."""
 
     def print(self, console: Console | None = None) -> None:
-        """The largest tenants and all together, as a table in the terminal."""
+        """Print the largest tenants and the totals as a table in the terminal."""
         from lonnymq.spark.reports.terminal import show
 
         show(self, console)
 
     def to_html(self) -> str:
-        """One page that needs nothing beside itself."""
+        """One HTML page that loads nothing else."""
         from lonnymq.spark.reports.page import page
 
         return page(self)
@@ -65,23 +65,24 @@ class Report(Numbers):
         Path(path).write_text(self.to_html(), encoding="utf-8")
 
     def to_json(self) -> str:
-        """Everything; times are ISO 8601."""
+        """All numbers; times are in ISO 8601."""
         return json.dumps(asdict(self), default=_in_json, ensure_ascii=False, allow_nan=False)
 
     def write_parquet(self, path: str | Path) -> None:
-        """A row a tenant, in one file."""
+        """One row per tenant, in one file."""
         import pyarrow as pa
         from pyarrow import parquet
 
         kinds = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "float | None": pa.float64()}
-        schema = pa.schema([(name, kinds[str(of.type)]) for name, of in Tenant.__dataclass_fields__.items()])
+        channel_first = sorted(fields(TenantNumbers), key=lambda field: field.name != "channel")
+        schema = pa.schema([(field.name, kinds[str(field.type)]) for field in channel_first])
         columns = {name: [getattr(tenant, name) for tenant in self.tenants] for name in schema.names}
         parquet.write_table(pa.table(columns, schema=schema), str(path))
 
 
 @dataclass(frozen=True)
 class Span:
-    """The time that a report is about, in milliseconds, and how it is cut."""
+    """The time that a report covers, in milliseconds, and the length of its buckets."""
 
     began_ms: int
     ended_ms: int
@@ -107,28 +108,28 @@ def report(
     *,
     bucket: Duration | None = None,
 ) -> Report:
-    """Report on rows of the history: from `lonnymq_history`, or from an archive of it.
+    """Report on rows of the history, from `lonnymq_history` or from an archive of it.
 
-    `since` and `until` choose by `finished_at`; `since` is included. `bucket` is how finely time is cut for
-    fairness and for the plot over time: a two-hundredth of it all unless given, and at least a second.
+    `since` and `until` select rows by `finished_at`; `since` is included. `bucket` is the length of the time
+    buckets for fairness and for the plot of throughput. The default makes 200 buckets of at least one second.
 
         report(spark, spark.read.format("lonnymq_history").load()).print()
     """
     _check_columns(history)
     if bucket is not None and milliseconds(bucket) < 1:
-        raise InvalidArgument(f"a bucket of {bucket!r} is too short", "give a millisecond or more")
+        raise InvalidArgument(f"a bucket of {bucket!r} is too short", "give one millisecond or more")
     moments = _moments(_chosen(history, since, until)).persist(StorageLevel.DISK_ONLY)
     try:
         counts = _counts(moments).collect()
         if not counts:
             return _empty()
         span = _span(counts, None if since is None else moment(since), bucket)
-        largest = _by_size(counts)[:FLOWS]
-        return _put_together(
+        largest = _by_size(counts)[:MAX_FLOWS]
+        return _assemble(
             counts,
             {row.channel: row for row in percentiles(moments.select("channel", "wait"), "channel").collect()},
             percentiles(moments.select(f.lit("all").alias("all"), "wait"), "all").collect(),
-            fairness(spark, moments, span.began_ms, span.bucket_ms, span.buckets),
+            fair_shares(spark, moments, span.began_ms, span.bucket_ms, span.buckets),
             _flows(moments, span, [row.channel for row in largest]),
             span,
         )
@@ -145,7 +146,7 @@ def _check_columns(history: DataFrame) -> None:
     ]
     if wrong:
         raise InvalidArgument(
-            f"these are not rows of a history: {', '.join(wrong)}",
+            f"these rows are not of the history: {', '.join(wrong)}",
             "read them with the format lonnymq_history, or from an archive of it",
         )
 
@@ -160,7 +161,7 @@ def _chosen(history: DataFrame, since: datetime | None, until: datetime | None) 
 
 
 def _moments(history: DataFrame) -> DataFrame:
-    """Milliseconds since 1970, so that no time zone has a say."""
+    """The times as Unix milliseconds, which do not depend on a time zone."""
     first, finished = f.unix_millis("first_dequeued_at"), f.unix_millis("finished_at")
     due = f.greatest(f.unix_millis("created_at"), f.col("dequeue_at"))
     left = f.coalesce(first, finished)
@@ -199,14 +200,15 @@ def _span(counts: Iterable[Row], since_ms: int | None, bucket: Duration | None) 
         began_ms = max(began_ms, since_ms)
     ended_ms = max(row.ended for row in counts)
     if bucket is None:
-        bucket_ms = max(SHORTEST_BUCKET_MS, -(-(ended_ms - began_ms) // BUCKETS))
+        bucket_ms = max(MIN_BUCKET_MS, -(-(ended_ms - began_ms) // DEFAULT_BUCKETS))
     else:
         bucket_ms = milliseconds(bucket)
     span = Span(began_ms, ended_ms, bucket_ms)
-    if span.buckets > MOST_BUCKETS:
-        shortest_s = -(-(ended_ms - began_ms) // (MOST_BUCKETS - 1)) / 1000
+    if span.buckets > MAX_BUCKETS:
+        shortest_s = -(-(ended_ms - began_ms) // (MAX_BUCKETS - 1)) / 1000
         raise InvalidArgument(
-            f"a bucket of {bucket_ms / 1000:g} s makes {span.buckets:,} of them, more than {MOST_BUCKETS:,}",
+            f"buckets of {bucket_ms / 1000:g} s are {span.buckets:,} buckets, and at most {MAX_BUCKETS:,} are"
+            " allowed",
             f"give a bucket of {shortest_s:g} s or more",
         )
     return span
@@ -226,17 +228,17 @@ def _by_size(counts: Iterable[Row]) -> list[Row]:
     return sorted(counts, key=lambda row: (-row.messages, row.channel))
 
 
-def _put_together(
+def _assemble(
     counts: list[Row],
     waits: dict[str, Row],
     all_waits: list[Row],
-    fair: Fairness,
+    fair: FairShares,
     flows: tuple[Flow, ...],
     span: Span,
 ) -> Report:
-    def tenant(row: Row) -> Tenant:
+    def tenant(row: Row) -> TenantNumbers:
         share, fair_share = fair.shares.get(row.channel, (None, None))
-        return Tenant(
+        return TenantNumbers(
             channel=row.channel,
             messages=row.messages,
             completed=row.completed,
@@ -272,8 +274,22 @@ def _put_together(
 
 
 def _empty() -> Report:
-    nothing = Totals(0, 0, 0, 0, 0, 0, 0, None, None, None, None, 0.0, None, None, 0)
-    return Report((), nothing, (), None, None, SHORTEST_BUCKET_MS)
+    totals = Totals(
+        channels=0,
+        messages=0,
+        completed=0,
+        dead=0,
+        cancelled=0,
+        retries=0,
+        waits=0,
+        **_waits(None),
+        throughput=None,
+        work_s=0.0,
+        jain=None,
+        jain_best=None,
+        contended=0,
+    )
+    return Report((), totals, (), None, None, MIN_BUCKET_MS)
 
 
 def _waits(row: Row | None) -> dict[str, float | None]:
@@ -291,4 +307,4 @@ def _time(at_ms: int) -> datetime:
 def _in_json(value: object) -> str:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
-    raise TypeError(f"{value!r} has no place in JSON")
+    raise TypeError(f"{value!r} cannot be written as JSON")

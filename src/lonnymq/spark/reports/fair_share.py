@@ -1,21 +1,21 @@
-"""Who was served how much while others waited too.
+"""How much each channel was served while others waited too.
 
-Time is cut into buckets. A channel is *backlogged* in a bucket if it had messages waiting at its start and
-at its end. A message waits from when it is due, or created if that is later, until it is first dequeued, or
-cancelled before that.
+Time is divided into buckets. A channel is *backlogged* in a bucket if it had messages waiting at the start
+and at the end of the bucket. A message waits from the time it is due, or created if that is later, until its
+first dequeue, or until it is cancelled before that.
 
-Where two or more channels are backlogged, they compete. A channel's share is what it was served, in first
-dequeues, over what all that competed were served; its fair share is 1 over how many they were. Both are
-averaged over the buckets in which it competed, weighted by the messages served. A channel that never
-competed has neither.
+Where two or more channels are backlogged, they compete. A channel's share is the number of its messages that
+were served (first dequeues), divided by that number for all competing channels. Its fair share is 1 divided
+by the number of competing channels. Both are averaged over the buckets in which it competed, weighted by the
+messages served. A channel that never competed has neither.
 
-Jain's index of a bucket is (sum of x)² / (n * sum of x²), over what each of its n channels was served: 1
-when all got the same, 1/n when one got everything. It is averaged in the same way. With fewer messages than
-channels in a bucket nobody can reach 1; `jain_best` is the index of messages dealt out one by one.
+Jain's index of a bucket is (sum of x)² / (n * sum of x²), where x is what each of the n competing channels
+was served: 1 when all got the same, 1/n when one got everything. It is averaged in the same way. A bucket
+with fewer served messages than channels cannot reach 1; `jain_best` is the index of an even distribution.
 
-What this cannot see: messages that still wait are not in a history; and a channel that is paused, or held
-back by limits of its own, is backlogged all the same, and rightly gets less than the others. Every weight and
-every cost counts as 1: a channel with a higher weight rightly gets more, and one with higher costs less.
+Limits: messages that still wait are not in a history. A channel that is paused, or limited by its own policy,
+counts as backlogged and rightly gets less than the others. Every weight and every cost counts as 1, so a
+channel with a higher weight rightly gets more, and one with higher costs less.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONTENDERS = 2
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A stretch of time: how many channels were backlogged in it, and what they were served."""
+    """One time bucket: how many channels were backlogged, and how many of their messages were served."""
 
     backlogged: int
     served: int
@@ -40,7 +40,7 @@ class Bucket:
 
     @property
     def contended(self) -> int:
-        """What was served in competition."""
+        """The messages that were served while channels competed."""
         return self.served if self.backlogged >= CONTENDERS else 0
 
     @property
@@ -55,7 +55,7 @@ class Bucket:
 
 
 @dataclass(frozen=True)
-class Fairness:
+class FairShares:
     """`shares` has the share and the fair share of each channel that competed."""
 
     shares: dict[str, tuple[float, float]]
@@ -64,16 +64,16 @@ class Fairness:
     contended: int
 
 
-def fairness(
+def fair_shares(
     spark: SparkSession, moments: DataFrame, began_ms: int, bucket_ms: int, buckets: int
-) -> Fairness:
-    """Of rows (channel, arrived, left, was_served): times are milliseconds, `left` ends the wait."""
+) -> FairShares:
+    """From rows (channel, arrived, left, was_served). Times are in milliseconds; the wait ends at `left`."""
     stretches = _stretches(moments, began_ms, bucket_ms)
     found = _buckets(stretches, buckets)
     shares = {row.channel: (row.share, row.fair) for row in _shares(spark, stretches, found).collect()}
     contended = sum(bucket.contended for bucket in found)
     competing = [bucket for bucket in found if bucket.contended]
-    return Fairness(
+    return FairShares(
         shares,
         sum(b.jain * b.contended for b in competing) / contended if contended else None,
         sum(b.jain_best * b.contended for b in competing) / contended if contended else None,
@@ -82,14 +82,14 @@ def fairness(
 
 
 def bucket_of(at: Column, began_ms: int, bucket_ms: int) -> Column:
-    """The number of the bucket that a time lies in; -1: it lies before them all."""
+    """The number of the bucket that contains a time; -1 for a time before the first bucket."""
     return f.greatest(f.floor((at - began_ms) / bucket_ms), f.lit(-1)).cast("int")
 
 
 def _stretches(moments: DataFrame, began_ms: int, bucket_ms: int) -> DataFrame:
-    """Rows (channel, first, last, served): backlogged in these buckets, and served in the first of them.
+    """Rows (channel, first, last, served): backlogged from bucket `first` to `last`, and served in `first`.
 
-    A row for each bucket in which something changed, however long nothing did after it.
+    There is one row per bucket in which something changed; it covers the buckets until the next change.
     """
     changes = _counted(moments, bucket_of(f.col("arrived"), began_ms, bucket_ms), f.lit(1), f.lit(0))
     leaving = _counted(
@@ -147,7 +147,7 @@ def _buckets(stretches: DataFrame, buckets: int) -> list[Bucket]:
 
 
 def _shares(spark: SparkSession, stretches: DataFrame, buckets: Sequence[Bucket]) -> DataFrame:
-    """Sums over a stretch are differences of sums from the first bucket on."""
+    """The sum over a stretch is the difference of two running sums."""
     served = accumulate((b.contended for b in buckets), initial=0)
     fair = accumulate((b.contended / (b.backlogged or 1) for b in buckets), initial=0.0)
     is_contended = [*(b.contended > 0 for b in buckets), False]

@@ -1,27 +1,27 @@
-"""The columns that the report has for people: what each shows, and how it reads."""
+"""The columns of the report in the terminal and on the page: the value of each, and its format."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from lonnymq.spark.reports import text as texts
-from lonnymq.spark.reports.model import Tenant, Totals
+from lonnymq.spark.reports import formats
+from lonnymq.spark.reports.model import TenantNumbers, Totals
 
 
 @dataclass(frozen=True)
 class Field:
-    """`is_sum`: for several tenants together it is the sum, else it says nothing."""
+    """`is_sum`: the value of several tenants is the sum of theirs; other fields are left empty."""
 
     head: str
-    value: Callable[[Tenant | Totals], float | None]
+    value: Callable[[TenantNumbers | Totals], float | None]
     text: Callable[[float | None], str]
     is_sum: bool = False
 
-    def of(self, one: Tenant | Totals) -> str:
+    def of(self, one: TenantNumbers | Totals) -> str:
         return self.text(self.value(one))
 
-    def of_all(self, tenants: Iterable[Tenant]) -> str:
+    def of_all(self, tenants: Iterable[TenantNumbers]) -> str:
         if not self.is_sum:
             return ""
         values = [value for value in map(self.value, tenants) if value is not None]
@@ -29,15 +29,15 @@ class Field:
 
 
 def _count(value: float | None) -> str:
-    return texts.count(int(value or 0))
+    return formats.count(int(value or 0))
 
 
-def _share(of: Tenant | Totals) -> float | None:
-    return of.share if isinstance(of, Tenant) else None
+def _share(of: TenantNumbers | Totals) -> float | None:
+    return of.share if isinstance(of, TenantNumbers) else None
 
 
-def _fair_share(of: Tenant | Totals) -> float | None:
-    return of.fair_share if isinstance(of, Tenant) else None
+def _fair_share(of: TenantNumbers | Totals) -> float | None:
+    return of.fair_share if isinstance(of, TenantNumbers) else None
 
 
 FIELDS = (
@@ -46,11 +46,11 @@ FIELDS = (
     Field("dead", lambda of: of.dead, _count, is_sum=True),
     Field("cancelled", lambda of: of.cancelled, _count, is_sum=True),
     Field("retries", lambda of: of.retries, _count, is_sum=True),
-    Field("wait p50", lambda of: of.wait_p50_ms, texts.duration),
-    Field("p95", lambda of: of.wait_p95_ms, texts.duration),
-    Field("p99", lambda of: of.wait_p99_ms, texts.duration),
-    Field("a second", lambda of: of.throughput, texts.rate, is_sum=True),
-    Field("share", _share, texts.percent),
-    Field("fair share", _fair_share, texts.percent),
-    Field("work", lambda of: of.work_s * 1000, texts.duration, is_sum=True),
+    Field("wait p50", lambda of: of.wait_p50_ms, formats.duration),
+    Field("p95", lambda of: of.wait_p95_ms, formats.duration),
+    Field("p99", lambda of: of.wait_p99_ms, formats.duration),
+    Field("per second", lambda of: of.throughput, formats.rate, is_sum=True),
+    Field("share", _share, formats.percent),
+    Field("fair share", _fair_share, formats.percent),
+    Field("work", lambda of: of.work_s * 1000, formats.duration, is_sum=True),
 )

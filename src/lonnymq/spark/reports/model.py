@@ -1,4 +1,4 @@
-"""What a report holds: plain numbers, a row a tenant, and how they went over time."""
+"""The numbers of a report as plain data: one row per tenant, the totals, and throughput over time."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Tenant:
-    """One channel.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceNumbers:
+    """How many messages finished, and how they were served.
 
-    `waits` is how many messages the percentiles are over: those whose wait is known. `work_s` is the time
-    from the last dequeue to the end, of what was not cancelled. `share` and `fair_share` are None for a
-    channel that never competed: see lonnymq.spark.reports.fair_share.
+    `waits` is the number of messages that the percentiles are computed from: those whose wait is known.
+    `throughput` is completed messages per second. `work_s` is the time from the last dequeue to the finish,
+    of messages that were not cancelled.
     """
 
-    channel: str
     messages: int
     completed: int
     dead: int
@@ -26,31 +25,28 @@ class Tenant:
     wait_p95_ms: float | None
     wait_p99_ms: float | None
     throughput: float | None
-    share: float | None
-    fair_share: float | None
     work_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """All channels. Throughput is what was completed a second, from `began_at` to `ended_at`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantNumbers(ServiceNumbers):
+    """One channel. `share` and `fair_share` are None for a channel that never competed: see `fair_share`."""
 
-    `jain` is Jain's index, `jain_best` what it would be at best, as messages are not divided; both are None
-    when no two channels ever competed. `contended` is how many messages were served while they did.
+    channel: str
+    share: float | None
+    fair_share: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals(ServiceNumbers):
+    """All channels.
+
+    `jain` is Jain's index, `jain_best` its highest possible value, which is below 1 where messages cannot be
+    distributed evenly. Both are None if no two channels ever competed. `contended` is the number of messages
+    that were served while channels competed.
     """
 
     channels: int
-    messages: int
-    completed: int
-    dead: int
-    cancelled: int
-    retries: int
-    waits: int
-    wait_p50_ms: float | None
-    wait_p95_ms: float | None
-    wait_p99_ms: float | None
-    throughput: float | None
-    work_s: float
     jain: float | None
     jain_best: float | None
     contended: int
@@ -58,17 +54,17 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Completed messages of a channel, bucket by bucket. No channel: all but the largest."""
+    """Completed messages of a channel per bucket. `channel` is None for all channels but the largest."""
 
     channel: str | None
     completed: tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """Tenants are in the order of their messages, the largest first. Times are None if nothing finished."""
+class ReportData:
+    """Tenants are sorted by messages, the largest first. Times are None if nothing finished."""
 
-    tenants: tuple[Tenant, ...]
+    tenants: tuple[TenantNumbers, ...]
     totals: Totals
     flows: tuple[Flow, ...]
     began_at: datetime | None

@@ -1,4 +1,4 @@
-"""The report as one HTML page: no links, no downloads, and no script but its own may run."""
+"""The report as one HTML page. It loads nothing, and the browser runs no script but its own."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from datetime import datetime
 from hashlib import sha256
 from html import escape
 
-from lonnymq.spark.reports import plots
-from lonnymq.spark.reports import text as texts
+from lonnymq.spark.reports import formats, plots
 from lonnymq.spark.reports.explanations import MEANINGS
 from lonnymq.spark.reports.fields import FIELDS
-from lonnymq.spark.reports.model import Numbers, Tenant, Totals
+from lonnymq.spark.reports.model import ReportData, TenantNumbers, Totals
 from lonnymq.spark.reports.style import CSS, SCRIPT
 from lonnymq.version import __version__
 
 LISTED = 50
 PLOTTED = 12
-WHOLE = 1_000
-TITLE = "How the tenants were served"
+MAX_NAME = 1_000
+TITLE = "How each tenant was served"
 
 
-def page(report: Numbers) -> str:
+def page(report: ReportData) -> str:
     digest = b64encode(sha256(SCRIPT.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     return "\n".join(
@@ -49,15 +48,15 @@ def page(report: Numbers) -> str:
     )
 
 
-def _body(report: Numbers) -> Iterator[str]:
+def _body(report: ReportData) -> Iterator[str]:
     yield f"<h1>{TITLE}</h1>"
     if report.began_at is None or report.ended_at is None:
-        yield '<p class="soft">Nothing has finished in this time.</p>'
+        yield '<p class="soft">No messages finished in this time.</p>'
         return
-    lasted = texts.duration((report.ended_at - report.began_at).total_seconds() * 1000)
+    lasted = formats.duration((report.ended_at - report.began_at).total_seconds() * 1000)
     yield (
-        f'<p class="soft">{texts.time(report.began_at)} to {texts.time(report.ended_at)}: {lasted}, '
-        f"in buckets of {texts.duration(report.bucket_ms)}</p>"
+        f'<p class="soft">{formats.time(report.began_at)} to {formats.time(report.ended_at)}: {lasted}, '
+        f"in buckets of {formats.duration(report.bucket_ms)}</p>"
     )
     yield from _cards(report.totals)
     yield '<div class="pair">'
@@ -72,18 +71,18 @@ def _body(report: Numbers) -> Iterator[str]:
 
 
 def _cards(totals: Totals) -> Iterator[str]:
-    waits = f"p50 {texts.duration(totals.wait_p50_ms)}, p99 {texts.duration(totals.wait_p99_ms)}"
-    best = "nobody competed" if totals.jain is None else f"at best {texts.index(totals.jain_best)}"
+    waits = f"p50 {formats.duration(totals.wait_p50_ms)}, p99 {formats.duration(totals.wait_p99_ms)}"
+    best = "no tenants competed" if totals.jain is None else f"at best {formats.index(totals.jain_best)}"
     yield '<div class="cards">'
     for title, value, note in (
-        ("Tenants", texts.count(totals.channels), "had messages"),
-        ("Messages", texts.count(totals.messages), f"{texts.count(totals.completed)} completed"),
-        ("Failures", texts.count(totals.dead), f"dead; {texts.count(totals.retries)} retries"),
-        ("Cancelled", texts.count(totals.cancelled), "messages"),
-        ("Waited, p95", texts.duration(totals.wait_p95_ms), waits),
-        ("Throughput", texts.rate(totals.throughput), "completed a second"),
-        ("Work", texts.duration(totals.work_s * 1000), "of all tenants"),
-        ("Jain's index", texts.index(totals.jain), best),
+        ("Tenants", formats.count(totals.channels), "had messages"),
+        ("Messages", formats.count(totals.messages), f"{formats.count(totals.completed)} completed"),
+        ("Dead letters", formats.count(totals.dead), f"{formats.count(totals.retries)} retries"),
+        ("Cancelled", formats.count(totals.cancelled), "messages"),
+        ("Wait, p95", formats.duration(totals.wait_p95_ms), waits),
+        ("Throughput", formats.rate(totals.throughput), "completed per second"),
+        ("Work", formats.duration(totals.work_s * 1000), "of all tenants"),
+        ("Jain's index", formats.index(totals.jain), best),
     ):
         yield (
             f'<div class="card"><span class="soft">{escape(title)}</span><b>{escape(value)}</b>'
@@ -92,17 +91,17 @@ def _cards(totals: Totals) -> Iterator[str]:
     yield "</div>"
 
 
-def _plots(report: Numbers, began_at: datetime) -> Iterator[str]:
+def _plots(report: ReportData, began_at: datetime) -> Iterator[str]:
     if report.flows:
         legend = [
-            (plots.colour(place, flow), "all others" if flow.channel is None else texts.name(flow.channel))
+            (plots.colour(place, flow), "all others" if flow.channel is None else formats.name(flow.channel))
             for place, flow in enumerate(report.flows)
         ]
         picture = "".join(
             f'<div class="{size}">{plots.flows(report.flows, began_at, report.bucket_ms, size)}</div>'
             for size in plots.SIZES
         )
-        yield _plot("Throughput", "Completed a second, tenant upon tenant", legend, picture, is_whole=True)
+        yield _plot("Throughput", "Completed per second, stacked by tenant", legend, picture, is_wide=True)
     waited = [tenant for tenant in report.tenants if tenant.waits][:PLOTTED]
     if waited:
         legend = list(
@@ -111,27 +110,27 @@ def _plots(report: Numbers, began_at: datetime) -> Iterator[str]:
         yield _plot("Waits", _largest(waited, report), legend, plots.waits(waited))
     competed = [tenant for tenant in report.tenants if tenant.share is not None][:PLOTTED]
     if competed:
-        legend = [(plots.SHARE, "share of the service"), (plots.FAIR, "fair share")]
+        legend = [(plots.SHARE, "share of the messages served"), (plots.FAIR, "fair share")]
         note = _largest(competed, report) + ", while others had a backlog too"
-        yield _plot("Share against fair share", note, legend, plots.shares(competed))
+        yield _plot("Share and fair share", note, legend, plots.shares(competed))
 
 
-def _largest(shown: Sequence[Tenant], report: Numbers) -> str:
+def _largest(shown: Sequence[TenantNumbers], report: ReportData) -> str:
     return f"The {len(shown)} largest tenants" if len(shown) < len(report.tenants) else "All tenants"
 
 
 def _plot(
-    title: str, note: str, legend: Iterable[tuple[str, str]], picture: str, *, is_whole: bool = False
+    title: str, note: str, legend: Iterable[tuple[str, str]], picture: str, *, is_wide: bool = False
 ) -> str:
     dots = "".join(f'<span><i style="--of:{colour}"></i>{escape(name)}</span>' for colour, name in legend)
     return (
-        f'<section class="sheet plot{" whole" if is_whole else ""}"><h2>{title}</h2>'
+        f'<section class="sheet plot{" whole" if is_wide else ""}"><h2>{title}</h2>'
         f'<p class="soft">{escape(note)}</p><div class="legend">{dots}</div>{picture}</section>'
     )
 
 
-def listed(tenants: Sequence[Tenant]) -> tuple[list[Tenant], list[Tenant]]:
-    """Those to be listed one by one, which are the largest and those that waited longest, and the others."""
+def listed(tenants: Sequence[TenantNumbers]) -> tuple[list[TenantNumbers], list[TenantNumbers]]:
+    """The tenants that get their own row (the largest, and those with the longest waits), and the others."""
     by_wait = sorted(tenants, key=lambda tenant: tenant.wait_p95_ms or -1, reverse=True)
     chosen = {tenant.channel for tenant in (*tenants[:LISTED], *by_wait[:LISTED])}
     return (
@@ -140,10 +139,12 @@ def listed(tenants: Sequence[Tenant]) -> tuple[list[Tenant], list[Tenant]]:
     )
 
 
-def _table(report: Numbers) -> Iterator[str]:
+def _table(report: ReportData) -> Iterator[str]:
     shown, others = listed(report.tenants)
     note = (
-        f"The {LISTED} largest and the {LISTED} that waited longest" if others else "Press a heading to sort"
+        f"The {LISTED} largest tenants and the {LISTED} with the longest waits"
+        if others
+        else "Click a heading to sort"
     )
     yield f'<section class="sheet"><h2>Tenants</h2><p class="soft">{note}</p><div class="scroll"><table>'
     heads = ["tenant", *(field.head for field in FIELDS)]
@@ -164,9 +165,9 @@ def _foot(name: str, cells: Iterable[str]) -> str:
     return f"<tr><td>{name}</td>{''.join(f'<td>{escape(text)}</td>' for text in cells)}</tr>"
 
 
-def _row(tenant: Tenant, most: int) -> str:
-    name, whole = escape(texts.name(tenant.channel)), escape(texts.name(tenant.channel, WHOLE))
-    cells = [f'<td data-v="{name}" title="{whole}">{name}</td>']
+def _row(tenant: TenantNumbers, most: int) -> str:
+    name, full = escape(formats.name(tenant.channel)), escape(formats.name(tenant.channel, MAX_NAME))
+    cells = [f'<td data-v="{name}" title="{full}">{name}</td>']
     for field in FIELDS:
         value = field.value(tenant)
         kind = ""

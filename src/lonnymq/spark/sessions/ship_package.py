@@ -1,6 +1,7 @@
-"""This package, sent by Spark to executors which do not have it.
+"""Sending this package to executors that do not have it.
 
-Only our own code, which is plain Python: what it imports (psycopg, pyarrow, pgpq, adbc) has to be there.
+It sends only our own code, which is pure Python. The packages that it imports (psycopg, pyarrow, pgpq, adbc)
+must be installed on the executors.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ PACKAGES = ("lonnymq", "pyspark_lonnymq", "pyspark_lonnymq_history", "pyspark_lo
 
 
 def ship(spark: SparkSession) -> None:
-    """Formats that register themselves do not find what was sent, so they are registered here."""
-    from lonnymq.spark.dead_source import DeadSource
-    from lonnymq.spark.history_source import HistorySource
+    """Send the code and register the formats: Spark does not find formats by name in code that was sent."""
+    from lonnymq.spark.changes.dead_source import DeadSource
+    from lonnymq.spark.changes.history_source import HistorySource
     from lonnymq.spark.queue_source import QueueSource
 
     if is_connect(spark):
@@ -40,7 +41,7 @@ def is_connect(spark: SparkSession) -> bool:
 
 @cache
 def zipped_code() -> Path:
-    """A zip with the packages, kept until this process ends."""
+    """A zip with the packages, kept until this process exits."""
     folder = Path(tempfile.mkdtemp(prefix="lonnymq-code-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = folder / "lonnymq.zip"

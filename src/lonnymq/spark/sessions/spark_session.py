@@ -1,4 +1,4 @@
-"""A Spark session that just works: on this machine, on a cluster, or through Spark Connect."""
+"""`session`: a Spark session on this machine, on a cluster, or through Spark Connect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias, overload
 
 from lonnymq.errors import InvalidArgument, LonnyMQError
-from lonnymq.spark.sessions.launch import environment, is_local, pin_python, retrying, settings
+from lonnymq.spark.sessions.launch import (
+    is_local,
+    java_environment,
+    pin_python,
+    spark_settings,
+    with_task_retries,
+)
 from lonnymq.spark.sessions.ship_package import is_connect, ship
 
 if TYPE_CHECKING:
@@ -22,14 +28,14 @@ NEEDED_BY_CONNECT = ("grpc", "grpc_status", "google.rpc", "zstandard")
 
 
 class SessionConflict(LonnyMQError):
-    """This process has a session already, and it is not the one that was asked for."""
+    """This process already has a session with another master or other settings."""
 
 
 class ConnectMissing(LonnyMQError, ImportError):
     """Spark Connect needs packages that are not installed."""
 
 
-# So that a type checker takes `**{"spark.driver.memory": "4g"}`, whose names it does not look at.
+# This overload lets type checkers accept `**{"spark.driver.memory": "4g"}`: they cannot see its names.
 @overload
 def session(master: str | None = ..., app_name: str = ..., **conf: Setting) -> SparkSession: ...
 
@@ -53,45 +59,45 @@ def session(  # type: ignore[misc]
     ship_code: bool = False,
     **conf: Setting,
 ) -> SparkSession:
-    """The session that this process has, else a new one: on `master`, or on all cores of this machine.
+    """Return the session of this process, or start one: on `master`, or on all cores of this machine.
 
     `remote` is an address of Spark Connect instead: sc://host, or local[2] to start a server as well.
     `ship_code` sends this package to executors that do not have it.
-    `conf` is in Spark's own words: `session(**{"spark.driver.memory": "4g"})`.
+    `conf` has Spark's own names: `session(**{"spark.driver.memory": "4g"})`.
     """
     given = {name: _as_text(value) for name, value in conf.items()}
-    _refuse_what_is_not_spark(given, master, remote)
+    _check_arguments(given, master, remote)
     spark = _running()
     if spark is not None:
-        _check_agreement(spark, master, remote, given)
+        _adjust(spark, master, remote, given)
     elif remote is None:
-        spark = _started(master, {"spark.app.name": app_name} | given)
+        spark = _start(master, {"spark.app.name": app_name} | given)
     else:
-        spark = _connected(remote, given)
+        spark = _connect(remote, given)
     if ship_code:
         ship(spark)
     return spark
 
 
-def _started(master: str | None, given: Mapping[str, str]) -> SparkSession:
+def _start(master: str | None, given: Mapping[str, str]) -> SparkSession:
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        # spark-submit has started Java and knows the master.
+        # spark-submit has already started Java, with a master.
         return _get_or_create(given if master is None else {**given, "spark.master": master})
     master = master or DEFAULT_MASTER
     pin_python(master)
-    with environment(master):
-        return _get_or_create({"spark.master": retrying(master)} | settings(master, given))
+    with java_environment(master):
+        return _get_or_create({"spark.master": with_task_retries(master)} | spark_settings(master, given))
 
 
-def _connected(remote: str, given: Mapping[str, str]) -> SparkSession:
+def _connect(remote: str, given: Mapping[str, str]) -> SparkSession:
     _require_connect()
     if not is_local(remote):
         return _get_or_create({"spark.remote": remote, **given})
     pin_python(remote)
-    with environment(remote), warnings.catch_warnings():
-        # The server was started with them, and is told them again.
+    with java_environment(remote), warnings.catch_warnings():
+        # The client tries to set them again on the server, which was started with them.
         warnings.filterwarnings("ignore", r"Failed to set spark\.[\s\S]*CANNOT_MODIFY_CONFIG", UserWarning)
-        return _get_or_create({"spark.remote": retrying(remote)} | settings(remote, given))
+        return _get_or_create({"spark.remote": with_task_retries(remote)} | spark_settings(remote, given))
 
 
 def _get_or_create(chosen: Mapping[str, str]) -> SparkSession:
@@ -114,26 +120,24 @@ def _running() -> SparkSession | None:
         return None
 
 
-def _check_agreement(
-    found: SparkSession, master: str | None, remote: str | None, given: Mapping[str, str]
-) -> None:
-    """Set what can still be set; raise SessionConflict for what cannot."""
-    its_master = None if is_connect(found) else found.sparkContext.master
-    if master is not None and retrying(master) != its_master:
+def _adjust(running: SparkSession, master: str | None, remote: str | None, given: Mapping[str, str]) -> None:
+    """Change the settings that can still be changed; raise SessionConflict for the others."""
+    its_master = None if is_connect(running) else running.sparkContext.master
+    if master is not None and with_task_retries(master) != its_master:
         raise _conflict(f"runs on {its_master or 'Spark Connect'}, not on {master}")
     if remote is not None and its_master is not None:
         raise _conflict(f"runs on {its_master}, and not through Spark Connect")
     for name, value in given.items():
-        if found.conf.get(name, None) == value:
+        if running.conf.get(name, None) == value:
             continue
-        if not found.conf.isModifiable(name):
-            raise _conflict(f"has another {name}, which is settled at the start")
-        found.conf.set(name, value)
+        if not running.conf.isModifiable(name):
+            raise _conflict(f"has another value of {name}, which can be set only at the start")
+        running.conf.set(name, value)
 
 
 def _conflict(how: str) -> SessionConflict:
     return SessionConflict(
-        f"the session that this process has {how}", "stop it first with its stop(), or take it as it is"
+        f"the running session of this process {how}", "call its stop() first, or use it as it is"
     )
 
 
@@ -141,7 +145,7 @@ def _require_connect() -> None:
     missing = [name for name in NEEDED_BY_CONNECT if not is_installed(name)]
     if missing:
         raise ConnectMissing(
-            f"Spark Connect needs {', '.join(missing)}, which are not installed",
+            f"Spark Connect needs packages that are not installed: {', '.join(missing)}",
             "pip install 'pyspark[connect]'",
         )
 
@@ -153,11 +157,11 @@ def is_installed(module: str) -> bool:
         return False
 
 
-def _refuse_what_is_not_spark(given: Mapping[str, str], master: str | None, remote: str | None) -> None:
+def _check_arguments(given: Mapping[str, str], master: str | None, remote: str | None) -> None:
     for name in given:
         if not name.startswith("spark."):
             raise InvalidArgument(
-                f"{name} is no setting of Spark", "settings are named as spark.driver.memory is"
+                f"{name} is not a setting of Spark", "their names are like spark.driver.memory"
             )
     if master is not None and remote is not None:
         raise InvalidArgument("master and remote were both given", "give one of them")

@@ -1,4 +1,4 @@
-"""Headers as jsonb in COPY's binary format: a version, and a text."""
+"""Headers as jsonb in COPY's binary format: a version byte and a JSON text."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ HINT = f"give a JSON object of at most {MAX_BYTES:,} bytes, or null for none"
 
 
 def headers(given: Rows, content_type: str | None) -> pa.Array | None:
-    """Of each row, with the content's type where its own say nothing of that. Texts alike are read once."""
+    """The headers of each row, with the content type added where it is missing. Equal texts are read once."""
     column = given.column("headers")
-    alone = None if content_type is None else pa.scalar(_jsonb({HEADER: content_type}), pa.large_binary())
+    default = None if content_type is None else pa.scalar(_jsonb({HEADER: content_type}), pa.large_binary())
     if column is None:
-        return None if alone is None else pa.repeat(alone, len(given))
+        return None if default is None else pa.repeat(default, len(given))
     if pa.types.is_nested(column.type):
         values, indices = plain_values(column), pa.arange(0, len(column))
     else:
-        alike = column.dictionary_encode()
-        values, indices = alike.dictionary.cast(pa.large_binary()).to_pylist(), alike.indices
+        encoded = column.dictionary_encode()
+        values, indices = encoded.dictionary.cast(pa.large_binary()).to_pylist(), encoded.indices
     written = []
     for number, value in enumerate(values):
         try:
@@ -37,13 +37,13 @@ def headers(given: Rows, content_type: str | None) -> pa.Array | None:
         except (ValueError, RecursionError) as error:
             given.refuse(pc.equal(indices, number), f"the headers are not valid, {error}", HINT)
     each = pa.array(written, pa.large_binary()).take(indices)
-    return each if alone is None else each.fill_null(alone)
+    return each if default is None else each.fill_null(default)
 
 
 def _read(value: object) -> dict[str, Any]:
     found = json.loads(value.decode(), parse_constant=_not_json) if isinstance(value, bytes) else value
     if not isinstance(found, dict):
-        raise ValueError(f"they are {type(found).__name__}")  # noqa: TRY004
+        raise ValueError(f"they are of type {type(found).__name__}")  # noqa: TRY004
     return found
 
 
@@ -60,7 +60,7 @@ def _typed(value: dict[str, Any], content_type: str | None) -> dict[str, Any]:
 def _jsonb(value: dict[str, Any]) -> bytes:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if NUL.search(text):
-        raise ValueError("they have a NUL in them, which PostgreSQL cannot keep")
+        raise ValueError("they contain a NUL character, which PostgreSQL cannot store")
     octets = text.encode()
     if len(octets) > MAX_BYTES:
         raise ValueError(f"they are {len(octets)} bytes long")

@@ -1,7 +1,7 @@
-"""Nested Arrow columns as JSON texts, column by column: a row at a time takes five times as long.
+"""Nested Arrow columns as JSON texts. It works column by column: row by row takes five times as long.
 
-Times are in UTC, or without a zone where Spark has none; dates and decimals are texts, bytes are base64, and
-numbers that JSON does not have are null: as in the payloads of the Python client.
+Times are in UTC, or without a zone where Spark has none. Dates and decimals are texts, bytes are base64, and
+NaN and infinities are null, as in the payloads of the Python client.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PLAIN = (
 
 
 def obstacle(kind: types.DataType, path: str) -> str | None:
-    """Why values of this type cannot be written as JSON."""
+    """The reason why values of this type cannot be written as JSON; None if they can."""
     if isinstance(kind, types.ArrayType):
         return obstacle(kind.elementType, f"{path}[]")
     if isinstance(kind, types.MapType):
@@ -42,7 +42,7 @@ def obstacle(kind: types.DataType, path: str) -> str | None:
         return obstacle(kind.valueType, f"{path}[]")
     if isinstance(kind, types.StructType):
         if len(set(kind.names)) < len(kind.names):
-            return f"{path} has two fields of one name"
+            return f"{path} has two fields of the same name"
         found = (obstacle(field.dataType, f"{path}.{field.name}") for field in kind.fields)
         return next((why for why in found if why), None)
     return None if isinstance(kind, PLAIN) else f"{path} is {kind.simpleString()}"
@@ -50,13 +50,13 @@ def obstacle(kind: types.DataType, path: str) -> str | None:
 
 def json_texts(column: pa.Array) -> pa.Array:
     """UTF-8 texts as binary; null stays null."""
-    write = _dense if msgspec is None else msgspec.json.Encoder().encode
+    write = _compact_json if msgspec is None else msgspec.json.Encoder().encode
     texts = [None if value is None else write(value) for value in plain_values(column)]
     return pa.array(texts, pa.large_binary())
 
 
 def plain_values(column: pa.Array) -> list[Any]:
-    """What json.dumps takes."""
+    """The values as types that json.dumps accepts."""
     kind = column.type
     if pa.types.is_struct(kind):
         return _objects(column)
@@ -92,7 +92,7 @@ def _mappings(column: pa.Array) -> list[Any]:
 
 
 def _spans(lists: pa.Array) -> Iterator[slice | None]:
-    """Where in the flattened lists each of them lies."""
+    """Where each list is within the flattened values."""
     begin = 0
     for length in pc.list_value_length(lists).to_pylist():
         yield None if length is None else slice(begin, begin + length)
@@ -111,5 +111,5 @@ def _as_plain(column: pa.Array) -> pa.Array:
     return column
 
 
-def _dense(value: object) -> bytes:
+def _compact_json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

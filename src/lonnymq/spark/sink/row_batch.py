@@ -1,4 +1,4 @@
-"""A batch of a DataFrame's rows on its way into the queue, and how one of them is refused."""
+"""A batch of rows on its way into the queue, and the error that names a refused row."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from lonnymq.errors import InvalidArgument
 
 SHOWN_MAX = 100
 NOT_SHOWN = {"content", "headers"}
-"""They may be long, and secret."""
+"""They may be long or secret."""
 
 
 class RowRefused(InvalidArgument):
-    """The queue would not take a row. Nothing was published."""
+    """The queue would not accept a row. Nothing was published."""
 
 
 class Rows:
-    """`places` are those of columns, by the names that the queue knows; `first` is the first row's number."""
+    """`places` has the index of each column by the queue's name; `first` is the number of the first row."""
 
     def __init__(self, batch: pa.RecordBatch, places: Mapping[str, int], first: int) -> None:
         self._batch = batch
@@ -38,18 +38,18 @@ class Rows:
         return None if place is None else self._batch.column(place)
 
     def refuse(self, are_bad: pa.Array, why: str | Callable[[int], str], hint: str | None = None) -> None:
-        """Raise if there is a bad one among them."""
+        """Raise RowRefused for the first bad row, if there is one."""
         if pc.any(are_bad).as_py():
             at = pc.index(are_bad, value=True).as_py()
             self.refuse_row(at, why if isinstance(why, str) else why(at), hint)
 
     def refuse_row(self, at: int, why: str, hint: str | None = None) -> NoReturn:
-        said = [
+        shown = [
             f"{name} {_shown(self._batch.column(place)[at])}"
             for name, place in self._places.items()
             if name not in NOT_SHOWN
         ]
-        where = ", ".join([f"row {self._first + at + 1} of its partition", *said])
+        where = ", ".join([f"row {self._first + at + 1} of its partition", *shown])
         raise RowRefused(f"{why}: {where}", hint)
 
 

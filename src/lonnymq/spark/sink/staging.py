@@ -1,7 +1,7 @@
-"""What executors do to write: copy rows into `staging`, and tell the driver under which batch.
+"""The executors' side of a write: copy rows into `staging`, and report the batch to the driver.
 
-Each attempt at a task has a batch of its own. Attempts that are killed, repeated or doubled leave batches
-that nobody publishes, and that are cleaned away when they are a day old.
+Every attempt of a task has its own batch. An attempt that is killed, repeated or run twice leaves a batch
+that nobody publishes, and that is deleted when it is a day old.
 """
 
 from __future__ import annotations
@@ -19,32 +19,31 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from lonnymq.adapters.psycopg import run
 from lonnymq.commands import QueueGet
-from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, LonnyMQError, RetryTransaction
+from lonnymq.errors import LonnyMQError
 from lonnymq.install.roles import STAGING
-from lonnymq.spark.connection import Connecting
+from lonnymq.spark.connection import QueueAddress
 from lonnymq.spark.sink.message_columns import Claim, Contents
 from lonnymq.spark.sink.row_batch import RowRefused
+from lonnymq.spark.transient_errors import TRANSIENT_ERRORS
 
 QUERY_ID = "sql.streaming.queryId"
-PASSING = (ConnectionDropped, DatabaseUnreachable, RetryTransaction)
-"""What may go well the next time."""
 
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What an attempt at a task tells the driver."""
+    """The result that an attempt of a task sends to the driver."""
 
     query: str | None = None
     batch: UUID | None = None
     rows: int = 0
     claims: frozenset[Claim] = frozenset()
     refusal: LonnyMQError | None = None
-    """Told, not raised: a task that fails is tried again, and this would not go well."""
+    """Sent, not raised: Spark would retry a failed task, and this error would come again."""
 
 
 @dataclass(frozen=True)
 class Stager:
-    connecting: Connecting
+    address: QueueAddress
     contents: Contents
 
     def stage(self, batches: Iterator[pa.RecordBatch]) -> Staged:
@@ -56,20 +55,23 @@ class Stager:
         if rows is None:
             return Staged(query)
         try:
-            return self._copied(query, rows, batches)
-        except PASSING:
+            return self._copy(query, rows, batches)
+        except TRANSIENT_ERRORS:
             raise
         except LonnyMQError as error:
             return Staged(query, refusal=error)
 
-    def _copied(self, query: str | None, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Staged:
+    def _copy(self, query: str | None, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Staged:
         batch = uuid4()
-        with self.connecting.connect() as connection:
-            limit = run(connection, self.connecting.schema, QueueGet()).content_max_bytes
+        with self.address.connect() as connection:
+            limit = run(connection, self.address.schema, QueueGet()).content_max_bytes
             staged = self.contents.staged(first, batch, 0, limit)
             encoder = ArrowToPostgresBinaryEncoder(staged.schema)
             try:
-                with connection.cursor() as cursor, cursor.copy(self._copy(staged.schema.names)) as copy:
+                with (
+                    connection.cursor() as cursor,
+                    cursor.copy(self._copy_statement(staged.schema.names)) as copy,
+                ):
                     copy.write(encoder.write_header())
                     copy.write(encoder.write_batch(staged))
                     claims = self.contents.claims(first, 0)
@@ -82,11 +84,11 @@ class Stager:
             except psycopg.DataError as error:
                 raise RowRefused(error.diag.message_primary or "PostgreSQL refused a row") from error
             except psycopg.Error as error:
-                self.connecting.refuse(error, STAGING)
+                self.address.refuse(error, STAGING)
         return Staged(query, batch, number, frozenset(claims))
 
-    def _copy(self, columns: Sequence[str]) -> sql.Composed:
+    def _copy_statement(self, columns: Sequence[str]) -> sql.Composed:
         return sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
-            sql.Identifier(self.connecting.schema, STAGING),
+            sql.Identifier(self.address.schema, STAGING),
             sql.SQL(", ").join(map(sql.Identifier, columns)),
         )

@@ -1,4 +1,4 @@
-"""What Spark calls, on executors and on the driver, to enqueue a DataFrame's rows."""
+"""The writers that Spark calls, on executors and on the driver, to enqueue the rows of a DataFrame."""
 
 from __future__ import annotations
 
@@ -10,97 +10,100 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from lonnymq.spark.connection import Connecting
+from lonnymq.spark.connection import QueueAddress
 from lonnymq.spark.sink.message_columns import Contents
-from lonnymq.spark.sink.publish import Answers, Publisher, StagingLost
+from lonnymq.spark.sink.publish import Publisher, StagingLost, TaskResults
 from lonnymq.spark.sink.staging import Staged, Stager
-from lonnymq.spark.source_options import InvalidOption, Options
+from lonnymq.spark.source_options import InvalidOption, SourceOptions
 
 OPTIONS = ("channel", "complete", "contentType", "onFull", "txnAppId", "txnVersion")
 FAIL, DROP = "fail", "drop"
 APP_MAX_BYTES = 200
-"""The ledger takes 255, and a stream's query is named there too."""
+"""The database allows 255 bytes, and for a stream the id of the query is appended."""
 
 Messages = list[WriterCommitMessage | None]
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Without a txnAppId, a job is an app of its own: what it publishes, it publishes once."""
+    """Publishes once per txnAppId and txnVersion. Without them, each job gets a new random id."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
-            raise InvalidOption("a queue is not overwritten", 'use mode("append")')
-        options = Options(given, OPTIONS)
+            raise InvalidOption("a queue cannot be overwritten", 'use mode("append")')
+        options = SourceOptions(given, OPTIONS)
         app, version = _app(options), options.integer("txnVersion", at_least=0)
         if (app is None) is not (version is None):
-            raise InvalidOption("txnAppId and txnVersion go together", "give both, or neither")
+            raise InvalidOption("only one of txnAppId and txnVersion is given", "give both, or neither")
         self._app, self._version = app or str(uuid4()), version
         self._stager = _stager(options, schema)
-        self._publisher = Publisher(self._stager.connecting, _drops_full(options))
+        self._publisher = Publisher(self._stager.address, _drops_full(options))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         return self._stager.stage(iterator)
 
     def commit(self, messages: Messages) -> None:
-        self._publisher.publish(self._app, self._version, cast("Answers", messages))
+        self._publisher.publish(self._app, self._version, cast("TaskResults", messages))
 
     def abort(self, messages: Messages) -> None:
-        self._publisher.abandon(cast("Answers", messages))
+        self._publisher.abandon(cast("TaskResults", messages))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Made anew for every batch, and again on the driver: which query it is, tasks tell."""
+    """Spark makes a new one for every batch, without the id of the query; the tasks report that id."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
-            raise InvalidOption("a queue is not overwritten", 'use outputMode("append") or ("update")')
-        options = Options(given, OPTIONS)
+            raise InvalidOption(
+                "a queue cannot be overwritten", 'use outputMode("append") or outputMode("update")'
+            )
+        options = SourceOptions(given, OPTIONS)
         if "txnVersion" in options:
-            raise InvalidOption("a stream has no txnVersion", "its batches are numbered already")
+            raise InvalidOption("a stream takes no txnVersion", "leave it out: its batches have numbers")
         self._app = _app(options)
         self._stager = _stager(options, schema)
-        self._publisher = Publisher(self._stager.connecting, _drops_full(options))
+        self._publisher = Publisher(self._stager.address, _drops_full(options))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         return self._stager.stage(iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
-        answers = cast("Answers", messages)
-        query = next((answer.query for answer in answers if answer is not None), None)
-        if query is None and any(answer is not None and answer.rows for answer in answers):
+        results = cast("TaskResults", messages)
+        query = next((staged.query for staged in results if staged is not None), None)
+        if query is None and any(staged is not None and staged.rows for staged in results):
             raise StagingLost(
-                "the tasks did not say which stream their rows are of", "this is a bug: report it"
+                "the tasks did not report which stream their rows belong to", "this is a bug: report it"
             )
         if query is not None:
             app = query if self._app is None else f"{self._app} {query}"
-            self._publisher.publish(app, batchId, answers)
+            self._publisher.publish(app, batchId, results)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803
-        self._publisher.abandon(cast("Answers", messages))
+        self._publisher.abandon(cast("TaskResults", messages))
 
 
-def _app(options: Options) -> str | None:
+def _app(options: SourceOptions) -> str | None:
     app = options.text("txnAppId")
     if app is not None and not 1 <= len(app.encode()) <= APP_MAX_BYTES:
-        raise InvalidOption(f"txnAppId is {len(app.encode())} bytes long", f"it may be 1 to {APP_MAX_BYTES}")
+        raise InvalidOption(f"txnAppId is {len(app.encode())} bytes long", f"use 1 to {APP_MAX_BYTES} bytes")
     return app
 
 
-def _drops_full(options: Options) -> bool:
+def _drops_full(options: SourceOptions) -> bool:
     is_dropping = options.choice("onFull", (FAIL, DROP), FAIL) == DROP
     if is_dropping and options.boolean("complete", default=False):
         raise InvalidOption(
-            "onFull=drop and complete do not go together: a message would be completed, and not arrive",
+            "onFull=drop cannot be used with complete: a message could be completed although its result was"
+            " dropped",
             "leave out one of them",
         )
     return is_dropping
 
 
-def _stager(options: Options, schema: StructType) -> Stager:
+def _stager(options: SourceOptions, schema: StructType) -> Stager:
     contents = Contents.of(
         schema,
         channel=options.text("channel"),
         content_type=options.text("contentType"),
         completes=options.boolean("complete", default=False),
     )
-    return Stager(Connecting.of(options.given), contents)
+    return Stager(QueueAddress.of(options.given), contents)

@@ -1,4 +1,4 @@
-"""How a process of Spark reaches the database, and what it says when it cannot."""
+"""How a process of Spark connects to the database, and its errors when it cannot."""
 
 import pickle
 from pathlib import Path
@@ -8,18 +8,18 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lonnymq.errors import DatabaseUnreachable, InvalidAddress, InvalidArgument, InvalidSchemaName
-from lonnymq.spark.connection import Connecting
-from lonnymq.spark.source_options import InvalidOption, Options
+from lonnymq.spark.connection import QueueAddress
+from lonnymq.spark.source_options import InvalidOption, SourceOptions
 
 CANARY = "canary-4711"
 
 
 def reached(options: dict[str, str]) -> str:
-    """The database's name, as both drivers have it, after the way through pickle that an executor sees."""
-    connecting = pickle.loads(pickle.dumps(Connecting.of(options)))  # noqa: S301
-    with connecting.connect() as connection:
+    """The name of the database that both drivers connect to, after pickling as for an executor."""
+    address = pickle.loads(pickle.dumps(QueueAddress.of(options)))  # noqa: S301
+    with address.connect() as connection:
         row = connection.execute("SELECT current_database()").fetchone()
-    with connecting.adbc() as connection, connection.cursor() as cursor:
+    with address.adbc() as connection, connection.cursor() as cursor:
         cursor.execute("SELECT current_database()::text AS name")
         assert cursor.fetch_arrow_table().to_pydict() == {"name": [row[0]]}
     return str(row[0])
@@ -78,25 +78,25 @@ def test_by_libpqs_own_variables(
 
 
 def test_autocommit(options: dict[str, str]) -> None:
-    with Connecting.of(options).connect() as connection:
+    with QueueAddress.of(options).connect() as connection:
         assert connection.autocommit
-    with Connecting.of(options).connect(autocommit=False) as connection:
+    with QueueAddress.of(options).connect(autocommit=False) as connection:
         assert not connection.autocommit
 
 
 def test_the_schema() -> None:
-    assert Connecting.of({}).schema == "lonnymq"
-    assert Connecting.of({"schema": "Wärter"}).schema == "Wärter"
+    assert QueueAddress.of({}).schema == "lonnymq"
+    assert QueueAddress.of({"schema": "Wärter"}).schema == "Wärter"
     with pytest.raises(InvalidSchemaName):
-        Connecting.of({"schema": "pg_lonnymq"})
+        QueueAddress.of({"schema": "pg_lonnymq"})
 
 
 def test_nothing_secret_is_pickled(dsn: str, password: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_DSN", dsn)
-    connecting = Connecting.of({"dsnEnv": "SHOP_DSN"})
-    connecting.connect().close()
-    assert password.encode() not in pickle.dumps(connecting)
-    assert password not in repr(connecting)
+    address = QueueAddress.of({"dsnEnv": "SHOP_DSN"})
+    address.connect().close()
+    assert password.encode() not in pickle.dumps(address)
+    assert password not in repr(address)
 
 
 @pytest.mark.parametrize(
@@ -120,41 +120,39 @@ def test_nothing_secret_is_pickled(dsn: str, password: str, monkeypatch: pytest.
 )
 def test_a_password_among_the_options_is_refused_and_not_repeated(options: dict[str, str]) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        Connecting.of(options).connect()
+        QueueAddress.of(options).connect()
     assert CANARY not in str(refused.value)
     with pytest.raises(InvalidArgument):
-        Connecting.of(options)
+        QueueAddress.of(options)
 
 
 def test_a_variable_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SHOP_DSN", raising=False)
     with pytest.raises(InvalidOption, match=r"SHOP_DSN, which is not set.*every executor"):
-        Connecting.of({"dsnEnv": "SHOP_DSN"}).connect()
+        QueueAddress.of({"dsnEnv": "SHOP_DSN"}).connect()
 
 
-def test_a_variable_with_no_address_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_does_not_hold_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_DSN", f"postgresql://user:{CANARY}@host:port/shop")
     with pytest.raises(InvalidAddress, match="SHOP_DSN") as refused:
-        Connecting.of({"dsnEnv": "SHOP_DSN"}).connect()
+        QueueAddress.of({"dsnEnv": "SHOP_DSN"}).connect()
     assert CANARY not in str(refused.value)
 
 
 @pytest.mark.parametrize("way", ["connect", "adbc"])
-def test_a_wrong_address_or_password_is_told_without_the_password(
-    dsn: str, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
+def test_errors_do_not_contain_the_password(dsn: str, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     address = without_password(dsn)
     wrong = [address | {"port": "1", "host": "127.0.0.1"}, address | {"dbname": "nowhere"}, address]
     for parameters in wrong:
         monkeypatch.setenv("SHOP_DSN", make_conninfo(**(parameters | {"password": CANARY})))
-        with pytest.raises(DatabaseUnreachable) as told:
-            getattr(Connecting.of({"dsnEnv": "SHOP_DSN"}), way)()
-        assert CANARY not in str(told.value)
-        assert told.value.__cause__ is None
+        with pytest.raises(DatabaseUnreachable) as raised:
+            getattr(QueueAddress.of({"dsnEnv": "SHOP_DSN"}), way)()
+        assert CANARY not in str(raised.value)
+        assert raised.value.__cause__ is None
 
 
 def test_options_of_a_format() -> None:
-    options = Options(
+    options = SourceOptions(
         {"maxrows": "5", "follow": "TRUE", "startingoffsets": "Latest", "service": "shop"},
         ["maxRows", "follow", "startingOffsets", "other"],
     )
@@ -174,11 +172,11 @@ def test_options_of_a_format() -> None:
 @pytest.mark.parametrize("value", ["", "many", "1.5", "0", "11"])
 def test_numbers_out_of_range(value: str) -> None:
     with pytest.raises(InvalidOption, match="maxRows"):
-        Options({"maxrows": value}, ["maxRows"]).integer("maxRows", at_most=10)
+        SourceOptions({"maxrows": value}, ["maxRows"]).integer("maxRows", at_most=10)
 
 
-def test_values_that_are_none() -> None:
-    options = Options({"follow": "perhaps", "empty": ""}, ["follow", "empty", "missing"])
+def test_invalid_and_missing_values() -> None:
+    options = SourceOptions({"follow": "perhaps", "empty": ""}, ["follow", "empty", "missing"])
     with pytest.raises(InvalidOption, match="true or false"):
         options.boolean("follow", default=False)
     with pytest.raises(InvalidOption, match="never or always"):
@@ -190,16 +188,16 @@ def test_values_that_are_none() -> None:
 
 def test_unknown_options_are_refused_with_the_known_ones() -> None:
     with pytest.raises(
-        InvalidOption, match=r"no option limit or path \(there are .*dsnEnv.*maxRows.*service"
+        InvalidOption, match=r"no option limit or path \(the options are .*dsnEnv.*maxRows.*service"
     ):
-        Options({"path": "/x", "limit": "5", "service": "shop"}, ["maxRows"])
+        SourceOptions({"path": "/x", "limit": "5", "service": "shop"}, ["maxRows"])
 
 
-def test_what_spark_adds_by_itself_is_known() -> None:
-    Options({"checkpointlocation": "/x", "queryname": "q"})
+def test_options_that_spark_adds_are_known() -> None:
+    SourceOptions({"checkpointlocation": "/x", "queryname": "q"})
 
 
-def test_a_password_is_not_just_unknown() -> None:
+def test_a_password_has_its_own_error() -> None:
     with pytest.raises(InvalidOption, match="Spark shows options") as refused:
-        Options({"password": CANARY})
+        SourceOptions({"password": CANARY})
     assert CANARY not in str(refused.value)

@@ -1,7 +1,8 @@
-"""What breaks Spark from outside, at a moment that is known: answers held back, processes killed.
+"""Faults from outside Spark at a known moment: answers held back, connections cut, processes killed.
 
-A Gate stands between Spark and PostgreSQL. When it holds the answer to a COPY or a COMMIT, PostgreSQL has
-done it, and the process that asked does not know: that process can be killed, or its connection cut.
+A Gate is a proxy between Spark and PostgreSQL. While it holds the answer to a COPY or a COMMIT, PostgreSQL
+has done the work but the client does not know. At that moment a test can kill the client or cut its
+connection.
 """
 
 import contextlib
@@ -21,47 +22,48 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pyspark.sql import SparkSession
 
 HOST = "127.0.0.1"
-PATIENCE_S = 240.0
+TIMEOUT_S = 240.0
 COPIED, COMMITTED = b"CCOPY", b"CCOMMIT"
-"""Answers of PostgreSQL's protocol: the kind C, for a command that is complete, and which one it was."""
+"""Messages of PostgreSQL's protocol: the type C (command complete), and the command."""
 EXECUTOR = "CoarseGrainedExecutorBackend"
 COUNT_STAGED = "SELECT COUNT(*) FROM staging GROUP BY batch ORDER BY MIN(staged_at), batch"
 
 
-def until(is_true: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
-    deadline = time.monotonic() + patience_s
+def until(is_true: Callable[[], object], what: str, timeout_s: float = TIMEOUT_S) -> None:
+    deadline = time.monotonic() + timeout_s
     while not is_true():
-        assert time.monotonic() < deadline, f"waited in vain for: {what}"
+        assert time.monotonic() < deadline, f"timed out waiting for: {what}"
         time.sleep(0.01)
 
 
-class Held:
-    """An answer that is held back."""
+class HeldAnswer:
+    """An answer that the gate holds back."""
 
     def __init__(self, client: socket.socket) -> None:
         self._client = client
         self._port: int = client.getpeername()[1]
-        self._let_go = threading.Event()
+        self._gate_port: int = client.getsockname()[1]
+        self._released = threading.Event()
 
     @property
     def process(self) -> int:
-        """Who waits for it."""
-        return process_at(self._port)
+        """The process that waits for the answer."""
+        return process_at(self._port, self._gate_port)
 
     def release(self) -> None:
-        self._let_go.set()
+        self._released.set()
 
     def cut(self) -> None:
-        """Never answer, and hang up."""
+        """Close the connection without an answer."""
         _hang_up(self._client)
-        self._let_go.set()
+        self._released.set()
 
     def wait(self) -> None:
-        self._let_go.wait()
+        self._released.wait()
 
 
 class Gate:
-    """Passes everything on, but for answers that it is to hold."""
+    """A proxy that forwards everything, except for answers that a test told it to hold."""
 
     def __init__(self, dsn: str) -> None:
         self._direct = conninfo_to_dict(dsn)
@@ -69,7 +71,7 @@ class Gate:
         self._lock = threading.Lock()
         self._answer = b""
         self._passing = self._holding = self._held_before = 0
-        self._held: list[Held] = []
+        self._held: list[HeldAnswer] = []
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._is_closed = False
@@ -80,34 +82,34 @@ class Gate:
         plain = {"host": HOST, "port": port, "sslmode": "disable", "gssencmode": "disable"}
         return make_conninfo(**(self._direct | plain))
 
-    def lead_to(self, dsn: str) -> None:
-        """From now on: a server that was started again has another port."""
+    def forward_to(self, dsn: str) -> None:
+        """Forward new connections to this server: after a restart it has another port."""
         self._direct = conninfo_to_dict(dsn)
 
     def hold(self, answer: bytes, times: int = 1, *, after: int = 0) -> None:
-        """The next so many of these answers, or those behind `after` others."""
+        """Hold the next `times` answers of this kind, after letting `after` of them pass."""
         with self._lock:
             self._answer, self._passing, self._holding = answer, after, times
             self._held_before = len(self._held)
 
-    def held(self, call: Future[None], number: int = 1) -> list[Held]:
-        """So many, as soon as they are held during the call."""
+    def held(self, call: Future[None], number: int = 1) -> list[HeldAnswer]:
+        """Wait until `number` answers are held during the call, and return them."""
         until(
             lambda: call.done() or len(self._held) - self._held_before >= number,
             f"{number} answers to be held",
         )
-        assert not call.done(), call.exception() or "it ended, and nothing was held"
+        assert not call.done(), call.exception() or "the call finished before an answer was held"
         return self._held[self._held_before :]
 
     @contextlib.contextmanager
     def running(
         self, call: Callable[..., object], spark: SparkSession, *arguments: Any
     ) -> Iterator[Future[None]]:
-        """The call, in a thread. In the end nothing is held any more, so that it can end."""
+        """Run the call in a thread. At exit all held answers are released, so that it can finish."""
 
         def called() -> None:
             assert spark._jvm is not None
-            # Else this thread finds no format that is made in Python.
+            # Without this, Spark finds no Python data source from this thread.
             spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
             call(spark, *arguments)
 
@@ -170,14 +172,14 @@ class Gate:
         with contextlib.suppress(OSError), server.makefile("rb") as answers:
             while head := answers.read(5):
                 answer = head + answers.read(int.from_bytes(head[1:]) - 4)
-                if self._is_to_be_held(head[:1] + answer[5:]):
-                    held = Held(client)
+                if self._should_hold(head[:1] + answer[5:]):
+                    held = HeldAnswer(client)
                     self._held.append(held)
                     held.wait()
                 client.sendall(answer)
         _hang_up(client)
 
-    def _is_to_be_held(self, answer: bytes) -> bool:
+    def _should_hold(self, answer: bytes) -> bool:
         with self._lock:
             if not self._holding or not answer.startswith(self._answer):
                 return False
@@ -193,16 +195,21 @@ def _hang_up(one: socket.socket) -> None:
         one.shutdown(socket.SHUT_RDWR)
 
 
-def process_at(port: int) -> int:
-    """The process on this machine whose end of a connection has the port."""
+def process_at(port: int, remote: int | None = None) -> int:
+    """The local process that has a connection from this port (to the port `remote`)."""
+    end = "" if remote is None else f":{remote:04X}"
     sockets = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
-    [inode] = {fields[9] for fields in sockets if fields[1].endswith(f":{port:04X}")}
+    [inode] = {
+        fields[9]
+        for fields in sockets
+        if fields[1].endswith(f":{port:04X}") and fields[2].endswith(end) and fields[9] != "0"
+    }
     for process in processes():
         with contextlib.suppress(OSError):
             for link in Path(f"/proc/{process}/fd").iterdir():
                 if str(link.readlink()) == f"socket:[{inode}]":
                     return process
-    raise AssertionError(f"no process is at port {port}")
+    raise AssertionError(f"no process has port {port}")
 
 
 def processes() -> list[int]:
@@ -210,7 +217,7 @@ def processes() -> list[int]:
 
 
 def parent(process: int) -> int:
-    """0 of one that is gone."""
+    """The parent's pid; 0 if the process is gone."""
     try:
         status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
     except OSError:
@@ -226,13 +233,13 @@ def command(process: int) -> str:
 
 
 def port_of(conn: psycopg.Connection, backend: int) -> int:
-    """The client's end of a session of PostgreSQL's."""
+    """The client's port of a PostgreSQL session."""
     [(port,)] = conn.execute("SELECT client_port FROM pg_stat_activity WHERE pid = %s", (backend,)).fetchall()
     return int(port)
 
 
-def sessions_in_wait(conn: psycopg.Connection, statement: str) -> list[int]:
-    """Those that wait for a lock during this statement."""
+def waiting_sessions(conn: psycopg.Connection, statement: str) -> list[int]:
+    """The sessions that wait for a lock in this statement."""
     rows = conn.execute(
         "SELECT pid FROM pg_stat_activity "
         "WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE %s",
@@ -247,7 +254,7 @@ def ancestors(process: int) -> Iterator[int]:
 
 
 def executor_of(process: int) -> int:
-    """The Java that a Python process of an executor works for."""
+    """The executor (a Java process) that started this Python process."""
     return next(above for above in ancestors(process) if EXECUTOR in command(above))
 
 
@@ -256,26 +263,27 @@ def is_alive(process: int) -> bool:
 
 
 def kill(*victims: int) -> None:
-    """With SIGKILL. Returns when they are gone."""
+    """Kill with SIGKILL, and wait until the processes are gone."""
     for process in victims:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
-    until(lambda: not any(map(is_alive, victims)), "what was killed to be gone")
+    until(lambda: not any(map(is_alive, victims)), "the killed processes to be gone")
 
 
-def kill_with_all_below(process: int) -> None:
+def kill_tree(process: int) -> None:
+    """Kill a process and all its descendants."""
     kill(process, *(other for other in processes() if process in ancestors(other)))
 
 
 def staged(conn: psycopg.Connection) -> list[int]:
-    """How many rows each attempt has staged that was not published."""
+    """The number of unpublished rows of each attempt."""
     return [number for (number,) in conn.execute(COUNT_STAGED)]
 
 
 def enqueued(conn: psycopg.Connection) -> list[str]:
-    """What the messages say, less what fills them up."""
-    said = "SELECT convert_from(rtrim(content, '.'), 'UTF8') FROM message ORDER BY 1"
-    return [text for (text,) in conn.execute(said)]
+    """The contents of all messages, without the dots that fill them."""
+    query = "SELECT convert_from(rtrim(content, '.'), 'UTF8') FROM message ORDER BY 1"
+    return [text for (text,) in conn.execute(query)]
 
 
 def in_the_lake(lake: str) -> list[int]:

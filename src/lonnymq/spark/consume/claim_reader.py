@@ -1,13 +1,13 @@
-"""`spark.readStream.format("lonnymq").option("consumer", name)`: messages are consumed, in numbered claims.
+"""`spark.readStream.format("lonnymq").option("consumer", name)`: consume messages in numbered claims.
 
-A batch of Spark's is a claim, or several: messages that were dequeued as by anyone, and whose leases are
-extended while the batch is at work. The number of the last claim is Spark's offset. When Spark asks what
-there is behind a claim, all up to it is done, and is completed; what a driver claimed that died is gone on
-with under the same number.
+A claim is a set of messages that were dequeued for this consumer. A batch of the stream is one claim or
+several, and their leases are extended while the batch runs. The number of the last claim is the stream's
+offset. When Spark asks for the next offset, everything up to the current one is done, and is completed then.
+After a crash of the driver, the next driver continues with the same claims.
 
-Whoever reads under a consumer's name later has the higher generation, and the one before is refused: so one
-driver at a time reads, extends and completes. Nothing is done before Spark asks for something, and what reads
-on executors knows no more than its part.
+Each driver that starts under a consumer's name gets a higher generation, and calls of earlier generations are
+refused. So only one driver at a time reads, extends and completes. Nothing happens before Spark asks for an
+offset. An executor knows only its partition.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from lonnymq.adapters.driver_errors import refuse
 from lonnymq.errors import PositionUnknown
 from lonnymq.spark.columns import CLAIMED
-from lonnymq.spark.connection import Connecting
-from lonnymq.spark.consume.driver import Consumer, Heartbeat
-from lonnymq.spark.source_options import InvalidOption, Options
+from lonnymq.spark.connection import QueueAddress
+from lonnymq.spark.consume.stream_consumer import WRONG_CHECKPOINT, Heartbeat, StreamConsumer
+from lonnymq.spark.source_options import InvalidOption, SourceOptions
 
 OPTIONS = ("consumer", "lanes", "leaseSeconds", "maxMessagesPerTrigger", "numPartitions")
-MESSAGES = 10_000
-MOST_MESSAGES = 100_000
-MOST_PARTITIONS = 1_000
-MESSAGES_A_PARTITION = 2_500
-PARTITIONS = 8
+DEFAULT_MESSAGES = 10_000
+MAX_MESSAGES = 100_000
+MAX_PARTITIONS = 1_000
+MESSAGES_PER_PARTITION = 2_500
+DEFAULT_PARTITIONS = 8
 IDLE_PAUSE_S = 0.1
-"""While nothing waits, Spark asks a hundred times a second."""
+"""Without a pause, Spark asks an idle stream a hundred times per second."""
 BATCH_BYTES = 4 * 1024 * 1024
 
 CLAIM = StructType(
@@ -50,8 +50,8 @@ Offset = dict[str, int]
 
 
 @dataclass(frozen=True)
-class Part(InputPartition):
-    """Part number `part` of `parts` of the claims behind `after`, up to `upto`."""
+class ClaimPartition(InputPartition):
+    """Part number `part`, of `parts`, of the claims after number `after` up to number `upto`."""
 
     generation: int
     after: int
@@ -60,8 +60,8 @@ class Part(InputPartition):
     parts: int
 
 
-def is_claiming(given: Mapping[str, str]) -> bool:
-    """Whether a stream is meant: Spark asks for columns before it says what for."""
+def is_consuming(given: Mapping[str, str]) -> bool:
+    """Whether the options are those of a stream: Spark asks for the columns before it says what it reads."""
     return not given.keys().isdisjoint({"consumer", "lanes", "leaseseconds", "maxmessagespertrigger"})
 
 
@@ -69,35 +69,37 @@ def claimed_schema() -> StructType:
     return StructType([*CLAIMED.without(["seq"]).schema().fields, StructField("claim", CLAIM)])
 
 
-def _lanes(options: Options) -> list[str] | None:
-    """Names, separated by commas; None: all lanes."""
+def _lanes(options: SourceOptions) -> list[str] | None:
+    """The names of the option `lanes`; None: all lanes."""
     given = options.text("lanes")
     if given is None:
         return None
     names = [name.strip() for name in given.split(",")]
     if not all(names):
-        raise InvalidOption(f"lanes is {given!r}", "name lanes, separated by commas")
+        raise InvalidOption(f"lanes is {given!r}, with an empty name", "separate names by commas")
     return names
 
 
 class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
-        options = Options(given, OPTIONS)
+        options = SourceOptions(given, OPTIONS)
         if not options.text("consumer"):
             raise InvalidOption(
                 "the option consumer is missing",
-                "a stream consumes under a name, by which it finds what it had claimed when it starts again",
+                "give the stream a name: with it, it finds the messages it had claimed when it starts again",
             )
         if schema != claimed_schema():
-            raise InvalidOption("the columns of messages are given", "leave out .schema(...), and select")
-        self._limit = options.integer("maxMessagesPerTrigger", MESSAGES, at_most=MOST_MESSAGES) or MESSAGES
+            raise InvalidOption(
+                "the columns of messages are fixed", "leave out .schema(...), and select columns"
+            )
+        self._limit = options.integer("maxMessagesPerTrigger", at_most=MAX_MESSAGES) or DEFAULT_MESSAGES
         lease_s = options.integer("leaseSeconds", at_most=86_400)
-        self._parts = options.integer("numPartitions", at_most=MOST_PARTITIONS) or min(
-            PARTITIONS, -(-self._limit // MESSAGES_A_PARTITION)
+        self._parts = options.integer("numPartitions", at_most=MAX_PARTITIONS) or min(
+            DEFAULT_PARTITIONS, -(-self._limit // MESSAGES_PER_PARTITION)
         )
-        self._connecting = Connecting.of(given)
-        self._consumer = Consumer(
-            self._connecting,
+        self._address = QueueAddress.of(given)
+        self._consumer = StreamConsumer(
+            self._address,
             options.required("consumer"),
             None if lease_s is None else lease_s * 1000,
             _lanes(options),
@@ -120,44 +122,45 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._begin()
         if self._is_idle and self._before is None:
             time.sleep(IDLE_PAUSE_S)
-        most = min(limit.max_rows, MOST_MESSAGES) if isinstance(limit, ReadMaxRows) else MOST_MESSAGES
+        most = min(limit.max_rows, MAX_MESSAGES) if isinstance(limit, ReadMaxRows) else MAX_MESSAGES
         seq = self._consumer.next(start["seq"], most, self._before)
         if seq < start["seq"]:
             raise PositionUnknown(
-                f"consumer {self._consumer.name!r} is at claim {seq}, and the stream at {start['seq']}",
-                "it has the checkpoint of another queue, or the database was restored: begin with a new one",
+                f"consumer {self._consumer.name!r} is at claim {seq}, but the stream is at {start['seq']}",
+                WRONG_CHECKPOINT,
             )
         self._is_idle = seq == start["seq"]
         return {"seq": seq}
 
-    def partitions(self, start: Offset, end: Offset) -> list[Part]:
+    def partitions(self, start: Offset, end: Offset) -> list[ClaimPartition]:
         after, upto = start["seq"], end["seq"]
         if after >= upto:
             return []
         self._begin()
         if upto > self._planned:
-            # What was lost meanwhile is left out, but not once it may have been read: then it must be found
-            # lost when what was made of it is committed.
-            self._consumer.forget(upto)
+            # Messages whose leases ran out are left out of a batch only when it is planned for the first
+            # time. Later they may have been read already, and then the commit of the batch must fail.
+            self._consumer.forget_lost(upto)
             self._planned = upto
         return [
-            Part(self._consumer.generation, after, upto, part, self._parts) for part in range(self._parts)
+            ClaimPartition(self._consumer.generation, after, upto, part, self._parts)
+            for part in range(self._parts)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """On an executor."""
-        if not isinstance(partition, Part):  # Spark's own, where there are none of ours
+        """Runs on an executor."""
+        if not isinstance(partition, ClaimPartition):  # Spark makes up a partition where we returned none
             return
         from adbc_driver_manager import Error
 
         try:
             yield from self._batches(partition)
-        except (Error, OSError) as error:  # OSError: what fails while rows come, without its SQLSTATE
+        except (Error, OSError) as error:  # ADBC raises OSError, without a SQLSTATE, while rows arrive
             self._consumer.check(partition.generation)
             refuse(error)
 
     def commit(self, end: Offset) -> None:
-        """Comes too late, and for the last batch not at all: `latestOffset` completes."""
+        """Does nothing: Spark calls it late, and not for the last batch, so `latestOffset` completes."""
 
     def stop(self) -> None:
         if self._heartbeat is not None:
@@ -171,30 +174,30 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._heartbeat.start()
         self._heartbeat.check()
 
-    def _batches(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def _batches(self, part: ClaimPartition) -> Iterator[pa.RecordBatch]:
         from adbc_driver_postgresql import StatementOptions
 
         hint = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)}
-        with self._connecting.adbc() as connection, connection.cursor(adbc_stmt_kwargs=hint) as cursor:
+        with self._address.adbc() as connection, connection.cursor(adbc_stmt_kwargs=hint) as cursor:
             cursor.execute(self._query(part))
             with cursor.fetch_record_batch() as batches:
                 for batch in batches:
                     if batch.num_rows:
                         yield self._with_claim(CLAIMED.batch(batch), part)
 
-    def _query(self, part: Part) -> str:
+    def _query(self, part: ClaimPartition) -> str:
         arguments = (self._consumer.name, part.generation, part.after, part.upto, part.part, part.parts)
         return (
             sql.SQL("SELECT {} FROM {}({})")
             .format(
-                sql.SQL(CLAIMED.asked()),
-                sql.Identifier(self._connecting.schema, "claim_read"),
+                sql.SQL(CLAIMED.select_list()),
+                sql.Identifier(self._address.schema, "claim_read"),
                 sql.SQL(", ").join(map(sql.Literal, arguments)),
             )
             .as_string()
         )
 
-    def _with_claim(self, rows: pa.RecordBatch, part: Part) -> pa.RecordBatch:
+    def _with_claim(self, rows: pa.RecordBatch, part: ClaimPartition) -> pa.RecordBatch:
         claim = pa.StructArray.from_arrays(
             [
                 pa.repeat(self._consumer.name, rows.num_rows),

@@ -1,4 +1,4 @@
-"""What tests of the followed formats share: rows of the history and dead letters, made, shown and read."""
+"""Rows of history and dead letters for tests: how to make them, query them and read them with Spark."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from lonnymq.spark.changes.source import FollowedSource, StreamReader
-from lonnymq.spark.dead_source import DeadSource
-from lonnymq.spark.history_source import HistorySource
+from lonnymq.spark.changes.change_source import ChangeSource, StreamReader
+from lonnymq.spark.changes.dead_source import DeadSource
+from lonnymq.spark.changes.history_source import HistorySource
 
 Row = tuple[Any, ...]
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-SOURCES: dict[str, Callable[[Any], FollowedSource]] = {"history": HistorySource, "dead_letters": DeadSource}
+SOURCES: dict[str, Callable[[Any], ChangeSource]] = {"history": HistorySource, "dead_letters": DeadSource}
 TIMES = {"created_at", "first_dequeued_at", "dequeued_at", "finished_at", "dead_at"}
 ANY_ROW = """
     INSERT INTO finished
@@ -29,23 +29,23 @@ ANY_ROW = """
 
 
 def finish(conn: psycopg.Connection, first: int, last: int | None = None) -> list[int]:
-    """Rows of the history with these ids, in one statement and as if they had finished."""
+    """Insert history rows with these ids in one statement, as if these messages had finished."""
     conn.execute(ANY_ROW, (first, last or first))
     return list(range(first, (last or first) + 1))
 
 
 def shown(conn: psycopg.Connection, view: str, columns: list[str]) -> set[Row]:
-    """What PostgreSQL shows, in the types that Spark's rows are compared in."""
-    asked = ", ".join({"xid": "xid::TEXT::BIGINT"}.get(name, _asked(name)) for name in columns)
-    return set(conn.execute(f"SELECT {asked} FROM {view}".encode()).fetchall())
+    """The rows of a view, in types that can be compared with Spark's rows."""
+    selected = ", ".join({"xid": "xid::TEXT::BIGINT"}.get(name, _selected(name)) for name in columns)
+    return set(conn.execute(f"SELECT {selected} FROM {view}".encode()).fetchall())
 
 
-def _asked(name: str) -> str:
+def _selected(name: str) -> str:
     return f"{name}::TEXT" if name in {"headers", "past_errors"} else name
 
 
 def read(df: DataFrame) -> list[Row]:
-    """What Spark shows: times as milliseconds, whatever zone it shows them in."""
+    """The rows of a DataFrame, with times as Unix milliseconds."""
     return as_rows(df.toArrow())
 
 
@@ -73,7 +73,7 @@ def stream_reader(options: dict[str, str], view: str = "history", **more: str) -
 def batches_of(
     reader: StreamReader, start: dict[str, Any], limit: ReadLimit | None = None
 ) -> Iterator[tuple[list[Row], dict[str, Any]]]:
-    """What a stream would do until nothing is new: the rows of each batch, and its end."""
+    """Read as a stream does until nothing is new: the rows of each batch, and its end."""
     while True:
         end = reader.latestOffset(start, limit or reader.getDefaultReadLimit())
         if end == start:
@@ -93,7 +93,7 @@ def rows_of(reader: Any, parts: list[Any]) -> list[Row]:
 
 
 def position(conn: psycopg.Connection) -> dict[str, Any]:
-    """Where the history is now, as an offset."""
+    """The current position of the history, as an offset."""
     row = conn.execute("SELECT snapshot, system_id FROM history_bounds()").fetchone()
     assert row is not None
     return {"snapshot": row[0], "system": row[1]}
@@ -105,7 +105,7 @@ def run(df: DataFrame, checkpoint: Path) -> list[list[Row]]:
     writer = df.writeStream.foreachBatch(lambda batch, _: batches.append(read(batch)))
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     try:
-        assert query.awaitTermination(120), "it does not end"
+        assert query.awaitTermination(120), "the stream did not finish"
     finally:
         query.stop()
     return batches

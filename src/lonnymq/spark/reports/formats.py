@@ -1,4 +1,4 @@
-"""Names and numbers as people read them, the same in the terminal and on the page."""
+"""Names and numbers as texts for people, the same in the terminal and on the page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DIGITS = 3
 
 
 def name(channel: str, longest: int = LONGEST_NAME) -> str:
-    r"""A channel's name, with what would not be seen, or would steer a terminal, written out.
+    r"""A channel's name, with invisible characters and terminal control codes escaped.
 
     >>> name("a\x1b[31m\u202eb")
     'a\\x1b[31m\\u202eb'
@@ -34,12 +34,12 @@ def duration(milliseconds: float | None) -> str:
     return format_duration(milliseconds, DIGITS)
 
 
-def rate(a_second: float | None) -> str:
+def rate(per_second: float | None) -> str:
     """
     >>> rate(1234.5), rate(12.34), rate(0.05), rate(None)
     ('1,234', '12.3', '0.05', '-')
     """
-    return NONE if a_second is None else significant(a_second, DIGITS)
+    return NONE if per_second is None else significant(per_second, DIGITS)
 
 
 def percent(part: float | None) -> str:

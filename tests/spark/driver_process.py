@@ -1,6 +1,6 @@
-"""A driver in a process of its own, which does as it is told and can be killed.
+"""A driver in its own process, which runs calls for a test and can be killed.
 
-It reads a call a line and answers with a line: what was raised, if anything.
+It reads one call per line, and answers with one line: the error, or null.
 """
 
 import json
@@ -18,35 +18,35 @@ from pyspark.sql import SparkSession
 
 from lonnymq.spark.lake.archive import archive
 from lonnymq.spark.sessions.spark_session import session
-from tests.spark.disturbing import kill_with_all_below
+from tests.spark.outside_faults import kill_tree
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 240.0
+TIMEOUT_S = 240.0
 
 
 class DriverFailed(Exception):
-    """What the driver told of."""
+    """An error that was raised in the driver."""
 
 
 class Driver:
     def __init__(self, master: str, **conf: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.driven", json.dumps({"master": master} | conf)],
+            [sys.executable, "-m", "tests.spark.driver_process", json.dumps({"master": master} | conf)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
         )
-        self._asking = ThreadPoolExecutor(1)
+        self._caller = ThreadPoolExecutor(1)
 
     def call(self, name: str, **arguments: Any) -> Future[None]:
-        return self._asking.submit(self._ask, name, arguments)
+        return self._caller.submit(self._call, name, arguments)
 
     def run(self, name: str, **arguments: Any) -> None:
-        self.call(name, **arguments).result(PATIENCE_S)
+        self.call(name, **arguments).result(TIMEOUT_S)
 
     def kill(self) -> None:
-        kill_with_all_below(self._process.pid)
+        kill_tree(self._process.pid)
 
     def __enter__(self) -> Self:
         return self
@@ -54,26 +54,26 @@ class Driver:
     def __exit__(self, *_: object) -> None:
         self.kill()
         self._process.wait()
-        self._asking.shutdown()
-        for end in (self._process.stdin, self._process.stdout):
-            if end is not None:
-                end.close()
+        self._caller.shutdown()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
 
-    def _ask(self, name: str, arguments: Mapping[str, Any]) -> None:
+    def _call(self, name: str, arguments: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([name, arguments]) + "\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            raise DriverFailed("it is dead")
+            raise DriverFailed("the process has died")
         raised = json.loads(answer)
         if raised is not None:
             raise DriverFailed(raised)
 
 
 def write(spark: SparkSession, options: Mapping[str, str], rows: int, parts: int, filled: int = 0) -> None:
-    """Messages in three channels, that are numbers, filled up with so many dots."""
+    """Write numbers into three channels, each number followed by `filled` dots."""
     numbers = spark.range(0, rows, 1, parts).selectExpr(
         "'channel ' || id % 3 AS channel", f"id || repeat('.', {filled}) AS content"
     )
@@ -81,7 +81,7 @@ def write(spark: SparkSession, options: Mapping[str, str], rows: int, parts: int
 
 
 def stream(spark: SparkSession, options: Mapping[str, str], folder: str, checkpoint: str) -> None:
-    """Lines of files into a channel, a file a batch, until there are no more."""
+    """Stream the lines of files into a channel, one file per batch, until there are no more."""
     lines = spark.readStream.format("text").option("maxFilesPerTrigger", "1").load(folder)
     query = (
         lines.selectExpr("'lines' AS channel", "value AS content")
@@ -95,7 +95,7 @@ def stream(spark: SparkSession, options: Mapping[str, str], folder: str, checkpo
 
 
 def archive_and_stop(spark: SparkSession, options: Mapping[str, str], lake: str, stop: str) -> None:
-    """Stops before or after the commit, for ever, once the file `stop` is there to say so."""
+    """Hang before or after the commit. `stop` is "before" or "after" and a file to create at that point."""
     commit = DeltaTable.create_write_transaction
     when, path = stop.split(" ", 1)
 
@@ -112,12 +112,12 @@ def archive_and_stop(spark: SparkSession, options: Mapping[str, str], lake: str,
 
 def await_executors(spark: SparkSession, number: int) -> None:
     status = spark.sparkContext._jsc.sc().getExecutorMemoryStatus
-    while status().size() != number + 1:  # the driver is among them
+    while status().size() != number + 1:  # the driver counts as one
         time.sleep(0.05)
 
 
 def archive_all(spark: SparkSession, options: Mapping[str, str], lake: str, folder: str = ".") -> None:
-    """From a folder, as a notebook does that has changed it since Spark was started."""
+    """Archive from another working directory, as a notebook does that has changed it since Spark started."""
     os.chdir(folder)
     archive(spark, lake, options, tables=["history"])
 
@@ -138,7 +138,7 @@ def main() -> None:
         raised = None
         try:
             CALLS[name](spark, **arguments)
-        except Exception as error:  # noqa: BLE001 the test is told
+        except Exception as error:  # noqa: BLE001 it is sent to the test
             raised = f"{type(error).__name__}: {error}"
         print(json.dumps(raised), flush=True)
 

@@ -1,4 +1,4 @@
-"""A Spark stream with a checkpoint, whose database was set back while it was down."""
+"""A Spark stream with a checkpoint, whose database went back in time while the stream was down."""
 
 from pathlib import Path
 
@@ -8,16 +8,16 @@ from pyspark.sql import DataFrame, SparkSession
 from lonnymq.embedded import Server
 from lonnymq.errors import PositionUnknown
 from lonnymq.install import install
-from lonnymq.spark.unwrap_errors import plainly
+from lonnymq.spark.unwrap_errors import unwrap_spark_errors
 from tests.database import create_database, unique_name
 from tests.faults.clusters import SET_BACK, connect, folder, next_xid, raise_xids, set_back, started
+from tests.spark.change_rows import finish, run
 from tests.spark.conftest import Services
-from tests.spark.following import finish, run
 
 pytestmark = pytest.mark.slow
 
 
-def test_a_stream_whose_database_was_set_back(
+def test_a_stream_whose_database_went_back_in_time(
     spark: SparkSession, services: Services, tmp_path: Path
 ) -> None:
     checkpoint = tmp_path / "checkpoint"
@@ -43,7 +43,10 @@ def test_a_stream_whose_database_was_set_back(
             with connect(server, "queue") as conn:
                 finish(conn, 100, 110)
             raise_xids(server, next_xid(server) + 1000)
-            with pytest.raises(PositionUnknown, match="it was set back"), plainly():
+            with (
+                pytest.raises(PositionUnknown, match="it went back to an earlier time"),
+                unwrap_spark_errors(),
+            ):
                 run(stream(server), checkpoint)
             [anew] = run(stream(server), tmp_path / "another checkpoint")
             assert sorted(row[1] for row in anew) == [1, *range(100, 111)]

@@ -1,4 +1,4 @@
-"""DataFrames into the queue, and what is there afterwards."""
+"""Writing DataFrames into the queue, and queries for what is there afterwards."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 Options = dict[str, str]
-PATIENCE_S = 120
+TIMEOUT_S = 120
 
 
 def write(rows: DataFrame, options: Options, **more: str) -> None:
@@ -24,9 +24,9 @@ def start(rows: DataFrame, options: Options, checkpoint: Path, **more: str) -> S
 
 
 def run(rows: DataFrame, options: Options, checkpoint: Path, **more: str) -> StreamingQuery:
-    """Until all is done that is there."""
+    """Run a stream until it has written everything that is there."""
     query = start(rows, options, checkpoint, **more)
-    assert query.awaitTermination(PATIENCE_S), "it takes too long"
+    assert query.awaitTermination(TIMEOUT_S), "the stream did not finish"
     return query
 
 
@@ -40,14 +40,14 @@ def count(conn: psycopg.Connection, table: str = "message") -> int:
 
 
 def counts(conn: psycopg.Connection) -> tuple[int, int, int]:
-    """Of messages, of what is staged, of what the ledger knows."""
+    """The numbers of messages, of staged rows and of ledger entries."""
     return count(conn), count(conn, "staging"), count(conn, "ledger")
 
 
 def until(is_true: Callable[[], object], what: str, running: Future[Any] | None = None) -> None:
-    """`running` must not end meanwhile."""
-    deadline = time.monotonic() + PATIENCE_S
+    """Wait for a condition; fail if `running` finishes before."""
+    deadline = time.monotonic() + TIMEOUT_S
     while not is_true():
-        assert running is None or not running.done(), running.exception() or f"it ended before: {what}"
-        assert time.monotonic() < deadline, f"waited in vain for: {what}"
+        assert running is None or not running.done(), running.exception() or f"it finished before: {what}"
+        assert time.monotonic() < deadline, f"timed out waiting for: {what}"
         time.sleep(0.02)

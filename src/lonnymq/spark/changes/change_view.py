@@ -1,0 +1,179 @@
+"""A view whose rows carry the transaction that wrote them, and the queries on it.
+
+Every query uses the index on transactions, starting at the position: rows that were read before cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from lonnymq.errors import PositionUnknown
+from lonnymq.spark.changes.snapshots import Snapshot
+from lonnymq.spark.columns import Columns
+from lonnymq.statement import identifier
+
+# With old statistics the planner might scan the whole history. These queries are too short for the JIT.
+PLANNER_SETTINGS = "SELECT set_config('enable_seqscan', 'off', FALSE), set_config('jit', 'off', FALSE)"
+MAX_RANGES = 1024
+
+
+class Cursor(Protocol):
+    """A cursor of psycopg or of ADBC."""
+
+    def execute(self, query: str, /) -> object: ...
+    def fetchall(self) -> Sequence[Sequence[Any]]: ...
+
+
+@dataclass(frozen=True)
+class DatabaseState:
+    """The database at the moment of a query."""
+
+    snapshot: Snapshot
+    system: int
+    trimmed: int
+    """Rows of this transaction and of earlier ones may have been dropped."""
+    keeps_history: bool
+
+
+@dataclass(frozen=True)
+class XidRange:
+    """How many rows the transactions from `first` to `last` have, both included."""
+
+    first: int
+    last: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class ChangeView:
+    schema: str
+    name: str
+    table: str
+    columns: Columns
+    texts: tuple[str, ...]
+    times: tuple[str, ...]
+    is_trimmed: bool
+    """Whether old rows are dropped by age. Dead letters leave only when they are retried or discarded."""
+    conditions: tuple[str, ...] = field(default=())
+
+    def state(self, cursor: Cursor) -> DatabaseState:
+        """In one statement: a commit meanwhile must not look like a transaction of another cluster."""
+        [(snapshot, system, trimmed, keeps_history, is_foreign)] = _rows(
+            cursor,
+            f"""SELECT b.snapshot, b.system_id, b.trimmed_xid, b.is_kept, EXISTS (
+                SELECT FROM {self._relation()} WHERE xid >= pg_snapshot_xmax(pg_current_snapshot()))
+            FROM {identifier(self.schema)}.history_bounds() b""",  # noqa: S608 # the name is quoted
+        )
+        if is_foreign:
+            raise PositionUnknown(
+                f"{self.name} has rows of transactions that this cluster has not run yet: they come from a"
+                " restored dump",
+                f"give them a new transaction id: UPDATE {self._table()} SET xid = DEFAULT"  # noqa: S608
+                " WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())",
+            )
+        return DatabaseState(Snapshot.parse(snapshot), system, trimmed, keeps_history)
+
+    def mark(self, cursor: Cursor, snapshot: Snapshot) -> int | None:
+        """A fingerprint of the rows that the snapshot sees; None: they are no longer kept."""
+        is_dead = self.table == "dead"
+        query = f"SELECT {identifier(self.schema)}.history_mark('{snapshot}', {is_dead})"
+        [(mark,)] = _rows(cursor, query)
+        return None if mark is None else int(mark)
+
+    def last(self, cursor: Cursor, start: Snapshot, end: Snapshot) -> int | None:
+        """The highest transaction among the rows that `end` sees and `start` did not."""
+        found = [
+            self._first(cursor, "CAST(xid AS TEXT)", where, "DESC") for where in self.between(start, end)
+        ]
+        return max((int(xid) for xid in found if xid is not None), default=None)
+
+    def oldest_at(self, cursor: Cursor) -> int | None:
+        """The time of the oldest row, in Unix milliseconds."""
+        at = self._first(cursor, self.times[0], "TRUE", "ASC")
+        return None if at is None else int(at)
+
+    @staticmethod
+    def prepare(cursor: Cursor) -> None:
+        _rows(cursor, PLANNER_SETTINGS)
+
+    def has_rows(self, cursor: Cursor, start: Snapshot, end: Snapshot) -> bool:
+        found = " OR ".join(
+            f"EXISTS (SELECT FROM {self._relation()} WHERE {where})" for where in self.between(start, end)
+        )
+        [(has_any,)] = _rows(cursor, f"SELECT {found or 'FALSE'}")
+        return bool(has_any)
+
+    def between(self, start: Snapshot, end: Snapshot) -> list[str]:
+        """Conditions that together select the rows that `end` sees and `start` did not."""
+        found = [self.among(start.committed_by(end), end)] if start.committed_by(end) else []
+        return [*found, self.from_to(start.xmax, end.xmax, end)] if start.xmax < end.xmax else found
+
+    def among(self, xids: Iterable[int], end: Snapshot) -> str:
+        return self._where(f"xid = ANY (CAST('{_array(xids)}' AS XID8[]))", end)
+
+    def from_to(self, first: int, behind: int, end: Snapshot) -> str:
+        return self._where(f"xid >= CAST('{first}' AS XID8) AND xid < CAST('{behind}' AS XID8)", end)
+
+    def count(self, cursor: Cursor, where: str, at_most: int) -> int:
+        [(rows,)] = _rows(
+            cursor,
+            f"SELECT COUNT(*) FROM (SELECT FROM {self._relation()} WHERE {where} LIMIT {at_most}) x",  # noqa: S608
+        )
+        return int(rows)
+
+    def counts(self, cursor: Cursor, where: str, grouped_by: str = "xid") -> list[XidRange]:
+        """How many rows there are, per transaction or per group of neighbouring transactions."""
+        found = _rows(
+            cursor,
+            f"""SELECT CAST(MIN(xid) AS TEXT), CAST(MAX(xid) AS TEXT), COUNT(*)
+            FROM {self._relation()} WHERE {where} GROUP BY {grouped_by} ORDER BY MIN(xid)""",  # noqa: S608
+        )
+        return [XidRange(int(first), int(last), rows) for first, last, rows in found]
+
+    def query(self, where: str) -> str:
+        return f"SELECT {self.columns.select_list()} FROM {self._relation()} WHERE {where}"  # noqa: S608
+
+    def ranges(self, cursor: Cursor, first: int, behind: int, end: Snapshot) -> list[XidRange]:
+        """The rows from `first` to before `behind`, in at most MAX_RANGES ranges of equal width."""
+        bounds = range(first, behind, max(1, -(-(behind - first) // MAX_RANGES)))
+        group = f"width_bucket(xid, CAST('{_array(bounds)}' AS XID8[]))"
+        return self.counts(cursor, self.from_to(first, behind, end), group)
+
+    def split(self, cursor: Cursor, ranges: Iterable[XidRange], end: Snapshot, most: int) -> list[XidRange]:
+        """The same rows, in ranges of at most `most` rows or of one transaction."""
+        found: list[XidRange] = []
+        for one in ranges:
+            if one.rows > most and one.first < one.last:
+                finer = self.ranges(cursor, one.first, one.last + 1, end)
+                found += self.split(cursor, finer, end, most)
+            else:
+                found.append(one)
+        return found
+
+    def _first(self, cursor: Cursor, column: str, where: str, order: str) -> str | int | None:
+        """A column of the first row by transaction, in ascending or descending order."""
+        found = _rows(
+            cursor,
+            f"SELECT {column} FROM {self._relation()} WHERE {where} ORDER BY xid {order} LIMIT 1",  # noqa: S608
+        )
+        return found[0][0] if found else None
+
+    def _where(self, xids: str, end: Snapshot) -> str:
+        return " AND ".join([xids, f"pg_visible_in_snapshot(xid, '{end}')", *self.conditions])
+
+    def _table(self) -> str:
+        return f"{identifier(self.schema)}.{self.table}"
+
+    def _relation(self) -> str:
+        return f"{identifier(self.schema)}.{self.name}"
+
+
+def _array(xids: Iterable[int]) -> str:
+    return "{" + ",".join(map(str, xids)) + "}"
+
+
+def _rows(cursor: Cursor, query: str) -> Sequence[Sequence[Any]]:
+    cursor.execute(query)
+    return cursor.fetchall()

@@ -1,0 +1,217 @@
+"""The driver's side of a consuming stream: it claims and completes messages, and extends their leases."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any, TypeVar
+
+import psycopg
+
+from lonnymq.adapters.psycopg import run
+from lonnymq.client.times import ServerClock
+from lonnymq.commands import (
+    Claim,
+    ClaimComplete,
+    ClaimExtend,
+    ClaimExtended,
+    ClaimNext,
+    ClaimOpen,
+    ClaimRead,
+    Dispatch,
+    QueueGet,
+)
+from lonnymq.errors import (
+    ClaimantTaken,
+    ConnectionDropped,
+    LonnyMQError,
+    PositionUnknown,
+)
+from lonnymq.spark.connection import QueueAddress
+from lonnymq.spark.transient_errors import TRANSIENT_ERRORS, retry_transient
+from lonnymq.statement import Command
+
+HEARTBEATS_PER_LEASE = 3
+HEARTBEAT_RETRY_S = 1.0
+MAX_DISPATCHES = 100
+"""A dispatch places a thousand new messages. If producers create more than that meanwhile, there is enough to
+claim.
+"""
+EMPTY_CLAIM_TIMEOUT_S = 10
+"""How long to retry a claim that found nothing while other sessions had messages locked."""
+EMPTY_CLAIM_PAUSE_S = 0.1
+"""Pause before the retry: another session may have been dispatching."""
+CLAIM_AGAIN_MIN = 50
+"""A dispatch makes about a hundred messages ready where as many wait, and more once it knows how many are
+wanted. So a claim that got at least this many, but fewer than it wanted, may have left some behind.
+"""
+WRONG_CHECKPOINT = (
+    "the checkpoint is of another queue, or the database was restored: start with a new checkpoint"
+)
+
+Answer = TypeVar("Answer")
+logger = logging.getLogger(__name__)
+
+
+class CommandConnection:
+    """A connection that is opened when it is needed, and opened again after it broke."""
+
+    def __init__(self, address: QueueAddress) -> None:
+        self._address = address
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def run(self, command: Command[Answer]) -> Answer:
+        """Run it once. The caller decides whether a call that may have been carried out is repeated."""
+        if self._connection is None:
+            self._connection = self._address.connect()
+        try:
+            return run(self._connection, self._address.schema, command)
+        except ConnectionDropped:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class StreamConsumer:
+    """Claims messages under a name. Every call is safe to repeat, and is repeated if its answer got lost."""
+
+    def __init__(
+        self, address: QueueAddress, name: str, lease_ms: int | None, lanes: list[str] | None = None
+    ) -> None:
+        self.address = address
+        self.name = name
+        self.lease_ms = lease_ms
+        self.lanes = lanes
+        self.generation = 0
+        self._last = 0
+        self._completed = 0
+        self._connection = CommandConnection(address)
+
+    def open(self) -> None:
+        """Take over the name: from now on, other streams under it are refused."""
+        opened = self._run(ClaimOpen(self.name))
+        self.generation, self._last, self._completed = opened.generation, opened.last_seq, opened.done_seq
+        if self.lease_ms is None:
+            self.lease_ms = self._run(QueueGet()).lease_ms
+
+    def now(self) -> int:
+        """The time of the database's clock, which decides when messages are due."""
+        return self._run(ServerClock())
+
+    def next(self, seq: int, limit: int, before: int | None) -> int:
+        """Complete everything up to this claim, and claim more. Returns the number of the last claim.
+
+        It returns the same number if there is nothing to claim. A claim may get fewer messages than the limit
+        although more wait; then this makes several claims, and all of them are one batch of the stream.
+        """
+        if seq != self._completed:
+            done = self._run(ClaimComplete(self.name, self.generation, seq))
+            self._completed = seq
+            if done.lost:
+                logger.warning(
+                    "leases ran out: %s messages that consumer %s has read will be delivered again",
+                    done.lost,
+                    self.name,
+                )
+        claim = self._claim(seq, limit, before)
+        if before is not None:
+            deadline = time.monotonic() + EMPTY_CLAIM_TIMEOUT_S
+            is_sure = False
+            while not claim.messages and not is_sure and time.monotonic() < deadline:
+                is_sure = claim.again_at is None
+                time.sleep(EMPTY_CLAIM_PAUSE_S)
+                claim = self._claim(seq, limit, before)
+        claimed = claim.messages
+        while claim.messages >= CLAIM_AGAIN_MIN and claimed < limit and claim.again_at is not None:
+            claim = self._claim(claim.seq, limit - claimed, before)
+            claimed += claim.messages
+        self._last = max(self._last, claim.seq)
+        return claim.seq
+
+    def _claim(self, seq: int, limit: int, before: int | None) -> Claim:
+        for _ in range(MAX_DISPATCHES):
+            if not self._run(Dispatch()):
+                break
+        return self._run(ClaimNext(self.name, self.generation, seq, limit, self.lease_ms, before, self.lanes))
+
+    def forget_lost(self, upto: int) -> None:
+        """Remove messages whose leases ran out from the claims, and extend the leases of the others."""
+        if upto > self._last:
+            raise PositionUnknown(
+                f"consumer {self.name!r} has made {self._last} claims, but the stream reads claim {upto}",
+                WRONG_CHECKPOINT,
+            )
+        lost = self._run(self.extension(forget=True)).lost
+        if lost:
+            logger.warning("leases ran out: %s messages of consumer %s are left out", lost, self.name)
+
+    def extension(self, *, forget: bool = False) -> Command[ClaimExtended]:
+        return ClaimExtend(self.name, self.generation, self.lease_ms, forget=forget)
+
+    def check(self, generation: int) -> None:
+        """Raise ClaimantTaken if another stream has opened the name since."""
+        try:
+            self._run(ClaimRead(self.name, generation, 0, 0))
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _run(self, command: Command[Answer]) -> Answer:
+        try:
+            return retry_transient(lambda: self._connection.run(command))
+        except ClaimantTaken as error:
+            raise _name_taken(self.name) from error
+
+
+class Heartbeat(threading.Thread):
+    """Extends the leases while batches run. When the driver's process dies, the leases run out."""
+
+    def __init__(self, consumer: StreamConsumer) -> None:
+        super().__init__(name=f"lonnymq heartbeat of {consumer.name}", daemon=True)
+        self._consumer = consumer
+        self._connection = CommandConnection(consumer.address)
+        self._error: LonnyMQError | None = None
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        try:
+            self._extend_until_stopped()
+        except ClaimantTaken:
+            self._error = _name_taken(self._consumer.name)
+        except LonnyMQError as error:
+            self._error = error
+        finally:
+            self._connection.close()
+
+    def _extend_until_stopped(self) -> None:
+        interval = pause = (self._consumer.lease_ms or 0) / 1000 / HEARTBEATS_PER_LEASE
+        while not self._stopped.wait(pause):
+            pause = interval
+            try:
+                self._connection.run(self._consumer.extension())
+            except TRANSIENT_ERRORS as error:
+                logger.warning("could not extend the leases of consumer %s: %s", self._consumer.name, error)
+                pause = min(HEARTBEAT_RETRY_S, interval)
+
+    def check(self) -> None:
+        """Raise the error that stopped the heartbeat, if there was one."""
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join()
+
+
+def _name_taken(name: str) -> ClaimantTaken:
+    return ClaimantTaken(
+        f"another stream, which started later, consumes as {name!r}",
+        "stop one of the two streams, or give them different names",
+    )
