@@ -10,13 +10,16 @@ import lonnymq
 from lonnymq.cli import (
     bench_command,
     channel_commands,
+    credential_commands,
     dead_commands,
     demo_command,
     doctor_command,
     enqueue_command,
+    follower_commands,
     lane_commands,
     message_commands,
     queue_commands,
+    schedule_commands,
     schema_commands,
     spark_commands,
     sql_commands,
@@ -45,6 +48,9 @@ app.add_typer(queue_commands.app, name="queue")
 app.add_typer(channel_commands.app, name="channels")
 app.add_typer(message_commands.app, name="messages")
 app.add_typer(dead_commands.app, name="dead")
+app.add_typer(schedule_commands.app, name="schedules")
+app.add_typer(credential_commands.app, name="credentials")
+app.add_typer(follower_commands.app, name="followers")
 app.add_typer(sql_commands.app, name="sql")
 app.add_typer(spark_commands.app, name="spark")
 
