@@ -9,13 +9,13 @@ from types import ModuleType
 import pytest
 
 from lonnymq import formatting, quantile
-from lonnymq.cli import formatting as cli_formatting
+from lonnymq.cli import display
+from lonnymq.cli.display import due, exactly, moment, size
 from lonnymq.cli.failure import BadValue
-from lonnymq.cli.formatting import due, exactly, moment, size
 from lonnymq.formatting import DAY, HOUR, MINUTE, SECOND, YEAR, duration, printable
 
 
-@pytest.mark.parametrize("module", [formatting, cli_formatting, quantile])
+@pytest.mark.parametrize("module", [formatting, display, quantile])
 def test_examples(module: ModuleType) -> None:
     failed, tried = doctest.testmod(module)
     assert (failed, tried > 0) == (0, True)

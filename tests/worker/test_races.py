@@ -21,7 +21,7 @@ from lonnymq import App, AsyncJob, Created, Delivery, Discard, Job, Queue, Retry
 from lonnymq.errors import InvalidArgument, InvalidLease, ReadOnlyDatabase
 from lonnymq.worker.exceptions import HandlersStuck
 from lonnymq.worker.execute import LOST, RELEASE, HandlerOutcome, run
-from lonnymq.worker.handler_policy import Policy
+from lonnymq.worker.handler_policy import HandlerPolicy
 from lonnymq.worker.inline import InlineJobContext
 from lonnymq.worker.leased import LeasedMessage, StopReason
 from lonnymq.worker.task import RawHandler
@@ -167,7 +167,9 @@ def test_a_handler_that_is_stopped_before_it_starts_does_not_start(
 
     async def main() -> HandlerOutcome:
         message = Delivery(1, "acme", b"", None, None, 1, UUID(int=7), 0)
-        leased = LeasedMessage(message, RawHandler(later if is_async else started.append, Policy()), 30, 0)
+        leased = LeasedMessage(
+            message, RawHandler(later if is_async else started.append, HandlerPolicy()), 30, 0
+        )
         leased.stop(reason)
         return (await run(leased, InlineJobContext(), Threads(1, list)))[0]
 

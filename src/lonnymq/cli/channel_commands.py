@@ -12,8 +12,8 @@ import typer
 from lonnymq.channel_policy import POLICIES, Policy
 from lonnymq.cli.completion import channel_names
 from lonnymq.cli.confirm import confirm
+from lonnymq.cli.display import exactly
 from lonnymq.cli.failure import BadValue, NotThere
-from lonnymq.cli.formatting import exactly
 from lonnymq.cli.open_queue import dispatch, opened, server_time
 from lonnymq.cli.option_flags import flag, with_flags
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, Schema, Yes, print_json

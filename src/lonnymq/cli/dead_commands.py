@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lonnymq.cli.confirm import confirm
+from lonnymq.cli.display import gist, size, tries, when
 from lonnymq.cli.failure import FAILURE, BadValue, NotThere
-from lonnymq.cli.formatting import gist, size, tries, when
 from lonnymq.cli.message_commands import LAST_ID, Id, fields
 from lonnymq.cli.message_outcomes import print_outcomes
 from lonnymq.cli.open_queue import opened, server_time

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 from lonnymq.cli.completion import channel_names
+from lonnymq.cli.display import moment
 from lonnymq.cli.failure import BadValue
-from lonnymq.cli.formatting import moment
 from lonnymq.cli.open_queue import opened
 from lonnymq.cli.option_flags import flag, with_flags
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Schema, print_json

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lonnymq.cli.display import when
 from lonnymq.cli.failure import NotThere
-from lonnymq.cli.formatting import when
 from lonnymq.cli.open_queue import opened, server_time
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Schema, print_json
 from lonnymq.cli.printing import Column, print_list

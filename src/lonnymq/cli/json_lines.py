@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from lonnymq.cli.display import moment
 from lonnymq.cli.failure import BadLine, BadValue, sentence
-from lonnymq.cli.formatting import moment
 from lonnymq.client.produce import TASK_HEADER
 from lonnymq.formatting import printable
 from lonnymq.message_options import OPTIONS, Kind, NewMessage

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lonnymq.cli.confirm import confirm
+from lonnymq.cli.display import due, exactly, gist, size, tries, when
 from lonnymq.cli.failure import NotThere
-from lonnymq.cli.formatting import due, exactly, gist, size, tries, when
 from lonnymq.cli.message_outcomes import print_outcomes
 from lonnymq.cli.open_queue import opened, server_time
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, OfChannel, Schema, Yes

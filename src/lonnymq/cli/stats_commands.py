@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lonnymq.cli.formatting import exactly, gist, moment, when
+from lonnymq.cli.display import exactly, gist, moment, when
 from lonnymq.cli.open_queue import dispatch, opened, server_time
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, OfChannel, Schema
 from lonnymq.cli.printing import Column, note, print_list, print_record

@@ -16,7 +16,7 @@ from lonnymq.message_options import DEFAULT_CHANNEL, UNCHANGED, Duration, NewMes
 from lonnymq.worker.backoff import Backoff, Delays
 from lonnymq.worker.catch_up import CatchUp
 from lonnymq.worker.cron import Cron, cron
-from lonnymq.worker.handler_policy import Policy
+from lonnymq.worker.handler_policy import HandlerPolicy
 from lonnymq.worker.inline import Inline
 from lonnymq.worker.task import C, Handler, P, R, RawHandler, Sending, Task
 
@@ -91,7 +91,9 @@ class App(Generic[C]):
         has failed. The `lease` is how long a message stays with a worker that died; a worker extends it
         for as long as the handler runs.
         """
-        policy = Policy(channel, max_attempts, Backoff() if backoff is None else backoff, timeout, lease)
+        policy = HandlerPolicy(
+            channel, max_attempts, Backoff() if backoff is None else backoff, timeout, lease
+        )
 
         def made(function: Callable[P, R]) -> Task[P, R, C]:
             if not callable(function):
@@ -173,7 +175,9 @@ class App(Generic[C]):
         def handle(message: Delivery) -> None: ...
         ```
         """
-        policy = Policy(backoff=Backoff() if backoff is None else backoff, timeout=timeout, lease=lease)
+        policy = HandlerPolicy(
+            backoff=Backoff() if backoff is None else backoff, timeout=timeout, lease=lease
+        )
 
         def made(function: Consumer) -> Consumer:
             if self.raw_handler is not None:

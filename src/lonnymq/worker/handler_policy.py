@@ -11,7 +11,7 @@ from lonnymq.worker.backoff import Backoff, Delays
 
 
 @dataclass(frozen=True)
-class Policy:
+class HandlerPolicy:
     """`channel` and `max_attempts` are put on new messages, unless the call gives its own."""
 
     channel: str = DEFAULT_CHANNEL

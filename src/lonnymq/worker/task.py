@@ -15,7 +15,7 @@ from lonnymq.message_options import MessageOptions, NewMessage, WorkOptions
 from lonnymq.payload import HEADER, encode
 from lonnymq.worker.arguments import Arguments
 from lonnymq.worker.cron import CronMessage
-from lonnymq.worker.handler_policy import Policy
+from lonnymq.worker.handler_policy import HandlerPolicy
 
 SCHEDULED_AT_HEADER = "scheduled-at"
 
@@ -31,7 +31,7 @@ class Handler(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def policy(self) -> Policy: ...
+    def policy(self) -> HandlerPolicy: ...
     @property
     def is_async(self) -> bool: ...
     def call_for(self, message: Delivery) -> Callable[[], Any]: ...
@@ -48,7 +48,9 @@ class Sending(Protocol[C]):
 class Task(Generic[P, R, C]):
     """Calling a task calls its function. `enqueue` takes the same arguments and enqueues the call."""
 
-    def __init__(self, function: Callable[P, R], name: str, policy: Policy, sending: Sending[C]) -> None:
+    def __init__(
+        self, function: Callable[P, R], name: str, policy: HandlerPolicy, sending: Sending[C]
+    ) -> None:
         self.function = function
         self.name = name
         self.policy = policy
@@ -156,7 +158,7 @@ class RawHandler:
     """The handler for messages without a task."""
 
     function: Callable[[Delivery], Any]
-    policy: Policy
+    policy: HandlerPolicy
 
     def __post_init__(self) -> None:
         check_runs_when_called(self.function)

@@ -8,7 +8,7 @@ from typing import Any
 from lonnymq.client.produce import TASK_HEADER
 from lonnymq.commands import Delivery
 from lonnymq.errors import LonnyMQError
-from lonnymq.worker.handler_policy import Policy
+from lonnymq.worker.handler_policy import HandlerPolicy
 
 
 class UnknownTask(LonnyMQError):
@@ -31,7 +31,7 @@ class UnknownHandler:
     """Takes the place of the missing handler."""
 
     name = "no handler"
-    policy = Policy()
+    policy = HandlerPolicy()
     is_async = False
 
     def call_for(self, message: Delivery) -> Callable[[], Any]:
