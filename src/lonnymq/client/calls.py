@@ -48,6 +48,21 @@ def ask(command: Command[Answer], conn: object | None = None) -> Request[Answer]
     return Request(steps(), conn)
 
 
+def walk(steps: Generator[Any, Any, Answer], take_step: Callable[[Any], Any]) -> Answer:
+    """Run the steps, and pass each its answer or its error. AsyncQueue does the same with `await`."""
+    proceed: Callable[[Any], Any] = steps.send
+    answer: Any = None
+    while True:
+        try:
+            step = proceed(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        try:
+            proceed, answer = steps.send, take_step(step)
+        except Exception as error:  # noqa: BLE001 - raised in the steps, which may catch it
+            proceed, answer = steps.throw, error
+
+
 class Caller(ABC):
     """Makes a request and returns its answer."""
 

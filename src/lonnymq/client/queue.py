@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from lonnymq.adapters import drivers
 from lonnymq.client.base import QueueBase
-from lonnymq.client.calls import Answer, Caller, Pair, Request
+from lonnymq.client.calls import Answer, Caller, Pair, Request, walk
 from lonnymq.client.connection_errors import (
     TRIES,
     check_is_open,
@@ -167,17 +167,7 @@ class Queue(QueueBase, Caller):
         return answer
 
     def _walk(self, steps: Any, *, conn: object | None = None, listener: Listener | None = None) -> Any:
-        """Run the steps, and pass each its answer or its error."""
-        proceed, answer = steps.send, None
-        while True:
-            try:
-                step = proceed(answer)
-            except StopIteration as end:
-                return end.value
-            try:
-                proceed, answer = steps.send, self._take_step(step, conn, listener)
-            except Exception as error:  # noqa: BLE001 - it is raised there, and comes out unless it is caught
-                proceed, answer = steps.throw, error
+        return walk(steps, lambda step: self._take_step(step, conn, listener))
 
     def _take_step(
         self, step: Command[Any] | Pair[Any] | Sleep, conn: object | None, listener: Listener | None

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import psycopg
 
 from lonnymq.adapters.psycopg import run
+from lonnymq.client.calls import walk
+from lonnymq.client.consume import dispatch_all
 from lonnymq.client.times import ServerClock
 from lonnymq.commands import (
     Claim,
@@ -19,7 +21,6 @@ from lonnymq.commands import (
     ClaimNext,
     ClaimOpen,
     ClaimRead,
-    Dispatch,
     QueueGet,
 )
 from lonnymq.errors import (
@@ -34,7 +35,6 @@ from lonnymq.statement import Command
 
 HEARTBEATS_PER_LEASE = 3
 HEARTBEAT_RETRY_S = 1.0
-MAX_DISPATCHES = 100
 """A dispatch places a thousand new messages. If producers create more than that meanwhile, there is enough to
 claim.
 """
@@ -134,9 +134,7 @@ class StreamConsumer:
         return claim.seq
 
     def _claim(self, seq: int, limit: int, before: int | None) -> Claim:
-        for _ in range(MAX_DISPATCHES):
-            if not self._run(Dispatch()):
-                break
+        walk(dispatch_all(), self._run)
         return self._run(ClaimNext(self.name, self.generation, seq, limit, self.lease_ms, before, self.lanes))
 
     def forget_lost(self, upto: int) -> None:
