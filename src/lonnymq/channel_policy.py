@@ -56,7 +56,7 @@ class PolicyParameters:
 
 
 @dataclass(frozen=True)
-class Policy:
+class PolicyPart:
     """How one part of a policy is given and shown. `field` is its name in ChannelPolicy and in SQL."""
 
     field: str
@@ -70,14 +70,14 @@ class Policy:
     """What a channel has if nobody set this part."""
 
 
-POLICIES: Mapping[str, Policy] = {
-    "max_concurrency": Policy(
+POLICIES: Mapping[str, PolicyPart] = {
+    "max_concurrency": PolicyPart(
         "max_concurrency",
         "max concurrency",
         "How many messages may be worked on at once; 0 removes the limit.",
         int,
     ),
-    "release_interval": Policy(
+    "release_interval": PolicyPart(
         "release_interval_ms",
         "release interval",
         "Seconds between two messages, at least; 0 removes the limit.",
@@ -85,10 +85,10 @@ POLICIES: Mapping[str, Policy] = {
         unit=" ms",
         usual=0,
     ),
-    "max_size": Policy(
+    "max_size": PolicyPart(
         "max_size", "max size", "How many messages may wait or be worked on; 0 removes the limit.", int
     ),
-    "weight": Policy(
+    "weight": PolicyPart(
         "weight",
         "weight",
         "Its share: a channel with weight 2 gets twice as much as one with weight 1.",
