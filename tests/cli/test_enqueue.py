@@ -80,7 +80,7 @@ WRONG = [
     (["{broken"], "the payload: it is not JSON: Expecting property name"),
     (["text"], "say --text"),
     (["NaN"], "NaN is not a JSON number"),
-    (["[" * 100_000], "it is not JSON that can be read here"),
+    (["[" * 100_000], "it is JSON that cannot be read"),
     (["1", "--delay", "1", "--run-at", "2099-12-31"], "--delay and --run-at are both given"),
     (["1", "--priority", "101"], "--priority"),
     (["1", "--cost", "0"], "--cost"),
