@@ -1,8 +1,9 @@
-"""The policy of a channel: its limits, its weight, whether it is paused. Each part is described here, and the
-calls of a queue, `lonnymq channels` and their checks are made from it.
+"""The policy of a channel: its limits, its weight, whether it is paused. Each part is described once, here,
+for the calls of a queue and for `lonnymq channels`.
 
-To add a part, add it to each list in this file, and to the SQL: the table channel and the types beside it in
-tables/0002_limits.sql, the functions channel_set and channel_policy_of, and the function that applies it.
+To add a part, add it to each class in this file and to POLICIES, and to the SQL: the table channel and the
+types beside it in tables/0002_limits.sql, the functions channel_set, channel_policy_of and channel_stats_of,
+and the function that applies it.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ WRONG: dict[str, tuple[Callable[[Queue], object], type[errors.LonnyMQError], str
     "text for values": (
         lambda queue: queue.enqueue_many("abc"),
         errors.InvalidField,
-        "'abc' is not a list of values (give a list, even of one)",
+        "'abc' is not a list of values (give a list, even for one)",
     ),
     "a dict for values": (
         lambda queue: queue.enqueue_many({"a": 1}),
