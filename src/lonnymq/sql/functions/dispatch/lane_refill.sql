@@ -1,6 +1,6 @@
 -- Move up to p_room messages of a lane from the lines to ready, lowest tag first. No message is moved if its tag is
--- higher than the lowest tag that stays in an open line. If a channel may not release, its line is closed until a notice
--- or an alarm reopens it.
+-- higher than the lowest tag that stays in an open line. If a channel may not release, its line is closed until a
+-- notice or an alarm reopens it.
 -- Returns how many messages were moved, and their highest tag.
 CREATE OR REPLACE FUNCTION lane_refill (
     l lane_state, p_room INT, p_has_policies BOOLEAN, p_is_limited BOOLEAN, p_now BIGINT, OUT put INT,
