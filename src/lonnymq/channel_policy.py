@@ -1,8 +1,9 @@
-"""The policy of a channel: its limits, its weight, whether it is paused. Each part is described here, and the
-calls of a queue, `lonnymq channels` and their checks are made from it.
+"""The policy of a channel: its limits, its weight, whether it is paused. Each part is described once, here,
+for the calls of a queue and for `lonnymq channels`.
 
-To add a part, add it to each list in this file, and to the SQL: the table channel and the types beside it in
-tables/0002_limits.sql, the functions channel_set and channel_policy_of, and the function that applies it.
+To add a part, add it to each class in this file and to POLICIES, and to the SQL: the table channel and the
+types beside it in tables/0002_limits.sql, the functions channel_set, channel_policy_of and channel_stats_of,
+and the function that applies it.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class PolicyParameters:
 
 
 @dataclass(frozen=True)
-class Policy:
+class PolicyPart:
     """How one part of a policy is given and shown. `field` is its name in ChannelPolicy and in SQL."""
 
     field: str
@@ -70,14 +71,14 @@ class Policy:
     """What a channel has if nobody set this part."""
 
 
-POLICIES: Mapping[str, Policy] = {
-    "max_concurrency": Policy(
+POLICIES: Mapping[str, PolicyPart] = {
+    "max_concurrency": PolicyPart(
         "max_concurrency",
         "max concurrency",
         "How many messages may be worked on at once; 0 removes the limit.",
         int,
     ),
-    "release_interval": Policy(
+    "release_interval": PolicyPart(
         "release_interval_ms",
         "release interval",
         "Seconds between two messages, at least; 0 removes the limit.",
@@ -85,10 +86,10 @@ POLICIES: Mapping[str, Policy] = {
         unit=" ms",
         usual=0,
     ),
-    "max_size": Policy(
+    "max_size": PolicyPart(
         "max_size", "max size", "How many messages may wait or be worked on; 0 removes the limit.", int
     ),
-    "weight": Policy(
+    "weight": PolicyPart(
         "weight",
         "weight",
         "Its share: a channel with weight 2 gets twice as much as one with weight 1.",

@@ -1,7 +1,7 @@
-"""What can go wrong, and which SQLSTATE says so.
+"""The exceptions of LonnyMQ, and which SQLSTATE raises which of them.
 
-Expected outcomes (a lost lease, a message that is gone) are values. What is raised here is a broken promise:
-an argument outside what is allowed, or a schema this package cannot work with. No driver is imported.
+Outcomes that a caller must expect, such as a lost lease or a message that is gone, are results and not
+exceptions. An exception means that a call could not be carried out. This module imports no driver.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import ClassVar
 
 
 class LonnyMQError(Exception):
-    """The base of every error of ours. `hint`, where there is one, says what to do about it."""
+    """The base class of all errors of LonnyMQ. `hint` says what to do; it may be None."""
 
     sqlstate: ClassVar[str | None] = None
 
@@ -27,65 +27,65 @@ class LonnyMQError(Exception):
 
 
 class InvalidArgument(LonnyMQError, ValueError):
-    """A call was given something it does not take. Nothing was changed."""
+    """An argument is not valid. Nothing was changed."""
 
 
 class InvalidChannel(InvalidArgument):
-    """The channel's name is null, empty or too long."""
+    """The name of the channel is null, empty or too long."""
 
     sqlstate = "LM001"
 
 
 class InvalidContent(InvalidArgument):
-    """The content is null or larger than the queue takes."""
+    """The content is null, or larger than the queue's `content_max_bytes`."""
 
     sqlstate = "LM002"
 
 
 class InvalidTime(InvalidArgument):
-    """A time is out of range."""
+    """A time or a delay is out of range."""
 
     sqlstate = "LM003"
 
 
 class InvalidLease(InvalidArgument):
-    """A lease is out of range."""
+    """The length of a lease is out of range."""
 
     sqlstate = "LM004"
 
 
 class InvalidLimit(InvalidArgument):
-    """A limit is out of range."""
+    """The number of messages or rows that a call asks for is out of range."""
 
     sqlstate = "LM005"
 
 
 class ArrayLengthMismatch(InvalidArgument):
-    """The arrays of a batch call differ in length."""
+    """The lists of a batch call differ in length."""
 
     sqlstate = "LM006"
 
 
 class InvalidChannelPolicy(InvalidArgument):
-    """A channel's policy is out of range."""
+    """A value of a channel's policy is out of range."""
 
     sqlstate = "LM007"
 
 
 class InvalidMaxAttempts(InvalidArgument):
-    """The number of attempts is out of range."""
+    """`max_attempts` is out of range."""
 
     sqlstate = "LM008"
 
 
 class WrongIsolationLevel(LonnyMQError):
-    """The call does not run in the transaction's isolation level."""
+    """The call does not work at the isolation level of the transaction, or after it has written something."""
 
     sqlstate = "LM009"
 
 
 class InvalidField(InvalidArgument):
-    """Headers, state, consumer, id or token are not valid."""
+    """Another argument is not valid, for example headers, a lane, a priority, or the name of a consumer."""
 
     sqlstate = "LM010"
 
@@ -97,159 +97,167 @@ class InvalidQueueSetting(InvalidArgument):
 
 
 class ChannelForbidden(LonnyMQError):
-    """The login role is bound to other channels, or may not make this call at all."""
+    """The login is bound to other channels, or may not make this call because it is bound to channels."""
 
     sqlstate = "LM012"
 
 
 class InvalidQuery(InvalidArgument):
-    """A list was asked for in an order, a status or from a cursor that there is not."""
+    """A list has no such order or status, or the cursor is not one of this list."""
 
     sqlstate = "LM013"
 
 
 class ClaimantTaken(LonnyMQError):
-    """Another reader has opened the claimant since, or nobody has."""
+    """The claimant was opened by another reader since, or was never opened."""
 
     sqlstate = "LM014"
 
 
 class PositionUnknown(LonnyMQError):
-    """A reader's position is not one of this queue: that of another, or from before a restore."""
+    """The position of a reader does not belong to this queue: it is from another queue, or the database was
+    restored to an earlier time.
+    """
 
     sqlstate = "LM015"
 
 
 class LeasesLost(LonnyMQError):
-    """Messages of a claim are no longer held. Nothing of the transaction was kept."""
+    """Some messages of a claim are no longer leased to the reader. Roll the transaction back."""
 
     sqlstate = "LM016"
 
 
 class ChannelFull(LonnyMQError):
-    """A channel holds as many messages as its max_size allows. Nothing was created."""
+    """The channel already holds its `max_size`. Nothing was created."""
 
     sqlstate = "LM017"
 
 
 class UnsuitableConnection(InvalidArgument, TypeError):
-    """What was given as a connection is none, or is asynchronous where it should not be, or should be."""
+    """The object is not a connection or pool that the call can use. For example, it is asynchronous and the
+    queue is not.
+    """
 
 
 class InvalidAddress(InvalidArgument):
-    """A database's address is not one that libpq takes."""
+    """The address of the database is not one that libpq understands."""
 
 
 class QueueClosed(LonnyMQError):
-    """The queue was closed, or the pool that it runs on is not open."""
+    """The queue is closed, or the pool that it uses is not open."""
 
 
 class PayloadError(LonnyMQError, ValueError):
-    """What a message holds, or is to hold, cannot be translated. The message is as it was."""
+    """A payload cannot be encoded, or content cannot be decoded. The message is unchanged."""
 
 
 class UnknownContentType(PayloadError):
-    """The content is of a type that this package does not read."""
+    """This package cannot encode or decode this content type."""
 
 
 class BrokenContent(PayloadError):
-    """The content is not what its type says, or not what was asked for."""
+    """The content does not match its content type, or does not match the type that was asked for."""
 
 
 class MissingExtra(PayloadError, ImportError):
-    """This needs a package that is not installed: the hint names the extra that brings it."""
+    """A package is not installed. The hint says which extra installs it."""
 
 
 class NotEncodable(PayloadError):
-    """The value cannot be written as a payload."""
+    """The value cannot be encoded as a payload."""
 
 
 class RetryTransaction(LonnyMQError):
-    """Another transaction was in the way, and this one was rolled back: run it again from its beginning."""
+    """The transaction conflicted with another one and was rolled back. Run it again from its beginning."""
 
 
 class Deadlock(RetryTransaction):
-    """Two transactions, of several calls each with dedupe keys or sized channels, waited for each other."""
+    """Two transactions waited for each other. Only transactions with several calls that use dedupe keys or
+    channels with a `max_size` can do that.
+    """
 
     sqlstate = "40P01"
 
 
 class SerializationFailure(RetryTransaction):
-    """The isolation level does not allow what another transaction has committed meanwhile."""
+    """Another transaction committed a change that this isolation level does not allow."""
 
     sqlstate = "40001"
 
 
 class NotPermitted(LonnyMQError):
-    """The login role may not make this call."""
+    """The login does not have the privilege for this call."""
 
 
 class ConnectionDropped(LonnyMQError):
-    """The connection broke during the call. A transaction that it was part of is rolled back, or its commit
-    is in doubt.
+    """The connection broke during a call in the caller's transaction. The transaction was rolled back; if
+    it was being committed, it may have been committed.
     """
 
 
 class DatabaseUnreachable(LonnyMQError):
-    """There was no connection to be had. Nothing was done."""
+    """Could not connect to the database. Nothing was done."""
 
 
 class ReadOnlyDatabase(LonnyMQError):
-    """The database takes no writes: it is a standby, or sessions are read-only there. Nothing was done."""
+    """The database does not accept writes: it is a standby, or its sessions are read-only. Nothing was
+    done.
+    """
 
     sqlstate = "25006"
 
 
 class OutcomeUnknown(LonnyMQError):
-    """The connection broke before the answer came, and the call may have been carried out or not. It was not
-    repeated, as that might do it twice.
+    """The connection broke before the call was answered, so it may or may not have been carried out. It was
+    not repeated, because that could carry it out twice.
     """
 
 
 class SchemaError(LonnyMQError):
-    """The schema is not one that this package can work with."""
+    """This package cannot work with the schema."""
 
 
 class SchemaMissing(SchemaError):
-    """There is no LonnyMQ in the schema."""
+    """LonnyMQ is not installed in the schema."""
 
     sqlstate = "LM101"
 
 
 class SchemaOutdated(SchemaError):
-    """The schema is older than what this package needs."""
+    """The schema is too old for this package."""
 
     sqlstate = "LM102"
 
 
 class SchemaTooNew(SchemaError):
-    """The schema is newer than what this package knows."""
+    """The schema is too new for this package."""
 
     sqlstate = "LM103"
 
 
 class SchemaOccupied(SchemaError):
-    """Something in the schema that LonnyMQ did not make has a name that LonnyMQ needs."""
+    """The schema has an object that LonnyMQ did not create, under a name that LonnyMQ needs."""
 
     sqlstate = "LM104"
 
 
 class RoleUnsuitable(SchemaError):
-    """A role that LonnyMQ needs cannot be made, or is not one that rights should go to."""
+    """A role that LonnyMQ needs cannot be created, or it exists and should not be granted privileges."""
 
     sqlstate = "LM105"
 
 
 class RightsTooWide(SchemaError):
-    """A role that should not has rights on the queue's tables, functions or schema."""
+    """A role has privileges on the queue's schema, tables or functions that it should not have."""
 
 
 class SchemaLocked(SchemaError):
-    """Other transactions hold locks on what is to be changed. Nothing was changed."""
+    """Other transactions hold locks that the installation needs. Nothing was changed."""
 
 
 class InvalidSchemaName(SchemaError, ValueError):
-    """PostgreSQL would not take the schema's name, or would cut it short."""
+    """PostgreSQL would refuse the name of the schema, or truncate it."""
 
 
 def _subclasses(base: type[LonnyMQError]) -> list[type[LonnyMQError]]:
@@ -265,30 +273,29 @@ BY_SQLSTATE: dict[str, type[LonnyMQError]] = {
 
 
 def from_sqlstate(code: str | None, message: str, hint: str | None = None) -> LonnyMQError | None:
-    """The error that a SQLSTATE stands for, or None when the SQLSTATE is not one we know."""
+    """The error for a SQLSTATE, or None if the SQLSTATE is not one of `BY_SQLSTATE`."""
     cls = BY_SQLSTATE.get(code or "")
     if cls is not None and issubclass(cls, RetryTransaction):
         hint = "run the transaction again"
     if cls is ReadOnlyDatabase:
-        hint = "go to the primary: with target_session_attrs=read-write in the address libpq finds it"
+        hint = "connect to the primary; with target_session_attrs=read-write in the address, libpq finds it"
     return cls(message, hint) if cls else None
 
 
-IS_IT_UP = "see that the database is up, and its address right"
-RIGHTS = "log in as a member of one of the queue's roles, or have its rights granted"
-_WHERE_IS_IT = "call queue.install() or run `lonnymq install`, or name the schema that it is in"
-# What PostgreSQL says of a call when the schema is not what the call is made for.
-_NOT_THERE: dict[str, tuple[type[LonnyMQError], str]] = {
-    "3F000": (SchemaMissing, _WHERE_IS_IT),
-    "42P01": (SchemaMissing, _WHERE_IS_IT),
-    "42883": (SchemaOutdated, "run `lonnymq upgrade`, or `lonnymq install` if it is not in this schema"),
-    "42501": (NotPermitted, RIGHTS),
+IS_IT_UP = "check that the database is up and that its address is right"
+_INSTALL = "call queue.install() or run `lonnymq install`, or give the schema that it is installed in"
+# The SQLSTATEs of a missing schema, table, function or privilege.
+_MISSING: dict[str, tuple[type[LonnyMQError], str]] = {
+    "3F000": (SchemaMissing, _INSTALL),
+    "42P01": (SchemaMissing, _INSTALL),
+    "42883": (SchemaOutdated, "run `lonnymq upgrade`, or `lonnymq install` if this schema has no queue"),
+    "42501": (NotPermitted, "log in as a member of one of the queue's roles, or grant one to this login"),
 }
 
 
 def from_call(code: str, message: str, hint: str | None = None) -> LonnyMQError | None:
-    """As from_sqlstate, where nothing ran but a call to the queue."""
-    if code in _NOT_THERE:
-        cls, what_to_do = _NOT_THERE[code]
+    """Like from_sqlstate, for the error of a call to the queue: what is missing is then part of the queue."""
+    if code in _MISSING:
+        cls, what_to_do = _MISSING[code]
         return cls(message, what_to_do)
     return from_sqlstate(code, message, hint)

@@ -38,7 +38,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def significant(value: float, digits: int) -> str:
-    """At least so many significant digits, without trailing zeros or an exponent.
+    """With at least this many significant digits, but without trailing zeros or an exponent.
 
     >>> significant(1234.5, 3), significant(12.34, 3), significant(0.05, 3), significant(0, 3)
     ('1,234', '12.3', '0.05', '0')

@@ -1,9 +1,11 @@
-"""The options of a message. Each is described here, and everything that takes options is made from it: the
-calls of a queue, tasks and schedules, `lonnymq enqueue` and its files, and the columns that Spark writes.
+"""The options of a message. Each is described once, here. Everything that takes options uses this
+description: the calls of a queue, tasks and schedules, `lonnymq enqueue` and its files, and the columns that
+Spark writes.
 
-To add an option, add it to each list in this file, and to the SQL: the type new_message and the table message
-in tables/0001_core.sql, and the functions message_check, message_create, message_create_many and
-staging_create.
+To add an option, add it to each class in this file and to OPTIONS, and to the SQL: the type new_message and
+the table message in tables/0001_core.sql, and the functions message_check, message_create,
+message_create_many, messages_create and staging_create. CONTRIBUTING.md says what dead letters and listings
+need.
 """
 
 from __future__ import annotations
@@ -45,16 +47,16 @@ class MessageOptions(WorkOptions, total=False):
     run_at: datetime | None
     """An aware datetime. The message is not served earlier."""
     delay: Duration | None
-    """Like run_at, but from now on by the database's clock: a timedelta, or seconds."""
+    """How long after now, by the database's clock, the message is due: a timedelta, or seconds."""
     dedupe_key: str | None
-    """While a message with this key is in the channel, and for some time after, no other is created."""
+    """While a message with this key is in the channel, and for some time after, no second one is created."""
     content_type: str | None
     """How the payload is encoded: application/json unless given, or application/msgpack."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A message to create, for enqueue_many if the messages differ in more than their payload."""
+    """A message for enqueue_many. Use it if the messages differ in more than their payload."""
 
     payload: Any
     channel: str = DEFAULT_CHANNEL
@@ -89,7 +91,7 @@ class CreateParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class CreateManyParameters:
-    """The optional parameters of message_create_many: one list each, or None for none."""
+    """The optional parameters of message_create_many: each a list with one element per message, or None."""
 
     dequeue_ats: BigInts | None = None
     delays_ms: BigInts | None = None
@@ -102,18 +104,20 @@ class CreateManyParameters:
 
 
 class Kind(Enum):
-    """What values an option takes, in words for people."""
+    """The values that an option takes, in words for error messages."""
 
     NUMBER = "a whole number"
-    TEXT = "a text"
+    TEXT = "a string"
     OBJECT = "an object"
     SECONDS = "a number of seconds"
-    TIME = "a text with a time, such as 2030-12-31T09:00+01:00"
+    TIME = "a string with a time, such as 2030-12-31T09:00+01:00"
 
 
 @dataclass(frozen=True)
 class Option:
-    """How an option is given outside of Python. `least` and `most` limit a number, or the bytes of a text."""
+    """How an option is given outside of Python. `least` and `most` limit a number, or the bytes of a string.
+    `allowed` says in words what to give.
+    """
 
     kind: Kind
     help: str
@@ -121,7 +125,7 @@ class Option:
     least: int | None = None
     most: int | None = None
     many: str | None = None
-    """The parameter of message_create_many, if message_create has a parameter of the option's own name."""
+    """The name of the parameter of message_create_many, if the option is passed on unchanged."""
     is_flag: bool = True
     """Whether `lonnymq enqueue` has a flag of this name."""
 
@@ -164,7 +168,7 @@ OPTIONS: Mapping[str, Option] = {
     "headers": Option(Kind.OBJECT, "Headers, as name=value.", is_flag=False),
     "max_attempts": Option(
         Kind.NUMBER,
-        "How many attempts before the message is dead.",
+        "How many attempts before the message becomes a dead letter.",
         "allow 1 to 1,000,000 attempts",
         least=1,
         most=1_000_000,
@@ -172,4 +176,4 @@ OPTIONS: Mapping[str, Option] = {
     ),
 }
 UNCHANGED = {name: option.many for name, option in OPTIONS.items() if option.many is not None}
-"""The options that reach SQL as they are given: their names in message_create and in message_create_many."""
+"""The options that are passed to SQL unchanged: their names in message_create and in message_create_many."""

@@ -1,7 +1,8 @@
-"""Values as a message's content, and back. JSON and MessagePack; bytes are left as they are; pickle never.
+"""Encodes payloads as the content of messages, and decodes them: JSON or MessagePack. Bytes are stored as
+they are. Pickle is never used.
 
-Plain values (dicts, lists, texts, numbers) need nothing but Python. Typed ones, which are msgspec Structs,
-dataclasses, attrs classes and pydantic models, and MessagePack need msgspec: `pip install 'lonnymq[typed]'`.
+Plain values (dicts, lists, strings, numbers) and pydantic models as JSON need only this package. msgspec
+Structs, dataclasses, attrs classes and MessagePack need msgspec: `pip install 'lonnymq[typed]'`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from lonnymq.errors import BrokenContent, LonnyMQError, MissingExtra, NotEncodab
 
 try:
     msgspec: Any = importlib.import_module("msgspec")
-except ImportError:  # an extra
+except ImportError:  # it is optional
     msgspec = None
 
 JSON = "application/json"
@@ -28,15 +29,15 @@ T = TypeVar("T")
 
 
 class Payload(NamedTuple):
-    """What a message holds, and what says how to read it."""
+    """The content of a message, and its content type."""
 
     content: bytes
     content_type: str | None
-    """None for bytes, which say nothing about themselves."""
+    """None for bytes that were given without a type."""
 
 
 def encode(value: Any, content_type: str | None = None) -> Payload:
-    """The value as content of this type: JSON, unless another is given. Bytes are of the type that is given.
+    """Encode a value as JSON, or as the given content type. Bytes are returned unchanged, with that type.
 
     >>> encode({"id": 7})
     Payload(content=b'{"id":7}', content_type='application/json')
@@ -48,9 +49,9 @@ def encode(value: Any, content_type: str | None = None) -> Payload:
     content_type = content_type or JSON
     if content_type not in {JSON, MSGPACK}:
         raise UnknownContentType(
-            f"{content_type!r} is not written here", f"use {JSON!r} or {MSGPACK!r}, or give bytes"
+            f"cannot encode a value as {content_type!r}", f"use {JSON!r} or {MSGPACK!r}, or give bytes"
         )
-    plain = _of_model(value)
+    plain = _dumped(value)
     try:
         if content_type == MSGPACK:
             return Payload(_msgspec().msgpack.encode(plain), MSGPACK)
@@ -60,9 +61,9 @@ def encode(value: Any, content_type: str | None = None) -> Payload:
     except LonnyMQError:
         raise
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        hint = None if msgspec is not None else f"dataclasses and the like need msgspec: {INSTALL}"
+        hint = None if msgspec is not None else f"dataclasses and other typed values need msgspec: {INSTALL}"
         raise NotEncodable(
-            f"{type(value).__name__} cannot be written as {content_type}: {error}", hint
+            f"cannot encode a {type(value).__name__} as {content_type}: {error}", hint
         ) from error
 
 
@@ -71,7 +72,7 @@ def decode(content: bytes, content_type: str | None) -> Any: ...
 @overload
 def decode(content: bytes, content_type: str | None, kind: type[T]) -> T: ...
 def decode(content: bytes, content_type: str | None, kind: Any = Any) -> Any:
-    """The value that the content stands for; checked against `kind` and made into one, where it is given.
+    """Decode content. With `kind`, check the value, and convert it to that type.
 
     >>> decode(b'{"id":7}', "application/json")
     {'id': 7}
@@ -81,7 +82,7 @@ def decode(content: bytes, content_type: str | None, kind: Any = Any) -> Any:
         return _as_bytes(content, kind)
     if known not in {JSON, MSGPACK}:
         raise UnknownContentType(
-            f"content of type {content_type!r} is not read here", "read the message's content, which is bytes"
+            f"cannot decode content of type {content_type!r}", "use the message's content, which is bytes"
         )
     try:
         if _is_model(kind):
@@ -90,12 +91,12 @@ def decode(content: bytes, content_type: str | None, kind: Any = Any) -> Any:
     except LonnyMQError:
         raise
     except (ValueError, TypeError, RecursionError) as error:
-        wanted = "" if kind is Any else f" for {getattr(kind, '__name__', kind)}"
+        wanted = "" if kind is Any else f" for {_name(kind)}"
         raise BrokenContent(f"the content is not {known}{wanted}: {error}") from error
 
 
 def convert(value: Any, kind: Any) -> Any:
-    """A value that was read as plain, made into one of this kind; as it is where there is no msgspec.
+    """Convert a decoded value to this type. Without msgspec, only pydantic models are converted.
 
     >>> convert(7, int)
     7
@@ -105,11 +106,11 @@ def convert(value: Any, kind: Any) -> Any:
             return kind.model_validate(value)
         return value if msgspec is None else msgspec.convert(value, kind)
     except (ValueError, TypeError, RecursionError) as error:
-        raise BrokenContent(f"{value!r:.100} is no {getattr(kind, '__name__', kind)}: {error}") from error
+        raise BrokenContent(f"{value!r:.100} is not of type {_name(kind)}: {error}") from error
 
 
 class Payloaded:
-    """What has a payload: `content`, and `headers` that may name its type."""
+    """The base of messages with a payload. It is decoded from `content`; `headers` may have its type."""
 
     __slots__ = ()
 
@@ -118,21 +119,24 @@ class Payloaded:
 
     @property
     def content_type(self) -> str | None:
-        """As the headers have it; None where they say nothing."""
+        """The content type in the headers; None if they have none."""
         return self.headers.get(HEADER) if isinstance(self.headers, dict) else None
 
     @property
     def payload(self) -> Any:
-        """The value that the content stands for; bytes where nothing says what they are."""
-        return decode(self._kept(), self.content_type)
+        """The decoded content; the bytes if there is no content type."""
+        return decode(self._stored_content(), self.content_type)
 
     def decode(self, kind: type[T]) -> T:
-        """The value, checked and made into what is asked for: a Struct, a dataclass, a pydantic model."""
-        return decode(self._kept(), self.content_type, kind)
+        """Decode the content as this type: a Struct, a dataclass, a pydantic model and others."""
+        return decode(self._stored_content(), self.content_type, kind)
 
-    def _kept(self) -> bytes:
+    def _stored_content(self) -> bytes:
         if self.content is None:
-            raise BrokenContent("the content was not kept", "set history_content=True to keep what finishes")
+            raise BrokenContent(
+                "the history does not have the content",
+                "queue.set(history_content=True) keeps it from now on",
+            )
         return self.content
 
 
@@ -153,21 +157,25 @@ def _checked(value: Any, kind: Any) -> Any:
 def _as_bytes(content: bytes, kind: Any) -> bytes:
     if kind not in {Any, bytes}:
         raise UnknownContentType(
-            f"the content is bytes and says nothing of a {getattr(kind, '__name__', kind)}",
-            f"create it with a value instead of bytes, or with a {HEADER!r} header",
+            f"the content is plain bytes, which cannot be decoded as {_name(kind)}",
+            f"enqueue a value instead of bytes, or add the header {HEADER!r}",
         )
     return content
+
+
+def _name(kind: Any) -> str:
+    return str(getattr(kind, "__name__", kind))
 
 
 def _is_model(kind: Any) -> bool:
     return isinstance(kind, type) and hasattr(kind, "model_validate") and hasattr(kind, "model_dump")
 
 
-def _of_model(value: Any) -> Any:
+def _dumped(value: Any) -> Any:
     return value.model_dump(mode="json") if _is_model(type(value)) else value
 
 
 def _msgspec() -> Any:
     if msgspec is None:
-        raise MissingExtra("this needs msgspec", INSTALL)
+        raise MissingExtra("msgspec is not installed", INSTALL)
     return msgspec

@@ -1,4 +1,8 @@
-"""How a call to a SQL function is written, and how its rows are read. No driver is known here."""
+"""Writes calls of SQL functions as statements, and reads the rows that they return.
+
+A Command is a dataclass whose fields are annotated with SQL types. From these it makes the statement and its
+parameters; an adapter runs them. This module imports no driver.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +20,22 @@ Row = Sequence[Any]
 
 
 class Statement(NamedTuple):
-    """SQL with `$1`, `$2`, each once and in this order, and what they stand for."""
+    """SQL with the placeholders `$1`, `$2`, ..., each used once and in this order, and their values."""
 
     text: str
     parameters: tuple[Any, ...]
 
 
 class SqlType(NamedTuple):
-    """A type of PostgreSQL's, and what lies between it and Python where drivers differ."""
+    """A type of PostgreSQL. `dump` and `load` convert values for which drivers differ."""
 
     name: str
     dump: Callable[[Any], Any] | None = None
     load: Callable[[Any], Any] | None = None
     sent_as: str | None = None
-    """Where drivers may have ideas of their own about the type."""
+    """The type of the parameter in the statement, if a driver would convert one of type `name` by itself.
+    PostgreSQL then casts it.
+    """
 
 
 def _json_text(value: Any) -> str | None:
@@ -37,15 +43,16 @@ def _json_text(value: Any) -> str | None:
 
 
 def _json_texts(values: Sequence[Any] | None) -> list[str | None] | None:
-    """Many are one and the same object: the headers that say no more than the content's type."""
+    """Encode each object once: in a batch, most headers are the same object, with only the content type."""
     if values is None:
         return None
-    known = {id(value): _json_text(value) for value in {id(value): value for value in values}.values()}
-    return [known[id(value)] for value in values]
+    distinct = {id(value): value for value in values}
+    texts = {key: _json_text(value) for key, value in distinct.items()}
+    return [texts[id(value)] for value in values]
 
 
 def _json_value(value: Any) -> Any:
-    """Some drivers have read the JSON already."""
+    """Some drivers decode JSON themselves."""
     return json.loads(value) if isinstance(value, str | bytes) else value
 
 
@@ -54,7 +61,7 @@ def _number_text(value: float | None) -> str | None:
 
 
 def _octets(value: Any) -> bytes | None:
-    """Some drivers give a memoryview."""
+    """Some drivers return a memoryview."""
     return None if value is None else bytes(value)
 
 
@@ -76,14 +83,16 @@ Jsonbs = Annotated[Sequence[Any], SqlType("JSONB[]", dump=_json_texts, sent_as="
 
 @dataclass(frozen=True)
 class Command(Generic[Result_co]):
-    """A call to one SQL function. Its fields are the function's parameters, without their `p_`."""
+    """A call of one SQL function. Its fields are the parameters of the function, without the prefix `p_`."""
 
     function: ClassVar[str]
     columns: ClassVar[str] = "*"
     is_harmless: ClassVar[bool] = False
-    """Whether it does not matter if a call whose answer got lost was carried out: it reads, or the like."""
+    """The call changes nothing that matters, for example because it only reads. If its answer is lost, it
+    makes no difference whether it was carried out.
+    """
     is_repeatable: ClassVar[bool] = False
-    """Whether such a call may be made again: it then does, and answers, what one would."""
+    """The call may be made again if its answer is lost: two calls have the same effect as one."""
 
     def statement(self, schema: str) -> Statement:
         kind: Any = type(self)
@@ -95,19 +104,19 @@ class Command(Generic[Result_co]):
         )
 
     def decode(self, rows: Sequence[Row]) -> Result_co:
-        """What the function's rows mean."""
+        """Make the result from the rows that the function returned."""
         raise NotImplementedError
 
     def may_repeat(self) -> bool:
         return self.is_harmless or self.is_repeatable
 
     def tells_all(self, result: Any) -> bool:  # noqa: ARG002
-        """Whether the answer of a repeated call leaves no doubt about what came of the first."""
+        """Whether the result of a repeated call shows what the first call did."""
         return True
 
 
 def arguments(command: Command[Any]) -> list[tuple[str, str, Any]]:
-    """Of each parameter: its name, the type that PostgreSQL has it as, and what is given."""
+    """The name, the PostgreSQL type and the value of each parameter."""
     kind: Any = type(command)
     named = zip(dataclasses.fields(command), _sql_types(kind), strict=True)
     return [
@@ -116,12 +125,12 @@ def arguments(command: Command[Any]) -> list[tuple[str, str, Any]]:
 
 
 def columns_of(record: type) -> str:
-    """By name, so that a newer schema may have more."""
+    """The columns of a record, by name: a newer schema may return more columns."""
     return ", ".join(field.name for field in dataclasses.fields(record))
 
 
 def read(record: type[Record], rows: Iterable[Row]) -> list[Record]:
-    """Records made of rows of their columns. By columns, as there may be thousands of rows."""
+    """Make a record from each row. Works column by column, which is faster for thousands of rows."""
     kind: Any = record
     loads = [sql_type and sql_type.load for sql_type in _sql_types(kind)]
     columns = list(zip(*rows, strict=True))
@@ -132,7 +141,7 @@ def read(record: type[Record], rows: Iterable[Row]) -> list[Record]:
 
 
 def identifier(name: str) -> str:
-    """The name in double quotes."""
+    """Quote a name for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -154,13 +163,13 @@ def _cast(number: int, sql_type: SqlType) -> str:
 
 @cache
 def _sql_types(described: Any) -> tuple[Any, ...]:
-    """Of each field: the SqlType its annotation names, or None."""
+    """The SqlType in the annotation of each field, or None."""
     hints = get_type_hints(described, include_extras=True)
     return tuple(_sql_type(hints[field.name]) for field in dataclasses.fields(described))
 
 
 def _sql_type(hint: Any) -> SqlType | None:
-    for part in (hint, *get_args(hint)):
+    for part in (hint, *get_args(hint)):  # the arguments: for `Text | None`
         for found in getattr(part, "__metadata__", ()):
             if isinstance(found, SqlType):
                 return found

@@ -27,7 +27,7 @@ def test_a_list(dead: list[int], lonnymq: Run) -> None:
     done = lonnymq("dead", "list")
     assert done.code == 0
     head, *rows = (line.split() for line in done.stdout.splitlines())
-    assert head == ["id", "channel", "lane", "died", "tries", "size", "error"]
+    assert head == ["id", "channel", "lane", "died", "attempts", "size", "error"]
     assert [[row[0], row[1], row[-1]] for row in rows] == [
         ["1", "acme", "timeout"],
         ["2", "acme", r"no\nroute"],

@@ -158,7 +158,7 @@ def test_no_address() -> None:
 def test_no_database() -> None:
     for arguments in WITH_DSN:
         done = run(*with_json(arguments), dsn=NOWHERE)
-        assert_one_sentence(arguments, done, 3, "see that the database is up, and its address right")
+        assert_one_sentence(arguments, done, 3, "check that the database is up and that its address is right")
         assert "cret" not in done.stderr
         assert_debug_shows_where(arguments, NOWHERE)
 
@@ -275,7 +275,7 @@ def test_a_worker(login: Login, schema: str, dsn: str, conn: psycopg.Connection,
     install(conn, "old")
     conn.execute("DROP FUNCTION old.queue_get() CASCADE")  # as in an older version without it
     for address, name, code, says in (
-        (NOWHERE, schema, 3, "see that the database is up, and its address right"),
+        (NOWHERE, schema, 3, "check that the database is up and that its address is right"),
         (dsn, "nowhere", 4, "run `lonnymq install`"),
         (dsn, "old", 4, "run `lonnymq upgrade`"),
         (login(), schema, 1, f'one of the roles "{schema}_producer", "{schema}_consumer"'),

@@ -15,7 +15,7 @@ def rows(table: str) -> list[list[str]]:
     return [line.split() for line in table.splitlines()[1:]]
 
 
-TITLES = ["id", "channel", "lane", "priority", "status", "when", "tries", "size", "about"]
+TITLES = ["id", "channel", "lane", "priority", "status", "when", "attempts", "size", "about"]
 
 
 def test_a_list_shows_when_each_message_is_due(queue: Queue, lonnymq: Run) -> None:

@@ -40,7 +40,7 @@ def test_history(queue: Queue, lonnymq: Run) -> None:
     queue.enqueue("gone", channel="c" * 100, delay=600)
     queue.cancel(3)
     head, *rows = (line.split() for line in lonnymq("history").stdout.splitlines())
-    assert head == ["id", "channel", "lane", "outcome", "finished", "waited", "worked", "tries", "error"]
+    assert head == ["id", "channel", "lane", "outcome", "finished", "waited", "worked", "attempts", "error"]
     assert [row[0] for row in rows] == ["3", "2", "1"]
     assert [row[3] for row in rows] == ["cancelled", "dead", "completed"]
     assert rows[1][-1] == r"no\nroute"

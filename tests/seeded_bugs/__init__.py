@@ -99,8 +99,8 @@ BUGS = {
     ),
     "asynchronous create": SeededBug(
         "core/message_create.sql",
-        "    -- What the queue asks for",
-        "    PERFORM set_config('synchronous_commit', 'off', TRUE);\n    -- What the queue asks for",
+        "    SELECT s.content_max_bytes,",
+        "    PERFORM set_config('synchronous_commit', 'off', TRUE);\n    SELECT s.content_max_bytes,",
         ("tests/sql/test_create.py::test_creates_commit_as_durably_as_the_session_asks",),
     ),
     "unsorted locks": SeededBug(

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from lonnymq import payload
 from lonnymq.spark.sink import json_values
 from lonnymq.spark.sink.json_values import json_texts
-from lonnymq.spark.sink.message_columns import Claim, Contents, InvalidColumns
+from lonnymq.spark.sink.message_columns import ConsumerClaim, Contents, InvalidColumns
 from lonnymq.spark.sink.row_batch import RowRefused
 
 pytestmark = pytest.mark.usefixtures("spark")  # Spark parses the DDL
@@ -56,15 +56,15 @@ PLAIN = "channel string, content binary"
         ("channel string", {}, "no column 'content'"),
         ("content binary", {}, "no column 'channel'"),
         (PLAIN, {"channel": "acme"}, "a column 'channel' and an option channel"),
-        ("content binary", {"channel": ""}, "is no name"),
-        ("content binary", {"channel": "ä" * 128}, "is no name"),
-        (f"{PLAIN}, colour string", {}, "no place for the column 'colour'"),
+        ("content binary", {"channel": ""}, "is not a valid name"),
+        ("content binary", {"channel": "ä" * 128}, "is not a valid name"),
+        (f"{PLAIN}, colour string", {}, "the column 'colour' is not known"),
         (f"{PLAIN}, CONTENT string", {}, "two columns 'content'"),
         (f"{PLAIN}, run_at timestamp, dequeue_at bigint", {}, "'run_at' and 'dequeue_at'"),
         ("channel int, content binary", {}, "'channel' is int, not a string"),
         ("channel string, content int", {}, "'content' is int, not binary"),
         (f"{PLAIN}, run_at string", {}, "'run_at' is string, not a timestamp"),
-        (f"{PLAIN}, run_at timestamp_ntz", {}, "cast it, in the zone that it is meant in"),
+        (f"{PLAIN}, run_at timestamp_ntz", {}, "cast it to a timestamp in its time zone"),
         (f"{PLAIN}, dequeue_at timestamp", {}, "'dequeue_at' is timestamp, not a whole number"),
         (f"{PLAIN}, priority double", {}, "'priority' is double, not a whole number"),
         (f"{PLAIN}, max_attempts string", {}, "'max_attempts' is string, not a whole number"),
@@ -74,7 +74,7 @@ PLAIN = "channel string, content binary"
         ("channel string, content struct<a: map<date, int>>", {}, "the keys of content.a are date"),
         ("channel string, content array<struct<a: int, a: int>>", {}, r"content\[\] has two fields"),
         ("channel string, content struct<a: interval day>", {}, "content.a is interval day"),
-        (f"{PLAIN}, {CLAIM}", {}, "complete=true finishes"),
+        (f"{PLAIN}, {CLAIM}", {}, "use the option complete=true"),
         (PLAIN, {"completes": True}, "needs the column 'claim'"),
         (f"{PLAIN}, claim struct<seq: bigint>", {"completes": True}, "'claim' is struct<seq:bigint>"),
         (f"{PLAIN}, claim bigint", {"completes": True}, "'claim' is bigint"),
@@ -244,13 +244,13 @@ ROWS = {
     "null channel": ({"channel": pa.array([None], pa.string())}, "a channel needs a name"),
     "no channel": ({"channel": pa.array([""])}, "the channel is 0 bytes long"),
     "long channel": ({"channel": pa.array(["ä" * 128])}, "the channel is 256 bytes long"),
-    "NUL in the channel": ({"channel": pa.array(["a\0b"])}, "the channel has a NUL"),
+    "NUL in the channel": ({"channel": pa.array(["a\0b"])}, "the channel contains a NUL"),
     "broken channel": ({"channel": BROKEN}, "the channel is not UTF-8"),
     "null content": ({"content": pa.array([None], pa.binary())}, "a message needs content"),
     "long content": ({"content": pa.array([b"x" * (LIMIT + 1)])}, "the content is 1001 bytes long"),
     "empty key": ({"dedupe_key": pa.array([""])}, "the dedupe key is 0 bytes long"),
     "long key": ({"dedupe_key": pa.array([LONG])}, "the dedupe key is 256 bytes long"),
-    "NUL in the key": ({"dedupe_key": pa.array(["\0"])}, "the dedupe key has a NUL"),
+    "NUL in the key": ({"dedupe_key": pa.array(["\0"])}, "the dedupe key contains a NUL"),
     "broken key": ({"dedupe_key": BROKEN}, "the dedupe key is not UTF-8"),
     "priority 101": ({"priority": pa.array([101])}, "priority is out of range"),
     "priority -101": ({"priority": pa.array([-101])}, "priority is out of range"),
@@ -258,7 +258,7 @@ ROWS = {
     "high cost": ({"cost": pa.array([2**40])}, "cost is out of range"),
     "no lane": ({"lane": pa.array([""])}, "the lane is 0 bytes long"),
     "long lane": ({"lane": pa.array([LONG])}, "the lane is 256 bytes long"),
-    "NUL in the lane": ({"lane": pa.array(["\0"])}, "the lane has a NUL"),
+    "NUL in the lane": ({"lane": pa.array(["\0"])}, "the lane contains a NUL"),
     "far future": ({"dequeue_at": pa.array([2**53 + 1])}, "the time is out of range"),
     "far past": ({"dequeue_at": pa.array([-(2**53) - 1])}, "the time is out of range"),
     "no attempts": ({"max_attempts": pa.array([0])}, "max_attempts is out of range"),
@@ -334,7 +334,11 @@ def test_the_last_claim_of_each_consumer() -> None:
     )
     batch = pa.record_batch(messages(claim=column))
     made = contents(f"{PLAIN}, {CLAIM}", completes=True)
-    assert made.claims(batch, 0) == {Claim("a", 1, 3), Claim("a", 2, 1), Claim("b", 9, 2)}
+    assert made.claims(batch, 0) == {
+        ConsumerClaim("a", 1, 3),
+        ConsumerClaim("a", 2, 1),
+        ConsumerClaim("b", 9, 2),
+    }
     assert "claim" not in made.staged(batch, BATCH, 0, LIMIT).schema.names
 
 

@@ -165,7 +165,7 @@ class TestRefusals:
         [
             ("'a' AS channel", {}, "no column 'content'"),
             ("'x' AS content", {}, "no column 'channel'"),
-            ("'a' AS channel, 'x' AS content, 1 AS colour", {}, "no place for the column 'colour'"),
+            ("'a' AS channel, 'x' AS content, 1 AS colour", {}, "the column 'colour' is not known"),
             ("'a' AS channel, 1 AS content", {}, "'content' is int, not binary"),
             ("'a' AS channel, 'x' AS content", {"kanal": "a"}, "there is no option kanal"),
             ("'a' AS channel, 'x' AS content", {"txnAppId": "a"}, "only one of txnAppId and txnVersion"),

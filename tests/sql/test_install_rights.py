@@ -100,7 +100,7 @@ def test_a_queue_of_somebody_else(
         conn.execute("RESET ROLE")
         error = refusal(CALLS[call], login, "theirs")
         assert f'the queue in schema "theirs" belongs to role "{owner}"' in error.message
-        assert error.hint == "run it with the owner's login", "and not to grant the owner's role"
+        assert error.hint == "log in as that role", "and not: grant the owner's role"
         conn.execute(f"GRANT {owner} TO {quoted}".encode())
         CALLS[call](login, "theirs")
     finally:

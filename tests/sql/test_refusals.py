@@ -55,8 +55,8 @@ REFUSED = {
     "a limit too high": ("message_dequeue(10001)", "LM005", MANY),
     "a limit far too high": ("message_dequeue(2147483647)", "LM005", MANY),
     "a limit below none": ("message_dequeue(-100)", "LM005", MANY),
-    "a dispatch before the last": ("dispatch(1, -1)", "LM005", "after 0 ms or more"),
-    "a dispatch of nothing": ("dispatch(0)", "LM005", "Read 1 to 100,000"),
+    "a dispatch before the last": ("dispatch(1, -1)", "LM005", "p_quiet_ms of 0 or more"),
+    "a dispatch of nothing": ("dispatch(0)", "LM005", "p_limit from 1 to 100,000"),
     "a cleaning of nothing": ("maintain(0)", "LM005", "Clean 1 to 1,000,000"),
     "fewer contents than channels": (
         "message_create_many(ARRAY['a', 'b'], ARRAY['']::BYTEA[])",

@@ -84,7 +84,7 @@ def test_an_unknown_content_type_is_an_error() -> None:
         decode(b"", "application/x-pickle")
     with pytest.raises(UnknownContentType, match="use 'application/json'"):
         encode({}, "text/yaml")
-    with pytest.raises(UnknownContentType, match="says nothing of a Order"):
+    with pytest.raises(UnknownContentType, match="cannot be decoded as Order"):
         decode(b"{}", None, Order)
 
 

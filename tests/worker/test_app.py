@@ -107,7 +107,7 @@ def test_arguments_come_back_as_the_function_wants_them(app: App[Any]) -> None:
         (b"[7]", "not the arguments of a task"),
         (b"{}", "lacks 'invoice'"),
         (b'{"invoice": 7, "colour": "red"}', "takes no 'colour'"),
-        (b'{"invoice": "seven"}', "'seven' is no int"),
+        (b'{"invoice": "seven"}', "'seven' is not of type int"),
         (b"{", "is not application/json"),
     ],
 )

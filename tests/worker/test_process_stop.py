@@ -149,7 +149,7 @@ def test_an_unknown_task_waits_for_a_worker_that_has_it(
     until(lambda: waiting(conn) == [UNTOUCHED], "the other to be released")
     [(id_, status)] = conn.execute("SELECT id, status FROM messages").fetchall()
     assert status == "scheduled"
-    assert "released 1 message for the task 'ship' for 60 s, having no handler" in older.log
+    assert "released 1 message for the task 'ship' for 60 s: no handler" in older.log
     assert " ERROR lonnymq.worker: " in older.log
     assert older.stop() == 0
 

@@ -471,8 +471,8 @@ def test_messages_of_unknown_tasks_are_released_and_logged_as_errors(
     assert [(each.status, each.attempts) for each in queue.messages()] == [("scheduled", 0)] * 4
     logged = [record.getMessage() for record in caplog.records]
     assert logged == [
-        "released 3 messages for the task 'newer' for 60 s, having no handler; tasks: known",
-        "released 1 message without a task for 60 s, having no handler; tasks: known",
+        "released 3 messages for the task 'newer' for 60 s: no handler; tasks: known",
+        "released 1 message without a task for 60 s: no handler; tasks: known",
     ]
 
 

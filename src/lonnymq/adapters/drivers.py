@@ -1,5 +1,5 @@
-"""Runs a command on the caller's connection, session, pool or engine, of whichever driver. Only the adapter
-of that driver is imported.
+"""Runs a command on the caller's connection, session, pool or engine, with the adapter of its driver. No
+other adapter is imported.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def run_async(target: object, schema: str, command: Command[Result]) -> Re
 
 
 def run_pair(pool: object, schema: str, first: Command[Any], second: Command[Result]) -> Result:
-    """Run each in its own transaction, and both in one round trip if the adapter can."""
+    """Run two commands, each in its own transaction, and both in one round trip if the adapter can."""
     invalid_values.check(second)
     pair_runner = getattr(_adapter_of(pool), "run_pair", None)
     if pair_runner is None:
@@ -95,18 +95,18 @@ def transaction_async(pool: object) -> AbstractAsyncContextManager[object]:
 
 
 def address(pool: object) -> str | None:
-    """The address that it connects to, if it exposes that."""
+    """The address that the pool or engine connects to, if it exposes that."""
     found: str | None = _adapter_of(pool).address(pool)
     return found
 
 
 def is_pool(target: object) -> bool:
-    """Whether it is a pool or an engine."""
+    """Whether the object is a pool or an engine."""
     return isinstance(target, _adapter_of(target).POOLS)
 
 
 def check_has_transaction(target: object) -> None:
-    """Raises UnsuitableConnection for a pool or engine, which would commit by itself."""
+    """Raise UnsuitableConnection for a pool or engine, which would commit by itself."""
     if is_pool(target):
         raise UnsuitableConnection(
             f"{_name(target)} is a pool, so the call cannot be part of your transaction",
@@ -115,7 +115,7 @@ def check_has_transaction(target: object) -> None:
 
 
 def check_is_pool(pool: object, *, is_async: bool) -> None:
-    """Raises UnsuitableConnection unless it is a pool or an engine, of the right kind."""
+    """Raise UnsuitableConnection unless it is a pool or an engine, asynchronous or not as required."""
     adapter = _adapter_of(pool, POOLS)
     if not isinstance(pool, adapter.POOLS):
         raise UnsuitableConnection(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lonnymq.channel_policy import POLICIES, Policy
+from lonnymq.channel_policy import POLICIES, PolicyPart
 from lonnymq.cli.completion import channel_names
 from lonnymq.cli.confirm import confirm
 from lonnymq.cli.display import exactly
@@ -243,15 +243,15 @@ def _fields(channel: ChannelStatistics, now: int) -> list[tuple[str, str]]:
         ("oldest due", "" if channel.oldest_due_ms is None else duration(channel.oldest_due_ms)),
         ("served", count(channel.served)),
         ("last served", exactly(channel.last_served_at, now)),
-        *((policy.title, _shown(policy, channel)) for policy in POLICIES.values()),
+        *((part.title, _shown(part, channel)) for part in POLICIES.values()),
     ]
 
 
-def _shown(policy: Policy, record: ChannelPolicy) -> str:
-    value = getattr(record, policy.field)
+def _shown(part: PolicyPart, record: ChannelPolicy) -> str:
+    value = getattr(record, part.field)
     if not value:
         return "no limit"
-    return f"{value:g}" if policy.usual == 1 else f"{value:,}{policy.unit}"
+    return f"{value:g}" if part.usual == 1 else f"{value:,}{part.unit}"
 
 
 def _print_policies(policies: Sequence[ChannelPolicy], *, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lonnymq.cli.confirm import confirm
-from lonnymq.cli.display import gist, size, tries, when
+from lonnymq.cli.display import attempts_of, gist, size, when
 from lonnymq.cli.failure import FAILURE, BadValue, NotThere
 from lonnymq.cli.message_commands import LAST_ID, Id, fields
 from lonnymq.cli.message_outcomes import print_outcomes
@@ -190,7 +190,9 @@ def _columns(now: int) -> list[Column[DeadMessage]]:
         Column("channel", lambda message: message.channel, gives_way=True),
         Column("lane", lambda message: message.lane, gives_way=True),
         Column("died", lambda message: when(message.dead_at, now)),
-        Column("tries", lambda message: tries(message.attempts, message.max_attempts), is_number=True),
+        Column(
+            "attempts", lambda message: attempts_of(message.attempts, message.max_attempts), is_number=True
+        ),
         Column("size", lambda message: size(message.content_bytes), is_number=True),
         Column("error", lambda message: gist(message.error), gives_way=True),
     ]

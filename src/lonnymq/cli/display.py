@@ -60,7 +60,7 @@ def size(octets: int) -> str:
     return f"{amount:,.0f} TiB"
 
 
-def tries(attempts: int, max_attempts: int | None) -> str:
+def attempts_of(attempts: int, max_attempts: int | None) -> str:
     return str(attempts) if max_attempts is None else f"{attempts}/{max_attempts}"
 
 

@@ -40,7 +40,7 @@ File = Annotated[
     ),
 ]
 Payloads = Annotated[bool, typer.Option("--payloads", help="Each line of the file is a payload.")]
-Text = Annotated[bool, typer.Option("--text", help="The payload is a text, not JSON.")]
+Text = Annotated[bool, typer.Option("--text", help="The payload is plain text, not JSON.")]
 Channel = Annotated[
     str,
     typer.Option(help="The channel; in a file, of lines that name none.", autocompletion=channel_names),

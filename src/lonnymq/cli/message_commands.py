@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lonnymq.cli.confirm import confirm
-from lonnymq.cli.display import due, exactly, gist, size, tries, when
+from lonnymq.cli.display import attempts_of, due, exactly, gist, size, when
 from lonnymq.cli.failure import NotThere
 from lonnymq.cli.message_outcomes import print_outcomes
 from lonnymq.cli.open_queue import opened, server_time
@@ -160,7 +160,7 @@ def fields(message: Message, now: int) -> list[tuple[str, str]]:
         ("last taken", exactly(message.dequeued_at, now)),
         ("lease ends", exactly(message.lease_end_at, now)),
         ("died", exactly(message.dead_at, now)),
-        ("attempts", tries(message.attempts, message.max_attempts)),
+        ("attempts", attempts_of(message.attempts, message.max_attempts)),
         ("consumer", printable(message.consumer or "")),
         ("dedupe key", printable(message.dedupe_key or "")),
         ("headers", printable(headers)),
@@ -191,7 +191,9 @@ def _columns(now: int) -> list[Column[ListedMessage]]:
         Column("priority", lambda message: str(message.priority), is_number=True),
         Column("status", lambda message: "cancelled" if message.is_cancelled else message.status),
         Column("when", lambda message: _when(message, now)),
-        Column("tries", lambda message: tries(message.attempts, message.max_attempts), is_number=True),
+        Column(
+            "attempts", lambda message: attempts_of(message.attempts, message.max_attempts), is_number=True
+        ),
         Column("size", lambda message: size(message.content_bytes), is_number=True),
         Column("about", _about, gives_way=True),
     ]

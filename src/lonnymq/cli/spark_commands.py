@@ -120,7 +120,7 @@ def archive(
     every: Annotated[
         float | None,
         typer.Option(
-            help="Keep running, and archive again every so many seconds until Ctrl-C.", show_default=False
+            help="Keep running, and archive again every this many seconds, until Ctrl-C.", show_default=False
         ),
     ] = None,
     follow: Annotated[

@@ -97,7 +97,7 @@ def _columns(now: int) -> list[Column[FinishedMessage]]:
         Column("finished", lambda message: when(message.finished_at, now)),
         Column("waited", _waited, is_number=True),
         Column("worked", _worked, is_number=True),
-        Column("tries", lambda message: str(message.attempts), is_number=True),
+        Column("attempts", lambda message: str(message.attempts), is_number=True),
         Column("error", lambda message: gist(message.error), gives_way=True),
     ]
 

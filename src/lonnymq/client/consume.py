@@ -143,7 +143,7 @@ def retry(
     """Give the message back, to be served again: at its old place, at a time, or after a delay. It keeps its
     priority, cost and lane.
 
-    With an `error`, a text or an exception, the attempt has failed. After the last attempt the message is
+    With an `error`, a string or an exception, the attempt has failed. After the last attempt the message is
     dead: the result is `retried` or `dead`. Without an error, the attempt does not count. `state` is kept for
     the next attempt.
 

@@ -49,7 +49,7 @@ def enqueue(
     Raises ChannelFull if the channel already holds its `max_size`. With `on_full="return"` the result is
     `full` instead, and the id None. Either way nothing is created, and your transaction can go on.
 
-    With `conn`, the message is part of your transaction: it is there when that commits. Pass a connection or
+    With `conn`, the message is part of your transaction: it exists once that commits. Pass a connection or
     cursor of psycopg, a connection of asyncpg, a connection or session of SQLAlchemy, or Django's
     `connection`.
 
@@ -66,9 +66,11 @@ def enqueue(
 
 
 def check_many(values: object, what: str) -> None:
-    """Raise InvalidField unless the argument is a list. A text or a dict would be taken apart."""
+    """Raise InvalidField unless the argument is a list. A string or a dict can be iterated over too, but is
+    a mistake.
+    """
     if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
-        raise InvalidField(f"{reprlib.repr(values)} is not a list of {what}", "give a list, even of one")
+        raise InvalidField(f"{reprlib.repr(values)} is not a list of {what}", "give a list, even for one")
 
 
 def raises_when_full(on_full: OnFull) -> bool:
@@ -79,7 +81,7 @@ def raises_when_full(on_full: OnFull) -> bool:
 
 
 def _create(message: NewMessage, *, raise_full: bool) -> Steps[Created]:
-    content, headers = _written(message)
+    content, headers = _encoded(message)
     dequeue_at, delay_ms = schedule(message.run_at, message.delay)
     unchanged: dict[str, Any] = {name: getattr(message, name) for name in UNCHANGED}
     created: Created = yield MessageCreate(
@@ -98,17 +100,17 @@ def _create(message: NewMessage, *, raise_full: bool) -> Steps[Created]:
     return created
 
 
-def _written(message: NewMessage) -> tuple[bytes, Mapping[str, Any] | None]:
+def _encoded(message: NewMessage) -> tuple[bytes, Mapping[str, Any] | None]:
     """Encode the payload, and add its type to the headers unless they already name one."""
     if not isinstance(message.channel, str):
-        raise InvalidChannel(f"channel: {message.channel!r} is not a text", "give the name of a channel")
+        raise InvalidChannel(f"channel: {message.channel!r} is not a string", "give the name of a channel")
     for name in UNCHANGED:
         check_option(name, getattr(message, name))
-    given = _checked(message.headers) if message.headers else {}
+    given = _checked_headers(message.headers) if message.headers else {}
     content, content_type = encode(message.payload, given.get(HEADER, message.content_type))
     if content_type is None or HEADER in given:
         return content, given or None
-    return content, {**given, HEADER: content_type} if given else _type_alone(content_type)
+    return content, {**given, HEADER: content_type} if given else _type_header(content_type)
 
 
 def check_option(name: str, value: object) -> None:
@@ -118,10 +120,10 @@ def check_option(name: str, value: object) -> None:
     if OPTIONS[name].kind is Kind.NUMBER and type(value) is not int:
         raise InvalidField(f"{name}: {value!r} is not a whole number", "give an int")
     if OPTIONS[name].kind is Kind.TEXT and not isinstance(value, str):
-        raise InvalidField(f"{name}: {value!r} is not a text", "give a str")
+        raise InvalidField(f"{name}: {value!r} is not a string", "give a str")
 
 
-def _checked(headers: Mapping[str, Any]) -> Mapping[str, Any]:
+def _checked_headers(headers: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(headers, Mapping):
         raise InvalidField(f"headers: a {type(headers).__name__} is not a dict", "give a dict")
     plain = dict(headers)
@@ -133,7 +135,7 @@ def _checked(headers: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 @cache
-def _type_alone(content_type: str) -> Mapping[str, Any]:
+def _type_header(content_type: str) -> Mapping[str, Any]:
     return {HEADER: content_type}
 
 
@@ -189,10 +191,10 @@ class Batch:
     def add(self, item: Any) -> bool:
         """Add a message. Returns whether the batch is full now."""
         if isinstance(item, NewMessage):
-            message, (content, headers) = item, _written(item)
+            message, (content, headers) = item, _encoded(item)
         else:
             message, (content, content_type) = self._plain, encode(item)
-            headers = None if content_type is None else _type_alone(content_type)
+            headers = None if content_type is None else _type_header(content_type)
         self._messages.append(message)
         self._contents.append(content)
         self._headers.append(headers)

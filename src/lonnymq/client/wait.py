@@ -1,7 +1,8 @@
 """A dequeue that waits for messages. It sleeps until the next due time, or until it is notified.
 
-The order of the steps is that of the SQL contract ("Sleeping"), so that it misses no message, whenever that
-commits. While it sleeps it makes one call per second, which writes nothing.
+The order of the steps is the one in docs/sql.md, "Sleeping". It makes sure that no message is missed,
+whenever its transaction commits. While the dequeue sleeps, it makes one call per second, which writes
+nothing.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from lonnymq.client.consume import DequeueRequest, take, take_new
 from lonnymq.commands import Awaited, Delivery, Dequeued, Look, SleepBegin, SleepLook
 from lonnymq.statement import Command
 
-UNSURE_MS = 4  # the first pause while it is not sure that producers notify
+UNSURE_MS = 4  # the first pause, while producers may not notify yet; each next one is twice as long
 POLL_MS = 1000
 
 
 @dataclass(frozen=True)
 class Sleep:
-    """Sleep for this long, or until notified. Answers whether it was notified. 0 discards notifications."""
+    """Sleep for this long, or until notified. The answer says whether it was notified. 0 discards the
+    notifications that have arrived.
+    """
 
     milliseconds: int
 

@@ -1,4 +1,4 @@
-"""Schedules: where each stands, and firing it."""
+"""Schedules: read their positions, and fire them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ScheduleState:
 
 @dataclass(frozen=True)
 class ScheduleOpen(ManyRecords[ScheduleState]):
-    """Read where schedules stand. New ones start now."""
+    """Read the positions of schedules. New ones start now."""
 
     function = "schedule_open"
     is_harmless = True

@@ -49,26 +49,26 @@ class DemoResult:
 
 
 @dataclass(frozen=True)
-class FinishedDemoMessage:
+class DemoMessage:
     key: Key
     outcome: str
     started: StartedMessage[Key]
     finished_at: int
 
 
-def read_history(dsn: str) -> list[FinishedDemoMessage]:
+def read_history(dsn: str) -> list[DemoMessage]:
     with psycopg.connect(dsn, row_factory=namedtuple_row) as conn:
         return [_finished(row) for row in conn.execute(HISTORY, (URGENT_HEADER,))]
 
 
-def _finished(row: Any) -> FinishedDemoMessage:  # noqa: ANN401 - a namedtuple of the query's columns
+def _finished(row: Any) -> DemoMessage:  # noqa: ANN401 - a namedtuple of the query's columns
     key = row.channel, row.is_urgent
-    return FinishedDemoMessage(
+    return DemoMessage(
         key, row.outcome, StartedMessage(key, row.id, row.arrived, row.started), row.finished_at
     )
 
 
-def summarize(tenants: Sequence[DemoTenant], finished: Sequence[FinishedDemoMessage]) -> DemoResult:
+def summarize(tenants: Sequence[DemoTenant], finished: Sequence[DemoMessage]) -> DemoResult:
     begin = min(message.started.started for message in finished)
     end = max(message.finished_at for message in finished)
     return DemoResult(
@@ -76,9 +76,7 @@ def summarize(tenants: Sequence[DemoTenant], finished: Sequence[FinishedDemoMess
     )
 
 
-def _tenant_results(
-    tenants: Sequence[DemoTenant], finished: Sequence[FinishedDemoMessage]
-) -> Iterator[TenantResult]:
+def _tenant_results(tenants: Sequence[DemoTenant], finished: Sequence[DemoMessage]) -> Iterator[TenantResult]:
     found = waits([message.started for message in finished])
     counts = Counter((message.key, message.outcome) for message in finished)
     for tenant in tenants:

@@ -1,7 +1,7 @@
 """Puts binaries and data where the server's account can reach them.
 
-A home folder is often closed to other accounts (0700), with everything in it: a data folder, or the `.venv`
-that has the binaries. We never change permissions of such folders. Only root runs the server as another
+A home folder is often closed to other accounts (0700), and with it a data folder, or the `.venv` with the
+binaries. We never change the permissions of such folders. Only root runs the server as another
 account, so system folders can be used: the wheel's binaries are copied there once, and the data is stored
 there behind a symbolic link.
 """
@@ -22,7 +22,7 @@ NOT_COPIED = ("include", "doc", "pgxs", "*.a", "*.py", "__pycache__")
 
 
 def reachable_binaries(bin_dir: Path, account: Account) -> Path:
-    """The same binaries where the account can run them: in place, or in a copy of the wheel."""
+    """The folder of the binaries, or that of a copy if the account cannot reach it."""
     if account.can_reach(bin_dir):
         return bin_dir
     root = wheel_root()
@@ -35,6 +35,7 @@ def reachable_binaries(bin_dir: Path, account: Account) -> Path:
 
 
 def relocated_storage() -> Path:
+    """A new folder for data, which the account can reach."""
     _create_passable(RELOCATED_DATA)
     return Path(tempfile.mkdtemp(dir=RELOCATED_DATA))
 
@@ -59,7 +60,7 @@ def _copy_of_wheel(root: Path) -> Path:
 
 
 def _copy_readable_by_all(root: Path, target: Path) -> None:
-    """Keep the relative paths of the folders, by which the programs find their libraries."""
+    """Copy the folders with the same relative paths, because the programs find their libraries by these."""
     libraries = root.with_name(f"{root.name}.libs")
     for source in (root, libraries):
         if source.is_dir():

@@ -2,8 +2,8 @@
 
 They run in one transaction, so a failure leaves the schema as it was. They start with a lock, so the second
 of two simultaneous installations finds the work of the first done. The installer has two tables:
-`migration` has the steps that ran, and `installation` (one row) has the release of the functions, the
-clients that they serve, and the names of functions and views.
+`migration` has the steps that ran, and `installation` (one row) has the release of the functions, which
+versions of clients may call them, and the names of functions and views.
 """
 
 # ruff: noqa: S608 - what goes into the SQL was quoted by lonnymq.install.sql_text
@@ -36,15 +36,17 @@ from lonnymq.statement import identifier
 from lonnymq.version import __version__
 
 CONTRACT = 3
-"""The version of the SQL functions that a client of this release calls. Every change raises it, additions
-too.
+"""The version of the SQL functions that a client of this release calls. Raise it with every change, also when
+a function is only added.
 """
 
 OLDEST_CONTRACT = 3
-"""The oldest client that the functions of this release serve. Changing or removing a call raises it."""
+"""The oldest version of clients that may call the functions of this release. Raise it when a function is
+changed or removed.
+"""
 
 LOCK_TIMEOUT_MS = 800
-"""How long a statement waits for a lock, while later calls wait behind it. It is less than PostgreSQL's
+"""How long a statement waits for a lock. Meanwhile later calls wait behind it. It is less than PostgreSQL's
 default deadlock_timeout of a second, so that in a deadlock this transaction gives up first.
 """
 

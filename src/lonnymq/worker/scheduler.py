@@ -152,11 +152,11 @@ class _Scheduler:
             fired = await self._queue.perform(ask(command))
         except (QueueClosed, *TRANSIENT):
             raise
-        except Exception:  # it may concern this schedule only, so the others go on
+        except Exception:  # it may concern only this schedule, so the others continue
             schedule.failures += 1
             pause = ERROR_DELAYS(schedule.failures)
             schedule.retry_at = time.monotonic() + pause
-            log.exception("schedule %r could not fire, and is tried again in %.0f s", cron.name, pause)
+            log.exception("schedule %r could not fire; trying again in %.0f s", cron.name, pause)
             return
         schedule.failures = 0
         self._clock.set(fired.now_at)
@@ -178,7 +178,7 @@ class _Scheduler:
     def _warn_if_ahead(self, cron: Cron, handled_until: int) -> None:
         if handled_until > self._clock.now + AHEAD_MS:
             log.warning(
-                "schedule %r has fired until %s, ahead of the database's clock, which was set back. It waits "
+                "schedule %r has fired up to %s, ahead of the database's clock, which was set back. It waits "
                 "until then; schedule_delete(%r) makes it start now",
                 *(cron.name, _text(handled_until), cron.name),
             )
@@ -187,7 +187,7 @@ class _Scheduler:
 def _log_firing(cron: Cron, firing: Firing, handled_until: int, fired: Fired) -> None:
     if fired.refused:
         log.error(
-            "schedule %r: channel %r is full, so %d of its times up to %s made no message",
+            "schedule %r: channel %r is full, so %d of its times up to %s created no message",
             *(cron.name, cron.message.channel, fired.refused, _text(firing.upto)),
         )
     if fired.result in {Result.FIRED, Result.SKIPPED}:

@@ -1,5 +1,5 @@
-"""One run of a worker, from its first message to its last. This is the spine of the package: every message
-passes through here, and each step hands over to the module that does it. In order:
+"""One run of a worker, from start to stop. Every message passes through here, and each step calls the module
+that does the work. In order:
 
 1. `_lease_messages` asks `intake` how many messages to lease, dequeues them (`_dequeue`), and pauses while
    `outages` says that the database is unavailable. With `until_empty` it returns when nothing is left, which
@@ -10,13 +10,14 @@ passes through here, and each step hands over to the module that does it. In ord
    extends their leases in the background, and stops the handlers of those that are lost or cancelled.
 4. `_handle` runs one message: `execute` calls the handler, in the loop or in one of the `threads`, with a
    `job_context` for its Job, and returns the outcome.
-5. `_finish` passes message and outcome to `finish`, which completes, gives back or discards messages in
-   `batches`; `_report_result` calls the user's `on_result`.
-6. `_on_finished` is called when the database has the outcome; `intake` may then ask for more.
+5. `_finish` passes message and outcome to `finish`, which completes, retries, releases or discards messages
+   in `batches`; `_report_result` calls the user's `on_result`.
+6. `_on_finished` is called when the outcome is in the database; `intake` may then ask for more.
 
 Beside this run `maintenance`, the `scheduler` (if the app has schedules) and `health` (if there is a health
 file). `_release_waiting` releases ready messages that were not started soon. At the end, `_drain` releases
-what is ready, waits for what runs, interrupts it when the shutdown timeout is over, and waits for 5. and 6.
+what is ready, waits for what runs, interrupts it when the shutdown timeout is over, and waits until the
+outcomes are in the database.
 
 Code that should run before each handler belongs in `_handle`, code that should run after each attempt in
 `_report_result`, and code that should run when the worker starts or stops in `serve`.
@@ -87,7 +88,7 @@ class WorkerSession:
         self._intake.wake()
 
     def _threads_exhausted(self) -> None:
-        """Stop: plain functions that are leased now could never start."""
+        """Stop the worker: no thread is left to run handlers that are not asynchronous."""
         self._failure = HandlersStuck(
             "all threads are occupied by stuck handlers",
             "set timeouts on the sockets and locks they wait for",
@@ -159,7 +160,7 @@ class WorkerSession:
             was_idle = not self._in_progress and not self._unfinished
             try:
                 deliveries = await self._dequeue(min(wanted, DEQUEUE_MAX), wait_s if until_empty else None)
-                # It was idle before the dequeue, so nothing was given back during it.
+                # The worker was idle before the dequeue, so it released or retried nothing during it.
                 found_nothing = until_empty and was_idle and not deliveries
                 if found_nothing and not await has_due_messages(self._queue):
                     return
@@ -181,7 +182,7 @@ class WorkerSession:
         """Wait for messages for `wait_s`, or without a limit if it is None.
 
         A dequeue that is under way when the worker stops or is cancelled is awaited, because its messages are
-        leased. But not for ever: in an outage there is no answer.
+        leased. It is awaited for DEQUEUE_TIMEOUT_S at most, because in an outage there is no answer.
         """
         options: dict[str, Any] = {"lease": self._lease_s, "consumer": self._settings.name}
         dequeue = self._loop.create_task(
@@ -221,7 +222,7 @@ class WorkerSession:
                 self._ready.append(leased)
         for kind, count in unknown.items():
             log.error(
-                "released %d message%s %s for %d s, having no handler; tasks: %s",
+                "released %d message%s %s for %d s: no handler; tasks: %s",
                 *(count, "" if count == 1 else "s", kind, UNKNOWN_TASK_DELAY_MS / 1000, self._task_names()),
             )
         self._start_handlers()
@@ -287,7 +288,9 @@ class WorkerSession:
         self._intake.wake()
 
     async def _release_waiting(self) -> None:
-        """Run until cancelled. When handlers become slower, release what is ready: others may start it."""
+        """Run until cancelled. When handlers become slower, release what is ready, so that other workers can
+        start it.
+        """
         while True:
             await asyncio.sleep(READY_MAX_S / 4)
             if self._ready and (waited := loop_time() - self._ready[0].received_at) > READY_MAX_S:
@@ -322,7 +325,7 @@ class WorkerSession:
                 await self._finisher.wait_until_idle()
         except TimeoutError:
             log.warning(
-                "could not finish %d message%s: served again when the lease ends",
+                "could not write the outcome of %d message%s: served again when the lease ends",
                 *(self._unfinished, "" if self._unfinished == 1 else "s"),
             )
 

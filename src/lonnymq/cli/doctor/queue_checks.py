@@ -67,8 +67,8 @@ def listening(db: Database) -> CheckResult:
     (backend_pid,) = db.one("SELECT pg_backend_pid()")
     if is_behind_a_pooler(db.conn, backend_pid):
         return warning(
-            "a pooler is in between, and LISTEN does not work through it: consumers poll once per second",
-            "give them a direct address to listen on: Queue(..., listen=...)",
+            "the address is that of a pooler, where LISTEN does not work: consumers poll once per second",
+            "give them a direct address for LISTEN: Queue(..., listen=...)",
         )
     (notify,) = db.one(f"SELECT notify FROM {db.name}.queue_get()")
     if not notify:
@@ -101,7 +101,7 @@ def dead_rows(db: Database) -> CheckResult:
     for name, dead, live in found:
         return warning(
             f"table {name} has {count(dead)} dead rows and {count(live)} live ones",
-            "if no check above names what holds back vacuum, raise autovacuum_vacuum_cost_limit",
+            "if no check above says what holds back vacuum, raise autovacuum_vacuum_cost_limit",
         )
     return ok("vacuum keeps up")
 
@@ -166,7 +166,7 @@ def consuming(db: Database) -> CheckResult:
 
 
 def maintenance(db: Database) -> CheckResult:
-    """The queue does not record when maintenance ran, but its leftovers show if it does not."""
+    """The queue does not record when maintenance ran, but rows that nobody cleaned up show if it did not."""
     (left,) = db.one(
         "SELECT count(*) FROM (SELECT FROM"
         f" {db.name}.notice w WHERE w.xid < (SELECT t.seen_xid FROM {db.name}.tick t"

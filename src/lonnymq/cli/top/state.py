@@ -1,4 +1,4 @@
-"""What the polls have read of the channels so far."""
+"""The channels, as the polls have read them so far."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ChannelState:
 
     @property
     def state(self) -> str:
-        """Why none of its messages is served; `paused` before any other reason."""
+        """`ready`, or why none of its messages is served. `paused` goes before any other reason."""
         return "paused" if self.stats.paused else self.stats.blocked_by or "ready"
 
 
@@ -41,7 +41,7 @@ class QueueSnapshot:
     at: int
     """The server's time, in Unix milliseconds."""
     queue: QueueStatistics | None
-    """None for a login that may see some channels only."""
+    """None for a login that may see only some channels."""
     history: ServedHistory
     channels: Mapping[str, ChannelState]
     is_complete: bool
@@ -51,7 +51,9 @@ class QueueSnapshot:
 
     @cached_property
     def total(self) -> float:
-        """Messages per second, over all channels. Both sources can lag behind, neither counts too much."""
+        """Messages per second, over all channels: the sum of their rates or the rate of the queue, whichever
+        is higher. Both can lag behind, and neither counts too much.
+        """
         rates = sum(channel.rate for channel in self.channels.values() if channel.rate is not None)
         return max(rates, self.history.rate or 0.0)
 
@@ -79,7 +81,7 @@ class QueueSnapshot:
         return None if self.fair is None else self.fair * channel.stats.weight
 
     def share(self, channel: ChannelState) -> float | None:
-        """Its part of all messages served, 0 to 1."""
+        """Its part of all messages that are served, 0 to 1."""
         return None if channel.rate is None or not self.total else channel.rate / self.total
 
     def of_fair(self, channel: ChannelState) -> float | None:
@@ -146,7 +148,7 @@ class ChannelTable:
             self._pass_began_at = self.poll + 1
 
     def stalest(self, names: Iterable[str], limit: int) -> list[str]:
-        """The channels whose last sample is oldest, without those read at this poll."""
+        """The channels whose last sample is oldest, except those read at this poll."""
         ages = [
             (channel.history.samples[-1].poll, name)
             for name in names

@@ -1,4 +1,4 @@
-"""Finding, splitting and reading the rows between two positions, each row once.
+"""Finds, splits and reads the rows between two positions, each row once.
 
 The driver splits them into partitions by transaction. An executor reads the rows of one partition, after it
 checked that its server has everything that the end of the batch sees.
@@ -96,10 +96,11 @@ class RangeReader:
         return self.view.is_trimmed and self.fails_on_data_loss
 
     def marked(self, cursor: Cursor, snapshot: Snapshot, system: int) -> Offset:
+        """The position of a snapshot, with its mark (see offsets.py)."""
         return Offset(snapshot, system, self.view.mark(cursor, snapshot))
 
     def end(self, cursor: Cursor, start: Offset, target: Snapshot, limit: int | None) -> Offset:
-        """The end of a batch: `target`, or earlier where that would be over `limit` rows. There must be rows.
+        """The end of a batch: `target`, or earlier if that is more than `limit` rows. There must be rows.
 
         It ends right after the last row, so that it sees no transaction whose id could be used again after a
         crash.
@@ -111,7 +112,7 @@ class RangeReader:
         return self.marked(cursor, end, start.system)
 
     def limited(self, cursor: Cursor, start: Snapshot, end: Snapshot, limit: int) -> Snapshot:
-        """`end`, or earlier where that would be over `limit` rows; at least one transaction."""
+        """`end`, or earlier if that is more than `limit` rows; but always at least one transaction."""
         rows = 0
         for one in self._newly_committed(cursor, start, end):
             if rows and rows + one.rows > limit:
@@ -133,7 +134,7 @@ class RangeReader:
     def partitions(
         self, cursor: Cursor, start: Offset, end: Offset, state: DatabaseState
     ) -> list[ChangePartition]:
-        """The same partitions for the same positions; none if there are no rows."""
+        """The partitions between two positions: always the same ones, and none if there are no rows."""
         old, new = start.snapshot, end.snapshot
         late = self._newly_committed(cursor, old, new)
         ranges = self.view.ranges(cursor, old.xmax, new.xmax, new) if old.xmax < new.xmax else []
@@ -151,7 +152,7 @@ class RangeReader:
         return [ChangePartition(where, oldest, end, state.trimmed) for oldest, where in chosen]
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Runs on an executor. Spark makes up a partition where there are none."""
+        """The rows of a partition. Runs on an executor. If there are no partitions, Spark passes its own."""
         if not isinstance(partition, ChangePartition):
             return
         from adbc_driver_manager import Error
@@ -186,7 +187,7 @@ class RangeReader:
 
 
 def _grouped(ranges: Sequence[XidRange], most: int) -> Iterator[list[XidRange]]:
-    """Neighbours together, as long as a group has at most `most` rows."""
+    """Group neighbouring ranges, as long as a group has at most `most` rows."""
     group: list[XidRange] = []
     for one in ranges:
         if group and sum(member.rows for member in group) + one.rows > most:

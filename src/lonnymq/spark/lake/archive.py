@@ -42,7 +42,7 @@ NAME_MAX_BYTES = 255
 
 @dataclass(frozen=True)
 class ArchiveSource:
-    """A source that can be archived, and its column that decides which day a row belongs to."""
+    """A source that can be archived. Its column `day_of` decides to which day a row belongs."""
 
     name: str
     format: type[ChangeSource]
@@ -213,7 +213,7 @@ class _TableArchiver:
 
     def _end(self, cursor: Cursor, start: Offset, safe: Snapshot, most: int) -> Offset | None:
         """Where the next commit ends: at `safe`, below which no transaction is open, or earlier if that is
-        over `most` rows. Rows of one transaction stay together.
+        more than `most` rows. Rows of one transaction stay together.
         """
         if not self.view.has_rows(cursor, start.snapshot, safe):
             return None
@@ -223,14 +223,14 @@ class _TableArchiver:
         where = self.view.from_to(state.xmin, state.xmax, state)
         return self.view.count(cursor, where, COUNTED_AT_MOST)
 
-    def _follow(self, conn: psycopg.Connection[Any], has: Snapshot) -> None:
+    def _follow(self, conn: psycopg.Connection[Any], archived: Snapshot) -> None:
         if not self.follow or self.source is not HISTORY:
             return
         name = self._follower()
         try:
-            if has == EARLIEST:  # a new table; it may replace a deleted one that had more rows
+            if archived == EARLIEST:  # a new table; it may replace a deleted one that had more rows
                 run(conn, self.address.schema, HistoryUnfollow(name))
-            run(conn, self.address.schema, HistoryFollow(name, str(has)))
+            run(conn, self.address.schema, HistoryFollow(name, str(archived)))
         except NotPermitted as error:
             raise NotPermitted(
                 "this login may not register a follower, which keeps rows until they are in the lake",
@@ -238,7 +238,9 @@ class _TableArchiver:
             ) from error
 
     def _follower(self) -> str:
-        """A name from the full path of the table; a long path is replaced by its hash and its end."""
+        """The name of the follower: the full path of the table. A long path is shortened to its hash and its
+        end.
+        """
         name = f"archive {self.uri}".encode()
         if len(name) > NAME_MAX_BYTES:
             digest = hashlib.blake2b(name, digest_size=8).hexdigest()

@@ -48,7 +48,9 @@ class InvalidColumns(InvalidArgument):
     """The DataFrame does not have the columns of messages. Nothing was written."""
 
 
-class Claim(NamedTuple):
+class ConsumerClaim(NamedTuple):
+    """A claim of a consuming stream, whose messages the sink completes."""
+
     consumer: str
     generation: int
     seq: int
@@ -99,7 +101,7 @@ class Contents:
         }
         return pa.record_batch({name: column for name, column in columns.items() if column is not None})
 
-    def claims(self, rows: pa.RecordBatch, first: int) -> set[Claim]:
+    def claims(self, rows: pa.RecordBatch, first: int) -> set[ConsumerClaim]:
         """The last claim of each consumer among the rows."""
         given = Rows(rows, self.places, first)
         column = given.column("claim")
@@ -109,7 +111,7 @@ class Contents:
         for field in fields.values():
             given.refuse(field.is_null(), "the claim is null")
         last = pa.table(fields).group_by(["consumer", "generation"]).aggregate([("seq", "max")]).to_pylist()
-        return {Claim(row["consumer"], row["generation"], row["seq_max"]) for row in last}
+        return {ConsumerClaim(row["consumer"], row["generation"], row["seq_max"]) for row in last}
 
 
 def _places(schema: types.StructType) -> dict[str, int]:

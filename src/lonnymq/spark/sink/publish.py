@@ -18,7 +18,7 @@ from lonnymq.adapters.psycopg import run
 from lonnymq.commands import ClaimComplete, PublishedOnce, StagingDiscard, StagingPublishOnce
 from lonnymq.errors import ChannelFull, InvalidLimit, LonnyMQError
 from lonnymq.spark.connection import QueueAddress
-from lonnymq.spark.sink.message_columns import Claim
+from lonnymq.spark.sink.message_columns import ConsumerClaim
 from lonnymq.spark.sink.staging import Staged
 from lonnymq.spark.transient_errors import TRANSIENT_ERRORS, retry_transient
 
@@ -91,11 +91,11 @@ class Publisher:
             logger.warning("could not delete staged rows, which stay until they are a day old: %s", error)
 
 
-def last_claims(claims: Iterable[Claim]) -> list[Claim]:
+def last_claims(claims: Iterable[ConsumerClaim]) -> list[ConsumerClaim]:
     """The last claim of each consumer and generation: completing it completes those before it.
 
-    >>> last_claims([Claim("a", 1, 5), Claim("b", 1, 2), Claim("a", 1, 4)])
-    [Claim(consumer='a', generation=1, seq=5), Claim(consumer='b', generation=1, seq=2)]
+    >>> last_claims([ConsumerClaim("a", 1, 5), ConsumerClaim("b", 1, 2), ConsumerClaim("a", 1, 4)])
+    [ConsumerClaim(consumer='a', generation=1, seq=5), ConsumerClaim(consumer='b', generation=1, seq=2)]
     """
     return list({(claim.consumer, claim.generation): claim for claim in sorted(claims)}.values())
 

@@ -22,7 +22,7 @@ from lonnymq.commands import QueueGet
 from lonnymq.errors import LonnyMQError
 from lonnymq.install.roles import STAGING
 from lonnymq.spark.connection import QueueAddress
-from lonnymq.spark.sink.message_columns import Claim, Contents
+from lonnymq.spark.sink.message_columns import ConsumerClaim, Contents
 from lonnymq.spark.sink.row_batch import RowRefused
 from lonnymq.spark.transient_errors import TRANSIENT_ERRORS
 
@@ -36,7 +36,7 @@ class Staged(WriterCommitMessage):
     query: str | None = None
     batch: UUID | None = None
     rows: int = 0
-    claims: frozenset[Claim] = frozenset()
+    claims: frozenset[ConsumerClaim] = frozenset()
     refusal: LonnyMQError | None = None
     """Sent, not raised: Spark would retry a failed task, and this error would come again."""
 

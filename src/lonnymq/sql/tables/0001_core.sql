@@ -4,7 +4,7 @@
 --   due, and waiting             line
 --   next to be served            ready
 --   leased                       lease
---   ended                        dead, finished (history)
+--   finished                     dead, or finished (history)
 -- Every call appends notices. Only the dispatcher moves messages, up to ready; consumers take them from there.
 
 -- Numbers rows that change often. Such a row is replaced by one with a higher turn, and readers find it by reading the
@@ -31,7 +31,8 @@ CREATE TABLE queue (
 );
 INSERT INTO queue DEFAULT VALUES;
 
--- Identifies one stay of a message in its places: each time a message comes back, its generation rises by one.
+-- How the other tables refer to a message. Each time a message comes back, its generation rises by one, and stubs with
+-- the old generation no longer match it.
 CREATE TYPE stub AS (id BIGINT, generation INT);
 
 -- A message while the dispatcher decides where to put it. Within a channel, messages are served in the order
@@ -52,13 +53,13 @@ CREATE TABLE message (
     dequeued_at BIGINT,                     -- the last dequeue whose lease has ended; the lease has the running one
     first_dequeued_at BIGINT,               -- the first dequeue, if there were several
     generation INT NOT NULL DEFAULT 0,      -- how often it came back
-    -- attempts that failed or whose lease ran out. What shows a leased message adds the running one
+    -- attempts that failed or whose lease ran out. Calls that show a leased message add the running one
     attempts INT NOT NULL DEFAULT 0,
-    max_attempts INT,                       -- NULL: the queue's
+    max_attempts INT,                       -- NULL: the queue's setting
     cost INT NOT NULL DEFAULT 1,            -- what it counts against its channel's share
     priority SMALLINT NOT NULL DEFAULT 0,
     is_counted BOOLEAN NOT NULL DEFAULT FALSE,      -- counts towards its channel's max_size
-    is_cancelled BOOLEAN NOT NULL DEFAULT FALSE,    -- cancelled while leased: the worker learns of it
+    is_cancelled BOOLEAN NOT NULL DEFAULT FALSE,    -- cancelled while leased: the next call with its token reports that
     lane TEXT COLLATE "C" NOT NULL DEFAULT 'default',
     channel TEXT COLLATE "C" NOT NULL,
     dedupe_key TEXT COLLATE "C",
@@ -273,7 +274,7 @@ CREATE TYPE notice_summary AS (
     wanted BIGINT,                          -- how many they asked for
     lease_min_at BIGINT, lease_max_at BIGINT,   -- the earliest and latest end of a lease
     has_back BOOLEAN, has_asked BOOLEAN, has_gone BOOLEAN,
-    has_scheduled BOOLEAN, has_alarms BOOLEAN, has_leases BOOLEAN, -- such are due
+    has_scheduled BOOLEAN, has_alarms BOOLEAN, has_leases BOOLEAN, -- whether any are due
     max INT,                                -- max_concurrency of the queue
     has_policies BOOLEAN,
     has_changes BOOLEAN);                   -- policies changed
@@ -342,7 +343,7 @@ CREATE TABLE tally (
     served_at BIGINT NOT NULL
 );
 
--- What a create must know, in one live row, the one with the highest id: whether a consumer sleeps until it is
+-- What a create needs to know, in one live row, the one with the highest id: whether a consumer sleeps until it is
 -- notified, and what the queue's settings require of a message. is_asleep is cleared only in a transaction that
 -- notifies, so that every consumer that relied on it wakes up.
 CREATE TABLE sleep (

@@ -4,8 +4,8 @@
 -- p_async_commit, a crash may undo the dequeue, and the messages are then due again; where a limit or the history
 -- depends on it, it commits durably.
 -- Returns the messages, and a last row with a NULL id if there are fewer than p_limit. If again_at is set, dispatch
--- before asking again, and not before that time. It is set in the last row when there is nothing more at the moment,
--- and in every row when nobody has dispatched for a while (20 ms or more; less for larger batches).
+-- before you dequeue again, and not before that time. It is set in the last row when there is nothing more at the
+-- moment, and in every row when nobody has dispatched for a while (20 ms or more; less for larger batches).
 CREATE OR REPLACE FUNCTION message_dequeue (
     p_limit INT DEFAULT 1, p_lease_ms BIGINT DEFAULT NULL, p_consumer TEXT DEFAULT NULL, p_lanes TEXT[] DEFAULT NULL,
     p_async_commit BOOLEAN DEFAULT FALSE)
@@ -20,7 +20,7 @@ DECLARE
     v_taken ready[];
     v_got ready[];                          -- the last entries that were taken
     v_nth INT;
-    v_is_served BOOLEAN;                    -- FALSE: somebody locks it; NULL: it was cancelled or rescheduled
+    v_is_served BOOLEAN;                    -- FALSE: it is locked; NULL: it was cancelled or rescheduled
     v_skipped ready[];                      -- entries whose messages are not served,
     v_back stub[];                          -- and those of them that come back
     v_count INT := 0;                       -- how many messages were returned
@@ -60,8 +60,8 @@ BEGIN
         END IF;
         v_taken := v_taken || v_got;
         -- A separate statement: its snapshot is younger than the locks on the entries, so it sees every earlier change
-        -- of these messages. A message that somebody locks at this moment, to cancel or reschedule it, has an xmax, and
-        -- comes back in one second.
+        -- of these messages. A message that is locked at this moment, by a call that cancels or reschedules it, has an
+        -- xmax, and comes back in one second.
         FOR id, channel, content, headers, state, attempts, lane, v_nth, v_is_served IN
             SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.lane, r.nth,
                 CASE WHEN m.id IS NOT NULL THEN m.is_free OR message_lock_if_free(m.id, r.generation) END

@@ -1,5 +1,6 @@
--- Complete, discard or retry the messages that the caller holds: the common part of the batch calls. A message counts
--- at its first mention under the right token. p_tokens has one token per message, or one token for all of them.
+-- Complete, discard or retry the messages that the caller has leased: the common part of the batch calls. If a message
+-- is given more than once, the first element with the right token counts. p_tokens has one token per message, or one
+-- token for all of them.
 -- p_outcome is 'completed' or 'cancelled'; NULL returns the message for another attempt, unless lease_lock decides that
 -- it is dead or cancelled. p_ats, p_states and p_errors hold one element per message, or are NULL.
 -- Locks the messages in the order of their ids, in one statement, then their dedupe keys and leases: two calls never

@@ -18,7 +18,7 @@
 --     tick_open_transactions, tick_write   remember what is read
 --
 -- Call it in its own transaction: the dispatch lock is held until that transaction ends, at most five seconds later
--- (lock_guard). It waits for no one: if another session dispatches, it returns at once; rows that are locked are
+-- (lock_guard). It never waits for a row: if another session dispatches, it returns at once; rows that are locked are
 -- skipped and looked at again later. It commits asynchronously, unless messages died or were cancelled in it. Each call
 -- does a bounded amount of work. If the last dispatch was less than p_quiet_ms ago, it does nothing and returns FALSE.
 -- Returns TRUE if there is, or may be, more work: call again.
@@ -35,9 +35,9 @@ BEGIN
         PERFORM isolation_check('dispatch');
     END IF;
     IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 OR p_quiet_ms IS NULL OR p_quiet_ms < 0 THEN
-        PERFORM refuse('LM005', format('a dispatch of %s notices after %s ms is not possible',
+        PERFORM refuse('LM005', format('p_limit %s or p_quiet_ms %s is out of range',
                 COALESCE(p_limit::TEXT, 'NULL'), COALESCE(p_quiet_ms::TEXT, 'NULL')),
-            'Read 1 to 100,000 at a time, after 0 ms or more.');
+            'Give p_limit from 1 to 100,000, and p_quiet_ms of 0 or more.');
     END IF;
     SELECT q.has_bound, x AS tick INTO r
     FROM queue q LEFT JOIN LATERAL (SELECT * FROM tick ORDER BY id DESC LIMIT 1) x ON TRUE;

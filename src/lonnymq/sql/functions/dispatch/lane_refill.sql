@@ -1,20 +1,21 @@
--- Move up to p_room messages of a lane from the lines to ready, lowest tag first, and none whose tag is above the first
--- one that stays behind. If a channel may not release, its line is closed until a notice or an alarm reopens it.
+-- Move up to p_room messages of a lane from the lines to ready, lowest tag first. No message is moved if its tag is
+-- higher than the lowest tag that stays in an open line. If a channel may not release, its line is closed until a
+-- notice or an alarm reopens it.
 -- Returns how many messages were moved, and their highest tag.
 CREATE OR REPLACE FUNCTION lane_refill (
     l lane_state, p_room INT, p_has_policies BOOLEAN, p_is_limited BOOLEAN, p_now BIGINT, OUT put INT,
         OUT issued BIGINT)
 LANGUAGE plpgsql SET enable_hashjoin TO on AS $$ -- for arrays; tables are read by LATERAL
 DECLARE
-    v_lines line_state[];                   -- the lines that changed
-    v_limited ready[];                      -- what takes slots
+    v_lines line_state[];                   -- the new state of lines that changed
+    v_limited ready[];                      -- the moved messages that take slots
 BEGIN
     WITH front AS MATERIALIZED (            -- the open lines with the lowest tags
         SELECT b.*, ROW_NUMBER() OVER (ORDER BY b.tag, b.turn) AS ord
         FROM (
             SELECT b.ctid AS tid, b.* FROM backlog b WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v
             ORDER BY b.lane, b.tag, b.turn LIMIT p_room + 1) b),
-    size AS MATERIALIZED (                  -- how many lines; next: the first tag of those that are not read
+    size AS MATERIALIZED (                  -- how many lines are read; next: the lowest tag of the others
         SELECT LEAST(p_room, COUNT(*)) AS n, MIN(f.tag) FILTER (WHERE f.ord > p_room) AS next
         FROM front f HAVING COUNT(*) > 0),
     rooms AS MATERIALIZED (                 -- what their channels may release

@@ -1,10 +1,10 @@
 -- Decide the times of a schedule after p_after, up to p_upto: create a message for each of p_ticks, with the header
--- "scheduled-at", and none for the others. It is done only if the schedule still stands at p_after, so that one of any
--- number of callers does it. Messages and position are there together, when the transaction commits. Works at every
+-- "scheduled-at", and none for the others. This happens only if the schedule is decided up to exactly p_after, so of
+-- any number of callers one succeeds. The messages and the new position are committed together. Works at every
 -- isolation level. Locks the schedule before anything else: callers that fire the same one wait. Writes nothing unless
--- it fires. Returns 'fired', or 'skipped' if no time was to create a message; 'lost' if the schedule stands elsewhere,
--- 'early' if p_upto is after the server's clock, 'not_found'. Also returns where the schedule stands now, how many
--- messages were created, how many a full channel refused, and the server's clock.
+-- it fires. Returns 'fired', or 'skipped' if p_ticks is empty; 'lost' if the schedule is decided up to another time;
+-- 'early' if p_upto is after the server's clock; or 'not_found'. Also returns up to which time the schedule is decided
+-- now, how many messages were created, how many a full channel refused, and the server's clock.
 CREATE OR REPLACE FUNCTION schedule_fire (
     p_name TEXT,
     p_after BIGINT,

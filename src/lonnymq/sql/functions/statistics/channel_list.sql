@@ -1,9 +1,9 @@
--- The channels and how they stand, page by page, as channel_stats shows them with a cap of 1,000. p_order:
---   name      by name; p_after is the name that the page before ended with
---   next      those in line, the next to be served first; one page
+-- The channels and their statistics, page by page, as channel_stats returns them with a cap of 1,000. p_order:
+--   name      by name; p_after is the last name of the page before
+--   next      channels that can be served, the next one first; one page
 --   waiting   the largest backlogs first: see channel_largest; one page
--- Who is bound to channels sees these, by name. The cost depends on p_limit, not on how many channels or messages there
--- are.
+-- A login that is bound to channels sees only these, by name. The cost depends on p_limit, not on how many channels or
+-- messages there are.
 CREATE OR REPLACE FUNCTION channel_list (p_order TEXT DEFAULT 'name', p_after TEXT DEFAULT NULL, p_limit INT DEFAULT 50)
 RETURNS SETOF channel_statistics LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column

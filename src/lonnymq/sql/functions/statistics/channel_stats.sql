@@ -1,6 +1,6 @@
--- How a channel stands: what waits, runs and died, how old the oldest due message is, what was served, and why nothing
--- is. due is exact; scheduled and dead are counted up to p_cap each: a count of p_cap means so many or more. See
--- channel_stats_of.
+-- The statistics of a channel: how many messages wait, are leased, are dead and were served, how old the oldest due
+-- message is, and why the next one is not served now. due is exact; scheduled and dead are counted up to p_cap each, so
+-- a count of p_cap means at least p_cap. See channel_stats_of.
 CREATE OR REPLACE FUNCTION channel_stats (p_channel TEXT, p_cap INT DEFAULT 10000)
 RETURNS SETOF channel_statistics LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN

@@ -1,8 +1,9 @@
--- How the channels stand, one row each, in the order given. due is exact; of what nobody has dispatched yet, p_cap
--- messages of all channels are looked at. scheduled and dead stop at p_cap each. leased is exact where the channel has
--- a concurrency limit; else it is counted among the first 10,000 leases of all channels (or p_cap, if that is more).
--- The cost depends on these bounds, not on what waits. blocked_by: why the next message is not released now; NULL: it
--- will be. A login that is bound to channels is not told of the limit over all channels: others use it up.
+-- The statistics of channels, one row each, in the order given. due is exact, but of the messages that are not
+-- dispatched yet, only p_cap of all channels are counted. scheduled and dead are counted up to p_cap each. leased is
+-- exact if the channel has a concurrency limit; otherwise it is counted among the first 10,000 leases of all channels
+-- (or p_cap, if that is more). The cost depends on these bounds, not on how many messages wait. blocked_by: why the
+-- next message is not released now; NULL: it will be. For a login that is bound to channels, blocked_by does not report
+-- the limit of the whole queue, because that depends on other channels.
 CREATE OR REPLACE FUNCTION channel_stats_of (p_channels TEXT[], p_cap INT)
 RETURNS SETOF channel_statistics LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column

@@ -1,7 +1,7 @@
--- Make messages of what the caller's login role has staged under some batches, in the order of the batches and their
--- rows, and take it away. A full channel is an error (LM017), unless p_drop_full: then its rows are taken away too,
--- and counted as refused. With dedupe keys, or where channels have a max_size, all of it in one call: their locks are
--- taken in order.
+-- Create messages from the rows that the caller's login role has staged under some batches, in the order of the batches
+-- and their rows, and delete the rows. A full channel is an error (LM017), unless p_drop_full: then its rows are
+-- deleted too, and counted as refused. With dedupe keys, or if channels have a max_size, all messages are created in
+-- one call of message_create_many, so that their locks are taken in order.
 CREATE OR REPLACE FUNCTION staging_create (p_batches UUID[], p_drop_full BOOLEAN, OUT created BIGINT,
     OUT duplicates BIGINT, OUT refused BIGINT)
 LANGUAGE plpgsql AS $$
@@ -29,8 +29,9 @@ BEGIN
         v_batches := CASE WHEN v_is_one THEN p_batches ELSE ARRAY[v_batch] END;
         v_from := -9223372036854775808;
         LOOP
-            -- From the last row on: those before it are gone, and would be read again. What is staged while this runs
-            -- is published with the rest or stays: only what was read goes.
+            -- Continue at the last row: the rows before it are deleted, and reading their dead versions takes time. A
+            -- row that is staged while this runs is published with the others, or stays: only rows that were read are
+            -- deleted.
             WITH gone AS (
                 DELETE FROM staging g WHERE g.ctid = ANY (ARRAY(
                     SELECT z.tid
