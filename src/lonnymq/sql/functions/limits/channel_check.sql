@@ -5,7 +5,7 @@ BEGIN
     IF name_is_valid(p_channel) THEN
         RETURN;
     ELSIF p_channel IS NULL OR p_channel = '' THEN
-        PERFORM refuse('LM001', 'a channel needs a name' || p_place, 'Name the channel with 1 to 255 bytes of text.');
+        PERFORM refuse('LM001', 'a channel needs a name' || p_place, 'Give a name of 1 to 255 bytes.');
     ELSE
         PERFORM refuse('LM001', format('the channel name is %s bytes long%s', octet_length(p_channel), p_place),
             'Give a name of 1 to 255 bytes.');
