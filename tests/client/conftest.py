@@ -8,13 +8,13 @@ from tests.queues import KINDS, OWN, queue_of
 
 @pytest.fixture(params=KINDS)
 def queue(request: pytest.FixtureRequest, dsn: str) -> Iterator[Any]:
-    """Of every kind in turn."""
+    """A queue on each kind of pool and engine, sync and async."""
     with queue_of(request.param, dsn) as made:
         yield made
 
 
 @pytest.fixture(params=OWN)
 def own_queue(request: pytest.FixtureRequest, dsn: str) -> Iterator[Any]:
-    """Synchronous and asynchronous, on a pool of its own."""
+    """A Queue and an AsyncQueue that open their own pool."""
     with queue_of(request.param, dsn) as made:
         yield made
