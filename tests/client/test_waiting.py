@@ -34,10 +34,9 @@ def until_asleep(conn: psycopg.Connection) -> None:
 
 
 @pytest.mark.parametrize("kind", OWN)
-def test_a_notification_wakes_a_consumer(
+def test_a_message_enqueued_during_the_sleep_is_delivered(
     dsn: str, connect: Connect, kind: str, in_thread: Callable[..., Future[Any]]
 ) -> None:
-    """The consumer would not look again by itself before the test times out."""
     conn = connect()
     with queue_of(kind, dsn) as consumer, Queue(dsn) as producer:
         waiting = in_thread(consumer.dequeue, 5, wait=LONG_S)
