@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tests.queues import KINDS, OWN, queue_of
+from tests.queues import KINDS, OWN_POOL, queue_of
 
 
 @pytest.fixture(params=KINDS)
@@ -13,7 +13,7 @@ def queue(request: pytest.FixtureRequest, dsn: str) -> Iterator[Any]:
         yield made
 
 
-@pytest.fixture(params=OWN)
+@pytest.fixture(params=OWN_POOL)
 def own_queue(request: pytest.FixtureRequest, dsn: str) -> Iterator[Any]:
     """A Queue and an AsyncQueue that open their own pool."""
     with queue_of(request.param, dsn) as made:

@@ -18,7 +18,7 @@ from lonnymq.errors import InvalidLimit
 from lonnymq.install import install
 from tests.database import SETTINGS
 from tests.faults import clusters
-from tests.queues import KINDS, OWN, made
+from tests.queues import KINDS, OWN_POOL, opened_queue
 
 COMMITS = """
 CREATE TABLE public.commits (what TEXT, mode TEXT);
@@ -57,19 +57,19 @@ def commits(conn: psycopg.Connection) -> Commits:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("limit", [1, 10])
 def test_only_the_dequeue_is_asynchronous(dsn: str, commits: Commits, kind: str, limit: int) -> None:
-    with made(kind, dsn) as it:
-        it.queue.enqueue("x")
-        [delivery] = it.queue.dequeue(limit)
-        assert it.queue.complete(delivery) == "completed"
+    with opened_queue(kind, dsn) as opened:
+        opened.queue.enqueue("x")
+        [delivery] = opened.queue.dequeue(limit)
+        assert opened.queue.complete(delivery) == "completed"
         assert commits.read() == [(CREATE, "on"), (DEQUEUE, "off"), (COMPLETE, "on")]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("limit", [1, 10])
 def test_synchronous_if_requested(dsn: str, commits: Commits, kind: str, limit: int) -> None:
-    with made(kind, dsn, async_commit=False) as it:
-        it.queue.enqueue("x")
-        assert len(it.queue.dequeue(limit)) == 1
+    with opened_queue(kind, dsn, async_commit=False) as opened:
+        opened.queue.enqueue("x")
+        assert len(opened.queue.dequeue(limit)) == 1
         assert commits.read() == [(CREATE, "on"), (DEQUEUE, "on")]
 
 
@@ -89,18 +89,18 @@ def keep_history(queue: Queue) -> None:
     queue.set(history=True)
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 @pytest.mark.parametrize("limit", [1, 10])
 @pytest.mark.parametrize("configure", [limit_channel, pace_channel, limit_queue, keep_history])
 def test_synchronous_where_a_limit_or_the_history_depends_on_it(
     dsn: str, commits: Commits, kind: str, limit: int, configure: Callable[[Queue], None]
 ) -> None:
-    with made(kind, dsn) as it:
-        configure(it.queue)
-        it.queue.enqueue("x")
-        assert len(it.queue.dequeue(limit)) == 1
+    with opened_queue(kind, dsn) as opened:
+        configure(opened.queue)
+        opened.queue.enqueue("x")
+        assert len(opened.queue.dequeue(limit)) == 1
         assert commits.read() == [(CREATE, "on"), (DEQUEUE, "on")]
-        assert it.ask(MODE) == "on"
+        assert opened.fetch_value(MODE) == "on"
 
 
 @pytest.mark.parametrize("limit", [1, 10])
@@ -114,24 +114,24 @@ def test_a_limit_on_another_channel_does_not_matter(dsn: str, commits: Commits, 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_setting_of_the_session_is_restored(dsn: str, commits: Commits, kind: str) -> None:
-    with made(kind, dsn, size=1) as it:
-        session = it.ask("SELECT pg_backend_pid()")
-        assert it.ask(MODE) == "on"
-        it.queue.enqueue_many(["x", "y", "z"])
-        assert it.queue.dequeue(), "one"
-        assert it.ask(MODE) == "on"
-        assert it.queue.dequeue(2), "some"
-        assert it.ask(MODE) == "on"
-        assert not it.queue.dequeue(), "none"
-        assert it.ask(MODE) == "on"
+    with opened_queue(kind, dsn, size=1) as opened:
+        session = opened.fetch_value("SELECT pg_backend_pid()")
+        assert opened.fetch_value(MODE) == "on"
+        opened.queue.enqueue_many(["x", "y", "z"])
+        assert opened.queue.dequeue(), "one"
+        assert opened.fetch_value(MODE) == "on"
+        assert opened.queue.dequeue(2), "some"
+        assert opened.fetch_value(MODE) == "on"
+        assert not opened.queue.dequeue(), "none"
+        assert opened.fetch_value(MODE) == "on"
         for _ in range(10):  # more often than a driver needs to prepare the statement
             with pytest.raises(InvalidLimit):
-                it.queue.dequeue(0)
-            assert it.ask(MODE) == "on"
-        it.queue.enqueue("x")
-        assert it.queue.dequeue(), "after errors"
-        assert it.ask(MODE) == "on"
-        assert it.ask("SELECT pg_backend_pid()") == session, "all calls used the same session"
+                opened.queue.dequeue(0)
+            assert opened.fetch_value(MODE) == "on"
+        opened.queue.enqueue("x")
+        assert opened.queue.dequeue(), "after errors"
+        assert opened.fetch_value(MODE) == "on"
+        assert opened.fetch_value("SELECT pg_backend_pid()") == session, "all calls used the same session"
         assert {mode for what, mode in commits.read() if what == DEQUEUE} == {"off"}
 
 
@@ -161,7 +161,7 @@ def idle_server() -> Iterator[tuple[str, psycopg.Connection]]:
         yield server.dsn(), conn
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_which_calls_flush_the_wal(idle_server: tuple[str, psycopg.Connection], kind: str) -> None:
     """The WAL writer is stopped and dispatches are blocked, so that only the calls flush WAL."""
     dsn, conn = idle_server
@@ -179,8 +179,8 @@ def test_which_calls_flush_the_wal(idle_server: tuple[str, psycopg.Connection], 
 
     [(writer,)] = conn.execute("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'")
     with (
-        made(kind, dsn) as async_client,
-        made(kind, dsn, async_commit=False) as durable_client,
+        opened_queue(kind, dsn) as async_client,
+        opened_queue(kind, dsn, async_commit=False) as durable_client,
         psycopg.connect(dsn) as dispatcher,
         stopped(writer),
     ):

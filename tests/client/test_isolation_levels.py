@@ -14,10 +14,10 @@ from lonnymq import AsyncQueue, Queue
 from lonnymq.client.produce import Batch
 from lonnymq.commands import Result
 from tests.conformance.drivers import url
-from tests.queues import OWN, queue_of
+from tests.queues import OWN_POOL, queue_of
 
 
-@pytest.mark.parametrize("kind", [*OWN, "SQLAlchemy engine", "SQLAlchemy async engine, asyncpg"])
+@pytest.mark.parametrize("kind", [*OWN_POOL, "SQLAlchemy engine", "SQLAlchemy async engine, asyncpg"])
 @pytest.mark.parametrize("level", ["serializable", "repeatable read"])
 def test_the_default_level_of_the_database(dsn: str, conn: psycopg.Connection, kind: str, level: str) -> None:
     conn.execute(

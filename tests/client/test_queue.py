@@ -14,7 +14,7 @@ from lonnymq import AsyncQueue, NewMessage, Queue, errors
 from lonnymq.client.consume import QUIET_MS
 from lonnymq.commands import Created, Delivery, Result
 from tests.database import unique_name
-from tests.queues import OWN, queue_of
+from tests.queues import OWN_POOL, queue_of
 
 
 @dataclass
@@ -339,7 +339,7 @@ def test_calls_show_their_parameters() -> None:
         assert "priority" in inspect.signature(kind.enqueue).parameters
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_leased_messages_are_returned_even_if_the_dispatch_fails(
     dsn: str, conn: psycopg.Connection, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from lonnymq import Queue
 from tests.database import Connect
-from tests.queues import KINDS, OWN, queue_of
+from tests.queues import KINDS, OWN_POOL, queue_of
 
 LONG_S = 60
 LISTENERS = "FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'lonnymq listen'"
@@ -33,7 +33,7 @@ def until_asleep(conn: psycopg.Connection) -> None:
     until(conn, "EXISTS (SELECT FROM lonnymq.sleep WHERE is_asleep)")
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_a_message_enqueued_during_the_sleep_is_delivered(
     dsn: str, connect: Connect, kind: str, in_thread: Callable[..., Future[Any]]
 ) -> None:
@@ -57,7 +57,7 @@ def test_every_kind_of_queue_waits(
         assert [message.payload for message in waiting.result(timeout=LONG_S)] == ["at last"]
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_a_delayed_message_is_delivered_when_it_is_due(dsn: str, conn: psycopg.Connection, kind: str) -> None:
     with queue_of(kind, dsn) as queue:
         queue.enqueue("soon", delay=0.3)

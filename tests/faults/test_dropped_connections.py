@@ -23,7 +23,7 @@ from lonnymq.client.produce import Batch
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, OutcomeUnknown
 from tests.conformance.drivers import url
 from tests.database import Connect
-from tests.queues import KINDS, OWN, Blocking, Run, loop, made
+from tests.queues import KINDS, OWN_POOL, Blocking, Run, loop, opened_queue
 
 TIMEOUT_S = 10.0
 GATE = 815
@@ -121,46 +121,47 @@ def end_all(conn: psycopg.Connection) -> int:
 def test_an_idle_connection_is_replaced(dsn: str, conn: psycopg.Connection, kind: str) -> None:
     """The call is made once, and its outcome is certain."""
     size = 3
-    with made(kind, dsn, size=size) as it, ThreadPoolExecutor(size) as pool:
+    with opened_queue(kind, dsn, size=size) as opened, ThreadPoolExecutor(size) as pool:
         conn.execute("SELECT pg_advisory_lock(%s)", (GATE,))
         asked = [
-            pool.submit(it.ask, f"SELECT pg_advisory_xact_lock_shared({GATE})::TEXT") for _ in range(size)
+            pool.submit(opened.fetch_value, f"SELECT pg_advisory_xact_lock_shared({GATE})::TEXT")
+            for _ in range(size)
         ]
         until(lambda: len(waiting(conn)) == size, "a connection for each")
         conn.execute("SELECT pg_advisory_unlock(%s)", (GATE,))
         for one in asked:
             one.result(TIMEOUT_S)
         assert end_all(conn) == size
-        assert it.queue.enqueue("x").result == "created"
+        assert opened.queue.enqueue("x").result == "created"
         assert count(conn) == 1
         assert end_all(conn) >= 1
-        [delivery] = it.queue.dequeue()
+        [delivery] = opened.queue.dequeue()
         assert end_all(conn) >= 1
-        assert it.queue.complete(delivery) == "completed"
+        assert opened.queue.complete(delivery) == "completed"
         assert end_all(conn) >= 1
-        assert it.queue.enqueue_many(["x", "y"]).created == 2
+        assert opened.queue.enqueue_many(["x", "y"]).created == 2
         assert count(conn) == 2
 
 
 @EVERY_KIND
 def test_enqueue_is_in_doubt(dsn: str, connect: Connect, conn: psycopg.Connection, kind: str) -> None:
-    with made(kind, dsn) as it:
+    with opened_queue(kind, dsn) as opened:
         with pytest.raises(OutcomeUnknown):
             cut_during(
-                "message_create", lambda: it.queue.enqueue("x"), conn, nobody_gets_at_messages(connect)
+                "message_create", lambda: opened.queue.enqueue("x"), conn, nobody_gets_at_messages(connect)
             )
         assert count(conn) == 0
-        assert it.queue.enqueue("x").result == "created", "the queue goes on"
+        assert opened.queue.enqueue("x").result == "created", "the queue goes on"
 
 
 @EVERY_KIND
 def test_enqueue_with_a_key_is_repeated(
     dsn: str, connect: Connect, conn: psycopg.Connection, kind: str
 ) -> None:
-    with made(kind, dsn) as it:
+    with opened_queue(kind, dsn) as opened:
         created = cut_during(
             "message_create",
-            lambda: it.queue.enqueue("x", dedupe_key="k"),
+            lambda: opened.queue.enqueue("x", dedupe_key="k"),
             conn,
             nobody_gets_at_messages(connect),
         )
@@ -172,9 +173,9 @@ def test_enqueue_with_a_key_is_repeated(
 def test_complete_is_repeated(
     dsn: str, connect: Connect, conn: psycopg.Connection, kind: str, leased: Delivery
 ) -> None:
-    with made(kind, dsn) as it:
+    with opened_queue(kind, dsn) as opened:
         result = cut_during(
-            "message_complete", lambda: it.queue.complete(leased), conn, nobody_gets_at_messages(connect)
+            "message_complete", lambda: opened.queue.complete(leased), conn, nobody_gets_at_messages(connect)
         )
         assert result == "completed"
         assert count(conn) == 0
@@ -184,37 +185,39 @@ def test_complete_is_repeated(
 def test_dequeue_is_repeated(dsn: str, connect: Connect, conn: psycopg.Connection, kind: str) -> None:
     conn.execute("SELECT message_create('default', 'x')")
     conn.execute("SELECT dispatch()")
-    with made(kind, dsn) as it:
-        [delivery] = cut_during("message_dequeue", it.queue.dequeue, conn, nobody_gets_at_messages(connect))
+    with opened_queue(kind, dsn) as opened:
+        [delivery] = cut_during(
+            "message_dequeue", opened.queue.dequeue, conn, nobody_gets_at_messages(connect)
+        )
         assert delivery.attempts == 1
-        assert it.queue.complete(delivery) == "completed"
+        assert opened.queue.complete(delivery) == "completed"
 
 
 @EVERY_KIND
 def test_stats_are_repeated(dsn: str, connect: Connect, conn: psycopg.Connection, kind: str) -> None:
     conn.execute("SELECT message_create('default', 'x')")
     conn.execute("SELECT dispatch()")
-    with made(kind, dsn) as it:
-        stats = cut_during("queue_stats", it.queue.stats, conn, nobody_gets_at_messages(connect))
+    with opened_queue(kind, dsn) as opened:
+        stats = cut_during("queue_stats", opened.queue.stats, conn, nobody_gets_at_messages(connect))
         assert stats.waiting == 1
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_three_drops_in_a_row_are_enough(
     dsn: str, connect: Connect, conn: psycopg.Connection, kind: str
 ) -> None:
-    with made(kind, dsn) as it, pytest.raises(DatabaseUnreachable):
-        cut_during("queue_stats", it.queue.stats, conn, nobody_gets_at_messages(connect), times=3)
+    with opened_queue(kind, dsn) as opened, pytest.raises(DatabaseUnreachable):
+        cut_during("queue_stats", opened.queue.stats, conn, nobody_gets_at_messages(connect), times=3)
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_three_drops_in_a_row_leave_doubt(
     dsn: str, connect: Connect, conn: psycopg.Connection, kind: str, leased: Delivery
 ) -> None:
-    with made(kind, dsn) as it, pytest.raises(OutcomeUnknown):
+    with opened_queue(kind, dsn) as opened, pytest.raises(OutcomeUnknown):
         cut_during(
             "message_complete",
-            lambda: it.queue.complete(leased),
+            lambda: opened.queue.complete(leased),
             conn,
             nobody_gets_at_messages(connect),
             times=3,
@@ -232,16 +235,16 @@ def batch(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 def test_enqueue_many_in_one_transaction(
     dsn: str, connect: Connect, conn: psycopg.Connection, kind: str, batch: list[object]
 ) -> None:
-    with made(kind, dsn) as it:
+    with opened_queue(kind, dsn) as opened:
         with pytest.raises(ConnectionDropped):
             cut_during(
                 "message_create_many",
-                lambda: it.queue.enqueue_many(batch),
+                lambda: opened.queue.enqueue_many(batch),
                 conn,
                 key_is_taken(connect, "k"),
             )
         assert count(conn) == 0
-        assert it.queue.enqueue_many(batch).created == 5, "the queue goes on"
+        assert opened.queue.enqueue_many(batch).created == 5, "the queue goes on"
 
 
 @EVERY_KIND
@@ -249,11 +252,11 @@ def test_enqueue_many_a_chunk_at_a_time(
     dsn: str, connect: Connect, conn: psycopg.Connection, kind: str, batch: list[object]
 ) -> None:
     seen: list[Enqueued] = []
-    with made(kind, dsn) as it:
+    with opened_queue(kind, dsn) as opened:
         with pytest.raises(OutcomeUnknown):
             cut_during(
                 "message_create_many",
-                lambda: it.queue.enqueue_many(batch, commit_each_chunk=True, progress=seen.append),
+                lambda: opened.queue.enqueue_many(batch, commit_each_chunk=True, progress=seen.append),
                 conn,
                 key_is_taken(connect, "k"),
             )
@@ -266,10 +269,10 @@ def test_enqueue_many_with_keys_is_repeated_by_the_chunk(
     dsn: str, connect: Connect, conn: psycopg.Connection, kind: str, batch: list[object]
 ) -> None:
     keyed = [NewMessage(letter, dedupe_key=letter) for letter in "abk"]
-    with made(kind, dsn) as it:
+    with opened_queue(kind, dsn) as opened:
         loaded = cut_during(
             "message_create_many",
-            lambda: it.queue.enqueue_many(keyed, commit_each_chunk=True),
+            lambda: opened.queue.enqueue_many(keyed, commit_each_chunk=True),
             conn,
             key_is_taken(connect, "k"),
         )
@@ -432,20 +435,20 @@ def cutter(dsn: str) -> Iterator[Cutter]:
 def test_complete_was_done_but_not_answered(
     cutter: Cutter, conn: psycopg.Connection, kind: str, leased: Delivery
 ) -> None:
-    with made(kind, cutter.dsn) as it:
+    with opened_queue(kind, cutter.dsn) as opened:
         cutter.cut_after("message_complete")
         with pytest.raises(OutcomeUnknown):
-            it.queue.complete(leased)
+            opened.queue.complete(leased)
         assert cutter.cuts == 1
         assert count(conn) == 0
 
 
 @EVERY_KIND
 def test_enqueue_was_done_but_not_answered(cutter: Cutter, conn: psycopg.Connection, kind: str) -> None:
-    with made(kind, cutter.dsn) as it:
+    with opened_queue(kind, cutter.dsn) as opened:
         cutter.cut_after("message_create")
         with pytest.raises(OutcomeUnknown):
-            it.queue.enqueue("x")
+            opened.queue.enqueue("x")
         assert cutter.cuts == 1
         assert contents(conn) == ["x"]
 
@@ -454,9 +457,9 @@ def test_enqueue_was_done_but_not_answered(cutter: Cutter, conn: psycopg.Connect
 def test_enqueue_with_a_key_was_done_but_not_answered(
     cutter: Cutter, conn: psycopg.Connection, kind: str
 ) -> None:
-    with made(kind, cutter.dsn) as it:
+    with opened_queue(kind, cutter.dsn) as opened:
         cutter.cut_after("message_create")
-        created = it.queue.enqueue("x", dedupe_key="k")
+        created = opened.queue.enqueue("x", dedupe_key="k")
         assert cutter.cuts == 1
         assert created.result == "duplicate"
         assert conn.execute("SELECT id FROM message").fetchall() == [(created.id,)]
@@ -466,9 +469,9 @@ def test_enqueue_with_a_key_was_done_but_not_answered(
 def test_dequeue_was_done_but_not_answered(cutter: Cutter, conn: psycopg.Connection, kind: str) -> None:
     conn.execute("SELECT message_create_many('{a,b}', '{x,y}')")
     conn.execute("SELECT dispatch()")
-    with made(kind, cutter.dsn) as it:
+    with opened_queue(kind, cutter.dsn) as opened:
         cutter.cut_after("message_dequeue")
-        [delivery] = it.queue.dequeue(lease=600)
+        [delivery] = opened.queue.dequeue(lease=600)
         assert cutter.cuts == 1
         rows = conn.execute("SELECT channel FROM leases ORDER BY channel").fetchall()
         assert rows == [("a",), ("b",)], "the first is held by nobody until its lease ends"
@@ -479,10 +482,10 @@ def test_dequeue_was_done_but_not_answered(cutter: Cutter, conn: psycopg.Connect
 def test_retry_was_done_but_not_answered(
     cutter: Cutter, conn: psycopg.Connection, kind: str, leased: Delivery
 ) -> None:
-    with made(kind, cutter.dsn) as it:
+    with opened_queue(kind, cutter.dsn) as opened:
         cutter.cut_after("message_retry")
         with pytest.raises(OutcomeUnknown):
-            it.queue.retry(leased, error="no")
+            opened.queue.retry(leased, error="no")
         assert cutter.cuts == 1
         assert conn.execute("SELECT attempts, (SELECT COUNT(*) FROM leases) FROM message").fetchall() == [
             (1, 0)
@@ -494,10 +497,10 @@ def test_enqueue_many_was_done_but_not_answered(
     cutter: Cutter, conn: psycopg.Connection, kind: str, batch: list[object]
 ) -> None:
     """The commit gets no answer."""
-    with made(kind, cutter.dsn) as it:
+    with opened_queue(kind, cutter.dsn) as opened:
         cutter.cut_after("message_create_many")
         with pytest.raises(OutcomeUnknown):
-            it.queue.enqueue_many(batch)
+            opened.queue.enqueue_many(batch)
         assert cutter.cuts == 1
         assert contents(conn) == ["one", "two", "three", "four", "five"]
 
@@ -506,22 +509,22 @@ def test_enqueue_many_was_done_but_not_answered(
 def test_a_chunk_was_created_but_not_answered(
     cutter: Cutter, conn: psycopg.Connection, kind: str, batch: list[object]
 ) -> None:
-    with made(kind, cutter.dsn) as it:
+    with opened_queue(kind, cutter.dsn) as opened:
         cutter.cut_after("message_create_many")
         with pytest.raises(OutcomeUnknown):
-            it.queue.enqueue_many(batch, commit_each_chunk=True)
+            opened.queue.enqueue_many(batch, commit_each_chunk=True)
         assert cutter.cuts == 1
         assert contents(conn) == ["one", "two"]
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_doubt_remains_when_the_database_is_gone_afterwards(
     cutter: Cutter, conn: psycopg.Connection, kind: str
 ) -> None:
-    with made(kind, cutter.dsn, timeout=1) as it:
+    with opened_queue(kind, cutter.dsn, timeout=1) as opened:
         cutter.cut_after("message_create", then_shut=True)
         with pytest.raises(OutcomeUnknown):
-            it.queue.enqueue("x", dedupe_key="k")
+            opened.queue.enqueue("x", dedupe_key="k")
         assert cutter.cuts == 1
         assert contents(conn) == ["x"]
 
@@ -617,23 +620,23 @@ def said(error: BaseException | None) -> str:
 
 @pytest.mark.parametrize(
     "kind",
-    [*OWN, "SQLAlchemy engine", "SQLAlchemy async engine, psycopg", "SQLAlchemy async engine, asyncpg"],
+    [*OWN_POOL, "SQLAlchemy engine", "SQLAlchemy async engine, psycopg", "SQLAlchemy async engine, asyncpg"],
 )
 @pytest.mark.parametrize("call", ["enqueue", "keyed", "many", "dequeue", "wait", "stats"])
 def test_unreachable(kind: str, call: str, caplog: pytest.LogCaptureFixture) -> None:
-    options = {"timeout": 1} if kind in OWN else {}
+    options = {"timeout": 1} if kind in OWN_POOL else {}
     with (
         caplog.at_level(logging.DEBUG),
-        made(kind, nowhere(), **options) as it,
+        opened_queue(kind, nowhere(), **options) as opened,
         ThreadPoolExecutor(1) as pool,
     ):
         calls: dict[str, Callable[[], Any]] = {
-            "enqueue": lambda: it.queue.enqueue("x"),
-            "keyed": lambda: it.queue.enqueue("x", dedupe_key="k"),
-            "many": lambda: it.queue.enqueue_many(["x", "y", "z"]),
-            "dequeue": it.queue.dequeue,
-            "wait": lambda: it.queue.dequeue(wait=1),
-            "stats": it.queue.stats,
+            "enqueue": lambda: opened.queue.enqueue("x"),
+            "keyed": lambda: opened.queue.enqueue("x", dedupe_key="k"),
+            "many": lambda: opened.queue.enqueue_many(["x", "y", "z"]),
+            "dequeue": opened.queue.dequeue,
+            "wait": lambda: opened.queue.dequeue(wait=1),
+            "stats": opened.queue.stats,
         }
         with pytest.raises(DatabaseUnreachable) as caught:
             pool.submit(calls[call]).result(TIMEOUT_S)
@@ -641,12 +644,12 @@ def test_unreachable(kind: str, call: str, caplog: pytest.LogCaptureFixture) -> 
         assert "geheim4711" not in caplog.text
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_out_of_reach_after_it_was_not(cutter: Cutter, conn: psycopg.Connection, kind: str) -> None:
     """It waits as long as the queue's `timeout` says, which is less than the default."""
-    with made(kind, cutter.dsn, timeout=1) as it, ThreadPoolExecutor(1) as pool:
-        it.queue.enqueue("before")
+    with opened_queue(kind, cutter.dsn, timeout=1) as opened, ThreadPoolExecutor(1) as pool:
+        opened.queue.enqueue("before")
         cutter.run(cutter.shut())
         with pytest.raises(DatabaseUnreachable):
-            pool.submit(it.queue.enqueue, "x").result(TIMEOUT_S)
+            pool.submit(opened.queue.enqueue, "x").result(TIMEOUT_S)
         assert contents(conn) == ["before"]

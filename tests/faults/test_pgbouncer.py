@@ -18,7 +18,7 @@ from lonnymq.adapters.listener import POOLED, AsyncListener, Listener
 from lonnymq.client.produce import Batch
 from lonnymq.errors import InvalidLimit
 from tests.faults.pgbouncer import SESSIONS, PgBouncer, pgbouncer
-from tests.queues import OWN, made
+from tests.queues import OWN_POOL, opened_queue
 
 pytestmark = pytest.mark.debian("pgbouncer")
 TIMEOUT_S = 10.0
@@ -53,11 +53,11 @@ def test_the_pooler_does_share_sessions(pooler: PgBouncer) -> None:
     assert len(pooler.server_pids()) == SESSIONS
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_producing_and_consuming(pooler: PgBouncer, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Batch, "max_messages", 3)
-    with made(kind, pooler.dsn, size=4) as it:
-        queue = it.queue
+    with opened_queue(kind, pooler.dsn, size=4) as opened:
+        queue = opened.queue
         for number in range(8):
             assert queue.enqueue({"n": number}).result == "created"
             assert queue.enqueue("later", channel="later", delay=3600).result == "created"
@@ -97,10 +97,10 @@ def test_producing_and_consuming(pooler: PgBouncer, kind: str, monkeypatch: pyte
         assert message.state == b"page 7"
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_looking_after_it(pooler: PgBouncer, kind: str) -> None:
-    with made(kind, pooler.dsn, size=4) as it:
-        queue = it.queue
+    with opened_queue(kind, pooler.dsn, size=4) as opened:
+        queue = opened.queue
         assert queue.set(history=True, lease=60).history
         for _ in range(8):
             dead(queue)
@@ -139,43 +139,43 @@ def dead(queue: Queue) -> None:
     assert queue.retry(delivery, error="no such customer") == "dead"
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_many_threads_on_few_sessions(pooler: PgBouncer, kind: str) -> None:
     """2,000 messages over 20 channels, each call far more often than drivers need to prepare it."""
     channels, total, threads = 20, 2000, 8
     delivered: list[Delivery] = []
-    with made(kind, pooler.dsn, size=threads) as it, ThreadPoolExecutor(threads) as pool:
+    with opened_queue(kind, pooler.dsn, size=threads) as opened, ThreadPoolExecutor(threads) as pool:
 
         def produce(thread: int) -> list[int | None]:
             numbers = range(thread, total, threads)
-            return [it.queue.enqueue(n, channel=f"tenant {n % channels}").id for n in numbers]
+            return [opened.queue.enqueue(n, channel=f"tenant {n % channels}").id for n in numbers]
 
         def consume(thread: int) -> None:
             deadline = time.monotonic() + 6 * TIMEOUT_S
             while len(delivered) < total:
                 assert time.monotonic() < deadline, f"only {len(delivered)} were delivered"
-                for delivery in it.queue.dequeue(1 + thread % 3, lease=600, consumer=str(thread)):
-                    assert it.queue.complete(delivery) == "completed"
+                for delivery in opened.queue.dequeue(1 + thread % 3, lease=600, consumer=str(thread)):
+                    assert opened.queue.complete(delivery) == "completed"
                     delivered.append(delivery)
 
         created = [one for ids in pool.map(produce, range(threads)) for one in ids]
         list(pool.map(consume, range(threads)))
-        assert not it.queue.dequeue(100)
+        assert not opened.queue.dequeue(100)
         assert Counter(one.id for one in delivered) == Counter(created)
         assert sorted(one.payload for one in delivered) == list(range(total))
-        assert it.ask("SELECT COUNT(*) FROM lonnymq.message") == 0
+        assert opened.fetch_value("SELECT COUNT(*) FROM lonnymq.message") == 0
         assert [session.prepared for session in pooler.sessions()] == [0] * SESSIONS
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_no_session_keeps_a_setting(pooler: PgBouncer, kind: str) -> None:
-    with made(kind, pooler.dsn, size=4) as it, ThreadPoolExecutor(4) as pool:
-        it.queue.enqueue_many(NewMessage(n, f"tenant {n % 10}") for n in range(100))
-        taken = [one for some in pool.map(lambda _: it.queue.dequeue(2), range(40)) for one in some]
+    with opened_queue(kind, pooler.dsn, size=4) as opened, ThreadPoolExecutor(4) as pool:
+        opened.queue.enqueue_many(NewMessage(n, f"tenant {n % 10}") for n in range(100))
+        taken = [one for some in pool.map(lambda _: opened.queue.dequeue(2), range(40)) for one in some]
         assert len(taken) > 10
         before = pooler.sessions()
         with pytest.raises(InvalidLimit):
-            it.queue.dequeue(0)
+            opened.queue.dequeue(0)
         after = pooler.sessions()
         assert [session.synchronous_commit for session in before + after] == ["on"] * 2 * SESSIONS
 
@@ -204,18 +204,18 @@ class Watched:
         return LONG
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_waiting_through_the_pooler_is_polling(
     pooler: PgBouncer, kind: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched = Watched(monkeypatch)
     with (
         caplog.at_level(logging.WARNING, "lonnymq"),
-        made(kind, pooler.dsn, size=2) as it,
+        opened_queue(kind, pooler.dsn, size=2) as opened,
         Queue(pooler.direct) as producer,
         ThreadPoolExecutor(1) as pool,
     ):
-        waiting = pool.submit(it.queue.dequeue, wait=LONG)
+        waiting = pool.submit(opened.queue.dequeue, wait=LONG)
         until(lambda: POOLED in caplog.messages, "the word that it polls")
         created = producer.enqueue("meanwhile")
         [delivery] = waiting.result(TIMEOUT_S)
@@ -223,15 +223,15 @@ def test_waiting_through_the_pooler_is_polling(
         assert not watched.is_asleep.is_set(), "there was nothing to be notified on"
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_waiting_through_the_pooler_leaves_no_listen_behind(pooler: PgBouncer, kind: str) -> None:
-    with made(kind, pooler.dsn, size=2) as it:
+    with opened_queue(kind, pooler.dsn, size=2) as opened:
         for _ in range(2 * SESSIONS):
-            assert not it.queue.dequeue(wait=0.001)
+            assert not opened.queue.dequeue(wait=0.001)
         assert [session.listens_to for session in pooler.sessions()] == [[]] * SESSIONS
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_woken_around_the_pooler(
     pooler: PgBouncer, conn: psycopg.Connection, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,14 +244,17 @@ def test_woken_around_the_pooler(
         )
         return {pid for (pid,) in rows}
 
-    with made(kind, pooler.dsn, size=2, listen=pooler.direct) as it, ThreadPoolExecutor(1) as pool:
+    with (
+        opened_queue(kind, pooler.dsn, size=2, listen=pooler.direct) as opened,
+        ThreadPoolExecutor(1) as pool,
+    ):
         for _ in range(3):
             watched.is_asleep.clear()
-            waiting = pool.submit(it.queue.dequeue, wait=LONG)
+            waiting = pool.submit(opened.queue.dequeue, wait=LONG)
             assert watched.is_asleep.wait(TIMEOUT_S)
             [listener] = listeners()
             assert listener not in pooler.server_pids()
-            created = it.queue.enqueue("meanwhile")
+            created = opened.queue.enqueue("meanwhile")
             [delivery] = waiting.result(TIMEOUT_S)
             assert delivery.id == created.id
         assert listeners() == {listener}, "it is kept for the next wait"
