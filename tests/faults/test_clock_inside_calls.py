@@ -84,25 +84,25 @@ def test_a_step_inside_a_dequeue_that_empties_its_channels(
 @pytest.mark.parametrize("step", [-1, -50, -499, -999])
 @pytest.mark.parametrize("reading", [1, 2, 3, 4])
 @pytest.mark.parametrize("limit", [1, 2])
-def test_an_interval_is_kept_by_the_stamps(
+def test_release_times_keep_the_interval(
     conn: psycopg.Connection, clock: RestlessClock, limit: int, reading: int, step: int
 ) -> None:
     conn.execute("SELECT channel_set('a', p_release_interval_ms => 5000)")
     create(conn, "a", 3, clock.at - 9_000)
     dispatch(conn)
-    stamps = []
+    released_ats = []
     for _ in range(3):
         clock.step(*[0] * reading, step, step, step, step)
         [delivery], _ = dequeue(conn, limit, 30_000)
-        stamps.append(delivery.lease_end_at - 30_000)
+        released_ats.append(delivery.lease_end_at - 30_000)
         clock.step()
         clock.advance(5_000)
         dispatch(conn)
-    assert all(later - earlier >= 5_000 for earlier, later in pairwise(stamps)), stamps
+    assert all(later - earlier >= 5_000 for earlier, later in pairwise(released_ats)), released_ats
 
 
 @pytest.mark.parametrize("late_ms", [1, 50, 999])
-def test_a_dequeue_that_was_stopped_before_it_took_is_stamped_when_it_takes(
+def test_a_dequeue_that_was_delayed_before_it_took_reads_the_clock_when_it_takes(
     conn: psycopg.Connection, clock: RestlessClock, late_ms: int
 ) -> None:
     """Otherwise its time would be before the release of the messages that it takes."""
@@ -118,7 +118,7 @@ def test_a_dequeue_that_was_stopped_before_it_took_is_stamped_when_it_takes(
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_lease_that_was_held_when_the_clock_stepped_back(
+def test_a_lease_that_was_locked_when_the_clock_stepped_back(
     conn: psycopg.Connection, connect: Connect, clock: RestlessClock, step: int
 ) -> None:
     """The lease was locked when a sweep passed its end: it is swept later, whatever the clock did since."""
@@ -166,7 +166,7 @@ class Consumer:
         fate = self.chance.random()
         key = (delivery.id, delivery.token)
         if fate < 0.05:
-            return 0  # its lease runs out
+            return 0  # abandoned: its lease runs out
         if fate < 0.1:
             self.conn.execute("SELECT message_retry(%s, %s)", key)
             return 0
@@ -175,7 +175,7 @@ class Consumer:
 
 
 @pytest.mark.parametrize("swing", [5, 450, 3_000], ids=lambda ms: f"{ms}ms")
-@pytest.mark.parametrize("before", [100, 3_000], ids=["most-come-meanwhile", "all-wait"])
+@pytest.mark.parametrize("before", [100, 3_000], ids=["most-arrive-later", "all-wait"])
 def test_nothing_is_stranded_by_a_clock_that_jitters(
     conn: psycopg.Connection, connect: Connect, clock: RestlessClock, before: int, swing: int
 ) -> None:

@@ -37,15 +37,15 @@ def serve(conn: psycopg.Connection, limit: int = 1) -> list[str]:
 
 
 @pytest.mark.parametrize("limit", [1, 3, 8, 20])
-@pytest.mark.parametrize("a_turn", [1, 5])
-def test_constant_urgent_arrivals(conn: psycopg.Connection, limit: int, a_turn: int) -> None:
+@pytest.mark.parametrize("per_turn", [1, 5])
+def test_constant_urgent_arrivals(conn: psycopg.Connection, limit: int, per_turn: int) -> None:
     """A channel that gets urgent messages before every dequeue is served exactly its share."""
     others = [f"other {i}" for i in range(9)]
     for channel in others:
         flood(conn, channel, 60)
     served: Counter[str] = Counter()
     while sum(served.values()) < 400:
-        for _ in range(max(a_turn, limit)):
+        for _ in range(max(per_turn, limit)):
             create(conn, "urgent", at=-1)
         served.update(serve(conn, limit))
     share = max(1, -(-limit // 10))
@@ -91,19 +91,19 @@ def test_one_tenant_floods(conn: psycopg.Connection, limit: int, at: int | None)
     assert len(waits) > 50
     assert max(waits) <= 2 * turn, f"waited for {max(waits)}"
     assert max(made.values(), default=served) >= served - 2 * turn
-    assert shares["flood"] > 100, "what nobody else needs is the flood's"
+    assert shares["flood"] > 100, "the flood gets what the others leave"
 
 
 def test_one_tenant_floods_and_many_consume(connect: Connect, conn: psycopg.Connection) -> None:
-    """Four consumers in batches of five; each may be a batch ahead of what the others see.
+    """Four consumers dequeue batches of five; each may be a batch ahead of what the others see.
 
-    One that the machine puts aside for a moment, with the dispatch lock, delays a few more.
+    A consumer that is suspended for a moment while it has the dispatch lock delays a few more messages.
     """
     consumers, limit, quiets = 4, 5, 300
     flood(conn, "flood", 5000)
     dispatch(conn)
     lock = threading.Lock()
-    over = threading.Event()
+    is_over = threading.Event()
     served = 0
     made: dict[bytes, int] = {}
     seen: set[bytes] = set()
@@ -111,7 +111,7 @@ def test_one_tenant_floods_and_many_consume(connect: Connect, conn: psycopg.Conn
 
     def consume(mine: psycopg.Connection) -> None:
         nonlocal served
-        while not over.is_set():
+        while not is_over.is_set():
             mine.execute("SELECT dispatch()")
             messages, _ = dequeue(mine, limit)
             with lock:
@@ -134,11 +134,11 @@ def test_one_tenant_floods_and_many_consume(connect: Connect, conn: psycopg.Conn
                     assert not any(future.done() for future in futures)
                     time.sleep(0.001)
         finally:
-            over.set()
+            is_over.set()
         for future in futures:
             future.result(timeout=30)
     turn = len(QUIET) + 1 + consumers * limit
     print(f"{len(waits)} waited for at most {max(waits)} of {served} served")
     assert len(waits) >= quiets // 3
     assert sorted(waits)[len(waits) * 95 // 100] <= 3 * turn, sorted(waits)[-10:]
-    assert max(waits) <= 1_000  # and not until the flood is over
+    assert max(waits) <= 1_000  # they do not wait until the flood is over

@@ -1,4 +1,4 @@
-"""Through PgBouncer in transaction mode: each transaction of a client may have another server session."""
+"""Through PgBouncer in transaction mode: each transaction of a client may get a different server session."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from tests.queues import OWN_POOL, opened_queue
 
 pytestmark = pytest.mark.debian("pgbouncer")
 TIMEOUT_S = 10.0
-LONG = 3 * TIMEOUT_S
+LONG_S = 3 * TIMEOUT_S
 MORE = NewMessage("more", "more", delay=3600)
 
 
@@ -35,18 +35,18 @@ def pooler(dsn: str) -> Iterator[PgBouncer]:
 def until(is_true: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not is_true():
-        assert time.monotonic() < deadline, f"waited in vain for: {what}"
+        assert time.monotonic() < deadline, f"timed out waiting for: {what}"
         time.sleep(0.005)
 
 
-def test_the_pooler_does_share_sessions(pooler: PgBouncer) -> None:
+def test_the_pooler_shares_sessions(pooler: PgBouncer) -> None:
     """Prepared statements are lost or found by other clients; otherwise the tests below prove nothing."""
     with (
         psycopg.connect(pooler.dsn, autocommit=True, prepare_threshold=0) as one,
         psycopg.connect(pooler.dsn, autocommit=True, prepare_threshold=0) as other,
         psycopg.connect(pooler.dsn) as busy,
     ):
-        busy.execute("SELECT 1")  # leaves one session for both
+        busy.execute("SELECT 1")  # leaves only one session for the other two
         one.execute("SELECT %s", (1,))
         with pytest.raises(psycopg.errors.DuplicatePreparedStatement):
             other.execute("SELECT %s", (1,))
@@ -76,29 +76,29 @@ def test_producing_and_consuming(pooler: PgBouncer, kind: str, monkeypatch: pyte
         )
         assert (loaded.created, seen) == (10, [3, 6, 9, 10])
 
-        held = [delivery for _ in range(10) for delivery in queue.dequeue(lease=60, consumer="me")]
+        deliveries = [delivery for _ in range(10) for delivery in queue.dequeue(lease=60, consumer="me")]
         while taken := queue.dequeue(7):
-            held += taken
-        assert Counter(delivery.channel for delivery in held) == {
+            deliveries += taken
+        assert Counter(delivery.channel for delivery in deliveries) == {
             "default": 8,
             "urgent": 8,
             "keyed": 8,
             "many": 10,
         }
-        for delivery in held[:10]:
+        for delivery in deliveries[:10]:
             assert queue.extend(delivery, 120).result == "extended"
             assert queue.complete(delivery) == "completed"
-        assert {one.result for one in queue.extend_many(held[10:20], 120)} == {"extended"}
-        assert {one.result for one in queue.complete_many(held[10:20])} == {"completed"}
-        for delivery in held[20:]:
+        assert {one.result for one in queue.extend_many(deliveries[10:20], 120)} == {"extended"}
+        assert {one.result for one in queue.complete_many(deliveries[10:20])} == {"completed"}
+        for delivery in deliveries[20:]:
             assert queue.retry(delivery, delay=3600, error="not now", state=b"page 7") == "retried"
-        message = queue.get(held[20].id)
+        message = queue.get(deliveries[20].id)
         assert message is not None
         assert message.state == b"page 7"
 
 
 @pytest.mark.parametrize("kind", OWN_POOL)
-def test_looking_after_it(pooler: PgBouncer, kind: str) -> None:
+def test_administration(pooler: PgBouncer, kind: str) -> None:
     with opened_queue(kind, pooler.dsn, size=4) as opened:
         queue = opened.queue
         assert queue.set(history=True, lease=60).history
@@ -111,7 +111,7 @@ def test_looking_after_it(pooler: PgBouncer, kind: str) -> None:
             assert [one.id for one in queue.messages(channel="b")] == [waiting]
             policy = queue.channel("b").set(max_concurrency=2, max_size=50)
             assert queue.channel("b").get() == policy
-            assert queue.dequeue(1) == []  # it dispatches: statistics are as of then
+            assert queue.dequeue(1) == []  # it dispatches, which updates the statistics
             assert queue.channel("b").stats().scheduled == 1
             assert [channel.channel for channel in queue.channels(order="waiting")][:1] == ["b"]
             assert queue.stats().dead == 2
@@ -180,8 +180,8 @@ def test_no_session_keeps_a_setting(pooler: PgBouncer, kind: str) -> None:
         assert [session.synchronous_commit for session in before + after] == ["on"] * 2 * SESSIONS
 
 
-class Watched:
-    """Makes sleeps so long that only a notification can end them, and says when one begins."""
+class LongSleeps:
+    """Makes sleeps so long that only a notification can end them. `is_asleep` is set when one begins."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_asleep = threading.Event()
@@ -197,30 +197,30 @@ class Watched:
         monkeypatch.setattr(AsyncListener, "wait", longer_async)
 
     def _longer(self, seconds: float) -> float:
-        """Those in doubt whether a producer knows that somebody sleeps are short, and stay so."""
+        """Short sleeps stay short: during these, producers may not know yet that they must notify."""
         if seconds < 0.5:
             return seconds
         self.is_asleep.set()
-        return LONG
+        return LONG_S
 
 
 @pytest.mark.parametrize("kind", OWN_POOL)
 def test_waiting_through_the_pooler_is_polling(
     pooler: PgBouncer, kind: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watched = Watched(monkeypatch)
+    sleeps = LongSleeps(monkeypatch)
     with (
         caplog.at_level(logging.WARNING, "lonnymq"),
         opened_queue(kind, pooler.dsn, size=2) as opened,
         Queue(pooler.direct) as producer,
         ThreadPoolExecutor(1) as pool,
     ):
-        waiting = pool.submit(opened.queue.dequeue, wait=LONG)
-        until(lambda: POOLED in caplog.messages, "the word that it polls")
+        waiting = pool.submit(opened.queue.dequeue, wait=LONG_S)
+        until(lambda: POOLED in caplog.messages, "the warning that it polls")
         created = producer.enqueue("meanwhile")
         [delivery] = waiting.result(TIMEOUT_S)
         assert delivery.id == created.id
-        assert not watched.is_asleep.is_set(), "there was nothing to be notified on"
+        assert not sleeps.is_asleep.is_set(), "it did not sleep until a notification"
 
 
 @pytest.mark.parametrize("kind", OWN_POOL)
@@ -232,10 +232,10 @@ def test_waiting_through_the_pooler_leaves_no_listen_behind(pooler: PgBouncer, k
 
 
 @pytest.mark.parametrize("kind", OWN_POOL)
-def test_woken_around_the_pooler(
+def test_a_listener_that_bypasses_the_pooler_is_notified(
     pooler: PgBouncer, conn: psycopg.Connection, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watched = Watched(monkeypatch)
+    sleeps = LongSleeps(monkeypatch)
 
     def listeners() -> set[int]:
         rows = conn.execute(
@@ -249,20 +249,20 @@ def test_woken_around_the_pooler(
         ThreadPoolExecutor(1) as pool,
     ):
         for _ in range(3):
-            watched.is_asleep.clear()
-            waiting = pool.submit(opened.queue.dequeue, wait=LONG)
-            assert watched.is_asleep.wait(TIMEOUT_S)
+            sleeps.is_asleep.clear()
+            waiting = pool.submit(opened.queue.dequeue, wait=LONG_S)
+            assert sleeps.is_asleep.wait(TIMEOUT_S)
             [listener] = listeners()
             assert listener not in pooler.server_pids()
             created = opened.queue.enqueue("meanwhile")
             [delivery] = waiting.result(TIMEOUT_S)
             assert delivery.id == created.id
-        assert listeners() == {listener}, "it is kept for the next wait"
-    until(lambda: not listeners(), "its end")
+        assert listeners() == {listener}, "the listener is kept for the next wait"
+    until(lambda: not listeners(), "the listener to be closed")
 
 
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
-def test_in_a_transaction_of_the_callers(pooler: PgBouncer, conn: psycopg.Connection, ending: str) -> None:
+def test_in_the_callers_transaction(pooler: PgBouncer, conn: psycopg.Connection, ending: str) -> None:
     conn.execute("CREATE TABLE public.work (n INT)")
     with (
         Queue(pooler.dsn, pool_size=2) as queue,
@@ -297,9 +297,7 @@ def counts(conn: psycopg.Connection) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
-def test_in_an_asynchronous_transaction_of_the_callers(
-    pooler: PgBouncer, conn: psycopg.Connection, ending: str
-) -> None:
+def test_in_the_callers_async_transaction(pooler: PgBouncer, conn: psycopg.Connection, ending: str) -> None:
     conn.execute("CREATE TABLE public.work (n INT)")
 
     async def work() -> None:
