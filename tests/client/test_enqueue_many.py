@@ -108,10 +108,10 @@ def test_a_chunk_that_is_refused_is_not_sent_again(
         return create(queue, batch, conn)
 
     monkeypatch.setattr(Queue, "_create", counting_create)
-    with Queue(dsn) as queue, connect(autocommit=False) as mine:
+    with Queue(dsn) as queue, connect(autocommit=False) as callers_conn:
         with pytest.raises(errors.ChannelFull):
-            queue.enqueue_many([b"x"] * 25, channel="acme", conn=mine)
-        mine.rollback()
+            queue.enqueue_many([b"x"] * 25, channel="acme", conn=callers_conn)
+        callers_conn.rollback()
     assert sent == [10]
     assert contents(conn) == []
 

@@ -64,15 +64,15 @@ def test_rows_are_read_and_enqueued_in_one_transaction(
     monkeypatch.setattr(Batch, "max_messages", 10)
 
     async def main() -> None:
-        conn_of_caller = await asyncpg.connect(dsn)
-        async with AsyncQueue(dsn) as queue, conn_of_caller.transaction():
+        callers_conn = await asyncpg.connect(dsn)
+        async with AsyncQueue(dsn) as queue, callers_conn.transaction():
 
             async def rows() -> AsyncIterator[int]:
-                async for row in conn_of_caller.cursor("SELECT n FROM generate_series(1, 35) n", prefetch=3):
+                async for row in callers_conn.cursor("SELECT n FROM generate_series(1, 35) n", prefetch=3):
                     yield row["n"]
 
-            assert (await queue.enqueue_many(rows(), conn=conn_of_caller)).created == 35
-        await conn_of_caller.close()
+            assert (await queue.enqueue_many(rows(), conn=callers_conn)).created == 35
+        await callers_conn.close()
 
     asyncio.run(main())
     assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (35,)

@@ -46,8 +46,8 @@ def test_the_callers_pool_stays_open(dsn: str) -> None:
     with ConnectionPool(dsn, min_size=1, open=True) as pool:
         with Queue(pool) as queue:
             queue.stats()
-        with pool.connection() as conn_of_caller:
-            assert conn_of_caller.execute("SELECT 1").fetchone() == (1,)
+        with pool.connection() as callers_conn:
+            assert callers_conn.execute("SELECT 1").fetchone() == (1,)
 
 
 @pytest.mark.parametrize("kind", ["sync", "async", "pool"])
@@ -71,9 +71,9 @@ def test_install(dsn: str, conn: psycopg.Connection, kind: str) -> None:
 
 
 def test_install_in_the_callers_transaction(dsn: str, conn: psycopg.Connection) -> None:
-    with Queue(dsn, "mine") as queue, psycopg.connect(dsn) as conn_of_caller:
-        queue.install(conn=conn_of_caller)
-        conn_of_caller.rollback()
+    with Queue(dsn, "mine") as queue, psycopg.connect(dsn) as callers_conn:
+        queue.install(conn=callers_conn)
+        callers_conn.rollback()
     with pytest.raises(errors.SchemaMissing):
         inspect(conn, "mine")
 
@@ -94,8 +94,8 @@ def test_install_through_an_engine_with_a_creator(dsn: str, conn: psycopg.Connec
 
 def test_install_refuses_other_kinds_of_connection(dsn: str) -> None:
     engine = create_engine(url(dsn, "psycopg"))
-    with Queue(dsn) as queue, engine.connect() as conn_of_caller, psycopg.connect(dsn) as conn:
-        for given in (conn_of_caller, conn.cursor(), 7):
+    with Queue(dsn) as queue, engine.connect() as callers_conn, psycopg.connect(dsn) as conn:
+        for given in (callers_conn, conn.cursor(), 7):
             with pytest.raises(errors.UnsuitableConnection):
                 queue.install(conn=given)
     engine.dispose()

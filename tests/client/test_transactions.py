@@ -306,11 +306,11 @@ def test_commit_each_chunk_is_refused_with_conn(dsn: str, conn: psycopg.Connecti
 def test_a_transaction_that_exceeded_transaction_timeout(
     dsn: str, conn: psycopg.Connection, connect: Connect
 ) -> None:
-    mine = connect(autocommit=False)
-    mine.execute("SET LOCAL transaction_timeout = '50ms'")
-    pid = mine.info.backend_pid
+    callers_conn = connect(autocommit=False)
+    callers_conn.execute("SET LOCAL transaction_timeout = '50ms'")
+    pid = callers_conn.info.backend_pid
     alive = "SELECT COUNT(*) FROM pg_stat_activity WHERE pid = %s"
     while conn.execute(alive, (pid,)).fetchone() != (0,):
         pass
     with Queue(dsn) as queue, pytest.raises(errors.ConnectionDropped, match="transaction timeout"):
-        queue.enqueue("too late", conn=mine)
+        queue.enqueue("too late", conn=callers_conn)

@@ -21,5 +21,5 @@ class SavedQueue:
         self._restore = sql.SQL(";\n").join(steps)
 
     def restore(self) -> None:
-        """Restore in one transaction: PostgreSQL runs a string of statements as one."""
+        """Restore in one transaction, as PostgreSQL runs several statements in one string."""
         self._conn.execute(self._restore)

@@ -55,11 +55,11 @@ except KeyboardInterrupt:
 
 def test_a_program_with_a_signal_handler_keeps_its_server_until_it_ends(data_dir: Path) -> None:
     source = """
-asked = threading.Event()
-signal.signal(signal.SIGTERM, lambda *_: asked.set())
+signalled = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: signalled.set())
 server.start()
 say(server.pid)
-asked.wait()
+signalled.wait()
 query("SELECT 1")
 say("drained")
 """

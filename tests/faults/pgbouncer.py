@@ -71,8 +71,8 @@ class PgBouncer:
             assert cursor.description is not None
             names = [column.name for column in cursor.description]
             rows = [dict(zip(names, row, strict=True)) for row in cursor]
-        own = conninfo_to_dict(self.direct)["dbname"]
-        return {int(row["remote_pid"]) for row in rows if row["database"] == own}
+        dbname = conninfo_to_dict(self.direct)["dbname"]
+        return {int(row["remote_pid"]) for row in rows if row["database"] == dbname}
 
     def sessions(self) -> list[Session]:
         """Every session. A transaction keeps each one busy, so that the next client gets another."""

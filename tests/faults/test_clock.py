@@ -234,45 +234,45 @@ class Chaos:
         self.holder = holder
         self.clock = clock
         self.is_small = size == "small"
-        self.chance = random.Random(f"{size}/{seed}")
+        self.rng = random.Random(f"{size}/{seed}")
         self.made = 0
         self.latest = clock.at
         self.leased: list[Delivery] = []
 
     def act(self) -> None:
         actions = (self.create, self.create, self.dispatch, self.dispatch, self.take, self.hold, self.release)
-        self.chance.choice((*actions, self.extend, self.step, self.step_back))()
+        self.rng.choice((*actions, self.extend, self.step, self.step_back))()
         self.latest = max(self.latest, self.clock.at)
 
     def create(self) -> None:
         self.made += 1
-        at = self.chance.choice((None, -5, self.clock.at, self.clock.at + 100))
-        create(self.conn, self.chance.choice(self.CHANNELS), str(self.made), at)
+        at = self.rng.choice((None, -5, self.clock.at, self.clock.at + 100))
+        create(self.conn, self.rng.choice(self.CHANNELS), str(self.made), at)
 
     def dispatch(self) -> None:
         # One call only: while a dequeue is open, the work after a clock step may have to wait for it.
         self.conn.execute("SELECT dispatch()")
 
     def take(self) -> None:
-        self.leased += dequeue(self.conn, self.chance.choice((1, 3)), self.chance.choice((5, 50, 5000)))[0]
+        self.leased += dequeue(self.conn, self.rng.choice((1, 3)), self.rng.choice((5, 50, 5000)))[0]
 
     def hold(self) -> None:
-        dequeue(self.holder, self.chance.choice((1, 3)), self.chance.choice((5, 50, 5000)))
+        dequeue(self.holder, self.rng.choice((1, 3)), self.rng.choice((5, 50, 5000)))
 
     def release(self) -> None:
-        self.chance.choice((self.holder.commit, self.holder.rollback))()
+        self.rng.choice((self.holder.commit, self.holder.rollback))()
 
     def extend(self) -> None:
         if self.leased:
-            late = self.leased.pop(self.chance.randrange(len(self.leased)))
+            late = self.leased.pop(self.rng.randrange(len(self.leased)))
             self.conn.execute("SELECT message_extend(%s, %s, 60)", (late.id, late.token))
 
     def step(self) -> None:
-        self.clock.advance(self.chance.randint(1, 400) if self.is_small else self.chance.choice((100, HOUR)))
+        self.clock.advance(self.rng.randint(1, 400) if self.is_small else self.rng.choice((100, HOUR)))
 
     def step_back(self) -> None:
         # Small steps stay so close to the latest time that the engine does not take the clock for reset.
-        at = self.latest - self.chance.randint(1, 900) if self.is_small else self.clock.at - HOUR
+        at = self.latest - self.rng.randint(1, 900) if self.is_small else self.clock.at - HOUR
         self.clock.set(at)
 
 

@@ -102,7 +102,7 @@ def test_release_times_keep_the_interval(
 
 
 @pytest.mark.parametrize("late_ms", [1, 50, 999])
-def test_a_dequeue_that_was_delayed_before_it_took_reads_the_clock_when_it_takes(
+def test_a_delayed_dequeue_reads_the_clock_when_it_takes_messages(
     conn: psycopg.Connection, clock: RestlessClock, late_ms: int
 ) -> None:
     """Otherwise its time would be before the release of the messages that it takes."""
@@ -148,14 +148,14 @@ class Consumer:
     """Dispatches, dequeues, and completes, releases or abandons the messages, until nothing is left."""
 
     conn: psycopg.Connection
-    chance: random.Random
+    rng: random.Random
     deadline: float
 
     def run(self) -> int:
         done = 0
         while time.monotonic() < self.deadline:
             self.conn.execute("SELECT dispatch()")
-            taken, _ = dequeue(self.conn, self.chance.choice((1, 1, 3, 40)), self.chance.choice((20, 1_000)))
+            taken, _ = dequeue(self.conn, self.rng.choice((1, 1, 3, 40)), self.rng.choice((20, 1_000)))
             for delivery in taken:
                 done += self.finish(delivery)
             if not taken and self.conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,):
@@ -163,11 +163,11 @@ class Consumer:
         return done
 
     def finish(self, delivery: Delivery) -> int:
-        fate = self.chance.random()
+        draw = self.rng.random()
         key = (delivery.id, delivery.token)
-        if fate < 0.05:
+        if draw < 0.05:
             return 0  # abandoned: its lease runs out
-        if fate < 0.1:
+        if draw < 0.1:
             self.conn.execute("SELECT message_retry(%s, %s)", key)
             return 0
         row = self.conn.execute("SELECT message_complete(%s, %s)", key).fetchone()
@@ -180,7 +180,7 @@ def test_nothing_is_stranded_by_a_clock_that_jitters(
     conn: psycopg.Connection, connect: Connect, clock: RestlessClock, before: int, swing: int
 ) -> None:
     """Several consumers, channels with limits and intervals, released messages and leases that run out."""
-    chance = random.Random(swing)
+    rng = random.Random(swing)
     conn.execute("SELECT queue_set(p_max_attempts => 1000)")
     names = [f"channel {number}" for number in range(150)]
     for number, name in enumerate(names[:40]):
@@ -188,15 +188,15 @@ def test_nothing_is_stranded_by_a_clock_that_jitters(
             conn.execute("SELECT channel_set(%s, p_max_concurrency => 2)", (name,))
         else:
             conn.execute("SELECT channel_set(%s, p_release_interval_ms => 20)", (name,))
-    clock.jitter([chance.randint(-swing, swing) for _ in range(997)], pace_ms=2)
+    clock.jitter([rng.randint(-swing, swing) for _ in range(997)], pace_ms=2)
     made = 3_000
     deadline = time.monotonic() + 30
     consumers = [Consumer(connect(), random.Random(seed), deadline) for seed in range(3)]
     with ThreadPoolExecutor(len(consumers)) as threads:
-        create_some(conn, chance, names, before)
+        create_some(conn, rng, names, before)
         running = [threads.submit(consumer.run) for consumer in consumers]
         for _ in range((made - before) // 100):
-            create_some(conn, chance, names, 100)
+            create_some(conn, rng, names, 100)
         done = sum(future.result() for future in running)
     clock.advance(10_000)
     left = conn.execute("SELECT COUNT(*) FROM message").fetchone()
@@ -205,8 +205,8 @@ def test_nothing_is_stranded_by_a_clock_that_jitters(
     check(conn)
 
 
-def create_some(conn: psycopg.Connection, chance: random.Random, names: list[str], count: int) -> None:
+def create_some(conn: psycopg.Connection, rng: random.Random, names: list[str], count: int) -> None:
     conn.execute(
         "SELECT message_create_many(%s, array_fill('x'::BYTEA, ARRAY[%s]))",
-        ([chance.choice(names) for _ in range(count)], count),
+        ([rng.choice(names) for _ in range(count)], count),
     )

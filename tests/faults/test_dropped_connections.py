@@ -536,16 +536,16 @@ OpenCaller = Callable[[str], Any]
 
 @contextmanager
 def psycopg_caller(dsn: str) -> Iterator[tuple[Queue, Any]]:
-    with Queue(dsn) as queue, psycopg.connect(dsn) as own:
-        yield queue, own
+    with Queue(dsn) as queue, psycopg.connect(dsn) as callers_conn:
+        yield queue, callers_conn
 
 
 @contextmanager
 def sqlalchemy_caller(dsn: str) -> Iterator[tuple[Queue, Any]]:
     engine = create_engine(url(dsn, "psycopg"))
     try:
-        with Queue(dsn) as queue, engine.connect() as own:
-            yield queue, own
+        with Queue(dsn) as queue, engine.connect() as callers_conn:
+            yield queue, callers_conn
     finally:
         engine.dispose()
 
@@ -553,23 +553,23 @@ def sqlalchemy_caller(dsn: str) -> Iterator[tuple[Queue, Any]]:
 @contextmanager
 def psycopg_async_caller(dsn: str) -> Iterator[tuple[Queue, Any]]:
     with loop() as run:
-        queue, own = AsyncQueue(dsn), run(psycopg.AsyncConnection.connect(dsn))
+        queue, callers_conn = AsyncQueue(dsn), run(psycopg.AsyncConnection.connect(dsn))
         try:
-            yield cast("Queue", Blocking(queue, run)), own
+            yield cast("Queue", Blocking(queue, run)), callers_conn
         finally:
-            run(own.close())
+            run(callers_conn.close())
             run(queue.close())
 
 
 @contextmanager
 def asyncpg_caller(dsn: str) -> Iterator[tuple[Queue, Any]]:
     with loop() as run:
-        queue, own = AsyncQueue(dsn), run(asyncpg.connect(dsn))
-        run(own.execute("BEGIN"))
+        queue, callers_conn = AsyncQueue(dsn), run(asyncpg.connect(dsn))
+        run(callers_conn.execute("BEGIN"))
         try:
-            yield cast("Queue", Blocking(queue, run)), own
+            yield cast("Queue", Blocking(queue, run)), callers_conn
         finally:
-            run(own.close())
+            run(callers_conn.close())
             run(queue.close())
 
 
@@ -577,11 +577,11 @@ def asyncpg_caller(dsn: str) -> Iterator[tuple[Queue, Any]]:
 def sqlalchemy_async_caller(dsn: str) -> Iterator[tuple[Queue, Any]]:
     with loop() as run:
         engine = create_async_engine(url(dsn, "asyncpg"))
-        queue, own = AsyncQueue(dsn), run(engine.connect().start())
+        queue, callers_conn = AsyncQueue(dsn), run(engine.connect().start())
         try:
-            yield cast("Queue", Blocking(queue, run)), own
+            yield cast("Queue", Blocking(queue, run)), callers_conn
         finally:
-            run(own.close())
+            run(callers_conn.close())
             run(engine.dispose())
             run(queue.close())
 
@@ -594,18 +594,18 @@ def test_on_the_callers_connection_nothing_is_repeated(
     dsn: str, connect: Connect, conn: psycopg.Connection, open_caller: OpenCaller
 ) -> None:
     """The call could be repeated, but the caller's earlier work in the transaction is lost too."""
-    with open_caller(dsn) as (queue, own):
-        queue.enqueue("before", conn=own)
+    with open_caller(dsn) as (queue, callers_conn):
+        queue.enqueue("before", conn=callers_conn)
         with pytest.raises(ConnectionDropped):
             terminate_during(
                 "message_create",
-                lambda: queue.enqueue("x", dedupe_key="k", conn=own),
+                lambda: queue.enqueue("x", dedupe_key="k", conn=callers_conn),
                 conn,
                 key_is_taken(connect, "k"),
             )
         assert count(conn) == 0
         with pytest.raises((ConnectionDropped, PendingRollbackError)):
-            queue.enqueue("after", dedupe_key="l", conn=own)
+            queue.enqueue("after", dedupe_key="l", conn=callers_conn)
         assert count(conn) == 0
 
 

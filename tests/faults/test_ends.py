@@ -52,10 +52,13 @@ def delivery(id_: int, token: UUID, at: int, channel: str = "c") -> Delivery:
 
 
 def clean() -> tuple[History, list[Finished]]:
-    """1 is completed and its key kept; 2 takes the key later and waits; 3 is cancelled at once, 4 while
-    leased; 5 dies, is retried and completed; 6 died and is dead; 7 was swept after it was marked; 8 died and
-    was discarded; 9 was rolled back; 10 fills a channel, 11 came after it; 12 died and was retried with all;
-    13 went with its channel."""
+    """A history of 13 messages that breaks no rule.
+
+    1 is completed and its key is kept. 2 takes the key later and waits. 3 is cancelled at once, 4 while it is
+    leased. 5 dies, is retried and completed. 6 dies and stays dead. 7 is marked as cancelled, and its lease
+    runs out. 8 dies and is discarded. 9 is rolled back. 10 fills a channel, 11 is created after it is gone.
+    12 dies and is retried by dead_retry_all. 13 is deleted with its channel.
+    """
     history = History(
         creates=[
             create(1, 1000, dedupe_key="k"),
@@ -134,14 +137,14 @@ def test_a_clean_history_passes() -> None:
 
 
 @pytest.mark.parametrize("index", range(12))
-def test_a_row_that_is_missing(index: int) -> None:
+def test_a_missing_row(index: int) -> None:
     history, rows = clean()
     del rows[index]
     assert any(broken.startswith("history:") for broken in violations(history, rows))
 
 
 @pytest.mark.parametrize("index", range(12))
-def test_a_row_that_is_there_twice(index: int) -> None:
+def test_a_duplicate_row(index: int) -> None:
     history, rows = clean()
     rows.append(rows[index])
     assert any(broken.startswith("history:") for broken in violations(history, rows))
@@ -160,7 +163,7 @@ def test_a_row_that_is_there_twice(index: int) -> None:
         (11, {"finished_at": 1190}),
     ],
 )
-def test_a_row_that_is_wrong(index: int, changes: dict[str, object]) -> None:
+def test_a_wrong_row(index: int, changes: dict[str, object]) -> None:
     history, rows = clean()
     rows[index] = replace(rows[index], **changes)  # type: ignore[arg-type]
     assert any(broken.startswith("history:") for broken in violations(history, rows))

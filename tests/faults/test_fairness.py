@@ -70,16 +70,16 @@ def test_urgent_messages_go_ahead_within_their_channel(conn: psycopg.Connection)
 @pytest.mark.parametrize("limit", [1, 7])
 @pytest.mark.parametrize("at", [None, -1], ids=["plain", "urgent"])
 def test_one_tenant_floods(conn: psycopg.Connection, limit: int, at: int | None) -> None:
-    """5,000 wait in one channel. A message of a quiet one waits at most two turns of the ring."""
-    chance = random.Random(f"{limit}/{at}")
+    """5,000 messages wait in one channel. A message in a quiet one waits at most two rounds of all channels."""
+    rng = random.Random(f"{limit}/{at}")
     flood(conn, "flood", 5000, at)
     served = 0
     made: dict[str, int] = {}
     waits: list[int] = []
     shares: Counter[str] = Counter()
     while served < 1500:
-        quiet = chance.choice(QUIET)
-        if quiet not in made and chance.random() < 0.5:
+        quiet = rng.choice(QUIET)
+        if quiet not in made and rng.random() < 0.5:
             create(conn, quiet)
             made[quiet] = served
         for channel in serve(conn, limit):
@@ -109,17 +109,17 @@ def test_one_tenant_floods_and_many_consume(connect: Connect, conn: psycopg.Conn
     seen: set[bytes] = set()
     waits: list[int] = []
 
-    def consume(mine: psycopg.Connection) -> None:
+    def consume(consumer: psycopg.Connection) -> None:
         nonlocal served
         while not is_over.is_set():
-            mine.execute("SELECT dispatch()")
-            messages, _ = dequeue(mine, limit)
+            consumer.execute("SELECT dispatch()")
+            messages, _ = dequeue(consumer, limit)
             with lock:
                 served += len(messages)
                 seen.update(m.content for m in messages)
                 waits.extend(served - made.pop(m.content) for m in messages if m.content in made)
             for m in messages:
-                mine.execute("SELECT message_complete(%s, %s)", (m.id, m.token))
+                consumer.execute("SELECT message_complete(%s, %s)", (m.id, m.token))
 
     with ThreadPoolExecutor(max_workers=consumers) as pool:
         try:

@@ -267,12 +267,12 @@ class ChannelModel:
 )
 def test_any_order_of_events(conn: psycopg.Connection, clock: FakeClock, seed: int) -> None:
     """Every visit releases exactly what the policies allow: no more (7, 10) and no less (13)."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     channels = {name: ChannelModel() for name in ("a", "b", "c")}
     released = 0
     for _ in range(60):
-        name, channel = chance.choice(list(channels.items()))
-        _disturb(conn, clock, chance, name, channel)
+        name, channel = rng.choice(list(channels.items()))
+        _disturb(conn, clock, rng, name, channel)
         clock.advance(100)
         dispatch(conn)
         waiting = {
@@ -283,7 +283,7 @@ def test_any_order_of_events(conn: psycopg.Connection, clock: FakeClock, seed: i
                 (clock.at,),
             )
         }
-        lease_ms = chance.choice((50, 150, LONG))
+        lease_ms = rng.choice((50, 150, LONG))
         got = dequeue(conn, 1000, lease_ms)[0]
         if any(
             len([d for d in got if d.channel == each])
@@ -295,39 +295,37 @@ def test_any_order_of_events(conn: psycopg.Connection, clock: FakeClock, seed: i
             got += dequeue(conn, 1000, lease_ms)[0]
         released += len(got)
         for each, model in channels.items():
-            mine = [d for d in got if d.channel == each]
+            of_channel = [d for d in got if d.channel == each]
             due, leased = waiting.get(each, (0, 0))
             expected = model.expected(due, leased, clock.at)
-            assert len(mine) == expected, (seed, each, model, waiting.get(each), clock.at)
-            model.deliveries += mine
-            model.released_at = clock.at if mine else model.released_at
+            assert len(of_channel) == expected, (seed, each, model, waiting.get(each), clock.at)
+            model.deliveries += of_channel
+            model.released_at = clock.at if of_channel else model.released_at
     assert released > 5
     check(conn, but=("invariant 7",))  # a limit may have been lowered below what runs
 
 
 def _disturb(
-    conn: psycopg.Connection, clock: FakeClock, chance: random.Random, name: str, channel: ChannelModel
+    conn: psycopg.Connection, clock: FakeClock, rng: random.Random, name: str, channel: ChannelModel
 ) -> None:
-    what = chance.choice(("create", "create", "finish", "finish", "extend", "policy", "pause", "wait"))
+    what = rng.choice(("create", "create", "finish", "finish", "extend", "policy", "pause", "wait"))
     if what == "create":
-        at = chance.choice((None, -1, clock.at + 120))
-        for _ in range(chance.randint(1, 5)):
+        at = rng.choice((None, -1, clock.at + 120))
+        for _ in range(rng.randint(1, 5)):
             conn.execute("SELECT message_create(%s, '', %s, p_max_attempts => 1000)", (name, at))
     elif what in {"finish", "extend"} and channel.deliveries:
-        done = channel.deliveries[chance.randrange(len(channel.deliveries))]
+        done = channel.deliveries[rng.randrange(len(channel.deliveries))]
         if what == "extend":
             conn.execute("SELECT message_extend(%s, %s, 200)", (done.id, done.token))
         else:
-            conn.execute(
-                f"SELECT {chance.choice(('message_complete', 'message_retry'))}(%s, %s)", done[0:7:6]
-            )
+            conn.execute(f"SELECT {rng.choice(('message_complete', 'message_retry'))}(%s, %s)", done[0:7:6])
             channel.deliveries.remove(done)
     elif what == "policy":
-        channel.limit = chance.choice((0, 1, 2, 5))
-        channel.interval = chance.choice((0, 0, 150, 500))
+        channel.limit = rng.choice((0, 1, 2, 5))
+        channel.interval = rng.choice((0, 0, 150, 500))
         policy(conn, channel.limit, channel.interval, channel=name)
     elif what == "pause":
         channel.paused = not channel.paused
         policy(conn, paused=channel.paused, channel=name)
     elif what == "wait":
-        clock.advance(chance.choice((50, 700)))
+        clock.advance(rng.choice((50, 700)))

@@ -40,7 +40,7 @@ def until(is_true: Callable[[], bool], what: str) -> None:
 
 
 def test_the_pooler_shares_sessions(pooler: PgBouncer) -> None:
-    """Prepared statements are lost or found by other clients; otherwise the tests below prove nothing."""
+    """One client meets the prepared statement of another. Otherwise the tests below would prove nothing."""
     with (
         psycopg.connect(pooler.dsn, autocommit=True, prepare_threshold=0) as one,
         psycopg.connect(pooler.dsn, autocommit=True, prepare_threshold=0) as other,
@@ -266,20 +266,20 @@ def test_in_the_callers_transaction(pooler: PgBouncer, conn: psycopg.Connection,
     conn.execute("CREATE TABLE public.work (n INT)")
     with (
         Queue(pooler.dsn, pool_size=2) as queue,
-        psycopg.connect(pooler.dsn, prepare_threshold=None) as own,
+        psycopg.connect(pooler.dsn, prepare_threshold=None) as callers_conn,
     ):
         for number in range(8):
             created = queue.enqueue(number).id
             [delivery] = queue.dequeue()
-            own.execute("INSERT INTO public.work VALUES (%s)", (number,))
-            assert queue.complete(delivery, conn=own) == "completed"
-            following = queue.enqueue("next", channel="next", delay=3600, conn=own).id
-            assert queue.enqueue_many([MORE, MORE], conn=own).created == 2
-            assert own.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS
+            callers_conn.execute("INSERT INTO public.work VALUES (%s)", (number,))
+            assert queue.complete(delivery, conn=callers_conn) == "completed"
+            following = queue.enqueue("next", channel="next", delay=3600, conn=callers_conn).id
+            assert queue.enqueue_many([MORE, MORE], conn=callers_conn).created == 2
+            assert callers_conn.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS
             assert following is not None
             assert queue.get(following) is None, "others do not see it yet"
             assert queue.get(created or 0) is not None
-            getattr(own, ending)()
+            getattr(callers_conn, ending)()
             assert (queue.get(following) is not None) is (ending == "commit")
             assert (queue.get(created or 0) is None) is (ending == "commit")
         assert {session.synchronous_commit for session in pooler.sessions()} == {"on"}
@@ -302,16 +302,16 @@ def test_in_the_callers_async_transaction(pooler: PgBouncer, conn: psycopg.Conne
 
     async def work() -> None:
         connecting = psycopg.AsyncConnection.connect(pooler.dsn, prepare_threshold=None)
-        async with AsyncQueue(pooler.dsn, pool_size=2) as queue, await connecting as own:
+        async with AsyncQueue(pooler.dsn, pool_size=2) as queue, await connecting as callers_conn:
             for number in range(8):
                 await queue.enqueue(number)
                 [delivery] = await queue.dequeue()
-                await own.execute("INSERT INTO public.work VALUES (%s)", (number,))
-                assert await queue.complete(delivery, conn=own) == "completed"
-                await queue.enqueue("next", channel="next", delay=3600, conn=own)
-                await queue.enqueue_many([MORE, MORE], conn=own)
-                assert own.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS
-                await getattr(own, ending)()
+                await callers_conn.execute("INSERT INTO public.work VALUES (%s)", (number,))
+                assert await queue.complete(delivery, conn=callers_conn) == "completed"
+                await queue.enqueue("next", channel="next", delay=3600, conn=callers_conn)
+                await queue.enqueue_many([MORE, MORE], conn=callers_conn)
+                assert callers_conn.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS
+                await getattr(callers_conn, ending)()
                 assert (await queue.get(delivery.id) is None) is (ending == "commit")
 
     asyncio.run(work())
