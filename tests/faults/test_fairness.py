@@ -70,7 +70,7 @@ def test_urgent_messages_go_ahead_within_their_channel(conn: psycopg.Connection)
 @pytest.mark.parametrize("limit", [1, 7])
 @pytest.mark.parametrize("at", [None, -1], ids=["plain", "urgent"])
 def test_one_tenant_floods(conn: psycopg.Connection, limit: int, at: int | None) -> None:
-    """5,000 messages wait in one channel. A message in a quiet one waits at most two rounds of all channels."""
+    """5,000 messages wait in one channel. One in a quiet channel waits at most two rounds of all channels."""
     rng = random.Random(f"{limit}/{at}")
     flood(conn, "flood", 5000, at)
     served = 0
