@@ -61,12 +61,12 @@ INVALID: dict[str, tuple[Callable[[Queue], object], type[errors.LonnyMQError], s
     "something that was not dequeued": (
         lambda queue: queue.complete(5),  # type: ignore[arg-type]
         errors.InvalidArgument,
-        "5 is not a message that was dequeued (give what dequeue() returned)",
+        "5 is not a delivery (pass a message that dequeue() returned)",
     ),
     "one of many that was not dequeued": (
         lambda queue: queue.complete_many([None]),  # type: ignore[list-item]
         errors.InvalidArgument,
-        "None is not a message that was dequeued",
+        "None is not a delivery",
     ),
     "a delay in the past": (
         lambda queue: queue.enqueue(1, delay=-1),
@@ -106,7 +106,7 @@ INVALID: dict[str, tuple[Callable[[Queue], object], type[errors.LonnyMQError], s
     "a key that is a number": (
         lambda queue: queue.enqueue(1, dedupe_key=5),  # type: ignore[arg-type]
         errors.InvalidField,
-        "dedupe_key: 5 is not text (give a str)",
+        "dedupe_key: 5 is not a text (give a str)",
     ),
     "a consumer that is a number": (
         lambda queue: queue.dequeue(consumer=5),  # type: ignore[arg-type]

@@ -112,7 +112,7 @@ class NotAConnection:
 def test_objects_that_are_not_connections() -> None:
     with pytest.raises(errors.UnsuitableConnection, match=r"NotAConnection.*psycopg 3"):
         run(NotAConnection(), "lonnymq", commands.QueueGet())
-    with pytest.raises(errors.UnsuitableConnection, match="nothing that a call"):
+    with pytest.raises(errors.UnsuitableConnection, match="not a connection that LonnyMQ supports"):
         run(psycopg.rows.tuple_row, "lonnymq", commands.QueueGet())
 
 
