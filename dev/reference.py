@@ -13,7 +13,7 @@ import griffe
 
 CALLERS = ("client.queue", "client.async_queue")
 INTERNAL = {  # public by name, but called only by other modules of the package
-    "AnyJob": {"begin"},
+    "AnyJob": {"make_current"},
     "App": {"handler_of", "send"},
     "AsyncCaller": {"perform"},
     "AsyncChannel": {"perform"},

@@ -24,7 +24,7 @@ from tests.database import (
     EMBEDDED_VERSION,
     AnyServer,
     Connect,
-    ServerElsewhere,
+    ExternalServer,
     copy_database,
     create_database,
     delete_database,
@@ -32,7 +32,7 @@ from tests.database import (
     embedded_server,
     erase_leftovers,
     server_folder,
-    shorten_logins,
+    speed_up_logins,
     unique_name,
 )
 from tests.skips import Skips, require_package
@@ -83,7 +83,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def running_server(config: pytest.Config, data_dir: Path, **settings: str) -> Iterator[AnyServer]:
     address = os.environ.get("LONNYMQ_TEST_DSN")
     if address:
-        yield ServerElsewhere(address)
+        yield ExternalServer(address)
         return
     version = config.getoption("--pg")
     if version != EMBEDDED_VERSION:
@@ -108,8 +108,8 @@ def admin(server: AnyServer) -> Iterator[psycopg.Connection]:
 @contextmanager
 def admin_connection(server: AnyServer) -> Iterator[psycopg.Connection]:
     with psycopg.connect(server.dsn("postgres"), autocommit=True) as connection:
-        if not isinstance(server, ServerElsewhere):
-            shorten_logins(connection)
+        if not isinstance(server, ExternalServer):
+            speed_up_logins(connection)
         yield connection
 
 

@@ -42,7 +42,7 @@ class Connect(Protocol):
 
 
 @dataclass(frozen=True)
-class ServerElsewhere:
+class ExternalServer:
     """The server that LONNYMQ_TEST_DSN points to. Its role needs CREATEDB."""
 
     address: str
@@ -72,10 +72,10 @@ def erase_leftovers() -> None:
                 Server(path).erase()
 
 
-def shorten_logins(admin: psycopg.Connection) -> None:
-    """Store the password of this login with 1 hash iteration, not 4096, which takes clients milliseconds.
+def speed_up_logins(admin: psycopg.Connection) -> None:
+    """Hash the password of this login once, not 4096 times, which would take clients some milliseconds.
 
-    PostgreSQL 15 cannot.
+    PostgreSQL 15 has no setting for it.
     """
     if admin.info.server_version >= 160000:
         with admin.transaction():
@@ -112,7 +112,7 @@ def delete_database(admin: psycopg.Connection, name: str) -> None:
 
 
 def until_waiting(watcher: psycopg.Connection, waiter: psycopg.Connection, seconds: float = 10) -> None:
-    """Return once `waiter`, which another thread uses, waits for a lock."""
+    """Return once the session of `waiter`, which another thread uses, waits for a lock."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         row = watcher.execute(
@@ -121,4 +121,4 @@ def until_waiting(watcher: psycopg.Connection, waiter: psycopg.Connection, secon
         if row == ("Lock",):
             return
         time.sleep(0.005)
-    raise AssertionError("it does not wait for a lock")
+    raise AssertionError("the session does not wait for a lock")

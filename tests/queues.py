@@ -23,11 +23,11 @@ Run = Callable[[Coroutine[Any, Any, Answer]], Answer]
 
 
 @dataclass(frozen=True)
-class Made:
-    """`ask` runs SQL on a connection that the queue also uses, and returns the one value."""
+class OpenedQueue:
+    """A queue; `fetch_value` runs a query on a connection of its pool, and returns the one value."""
 
     queue: Queue
-    ask: Callable[[str], Any]
+    fetch_value: Callable[[str], Any]
 
 
 class Blocking:
@@ -38,9 +38,9 @@ class Blocking:
         self._run = run
 
     def __getattr__(self, name: str) -> Any:
-        return self._seen(getattr(self._inner, name))
+        return self._wrap(getattr(self._inner, name))
 
-    def _seen(self, found: Any) -> Any:
+    def _wrap(self, found: Any) -> Any:
         if isinstance(found, AsyncChannel | AsyncDead):
             return Blocking(found, self._run)
         if not callable(found):
@@ -48,14 +48,14 @@ class Blocking:
 
         def call(*arguments: Any, **keywords: Any) -> Any:
             answer = found(*arguments, **keywords)
-            return self._run(answer) if inspect.iscoroutine(answer) else self._seen(answer)
+            return self._run(answer) if inspect.iscoroutine(answer) else self._wrap(answer)
 
         return call
 
 
 @contextmanager
 def loop() -> Iterator[Run[Any]]:
-    """An event loop that runs in a thread all the time, like that of a program."""
+    """Run an event loop in a thread, as an asynchronous program would."""
     with asyncio.Runner() as runner:
         event_loop = runner.get_loop()
         thread = threading.Thread(target=event_loop.run_forever)
@@ -72,7 +72,7 @@ def loop() -> Iterator[Run[Any]]:
 
 
 @contextmanager
-def made(kind: str, dsn: str, size: int = 1, **options: Any) -> Iterator[Made]:
+def opened_queue(kind: str, dsn: str, size: int = 1, **options: Any) -> Iterator[OpenedQueue]:
     """A queue of this kind, with at most `size` connections; options go to the Queue."""
     if kind in SYNC:
         with SYNC[kind](dsn, size, options) as queue:
@@ -80,17 +80,17 @@ def made(kind: str, dsn: str, size: int = 1, **options: Any) -> Iterator[Made]:
         return
     with loop() as run:
         opened = ASYNC[kind](dsn, size, options)
-        queue, ask = run(opened.__aenter__())
+        queue, fetch_value = run(opened.__aenter__())
         try:
-            yield Made(cast("Queue", Blocking(queue, run)), lambda query: run(ask(query)))
+            yield OpenedQueue(cast("Queue", Blocking(queue, run)), lambda query: run(fetch_value(query)))
         finally:
             run(opened.__aexit__(None, None, None))
 
 
 @contextmanager
 def queue_of(kind: str, dsn: str, **options: Any) -> Iterator[Any]:
-    with made(kind, dsn, size=4, **options) as it:
-        yield it.queue
+    with opened_queue(kind, dsn, size=4, **options) as opened:
+        yield opened.queue
 
 
 def _value(pool: ConnectionPool[Any], query: str) -> Any:
@@ -104,35 +104,35 @@ async def _value_async(pool: AsyncConnectionPool[Any], query: str) -> Any:
 
 
 @contextmanager
-def _own(dsn: str, size: int, options: Options) -> Iterator[Made]:
+def _own(dsn: str, size: int, options: Options) -> Iterator[OpenedQueue]:
     with Queue(dsn, pool_size=size, **options) as queue:
 
-        def ask(query: str) -> Any:
+        def fetch_value(query: str) -> Any:
             pool: Any = queue._opened()
             return _value(pool, query)
 
-        yield Made(queue, ask)
+        yield OpenedQueue(queue, fetch_value)
 
 
 @contextmanager
-def _psycopg_pool(dsn: str, size: int, options: Options) -> Iterator[Made]:
+def _psycopg_pool(dsn: str, size: int, options: Options) -> Iterator[OpenedQueue]:
     with (
         ConnectionPool(dsn, min_size=1, max_size=size) as pool,
         Queue(pool, **options) as queue,
     ):
-        yield Made(queue, lambda query: _value(pool, query))
+        yield OpenedQueue(queue, lambda query: _value(pool, query))
 
 
 @contextmanager
-def _sqlalchemy(dsn: str, size: int, options: Options) -> Iterator[Made]:
+def _sqlalchemy(dsn: str, size: int, options: Options) -> Iterator[OpenedQueue]:
     engine = create_engine(url(dsn, "psycopg"), pool_size=size, max_overflow=0, pool_pre_ping=True)
     with _disposed(engine), Queue(engine, **options) as queue:
 
-        def ask(query: str) -> Any:
+        def fetch_value(query: str) -> Any:
             with engine.connect() as connection:
                 return connection.execute(text(query)).scalar_one()
 
-        yield Made(queue, ask)
+        yield OpenedQueue(queue, fetch_value)
 
 
 @contextmanager
@@ -150,11 +150,11 @@ Opened = AsyncIterator[tuple[AsyncQueue, Callable[[str], Coroutine[Any, Any, Any
 async def _own_async(dsn: str, size: int, options: Options) -> Opened:
     async with AsyncQueue(dsn, pool_size=size, **options) as queue:
 
-        async def ask(query: str) -> Any:
+        async def fetch_value(query: str) -> Any:
             pool: Any = await queue._opened()
             return await _value_async(pool, query)
 
-        yield queue, ask
+        yield queue, fetch_value
 
 
 @asynccontextmanager
@@ -164,10 +164,10 @@ async def _psycopg_async_pool(dsn: str, size: int, options: Options) -> Opened:
         AsyncQueue(pool, **options) as queue,
     ):
 
-        async def ask(query: str) -> Any:
+        async def fetch_value(query: str) -> Any:
             return await _value_async(pool, query)
 
-        yield queue, ask
+        yield queue, fetch_value
 
 
 @asynccontextmanager
@@ -177,10 +177,10 @@ async def _asyncpg_pool(dsn: str, size: int, options: Options) -> Opened:
         AsyncQueue(pool, **options) as queue,
     ):
 
-        async def ask(query: str) -> Any:
+        async def fetch_value(query: str) -> Any:
             return await pool.fetchval(query)
 
-        yield queue, ask
+        yield queue, fetch_value
 
 
 def _sqlalchemy_async(driver: str) -> Callable[[str, int, Options], Any]:
@@ -189,11 +189,11 @@ def _sqlalchemy_async(driver: str) -> Callable[[str, int, Options], Any]:
         engine = create_async_engine(url(dsn, driver), pool_size=size, max_overflow=0, pool_pre_ping=True)
         async with _disposed_async(engine), AsyncQueue(engine, **options) as queue:
 
-            async def ask(query: str) -> Any:
+            async def fetch_value(query: str) -> Any:
                 async with engine.connect() as connection:
                     return (await connection.execute(text(query))).scalar_one()
 
-            yield queue, ask
+            yield queue, fetch_value
 
     return opened
 
@@ -218,5 +218,5 @@ ASYNC: dict[str, Callable[[str, int, Options], Any]] = {
     "SQLAlchemy async engine, psycopg": _sqlalchemy_async("psycopg"),
     "SQLAlchemy async engine, asyncpg": _sqlalchemy_async("asyncpg"),
 }
-OWN = ("Queue", "AsyncQueue")
+OWN_POOL = ("Queue", "AsyncQueue")
 KINDS = (*SYNC, *ASYNC)

@@ -1,7 +1,7 @@
-"""Dequeues do not wait for the disk when they commit, unless something exact depends on it; all else does.
+"""Dequeues commit asynchronously, unless a limit or the history depends on them; all other calls wait.
 
-What a commit will do is told by the setting at its very moment, whoever has changed it before: a deferred
-trigger runs then, and writes it down. That the setting means what it says is seen in the WAL.
+`synchronous_commit` counts as it is at the moment of the commit. A deferred trigger runs at that moment and
+records the setting. One test also checks in the WAL that the setting has its effect.
 """
 
 import os
@@ -18,7 +18,7 @@ from lonnymq.errors import InvalidLimit
 from lonnymq.install import install
 from tests.database import SETTINGS
 from tests.faults import clusters
-from tests.queues import KINDS, OWN, made
+from tests.queues import KINDS, OWN_POOL, opened_queue
 
 COMMITS = """
 CREATE TABLE public.commits (what TEXT, mode TEXT);
@@ -38,7 +38,7 @@ MODE = "SHOW synchronous_commit"
 
 
 class Commits:
-    """How what was done to messages since the last look was committed."""
+    """The setting with which each change to messages was committed, since the last call of `read`."""
 
     def __init__(self, conn: psycopg.Connection) -> None:
         self._conn = conn
@@ -57,19 +57,19 @@ def commits(conn: psycopg.Connection) -> Commits:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("limit", [1, 10])
 def test_only_the_dequeue_is_asynchronous(dsn: str, commits: Commits, kind: str, limit: int) -> None:
-    with made(kind, dsn) as it:
-        it.queue.enqueue("x")
-        [delivery] = it.queue.dequeue(limit)
-        assert it.queue.complete(delivery) == "completed"
+    with opened_queue(kind, dsn) as opened:
+        opened.queue.enqueue("x")
+        [delivery] = opened.queue.dequeue(limit)
+        assert opened.queue.complete(delivery) == "completed"
         assert commits.read() == [(CREATE, "on"), (DEQUEUE, "off"), (COMPLETE, "on")]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("limit", [1, 10])
-def test_synchronous_if_asked_for(dsn: str, commits: Commits, kind: str, limit: int) -> None:
-    with made(kind, dsn, async_commit=False) as it:
-        it.queue.enqueue("x")
-        assert len(it.queue.dequeue(limit)) == 1
+def test_synchronous_if_requested(dsn: str, commits: Commits, kind: str, limit: int) -> None:
+    with opened_queue(kind, dsn, async_commit=False) as opened:
+        opened.queue.enqueue("x")
+        assert len(opened.queue.dequeue(limit)) == 1
         assert commits.read() == [(CREATE, "on"), (DEQUEUE, "on")]
 
 
@@ -89,22 +89,22 @@ def keep_history(queue: Queue) -> None:
     queue.set(history=True)
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 @pytest.mark.parametrize("limit", [1, 10])
-@pytest.mark.parametrize("promise", [limit_channel, pace_channel, limit_queue, keep_history])
-def test_synchronous_where_something_exact_depends_on_it(
-    dsn: str, commits: Commits, kind: str, limit: int, promise: Callable[[Queue], None]
+@pytest.mark.parametrize("configure", [limit_channel, pace_channel, limit_queue, keep_history])
+def test_synchronous_where_a_limit_or_the_history_depends_on_it(
+    dsn: str, commits: Commits, kind: str, limit: int, configure: Callable[[Queue], None]
 ) -> None:
-    with made(kind, dsn) as it:
-        promise(it.queue)
-        it.queue.enqueue("x")
-        assert len(it.queue.dequeue(limit)) == 1
+    with opened_queue(kind, dsn) as opened:
+        configure(opened.queue)
+        opened.queue.enqueue("x")
+        assert len(opened.queue.dequeue(limit)) == 1
         assert commits.read() == [(CREATE, "on"), (DEQUEUE, "on")]
-        assert it.ask(MODE) == "on"
+        assert opened.fetch_value(MODE) == "on"
 
 
 @pytest.mark.parametrize("limit", [1, 10])
-def test_a_limit_elsewhere_does_not_matter(dsn: str, commits: Commits, limit: int) -> None:
+def test_a_limit_on_another_channel_does_not_matter(dsn: str, commits: Commits, limit: int) -> None:
     with Queue(dsn) as queue:
         queue.channel("limited").set(max_concurrency=5, release_interval=1)
         queue.enqueue("x", channel="free")
@@ -113,25 +113,25 @@ def test_a_limit_elsewhere_does_not_matter(dsn: str, commits: Commits, limit: in
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_session_is_left_as_it_was(dsn: str, commits: Commits, kind: str) -> None:
-    with made(kind, dsn, size=1) as it:
-        session = it.ask("SELECT pg_backend_pid()")
-        assert it.ask(MODE) == "on"
-        it.queue.enqueue_many(["x", "y", "z"])
-        assert it.queue.dequeue(), "one"
-        assert it.ask(MODE) == "on"
-        assert it.queue.dequeue(2), "some"
-        assert it.ask(MODE) == "on"
-        assert not it.queue.dequeue(), "none"
-        assert it.ask(MODE) == "on"
-        for _ in range(10):  # beyond the number of times after which drivers prepare
+def test_the_setting_of_the_session_is_restored(dsn: str, commits: Commits, kind: str) -> None:
+    with opened_queue(kind, dsn, size=1) as opened:
+        session = opened.fetch_value("SELECT pg_backend_pid()")
+        assert opened.fetch_value(MODE) == "on"
+        opened.queue.enqueue_many(["x", "y", "z"])
+        assert opened.queue.dequeue(), "one"
+        assert opened.fetch_value(MODE) == "on"
+        assert opened.queue.dequeue(2), "some"
+        assert opened.fetch_value(MODE) == "on"
+        assert not opened.queue.dequeue(), "none"
+        assert opened.fetch_value(MODE) == "on"
+        for _ in range(10):  # more often than a driver needs to prepare the statement
             with pytest.raises(InvalidLimit):
-                it.queue.dequeue(0)
-            assert it.ask(MODE) == "on"
-        it.queue.enqueue("x")
-        assert it.queue.dequeue(), "after errors"
-        assert it.ask(MODE) == "on"
-        assert it.ask("SELECT pg_backend_pid()") == session, "it was one session all along"
+                opened.queue.dequeue(0)
+            assert opened.fetch_value(MODE) == "on"
+        opened.queue.enqueue("x")
+        assert opened.queue.dequeue(), "after errors"
+        assert opened.fetch_value(MODE) == "on"
+        assert opened.fetch_value("SELECT pg_backend_pid()") == session, "all calls used the same session"
         assert {mode for what, mode in commits.read() if what == DEQUEUE} == {"off"}
 
 
@@ -150,8 +150,8 @@ class Lsns(NamedTuple):
 
 
 @pytest.fixture
-def alone() -> Iterator[tuple[str, psycopg.Connection]]:
-    """A server on which nobody else commits, and a look at it."""
+def idle_server() -> Iterator[tuple[str, psycopg.Connection]]:
+    """The address of a server on which nothing else commits, and a connection to it."""
     settings = SETTINGS | {"autovacuum": "off", "wal_writer_delay": "10s", "max_wal_senders": "0"}
     with (
         clusters.cluster(settings=settings | {"wal_level": "minimal"}) as server,
@@ -161,10 +161,10 @@ def alone() -> Iterator[tuple[str, psycopg.Connection]]:
         yield server.dsn(), conn
 
 
-@pytest.mark.parametrize("kind", OWN)
-def test_what_the_disk_has_seen(alone: tuple[str, psycopg.Connection], kind: str) -> None:
-    """With the WAL writer stopped and dispatches held back, nobody but the calls has WAL written."""
-    dsn, conn = alone
+@pytest.mark.parametrize("kind", OWN_POOL)
+def test_which_calls_flush_the_wal(idle_server: tuple[str, psycopg.Connection], kind: str) -> None:
+    """The WAL writer is stopped and dispatches are blocked, so that only the calls flush WAL."""
+    dsn, conn = idle_server
 
     def is_flushed_by(call: Callable[[], object]) -> bool:
         before = lsns()
@@ -179,19 +179,19 @@ def test_what_the_disk_has_seen(alone: tuple[str, psycopg.Connection], kind: str
 
     [(writer,)] = conn.execute("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'")
     with (
-        made(kind, dsn) as lightly,
-        made(kind, dsn, async_commit=False) as durably,
+        opened_queue(kind, dsn) as async_client,
+        opened_queue(kind, dsn, async_commit=False) as durable_client,
         psycopg.connect(dsn) as dispatcher,
         stopped(writer),
     ):
-        assert is_flushed_by(lambda: lightly.queue.enqueue_many(["x"] * 20))
+        assert is_flushed_by(lambda: async_client.queue.enqueue_many(["x"] * 20))
         conn.execute("SELECT lonnymq.dispatch()")
         dispatcher.execute("SELECT FROM lonnymq.dispatch_lock FOR UPDATE")
         for _ in range(3):
-            assert not is_flushed_by(lambda: lightly.queue.dequeue(2))
-            assert not is_flushed_by(lightly.queue.dequeue)
-            assert is_flushed_by(durably.queue.dequeue)
-            assert is_flushed_by(lambda: durably.queue.dequeue(2))
-        [delivery] = lightly.queue.dequeue()
-        assert is_flushed_by(lambda: lightly.queue.complete(delivery))
-        assert is_flushed_by(lambda: lightly.queue.enqueue("y"))
+            assert not is_flushed_by(lambda: async_client.queue.dequeue(2))
+            assert not is_flushed_by(async_client.queue.dequeue)
+            assert is_flushed_by(durable_client.queue.dequeue)
+            assert is_flushed_by(lambda: durable_client.queue.dequeue(2))
+        [delivery] = async_client.queue.dequeue()
+        assert is_flushed_by(lambda: async_client.queue.complete(delivery))
+        assert is_flushed_by(lambda: async_client.queue.enqueue("y"))

@@ -32,40 +32,46 @@ def failing(after: int) -> Iterator[bytes]:
     raise OSError("the file ends here")
 
 
-def test_all_of_it_in_the_order_given(queue: Any, conn: psycopg.Connection, small_chunks: None) -> None:
-    told: list[Enqueued] = []
+def test_all_messages_are_created_in_order(queue: Any, conn: psycopg.Connection, small_chunks: None) -> None:
+    reported: list[Enqueued] = []
     values = [b"%d" % number for number in range(25)]
-    done = queue.enqueue_many(iter(values), channel="acme", progress=told.append)
-    assert [(so_far.created, len(so_far.latest)) for so_far in told] == [(10, 10), (20, 10), (25, 5)]
-    assert done == told[-1]
+    done = queue.enqueue_many(iter(values), channel="acme", progress=reported.append)
+    assert [(so_far.created, len(so_far.latest)) for so_far in reported] == [(10, 10), (20, 10), (25, 5)]
+    assert done == reported[-1]
     assert contents(conn) == values
 
 
-def test_nothing_of_it_if_the_source_fails(queue: Any, conn: psycopg.Connection, small_chunks: None) -> None:
+def test_nothing_is_created_if_the_source_fails(
+    queue: Any, conn: psycopg.Connection, small_chunks: None
+) -> None:
     with pytest.raises(OSError, match="ends here"):
         queue.enqueue_many(failing(25))
     assert contents(conn) == []
-    assert queue.enqueue_many([b"a"]).created == 1, "the queue goes on"
+    assert queue.enqueue_many([b"a"]).created == 1, "the queue still works"
 
 
-def test_whole_chunks_of_it_if_so_asked(queue: Any, conn: psycopg.Connection, small_chunks: None) -> None:
-    told: list[int] = []
+def test_finished_chunks_stay_with_commit_each_chunk(
+    queue: Any, conn: psycopg.Connection, small_chunks: None
+) -> None:
+    reported: list[int] = []
     with pytest.raises(OSError, match="ends here"):
         queue.enqueue_many(
-            failing(25), commit_each_chunk=True, progress=lambda so_far: told.append(so_far.created)
+            failing(25), commit_each_chunk=True, progress=lambda so_far: reported.append(so_far.created)
         )
     assert contents(conn) == [b"%d" % number for number in range(20)]
-    assert told == [10, 20]
+    assert reported == [10, 20]
 
 
-def test_nothing_of_it_if_one_is_refused(queue: Any, conn: psycopg.Connection, small_chunks: None) -> None:
+def test_nothing_is_created_if_one_message_is_refused(
+    queue: Any, conn: psycopg.Connection, small_chunks: None
+) -> None:
     values = [NewMessage(b"x", channel="" if number == 17 else "acme") for number in range(25)]
     with pytest.raises(errors.InvalidChannel, match="message 8 of 10"):
         queue.enqueue_many(values)
     assert contents(conn) == []
 
 
-def test_nothing_of_it_if_the_callback_fails(
+def test_nothing_is_created_if_the_callback_fails(
     own_queue: Any, conn: psycopg.Connection, small_chunks: None
 ) -> None:
     def fail(so_far: Enqueued) -> None:
@@ -76,48 +82,52 @@ def test_nothing_of_it_if_the_callback_fails(
     assert contents(conn) == []
 
 
-def test_nothing_of_it_if_a_channel_is_full(queue: Any, conn: psycopg.Connection, small_chunks: None) -> None:
+def test_nothing_is_created_if_a_channel_is_full(
+    queue: Any, conn: psycopg.Connection, small_chunks: None
+) -> None:
     queue.channel("acme").set(max_size=10)
     with pytest.raises(
         errors.ChannelFull, match=r"channel 'acme' is full \(max_size 10\).*on_full"
     ) as raised:
         queue.enqueue_many([b"x"] * 100, channel="acme")
-    assert "10 of 10 messages do not fit" in str(raised.value), "of the second chunk"
+    assert "10 of 10 messages do not fit" in str(raised.value), "it counts the second chunk"
     assert contents(conn) == []
-    assert queue.enqueue_many([b"x"] * 10, channel="acme").created == 10, "there is room for so many"
+    assert queue.enqueue_many([b"x"] * 10, channel="acme").created == 10, "10 messages fit"
 
 
 def test_a_chunk_that_is_refused_is_not_sent_again(
     dsn: str, conn: psycopg.Connection, connect: Connect, small_chunks: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not even when there is room by then: the caller was told that nothing was created."""
+    """Not even if there is room by then: the error said that nothing was created."""
     conn.execute("SELECT channel_set('acme', p_max_size => 9)")
     sent: list[int] = []
     create = Queue._create
 
-    def counted(queue: Queue, batch: Batch, held: object | None) -> Any:
+    def counting_create(queue: Queue, batch: Batch, conn: object | None) -> Any:
         sent.append(len(batch))
-        return create(queue, batch, held)
+        return create(queue, batch, conn)
 
-    monkeypatch.setattr(Queue, "_create", counted)
-    with Queue(dsn) as queue, connect(autocommit=False) as mine:
+    monkeypatch.setattr(Queue, "_create", counting_create)
+    with Queue(dsn) as queue, connect(autocommit=False) as callers_conn:
         with pytest.raises(errors.ChannelFull):
-            queue.enqueue_many([b"x"] * 25, channel="acme", conn=mine)
-        mine.rollback()
+            queue.enqueue_many([b"x"] * 25, channel="acme", conn=callers_conn)
+        callers_conn.rollback()
     assert sent == [10]
     assert contents(conn) == []
 
 
-def test_whole_chunks_of_it_until_a_channel_is_full(
+def test_finished_chunks_stay_when_a_channel_gets_full(
     queue: Any, conn: psycopg.Connection, small_chunks: None
 ) -> None:
     queue.channel("acme").set(max_size=25)
     with pytest.raises(errors.ChannelFull, match="5 of 10 messages do not fit"):
         queue.enqueue_many((b"%d" % n for n in range(100)), channel="acme", commit_each_chunk=True)
-    assert contents(conn) == [b"%d" % n for n in range(20)], "the chunk that did not fit is not there"
+    assert contents(conn) == [b"%d" % n for n in range(20)], (
+        "nothing of the chunk that did not fit was created"
+    )
 
 
-def test_what_does_not_fit_is_counted_if_so_asked(
+def test_messages_that_do_not_fit_are_counted_with_on_full_return(
     queue: Any, conn: psycopg.Connection, small_chunks: None
 ) -> None:
     queue.channel("acme").set(max_size=15)
@@ -127,14 +137,14 @@ def test_what_does_not_fit_is_counted_if_so_asked(
 
 
 @pytest.mark.parametrize("on_full", ["drop", None, []])
-def test_an_on_full_that_there_is_not(own_queue: Any, on_full: Any) -> None:
+def test_an_invalid_on_full(own_queue: Any, on_full: Any) -> None:
     with pytest.raises(errors.InvalidArgument, match="on_full is"):
         own_queue.enqueue("x", on_full=on_full)
     with pytest.raises(errors.InvalidArgument, match="on_full is"):
         own_queue.enqueue_many(["x"], on_full=on_full)
 
 
-def test_each_as_it_says(own_queue: Any, conn: psycopg.Connection) -> None:
+def test_each_message_has_its_own_options(own_queue: Any, conn: psycopg.Connection) -> None:
     at = datetime.now(UTC) + timedelta(days=1)
     done = own_queue.enqueue_many(
         [
@@ -171,7 +181,7 @@ def test_each_as_it_says(own_queue: Any, conn: psycopg.Connection) -> None:
     assert {row[7:] for row in rows[:3]} == {(0, 1, "default")}
 
 
-def test_texts_that_need_quoting(queue: Any) -> None:
+def test_text_that_needs_quoting(queue: Any) -> None:
     awkward = ['"', "\\", "{a,b}", "NULL", "null", "", " ", "ä\n\t", "'; --", "%s $1 :p1"]
     queue.enqueue_many([NewMessage(text, channel=f"x{text}", dedupe_key=f"k{text}") for text in awkward])
     messages = queue.dequeue(100)
@@ -182,7 +192,7 @@ class Tenant(StrEnum):
     AWKWARD = 'a,b {"'
 
 
-def test_texts_and_headers_of_other_classes(own_queue: Any) -> None:
+def test_subclasses_of_str_and_other_mappings(own_queue: Any) -> None:
     headers = MappingProxyType({"trace": "1"})
     own_queue.enqueue_many([NewMessage(b"x", Tenant.AWKWARD, dedupe_key=Tenant.AWKWARD, headers=headers)])
     own_queue.enqueue(b"y", channel=Tenant.AWKWARD, headers=headers)
@@ -209,16 +219,16 @@ def test_an_async_iterable(dsn: str, conn: psycopg.Connection, small_chunks: Non
     assert contents(conn) == [b"%d" % number for number in range(25)]
 
 
-def test_nothing_of_nothing(queue: Any) -> None:
+def test_an_empty_list(queue: Any) -> None:
     assert queue.enqueue_many([]).total == 0
 
 
 def test_a_large_value_ends_its_chunk(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Batch, "max_bytes", 1_000)
-    told: list[int] = []
+    reported: list[int] = []
     with Queue(dsn) as queue:
-        queue.enqueue_many([b"x" * 400] * 7, progress=lambda so_far: told.append(so_far.created))
-    assert told == [3, 6, 7]
+        queue.enqueue_many([b"x" * 400] * 7, progress=lambda so_far: reported.append(so_far.created))
+    assert reported == [3, 6, 7]
 
 
 MEASURE = """
@@ -232,8 +242,8 @@ print(done.created, int(peak_kb) // 1024)
 
 
 @pytest.mark.slow
-def test_it_is_streamed(dsn: str) -> None:
-    """A list of these values would be over 100 MB by itself."""
+def test_memory_stays_small(dsn: str) -> None:
+    """A list of these values alone would take over 100 MB."""
     output = subprocess.run(
         [sys.executable, "-c", MEASURE, dsn], check=True, capture_output=True, text=True, timeout=200
     ).stdout

@@ -1,4 +1,4 @@
-"""Whatever isolation level a database or an engine has by default, the queue's own transactions work."""
+"""The queue's transactions work whatever the default isolation level of the database or engine is."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -14,12 +14,12 @@ from lonnymq import AsyncQueue, Queue
 from lonnymq.client.produce import Batch
 from lonnymq.commands import Result
 from tests.conformance.drivers import url
-from tests.queues import OWN, queue_of
+from tests.queues import OWN_POOL, queue_of
 
 
-@pytest.mark.parametrize("kind", [*OWN, "SQLAlchemy engine", "SQLAlchemy async engine, asyncpg"])
+@pytest.mark.parametrize("kind", [*OWN_POOL, "SQLAlchemy engine", "SQLAlchemy async engine, asyncpg"])
 @pytest.mark.parametrize("level", ["serializable", "repeatable read"])
-def test_of_the_database(dsn: str, conn: psycopg.Connection, kind: str, level: str) -> None:
+def test_the_default_level_of_the_database(dsn: str, conn: psycopg.Connection, kind: str, level: str) -> None:
     conn.execute(
         sql.SQL("ALTER DATABASE {} SET default_transaction_isolation = {}").format(
             sql.Identifier(conn.info.dbname), level
@@ -33,7 +33,7 @@ def test_of_the_database(dsn: str, conn: psycopg.Connection, kind: str, level: s
 
 
 @pytest.mark.parametrize("level", ["SERIALIZABLE", "AUTOCOMMIT"])
-def test_of_an_engine(
+def test_the_default_level_of_an_engine(
     dsn: str, conn: psycopg.Connection, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Batch, "max_messages", 2)
@@ -57,22 +57,22 @@ def round_trip(queue: Any) -> None:
     assert queue.complete(message) is Result.COMPLETED
 
 
-def test_rows_of_a_transaction_become_messages_of_it(
+def test_rows_are_read_and_enqueued_in_one_transaction(
     dsn: str, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Read and enqueued over one connection, chunk by chunk."""
+    """A cursor is read and its rows are enqueued over the same connection, in chunks."""
     monkeypatch.setattr(Batch, "max_messages", 10)
 
     async def main() -> None:
-        held = await asyncpg.connect(dsn)
-        async with AsyncQueue(dsn) as queue, held.transaction():
+        callers_conn = await asyncpg.connect(dsn)
+        async with AsyncQueue(dsn) as queue, callers_conn.transaction():
 
             async def rows() -> AsyncIterator[int]:
-                async for row in held.cursor("SELECT n FROM generate_series(1, 35) n", prefetch=3):
+                async for row in callers_conn.cursor("SELECT n FROM generate_series(1, 35) n", prefetch=3):
                     yield row["n"]
 
-            assert (await queue.enqueue_many(rows(), conn=held)).created == 35
-        await held.close()
+            assert (await queue.enqueue_many(rows(), conn=callers_conn)).created == 35
+        await callers_conn.close()
 
     asyncio.run(main())
     assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (35,)

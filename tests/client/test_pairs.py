@@ -1,4 +1,4 @@
-"""Two commands in one round trip: each in a transaction of its own, and the second only after the first."""
+"""Two commands in one round trip: each is a transaction, and the second runs only if the first succeeds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import pytest
 
 from lonnymq.client.calls import Pair, Request, Steps
 from lonnymq.statement import Command, Row, Statement
-from tests.queues import KINDS, made
+from tests.queues import KINDS, opened_queue
 
 
 @dataclass(frozen=True)
@@ -48,31 +48,33 @@ def table(conn: psycopg.Connection) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_is_a_transaction_of_its_own(dsn: str, conn: psycopg.Connection, kind: str) -> None:
-    with made(kind, dsn) as it:
-        for count in range(1, 8):  # beyond the number of times after which drivers prepare
-            last = it.queue.perform(together(NOTE, NOTE))
+def test_each_command_is_a_transaction(dsn: str, conn: psycopg.Connection, kind: str) -> None:
+    with opened_queue(kind, dsn) as opened:
+        for count in range(1, 8):  # more often than a driver needs to prepare the statement
+            last = opened.queue.perform(together(NOTE, NOTE))
             assert (len(set(noted(conn))), noted(conn)[-1]) == (2 * count, last)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_failure(dsn: str, conn: psycopg.Connection, kind: str) -> None:
-    """Of the first: the second is not run. Of the second: the first is committed. The connection is good."""
-    with made(kind, dsn) as it:
+    """If the first fails, the second does not run. If the second fails, the first is committed."""
+    with opened_queue(kind, dsn) as opened:
         with pytest.raises(Exception, match="division by zero"):
-            it.queue.perform(together(FAIL, NOTE))
+            opened.queue.perform(together(FAIL, NOTE))
         assert noted(conn) == []
         with pytest.raises(Exception, match="division by zero"):
-            it.queue.perform(together(NOTE, FAIL))
+            opened.queue.perform(together(NOTE, FAIL))
         assert len(noted(conn)) == 1
-        assert it.queue.stats().waiting == 0
+        assert opened.queue.stats().waiting == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_connection_that_breaks(dsn: str, conn: psycopg.Connection, kind: str) -> None:
-    """Both may be repeated, and are."""
-    breaks = Ask("SELECT pg_terminate_backend(pg_backend_pid()) FROM public.noted HAVING count(*) = 1")
-    with made(kind, dsn) as it:
-        with pytest.raises(IndexError):  # the second time it answers, with no row
-            it.queue.perform(together(NOTE, breaks))
+    """Both commands are harmless to repeat, so both are repeated."""
+    break_connection = Ask(
+        "SELECT pg_terminate_backend(pg_backend_pid()) FROM public.noted HAVING count(*) = 1"
+    )
+    with opened_queue(kind, dsn) as opened:
+        with pytest.raises(IndexError):  # the second time it returns no row
+            opened.queue.perform(together(NOTE, break_connection))
         assert len(noted(conn)) == 2

@@ -1,4 +1,4 @@
-"""A queue's calls, the same whatever it runs on."""
+"""The calls of a queue behave the same on every kind of pool and engine."""
 
 import inspect
 import time
@@ -14,7 +14,7 @@ from lonnymq import AsyncQueue, NewMessage, Queue, errors
 from lonnymq.client.consume import QUIET_MS
 from lonnymq.commands import Created, Delivery, Result
 from tests.database import unique_name
-from tests.queues import OWN, queue_of
+from tests.queues import OWN_POOL, queue_of
 
 
 @dataclass
@@ -38,7 +38,7 @@ def test_the_life_of_a_message(queue: Any) -> None:
     assert queue.dequeue(10) == []
 
 
-def test_a_batch_of_them(queue: Any) -> None:
+def test_a_batch(queue: Any) -> None:
     done = queue.enqueue_many([b"a", "b", {"c": 3}, Order(4)], channel="acme")
     assert (done.created, done.duplicates, done.full, done.total) == (4, 0, 0, 4)
     messages = queue.dequeue(10)
@@ -67,7 +67,7 @@ def test_a_retry_uses_up_an_attempt_only_with_an_error(queue: Any) -> None:
     assert message.attempts == 1
 
 
-def test_dead_letters_go_all_at_once(queue: Any) -> None:
+def test_all_dead_letters_are_retried_or_discarded_at_once(queue: Any) -> None:
     queue.enqueue_many(range(5), channel="acme")
     queue.set(max_attempts=1)
     for message in queue.dequeue(5):
@@ -131,14 +131,14 @@ def test_content_that_the_history_did_not_keep(own_queue: Any) -> None:
         own_queue.history()[0].payload  # noqa: B018
 
 
-def test_priority_goes_first_and_the_higher_before_the_lower(own_queue: Any) -> None:
+def test_higher_priorities_are_delivered_first(own_queue: Any) -> None:
     for value, options in {"last": {"priority": -5}, "usual": {}, "high": {"priority": 9}}.items():
         own_queue.enqueue(value, **options)
     assert [message.payload for message in own_queue.dequeue(3)] == ["high", "usual", "last"]
 
 
-def test_a_consumer_that_was_away_gets_what_came_meanwhile_in_its_place(own_queue: Any) -> None:
-    """It dispatches before it dequeues: else it would always be one call behind."""
+def test_a_dequeue_after_a_pause_sees_new_messages_in_order(own_queue: Any) -> None:
+    """It dispatches before it dequeues; otherwise it would always be one call behind."""
     own_queue.enqueue_many(["1", "2", "3"], channel="a")
     assert [message.payload for message in own_queue.dequeue()] == ["1"]
     for value in ("high", "higher"):
@@ -147,7 +147,7 @@ def test_a_consumer_that_was_away_gets_what_came_meanwhile_in_its_place(own_queu
         assert [message.payload for message in own_queue.dequeue()] == [value]
 
 
-def test_a_new_weight_shuts_nobody_out(own_queue: Any) -> None:
+def test_a_new_weight_does_not_starve_other_channels(own_queue: Any) -> None:
     own_queue.enqueue_many([NewMessage("x", channel=name) for name in "ab" * 20])
     own_queue.dequeue(4)
     own_queue.channel("a").set(weight=2)
@@ -156,7 +156,7 @@ def test_a_new_weight_shuts_nobody_out(own_queue: Any) -> None:
     assert 5 <= channels.count("a") <= 7
 
 
-def test_a_priority_survives_a_retry_and_goes_with_a_delay(own_queue: Any, conn: psycopg.Connection) -> None:
+def test_a_priority_survives_a_retry_and_works_with_a_delay(own_queue: Any, conn: psycopg.Connection) -> None:
     own_queue.enqueue("usual")
     own_queue.enqueue("urgent", priority=1, delay=0)
     own_queue.enqueue("later", priority=100, delay=60)
@@ -180,7 +180,7 @@ def test_lanes(own_queue: Any) -> None:
     assert [message.payload for message in own_queue.dequeue(10)] == ["one", "four"]
 
 
-def test_a_message_that_goes_first(own_queue: Any) -> None:
+def test_reschedule_to_the_front(own_queue: Any) -> None:
     for value in ("a", "b", "c"):
         own_queue.enqueue(value)
     own_queue.reschedule(3, first=True)
@@ -203,7 +203,7 @@ def test_a_channel_with_a_weight(own_queue: Any) -> None:
             heavy.set(weight=weight)
 
 
-def test_a_delay_counts_by_the_databases_clock(own_queue: Any, conn: psycopg.Connection) -> None:
+def test_a_delay_uses_the_clock_of_the_database(own_queue: Any, conn: psycopg.Connection) -> None:
     created = own_queue.enqueue("x", delay=timedelta(hours=1))
     (row,) = conn.execute(
         "SELECT dequeue_at - created_at FROM message WHERE id = %s", (created.id,)
@@ -220,14 +220,14 @@ def test_a_delay_counts_by_the_databases_clock(own_queue: Any, conn: psycopg.Con
         {"run_at": datetime.now(UTC), "delay": 5},
     ],
 )
-def test_times_that_cannot_be(own_queue: Any, options: dict[str, Any]) -> None:
+def test_invalid_times(own_queue: Any, options: dict[str, Any]) -> None:
     with pytest.raises(errors.InvalidTime) as caught:
         own_queue.enqueue("x", **options)
     assert caught.value.hint
     assert own_queue.stats().waiting == 0
 
 
-def test_what_cannot_be_read_stays_retryable(own_queue: Any) -> None:
+def test_a_message_that_cannot_be_decoded_can_be_retried_or_completed(own_queue: Any) -> None:
     own_queue.enqueue(b"{", headers={"content-type": "application/json"})
     own_queue.enqueue(b"<a/>", headers={"content-type": "text/xml"})
     broken, unknown = own_queue.dequeue(2)
@@ -247,12 +247,12 @@ def test_messagepack(own_queue: Any) -> None:
     assert {message.content[:1] for message in messages} == {b"\x81"}
 
 
-def test_dequeue_takes_no_connection_and_says_why(own_queue: Any, conn: psycopg.Connection) -> None:
+def test_dequeue_refuses_a_connection_and_says_why(own_queue: Any, conn: psycopg.Connection) -> None:
     with pytest.raises(errors.UnsuitableConnection, match="commits at once"):
         own_queue.dequeue(conn=conn)
 
 
-def test_errors_are_typed_and_say_what_to_do(queue: Any) -> None:
+def test_errors_have_a_type_and_a_hint(queue: Any) -> None:
     with pytest.raises(errors.InvalidChannel) as caught:
         queue.enqueue("x", channel="")
     assert caught.value.hint
@@ -266,7 +266,7 @@ def test_errors_are_typed_and_say_what_to_do(queue: Any) -> None:
     assert queue.stats().waiting == 0
 
 
-def test_a_delivery_is_a_value(own_queue: Any) -> None:
+def test_a_delivery_is_immutable(own_queue: Any) -> None:
     own_queue.enqueue("x")
     (message,) = own_queue.dequeue()
     assert isinstance(message, Delivery)
@@ -275,7 +275,7 @@ def test_a_delivery_is_a_value(own_queue: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "refusal"),
+    ("options", "error"),
     [
         ({"channel": 7}, errors.InvalidChannel),
         ({"headers": ["a"]}, errors.InvalidField),
@@ -293,32 +293,32 @@ def test_a_delivery_is_a_value(own_queue: Any) -> None:
         ({"lane": "x" * 256}, errors.InvalidField),
     ],
 )
-def test_slips_are_told_as_such(
-    own_queue: Any, options: dict[str, Any], refusal: type[errors.LonnyMQError]
+def test_invalid_options_are_refused(
+    own_queue: Any, options: dict[str, Any], error: type[errors.LonnyMQError]
 ) -> None:
-    with pytest.raises(refusal):
+    with pytest.raises(error):
         own_queue.enqueue("x", **options)
-    with pytest.raises(refusal):
+    with pytest.raises(error):
         own_queue.enqueue_many([NewMessage("x", **options)])
 
 
-def test_a_new_message_is_for_many(own_queue: Any) -> None:
+def test_enqueue_refuses_a_new_message(own_queue: Any) -> None:
     with pytest.raises(errors.InvalidArgument, match="enqueue_many"):
         own_queue.enqueue(NewMessage("x", channel="acme"))
 
 
-def test_nobody_waits_for_less_than_nothing(own_queue: Any) -> None:
+def test_a_negative_wait_is_refused(own_queue: Any) -> None:
     with pytest.raises(errors.InvalidTime):
         own_queue.dequeue(wait=-1)
 
 
-def test_bytes_are_of_the_type_that_is_said(own_queue: Any) -> None:
+def test_bytes_with_a_content_type(own_queue: Any) -> None:
     own_queue.enqueue(b"<a/>", content_type="application/xml")
     (message,) = own_queue.dequeue()
     assert (message.content, message.content_type) == (b"<a/>", "application/xml")
 
 
-def test_an_exception_is_an_error(own_queue: Any) -> None:
+def test_an_exception_can_be_given_as_the_error(own_queue: Any) -> None:
     own_queue.enqueue_many(["a", "b"])
     one, other = own_queue.dequeue(2)
     own_queue.retry(one, error=ValueError("no such article"))
@@ -328,22 +328,23 @@ def test_an_exception_is_an_error(own_queue: Any) -> None:
     assert own_queue.get(other.id).status == "scheduled"
 
 
-def test_many_are_cancelled(own_queue: Any) -> None:
+def test_cancel_many(own_queue: Any) -> None:
     ids = [own_queue.enqueue(n).id for n in range(3)]
     assert [outcome.result for outcome in own_queue.cancel_many(iter(ids))] == [Result.CANCELLED] * 3
 
 
 def test_calls_show_their_parameters() -> None:
     for kind in (Queue, AsyncQueue):
-        assert list(inspect.signature(kind.enqueue).parameters)[:2] == ["value", "channel"]
+        assert list(inspect.signature(kind.enqueue).parameters)[:2] == ["payload", "channel"]
         assert "priority" in inspect.signature(kind.enqueue).parameters
+        assert "options" not in inspect.signature(kind.enqueue).parameters
 
 
-@pytest.mark.parametrize("kind", OWN)
-def test_what_was_leased_is_handed_over_whatever_happens_then(
+@pytest.mark.parametrize("kind", OWN_POOL)
+def test_leased_messages_are_returned_even_if_the_dispatch_fails(
     dsn: str, conn: psycopg.Connection, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a role that may dequeue and not dispatch: it fails, but not with messages in its hands."""
+    """A role that may dequeue but not dispatch gets an error, but never when it has leased messages."""
     monkeypatch.setattr("lonnymq.client.base.QUIET_MS", 60_000)  # from the second call on, it dequeues first
     role = unique_name("lonnymq_no_dispatch")
     conn.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")

@@ -1,4 +1,4 @@
-"""Values that PostgreSQL has no place for, on every pool and engine: the same error, and nothing was done."""
+"""Values that PostgreSQL cannot store: every pool and engine raises the same error and changes nothing."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from lonnymq import NewMessage, Queue, errors
 
-WRONG: dict[str, tuple[Callable[[Queue], object], type[errors.LonnyMQError], str]] = {
+INVALID: dict[str, tuple[Callable[[Queue], object], type[errors.LonnyMQError], str]] = {
     "a channel with a NUL": (
         lambda queue: queue.enqueue(1, channel="a\0b"),
         errors.InvalidChannel,
@@ -18,7 +18,7 @@ WRONG: dict[str, tuple[Callable[[Queue], object], type[errors.LonnyMQError], str
         errors.InvalidChannel,
         r"channels: 'a\x00b' contains a NUL",
     ),
-    "half a character": (
+    "a lone surrogate": (
         lambda queue: queue.enqueue(1, channel="a\ud800"),
         errors.InvalidChannel,
         r"channel: 'a\ud800' contains a lone surrogate",
@@ -106,12 +106,12 @@ WRONG: dict[str, tuple[Callable[[Queue], object], type[errors.LonnyMQError], str
     "a key that is a number": (
         lambda queue: queue.enqueue(1, dedupe_key=5),  # type: ignore[arg-type]
         errors.InvalidField,
-        "dedupe_key: 5 is not text (give a str)",
+        "dedupe_key: 5 is not a string (give a str)",
     ),
     "a consumer that is a number": (
         lambda queue: queue.dequeue(consumer=5),  # type: ignore[arg-type]
         errors.InvalidField,
-        "consumer: 5 is not text",
+        "consumer: 5 is not a string",
     ),
     "text for values": (
         lambda queue: queue.enqueue_many("abc"),
@@ -157,26 +157,26 @@ WRONG: dict[str, tuple[Callable[[Queue], object], type[errors.LonnyMQError], str
 }
 
 
-def test_values_that_have_no_place(queue: Any) -> None:
-    for what, (call, kind, says) in WRONG.items():
+def test_invalid_values(queue: Any) -> None:
+    for what, (call, kind, text) in INVALID.items():
         with pytest.raises(errors.InvalidArgument) as refused:
             call(queue)
         assert type(refused.value) is kind, what
-        assert says in str(refused.value)
+        assert text in str(refused.value)
     assert queue.messages() == []
-    assert queue.enqueue(1).id is not None, "the queue goes on"
+    assert queue.enqueue(1).id is not None, "the queue still works"
 
 
-def test_an_error_that_is_a_class(own_queue: Any) -> None:
+def test_an_exception_class_as_the_error(own_queue: Any) -> None:
     own_queue.enqueue(1)
     [message] = own_queue.dequeue()
-    with pytest.raises(errors.InvalidField, match="error: <class 'ValueError'> is not text"):
+    with pytest.raises(errors.InvalidField, match="error: <class 'ValueError'> is not a string"):
         own_queue.retry(message, error=ValueError)
     assert own_queue.complete(message) == "completed"
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "text"),
     [
         ({"schema": None}, "None is not the name of a schema"),
         ({"pool_size": 0}, "pool_size: 0 is not a whole number of 1 or more"),
@@ -186,12 +186,12 @@ def test_an_error_that_is_a_class(own_queue: Any) -> None:
         ({"timeout": -1}, "timeout: -1 is not"),
     ],
 )
-def test_options_that_a_queue_cannot_have(options: dict[str, Any], says: str) -> None:
+def test_invalid_options_of_a_queue(options: dict[str, Any], text: str) -> None:
     with pytest.raises((errors.InvalidArgument, errors.InvalidSchemaName)) as refused:
         Queue("postgresql://localhost/nowhere", **options)
-    assert says in str(refused.value)
+    assert text in str(refused.value)
 
 
-def test_what_the_queue_itself_refuses_is_said_as_ever(own_queue: Any) -> None:
+def test_values_that_the_engine_refuses(own_queue: Any) -> None:
     with pytest.raises(errors.InvalidLimit, match="Ask for 1 to"):
         own_queue.dequeue(10_001)

@@ -1,4 +1,4 @@
-"""What each command does, whatever driver runs it. One function per command, of the same name."""
+"""Checks of every command, for any driver: one function per command, with the name of its SQL function."""
 
 from uuid import UUID, uuid4
 
@@ -8,7 +8,7 @@ from tests.conformance.drivers import Run
 
 CONTENT = b"\x00\xff bytes"
 HEADERS = {"who": "zoë", "n": [1, None, 2.5]}
-NOBODY = UUID(int=0)
+WRONG_TOKEN = UUID(int=0)
 
 
 def leased(run: Run, count: int = 1) -> list[c.Delivery]:
@@ -18,10 +18,10 @@ def leased(run: Run, count: int = 1) -> list[c.Delivery]:
 
 
 def dead(run: Run) -> int:
-    [held] = leased(run)
+    [delivery] = leased(run)
     run(c.QueueSet(max_attempts=1))
-    assert run(c.MessageRetry(held.id, held.token, error="no route")) is Result.DEAD
-    return held.id
+    assert run(c.MessageRetry(delivery.id, delivery.token, error="no route")) is Result.DEAD
+    return delivery.id
 
 
 def message_create(run: Run) -> None:
@@ -88,7 +88,7 @@ def staging_discard(run: Run) -> None:
 
 
 def claimed(run: Run, count: int = 2) -> int:
-    """The generation of claimant "me", who has claimed so many."""
+    """Let claimant "me" claim `count` messages, and return its generation."""
     run(c.MessageCreateMany(["a"] * count, [CONTENT] * count))
     run(c.Dispatch())
     opened = run(c.ClaimOpen("me"))
@@ -197,24 +197,29 @@ def dispatch(run: Run) -> None:
 def message_dequeue(run: Run) -> None:
     made = run(c.MessageCreate("a", CONTENT, headers=HEADERS))
     run(c.Dispatch())
-    had = run(c.MessageDequeue(2, 60_000, "me"))
-    [held] = had.deliveries
-    assert (held.id, held.channel, held.content, held.headers) == (made.id, "a", CONTENT, HEADERS)
-    assert (held.state, held.attempts, type(held.content)) == (None, 1, bytes)
-    assert had.again_at is not None
+    dequeued = run(c.MessageDequeue(2, 60_000, "me"))
+    [delivery] = dequeued.deliveries
+    assert (delivery.id, delivery.channel, delivery.content, delivery.headers) == (
+        made.id,
+        "a",
+        CONTENT,
+        HEADERS,
+    )
+    assert (delivery.state, delivery.attempts, type(delivery.content)) == (None, 1, bytes)
+    assert dequeued.again_at is not None
     assert run(c.MessageDequeue()).deliveries == []
     run(c.MessageCreate("a", b"", lane="slow"))
     run(c.Dispatch())
     assert run(c.MessageDequeue(lanes=["default"])).deliveries == []
-    [held] = run(c.MessageDequeue(lanes=["default", "slow"], async_commit=True)).deliveries
-    assert held.lane == "slow"
+    [delivery] = run(c.MessageDequeue(lanes=["default", "slow"], async_commit=True)).deliveries
+    assert delivery.lane == "slow"
 
 
 def message_complete(run: Run) -> None:
-    [held] = leased(run)
-    assert run(c.MessageComplete(held.id, NOBODY)) is Result.LOST
-    assert run(c.MessageComplete(held.id, held.token)) is Result.COMPLETED
-    assert run(c.MessageComplete(held.id, held.token)) is Result.NOT_FOUND
+    [delivery] = leased(run)
+    assert run(c.MessageComplete(delivery.id, WRONG_TOKEN)) is Result.LOST
+    assert run(c.MessageComplete(delivery.id, delivery.token)) is Result.COMPLETED
+    assert run(c.MessageComplete(delivery.id, delivery.token)) is Result.NOT_FOUND
 
 
 def message_complete_many(run: Run) -> None:
@@ -225,14 +230,14 @@ def message_complete_many(run: Run) -> None:
 
 
 def message_retry(run: Run) -> None:
-    [held] = leased(run)
-    assert run(c.MessageRetry(held.id, held.token, 7, CONTENT, "e")) is Result.RETRIED
-    found = run(c.MessageGet(held.id))
+    [delivery] = leased(run)
+    assert run(c.MessageRetry(delivery.id, delivery.token, 7, CONTENT, "e")) is Result.RETRIED
+    found = run(c.MessageGet(delivery.id))
     assert found is not None
     assert (found.dequeue_at, found.state, found.error, found.attempts) == (7, CONTENT, "e", 1)
-    [held] = leased(run)
-    assert run(c.MessageRetry(held.id, held.token, delay_ms=60_000)) is Result.RETRIED
-    found = run(c.MessageGet(held.id))
+    [delivery] = leased(run)
+    assert run(c.MessageRetry(delivery.id, delivery.token, delay_ms=60_000)) is Result.RETRIED
+    found = run(c.MessageGet(delivery.id))
     assert found is not None
     assert found.status == "scheduled"
 
@@ -242,37 +247,37 @@ def message_retry_many(run: Run) -> None:
     ids, tokens = [one.id, two.id], [one.token, two.token]
     done = run(c.MessageRetryMany(ids, tokens, [7, None], [None, CONTENT], [None, "e"]))
     assert [each.result for each in done] == [Result.RETRIED] * 2
-    [held] = leased(run)
-    [done_later] = run(c.MessageRetryMany([held.id], [held.token], delays_ms=[60_000]))
+    [delivery] = leased(run)
+    [done_later] = run(c.MessageRetryMany([delivery.id], [delivery.token], delays_ms=[60_000]))
     assert done_later.result is Result.RETRIED
 
 
 def message_discard(run: Run) -> None:
-    [held] = leased(run)
-    assert run(c.MessageDiscard(held.id, NOBODY)) is Result.LOST
-    assert run(c.MessageDiscard(held.id, held.token, "no such customer")) is Result.DISCARDED
-    assert run(c.MessageDiscard(held.id, held.token)) is Result.NOT_FOUND
+    [delivery] = leased(run)
+    assert run(c.MessageDiscard(delivery.id, WRONG_TOKEN)) is Result.LOST
+    assert run(c.MessageDiscard(delivery.id, delivery.token, "no such customer")) is Result.DISCARDED
+    assert run(c.MessageDiscard(delivery.id, delivery.token)) is Result.NOT_FOUND
 
 
 def message_discard_many(run: Run) -> None:
-    held = leased(run, 2)
-    ids, tokens = [held[0].id, held[1].id], [held[0].token, NOBODY]
+    one, two = leased(run, 2)
+    ids, tokens = [one.id, two.id], [one.token, WRONG_TOKEN]
     discarded = run(c.MessageDiscardMany(ids, tokens, ["no such customer", None]))
     assert [each.result for each in discarded] == [Result.DISCARDED, Result.LOST]
 
 
 def message_extend(run: Run) -> None:
-    [held] = leased(run)
-    longer = run(c.MessageExtend(held.id, held.token, 120_000))
-    assert longer.result is Result.EXTENDED
-    assert (longer.lease_end_at or 0) > held.lease_end_at
-    assert run(c.MessageExtend(held.id, NOBODY, 1000)) == c.Extended(Result.LOST, None)
+    [delivery] = leased(run)
+    extended = run(c.MessageExtend(delivery.id, delivery.token, 120_000))
+    assert extended.result is Result.EXTENDED
+    assert (extended.lease_end_at or 0) > delivery.lease_end_at
+    assert run(c.MessageExtend(delivery.id, WRONG_TOKEN, 1000)) == c.Extended(Result.LOST, None)
 
 
 def message_extend_many(run: Run) -> None:
     one, two = leased(run, 2)
-    longer = run(c.MessageExtendMany([one.id, 0, two.id], [one.token], 120_000))
-    assert [each.result for each in longer] == [Result.EXTENDED, Result.NOT_FOUND, Result.EXTENDED]
+    extended = run(c.MessageExtendMany([one.id, 0, two.id], [one.token], 120_000))
+    assert [each.result for each in extended] == [Result.EXTENDED, Result.NOT_FOUND, Result.EXTENDED]
 
 
 def sleep_look(run: Run) -> None:
@@ -302,8 +307,8 @@ def maintain(run: Run) -> None:
 
 
 def message_get(run: Run) -> None:
-    [held] = leased(run)
-    found = run(c.MessageGet(held.id))
+    [delivery] = leased(run)
+    found = run(c.MessageGet(delivery.id))
     assert found is not None
     assert (found.status, found.consumer, found.content) == ("leased", "me", CONTENT)
     assert run(c.MessageGet(0)) is None
@@ -320,8 +325,8 @@ def message_list(run: Run) -> None:
 def message_cancel(run: Run) -> None:
     made = run(c.MessageCreate("a", b""))
     assert run(c.MessageCancel(made.id or 0)) is Result.CANCELLED
-    [held] = leased(run)
-    assert run(c.MessageCancel(held.id)) is Result.MARKED
+    [delivery] = leased(run)
+    assert run(c.MessageCancel(delivery.id)) is Result.MARKED
 
 
 def message_cancel_many(run: Run) -> None:
@@ -338,16 +343,19 @@ def message_reschedule(run: Run) -> None:
 
 
 def dead_list(run: Run) -> None:
-    died = dead(run)
+    dead_id = dead(run)
     [found] = run(c.DeadList("a", "no%"))
-    assert (found.id, found.error, found.content_bytes) == (died, "no route", len(CONTENT))
-    assert run(c.DeadList(after=died)) == []
+    assert (found.id, found.error, found.content_bytes) == (dead_id, "no route", len(CONTENT))
+    assert run(c.DeadList(after=dead_id)) == []
 
 
 def dead_retry(run: Run) -> None:
-    died = dead(run)
-    assert run(c.DeadRetry([died, 0])) == [c.Outcome(died, Result.RETRIED), c.Outcome(0, Result.NOT_FOUND)]
-    found = run(c.MessageGet(died))
+    dead_id = dead(run)
+    assert run(c.DeadRetry([dead_id, 0])) == [
+        c.Outcome(dead_id, Result.RETRIED),
+        c.Outcome(0, Result.NOT_FOUND),
+    ]
+    found = run(c.MessageGet(dead_id))
     assert found is not None
     assert [past["error"] for past in found.past_errors] == ["no route"]
 
@@ -358,8 +366,8 @@ def dead_retry_all(run: Run) -> None:
 
 
 def dead_discard(run: Run) -> None:
-    died = dead(run)
-    assert run(c.DeadDiscard([died])) == [c.Outcome(died, Result.DISCARDED)]
+    dead_id = dead(run)
+    assert run(c.DeadDiscard([dead_id])) == [c.Outcome(dead_id, Result.DISCARDED)]
 
 
 def dead_discard_all(run: Run) -> None:

@@ -96,7 +96,7 @@ def url(dsn: str, driver: str) -> str:
 
 @contextmanager
 def sqlalchemy_sync(dsn: str, open_on: Callable[[Engine], Any]) -> Iterator[Run]:
-    """A connection or session commits after each call, as its owner would; an engine does that itself."""
+    """A connection or session commits after each call, as its owner would; an engine commits by itself."""
     engine = create_engine(url(dsn, "psycopg"))
     target = open_on(engine)
 
@@ -142,7 +142,7 @@ def sqlalchemy_async(dsn: str, driver: str, open_on: Callable[[AsyncEngine], Any
             runner.run(close())
 
 
-async def itself(engine: AsyncEngine) -> AsyncEngine:
+async def engine_unchanged(engine: AsyncEngine) -> AsyncEngine:
     return engine
 
 
@@ -150,7 +150,7 @@ async def connection_of(engine: AsyncEngine) -> AsyncConnection:
     return await engine.connect()
 
 
-async def session_on(engine: AsyncEngine) -> AsyncSession:
+async def session_of(engine: AsyncEngine) -> AsyncSession:
     return AsyncSession(engine)
 
 
@@ -190,13 +190,13 @@ DRIVERS: dict[str, Callable[[str], Any]] = {
     "SQLAlchemy engine": partial(sqlalchemy_sync, open_on=lambda engine: engine),
     "SQLAlchemy connection": partial(sqlalchemy_sync, open_on=Engine.connect),
     "SQLAlchemy session": partial(sqlalchemy_sync, open_on=Session),
-    "SQLAlchemy async engine, asyncpg": partial(sqlalchemy_async, driver="asyncpg", open_on=itself),
+    "SQLAlchemy async engine, asyncpg": partial(sqlalchemy_async, driver="asyncpg", open_on=engine_unchanged),
     "SQLAlchemy async connection, psycopg": partial(
         sqlalchemy_async, driver="psycopg", open_on=connection_of
     ),
     "SQLAlchemy async connection, asyncpg": partial(
         sqlalchemy_async, driver="asyncpg", open_on=connection_of
     ),
-    "SQLAlchemy async session, asyncpg": partial(sqlalchemy_async, driver="asyncpg", open_on=session_on),
+    "SQLAlchemy async session, asyncpg": partial(sqlalchemy_async, driver="asyncpg", open_on=session_of),
     "Django": django_connection,
 }

@@ -8,7 +8,7 @@ CELL = "tests/conformance/test_adapters.py::test_call["
 
 
 class Matrix:
-    """A plugin for the main process, which gets the results of all others."""
+    """A plugin for the main process, which gets the results of all test processes."""
 
     def __init__(self) -> None:
         self._passed: dict[tuple[str, str], bool] = {}

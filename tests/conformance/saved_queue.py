@@ -1,4 +1,4 @@
-"""A queue whose tables are put back to what they held at first: quicker than a new database per test."""
+"""A queue whose tables can be restored to their first contents: faster than a new database per test."""
 
 import psycopg
 from psycopg import sql
@@ -21,5 +21,5 @@ class SavedQueue:
         self._restore = sql.SQL(";\n").join(steps)
 
     def restore(self) -> None:
-        """In one transaction, as the server treats all statements of one string."""
+        """Restore in one transaction, as PostgreSQL runs several statements in one string."""
         self._conn.execute(self._restore)

@@ -1,4 +1,4 @@
-"""Every public SQL function has its command, and the command says what the function says."""
+"""Every public SQL function has a command, with the same parameters and columns."""
 
 import dataclasses
 import re
@@ -18,7 +18,7 @@ COMMANDS = {
     and hasattr(found, "function")
     and found is not commands.HistoryList  # reads a view
 }
-WITHOUT_A_COMMAND = {"to_epoch", "login_is_free"} | {  # for people who write SQL, and for the views
+WITHOUT_A_COMMAND = {"to_epoch", "login_is_free"} | {  # for use in SQL, and for the views
     f"{what}_visible" for what in ("channel", "message", "dead", "finished")
 }
 ALIASES = {"integer": "INT", "integer[]": "INT[]"}
@@ -42,13 +42,13 @@ def attributes(conn: psycopg.Connection, composite: str) -> set[str]:
     return {name for (name,) in rows}
 
 
-def test_there_is_one_for_each(conn: psycopg.Connection) -> None:
+def test_every_function_has_a_command(conn: psycopg.Connection) -> None:
     assert COMMANDS.keys() == public_functions(conn).keys() - WITHOUT_A_COMMAND
 
 
 @pytest.mark.parametrize("function", sorted(COMMANDS))
-def test_its_parameters_are_the_functions(conn: psycopg.Connection, function: str) -> None:
-    """The same names and types; required in both or in neither. Calls give parameters by name."""
+def test_parameters_match_the_function(conn: psycopg.Connection, function: str) -> None:
+    """Names and types are the same, and a parameter is required in both or in neither."""
     command: Any = COMMANDS[function]
     declared, _ = public_functions(conn)[function]
     expected = []
@@ -62,13 +62,13 @@ def test_its_parameters_are_the_functions(conn: psycopg.Connection, function: st
         _call(command, "lonnymq"),
     )
     required = [field.default is dataclasses.MISSING for field in dataclasses.fields(command)]
-    given = [(*pair, must) for pair, must in zip(written, required, strict=True)]
+    given = [(*pair, is_required) for pair, is_required in zip(written, required, strict=True)]
     assert sorted(given) == sorted(expected)
 
 
 @pytest.mark.parametrize("function", sorted(COMMANDS))
-def test_its_columns_are_the_functions(conn: psycopg.Connection, function: str) -> None:
-    """In whatever order, and all of them where it reads records."""
+def test_columns_match_the_function(conn: psycopg.Connection, function: str) -> None:
+    """The function returns every column that the command reads, in any order."""
     arguments, result = public_functions(conn)[function]
     columns = COMMANDS[function].columns
     if columns == "*":

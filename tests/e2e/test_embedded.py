@@ -20,7 +20,7 @@ from lonnymq.embedded import (
 )
 from tests.e2e.programs import FAST, is_alive
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has an account to leave")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server under another account")
 
 
 def value(server: Server, query: str) -> object:
@@ -86,7 +86,7 @@ def test_has_no_address_before_it_runs_and_after(data_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("over", ["tcp", "socket"])
-def test_lets_no_one_in_without_the_password(data_dir: Path, over: str) -> None:
+def test_refuses_a_login_without_the_password(data_dir: Path, over: str) -> None:
     with Server(data_dir, settings=FAST) as server:
         dsn = server.dsn(over="socket" if over == "socket" else "tcp")
         with pytest.raises(psycopg.OperationalError, match="password"):
@@ -96,14 +96,14 @@ def test_lets_no_one_in_without_the_password(data_dir: Path, over: str) -> None:
         assert stat.S_IMODE((data_dir / "password").stat().st_mode) == 0o600
 
 
-def test_every_folder_has_a_password_of_its_own(data_dir: Path) -> None:
+def test_every_folder_has_its_own_password(data_dir: Path) -> None:
     with tempfile.TemporaryDirectory() as other, Server(data_dir, settings=FAST) as server:
         with Server(Path(other) / "data", settings=FAST) as second:
             assert server.password != second.password
         second.erase()
 
 
-def test_serves_libpq_programs_through_their_variables(data_dir: Path) -> None:
+def test_libpq_variables_connect_to_it(data_dir: Path) -> None:
     with Server(data_dir, settings=FAST) as server:
         variables = server.psql_env
         connection = psycopg.connect(
@@ -116,7 +116,7 @@ def test_serves_libpq_programs_through_their_variables(data_dir: Path) -> None:
         connection.close()
 
 
-def test_has_a_socket_however_long_the_path(data_dir: Path) -> None:
+def test_has_a_socket_even_if_the_path_is_long(data_dir: Path) -> None:
     data_dir.chmod(0o711)
     server = Server(data_dir / ("long" * 30), settings=FAST)
     with server, psycopg.connect(server.dsn(over="socket")):
@@ -135,7 +135,9 @@ def test_erases_its_folder_but_not_while_another_uses_it(data_dir: Path) -> None
     assert not data_dir.exists()
 
 
-def test_its_processes_are_known_by_proc_and_by_ps(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_processes_are_found_with_and_without_proc(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Server(data_dir, settings=FAST) as server:
         cluster = (data_dir / "postgres" / "data").resolve()
         assert server.pid in list(processes.of_cluster(cluster))
@@ -148,13 +150,13 @@ def test_its_processes_are_known_by_proc_and_by_ps(data_dir: Path, monkeypatch: 
 
 
 @as_root
-def test_root_runs_it_as_someone_else(data_dir: Path) -> None:
+def test_root_runs_it_under_another_account(data_dir: Path) -> None:
     with Server(data_dir, settings=FAST) as server:
         assert Path(f"/proc/{server.pid}").stat().st_uid != 0
 
 
 @as_root
-def test_root_may_keep_data_where_others_cannot_look(tmp_path: Path) -> None:
+def test_root_may_keep_data_in_a_folder_that_others_cannot_read(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     server = Server(closed / "data", settings=FAST)
@@ -170,7 +172,7 @@ def test_root_may_keep_data_where_others_cannot_look(tmp_path: Path) -> None:
 
 
 @pytest.mark.debian("postgresql-15")
-def test_uses_the_version_that_made_the_data(data_dir: Path) -> None:
+def test_uses_the_version_that_created_the_data(data_dir: Path) -> None:
     with Server(data_dir, bin_dir=binaries(15), settings=FAST):
         pass
     with Server(data_dir, settings=FAST) as server:

@@ -1,4 +1,4 @@
-"""However its process ends, the server stops too, and its data is there the next time."""
+"""The server stops when its program ends, and its data survives even if the program is killed."""
 
 import os
 import signal
@@ -9,30 +9,30 @@ import psycopg
 import pytest
 
 from lonnymq.embedded import NotRunning, Server, StartFailed, postmaster
-from tests.e2e.programs import FAST, USE_UNTIL_EXIT, USE_UNTIL_SIGNALLED, Program, eventually, is_alive
+from tests.e2e.programs import EXIT_WHEN_RESUMED, FAST, STOP_WHEN_RESUMED, Program, eventually, is_alive
 
 
 def test_stops_when_the_program_returns(data_dir: Path) -> None:
-    with Program(USE_UNTIL_EXIT, data_dir) as program:
+    with Program(EXIT_WHEN_RESUMED, data_dir) as program:
         pid = int(program.read_line())
         program.resume()
-        assert program.end() == 0
+        assert program.wait() == 0
         assert not is_alive(pid)
 
 
 def test_stops_when_the_program_raises(data_dir: Path) -> None:
     with Program("server.start(); say(server.pid); sys.stderr.close(); 1 / 0", data_dir) as program:
         pid = int(program.read_line())
-        assert program.end() == 1
+        assert program.wait() == 1
         assert not is_alive(pid)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_stops_on_a_signal_that_still_ends_the_program(data_dir: Path, number: signal.Signals) -> None:
-    with Program(USE_UNTIL_EXIT, data_dir) as program:
+    with Program(EXIT_WHEN_RESUMED, data_dir) as program:
         pid = int(program.read_line())
         program.send(number)
-        assert program.end() == -number
+        assert program.wait() == -number
         assert not is_alive(pid)
 
 
@@ -49,17 +49,17 @@ except KeyboardInterrupt:
     with Program(source, data_dir) as program:
         pid = int(program.read_line())
         program.press_ctrl_c()
-        assert program.end() == 130
+        assert program.wait() == 130
         assert not is_alive(pid)
 
 
-def test_a_program_with_a_handler_keeps_its_server_until_it_is_done(data_dir: Path) -> None:
+def test_a_program_with_a_signal_handler_keeps_its_server_until_it_ends(data_dir: Path) -> None:
     source = """
-asked = threading.Event()
-signal.signal(signal.SIGTERM, lambda *_: asked.set())
+signalled = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: signalled.set())
 server.start()
 say(server.pid)
-asked.wait()
+signalled.wait()
 query("SELECT 1")
 say("drained")
 """
@@ -67,7 +67,7 @@ say("drained")
         pid = int(program.read_line())
         program.send(signal.SIGTERM)
         assert program.read_line() == "drained"
-        assert program.end() == 0
+        assert program.wait() == 0
         assert not is_alive(pid)
 
 
@@ -86,11 +86,11 @@ server.start()
     with Program(source, data_dir) as program:
         pid = int(program.read_line())
         program.send(signal.SIGTERM)
-        assert program.end() == -signal.SIGTERM
+        assert program.wait() == -signal.SIGTERM
         assert not is_alive(pid)
 
 
-def test_gives_the_signals_back_when_it_stops(data_dir: Path) -> None:
+def test_restores_the_signal_handlers_when_it_stops(data_dir: Path) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)]
     with Server(data_dir, settings=FAST):
         assert signal.getsignal(signal.SIGINT) is before[2]
@@ -109,11 +109,11 @@ wait()
     with Program(source, data_dir) as program:
         pid = int(program.read_line())
         program.resume()
-        assert program.end() == 0
+        assert program.wait() == 0
         assert not is_alive(pid)
 
 
-def test_a_forked_child_does_not_take_the_server_with_it(data_dir: Path) -> None:
+def test_a_forked_child_that_exits_does_not_stop_the_server(data_dir: Path) -> None:
     source = """
 server.start()
 if os.fork() == 0:
@@ -124,7 +124,7 @@ say(server.pid)
 """
     with Program(source, data_dir) as program:
         pid = int(program.read_line())
-        assert program.end() == 0
+        assert program.wait() == 0
         assert not is_alive(pid)
 
 
@@ -140,7 +140,7 @@ def test_after_kill_9_of_the_program_the_next_one_joins_its_server(data_dir: Pat
     with Program(KEEP, data_dir) as program:
         pid = int(program.read_line())
         program.send(signal.SIGKILL)
-        program.end()
+        program.wait()
     assert is_alive(pid)
     with Server(data_dir, settings=FAST) as server:
         assert server.pid == pid
@@ -153,7 +153,7 @@ def test_after_kill_9_of_program_and_server_the_next_one_recovers(data_dir: Path
         pid = int(program.read_line())
         program.send(signal.SIGKILL)
         os.kill(pid, signal.SIGKILL)
-        program.end()
+        program.wait()
     assert eventually(lambda: not is_alive(pid))
     with Server(data_dir, settings=FAST) as server:
         assert server.pid != pid
@@ -169,7 +169,7 @@ def test_after_a_crash_it_waits_for_the_last_process_of_the_old_server(data_dir:
     backend = connection.info.backend_pid
     os.kill(backend, signal.SIGSTOP)
     first.kill()
-    with Program(USE_UNTIL_SIGNALLED, data_dir) as second:
+    with Program(STOP_WHEN_RESUMED, data_dir) as second:
         time.sleep(1)
         with pytest.raises(NotRunning):
             first.dsn()
@@ -178,12 +178,12 @@ def test_after_a_crash_it_waits_for_the_last_process_of_the_old_server(data_dir:
         assert not is_alive(backend)
         assert kept(first) == [(42,)]
         second.resume()
-        second.end()
+        second.wait()
     connection.close()
     first.stop()
 
 
-def test_after_a_crash_it_names_what_does_not_end_and_leaves_it_alone(
+def test_after_a_crash_it_names_a_process_that_stays_and_leaves_it_alone(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postmaster, "ORPHAN_TIMEOUT_S", 0.5)
@@ -200,7 +200,7 @@ def test_after_a_crash_it_names_what_does_not_end_and_leaves_it_alone(
     connection.close()
 
 
-def test_a_process_that_got_the_old_number_is_not_taken_for_the_server(data_dir: Path) -> None:
+def test_another_process_with_the_old_pid_is_not_taken_for_the_server(data_dir: Path) -> None:
     with Server(data_dir, settings=FAST) as server:
         pid_file = data_dir / "postgres" / "data" / "postmaster.pid"
         lines = pid_file.read_text(encoding="utf-8").splitlines()

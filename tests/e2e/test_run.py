@@ -24,37 +24,37 @@ def run(*arguments: str, folder: Path = CHECKOUT, **variables: str) -> subproces
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["help"]])
-def test_says_what_it_can_do(arguments: list[str]) -> None:
-    said = run(*arguments)
-    assert said.returncode == 0
+def test_help_lists_the_commands(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.returncode == 0
     for command in ("test", "test --quick", "check", "demo", "bench", "docs", "lonnymq", "lock"):
-        assert f"\n  {command} " in said.stdout
+        assert f"\n  {command} " in done.stdout
 
 
-def test_refuses_a_command_it_does_not_know() -> None:
-    said = run("tset")
-    assert said.returncode == 2
-    assert said.stdout == ""
-    assert "no command 'tset'" in said.stderr
-    assert "test --quick" in said.stderr
+def test_refuses_an_unknown_command() -> None:
+    done = run("tset")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "no command 'tset'" in done.stderr
+    assert "test --quick" in done.stderr
 
 
 @pytest.mark.parametrize("wrong", ["/nonexistent/python3", "/bin/false"])
-def test_refuses_an_unfit_python(wrong: str) -> None:
-    said = run(PYTHON=wrong)
-    assert said.returncode == 1
-    assert f"PYTHON={wrong} is not a Python 3.11" in said.stderr
+def test_refuses_an_unsuitable_python(wrong: str) -> None:
+    done = run(PYTHON=wrong)
+    assert done.returncode == 1
+    assert f"PYTHON={wrong} is not a Python 3.11" in done.stderr
 
 
-def test_runs_from_any_folder_and_past_a_package_named_like_ours(tmp_path: Path) -> None:
+def test_runs_from_a_folder_with_a_package_of_the_same_name(tmp_path: Path) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev" / "__init__.py").write_text("raise SystemExit('the wrong one')", encoding="ascii")
-    said = run("--help", folder=tmp_path)
-    assert said.returncode == 0
-    assert "./run COMMAND" in said.stdout
+    done = run("--help", folder=tmp_path)
+    assert done.returncode == 0
+    assert "./run COMMAND" in done.stdout
 
 
-def test_adds_well_under_a_second() -> None:
+def test_takes_less_than_half_a_second() -> None:
     assert min(seconds_of_help() for _ in range(5)) < 0.5
 
 

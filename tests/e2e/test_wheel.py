@@ -16,7 +16,7 @@ import pytest
 
 CHECKOUT = Path(__file__).parents[2]
 PACKAGE = CHECKOUT / "src" / "lonnymq"
-# psycopg needs a libpq, and leaves it to the user where that comes from: here, from psycopg-binary.
+# psycopg needs a libpq and lets the user choose which one. Here psycopg-binary provides it.
 CORE = ("psycopg", "psycopg-binary", "psycopg-pool", "typing-extensions")
 HEAVY = {"asyncpg", "django", "msgspec", "psycopg", "sqlalchemy"}
 SHOW_LOADED = f"import sys; print(*sorted({HEAVY!r} & set(sys.modules)))"
@@ -85,20 +85,20 @@ def clean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
+def test_it_contains_the_package_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        held = {name for name in archive.namelist() if ".dist-info/" not in name}
-        about = {name.partition(".dist-info/")[2] for name in archive.namelist()} - {""}
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
+        metadata = {name.partition(".dist-info/")[2] for name in archive.namelist()} - {""}
     files = [
         path for path in PACKAGE.parent.glob("*lonnymq*/**/*") if path.is_file() and path.suffix != ".pyc"
     ]
-    assert held == {str(path.relative_to(PACKAGE.parent)) for path in files}
+    assert packed == {str(path.relative_to(PACKAGE.parent)) for path in files}
     assert {"pyspark_lonnymq", "pyspark_lonnymq_dead", "pyspark_lonnymq_history"} <= {
-        name.partition("/")[0] for name in held
+        name.partition("/")[0] for name in packed
     }
-    assert "lonnymq/py.typed" in held
-    assert len([name for name in held if name.endswith(".sql")]) > 40
-    assert {"METADATA", "entry_points.txt", "licenses/LICENSE"} <= about
+    assert "lonnymq/py.typed" in packed
+    assert len([name for name in packed if name.endswith(".sql")]) > 40
+    assert {"METADATA", "entry_points.txt", "licenses/LICENSE"} <= metadata
 
 
 def test_it_works_without_any_extra(clean_python: Path, dsn: str) -> None:
@@ -113,7 +113,7 @@ def test_it_works_without_any_extra(clean_python: Path, dsn: str) -> None:
     ]
 
 
-def test_the_command_line_says_what_it_lacks(clean_python: Path) -> None:
+def test_the_command_line_names_the_missing_extra(clean_python: Path) -> None:
     done = subprocess.run(
         [clean_python.parent / "lonnymq", "--help"], capture_output=True, text=True, check=False
     )
@@ -122,16 +122,16 @@ def test_the_command_line_says_what_it_lacks(clean_python: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_an_import_loads_no_driver_though_all_are_there() -> None:
+def test_an_import_loads_no_driver() -> None:
     assert output_of(sys.executable, "-I", "-c", f"import lonnymq; {SHOW_LOADED}").split() == []
 
 
-def test_a_queue_loads_no_driver_but_its_own() -> None:
+def test_a_queue_loads_only_its_own_driver() -> None:
     program = f"from lonnymq import Queue; Queue('postgresql://localhost/shop'); {SHOW_LOADED}"
     assert set(output_of(sys.executable, "-I", "-c", program).split()) <= {"msgspec", "psycopg"}
 
 
-def test_an_import_takes_little_time() -> None:
+def test_an_import_takes_less_than_150_ms() -> None:
     assert min(milliseconds_of_import() for _ in range(7)) < 150
 
 

@@ -1,4 +1,4 @@
-"""Clients that misbehave in every way clients do, and record what they saw."""
+"""Clients that make the mistakes that real clients make, and record what they saw."""
 
 import random
 import sys
@@ -15,19 +15,19 @@ from psycopg.types.json import Jsonb
 
 from tests.faults.history import Act, Create, Delivery, Finish, History, Outcome, Pause
 
-STAMP: LiteralString = "SELECT FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT"
+SERVER_TIME: LiteralString = "SELECT FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT"
 DEQUEUE: LiteralString = "SELECT * FROM message_dequeue(%s, %s, %s)"
-CUT = (psycopg.OperationalError, psycopg.InterfaceError)
+CONNECTION_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError)
 DONE = {"complete": "completed", "release": "retried", "fail": "retried", "extend": "extended"}
 Plan = dict[str, Any]
 
 
-class Abandon(Exception):
-    """Raised to roll the transaction back."""
+class RolledBack(Exception):
+    """Raised to roll back the transaction."""
 
 
 class Client:
-    """A connection that reconnects when it is cut, and the history of its calls."""
+    """A connection that reconnects when it is dropped, and the history of its calls."""
 
     def __init__(self, name: str, dsn: str, seed: str) -> None:
         self.name = name
@@ -51,32 +51,32 @@ class Client:
         if self._connection is not None:
             self._connection.close()
 
-    def cut(self) -> None:
-        """Note a broken connection, and count it as a deadlock if it was one."""
+    def note_dropped(self) -> None:
+        """Count a dropped connection; if a deadlock caused the error, count that too."""
         self.history.deadlocks += isinstance(sys.exception(), errors.DeadlockDetected)
-        self.history.notes["cut"] += 1
+        self.history.notes["connection dropped"] += 1
         self.close()
 
     def value(self, query: LiteralString, parameters: tuple[Any, ...] = ()) -> Any:
         row = self.connection.execute(query, parameters).fetchone()
         return None if row is None else row[0]
 
-    def stamp(self) -> int:
+    def server_time(self) -> int:
         """Read the server's clock, over a new connection if the old one is broken."""
         while True:
             try:
-                stamp: int = self.value(STAMP)
-            except CUT:
-                self.cut()
+                server_time: int = self.value(SERVER_TIME)
+            except CONNECTION_ERRORS:
+                self.note_dropped()
             else:
-                return stamp
+                return server_time
 
     def pause(self, low_ms: float, high_ms: float) -> None:
         time.sleep(self.random.uniform(low_ms, high_ms) / 1000)
 
     @contextmanager
     def transaction(self) -> Iterator[Callable[[], Outcome]]:
-        """Commit, unless Abandon is raised inside. The outcome is known after the block."""
+        """Commit, unless RolledBack is raised inside. The outcome is known after the block."""
         outcome = Outcome.FAIL
         self._begin()
         try:
@@ -84,35 +84,35 @@ class Client:
             outcome = Outcome.UNKNOWN
             self.connection.execute("COMMIT")
             outcome = Outcome.OK
-        except Abandon:
-            self._give_up()
+        except RolledBack:
+            self._roll_back()
         except errors.DeadlockDetected:
             self.history.deadlocks += 1
-            self._give_up()
-        except CUT:
-            self.cut()
+            self._roll_back()
+        except CONNECTION_ERRORS:
+            self.note_dropped()
 
     def _begin(self) -> None:
         while True:
             try:
                 self.connection.execute("BEGIN")
-            except CUT:
-                self.cut()
+            except CONNECTION_ERRORS:
+                self.note_dropped()
             else:
                 return
 
-    def _give_up(self) -> None:
+    def _roll_back(self) -> None:
         try:
             self.connection.execute("ROLLBACK")
-        except CUT:
-            self.cut()
+        except CONNECTION_ERRORS:
+            self.note_dropped()
 
 
 class Answer(NamedTuple):
     id: int | None
     result: str
-    asked_at: int
-    told_at: int
+    called_at: int
+    answered_at: int
 
 
 class Producer(Client):
@@ -137,15 +137,15 @@ class Producer(Client):
     ) -> None:
         super().__init__(name, dsn, seed)
         self.channels = channels
-        self.limited = limited  # given fewer, as they are served slowly
+        self.limited = limited  # get fewer messages, because they are served slowly
         self.keyed = keyed
         self.poison = poison
         self._n = 0
 
     def run(self, until: threading.Event) -> History:
-        ways = (self._single, self._bulk, self._with_savepoints, self._opposed)
+        actions = (self._single, self._bulk, self._with_savepoints, self._in_all_channels)
         while not until.is_set():
-            self.random.choice(ways)()
+            self.random.choice(actions)()
             self.pause(5, 40)
         self.close()
         return self.history
@@ -163,7 +163,7 @@ class Producer(Client):
                 [None, None, now, now - 5000, -1, now + self.random.randint(1, 1500), now + 50]
             ),
             "headers": {"n": self._n} if self.random.random() < 0.2 else None,
-            # More than expiring leases use up, so that none but poison dies.
+            # More than expiring leases use up, so that only poison messages die.
             "max_attempts": 3 if is_poison else 50,
             "dedupe_key": f"key {self.random.randrange(self.KEYS)}"
             if self.random.random() < self.keyed
@@ -172,45 +172,45 @@ class Producer(Client):
 
     def _note(self, plans: list[Plan], answers: list[Answer | None], outcome: Outcome) -> None:
         self.history.notes[f"create {outcome.value}"] += len(plans)
-        done_at = self.stamp()
+        done_at = self.server_time()
         for plan, answer in zip(plans, answers, strict=True):
-            told = Answer(None, "unknown", 0, 0) if answer is None else answer
-            is_made = told.result in {"created", "unknown"}
-            self.history.notes[f"create {told.result}"] += 1
+            reply = Answer(None, "unknown", 0, 0) if answer is None else answer
+            is_created = reply.result in {"created", "unknown"}
+            self.history.notes[f"create {reply.result}"] += 1
             self.history.creates.append(
                 Create(
-                    outcome=outcome if is_made else Outcome.FAIL,
-                    id=told.id if is_made else None,
-                    result=told.result,
-                    holder=None if is_made else told.id,
-                    asked_at=told.asked_at,
-                    told_at=told.told_at,
+                    outcome=outcome if is_created else Outcome.FAIL,
+                    id=reply.id if is_created else None,
+                    result=reply.result,
+                    holder=None if is_created else reply.id,
+                    called_at=reply.called_at,
+                    answered_at=reply.answered_at,
                     done_at=done_at,
                     **plan,
                 )
             )
 
     def _create(self, plan: Plan) -> Answer:
-        asked_at = self.value(STAMP)
+        called_at = self.value(SERVER_TIME)
         columns = ("channel", "content", "dequeue_at", "headers", "max_attempts", "dedupe_key")
         row = self.connection.execute(
             "SELECT id, result FROM message_create(%s, %s, %s, %s, %s, %s)",
             [_json(plan[c]) if c == "headers" else plan[c] for c in columns],
         ).fetchone()
         assert row is not None
-        return Answer(row[0], row[1], asked_at, self.value(STAMP))
+        return Answer(row[0], row[1], called_at, self.value(SERVER_TIME))
 
     def _create_many(self, plans: list[Plan]) -> list[Answer | None]:
         columns = ("channel", "content", "dequeue_at", "headers", "max_attempts", "dedupe_key")
         arrays = [[_json(p[c]) if c == "headers" else p[c] for p in plans] for c in columns]
-        asked_at = self.value(STAMP)
+        called_at = self.value(SERVER_TIME)
         rows = self.connection.execute(
             "SELECT id, result FROM message_create_many("
             "%s, %s, %s::bigint[], %s::jsonb[], %s::int[], %s::text[])",
             arrays,
         ).fetchall()
-        told_at = self.value(STAMP)
-        return [Answer(id_, result, asked_at, told_at) for id_, result in rows]
+        answered_at = self.value(SERVER_TIME)
+        return [Answer(id_, result, called_at, answered_at) for id_, result in rows]
 
     def _single(self) -> None:
         plan = self._plan()
@@ -219,19 +219,19 @@ class Producer(Client):
         try:
             answer = self._create(plan)
             outcome = Outcome.OK
-        except CUT:
-            self.cut()
+        except CONNECTION_ERRORS:
+            self.note_dropped()
         self._note([plan], [answer], outcome)
 
     def _bulk(self) -> None:
-        self._together([self._plan() for _ in range(self.random.randint(2, 20))])
+        self._in_one_transaction([self._plan() for _ in range(self.random.randint(2, 20))])
 
-    def _opposed(self) -> None:
+    def _in_all_channels(self) -> None:
         """Create in all channels in one transaction, in ascending or descending order."""
         channels = sorted(self.channels, reverse=self.random.random() < 0.5)
-        self._together([self._plan(channel) for channel in channels])
+        self._in_one_transaction([self._plan(channel) for channel in channels])
 
-    def _together(self, plans: list[Plan]) -> None:
+    def _in_one_transaction(self, plans: list[Plan]) -> None:
         answers: list[Answer | None] = [None] * len(plans)
         is_one_call = self.random.random() < 0.5
         if not is_one_call:
@@ -243,9 +243,9 @@ class Producer(Client):
                 for i, plan in enumerate(plans):
                     answers[i] = self._create(plan)
             if self.random.random() < 0.1:
-                self.pause(50, 300)  # open while others dispatch past it
+                self.pause(50, 300)  # stay open while others dispatch
             if self.random.random() < 0.2:
-                raise Abandon
+                raise RolledBack
         self._note(plans, answers, outcome())
 
     def _sorted(self, plans: list[Plan]) -> list[Plan]:
@@ -274,7 +274,7 @@ def _json(value: Any) -> Any:
 
 
 class Consumer(Client):
-    """Does all that consumers do; also stalls past its lease and leaves transactions open."""
+    """Uses every call of a consumer; also stalls until its lease runs out and leaves transactions open."""
 
     LEASES = (40, 80, 150, 2000)
 
@@ -288,37 +288,37 @@ class Consumer(Client):
         while not until.is_set():
             self._is_calm = calm.is_set()
             try:
-                self._visit()
-            except CUT:
-                self.cut()
+                self._step()
+            except CONNECTION_ERRORS:
+                self.note_dropped()
         self.close()
         return self.history
 
-    def _visit(self) -> None:
+    def _step(self) -> None:
         self.value("SELECT dispatch()")
-        rest = self._dequeue()
-        if not rest:
-            self._rest()
+        deliveries = self._dequeue()
+        if not deliveries:
+            self._wait_for_messages()
             return
         if not self._is_calm and self.random.random() < 0.1:
-            self.history.notes["stalled"] += len(rest)
+            self.history.notes["stalled"] += len(deliveries)
             self.pause(100, 400)
-        self.random.shuffle(rest)
+        self.random.shuffle(deliveries)
         if self.random.random() < 0.4:
-            many = [d for d in rest if not d.content.startswith(b"poison")]
-            rest = [d for d in rest if d not in many]
-            self._complete_many(many)
-        for delivery in rest:
+            good = [d for d in deliveries if not d.content.startswith(b"poison")]
+            deliveries = [d for d in deliveries if d not in good]
+            self._complete_many(good)
+        for delivery in deliveries:
             self._work(delivery)
 
-    def _rest(self) -> None:
+    def _wait_for_messages(self) -> None:
         self.pause(1, 10)
 
     def _dequeue(self) -> list[Delivery]:
         lease_ms = 2000 if self._is_calm else self.random.choice(self.LEASES)
         parameters = (self.random.choice((1, 1, 5, 30)), lease_ms, self.name)
         self._calls += 1
-        asked_at = self.stamp()
+        called_at = self.server_time()
         chance = 1.0 if self._is_calm else self.random.random()
         rows: list[tuple[Any, ...]] = []
         outcome = Outcome.UNKNOWN
@@ -329,17 +329,17 @@ class Consumer(Client):
                     self.pause(20, 300)
                 if chance < 0.05:
                     self.history.notes["dequeue rolled back"] += 1
-                    raise Abandon
+                    raise RolledBack
             outcome = result()
         else:
             try:
                 rows = self.connection.execute(DEQUEUE, parameters).fetchall()
                 outcome = Outcome.OK
-            except CUT:
-                self.cut()
+            except CONNECTION_ERRORS:
+                self.note_dropped()
         if outcome is Outcome.UNKNOWN and not rows:
             self.history.hidden_dequeues += 1
-        between = (asked_at, self.stamp())
+        between = (called_at, self.server_time())
         deliveries = [
             Delivery.from_row(row, self.name, self._calls, place, lease_ms, outcome, between)
             for place, row in enumerate(rows)
@@ -381,7 +381,7 @@ class Consumer(Client):
         error: str | None = None,
         lease_ms: int = 0,
     ) -> None:
-        asked_at = self.stamp()
+        called_at = self.server_time()
         lease_end_at = None
         result = DONE[kind]
         outcome = Outcome.UNKNOWN
@@ -399,14 +399,16 @@ class Consumer(Client):
         except errors.DeadlockDetected:
             self.history.deadlocks += 1
             outcome = Outcome.FAIL
-        except Abandon:
+        except RolledBack:
             outcome = Outcome.FAIL
-        except CUT:
-            self.cut()
-        self._note(Finish(kind, id_, token, result, outcome, asked_at, self.stamp(), lease_end_at, at, state))
+        except CONNECTION_ERRORS:
+            self.note_dropped()
+        self._note(
+            Finish(kind, id_, token, result, outcome, called_at, self.server_time(), lease_end_at, at, state)
+        )
 
     def _complete(self, id_: int, token: UUID) -> str:
-        """Sometimes do it inside a transaction that is then rolled back."""
+        """Complete the message, sometimes in a transaction that is then rolled back."""
         if self._is_calm or self.random.random() < 0.95:
             result: str = self.value("SELECT message_complete(%s, %s)", (id_, token))
             return result
@@ -414,10 +416,10 @@ class Consumer(Client):
         self.value("SELECT message_complete(%s, %s)", (id_, token))
         self.pause(0, 50)
         self.connection.execute("ROLLBACK")
-        raise Abandon
+        raise RolledBack
 
     def _complete_many(self, deliveries: list[Delivery]) -> None:
-        asked_at = self.stamp()
+        called_at = self.server_time()
         results = ["completed"] * len(deliveries)
         outcome = Outcome.UNKNOWN
         try:
@@ -430,11 +432,11 @@ class Consumer(Client):
         except errors.DeadlockDetected:
             self.history.deadlocks += 1
             outcome = Outcome.FAIL
-        except CUT:
-            self.cut()
-        done_at = self.stamp()
+        except CONNECTION_ERRORS:
+            self.note_dropped()
+        done_at = self.server_time()
         for delivery, result in zip(deliveries, results, strict=True):
-            self._note(Finish("complete", delivery.id, delivery.token, result, outcome, asked_at, done_at))
+            self._note(Finish("complete", delivery.id, delivery.token, result, outcome, called_at, done_at))
 
     def _note(self, finish: Finish) -> None:
         self.history.finishes.append(finish)
@@ -442,14 +444,14 @@ class Consumer(Client):
 
 
 class Sleeper(Consumer):
-    """Sleeps until it is notified when there is nothing to do."""
+    """A consumer that sleeps until it is notified when it finds no messages."""
 
     def __init__(self, name: str, dsn: str, seed: str) -> None:
         super().__init__(name, dsn, seed)
         self._listens: psycopg.Connection | None = None
         self._generation: int | None = None
 
-    def _rest(self) -> None:
+    def _wait_for_messages(self) -> None:
         """Sleep if sleep_begin was sure and a dequeue after it found nothing."""
         if self._listens is not self.connection:
             self._listens, self._generation = self.connection, None
@@ -466,7 +468,7 @@ class Sleeper(Consumer):
             self.pause(1, 10)
 
 
-class Person(Client):
+class Operator(Client):
     """Cancels, reschedules, retries and discards at random, and deletes a channel."""
 
     def __init__(self, name: str, dsn: str, seed: str, *, doomed: str) -> None:
@@ -474,7 +476,7 @@ class Person(Client):
         self.doomed = doomed
 
     def run(self, until: threading.Event) -> History:
-        ways = (
+        actions = (
             *[self._cancel] * 4,
             *[self._cancel_many] * 2,
             *[self._reschedule] * 4,
@@ -484,60 +486,60 @@ class Person(Client):
             self._delete,
         )
         while not until.is_set():
-            self.random.choice(ways)()
+            self.random.choice(actions)()
             self.pause(5, 40)
         self.close()
         return self.history
 
-    def _some(self, table: str, count: int) -> list[int]:
+    def _random_ids(self, table: str, count: int) -> list[int]:
         query = f"SELECT id FROM {table} ORDER BY random() LIMIT {count}"
         return [row[0] for row in self.connection.execute(query.encode())]
 
-    def _each(self, kind: str, query: LiteralString, *parameters: object, at: int | None = None) -> None:
-        """The query's rows are (id, result)."""
-        asked_at = self.stamp()
+    def _act(self, kind: str, query: LiteralString, *parameters: object, at: int | None = None) -> None:
+        """Run a query that returns rows of (id, result), and record each as an act."""
+        called_at = self.server_time()
         rows = self.connection.execute(query, parameters).fetchall()
-        done_at = self.stamp()
+        done_at = self.server_time()
         for id_, result in rows:
-            self.history.acts.append(Act(kind, id_, result, asked_at, done_at, dequeue_at=at))
+            self.history.acts.append(Act(kind, id_, result, called_at, done_at, dequeue_at=at))
             self.history.notes[f"{kind} {result}"] += 1
 
     def _cancel(self) -> None:
-        for id_ in self._some(self.random.choice(("message", "leases")), 1):
-            self._each("cancel", "SELECT %s::BIGINT, message_cancel(%s)", id_, id_)
+        for id_ in self._random_ids(self.random.choice(("message", "leases")), 1):
+            self._act("cancel", "SELECT %s::BIGINT, message_cancel(%s)", id_, id_)
 
     def _cancel_many(self) -> None:
-        ids = self._some("message", 3) + self._some("dead", 1)
-        self._each("cancel", "SELECT * FROM message_cancel_many(%s::BIGINT[])", ids)
+        ids = self._random_ids("message", 3) + self._random_ids("dead", 1)
+        self._act("cancel", "SELECT * FROM message_cancel_many(%s::BIGINT[])", ids)
 
     def _reschedule(self) -> None:
         at = self.random.choice([None, int(time.time() * 1000) + self.random.randint(-200, 400)])
-        for id_ in self._some("message", 1):
-            self._each("reschedule", "SELECT %s::BIGINT, message_reschedule(%s, %s)", id_, id_, at, at=at)
+        for id_ in self._random_ids("message", 1):
+            self._act("reschedule", "SELECT %s::BIGINT, message_reschedule(%s, %s)", id_, id_, at, at=at)
 
     def _retry(self) -> None:
-        self._each("retry", "SELECT * FROM dead_retry(%s::BIGINT[])", self._some("dead", 3))
+        self._act("retry", "SELECT * FROM dead_retry(%s::BIGINT[])", self._random_ids("dead", 3))
 
     def _discard(self) -> None:
-        self._each("discard", "SELECT * FROM dead_discard(%s::BIGINT[])", self._some("dead", 1))
+        self._act("discard", "SELECT * FROM dead_discard(%s::BIGINT[])", self._random_ids("dead", 1))
 
     def _retry_all(self) -> None:
-        """Of a channel that has dead messages, and is not deleted with them."""
+        """Retry the dead letters of a random channel, but not of the one that is deleted."""
         query: LiteralString = "SELECT channel FROM dead WHERE channel <> %s ORDER BY random() LIMIT 1"
         channel = self.value(query, (self.doomed,))
         if channel is None:
             return
-        asked_at = self.stamp()
+        called_at = self.server_time()
         count = self.value("SELECT retried FROM dead_retry_all(%s, 'poi%%', p_limit => 5)", (channel,))
-        act = Act("retry all", 0, "", asked_at, self.stamp(), channel, count=count)
+        act = Act("retry all", 0, "", called_at, self.server_time(), channel, count=count)
         self.history.acts.append(act)
         self.history.notes["retry all"] += count
 
     def _delete(self) -> None:
-        asked_at = self.stamp()
+        called_at = self.server_time()
         query: LiteralString = "SELECT * FROM channel_delete(%s, TRUE, 20)"
         [(result, count)] = self.connection.execute(query, (self.doomed,)).fetchall()
-        act = Act("delete", 0, result, asked_at, self.stamp(), self.doomed, count=count)
+        act = Act("delete", 0, result, called_at, self.server_time(), self.doomed, count=count)
         self.history.acts.append(act)
         self.history.notes[f"delete {result}"] += 1
 
@@ -562,9 +564,9 @@ class Pauser(Client):
     def run(self, channel: str | None, until: threading.Event) -> History:
         while not until.is_set():
             self._set(channel, paused=True)
-            from_at = self.stamp()
+            from_at = self.server_time()
             until.wait(self.random.uniform(0.2, 1.0) if channel else self.random.uniform(0.02, 0.2))
-            to_at = self.stamp()
+            to_at = self.server_time()
             self._set(channel, paused=False)
             self.history.pauses.append(Pause(channel, from_at, to_at))
             until.wait(self.random.uniform(0.2, 0.5))
@@ -590,9 +592,9 @@ class Maintainer(Client):
 class Killer(Client):
     """Terminates the sessions of others at random times."""
 
-    def run(self, victims: list[Client], until: threading.Event) -> History:
+    def run(self, targets: list[Client], until: threading.Event) -> History:
         while not until.wait(self.random.uniform(0.05, 0.4)):
-            pid = self.random.choice(victims).pid
+            pid = self.random.choice(targets).pid
             if pid is not None:
                 self.history.notes["killed"] += bool(self.value("SELECT pg_terminate_backend(%s)", (pid,)))
         self.close()

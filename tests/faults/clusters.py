@@ -149,5 +149,5 @@ def _until_primary(server: Server) -> None:
     deadline = time.monotonic() + 60
     with psycopg.connect(server.dsn(), autocommit=True) as conn:
         while conn.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
-            assert time.monotonic() < deadline, "it does not end its recovery"
+            assert time.monotonic() < deadline, "the server is still in recovery"
             time.sleep(0.02)

@@ -19,7 +19,7 @@ AUDITS: dict[str, LiteralString] = {
     "size: no channel holds more than its max_size": """
         SELECT c.name, COUNT(*), c.max_size FROM channel c JOIN message m ON m.channel = c.name
         WHERE c.max_size IS NOT NULL GROUP BY c.name HAVING COUNT(*) > c.max_size""",
-    "size: what was counted in, less the departures, is there": """
+    "size: the counted size less the departures is the number of messages": """
         SELECT * FROM (
             SELECT c.channel, c.size, c.uncounted,
                 (SELECT COALESCE(SUM(n), 0) FROM departure d WHERE d.channel = c.channel) AS left,
@@ -32,7 +32,7 @@ AUDITS: dict[str, LiteralString] = {
         JOIN message m ON m.id = s.id AND m.generation = s.generation
         CROSS JOIN queue q
         GROUP BY q.max_concurrency HAVING COUNT(*) > q.max_concurrency""",
-    "15: one message a key": """
+    "15: one message per key": """
         SELECT channel, dedupe_key, array_agg(id) FROM message
         WHERE dedupe_key IS NOT NULL GROUP BY channel, dedupe_key HAVING COUNT(*) > 1""",
     "15: a living message holds its key": """
@@ -40,11 +40,11 @@ AUDITS: dict[str, LiteralString] = {
         WHERE m.dedupe_key IS NOT NULL AND NOT EXISTS (
             SELECT FROM dedupe d WHERE d.channel = m.channel AND d.key = m.dedupe_key
                 AND d.message_id = m.id AND d.until_at IS NULL)""",
-    "15: who holds a key for good lives": """
+    "15: a key without an expiry belongs to a living message": """
         SELECT d.* FROM dedupe d
         WHERE d.until_at IS NULL AND d.message_id IS NOT NULL
             AND NOT EXISTS (SELECT FROM message m WHERE m.id = d.message_id)""",
-    "history: what is completed or cancelled is gone": """
+    "history: completed and cancelled messages are gone": """
         SELECT f.id, f.outcome FROM finished f JOIN message m ON m.id = f.id WHERE f.outcome <> 'dead'""",
 }
 
@@ -77,7 +77,7 @@ class EndChecker:
         self._history = history
         self._finished = finished
         self._stored = Counter(stored)
-        self._parked = {parked.id for parked in dead}
+        self._dead_ids = {letter.id for letter in dead}
         self._keep_ms = keep_ms
         self._sizes = sizes or {}
         self._served = served or {}
@@ -100,11 +100,11 @@ class EndChecker:
         rules = (
             self._one_end,
             self._every_death,
-            self._rows_that_were_told,
-            self._rows_that_are_explained,
-            self._rows_as_made,
-            self._one_message_a_key,
-            self._holders,
+            self._reported_ends_have_rows,
+            self._rows_have_a_cause,
+            self._rows_match_creates,
+            self._one_message_per_key,
+            self._duplicates,
             self._size,
             self._full,
             self._counts,
@@ -127,11 +127,11 @@ class EndChecker:
         ends = [row.finished_at for row in self._rows.get(id_, [])]
         if create.id is not None:
             known_at = create.done_at if create.outcome is Outcome.OK else inf
-            yield Life(create, id_, create.asked_at, create.told_at, known_at, min(ends, default=inf))
+            yield Life(create, id_, create.called_at, create.answered_at, known_at, min(ends, default=inf))
         for act in self._acts.get(id_, []):
             if act.result == "retried":
-                end_at = min((at for at in ends if at >= act.asked_at), default=inf)
-                yield Life(create, id_, act.asked_at, act.done_at, act.done_at, end_at)
+                end_at = min((at for at in ends if at >= act.called_at), default=inf)
+                yield Life(create, id_, act.called_at, act.done_at, act.done_at, end_at)
 
     def _one_end(self) -> Iterator[str]:
         for create in self._made:
@@ -142,7 +142,7 @@ class EndChecker:
                     yield f"2: message {id_} was rolled back and is in the history"
                 continue
             final = [row.outcome for row in rows if row.outcome != "dead"]
-            ends = len(final) + self._stored[create.content] + (id_ in self._parked) + self._discards(id_)
+            ends = len(final) + self._stored[create.content] + (id_ in self._dead_ids) + self._discards(id_)
             went_with_channel = create.channel in self._deleted and len(rows) > len(final)
             if ends > 1 or (ends == 0 and create.outcome is Outcome.OK and not went_with_channel):
                 yield f"history: message {id_} in {create.channel} has {ends} ends: {final}"
@@ -152,45 +152,45 @@ class EndChecker:
 
     def _every_death(self) -> Iterator[str]:
         """Each time a message died, it stayed dead, was discarded, or was retried."""
-        more = 0
+        unexplained = 0
         for create in self._made:
             id_ = self._id(create)
             deaths = sum(row.outcome == "dead" for row in self._rows.get(id_ or 0, []))
             retries = sum(act.result == "retried" for act in self._acts.get(id_ or 0, []))
-            rest = deaths - retries - (id_ in self._parked) - self._discards(id_)
+            rest = deaths - retries - (id_ in self._dead_ids) - self._discards(id_)
             if rest < 0:
                 yield f"history: message {id_} died {deaths} times, and was retried {retries} times"
-            more += rest if create.channel not in self._deleted else 0
+            unexplained += rest if create.channel not in self._deleted else 0
         retried = sum(act.count for act in self._history.acts if act.kind == "retry all")
-        if more != retried:
-            yield f"history: {more} deaths without a trace, {retried} were retried all at once"
+        if unexplained != retried:
+            yield f"history: {unexplained} deaths are unexplained, and retry_all retried {retried}"
 
-    def _rows_that_were_told(self) -> Iterator[str]:
+    def _reported_ends_have_rows(self) -> Iterator[str]:
         """Each reported end has one row in the history, with a time between the call and its answer."""
-        told = [
-            (finish.id, finish.result, finish.asked_at, finish.done_at)
+        reported = [
+            (finish.id, finish.result, finish.called_at, finish.done_at)
             for finish in self._history.finishes
             if finish.is_end and finish.outcome is Outcome.OK and finish.result in ENDED
         ] + [
-            (act.id, act.result, act.asked_at, act.done_at)
+            (act.id, act.result, act.called_at, act.done_at)
             for act in self._history.acts
             if act.result == "cancelled"
         ]
-        for id_, result, asked_at, done_at in told:
+        for id_, result, called_at, done_at in reported:
             rows = [row for row in self._rows[id_] if row.outcome == result]
-            if sum(asked_at <= row.finished_at <= done_at for row in rows) != 1:
+            if sum(called_at <= row.finished_at <= done_at for row in rows) != 1:
                 yield f"history: message {id_} was {result} by {done_at}, and its rows are {rows}"
 
-    def _rows_that_are_explained(self) -> Iterator[str]:
+    def _rows_have_a_cause(self) -> Iterator[str]:
         for row in self._finished:
-            if not self._is_explained(row):
-                yield f"history: nobody did what this says: {row}"
+            if not self._has_cause(row):
+                yield f"history: no client caused this row: {row}"
 
-    def _is_explained(self, row: Finished) -> bool:
+    def _has_cause(self, row: Finished) -> bool:
         finishes = [
             finish
             for finish in self._finishes[row.id]
-            if finish.asked_at <= row.finished_at <= finish.done_at and finish.outcome is not Outcome.FAIL
+            if finish.called_at <= row.finished_at <= finish.done_at and finish.outcome is not Outcome.FAIL
         ]
         if any(finish.result == row.outcome for finish in finishes if finish.is_end):
             return True
@@ -200,17 +200,17 @@ class EndChecker:
         if row.outcome == "cancelled":
             acts = self._acts[row.id]
             return (
-                any(a.result == "cancelled" and a.asked_at <= row.finished_at <= a.done_at for a in acts)
-                # A sweep is stamped before it looks: who cancels may come between.
+                any(a.result == "cancelled" and a.called_at <= row.finished_at <= a.done_at for a in acts)
+                # A sweep reads the clock before it looks for leases; a cancel may come in between.
                 or any(a.result == "marked" for a in acts)
                 or any(
-                    d.channel == row.channel and d.asked_at <= row.finished_at <= d.done_at
+                    d.channel == row.channel and d.called_at <= row.finished_at <= d.done_at
                     for d in self._deletions
                 )
             )
         return False
 
-    def _rows_as_made(self) -> Iterator[str]:
+    def _rows_match_creates(self) -> Iterator[str]:
         made = {create.content: create for create in self._made}
         for row in self._finished:
             create = made.get(row.content)
@@ -219,9 +219,9 @@ class EndChecker:
                 or create.id not in {None, row.id}
                 or (create.channel, create.dedupe_key) != (row.channel, row.dedupe_key)
             ):
-                yield f"history: {row} is not as it was made: {create}"
+                yield f"history: {row} differs from how it was created: {create}"
 
-    def _one_message_a_key(self) -> Iterator[str]:
+    def _one_message_per_key(self) -> Iterator[str]:
         """No message takes a key that another message certainly holds."""
         of_key: dict[tuple[str, str], list[Life]] = defaultdict(list)
         for life in self._lives:
@@ -233,9 +233,9 @@ class EndChecker:
                 for two in lives:
                     is_held = one.taken_to < two.taken_from and two.taken_to < one.end_at + keep_ms
                     if one.id != two.id and is_held:
-                        yield f"15: {channel}/{key} was {one.id}'s until {one.end_at}, and {two.id} took it"
+                        yield f"15: {two.id} took {channel}/{key}, which {one.id} held until {one.end_at}"
 
-    def _holders(self) -> Iterator[str]:
+    def _duplicates(self) -> Iterator[str]:
         """A duplicate names a message that may hold the key."""
         known: dict[tuple[str, str | None], set[int | None]] = defaultdict(set)
         for create in self._made:
@@ -245,9 +245,9 @@ class EndChecker:
                 continue
             holders = known[create.channel, create.dedupe_key]
             if create.holder not in holders and None not in holders:
-                yield f"15: a duplicate of {create.holder}, which has not the key {create.dedupe_key}"
+                yield f"15: a duplicate of {create.holder}, which does not have the key {create.dedupe_key}"
             elif self._is_long_free(create):
-                yield f"15: a duplicate of {create.holder}, whose key was free by {create.asked_at}"
+                yield f"15: a duplicate of {create.holder}, whose key was free by {create.called_at}"
 
     def _is_long_free(self, duplicate: Create) -> bool:
         holder = duplicate.holder or 0
@@ -257,53 +257,58 @@ class EndChecker:
         ends = [finish for finish in self._finishes[holder] if finish.is_end and finish.outcome is Outcome.OK]
         dones = [finish.done_at for finish in ends if finish.result in {"completed", "cancelled"}]
         dones += [act.done_at for act in self._acts.get(holder, []) if act.result == "cancelled"]
-        return bool(dones) and max(dones) + self._keep_ms < duplicate.asked_at
+        return bool(dones) and max(dones) + self._keep_ms < duplicate.called_at
 
     def _size(self) -> Iterator[str]:
         for channel, size in self._sizes.items():
             lives = [life for life in self._lives if life.create.channel == channel]
             held, at = busiest((int(life.known_at), life.end_at) for life in lives if life.known_at < inf)
             if held > size:
-                yield f"size: {channel} held {held} messages at {at}, {size} may"
+                yield f"size: {channel} held {held} messages at {at}, more than {size}"
 
     def _full(self) -> Iterator[str]:
-        """When a create was told `full`, the channel may have held max_size messages."""
+        """When a create returned `full`, the channel may have held max_size messages."""
         for channel, size in self._sizes.items():
             spans = [
-                span for create in self._made if create.channel == channel for span in self._maybe(create)
+                span
+                for create in self._made
+                if create.channel == channel
+                for span in self._possible_lives(create)
             ]
             for create in self._history.creates:
                 if create.channel == channel and create.result == "full":
-                    most = sum(start <= create.told_at and create.asked_at <= end for start, end in spans)
+                    most = sum(
+                        start <= create.answered_at and create.called_at <= end for start, end in spans
+                    )
                     if most < size:
-                        yield f"size: {channel} was full with {most} messages at {create.told_at}"
+                        yield f"size: {channel} was full with at most {most} messages at {create.answered_at}"
 
-    def _maybe(self, create: Create) -> Iterator[tuple[float, float]]:
+    def _possible_lives(self, create: Create) -> Iterator[tuple[float, float]]:
         """The longest time in which the message may have existed."""
         id_ = self._id(create) or 0
         rows = self._rows.get(id_, [])
         retries = [act for act in self._acts.get(id_, []) if act.result == "retried"]
         if create.outcome is Outcome.FAIL:
-            yield create.asked_at, create.done_at
+            yield create.called_at, create.done_at
         elif retries or not rows or any(row.outcome == "dead" for row in rows):
-            yield create.asked_at, inf
+            yield create.called_at, inf
         else:
-            yield create.asked_at, self._known_end(rows[-1])
+            yield create.called_at, self._known_end(rows[-1])
 
     def _known_end(self, row: Finished) -> float:
-        """When its end was known to be committed."""
+        """When a client knew that the end was committed."""
         calls: list[Finish | Act] = [*self._finishes[row.id], *self._acts.get(row.id, [])]
         dones = [
             call.done_at
             for call in calls
-            if call.asked_at <= row.finished_at <= call.done_at and call.result == row.outcome
+            if call.called_at <= row.finished_at <= call.done_at and call.result == row.outcome
         ]
         return min(dones, default=inf)
 
     def _counts(self) -> Iterator[str]:
-        sure = Counter(d.channel for d in self._history.deliveries if d.outcome is Outcome.OK)
-        maybe = Counter(d.channel for d in self._history.deliveries if d.outcome is Outcome.UNKNOWN)
+        certain = Counter(d.channel for d in self._history.deliveries if d.outcome is Outcome.OK)
+        possible = Counter(d.channel for d in self._history.deliveries if d.outcome is Outcome.UNKNOWN)
         for channel, served in self._served.items():
-            most = sure[channel] + maybe[channel] + 30 * self._history.hidden_dequeues
-            if channel not in self._deleted and not sure[channel] <= served <= most:
-                yield f"counts: {channel} served {sure[channel]} to {most} messages, and says {served}"
+            most = certain[channel] + possible[channel] + 30 * self._history.hidden_dequeues
+            if channel not in self._deleted and not certain[channel] <= served <= most:
+                yield f"counts: {channel} served {certain[channel]} to {most} messages, but reports {served}"

@@ -1,7 +1,7 @@
 """A record of what clients saw, and a checker of the invariants that it must satisfy.
 
 The checker calls no function of the engine. Every time is Unix milliseconds of the server's clock, read by
-the client before and after a call, which took effect between the two. If the connection was cut, the outcome
+the client before and after a call, which took effect between the two. If the connection dropped, the outcome
 is `UNKNOWN`: the checker then assumes whichever outcome is in the engine's favour.
 """
 
@@ -22,18 +22,18 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Create:
-    content: bytes  # tells the message apart, also where the id was not learnt
+    content: bytes  # identifies the message, even if its id is not known
     channel: str
     outcome: Outcome
     id: int | None = None
     dequeue_at: int | None = None
     headers: dict[str, Any] | None = None
     max_attempts: int = 5
-    result: str = "created"  # duplicate, full; unknown: the answer did not come
-    holder: int | None = None  # of the key, where it is a duplicate
+    result: str = "created"  # or duplicate, full; unknown: there was no answer
+    holder: int | None = None  # for a duplicate: the message that has the key
     dedupe_key: str | None = None
-    asked_at: int = 0
-    told_at: int = 0
+    called_at: int = 0
+    answered_at: int = 0
     done_at: int = 0  # when its commit was known
 
 
@@ -52,7 +52,7 @@ class Delivery:
     lease_end_at: int
     lease_ms: int
     outcome: Outcome
-    asked_at: int
+    called_at: int
     done_at: int  # when its commit was known
 
     @classmethod
@@ -82,7 +82,7 @@ class Delivery:
             lease_end_at=lease_end_at,
             lease_ms=lease_ms,
             outcome=outcome,
-            asked_at=between[0],
+            called_at=between[0],
             done_at=between[1],
         )
 
@@ -98,7 +98,7 @@ class Finish:
     token: UUID
     result: str
     outcome: Outcome
-    asked_at: int
+    called_at: int
     done_at: int
     lease_end_at: int | None = None
     dequeue_at: int | None = None
@@ -118,7 +118,7 @@ class Act:
     kind: str  # cancel, reschedule, retry, discard; retry all, delete
     id: int
     result: str
-    asked_at: int
+    called_at: int
     done_at: int
     channel: str = ""
     dequeue_at: int | None = None
@@ -128,8 +128,8 @@ class Act:
 @dataclass(frozen=True)
 class Pause:
     channel: str | None  # None: the queue
-    from_at: int  # the policy was known to hold
-    to_at: int  # its end was not yet asked for
+    from_at: int  # when the pause was known to be in effect
+    to_at: int  # when the call that ended it had not begun
 
 
 @dataclass(frozen=True)
@@ -166,8 +166,8 @@ class History:
     finishes: list[Finish] = field(default_factory=list)
     pauses: list[Pause] = field(default_factory=list)
     acts: list[Act] = field(default_factory=list)
-    audits: list[str] = field(default_factory=list)  # what somebody who looked at the tables found broken
-    hidden_dequeues: int = 0  # calls that may have leased messages nobody was told of
+    audits: list[str] = field(default_factory=list)  # what the audit queries found
+    hidden_dequeues: int = 0  # calls without an answer, which may have leased messages
     deadlocks: int = 0
     notes: Counter[str] = field(default_factory=Counter)
 
@@ -203,31 +203,36 @@ class HistoryChecker:
         for row in sorted(finished, key=lambda row: row.finished_at):
             self._finished_ats[row.id].append(row.finished_at)
         self._stored = Counter(stored)
-        self._dead = {parked.id: parked for parked in dead}
+        self._dead = {letter.id: letter for letter in dead}
         self._policies = policies or {}
         self._created = {create.content: create for create in history.creates}
-        # A dequeue whose commit is unknown is settled by what was done under its token.
+        # A dequeue with an unknown outcome did commit if a call with its token succeeded.
         proven = {
             finish.token for finish in history.finishes if finish.is_end and finish.outcome is Outcome.OK
         }
         self._deliveries = [d for d in history.deliveries if d.outcome is Outcome.OK or d.token in proven]
         self._doubtful = {d.id for d in history.deliveries if d.outcome is Outcome.UNKNOWN}
         self._deleted = {act.channel for act in history.acts if act.kind == "delete"}
-        self._touched = {act.id for act in history.acts if act.result in {"retried", "discarded"}}
+        self._retried_or_discarded = {
+            act.id for act in history.acts if act.result in {"retried", "discarded"}
+        }
         if any(act.kind == "retry all" for act in history.acts):
-            self._touched |= {finish.id for finish in history.finishes if finish.result == "dead"}
-            self._touched |= {row.id for row in finished if row.outcome == "dead"}
+            self._retried_or_discarded |= {
+                finish.id for finish in history.finishes if finish.result == "dead"
+            }
+            self._retried_or_discarded |= {row.id for row in finished if row.outcome == "dead"}
         self._rescheduled: dict[int, list[int]] = defaultdict(list)
         for act in history.acts:
             if act.result == "rescheduled":
-                self._rescheduled[act.id].append(act.asked_at if act.dequeue_at is None else act.dequeue_at)
+                self._rescheduled[act.id].append(act.called_at if act.dequeue_at is None else act.dequeue_at)
         self._of_message: dict[int, list[Delivery]] = {}
-        # Not by their times: a dequeue reads the clock before it picks, and the message may be released
-        # in between.
+        # Not by time: a dequeue reads the clock before it chooses messages, which may be released in between.
         for delivery in sorted(self._deliveries, key=lambda d: (d.attempts, d.done_at)):
             self._of_message.setdefault(delivery.id, []).append(delivery)
-        # Attempts begin anew in another life.
-        self._ordered = {id_: d for id_, d in self._of_message.items() if id_ not in self._touched}
+        # Attempts of a retried dead letter start again at 1.
+        self._ordered = {
+            id_: d for id_, d in self._of_message.items() if id_ not in self._retried_or_discarded
+        }
         self._finishes: dict[tuple[int, UUID], list[Finish]] = defaultdict(list)
         for finish in sorted(history.finishes, key=lambda f: f.done_at):
             self._finishes[finish.id, finish.token].append(finish)
@@ -236,8 +241,8 @@ class HistoryChecker:
         rules = (
             self._nothing_vanishes,
             self._nothing_unexpected,
-            self._one_lease_a_message,
-            self._one_complete_a_message,
+            self._one_lease_per_message,
+            self._one_end_per_token,
             self._limits,
             self._never_early,
             self._intervals,
@@ -245,7 +250,7 @@ class HistoryChecker:
             self._attempts,
             self._dead_at_the_limit,
             self._pauses,
-            self._given_up,
+            self._cancelled,
             self._deadlocks,
             self._audits,
         )
@@ -297,21 +302,21 @@ class HistoryChecker:
         for delivery in self._history.deliveries:
             create = self._created.get(delivery.content)
             if create is None:
-                yield f"3: nobody made the content of message {delivery.id}"
+                yield f"3: no client created the content of message {delivery.id}"
             elif create.outcome is Outcome.FAIL:
                 yield f"2: message {delivery.id} was rolled back and delivered"
             elif create.id not in {None, delivery.id} or (create.channel, create.headers) != (
                 delivery.channel,
                 delivery.headers,
             ):
-                yield f"3: message {delivery.id} is not as it was made: {delivery} of {create}"
+                yield f"3: message {delivery.id} differs from how it was created: {delivery}, {create}"
             elif delivery.state not in states[delivery.id]:
-                yield f"3: message {delivery.id} has a state that nobody gave it"
+                yield f"3: message {delivery.id} has a state that no client set"
 
-    def _one_lease_a_message(self) -> Iterator[str]:
+    def _one_lease_per_message(self) -> Iterator[str]:
         pairs = Counter((d.id, d.token) for d in self._history.deliveries)
         yield from (
-            f"4: message {pair[0]} was delivered twice under one token" for pair, n in pairs.items() if n > 1
+            f"4: message {pair[0]} was delivered twice with one token" for pair, n in pairs.items() if n > 1
         )
         for id_, deliveries in self._ordered.items():
             for first, second in pairwise(deliveries):
@@ -326,27 +331,27 @@ class HistoryChecker:
                 ):
                     yield f"5: message {id_} was delivered after it was {ended.result}"
 
-    def _one_complete_a_message(self) -> Iterator[str]:
+    def _one_end_per_token(self) -> Iterator[str]:
         known = {(d.id, d.token) for d in self._history.deliveries}
         for (id_, token), finishes in self._finishes.items():
             if (id_, token) not in known:
-                yield f"5: message {id_} was finished under a token that was not given out"
+                yield f"5: message {id_} was finished with a token that was not given out"
             ends = [f for f in finishes if f.is_end and f.outcome is Outcome.OK]
             if len(ends) > 1:
-                yield f"5: message {id_} was finished {len(ends)} times under one token"
+                yield f"5: message {id_} was finished {len(ends)} times with one token"
             for finish in (f for f in finishes if f.outcome is Outcome.OK):
-                taken_over = any(d.done_at < finish.asked_at for d in self._after(id_, token))
+                taken_over = any(d.done_at < finish.called_at for d in self._after(id_, token))
                 if taken_over and finish.result not in {"lost", "not_found"}:
                     yield f"5: a zombie {finish.result} message {id_} after it was taken over"
-                after = [f for f in ends if f.done_at < finish.asked_at]
+                after = [f for f in ends if f.done_at < finish.called_at]
                 expected = {
                     "completed": {"not_found"},
                     "cancelled": {"not_found"},
-                    "dead": {"lost"} | ({"not_found"} if id_ in self._touched else set()),
+                    "dead": {"lost"} | ({"not_found"} if id_ in self._retried_or_discarded else set()),
                     "retried": {"lost", "not_found"},
                 }
                 if after and finish not in ends and finish.result not in expected[after[0].result]:
-                    yield f"6: message {id_} was {after[0].result}, and then a call was told {finish.result}"
+                    yield f"6: message {id_} was {after[0].result}, and then a call returned {finish.result}"
                 if finish.result in {"lost", "not_found"} and not any(
                     f is not finish and f.is_end for f in finishes
                 ):
@@ -363,7 +368,7 @@ class HistoryChecker:
             if delivery.token != token or delivery.channel in self._deleted:
                 continue
             if finish.done_at < self._lease_end(delivery):
-                yield f"5: the holder of message {id_} was told {finish.result} before its lease ended"
+                yield f"5: the holder of message {id_} got {finish.result} before its lease ended"
 
     def _limits(self) -> Iterator[str]:
         limits: dict[str | None, int | None] = {None: self._queue_limit}
@@ -374,14 +379,14 @@ class HistoryChecker:
             leases = (self._certain_lease(d) for d in self._deliveries if channel in {None, d.channel})
             running, at = busiest(leases)
             if running > limit:
-                yield f"7: {running} ran in {channel or 'the queue'} at {at}, {limit} may"
+                yield f"7: {running} ran in {channel or 'the queue'} at {at}, more than {limit}"
 
     def _certain_lease(self, delivery: Delivery) -> tuple[int, float]:
         """From when the commit was known until the lease ended, or until its end was requested."""
         ended = self._ended(delivery)
         until = self._lease_end(delivery)
         if ended is not None:
-            until = ended.asked_at if ended.outcome is Outcome.OK else min(until, ended.asked_at)
+            until = ended.called_at if ended.outcome is Outcome.OK else min(until, ended.called_at)
         gone = [at for at in self._finished_ats.get(delivery.id, []) if at >= delivery.released_at]
         return delivery.done_at, min([until, *gone])
 
@@ -397,16 +402,17 @@ class HistoryChecker:
                     yield f"9: message {id_} was released at {delivery.released_at}, not before {min(wanted)}"
                 ended = self._ended(delivery)
                 if ended is not None and ended.dequeue_at is not None:
-                    # Not known to be released: then either time may hold.
+                    # If the release is not known to have happened, either time may apply.
                     times = [ended.dequeue_at, *(times if ended.outcome is Outcome.UNKNOWN else [])]
                     times += self._rescheduled.get(id_, [])
 
     def _intervals(self) -> Iterator[str]:
         for channel, policy in self._policies.items():
-            stamps = sorted(d.released_at for d in self._deliveries if d.channel == channel)
-            for one, two in pairwise(stamps):
+            released_ats = sorted(d.released_at for d in self._deliveries if d.channel == channel)
+            for one, two in pairwise(released_ats):
                 if policy.release_interval_ms and two - one < policy.release_interval_ms:
-                    yield f"10: {channel} released at {one} and {two}, {policy.release_interval_ms} ms apart"
+                    interval_ms = policy.release_interval_ms
+                    yield f"10: {channel} released at {one} and {two}, less than {interval_ms} ms apart"
 
     def _order(self) -> Iterator[str]:
         """Messages of one call are in order. A message's time is known if no end of a lease is in doubt."""
@@ -427,11 +433,11 @@ class HistoryChecker:
         last: dict[tuple[str, int, str], tuple[int, int]] = {}
         for delivery in sorted(self._deliveries, key=lambda d: (d.client, d.call, d.place)):
             if (delivery.id, delivery.token) in at and delivery.id not in self._doubtful:
-                line = (delivery.client, delivery.call, delivery.channel)
+                group = (delivery.client, delivery.call, delivery.channel)
                 place_now = (at[delivery.id, delivery.token], delivery.id)
-                if line in last and place_now < last[line]:
+                if group in last and place_now < last[group]:
                     yield f"11: message {delivery.id} came after one that sorts behind it"
-                last[line] = place_now
+                last[group] = place_now
 
     def _attempts(self) -> Iterator[str]:
         hidden = 0
@@ -445,21 +451,21 @@ class HistoryChecker:
                 is_free = ended is not None and ended.kind == "release"
                 is_sure = ended is not None and ended.outcome is Outcome.OK
                 least = delivery.attempts + (0 if is_free else 1)
-                # Not known to be released: then the lease may have run out.
+                # If the release is not known to have happened, the lease may have run out.
                 most = delivery.attempts + (0 if is_free and is_sure else 1)
-        # A dequeue that nobody was told of uses up an attempt of each message it took.
+        # A dequeue without an answer uses up an attempt of each message that it took.
         if hidden > 100 * self._history.hidden_dequeues:
-            yield f"14: {hidden} attempts were used up that nobody had"
+            yield f"14: {hidden} attempts were used up without a known dequeue"
 
     def _dead_at_the_limit(self) -> Iterator[str]:
-        for parked in self._dead.values():
-            create = self._created.get(parked.content)
+        for letter in self._dead.values():
+            create = self._created.get(letter.content)
             limit = None if create is None else create.max_attempts
-            if parked.attempts != limit:
-                yield f"14: message {parked.id} is dead after {parked.attempts} attempts of {limit}"
-            last = max((d.attempts for d in self._of_message.get(parked.id, [])), default=0)
-            if last != limit and not self._history.hidden_dequeues and parked.id not in self._doubtful:
-                yield f"14: message {parked.id} is dead and was last delivered for attempt {last} of {limit}"
+            if letter.attempts != limit:
+                yield f"14: message {letter.id} is dead after {letter.attempts} attempts of {limit}"
+            last = max((d.attempts for d in self._of_message.get(letter.id, [])), default=0)
+            if last != limit and not self._history.hidden_dequeues and letter.id not in self._doubtful:
+                yield f"14: message {letter.id} is dead and was last delivered for attempt {last} of {limit}"
         for id_, deliveries in self._of_message.items():
             create = self._created.get(deliveries[0].content)
             if create is not None and any(d.attempts > create.max_attempts for d in deliveries):
@@ -468,25 +474,25 @@ class HistoryChecker:
     def _pauses(self) -> Iterator[str]:
         for pause in self._history.pauses:
             for delivery in self._deliveries:
-                is_within = pause.from_at < delivery.asked_at and delivery.released_at < pause.to_at
+                is_within = pause.from_at < delivery.called_at and delivery.released_at < pause.to_at
                 if pause.channel in {None, delivery.channel} and is_within:
                     where, at = delivery.channel, delivery.released_at
                     yield f"paused: {where} released message {delivery.id} at {at}"
 
-    def _given_up(self) -> Iterator[str]:
+    def _cancelled(self) -> Iterator[str]:
         """A cancelled message is not delivered again, and its worker learns of it at its next call."""
         known_at: dict[int, int] = {}
         for act in self._history.acts:
             if act.result in {"marked", "cancelled"}:
                 known_at[act.id] = min(act.done_at, known_at.get(act.id, act.done_at))
         for delivery in self._deliveries:
-            if delivery.asked_at > known_at.get(delivery.id, delivery.asked_at):
-                yield f"cancelled: message {delivery.id} was delivered after it was given up"
+            if delivery.called_at > known_at.get(delivery.id, delivery.called_at):
+                yield f"cancelled: message {delivery.id} was delivered after it was cancelled"
         for finish in self._history.finishes:
-            is_late = finish.asked_at > known_at.get(finish.id, finish.asked_at)
-            is_told = finish.result in {"cancelled", "lost", "not_found"}
-            if is_late and finish.outcome is Outcome.OK and not is_told:
-                yield f"cancelled: message {finish.id} was {finish.result} after it was given up"
+            is_late = finish.called_at > known_at.get(finish.id, finish.called_at)
+            learns_of_it = finish.result in {"cancelled", "lost", "not_found"}
+            if is_late and finish.outcome is Outcome.OK and not learns_of_it:
+                yield f"cancelled: message {finish.id} was {finish.result} after it was cancelled"
 
     def _deadlocks(self) -> Iterator[str]:
         if self._history.deadlocks:

@@ -71,11 +71,11 @@ class PgBouncer:
             assert cursor.description is not None
             names = [column.name for column in cursor.description]
             rows = [dict(zip(names, row, strict=True)) for row in cursor]
-        own = conninfo_to_dict(self.direct)["dbname"]
-        return {int(row["remote_pid"]) for row in rows if row["database"] == own}
+        dbname = conninfo_to_dict(self.direct)["dbname"]
+        return {int(row["remote_pid"]) for row in rows if row["database"] == dbname}
 
     def sessions(self) -> list[Session]:
-        """Each of them, held by one transaction while the others are found."""
+        """Every session. A transaction keeps each one busy, so that the next client gets another."""
         with ExitStack() as stack:
             found = []
             for _ in range(SESSIONS):
@@ -137,7 +137,7 @@ def _started(folder: Path, server: dict[str, Any]) -> tuple["subprocess.Popen[by
             )
         if _accepts(process, port):
             return process, port
-        # Another program may take the free port between our look and PgBouncer's.
+        # Another program may have taken the port before PgBouncer did.
         if process.poll() is None:
             process.kill()
         process.wait(TIMEOUT_S)

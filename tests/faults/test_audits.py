@@ -6,20 +6,20 @@ import pytest
 from tests.faults.ends import AUDITS
 from tests.invariants import dequeue, dispatch
 
-# By the beginning of the rule's name.
+# For each audit, by the beginning of its name, a statement that it must notice.
 DAMAGE = {
     "size: no channel": "UPDATE channel SET max_size = 1",
-    "size: what was counted": "DELETE FROM departure",
+    "size: the counted": "DELETE FROM departure",
     "7:": "UPDATE queue SET max_concurrency = 1",
     "15: one": "UPDATE message SET dedupe_key = 'key' WHERE channel = 'a'",
     "15: a living": "UPDATE dedupe SET until_at = 1",
-    "15: who holds": "UPDATE dedupe SET until_at = NULL",
+    "15: a key": "UPDATE dedupe SET until_at = NULL",
     "history:": "UPDATE finished SET id = (SELECT MAX(id) FROM message)",
 }
 
 
 @pytest.fixture
-def at_work(conn: psycopg.Connection) -> psycopg.Connection:
+def busy_queue(conn: psycopg.Connection) -> psycopg.Connection:
     """One message completed, two leased, two waiting; limits, keys and a history."""
     conn.execute("SELECT * FROM queue_set(p_max_concurrency => 3, p_history => TRUE)")
     conn.execute("SELECT * FROM channel_set('a', p_max_size => 10)")
@@ -32,17 +32,17 @@ def at_work(conn: psycopg.Connection) -> psycopg.Connection:
     return conn
 
 
-def test_every_audit_is_tried() -> None:
-    assert [next(begin for begin in DAMAGE if rule.startswith(begin)) for rule in AUDITS] == list(DAMAGE)
+def test_every_audit_has_a_case() -> None:
+    assert [next(prefix for prefix in DAMAGE if rule.startswith(prefix)) for rule in AUDITS] == list(DAMAGE)
 
 
-def test_a_queue_in_order_passes(at_work: psycopg.Connection) -> None:
+def test_a_correct_queue_passes(busy_queue: psycopg.Connection) -> None:
     for rule, query in AUDITS.items():
-        assert at_work.execute(query).fetchall() == [], rule
+        assert busy_queue.execute(query).fetchall() == [], rule
 
 
 @pytest.mark.parametrize("rule", AUDITS)
-def test_damage_is_found(at_work: psycopg.Connection, rule: str) -> None:
-    damage = next(statement for begin, statement in DAMAGE.items() if rule.startswith(begin))
-    at_work.execute(damage.encode())
-    assert at_work.execute(AUDITS[rule]).fetchall() != []
+def test_damage_is_found(busy_queue: psycopg.Connection, rule: str) -> None:
+    damage = next(statement for prefix, statement in DAMAGE.items() if rule.startswith(prefix))
+    busy_queue.execute(damage.encode())
+    assert busy_queue.execute(AUDITS[rule]).fetchall() != []

@@ -41,10 +41,10 @@ def complete(conn: psycopg.Connection, deliveries: list[Delivery]) -> None:
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR, *(-ms for ms in SMALL)])
-def test_what_is_created_after_a_step_is_served(
+def test_messages_created_after_a_step_are_served(
     conn: psycopg.Connection, clock: FakeClock, jump: int
 ) -> None:
-    """In a channel that was served, in one where an older message waits, in a new one."""
+    """In a channel that was served, in one where an older message waits, and in a new one."""
     create(conn, "served")
     complete(conn, serve(conn))
     create(conn, "waiting", "old")
@@ -55,7 +55,7 @@ def test_what_is_created_after_a_step_is_served(
         create(conn, channel, "new")
     got = serve(conn, lease_ms=2 * HOUR)
     if jump < 0:
-        # After a small step the ring goes on from the time it had reached.
+        # After a small step back, the engine continues from the time that it had reached.
         clock.advance(min(-jump, 1000))
         got += serve(conn, lease_ms=2 * HOUR)
     assert contents(got).count(b"new") == 3
@@ -82,9 +82,7 @@ def test_a_scheduled_message_waits_for_its_time_by_the_new_clock(
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR, *(-ms for ms in SMALL)])
-def test_a_lease_ends_at_its_end_by_the_new_clock(
-    conn: psycopg.Connection, clock: FakeClock, jump: int
-) -> None:
+def test_a_lease_runs_out_by_the_new_clock(conn: psycopg.Connection, clock: FakeClock, jump: int) -> None:
     create(conn, "a")
     [first] = serve(conn, lease_ms=30_000)
     dispatch(conn)
@@ -117,7 +115,7 @@ def test_a_lease_taken_after_a_step_back_is_swept(
         clock.advance(1000)
         late = [d for d in serve(conn, lease_ms=5) if d.content == b"late"]
     assert late
-    for _ in range(3):  # nothing else happens: the sweep must come back to it by itself
+    for _ in range(3):  # nothing else happens: the sweep must find it by itself
         clock.advance(700)
         dispatch(conn)
     assert conn.execute("SELECT COUNT(*) FROM leases").fetchone() == (0,)
@@ -138,9 +136,9 @@ def postpone_and_catch_up(conn: psycopg.Connection, holder: psycopg.Connection, 
 
 
 @pytest.mark.parametrize("back", [*SMALL, HOUR])
-@pytest.mark.parametrize("is_kept", [True, False], ids=["committed", "rolled-back"])
-def test_a_channel_that_was_held_during_a_step_back(
-    conn: psycopg.Connection, connect: Connect, clock: FakeClock, back: int, *, is_kept: bool
+@pytest.mark.parametrize("is_committed", [True, False], ids=["committed", "rolled-back"])
+def test_a_channel_that_was_locked_during_a_step_back(
+    conn: psycopg.Connection, connect: Connect, clock: FakeClock, back: int, *, is_committed: bool
 ) -> None:
     """A later dispatch handles what was locked during an earlier one, whatever the clock did."""
     holder = connect(autocommit=False)
@@ -148,11 +146,11 @@ def test_a_channel_that_was_held_during_a_step_back(
     create(conn, "a", "1")
     create(conn, "a", "2")
     dispatch(conn)
-    held, _ = dequeue(holder)
+    taken, _ = dequeue(holder)
     clock.advance(-back)
     create(conn, "a", "urgent", at=-1)
     conn.execute("SELECT dispatch()")
-    if is_kept:
+    if is_committed:
         holder.commit()
     else:
         holder.rollback()
@@ -160,14 +158,14 @@ def test_a_channel_that_was_held_during_a_step_back(
     for _ in range(30):
         clock.advance(50)
         dispatch(conn)
-    expected = [b"urgent", b"2"] if is_kept else [b"urgent", b"1", b"2"]
+    expected = [b"urgent", b"2"] if is_committed else [b"urgent", b"1", b"2"]
     assert contents(serve(conn)) == expected
-    assert contents(held) == [b"1"]
+    assert contents(taken) == [b"1"]
     check(conn)
 
 
 @pytest.mark.parametrize("back", [*SMALL, HOUR])
-def test_an_expired_lease_that_was_held_during_a_step_back(
+def test_an_expired_lease_that_was_locked_during_a_step_back(
     conn: psycopg.Connection, connect: Connect, clock: FakeClock, back: int
 ) -> None:
     late = connect(autocommit=False)
@@ -236,45 +234,45 @@ class Chaos:
         self.holder = holder
         self.clock = clock
         self.is_small = size == "small"
-        self.chance = random.Random(f"{size}/{seed}")
+        self.rng = random.Random(f"{size}/{seed}")
         self.made = 0
         self.latest = clock.at
         self.leased: list[Delivery] = []
 
     def act(self) -> None:
         actions = (self.create, self.create, self.dispatch, self.dispatch, self.take, self.hold, self.release)
-        self.chance.choice((*actions, self.extend, self.step, self.step_back))()
+        self.rng.choice((*actions, self.extend, self.step, self.step_back))()
         self.latest = max(self.latest, self.clock.at)
 
     def create(self) -> None:
         self.made += 1
-        at = self.chance.choice((None, -5, self.clock.at, self.clock.at + 100))
-        create(self.conn, self.chance.choice(self.CHANNELS), str(self.made), at)
+        at = self.rng.choice((None, -5, self.clock.at, self.clock.at + 100))
+        create(self.conn, self.rng.choice(self.CHANNELS), str(self.made), at)
 
     def dispatch(self) -> None:
-        # Not to its end: while a dequeue is open, the clock's step may have to wait for it.
+        # One call only: while a dequeue is open, the work after a clock step may have to wait for it.
         self.conn.execute("SELECT dispatch()")
 
     def take(self) -> None:
-        self.leased += dequeue(self.conn, self.chance.choice((1, 3)), self.chance.choice((5, 50, 5000)))[0]
+        self.leased += dequeue(self.conn, self.rng.choice((1, 3)), self.rng.choice((5, 50, 5000)))[0]
 
     def hold(self) -> None:
-        dequeue(self.holder, self.chance.choice((1, 3)), self.chance.choice((5, 50, 5000)))
+        dequeue(self.holder, self.rng.choice((1, 3)), self.rng.choice((5, 50, 5000)))
 
     def release(self) -> None:
-        self.chance.choice((self.holder.commit, self.holder.rollback))()
+        self.rng.choice((self.holder.commit, self.holder.rollback))()
 
     def extend(self) -> None:
         if self.leased:
-            late = self.leased.pop(self.chance.randrange(len(self.leased)))
+            late = self.leased.pop(self.rng.randrange(len(self.leased)))
             self.conn.execute("SELECT message_extend(%s, %s, 60)", (late.id, late.token))
 
     def step(self) -> None:
-        self.clock.advance(self.chance.randint(1, 400) if self.is_small else self.chance.choice((100, HOUR)))
+        self.clock.advance(self.rng.randint(1, 400) if self.is_small else self.rng.choice((100, HOUR)))
 
     def step_back(self) -> None:
-        # Small: never far enough behind the latest to be taken for a clock that was set anew.
-        at = self.latest - self.chance.randint(1, 900) if self.is_small else self.clock.at - HOUR
+        # Small steps stay so close to the latest time that the engine does not take the clock for reset.
+        at = self.latest - self.rng.randint(1, 900) if self.is_small else self.clock.at - HOUR
         self.clock.set(at)
 
 

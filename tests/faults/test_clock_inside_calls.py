@@ -84,25 +84,25 @@ def test_a_step_inside_a_dequeue_that_empties_its_channels(
 @pytest.mark.parametrize("step", [-1, -50, -499, -999])
 @pytest.mark.parametrize("reading", [1, 2, 3, 4])
 @pytest.mark.parametrize("limit", [1, 2])
-def test_an_interval_is_kept_by_the_stamps(
+def test_release_times_keep_the_interval(
     conn: psycopg.Connection, clock: RestlessClock, limit: int, reading: int, step: int
 ) -> None:
     conn.execute("SELECT channel_set('a', p_release_interval_ms => 5000)")
     create(conn, "a", 3, clock.at - 9_000)
     dispatch(conn)
-    stamps = []
+    released_ats = []
     for _ in range(3):
         clock.step(*[0] * reading, step, step, step, step)
         [delivery], _ = dequeue(conn, limit, 30_000)
-        stamps.append(delivery.lease_end_at - 30_000)
+        released_ats.append(delivery.lease_end_at - 30_000)
         clock.step()
         clock.advance(5_000)
         dispatch(conn)
-    assert all(later - earlier >= 5_000 for earlier, later in pairwise(stamps)), stamps
+    assert all(later - earlier >= 5_000 for earlier, later in pairwise(released_ats)), released_ats
 
 
 @pytest.mark.parametrize("late_ms", [1, 50, 999])
-def test_a_dequeue_that_was_stopped_before_it_took_is_stamped_when_it_takes(
+def test_a_delayed_dequeue_reads_the_clock_when_it_takes_messages(
     conn: psycopg.Connection, clock: RestlessClock, late_ms: int
 ) -> None:
     """Otherwise its time would be before the release of the messages that it takes."""
@@ -118,7 +118,7 @@ def test_a_dequeue_that_was_stopped_before_it_took_is_stamped_when_it_takes(
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_lease_that_was_held_when_the_clock_stepped_back(
+def test_a_lease_that_was_locked_when_the_clock_stepped_back(
     conn: psycopg.Connection, connect: Connect, clock: RestlessClock, step: int
 ) -> None:
     """The lease was locked when a sweep passed its end: it is swept later, whatever the clock did since."""
@@ -148,14 +148,14 @@ class Consumer:
     """Dispatches, dequeues, and completes, releases or abandons the messages, until nothing is left."""
 
     conn: psycopg.Connection
-    chance: random.Random
+    rng: random.Random
     deadline: float
 
     def run(self) -> int:
         done = 0
         while time.monotonic() < self.deadline:
             self.conn.execute("SELECT dispatch()")
-            taken, _ = dequeue(self.conn, self.chance.choice((1, 1, 3, 40)), self.chance.choice((20, 1_000)))
+            taken, _ = dequeue(self.conn, self.rng.choice((1, 1, 3, 40)), self.rng.choice((20, 1_000)))
             for delivery in taken:
                 done += self.finish(delivery)
             if not taken and self.conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,):
@@ -163,11 +163,11 @@ class Consumer:
         return done
 
     def finish(self, delivery: Delivery) -> int:
-        fate = self.chance.random()
+        draw = self.rng.random()
         key = (delivery.id, delivery.token)
-        if fate < 0.05:
-            return 0  # its lease runs out
-        if fate < 0.1:
+        if draw < 0.05:
+            return 0  # abandoned: its lease runs out
+        if draw < 0.1:
             self.conn.execute("SELECT message_retry(%s, %s)", key)
             return 0
         row = self.conn.execute("SELECT message_complete(%s, %s)", key).fetchone()
@@ -175,12 +175,12 @@ class Consumer:
 
 
 @pytest.mark.parametrize("swing", [5, 450, 3_000], ids=lambda ms: f"{ms}ms")
-@pytest.mark.parametrize("before", [100, 3_000], ids=["most-come-meanwhile", "all-wait"])
+@pytest.mark.parametrize("before", [100, 3_000], ids=["most-arrive-later", "all-wait"])
 def test_nothing_is_stranded_by_a_clock_that_jitters(
     conn: psycopg.Connection, connect: Connect, clock: RestlessClock, before: int, swing: int
 ) -> None:
     """Several consumers, channels with limits and intervals, released messages and leases that run out."""
-    chance = random.Random(swing)
+    rng = random.Random(swing)
     conn.execute("SELECT queue_set(p_max_attempts => 1000)")
     names = [f"channel {number}" for number in range(150)]
     for number, name in enumerate(names[:40]):
@@ -188,15 +188,15 @@ def test_nothing_is_stranded_by_a_clock_that_jitters(
             conn.execute("SELECT channel_set(%s, p_max_concurrency => 2)", (name,))
         else:
             conn.execute("SELECT channel_set(%s, p_release_interval_ms => 20)", (name,))
-    clock.jitter([chance.randint(-swing, swing) for _ in range(997)], pace_ms=2)
+    clock.jitter([rng.randint(-swing, swing) for _ in range(997)], pace_ms=2)
     made = 3_000
     deadline = time.monotonic() + 30
     consumers = [Consumer(connect(), random.Random(seed), deadline) for seed in range(3)]
     with ThreadPoolExecutor(len(consumers)) as threads:
-        create_some(conn, chance, names, before)
+        create_some(conn, rng, names, before)
         running = [threads.submit(consumer.run) for consumer in consumers]
         for _ in range((made - before) // 100):
-            create_some(conn, chance, names, 100)
+            create_some(conn, rng, names, 100)
         done = sum(future.result() for future in running)
     clock.advance(10_000)
     left = conn.execute("SELECT COUNT(*) FROM message").fetchone()
@@ -205,8 +205,8 @@ def test_nothing_is_stranded_by_a_clock_that_jitters(
     check(conn)
 
 
-def create_some(conn: psycopg.Connection, chance: random.Random, names: list[str], count: int) -> None:
+def create_some(conn: psycopg.Connection, rng: random.Random, names: list[str], count: int) -> None:
     conn.execute(
         "SELECT message_create_many(%s, array_fill('x'::BYTEA, ARRAY[%s]))",
-        ([chance.choice(names) for _ in range(count)], count),
+        ([rng.choice(names) for _ in range(count)], count),
     )

@@ -23,8 +23,8 @@ from tests.faults.clients import (
     Consumer,
     Killer,
     Maintainer,
+    Operator,
     Pauser,
-    Person,
     Producer,
     Sleeper,
 )
@@ -53,7 +53,7 @@ SERVED = """
         UNION ALL SELECT s.channel, s.n FROM served_by b CROSS JOIN unnest(b.shares) s) s
     GROUP BY channel"""
 DRAIN_SECONDS = 60.0
-# What must have happened for the run to say anything.
+# If one of these did not happen, the run proves nothing.
 EXPECTED_EVENTS = (
     "create ok",
     "create fail",
@@ -69,7 +69,7 @@ EXPECTED_EVENTS = (
     "forgotten",
     "stalled",
     "killed",
-    "cut",
+    "connection dropped",
     "rows cleaned",
 )
 EXPECTED_WITH_EVERYTHING = (
@@ -101,7 +101,7 @@ class Clients:
     watchers: list[Callable[[threading.Event], History]]
 
     @property
-    def victims(self) -> list[Client]:
+    def killable(self) -> list[Client]:
         return [*self.producers, *self.consumers]
 
 
@@ -109,24 +109,24 @@ def run_clients(conn: psycopg.Connection, clients: Clients, seconds: float) -> H
     is_over, is_drained = threading.Event(), threading.Event()
     with ThreadPoolExecutor(max_workers=20) as pool:
         try:
-            makers = [pool.submit(producer.run, is_over) for producer in clients.producers]
-            makers += [pool.submit(run, is_over) for run in clients.others]
-            servers = [pool.submit(consumer.run, is_over, is_drained) for consumer in clients.consumers]
-            servers += [pool.submit(run, is_drained) for run in clients.watchers]
-            _wait(seconds, [*makers, *servers])
+            producing = [pool.submit(producer.run, is_over) for producer in clients.producers]
+            producing += [pool.submit(run, is_over) for run in clients.others]
+            consuming = [pool.submit(consumer.run, is_over, is_drained) for consumer in clients.consumers]
+            consuming += [pool.submit(run, is_drained) for run in clients.watchers]
+            _wait(seconds, [*producing, *consuming])
             is_over.set()
             history = History()
-            for future in makers:
+            for future in producing:
                 history += future.result(timeout=30)
             deadline = time.monotonic() + DRAIN_SECONDS + seconds
             while conn.execute("SELECT EXISTS (SELECT FROM message)").fetchone() == (True,):
-                if time.monotonic() > deadline or any(future.done() for future in servers):
+                if time.monotonic() > deadline or any(future.done() for future in consuming):
                     break
                 time.sleep(0.05)
         finally:
             is_over.set()
             is_drained.set()
-        for future in servers:
+        for future in consuming:
             history += future.result(timeout=30)
     return history
 
@@ -138,7 +138,7 @@ def _wait(seconds: float, futures: list[Future[History]]) -> None:
         time.sleep(0.05)
 
 
-def begin(connect: Connect, conn: psycopg.Connection) -> tuple[str, float, psycopg.Connection]:
+def prepare(connect: Connect, conn: psycopg.Connection) -> tuple[str, float, psycopg.Connection]:
     """The seed, the length of the run, and a snapshot that stays open during it."""
     seed = os.environ.get("LONNYMQ_FAULT_SEED", secrets.token_hex(4))
     print(f"LONNYMQ_FAULT_SEED={seed}")
@@ -151,11 +151,11 @@ def begin(connect: Connect, conn: psycopg.Connection) -> tuple[str, float, psyco
     return seed, float(os.environ.get("LONNYMQ_FAULT_SECONDS", "8")), snapshot
 
 
-def parked(conn: psycopg.Connection) -> list[Dead]:
+def dead_letters(conn: psycopg.Connection) -> list[Dead]:
     return [Dead(*row) for row in conn.execute("SELECT id, attempts, max_attempts, content FROM dead")]
 
 
-def check_at_rest(conn: psycopg.Connection) -> None:
+def check_empty_queue(conn: psycopg.Connection) -> None:
     """Invariant 17: one more dequeue finds nothing and changes nothing."""
     check(conn)
     for place in ("line", "backlog WHERE ranges <> '{}'", "ready", "scheduled", "ready_locked"):
@@ -166,27 +166,27 @@ def check_at_rest(conn: psycopg.Connection) -> None:
 
 @pytest.mark.timeout(1200)
 def test_nothing_is_lost_and_no_limit_broken(dsn: str, connect: Connect, conn: psycopg.Connection) -> None:
-    seed, seconds, snapshot = begin(connect, conn)
+    seed, seconds, snapshot = prepare(connect, conn)
     clients = Clients(
         producers=[Producer(f"producer-{i}", dsn, seed, FREE, limited=list(POLICIES)) for i in range(4)],
         consumers=[Consumer(f"consumer-{i}", dsn, seed) for i in range(4)],
         others=[partial(Pauser("pauser", dsn, seed).run, "stopped")],
         watchers=[Maintainer("maintainer", dsn, seed).run],
     )
-    clients.others.append(partial(Killer("killer", dsn, seed).run, clients.victims))
+    clients.others.append(partial(Killer("killer", dsn, seed).run, clients.killable))
     history = run_clients(conn, clients, seconds)
     snapshot.rollback()
     print(dict(sorted(history.notes.items())))
     stored = [row[0] for row in conn.execute("SELECT content FROM message")]
-    broken = HistoryChecker(history, stored=stored, dead=parked(conn), policies=POLICIES).violations()
+    broken = HistoryChecker(history, stored=stored, dead=dead_letters(conn), policies=POLICIES).violations()
     assert not broken, f"seed {seed}, {len(broken)} violations, the first: {broken[:10]}"
     assert not stored, f"seed {seed}: not served: {stored[:5]}"
     missing = [what for what in EXPECTED_EVENTS if not history.notes[what]]
     assert not missing, f"seed {seed}: did not happen: {missing}"
-    check_at_rest(conn)
+    check_empty_queue(conn)
 
 
-def everything_on(conn: psycopg.Connection) -> None:
+def enable_everything(conn: psycopg.Connection) -> None:
     for channel, size in SIZES.items():
         conn.execute("SELECT * FROM channel_set(%s, p_max_size => %s)", (channel, size))
     conn.execute(
@@ -196,7 +196,7 @@ def everything_on(conn: psycopg.Connection) -> None:
     )
 
 
-def full_crew(dsn: str, seed: str) -> Clients:
+def all_clients(dsn: str, seed: str) -> Clients:
     channels = [*FREE, DOOMED]
     limited = list(POLICIES)
     clients = Clients(
@@ -211,30 +211,30 @@ def full_crew(dsn: str, seed: str) -> Clients:
         others=[
             partial(Pauser("pauser", dsn, seed).run, "stopped"),
             partial(Pauser("queue-pauser", dsn, seed).run, None),
-            *(Person(f"person-{i}", dsn, seed, doomed=DOOMED).run for i in range(2)),
+            *(Operator(f"operator-{i}", dsn, seed, doomed=DOOMED).run for i in range(2)),
         ],
         watchers=[
             Maintainer("maintainer", dsn, seed).run,
             partial(Auditor("auditor", dsn, seed).run, AUDITS),
         ],
     )
-    clients.others.append(partial(Killer("killer", dsn, seed).run, clients.victims))
+    clients.others.append(partial(Killer("killer", dsn, seed).run, clients.killable))
     return clients
 
 
 @pytest.mark.timeout(1200)
-def test_everything_switched_on(dsn: str, connect: Connect, conn: psycopg.Connection) -> None:
+def test_with_every_feature_enabled(dsn: str, connect: Connect, conn: psycopg.Connection) -> None:
     """Adds invariant 15, channel sizes, a limit over all channels, and one history row per end."""
-    seed, seconds, snapshot = begin(connect, conn)
-    everything_on(conn)
-    history = run_clients(conn, full_crew(dsn, seed), seconds)
+    seed, seconds, snapshot = prepare(connect, conn)
+    enable_everything(conn)
+    history = run_clients(conn, all_clients(dsn, seed), seconds)
     snapshot.rollback()
     print(dict(sorted(history.notes.items())))
     stored = [row[0] for row in conn.execute("SELECT content FROM message")]
     finished = [Finished(*row) for row in conn.execute(FINISHED)]
     dispatch(conn)
     served: dict[str, int] = dict(conn.execute(SERVED).fetchall())
-    dead = parked(conn)
+    dead = dead_letters(conn)
     broken = HistoryChecker(
         history,
         stored=stored,
@@ -250,7 +250,7 @@ def test_everything_switched_on(dsn: str, connect: Connect, conn: psycopg.Connec
     assert not stored, f"seed {seed}: not served: {stored[:5]}"
     missing = [what for what in (*EXPECTED_EVENTS, *EXPECTED_WITH_EVERYTHING) if not history.notes[what]]
     assert not missing, f"seed {seed}: did not happen: {missing}"
-    check_at_rest(conn)
+    check_empty_queue(conn)
     for rule, query in AUDITS.items():
         assert conn.execute(query).fetchall() == [], rule
     check_counts(conn, history)
@@ -262,7 +262,7 @@ def check_counts(conn: psycopg.Connection, history: History) -> None:
     assert row is not None
     dead = conn.execute("SELECT COUNT(*) FROM dead").fetchall()[0][0]
     assert row[:3] == (0, 0, dead)
-    sure = sum(d.outcome is Outcome.OK for d in history.deliveries)
-    maybe = sum(d.outcome is Outcome.UNKNOWN for d in history.deliveries)
-    assert sure <= row[3] <= sure + maybe + 30 * history.hidden_dequeues
+    certain = sum(d.outcome is Outcome.OK for d in history.deliveries)
+    possible = sum(d.outcome is Outcome.UNKNOWN for d in history.deliveries)
+    assert certain <= row[3] <= certain + possible + 30 * history.hidden_dequeues
     assert row[4] == 0

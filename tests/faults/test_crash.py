@@ -18,7 +18,7 @@ import pytest
 from lonnymq.embedded import NotRunning, Server
 from lonnymq.install import install
 from tests.database import create_database
-from tests.faults.clients import CUT, DEQUEUE, Client
+from tests.faults.clients import CONNECTION_ERRORS, DEQUEUE, Client
 from tests.faults.clusters import DURABLE, cluster, connect
 from tests.faults.history import Create, Delivery, Finish, History, HistoryChecker, Outcome
 from tests.invariants import check, dequeue, dispatch, drain
@@ -26,9 +26,9 @@ from tests.invariants import check, dequeue, dispatch, drain
 # Keeps asynchronous commits in memory as long as PostgreSQL allows.
 SETTINGS = DURABLE | {"wal_writer_delay": "10s", "wal_writer_flush_after": "2GB", "bgwriter_delay": "10s"}
 CRASHES = int(os.environ.get("LONNYMQ_FAULT_CRASHES", "3"))
-ROUNDS_OF_CONTROL = 10
-# A dequeue lost in a crash takes its lease, its stamp and its attempt with it: those are not checked.
-ASKED = ("1:", "2:", "3:", "6:", "5: message", "5: a zombie", "4: message")
+CONTROL_ROUNDS = 10
+# A crash may lose a dequeue with its lease, its time and its attempt, so those are not checked.
+CHECKED_RULES = ("1:", "2:", "3:", "6:", "5: message", "5: a zombie", "4: message")
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +76,8 @@ class Worker(Client):
         while not until.is_set():
             try:
                 self.step()
-            except (*CUT, NotRunning):
-                self.cut()
+            except (*CONNECTION_ERRORS, NotRunning):
+                self.note_dropped()
                 until.wait(0.02)
         self.close()
         return self.history
@@ -86,7 +86,7 @@ class Worker(Client):
         raise NotImplementedError
 
 
-class Maker(Worker):
+class Producer(Worker):
     n = 0
 
     def step(self) -> None:
@@ -103,26 +103,26 @@ class Maker(Worker):
             self.history.creates.append(Create(content, channel, outcome, id_, max_attempts=100))
 
 
-class Taker(Worker):
+class Consumer(Worker):
     """Dequeues asynchronously, completes durably, at once or much later, and tries old tokens again."""
 
     calls = 0
 
     def __init__(self, name: str, server: Server, database: str, seed: str) -> None:
         super().__init__(name, server, database, seed)
-        self._kept: list[Delivery] = []
+        self._unfinished: list[Delivery] = []
 
     def step(self) -> None:
         self.value("SELECT dispatch()")
         self._take()
-        self.random.shuffle(self._kept)
-        while len(self._kept) > self.random.randint(0, 40):
-            self._complete(self._kept[-1])
-            self._kept.pop()
+        self.random.shuffle(self._unfinished)
+        while len(self._unfinished) > self.random.randint(0, 40):
+            self._complete(self._unfinished[-1])
+            self._unfinished.pop()
 
     def _take(self) -> None:
         self.calls += 1
-        asked_at = now_ms()
+        called_at = now_ms()
         rows, outcome = [], Outcome.UNKNOWN
         try:
             with self.connection.transaction():
@@ -131,21 +131,21 @@ class Taker(Worker):
             outcome = Outcome.OK
         finally:
             taken = [
-                Delivery.from_row(row, self.name, self.calls, place, 300, outcome, (asked_at, now_ms()))
+                Delivery.from_row(row, self.name, self.calls, place, 300, outcome, (called_at, now_ms()))
                 for place, row in enumerate(rows)
                 if row[0] is not None
             ]
             self.history.deliveries += taken
-            self._kept += taken
+            self._unfinished += taken
 
     def _complete(self, delivery: Delivery) -> None:
         result, outcome = "completed", Outcome.UNKNOWN
-        asked_at = now_ms()
+        called_at = now_ms()
         try:
             result = self.value("SELECT message_complete(%s, %s)", (delivery.id, delivery.token))
             outcome = Outcome.OK
         finally:
-            finish = Finish("complete", delivery.id, delivery.token, result, outcome, asked_at, now_ms())
+            finish = Finish("complete", delivery.id, delivery.token, result, outcome, called_at, now_ms())
             self.history.finishes.append(finish)
             self.history.notes[f"{result} {outcome.value}"] += 1
 
@@ -154,18 +154,18 @@ class Taker(Worker):
 def test_kill_9_with_asynchronous_dequeues(server: Server, database: str) -> None:
     seed = os.environ.get("LONNYMQ_FAULT_SEED", secrets.token_hex(4))
     print(f"LONNYMQ_FAULT_SEED={seed}")
-    makers = [Maker(f"maker-{i}", server, database, seed) for i in range(2)]
-    takers = [Taker(f"taker-{i}", server, database, seed) for i in range(3)]
+    producers = [Producer(f"producer-{i}", server, database, seed) for i in range(2)]
+    consumers = [Consumer(f"consumer-{i}", server, database, seed) for i in range(3)]
     until = threading.Event()
     history = History()
     with ThreadPoolExecutor(max_workers=5) as pool:
         try:
-            clients = [pool.submit(client.run, until) for client in [*makers, *takers]]
+            clients = [pool.submit(client.run, until) for client in [*producers, *consumers]]
             for _ in range(CRASHES):
-                time.sleep(1.5)  # work to be interrupted
+                time.sleep(1.5)  # let the clients work
                 started = time.monotonic()
                 crash(server)
-                assert time.monotonic() - started < 30, "ready again in time"
+                assert time.monotonic() - started < 30, "the server took too long to restart"
             time.sleep(0.5)
         finally:
             until.set()
@@ -175,7 +175,7 @@ def test_kill_9_with_asynchronous_dequeues(server: Server, database: str) -> Non
     with connect(server, database) as conn:
         deadline = time.monotonic() + 30
         while conn.execute("SELECT EXISTS (SELECT FROM message)").fetchone() == (True,):
-            assert time.monotonic() < deadline, "not served"
+            assert time.monotonic() < deadline, "messages were not served"
             for d in drain(conn):
                 history.deliveries.append(
                     Delivery.from_row(d, "last", 0, 0, 30_000, Outcome.OK, (now_ms(), now_ms()))
@@ -186,14 +186,16 @@ def test_kill_9_with_asynchronous_dequeues(server: Server, database: str) -> Non
         check(conn)
         assert conn.execute("SELECT COUNT(*) FROM dead").fetchone() == (0,)
     found = [
-        v for v in HistoryChecker(history).violations() if v.startswith(ASKED) and "leased until" not in v
+        v
+        for v in HistoryChecker(history).violations()
+        if v.startswith(CHECKED_RULES) and "leased until" not in v
     ]
     assert not found, f"seed {seed}: {len(found)} violations, the first: {found[:10]}"
     assert history.notes["completed ok"] > 100
     assert len(history.creates) > 100
 
 
-def test_a_lost_dequeue_is_the_harm_that_asynchronous_does(server: Server, database: str) -> None:
+def test_after_a_lost_asynchronous_dequeue_the_message_is_due_again(server: Server, database: str) -> None:
     """The message is due again, and the old token is not valid."""
     with connect(server, database) as conn:
         conn.execute("SELECT message_create('free', 'x')")
@@ -201,7 +203,7 @@ def test_a_lost_dequeue_is_the_harm_that_asynchronous_does(server: Server, datab
     lost = _dequeue_asynchronously(server, database)
     crash(server)
     with connect(server, database) as conn:
-        assert conn.execute("SELECT COUNT(*) FROM leases").fetchone() == (0,), "it was in memory only"
+        assert conn.execute("SELECT COUNT(*) FROM leases").fetchone() == (0,), "the lease was only in memory"
         dispatch(conn)
         [again], _ = dequeue(conn)
         assert again.id == lost[0]
@@ -214,7 +216,7 @@ def test_a_lost_dequeue_is_the_harm_that_asynchronous_does(server: Server, datab
 
 
 def test_no_token_is_given_out_again(server: Server, database: str) -> None:
-    """More is lost than a sequence logs ahead; tokens handed out afterwards must still be new."""
+    """The crash loses more dequeues than a sequence logs ahead; later tokens must still be new."""
     messages = 200
     with connect(server, database) as conn:
         conn.execute(
@@ -234,55 +236,55 @@ def test_no_token_is_given_out_again(server: Server, database: str) -> None:
 
 
 @pytest.mark.parametrize(("limit", "interval"), [(1, 0), (0, 60_000), (2, 60_000)])
-def test_what_a_limit_or_an_interval_promises_survives(
+def test_leases_under_a_limit_or_an_interval_survive(
     server: Server, database: str, limit: int, interval: int
 ) -> None:
-    """Invariants 7 and 10: such a dequeue commits synchronously, even if it was asked not to."""
+    """Invariants 7 and 10: such a dequeue commits synchronously, even if the caller asked otherwise."""
     with connect(server, database) as conn:
         conn.execute("SELECT * FROM channel_set('limited', %s, %s)", (limit, interval))
         conn.execute("SELECT message_create_many(ARRAY['limited', 'limited'], ARRAY['1', '2']::BYTEA[])")
         dispatch(conn)
-    held = _dequeue_asynchronously(server, database)
+    lease = _dequeue_asynchronously(server, database)
     crash(server)
     with connect(server, database) as conn:
         rows = conn.execute("SELECT (stubs[1]).id, token FROM lease").fetchall()
-        assert rows == [held]
+        assert rows == [lease]
         dispatch(conn)
         if limit == 1 or interval:
             assert dequeue(conn, 10)[0] == []
-        assert conn.execute("SELECT message_complete(%s, %s)", held).fetchone() == ("completed",)
+        assert conn.execute("SELECT message_complete(%s, %s)", lease).fetchone() == ("completed",)
         check(conn)
 
 
-def test_a_limit_over_all_channels_survives(server: Server, database: str) -> None:
+def test_a_lease_under_a_limit_over_all_channels_survives(server: Server, database: str) -> None:
     with connect(server, database) as conn:
         conn.execute("SELECT * FROM queue_set(p_max_concurrency => 1)")
         conn.execute("SELECT message_create_many(ARRAY['a', 'b'], ARRAY['1', '2']::BYTEA[])")
         dispatch(conn)
-    held = _dequeue_asynchronously(server, database)
+    lease = _dequeue_asynchronously(server, database)
     crash(server)
     with connect(server, database) as conn:
-        assert conn.execute("SELECT (stubs[1]).id, token FROM lease").fetchall() == [held]
+        assert conn.execute("SELECT (stubs[1]).id, token FROM lease").fetchall() == [lease]
         dispatch(conn)
         assert dequeue(conn, 10)[0] == []
-        assert conn.execute("SELECT message_complete(%s, %s)", held).fetchone() == ("completed",)
+        assert conn.execute("SELECT message_complete(%s, %s)", lease).fetchone() == ("completed",)
         dispatch(conn)
         assert len(dequeue(conn, 10)[0]) == 1
         check(conn)
 
 
-def test_what_the_history_says_of_a_delivery_survives(server: Server, database: str) -> None:
-    """The first consumer and its time are kept, although that consumer was lost in the crash."""
+def test_the_history_of_a_delivery_survives(server: Server, database: str) -> None:
+    """The time of the first dequeue is kept, although the dequeue asked for an asynchronous commit."""
     with connect(server, database) as conn:
         conn.execute("SELECT * FROM queue_set(p_history => TRUE)")
         conn.execute("SELECT message_create('a', 'x')")
         dispatch(conn)
-    held = _dequeue_asynchronously(server, database)
+    lease = _dequeue_asynchronously(server, database)
     with connect(server, database) as conn:
         taken_at = conn.execute("SELECT dequeued_at FROM lease").fetchone()
     crash(server)
     with connect(server, database) as conn:
-        assert conn.execute("SELECT message_complete(%s, %s)", held).fetchone() == ("completed",)
+        assert conn.execute("SELECT message_complete(%s, %s)", lease).fetchone() == ("completed",)
         assert conn.execute("SELECT first_dequeued_at FROM history").fetchone() == taken_at
         check(conn)
 
@@ -290,25 +292,27 @@ def test_what_the_history_says_of_a_delivery_survives(server: Server, database: 
 @pytest.mark.parametrize(
     ("limit", "interval", "setting"), [(0, 0, "off"), (1, 0, "on"), (0, 1000, "on"), (5, 1000, "on")]
 )
-@pytest.mark.parametrize("asked", ["off", "local", "on"])
+@pytest.mark.parametrize("requested", ["off", "local", "on"])
 def test_how_a_dequeue_commits(
-    server: Server, database: str, limit: int, interval: int, setting: str, asked: str
+    server: Server, database: str, limit: int, interval: int, setting: str, requested: str
 ) -> None:
     with connect(server, database) as conn:
         conn.execute("SELECT * FROM channel_set('a', %s, %s)", (limit, interval))
         conn.execute("SELECT message_create('a', 'x')")
         dispatch(conn)
         with conn.transaction():
-            conn.execute(f"SET LOCAL synchronous_commit = {asked}")
+            conn.execute(f"SET LOCAL synchronous_commit = {requested}")
             assert len(dequeue(conn)[0]) == 1
             commits = conn.execute("SHOW synchronous_commit").fetchone()
-        assert commits == (setting if asked == "off" else asked,)
-        assert conn.execute("SHOW synchronous_commit").fetchone() == ("on",), "for that transaction alone"
+        assert commits == (setting if requested == "off" else requested,)
+        assert conn.execute("SHOW synchronous_commit").fetchone() == ("on",), (
+            "only that transaction is affected"
+        )
 
 
-def test_asynchronous_creates_are_lost_and_the_checker_says_so(server: Server, database: str) -> None:
+def test_the_checker_notices_lost_asynchronous_creates(server: Server, database: str) -> None:
     """A control test: the checker must notice that durability is missing."""
-    for crashes in range(1, ROUNDS_OF_CONTROL + 1):
+    for crashes in range(1, CONTROL_ROUNDS + 1):
         history = History()
         with connect(server, database) as conn:
             conn.execute("SET synchronous_commit = off")
@@ -325,7 +329,7 @@ def test_asynchronous_creates_are_lost_and_the_checker_says_so(server: Server, d
             print(f"{len(found)} of {len(history.creates)} lost by crash {crashes}")
             assert all(v.startswith("1:") and v.endswith("vanished") for v in found)
             return
-    pytest.fail(f"{ROUNDS_OF_CONTROL} crashes lost no asynchronous create: the checker had nothing to find")
+    pytest.fail(f"{CONTROL_ROUNDS} crashes lost no asynchronous create: the checker had nothing to find")
 
 
 def _dequeue_asynchronously(server: Server, database: str) -> tuple[int, object]:

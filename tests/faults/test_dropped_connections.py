@@ -23,7 +23,7 @@ from lonnymq.client.produce import Batch
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, OutcomeUnknown
 from tests.conformance.drivers import url
 from tests.database import Connect
-from tests.queues import KINDS, OWN, Blocking, Run, loop, made
+from tests.queues import KINDS, OWN_POOL, Blocking, Run, loop, opened_queue
 
 TIMEOUT_S = 10.0
 GATE = 815
@@ -37,7 +37,7 @@ EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 def until(is_true: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not is_true():
-        assert time.monotonic() < deadline, f"waited in vain for: {what}"
+        assert time.monotonic() < deadline, f"timed out waiting for: {what}"
         time.sleep(0.005)
 
 
@@ -56,13 +56,13 @@ def waiting(conn: psycopg.Connection, statement: str = "") -> list[int]:
     return [pid for (pid,) in rows]
 
 
-def end(conn: psycopg.Connection, pid: int) -> None:
+def terminate(conn: psycopg.Connection, pid: int) -> None:
     """Terminate the session and wait until it is gone."""
     assert conn.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,)).fetchone() == (True,)
 
 
 @contextmanager
-def nobody_gets_at_messages(connect: Connect) -> Iterator[None]:
+def messages_are_locked(connect: Connect) -> Iterator[None]:
     with connect(autocommit=False) as holder:
         holder.execute("LOCK TABLE message IN ACCESS EXCLUSIVE MODE")
         yield
@@ -71,25 +71,25 @@ def nobody_gets_at_messages(connect: Connect) -> Iterator[None]:
 
 @contextmanager
 def key_is_taken(connect: Connect, key: str) -> Iterator[None]:
-    """Hold the dedupe key in an open transaction, which is rolled back in the end."""
+    """Hold the dedupe key in an open transaction, which is rolled back at the end."""
     with connect(autocommit=False) as holder:
         holder.execute("SELECT message_create('default', 'x', p_dedupe_key => %s)", (key,))
         yield
         holder.rollback()
 
 
-def cut_during(
-    statement: str, call: Callable[[], Any], conn: psycopg.Connection, held: Any, times: int = 1
+def terminate_during(
+    statement: str, call: Callable[[], Any], conn: psycopg.Connection, lock: Any, times: int = 1
 ) -> Any:
     """The outcome of a call whose session is terminated while this statement waits for the lock."""
     with ThreadPoolExecutor(1) as pool:
-        with held:
+        with lock:
             running = pool.submit(call)
             for _ in range(times):
                 until(lambda: running.done() or waiting(conn, statement), f"{statement} to wait")
                 assert not running.done(), running.exception() or running.result()
                 [pid] = waiting(conn, statement)
-                end(conn, pid)
+                terminate(conn, pid)
         return running.result(TIMEOUT_S)
 
 
@@ -102,7 +102,7 @@ def leased(dsn: str, conn: psycopg.Connection) -> Delivery:
 
 
 def sessions(conn: psycopg.Connection) -> list[int]:
-    """Those of others."""
+    """The pids of all other client sessions."""
     rows = conn.execute(
         "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
         "AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
@@ -110,59 +110,62 @@ def sessions(conn: psycopg.Connection) -> list[int]:
     return [pid for (pid,) in rows]
 
 
-def end_all(conn: psycopg.Connection) -> int:
+def terminate_all(conn: psycopg.Connection) -> int:
     found = sessions(conn)
     for pid in found:
-        end(conn, pid)
+        terminate(conn, pid)
     return len(found)
 
 
 @EVERY_KIND
 def test_an_idle_connection_is_replaced(dsn: str, conn: psycopg.Connection, kind: str) -> None:
-    """The call is made once, and its outcome is certain."""
+    """The call runs once, and its outcome is known."""
     size = 3
-    with made(kind, dsn, size=size) as it, ThreadPoolExecutor(size) as pool:
+    with opened_queue(kind, dsn, size=size) as opened, ThreadPoolExecutor(size) as pool:
         conn.execute("SELECT pg_advisory_lock(%s)", (GATE,))
-        asked = [
-            pool.submit(it.ask, f"SELECT pg_advisory_xact_lock_shared({GATE})::TEXT") for _ in range(size)
+        queries = [
+            pool.submit(opened.fetch_value, f"SELECT pg_advisory_xact_lock_shared({GATE})::TEXT")
+            for _ in range(size)
         ]
         until(lambda: len(waiting(conn)) == size, "a connection for each")
         conn.execute("SELECT pg_advisory_unlock(%s)", (GATE,))
-        for one in asked:
-            one.result(TIMEOUT_S)
-        assert end_all(conn) == size
-        assert it.queue.enqueue("x").result == "created"
+        for query in queries:
+            query.result(TIMEOUT_S)
+        assert terminate_all(conn) == size
+        assert opened.queue.enqueue("x").result == "created"
         assert count(conn) == 1
-        assert end_all(conn) >= 1
-        [delivery] = it.queue.dequeue()
-        assert end_all(conn) >= 1
-        assert it.queue.complete(delivery) == "completed"
-        assert end_all(conn) >= 1
-        assert it.queue.enqueue_many(["x", "y"]).created == 2
+        assert terminate_all(conn) >= 1
+        [delivery] = opened.queue.dequeue()
+        assert terminate_all(conn) >= 1
+        assert opened.queue.complete(delivery) == "completed"
+        assert terminate_all(conn) >= 1
+        assert opened.queue.enqueue_many(["x", "y"]).created == 2
         assert count(conn) == 2
 
 
 @EVERY_KIND
-def test_enqueue_is_in_doubt(dsn: str, connect: Connect, conn: psycopg.Connection, kind: str) -> None:
-    with made(kind, dsn) as it:
+def test_enqueue_without_a_key_has_an_unknown_outcome(
+    dsn: str, connect: Connect, conn: psycopg.Connection, kind: str
+) -> None:
+    with opened_queue(kind, dsn) as opened:
         with pytest.raises(OutcomeUnknown):
-            cut_during(
-                "message_create", lambda: it.queue.enqueue("x"), conn, nobody_gets_at_messages(connect)
+            terminate_during(
+                "message_create", lambda: opened.queue.enqueue("x"), conn, messages_are_locked(connect)
             )
         assert count(conn) == 0
-        assert it.queue.enqueue("x").result == "created", "the queue goes on"
+        assert opened.queue.enqueue("x").result == "created", "the queue still works"
 
 
 @EVERY_KIND
 def test_enqueue_with_a_key_is_repeated(
     dsn: str, connect: Connect, conn: psycopg.Connection, kind: str
 ) -> None:
-    with made(kind, dsn) as it:
-        created = cut_during(
+    with opened_queue(kind, dsn) as opened:
+        created = terminate_during(
             "message_create",
-            lambda: it.queue.enqueue("x", dedupe_key="k"),
+            lambda: opened.queue.enqueue("x", dedupe_key="k"),
             conn,
-            nobody_gets_at_messages(connect),
+            messages_are_locked(connect),
         )
         assert created.result == "created"
         assert count(conn) == 1
@@ -172,9 +175,9 @@ def test_enqueue_with_a_key_is_repeated(
 def test_complete_is_repeated(
     dsn: str, connect: Connect, conn: psycopg.Connection, kind: str, leased: Delivery
 ) -> None:
-    with made(kind, dsn) as it:
-        result = cut_during(
-            "message_complete", lambda: it.queue.complete(leased), conn, nobody_gets_at_messages(connect)
+    with opened_queue(kind, dsn) as opened:
+        result = terminate_during(
+            "message_complete", lambda: opened.queue.complete(leased), conn, messages_are_locked(connect)
         )
         assert result == "completed"
         assert count(conn) == 0
@@ -184,39 +187,41 @@ def test_complete_is_repeated(
 def test_dequeue_is_repeated(dsn: str, connect: Connect, conn: psycopg.Connection, kind: str) -> None:
     conn.execute("SELECT message_create('default', 'x')")
     conn.execute("SELECT dispatch()")
-    with made(kind, dsn) as it:
-        [delivery] = cut_during("message_dequeue", it.queue.dequeue, conn, nobody_gets_at_messages(connect))
+    with opened_queue(kind, dsn) as opened:
+        [delivery] = terminate_during(
+            "message_dequeue", opened.queue.dequeue, conn, messages_are_locked(connect)
+        )
         assert delivery.attempts == 1
-        assert it.queue.complete(delivery) == "completed"
+        assert opened.queue.complete(delivery) == "completed"
 
 
 @EVERY_KIND
 def test_stats_are_repeated(dsn: str, connect: Connect, conn: psycopg.Connection, kind: str) -> None:
     conn.execute("SELECT message_create('default', 'x')")
     conn.execute("SELECT dispatch()")
-    with made(kind, dsn) as it:
-        stats = cut_during("queue_stats", it.queue.stats, conn, nobody_gets_at_messages(connect))
+    with opened_queue(kind, dsn) as opened:
+        stats = terminate_during("queue_stats", opened.queue.stats, conn, messages_are_locked(connect))
         assert stats.waiting == 1
 
 
-@pytest.mark.parametrize("kind", OWN)
-def test_three_drops_in_a_row_are_enough(
+@pytest.mark.parametrize("kind", OWN_POOL)
+def test_after_three_drops_in_a_row_the_database_is_unreachable(
     dsn: str, connect: Connect, conn: psycopg.Connection, kind: str
 ) -> None:
-    with made(kind, dsn) as it, pytest.raises(DatabaseUnreachable):
-        cut_during("queue_stats", it.queue.stats, conn, nobody_gets_at_messages(connect), times=3)
+    with opened_queue(kind, dsn) as opened, pytest.raises(DatabaseUnreachable):
+        terminate_during("queue_stats", opened.queue.stats, conn, messages_are_locked(connect), times=3)
 
 
-@pytest.mark.parametrize("kind", OWN)
-def test_three_drops_in_a_row_leave_doubt(
+@pytest.mark.parametrize("kind", OWN_POOL)
+def test_after_three_drops_in_a_row_the_outcome_is_unknown(
     dsn: str, connect: Connect, conn: psycopg.Connection, kind: str, leased: Delivery
 ) -> None:
-    with made(kind, dsn) as it, pytest.raises(OutcomeUnknown):
-        cut_during(
+    with opened_queue(kind, dsn) as opened, pytest.raises(OutcomeUnknown):
+        terminate_during(
             "message_complete",
-            lambda: it.queue.complete(leased),
+            lambda: opened.queue.complete(leased),
             conn,
-            nobody_gets_at_messages(connect),
+            messages_are_locked(connect),
             times=3,
         )
 
@@ -232,28 +237,28 @@ def batch(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 def test_enqueue_many_in_one_transaction(
     dsn: str, connect: Connect, conn: psycopg.Connection, kind: str, batch: list[object]
 ) -> None:
-    with made(kind, dsn) as it:
+    with opened_queue(kind, dsn) as opened:
         with pytest.raises(ConnectionDropped):
-            cut_during(
+            terminate_during(
                 "message_create_many",
-                lambda: it.queue.enqueue_many(batch),
+                lambda: opened.queue.enqueue_many(batch),
                 conn,
                 key_is_taken(connect, "k"),
             )
         assert count(conn) == 0
-        assert it.queue.enqueue_many(batch).created == 5, "the queue goes on"
+        assert opened.queue.enqueue_many(batch).created == 5, "the queue still works"
 
 
 @EVERY_KIND
-def test_enqueue_many_a_chunk_at_a_time(
+def test_enqueue_many_with_commit_each_chunk(
     dsn: str, connect: Connect, conn: psycopg.Connection, kind: str, batch: list[object]
 ) -> None:
     seen: list[Enqueued] = []
-    with made(kind, dsn) as it:
+    with opened_queue(kind, dsn) as opened:
         with pytest.raises(OutcomeUnknown):
-            cut_during(
+            terminate_during(
                 "message_create_many",
-                lambda: it.queue.enqueue_many(batch, commit_each_chunk=True, progress=seen.append),
+                lambda: opened.queue.enqueue_many(batch, commit_each_chunk=True, progress=seen.append),
                 conn,
                 key_is_taken(connect, "k"),
             )
@@ -262,14 +267,14 @@ def test_enqueue_many_a_chunk_at_a_time(
 
 
 @EVERY_KIND
-def test_enqueue_many_with_keys_is_repeated_by_the_chunk(
+def test_a_chunk_in_which_all_messages_have_keys_is_repeated(
     dsn: str, connect: Connect, conn: psycopg.Connection, kind: str, batch: list[object]
 ) -> None:
     keyed = [NewMessage(letter, dedupe_key=letter) for letter in "abk"]
-    with made(kind, dsn) as it:
-        loaded = cut_during(
+    with opened_queue(kind, dsn) as opened:
+        loaded = terminate_during(
             "message_create_many",
-            lambda: it.queue.enqueue_many(keyed, commit_each_chunk=True),
+            lambda: opened.queue.enqueue_many(keyed, commit_each_chunk=True),
             conn,
             key_is_taken(connect, "k"),
         )
@@ -282,23 +287,23 @@ def contents(conn: psycopg.Connection) -> list[str]:
     return [content for (content,) in rows]
 
 
-class Cutter:
-    """A proxy between client and server, which cuts the connection instead of passing on a chosen answer."""
+class DroppingProxy:
+    """A proxy between client and server, which drops the connection instead of passing on a chosen answer."""
 
     def __init__(self, direct: str, run: Run[None]) -> None:
         self.run = run
         self._direct = conninfo_to_dict(direct)
         self._statement: bytes | None = None
-        self._then_shut = self._is_shut = False
-        self._ends: set[asyncio.StreamWriter] = set()
+        self._then_refuse = self._is_refusing = False
+        self._writers: set[asyncio.StreamWriter] = set()
         self._serving: set[asyncio.Task[Any]] = set()
         self.port = 0
-        self.cuts = 0
+        self.drops = 0
 
-    def cut_after(self, statement: str, *, then_shut: bool = False) -> None:
-        """Cut once, when the call is done and committed; `then_shut` refuses later connections."""
+    def drop_after(self, statement: str, *, then_refuse: bool = False) -> None:
+        """Drop once, when the call is done and committed; `then_refuse` refuses later connections."""
         self._statement = statement.encode()
-        self._then_shut = then_shut
+        self._then_refuse = then_refuse
 
     @property
     def dsn(self) -> str:
@@ -310,28 +315,28 @@ class Cutter:
         self._server = await asyncio.start_server(self._serve, HOST, 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
-    async def shut(self) -> None:
-        """Cut all connections and refuse new ones."""
-        self._is_shut = True
+    async def refuse(self) -> None:
+        """Drop all connections and refuse new ones."""
+        self._is_refusing = True
         while self._serving:
-            for writer in self._ends:
+            for writer in self._writers:
                 writer.close()
             await asyncio.wait(self._serving)
 
     async def stop(self) -> None:
         self._server.close()
-        await self.shut()
+        await self.refuse()
 
     async def _serve(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._serving.add(task)
-        self._ends.add(to_client)
+        self._writers.add(to_client)
         try:
-            if not self._is_shut:
+            if not self._is_refusing:
                 await self._connect(from_client, to_client)
         except (OSError, EOFError):
-            pass  # one of the two has gone
+            pass  # the client or the server has closed its end
         finally:
             await _close(to_client)
             self._serving.remove(task)
@@ -340,18 +345,18 @@ class Cutter:
         from_server, to_server = await asyncio.open_connection(
             str(self._direct["host"]), int(str(self._direct["port"]))
         )
-        self._ends.add(to_server)
-        asked = asyncio.Event()
+        self._writers.add(to_server)
+        requested = asyncio.Event()
         try:
             await self._begin(from_client, to_client, to_server)
-            ways = [
-                asyncio.ensure_future(self._ask(from_client, to_server, asked)),
-                asyncio.ensure_future(self._answer(from_server, to_client, asked)),
+            directions = [
+                asyncio.ensure_future(self._forward_requests(from_client, to_server, requested)),
+                asyncio.ensure_future(self._forward_answers(from_server, to_client, requested)),
             ]
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
+            await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+            for direction in directions:
+                direction.cancel()
+            await asyncio.gather(*directions, return_exceptions=True)
         finally:
             await _close(to_server)
 
@@ -369,8 +374,8 @@ class Cutter:
             to_client.write(b"N")
         to_server.write(head + await from_client.readexactly(int.from_bytes(head[:4]) - 8))
 
-    async def _ask(
-        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, asked: asyncio.Event
+    async def _forward_requests(
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, requested: asyncio.Event
     ) -> None:
         """Pass on whole messages. A driver may parse a statement, send others, and bind it later."""
         wanted: set[bytes] = set()
@@ -383,32 +388,32 @@ class Cutter:
                 if self._statement is not None and self._statement in text:
                     wanted.add(name)
             if head[:1] == BIND and body.split(b"\0", 2)[1] in wanted:
-                asked.set()
+                requested.set()
             target.write(head + body)
             await target.drain()
 
-    async def _answer(
-        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, asked: asyncio.Event
+    async def _forward_answers(
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, requested: asyncio.Event
     ) -> None:
         """Pass on whole messages. Keep back what may be the answer until that is certain."""
-        kept, is_kept, is_done = b"", False, False
+        pending, is_pending, is_done = b"", False, False
         while True:
             head = await source.readexactly(5)
             body = await source.readexactly(int.from_bytes(head[1:]) - 4)
-            kept += head + body
+            pending += head + body
             kind = head[:1]
-            is_kept = asked.is_set() and (is_kept or kind in {BIND_COMPLETE, COMMAND_COMPLETE})
-            is_done = asked.is_set() and (is_done or kind == COMMAND_COMPLETE)
-            if is_kept and kind != READY_FOR_QUERY:
+            is_pending = requested.is_set() and (is_pending or kind in {BIND_COMPLETE, COMMAND_COMPLETE})
+            is_done = requested.is_set() and (is_done or kind == COMMAND_COMPLETE)
+            if is_pending and kind != READY_FOR_QUERY:
                 continue
-            if is_done and head[:1] + body == READY_FOR_QUERY + b"I":  # in no transaction: committed
+            if is_done and head[:1] + body == READY_FOR_QUERY + b"I":  # no open transaction: committed
                 self._statement = None
-                self._is_shut = self._then_shut
-                self.cuts += 1
+                self._is_refusing = self._then_refuse
+                self.drops += 1
                 return
-            target.write(kept)
+            target.write(pending)
             await target.drain()
-            kept, is_kept = b"", False
+            pending, is_pending = b"", False
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:
@@ -418,9 +423,9 @@ async def _close(writer: asyncio.StreamWriter) -> None:
 
 
 @pytest.fixture
-def cutter(dsn: str) -> Iterator[Cutter]:
+def proxy(dsn: str) -> Iterator[DroppingProxy]:
     with loop() as run:
-        proxy = Cutter(dsn, run)
+        proxy = DroppingProxy(dsn, run)
         run(proxy.start())
         try:
             yield proxy
@@ -430,60 +435,60 @@ def cutter(dsn: str) -> Iterator[Cutter]:
 
 @EVERY_KIND
 def test_complete_was_done_but_not_answered(
-    cutter: Cutter, conn: psycopg.Connection, kind: str, leased: Delivery
+    proxy: DroppingProxy, conn: psycopg.Connection, kind: str, leased: Delivery
 ) -> None:
-    with made(kind, cutter.dsn) as it:
-        cutter.cut_after("message_complete")
+    with opened_queue(kind, proxy.dsn) as opened:
+        proxy.drop_after("message_complete")
         with pytest.raises(OutcomeUnknown):
-            it.queue.complete(leased)
-        assert cutter.cuts == 1
+            opened.queue.complete(leased)
+        assert proxy.drops == 1
         assert count(conn) == 0
 
 
 @EVERY_KIND
-def test_enqueue_was_done_but_not_answered(cutter: Cutter, conn: psycopg.Connection, kind: str) -> None:
-    with made(kind, cutter.dsn) as it:
-        cutter.cut_after("message_create")
+def test_enqueue_was_done_but_not_answered(proxy: DroppingProxy, conn: psycopg.Connection, kind: str) -> None:
+    with opened_queue(kind, proxy.dsn) as opened:
+        proxy.drop_after("message_create")
         with pytest.raises(OutcomeUnknown):
-            it.queue.enqueue("x")
-        assert cutter.cuts == 1
+            opened.queue.enqueue("x")
+        assert proxy.drops == 1
         assert contents(conn) == ["x"]
 
 
 @EVERY_KIND
 def test_enqueue_with_a_key_was_done_but_not_answered(
-    cutter: Cutter, conn: psycopg.Connection, kind: str
+    proxy: DroppingProxy, conn: psycopg.Connection, kind: str
 ) -> None:
-    with made(kind, cutter.dsn) as it:
-        cutter.cut_after("message_create")
-        created = it.queue.enqueue("x", dedupe_key="k")
-        assert cutter.cuts == 1
+    with opened_queue(kind, proxy.dsn) as opened:
+        proxy.drop_after("message_create")
+        created = opened.queue.enqueue("x", dedupe_key="k")
+        assert proxy.drops == 1
         assert created.result == "duplicate"
         assert conn.execute("SELECT id FROM message").fetchall() == [(created.id,)]
 
 
 @EVERY_KIND
-def test_dequeue_was_done_but_not_answered(cutter: Cutter, conn: psycopg.Connection, kind: str) -> None:
+def test_dequeue_was_done_but_not_answered(proxy: DroppingProxy, conn: psycopg.Connection, kind: str) -> None:
     conn.execute("SELECT message_create_many('{a,b}', '{x,y}')")
     conn.execute("SELECT dispatch()")
-    with made(kind, cutter.dsn) as it:
-        cutter.cut_after("message_dequeue")
-        [delivery] = it.queue.dequeue(lease=600)
-        assert cutter.cuts == 1
+    with opened_queue(kind, proxy.dsn) as opened:
+        proxy.drop_after("message_dequeue")
+        [delivery] = opened.queue.dequeue(lease=600)
+        assert proxy.drops == 1
         rows = conn.execute("SELECT channel FROM leases ORDER BY channel").fetchall()
-        assert rows == [("a",), ("b",)], "the first is held by nobody until its lease ends"
+        assert rows == [("a",), ("b",)], "the first lease has no holder and must run out"
         assert delivery.channel == "b"
 
 
 @EVERY_KIND
 def test_retry_was_done_but_not_answered(
-    cutter: Cutter, conn: psycopg.Connection, kind: str, leased: Delivery
+    proxy: DroppingProxy, conn: psycopg.Connection, kind: str, leased: Delivery
 ) -> None:
-    with made(kind, cutter.dsn) as it:
-        cutter.cut_after("message_retry")
+    with opened_queue(kind, proxy.dsn) as opened:
+        proxy.drop_after("message_retry")
         with pytest.raises(OutcomeUnknown):
-            it.queue.retry(leased, error="no")
-        assert cutter.cuts == 1
+            opened.queue.retry(leased, error="no")
+        assert proxy.drops == 1
         assert conn.execute("SELECT attempts, (SELECT COUNT(*) FROM leases) FROM message").fetchall() == [
             (1, 0)
         ]
@@ -491,116 +496,116 @@ def test_retry_was_done_but_not_answered(
 
 @EVERY_KIND
 def test_enqueue_many_was_done_but_not_answered(
-    cutter: Cutter, conn: psycopg.Connection, kind: str, batch: list[object]
+    proxy: DroppingProxy, conn: psycopg.Connection, kind: str, batch: list[object]
 ) -> None:
-    """The commit gets no answer."""
-    with made(kind, cutter.dsn) as it:
-        cutter.cut_after("message_create_many")
+    """The commit succeeds, but its answer is lost."""
+    with opened_queue(kind, proxy.dsn) as opened:
+        proxy.drop_after("message_create_many")
         with pytest.raises(OutcomeUnknown):
-            it.queue.enqueue_many(batch)
-        assert cutter.cuts == 1
+            opened.queue.enqueue_many(batch)
+        assert proxy.drops == 1
         assert contents(conn) == ["one", "two", "three", "four", "five"]
 
 
 @EVERY_KIND
 def test_a_chunk_was_created_but_not_answered(
-    cutter: Cutter, conn: psycopg.Connection, kind: str, batch: list[object]
+    proxy: DroppingProxy, conn: psycopg.Connection, kind: str, batch: list[object]
 ) -> None:
-    with made(kind, cutter.dsn) as it:
-        cutter.cut_after("message_create_many")
+    with opened_queue(kind, proxy.dsn) as opened:
+        proxy.drop_after("message_create_many")
         with pytest.raises(OutcomeUnknown):
-            it.queue.enqueue_many(batch, commit_each_chunk=True)
-        assert cutter.cuts == 1
+            opened.queue.enqueue_many(batch, commit_each_chunk=True)
+        assert proxy.drops == 1
         assert contents(conn) == ["one", "two"]
 
 
-@pytest.mark.parametrize("kind", OWN)
-def test_doubt_remains_when_the_database_is_gone_afterwards(
-    cutter: Cutter, conn: psycopg.Connection, kind: str
+@pytest.mark.parametrize("kind", OWN_POOL)
+def test_the_outcome_stays_unknown_when_the_database_is_gone_afterwards(
+    proxy: DroppingProxy, conn: psycopg.Connection, kind: str
 ) -> None:
-    with made(kind, cutter.dsn, timeout=1) as it:
-        cutter.cut_after("message_create", then_shut=True)
+    with opened_queue(kind, proxy.dsn, timeout=1) as opened:
+        proxy.drop_after("message_create", then_refuse=True)
         with pytest.raises(OutcomeUnknown):
-            it.queue.enqueue("x", dedupe_key="k")
-        assert cutter.cuts == 1
+            opened.queue.enqueue("x", dedupe_key="k")
+        assert proxy.drops == 1
         assert contents(conn) == ["x"]
 
 
-Given = Callable[[str], Any]
+OpenCaller = Callable[[str], Any]
 
 
 @contextmanager
-def psycopg_given(dsn: str) -> Iterator[tuple[Queue, Any]]:
-    with Queue(dsn) as queue, psycopg.connect(dsn) as own:
-        yield queue, own
+def psycopg_caller(dsn: str) -> Iterator[tuple[Queue, Any]]:
+    with Queue(dsn) as queue, psycopg.connect(dsn) as callers_conn:
+        yield queue, callers_conn
 
 
 @contextmanager
-def sqlalchemy_given(dsn: str) -> Iterator[tuple[Queue, Any]]:
+def sqlalchemy_caller(dsn: str) -> Iterator[tuple[Queue, Any]]:
     engine = create_engine(url(dsn, "psycopg"))
     try:
-        with Queue(dsn) as queue, engine.connect() as own:
-            yield queue, own
+        with Queue(dsn) as queue, engine.connect() as callers_conn:
+            yield queue, callers_conn
     finally:
         engine.dispose()
 
 
 @contextmanager
-def psycopg_given_async(dsn: str) -> Iterator[tuple[Queue, Any]]:
+def psycopg_async_caller(dsn: str) -> Iterator[tuple[Queue, Any]]:
     with loop() as run:
-        queue, own = AsyncQueue(dsn), run(psycopg.AsyncConnection.connect(dsn))
+        queue, callers_conn = AsyncQueue(dsn), run(psycopg.AsyncConnection.connect(dsn))
         try:
-            yield cast("Queue", Blocking(queue, run)), own
+            yield cast("Queue", Blocking(queue, run)), callers_conn
         finally:
-            run(own.close())
+            run(callers_conn.close())
             run(queue.close())
 
 
 @contextmanager
-def asyncpg_given(dsn: str) -> Iterator[tuple[Queue, Any]]:
+def asyncpg_caller(dsn: str) -> Iterator[tuple[Queue, Any]]:
     with loop() as run:
-        queue, own = AsyncQueue(dsn), run(asyncpg.connect(dsn))
-        run(own.execute("BEGIN"))
+        queue, callers_conn = AsyncQueue(dsn), run(asyncpg.connect(dsn))
+        run(callers_conn.execute("BEGIN"))
         try:
-            yield cast("Queue", Blocking(queue, run)), own
+            yield cast("Queue", Blocking(queue, run)), callers_conn
         finally:
-            run(own.close())
+            run(callers_conn.close())
             run(queue.close())
 
 
 @contextmanager
-def sqlalchemy_given_async(dsn: str) -> Iterator[tuple[Queue, Any]]:
+def sqlalchemy_async_caller(dsn: str) -> Iterator[tuple[Queue, Any]]:
     with loop() as run:
         engine = create_async_engine(url(dsn, "asyncpg"))
-        queue, own = AsyncQueue(dsn), run(engine.connect().start())
+        queue, callers_conn = AsyncQueue(dsn), run(engine.connect().start())
         try:
-            yield cast("Queue", Blocking(queue, run)), own
+            yield cast("Queue", Blocking(queue, run)), callers_conn
         finally:
-            run(own.close())
+            run(callers_conn.close())
             run(engine.dispose())
             run(queue.close())
 
 
-GIVEN = [psycopg_given, psycopg_given_async, asyncpg_given, sqlalchemy_given, sqlalchemy_given_async]
+CALLERS = [psycopg_caller, psycopg_async_caller, asyncpg_caller, sqlalchemy_caller, sqlalchemy_async_caller]
 
 
-@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("open_caller", CALLERS)
 def test_on_the_callers_connection_nothing_is_repeated(
-    dsn: str, connect: Connect, conn: psycopg.Connection, given: Given
+    dsn: str, connect: Connect, conn: psycopg.Connection, open_caller: OpenCaller
 ) -> None:
     """The call could be repeated, but the caller's earlier work in the transaction is lost too."""
-    with given(dsn) as (queue, own):
-        queue.enqueue("before", conn=own)
+    with open_caller(dsn) as (queue, callers_conn):
+        queue.enqueue("before", conn=callers_conn)
         with pytest.raises(ConnectionDropped):
-            cut_during(
+            terminate_during(
                 "message_create",
-                lambda: queue.enqueue("x", dedupe_key="k", conn=own),
+                lambda: queue.enqueue("x", dedupe_key="k", conn=callers_conn),
                 conn,
                 key_is_taken(connect, "k"),
             )
         assert count(conn) == 0
         with pytest.raises((ConnectionDropped, PendingRollbackError)):
-            queue.enqueue("after", dedupe_key="l", conn=own)
+            queue.enqueue("after", dedupe_key="l", conn=callers_conn)
         assert count(conn) == 0
 
 
@@ -611,42 +616,46 @@ def nowhere() -> str:
         return f"postgresql://me:geheim4711@{HOST}:{probe.getsockname()[1]}/shop"
 
 
-def said(error: BaseException | None) -> str:
-    return "" if error is None else f"{error!s} {error!r} {said(error.__cause__)} {said(error.__context__)}"
+def all_texts(error: BaseException | None) -> str:
+    return (
+        ""
+        if error is None
+        else f"{error!s} {error!r} {all_texts(error.__cause__)} {all_texts(error.__context__)}"
+    )
 
 
 @pytest.mark.parametrize(
     "kind",
-    [*OWN, "SQLAlchemy engine", "SQLAlchemy async engine, psycopg", "SQLAlchemy async engine, asyncpg"],
+    [*OWN_POOL, "SQLAlchemy engine", "SQLAlchemy async engine, psycopg", "SQLAlchemy async engine, asyncpg"],
 )
 @pytest.mark.parametrize("call", ["enqueue", "keyed", "many", "dequeue", "wait", "stats"])
 def test_unreachable(kind: str, call: str, caplog: pytest.LogCaptureFixture) -> None:
-    options = {"timeout": 1} if kind in OWN else {}
+    options = {"timeout": 1} if kind in OWN_POOL else {}
     with (
         caplog.at_level(logging.DEBUG),
-        made(kind, nowhere(), **options) as it,
+        opened_queue(kind, nowhere(), **options) as opened,
         ThreadPoolExecutor(1) as pool,
     ):
         calls: dict[str, Callable[[], Any]] = {
-            "enqueue": lambda: it.queue.enqueue("x"),
-            "keyed": lambda: it.queue.enqueue("x", dedupe_key="k"),
-            "many": lambda: it.queue.enqueue_many(["x", "y", "z"]),
-            "dequeue": it.queue.dequeue,
-            "wait": lambda: it.queue.dequeue(wait=1),
-            "stats": it.queue.stats,
+            "enqueue": lambda: opened.queue.enqueue("x"),
+            "keyed": lambda: opened.queue.enqueue("x", dedupe_key="k"),
+            "many": lambda: opened.queue.enqueue_many(["x", "y", "z"]),
+            "dequeue": opened.queue.dequeue,
+            "wait": lambda: opened.queue.dequeue(wait=1),
+            "stats": opened.queue.stats,
         }
         with pytest.raises(DatabaseUnreachable) as caught:
             pool.submit(calls[call]).result(TIMEOUT_S)
-        assert "geheim4711" not in said(caught.value)
+        assert "geheim4711" not in all_texts(caught.value)
         assert "geheim4711" not in caplog.text
 
 
-@pytest.mark.parametrize("kind", OWN)
-def test_out_of_reach_after_it_was_not(cutter: Cutter, conn: psycopg.Connection, kind: str) -> None:
-    """It waits as long as the queue's `timeout` says, which is less than the default."""
-    with made(kind, cutter.dsn, timeout=1) as it, ThreadPoolExecutor(1) as pool:
-        it.queue.enqueue("before")
-        cutter.run(cutter.shut())
+@pytest.mark.parametrize("kind", OWN_POOL)
+def test_the_database_becomes_unreachable(proxy: DroppingProxy, conn: psycopg.Connection, kind: str) -> None:
+    """A call waits for the queue's `timeout`, which is shorter here than by default."""
+    with opened_queue(kind, proxy.dsn, timeout=1) as opened, ThreadPoolExecutor(1) as pool:
+        opened.queue.enqueue("before")
+        proxy.run(proxy.refuse())
         with pytest.raises(DatabaseUnreachable):
-            pool.submit(it.queue.enqueue, "x").result(TIMEOUT_S)
+            pool.submit(opened.queue.enqueue, "x").result(TIMEOUT_S)
         assert contents(conn) == ["before"]

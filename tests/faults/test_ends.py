@@ -25,7 +25,9 @@ SIZES = {"small": 1}
 
 
 def create(id_: int, at: int, channel: str = "c", **changes: object) -> Create:
-    whole = Create(f"m{id_}".encode(), channel, Outcome.OK, id_, asked_at=at, told_at=at + 2, done_at=at + 4)
+    whole = Create(
+        f"m{id_}".encode(), channel, Outcome.OK, id_, called_at=at, answered_at=at + 2, done_at=at + 4
+    )
     return replace(whole, **changes)  # type: ignore[arg-type]
 
 
@@ -50,10 +52,13 @@ def delivery(id_: int, token: UUID, at: int, channel: str = "c") -> Delivery:
 
 
 def clean() -> tuple[History, list[Finished]]:
-    """1 is completed and its key kept; 2 takes the key later and waits; 3 is cancelled at once, 4 while
-    leased; 5 dies, is retried and completed; 6 died and is dead; 7 was swept after it was marked; 8 died and
-    was discarded; 9 was rolled back; 10 fills a channel, 11 came after it; 12 died and was retried with all;
-    13 went with its channel."""
+    """A history of 13 messages that breaks no rule.
+
+    1 is completed and its key is kept. 2 takes the key later and waits. 3 is cancelled at once, 4 while it is
+    leased. 5 dies, is retried and completed. 6 dies and stays dead. 7 is marked as cancelled, and its lease
+    runs out. 8 dies and is discarded. 9 is rolled back. 10 fills a channel, 11 is created after it is gone.
+    12 dies and is retried by dead_retry_all. 13 is deleted with its channel.
+    """
     history = History(
         creates=[
             create(1, 1000, dedupe_key="k"),
@@ -123,7 +128,7 @@ def violations(
     return checker.violations() + found
 
 
-def blames(found: list[str], rule: str) -> bool:
+def breaks_only(found: list[str], rule: str) -> bool:
     return bool(found) and all(broken.startswith(rule) for broken in found)
 
 
@@ -132,14 +137,14 @@ def test_a_clean_history_passes() -> None:
 
 
 @pytest.mark.parametrize("index", range(12))
-def test_a_row_that_is_missing(index: int) -> None:
+def test_a_missing_row(index: int) -> None:
     history, rows = clean()
     del rows[index]
     assert any(broken.startswith("history:") for broken in violations(history, rows))
 
 
 @pytest.mark.parametrize("index", range(12))
-def test_a_row_that_is_there_twice(index: int) -> None:
+def test_a_duplicate_row(index: int) -> None:
     history, rows = clean()
     rows.append(rows[index])
     assert any(broken.startswith("history:") for broken in violations(history, rows))
@@ -158,13 +163,13 @@ def test_a_row_that_is_there_twice(index: int) -> None:
         (11, {"finished_at": 1190}),
     ],
 )
-def test_a_row_that_says_something_else(index: int, changes: dict[str, object]) -> None:
+def test_a_wrong_row(index: int, changes: dict[str, object]) -> None:
     history, rows = clean()
     rows[index] = replace(rows[index], **changes)  # type: ignore[arg-type]
     assert any(broken.startswith("history:") for broken in violations(history, rows))
 
 
-def test_a_row_of_what_was_rolled_back() -> None:
+def test_a_row_for_a_message_that_was_rolled_back() -> None:
     history, rows = clean()
     rows.append(row(9, "dead", 1150))
     assert any(broken.startswith("2:") for broken in violations(history, rows))
@@ -177,10 +182,10 @@ def test_a_message_without_an_end_or_with_two(stored: tuple[bytes, ...]) -> None
 
 @pytest.mark.parametrize("at", [1100, 1250])
 def test_a_key_that_is_taken_while_it_is_held(at: int) -> None:
-    """While its message lives, and while it is kept."""
+    """While its message exists, and while the key is kept afterwards."""
     history, rows = clean()
     history.creates[2] = create(2, at, dedupe_key="k")
-    assert blames(violations(history, rows), "15:")
+    assert breaks_only(violations(history, rows), "15:")
 
 
 def test_a_key_that_is_taken_while_its_message_is_retried() -> None:
@@ -193,30 +198,30 @@ def test_a_key_that_is_taken_while_its_message_is_retried() -> None:
     assert any(broken.startswith("15:") for broken in violations(history, rows))
 
 
-def test_a_key_that_may_have_been_free_excuses() -> None:
+def test_a_key_that_may_have_been_free_is_no_violation() -> None:
     history, rows = clean()
     history.creates[2] = create(2, 1299, dedupe_key="k")
     assert violations(history, rows) == []
 
 
 @pytest.mark.parametrize(("holder", "at"), [(1, 1350), (3, 1250), (99, 1250)])
-def test_a_duplicate_of_nobody(holder: int, at: int) -> None:
-    """Its key is free by now, or was never its own."""
+def test_a_duplicate_of_a_message_without_the_key(holder: int, at: int) -> None:
+    """The key of the message is free by now, or the message never had it."""
     history, rows = clean()
-    history.creates[1] = replace(history.creates[1], holder=holder, asked_at=at, told_at=at + 1)
-    assert blames(violations(history, rows), "15:")
+    history.creates[1] = replace(history.creates[1], holder=holder, called_at=at, answered_at=at + 1)
+    assert breaks_only(violations(history, rows), "15:")
 
 
 def test_a_channel_that_holds_too_much() -> None:
     history, rows = clean()
     history.creates[12] = create(11, 1150, "small")
-    assert blames(violations(history, rows), "size:")
+    assert breaks_only(violations(history, rows), "size:")
 
 
-def test_a_channel_that_is_full_with_room_left() -> None:
+def test_a_channel_that_is_reported_full_with_room_left() -> None:
     history, rows = clean()
-    history.creates[11] = replace(history.creates[11], asked_at=1250, told_at=1252)
-    assert blames(violations(history, rows), "size:")
+    history.creates[11] = replace(history.creates[11], called_at=1250, answered_at=1252)
+    assert breaks_only(violations(history, rows), "size:")
 
 
 def test_more_leases_than_the_queue_allows() -> None:
@@ -224,11 +229,11 @@ def test_more_leases_than_the_queue_allows() -> None:
     history.creates += [create(id_, 1000, f"d{id_}") for id_ in range(20, 31)]
     history.deliveries += [delivery(id_, ONE, 1100, f"d{id_}") for id_ in range(20, 31)]
     stored = (b"m2", b"m11", *(f"m{id_}".encode() for id_ in range(20, 31)))
-    assert blames(violations(history, rows, stored=stored), "7:")
+    assert breaks_only(violations(history, rows, stored=stored), "7:")
 
 
 def test_leases_that_ended_in_the_history_do_not_count() -> None:
-    """With leases of a channel that was deleted meanwhile, and with others after it, ten run at a time."""
+    """Three leases ended with their channel before seven began: never more than ten run at a time."""
     history, rows = clean()
     for ids, at in ((range(20, 23), 1100), (range(40, 47), 1210)):
         history.creates += [create(id_, 1000, "doomed") for id_ in ids]
@@ -240,17 +245,17 @@ def test_leases_that_ended_in_the_history_do_not_count() -> None:
 
 @pytest.mark.parametrize("served", [8, 10])
 def test_a_count_that_drifted(served: int) -> None:
-    assert blames(violations(*clean(), served=served), "counts:")
+    assert breaks_only(violations(*clean(), served=served), "counts:")
 
 
 def test_a_release_while_the_queue_was_paused() -> None:
     history, rows = clean()
     history.pauses.append(Pause(None, 1090, 1120))
-    assert blames(violations(history, rows), "paused:")
+    assert breaks_only(violations(history, rows), "paused:")
 
 
 @pytest.mark.parametrize("result", ["completed", "extended", "retried"])
-def test_a_worker_that_is_not_told_that_its_message_was_given_up(result: str) -> None:
+def test_a_worker_that_does_not_learn_that_its_message_was_cancelled(result: str) -> None:
     history, rows = clean()
     kind = {"completed": "complete", "extended": "extend", "retried": "release"}[result]
     history.finishes.append(finish(7, result, 1160, kind))
@@ -258,13 +263,13 @@ def test_a_worker_that_is_not_told_that_its_message_was_given_up(result: str) ->
 
 
 @pytest.mark.parametrize("id_", [3, 7])
-def test_a_message_that_is_delivered_though_it_was_given_up(id_: int) -> None:
+def test_a_message_that_is_delivered_after_it_was_cancelled(id_: int) -> None:
     history, rows = clean()
     history.deliveries.append(delivery(id_, TWO, 1160))
     assert any(broken.startswith("cancelled:") for broken in violations(history, rows))
 
 
-def test_what_an_auditor_found() -> None:
+def test_a_finding_of_an_auditor() -> None:
     history, rows = clean()
     history.audits.append("size: ...")
     assert violations(history, rows) == ["audit: size: ..."]

@@ -1,7 +1,7 @@
-"""The bound on fairness (invariant 12), on the real engine, over scripts that Hypothesis makes up.
+"""The bound on fairness (invariant 12), on the real engine, with scripts that Hypothesis generates.
 
 A message takes `cost / weight` of its channel's share. Over any stretch of service during which a channel
-keeps a backlog, no other channel is served more of its share than it is, but for one message of each:
+keeps a backlog, no other channel is served more of its share than it is, except for one message of each:
 
     served_i / weight_i - served_j / weight_j <= largest_cost_i / weight_i + largest_cost_j / weight_j
 
@@ -158,42 +158,42 @@ class Taken:
     """The channels that had a backlog, each with a number that stays the same while the backlog lasts."""
     weights: dict[str, Fraction]
     lowest: dict[str, Fraction]
-    """The lowest weights since each channel's last message was taken: the next one may stand as these say."""
+    """Each channel's lowest weight since its last message was taken: its next one may be placed with that."""
     is_served: bool = True
     """False if the dequeue was rolled back."""
 
 
-def steepest(log: list[Taken], ahead: str, behind: str) -> Iterator[tuple[Fraction, Fraction]]:
+def leads(log: list[Taken], ahead: str, behind: str) -> Iterator[tuple[Fraction, Fraction]]:
     """By how much a channel got ahead of another one that kept a backlog, over all stretches, and the bound.
 
-    What a rolled-back dequeue took was offered to its channel, and uses up its share.
+    For the channel behind, a message that a rolled-back dequeue took counts as served: it was offered.
     """
     rounding = ROUNDING if any(1000 % t.weights[n] for t in log for n in (ahead, behind)) else 0
-    rise, bound, before = Fraction(0), Fraction(0), None
+    lead, bound, before = Fraction(0), Fraction(0), None
     largest = {channel: max((t.cost for t in log if t.channel == channel), default=1) for channel in NAMES}
     for taken in log:
         now = (taken.backlogs.get(behind), taken.weights[ahead], taken.weights[behind])
         if now != before or now[0] is None:
-            rise, before = Fraction(0), now
+            lead, before = Fraction(0), now
             bound = largest[ahead] / taken.lowest[ahead] + largest[behind] / taken.lowest[behind] + rounding
         if now[0] is None:
             continue
         step = taken.cost / taken.weights[taken.channel]
         if taken.channel == ahead and taken.is_served:
-            rise += step
+            lead += step
         elif taken.channel == behind:
-            rise = max(Fraction(0), rise - step)
-        yield rise, bound
+            lead = max(Fraction(0), lead - step)
+        yield lead, bound
 
 
 def check_fairness(log: list[Taken]) -> None:
     for ahead in NAMES:
         for behind in NAMES:
             if ahead != behind:
-                for nth, (rise, bound) in enumerate(steepest(log, ahead, behind)):
-                    assert rise <= bound, (
-                        f"{ahead} got {float(rise):g} ahead of {behind}, which had a backlog, "
-                        f"at the message {nth}; at most {float(bound):g} is fair"
+                for nth, (lead, bound) in enumerate(leads(log, ahead, behind)):
+                    assert lead <= bound, (
+                        f"{ahead} got {float(lead):g} ahead of {behind}, which had a backlog, "
+                        f"at message {nth}; at most {float(bound):g} is fair"
                     )
 
 
@@ -282,15 +282,15 @@ class Service:
     def _take(self, step: Take) -> None:
         self._end(step.consumer, commits=True)
         consumer = self.consumers[step.consumer]
-        is_short = step.dispatches
+        needs_dispatch = step.dispatches
         for nth in range(step.times):
-            if is_short:
+            if needs_dispatch:
                 self.conn.execute("SELECT dispatch()")
             stays_open = step.then == "open" and nth == step.times - 1
             if stays_open:
                 consumer.execute("BEGIN")
             messages, again_at = dequeue(consumer, step.limit, LEASE_MS)
-            is_short = again_at is not None or step.dispatches
+            needs_dispatch = again_at is not None or step.dispatches
             taken = [self._count(message.id) for message in messages]
             ids = [message.id for message in messages]
             if stays_open:
@@ -309,8 +309,8 @@ class Service:
 
     def _count(self, message: int) -> Taken:
         channel, cost = self._costs[message]
-        standing = {name: since for name, since in self._backlogs.items() if self._waiting[name]}
-        taken = Taken(channel, cost, standing, dict(self._weights), dict(self._lowest))
+        backlogs = {name: since for name, since in self._backlogs.items() if self._waiting[name]}
+        taken = Taken(channel, cost, backlogs, dict(self._weights), dict(self._lowest))
         self.log.append(taken)
         self._waiting[channel].remove(message)
         self._lowest[channel] = self._weights[channel]
@@ -329,7 +329,7 @@ class Service:
             taken.is_served = False
             self._waiting[taken.channel].add(message)
         dispatch(self.conn)
-        self.clock.advance(LONG_MS)  # it may be held
+        self.clock.advance(LONG_MS)  # its rows may still be locked
         dispatch(self.conn)
 
 
@@ -351,7 +351,9 @@ def serve(connect: Connect) -> Callable[[list[Step]], list[Taken]]:
 @pytest.mark.parametrize(
     "examples", [15, pytest.param(60, marks=pytest.mark.slow), pytest.param(600, marks=pytest.mark.long)]
 )
-def test_nobody_gets_ahead_of_a_backlog(serve: Callable[[list[Step]], list[Taken]], examples: int) -> None:
+def test_no_channel_gets_ahead_of_a_backlog(
+    serve: Callable[[list[Step]], list[Taken]], examples: int
+) -> None:
     @settings(
         max_examples=examples,
         deadline=None,
@@ -393,7 +395,7 @@ BACKLOGS: list[Step] = [Create(name, (1,), urgent=False, priority=0) for name in
                 Create("c", (1,), urgent=False, priority=0),
                 Trickle("a", 1, 10, 1),
             ],
-            id="a rollback after all else was served",
+            id="a rollback after everything else was served",
         ),
         pytest.param(
             [
@@ -468,7 +470,7 @@ def test_weights_are_kept(conn: psycopg.Connection, first: str, second: str) -> 
     ],
 )
 def test_a_quiet_tenant_waits_for_two_others(conn: psycopg.Connection, backlog: int, largest: int) -> None:
-    """The look-ahead grows with the largest request, and must not delay a quiet tenant."""
+    """The dispatcher looks further ahead after large requests; that must not delay a quiet tenant."""
     for _ in range(0, backlog, 8000):
         flood(conn, "flood", 8000)
     dispatch(conn)

@@ -37,15 +37,15 @@ def serve(conn: psycopg.Connection, limit: int = 1) -> list[str]:
 
 
 @pytest.mark.parametrize("limit", [1, 3, 8, 20])
-@pytest.mark.parametrize("a_turn", [1, 5])
-def test_constant_urgent_arrivals(conn: psycopg.Connection, limit: int, a_turn: int) -> None:
+@pytest.mark.parametrize("per_turn", [1, 5])
+def test_constant_urgent_arrivals(conn: psycopg.Connection, limit: int, per_turn: int) -> None:
     """A channel that gets urgent messages before every dequeue is served exactly its share."""
     others = [f"other {i}" for i in range(9)]
     for channel in others:
         flood(conn, channel, 60)
     served: Counter[str] = Counter()
     while sum(served.values()) < 400:
-        for _ in range(max(a_turn, limit)):
+        for _ in range(max(per_turn, limit)):
             create(conn, "urgent", at=-1)
         served.update(serve(conn, limit))
     share = max(1, -(-limit // 10))
@@ -70,16 +70,16 @@ def test_urgent_messages_go_ahead_within_their_channel(conn: psycopg.Connection)
 @pytest.mark.parametrize("limit", [1, 7])
 @pytest.mark.parametrize("at", [None, -1], ids=["plain", "urgent"])
 def test_one_tenant_floods(conn: psycopg.Connection, limit: int, at: int | None) -> None:
-    """5,000 wait in one channel. A message of a quiet one waits at most two turns of the ring."""
-    chance = random.Random(f"{limit}/{at}")
+    """5,000 messages wait in one channel. One in a quiet channel waits at most two rounds of all channels."""
+    rng = random.Random(f"{limit}/{at}")
     flood(conn, "flood", 5000, at)
     served = 0
     made: dict[str, int] = {}
     waits: list[int] = []
     shares: Counter[str] = Counter()
     while served < 1500:
-        quiet = chance.choice(QUIET)
-        if quiet not in made and chance.random() < 0.5:
+        quiet = rng.choice(QUIET)
+        if quiet not in made and rng.random() < 0.5:
             create(conn, quiet)
             made[quiet] = served
         for channel in serve(conn, limit):
@@ -91,35 +91,35 @@ def test_one_tenant_floods(conn: psycopg.Connection, limit: int, at: int | None)
     assert len(waits) > 50
     assert max(waits) <= 2 * turn, f"waited for {max(waits)}"
     assert max(made.values(), default=served) >= served - 2 * turn
-    assert shares["flood"] > 100, "what nobody else needs is the flood's"
+    assert shares["flood"] > 100, "the flood gets what the others leave"
 
 
 def test_one_tenant_floods_and_many_consume(connect: Connect, conn: psycopg.Connection) -> None:
-    """Four consumers in batches of five; each may be a batch ahead of what the others see.
+    """Four consumers dequeue batches of five; each may be a batch ahead of what the others see.
 
-    One that the machine puts aside for a moment, with the dispatch lock, delays a few more.
+    A consumer that is suspended for a moment while it has the dispatch lock delays a few more messages.
     """
     consumers, limit, quiets = 4, 5, 300
     flood(conn, "flood", 5000)
     dispatch(conn)
     lock = threading.Lock()
-    over = threading.Event()
+    is_over = threading.Event()
     served = 0
     made: dict[bytes, int] = {}
     seen: set[bytes] = set()
     waits: list[int] = []
 
-    def consume(mine: psycopg.Connection) -> None:
+    def consume(consumer: psycopg.Connection) -> None:
         nonlocal served
-        while not over.is_set():
-            mine.execute("SELECT dispatch()")
-            messages, _ = dequeue(mine, limit)
+        while not is_over.is_set():
+            consumer.execute("SELECT dispatch()")
+            messages, _ = dequeue(consumer, limit)
             with lock:
                 served += len(messages)
                 seen.update(m.content for m in messages)
                 waits.extend(served - made.pop(m.content) for m in messages if m.content in made)
             for m in messages:
-                mine.execute("SELECT message_complete(%s, %s)", (m.id, m.token))
+                consumer.execute("SELECT message_complete(%s, %s)", (m.id, m.token))
 
     with ThreadPoolExecutor(max_workers=consumers) as pool:
         try:
@@ -134,11 +134,11 @@ def test_one_tenant_floods_and_many_consume(connect: Connect, conn: psycopg.Conn
                     assert not any(future.done() for future in futures)
                     time.sleep(0.001)
         finally:
-            over.set()
+            is_over.set()
         for future in futures:
             future.result(timeout=30)
     turn = len(QUIET) + 1 + consumers * limit
     print(f"{len(waits)} waited for at most {max(waits)} of {served} served")
     assert len(waits) >= quiets // 3
     assert sorted(waits)[len(waits) * 95 // 100] <= 3 * turn, sorted(waits)[-10:]
-    assert max(waits) <= 1_000  # and not until the flood is over
+    assert max(waits) <= 1_000  # they do not wait until the flood is over

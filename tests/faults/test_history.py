@@ -84,7 +84,7 @@ def test_a_clean_history_passes() -> None:
         ("paused", delivery(5, THREE, 1650)),
     ],
 )
-def test_a_delivery_that_must_not_be(number: str, added: Delivery) -> None:
+def test_a_delivery_that_breaks_an_invariant(number: str, added: Delivery) -> None:
     history = clean()
     history.deliveries.append(added)
     assert any(v.startswith(f"{number}:") for v in violations(history)), violations(history)
@@ -101,7 +101,7 @@ def test_a_delivery_that_must_not_be(number: str, added: Delivery) -> None:
         ("6", Finish("complete", 1, TWO, "lost", Outcome.OK, 3000, 3001)),
     ],
 )
-def test_an_answer_that_must_not_be(number: str, added: Finish) -> None:
+def test_a_result_that_breaks_an_invariant(number: str, added: Finish) -> None:
     history = clean()
     history.finishes.append(added)
     assert any(v.startswith(f"{number}:") for v in violations(history)), violations(history)
@@ -133,7 +133,7 @@ def test_a_deadlock() -> None:
     assert violations(history) == ["1 deadlocks"]
 
 
-def test_what_is_unknown_excuses() -> None:
+def test_an_unknown_outcome_is_no_violation() -> None:
     history = clean()
     history.finishes[4] = replace(history.finishes[4], outcome=Outcome.UNKNOWN)
     del history.finishes[5]

@@ -1,8 +1,8 @@
 """What each call does at each isolation level.
 
-Dequeue, dispatch, cancel and what else reads, locks and reads again are refused above READ COMMITTED
-(invariant 8: it must not pass what the caller cannot see). Creates and finishers work at every level; where
-two meet on one message, the later one fails as PostgreSQL has it (40001, retry the transaction) and changes
+Calls that read, lock and read again, such as dequeue, dispatch and cancel, are refused above READ COMMITTED:
+they must not skip what the caller cannot see (invariant 8). Creates and finishers work at every level. If two
+calls change the same message, the later one fails with PostgreSQL's 40001 (retry the transaction) and changes
 nothing (invariants 1, 2, 5).
 """
 
@@ -118,7 +118,7 @@ def test_finishers_work(conn: psycopg.Connection, connect: Connect, level: Isola
 
 @pytest.mark.parametrize("level", ALL, ids=level_name)
 @pytest.mark.parametrize("kind", FINISHERS)
-def test_finishers_say_what_is_not_theirs(
+def test_finishers_report_a_lost_lease_or_a_missing_message(
     conn: psycopg.Connection, connect: Connect, level: IsolationLevel, kind: str
 ) -> None:
     delivery = leased(conn)
@@ -132,7 +132,7 @@ def test_finishers_say_what_is_not_theirs(
 
 @pytest.mark.parametrize("level", ABOVE, ids=level_name)
 @pytest.mark.parametrize("kind", FINISHERS)
-def test_a_finisher_that_another_came_before_must_retry(
+def test_a_finisher_after_a_concurrent_change_must_retry(
     conn: psycopg.Connection, connect: Connect, level: IsolationLevel, kind: str
 ) -> None:
     """Another session extended the lease after this caller took its snapshot."""
@@ -170,13 +170,13 @@ def test_a_finisher_that_lost_to_a_takeover_changes_nothing(
     check(conn)
 
 
-def test_serializable_callers_do_not_fail_each_other(conn: psycopg.Connection, connect: Connect) -> None:
+def test_serializable_callers_do_not_all_fail(conn: psycopg.Connection, connect: Connect) -> None:
     """Each completes its message and creates the next: some succeed, and none does only half."""
     level = IsolationLevel.SERIALIZABLE
-    held = [leased(conn) for _ in range(4)]
-    callers = [at_level(connect, level) for _ in held]
+    deliveries = [leased(conn) for _ in range(4)]
+    callers = [at_level(connect, level) for _ in deliveries]
     failures = 0
-    for caller, delivery in zip(callers, held, strict=True):
+    for caller, delivery in zip(callers, deliveries, strict=True):
         caller.execute("SELECT message_complete(%s, %s)", (delivery.id, delivery.token))
         caller.execute("SELECT message_create('b', 'next')")
     for caller in callers:
@@ -184,6 +184,6 @@ def test_serializable_callers_do_not_fail_each_other(conn: psycopg.Connection, c
             caller.commit()
         except errors.SerializationFailure:
             failures += 1
-    assert failures < len(held), "at least one of those that meet gets through"
+    assert failures < len(deliveries), "at least one caller succeeds"
     served = [d.content for d in drain(conn)]
-    assert served == [b"next"] * (len(held) - failures)
+    assert served == [b"next"] * (len(deliveries) - failures)

@@ -27,7 +27,7 @@ def until_waiting_or_done(
     query = "SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s"
     deadline = time.monotonic() + 10
     while watcher.execute(query, (waiter.info.backend_pid,)).fetchone() != ("Lock",) and not call.done():
-        assert time.monotonic() < deadline, "it neither waits nor comes back"
+        assert time.monotonic() < deadline, "the call neither waits nor returns"
         time.sleep(0.005)
 
 
@@ -37,7 +37,7 @@ def test_two_producers_race_for_a_key(connect: Connect, end: str, max_size: int)
     """Invariant 15: the second producer waits until the first commits or rolls back."""
     conn, first, second = connect(), connect(autocommit=False), connect()
     conn.execute("SELECT * FROM channel_set('a', p_max_size => %s)", (max_size,))
-    [(held_by, result)] = create(first, "a", "key")
+    [(first_id, result)] = create(first, "a", "key")
     assert result == "created"
     with ThreadPoolExecutor() as pool:
         call = pool.submit(create, second, "a", "key")
@@ -45,7 +45,7 @@ def test_two_producers_race_for_a_key(connect: Connect, end: str, max_size: int)
         first.execute(end)
         [(id_, result)] = call.result(10)
     assert result == ("duplicate" if end == "COMMIT" else "created")
-    assert (id_ == held_by) == (end == "COMMIT")
+    assert (id_ == first_id) == (end == "COMMIT")
     assert conn.execute("SELECT id FROM message").fetchall() == [(id_,)]
     check(conn)
 
@@ -56,7 +56,7 @@ def test_many_producers_race_for_a_key(connect: Connect) -> None:
         for key in (f"key {n}" for n in range(50)):
             calls = [pool.submit(create, racer, "a", key) for racer in racers]
             answers = [call.result(10)[0] for call in calls]
-            assert len({id_ for id_, _ in answers}) == 1, "all know the same message"
+            assert len({id_ for id_, _ in answers}) == 1, "all callers get the same message"
             assert sorted(result for _, result in answers) == ["created"] + ["duplicate"] * 5
     check(racers[0])
 
@@ -80,7 +80,7 @@ def test_batches_take_their_keys_in_order(connect: Connect, max_size: int) -> No
     check(conn)
 
 
-def test_batches_in_opposite_orders_never_wait_in_a_circle(connect: Connect) -> None:
+def test_batches_in_opposite_orders_do_not_deadlock(connect: Connect) -> None:
     """Sizes and keys of several channels, each batch in another order: no deadlock, and no key twice."""
     conn, racers = connect(), [connect() for _ in range(4)]
     for channel in ("b", "d"):

@@ -1,4 +1,4 @@
-"""Many channels under a short statement_timeout: every call ends in time and makes progress (invariant 13).
+"""Many channels under a short statement_timeout: calls finish in time and make progress (invariant 13).
 
 Also an empty queue: a dequeue that finds nothing writes nothing.
 """
@@ -33,7 +33,7 @@ def quiet(pytestconfig: pytest.Config) -> Iterator[Server]:
         yield server
 
 
-def test_an_idle_visit_writes_nothing(quiet: Server) -> None:
+def test_idle_calls_write_nothing(quiet: Server) -> None:
     with connect(quiet, "queue") as conn:
         conn.execute("SELECT * FROM channel_set('limited', 1, 100)")
         for channel in ("a", "limited"):
@@ -53,7 +53,7 @@ def test_an_idle_visit_writes_nothing(quiet: Server) -> None:
         before = conn.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
         dispatch(conn)
         after = conn.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
-        assert after != before, "a dispatch with work to do is seen"
+        assert after != before, "a dispatch with work to do writes WAL"
 
 
 def bulk(conn: psycopg.Connection, messages: int, channels: int) -> None:
@@ -89,7 +89,7 @@ def test_ten_messages_in_each_channel(conn: psycopg.Connection, channels: int) -
         visits.update(delivery.channel for delivery in deliveries)
         if visits.total() == channels:
             assert len(visits) == channels
-    # Invariant 12: all had their turn before some had a third one.
+    # Invariant 12: every channel had its turn before any had a third one.
     assert len(visits) == channels
     assert max(visits.values()) == 2
     conn.execute("SET statement_timeout = 0")
@@ -99,7 +99,7 @@ def test_ten_messages_in_each_channel(conn: psycopg.Connection, channels: int) -
 @many_channels
 @pytest.mark.timeout(600)
 def test_a_clock_set_back_with_many_channels(conn: psycopg.Connection, channels: int) -> None:
-    """The rebuild that a clock step needs is split into calls that also end in time."""
+    """The rebuild that a clock step needs is split into calls that also finish in time."""
     clock = FakeClock(conn)
     bulk(conn, channels, channels)
     dispatch(conn)
@@ -122,7 +122,7 @@ def test_a_clock_set_back_with_many_channels(conn: psycopg.Connection, channels:
 def test_a_restored_queue_with_many_channels(conn: psycopg.Connection, channels: int) -> None:
     bulk(conn, channels, channels)
     dispatch(conn)
-    # As a restore into another cluster leaves it.
+    # As after a restore into another cluster.
     conn.execute("UPDATE tick SET system_id = system_id + 1, started_at = started_at - INTERVAL '1 s'")
     conn.execute(f"SET statement_timeout = '{TIMEOUT}'")
     dispatch(conn)

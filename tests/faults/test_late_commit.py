@@ -20,7 +20,7 @@ def create(conn: psycopg.Connection, channel: str = "a", content: bytes = b"x") 
 
 
 def sweep_past(conn: psycopg.Connection, clock: FakeClock) -> None:
-    """Have others' leases swept far beyond the end of the one that is about to commit."""
+    """Sweep other leases, until the sweep is far beyond the end of the lease that is about to commit."""
     for step in range(5):
         create(conn, "others", f"{step}".encode())
         dispatch(conn)
@@ -50,7 +50,7 @@ def test_a_dequeue(conn: psycopg.Connection, connect: Connect, clock: FakeClock)
     check(conn)
 
 
-def test_a_dequeue_of_the_last_attempt_is_parked(
+def test_a_dequeue_of_the_last_attempt_becomes_a_dead_letter(
     conn: psycopg.Connection, connect: Connect, clock: FakeClock
 ) -> None:
     conn.execute("SELECT message_create('a', 'x', p_max_attempts => 1)")
@@ -75,7 +75,7 @@ def test_an_extension(conn: psycopg.Connection, connect: Connect, clock: FakeClo
     assert extended == ("extended", clock.at + LEASE_MS)
     sweep_past(conn, clock)
     late.commit()
-    for _ in range(100):  # the row was held while the sweep passed: it comes back to it with a pause
+    for _ in range(100):  # the row was locked when the sweep passed: the sweep tries again after a pause
         clock.advance(50)
         dispatch(conn)
     [second], _ = dequeue(conn)
@@ -83,10 +83,10 @@ def test_an_extension(conn: psycopg.Connection, connect: Connect, clock: FakeClo
     check(conn)
 
 
-def test_an_extension_while_the_sweep_has_passed_the_old_end_too(
+def test_an_extension_when_the_sweep_has_passed_the_old_end_too(
     conn: psycopg.Connection, connect: Connect, clock: FakeClock
 ) -> None:
-    """The row is locked when its lease runs out; after the commit it runs on to the new end, not beyond."""
+    """The row is locked when its lease runs out; after the commit the lease lasts until its new end."""
     create(conn)
     dispatch(conn)
     [first], _ = dequeue(conn, 1, 10)
@@ -161,7 +161,7 @@ def test_a_dequeue_under_a_limit(
     check(conn)
 
 
-def test_leases_of_one_end_that_are_more_than_a_fold_takes(
+def test_more_leases_run_out_at_once_than_one_dispatch_handles(
     conn: psycopg.Connection, clock: FakeClock
 ) -> None:
     conn.execute(

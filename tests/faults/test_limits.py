@@ -1,6 +1,6 @@
-"""Limits, intervals and pauses under expiry, late extensions and changes of policy, checked from outside.
+"""Limits, intervals and pauses under expiry, late extensions and policy changes, as a client sees them.
 
-Invariants 7, 10 and 13: never more than allowed, never sooner, never less than what the policies leave free.
+Invariants 7, 10 and 13: never more than allowed, never sooner, never less than the policies allow.
 """
 
 import random
@@ -59,7 +59,7 @@ def test_a_limit_set_while_leases_run_counts_them(
     more = serve(conn)
     assert len(more) == max(0, limit - 2)
     complete(conn, *running)
-    clock.advance(1000)  # leases from before the limit do not say when they end: it is looked at again
+    clock.advance(1000)  # leases from before the limit write no wake: the channel is checked again
     assert len(serve(conn)) == limit - len(more)
     assert serve(conn) == []
     check(conn)
@@ -73,7 +73,7 @@ def test_a_limit_lowered_below_what_runs(conn: psycopg.Connection, clock: FakeCl
     policy(conn, 1)
     for done in running[:2]:
         complete(conn, done)
-        assert serve(conn) == [], "one still runs"
+        assert serve(conn) == [], "one lease still runs"
     complete(conn, running[2])
     assert len(serve(conn)) == 1
     check(conn)
@@ -88,7 +88,7 @@ def test_a_limit_raised_takes_effect_at_once(conn: psycopg.Connection, clock: Fa
     check(conn)
 
 
-def test_a_limit_lifted_takes_effect_at_once_and_set_again_counts_all(
+def test_a_limit_that_is_lifted_and_set_again_counts_all_leases(
     conn: psycopg.Connection, clock: FakeClock
 ) -> None:
     policy(conn, 1, 500)
@@ -149,22 +149,22 @@ def test_a_visit_that_releases_nothing_does_not_move_the_interval(
     clock.set(released_at + 1000)
     holder = connect(autocommit=False)
     holder.execute("SELECT FROM message WHERE id NOT IN (SELECT id FROM leases) FOR UPDATE")
-    assert serve(conn) == [], "its messages are held: visited, not released"
+    assert serve(conn) == [], "its messages are locked: it is visited, but nothing is released"
     holder.rollback()
-    clock.advance(1000)  # looked for again within a second
+    clock.advance(1000)  # the channel is checked again within a second
     [second] = serve(conn)
     assert second.lease_end_at - LONG == clock.at
     check(conn)
 
 
 def test_a_late_extension_keeps_its_slot(conn: psycopg.Connection, clock: FakeClock) -> None:
-    """The lease has run out, nobody has swept it: it is extended, and a limit of 1 still runs 1."""
+    """A lease that has run out but was not swept is extended, and still takes the only slot."""
     policy(conn, 1)
     create(conn, 2)
     [first] = serve(conn, lease_ms=100)
     dispatch(conn)
     clock.advance(500)
-    assert dequeue(conn, 10)[0] == [], "before a dispatch the slot is taken, however late"
+    assert dequeue(conn, 10)[0] == [], "the slot stays taken until a dispatch"
     extended = conn.execute("SELECT * FROM message_extend(%s, %s, 1000)", (first.id, first.token)).fetchone()
     assert extended == ("extended", clock.at + 1000)
     assert serve(conn) == []
@@ -189,7 +189,7 @@ def test_a_late_extension_that_commits_after_the_sweep_looked(
     late.commit()
     for _ in range(40):
         clock.advance(100)
-        assert serve(conn) == [], "one runs, and its holder was promised five seconds"
+        assert serve(conn) == [], "one lease runs, and it was extended by five seconds"
     clock.advance(2000)
     [again] = serve(conn)
     assert (again.id, again.attempts) == (first.id, 2)
@@ -204,14 +204,14 @@ def test_pause_and_resume(conn: psycopg.Connection, clock: FakeClock) -> None:
     create(conn)
     clock.advance(LONG // 2)
     assert serve(conn) == []
-    assert conn.execute("SELECT COUNT(*) FROM leases").fetchone() == (1,), "what runs runs on"
+    assert conn.execute("SELECT COUNT(*) FROM leases").fetchone() == (1,), "running leases continue"
     complete(conn, *running)
     policy(conn, paused=False)
     assert len(serve(conn)) == 4
     check(conn)
 
 
-def test_a_release_while_a_fold_is_under_way_counts(
+def test_a_release_during_a_dispatch_counts(
     conn: psycopg.Connection, connect: Connect, clock: FakeClock
 ) -> None:
     """Invariant 10: the dispatch read the clock before the release and places the channel after it."""
@@ -221,14 +221,14 @@ def test_a_release_while_a_fold_is_under_way_counts(
     create(conn, 2)
     dispatch(conn)
     conn.execute("SELECT message_create('a', '', -1)")
-    gate, folder = connect(), connect()
-    gate.execute("SELECT pg_advisory_lock(1)")
+    blocker, dispatcher = connect(), connect()
+    blocker.execute("SELECT pg_advisory_lock(1)")
     with ThreadPoolExecutor(max_workers=1) as pool:
-        dispatching = pool.submit(folder.execute, "SELECT dispatch()")
-        wait_until_blocked(conn, folder)
+        dispatching = pool.submit(dispatcher.execute, "SELECT dispatch()")
+        until_blocked(conn, dispatcher)
         released_at = clock.advance(30)
         assert len(dequeue(conn, 10)[0]) == 1
-        gate.execute("SELECT pg_advisory_unlock(1)")
+        blocker.execute("SELECT pg_advisory_unlock(1)")
         dispatching.result(timeout=30)
     clock.set(released_at + 39)
     assert serve(conn) == []
@@ -237,23 +237,23 @@ def test_a_release_while_a_fold_is_under_way_counts(
     check(conn)
 
 
-def wait_until_blocked(conn: psycopg.Connection, other: psycopg.Connection) -> None:
+def until_blocked(conn: psycopg.Connection, other: psycopg.Connection) -> None:
     query = "SELECT wait_event FROM pg_stat_activity WHERE pid = %s"
     deadline = time.monotonic() + 30
     while conn.execute(query, (other.info.backend_pid,)).fetchone() != ("advisory",):
-        assert time.monotonic() < deadline, "it did not come to the gate"
+        assert time.monotonic() < deadline, "the dispatch did not reach the lock"
         time.sleep(0.005)
 
 
 @dataclass
-class Outside:
-    """What anybody can see of a channel: its policy, its last release and its messages."""
+class ChannelModel:
+    """What a client knows of a channel: its policy, its last release and its leased messages."""
 
     limit: int = 0
     interval: int = 0
     paused: bool = False
     released_at: int | None = None
-    held: list[Delivery] = field(default_factory=list)
+    deliveries: list[Delivery] = field(default_factory=list)
 
     def expected(self, due: int, leased: int, now: int) -> int:
         if self.paused or (self.interval and self.released_at and now < self.released_at + self.interval):
@@ -266,13 +266,13 @@ class Outside:
     "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(8, 30))]
 )
 def test_any_order_of_events(conn: psycopg.Connection, clock: FakeClock, seed: int) -> None:
-    """Every visit releases exactly what the policies leave free: no more (7, 10) and no less (13)."""
-    chance = random.Random(seed)
-    channels = {name: Outside() for name in ("a", "b", "c")}
+    """Every visit releases exactly what the policies allow: no more (7, 10) and no less (13)."""
+    rng = random.Random(seed)
+    channels = {name: ChannelModel() for name in ("a", "b", "c")}
     released = 0
     for _ in range(60):
-        name, channel = chance.choice(list(channels.items()))
-        _disturb(conn, clock, chance, name, channel)
+        name, channel = rng.choice(list(channels.items()))
+        _disturb(conn, clock, rng, name, channel)
         clock.advance(100)
         dispatch(conn)
         waiting = {
@@ -283,51 +283,49 @@ def test_any_order_of_events(conn: psycopg.Connection, clock: FakeClock, seed: i
                 (clock.at,),
             )
         }
-        lease_ms = chance.choice((50, 150, LONG))
+        lease_ms = rng.choice((50, 150, LONG))
         got = dequeue(conn, 1000, lease_ms)[0]
         if any(
             len([d for d in got if d.channel == each])
-            < outside.expected(waiting.get(each, (0, 0))[0], waiting.get(each, (0, 0))[1], clock.at)
-            for each, outside in channels.items()
+            < model.expected(waiting.get(each, (0, 0))[0], waiting.get(each, (0, 0))[1], clock.at)
+            for each, model in channels.items()
         ):
-            clock.advance(1000)  # a lease from before a limit ends without a wake
+            clock.advance(1000)  # completing a lease from before a limit writes no wake
             dispatch(conn)
             got += dequeue(conn, 1000, lease_ms)[0]
         released += len(got)
-        for each, outside in channels.items():
-            mine = [d for d in got if d.channel == each]
+        for each, model in channels.items():
+            of_channel = [d for d in got if d.channel == each]
             due, leased = waiting.get(each, (0, 0))
-            expected = outside.expected(due, leased, clock.at)
-            assert len(mine) == expected, (seed, each, outside, waiting.get(each), clock.at)
-            outside.held += mine
-            outside.released_at = clock.at if mine else outside.released_at
+            expected = model.expected(due, leased, clock.at)
+            assert len(of_channel) == expected, (seed, each, model, waiting.get(each), clock.at)
+            model.deliveries += of_channel
+            model.released_at = clock.at if of_channel else model.released_at
     assert released > 5
     check(conn, but=("invariant 7",))  # a limit may have been lowered below what runs
 
 
 def _disturb(
-    conn: psycopg.Connection, clock: FakeClock, chance: random.Random, name: str, channel: Outside
+    conn: psycopg.Connection, clock: FakeClock, rng: random.Random, name: str, channel: ChannelModel
 ) -> None:
-    what = chance.choice(("create", "create", "finish", "finish", "extend", "policy", "pause", "wait"))
+    what = rng.choice(("create", "create", "finish", "finish", "extend", "policy", "pause", "wait"))
     if what == "create":
-        at = chance.choice((None, -1, clock.at + 120))
-        for _ in range(chance.randint(1, 5)):
+        at = rng.choice((None, -1, clock.at + 120))
+        for _ in range(rng.randint(1, 5)):
             conn.execute("SELECT message_create(%s, '', %s, p_max_attempts => 1000)", (name, at))
-    elif what in {"finish", "extend"} and channel.held:
-        done = channel.held[chance.randrange(len(channel.held))]
+    elif what in {"finish", "extend"} and channel.deliveries:
+        done = channel.deliveries[rng.randrange(len(channel.deliveries))]
         if what == "extend":
             conn.execute("SELECT message_extend(%s, %s, 200)", (done.id, done.token))
         else:
-            conn.execute(
-                f"SELECT {chance.choice(('message_complete', 'message_retry'))}(%s, %s)", done[0:7:6]
-            )
-            channel.held.remove(done)
+            conn.execute(f"SELECT {rng.choice(('message_complete', 'message_retry'))}(%s, %s)", done[0:7:6])
+            channel.deliveries.remove(done)
     elif what == "policy":
-        channel.limit = chance.choice((0, 1, 2, 5))
-        channel.interval = chance.choice((0, 0, 150, 500))
+        channel.limit = rng.choice((0, 1, 2, 5))
+        channel.interval = rng.choice((0, 0, 150, 500))
         policy(conn, channel.limit, channel.interval, channel=name)
     elif what == "pause":
         channel.paused = not channel.paused
         policy(conn, paused=channel.paused, channel=name)
     elif what == "wait":
-        clock.advance(chance.choice((50, 700)))
+        clock.advance(rng.choice((50, 700)))

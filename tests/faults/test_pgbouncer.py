@@ -1,4 +1,4 @@
-"""Through PgBouncer in transaction mode: each transaction of a client may have another server session."""
+"""Through PgBouncer in transaction mode: each transaction of a client may get a different server session."""
 
 import asyncio
 import logging
@@ -18,11 +18,11 @@ from lonnymq.adapters.listener import POOLED, AsyncListener, Listener
 from lonnymq.client.produce import Batch
 from lonnymq.errors import InvalidLimit
 from tests.faults.pgbouncer import SESSIONS, PgBouncer, pgbouncer
-from tests.queues import OWN, made
+from tests.queues import OWN_POOL, opened_queue
 
 pytestmark = pytest.mark.debian("pgbouncer")
 TIMEOUT_S = 10.0
-LONG = 3 * TIMEOUT_S
+LONG_S = 3 * TIMEOUT_S
 MORE = NewMessage("more", "more", delay=3600)
 
 
@@ -35,29 +35,29 @@ def pooler(dsn: str) -> Iterator[PgBouncer]:
 def until(is_true: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not is_true():
-        assert time.monotonic() < deadline, f"waited in vain for: {what}"
+        assert time.monotonic() < deadline, f"timed out waiting for: {what}"
         time.sleep(0.005)
 
 
-def test_the_pooler_does_share_sessions(pooler: PgBouncer) -> None:
-    """Prepared statements are lost or found by other clients; otherwise the tests below prove nothing."""
+def test_the_pooler_shares_sessions(pooler: PgBouncer) -> None:
+    """One client meets the prepared statement of another. Otherwise the tests below would prove nothing."""
     with (
         psycopg.connect(pooler.dsn, autocommit=True, prepare_threshold=0) as one,
         psycopg.connect(pooler.dsn, autocommit=True, prepare_threshold=0) as other,
         psycopg.connect(pooler.dsn) as busy,
     ):
-        busy.execute("SELECT 1")  # leaves one session for both
+        busy.execute("SELECT 1")  # leaves only one session for the other two
         one.execute("SELECT %s", (1,))
         with pytest.raises(psycopg.errors.DuplicatePreparedStatement):
             other.execute("SELECT %s", (1,))
     assert len(pooler.server_pids()) == SESSIONS
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_producing_and_consuming(pooler: PgBouncer, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Batch, "max_messages", 3)
-    with made(kind, pooler.dsn, size=4) as it:
-        queue = it.queue
+    with opened_queue(kind, pooler.dsn, size=4) as opened:
+        queue = opened.queue
         for number in range(8):
             assert queue.enqueue({"n": number}).result == "created"
             assert queue.enqueue("later", channel="later", delay=3600).result == "created"
@@ -76,31 +76,31 @@ def test_producing_and_consuming(pooler: PgBouncer, kind: str, monkeypatch: pyte
         )
         assert (loaded.created, seen) == (10, [3, 6, 9, 10])
 
-        held = [delivery for _ in range(10) for delivery in queue.dequeue(lease=60, consumer="me")]
+        deliveries = [delivery for _ in range(10) for delivery in queue.dequeue(lease=60, consumer="me")]
         while taken := queue.dequeue(7):
-            held += taken
-        assert Counter(delivery.channel for delivery in held) == {
+            deliveries += taken
+        assert Counter(delivery.channel for delivery in deliveries) == {
             "default": 8,
             "urgent": 8,
             "keyed": 8,
             "many": 10,
         }
-        for delivery in held[:10]:
+        for delivery in deliveries[:10]:
             assert queue.extend(delivery, 120).result == "extended"
             assert queue.complete(delivery) == "completed"
-        assert {one.result for one in queue.extend_many(held[10:20], 120)} == {"extended"}
-        assert {one.result for one in queue.complete_many(held[10:20])} == {"completed"}
-        for delivery in held[20:]:
+        assert {one.result for one in queue.extend_many(deliveries[10:20], 120)} == {"extended"}
+        assert {one.result for one in queue.complete_many(deliveries[10:20])} == {"completed"}
+        for delivery in deliveries[20:]:
             assert queue.retry(delivery, delay=3600, error="not now", state=b"page 7") == "retried"
-        message = queue.get(held[20].id)
+        message = queue.get(deliveries[20].id)
         assert message is not None
         assert message.state == b"page 7"
 
 
-@pytest.mark.parametrize("kind", OWN)
-def test_looking_after_it(pooler: PgBouncer, kind: str) -> None:
-    with made(kind, pooler.dsn, size=4) as it:
-        queue = it.queue
+@pytest.mark.parametrize("kind", OWN_POOL)
+def test_administration(pooler: PgBouncer, kind: str) -> None:
+    with opened_queue(kind, pooler.dsn, size=4) as opened:
+        queue = opened.queue
         assert queue.set(history=True, lease=60).history
         for _ in range(8):
             dead(queue)
@@ -111,7 +111,7 @@ def test_looking_after_it(pooler: PgBouncer, kind: str) -> None:
             assert [one.id for one in queue.messages(channel="b")] == [waiting]
             policy = queue.channel("b").set(max_concurrency=2, max_size=50)
             assert queue.channel("b").get() == policy
-            assert queue.dequeue(1) == []  # it dispatches: statistics are as of then
+            assert queue.dequeue(1) == []  # it dispatches, which updates the statistics
             assert queue.channel("b").stats().scheduled == 1
             assert [channel.channel for channel in queue.channels(order="waiting")][:1] == ["b"]
             assert queue.stats().dead == 2
@@ -139,49 +139,49 @@ def dead(queue: Queue) -> None:
     assert queue.retry(delivery, error="no such customer") == "dead"
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_many_threads_on_few_sessions(pooler: PgBouncer, kind: str) -> None:
     """2,000 messages over 20 channels, each call far more often than drivers need to prepare it."""
     channels, total, threads = 20, 2000, 8
     delivered: list[Delivery] = []
-    with made(kind, pooler.dsn, size=threads) as it, ThreadPoolExecutor(threads) as pool:
+    with opened_queue(kind, pooler.dsn, size=threads) as opened, ThreadPoolExecutor(threads) as pool:
 
         def produce(thread: int) -> list[int | None]:
             numbers = range(thread, total, threads)
-            return [it.queue.enqueue(n, channel=f"tenant {n % channels}").id for n in numbers]
+            return [opened.queue.enqueue(n, channel=f"tenant {n % channels}").id for n in numbers]
 
         def consume(thread: int) -> None:
             deadline = time.monotonic() + 6 * TIMEOUT_S
             while len(delivered) < total:
                 assert time.monotonic() < deadline, f"only {len(delivered)} were delivered"
-                for delivery in it.queue.dequeue(1 + thread % 3, lease=600, consumer=str(thread)):
-                    assert it.queue.complete(delivery) == "completed"
+                for delivery in opened.queue.dequeue(1 + thread % 3, lease=600, consumer=str(thread)):
+                    assert opened.queue.complete(delivery) == "completed"
                     delivered.append(delivery)
 
         created = [one for ids in pool.map(produce, range(threads)) for one in ids]
         list(pool.map(consume, range(threads)))
-        assert not it.queue.dequeue(100)
+        assert not opened.queue.dequeue(100)
         assert Counter(one.id for one in delivered) == Counter(created)
         assert sorted(one.payload for one in delivered) == list(range(total))
-        assert it.ask("SELECT COUNT(*) FROM lonnymq.message") == 0
+        assert opened.fetch_value("SELECT COUNT(*) FROM lonnymq.message") == 0
         assert [session.prepared for session in pooler.sessions()] == [0] * SESSIONS
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_no_session_keeps_a_setting(pooler: PgBouncer, kind: str) -> None:
-    with made(kind, pooler.dsn, size=4) as it, ThreadPoolExecutor(4) as pool:
-        it.queue.enqueue_many(NewMessage(n, f"tenant {n % 10}") for n in range(100))
-        taken = [one for some in pool.map(lambda _: it.queue.dequeue(2), range(40)) for one in some]
+    with opened_queue(kind, pooler.dsn, size=4) as opened, ThreadPoolExecutor(4) as pool:
+        opened.queue.enqueue_many(NewMessage(n, f"tenant {n % 10}") for n in range(100))
+        taken = [one for some in pool.map(lambda _: opened.queue.dequeue(2), range(40)) for one in some]
         assert len(taken) > 10
         before = pooler.sessions()
         with pytest.raises(InvalidLimit):
-            it.queue.dequeue(0)
+            opened.queue.dequeue(0)
         after = pooler.sessions()
         assert [session.synchronous_commit for session in before + after] == ["on"] * 2 * SESSIONS
 
 
-class Watched:
-    """Makes sleeps so long that only a notification can end them, and says when one begins."""
+class LongSleeps:
+    """Makes sleeps so long that only a notification can end them. `is_asleep` is set when one begins."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_asleep = threading.Event()
@@ -197,45 +197,45 @@ class Watched:
         monkeypatch.setattr(AsyncListener, "wait", longer_async)
 
     def _longer(self, seconds: float) -> float:
-        """Those in doubt whether a producer knows that somebody sleeps are short, and stay so."""
+        """Short sleeps stay short: during these, producers may not know yet that they must notify."""
         if seconds < 0.5:
             return seconds
         self.is_asleep.set()
-        return LONG
+        return LONG_S
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_waiting_through_the_pooler_is_polling(
     pooler: PgBouncer, kind: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watched = Watched(monkeypatch)
+    sleeps = LongSleeps(monkeypatch)
     with (
         caplog.at_level(logging.WARNING, "lonnymq"),
-        made(kind, pooler.dsn, size=2) as it,
+        opened_queue(kind, pooler.dsn, size=2) as opened,
         Queue(pooler.direct) as producer,
         ThreadPoolExecutor(1) as pool,
     ):
-        waiting = pool.submit(it.queue.dequeue, wait=LONG)
-        until(lambda: POOLED in caplog.messages, "the word that it polls")
+        waiting = pool.submit(opened.queue.dequeue, wait=LONG_S)
+        until(lambda: POOLED in caplog.messages, "the warning that it polls")
         created = producer.enqueue("meanwhile")
         [delivery] = waiting.result(TIMEOUT_S)
         assert delivery.id == created.id
-        assert not watched.is_asleep.is_set(), "there was nothing to be notified on"
+        assert not sleeps.is_asleep.is_set(), "it did not sleep until a notification"
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_POOL)
 def test_waiting_through_the_pooler_leaves_no_listen_behind(pooler: PgBouncer, kind: str) -> None:
-    with made(kind, pooler.dsn, size=2) as it:
+    with opened_queue(kind, pooler.dsn, size=2) as opened:
         for _ in range(2 * SESSIONS):
-            assert not it.queue.dequeue(wait=0.001)
+            assert not opened.queue.dequeue(wait=0.001)
         assert [session.listens_to for session in pooler.sessions()] == [[]] * SESSIONS
 
 
-@pytest.mark.parametrize("kind", OWN)
-def test_woken_around_the_pooler(
+@pytest.mark.parametrize("kind", OWN_POOL)
+def test_a_listener_that_bypasses_the_pooler_is_notified(
     pooler: PgBouncer, conn: psycopg.Connection, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watched = Watched(monkeypatch)
+    sleeps = LongSleeps(monkeypatch)
 
     def listeners() -> set[int]:
         rows = conn.execute(
@@ -244,39 +244,42 @@ def test_woken_around_the_pooler(
         )
         return {pid for (pid,) in rows}
 
-    with made(kind, pooler.dsn, size=2, listen=pooler.direct) as it, ThreadPoolExecutor(1) as pool:
+    with (
+        opened_queue(kind, pooler.dsn, size=2, listen=pooler.direct) as opened,
+        ThreadPoolExecutor(1) as pool,
+    ):
         for _ in range(3):
-            watched.is_asleep.clear()
-            waiting = pool.submit(it.queue.dequeue, wait=LONG)
-            assert watched.is_asleep.wait(TIMEOUT_S)
+            sleeps.is_asleep.clear()
+            waiting = pool.submit(opened.queue.dequeue, wait=LONG_S)
+            assert sleeps.is_asleep.wait(TIMEOUT_S)
             [listener] = listeners()
             assert listener not in pooler.server_pids()
-            created = it.queue.enqueue("meanwhile")
+            created = opened.queue.enqueue("meanwhile")
             [delivery] = waiting.result(TIMEOUT_S)
             assert delivery.id == created.id
-        assert listeners() == {listener}, "it is kept for the next wait"
-    until(lambda: not listeners(), "its end")
+        assert listeners() == {listener}, "the listener is kept for the next wait"
+    until(lambda: not listeners(), "the listener to be closed")
 
 
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
-def test_in_a_transaction_of_the_callers(pooler: PgBouncer, conn: psycopg.Connection, ending: str) -> None:
+def test_in_the_callers_transaction(pooler: PgBouncer, conn: psycopg.Connection, ending: str) -> None:
     conn.execute("CREATE TABLE public.work (n INT)")
     with (
         Queue(pooler.dsn, pool_size=2) as queue,
-        psycopg.connect(pooler.dsn, prepare_threshold=None) as own,
+        psycopg.connect(pooler.dsn, prepare_threshold=None) as callers_conn,
     ):
         for number in range(8):
             created = queue.enqueue(number).id
             [delivery] = queue.dequeue()
-            own.execute("INSERT INTO public.work VALUES (%s)", (number,))
-            assert queue.complete(delivery, conn=own) == "completed"
-            following = queue.enqueue("next", channel="next", delay=3600, conn=own).id
-            assert queue.enqueue_many([MORE, MORE], conn=own).created == 2
-            assert own.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS
+            callers_conn.execute("INSERT INTO public.work VALUES (%s)", (number,))
+            assert queue.complete(delivery, conn=callers_conn) == "completed"
+            following = queue.enqueue("next", channel="next", delay=3600, conn=callers_conn).id
+            assert queue.enqueue_many([MORE, MORE], conn=callers_conn).created == 2
+            assert callers_conn.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS
             assert following is not None
             assert queue.get(following) is None, "others do not see it yet"
             assert queue.get(created or 0) is not None
-            getattr(own, ending)()
+            getattr(callers_conn, ending)()
             assert (queue.get(following) is not None) is (ending == "commit")
             assert (queue.get(created or 0) is None) is (ending == "commit")
         assert {session.synchronous_commit for session in pooler.sessions()} == {"on"}
@@ -294,23 +297,21 @@ def counts(conn: psycopg.Connection) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
-def test_in_an_asynchronous_transaction_of_the_callers(
-    pooler: PgBouncer, conn: psycopg.Connection, ending: str
-) -> None:
+def test_in_the_callers_async_transaction(pooler: PgBouncer, conn: psycopg.Connection, ending: str) -> None:
     conn.execute("CREATE TABLE public.work (n INT)")
 
     async def work() -> None:
         connecting = psycopg.AsyncConnection.connect(pooler.dsn, prepare_threshold=None)
-        async with AsyncQueue(pooler.dsn, pool_size=2) as queue, await connecting as own:
+        async with AsyncQueue(pooler.dsn, pool_size=2) as queue, await connecting as callers_conn:
             for number in range(8):
                 await queue.enqueue(number)
                 [delivery] = await queue.dequeue()
-                await own.execute("INSERT INTO public.work VALUES (%s)", (number,))
-                assert await queue.complete(delivery, conn=own) == "completed"
-                await queue.enqueue("next", channel="next", delay=3600, conn=own)
-                await queue.enqueue_many([MORE, MORE], conn=own)
-                assert own.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS
-                await getattr(own, ending)()
+                await callers_conn.execute("INSERT INTO public.work VALUES (%s)", (number,))
+                assert await queue.complete(delivery, conn=callers_conn) == "completed"
+                await queue.enqueue("next", channel="next", delay=3600, conn=callers_conn)
+                await queue.enqueue_many([MORE, MORE], conn=callers_conn)
+                assert callers_conn.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS
+                await getattr(callers_conn, ending)()
                 assert (await queue.get(delivery.id) is None) is (ending == "commit")
 
     asyncio.run(work())

@@ -13,7 +13,7 @@ MESSAGES = 1000
 
 @pytest.mark.parametrize("max_attempts", [1, 2, 5])
 def test_one_in_a_hundred_is_poison(conn: psycopg.Connection, max_attempts: int) -> None:
-    """They fail or let the lease run out, in turn; some are released first, which costs no attempt."""
+    """They fail or let the lease run out, in turn. Some are released first, which uses up no attempt."""
     clock = FakeClock(conn)
     conn.execute("SELECT * FROM queue_set(p_max_attempts => 3)")
     for n in range(MESSAGES):
@@ -22,8 +22,8 @@ def test_one_in_a_hundred_is_poison(conn: psycopg.Connection, max_attempts: int)
             "SELECT message_create(%s, %s, p_max_attempts => %s)",
             (f"channel {n % 7}", content, None if n % 500 == 0 else max_attempts),
         )
-    tries: Counter[int] = Counter()
-    seen_free: set[int] = set()
+    attempts_made: Counter[int] = Counter()
+    released: set[int] = set()
     attempts: dict[int, int] = {}
     for _ in range(MESSAGES):
         dispatch(conn)
@@ -37,18 +37,18 @@ def test_one_in_a_hundred_is_poison(conn: psycopg.Connection, max_attempts: int)
                 done = conn.execute("SELECT message_complete(%s, %s)", (m.id, m.token)).fetchone()
                 assert (done, m.attempts) == (("completed",), 1)
                 continue
-            if int(number) % 300 == 0 and tries[m.id] == 0 and m.id not in seen_free:
-                seen_free.add(m.id)
+            if int(number) % 300 == 0 and attempts_made[m.id] == 0 and m.id not in released:
+                released.add(m.id)
                 conn.execute("SELECT message_retry(%s, %s)", (m.id, m.token))
                 continue
-            tries[m.id] += 1
-            assert m.attempts == tries[m.id]
+            attempts_made[m.id] += 1
+            assert m.attempts == attempts_made[m.id]
             if (int(number) // 100 + m.attempts) % 2:
                 conn.execute("SELECT message_retry(%s, %s, p_error => 'poison')", (m.id, m.token))
         clock.advance(500)
     dead = conn.execute("SELECT id, attempts, max_attempts, content FROM dead").fetchall()
     assert sorted(int(row[3].split()[1]) for row in dead) == list(range(0, MESSAGES, 100))
     for id_, used, own, _content in dead:
-        assert used == tries[id_] == attempts[id_] == (own or 3)
+        assert used == attempts_made[id_] == attempts[id_] == (own or 3)
     assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,)
     check(conn)

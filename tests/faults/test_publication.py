@@ -98,11 +98,11 @@ def test_bulk_loads(conn: psycopg.Connection) -> None:
     assert len(drain(conn)) == 10
 
 
-def test_upkeep_of_everything(conn: psycopg.Connection) -> None:
-    """Notices, keys, the history's partitions and what lies beside them; then a rebuild."""
+def test_maintenance(conn: psycopg.Connection) -> None:
+    """Maintenance of notices, keys and the history, also outside its partitions; then a rebuild."""
     clock = FakeClock(conn)
     conn.execute("SELECT queue_set(p_history => TRUE, p_history_keep_ms => 3600000)")
-    for days in (0, 1, 30):  # the last one, nobody has made a partition for
+    for days in (0, 1, 30):  # no partition exists for the last one
         clock.advance(days * DAY)
         conn.execute("SELECT message_create('a', 'x', p_dedupe_key => 'k')")
         fill(conn, b=3)
@@ -113,14 +113,14 @@ def test_upkeep_of_everything(conn: psycopg.Connection) -> None:
     for _ in range(3):
         conn.execute("SELECT maintain()")
     assert conn.execute("SELECT COUNT(*) FROM finished").fetchone() == (0,)
-    assert conn.execute(partitions).fetchone() == (before,), "as many days were dropped as were made"
+    assert conn.execute(partitions).fetchone() == (before,), "as many partitions were dropped as created"
     assert changed(conn) >= {"notice", "dedupe", "finished_other"}
     fill(conn, b=3)
     conn.execute("SELECT rebuild()")
     assert len(drain(conn)) == 3
 
 
-def test_what_is_held_is_left_for_later(dsn: str, conn: psycopg.Connection) -> None:
+def test_locked_rows_are_left_for_later(dsn: str, conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     fill(conn, a=2, b=1)
     with psycopg.connect(dsn, options="-c search_path=lonnymq") as holder:

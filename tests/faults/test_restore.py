@@ -1,7 +1,7 @@
-"""A queue that was dumped and restored, or copied, goes on: invariants 1, 2, 7, 10, 14 and 19.
+"""A queue that was dumped and restored, or copied, continues to work: invariants 1, 2, 7, 10, 14 and 19.
 
-Transaction numbers mean nothing in another cluster. Whether they are lower there, higher, or were lower and
-have passed those of the dump before anybody dispatches, every message is served, those made afterwards too.
+Transaction ids mean nothing in another cluster. They may be lower there, higher, or lower at first and past
+those of the dump before the first dispatch: every message is served, and so are those created afterwards.
 """
 
 import time
@@ -50,7 +50,7 @@ def create(conn: psycopg.Connection, channel: str, content: str, at: int | None 
     return content.encode()
 
 
-def leave_at_work(conn: psycopg.Connection) -> dict[bytes, int]:
+def create_in_every_state(conn: psycopg.Connection) -> dict[bytes, int]:
     """Create messages in every state; return the attempt with which each must be served next."""
     conn.execute(
         "TRUNCATE message, dead, channel, policy_change, notice, scheduled, alarm, line, backlog, ready,"
@@ -80,8 +80,8 @@ def leave_at_work(conn: psycopg.Connection) -> dict[bytes, int]:
 
 
 def serve_all(conn: psycopg.Connection, expected: dict[bytes, int]) -> None:
-    """Serve until nothing is left. Shorten the slow channel's interval once it was seen to hold."""
-    got: list[Delivery] = []
+    """Serve until nothing is left. Shorten the slow channel's interval after it has been checked."""
+    served: list[Delivery] = []
     is_slow = True
     deadline = time.monotonic() + TIMEOUT_S
     while conn.execute("SELECT EXISTS (SELECT FROM message)").fetchone() == (True,):
@@ -99,16 +99,16 @@ def serve_all(conn: psycopg.Connection, expected: dict[bytes, int]) -> None:
             assert conn.execute("SELECT message_complete(%s, %s)", (d.id, d.token)).fetchone() == (
                 "completed",
             )
-        got += deliveries
+        served += deliveries
         if not deliveries:
             time.sleep(0.02)
-    assert {d.content: d.attempts for d in got} == expected
-    assert len(got) == len(expected), "each once"
+    assert {d.content: d.attempts for d in served} == expected
+    assert len(served) == len(expected), "each message was served once"
     assert not is_slow
     check(conn)
 
 
-def disturb_and_serve(conn: psycopg.Connection, expected: dict[bytes, int]) -> None:
+def create_and_serve(conn: psycopg.Connection, expected: dict[bytes, int]) -> None:
     """Producers create messages before the first dispatch."""
     for channel in ("a", "one", "brand new"):
         expected[create(conn, channel, f"after {channel}")] = 1
@@ -126,26 +126,26 @@ def test_a_dump_restored_into_another_cluster(source: Server, version: int, xids
     with cluster(version) as target, connect(source, "queue") as conn:
         if xids == "higher":
             raise_xids(target, above=next_xid(source) + 10_000)
-        expected = leave_at_work(conn)
-        with psycopg.connect(source.dsn("queue"), options="-c search_path=lonnymq") as half:
-            half.execute("SELECT message_create('a', 'never committed')")
+        expected = create_in_every_state(conn)
+        with psycopg.connect(source.dsn("queue"), options="-c search_path=lonnymq") as uncommitted:
+            uncommitted.execute("SELECT message_create('a', 'never committed')")
             dump_and_restore(source, target, "queue", "queue", version)
-            half.rollback()
+            uncommitted.rollback()
         assert (next_xid(target) > next_xid(source)) == (xids == "higher")
         with connect(target, "queue") as restored:
             for channel in ("a", "b", "one", "early"):
                 expected[create(restored, channel, f"early {channel}")] = 1
             if xids == "lower-and-passed":
                 raise_xids(target, above=next_xid(source) + 10_000)
-            disturb_and_serve(restored, expected)
+            create_and_serve(restored, expected)
 
 
 @pytest.mark.parametrize("xids", ["lower", "higher"])
-def test_upkeep_goes_on_in_another_cluster(source: Server, version: int, xids: str) -> None:
+def test_maintenance_works_in_another_cluster(source: Server, version: int, xids: str) -> None:
     with cluster(version) as target, connect(source, "queue") as conn:
         if xids == "higher":
             raise_xids(target, above=next_xid(source) + 10_000)
-        leave_at_work(conn)
+        create_in_every_state(conn)
         conn.execute("SELECT maintain()")
         dump_and_restore(source, target, "queue", "queue", version)
         with connect(target, "queue") as restored:
@@ -157,16 +157,16 @@ def test_upkeep_goes_on_in_another_cluster(source: Server, version: int, xids: s
             dispatch(restored)
             left = restored.execute("SELECT COUNT(*) FROM notice").fetchone()
             assert left is not None
-            assert left[0] < 10, "notices that were read are cleaned away"
+            assert left[0] < 10, "notices that were read are deleted"
 
 
 def test_a_dump_restored_into_the_same_cluster(source: Server, version: int) -> None:
     with connect(source, "queue") as conn:
-        expected = leave_at_work(conn)
+        expected = create_in_every_state(conn)
         dump_and_restore(source, source, "queue", "queue again", version)
         with connect(source, "queue again") as restored:
-            disturb_and_serve(restored, dict(expected))
-        disturb_and_serve(conn, expected)
+            create_and_serve(restored, dict(expected))
+        create_and_serve(conn, expected)
 
 
 def test_a_copy_of_the_folder_needs_no_rebuild(version: int) -> None:
@@ -176,7 +176,7 @@ def test_a_copy_of_the_folder_needs_no_rebuild(version: int) -> None:
             create_database(server, "queue")
             with connect(server, "queue") as conn:
                 install(conn, schema="lonnymq")
-                expected = leave_at_work(conn)
+                expected = create_in_every_state(conn)
         copy_stopped(first, second)
         for path in (first, second):
             with (
@@ -184,20 +184,20 @@ def test_a_copy_of_the_folder_needs_no_rebuild(version: int) -> None:
                 connect(server, "queue") as conn,
             ):
                 assert not _rebuilds(conn, dispatch)
-                disturb_and_serve(conn, dict(expected))
+                create_and_serve(conn, dict(expected))
 
 
 def _rebuilds(conn: psycopg.Connection, action: Callable[[psycopg.Connection], object]) -> bool:
-    """Whether the action looked for messages that are in no place: it then has a snapshot of its own."""
+    """Whether the action started to look for all messages again, which stores a new snapshot."""
     query = "SELECT rescan_snapshot::TEXT FROM tick"
     before = conn.execute(query).fetchone()
     action(conn)
     return conn.execute(query).fetchone() != before
 
 
-def test_the_sign_of_a_rebuild_is_one(source: Server) -> None:
+def test_a_rebuild_is_recognised(source: Server) -> None:
     with connect(source, "queue") as conn:
-        leave_at_work(conn)
+        create_in_every_state(conn)
         assert _rebuilds(conn, lambda conn: conn.execute("SELECT rebuild()"))
 
 
@@ -215,7 +215,7 @@ def release(conn: psycopg.Connection) -> None:
     conn.execute("DROP ROLE acme_app")
 
 
-def bound_to(conn: psycopg.Connection, role: str) -> list[str] | None:
+def bound_channels_of(conn: psycopg.Connection, role: str) -> list[str] | None:
     conn.execute(f"GRANT USAGE ON SCHEMA lonnymq TO {role}")
     conn.execute(f"GRANT EXECUTE ON FUNCTION bound_channels() TO {role}")
     conn.execute(f"SET SESSION AUTHORIZATION {role}")
@@ -227,7 +227,7 @@ def bound_to(conn: psycopg.Connection, role: str) -> list[str] | None:
     return row[0]  # type: ignore[no-any-return]
 
 
-def test_a_binding_is_that_of_the_role_of_its_name(source: Server, version: int) -> None:
+def test_a_binding_belongs_to_the_role_with_its_name(source: Server, version: int) -> None:
     with cluster(version) as target, connect(source, "queue") as conn:
         bind_and_rename(conn)
         with psycopg.connect(target.dsn(), autocommit=True) as admin:
@@ -235,22 +235,26 @@ def test_a_binding_is_that_of_the_role_of_its_name(source: Server, version: int)
                 admin.execute(f"CREATE ROLE {role}")
         dump_and_restore(source, target, "queue", "queue", version)
         with connect(target, "queue") as restored:
-            assert bound_to(restored, "acme_app") == ["acme"]
-            assert bound_to(restored, "acme") is None
+            assert bound_channels_of(restored, "acme_app") == ["acme"]
+            assert bound_channels_of(restored, "acme") is None
         release(conn)
 
 
-def test_without_the_role_nobody_is_free(source: Server, version: int) -> None:
+def test_if_the_role_is_missing_every_login_is_restricted(source: Server, version: int) -> None:
     with cluster(version) as target, connect(source, "queue") as conn:
         bind_and_rename(conn)
         dump_and_restore(source, target, "queue", "queue", version, is_complete=False)
         with connect(target, "queue") as restored:
             for role in ("acme", "acme_app", "worker"):
                 restored.execute(f"CREATE ROLE {role} LOGIN")
-            assert [bound_to(restored, role) for role in ("acme", "acme_app", "worker")] == [[], [], []]
+            assert [bound_channels_of(restored, role) for role in ("acme", "acme_app", "worker")] == [
+                [],
+                [],
+                [],
+            ]
             with restored.transaction():
                 restored.execute("SELECT credential_bind('acme_app', '{acme}')")
-            assert bound_to(restored, "acme_app") == ["acme"]
-            assert bound_to(restored, "worker") is None
+            assert bound_channels_of(restored, "acme_app") == ["acme"]
+            assert bound_channels_of(restored, "worker") is None
             assert len(create(restored, "a", "goes on")) > 0
         release(conn)

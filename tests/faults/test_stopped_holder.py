@@ -1,7 +1,8 @@
 """A server process is stopped (SIGSTOP, a frozen container) while it holds the dispatch lock.
 
-Nothing in PostgreSQL can end a process that does not run. What is in line is served meanwhile; what comes
-waits until the process goes on, or is killed; and once it goes on, it is cut off at once.
+Nothing in PostgreSQL can terminate a process that does not run. Messages that were dispatched before are
+served meanwhile; new ones wait until the process continues or is killed. When it continues, its session is
+terminated at once.
 """
 
 import os
@@ -31,10 +32,10 @@ def own_server(pytestconfig: pytest.Config) -> Iterator[Server]:
 
 
 @pytest.mark.slow
-def test_a_stopped_fold(own_server: Server) -> None:
+def test_a_stopped_dispatch(own_server: Server) -> None:
     with connect(own_server, "queue") as conn, connect(own_server, "queue") as holder:
         fill(conn, a=5)
-        conn.execute("SELECT message_create('b', 'not yet in line')")
+        conn.execute("SELECT message_create('b', 'not yet dispatched')")
         holder.execute("BEGIN")
         holder.execute("SELECT dispatch()")
         os.kill(holder.info.backend_pid, signal.SIGSTOP)
@@ -47,12 +48,17 @@ def test_a_stopped_fold(own_server: Server) -> None:
                 assert [message.channel for message in taken] == ["a"] * 5
                 for message in taken:
                     conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
-            until(lambda: value(conn, "SELECT clock_ms() > %s", start + 6_000), "the guard's time to pass")
-            assert dequeue(conn, 10)[0] == [], "what comes waits"
+            until(
+                lambda: value(conn, "SELECT clock_ms() > %s", start + 6_000),
+                "the time of the lock guard to pass",
+            )
+            assert dequeue(conn, 10)[0] == [], "new messages wait"
         finally:
             os.kill(holder.info.backend_pid, signal.SIGCONT)
         gone = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s)"
-        until(lambda: value(conn, gone, holder.info.backend_pid), "the holder to be cut off")
+        until(
+            lambda: value(conn, gone, holder.info.backend_pid), "the session of the holder to be terminated"
+        )
         assert {message.channel for message in drain(conn)} == {"b", "c"}
         dispatch(conn)
         with pytest.raises(psycopg.Error, match="terminating connection"):

@@ -1,4 +1,4 @@
-"""Upgrades while the server itself is busy."""
+"""Upgrades while an autovacuum runs."""
 
 import time
 
@@ -15,18 +15,18 @@ FILES = read()
 STEP = Step(FILES.last_step + 1, "more", "ALTER TABLE message ADD extra INT;")
 ALTERING = SqlFiles((*FILES.steps, STEP), FILES.functions, FILES.views)
 VACUUMING = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'autovacuum: %message%'"
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 def until_vacuuming(conn: psycopg.Connection) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while conn.execute(VACUUMING).fetchone() is None:
         assert time.monotonic() < deadline, "there is no autovacuum"
         time.sleep(0.02)
 
 
 @pytest.mark.slow
-def test_an_autovacuum_gives_way(pytestconfig: pytest.Config) -> None:
+def test_an_autovacuum_is_cancelled(pytestconfig: pytest.Config) -> None:
     """An autovacuum that would take hours blocks the first attempt; the next one cancels it."""
     settings = SETTINGS | {"autovacuum_naptime": "1s"}
     with cluster(pytestconfig.getoption("--pg"), settings) as server, connect(server, "postgres") as conn:

@@ -24,7 +24,7 @@ from lonnymq.spark.sink.message_columns import Contents
 from lonnymq.spark.sink.publish import Publisher
 from lonnymq.spark.sink.staging import Staged, Stager
 from tests.database import Connect
-from tests.faults.test_dropped_connections import Cutter, end, waiting
+from tests.faults.test_dropped_connections import DroppingProxy, terminate, waiting
 from tests.invariants import check
 from tests.queues import loop
 from tests.spark.conftest import Services
@@ -168,7 +168,7 @@ def test_executors_lose_their_sessions(
         with writing(rows, options) as written:
             until(lambda: len(waiting(conn, COPYING)) == 2, "both tasks to wait", written)
             for pid in waiting(conn, COPYING):
-                end(conn, pid)
+                terminate(conn, pid)
             until(lambda: len(waiting(conn, COPYING)) == 2, "both to be tried again", written)
             holder.rollback()
             written.result()
@@ -178,9 +178,9 @@ def test_executors_lose_their_sessions(
 
 class TestPublishing:
     @pytest.fixture
-    def cutter(self, dsn: str) -> Iterator[Cutter]:
+    def proxy(self, dsn: str) -> Iterator[DroppingProxy]:
         with loop() as running:
-            proxy = Cutter(dsn, running)
+            proxy = DroppingProxy(dsn, running)
             running(proxy.start())
             try:
                 yield proxy
@@ -188,8 +188,8 @@ class TestPublishing:
                 running(proxy.stop())
 
     @pytest.fixture
-    def through(self, cutter: Cutter, options: Options, services: Services) -> Options:
-        return options | {"service": services.add(cutter.dsn, f"cut{cutter.port}")}
+    def through(self, proxy: DroppingProxy, options: Options, services: Services) -> Options:
+        return options | {"service": services.add(proxy.dsn, f"cut{proxy.port}")}
 
     def test_a_session_that_ends_before_it_is_committed(
         self, rows: DataFrame, options: Options, connect: Connect, conn: psycopg.Connection
@@ -200,7 +200,7 @@ class TestPublishing:
                 for _ in range(2):
                     until(lambda: waiting(conn, PUBLISHING), "it to wait", written)
                     [pid] = waiting(conn, PUBLISHING)
-                    end(conn, pid)
+                    terminate(conn, pid)
                 holder.rollback()
                 written.result()
         every_row_once(conn)
@@ -211,14 +211,14 @@ class TestPublishing:
         self,
         rows: DataFrame,
         through: Options,
-        cutter: Cutter,
+        proxy: DroppingProxy,
         conn: psycopg.Connection,
         more: dict[str, str],
     ) -> None:
         """The connection breaks after the commit: the driver calls again, and the ledger has the version."""
-        cutter.cut_after(PUBLISHING)
+        proxy.drop_after(PUBLISHING)
         write(rows, through, **more)
-        assert cutter.cuts == 1
+        assert proxy.drops == 1
         every_row_once(conn)
         assert counts(conn) == (ROWS, 0, 1)
 
@@ -227,7 +227,7 @@ class TestPublishing:
         monkeypatch: pytest.MonkeyPatch,
         through: Options,
         options: Options,
-        cutter: Cutter,
+        proxy: DroppingProxy,
         conn: psycopg.Connection,
     ) -> None:
         """The commit succeeded, but its answer is lost and the write fails. Nothing is undone, and the same
@@ -236,7 +236,7 @@ class TestPublishing:
         monkeypatch.setattr(transient_errors, "RETRY_TIMEOUT_S", 0.2)
         publisher = Publisher(QueueAddress.of(through))
         staged = [stage(options, 10), stage(options, 10)]
-        cutter.cut_after(PUBLISHING, then_shut=True)
+        proxy.drop_after(PUBLISHING, then_refuse=True)
         with pytest.raises((ConnectionDropped, DatabaseUnreachable)):
             publisher.publish("app", 0, staged)
         publisher.abandon(staged)

@@ -1,4 +1,4 @@
-"""What a user writes, and what it is: checked by mypy, never run."""
+"""Code as users write it, with the types that it must have. mypy checks this file; nothing runs it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def rows() -> Iterator[NewMessage]:
     yield NewMessage({"row": 1}, channel="import", dedupe_key="1")
 
 
-def loading(queue: Queue, conn: psycopg.Connection) -> None:
+def enqueuing_many(queue: Queue, conn: psycopg.Connection) -> None:
     def show(so_far: Enqueued) -> None:
         assert_type(so_far.total, int)
         assert_type(so_far.latest[0], Created)
@@ -131,7 +131,7 @@ def consuming(queue: Queue, conn: psycopg.Connection) -> None:
     assert_type(queue.retry_many(messages, delay=5, error=ValueError("away")), list[Outcome])
 
 
-def looking_after(queue: Queue, conn: psycopg.Connection) -> None:
+def administering(queue: Queue, conn: psycopg.Connection) -> None:
     assert_type(queue.install(roles=True, conn=conn), Installed)
     assert_type(queue.get(7), Message | None)
     assert_type(queue.messages(channel="acme", status="due", limit=10), list[ListedMessage])
@@ -166,7 +166,9 @@ async def async_rows() -> AsyncIterator[Order]:
     yield Order("lamp")
 
 
-async def all_of_it_awaited(queue: AsyncQueue, conn: psycopg.AsyncConnection, session: AsyncSession) -> None:
+async def using_an_async_queue(
+    queue: AsyncQueue, conn: psycopg.AsyncConnection, session: AsyncSession
+) -> None:
     async with queue as entered:
         assert_type(entered, AsyncQueue)
     assert_type(await queue.install(), Installed)
@@ -268,12 +270,12 @@ def tasks(queue: Queue, conn: psycopg.Connection) -> None:
         assert_type(ran, list[NewMessage])
 
 
-def consuming_later(queue: Queue) -> None:
+def consuming_with_options(queue: Queue) -> None:
     @App(queue).consume(timeout=5, backoff=1)
     async def raw(message: Delivery) -> None: ...
 
 
-async def tasks_awaited(queue: AsyncQueue) -> None:
+async def async_tasks(queue: AsyncQueue) -> None:
     app = App(queue)
     assert_type(app, App[Coroutine[Any, Any, Created]])
 
@@ -289,12 +291,14 @@ async def tasks_awaited(queue: AsyncQueue) -> None:
     assert_type(await queue.enqueue_many(send.message(n) for n in range(10)), Enqueued)
 
 
-def working(app: App[Created], later: App[Coroutine[Any, Any, Created]]) -> None:
-    def told(message: Delivery, error: BaseException | None) -> None: ...
+def working(app: App[Created], async_app: App[Coroutine[Any, Any, Created]]) -> None:
+    def on_result(message: Delivery, error: BaseException | None) -> None: ...
 
-    assert_type(Worker(app, concurrency=20, lease=60, health_file="health.json", on_result=told).run(), int)
-    Worker(later, prefetch=timedelta(0), shutdown_timeout=5).stop(force=True)
+    assert_type(
+        Worker(app, concurrency=20, lease=60, health_file="health.json", on_result=on_result).run(), int
+    )
+    Worker(async_app, prefetch=timedelta(0), shutdown_timeout=5).stop(force=True)
 
 
-async def working_awaited(app: App[Created]) -> None:
+async def serving(app: App[Created]) -> None:
     await Worker(app).serve(until_empty=True)

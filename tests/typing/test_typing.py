@@ -1,4 +1,4 @@
-"""What mypy makes of a user's code: the right uses pass, and each wrong one is refused."""
+"""mypy accepts correct use of the library, and reports each mistake."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 MARK = re.compile(r"# error: (?P<codes>[a-z, -]+)$")
-REFUSAL = re.compile(r"^[^:]+:(?P<line>\d+): error: .*\[(?P<code>[a-z-]+)\]$")
+ERROR = re.compile(r"^[^:]+:(?P<line>\d+): error: .*\[(?P<code>[a-z-]+)\]$")
 
 
-def refusals(program: str, folder: Path) -> dict[int, set[str]]:
+def mypy_errors(program: str, folder: Path) -> dict[int, set[str]]:
     """The codes of mypy's errors, by line."""
     (folder / "program.py").write_text(program, encoding="utf-8")
     done = subprocess.run(
@@ -25,7 +25,7 @@ def refusals(program: str, folder: Path) -> dict[int, set[str]]:
             "--hide-error-context",
             "program.py",
         ],
-        cwd=folder,  # none of this checkout's settings
+        cwd=folder,  # outside the checkout, so that its settings do not apply
         capture_output=True,
         text=True,
         check=False,
@@ -33,18 +33,18 @@ def refusals(program: str, folder: Path) -> dict[int, set[str]]:
     assert done.stderr == ""
     found: dict[int, set[str]] = {}
     for line in done.stdout.splitlines():
-        if refusal := REFUSAL.match(line):
-            found.setdefault(int(refusal["line"]), set()).add(refusal["code"])
+        if error := ERROR.match(line):
+            found.setdefault(int(error["line"]), set()).add(error["code"])
         else:
             assert ": note: " in line, line
     return found
 
 
-def test_right_uses_are_of_the_right_types(tmp_path: Path) -> None:
-    assert refusals((HERE / "right_uses.py").read_text(encoding="utf-8"), tmp_path) == {}
+def test_correct_uses_have_the_right_types(tmp_path: Path) -> None:
+    assert mypy_errors((HERE / "right_uses.py").read_text(encoding="utf-8"), tmp_path) == {}
 
 
-def test_each_wrong_use_is_refused(tmp_path: Path) -> None:
+def test_each_mistake_is_reported(tmp_path: Path) -> None:
     program = (HERE / "wrong_uses.txt").read_text(encoding="utf-8")
     marked = {
         number: set(mark["codes"].split(", "))
@@ -52,4 +52,4 @@ def test_each_wrong_use_is_refused(tmp_path: Path) -> None:
         if (mark := MARK.search(line))
     }
     assert len(marked) > 40
-    assert refusals(program, tmp_path) == marked
+    assert mypy_errors(program, tmp_path) == marked

@@ -377,7 +377,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "not a text": ({"expression": None}, "is not a cron expression"),
     "the 30th of February": ({"expression": "0 0 30 2 *"}, "Bad day-of-month"),
     "the 31st of short months": ({"expression": "0 0 31 4,6,9,11 *"}, "Bad day-of-month"),
-    "a second Monday that is the first of the month": ({"expression": "0 0 */40 * MON#2"}, "never comes"),
+    "a second Monday that is the first of the month": (
+        {"expression": "0 0 */40 * MON#2"},
+        "has no next time",
+    ),
     "a zone that does not exist": ({"tz": "Europe/Atlantis"}, "no time zone 'Europe/Atlantis'"),
     "a folder of zones": ({"tz": "Europe"}, "no time zone"),
     "a way out of the folder": ({"tz": "../../etc/passwd"}, "no time zone"),

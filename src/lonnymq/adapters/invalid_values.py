@@ -35,7 +35,7 @@ def _is_whole(kind: type) -> bool:
 
 
 ACCEPTED_TYPES: dict[str, tuple[Callable[[type], bool], tuple[str, str]]] = {
-    "TEXT": (lambda kind: issubclass(kind, str), ("is not text", "give a str")),
+    "TEXT": (lambda kind: issubclass(kind, str), ("is not a string", "give a str")),
     "INT": (_is_whole, NOT_WHOLE),
     "BIGINT": (_is_whole, NOT_WHOLE),
     "BOOLEAN": (lambda kind: kind is bool, ("is neither True nor False", "give a bool")),

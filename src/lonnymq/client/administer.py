@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar, Unpack
 
 from lonnymq.channel_policy import PolicyChanges
-from lonnymq.client.calls import Request, Steps, ask
+from lonnymq.client.calls import Request, Steps, ask, shows
 from lonnymq.client.produce import check_many
 from lonnymq.client.times import FIRST, ServerClock, milliseconds, moment, schedule
 from lonnymq.commands import (
@@ -207,6 +207,7 @@ def get_channel(name: str, *, conn: object | None = None) -> Request[ChannelPoli
     return ask(ChannelGet(name), conn)
 
 
+@shows(PolicyChanges)
 def set_channel(
     name: str, *, conn: object | None = None, **changes: Unpack[PolicyChanges]
 ) -> Request[ChannelPolicy]:

@@ -8,15 +8,17 @@ call and returns the answer, on an AsyncCaller it returns an awaitable.
 from __future__ import annotations
 
 import functools
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_type_hints, overload
 
 from lonnymq.statement import Command
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
+Described = TypeVar("Described", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,24 @@ def ask(command: Command[Answer], conn: object | None = None) -> Request[Answer]
         return answer
 
     return Request(steps(), conn)
+
+
+def shows(options: Any) -> Callable[[Described], Described]:
+    """Show the names of a TypedDict in the signature of a function that takes them as **options, for help()
+    and for editors that run code.
+    """
+
+    def made(function: Described) -> Described:
+        signature = inspect.signature(function)
+        named = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+            for name, annotation in get_type_hints(options).items()
+        ]
+        own = [found for found in signature.parameters.values() if found.kind is not found.VAR_KEYWORD]
+        function.__signature__ = signature.replace(parameters=[*own, *named])  # type: ignore[attr-defined]
+        return function
+
+    return made
 
 
 def walk(steps: Generator[Any, Any, Answer], take_step: Callable[[Any], Any]) -> Answer:

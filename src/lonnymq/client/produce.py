@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, Unpack, get_args
 
-from lonnymq.client.calls import Request, Steps
+from lonnymq.client.calls import Request, Steps, shows
 from lonnymq.client.times import schedule
 from lonnymq.commands import Created, MessageCreate, MessageCreateMany, Result
 from lonnymq.errors import ChannelFull, InvalidArgument, InvalidChannel, InvalidField, NotEncodable
@@ -23,6 +23,7 @@ OnFull = Literal["raise", "return"]
 """What to do when a channel is full: raise ChannelFull, or return the result `full`."""
 
 
+@shows(MessageOptions)
 def enqueue(
     payload: Any,
     *,

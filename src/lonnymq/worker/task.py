@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast
 
+from lonnymq.client.calls import shows
 from lonnymq.client.produce import TASK_HEADER, OnFull
 from lonnymq.commands import Delivery
 from lonnymq.errors import InvalidArgument
@@ -84,6 +85,7 @@ class Task(Generic[P, R, C]):
         """
         return self.message_of(None, {}, args, kwargs)
 
+    @shows(MessageOptions)
     def using(
         self,
         *,

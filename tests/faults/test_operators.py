@@ -12,8 +12,8 @@ from tests.faults.test_keys import until_waiting_or_done
 from tests.invariants import check, dequeue, dispatch
 
 
-def kill(conn: psycopg.Connection, channel: str) -> int:
-    """A message that used up its attempts."""
+def create_dead_letter(conn: psycopg.Connection, channel: str) -> int:
+    """Create a message, let it use up its attempts, and return its id."""
     conn.execute("SELECT message_create(%s, 'poison', p_max_attempts => 1)", (channel,))
     dispatch(conn)
     [message], _ = dequeue(conn)
@@ -26,11 +26,11 @@ def call(conn: psycopg.Connection, query: str, *parameters: object) -> Callable[
     return lambda: conn.execute(query.encode(), parameters).fetchall()
 
 
-def test_a_channel_is_deleted_while_its_dead_are_retried(connect: Connect) -> None:
+def test_a_channel_is_deleted_while_its_dead_letters_are_retried(connect: Connect) -> None:
     """Both calls lock the channel's size and the dead message."""
     conn, producer, deleter, retrier = connect(), connect(autocommit=False), connect(), connect()
     conn.execute("SELECT * FROM channel_set('a', p_max_size => 10)")
-    dead = kill(conn, "a")
+    dead = create_dead_letter(conn, "a")
     producer.execute("SELECT * FROM message_create('a', 'open')")
     with ThreadPoolExecutor() as pool:
         deleted = pool.submit(call(deleter, "SELECT result FROM channel_delete('a', TRUE)"))
@@ -44,8 +44,10 @@ def test_a_channel_is_deleted_while_its_dead_are_retried(connect: Connect) -> No
 
 
 def test_a_channel_is_deleted_while_its_keys_are_taken_again(connect: Connect) -> None:
-    """The keys are free, and both want them, in one order: not as they lie, nor as they came free, which is
-    what the planner thinks of."""
+    """Both calls lock the free keys in the same order, not in the order of the table or of an index.
+
+    The planner would prefer one of those two.
+    """
     conn, holder, deleter, batch = connect(), connect(autocommit=False), connect(), connect()
     clock = FakeClock(conn)
     keys = [f"{n:03}" for n in range(200)]
@@ -74,7 +76,7 @@ def test_a_channel_is_deleted_while_its_keys_are_taken_again(connect: Connect) -
     check(conn)
 
 
-def test_a_key_taken_again_while_its_channel_is_deleted_is_held(connect: Connect) -> None:
+def test_a_key_taken_again_while_its_channel_is_deleted_is_kept(connect: Connect) -> None:
     """Invariant 15: a deletion that began before the message existed must not remove its key."""
     conn, producer, deleter = connect(), connect(autocommit=False), connect()
     clock = FakeClock(conn)
