@@ -66,12 +66,12 @@ WRONG: dict[str, tuple[Callable[[Queue], object], type[errors.LonnyMQError], str
     "something that was not dequeued": (
         lambda queue: queue.complete(5),  # type: ignore[arg-type]
         errors.InvalidArgument,
-        "5 is not a message that was dequeued (give what dequeue() returned)",
+        "5 is not a delivery (pass a message that dequeue() returned)",
     ),
     "one of many that was not dequeued": (
         lambda queue: queue.complete_many([None]),  # type: ignore[list-item]
         errors.InvalidArgument,
-        "None is not a message that was dequeued",
+        "None is not a delivery",
     ),
     "a delay in the past": (
         lambda queue: queue.enqueue(1, delay=-1),

@@ -51,7 +51,7 @@ REFUSED = {
         "0 to 2^52 ms",
     ),
     "a delay too long in a batch with dedupe keys": (
-        "message_create_many('{a}', '{\"\"}', p_dedupe_keys => '{k}', p_delays_ms => '{9223372036854775807}')",
+        f"message_create_many('{{a}}', '{{x}}', p_dedupe_keys => '{{k}}', p_delays_ms => '{{{2**63 - 1}}}')",
         "LM003",
         "0 to 2^52 ms",
     ),
