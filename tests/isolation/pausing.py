@@ -34,7 +34,7 @@ STOPS = {
     "cancel has its messages": ("message_cancel_many", "v_endings := message_withdraw("),
     "reschedule has its message": ("message_reschedule", "v_endings := message_withdraw("),
     "writer has appended": ("sleep_notify", "IF (SELECT"),
-    "create begins": ("message_create", "-- What the queue asks for is checked"),
+    "create begins": ("message_create", "SELECT s.content_max_bytes, s.is_special INTO"),
     "delete found no messages": ("channel_forget", "DELETE FROM channel c WHERE p_has_policy"),
     "retry has its dead": ("dead_retry", "SELECT a.results, a.are_counted INTO"),
 }
