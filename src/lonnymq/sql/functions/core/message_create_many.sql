@@ -32,8 +32,8 @@ DECLARE
 BEGIN
     SELECT s.content_max_bytes, s.is_special INTO v_max, v_is_special FROM sleep s ORDER BY s.id DESC LIMIT 1;
     IF NOT v_is_plain OR (v_count = cardinality(p_contents)) IS NOT TRUE THEN
-        PERFORM array_lengths_check(v_count, cardinality(p_contents), cardinality(p_dequeue_ats), cardinality(p_headers),
-            cardinality(p_max_attempts), cardinality(p_dedupe_keys), cardinality(p_delays_ms),
+        PERFORM array_lengths_check(v_count, cardinality(p_contents), cardinality(p_dequeue_ats),
+            cardinality(p_headers), cardinality(p_max_attempts), cardinality(p_dedupe_keys), cardinality(p_delays_ms),
             cardinality(p_priorities), cardinality(p_costs), cardinality(p_lanes));
     END IF;
     IF v_count = 0 THEN

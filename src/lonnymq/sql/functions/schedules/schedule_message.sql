@@ -18,7 +18,8 @@ BEGIN
         PERFORM refuse('LM010', format('a schedule has no option %s', v_unknown),
             'Give options of message_create, except for those that say when it is due and dedupe_key.');
     END IF;
-    -- jsonb_populate_record makes a text of any JSON, and adding the time of the schedule makes an array of any headers.
+    -- jsonb_populate_record turns any JSON into text, and headers that are no object would become an array in
+    -- schedule_fire.
     IF jsonb_typeof(p_options -> 'lane') NOT IN ('string', 'null') THEN
         PERFORM refuse('LM010', format('the lane is a JSON %s', jsonb_typeof(p_options -> 'lane')),
             'Give a name of 1 to 255 bytes.');
