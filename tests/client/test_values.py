@@ -33,6 +33,11 @@ INVALID: dict[str, tuple[Callable[[Queue], object], type[errors.LonnyMQError], s
         errors.InvalidField,
         "contains a NUL character",
     ),
+    "headers that are an empty list": (
+        lambda queue: queue.enqueue(1, headers=[]),  # type: ignore[arg-type]
+        errors.InvalidField,
+        "headers: a list is not a dict",
+    ),
     "a limit": (
         lambda queue: queue.dequeue(2**31),
         errors.InvalidLimit,

@@ -38,6 +38,18 @@ def test_full_at_exactly_the_limit_creates_nothing(conn: psycopg.Connection) -> 
     assert len(dequeue_all(conn)) == 4
 
 
+def test_other_channels_take_the_fast_way(conn: psycopg.Connection) -> None:
+    """A max_size somewhere in the queue does not make creating messages slower everywhere."""
+    limit(conn, 3)
+    calls = "SELECT COALESCE(pg_stat_get_xact_function_calls(%s::REGPROC), 0)"
+    with conn.transaction():
+        conn.execute("SET LOCAL track_functions = 'all'")
+        for channel, expected in (("b", 0), ("a", 2)):
+            create(conn, 1, channel)
+            conn.execute("SELECT message_create(%s, '')", (channel,))
+            assert conn.execute(calls, ("messages_create",)).fetchone() == (expected,), channel
+
+
 def test_full_is_an_error_when_that_is_asked_for(conn: psycopg.Connection) -> None:
     limit(conn, 3)
     call = "SELECT COUNT(*) FROM message_create_many(%s, %s, p_raise_full => TRUE)"

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-NAME = "Give a name of 1 to 255 bytes"
+NAME = "1 to 255 bytes"
 TIME = "between -2^53 and 2^53"
 DAY = "Give 1 to 86400000 ms"
 MANY = "Ask for 1 to 10,000"
@@ -44,6 +44,16 @@ REFUSED = {
         "message_create_many(ARRAY['a'], ARRAY['']::BYTEA[], ARRAY[9007199254740993])",
         "LM003",
         TIME,
+    ),
+    "a delay too long in a batch": (
+        "message_create_many(ARRAY['a'], ARRAY['']::BYTEA[], p_delays_ms => ARRAY[9223372036854775807])",
+        "LM003",
+        "0 to 2^52 ms",
+    ),
+    "a delay too long in a batch with dedupe keys": (
+        f"message_create_many('{{a}}', '{{x}}', p_dedupe_keys => '{{k}}', p_delays_ms => '{{{2**63 - 1}}}')",
+        "LM003",
+        "0 to 2^52 ms",
     ),
     "a retry at a time too far": (f"message_retry(1, {NOBODYS}, 9007199254740993)", "LM003", TIME),
     "a lease of nothing": ("message_dequeue(1, 0)", "LM004", DAY),
@@ -182,6 +192,16 @@ REFUSED = {
         "schedule_fire('s', 1, 9007199254740993, '{2}', 'a', '')",
         "LM003",
         "Unix milliseconds",
+    ),
+    "a schedule whose lane is an object": (
+        """schedule_fire('s', 1, 2, '{2}', 'a', '', '{"lane": {"a": 1}}')""",
+        "LM010",
+        "1 to 255 bytes",
+    ),
+    "a schedule whose headers are a text": (
+        """schedule_fire('s', 1, 2, '{2}', 'a', '', '{"headers": "a"}')""",
+        "LM010",
+        "JSON object",
     ),
     "no content allowed": ("queue_set(0)", "LM011", "1 byte to 256 MiB"),
     "no lease allowed": ("queue_set(NULL, 0)", "LM011", "1 to 31,536,000,000 ms"),

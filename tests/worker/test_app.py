@@ -4,6 +4,7 @@ import asyncio
 import random
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from lonnymq.errors import (
     InvalidField,
     InvalidMaxAttempts,
     InvalidTime,
+    NotEncodable,
 )
 from lonnymq.worker.backoff import delay_ms
 from lonnymq.worker.inline import NO_TOKEN
@@ -175,6 +177,47 @@ def test_an_address_given_as_the_queue_is_not_repeated() -> None:
 def test_invalid_options(app: App[Any], options: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
         app.task(**options)
+
+
+@pytest.mark.parametrize(
+    ("call", "options", "says"),
+    [
+        ("enqueue", {"prio": 2}, "'prio'; its options are priority, "),
+        ("set", {"size": 2}, "'size'; its options are .* max_size"),
+        ("using", {"prio": 2}, "'prio'"),
+        ("cron", {"prio": 2}, "'prio'"),
+        ("cron", {"delay": 2}, "'delay'"),
+        ("cron", {"dedupe_key": "a"}, "'dedupe_key'"),
+    ],
+)
+def test_options_that_a_call_does_not_have(
+    app: App[Any], call: str, options: dict[str, Any], says: str
+) -> None:
+    calls: dict[str, Any] = {
+        "enqueue": partial(app.queue.enqueue, 1),
+        "set": app.queue.channel("a").set,
+        "using": app.task(name="any")(lambda: None).using,
+        "cron": partial(app.cron, "* * * * *"),
+    }
+    with pytest.raises(TypeError, match=rf"^{call}\(\) got an unexpected keyword argument ({says})"):
+        calls[call](**options)
+
+
+@pytest.mark.parametrize(
+    ("headers", "error"),
+    [
+        (5, InvalidField),
+        ([], InvalidField),
+        ({"a": object()}, NotEncodable),
+        ({"a": float("nan")}, NotEncodable),
+    ],
+)
+def test_headers_of_tasks_and_schedules_are_checked(app: App[Any], headers: Any, error: type) -> None:
+    task = app.task(name="any")(lambda: None)
+    with pytest.raises(error):
+        task.using(headers=headers).message()
+    with pytest.raises(error):
+        app.cron("* * * * *", headers=headers)(task)
 
 
 def test_messages_find_their_handler(app: App[Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar, Unpack
 
 from lonnymq.channel_policy import PolicyChanges
 from lonnymq.client.calls import Request, Steps, ask, shows
-from lonnymq.client.produce import check_many
+from lonnymq.client.produce import check_many, check_names
 from lonnymq.client.times import FIRST, ServerClock, milliseconds, moment, schedule
 from lonnymq.commands import (
     BoundChannels,
@@ -219,6 +219,7 @@ def set_channel(
 
         queue.channel("acme").set(max_concurrency=2)
     """
+    check_names("set", changes, PolicyChanges)
     weight, interval = changes.get("weight"), changes.pop("release_interval", None)
     if weight is not None and type(weight) not in {int, float}:
         raise InvalidChannelPolicy(f"weight: {weight!r} is not a number", "give an int or a float")

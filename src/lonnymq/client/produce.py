@@ -62,8 +62,21 @@ def enqueue(
         raise InvalidArgument(
             "enqueue does not take a NewMessage", "pass its payload and options, or use enqueue_many"
         )
+    check_names("enqueue", options, MessageOptions)
     message = NewMessage(payload, channel, **options)
     return Request(_create(message, raise_full=raises_when_full(on_full)), conn)
+
+
+def check_names(call: str, options: Mapping[str, Any], allowed: type) -> None:
+    """Raise TypeError for an option that the call does not have, as Python does for other calls. `allowed` is
+    the TypedDict of its options.
+    """
+    for name in options:
+        if name not in allowed.__annotations__:
+            raise TypeError(
+                f"{call}() got an unexpected keyword argument {name!r}; its options are"
+                f" {', '.join(allowed.__annotations__)}"
+            )
 
 
 def check_many(values: object, what: str) -> None:
@@ -107,7 +120,7 @@ def _encoded(message: NewMessage) -> tuple[bytes, Mapping[str, Any] | None]:
         raise InvalidChannel(f"channel: {message.channel!r} is not a string", "give the name of a channel")
     for name in UNCHANGED:
         check_option(name, getattr(message, name))
-    given = _checked_headers(message.headers) if message.headers else {}
+    given = {} if message.headers is None else check_headers(message.headers)
     content, content_type = encode(message.payload, given.get(HEADER, message.content_type))
     if content_type is None or HEADER in given:
         return content, given or None
@@ -124,12 +137,13 @@ def check_option(name: str, value: object) -> None:
         raise InvalidField(f"{name}: {value!r} is not a string", "give a str")
 
 
-def _checked_headers(headers: Mapping[str, Any]) -> Mapping[str, Any]:
+def check_headers(headers: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The headers as a dict. Raises InvalidField or NotEncodable if they cannot be stored."""
     if not isinstance(headers, Mapping):
         raise InvalidField(f"headers: a {type(headers).__name__} is not a dict", "give a dict")
     plain = dict(headers)
     try:
-        json.dumps(plain)
+        json.dumps(plain, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise NotEncodable(f"the headers cannot be written as JSON: {error}") from error
     return plain

@@ -39,8 +39,9 @@ class Drained:
 
 def drain(app: App[Any], *, raise_errors: bool = True) -> Drained:
     """Run the app's tasks for all messages that are due, and for those that the tasks enqueue, one at a time.
-    Waits for messages that a channel's rate or concurrency limit holds back. Messages that are scheduled for
-    later, such as retries with a backoff, are not run, and neither are schedules.
+    Waits for messages that a channel's rate or concurrency limit holds back, or that an open transaction has
+    dequeued, for as long as that lasts: end such a transaction of the test first. Messages that are scheduled
+    for later, such as retries with a backoff, are not run, and neither are schedules.
 
     If handlers failed, the first error is raised in the end, unless `raise_errors` is false.
 

@@ -8,7 +8,7 @@ from datetime import tzinfo
 from typing import Any, Generic, TypeVar, Unpack, overload
 
 from lonnymq.client.async_queue import AsyncQueue
-from lonnymq.client.produce import TASK_HEADER, OnFull, check_option
+from lonnymq.client.produce import TASK_HEADER, OnFull, check_names, check_option
 from lonnymq.client.queue import Queue
 from lonnymq.commands import Created, Delivery
 from lonnymq.errors import InvalidArgument
@@ -128,6 +128,7 @@ class App(Generic[C]):
             @app.task(channel="reports")
             def weekly_report() -> None: ...
         """
+        check_names("cron", options, WorkOptions)
 
         def made(task: Task[P, R, C]) -> Task[P, R, C]:
             if not isinstance(task, Task):

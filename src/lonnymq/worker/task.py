@@ -9,7 +9,7 @@ from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast
 
 from lonnymq.client.calls import shows
-from lonnymq.client.produce import TASK_HEADER, OnFull
+from lonnymq.client.produce import TASK_HEADER, OnFull, check_headers, check_names
 from lonnymq.commands import Delivery
 from lonnymq.errors import InvalidArgument
 from lonnymq.message_options import MessageOptions, NewMessage, WorkOptions
@@ -100,6 +100,7 @@ class Task(Generic[P, R, C]):
         send_invoice.using(channel="acme", delay=60).enqueue(7)
         ```
         """
+        check_names("using", options, MessageOptions)
         return Using(self, channel, options, on_full, conn)
 
     def call_for(self, message: Delivery) -> Callable[[], R]:
@@ -123,7 +124,8 @@ class Task(Generic[P, R, C]):
     ) -> NewMessage:
         """The message of a call. The task's policy decides what the options leave open."""
         given = options.copy()
-        given["headers"] = {**(options.get("headers") or {}), TASK_HEADER: self.name}
+        headers = options.get("headers")
+        given["headers"] = {**({} if headers is None else check_headers(headers)), TASK_HEADER: self.name}
         if options.get("max_attempts") is None:
             given["max_attempts"] = self.policy.max_attempts
         arguments = self._arguments.of_call(args, kwargs)

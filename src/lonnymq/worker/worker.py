@@ -73,8 +73,9 @@ class Worker:
         one stops them at once. Returns an exit code.
 
         With `until_empty`, stop when nothing runs and no message is due. It waits for due messages that a
-        rate or concurrency limit holds back, but not for paused channels, nor for messages that are
-        scheduled for later, such as retries with a backoff. Returns an exit code.
+        rate or concurrency limit holds back, or that an open transaction has dequeued, for as long as that
+        lasts. It does not wait for paused channels, nor for messages that are scheduled for later, such as
+        retries with a backoff. Returns an exit code.
         """
         loop = asyncio.new_event_loop()
         try:

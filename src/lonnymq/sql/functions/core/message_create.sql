@@ -36,6 +36,10 @@ BEGIN
             PERFORM lane_check(p_lane);
         END IF;
     END IF;
+    IF v_is_special THEN                    -- or do only other channels have a max_size?
+        v_is_special := (SELECT q.has_bound FROM queue q)
+            OR EXISTS (SELECT FROM channel c WHERE c.name = p_channel AND c.max_size IS NOT NULL);
+    END IF;
     IF v_is_special OR p_dedupe_key IS NOT NULL THEN
         SELECT m.id, m.result INTO id, result FROM messages_create(ARRAY[ROW(p_channel, p_content, p_dequeue_at,
             p_headers, p_max_attempts, p_dedupe_key, p_delay_ms, p_priority, p_cost, p_lane)::new_message], FALSE) m;

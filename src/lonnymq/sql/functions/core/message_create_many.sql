@@ -42,6 +42,11 @@ BEGIN
     IF p_lanes IS NOT NULL THEN
         PERFORM lanes_check(p_lanes);
     END IF;
+    IF v_is_special AND NOT (SELECT q.has_bound FROM queue q) THEN -- or do only other channels have a max_size?
+        v_is_special := EXISTS (
+            SELECT FROM (SELECT DISTINCT u.channel FROM unnest(p_channels) u (channel)) u
+            CROSS JOIN LATERAL (SELECT FROM channel c WHERE c.name = u.channel AND c.max_size IS NOT NULL OFFSET 0) c);
+    END IF;
     IF v_is_special OR array_remove(p_dedupe_keys, NULL) <> '{}' THEN
         RETURN QUERY SELECT * FROM messages_create(ARRAY(
             SELECT ROW(channel, content, at, headers, max_attempts, key, delay_ms, priority, cost, lane)::new_message

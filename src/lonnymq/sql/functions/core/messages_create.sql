@@ -14,13 +14,11 @@ DECLARE
     v_channels TEXT[];
     v_keys TEXT[];
     v_ids BIGINT[];
-    v_first_at BIGINT;
     v_full TEXT;                            -- the first channel that is full
     a RECORD;
 BEGIN
-    SELECT array_agg((m).channel), array_agg((m).dedupe_key), array_agg(nextval(v_sequence)),
-        MIN(COALESCE((m).dequeue_at, v_clock + (m).delay_ms, v_now))
-    INTO v_channels, v_keys, v_ids, v_first_at FROM (SELECT unnest(p_messages) AS m OFFSET 0) u;
+    SELECT array_agg((m).channel), array_agg((m).dedupe_key), array_agg(nextval(v_sequence))
+    INTO v_channels, v_keys, v_ids FROM (SELECT unnest(p_messages) AS m OFFSET 0) u;
     IF (SELECT q.has_bound FROM queue q) THEN
         PERFORM produce_check(v_channels);
     END IF;
@@ -52,5 +50,7 @@ BEGIN
         INSERT INTO notice (lo_id, hi_id, n) SELECT MIN(made.id), MAX(made.id), COUNT(*) FROM made HAVING COUNT(*) > 0)
     SELECT CASE g.result WHEN 'created' THEN g.id WHEN 'duplicate' THEN g.holder END, g.result FROM given g
     ORDER BY g.ord;
-    PERFORM sleep_notify(v_first_at);
+    PERFORM sleep_notify((
+        SELECT MIN(COALESCE((m).dequeue_at, v_clock + (m).delay_ms, v_now))
+        FROM (SELECT unnest(p_messages) AS m OFFSET 0) u));
 END $$;

@@ -18,6 +18,15 @@ BEGIN
         PERFORM refuse('LM010', format('a schedule has no option %s', v_unknown),
             'Give options of message_create, except for those that say when it is due and dedupe_key.');
     END IF;
+    -- jsonb_populate_record turns any JSON into text, and headers that are no object would become an array in
+    -- schedule_fire.
+    IF jsonb_typeof(p_options -> 'lane') NOT IN ('string', 'null') THEN
+        PERFORM refuse('LM010', format('the lane is a JSON %s', jsonb_typeof(p_options -> 'lane')),
+            'Give a name of 1 to 255 bytes.');
+    ELSIF jsonb_typeof(p_options -> 'headers') NOT IN ('object', 'null') THEN
+        PERFORM refuse('LM010', format('the headers are a JSON %s', jsonb_typeof(p_options -> 'headers')),
+            'Give headers as a JSON object.');
+    END IF;
     v_message := jsonb_populate_record(v_message, COALESCE(p_options, '{}'));
     v_message.channel := p_channel;
     v_message.content := p_content;
