@@ -27,6 +27,8 @@ READING = [
     ["stats"],
     ["lanes"],
     ["history"],
+    ["schedules", "list"],
+    ["followers", "list"],
     ["top", "--once", "--interval", "0.1"],
 ]
 WRITING = [
@@ -41,6 +43,11 @@ WRITING = [
     ["dead", "discard", "1", "--yes"],
     ["dead", "discard", "--all", "--yes"],
     ["queue", "set", "--max-attempts", "5"],
+    ["schedules", "delete", "nightly"],
+    ["credentials", "list"],
+    ["credentials", "bind", "nobody", "acme"],
+    ["credentials", "unbind", "nobody"],
+    ["followers", "forget", "lake"],
 ]
 PRODUCING = [["enqueue", "7"], ["enqueue", "--file", "-", "--payloads"]]
 SPARK = [

@@ -131,7 +131,7 @@ def test_the_logins_may_do_what_the_page_says(conn: psycopg.Connection, connect:
 
     def may(login: str, call: str) -> bool:
         options = f"-c search_path={schema}"
-        with connect(user=login + suffix, password="change me", options=options) as session:  # noqa: S106
+        with connect(user=login + suffix, password="change-me", options=options) as session:  # noqa: S106
             try:
                 session.execute(f"SELECT * FROM {call}".encode())
             except psycopg.errors.InsufficientPrivilege:

@@ -5,8 +5,10 @@ little of everything, writes that archive. A Java of another version ignores the
 """
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyspark
@@ -49,16 +51,30 @@ def _make(archive: Path, scratch: Path) -> bool:
     """Make the archive. Returns whether it is there: a busy machine may take longer than a test may."""
     unfinished = archive.with_suffix(f".{os.getpid()}")
     options = f"{LIGHT} -XX:ArchiveClassesAtExit={unfinished} -Xlog:cds*=off"
-    try:
-        subprocess.run(
-            [sys.executable, "-c", WARM_UP, scratch],
-            env=os.environ | {"SPARK_SUBMIT_OPTS": options},
-            stdout=subprocess.DEVNULL,  # a pipe would be waited for until Java has exited too
-            stderr=subprocess.DEVNULL,
-            timeout=MAKE_TIMEOUT_S,
-            check=True,
-        )
-    except subprocess.TimeoutExpired:
+    warm_up = subprocess.Popen(
+        [sys.executable, "-c", WARM_UP, scratch],
+        env=os.environ | {"SPARK_SUBMIT_OPTS": options},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    end = time.monotonic() + MAKE_TIMEOUT_S
+    while _is_running(warm_up):  # Java writes the archive when it exits, after Python
+        if time.monotonic() > end:
+            os.killpg(warm_up.pid, signal.SIGKILL)
+            return False
+        time.sleep(0.1)
+    if warm_up.returncode != 0 or not unfinished.exists():
         return False
     unfinished.rename(archive)
+    return True
+
+
+def _is_running(program: subprocess.Popen[bytes]) -> bool:
+    """Whether the program, or a Java that it started, is still running."""
+    program.poll()
+    try:
+        os.killpg(program.pid, 0)
+    except ProcessLookupError:
+        return False
     return True
