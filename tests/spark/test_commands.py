@@ -94,7 +94,7 @@ def test_errors_are_one_sentence(conn: psycopg.Connection, dsn: str, tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "code", "expected"),
     [
-        (["load", "x.parquet"], 3, "no database was named"),
+        (["load", "x.parquet"], 3, "no database given"),
         (["load", "x.parquet", "--format", "xml", "--dsn", "dbname=x"], 2, "xml"),
         (["archive", "lake", "--conf", "nonsense", "--dsn", "dbname=x"], 1, "write --conf name=value"),
         (["archive", "lake", "--rows-per-commit", "0"], 2, "--rows-per-commit"),
