@@ -14,7 +14,7 @@ HELP = """\
 ./run COMMAND
 
   test                   run the checks, then the tests on PostgreSQL 18, with Spark, and on PostgreSQL 15
-  test --quick           run the checks and the quick tests, on PostgreSQL 18 only; takes 3 minutes
+  test --quick           run the checks and the quick tests, on PostgreSQL 18 only
   test --long            include the long tests, which take minutes each
   test PYTEST-ARGUMENTS  run only these tests, for example: ./run test tests/unit -k embedded
   check                  run the checks: lint, format, types, layers
