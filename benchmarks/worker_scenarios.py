@@ -20,7 +20,7 @@ FILL_SIZE = 1000
 POLL_SECONDS = 0.002
 FINISH_TIMEOUT_SECONDS = 30
 QUEUES = ("lonnymq", "pgqueuer", "procrastinate")
-VARIANTS = ("lonnymq, durable dequeue", "pgqueuer, balanced")
+VARIANTS = ("lonnymq, durable dequeue", "lonnymq, kept results", "pgqueuer, balanced")
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,13 @@ import griffe
 CALLERS = ("client.queue", "client.async_queue")
 INTERNAL = {  # public by name, but called only by other modules of the package
     "AnyJob": {"make_current"},
-    "App": {"handler_of", "send"},
+    "App": {"handler_of", "send", "send_async"},
+    "AsyncBatch": {"perform"},
     "AsyncCaller": {"perform"},
     "AsyncChannel": {"perform"},
     "AsyncDead": {"perform"},
     "AsyncQueue": {"perform"},
+    "Batch": {"perform"},
     "QueueBase": {"copy_arguments"},
     "Caller": {"perform"},
     "Channel": {"perform"},

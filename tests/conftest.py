@@ -24,10 +24,10 @@ from tests.database import (
     EMBEDDED_VERSION,
     AnyServer,
     Connect,
+    DatabasesToDrop,
     ExternalServer,
     copy_database,
     create_database,
-    delete_database,
     drop_database,
     embedded_server,
     erase_leftovers,
@@ -48,13 +48,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--random", action="store_true", help="generate new examples, not the same ones each time"
     )
+    parser.addoption(
+        "--own-servers",
+        action="store_true",
+        help="give each process its own server, for tests that open transactions of others would delay",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("lonnymq", derandomize=not config.getoption("--random"))
     hypothesis.settings.load_profile("lonnymq")
     if hasattr(config, "workerinput"):
-        config.stash[DATA_DIR] = Path(config.workerinput["data_dir"])
+        is_own = config.getoption("--own-servers")
+        shared = Path(config.workerinput["data_dir"])
+        config.stash[DATA_DIR] = server_folder("lonnymq-tests-") if is_own else shared
         return
     erase_leftovers()
     config.stash[DATA_DIR] = server_folder("lonnymq-tests-")
@@ -69,7 +76,8 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     data_dir = config.stash.get(DATA_DIR, None)
-    if data_dir is not None and not hasattr(config, "workerinput"):
+    is_own = not hasattr(config, "workerinput") or config.getoption("--own-servers")
+    if data_dir is not None and is_own:
         Server(data_dir).erase()
         shutil.rmtree(data_dir, ignore_errors=True)
 
@@ -132,12 +140,21 @@ def installed_template(server: AnyServer) -> Iterator[str]:
     drop_database(server, name)
 
 
+@pytest.fixture(scope="session")
+def to_drop(admin: psycopg.Connection) -> Iterator[DatabasesToDrop]:
+    databases = DatabasesToDrop(admin)
+    yield databases
+    databases.drop_all()
+
+
 @pytest.fixture
-def dsn(server: AnyServer, admin: psycopg.Connection, template: str) -> Iterator[str]:
+def dsn(
+    server: AnyServer, admin: psycopg.Connection, template: str, to_drop: DatabasesToDrop
+) -> Iterator[str]:
     name = unique_name("lonnymq_test")
     copy_database(admin, name, template)
     yield server.dsn(name)
-    delete_database(admin, name)
+    to_drop.add(name)
 
 
 @pytest.fixture

@@ -111,6 +111,22 @@ def delete_database(admin: psycopg.Connection, name: str) -> None:
     admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
+class DatabasesToDrop:
+    """Drops each database one test late: PostgreSQL waits if a session has only just ended."""
+
+    def __init__(self, admin: psycopg.Connection) -> None:
+        self._admin = admin
+        self._names: list[str] = []
+
+    def add(self, name: str) -> None:
+        self.drop_all()
+        self._names.append(name)
+
+    def drop_all(self) -> None:
+        while self._names:
+            delete_database(self._admin, self._names.pop())
+
+
 def until_waiting(watcher: psycopg.Connection, waiter: psycopg.Connection, seconds: float = 10) -> None:
     """Return once the session of `waiter`, which another thread uses, waits for a lock."""
     deadline = time.monotonic() + seconds

@@ -15,12 +15,12 @@ What the queue promises, by the numbers that tests use:
  7. The live leases of a channel never exceed its limit, except after the limit was lowered.
  8. No waiting message comes before the head of its line, and every line that has messages is known.
  9. A message is never delivered before its `dequeue_at`.
-10. Under a release interval, two releases are at least the interval apart, by the server's clock.
+10. Under a rate, any time t has at most burst + t / interval releases, by the server's clock.
 11. One consumer gets the messages of a channel in order of priority, `dequeue_at` and id.
 12. Channels with a backlog are served equally, up to one message.
 13. No channel with due messages that may release waits while consumers ask.
 14. Attempts only grow, and a message is dead exactly at the limit.
-15. A dedupe key has one message while that exists, and for the time that the key is kept.
+15. A dedupe key has one message for as long as that message says.
 16. A batch call does the same as the single calls in sequence.
 17. After a drain there are no leases, lines or unread notices left.
 18. The credentials of a tenant cannot read, count or touch the messages of another.
@@ -29,6 +29,7 @@ What the queue promises, by the numbers that tests use:
 21. Of two channels with a backlog and no limit, cost / weight served differs by at most a message of each.
 22. No message depends on the clock to be found: a step of the clock delays it by at most the step.
 23. No transaction (open, busy, prepared, stopped) stops other sessions for more than a few seconds.
+24. The counts of a batch are exact, and its callbacks are created once, with what causes them.
 
 A server crash may lose dequeues, so 10 and 14 do not hold across one.
 """
@@ -77,6 +78,14 @@ PLACES = """
     -- Channels whose policy changed, if the dispatcher has not read that yet; '' is the whole queue.
     changed AS MATERIALIZED (
         SELECT channel FROM policy_change UNION SELECT channel FROM unread WHERE channel IS NOT NULL),
+    -- What applies to each channel: its own limits, or those of the queue for channels.
+    policy AS MATERIALIZED (
+        SELECT n.name, COALESCE(c.paused, FALSE) AS paused,
+            NULLIF(COALESCE(c.max_concurrency, q.channel_max_concurrency), 0) AS max_concurrency,
+            NULLIF(COALESCE(c.release_interval_us, q.channel_release_interval_us), 0) AS interval_us,
+            COALESCE(c.burst, q.channel_burst, 1) AS burst
+        FROM (SELECT name FROM channel UNION SELECT channel FROM message) n
+        CROSS JOIN queue q LEFT JOIN channel c ON c.name = n.name),
     used AS MATERIALIZED (
         SELECT channel, COUNT(*) FILTER (WHERE NOT is_leased) AS ready,
             COUNT(*) FILTER (WHERE is_leased) AS leased
@@ -182,9 +191,9 @@ ALWAYS = {
         WHERE l.end_at > t.lease_max_at
             AND NOT EXISTS (SELECT FROM unread u WHERE u.lease_end_at >= l.end_at)""",
     "invariant 7: ready has no more of a channel than its limit allows": """
-        SELECT u.*, c.max_concurrency FROM used u JOIN channel c ON c.name = u.channel
+        SELECT u.*, c.max_concurrency FROM used u JOIN policy c ON c.name = u.channel
         WHERE u.ready > 0 AND u.ready + u.leased > c.max_concurrency
-            AND u.channel NOT IN (SELECT channel FROM changed)""",
+            AND NOT EXISTS (SELECT FROM changed x WHERE x.channel IN (u.channel, ''))""",
     "invariant 7: ready has no more than the limit of the queue allows": """
         SELECT SUM(u.ready), SUM(u.leased), q.max_concurrency FROM used u CROSS JOIN queue q
         WHERE '' NOT IN (SELECT channel FROM changed) GROUP BY q.max_concurrency
@@ -192,21 +201,30 @@ ALWAYS = {
     "invariant 7: what is leased or in ready has a slot": """
         SELECT p.id, n.name FROM places p JOIN message m ON m.id = p.id AND m.generation = p.generation
         CROSS JOIN LATERAL (
-            SELECT c.name FROM channel c
-            WHERE c.name = m.channel AND (c.max_concurrency IS NOT NULL OR c.release_interval_ms > 0)
+            SELECT c.name FROM policy c
+            WHERE c.name = m.channel AND (c.max_concurrency IS NOT NULL OR c.interval_us IS NOT NULL)
             UNION ALL SELECT '' FROM queue q WHERE q.max_concurrency IS NOT NULL) n
-        WHERE p.place IN ('ready', 'leased') AND n.name NOT IN (SELECT channel FROM changed)
+        WHERE p.place IN ('ready', 'leased')
+            AND NOT EXISTS (SELECT FROM changed x WHERE x.channel IN (n.name, ''))
             AND NOT EXISTS (
                 SELECT FROM busy b WHERE (b.channel, b.id, b.generation) = (n.name, p.id, p.generation))""",
     "invariant 7: a slot belongs to what is leased or in ready": """
         SELECT b.*, p.place FROM busy b JOIN places p ON p.id = b.id AND p.generation = b.generation
         WHERE p.place NOT IN ('ready', 'leased', 'unread')""",
     "one live row of slots per channel": "SELECT channel FROM slots GROUP BY channel HAVING COUNT(*) > 1",
-    "invariant 10: a channel with a release interval has at most one message in ready": """
-        SELECT u.*, c.release_interval_ms FROM used u JOIN channel c ON c.name = u.channel
-        WHERE c.release_interval_ms > 0 AND u.ready > 1 AND u.channel NOT IN (SELECT channel FROM changed)""",
+    "invariant 10: a channel with a rate has no more than its burst in ready": """
+        SELECT u.*, c.interval_us, c.burst FROM used u JOIN policy c ON c.name = u.channel
+        WHERE c.interval_us IS NOT NULL AND u.ready > c.burst
+            AND NOT EXISTS (SELECT FROM changed x WHERE x.channel IN (u.channel, ''))""",
+    "invariant 10: what a channel with a rate has in ready is known to take a token": """
+        SELECT r.channel, r.id, s.out FROM ready r
+        JOIN message m ON m.id = r.id AND m.generation = r.generation
+        JOIN policy c ON c.name = r.channel AND c.interval_us IS NOT NULL
+        LEFT JOIN live_slots s ON s.channel = r.channel
+        WHERE NOT COALESCE(ROW(r.id, r.generation)::stub = ANY (s.out), FALSE)
+            AND NOT EXISTS (SELECT FROM changed x WHERE x.channel IN (r.channel, ''))""",
     "a paused channel has nothing in ready": """
-        SELECT u.* FROM used u JOIN channel c ON c.name = u.channel
+        SELECT u.* FROM used u JOIN policy c ON c.name = u.channel
         WHERE c.paused AND u.ready > 0 AND u.channel NOT IN (SELECT channel FROM changed)""",
     "one tick": "SELECT COUNT(*) FROM tick HAVING COUNT(*) > 1",
     "the tick and the notices agree on how many wait": """
@@ -221,28 +239,48 @@ ALWAYS = {
         WHERE s.content_max_bytes <> q.content_max_bytes OR s.is_special <> (q.has_sizes OR q.has_bound)""",
     "invariant 15: a message has its key": """
         SELECT m.id, m.channel, m.dedupe_key FROM message m
-        WHERE m.dedupe_key IS NOT NULL AND NOT EXISTS (
+        WHERE m.unique_for_ms IS NOT NULL AND NOT EXISTS (
             SELECT FROM dedupe d WHERE (d.channel, d.key, d.message_id) = (m.channel, m.dedupe_key, m.id)
                 AND d.until_at IS NULL)""",
     "invariant 15: a key that is taken belongs to a message that exists": """
         SELECT d.* FROM dedupe d
-        WHERE d.until_at IS NULL AND d.message_id IS NOT NULL
+        WHERE d.until_at IS NULL AND d.unique_for_ms IS NOT NULL
             AND NOT EXISTS (SELECT FROM message m WHERE m.id = d.message_id)""",
-    "a key has one row, and an empty one if it was taken over": """
+    "a key that is held while its message waits is looked at by maintain": """
+        SELECT d.* FROM dedupe d
+        WHERE d.message_id IS NOT NULL AND d.unique_for_ms IS NULL AND d.check_at IS NULL
+            OR d.unique_for_ms IS NOT NULL AND d.check_at IS DISTINCT FROM d.until_at""",
+    "a key has one row, and one with turn 0; more if creates counted on a message when it was taken over": """
         SELECT d.channel, d.key FROM dedupe d GROUP BY d.channel, d.key
-        HAVING COUNT(*) FILTER (WHERE d.turn = 0) <> 1 OR COUNT(d.message_id) <> 1 OR COUNT(*) > 2""",
+        HAVING COUNT(*) FILTER (WHERE d.turn = 0) <> 1
+            OR COUNT(d.message_id) <> 1 + COUNT(*) FILTER (
+                WHERE d.unique_for_ms IS NULL AND d.message_id IS NOT NULL AND d.turn < (
+                    SELECT MAX(x.turn) FROM dedupe x WHERE x.channel = d.channel AND x.key = d.key))""",
     "a channel's size, less the departures, is the number of counted messages": """
         SELECT c.channel, c.size, l.n AS departed, m.n AS counted FROM capacity c
         CROSS JOIN LATERAL (SELECT COALESCE(SUM(d.n), 0) AS n FROM departure d WHERE d.channel = c.channel) l
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM message m WHERE m.channel = c.channel AND m.is_counted) m
         WHERE c.size - l.n <> m.n""",
-    "a channel with a max_size has a size": """
+    "a channel with a max_size of its own has a size": """
         SELECT c.name FROM channel c
-        WHERE c.max_size IS NOT NULL AND NOT EXISTS (SELECT FROM capacity s WHERE s.channel = c.name)""",
+        WHERE c.max_size > 0 AND NOT EXISTS (SELECT FROM capacity s WHERE s.channel = c.name)""",
+    "a batch has one row of counts": """
+        SELECT b.id, COUNT(c.batch_id) FROM batch b FULL JOIN batch_count c ON c.batch_id = b.id
+        GROUP BY b.id HAVING COUNT(c.batch_id) <> 1 OR b.id IS NULL""",
+    "invariant 24: the counts of a batch": """
+        SELECT c.*, p.n AS added, m.n AS unfinished, o.n AS to_come, d.n AS letters FROM batch_count c
+        CROSS JOIN LATERAL (SELECT COALESCE(SUM(n), 0) AS n FROM batch_part p WHERE p.batch_id = c.batch_id) p
+        CROSS JOIN LATERAL (SELECT COUNT(*) AS n FROM message m WHERE m.batch_id = c.batch_id) m
+        CROSS JOIN LATERAL (
+            SELECT COUNT(*) AS n FROM batch b JOIN batch_count x ON x.batch_id = b.id
+            WHERE (b.on_complete).options -> 'batch_id' = to_jsonb(c.batch_id) AND NOT x.is_called) o
+        CROSS JOIN LATERAL (SELECT COUNT(*) AS n FROM dead d WHERE d.batch_id = c.batch_id) d
+        WHERE p.n <> c.completed + c.dead + c.cancelled + m.n + o.n OR p.n <> c.total OR d.n > c.dead
+            OR (c.finished_at IS NOT NULL) <> (c.total IS NOT NULL AND m.n + o.n = 0)""",
     "one size per channel": "SELECT channel FROM capacity GROUP BY channel HAVING COUNT(*) > 1",
     "invariant 7: no channel above its limit": """
-        SELECT u.*, c.max_concurrency FROM used u JOIN channel c ON c.name = u.channel
+        SELECT u.*, c.max_concurrency FROM used u JOIN policy c ON c.name = u.channel
         WHERE u.leased > c.max_concurrency""",
     "invariant 7: no more leases than the queue's limit": """
         SELECT SUM(u.leased), q.max_concurrency FROM used u CROSS JOIN queue q
@@ -264,13 +302,12 @@ AT_REST = {
         WHERE b.n <> e.n""",
     "invariants 8, 13: a line that is closed has a reason": """
         SELECT b.channel, b.lane, b.n, c.*, s.busy, s.out FROM live_backlog b
-        LEFT JOIN channel c ON c.name = b.channel LEFT JOIN live_slots s ON s.channel = b.channel
+        LEFT JOIN policy c ON c.name = b.channel LEFT JOIN live_slots s ON s.channel = b.channel
         WHERE NOT b.is_open AND NOT COALESCE(c.paused, FALSE)
             AND NOT COALESCE(
                 (SELECT COUNT(*) FROM busy x WHERE x.channel = b.channel) >= c.max_concurrency, FALSE)
             AND NOT EXISTS (SELECT FROM alarm a WHERE a.channel = b.channel)
-            AND NOT EXISTS (
-                SELECT FROM ready r WHERE (r.id, r.generation) = ((s.out).id, (s.out).generation))""",
+            AND NOT EXISTS (SELECT FROM ready r WHERE ROW(r.id, r.generation)::stub = ANY (s.out))""",
     "invariant 13: a line that is open goes on when ready is low": """
         SELECT l.name, l.low_tag, l.low_id, l.horizon FROM lane l CROSS JOIN queue q
         WHERE q.max_concurrency IS NULL
@@ -279,14 +316,13 @@ AT_REST = {
                 WHERE r.lane = l.name AND r.tag >= l.floor AND r.tag <= l.horizon AND r.xmax = '0'
                     AND (r.tag, r.id) <= (l.low_tag, l.low_id)))
             AND EXISTS (SELECT FROM live_backlog b WHERE b.lane = l.name AND b.is_open)""",
-    "the message that is out, of a channel with an interval, is in ready": """
-        SELECT s.channel, s.out FROM live_slots s
-        JOIN message m ON (m.id, m.generation) = ((s.out).id, (s.out).generation)
-        WHERE NOT EXISTS (
-            SELECT FROM ready r WHERE (r.id, r.generation) = ((s.out).id, (s.out).generation))""",
+    "what is out, of a channel with a rate, is in ready": """
+        SELECT s.channel, s.out FROM live_slots s CROSS JOIN unnest(s.out) o
+        JOIN message m ON (m.id, m.generation) = (o.id, o.generation)
+        WHERE NOT EXISTS (SELECT FROM ready r WHERE (r.id, r.generation) = (o.id, o.generation))""",
     "channels with a limit have slots": """
         SELECT n.name FROM (
-            SELECT c.name FROM channel c WHERE c.max_concurrency IS NOT NULL OR c.release_interval_ms > 0
+            SELECT c.name FROM channel c WHERE c.max_concurrency > 0 OR c.release_interval_us > 0
             UNION ALL SELECT '' FROM queue q WHERE q.max_concurrency IS NOT NULL) n
         WHERE NOT EXISTS (SELECT FROM slots s WHERE s.channel = n.name)""",
 }

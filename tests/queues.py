@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -14,7 +14,7 @@ from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from lonnymq import AsyncQueue, Queue
-from lonnymq.client.async_queue import AsyncChannel, AsyncDead
+from lonnymq.client.async_queue import AsyncBatch, AsyncChannel, AsyncDead
 from tests.conformance.drivers import url
 
 Answer = TypeVar("Answer")
@@ -41,8 +41,10 @@ class Blocking:
         return self._wrap(getattr(self._inner, name))
 
     def _wrap(self, found: Any) -> Any:
-        if isinstance(found, AsyncChannel | AsyncDead):
+        if isinstance(found, AsyncBatch | AsyncChannel | AsyncDead):
             return Blocking(found, self._run)
+        if isinstance(found, AbstractAsyncContextManager):
+            return self._entered(found)
         if not callable(found):
             return found
 
@@ -51,6 +53,24 @@ class Blocking:
             return self._run(answer) if inspect.iscoroutine(answer) else self._wrap(answer)
 
         return call
+
+    @contextmanager
+    def _entered(self, entered: AbstractAsyncContextManager[Any]) -> Iterator[Any]:
+        given = self._run(_enter(entered))
+        try:
+            yield self._wrap(given)
+        except BaseException as error:
+            self._run(_leave(entered, error))
+            raise
+        self._run(_leave(entered, None))
+
+
+async def _enter(entered: AbstractAsyncContextManager[Any]) -> Any:
+    return await entered.__aenter__()
+
+
+async def _leave(entered: AbstractAsyncContextManager[Any], error: BaseException | None) -> None:
+    await entered.__aexit__(None if error is None else type(error), error, None)
 
 
 @contextmanager

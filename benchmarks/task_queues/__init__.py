@@ -10,6 +10,7 @@ from benchmarks.task_queues.task_queue import TaskQueue
 TASK_QUEUES = {
     "lonnymq": "lonnymq:LonnyMQ",
     "lonnymq, durable dequeue": "lonnymq:DurableLonnyMQ",
+    "lonnymq, kept results": "lonnymq:KeepingLonnyMQ",
     "pgqueuer": "pgqueuer:Pgqueuer",
     "pgqueuer, balanced": "pgqueuer:PgqueuerBalanced",
     "procrastinate": "procrastinate:Procrastinate",

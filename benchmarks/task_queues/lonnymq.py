@@ -25,6 +25,7 @@ class LonnyMQ(TaskQueue):
     unfinished = "FROM (SELECT FROM lonnymq.message UNION ALL SELECT FROM lonnymq.dead) AS unfinished"
     finished = None
     async_commit = True
+    keep_result: float | None = None
 
     def install(self, dsn: str) -> None:
         with psycopg.connect(dsn, autocommit=True) as conn:
@@ -37,15 +38,16 @@ class LonnyMQ(TaskQueue):
     async def producer(self, dsn: str) -> AsyncIterator[Producer]:
         async with AsyncQueue(dsn, pool_size=POOL_SIZE) as queue:
             await queue.settings()  # connect now, not at the first enqueue
-            yield LonnyMQProducer(queue)
+            yield LonnyMQProducer(queue, self.keep_result)
 
     def work(self, dsn: str, kind: Kind, mode: Mode, counter: TaskCounter, begin: Callable[[], None]) -> None:
         app = App(AsyncQueue(dsn, async_commit=self.async_commit))
         if kind == "async":
 
             @app.task(name=TASK)
-            async def count(number: int) -> None:
+            async def count(number: int) -> int:
                 counter.add(number)
+                return number
         else:
             app.task(name=TASK)(counter.add)
         begin()
@@ -66,13 +68,20 @@ class DurableLonnyMQ(LonnyMQ):
     async_commit = False
 
 
+class KeepingLonnyMQ(LonnyMQ):
+    """The worker keeps what each task returns for an hour; nobody waits for it."""
+
+    name = "lonnymq, kept results"
+    keep_result = 3600
+
+
 class LonnyMQProducer:
-    def __init__(self, queue: AsyncQueue) -> None:
+    def __init__(self, queue: AsyncQueue, keep_result: float | None) -> None:
         self._queue = queue
-        self._task = App(queue).task(name=TASK)(noop)
+        self._task = App(queue).task(name=TASK, keep_result=keep_result)(noop)
 
     async def one(self, number: int) -> None:
-        await self._task.enqueue(number)
+        await self._task.enqueue_async(number)
 
     async def many(self, numbers: Sequence[int]) -> None:
         await self._queue.enqueue_many(self._task.message(number) for number in numbers)

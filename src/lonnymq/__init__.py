@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from lonnymq.version import __version__
 
 if TYPE_CHECKING:
-    from lonnymq.client.async_queue import AsyncQueue
+    from lonnymq.client.async_queue import AsyncBatch, AsyncQueue
     from lonnymq.client.produce import Enqueued
-    from lonnymq.client.queue import Queue
+    from lonnymq.client.queue import Batch, Queue
     from lonnymq.commands import (
+        BatchStatus,
+        BatchSummary,
         ChannelPolicy,
         ChannelStatistics,
         Created,
@@ -24,26 +26,37 @@ if TYPE_CHECKING:
         FinishedMessage,
         Lane,
         ListedMessage,
+        ListedWorker,
         Message,
         Outcome,
         QueueSettings,
         QueueStatistics,
         Result,
+        Schedule,
+        ScheduleDetails,
+        Status,
     )
     from lonnymq.errors import LonnyMQError
-    from lonnymq.message_options import MessageOptions, NewMessage, WorkOptions
+    from lonnymq.message_options import MessageOptions, NewMessage, TaskOptions, WorkOptions
     from lonnymq.worker.app import App
     from lonnymq.worker.backoff import Backoff
-    from lonnymq.worker.exceptions import Discard, JobStopped, LeaseLost, Retry
+    from lonnymq.worker.exceptions import Discard, Fail, JobStopped, LeaseLost, Retry
+    from lonnymq.worker.handle import AsyncHandle, Handle
     from lonnymq.worker.job import AsyncJob, Job
+    from lonnymq.worker.stop_reason import StopReason
     from lonnymq.worker.task import Task
     from lonnymq.worker.worker import Worker
 
 __all__ = [
     "App",
+    "AsyncBatch",
+    "AsyncHandle",
     "AsyncJob",
     "AsyncQueue",
     "Backoff",
+    "Batch",
+    "BatchStatus",
+    "BatchSummary",
     "ChannelPolicy",
     "ChannelStatistics",
     "Created",
@@ -52,12 +65,15 @@ __all__ = [
     "Discard",
     "Enqueued",
     "Extended",
+    "Fail",
     "FinishedMessage",
+    "Handle",
     "Job",
     "JobStopped",
     "Lane",
     "LeaseLost",
     "ListedMessage",
+    "ListedWorker",
     "LonnyMQError",
     "Message",
     "MessageOptions",
@@ -68,7 +84,12 @@ __all__ = [
     "QueueStatistics",
     "Result",
     "Retry",
+    "Schedule",
+    "ScheduleDetails",
+    "Status",
+    "StopReason",
     "Task",
+    "TaskOptions",
     "WorkOptions",
     "Worker",
     "__version__",
@@ -76,9 +97,14 @@ __all__ = [
 
 _HOMES = {
     "App": "lonnymq.worker.app",
+    "AsyncBatch": "lonnymq.client.async_queue",
+    "AsyncHandle": "lonnymq.worker.handle",
     "AsyncJob": "lonnymq.worker.job",
     "AsyncQueue": "lonnymq.client.async_queue",
     "Backoff": "lonnymq.worker.backoff",
+    "Batch": "lonnymq.client.queue",
+    "BatchStatus": "lonnymq.commands",
+    "BatchSummary": "lonnymq.commands",
     "ChannelPolicy": "lonnymq.commands",
     "ChannelStatistics": "lonnymq.commands",
     "Created": "lonnymq.commands",
@@ -87,12 +113,15 @@ _HOMES = {
     "Discard": "lonnymq.worker.exceptions",
     "Enqueued": "lonnymq.client.produce",
     "Extended": "lonnymq.commands",
+    "Fail": "lonnymq.worker.exceptions",
     "FinishedMessage": "lonnymq.commands",
+    "Handle": "lonnymq.worker.handle",
     "Job": "lonnymq.worker.job",
     "JobStopped": "lonnymq.worker.exceptions",
     "Lane": "lonnymq.commands",
     "LeaseLost": "lonnymq.worker.exceptions",
     "ListedMessage": "lonnymq.commands",
+    "ListedWorker": "lonnymq.commands",
     "LonnyMQError": "lonnymq.errors",
     "Message": "lonnymq.commands",
     "MessageOptions": "lonnymq.message_options",
@@ -103,7 +132,12 @@ _HOMES = {
     "QueueStatistics": "lonnymq.commands",
     "Result": "lonnymq.commands",
     "Retry": "lonnymq.worker.exceptions",
+    "Schedule": "lonnymq.commands",
+    "ScheduleDetails": "lonnymq.commands",
+    "Status": "lonnymq.commands",
+    "StopReason": "lonnymq.worker.stop_reason",
     "Task": "lonnymq.worker.task",
+    "TaskOptions": "lonnymq.message_options",
     "WorkOptions": "lonnymq.message_options",
     "Worker": "lonnymq.worker.worker",
 }

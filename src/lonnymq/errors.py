@@ -6,7 +6,8 @@ exceptions. An exception means that a call could not be carried out. This module
 
 from __future__ import annotations
 
-from typing import ClassVar
+import re
+from typing import Any, ClassVar
 
 
 class LonnyMQError(Exception):
@@ -22,7 +23,7 @@ class LonnyMQError(Exception):
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
-    def __reduce__(self) -> tuple[type[LonnyMQError], tuple[str, str | None]]:
+    def __reduce__(self) -> tuple[type[LonnyMQError], tuple[Any, ...]]:
         return type(self), (self.message, self.hint)
 
 
@@ -134,6 +135,52 @@ class ChannelFull(LonnyMQError):
     sqlstate = "LM017"
 
 
+class ScheduleNotFound(LonnyMQError):
+    """There is no schedule of this name, or no worker has said what it enqueues."""
+
+
+class WrongArguments(InvalidArgument, TypeError):
+    """The arguments of a call do not fit the task: one is missing, or the task has no such argument, or,
+    with `validate=True`, one does not fit its annotation.
+    """
+
+
+class BatchNotOpen(LonnyMQError):
+    """There is no such batch, or it is closed, so no message can be added to it. Nothing was created."""
+
+    sqlstate = "LM018"
+
+
+class NotFinished(LonnyMQError, TimeoutError):
+    """The message has not finished, at once or within the time that the caller waits for it."""
+
+
+class ResultUnknown(LonnyMQError, LookupError):
+    """The result of the message is not kept, or not kept any more, or there never was such a message."""
+
+
+class MessageFailed(LonnyMQError):
+    """The message finished without a result. `error` is that of its last attempt, or the reason why it was
+    discarded; it may be None.
+    """
+
+    def __init__(self, message: str, hint: str | None, message_id: int, error: str | None) -> None:
+        super().__init__(message, hint)
+        self.message_id = message_id
+        self.error = error
+
+    def __reduce__(self) -> tuple[type[LonnyMQError], tuple[Any, ...]]:
+        return type(self), (self.message, self.hint, self.message_id, self.error)
+
+
+class MessageDead(MessageFailed):
+    """The message used up its attempts, and is a dead letter. `error` is what its last attempt raised."""
+
+
+class MessageCancelled(MessageFailed):
+    """The message was cancelled or discarded. `error` is the reason, if one was given."""
+
+
 class UnsuitableConnection(InvalidArgument, TypeError):
     """The object is not a connection or pool that the call can use. For example, it is asynchronous and the
     queue is not.
@@ -146,6 +193,12 @@ class InvalidAddress(InvalidArgument):
 
 class QueueClosed(LonnyMQError):
     """The queue is closed, or the pool that it uses is not open."""
+
+
+class UsedAfterFork(LonnyMQError):
+    """The process was forked, and the pool or engine of the queue still has the connections of the parent.
+    Nothing was done.
+    """
 
 
 class PayloadError(LonnyMQError, ValueError):
@@ -173,8 +226,8 @@ class RetryTransaction(LonnyMQError):
 
 
 class Deadlock(RetryTransaction):
-    """Two transactions waited for each other. Only transactions with several calls that use dedupe keys or
-    channels with a `max_size` can do that.
+    """Two transactions waited for each other. Only transactions with several calls that use dedupe keys,
+    batches or channels with a `max_size` can do that.
     """
 
     sqlstate = "40P01"
@@ -282,7 +335,15 @@ def from_sqlstate(code: str | None, message: str, hint: str | None = None) -> Lo
     return cls(message, hint) if cls else None
 
 
-IS_IT_UP = "check that the database is up and that its address is right"
+def hint_to_connect(message: str) -> str:
+    """What to do if a connection could not be opened, for this message of the server or of libpq."""
+    if found := re.search(r'permission denied for database ("[^\n]+")', message):
+        return f"have its owner run: GRANT CONNECT ON DATABASE {found[1]} TO this login;"
+    if "authentication failed" in message:
+        return "check the user and the password in the address"
+    return "check that the database is up and that its address is right"
+
+
 _INSTALL = "call queue.install() or run `lonnymq install`, or give the schema that it is installed in"
 # The SQLSTATEs of a missing schema, table, function or privilege.
 _MISSING: dict[str, tuple[type[LonnyMQError], str]] = {

@@ -2,10 +2,9 @@
 description: the calls of a queue, tasks and schedules, `lonnymq enqueue` and its files, and the columns that
 Spark writes.
 
-To add an option, add it to each class in this file and to OPTIONS, and to the SQL: the type new_message and
-the table message in tables/0001_core.sql, and the functions message_check, message_create,
-message_create_many, messages_create and staging_create. CONTRIBUTING.md says what dead letters and listings
-need.
+To add an option, add it to each class in this file and to OPTIONS, and to the SQL: the tables new_message and
+message in tables/0001_core.sql, and the functions message_check, message_new, message_create and
+message_create_many. CONTRIBUTING.md says what dead letters and listings need.
 """
 
 from __future__ import annotations
@@ -14,12 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any, TypedDict, cast
+from typing import Any, Literal, TypedDict, cast, get_args
 
 from lonnymq.statement import BigInt, BigInts, Int, Ints, Jsonb, Jsonbs, Text, Texts
 
 Duration = timedelta | float
 """A timedelta, or seconds."""
+
+UniqueWhile = Literal["waiting", "running"]
+"""How long a message holds its dedupe key: while it waits, or while it waits or runs."""
 
 DEFAULT_CHANNEL = "default"
 DEFAULT_LANE = "default"
@@ -39,9 +41,22 @@ class WorkOptions(TypedDict, total=False):
     """A dict that can be written as JSON."""
     max_attempts: int | None
     """1 to 1,000,000. The queue's setting unless given."""
+    keep_result: Duration | None
+    """How long the result is kept after the message has finished: a timedelta, or seconds. 0: not at all."""
 
 
-class MessageOptions(WorkOptions, total=False):
+class TaskOptions(WorkOptions, total=False):
+    """Options of a task, for all its calls."""
+
+    unique_while: UniqueWhile | None
+    """How long the message holds its dedupe key: while it is `waiting`, unless given, or also while it is
+    `running`."""
+    unique_for: Duration | None
+    """Holds the dedupe key while the message waits or runs, and for this long after it has finished: a
+    timedelta, or seconds."""
+
+
+class MessageOptions(TaskOptions, total=False):
     """All options of a message."""
 
     run_at: datetime | None
@@ -49,7 +64,9 @@ class MessageOptions(WorkOptions, total=False):
     delay: Duration | None
     """How long after now, by the database's clock, the message is due: a timedelta, or seconds."""
     dedupe_key: str | None
-    """While a message with this key is in the channel, and for some time after, no second one is created."""
+    """While a message holds this key, no second one with it is created in the channel."""
+    batch_id: int | None
+    """The open batch that the message belongs to."""
     content_type: str | None
     """How the payload is encoded: application/json unless given, or application/msgpack."""
 
@@ -64,11 +81,15 @@ class NewMessage:
     delay: Duration | None = None
     priority: int | None = None
     dedupe_key: str | None = None
+    unique_while: UniqueWhile | None = None
+    unique_for: Duration | None = None
     headers: Mapping[str, Any] | None = None
     max_attempts: int | None = None
     content_type: str | None = None
     cost: int | None = None
     lane: str | None = None
+    keep_result: Duration | None = None
+    batch_id: int | None = None
 
     def options(self) -> MessageOptions:
         """The options, as enqueue takes them."""
@@ -84,9 +105,13 @@ class CreateParameters:
     headers: Jsonb | None = None
     max_attempts: Int | None = None
     dedupe_key: Text | None = None
+    unique_while: Text | None = None
+    unique_for_ms: BigInt | None = None
     priority: Int | None = None
     cost: Int | None = None
     lane: Text | None = None
+    keep_result_ms: BigInt | None = None
+    batch_id: BigInt | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,9 +123,13 @@ class CreateManyParameters:
     headers: Jsonbs | None = None
     max_attempts: Ints | None = None
     dedupe_keys: Texts | None = None
+    unique_whiles: Texts | None = None
+    unique_fors_ms: BigInts | None = None
     priorities: Ints | None = None
     costs: Ints | None = None
     lanes: Texts | None = None
+    keep_results_ms: BigInts | None = None
+    batch_ids: BigInts | None = None
 
 
 class Kind(Enum):
@@ -124,6 +153,8 @@ class Option:
     allowed: str = ""
     least: int | None = None
     most: int | None = None
+    choices: tuple[str, ...] = ()
+    """The only values that a string may have, if there are few."""
     many: str | None = None
     """The name of the parameter of message_create_many, if the option is passed on unchanged."""
     is_flag: bool = True
@@ -159,11 +190,25 @@ OPTIONS: Mapping[str, Option] = {
     ),
     "dedupe_key": Option(
         Kind.TEXT,
-        "Do not create a second message while one with this key is in the channel.",
+        "Do not create a second message while one in the channel holds this key.",
         "give 1 to 255 bytes of text, or none",
         least=1,
         most=TEXT_MAX_BYTES,
         many="dedupe_keys",
+    ),
+    "unique_while": Option(
+        Kind.TEXT,
+        "How long it holds its dedupe key: while it is `waiting`, or `running`, too. Without it: waiting.",
+        "give waiting or running",
+        choices=get_args(UniqueWhile),
+        many="unique_whiles",
+    ),
+    "unique_for": Option(
+        Kind.SECONDS,
+        "Hold its dedupe key while it waits or runs, and for this many seconds after it has finished.",
+        "give 0 to 31,536,000 seconds (a year)",
+        least=0,
+        most=31_536_000,
     ),
     "headers": Option(Kind.OBJECT, "Headers, as name=value.", is_flag=False),
     "max_attempts": Option(
@@ -173,6 +218,17 @@ OPTIONS: Mapping[str, Option] = {
         least=1,
         most=1_000_000,
         many="max_attempts",
+    ),
+    "keep_result": Option(
+        Kind.SECONDS, "Keep its result for this many seconds after it has finished.", least=0
+    ),
+    "batch_id": Option(
+        Kind.NUMBER,
+        "The open batch that the message belongs to.",
+        "give the id of an open batch",
+        least=1,
+        most=2**63 - 1,
+        many="batch_ids",
     ),
 }
 UNCHANGED = {name: option.many for name, option in OPTIONS.items() if option.many is not None}

@@ -36,6 +36,8 @@ class SqlType(NamedTuple):
     """The type of the parameter in the statement, if a driver would convert one of type `name` by itself.
     PostgreSQL then casts it.
     """
+    column: str | None = None
+    """The column that a record's field is read from, if it has another name."""
 
 
 def _json_text(value: Any) -> str | None:
@@ -76,6 +78,8 @@ Jsonb = Annotated[Any, SqlType("JSONB", dump=_json_text, load=_json_value, sent_
 Texts = Annotated[Sequence[str | None], SqlType("TEXT[]")]
 Ints = Annotated[Sequence[int | None], SqlType("INT[]")]
 BigInts = Annotated[Sequence[int | None], SqlType("BIGINT[]")]
+Floats = Annotated[Sequence[float], SqlType("REAL[]")]
+Booleans = Annotated[Sequence[bool | None], SqlType("BOOLEAN[]")]
 Uuids = Annotated[Sequence[UUID], SqlType("UUID[]")]
 Byteas = Annotated[Sequence[bytes | None], SqlType("BYTEA[]")]
 Jsonbs = Annotated[Sequence[Any], SqlType("JSONB[]", dump=_json_texts, sent_as="TEXT[]")]
@@ -126,7 +130,9 @@ def arguments(command: Command[Any]) -> list[tuple[str, str, Any]]:
 
 def columns_of(record: type) -> str:
     """The columns of a record, by name: a newer schema may return more columns."""
-    return ", ".join(field.name for field in dataclasses.fields(record))
+    kind: Any = record
+    named = zip(dataclasses.fields(record), _sql_types(kind), strict=True)
+    return ", ".join((sql_type and sql_type.column) or field.name for field, sql_type in named)
 
 
 def read(record: type[Record], rows: Iterable[Row]) -> list[Record]:

@@ -21,10 +21,12 @@ def channel(name: str, **values: Any) -> ChannelStatistics:
         "last_served_at": None,
         "blocked_by": None if values.get("due") else "empty",
         "max_concurrency": None,
-        "release_interval_ms": 0,
+        "rate": None,
+        "burst": 1,
         "paused": False,
         "max_size": None,
         "weight": 1.0,
+        "inherited": [],
     }
     return ChannelStatistics(**fields | values)
 
@@ -43,6 +45,8 @@ def queue(**values: Any) -> QueueStatistics:
         "max_concurrency": None,
         "paused": False,
         "blocked_by": None,
+        "workers": 0,
+        "unknown_tasks": [],
     }
     return QueueStatistics(**fields | values)
 

@@ -85,21 +85,21 @@ def test_it_fits_a_terminal_of_80_columns(queue: Queue, dsn: str, lonnymq: Run) 
 
 def test_show(queue: Queue, lonnymq: Run) -> None:
     queue.enqueue(1, channel="acme")
-    queue.channel("acme").set(max_concurrency=2, release_interval=0.5, max_size=7)
+    queue.channel("acme").set(max_concurrency=2, rate="2/s", burst=1_000, max_size=7)
     [message] = queue.dequeue()
     assert message.channel == "acme"
     done = lonnymq("channels", "show", "acme")
-    shown = {line[:16].strip(): line[18:] for line in done.stdout.splitlines()}
+    shown = {line[:15].strip(): line[17:] for line in done.stdout.splitlines()}
     assert {name: shown[name] for name in ("state", "leased", "max concurrency", "max size")} == {
         "state": "empty",
         "leased": "1",
         "max concurrency": "2",
         "max size": "7",
     }
-    assert shown["release interval"] == "500 ms"
+    assert (shown["rate"], shown["burst"]) == ("2/s", "1,000")
     assert shown["last served"].startswith(("now (20", "1 s ago (20"))
     told = lonnymq("channels", "show", "acme", "--json").record
-    assert (told["leased"], told["max_concurrency"], told["release_interval_ms"]) == (1, 2, 500)
+    assert (told["leased"], told["max_concurrency"], told["rate"], told["burst"]) == (1, 2, "2/s", 1_000)
 
 
 def test_show_of_one_that_is_not_there(lonnymq: Run) -> None:
@@ -123,8 +123,10 @@ def test_set(queue: Queue, lonnymq: Run) -> None:
             "acme",
             "--max-concurrency",
             "2",
-            "--release-interval",
-            "0.5",
+            "--rate",
+            "100/min",
+            "--burst",
+            "5",
             "--max-size",
             "9",
         ),
@@ -132,18 +134,49 @@ def test_set(queue: Queue, lonnymq: Run) -> None:
     )
     assert (done.code, done.stderr) == (0, "")
     policy = queue.channel("acme").get()
-    assert (policy.max_concurrency, policy.release_interval_ms, policy.max_size) == (2, 500, 9)
+    assert (policy.max_concurrency, policy.rate, policy.burst, policy.max_size) == (2, "100/min", 5, 9)
     assert policy.weight == 2.5
     assert done.stdout.split()[-1] == "2.5"
     told = lonnymq("channels", "set", "acme", "--max-size", "0", "--json").record
     assert told == {
         "channel": "acme",
         "max_concurrency": 2,
-        "release_interval_ms": 500,
+        "rate": "100/min",
+        "burst": 5,
         "paused": False,
         "max_size": None,
         "weight": 2.5,
+        "inherited": [],
     }
+
+
+def test_what_the_queue_sets_for_its_channels(queue: Queue, lonnymq: Run) -> None:
+    """A channel inherits it, sets its own, sets no limit, and inherits again."""
+    queue.enqueue(1, channel="acme")
+    given = ("--channel-max-concurrency", "4", "--channel-rate", "20/s", "--channel-burst", "50")
+    settings = lonnymq("queue", "set", *given, "--channel-max-size", "1000", "--json").record
+    assert {name: value for name, value in settings.items() if name.startswith("channel_")} == {
+        "channel_max_concurrency": 4,
+        "channel_rate": "20/s",
+        "channel_burst": 50,
+        "channel_max_size": 1_000,
+    }
+    shown = lonnymq("channels", "show", "acme").stdout
+    for limit in ("4", "20/s", "50", "1,000"):
+        assert f" {limit} (inherited)\n" in shown
+    told = lonnymq("channels", "set", "acme", "--max-concurrency", "0", "--rate", "5/s", "--json").record
+    assert (told["max_concurrency"], told["rate"], told["burst"]) == (None, "5/s", 50)
+    assert told["inherited"] == ["burst", "max_size"]
+    given = ("--max-concurrency", "inherit", "--rate", "inherit", "--max-size", "0")
+    told = lonnymq("channels", "set", "acme", *given, "--json").record
+    assert (told["max_concurrency"], told["rate"], told["max_size"]) == (4, "20/s", None)
+    assert told["inherited"] == ["max_concurrency", "rate", "burst"]
+    assert "has no messages and no policy" in lonnymq("channels", "show", "nobody").stderr
+    lonnymq(
+        "queue", "set", "--channel-max-concurrency", "0", "--channel-rate", "0", "--channel-max-size", "0"
+    )
+    policy = queue.channel("other").get()
+    assert (policy.max_concurrency, policy.rate, policy.max_size) == (None, None, None)
 
 
 def test_set_tells_of_a_name_that_is_new(queue: Queue, lonnymq: Run) -> None:
@@ -155,9 +188,12 @@ def test_set_tells_of_a_name_that_is_new(queue: Queue, lonnymq: Run) -> None:
 
 WRONG = [
     (["set", "acme"], "nothing to set (give --max-concurrency"),
-    (["set", "acme", "--max-concurrency", "-1"], "--max-concurrency"),
+    (["set", "acme", "--max-concurrency", "-1"], "'--max-concurrency': -1 is less than 0"),
     (["set", "acme", "--max-concurrency", "99999999999"], "out of range"),
-    (["set", "acme", "--max-concurrency", "many"], "unable to parse string as an integer"),
+    (["set", "acme", "--max-concurrency", "many"], "'many' is neither a whole number nor 'inherit'"),
+    (["set", "acme", "--rate", "fast"], "'--rate': 'fast' is not a rate (give one such as '20/s'"),
+    (["set", "acme", "--rate", "1/2day"], "a rate of '1/2day' is out of range (give one from 1/day"),
+    (["set", "acme", "--burst", "0"], "'--burst': 0 is less than 1"),
     (["set", "acme", "--weight", "0"], "--weight"),
     (["set", "x" * 256, "--max-size", "1"], "256 bytes long"),
     (["set", "", "--max-size", "1"], "a channel needs a name"),

@@ -94,7 +94,6 @@ def test_retry_all(queue: Queue, dead: list[int], lonnymq: Run) -> None:
 
 
 def test_retry_of_what_is_refused(queue: Queue, lonnymq: Run) -> None:
-    queue.set(dedupe_keep=0)
     make_dead(queue, "acme", "timeout", dedupe_key="k")
     queue.enqueue("another", channel="acme", dedupe_key="k")
     assert lonnymq("dead", "retry", "1", "--json").record == {"id": 1, "result": "duplicate"}

@@ -41,12 +41,16 @@ def test_one_of_any_kind(queue: Queue, lonnymq: Run, given: list[str], value: ob
 
 def test_one_with_all_that_can_be_said(queue: Queue, lonnymq: Run) -> None:
     more = ["--dedupe-key", "k", "--header", "trace=a=b", "--header", "x=", "--max-attempts", "2"]
+    more += ["--unique-while", "running", "--unique-for", "1.5"]
     assert lonnymq("enqueue", "1", "--delay", "600", *more).code == 0
     again = lonnymq("enqueue", "1", *more)
     assert (again.code, again.stdout) == (0, "duplicate: message 1 in channel default has the key\n")
     [message] = queue.messages()
     assert (message.status, message.dedupe_key, message.max_attempts) == ("scheduled", "k", 2)
     assert message.headers == {"trace": "a=b", "x": "", "content-type": "application/json"}
+    found = queue.get(message.id)
+    assert found is not None
+    assert found.unique_for_ms == 1500
     assert (
         lonnymq("enqueue", "1", "--priority", "-3", "--cost", "5", "--lane", "slow", "--channel", "p").code
         == 0
@@ -118,7 +122,7 @@ def test_a_file(queue: Queue, lonnymq: Run, tmp_path: Path) -> None:
         b"\xef\xbb\xbf"
         + lines(
             {"payload": {"invoice": 7}, "channel": "acme", "task": "send", "headers": {"a": 1}},
-            {"payload": None, "delay": 600, "dedupe_key": "k", "max_attempts": 2},
+            {"payload": None, "delay": 600, "dedupe_key": "k", "unique_for": 60, "max_attempts": 2},
             {"payload": "again", "dedupe_key": "k"},
         )
         + b"\r\n  \n"

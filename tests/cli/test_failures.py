@@ -28,6 +28,10 @@ READING = [
     ["lanes"],
     ["history"],
     ["schedules", "list"],
+    ["schedules", "show", "nightly"],
+    ["workers", "list"],
+    ["batches", "list"],
+    ["batches", "show", "1"],
     ["followers", "list"],
     ["top", "--once", "--interval", "0.1"],
 ]
@@ -43,13 +47,20 @@ WRITING = [
     ["dead", "discard", "1", "--yes"],
     ["dead", "discard", "--all", "--yes"],
     ["queue", "set", "--max-attempts", "5"],
+    ["batches", "cancel", "1", "--yes"],
+    ["schedules", "run", "nightly"],
+    ["schedules", "pause", "nightly"],
+    ["schedules", "resume", "nightly"],
     ["schedules", "delete", "nightly"],
+    ["workers", "pause", "mail-1"],
+    ["workers", "resume", "mail-1"],
+    ["workers", "drain", "mail-1"],
     ["credentials", "list"],
     ["credentials", "bind", "nobody", "acme"],
     ["credentials", "unbind", "nobody"],
     ["followers", "forget", "lake"],
 ]
-PRODUCING = [["enqueue", "7"], ["enqueue", "--file", "-", "--payloads"]]
+PRODUCING = [["enqueue", "7"], ["enqueue", "--file", "-", "--payloads"], ["batches", "close", "1"]]
 SPARK = [
     ["spark", "load", "orders.parquet"],
     ["spark", "archive", "lake"],
@@ -231,7 +242,10 @@ def test_a_login_without_privileges(login: Login, schema: str, conn: psycopg.Con
     assert (examined.code, "run doctor as the owner of the schema" in examined.stdout) == (1, True)
 
 
-def test_roles_have_the_privileges_they_need(login: Login, schema: str, dsn: str) -> None:
+def test_roles_have_the_privileges_they_need(
+    login: Login, schema: str, dsn: str, conn: psycopg.Connection
+) -> None:
+    conn.execute(f"""SELECT "{schema}".batch_open('nightly')""".encode())
     observer, producer, admin = (login(f"{schema}_{role}") for role in ("observer", "producer", "admin"))
     for arguments in PRODUCING:
         assert run(*arguments, "--schema", schema, dsn=producer, stdin=LINES).code == 0

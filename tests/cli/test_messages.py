@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from lonnymq import Queue
+from lonnymq.client.calls import ask
+from lonnymq.commands import ProgressWrite
 from tests.cli.conftest import Run
 from tests.cli.running import on_terminal
 
@@ -34,7 +36,7 @@ def test_a_list_shows_when_each_message_is_due(queue: Queue, lonnymq: Run) -> No
 
 
 def test_a_list_by_channel_and_status(queue: Queue, lonnymq: Run) -> None:
-    queue.enqueue(1, channel="a")
+    queue.enqueue(1, channel="a", headers={"task": "send"})
     queue.enqueue(2, channel="b")
     queue.enqueue(3, channel="b", delay=600)
     taken = queue.dequeue(1, lease=90, consumer="mailer 1")
@@ -50,9 +52,21 @@ def test_a_list_by_channel_and_status(queue: Queue, lonnymq: Run) -> None:
     assert ids("--channel", "a") == []
     shown = lonnymq("messages", "list", "--status", "leased").stdout
     assert "ends in 8" in shown or "ends in 90 s" in shown
-    assert "at mailer 1" in shown
+    assert "send at mailer 1" in shown
     none = lonnymq("messages", "list", "--channel", "a")
     assert (none.code, none.stdout, none.stderr) == (0, "", "There are no waiting messages.\n")
+
+
+def test_a_list_of_one_lane(queue: Queue, lonnymq: Run) -> None:
+    for lane in ("default", "mail"):
+        queue.enqueue("x", lane=lane)
+        queue.enqueue("dead", lane=lane, max_attempts=1, priority=1)
+    for message in queue.dequeue(2):
+        queue.retry(message, error="broken")
+    for command, found in {"messages": 3, "dead": 4}.items():
+        [listed] = lonnymq(command, "list", "--lane", "mail", "--json").records
+        assert (listed["id"], listed["lane"]) == (found, "mail")
+        assert lonnymq(command, "list", "--lane", "nothing", "--json").records == []
 
 
 def test_a_list_has_pages(queue: Queue, lonnymq: Run) -> None:
@@ -73,7 +87,7 @@ def test_a_list_shows_errors_on_one_line(queue: Queue, dsn: str) -> None:
     assert code == 0
     assert len(plain) == 3
     assert max(map(len, plain)) <= 80
-    assert r"no route\nto" in plain[1]
+    assert r"no route\nt" in plain[1]
 
 
 def test_show(queue: Queue, lonnymq: Run) -> None:
@@ -86,7 +100,7 @@ def test_show(queue: Queue, lonnymq: Run) -> None:
     assert shown["status"] == "scheduled"
     assert shown["due"].endswith(" y (2099-12-31T00:00:00.000Z)")
     assert shown["payload"] == '{"to": "Zoë"}'
-    assert shown["dedupe key"] == "k"
+    assert (shown["dedupe key"], shown["key held"]) == ("k", "while it waits")
     assert "error" not in shown
     record = lonnymq("messages", "show", str(created.id), "--json").record
     assert (record["payload"], record["dequeue_at"]) == ({"to": "Zoë"}, 4102358400000)
@@ -122,11 +136,38 @@ def test_show_of_a_failed_message(queue: Queue, lonnymq: Run) -> None:
     assert lonnymq("messages", "show", str(message.id), "--json").record["state_base64"] == "cGFnZSAz"
 
 
+def test_show_of_progress(queue: Queue, lonnymq: Run) -> None:
+    queue.enqueue(1)
+    [message] = queue.dequeue()
+    queue.perform(ask(ProgressWrite([message.id], [message.token], [0.4], ["rendering"])))
+    shown = lonnymq("messages", "show", str(message.id)).stdout
+    assert "40%: rendering, " in shown
+    record = lonnymq("messages", "show", str(message.id), "--json").record
+    assert (record["progress"], record["progress_note"]) == (pytest.approx(0.4), "rendering")
+
+
+def test_show_of_a_finished_message(queue: Queue, lonnymq: Run) -> None:
+    values = [{"total": 7}, b"\x89PNG", None]
+    for value in values:
+        queue.enqueue(1, channel="acme", keep_result=60)
+        [message] = queue.dequeue()
+        queue.complete(message, result=value)
+    shown = {line[:17].strip(): line[19:] for line in lonnymq("messages", "show", "1").stdout.splitlines()}
+    assert (shown["status"], shown["channel"], shown["result"]) == ("completed", "acme", '{"total": 7}')
+    records = [lonnymq("messages", "show", str(id_), "--json").record for id_ in (1, 2, 3)]
+    assert [record["status"] for record in records] == ["completed"] * 3
+    assert records[0]["result"] == {"total": 7}
+    assert base64.b64decode(records[1]["result_base64"]) == b"\x89PNG"
+    assert "result" not in records[2]
+    queue.cancel(queue.enqueue(1, keep_result=60).id or 0)
+    assert "cancelled" in lonnymq("messages", "show", "4").stdout
+
+
 def test_show_of_an_unknown_message(lonnymq: Run) -> None:
     done = lonnymq("messages", "show", "7")
     assert (done.code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert "no message 7" in done.stderr
-    assert "lonnymq history" in done.stderr
+    assert "`lonnymq queue set --history`" in done.stderr
 
 
 def test_cancel(queue: Queue, lonnymq: Run) -> None:

@@ -20,9 +20,13 @@ DEFAULT = {
     "lease": "30 s",
     "longest lease": "86,400 s (24 h)",
     "largest payload": "1,048,576 bytes",
-    "dedupe keys kept": "600 s (10 min)",
     "history": "no",
+    "batches kept": "604,800 s (7 d)",
     "notify": "yes",
+    "channel max concurrency": "no limit",
+    "channel rate": "no limit",
+    "channel burst": "1",
+    "channel max size": "no limit",
 }
 
 
@@ -37,8 +41,12 @@ def test_each_option_changes_its_setting_and_no_other(queue: Queue, lonnymq: Run
         "lease_max_ms": ("--lease-max", "7200", 7_200_000),
         "lease_ms": ("--lease", "1.5", 1_500),
         "content_max_bytes": ("--content-max-bytes", "2000", 2_000),
-        "dedupe_keep_ms": ("--dedupe-keep", "60", 60_000),
         "history_keep_ms": ("--history-keep", "604800", 604_800_000),
+        "batch_keep_ms": ("--batch-keep", "7200", 7_200_000),
+        "channel_max_concurrency": ("--channel-max-concurrency", "4", 4),
+        "channel_rate": ("--channel-rate", "100/min", "100/min"),
+        "channel_burst": ("--channel-burst", "50", 50),
+        "channel_max_size": ("--channel-max-size", "2000", 2_000),
     }
     expected = lonnymq("queue", "show", "--json").record
     for name, (option, value, means) in given.items():
@@ -57,9 +65,13 @@ def test_each_option_changes_its_setting_and_no_other(queue: Queue, lonnymq: Run
         "lease": "1.5 s",
         "longest lease": "7,200 s (2 h)",
         "largest payload": "2,000 bytes",
-        "dedupe keys kept": "60 s",
         "history": "kept for 604,800 s (7 d), with payloads",
+        "batches kept": "7,200 s (2 h)",
         "notify": "no",
+        "channel max concurrency": "4",
+        "channel rate": "100/min",
+        "channel burst": "50",
+        "channel max size": "2,000",
     }
 
 
@@ -87,6 +99,8 @@ def test_a_paused_queue_serves_nothing(queue: Queue, lonnymq: Run) -> None:
         ([], "no setting given (`lonnymq queue set --help` lists them)"),
         (["--lease", "7200", "--lease-max", "3600"], "a default lease of 7200000 ms is not possible"),
         (["--max-concurrency", "10001"], "Allow 1 to 10,000 at once, or 0 for no limit"),
+        (["--channel-max-concurrency", "10001"], "a channel_max_concurrency of 10001 is out of range"),
+        (["--channel-rate", "often"], "'often' is not a rate (give one such as '20/s'"),
         (["--history-keep", "1"], "Keep it for 3,600,000 (an hour) to"),
         (["--max-attempts", "0"], "'--max-attempts': Input should be greater than or equal to 1"),
         (["--lease", "soon"], "'--lease': Input should be a valid number"),

@@ -78,7 +78,7 @@ def limit_channel(queue: Queue) -> None:
 
 
 def pace_channel(queue: Queue) -> None:
-    queue.channel("default").set(release_interval=0.001)
+    queue.channel("default").set(rate="1000/s")
 
 
 def limit_queue(queue: Queue) -> None:
@@ -106,7 +106,7 @@ def test_synchronous_where_a_limit_or_the_history_depends_on_it(
 @pytest.mark.parametrize("limit", [1, 10])
 def test_a_limit_on_another_channel_does_not_matter(dsn: str, commits: Commits, limit: int) -> None:
     with Queue(dsn) as queue:
-        queue.channel("limited").set(max_concurrency=5, release_interval=1)
+        queue.channel("limited").set(max_concurrency=5, rate="1/s")
         queue.enqueue("x", channel="free")
         assert len(queue.dequeue(limit)) == 1
         assert commits.read() == [(CREATE, "on"), (DEQUEUE, "off")]

@@ -13,13 +13,13 @@ import psycopg
 import pytest
 
 from lonnymq import AsyncQueue, NewMessage, Queue, errors
-from lonnymq.client.produce import Batch, Enqueued
+from lonnymq.client.produce import Chunk, Enqueued
 from tests.database import Connect
 
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Batch, "max_messages", 10)
+    monkeypatch.setattr(Chunk, "max_messages", 10)
 
 
 def contents(conn: psycopg.Connection) -> list[bytes]:
@@ -103,9 +103,9 @@ def test_a_chunk_that_is_refused_is_not_sent_again(
     sent: list[int] = []
     create = Queue._create
 
-    def counting_create(queue: Queue, batch: Batch, conn: object | None) -> Any:
-        sent.append(len(batch))
-        return create(queue, batch, conn)
+    def counting_create(queue: Queue, chunk: Chunk, conn: object | None) -> Any:
+        sent.append(len(chunk))
+        return create(queue, chunk, conn)
 
     monkeypatch.setattr(Queue, "_create", counting_create)
     with Queue(dsn) as queue, connect(autocommit=False) as callers_conn:
@@ -152,7 +152,7 @@ def test_each_message_has_its_own_options(own_queue: Any, conn: psycopg.Connecti
             NewMessage("at", channel="b", run_at=at, headers={"trace": "1"}),
             NewMessage("after", channel="b", delay=60, max_attempts=3),
             NewMessage("first", channel="b", priority=4, cost=2, lane="l"),
-            NewMessage("once", channel="c", dedupe_key="k"),
+            NewMessage("once", channel="c", dedupe_key="k", unique_for=1.5),
             NewMessage("twice", channel="c", dedupe_key="k"),
             "plain",
         ],
@@ -162,7 +162,7 @@ def test_each_message_has_its_own_options(own_queue: Any, conn: psycopg.Connecti
     rows = conn.execute(
         """
         SELECT convert_from(content, 'utf8'), channel, dequeue_at - created_at, dequeue_at, headers->>'trace',
-            max_attempts, dedupe_key, priority, cost, lane
+            max_attempts, dedupe_key, priority, cost, lane, unique_for_ms
         FROM message ORDER BY id"""
     ).fetchall()
     plain = [row[:2] + row[4:7] for row in rows]
@@ -177,8 +177,9 @@ def test_each_message_has_its_own_options(own_queue: Any, conn: psycopg.Connecti
     assert [row[2] for row in rows if row[0] in {'"now"', '"plain"'}] == [0, 0]
     assert rows[1][3] == int(at.timestamp() * 1000)
     assert 59_000 < rows[2][2] < 65_000
-    assert rows[3][7:] == (4, 2, "l")
-    assert {row[7:] for row in rows[:3]} == {(0, 1, "default")}
+    assert rows[3][7:] == (4, 2, "l", None)
+    assert rows[4][10] == 1500
+    assert {row[7:] for row in rows[:3]} == {(0, 1, "default", None)}
 
 
 def test_text_that_needs_quoting(queue: Any) -> None:
@@ -224,7 +225,7 @@ def test_an_empty_list(queue: Any) -> None:
 
 
 def test_a_large_value_ends_its_chunk(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Batch, "max_bytes", 1_000)
+    monkeypatch.setattr(Chunk, "max_bytes", 1_000)
     reported: list[int] = []
     with Queue(dsn) as queue:
         queue.enqueue_many([b"x" * 400] * 7, progress=lambda so_far: reported.append(so_far.created))

@@ -11,7 +11,7 @@ from psycopg import sql
 from sqlalchemy import create_engine
 
 from lonnymq import AsyncQueue, Queue
-from lonnymq.client.produce import Batch
+from lonnymq.client.produce import Chunk
 from lonnymq.commands import Result
 from tests.conformance.drivers import url
 from tests.queues import OWN_POOL, queue_of
@@ -36,7 +36,7 @@ def test_the_default_level_of_the_database(dsn: str, conn: psycopg.Connection, k
 def test_the_default_level_of_an_engine(
     dsn: str, conn: psycopg.Connection, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Batch, "max_messages", 2)
+    monkeypatch.setattr(Chunk, "max_messages", 2)
     engine = create_engine(url(dsn, "psycopg"), isolation_level=level)
 
     def failing() -> Iterator[int]:
@@ -61,7 +61,7 @@ def test_rows_are_read_and_enqueued_in_one_transaction(
     dsn: str, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cursor is read and its rows are enqueued over the same connection, in chunks."""
-    monkeypatch.setattr(Batch, "max_messages", 10)
+    monkeypatch.setattr(Chunk, "max_messages", 10)
 
     async def main() -> None:
         callers_conn = await asyncpg.connect(dsn)

@@ -67,6 +67,18 @@ def test_a_retry_uses_up_an_attempt_only_with_an_error(queue: Any) -> None:
     assert message.attempts == 1
 
 
+def test_a_message_that_fails_for_good_is_dead_at_once(queue: Any) -> None:
+    queue.enqueue("x", max_attempts=5)
+    (message,) = queue.dequeue()
+    assert queue.fail(message, KeyError("customer 7"), state=b"halfway") is Result.DEAD
+    assert queue.fail(message, "again") is Result.LOST
+    (dead,) = queue.dead.list()
+    assert (dead.id, dead.attempts, dead.error) == (message.id, 1, "KeyError: 'customer 7'")
+    assert queue.dead.retry([dead.id])[0].result is Result.RETRIED
+    (message,) = queue.dequeue()
+    assert (message.attempts, message.state) == (1, b"halfway")
+
+
 def test_all_dead_letters_are_retried_or_discarded_at_once(queue: Any) -> None:
     queue.enqueue_many(range(5), channel="acme")
     queue.set(max_attempts=1)
@@ -93,7 +105,7 @@ def test_cancel_and_reschedule(queue: Any) -> None:
 
 def test_channels(queue: Any) -> None:
     acme = queue.channel("acme")
-    assert acme.set(max_concurrency=1, release_interval=timedelta(seconds=0), max_size=2).max_concurrency == 1
+    assert acme.set(max_concurrency=1, rate=0, max_size=2).max_concurrency == 1
     assert acme.get().max_size == 2
     assert [queue.enqueue(n, channel="acme").result for n in range(2)] == [Result.CREATED] * 2
     with pytest.raises(errors.ChannelFull, match=r"channel 'acme' is full .*on_full=\"return\""):
@@ -104,6 +116,23 @@ def test_channels(queue: Any) -> None:
     assert [(one.channel, one.leased) for one in queue.channels()] == [("acme", 1)]
     assert acme.delete().result is Result.NOT_EMPTY
     assert acme.delete(with_messages=True).result is Result.DELETED
+
+
+def test_what_the_queue_sets_for_its_channels(queue: Any) -> None:
+    acme = queue.channel("acme")
+    settings = queue.set(channel_max_concurrency=2, channel_rate="30/s", channel_burst=5, channel_max_size=3)
+    assert (settings.channel_rate, settings.channel_burst, settings.channel_max_size) == ("30/s", 5, 3)
+    policy = acme.get()
+    assert (policy.max_concurrency, policy.rate, policy.burst, policy.max_size) == (2, "30/s", 5, 3)
+    assert policy.inherited == ["max_concurrency", "rate", "burst", "max_size"]
+    policy = acme.set(max_concurrency=0, rate=0.5, max_size=None)
+    assert (policy.max_concurrency, policy.rate, policy.max_size) == (None, "30/min", 3)
+    assert policy.inherited == ["burst", "max_size"]
+    policy = acme.set(max_concurrency="inherit", rate="inherit", burst=7)
+    assert (policy.max_concurrency, policy.rate, policy.burst) == (2, "30/s", 7)
+    assert policy.inherited == ["max_concurrency", "rate", "max_size"]
+    assert queue.set(channel_rate=0).channel_rate is None
+    assert acme.get().rate is None
 
 
 def test_settings_and_statistics(queue: Any) -> None:
@@ -132,9 +161,10 @@ def test_content_that_the_history_did_not_keep(own_queue: Any) -> None:
 
 
 def test_higher_priorities_are_delivered_first(own_queue: Any) -> None:
-    for value, options in {"last": {"priority": -5}, "usual": {}, "high": {"priority": 9}}.items():
+    for value, options in {"last": {"priority": -100}, "usual": {}, "high": {"priority": 100}}.items():
         own_queue.enqueue(value, **options)
-    assert [message.payload for message in own_queue.dequeue(3)] == ["high", "usual", "last"]
+    found = [(message.payload, message.priority) for message in own_queue.dequeue(3)]
+    assert found == [("high", 100), ("usual", 0), ("last", -100)]
 
 
 def test_a_dequeue_after_a_pause_sees_new_messages_in_order(own_queue: Any) -> None:
@@ -162,7 +192,7 @@ def test_a_priority_survives_a_retry_and_works_with_a_delay(own_queue: Any, conn
     own_queue.enqueue("later", priority=100, delay=60)
     for _ in range(3):
         (message,) = own_queue.dequeue()
-        assert message.payload == "urgent"
+        assert (message.payload, message.priority) == ("urgent", 1)
         own_queue.retry(message, error="again", delay=0)
         conn.execute("SELECT dispatch()")
     assert [own_queue.dequeue()[0].payload for _ in range(2)] == ["urgent", "usual"]
@@ -175,7 +205,7 @@ def test_lanes(own_queue: Any) -> None:
     own_queue.enqueue_many([NewMessage("three", lane="slow", cost=2), "four"])
     taken = own_queue.dequeue(10, lanes=["slow", "nobody's"])
     assert [(message.payload, message.lane) for message in taken] == [("two", "slow"), ("three", "slow")]
-    assert [own_queue.get(message.id).cost for message in taken] == [7, 2]
+    assert [message.cost for message in taken] == [7, 2]
     assert {lane.lane: lane.waiting for lane in own_queue.lanes()} == {"default": 2, "slow": 0}
     assert [message.payload for message in own_queue.dequeue(10)] == ["one", "four"]
 

@@ -93,6 +93,26 @@ INVALID: dict[str, tuple[Callable[[Queue], object], type[errors.LonnyMQError], s
         errors.InvalidChannelPolicy,
         "max_concurrency: 'a' is not a whole number (give an int)",
     ),
+    "a rate that is not one": (
+        lambda queue: queue.channel("a").set(rate="20 s"),
+        errors.InvalidChannelPolicy,
+        "'20 s' is not a rate (give one such as '20/s', '100/min' or '1/5min', or a number per second",
+    ),
+    "a rate that is a bool": (
+        lambda queue: queue.channel("a").set(rate=True),
+        errors.InvalidChannelPolicy,
+        "True is not a rate",
+    ),
+    "a rate that channels inherit": (
+        lambda queue: queue.set(channel_rate="1/week"),
+        errors.InvalidChannelPolicy,
+        "'1/week' is not a rate",
+    ),
+    "a weight that is inherited": (
+        lambda queue: queue.channel("a").set(weight="inherit"),  # type: ignore[arg-type]
+        errors.InvalidChannelPolicy,
+        "weight: 'inherit' is not a number",
+    ),
     "a channel's limit that is a bool": (
         lambda queue: queue.channel("a").set(max_concurrency=True),
         errors.InvalidChannelPolicy,

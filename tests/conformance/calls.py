@@ -1,5 +1,6 @@
 """Checks of every command, for any driver: one function per command, with the name of its SQL function."""
 
+import dataclasses
 from uuid import UUID, uuid4
 
 from lonnymq import commands as c
@@ -30,6 +31,10 @@ def message_create(run: Run) -> None:
     )
     assert made.result is Result.CREATED
     assert run(c.MessageCreate("a", b"", dedupe_key="key")) == c.Created(made.id, Result.DUPLICATE)
+    unique = run(c.MessageCreate("a", b"", dedupe_key="kept", unique_while="running", unique_for_ms=1000))
+    kept = run(c.MessageGet(unique.id or 0))
+    assert kept is not None
+    assert kept.unique_for_ms == 1000
     run(c.ChannelSet("b", max_size=1))
     assert run(c.MessageCreate("b", b"")).result is Result.CREATED
     assert run(c.MessageCreate("b", b"")) == c.Created(None, Result.FULL)
@@ -48,6 +53,8 @@ def message_create_many(run: Run) -> None:
             headers=[HEADERS, None],
             max_attempts=[None, 2],
             dedupe_keys=["key", None],
+            unique_whiles=["running", None],
+            unique_fors_ms=[1000, None],
         )
     )
     assert [each.result for each in made] == [Result.CREATED] * 2
@@ -55,6 +62,7 @@ def message_create_many(run: Run) -> None:
     found = run(c.MessageGet(made[0].id or 0))
     assert found is not None
     assert (found.headers, found.content, found.dedupe_key) == (HEADERS, CONTENT, "key")
+    assert found.unique_for_ms == 1000
     assert (found.priority, found.cost, found.lane) == (0, 1, "default")
     made = run(
         c.MessageCreateMany(
@@ -158,6 +166,13 @@ def schedule_open(run: Run) -> None:
     assert (new.name, other.name) == ("s", "t")
     assert new.ticked_at <= new.now_at
     assert [found.ticked_at for found in run(c.ScheduleOpen(["s"]))] == [new.ticked_at]
+    define(run)
+
+
+def define(run: Run) -> None:
+    options = {"headers": HEADERS, "priority": 7}
+    definition = (["* * * * *", "0 7 * * *"], ["UTC", "Europe/Berlin"], ["one", "all"], ["a", "b"])
+    run(c.ScheduleOpen(["s", "t"], *definition, [CONTENT, b""], [options, {}]))
 
 
 def schedule_fire(run: Run) -> None:
@@ -180,7 +195,54 @@ def schedule_fire(run: Run) -> None:
 
 def schedule_list(run: Run) -> None:
     [at] = [found.ticked_at for found in run(c.ScheduleOpen(["s"]))]
-    assert run(c.ScheduleList()) == [c.Schedule("s", at, None, at)]
+    assert run(c.ScheduleList()) == [c.Schedule("s", at, None, at, None, 0, None, None, None, None, None)]
+    define(run)
+    [first, second] = run(c.ScheduleList())
+    assert (first.expression, first.time_zone, first.catch_up, first.channel) == (
+        "* * * * *",
+        "UTC",
+        "one",
+        "a",
+    )
+    assert (second.name, second.time_zone) == ("t", "Europe/Berlin")
+
+
+def schedule_get(run: Run) -> None:
+    assert run(c.ScheduleGet("s")) is None
+    define(run)
+    found = run(c.ScheduleGet("s"))
+    assert found is not None
+    assert (found.content, found.headers, found.options) == (CONTENT, HEADERS, {"priority": 7})
+
+
+def schedule_run(run: Run) -> None:
+    assert run(c.ScheduleRun("s")) == c.Created(None, Result.NOT_FOUND)
+    run(c.ScheduleOpen(["s"]))
+    assert run(c.ScheduleRun("s")) == c.Created(None, Result.UNDEFINED)
+    define(run)
+    made = run(c.ScheduleRun("s"))
+    found = run(c.MessageGet(made.id or 0))
+    assert found is not None
+    assert (found.content, found.headers["schedule-run"], found.priority) == (CONTENT, True, 7)
+
+
+def schedule_pause(run: Run) -> None:
+    assert run(c.SchedulePause("s")) is Result.NOT_FOUND
+    run(c.ScheduleOpen(["s"]))
+    assert run(c.SchedulePause("s")) is Result.PAUSED
+    [state] = run(c.ScheduleOpen(["s"]))
+    assert state.is_paused
+    later = state.ticked_at + 1
+    assert run(c.ScheduleFire("s", state.ticked_at, later, [], "a", CONTENT)).result is Result.PAUSED
+    assert [found.is_paused for found in run(c.ScheduleList())] == [True]
+
+
+def schedule_resume(run: Run) -> None:
+    assert run(c.ScheduleResume("s")) is Result.NOT_FOUND
+    run(c.ScheduleOpen(["s"]))
+    run(c.SchedulePause("s"))
+    assert run(c.ScheduleResume("s", catch_up=True)) is Result.RESUMED
+    assert not run(c.ScheduleOpen(["s"]))[0].is_paused
 
 
 def schedule_delete(run: Run) -> None:
@@ -227,6 +289,9 @@ def message_complete_many(run: Run) -> None:
     done = run(c.MessageCompleteMany([two.id, one.id], [one.token]))
     assert done == [c.Outcome(two.id, Result.COMPLETED), c.Outcome(one.id, Result.COMPLETED)]
     assert run(c.MessageCompleteMany([], [])) == []
+    one, two = leased(run, 2)
+    run(c.MessageCompleteMany([one.id, two.id], [one.token], [CONTENT, None], [None, None], [1000, None]))
+    assert run(c.StatusGet(one.id, with_result=True)).result_content == CONTENT
 
 
 def message_retry(run: Run) -> None:
@@ -240,6 +305,8 @@ def message_retry(run: Run) -> None:
     found = run(c.MessageGet(delivery.id))
     assert found is not None
     assert found.status == "scheduled"
+    [delivery] = leased(run)
+    assert run(c.MessageRetry(delivery.id, delivery.token, error="e", is_final=True)) is Result.DEAD
 
 
 def message_retry_many(run: Run) -> None:
@@ -250,6 +317,9 @@ def message_retry_many(run: Run) -> None:
     [delivery] = leased(run)
     [done_later] = run(c.MessageRetryMany([delivery.id], [delivery.token], delays_ms=[60_000]))
     assert done_later.result is Result.RETRIED
+    one, two = leased(run, 2)
+    done = run(c.MessageRetryMany([one.id, two.id], [one.token], are_final=[True, None]))
+    assert [each.result for each in done] == [Result.DEAD, Result.RETRIED]
 
 
 def message_discard(run: Run) -> None:
@@ -266,12 +336,28 @@ def message_discard_many(run: Run) -> None:
     assert [each.result for each in discarded] == [Result.DISCARDED, Result.LOST]
 
 
+def message_reject_many(run: Run) -> None:
+    one, two = leased(run, 2)
+    command = c.MessageRejectMany([one.id, two.id], [one.token, WRONG_TOKEN], ["no", "no"], 60_000)
+    assert [each.result for each in run(command)] == [Result.REJECTED, Result.LOST]
+    final = c.MessageRejectMany([two.id], [two.token], ["nobody knew it"], 0)
+    assert [each.result for each in run(final)] == [Result.DEAD]
+
+
 def message_extend(run: Run) -> None:
     [delivery] = leased(run)
     extended = run(c.MessageExtend(delivery.id, delivery.token, 120_000))
     assert extended.result is Result.EXTENDED
     assert (extended.lease_end_at or 0) > delivery.lease_end_at
     assert run(c.MessageExtend(delivery.id, WRONG_TOKEN, 1000)) == c.Extended(Result.LOST, None)
+
+
+def message_leased_many(run: Run) -> None:
+    one, two = leased(run, 2)
+    run(c.MessageComplete(one.id, one.token))
+    found = run(c.MessageLeasedMany([two.id, one.id, two.id], [two.token, two.token, WRONG_TOKEN]))
+    assert [each.result for each in found] == [Result.LEASED, Result.NOT_FOUND, Result.LOST]
+    assert run(c.MessageLeasedMany([], [])) == []
 
 
 def message_extend_many(run: Run) -> None:
@@ -304,6 +390,26 @@ def sleep_begin(run: Run) -> None:
 
 def maintain(run: Run) -> None:
     assert run(c.Maintain()) >= 0
+
+
+def status_get(run: Run) -> None:
+    [delivery] = leased(run)
+    assert run(c.StatusGet(delivery.id)).status == "leased"
+    assert run(c.ProgressWrite([delivery.id], [delivery.token], [0.5], ["zoë"])) == 1
+    found = run(c.StatusGet(delivery.id))
+    assert (found.progress, found.progress_note, found.consumer) == (0.5, "zoë", "me")
+    run(c.MessageComplete(delivery.id, delivery.token, CONTENT, "text/plain", 60_000))
+    found = run(c.StatusGet(delivery.id, with_result=True))
+    assert (found.status, found.result_content, found.result_type) == ("completed", CONTENT, "text/plain")
+    assert run(c.StatusGet(0)).status == "unknown"
+
+
+def progress_write(run: Run) -> None:
+    one, two = leased(run, 2)
+    ids, fractions = [one.id, two.id], [0.25, 1.0]
+    assert run(c.ProgressWrite(ids, [one.token], fractions, [None, "done"], async_commit=True)) == 2
+    assert run(c.ProgressWrite(ids, [WRONG_TOKEN], fractions)) == 0
+    assert run(c.StatusGet(two.id)).progress == 1
 
 
 def message_get(run: Run) -> None:
@@ -376,14 +482,24 @@ def dead_discard_all(run: Run) -> None:
 
 
 def channel_get(run: Run) -> None:
-    assert run(c.ChannelGet("a")) == c.ChannelPolicy("a", None, 0, paused=False, max_size=None, weight=1)
+    assert run(c.ChannelGet("a")) == c.ChannelPolicy(
+        "a", None, None, 1, paused=False, max_size=None, weight=1, inherited=[]
+    )
 
 
 def channel_set(run: Run) -> None:
     policy = run(
-        c.ChannelSet("a", max_concurrency=3, release_interval_ms=50, paused=True, max_size=7, weight=0.1)
+        c.ChannelSet(
+            "a",
+            max_concurrency=3,
+            release_interval_us=50_000,
+            burst=9,
+            paused=True,
+            weight=0.1,
+            inherit=["max_size"],
+        )
     )
-    assert policy == c.ChannelPolicy("a", 3, 50, paused=True, max_size=7, weight=0.1)
+    assert policy == c.ChannelPolicy("a", 3, "20/s", 9, paused=True, max_size=None, weight=0.1, inherited=[])
     assert run(c.ChannelGet("a")) == policy
 
 
@@ -411,6 +527,48 @@ def channel_delete(run: Run) -> None:
     run(c.MessageCreate("a", b""))
     assert run(c.ChannelDelete("a")).result is Result.NOT_EMPTY
     assert run(c.ChannelDelete("a", with_messages=True)) == c.Deleted(Result.DELETED, 1)
+
+
+def worker_report(run: Run) -> None:
+    me = uuid4()
+    report = c.WorkerReport(me, "w", "host", 7, "0.1", 1000, ["send", ""], 10, 2, "serving", ["mail"])
+    assert run(report) == c.WorkerReported("serving", [])
+    unknown = dataclasses.replace(
+        report, unknown_tasks=["new", "send"], unknown_messages=[3, 1], unknown_ages_ms=[50, 0]
+    )
+    assert run(unknown) == c.WorkerReported("serving", ["new"])
+    [found] = run(c.WorkerList())
+    assert (found.id, found.name, found.host, found.pid, found.version) == (me, "w", "host", 7, "0.1")
+    assert (found.lanes, found.tasks, found.unknown_tasks) == (["mail"], ["send", ""], ["new", "send"])
+    assert (found.state, found.requested, found.concurrency, found.running) == ("serving", "serving", 10, 2)
+    assert found.is_alive
+
+
+def worker_leave(run: Run) -> None:
+    me = uuid4()
+    assert run(c.WorkerLeave(me)) is False
+    run(c.WorkerReport(me, "w", "host", 7, "0.1", 0, [], 1, 0, "serving"))
+    assert run(c.WorkerLeave(me)) is True
+
+
+def worker_list(run: Run) -> None:
+    assert run(c.WorkerList()) == []
+
+
+def worker_request(run: Run) -> None:
+    me = uuid4()
+    report = c.WorkerReport(me, "w", "host", 7, "0.1", 0, [], 1, 0, "serving")
+    run(report)
+    assert run(c.WorkerRequest("v*", "paused")) == []
+    assert run(c.WorkerRequest("w*", "paused")) == [c.RequestedWorker(me, "w", is_alive=True)]
+    assert run(report).requested == "paused"
+
+
+def unknown_task_list(run: Run) -> None:
+    report = c.WorkerReport(uuid4(), "w", "host", 7, "0.1", 0, [], 1, 0, "serving", None, ["new"], [3], [50])
+    run(report)
+    [found] = run(c.UnknownTaskList())
+    assert (found.task, found.messages, found.workers, found.is_known) == ("new", 3, 1, False)
 
 
 def queue_get(run: Run) -> None:
@@ -450,3 +608,60 @@ def rebuild(run: Run) -> None:
     run(c.Rebuild())
     run(c.Dispatch())
     assert len(run(c.MessageDequeue()).deliveries) == 1
+
+
+def batch(run: Run) -> int:
+    """A batch with a callback and one message."""
+    batch_id = run(c.BatchOpen("import", "done", CONTENT, {"headers": HEADERS, "priority": 7}))
+    run(c.MessageCreate("a", CONTENT, batch_id=batch_id))
+    return batch_id
+
+
+def batch_open(run: Run) -> None:
+    batch_id = run(c.BatchOpen("import", failure_channel="failed", failure_content=b""))
+    assert batch_id > 0
+    assert run(c.BatchOpen("import")) > batch_id
+
+
+def batch_close(run: Run) -> None:
+    batch_id = batch(run)
+    assert run(c.BatchClose(batch_id)) is Result.CLOSED
+    assert run(c.BatchClose(0)) is Result.NOT_FOUND
+    run(c.Dispatch())
+    [delivery] = run(c.MessageDequeue()).deliveries
+    assert run(c.MessageComplete(delivery.id, delivery.token)) is Result.COMPLETED
+    run(c.Dispatch())
+    [delivery] = run(c.MessageDequeue()).deliveries
+    assert (delivery.channel, delivery.content) == ("done", CONTENT)
+    assert delivery.headers == {
+        **HEADERS,
+        "batch": {
+            "id": batch_id,
+            "name": "import",
+            "total": 1,
+            "completed": 1,
+            "dead": 0,
+            "cancelled": 0,
+            "failed_id": None,
+        },
+    }
+
+
+def batch_cancel(run: Run) -> None:
+    batch_id = batch(run)
+    assert run(c.BatchCancel(batch_id)) == c.CancelledBatch(Result.MORE, 0)
+    assert run(c.BatchCancel(batch_id, 5)) == c.CancelledBatch(Result.CANCELLED, 1)
+    assert run(c.BatchCancel(0)).result is Result.NOT_FOUND
+
+
+def batch_get(run: Run) -> None:
+    found = run(c.BatchGet(batch(run)))
+    assert found is not None
+    assert (found.name, found.status, found.total, found.waiting) == ("import", "open", 1, 1)
+    assert run(c.BatchGet(0)) is None
+
+
+def batch_list(run: Run) -> None:
+    first, second = batch(run), run(c.BatchOpen("other"))
+    assert [found.id for found in run(c.BatchList())] == [second, first]
+    assert [found.id for found in run(c.BatchList("import", "open", second, 1))] == [first]

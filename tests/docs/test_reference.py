@@ -89,7 +89,7 @@ def test_every_public_name_is_shown_with_a_docstring(
 def test_the_calls_of_a_queue_are_shown_as_methods(site_folder: Path) -> None:
     shown = re.sub("<[^>]+>", "", (site_folder / "docs/reference/queue.html").read_text(encoding="utf-8"))
     signatures = re.sub(r"\s+", "", html.unescape(shown))
-    assert "complete(message:Delivery,*,conn:object|None=None)->Result" in signatures
+    assert "cancel(message_id:int,*,conn:object|None=None)->Result" in signatures
     assert "stats(*,cap:int=10000,conn:object|None=None)->ChannelStatistics" in signatures  # Channel.stats
     assert "Request[" not in signatures
 

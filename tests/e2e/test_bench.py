@@ -3,10 +3,15 @@
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from dev.environment import CHECKOUT
+
+
+def long(*values: object) -> Any:
+    return pytest.param(*values, marks=pytest.mark.long)
 
 
 def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -18,11 +23,11 @@ def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
 @pytest.mark.parametrize(
     ("only", "peers"),
     [
-        ("create, 1 channel, 1 per call", {"lonnymq", "pgmq", "prototype"}),
-        ("create, 1 channel, 100 per call", {"lonnymq", "pgmq"}),
+        long("create, 1 channel, 1 per call", {"lonnymq", "pgmq", "prototype"}),
+        long("create, 1 channel, 100 per call", {"lonnymq", "pgmq"}),
         ("steady, 10 channels, 1 per dequeue, async", {"lonnymq", "pgmq", "prototype"}),
-        ("steady, 1,000 channels, 50 per dequeue, durable", {"lonnymq", "pgmq"}),
-        ("limits, 1,000 channels, 50 per dequeue", {"lonnymq", "with limits"}),
+        long("steady, 1,000 channels, 50 per dequeue, durable", {"lonnymq", "pgmq"}),
+        long("limits, 1,000 channels, 50 per dequeue", {"lonnymq", "with limits"}),
     ],
 )
 def test_scenarios_of_the_engine(only: str, peers: set[str]) -> None:
@@ -48,8 +53,8 @@ def test_loads_through_the_client() -> None:
     "only",
     [
         "drain, async tasks, many at a time, 2 processes",
-        "drain, sync tasks, one at a time, 1 process",
-        "enqueue, 1,000 per call",
+        long("drain, sync tasks, one at a time, 1 process"),
+        long("enqueue, 1,000 per call"),
     ],
 )
 def test_workers(only: str) -> None:

@@ -31,7 +31,7 @@ COMMAND = [sys.executable, "-m", "lonnymq", "demo"]
 SMALL = (
     DemoTenant("megacorp", backlog=3000),
     DemoTenant("corner-shop", backlog=10, max_concurrency=1),
-    DemoTenant("newsletter", backlog=5, release_interval=0.1),
+    DemoTenant("newsletter", backlog=5, rate_limit="10/s"),
     DemoTenant("pharmacy", backlog=100, urgent_rate=20),
     DemoTenant("startup", backlog=10, failing=3),
     DemoTenant("quiet", rate=20),
@@ -92,7 +92,7 @@ def test_on_any_database(dsn: str) -> None:
             " FROM lonnymq.history WHERE channel = 'newsletter') x"
         ).fetchone()
         assert gaps is not None
-        assert gaps[0] >= 100, "the release interval of the channel"
+        assert gaps[0] >= 100, "the rate of the channel"
         together = conn.execute(
             "SELECT COUNT(*) FROM lonnymq.history a JOIN lonnymq.history b ON a.id < b.id"
             " WHERE a.channel = 'corner-shop' AND b.channel = 'corner-shop'"

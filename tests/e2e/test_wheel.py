@@ -108,7 +108,7 @@ def test_it_works_without_any_extra(clean_python: Path, dsn: str) -> None:
         "created",
         "acme {'article': 'lamp'} completed",
         "bluebird b'as it is' completed",
-        "NotEncodable",
+        "MissingExtra",
         "",
     ]
 

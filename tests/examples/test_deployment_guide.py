@@ -74,12 +74,12 @@ def test_systemd_waits_longer_than_the_worker() -> None:
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read_string(block("ini", "# /etc/systemd"))
     timeout = shutdown_timeout(unit["Service"]["ExecStart"].split())
-    assert int(unit["Service"]["TimeoutStopSec"]) == timeout + 15
+    assert int(unit["Service"]["TimeoutStopSec"]) == timeout + 5
 
 
 def test_kubernetes_waits_longer_than_the_worker() -> None:
     pod = manifest()["spec"]["template"]
-    assert pod["spec"]["terminationGracePeriodSeconds"] == shutdown_timeout(container()["args"]) + 15
+    assert pod["spec"]["terminationGracePeriodSeconds"] == shutdown_timeout(container()["args"]) + 5
     assert manifest()["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"]
 
 
@@ -95,7 +95,9 @@ def test_the_probes_tell_a_running_worker_from_a_stuck_one(dsn: str, tmp_path: P
 
     async def serve_and_probe() -> None:
         async with AsyncQueue(dsn) as queue:
-            worker = Worker(App(queue), health_file=health)
+            app = App(queue)
+            app.consume(print)
+            worker = Worker(app, health_file=health)
             serving = asyncio.create_task(worker.serve())
             deadline = time.monotonic() + 20
             while not await asyncio.to_thread(passes, "readinessProbe"):

@@ -13,8 +13,10 @@ from typing import Any
 import psycopg
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import make_url
 
 from lonnymq import Queue
+from tests.database import unique_name
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -136,8 +138,23 @@ def test_a_result_whose_lease_ran_out_is_undone(dsn: str) -> None:
         assert example.receipts(dsn) == [(7, 2)]
 
 
+def test_chained_batches(dsn: str) -> None:
+    """A callback that is repeated does not open the next batch again."""
+    assert output_of("chained_batches.py", dsn) == [
+        "rows: 6 of 6 completed, 0 dead",
+        "report for acme: 3 rows",
+        "report for bluebird: 3 rows",
+        "reports: 2 of 2 completed, 0 dead",
+    ]
+    with Queue(dsn) as queue:
+        assert [(found.name, found.status) for found in queue.batches()] == [
+            ("reports", "finished"),
+            ("rows", "finished"),
+        ]
+
+
 def test_a_load_of_many_messages(dsn: str) -> None:
-    assert output_of("batch_load.py", dsn) == [
+    assert output_of("bulk_load.py", dsn) == [
         "one transaction, row 7000 is broken",
         "  5000 so far, 0 already there",
         "nothing was loaded: 0 messages wait",
@@ -173,7 +190,7 @@ def test_typed_payloads(dsn: str) -> None:
 def test_the_tests_of_the_saas_example_pass(dsn: str) -> None:
     """They need a server on which they may create databases; the test's own server is one."""
     done = run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", f"--lonnymq-dsn={dsn}", "saas")
-    assert "6 passed" in done.stdout
+    assert "10 passed" in done.stdout
 
 
 def test_the_saas_example_in_processes_of_its_own(dsn: str) -> None:
@@ -186,3 +203,26 @@ def test_the_saas_example_in_processes_of_its_own(dsn: str) -> None:
     run_python("-m", "lonnymq", "worker", "saas.tasks:app", "--until-empty", DATABASE_URL=dsn)
     assert rows(dsn, "SELECT tenant, words FROM document") == [("acme", 2)]
     assert rows(dsn, "SELECT * FROM lonnymq.messages") == []
+
+
+@pytest.mark.slow
+def test_the_saas_example_while_its_workers_are_killed(dsn: str) -> None:
+    """The web service and the workers have logins of their own."""
+    web, worker = unique_name("saas_web"), unique_name("saas_worker")
+    addresses = {
+        "WEB_DATABASE_URL": make_url(dsn).set(username=web, password=web),
+        "WORKER_DATABASE_URL": make_url(dsn).set(username=worker, password=worker),
+    }
+    variables = {name: url.render_as_string(hide_password=False) for name, url in addresses.items()}
+    try:
+        for _ in range(2):  # at every deployment
+            run_python("-m", "saas.install", DATABASE_URL=dsn, **variables)
+        variables["DATABASE_URL"] = variables["WEB_DATABASE_URL"]
+        done = run_python("-m", "saas.kill_workers", "300", "4", **variables)
+        assert "every document was counted exactly once" in done.stdout
+        assert rows(dsn, "SELECT count(*) FROM charge") == [(300,)]
+        assert rows(dsn, "SELECT * FROM lonnymq.dead_letters") == []
+    finally:
+        with psycopg.connect(dsn) as conn:
+            for login in (web, worker):
+                conn.execute(f"DROP OWNED BY {login}; DROP ROLE {login}".encode())

@@ -118,8 +118,8 @@ class Answer(NamedTuple):
 class Producer(Client):
     """Creates one by one and in bulk, with delays and priorities; rolls back, also to savepoints.
 
-    `keyed` is the share of messages with a dedupe key; keys are the same for all producers. `poison` is the
-    share of messages that always fail.
+    `keyed` is the share of messages with a dedupe key; keys are the same for all producers, and are kept for
+    `keep_ms` after their message has finished. `poison` is the share of messages that always fail.
     """
 
     KEYS = 6
@@ -133,9 +133,11 @@ class Producer(Client):
         *,
         limited: list[str],
         keyed: float = 0,
+        keep_ms: int = 0,
         poison: float = 0.01,
     ) -> None:
         super().__init__(name, dsn, seed)
+        self.keep_ms = keep_ms
         self.channels = channels
         self.limited = limited  # get fewer messages, because they are served slowly
         self.keyed = keyed
@@ -194,11 +196,14 @@ class Producer(Client):
         called_at = self.value(SERVER_TIME)
         columns = ("channel", "content", "dequeue_at", "headers", "max_attempts", "dedupe_key")
         row = self.connection.execute(
-            "SELECT id, result FROM message_create(%s, %s, %s, %s, %s, %s)",
-            [_json(plan[c]) if c == "headers" else plan[c] for c in columns],
+            "SELECT id, result FROM message_create(%s, %s, %s, %s, %s, %s, p_unique_for_ms => %s)",
+            [*(_json(plan[c]) if c == "headers" else plan[c] for c in columns), self._unique_for(plan)],
         ).fetchone()
         assert row is not None
         return Answer(row[0], row[1], called_at, self.value(SERVER_TIME))
+
+    def _unique_for(self, plan: Plan) -> int | None:
+        return None if plan["dedupe_key"] is None else self.keep_ms
 
     def _create_many(self, plans: list[Plan]) -> list[Answer | None]:
         columns = ("channel", "content", "dequeue_at", "headers", "max_attempts", "dedupe_key")
@@ -206,8 +211,8 @@ class Producer(Client):
         called_at = self.value(SERVER_TIME)
         rows = self.connection.execute(
             "SELECT id, result FROM message_create_many("
-            "%s, %s, %s::bigint[], %s::jsonb[], %s::int[], %s::text[])",
-            arrays,
+            "%s, %s, %s::bigint[], %s::jsonb[], %s::int[], %s::text[], p_unique_fors_ms => %s::bigint[])",
+            [*arrays, [self._unique_for(plan) for plan in plans]],
         ).fetchall()
         answered_at = self.value(SERVER_TIME)
         return [Answer(id_, result, called_at, answered_at) for id_, result in rows]

@@ -34,15 +34,15 @@ AUDITS: dict[str, LiteralString] = {
         GROUP BY q.max_concurrency HAVING COUNT(*) > q.max_concurrency""",
     "15: one message per key": """
         SELECT channel, dedupe_key, array_agg(id) FROM message
-        WHERE dedupe_key IS NOT NULL GROUP BY channel, dedupe_key HAVING COUNT(*) > 1""",
+        WHERE unique_for_ms IS NOT NULL GROUP BY channel, dedupe_key HAVING COUNT(*) > 1""",
     "15: a living message holds its key": """
         SELECT m.id, m.channel, m.dedupe_key FROM message m
-        WHERE m.dedupe_key IS NOT NULL AND NOT EXISTS (
+        WHERE m.unique_for_ms IS NOT NULL AND NOT EXISTS (
             SELECT FROM dedupe d WHERE d.channel = m.channel AND d.key = m.dedupe_key
                 AND d.message_id = m.id AND d.until_at IS NULL)""",
     "15: a key without an expiry belongs to a living message": """
         SELECT d.* FROM dedupe d
-        WHERE d.until_at IS NULL AND d.message_id IS NOT NULL
+        WHERE d.until_at IS NULL AND d.unique_for_ms IS NOT NULL
             AND NOT EXISTS (SELECT FROM message m WHERE m.id = d.message_id)""",
     "history: completed and cancelled messages are gone": """
         SELECT f.id, f.outcome FROM finished f JOIN message m ON m.id = f.id WHERE f.outcome <> 'dead'""",

@@ -136,6 +136,7 @@ class Pause:
 class Policy:
     max_concurrency: int | None = None
     release_interval_ms: int = 0
+    burst: int = 1
 
 
 @dataclass(frozen=True)
@@ -245,7 +246,7 @@ class HistoryChecker:
             self._one_end_per_token,
             self._limits,
             self._never_early,
-            self._intervals,
+            self._rates,
             self._order,
             self._attempts,
             self._dead_at_the_limit,
@@ -406,13 +407,15 @@ class HistoryChecker:
                     times = [ended.dequeue_at, *(times if ended.outcome is Outcome.UNKNOWN else [])]
                     times += self._rescheduled.get(id_, [])
 
-    def _intervals(self) -> Iterator[str]:
+    def _rates(self) -> Iterator[str]:
         for channel, policy in self._policies.items():
             released_ats = sorted(d.released_at for d in self._deliveries if d.channel == channel)
-            for one, two in pairwise(released_ats):
-                if policy.release_interval_ms and two - one < policy.release_interval_ms:
-                    interval_ms = policy.release_interval_ms
-                    yield f"10: {channel} released at {one} and {two}, less than {interval_ms} ms apart"
+            interval_ms, full_at = policy.release_interval_ms, 0
+            for at in released_ats if interval_ms else []:
+                if full_at > at + (policy.burst - 1) * interval_ms:
+                    most = f"{policy.burst} and one per {interval_ms} ms"
+                    yield f"10: {channel} released one at {at}, and before that as many as allowed: {most}"
+                full_at = max(full_at, at) + interval_ms
 
     def _order(self) -> Iterator[str]:
         """Messages of one call are in order. A message's time is known if no end of a lease is in doubt."""

@@ -24,7 +24,10 @@ def busy_queue(conn: psycopg.Connection) -> psycopg.Connection:
     conn.execute("SELECT * FROM queue_set(p_max_concurrency => 3, p_history => TRUE)")
     conn.execute("SELECT * FROM channel_set('a', p_max_size => 10)")
     for n in range(5):
-        conn.execute("SELECT * FROM message_create('a', '', p_dedupe_key => %s)", (f"key {n}",))
+        conn.execute(
+            "SELECT * FROM message_create('a', '', p_dedupe_key => %s, p_unique_for_ms => 600000)",
+            (f"key {n}",),
+        )
     dispatch(conn)
     [first, *_], _ = dequeue(conn, 3)
     conn.execute("SELECT message_complete(%s, %s)", (first.id, first.token))

@@ -206,7 +206,7 @@ def test_a_limit_stays_a_limit(conn: psycopg.Connection, clock: FakeClock, jump:
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR, *(-ms for ms in SMALL)])
 def test_an_interval_does_not_grow_by_the_jump(conn: psycopg.Connection, clock: FakeClock, jump: int) -> None:
-    conn.execute("SELECT * FROM channel_set('a', p_release_interval_ms => 5000)")
+    conn.execute("SELECT * FROM channel_set('a', p_release_interval_us => 5000000)")
     for i in range(3):
         create(conn, "a", str(i), at=i)
     assert contents(serve(conn, lease_ms=10 * HOUR)) == [b"0"]
@@ -283,7 +283,7 @@ def test_random_steps_strand_nothing(
 ) -> None:
     conn.execute("SELECT * FROM queue_set(p_max_attempts => 1000)")
     conn.execute("SELECT * FROM channel_set('limited', 1)")
-    conn.execute("SELECT * FROM channel_set('slow', p_release_interval_ms => 300)")
+    conn.execute("SELECT * FROM channel_set('slow', p_release_interval_us => 300000)")
     chaos = Chaos(conn, connect(autocommit=False), clock, size, seed)
     for _ in range(120):
         chaos.act()

@@ -87,7 +87,7 @@ def test_a_step_inside_a_dequeue_that_empties_its_channels(
 def test_release_times_keep_the_interval(
     conn: psycopg.Connection, clock: RestlessClock, limit: int, reading: int, step: int
 ) -> None:
-    conn.execute("SELECT channel_set('a', p_release_interval_ms => 5000)")
+    conn.execute("SELECT channel_set('a', p_release_interval_us => 5000000)")
     create(conn, "a", 3, clock.at - 9_000)
     dispatch(conn)
     released_ats = []
@@ -106,7 +106,7 @@ def test_a_delayed_dequeue_reads_the_clock_when_it_takes_messages(
     conn: psycopg.Connection, clock: RestlessClock, late_ms: int
 ) -> None:
     """Otherwise its time would be before the release of the messages that it takes."""
-    conn.execute("SELECT channel_set('a', p_release_interval_ms => 5000)")
+    conn.execute("SELECT channel_set('a', p_release_interval_us => 5000000)")
     create(conn, "a", 2, clock.at - 9_000)
     dispatch(conn)
     [first], _ = dequeue(conn, 1, 30_000)
@@ -187,7 +187,7 @@ def test_nothing_is_stranded_by_a_clock_that_jitters(
         if number % 2:
             conn.execute("SELECT channel_set(%s, p_max_concurrency => 2)", (name,))
         else:
-            conn.execute("SELECT channel_set(%s, p_release_interval_ms => 20)", (name,))
+            conn.execute("SELECT channel_set(%s, p_release_interval_us => 20000)", (name,))
     clock.jitter([rng.randint(-swing, swing) for _ in range(997)], pace_ms=2)
     made = 3_000
     deadline = time.monotonic() + 30
@@ -210,3 +210,18 @@ def create_some(conn: psycopg.Connection, rng: random.Random, names: list[str], 
         "SELECT message_create_many(%s, array_fill('x'::BYTEA, ARRAY[%s]))",
         ([rng.choice(names) for _ in range(count)], count),
     )
+
+
+@pytest.mark.parametrize("channel", [None, "a"])
+@pytest.mark.parametrize("reading", range(6))
+def test_a_message_that_becomes_due_while_it_is_listed(
+    conn: psycopg.Connection, clock: RestlessClock, channel: str | None, reading: int
+) -> None:
+    conn.execute("SELECT message_create('a', 'x', p_delay_ms => 1000)")
+    conn.execute("SELECT dispatch()")
+    clock.step(*[0] * reading, *[2000] * (10 - reading))
+    for status in ("waiting", "due", "scheduled"):
+        found = conn.execute("SELECT id FROM message_list(%s, %s)", (channel, status)).fetchall()
+        assert len(found) == 1 or status != "waiting", f"{status}: {found}"
+        assert len(found) <= 1
+        clock.step(*[0] * reading, *[2000] * (10 - reading))

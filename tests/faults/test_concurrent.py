@@ -37,6 +37,7 @@ POLICIES = {
     "one": Policy(max_concurrency=1),
     "three": Policy(max_concurrency=3),
     "slow": Policy(release_interval_ms=40),
+    "bursts": Policy(release_interval_ms=30, burst=6),
     "slow-one": Policy(max_concurrency=1, release_interval_ms=25),
     "stopped": Policy(max_concurrency=2),
 }
@@ -143,8 +144,8 @@ def prepare(connect: Connect, conn: psycopg.Connection) -> tuple[str, float, psy
     seed = os.environ.get("LONNYMQ_FAULT_SEED", secrets.token_hex(4))
     print(f"LONNYMQ_FAULT_SEED={seed}")
     for channel, policy in POLICIES.items():
-        limits = (channel, policy.max_concurrency, policy.release_interval_ms)
-        conn.execute("SELECT * FROM channel_set(%s, %s, %s)", limits)
+        limits = (channel, policy.max_concurrency, 1000 * policy.release_interval_ms, policy.burst)
+        conn.execute("SELECT * FROM channel_set(%s, %s, %s, %s)", limits)
     snapshot = connect(autocommit=False)
     snapshot.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     snapshot.execute("SELECT 1")
@@ -190,9 +191,8 @@ def enable_everything(conn: psycopg.Connection) -> None:
     for channel, size in SIZES.items():
         conn.execute("SELECT * FROM channel_set(%s, p_max_size => %s)", (channel, size))
     conn.execute(
-        "SELECT * FROM queue_set(p_max_concurrency => %s, p_dedupe_keep_ms => %s, p_history => TRUE,"
-        " p_history_content => TRUE)",
-        (QUEUE_LIMIT, KEEP_MS),
+        "SELECT * FROM queue_set(p_max_concurrency => %s, p_history => TRUE, p_history_content => TRUE)",
+        (QUEUE_LIMIT,),
     )
 
 
@@ -201,7 +201,9 @@ def all_clients(dsn: str, seed: str) -> Clients:
     limited = list(POLICIES)
     clients = Clients(
         producers=[
-            Producer(f"producer-{i}", dsn, seed, channels, limited=limited, keyed=0.4, poison=0.1)
+            Producer(
+                f"producer-{i}", dsn, seed, channels, limited=limited, keyed=0.4, keep_ms=KEEP_MS, poison=0.1
+            )
             for i in range(4)
         ],
         consumers=[

@@ -235,7 +235,7 @@ def test_no_token_is_given_out_again(server: Server, database: str) -> None:
     assert not {token for _, token in before} & {taken[0].token for taken in after if taken}
 
 
-@pytest.mark.parametrize(("limit", "interval"), [(1, 0), (0, 60_000), (2, 60_000)])
+@pytest.mark.parametrize(("limit", "interval"), [(1, 0), (0, 60_000_000), (2, 60_000_000)])
 def test_leases_under_a_limit_or_an_interval_survive(
     server: Server, database: str, limit: int, interval: int
 ) -> None:
@@ -290,7 +290,8 @@ def test_the_history_of_a_delivery_survives(server: Server, database: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("limit", "interval", "setting"), [(0, 0, "off"), (1, 0, "on"), (0, 1000, "on"), (5, 1000, "on")]
+    ("limit", "interval", "setting"),
+    [(0, 0, "off"), (1, 0, "on"), (0, 1_000_000, "on"), (5, 1_000_000, "on")],
 )
 @pytest.mark.parametrize("requested", ["off", "local", "on"])
 def test_how_a_dequeue_commits(

@@ -19,7 +19,7 @@ from sqlalchemy.exc import PendingRollbackError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from lonnymq import AsyncQueue, Delivery, Enqueued, NewMessage, Queue
-from lonnymq.client.produce import Batch
+from lonnymq.client.produce import Chunk
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, OutcomeUnknown
 from tests.conformance.drivers import url
 from tests.database import Connect
@@ -32,6 +32,8 @@ BIND_COMPLETE, COMMAND_COMPLETE, READY_FOR_QUERY = b"2", b"C", b"Z"
 PARSE, BIND = b"P", b"B"
 ENCRYPTION = (80877103).to_bytes(4), (80877104).to_bytes(4)  # SSLRequest, GSSENCRequest
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
+REPEATABLE = 300  # a unique_for that outlasts the repeats of a call
+WINDOWS_THAT_MAY_BE_OVER: list[dict[str, Any]] = [{}, {"unique_while": "running"}, {"unique_for": 299}]
 
 
 def until(is_true: Callable[[], object], what: str) -> None:
@@ -163,7 +165,7 @@ def test_enqueue_with_a_key_is_repeated(
     with opened_queue(kind, dsn) as opened:
         created = terminate_during(
             "message_create",
-            lambda: opened.queue.enqueue("x", dedupe_key="k"),
+            lambda: opened.queue.enqueue("x", dedupe_key="k", unique_for=REPEATABLE),
             conn,
             messages_are_locked(connect),
         )
@@ -229,7 +231,7 @@ def test_after_three_drops_in_a_row_the_outcome_is_unknown(
 @pytest.fixture
 def batch(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Three chunks; the second one waits for a key."""
-    monkeypatch.setattr(Batch, "max_messages", 2)
+    monkeypatch.setattr(Chunk, "max_messages", 2)
     return ["one", "two", "three", NewMessage("four", dedupe_key="k"), "five"]
 
 
@@ -270,7 +272,7 @@ def test_enqueue_many_with_commit_each_chunk(
 def test_a_chunk_in_which_all_messages_have_keys_is_repeated(
     dsn: str, connect: Connect, conn: psycopg.Connection, kind: str, batch: list[object]
 ) -> None:
-    keyed = [NewMessage(letter, dedupe_key=letter) for letter in "abk"]
+    keyed = [NewMessage(letter, dedupe_key=letter, unique_for=REPEATABLE) for letter in "abk"]
     with opened_queue(kind, dsn) as opened:
         loaded = terminate_during(
             "message_create_many",
@@ -461,10 +463,30 @@ def test_enqueue_with_a_key_was_done_but_not_answered(
 ) -> None:
     with opened_queue(kind, proxy.dsn) as opened:
         proxy.drop_after("message_create")
-        created = opened.queue.enqueue("x", dedupe_key="k")
+        created = opened.queue.enqueue("x", dedupe_key="k", unique_for=REPEATABLE)
         assert proxy.drops == 1
         assert created.result == "duplicate"
         assert conn.execute("SELECT id FROM message").fetchall() == [(created.id,)]
+
+
+@pytest.mark.parametrize("window", WINDOWS_THAT_MAY_BE_OVER)
+@EVERY_KIND
+def test_enqueue_with_a_key_that_may_be_free_again_has_an_unknown_outcome(
+    proxy: DroppingProxy, conn: psycopg.Connection, kind: str, window: dict[str, Any]
+) -> None:
+    """The message may have started or finished meanwhile; a repeat would then create a second one."""
+    with opened_queue(kind, proxy.dsn) as opened:
+        proxy.drop_after("message_create")
+        with pytest.raises(OutcomeUnknown, match="unique_for of 5 minutes or more"):
+            opened.queue.enqueue("x", dedupe_key="k", **window)
+        proxy.drop_after("message_create_many")
+        messages = [
+            NewMessage("y", dedupe_key="l", unique_for=REPEATABLE),
+            NewMessage("z", dedupe_key="m", **window),
+        ]
+        with pytest.raises(OutcomeUnknown):
+            opened.queue.enqueue_many(messages, commit_each_chunk=True)
+        assert contents(conn) == ["x", "y", "z"]
 
 
 @EVERY_KIND
@@ -526,7 +548,7 @@ def test_the_outcome_stays_unknown_when_the_database_is_gone_afterwards(
     with opened_queue(kind, proxy.dsn, timeout=1) as opened:
         proxy.drop_after("message_create", then_refuse=True)
         with pytest.raises(OutcomeUnknown):
-            opened.queue.enqueue("x", dedupe_key="k")
+            opened.queue.enqueue("x", dedupe_key="k", unique_for=REPEATABLE)
         assert proxy.drops == 1
         assert contents(conn) == ["x"]
 

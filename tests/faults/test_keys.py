@@ -1,14 +1,17 @@
 """Producers that use one dedupe key at the same time: one message is created, and there is no deadlock."""
 
+import threading
 import time
+from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
+from random import Random
 from typing import Any
 
 import psycopg
 import pytest
 
 from tests.database import Connect, until_waiting
-from tests.invariants import check
+from tests.invariants import check, dequeue, dispatch
 
 Rows = list[tuple[Any, ...]]
 
@@ -105,3 +108,77 @@ def _create_named(conn: psycopg.Connection, named: list[tuple[str, str]]) -> Row
     contents = [b""] * len(named)
     query = "SELECT * FROM message_create_many(%s, %s, p_dedupe_keys => %s)"
     return conn.execute(query, (channels, contents, keys)).fetchall()
+
+
+# Consumers read what is committed, and wait for no producer.
+WRITE = "INSERT INTO change (document) VALUES (%s)"
+SEE = """
+    UPDATE document SET seen = GREATEST(seen, (SELECT COUNT(*) FROM change WHERE document = name))
+    WHERE name = %s"""
+MISSED = """
+    SELECT name, seen, (SELECT COUNT(*) FROM change WHERE document = name) FROM document
+    WHERE seen <> (SELECT COUNT(*) FROM change WHERE document = name)"""
+DOCUMENTS = [f"document {n}" for n in range(40)]
+PRODUCERS = 4
+
+
+def test_a_run_sees_every_write_before_its_enqueue(connect: Connect) -> None:
+    """Producers change a document and enqueue "process this" at the same time; some roll back.
+
+    A message holds its key while it waits. However starts, duplicates and commits interleave, the last run of
+    a document starts after the last committed change.
+    """
+    conn = connect()
+    conn.execute("CREATE TABLE document (name TEXT PRIMARY KEY, seen INT DEFAULT 0)")
+    conn.execute("CREATE TABLE change (document TEXT)")
+    conn.cursor().executemany("INSERT INTO document (name) VALUES (%s)", [(name,) for name in DOCUMENTS])
+    results: Counter[str] = Counter()
+    is_over = threading.Event()
+    together = threading.Barrier(PRODUCERS)
+    with ThreadPoolExecutor(PRODUCERS + 2) as pool:
+        producers = [
+            pool.submit(_change, connect(autocommit=False), Random(seed), together, results)
+            for seed in range(PRODUCERS)
+        ]
+        consumers = [pool.submit(_process, connect(), is_over) for _ in range(2)]
+        for producer in producers:
+            producer.result(120)
+        is_over.set()
+        for consumer in consumers:
+            consumer.result(120)
+    assert conn.execute(MISSED).fetchall() == []
+    assert results["duplicate"] >= 10 <= results["created"], results
+    check(conn)
+
+
+def _change(
+    conn: psycopg.Connection, random: Random, together: threading.Barrier, results: Counter[str]
+) -> None:
+    for name in DOCUMENTS:
+        together.wait(100)
+        conn.execute(WRITE, (name,))
+        [(_, result)] = conn.execute(
+            "SELECT * FROM message_create('a', convert_to(%s, 'UTF8'), p_dedupe_key => %s)", (name, name)
+        ).fetchall()
+        if result == "duplicate":
+            conn.execute("SELECT pg_sleep(%s)", (random.uniform(0, 0.05),))  # stay open while consumers run
+        if random.random() < 0.2:
+            conn.rollback()
+        else:
+            conn.commit()
+            results[result] += 1
+
+
+def _process(conn: psycopg.Connection, is_over: threading.Event) -> None:
+    """Until there are no messages, and no more will come."""
+    deadline = time.monotonic() + 100
+    while True:
+        is_last = is_over.is_set()
+        dispatch(conn)
+        messages, _ = dequeue(conn, 2, 60_000)
+        for message in messages:
+            conn.execute(SEE, (message.content.decode(),))
+            conn.execute("SELECT message_complete(%s, %s)", (message.id, message.token))
+        if is_last and conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,):
+            return
+        assert time.monotonic() < deadline, "messages are left"

@@ -35,7 +35,7 @@ def quiet(pytestconfig: pytest.Config) -> Iterator[Server]:
 
 def test_idle_calls_write_nothing(quiet: Server) -> None:
     with connect(quiet, "queue") as conn:
-        conn.execute("SELECT * FROM channel_set('limited', 1, 100)")
+        conn.execute("SELECT * FROM channel_set('limited', 1, 100000)")
         for channel in ("a", "limited"):
             conn.execute("SELECT message_create(%s, '')", (channel,))
         conn.execute("SELECT message_create('later', '', 4e12::BIGINT)")

@@ -14,6 +14,7 @@ import pytest
 from tests.clock import FakeClock
 from tests.database import Connect
 from tests.invariants import Delivery, check, dequeue, dispatch
+from tests.model.queue_model import Bucket, changed_bucket
 
 LONG = 3_600_000
 
@@ -37,11 +38,15 @@ def policy(
     conn: psycopg.Connection,
     limit: int | None = None,
     interval: int | None = None,
+    burst: int | None = None,
     *,
     paused: bool | None = None,
     channel: str = "a",
 ) -> None:
-    conn.execute("SELECT * FROM channel_set(%s, %s, %s, %s)", (channel, limit, interval, paused))
+    interval_us = None if interval is None else 1000 * interval
+    conn.execute(
+        "SELECT * FROM channel_set(%s, %s, %s, %s, %s)", (channel, limit, interval_us, burst, paused)
+    )
 
 
 def complete(conn: psycopg.Connection, *deliveries: Delivery) -> None:
@@ -247,19 +252,35 @@ def until_blocked(conn: psycopg.Connection, other: psycopg.Connection) -> None:
 
 @dataclass
 class ChannelModel:
-    """What a client knows of a channel: its policy, its last release and its leased messages."""
+    """What a client knows of a channel: its policy, its releases and its leased messages."""
 
     limit: int = 0
     interval: int = 0
+    burst: int = 1
     paused: bool = False
     released_at: int | None = None
+    bucket: Bucket | None = None
     deliveries: list[Delivery] = field(default_factory=list)
 
+    def dispatch(self, now: int) -> None:
+        """The policy may have changed. If it has not, this changes nothing."""
+        self.bucket = changed_bucket(
+            self.bucket, 1000 * self.interval or None, self.burst, self.released_at, now, is_own=True
+        )
+
+    def release(self, count: int, now: int) -> None:
+        for _ in range(count):
+            self.released_at = now
+            if self.interval:
+                self.bucket = self.bucket or Bucket(1000 * self.interval, 0)
+                self.bucket.take(now)
+
     def expected(self, due: int, leased: int, now: int) -> int:
-        if self.paused or (self.interval and self.released_at and now < self.released_at + self.interval):
+        if self.paused:
             return 0
         room = max(0, self.limit - leased) if self.limit else due
-        return min(due, room, 1 if self.interval else due)
+        rate = self.bucket.tokens(self.burst, now) if self.bucket else self.burst if self.interval else due
+        return min(due, room, rate)
 
 
 @pytest.mark.parametrize(
@@ -275,6 +296,7 @@ def test_any_order_of_events(conn: psycopg.Connection, clock: FakeClock, seed: i
         _disturb(conn, clock, rng, name, channel)
         clock.advance(100)
         dispatch(conn)
+        channel.dispatch(clock.at)
         waiting = {
             row[0]: row[1:]
             for row in conn.execute(
@@ -300,7 +322,7 @@ def test_any_order_of_events(conn: psycopg.Connection, clock: FakeClock, seed: i
             expected = model.expected(due, leased, clock.at)
             assert len(of_channel) == expected, (seed, each, model, waiting.get(each), clock.at)
             model.deliveries += of_channel
-            model.released_at = clock.at if of_channel else model.released_at
+            model.release(len(of_channel), clock.at)
     assert released > 5
     check(conn, but=("invariant 7",))  # a limit may have been lowered below what runs
 
@@ -323,7 +345,8 @@ def _disturb(
     elif what == "policy":
         channel.limit = rng.choice((0, 1, 2, 5))
         channel.interval = rng.choice((0, 0, 150, 500))
-        policy(conn, channel.limit, channel.interval, channel=name)
+        channel.burst = rng.choice((1, 1, 2, 4))
+        policy(conn, channel.limit, channel.interval, channel.burst, channel=name)
     elif what == "pause":
         channel.paused = not channel.paused
         policy(conn, paused=channel.paused, channel=name)

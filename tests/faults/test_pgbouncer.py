@@ -15,7 +15,7 @@ import pytest
 
 from lonnymq import AsyncQueue, Delivery, NewMessage, Queue
 from lonnymq.adapters.listener import POOLED, AsyncListener, Listener
-from lonnymq.client.produce import Batch
+from lonnymq.client.produce import Chunk
 from lonnymq.errors import InvalidLimit
 from tests.faults.pgbouncer import SESSIONS, PgBouncer, pgbouncer
 from tests.queues import OWN_POOL, opened_queue
@@ -55,7 +55,7 @@ def test_the_pooler_shares_sessions(pooler: PgBouncer) -> None:
 
 @pytest.mark.parametrize("kind", OWN_POOL)
 def test_producing_and_consuming(pooler: PgBouncer, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Batch, "max_messages", 3)
+    monkeypatch.setattr(Chunk, "max_messages", 3)
     with opened_queue(kind, pooler.dsn, size=4) as opened:
         queue = opened.queue
         for number in range(8):

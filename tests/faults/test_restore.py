@@ -58,7 +58,7 @@ def create_in_every_state(conn: psycopg.Connection) -> dict[bytes, int]:
     )
     conn.execute("SELECT rebuild()")
     conn.execute("SELECT * FROM channel_set('one', 1)")
-    conn.execute("SELECT * FROM channel_set('slow', p_release_interval_ms => %s)", (10 * MINUTE,))
+    conn.execute("SELECT * FROM channel_set('slow', p_release_interval_us => %s)", (10_000 * MINUTE,))
     for i in range(5):
         create(conn, f"quiet {i}", "done")
     dispatch(conn)
@@ -89,7 +89,7 @@ def serve_all(conn: psycopg.Connection, expected: dict[bytes, int]) -> None:
         if is_slow and conn.execute("SELECT COUNT(*) FROM message WHERE channel <> 'slow'").fetchone() == (
             0,
         ):
-            conn.execute("SELECT * FROM channel_set('slow', p_release_interval_ms => 1)")
+            conn.execute("SELECT * FROM channel_set('slow', p_release_interval_us => 1000)")
             is_slow = False
         dispatch(conn)
         deliveries, _ = dequeue(conn, 100, MINUTE)
@@ -117,7 +117,7 @@ def create_and_serve(conn: psycopg.Connection, expected: dict[bytes, int]) -> No
         create(conn, channel, f"still later {channel}")
     serve_later = {b"still later a": 1, b"still later brand new": 1}
     create(conn, "slow", "still later slow")
-    conn.execute("SELECT * FROM channel_set('slow', p_release_interval_ms => %s)", (10 * MINUTE,))
+    conn.execute("SELECT * FROM channel_set('slow', p_release_interval_us => %s)", (10_000 * MINUTE,))
     serve_all(conn, serve_later | {b"still later slow": 1})
 
 

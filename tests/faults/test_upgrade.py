@@ -1,15 +1,15 @@
-"""Upgrades while an autovacuum runs."""
+"""Upgrades while an autovacuum runs, and on a standby."""
 
 import time
 
 import psycopg
 import pytest
 
-from lonnymq import errors
-from lonnymq.install import SqlFiles, install, read, upgrade
+from lonnymq import Queue, errors
+from lonnymq.install import SqlFiles, install, read, uninstall, upgrade, verify
 from lonnymq.install.files import Step
 from tests.database import SETTINGS
-from tests.faults.clusters import cluster, connect
+from tests.faults.clusters import cluster, connect, copy_stopped, folder, make_standby, started
 
 FILES = read()
 STEP = Step(FILES.last_step + 1, "more", "ALTER TABLE message ADD extra INT;")
@@ -41,3 +41,23 @@ def test_an_autovacuum_is_cancelled(pytestconfig: pytest.Config) -> None:
         with pytest.raises(errors.SchemaLocked, match=r"pid \d+ \(autovacuum, .* holds \"message\""):
             upgrade(conn, "lonnymq", ALTERING, wait=0)
         assert upgrade(conn, "lonnymq", ALTERING).step == STEP.number
+
+
+@pytest.mark.slow
+def test_a_standby_is_refused() -> None:
+    with folder() as first, folder() as second:
+        with started(first) as primary, connect(primary, "postgres") as conn:
+            install(conn)
+        copy_stopped(first, second)
+        with started(first) as primary:
+            make_standby(second, primary)
+            with started(second) as standby, connect(standby, "postgres") as conn:
+                for call in (install, upgrade, uninstall, lambda conn: install(conn, "other", roles=True)):
+                    with pytest.raises(errors.ReadOnlyDatabase, match="connect to the primary"):
+                        call(conn)
+                assert verify(conn).schema == "lonnymq"
+                with Queue(standby.dsn()) as queue:
+                    for refused in (queue.install, lambda: queue.enqueue(1), queue.dequeue):
+                        with pytest.raises(errors.ReadOnlyDatabase, match="connect to the primary"):
+                            refused()
+                    assert queue.stats().waiting == 0

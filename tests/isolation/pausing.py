@@ -34,8 +34,13 @@ STOPS = {
     "cancel has its messages": ("message_cancel_many", "v_endings := message_withdraw("),
     "reschedule has its message": ("message_reschedule", "v_endings := message_withdraw("),
     "writer has appended": ("sleep_notify", "IF (SELECT"),
+    "create has looked at the holder": ("dedupe_holds", "PERFORM FROM dedupe x"),
+    "create has locked the key": ("dedupe_holds", "RETURN message_is_waiting(d.message_id);"),
     "create begins": ("message_create", "SELECT s.content_max_bytes, s.is_special INTO v_max"),
     "delete found no messages": ("channel_forget", "DELETE FROM channel c WHERE p_has_policy"),
+    "create has read the key": ("dedupe_take", "IF d.unique_for_ms IS NULL\n"),
+    "delete looks for keys": ("channel_forget", "PERFORM dedupe_delete("),
+    "publish found no keys": ("staging_create", "created := 0;"),
     "retry has its dead": ("dead_retry", "SELECT a.results, a.are_counted INTO"),
 }
 GATE = 815

@@ -371,6 +371,22 @@ def test_a_snapshot_from_before_a_limit_in_use(database: SharedDatabase, level: 
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+@pytest.mark.parametrize("call", ["message_create('a', '')", "channel_set('a', p_max_size => 3)"])
+def test_a_channel_that_was_deleted_after_the_snapshot(
+    database: SharedDatabase, call: str, level: str
+) -> None:
+    """Else the transaction would see the old policy and its own."""
+    observer, one = database.session("observer"), database.session("one")
+    observer.execute("SELECT channel_set('a', p_weight => 2), queue_set(p_channel_max_size => 3)")
+    begin(one, level)
+    value(one, "SELECT COUNT(*) FROM message")
+    value(observer, "SELECT result FROM channel_delete('a')")
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        one.execute(f"SELECT {call}")
+    end(one, "rollback")
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 @pytest.mark.parametrize("was", ["none", "lifted"])
 def test_a_limit_set_under_an_old_snapshot_counts_what_is_there(
     database: SharedDatabase, was: str, level: str

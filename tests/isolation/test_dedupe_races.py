@@ -1,8 +1,13 @@
-"""Concurrent transactions on one dedupe key: never two messages, and never none if a creator committed."""
+"""Concurrent transactions on one dedupe key: never two messages, and never none if a creator committed.
+
+The messages hold their keys until they are finished; test_waiting_keys.py has those that hold them only while
+they wait.
+"""
 
 import itertools
 from concurrent.futures import Future
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -27,9 +32,10 @@ RETRY = psycopg.errors.SerializationFailure
 Made = tuple[int | None, str]
 
 
-def create(conn: psycopg.Connection, key: str = "k", channel: str = "a") -> Made:
+def create(conn: psycopg.Connection, keep_ms: int = 0) -> Made:
     row = conn.execute(
-        "SELECT id, result FROM message_create(%s, 'work', p_dedupe_key => %s)", (channel, key)
+        "SELECT id, result FROM message_create('a', 'work', p_dedupe_key => 'k', p_unique_for_ms => %s)",
+        (keep_ms,),
     ).fetchone()
     assert row is not None
     return row[0], row[1]
@@ -52,10 +58,6 @@ def start_waiting(database: SharedDatabase, waiter: str, holder: str, call: Any)
     until(lambda: running.done() or database.is_waiting(conn, other), f"{waiter} to wait for {holder}")
     assert not running.done(), f"did not wait: {running.result()}"
     return running
-
-
-def keep(conn: psycopg.Connection, ms: int) -> None:
-    conn.execute("SELECT queue_set(p_dedupe_keep_ms => %s)", (ms,))
 
 
 def lease(conn: psycopg.Connection) -> invariants.Delivery:
@@ -87,7 +89,6 @@ IS_FREE = "SELECT until_at < clock_ms() FROM dedupe ORDER BY turn DESC LIMIT 1"
 def free_key(database: SharedDatabase, lives: int = 1) -> int:
     """A key whose message has finished and that is free again; its row still exists."""
     conn = database.session("observer")
-    keep(conn, 0)
     old: int | None = None
     for _ in range(lives):
         old, result = create(conn)
@@ -216,9 +217,8 @@ def test_against_the_holders_end(
     """An open end is waited for; once committed, the key is free or kept; rolled back, it is still taken."""
     free_key(database, lives)
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
-    keep(observer, keep_ms)
     observer.execute("SELECT queue_set(p_max_attempts => 1)")
-    holder, _ = create(observer)
+    holder, _ = create(observer, keep_ms)
     dispatch(observer)
     (delivery,) = take(observer, 1, lease_ms=1 if finisher == "sweep" else 3_600_000)
     if finisher == "sweep":
@@ -244,7 +244,6 @@ def test_against_the_holders_end(
 @ENDINGS
 def test_a_duplicate_delays_nobody(database: SharedDatabase, ending: str) -> None:
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
-    keep(observer, 0)
     holder, _ = create(observer)
     delivery = lease(observer)
     begin(one)
@@ -294,13 +293,15 @@ def deleted(conn: psycopg.Connection) -> int:
     [taken_over, taken_over_and_cancelled, maintained, maintained_and_taken, deleted],
     ids=lambda function: function.__name__,
 )
-@pytest.mark.parametrize("stop", ["before insert dedupe", "after insert dedupe", "before update dedupe"])
+@pytest.mark.parametrize("stop", ["before insert dedupe", "after insert dedupe", "before it changes the row"])
 @TAKEN
 def test_a_creator_stopped_before_it_takes_over(
     database: SharedDatabase, lives: int, stop: str, meanwhile: Any
 ) -> None:
     free_key(database, lives)
     observer, two = database.session("observer"), database.session("two")
+    if stop == "before it changes the row":  # the row with turn 0 stays, other rows are replaced
+        stop = "before update dedupe" if lives == 1 else "before delete dedupe"
     with paused(database, stop, create) as running, fail_on_lock_wait(two):
         others = meanwhile(two)
     made = running.result()
@@ -362,7 +363,7 @@ def test_channel_delete_against_an_open_creator(
 
 
 @KEYS
-@pytest.mark.parametrize("stop", ["before delete channel", "after delete channel", "before delete dedupe"])
+@pytest.mark.parametrize("stop", ["before delete channel", "after delete channel", "delete looks for keys"])
 def test_a_key_is_taken_while_channel_delete_is_stopped(
     database: SharedDatabase, stop: str, key: str
 ) -> None:
@@ -385,9 +386,8 @@ def test_a_key_is_taken_while_channel_delete_is_stopped(
 
 def dead_holder(database: SharedDatabase, keep_ms: int) -> int:
     conn = database.session("observer")
-    keep(conn, keep_ms)
     conn.execute("SELECT queue_set(p_max_attempts => 1)")
-    holder, _ = create(conn)
+    holder, _ = create(conn, keep_ms)
     delivery = lease(conn)
     assert value(conn, "SELECT message_retry(%s, %s, p_error => 'bad')", holder, delivery.token) == "dead"
     assert holder is not None
@@ -450,3 +450,22 @@ def test_a_retry_stopped_while_another_takes_its_key(database: SharedDatabase, s
         assert create(two)[1] == "created"
     assert running.result() == "duplicate"
     check_one_key(observer, 1)
+
+
+def test_a_key_is_staged_while_its_batch_is_published(database: SharedDatabase) -> None:
+    """Without keys the rows are copied without taking keys, so a row with a key must not slip in."""
+    one, two = database.session("one"), database.session("two")
+    batch = uuid4()
+    stage = "INSERT INTO staging (batch, ord, channel, content, dedupe_key) VALUES (%s, %s, 'a', 'work', %s)"
+    one.execute(stage, (batch, 1, None))
+
+    def publish(conn: psycopg.Connection) -> Any:
+        return conn.execute("SELECT created FROM staging_publish(%s)", (batch,)).fetchone()
+
+    with paused(database, "publish found no keys", publish) as publishing:
+        two.execute(stage, (batch, 2, "k"))
+    with pytest.raises(RETRY, match="rows with dedupe keys were staged while the batch was published"):
+        publishing.result(timeout=10)
+    assert publish(one) == (2,)
+    assert create(two)[1] == "duplicate"
+    invariants.check(one)

@@ -613,7 +613,7 @@ LOCKS = {
 def test_the_dispatcher_never_waits(database: SharedDatabase, hold: str, ending: str) -> None:
     """It skips whatever is locked, and comes back to it."""
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
-    observer.execute("SELECT channel_set('limited', p_max_concurrency => 3, p_release_interval_ms => 1)")
+    observer.execute("SELECT channel_set('limited', p_max_concurrency => 3, p_release_interval_us => 1000)")
     make(observer, ["a"] * 400 + ["limited"] * 20)
     dispatch(observer)
     take(observer, 20, lease_ms=1)
@@ -684,7 +684,7 @@ def test_a_large_producer_delays_nobody(database: SharedDatabase) -> None:
 POLICIES = {
     "paused": ("SELECT channel_set('a', p_paused => TRUE)", 0),
     "a limit": ("SELECT channel_set('a', p_max_concurrency => 1)", 1),
-    "an interval": ("SELECT channel_set('a', p_release_interval_ms => 60000)", 1),
+    "an interval": ("SELECT channel_set('a', p_release_interval_us => 60000000)", 1),
     "the queue's limit": ("SELECT queue_set(p_max_concurrency => 1)", 1),
     "the queue paused": ("SELECT queue_set(p_paused => TRUE)", 0),
 }
@@ -716,7 +716,7 @@ def test_rolled_back_messages_obey_a_policy_that_changed_meanwhile(
     assert len(take(observer)) <= allowed
     assert len(observer.execute(LEASED).fetchall()) <= allowed
     observer.execute("SELECT queue_set(p_max_concurrency => 0, p_paused => FALSE)")
-    observer.execute("SELECT channel_set('a', 0, 0, FALSE)")
+    observer.execute("SELECT channel_set('a', 0, 0, 1, FALSE)")
     observer.execute(f"SELECT message_complete(id, token) FROM ({LEASED}) l")
     drain(observer, int(value(observer, "SELECT COUNT(*) FROM message")))
 

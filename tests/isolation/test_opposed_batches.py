@@ -28,8 +28,8 @@ Wanted = list[tuple[str, str]]
 def create(conn: psycopg.Connection, wanted: Wanted) -> list[tuple[int | None, str]]:
     channels, keys = [channel for channel, _ in wanted], [key for _, key in wanted]
     return conn.execute(
-        "SELECT id, result FROM message_create_many(%s, %s, p_dedupe_keys => %s)",
-        (channels, [b"work"] * len(wanted), keys),
+        "SELECT id, result FROM message_create_many(%s, %s, p_dedupe_keys => %s, p_unique_fors_ms => %s)",
+        (channels, [b"work"] * len(wanted), keys, [0] * len(wanted)),
     ).fetchall()
 
 
@@ -161,7 +161,7 @@ class Crowd:
 @pytest.mark.parametrize("max_size", [0, 3], ids=["keys", "keys and sizes"])
 def test_single_calls_never_deadlock(database: SharedDatabase, max_size: int, calls: tuple[str, ...]) -> None:
     observer = database.session("observer")
-    observer.execute("SELECT queue_set(p_dedupe_keep_ms => 0, p_max_attempts => 1)")
+    observer.execute("SELECT queue_set(p_max_attempts => 1)")
     limit_sizes(observer, max_size)
     crowd = Crowd(database, seconds=1.5)
     running = [crowd.start(name, seed) for seed, name in enumerate(calls)]
@@ -173,7 +173,6 @@ def test_single_calls_never_deadlock(database: SharedDatabase, max_size: int, ca
 def test_a_deleted_channels_keys(database: SharedDatabase) -> None:
     """A batch takes a key that is free again and then wants one that is taken, which the delete frees."""
     observer, one, two = database.session("observer"), database.session("one"), database.session("two")
-    observer.execute("SELECT queue_set(p_dedupe_keep_ms => 0)")
     ((finished, _),) = create(observer, [("a", "1")])
     assert value(observer, "SELECT message_cancel(%s)", finished) == "cancelled"
     until(lambda: value(observer, "SELECT until_at < clock_ms() FROM dedupe") is True, "the key to be free")

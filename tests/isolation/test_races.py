@@ -336,16 +336,18 @@ def test_two_dequeues_for_one_slot(database: SharedDatabase, stop: Stop) -> None
 def test_two_dequeues_for_one_release(database: SharedDatabase, stop: Stop) -> None:
     observer = database.session("observer")
     busy = build(observer)
-    observer.execute("SELECT channel_set(%s, p_release_interval_ms => 60000)", (busy.first,))
+    observer.execute("SELECT channel_set(%s, p_release_interval_us => 60000000)", (busy.first,))
     dispatch(observer)
     # The last release was long ago.
-    observer.execute("DELETE FROM served_by; DELETE FROM tally; UPDATE slots SET released_at = NULL")
+    observer.execute(
+        "DELETE FROM served_by; DELETE FROM tally; UPDATE slots SET released_at = NULL, full_at_us = NULL"
+    )
     observer.execute("UPDATE lease SET dequeued_at = 0")
-    observer.execute("SELECT channel_set(%s, p_release_interval_ms => 60000)", (busy.first,))
+    observer.execute("SELECT channel_set(%s, p_release_interval_us => 60000000)", (busy.first,))
     share_one(database, busy, stop)
     dispatch(observer)
     assert busy.first not in {delivery.channel for delivery in lease_all(observer, busy)}
-    observer.execute("SELECT channel_set(%s, p_release_interval_ms => 0)", (busy.first,))
+    observer.execute("SELECT channel_set(%s, p_release_interval_us => 0)", (busy.first,))
     check_and_deliver_all(observer, busy.ledger)
 
 

@@ -135,7 +135,8 @@ def to_publish(conn: psycopg.Connection) -> Call:
 WRITERS = {
     "create": Writer(no_scene("SELECT message_create('a', 'work')"), "before insert message"),
     "create with a key": Writer(
-        no_scene("SELECT message_create('a', 'work', p_dedupe_key => 'k')"), "before insert dedupe"
+        no_scene("SELECT message_create('a', 'work', p_dedupe_key => 'k', p_unique_while => 'running')"),
+        "before insert dedupe",
     ),
     "create_many": Writer(
         no_scene("SELECT message_create_many(ARRAY['a'], ARRAY['work'::BYTEA])"), "before insert message"

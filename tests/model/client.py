@@ -20,6 +20,7 @@ class Retry(NamedTuple):
     state: bytes | None
     error: str | None
     delay_ms: int | None = None
+    is_final: bool | None = None
 
 
 def _column(values: list[Any]) -> list[Any] | None:
@@ -40,17 +41,19 @@ class Client:
     def create(self, drafts: list[Draft], form: str) -> list[tuple[int | None, str]]:
         headers = [None if draft.headers is None else Jsonb(draft.headers) for draft in drafts]
         if form == "one":
-            call = "SELECT * FROM message_create(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+            call = """SELECT * FROM message_create(
+                %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, p_unique_for_ms => %s)"""
             given = [
                 (
                     *(draft.channel, draft.content, draft.dequeue_at, header, draft.max_attempts),
                     *(draft.dedupe_key, draft.delay_ms, draft.priority, draft.cost, draft.lane),
+                    draft.unique_for_ms,
                 )
                 for draft, header in zip(drafts, headers, strict=True)
             ]
             return [row for each in given for row in self.rows(call, *each)]
         types = """%s, %s, %s::BIGINT[], %s::JSONB[], %s::INT[], %s::TEXT[], FALSE, %s::BIGINT[], %s::INT[],
-            %s::INT[], %s::TEXT[]"""
+            %s::INT[], %s::TEXT[], p_unique_fors_ms => %s::BIGINT[]"""
         return self.rows(
             f"SELECT * FROM message_create_many({types})",
             [draft.channel for draft in drafts],
@@ -63,6 +66,7 @@ class Client:
             _column([draft.priority for draft in drafts]),
             _column([draft.cost for draft in drafts]),
             _column([draft.lane for draft in drafts]),
+            _column([draft.unique_for_ms for draft in drafts]),
         )
 
     def dequeue(
@@ -84,9 +88,9 @@ class Client:
 
     def retry(self, targets: list[Target], retries: list[Retry], form: str) -> list[str]:
         if form == "one":
-            call = "SELECT message_retry(%s, %s, %s, %s, %s, %s)"
+            call = "SELECT message_retry(%s, %s, %s, %s, %s, %s, %s)"
             return [self.value(call, *t, *d) for t, d in zip(targets, retries, strict=True)]
-        types = "%s::BIGINT[], %s::UUID[], %s::BIGINT[], %s::BYTEA[], %s::TEXT[], %s::BIGINT[]"
+        types = "%s::BIGINT[], %s::UUID[], %s::BIGINT[], %s::BYTEA[], %s::TEXT[], %s::BIGINT[], %s::BOOLEAN[]"
         rows = self.rows(
             f"SELECT * FROM message_retry_many({types})",
             *_columns(targets),

@@ -6,6 +6,7 @@ After each, the model says what the result must be. `operators` adds the calls t
 import copy
 import re
 import sys
+from dataclasses import replace
 from decimal import Decimal
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from tests.invariants import check
 from tests.model.bad_calls import BAD_CALLS
 from tests.model.client import Client, Retry, Target
 from tests.model.deliveries import Ask, Deliveries, take
-from tests.model.queue_model import Draft, QueueModel
+from tests.model.queue_model import LIMITS, Draft, QueueModel
 from tests.model.statistics import check_statistics
 
 START = 1_700_000_000_000
@@ -42,6 +43,7 @@ TIMES = st.one_of(
 )
 LEASES = st.sampled_from([1, 2, 50, 1000, 30_000, 60_000])
 KEYS = ["k", "é'"]
+KEPT = [None, None, 0, 100, 5000]  # unique_for_ms: how long keys are held
 LANES = ["default", "default", "slow é"]
 ASKED_LANES = st.sampled_from(
     [None, None, None, None, ["default"], ["slow é", "none"], ["slow é", "default"]]
@@ -52,7 +54,7 @@ DRAFTS = st.tuples(
     TIMES,
     st.sampled_from([None, None, {}, {"kind": "é", "list": [1, None, 2.5]}]),
     st.sampled_from([None, None, 1, 2, 3]),
-    st.sampled_from([None, None, None, *KEYS]),
+    st.none() | st.none() | st.tuples(st.sampled_from(KEYS), st.sampled_from(KEPT)),
     st.none()
     | st.tuples(st.sampled_from([0, 1, 100, -100]), st.sampled_from([1, 3, 1000]), st.sampled_from(LANES)),
 )
@@ -64,15 +66,17 @@ TARGETS = st.tuples(
 BACKLOGS = st.lists(st.integers(0, 12), min_size=1, max_size=len(NAMES))
 POLICIES = st.tuples(
     st.sampled_from([None, None, 0, 1, 2, 5]),
-    st.sampled_from([None, None, None, 0, 1, 100, 1500]),
+    st.sampled_from([None, None, None, 0, 1, 1000, 33_334, 100_000, 1_500_000]),
+    st.sampled_from([None, None, 1, 2, 3, 1_000_000]),
     st.sampled_from([None, None, None, False, False, True]),
     st.sampled_from([None, None, None, 0, 1, 2, 5]),
     st.sampled_from(
         [None, None, None, Decimal(1), Decimal("0.5"), Decimal(3), Decimal("0.001"), Decimal(1000)]
     ),
+    st.sampled_from([None, None, None, list(LIMITS), ["max_concurrency"], ["release_interval_us", "burst"]]),
 )
-UNPAUSED = (None, None, False, None, None)
-UNLIMITED = (0, 0, None, None, None)
+UNPAUSED = (None, None, None, False, None, None, None)
+UNLIMITED = (0, 0, None, None, None, None, None)
 QUEUES = st.fixed_dictionaries(
     {},
     optional={
@@ -82,29 +86,33 @@ QUEUES = st.fixed_dictionaries(
         "max_attempts": st.sampled_from([1, 2, 3]),
         "max_concurrency": st.sampled_from([0, 1, 2, 5]),
         "paused": st.sampled_from([False, False, True]),
-        "dedupe_keep_ms": st.sampled_from([0, 100, 5000]),
         "history": st.sampled_from([True, True, False]),
         "history_content": st.booleans(),
         "history_keep_ms": st.sampled_from([0, 3_600_000]),
         "notify": st.booleans(),
+        "channel_max_concurrency": st.sampled_from([0, 0, 1, 2, 5]),
+        "channel_release_interval_us": st.sampled_from([0, 0, 1000, 100_000, 1_500_000]),
+        "channel_burst": st.sampled_from([1, 1, 2, 3]),
+        "channel_max_size": st.sampled_from([0, 0, 1, 2, 5]),
     },
 )
 RETRIES = st.tuples(
     TIMES, st.sampled_from([None, None, b"", b"step 2"]), st.sampled_from([None, None, "", "it broke"])
 )
+FINALS = st.sampled_from([None, None, False, True])
 
 STORED = """
     SELECT m.id, channel, content, headers, max_attempts, dedupe_key, created_at, dequeue_at, attempts, state,
         error, CASE WHEN l.token IS NULL THEN m.consumer ELSE l.consumer END, l.token, l.end_at, NULL,
         COALESCE(first_dequeued_at, m.dequeued_at, l.dequeued_at), COALESCE(l.dequeued_at, m.dequeued_at),
-        is_cancelled, past_errors, priority, cost, lane
+        is_cancelled, past_errors, priority, cost, lane, unique_for_ms
     FROM message m
     LEFT JOIN (SELECT l.*, s.id, s.generation FROM lease l CROSS JOIN unnest(l.stubs) s) l
         ON l.id = m.id AND l.generation = m.generation
     UNION ALL
     SELECT id, channel, content, headers, max_attempts, dedupe_key, created_at, dequeue_at, attempts, state,
         error, consumer, NULL, NULL, dead_at, COALESCE(first_dequeued_at, dequeued_at), dequeued_at,
-        FALSE, past_errors, priority, cost, lane FROM dead"""
+        FALSE, past_errors, priority, cost, lane, unique_for_ms FROM dead"""
 HISTORY = """
     SELECT id, finished_at, outcome, attempts, channel, created_at, dequeue_at, first_dequeued_at,
         dequeued_at, error, consumer, dedupe_key, headers, content_bytes, content FROM history"""
@@ -247,7 +255,9 @@ class QueueMachine(RuleBasedStateMachine):
             tokens = self.deliveries.tokens - before.deliveries.tokens
             self.model, self.deliveries = before
             self.model.is_dispatched = False  # what a dequeue took comes back with the next dispatch
-            self.model.placed -= {target.id for target in self.deliveries_made if target.token in tokens}
+            taken = [target.id for target in self.deliveries_made if target.token in tokens]
+            self.model.placed.difference_update(taken)
+            self.model.untaken |= self.model.messages.keys() & taken
             self.deliveries.forget_leads()
             self.set_clock(self.clock.at)
         self.is_dirty = self.is_dirty and bool(self.saved)
@@ -280,11 +290,10 @@ class QueueMachine(RuleBasedStateMachine):
             self.drafted += 1
             content = b"%d" % self.drafted + suffix
             at, delay_ms = self.when(time)
-            given.append(
-                Draft(
-                    channel, content, at, headers, max_attempts, key, delay_ms, *(more or (None, None, None))
-                )
-            )
+            name, unique_for_ms = key or (None, None)
+            described = more or (None, None, None)
+            draft = Draft(channel, content, at, headers, max_attempts, name, delay_ms, *described)
+            given.append(replace(draft, unique_for_ms=unique_for_ms))
         rows = self.client.create(given, form)
         ids = [message_id or 0 for message_id, result in rows if result == "created"]
         assert ids == sorted(set(ids)), "ids rise in the order given"
@@ -311,7 +320,7 @@ class QueueMachine(RuleBasedStateMachine):
                 ("clock", 5000) if later and not left else None,
                 None,
                 max_attempts,
-                f"{left}" if keyed else None,
+                (f"{left}", KEPT[left % len(KEPT)]) if keyed else None,
                 None,
             )
             for name, n in zip(NAMES, counts, strict=False)
@@ -330,7 +339,9 @@ class QueueMachine(RuleBasedStateMachine):
         until_at = picked[0][1].until_at
         if offset is not None and until_at is not None:
             self.set_clock(max(self.clock.at, until_at + offset))
-        self.create([(channel, b"", None, None, None, key, None) for (channel, key), _ in picked], form)
+        kept = KEPT[number % len(KEPT)]
+        given = [(channel, b"", None, None, None, (key, kept), None) for (channel, key), _ in picked]
+        self.create(given, form)
 
     # Consumers
 
@@ -391,7 +402,7 @@ class QueueMachine(RuleBasedStateMachine):
             if held and then == "complete":
                 self.complete(held, "many")
             elif held and then == "fail":
-                self.retry([(target, (None, None, "it broke")) for target in held], "many")
+                self.retry([(target, (None, None, "it broke"), None) for target in held], "many")
 
     @rule(whom=st.lists(TARGETS, min_size=1, max_size=6), form=FORMS)
     def complete(self, whom: list[tuple[str, int]], form: str) -> None:
@@ -400,17 +411,19 @@ class QueueMachine(RuleBasedStateMachine):
         assert results == [self.model.complete(*target) for target in given], "invariants 5, 6, 16"
         self.wrote()
 
-    @rule(each=st.lists(st.tuples(TARGETS, RETRIES), min_size=1, max_size=6), form=FORMS)
-    def retry(self, each: list[tuple[Any, Any]], form: str) -> None:
-        given = [self.target(*target) for target, _ in each]
-        whens = [self.when(time) for _, (time, _, _) in each]
+    @rule(each=st.lists(st.tuples(TARGETS, RETRIES, FINALS), min_size=1, max_size=6), form=FORMS)
+    def retry(self, each: list[tuple[Any, Any, bool | None]], form: str) -> None:
+        given = [self.target(*target) for target, _, _ in each]
+        whens = [self.when(time) for _, (time, _, _), _ in each]
         retries = [
-            Retry(at, state, error, delay_ms)
-            for (at, delay_ms), (_, (_, state, error)) in zip(whens, each, strict=True)
+            Retry(at, state, error, delay_ms, None if error is None else is_final)
+            for (at, delay_ms), (_, (_, state, error), is_final) in zip(whens, each, strict=True)
         ]
         results = self.client.retry(given, retries, form)
         expected = [
-            self.model.retry(*t, self.at(d.dequeue_at, d.delay_ms), d.state, d.error)
+            self.model.retry(
+                *t, self.at(d.dequeue_at, d.delay_ms), d.state, d.error, is_final=bool(d.is_final)
+            )
             for t, d in zip(given, retries, strict=True)
         ]
         assert results == expected, f"invariants 5, 14, 16: {results} for {given}, not {expected}"
@@ -438,8 +451,13 @@ class QueueMachine(RuleBasedStateMachine):
             self.dequeue(limit, 1000, None, first=False)
 
     def channel_set(self, *given: Any) -> None:
-        """The channel, max_concurrency, release_interval_ms, paused, max_size, weight."""
-        rows = self.client.rows("SELECT * FROM channel_set(%s, %s, %s, %s, %s, %s)", *given)
+        """The channel, max_concurrency, release_interval_us, burst, paused, max_size, weight, inherit. What
+        is inherited is not given.
+        """
+        inherit = given[7] or []
+        names = (None, "max_concurrency", "release_interval_us", "burst", None, "max_size", None, None)
+        given = tuple(None if name in inherit else value for name, value in zip(names, given, strict=True))
+        rows = self.client.rows("SELECT * FROM channel_set(%s, %s, %s, %s, %s, %s, %s, %s)", *given)
         self.model.channel_set(*given)
         self.deliveries.forget_leads()
         assert rows == [(given[0], *vars(self.model.policy(given[0])).values())]
@@ -459,6 +477,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.queue_set(given)
         assert row[:-1] == tuple(vars(self.model.settings).values())
         assert [row] == self.client.rows("SELECT * FROM queue_get()")
+        if given.keys() & {f"channel_{name}" for name in LIMITS}:
+            self.deliveries.forget_leads()
+            self.wrote()
         if given.keys() & {"max_concurrency", "paused"}:
             self.wrote()
 

@@ -31,7 +31,7 @@ class OperatorQueueMachine(QueueMachine):
         elif then == "complete":
             self.complete([("held", number)], form)
         elif then == "retry":
-            self.retry([(("held", number), (("clock", 300), b"step 2", "it broke"))], form)
+            self.retry([(("held", number), (("clock", 300), b"step 2", "it broke"), None)], form)
         else:
             self.clock_moves_to_a_lease_end(number, 0, then=True)
 
@@ -55,7 +55,7 @@ class OperatorQueueMachine(QueueMachine):
     def dead_retry_into_little_room(self, number: int, room: int) -> None:
         """Retry all dead letters of a channel, and create messages that compete for the room."""
         channel = self.model.dead[self.whom("dead", number)].channel
-        self.channel_set(channel, None, None, None, max(1, self.model.size(channel) + room), None)
+        self.channel_set(channel, None, None, None, None, max(1, self.model.size(channel) + room), None, None)
         ids = [message.id for message in self.model.dead.values() if message.channel == channel]
         results = self.client.dead_retry(ids, None)
         self.model.dead_retry(list(zip(ids, results, strict=True)), None)
@@ -80,7 +80,7 @@ class OperatorQueueMachine(QueueMachine):
         )
         self.wrote()
         if keys:
-            self.create([(channel, b"", None, None, None, key, None) for key in keys[:2]], "many")
+            self.create([(channel, b"", None, None, None, (key, None), None) for key in keys[:2]], "many")
 
     @rule(limits=st.lists(st.sampled_from([0, 1, 2, 3, 5]), min_size=2, max_size=4), is_done=st.booleans())
     def queue_limit_changes(self, limits: list[int], *, is_done: bool) -> None:

@@ -6,6 +6,7 @@ backlog is served (`deliveries` checks that), and results that the contract leav
 `admission`).
 """
 
+import sys
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -29,11 +30,15 @@ class Settings:
     max_attempts: int = 5
     max_concurrency: int | None = None
     paused: bool = False
-    dedupe_keep_ms: int = 600_000
     history: bool = False
     history_content: bool = False
     history_keep_ms: int = 2_592_000_000
+    batch_keep_ms: int = 604_800_000
     notify: bool = True
+    channel_max_concurrency: int | None = None
+    channel_release_interval_us: int | None = None
+    channel_burst: int = 1
+    channel_max_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -41,10 +46,61 @@ class Policy:
     """As channel_get returns it."""
 
     max_concurrency: int | None = None
-    release_interval_ms: int = 0
+    release_interval_us: int | None = None
+    burst: int = 1
     paused: bool = False
     max_size: int | None = None
     weight: Decimal = Decimal(1)
+    inherited: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class OwnPolicy:
+    """What was set for a channel. A limit of None is inherited from the queue, 0 means no limit."""
+
+    max_concurrency: int | None = None
+    release_interval_us: int | None = None
+    burst: int | None = None
+    paused: bool = False
+    max_size: int | None = None
+    weight: Decimal = Decimal(1)
+
+
+LIMITS = ("max_concurrency", "release_interval_us", "burst", "max_size")
+
+
+@dataclass
+class Bucket:
+    """The tokens of a channel with a rate: each release takes one, and one comes back per interval."""
+
+    interval_us: int
+    full_at_us: int  # when the bucket is full again
+    released_at: int | None = None
+
+    def tokens(self, burst: int, at: int) -> int:
+        missing_us = max(0, self.full_at_us - 1000 * at)
+        return burst - -(-missing_us // self.interval_us)
+
+    def take(self, at: int) -> None:
+        self.full_at_us = max(self.full_at_us, 1000 * at) + self.interval_us
+        self.released_at = at
+
+
+def changed_bucket(
+    old: Bucket | None, interval_us: int | None, burst: int, last_at: int | None, now: int, *, is_own: bool
+) -> Bucket | None:
+    """The bucket after the policy has changed. As many tokens are missing as before; if the channel sets its
+    limits itself, at least one since its last release.
+    """
+    known = [old.released_at if old else None, last_at]
+    released_at = max((at for at in known if at is not None), default=None)
+    if interval_us is None or released_at is None:
+        return None
+    if old is not None and old.interval_us == interval_us:
+        return Bucket(interval_us, min(old.full_at_us, 1000 * released_at + burst * interval_us), released_at)
+    missing = -(-(old.full_at_us - 1000 * now) // old.interval_us) if old else 0
+    full_at_us = 1000 * released_at + min(burst, max(is_own, missing)) * interval_us
+    return Bucket(interval_us, full_at_us, released_at)
 
 
 @dataclass(frozen=True)
@@ -61,6 +117,7 @@ class Draft:
     priority: int | None = None
     cost: int | None = None
     lane: str | None = None
+    unique_for_ms: int | None = None
 
 
 @dataclass
@@ -87,6 +144,7 @@ class Message:
     priority: int = 0
     cost: int = 1
     lane: str = "default"
+    unique_for_ms: int | None = None
     is_announced: bool = False  # leased under a concurrency limit: its end appends a notice
     is_counted: bool = False  # created while its channel had a max_size
 
@@ -96,8 +154,8 @@ class Message:
 
     @property
     def stored(self) -> tuple[Any, ...]:
-        """Everything of it that a caller can see, up to its lane."""
-        return tuple(vars(self).values())[:22]
+        """Everything of it that a caller can see, up to how long it holds its key."""
+        return tuple(vars(self).values())[:23]
 
 
 class Finished(NamedTuple):
@@ -124,7 +182,10 @@ class Finished(NamedTuple):
 class QueueModel:
     now: int
     settings: Settings = field(default_factory=Settings)
-    policies: dict[str, Policy] = field(default_factory=dict)
+    policies: dict[str, OwnPolicy] = field(default_factory=dict)
+    buckets: dict[str, Bucket] = field(default_factory=dict)
+    # Channels whose policy changed since the last dispatch; "": the limits of all channels.
+    changed: set[str] = field(default_factory=set)
     messages: dict[int, Message] = field(default_factory=dict)
     dead: dict[int, Message] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)  # completed, cancelled or discarded
@@ -140,6 +201,10 @@ class QueueModel:
     # When a free slot is found at the latest; "": one of the queue's.
     slot_found_at: dict[str, int] = field(default_factory=dict)
     had_limits: bool = False
+    # Waiting messages that a dequeue took before it was rolled back, since the last dispatch. The contract
+    # leaves open whether they hold a key that they hold while they wait.
+    untaken: set[int] = field(default_factory=set)
+    has_burst: bool = False  # the queue sets a burst for its channels
 
     # Producers
 
@@ -147,7 +212,7 @@ class QueueModel:
         """One after the other, even if the engine got all at once."""
         self.is_dispatched = False
         for (message_id, result), draft in zip(answers, drafts, strict=True):
-            holder = self.admission.holder(draft.channel, draft.dedupe_key, self.now)
+            holder = self._key_holder(draft.channel, draft.dedupe_key)
             self._check_answer(draft.channel, draft.dedupe_key, None, result)
             if result == "created":
                 assert message_id is not None
@@ -171,16 +236,21 @@ class QueueModel:
             priority=draft.priority or 0,
             cost=draft.cost or 1,
             lane=draft.lane or "default",
+            unique_for_ms=draft.unique_for_ms,
         )
         self._enter(message)
 
+    def _key_holder(self, channel: str, key: str | None) -> int | None:
+        waiting = {message.id for message in self.messages.values() if message.token is None}
+        return self.admission.holder(channel, key, self.now, waiting)
+
     def _check_answer(self, channel: str, key: str | None, message_id: int | None, result: str) -> None:
-        holder = self.admission.holder(channel, key, self.now)
-        if holder not in {None, message_id}:
-            allowed = {"duplicate"}
-        else:
+        holder = self._key_holder(channel, key)
+        is_held = holder not in {None, message_id}
+        allowed = {"duplicate"} if is_held else set()
+        if not is_held or (holder in self.untaken and self.messages[holder].unique_for_ms is None):
             size, limit = self.size(channel), self.policy(channel).max_size
-            allowed = self.admission.answers(channel, size, limit, self.now)
+            allowed |= self.admission.answers(channel, size, limit, self.now)
         assert result in allowed, (
             f"{result!r}: {channel!r} has {self.size(channel)} of {self.policy(channel).max_size}, "
             f"key {key!r} is held by {holder}: only {allowed}"
@@ -189,16 +259,18 @@ class QueueModel:
     def _enter(self, message: Message) -> None:
         message.is_counted = self.policy(message.channel).max_size is not None
         self.messages[message.id] = message
-        self.admission.take(message.channel, message.dedupe_key, message.id)
+        self.admission.take(message.channel, message.dedupe_key, message.id, message.unique_for_ms)
 
     # Consumers
 
     def dispatch(self) -> None:
         """Messages of expired leases come back, except cancelled ones. Everything that is due is placed."""
+        self.untaken.clear()
         for message in self.leases():
             if message.lease_end_at is not None and message.lease_end_at <= self.now:
                 self._give_up(message, RAN_OUT) if message.is_cancelled else self._fail(message, RAN_OUT)
         self.placed = {message.id for message in self.waiting() if self.is_due(message)}
+        self._apply_rates()
         self.is_dispatched = True
         self.dispatched_at = self.now
         self.uncounted.clear()
@@ -206,12 +278,19 @@ class QueueModel:
     def available(self, channel: str, lanes: list[str] | None = None) -> int:
         """How many messages the channel may release now. Leases count until they end, however late."""
         policy = self.policy(channel)
-        if policy.paused or self.ready_at(channel) > self.now:
+        if policy.paused:
             return 0
         available = len(self.next(channel, lanes))
         if policy.max_concurrency is not None:
             available = min(available, max(0, policy.max_concurrency - len(self.leases(channel))))
-        return min(available, 1) if policy.release_interval_ms else available
+        return min(available, self.tokens(channel, self.now))
+
+    def tokens(self, channel: str, at: int) -> int:
+        """How many messages the rate lets the channel release at this time."""
+        policy, bucket = self.policy(channel), self.buckets.get(channel)
+        if policy.release_interval_us is None:
+            return sys.maxsize
+        return policy.burst if bucket is None else bucket.tokens(policy.burst, at)
 
     def room(self, limit: int) -> int:
         """How many of `limit` messages the queue may release now, over all channels."""
@@ -231,6 +310,9 @@ class QueueModel:
         limits = (self.policy(message.channel).max_concurrency, self.settings.max_concurrency)
         message.is_announced = limits != (None, None)
         self.released_at[message.channel] = self.now
+        interval_us = self.policy(message.channel).release_interval_us
+        if interval_us is not None:
+            self.buckets.setdefault(message.channel, Bucket(interval_us, 0)).take(self.now)
         self.served[message.channel] = self.served.get(message.channel, 0) + 1
         self.served_total += 1
         self.uncounted[message.channel] += 1
@@ -252,6 +334,8 @@ class QueueModel:
         dequeue_at: int | None = None,
         state: bytes | None = None,
         error: str | None = None,
+        *,
+        is_final: bool = False,
     ) -> str:
         message = self._held(message_id, token)
         if message is None:
@@ -263,7 +347,7 @@ class QueueModel:
         if state is not None:
             message.state = state
         if error is not None:
-            self._fail(message, error)
+            self._fail(message, error, is_final=is_final)
         else:
             self._end_lease(message)
         if message.dead_at is not None:
@@ -348,20 +432,26 @@ class QueueModel:
         self,
         channel: str,
         max_concurrency: int | None = None,
-        release_interval_ms: int | None = None,
+        release_interval_us: int | None = None,
+        burst: int | None = None,
         paused: bool | None = None,
         max_size: int | None = None,
         weight: Decimal | None = None,
+        inherit: list[str] | None = None,
     ) -> None:
         self.is_dispatched = False
         given = {
             "max_concurrency": max_concurrency,
-            "release_interval_ms": release_interval_ms,
+            "release_interval_us": release_interval_us,
+            "burst": burst,
             "paused": paused,
             "max_size": max_size,
             "weight": weight,
         }
-        self.policies[channel] = _changed(self.policy(channel), given)
+        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        changes |= dict.fromkeys(inherit or [])
+        self.policies[channel] = replace(self.policies.get(channel, OwnPolicy()), **changes)
+        self.changed.add(channel)
         self.had_limits = True
 
     def channel_delete(
@@ -389,10 +479,16 @@ class QueueModel:
         self.had_limits |= self.settings.max_concurrency is not None
         if given.keys() & {"paused", "max_concurrency"}:
             self.is_dispatched = False
+        self.had_limits |= any(name.startswith("channel_") for name in given)
+        self.has_burst |= "channel_burst" in given
+        if given.keys() & {f"channel_{name}" for name in LIMITS if name != "max_size"}:
+            self.is_dispatched = False
+            self.changed.add("")
 
     def rebuild(self) -> None:
         """Changes nothing that a caller sees, but everything must be dispatched again."""
         self.is_dispatched = False
+        self._apply_rates()
         self.placed.clear()
         self.uncounted.clear()
 
@@ -407,7 +503,15 @@ class QueueModel:
     # Reading
 
     def policy(self, channel: str) -> Policy:
-        return self.policies.get(channel, Policy())
+        own = self.policies.get(channel, OwnPolicy())
+        limits: dict[str, Any] = {}
+        inherited = []
+        for name in LIMITS:
+            value, default = getattr(own, name), getattr(self.settings, f"channel_{name}")
+            if value is None and default is not None and not (name == "burst" and not self.has_burst):
+                inherited.append(name)
+            limits[name] = (default if value is None else value) or None
+        return Policy(**limits, paused=own.paused, weight=own.weight, inherited=inherited)
 
     def channels(self) -> list[str]:
         return sorted({message.channel for message in self.messages.values()})
@@ -436,27 +540,43 @@ class QueueModel:
         return len(self.leases(channel)) + len(self.waiting(channel))
 
     def ready_at(self, channel: str) -> int:
-        """When the release interval is over."""
-        interval_ms = self.policy(channel).release_interval_ms
-        if not interval_ms or channel not in self.released_at:
+        """When the rate lets the channel release a message."""
+        bucket, policy = self.buckets.get(channel), self.policy(channel)
+        if bucket is None or self.tokens(channel, self.now) > 0:
             return self.now
-        return self.released_at[channel] + interval_ms
+        return -(-(bucket.full_at_us - (policy.burst - 1) * bucket.interval_us) // 1000)
+
+    def _apply_rates(self) -> None:
+        """A dispatch applies changed policies."""
+        for channel in self.changed | (self.buckets.keys() if "" in self.changed else set()):
+            policy, own = self.policy(channel), self.policies.get(channel, OwnPolicy())
+            bucket = changed_bucket(
+                self.buckets.pop(channel, None),
+                policy.release_interval_us,
+                policy.burst,
+                self.released_at.get(channel),
+                self.now,
+                is_own=bool(own.max_concurrency or own.release_interval_us),
+            )
+            if bucket is not None:
+                self.buckets[channel] = bucket
+        self.changed.clear()
 
     def is_slot_found(self, channel: str) -> bool:
         return self.slot_found_at.get(channel, self.now) <= self.now
 
     def is_settled(self) -> bool:
-        """Whether a dequeue now knows everything. Only a dispatch sees that an interval is over."""
+        """Whether a dequeue now knows everything. Only a dispatch sees that there are more tokens."""
         is_placed = all(message.id in self.placed for message in self.waiting() if self.is_due(message))
-        intervals = [channel for channel in self.released_at if self.policy(channel).release_interval_ms]
-        is_seen = all(self.ready_at(channel) <= self.dispatched_at for channel in intervals)
+        is_seen = all(
+            self.tokens(channel, self.dispatched_at) == self.tokens(channel, self.now)
+            for channel in self.buckets
+        )
         is_told = all(map(self.is_slot_found, self.slot_found_at))
         return self.is_dispatched and is_placed and is_seen and is_told
 
     def next_at(self) -> int | None:
-        """When time alone lets a channel release something: the time of a message, or the end of an
-        interval.
-        """
+        """When time alone lets a channel release something: the time of a message, or the next token."""
         if not self.room(1):
             return None
         times = [
@@ -506,9 +626,9 @@ class QueueModel:
         if self.settings.max_concurrency is not None:
             self.slot_found_at[""] = self.now + NOTICE_MS
 
-    def _fail(self, message: Message, error: str) -> None:
-        """The attempt is used up; after the last one the message is a dead letter."""
-        if message.attempts + 1 >= (message.max_attempts or self.settings.max_attempts):
+    def _fail(self, message: Message, error: str, *, is_final: bool = False) -> None:
+        """The attempt is used up; after the last or a final one the message is a dead letter."""
+        if is_final or message.attempts + 1 >= (message.max_attempts or self.settings.max_attempts):
             self._leave(message, "dead", error)
             message.dead_at = self.now
             self.dead[message.id] = self.messages.pop(message.id)
@@ -522,8 +642,7 @@ class QueueModel:
         """
         if self.settings.history:
             self.finished.append(self._history_row(message, outcome, error))
-        until_at = self.now + self.settings.dedupe_keep_ms
-        self.admission.finish(message.channel, message.dedupe_key, message.id, until_at)
+        self.admission.finish(message.channel, message.dedupe_key, message.id, self.now)
         if not message.is_counted:
             self.admission.unannounced.append((message.channel, self.now))
 
@@ -548,7 +667,8 @@ class QueueModel:
 
     def _forget(self, channel: str) -> None:
         """What no dispatch has counted yet is counted later."""
-        self.policies.pop(channel, None)
+        if self.policies.pop(channel, None) is not None:
+            self.changed.add(channel)
         self.served[channel] = self.uncounted[channel]
         if not self.uncounted[channel]:
             self.released_at.pop(channel, None)
@@ -556,14 +676,12 @@ class QueueModel:
         self.admission.forget(channel)
 
 
-def _changed(before: Any, given: dict[str, Any]) -> Any:
+def _changed(before: Settings, given: dict[str, Any]) -> Settings:
     """What is omitted keeps its value; a limit of 0 is removed."""
-    limits = {"max_concurrency", "max_size"}
-    return replace(
-        before,
-        **{
-            name: None if name in limits and value == 0 else value
-            for name, value in given.items()
-            if value is not None
-        },
-    )
+    limits = {"max_concurrency", *(f"channel_{name}" for name in LIMITS)}
+    changes: dict[str, Any] = {
+        name: None if name in limits and value == 0 else value
+        for name, value in given.items()
+        if value is not None
+    }
+    return replace(before, **changes)

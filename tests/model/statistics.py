@@ -7,8 +7,8 @@ from tests.model.queue_model import Message, QueueModel
 
 OF_CHANNELS = """
     SELECT s.channel, s.waiting, s.due, s.scheduled, s.leased, s.dead, s.served, s.last_served_at,
-        s.blocked_by, s.max_concurrency, s.release_interval_ms, s.paused, s.max_size, s.weight,
-        s.oldest_due_ms
+        s.blocked_by, s.max_concurrency, s.release_interval_us, s.burst, s.paused,
+        s.max_size, s.weight, s.inherited, s.oldest_due_ms
     FROM unnest(%s::TEXT[]) WITH ORDINALITY n (name, ord) CROSS JOIN channel_stats(n.name) s ORDER BY n.ord"""
 OF_QUEUE = """
     SELECT waiting, due, scheduled, leased, dead, served, running, max_concurrency, paused, blocked_by
@@ -39,10 +39,12 @@ def _of_channel(model: QueueModel, channel: str) -> tuple[Any, ...]:
         model.released_at.get(channel),
         _blocked_by(model, channel),
         policy.max_concurrency,
-        policy.release_interval_ms,
+        policy.release_interval_us,
+        policy.burst,
         policy.paused,
         policy.max_size,
         policy.weight,
+        policy.inherited,
     )
 
 

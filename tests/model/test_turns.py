@@ -56,6 +56,20 @@ def test_unused_shares_go_to_the_channels_that_got_least(conn: psycopg.Connectio
     assert served == {"a": 1, "b": 2, "c": 2}, "invariant 12"
 
 
+def test_a_channel_catches_up_after_a_change_of_its_policy(
+    conn: psycopg.Connection, clock: FakeClock
+) -> None:
+    """Invariant 21: a dequeue skips it until the next dispatch, and it loses no turn by that."""
+    for channel in "ab" * 10:
+        create(conn, channel, b"")
+    dispatch(conn)
+    conn.execute("SELECT channel_set('b')")
+    served = Counter(message.channel for message in dequeue(conn, 5, DAY_MS)[0])
+    assert served == {"a": 5}
+    served.update(message.channel for message in take(conn, limit=5))
+    assert served == {"a": 5, "b": 5}
+
+
 def test_a_channel_that_was_full_serves_newcomers_before_its_scheduled_message(
     conn: psycopg.Connection, clock: FakeClock
 ) -> None:
@@ -89,7 +103,7 @@ def test_a_lease_older_than_the_limit_frees_its_slot_within_a_second(
 
 def test_a_rebuild_does_not_count_as_a_release(conn: psycopg.Connection, clock: FakeClock) -> None:
     """Invariant 13: a channel that never released anything has no interval to wait for."""
-    conn.execute("SELECT channel_set('a', p_release_interval_ms => 60000)")
+    conn.execute("SELECT channel_set('a', p_release_interval_us => 60000000)")
     create(conn, "a", b"first")
     dispatch(conn)
     conn.execute("SELECT rebuild()")

@@ -145,15 +145,16 @@ def complete_next(conn: psycopg.Connection) -> None:
     complete(conn, dequeue(conn, 1, HOUR)[0])
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_a_key_that_was_used_often(connect: Connect, level: str) -> None:
+@pytest.mark.parametrize(
+    ("level", "unique_while"), [*((level, "running") for level in LEVELS), ("READ COMMITTED", "waiting")]
+)
+def test_a_key_that_was_used_often(connect: Connect, level: str, unique_while: str) -> None:
     """A create that takes the key again, and one that finds it taken, do not read its earlier messages."""
     comparison = Comparison(connect, Statistics.STALE)
     loader = comparison.loader
-    loader.execute("SELECT queue_set(p_dedupe_keep_ms => 0)")
     meter = Meter(connect())
     meter.conn.execute(f"SET default_transaction_isolation = '{level}'")
-    call = "message_create('a', 'x', p_dedupe_key => 'k')"
+    call = f"message_create('a', 'x', p_dedupe_key => 'k', p_unique_while => '{unique_while}')"
     hold_a_snapshot(connect())
     costs = []
     for used in (10, 10, 1_000):  # the first calls of a session read the catalogue

@@ -67,11 +67,17 @@ BUGS = {
     ),
     "dropped unique index": SeededBug(
         "limits/dedupe_take.sql",
-        "VALUES (p_channel, p_key, v_turn, p_id) ON CONFLICT DO NOTHING;",
-        "SELECT p_channel, p_key, v_turn, p_id WHERE NOT EXISTS (\n"
+        "VALUES (p_channel, p_key, v_turn, p_id, p_unique_for_ms, v_check_at) ON CONFLICT DO NOTHING;",
+        "SELECT p_channel, p_key, v_turn, p_id, p_unique_for_ms, v_check_at WHERE NOT EXISTS (\n"
         "            SELECT FROM dedupe d WHERE d.channel = p_channel AND d.key = p_key);",
         ("tests/faults/test_keys.py::test_two_producers_race_for_a_key",),
         before="ALTER TABLE dedupe DROP CONSTRAINT dedupe_pkey;\n",
+    ),
+    "coalesced with a message that starts": SeededBug(
+        "limits/dedupe_may_start.sql",
+        "IF d.was_locked IS NOT TRUE THEN",
+        "IF TRUE THEN",
+        ("tests/isolation/test_waiting_keys.py::test_a_message_does_not_start_while_a_create_counts_on_it",),
     ),
     "stale head": SeededBug(
         "dispatch/channel_states.sql",
@@ -93,9 +99,15 @@ BUGS = {
     ),
     "one more than the limit": SeededBug(
         "dispatch/channel_room.sql",
-        "c.max_concurrency - cardinality(s.busy)",
-        "c.max_concurrency + 1 - cardinality(s.busy)",
+        "p.max_concurrency - COALESCE(cardinality(s.busy), 0)",
+        "p.max_concurrency + 1 - COALESCE(cardinality(s.busy), 0)",
         ("tests/sql/test_channel.py::test_one_by_one_up_to_the_limit",),
+    ),
+    "a token for each entry in ready, again": SeededBug(
+        "dispatch/channel_room.sql",
+        "                - x.out)::INT",
+        "                )::INT",
+        ("tests/sql/test_rates.py::test_what_is_ready_has_its_token_already",),
     ),
     "asynchronous create": SeededBug(
         "core/message_create.sql",

@@ -1,4 +1,4 @@
-"""One Spark session and one cluster for all tests here, and the options that reach each test's database.
+"""One Spark session and one cluster per process, and the options that reach each test's database.
 
 Data sources run in processes that Spark starts, on the driver's side too, with the environment that Spark was
 started with. So each test's database is a libpq service, in a file that is named before Spark starts.
@@ -27,7 +27,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("spark"))
             if item.get_closest_marker("cluster") and not item.get_closest_marker("timeout"):
                 item.add_marker(pytest.mark.timeout(OWN_SPARK_TIMEOUT_S))
 

@@ -252,6 +252,23 @@ ROWS = {
     "long key": ({"dedupe_key": pa.array([LONG])}, "the dedupe key is 256 bytes long"),
     "NUL in the key": ({"dedupe_key": pa.array(["\0"])}, "the dedupe key contains a NUL"),
     "broken key": ({"dedupe_key": BROKEN}, "the dedupe key is not UTF-8"),
+    "unknown window": (
+        {"dedupe_key": pa.array(["k"]), "unique_while": pa.array(["ever"])},
+        "unique_while is not known",
+    ),
+    "window without a key": (
+        {"dedupe_key": pa.array([None], pa.string()), "unique_while": pa.array(["running"])},
+        "unique_while is given without a dedupe key",
+    ),
+    "no keys": ({"unique_for": pa.array([1.5])}, "unique_for is given without a dedupe key"),
+    "long window": (
+        {"dedupe_key": pa.array(["k"]), "unique_for": pa.array([4e7])},
+        "unique_for is out of range",
+    ),
+    "no number": (
+        {"dedupe_key": pa.array(["k"]), "unique_for": pa.array([float("nan")])},
+        "unique_for is out of range",
+    ),
     "priority 101": ({"priority": pa.array([101])}, "priority is out of range"),
     "priority -101": ({"priority": pa.array([-101])}, "priority is out of range"),
     "no cost": ({"cost": pa.array([0])}, "cost is out of range"),
@@ -277,6 +294,8 @@ TYPES = {
     "channel": "string",
     "content": "binary",
     "dedupe_key": "string",
+    "unique_while": "string",
+    "unique_for": "double",
     "priority": "bigint",
     "cost": "bigint",
     "lane": "string",

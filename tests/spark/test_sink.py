@@ -114,21 +114,24 @@ def test_times(spark: SparkSession, options: Options, conn: psycopg.Connection, 
 def test_all_columns(spark: SparkSession, options: Options, conn: psycopg.Connection) -> None:
     rows = spark.createDataFrame(
         [
-            ("a", "1", 5, 1_234, "k1", 7, '{"n": 1}', "slow", 3),
-            ("a", "2", None, -1, None, None, None, None, None),
-            ("a", "3", None, None, None, None, "{}", None, None),
+            ("a", "1", 5, 1_234, "k1", 7, '{"n": 1}', "slow", 3, "running", 1.5),
+            ("a", "2", None, -1, None, None, None, None, None, None, None),
+            ("a", "3", None, None, None, None, "{}", None, None, None, None),
         ],
         "channel string, content string, priority int, dequeue_at long, dedupe_key string, max_attempts int, "
-        "headers string, lane string, cost int",
+        "headers string, lane string, cost int, unique_while string, unique_for double",
     )
     write(rows.coalesce(1), options, contentType="text/plain")
-    found = messages(conn, "dequeue_at, dedupe_key, max_attempts, headers, lane, priority, cost, created_at")
+    found = messages(
+        conn,
+        "dequeue_at, dedupe_key, max_attempts, headers, lane, priority, cost, unique_for_ms, created_at",
+    )
     created_at = found[0][-1]
     typed = {"content-type": "text/plain"}
     assert [row[:-1] for row in found] == [
-        (1_234, "k1", 7, {"n": 1, **typed}, "slow", 5, 3),
-        (-1, None, None, typed, "default", 0, 1),
-        (created_at, None, None, typed, "default", 0, 1),
+        (1_234, "k1", 7, {"n": 1, **typed}, "slow", 5, 3, 1500),
+        (-1, None, None, typed, "default", 0, 1, None),
+        (created_at, None, None, typed, "default", 0, 1, None),
     ]
     check(conn)
 
@@ -256,7 +259,7 @@ class TestRefusals:
             "PERFORM lonnymq.queue_set(p_content_max_bytes => 2); RETURN NULL; END $$"
         )
         conn.execute("CREATE TRIGGER lower_it AFTER INSERT ON staging EXECUTE FUNCTION lower_it()")
-        assert "the content is 3 bytes long (message 1 of 2)" in refused(two, options)
+        assert "the content is 3 bytes long (the row with ord 0)" in refused(two, options)
         assert counts(conn) == NOTHING
 
     def test_too_many_dedupe_keys(

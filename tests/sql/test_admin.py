@@ -112,6 +112,31 @@ def test_lists_go_page_by_page_in_the_order_of_service(conn: psycopg.Connection)
     assert {channel for _, channel in only_b} == {"b"}
 
 
+def test_lists_of_one_lane(conn: psycopg.Connection) -> None:
+    """Of messages that are not dispatched yet, of dispatched ones, and of leased ones."""
+    for lane in ("mail", "default", "mail"):
+        for channel in "ab":
+            conn.execute("SELECT message_create(%s, '', p_lane => %s)", (channel, lane))
+    conn.execute("SELECT message_create('a', '', p_lane => 'mail', p_delay_ms => 60000)")
+    conn.execute("SELECT message_create('a', '', p_delay_ms => 60000)")
+
+    def listed(status: str, lane: str, channel: str | None = None) -> list[int]:
+        query = "SELECT id FROM message_list(%s, %s, p_lane => %s)"
+        return [row[0] for row in conn.execute(query, (channel, status, lane))]
+
+    for _ in range(2):
+        assert listed("waiting", "mail") == [1, 5, 7, 2, 6]
+        assert listed("due", "mail") == [1, 5, 2, 6]
+        assert listed("scheduled", "mail") == [7]
+        assert listed("waiting", "mail", "b") == [2, 6]
+        assert listed("waiting", "default") == [3, 8, 4]
+        assert listed("waiting", "nothing") == []
+        dispatch(conn)
+    dequeue(conn, 10, 1000)
+    assert sorted(listed("leased", "mail")) == [1, 2, 5, 6]
+    assert listed("leased", "default", "a") == [3]
+
+
 def test_a_list_is_the_same_wherever_its_messages_wait(conn: psycopg.Connection) -> None:
     """Not dispatched yet, in the backlog or in ready, in any lane: each message once, high priority first."""
     clock = FakeClock(conn)
@@ -272,7 +297,7 @@ def leftovers(conn: psycopg.Connection, channel: str) -> list[str]:
 
 
 def test_an_empty_channel_is_deleted_with_everything_stored_about_it(conn: psycopg.Connection) -> None:
-    conn.execute("SELECT channel_set('a', 1, 100, FALSE, 10), channel_set('b', 1)")
+    conn.execute("SELECT channel_set('a', 1, 100000, 1, FALSE, 10), channel_set('b', 1)")
     conn.execute("SELECT message_create('a', '', p_dedupe_key => 'k')")
     drain(conn)
     assert delete(conn, "'a'") == ("deleted", 0)

@@ -28,20 +28,21 @@ def finish(conn: psycopg.Connection, *messages: Delivery) -> None:
 
 def test_a_channel_without_a_policy_has_no_limits(conn: psycopg.Connection) -> None:
     row = conn.execute("SELECT * FROM channel_get('never heard of')").fetchone()
-    assert row == ("never heard of", None, 0, False, None, 1)
+    assert row == ("never heard of", None, None, 1, False, None, 1, [])
 
 
 def test_omitted_options_keep_their_value_and_zero_lifts_a_limit(conn: psycopg.Connection) -> None:
     for arguments, expected in (
-        ("'a', 3", ("a", 3, 0, False, None, 1)),
-        ("'a', p_paused => TRUE", ("a", 3, 0, True, None, 1)),
-        ("'a', p_release_interval_ms => 50", ("a", 3, 50, True, None, 1)),
-        ("'a', p_max_size => 7", ("a", 3, 50, True, 7, 1)),
-        ("'a', p_weight => 2.5", ("a", 3, 50, True, 7, Decimal("2.5"))),
-        ("'a', 0, 0, FALSE, 0, 1", ("a", None, 0, False, None, 1)),
+        ("'a', 3", ("a", 3, None, 1, False, None, 1, [])),
+        ("'a', p_paused => TRUE", ("a", 3, None, 1, True, None, 1, [])),
+        ("'a', p_release_interval_us => 50000", ("a", 3, 50000, 1, True, None, 1, [])),
+        ("'a', p_burst => 9", ("a", 3, 50000, 9, True, None, 1, [])),
+        ("'a', p_max_size => 7", ("a", 3, 50000, 9, True, 7, 1, [])),
+        ("'a', p_weight => 2.5", ("a", 3, 50000, 9, True, 7, Decimal("2.5"), [])),
+        ("'a', 0, 0, 1, FALSE, 0, 1", ("a", None, None, 1, False, None, 1, [])),
     ):
         assert conn.execute(f"SELECT * FROM channel_set({arguments})").fetchone() == expected
-    assert conn.execute("SELECT * FROM channel_get('a')").fetchone() == ("a", None, 0, False, None, 1)
+    assert conn.execute("SELECT * FROM channel_get('a')").fetchone() == expected
 
 
 def test_max_concurrency_holds_and_a_freed_slot_is_filled(conn: psycopg.Connection) -> None:
@@ -139,7 +140,7 @@ def test_a_raised_limit_takes_effect_at_once_and_a_lowered_one_waits(conn: psyco
 def test_the_interval_keeps_releases_apart(conn: psycopg.Connection) -> None:
     """Invariant 10: for every batch size, also if the channel was empty in between."""
     clock = FakeClock(conn)
-    conn.execute("SELECT channel_set('a', NULL, 100)")
+    conn.execute("SELECT channel_set('a', NULL, 100000)")
     fill(conn, a=2, b=3)
     assert sorted(message.channel for message in dequeue(conn, 10)[0]) == ["a", "b", "b", "b"]
     clock.advance(90)
@@ -159,7 +160,7 @@ def test_the_interval_keeps_releases_apart(conn: psycopg.Connection) -> None:
 def test_redeliveries_keep_the_interval_too(conn: psycopg.Connection) -> None:
     """Invariant 10."""
     clock = FakeClock(conn)
-    conn.execute("SELECT channel_set('a', NULL, 1000)")
+    conn.execute("SELECT channel_set('a', NULL, 1000000)")
     fill(conn, a=1)
     [message], _ = dequeue(conn, 1, 400)
     clock.advance(400)
@@ -184,7 +185,7 @@ def test_an_interval_is_kept_when_settings_change_during_an_open_dequeue(
     """The messages of the open dequeue count as released, although the queue cannot know yet when."""
     conn, other = connect(), connect(autocommit=False)
     clock = FakeClock(conn)
-    conn.execute("SELECT channel_set('a', p_release_interval_ms => 3000)")
+    conn.execute("SELECT channel_set('a', p_release_interval_us => 3000000)")
     fill(conn, a=5)
     assert len(dequeue(other, 1)[0]) == 1
     clock.advance(1)
@@ -206,7 +207,7 @@ def test_an_interval_that_is_set_during_an_open_dequeue_releases_one_at_a_time(c
     clock = FakeClock(conn)
     fill(conn, a=5)
     assert len(dequeue(other, 1)[0]) == 1
-    conn.execute("SELECT channel_set('a', p_release_interval_ms => 3000)")
+    conn.execute("SELECT channel_set('a', p_release_interval_us => 3000000)")
     dispatch(conn)
     other.commit()
     for _ in range(3):

@@ -275,7 +275,7 @@ def lose_all(conn: psycopg.Connection, clock: FakeClock) -> None:
 
 def test_lost_in_mid_batch(connect: Connect, conn: psycopg.Connection, clock: FakeClock) -> None:
     """With p_whole the whole transaction fails; the next read leaves the lost messages out."""
-    conn.execute("CREATE TABLE result (id BIGINT)")
+    conn.execute("CREATE TABLE written (id BIGINT)")
     filled(conn, a=2)
     sink = connect(autocommit=False)
     reader = Reader(sink)
@@ -283,12 +283,12 @@ def test_lost_in_mid_batch(connect: Connect, conn: psycopg.Connection, clock: Fa
     sink.commit()
     lose_all(conn, clock)
     [stolen], _ = dequeue(conn)
-    sink.execute("INSERT INTO result SELECT id FROM message")
+    sink.execute("INSERT INTO written SELECT id FROM message")
     with pytest.raises(psycopg.Error, match="2 messages of claim 1 are no longer held by 'me'") as error:
         reader.complete(1, whole=True)
     assert error.value.sqlstate == "LM016"
     sink.rollback()
-    assert conn.execute("SELECT * FROM result").fetchall() == []
+    assert conn.execute("SELECT * FROM written").fetchall() == []
     assert conn.execute("SELECT COUNT(*) FROM claim").fetchone() == (2,), "nothing was completed"
     assert reader.read(0, 1) == [], "a message that is not held is not read"
     assert reader.extend(forget=True) == (0, 2)

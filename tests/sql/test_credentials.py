@@ -116,7 +116,21 @@ NEITHER = (
     "schedule_open('{mine}')",
     "schedule_fire('mine', 0, 1, '{1}', 'mine', '')",
     "schedule_list()",
+    "schedule_get('mine')",
+    "schedule_run('mine')",
+    "schedule_pause('mine')",
+    "schedule_resume('mine')",
     "schedule_delete('mine')",
+    "worker_report(gen_random_uuid(), 'w', 'h', 1, '0', 0, '{}', 1, 0, 'serving')",
+    "worker_leave(gen_random_uuid())",
+    "worker_list()",
+    "worker_request('*', 'paused')",
+    "unknown_task_list()",
+    "batch_open('mine')",
+    "batch_close(1)",
+    "batch_cancel(1)",
+    "batch_get(1)",
+    "batch_list()",
 )
 HARMLESS = (
     "queue_get()",
@@ -149,8 +163,15 @@ def test_every_call_was_tried(conn: psycopg.Connection) -> None:
         f"message_{verb}{many}"
         for verb in ("complete", "retry", "discard", "extend")
         for many in ("", "_many")
+    } | {"message_reject_many", "message_leased_many", "progress_write"}
+    elsewhere = {
+        "message_get",
+        "status_get",
+        "channel_list",
+        "staging_publish",
+        "staging_publish_once",
+        "staging_discard",
     }
-    elsewhere = {"message_get", "channel_list", "staging_publish", "staging_publish_once", "staging_discard"}
     of_views = {"channel_visible", "message_visible", "dead_visible", "finished_visible"}
     assert {row[0] for row in conn.execute(public)} == (
         tried - {"to_epoch"}

@@ -10,11 +10,14 @@ from tests.clock import FakeClock
 from tests.invariants import check, dequeue, dispatch, drain
 
 
-def kill(conn: psycopg.Connection, channel: str, error: str, key: str | None = None) -> int:
+def kill(
+    conn: psycopg.Connection, channel: str, error: str, key: str | None = None, keep_ms: int | None = None
+) -> int:
     """A message that dies of the error; it must be the only one that is due."""
     conn.execute(
-        "SELECT message_create(%s, 'content', p_headers => '{}', p_max_attempts => 1, p_dedupe_key => %s)",
-        (channel, key),
+        "SELECT message_create(%s, 'content', p_headers => '{}', p_max_attempts => 1, p_dedupe_key => %s,"
+        " p_unique_for_ms => %s)",
+        (channel, key, keep_ms),
     )
     dispatch(conn)
     [message], _ = dequeue(conn, 1, consumer="worker 7")
@@ -48,6 +51,10 @@ def test_the_dead_are_listed_by_channel_and_by_error_page_by_page(conn: psycopg.
     assert ids(conn, f"dead_list(p_after => {dead[3]}, p_limit => 4)") == dead[4:]
     assert ids(conn, f"dead_list('b', p_after => {dead[3]}, p_limit => 1)") == [dead[4]]
     assert ids(conn, "dead_list('c')") == []
+    conn.execute("UPDATE dead SET lane = 'mail' WHERE id = ANY (%s)", ([dead[1], dead[4]],))
+    assert ids(conn, "dead_list(p_lane => 'mail')") == [dead[1], dead[4]]
+    assert ids(conn, "dead_list('b', p_lane => 'mail')") == [dead[4]]
+    assert ids(conn, "dead_list(p_lane => 'default', p_error => 'timeout%%')") == [dead[0], dead[3]]
 
 
 def test_a_dead_message_shows_its_attempts_and_error(conn: psycopg.Connection) -> None:
@@ -137,7 +144,7 @@ def test_all_of_a_channel_or_an_error_are_retried_in_pieces(conn: psycopg.Connec
 
 def test_a_message_stays_dead_while_another_has_its_key(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
-    message_id = kill(conn, "a", "e", "k")
+    message_id = kill(conn, "a", "e", "k", 600_000)
     retry = f"SELECT result FROM dead_retry(ARRAY[{message_id}])"
     with conn.transaction(force_rollback=True):
         assert conn.execute(retry).fetchone() == ("retried",), "its own key does not prevent it"
@@ -158,11 +165,10 @@ def test_a_message_stays_dead_while_another_has_its_key(conn: psycopg.Connection
 def test_two_that_died_with_one_key_are_retried_together(conn: psycopg.Connection, max_size: int) -> None:
     """The later one still holds the key, although the earlier one is named first."""
     clock = FakeClock(conn)
-    conn.execute("SELECT queue_set(p_dedupe_keep_ms => 100)")
     conn.execute("SELECT channel_set('a', p_max_size => %s)", (max_size,))
-    first = kill(conn, "a", "no", "k")
+    first = kill(conn, "a", "no", "k", 100)
     clock.advance(101)
-    second = kill(conn, "a", "no", "k")
+    second = kill(conn, "a", "no", "k", 100)
     results = conn.execute("SELECT * FROM dead_retry(%s)", ([first, second],)).fetchall()
     assert results == [(first, "duplicate"), (second, "retried")]
     check(conn)

@@ -144,6 +144,27 @@ def test_a_message_dies_when_its_attempts_are_used_up(conn: psycopg.Connection) 
     )
 
 
+def test_a_message_whose_lease_ran_out_names_the_consumer_that_had_it(conn: psycopg.Connection) -> None:
+    clock = FakeClock(conn)
+    fill(conn, a=1)
+
+    def stalled(consumer: str | None) -> str | None:
+        dispatch(conn)
+        query = "SELECT id, token, stalled_consumer FROM message_dequeue(1, 1000, %s) WHERE id IS NOT NULL"
+        [(number, token, found)] = conn.execute(query, (consumer,)).fetchall()
+        held.append((number, token))
+        return None if found is None else str(found)
+
+    held: list[tuple[int, str]] = []
+    assert stalled("first") is None
+    clock.advance(1001)
+    assert stalled(None) == "first"
+    clock.advance(1001)
+    assert stalled("third") == "", "it had no name"
+    conn.execute("SELECT message_retry(%s, %s, p_error => 'no')", held[-1])
+    assert stalled("fourth") is None, "the third attempt failed otherwise"
+
+
 def test_again_at_is_the_next_due_time_and_at_most_a_second_ahead(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     dispatch(conn)
@@ -244,7 +265,7 @@ def test_dequeue_and_complete_in_the_callers_own_transaction(connect: Connect) -
 def test_exact_limits_make_an_asynchronous_dequeue_synchronous(conn: psycopg.Connection) -> None:
     fill(conn, free=2)
     conn.execute("SELECT channel_set('limited', 1)")
-    conn.execute("SELECT channel_set('slow', NULL, 1000)")
+    conn.execute("SELECT channel_set('slow', NULL, 1000000)")
     for channel, expected in (("free", "off"), ("limited", "on"), ("slow", "on")):
         drain(conn)
         fill(conn, **{channel: 1})

@@ -155,6 +155,34 @@ def test_retry_many_equals_the_sequence_of_single_calls(conn: psycopg.Connection
     check(conn)
 
 
+def test_a_final_retry_is_dead_whatever_attempts_are_left(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT queue_set(p_history => TRUE, p_max_attempts => 10)")
+    one, two, three = lease(conn, 3)
+    query = "SELECT message_retry(%s, %s, p_error => 'no such customer', p_is_final => TRUE)"
+    assert conn.execute(query, (one.id, uuid4())).fetchone() == ("lost",)
+    assert conn.execute(query, (one.id, one.token)).fetchone() == ("dead",)
+    assert conn.execute(query, (one.id, one.token)).fetchone() == ("lost",)
+    rows = conn.execute(
+        "SELECT * FROM message_retry_many(%s, %s, p_are_final => %s)",
+        ([three.id, two.id, three.id], [three.token, two.token, three.token], [True, False, None]),
+    ).fetchall()
+    assert rows == [(three.id, "dead"), (two.id, "retried"), (three.id, "lost")]
+    dead = conn.execute("SELECT id, attempts, error FROM dead ORDER BY id").fetchall()
+    assert dead == [(one.id, 1, "no such customer"), (three.id, 1, None)]
+    assert conn.execute("SELECT id, attempts FROM message").fetchall() == [(two.id, 0)]
+    assert conn.execute("SELECT outcome FROM history").fetchall() == [("dead",)] * 2
+    check(conn)
+
+
+def test_a_cancelled_message_is_deleted_by_a_final_retry(conn: psycopg.Connection) -> None:
+    [message] = lease(conn, 1)
+    conn.execute("SELECT message_cancel(%s)", (message.id,))
+    query = "SELECT message_retry(%s, %s, p_error => 'e', p_is_final => TRUE)"
+    assert conn.execute(query, (message.id, message.token)).fetchone() == ("cancelled",)
+    assert conn.execute("SELECT COUNT(*) FROM dead").fetchone() == (0,)
+    check(conn)
+
+
 def test_retry_many_of_a_cancelled_message_equals_the_sequence_of_single_calls(
     conn: psycopg.Connection,
 ) -> None:
@@ -265,6 +293,27 @@ def test_discard_many_equals_the_sequence_of_single_calls(conn: psycopg.Connecti
     assert [row[1] for row in rows] == ["lost", "discarded", "discarded", "not_found", "not_found"]
     assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (1,)
     check(conn)
+
+
+def test_which_messages_are_still_leased(connect: Connect) -> None:
+    """What an open transaction does to them does not count yet, and is not waited for."""
+    conn, other = connect(), connect(autocommit=False)
+    one, two, three = lease(conn, 3)
+    ids, query = [three.id, one.id, two.id, 10**9], "SELECT * FROM message_leased_many(%s, %s)"
+
+    def found() -> list[str]:
+        rows = conn.execute(query, (ids, [one.token])).fetchall()
+        assert [row[0] for row in rows] == ids
+        return [row[1] for row in rows]
+
+    assert found() == ["leased", "leased", "leased", "not_found"]
+    other.execute("SELECT message_complete(%s, %s)", (one.id, one.token))
+    other.execute("SELECT message_retry(%s, %s)", (two.id, two.token))
+    conn.execute("SELECT message_cancel(%s)", (three.id,))
+    assert found() == ["cancelled", "leased", "leased", "not_found"]
+    other.commit()
+    assert found() == ["cancelled", "not_found", "lost", "not_found"]
+    assert conn.execute(query, ([three.id], [uuid4()])).fetchall() == [(three.id, "lost")]
 
 
 def test_extend_stores_a_state(conn: psycopg.Connection) -> None:

@@ -202,7 +202,7 @@ def test_slots_that_become_free_without_a_notice(conn: psycopg.Connection, how: 
 def test_an_interval_is_kept_behind_many_notices(conn: psycopg.Connection) -> None:
     """The notice that a message was taken comes after more notices than one dispatch reads."""
     clock = FakeClock(conn)
-    conn.execute("SELECT channel_set('x', p_release_interval_ms => 3000)")
+    conn.execute("SELECT channel_set('x', p_release_interval_us => 3000000)")
     create(conn, ["x"] * 10)
     dispatch(conn)
     conn.execute("SELECT message_cancel(10)")

@@ -9,7 +9,7 @@ from tests.invariants import check, dispatch
 LIMITS = {
     "a channel's": "channel_set('a', p_max_concurrency => 2)",
     "the queue's": "queue_set(p_max_concurrency => 2)",
-    "an interval": "channel_set('a', p_release_interval_ms => 1)",
+    "an interval": "channel_set('a', p_release_interval_us => 1000)",
 }
 STEP_MS = 100
 

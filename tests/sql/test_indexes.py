@@ -29,6 +29,9 @@ def test_unique_indexes(conn: psycopg.Connection) -> None:
         ("sleep", "id"),
         ("tally", "channel"),
         ("credential", "role, name"),
+        ("batch", "id"),
+        ("batch_part", "batch_id, id"),
+        ("batch_count", "batch_id, turn"),
     } <= set(rows)
 
 

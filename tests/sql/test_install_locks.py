@@ -163,10 +163,48 @@ def test_what_a_plain_role_sees_of_it(conn: Conn, connect: Connect) -> None:
         assert f'pid {conn.info.backend_pid} (role "{conn.info.user}"' in raised.value.message
         assert "its query is not visible to this role" in raised.value.message
         assert "SELECT FROM mine" not in raised.value.message
+        terminate = f"SELECT pg_terminate_backend({conn.info.backend_pid});"
+        says = f'Role "{role}" may not end it: have a superuser run: {terminate}'
+        assert (raised.value.hint or "").endswith(says)
         uninstall(owner, "mine")
         owner.close()
     finally:
         conn.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
+
+
+def test_a_role_that_may_not_end_the_transaction_of_another(conn: Conn, connect: Connect) -> None:
+    owner_role, other_role = unique_name("owner"), unique_name("other")
+    for role in (owner_role, other_role):
+        conn.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{role}'".encode())
+    conn.execute(f'GRANT CREATE ON DATABASE "{conn.info.dbname}" TO {owner_role}'.encode())
+    try:
+        owner, other = (connect(user=role, password=role) for role in (owner_role, other_role))
+        install(owner, "mine")
+        owner.execute(f"GRANT USAGE ON SCHEMA mine TO {other_role}".encode())
+        owner.execute(f"GRANT SELECT ON mine.message TO {other_role}".encode())
+
+        def hint() -> str:
+            query = "SELECT FROM mine.message"
+            with holding(other, query), pytest.raises(errors.SchemaLocked) as raised:
+                uninstall(owner, "mine", wait=0)
+            return raised.value.hint or ""
+
+        terminate = f"SELECT pg_terminate_backend({other.info.backend_pid});"
+        grant = f'GRANT pg_signal_backend TO "{owner_role}";'
+        said = f'Role "{owner_role}" may not end it: have a superuser run: {terminate} or: {grant}'
+        assert hint().endswith(said)
+        conn.execute(grant.encode())
+        assert hint().endswith(f"end the transaction and try again, for example with {terminate}")
+        conn.execute(
+            f"REVOKE pg_signal_backend FROM {owner_role}; GRANT {other_role} TO {owner_role}".encode()
+        )
+        assert hint().endswith(f"for example with {terminate}")
+        owner.execute(terminate.encode())
+        uninstall(owner, "mine")
+        owner.close()
+    finally:
+        for role in (owner_role, other_role):
+            conn.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
 
 
 def test_within_the_callers_transaction_there_is_one_attempt(holder: Conn, connect: Connect) -> None:

@@ -13,19 +13,27 @@ VALUES = {
     "headers": {"a": 1},
     "max_attempts": 7,
     "dedupe_key": "k",
+    "unique_for_ms": 9,
     "priority": -3,
     "cost": 5,
     "lane": "slow",
+    "keep_result_ms": 60_000,
+    "batch_id": 1,
 }
 MANY = {
     "dequeue_ats": "dequeue_at",
     "headers": "headers",
     "max_attempts": "max_attempts",
     "dedupe_keys": "dedupe_key",
+    "unique_fors_ms": "unique_for_ms",
     "priorities": "priority",
     "costs": "cost",
     "lanes": "lane",
+    "keep_results_ms": "keep_result_ms",
+    "batch_ids": "batch_id",
 }
+
+OF_KEYS = {"dedupe_key", "unique_for_ms"}
 
 
 def stored(conn: psycopg.Connection, names: list[str]) -> dict[str, object]:
@@ -38,9 +46,9 @@ def sent(value: object) -> object:
 
 
 def test_the_values_cover_every_option() -> None:
-    """A delay is the other way to say when a message is due."""
-    assert set(VALUES) == set(CreateParameters.__dataclass_fields__) - {"delay_ms"}
-    assert set(MANY) == set(CreateManyParameters.__dataclass_fields__) - {"delays_ms"}
+    """A delay is the other way to say when a message is due, and unique_while how long it holds its key."""
+    assert set(VALUES) == set(CreateParameters.__dataclass_fields__) - {"delay_ms", "unique_while"}
+    assert set(MANY) == set(CreateManyParameters.__dataclass_fields__) - {"delays_ms", "unique_whiles"}
 
 
 @pytest.mark.parametrize("with_key", [False, True])
@@ -52,13 +60,17 @@ def test_every_option_is_stored(
     """With a key or a size, messages take another way through the engine."""
     if with_size:
         conn.execute("SELECT channel_set('a', p_max_size => 9)")
-    values = {name: value for name, value in VALUES.items() if with_key or name != "dedupe_key"}
+    conn.execute("SELECT batch_open('one')")
+    values = {name: value for name, value in VALUES.items() if with_key or name not in OF_KEYS}
     given = {name: sent(value) for name, value in values.items()}
     if call == "one":
         arguments = ", ".join(f"p_{name} => %({name})s" for name in given)
         conn.execute(f"SELECT message_create('a', 'x', {arguments})", given)
     elif call == "many":
         types = {"headers": "JSONB[]", "dedupe_keys": "TEXT[]", "lanes": "TEXT[]", "dequeue_ats": "BIGINT[]"}
+        types["unique_fors_ms"] = "BIGINT[]"
+        types["keep_results_ms"] = "BIGINT[]"
+        types["batch_ids"] = "BIGINT[]"
         arguments = ", ".join(
             f"p_{many} => ARRAY[%({name})s]::{types.get(many, 'INT[]')}"
             for many, name in MANY.items()

@@ -254,22 +254,38 @@ def test_with_keys_or_sizes_it_is_one_call(conn: psycopg.Connection) -> None:
     assert publish(conn, many[:1], 2) == (50_001, 0, 0, False)
 
 
-@pytest.mark.slow
-def test_large_contents(conn: psycopg.Connection) -> None:
-    """1.2 GiB: more than a PostgreSQL array can hold."""
+MIB = "convert_to(repeat('x', 1048576), 'UTF8')"
+
+
+@pytest.mark.parametrize(
+    "count_of_mib",
+    [
+        pytest.param(70, id="more than one part"),
+        pytest.param(
+            1200, id="more than a PostgreSQL array can hold", marks=[pytest.mark.slow, pytest.mark.long]
+        ),
+    ],
+)
+def test_large_contents(conn: psycopg.Connection, count_of_mib: int) -> None:
     batch = uuid4()
     conn.execute(
         "INSERT INTO staging (batch, ord, channel, content)"
-        " SELECT %s, n, 'a', convert_to(repeat('x', 1048576), 'UTF8') FROM generate_series(1, 1200) n",
-        (batch,),
+        f" SELECT %s, n, 'a', {MIB} FROM generate_series(1, %s) n",
+        (batch, count_of_mib),
     )
-    assert publish(conn, [batch]) == (1200, 0, 0, False)
+    assert publish(conn, [batch]) == (count_of_mib, 0, 0, False)
     rows = conn.execute("SELECT COUNT(*), SUM(octet_length(content)) FROM message").fetchall()
-    assert rows == [(1200, 1200 << 20)]
+    assert rows == [(count_of_mib, count_of_mib << 20)]
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_large_contents_with_a_max_size(conn: psycopg.Connection) -> None:
     conn.execute("SELECT channel_set('a', p_max_size => 1000000)")
+    batch = uuid4()
     conn.execute(
         "INSERT INTO staging (batch, ord, channel, content)"
-        " SELECT %s, n, 'a', convert_to(repeat('x', 1048576), 'UTF8') FROM generate_series(1, 600) n",
+        f" SELECT %s, n, 'a', {MIB} FROM generate_series(1, 600) n",
         (batch,),
     )
     with pytest.raises(psycopg.Error, match="512 MiB") as error:

@@ -32,8 +32,11 @@ message_create_many     x         .         .         x
 staging_publish         x         .         .         x
 staging_publish_once    x         .         .         x
 staging_discard         x         .         .         x
+batch_open              x         .         .         x
+batch_close             x         .         .         x
 schedule_open           x         .         .         x
 schedule_fire           x         .         .         x
+status_get              x         .         x         x
 
 dispatch               .         x         .         x
 sleep_begin              .         x         .         x
@@ -45,14 +48,19 @@ message_retry           .         x         .         x
 message_retry_many      .         x         .         x
 message_discard         .         x         .         x
 message_discard_many    .         x         .         x
+message_reject_many     .         x         .         x
 message_extend          .         x         .         x
 message_extend_many     .         x         .         x
+message_leased_many     .         x         .         x
 claim_open              .         x         .         x
 claim_next              .         x         .         x
 claim_extend            .         x         .         x
 claim_read              .         x         .         x
 claim_complete          .         x         .         x
+progress_write          .         x         .         x
 maintain                .         x         .         x
+worker_report           .         x         .         x
+worker_leave            .         x         .         x
 
 channel_get             .         .         x         x
 channel_stats           .         .         x         x
@@ -72,6 +80,11 @@ history_bounds          .         .         x         x
 history_mark            .         .         x         x
 history_followers       .         .         x         x
 schedule_list           .         .         x         x
+schedule_get            .         .         x         x
+worker_list             .         .         x         x
+unknown_task_list       .         .         x         x
+batch_get               .         .         x         x
+batch_list              .         .         x         x
 
 channel_set             .         .         .         x
 channel_delete          .         .         .         x
@@ -83,11 +96,16 @@ dead_retry              .         .         .         x
 dead_retry_all          .         .         .         x
 dead_discard            .         .         .         x
 dead_discard_all        .         .         .         x
+batch_cancel            .         .         .         x
 credential_bind         .         .         .         x
 credential_list         .         .         .         x
 history_follow          .         .         .         x
 history_unfollow        .         .         .         x
+schedule_run            .         .         .         x
+schedule_pause          .         .         .         x
+schedule_resume         .         .         .         x
 schedule_delete         .         .         .         x
+worker_request          .         .         .         x
 rebuild                 .         .         .         x
 """
 
@@ -101,11 +119,15 @@ STAGING_COLUMNS = {
     "content",
     "dequeue_at",
     "headers",
+    "keep_result_ms",
     "max_attempts",
     "dedupe_key",
+    "unique_while",
+    "unique_for_ms",
     "priority",
     "cost",
     "lane",
+    "batch_id",
 }
 SCHEMA_IS_USED_BY = set(ROLES)
 

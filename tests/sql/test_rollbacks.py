@@ -126,7 +126,7 @@ def test_served_cost_counts_although_the_next_message_is_cancelled(
 
 def test_an_interval_after_a_restore(conn: psycopg.Connection) -> None:
     """A dequeue counts whether it came before or after the dump, also if no dispatch has seen it."""
-    conn.execute("SELECT channel_set('a', p_release_interval_ms => 60000)")
+    conn.execute("SELECT channel_set('a', p_release_interval_us => 60000000)")
     make(conn, "a", 3)
     dispatch(conn)
     conn.execute("UPDATE tick SET system_id = 1, started_at = 'epoch'")

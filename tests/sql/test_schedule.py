@@ -27,7 +27,19 @@ def clock(conn: psycopg.Connection) -> FakeClock:
 
 
 def opened(conn: psycopg.Connection, *names: str) -> list[tuple[Any, ...]]:
-    return conn.execute("SELECT * FROM schedule_open(%s)", (list(names),)).fetchall()
+    query = "SELECT name, ticked_at, now_at FROM schedule_open(%s)"
+    return conn.execute(query, (list(names),)).fetchall()
+
+
+def define(conn: psycopg.Connection, expression: str = "0 7 * * *", **options: Any) -> None:
+    conn.execute(
+        "SELECT schedule_open('{s}', ARRAY[%s], '{Europe/Berlin}', '{one}', '{reports}', '{report}', %s)",
+        (expression, [Jsonb(options)]),
+    )
+
+
+def listed(conn: psycopg.Connection, *columns: str) -> Any:
+    return conn.execute(f"SELECT {', '.join(columns)} FROM schedule_list()").fetchone()
 
 
 def fire(
@@ -72,7 +84,7 @@ def test_a_new_schedule_begins_now_and_an_old_one_stays_where_it_is(
     clock.advance(MINUTE)
     assert opened(conn, "t", "s", "t") == [("s", begun, clock.at), ("t", clock.at, clock.at)]
     assert opened(conn) == []
-    rows = conn.execute("SELECT * FROM schedule_list()").fetchall()
+    rows = conn.execute("SELECT name, ticked_at, fired_at, opened_at FROM schedule_list()").fetchall()
     assert rows == [("s", begun, None, begun), ("t", clock.at, None, clock.at)]
 
 
@@ -278,3 +290,115 @@ def test_many_sessions_fire_each_tick_once(conn: psycopg.Connection, connect: Co
         made = list(pool.map(race, range(len(sessions))))
     assert ticks_made(conn) == [begun + every * n for n in range(1, count + 1)]
     assert sum(made) == count
+
+
+# The definition, by hand, and pauses.
+
+
+def test_a_definition_is_stored_and_changed(conn: psycopg.Connection) -> None:
+    opened(conn, "s")
+    columns = ("expression", "time_zone", "catch_up", "channel")
+    assert listed(conn, *columns) == (None,) * 4
+    define(conn, headers={"task": "report"}, priority=3)
+    assert listed(conn, *columns) == ("0 7 * * *", "Europe/Berlin", "one", "reports")
+    define(conn, "0 8 * * *", headers={"task": "report"}, lane="slow")
+    row = conn.execute("SELECT expression, content, headers, options FROM schedule_get('s')").fetchone()
+    assert row == ("0 8 * * *", b"report", {"task": "report"}, {"lane": "slow"})
+    assert conn.execute("SELECT * FROM schedule_get('t')").fetchall() == []
+
+
+def test_the_same_definition_writes_nothing(conn: psycopg.Connection) -> None:
+    define(conn, headers={"task": "report"})
+    with conn.transaction():
+        define(conn, headers={"task": "report"})
+        opened(conn, "s")
+        assert not is_writing(conn)
+    assert listed(conn, "expression") == ("0 7 * * *",), "opening without a definition keeps it"
+
+
+def test_a_wrong_definition_is_refused(conn: psycopg.Connection) -> None:
+    with pytest.raises(psycopg.Error, match="a schedule has no option 'dedupe_key'"):
+        define(conn, dedupe_key="k")
+    with pytest.raises(psycopg.Error, match="p_options is a JSON number"):  # without a channel, too
+        conn.execute("SELECT schedule_open('{s}', '{* * * * *}', p_options => '{1}')")
+    with pytest.raises(psycopg.Error, match="the arrays differ in length"):
+        conn.execute("SELECT schedule_open('{s,t}', '{* * * * *}')")
+
+
+def run(conn: psycopg.Connection, name: str = "s") -> tuple[Any, ...]:
+    row = conn.execute("SELECT id, result FROM schedule_run(%s)", (name,)).fetchone()
+    assert row is not None
+    return row
+
+
+def test_run_makes_a_message_and_leaves_the_schedule(conn: psycopg.Connection, clock: FakeClock) -> None:
+    define(conn, headers={"task": "report"}, priority=-3, cost=4, lane="slow", max_attempts=2)
+    before = position(conn)
+    clock.advance(MINUTE)
+    made, result = run(conn)
+    assert result == "created"
+    row = conn.execute(
+        "SELECT id, channel, content, headers, priority, cost, lane, max_attempts, dequeue_at FROM message"
+    ).fetchone()
+    headers = {"task": "report", "scheduled-at": clock.at, "schedule-run": True}
+    assert row == (made, "reports", b"report", headers, -3, 4, "slow", 2, clock.at)
+    assert position(conn) == before
+    assert run(conn, "t") == (None, "not_found")
+    opened(conn, "u")
+    assert run(conn, "u") == (None, "undefined")
+    check(conn)
+
+
+def test_run_into_a_full_channel(conn: psycopg.Connection) -> None:
+    define(conn)
+    conn.execute("SELECT channel_set('reports', p_max_size => 1)")
+    assert run(conn)[1] == "created"
+    assert run(conn) == (None, "full")
+    assert listed(conn, "refused", "refused_at") == (0, None), "it was not the schedule"
+
+
+def test_a_paused_schedule_fires_nothing_and_skips(conn: psycopg.Connection, clock: FakeClock) -> None:
+    opened(conn, "s")
+    at = clock.at
+    paused_at = clock.advance(MINUTE)
+    pause, resume = "SELECT schedule_pause('s')", "SELECT schedule_resume('s')"
+    assert conn.execute(pause).fetchone() == ("paused",)
+    clock.advance(MINUTE)
+    assert conn.execute(pause).fetchone() == ("paused",)
+    assert listed(conn, "paused_at") == (paused_at,)
+    assert fire(conn, at, at + MINUTE) == Fired("paused", at)
+    assert fire(conn, at, upto=at + MINUTE) == Fired("paused", at), "nor does it skip yet"
+    assert conn.execute("SELECT is_paused FROM schedule_open('{s}')").fetchone() == (True,)
+    assert ticks_made(conn) == []
+    assert conn.execute(resume).fetchone() == ("resumed",)
+    assert position(conn) == (clock.at, None)
+    assert fire(conn, at, at + MINUTE) == Fired("lost", clock.at), "what it missed is skipped"
+    tick = clock.advance(MINUTE)
+    assert fire(conn, tick - MINUTE, tick) == Fired("fired", tick, 1)
+    assert conn.execute(resume).fetchone() == ("resumed",)
+    assert position(conn) == (tick, tick), "resuming one that is not paused changes nothing"
+    for call in ("pause", "resume"):
+        assert conn.execute(f"SELECT schedule_{call}('t')").fetchone() == ("not_found",)
+
+
+def test_a_schedule_that_is_resumed_to_catch_up(conn: psycopg.Connection, clock: FakeClock) -> None:
+    opened(conn, "s")
+    at = clock.at
+    conn.execute("SELECT schedule_pause('s')")
+    clock.advance(MINUTE)
+    conn.execute("SELECT schedule_resume('s', p_catch_up => TRUE)")
+    assert fire(conn, at, at + MINUTE) == Fired("fired", at + MINUTE, 1)
+
+
+def test_a_full_channel_is_counted(conn: psycopg.Connection, clock: FakeClock) -> None:
+    opened(conn, "s")
+    at = clock.at
+    conn.execute("SELECT channel_set('reports', p_max_size => 1)")
+    clock.advance(10)
+    assert fire(conn, at, at + 1) == Fired("fired", at + 1, 1)
+    assert fire(conn, at + 1, at + 2, at + 3) == Fired("fired", at + 3, 0, 2)
+    assert listed(conn, "refused", "refused_at", "fired_at") == (2, clock.at, at + 1)
+    clock.advance(10)
+    assert fire(conn, at + 3, at + 4) == Fired("fired", at + 4, 0, 1)
+    assert listed(conn, "refused", "refused_at", "fired_at") == (3, clock.at, at + 1)
+    check(conn)

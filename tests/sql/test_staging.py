@@ -1,10 +1,12 @@
 """Bulk loads: rows are staged by COPY and published as messages in one transaction."""
 
+import secrets
 from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests.clock import FakeClock
 from tests.invariants import check, dispatch, drain
@@ -43,7 +45,7 @@ def test_rows_with_the_same_ord_are_all_published(conn: psycopg.Connection) -> N
 def test_nothing_is_published_when_one_row_is_bad(conn: psycopg.Connection) -> None:
     batch = uuid4()
     stage(conn, batch, [(n, "a", b"") for n in range(12_000)] + [(12_001, None, b"")])
-    with pytest.raises(psycopg.Error, match=r"a channel needs a name \(message 2001 of 2001\)"):
+    with pytest.raises(psycopg.Error, match=r"a channel needs a name \(the row with ord 12001\)"):
         publish(conn, batch)
     assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,)
     assert conn.execute("SELECT COUNT(*) FROM staging").fetchone() == (12_001,)
@@ -99,6 +101,27 @@ def test_a_batch_with_keys_has_a_maximum_size(conn: psycopg.Connection) -> None:
     assert error.value.sqlstate == "LM005"
     dispatch(conn)
     assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (0,)
+
+
+def test_a_batch_without_rows_when_a_channel_has_a_maximum_size(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT channel_set('small', p_max_size => 2)")
+    assert publish(conn, uuid4()) == (0, 0, 0)
+    publish_once = "SELECT created, is_repeat FROM staging_publish_once('app', 1, %s)"
+    assert conn.execute(publish_once, ([uuid4()],)).fetchone() == (0, False)
+    assert conn.execute(publish_once, ([uuid4()],)).fetchone() == (0, True)
+
+
+def test_headers_count_towards_the_size_of_a_part(conn: psycopg.Connection) -> None:
+    """Else an array of many messages would be larger than PostgreSQL allows."""
+    batch = uuid4()
+    for ord_ in range(5):
+        headers = Jsonb({"h": secrets.token_urlsafe(45_000)})
+        conn.execute(
+            "INSERT INTO staging (batch, ord, channel, content, headers) VALUES (%s, %s, 'a', '', %s)",
+            (batch, ord_, headers),
+        )
+    taken = conn.execute("SELECT ord FROM staging_take(ARRAY[%s], 0, 100, 100000)", (batch,)).fetchall()
+    assert taken == [(0,), (1,)]
 
 
 def test_unpublished_rows_are_deleted_after_a_day(conn: psycopg.Connection) -> None:

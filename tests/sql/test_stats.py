@@ -121,7 +121,7 @@ def test_why_a_channel_is_not_served(conn: psycopg.Connection) -> None:
     dispatch(conn)
     running, _ = dequeue(conn, 5)
     assert stats(conn)["blocked_by"] == "concurrency"
-    conn.execute("SELECT channel_set('a', 0, 1000)")
+    conn.execute("SELECT channel_set('a', 0, 1000000)")
     assert stats(conn)["blocked_by"] == "rate"
     clock.advance(1000)
     assert stats(conn)["blocked_by"] is None
@@ -187,6 +187,8 @@ def test_queue_stats_sums_up_all_channels(conn: psycopg.Connection) -> None:
         "max_concurrency": None,
         "paused": False,
         "blocked_by": None,
+        "workers": 0,
+        "unknown_tasks": [],
     }
     conn.execute("SELECT queue_set(p_max_concurrency => 1)")
     [row] = shown(conn, "queue_stats()")

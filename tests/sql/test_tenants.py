@@ -80,6 +80,10 @@ PLACES = (
         " lane, outcome)"
         " SELECT %(first)s + 3000000 + i, %(channel)s, 1, 1, %(now)s + i, 1, 1, 1, 0, 'default', 'completed'"
     ),
+    (
+        "result (id, channel, until_at, finished_at, attempts, outcome, content)"
+        " SELECT %(first)s + 4000000 + i, %(channel)s, %(far)s, %(now)s + i, 1, 'completed', 'x'"
+    ),
 )
 HELD = (
     (
@@ -116,7 +120,7 @@ def fill(conn: psycopg.Connection, channel: str, count: int, first: int = 1, *, 
 
 
 def settle(conn: psycopg.Connection) -> None:
-    conn.execute("VACUUM (ANALYZE) message, scheduled, ready, line, backlog, lease, dead, finished")
+    conn.execute("VACUUM (ANALYZE) message, scheduled, ready, line, backlog, lease, dead, finished, result")
 
 
 QUERIES = [
@@ -151,6 +155,11 @@ QUERIES = [
     *(f"SELECT * FROM message_get({id_})" for id_ in (5, 1_000_005, 2_000_005, VICTIM_ID + 5, 77)),
     f"SELECT * FROM message_get({VICTIM_ID + 1_000_005})",
     f"SELECT * FROM message_get({VICTIM_ID + 2_000_005})",
+    *(
+        f"SELECT * FROM status_get({first + place * 1_000_000 + 5}, TRUE)"
+        for first in (0, VICTIM_ID)
+        for place in range(5)
+    ),
     "SELECT * FROM message_visible()",
     "SELECT * FROM dead_visible()",
     f"SELECT * FROM finished_visible({NOW}, {NOW + 5})",
@@ -296,7 +305,7 @@ def test_the_indexes_are_those_of_the_channel(conn: psycopg.Connection, tenant: 
     """Also with statistics of one channel only, where a condition on the channel seems to select nothing."""
     for table in ("message", "scheduled", "ready", "line", "backlog", "lease", "dead", "finished_other"):
         conn.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
-    conn.execute("TRUNCATE message, scheduled, ready, line, backlog, lease, dead, finished")
+    conn.execute("TRUNCATE message, scheduled, ready, line, backlog, lease, dead, finished, result")
     fill(conn, "mine", 20)
     settle(conn)
     fill(conn, "neighbour", 2000, 10_000_000)
@@ -398,3 +407,18 @@ def test_a_batch_that_another_login_has_staged_looks_like_none(
         (batch,),
     )
     assert buffers() <= before + 1, "the index has a page by now, and none of its entries is read"
+
+
+def test_the_status_of_messages_of_others_is_unknown(
+    conn: psycopg.Connection, tenant: psycopg.Connection
+) -> None:
+    fill(conn, "victim", 10, VICTIM_ID)
+
+    def statuses(first: int) -> list[tuple[str, bytes | None]]:
+        ids = [first + place * 1_000_000 + 5 for place in range(5)]
+        query = "SELECT s.status, s.result_content FROM unnest(%s) i CROSS JOIN LATERAL status_get(i, TRUE) s"
+        return tenant.execute(query, (ids,)).fetchall()
+
+    assert [status for status, _ in statuses(1)] == ["due", "leased", "dead", "completed", "completed"]
+    assert statuses(1)[4] == ("completed", b"x")
+    assert statuses(VICTIM_ID) == [("unknown", None)] * 5

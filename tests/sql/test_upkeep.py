@@ -45,7 +45,7 @@ def test_rebuild_needs_nothing_but_the_messages(conn: psycopg.Connection) -> Non
 def test_rebuild_keeps_limits_and_intervals(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     conn.execute("SELECT channel_set('limited', 1)")
-    conn.execute("SELECT channel_set('slow', NULL, 1000)")
+    conn.execute("SELECT channel_set('slow', NULL, 1000000)")
     fill(conn, limited=2, slow=2)
     assert len(dequeue(conn, 10)[0]) == 2
     conn.execute("SELECT rebuild()")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from lonnymq import (
     App,
+    AsyncHandle,
     AsyncJob,
     AsyncQueue,
     Backoff,
@@ -29,6 +30,7 @@ from lonnymq import (
     Enqueued,
     Extended,
     FinishedMessage,
+    Handle,
     Job,
     Lane,
     ListedMessage,
@@ -41,6 +43,8 @@ from lonnymq import (
     QueueStatistics,
     Result,
     Retry,
+    Status,
+    StopReason,
     Task,
     Worker,
 )
@@ -79,8 +83,13 @@ def connecting(
 def producing(queue: Queue, conn: psycopg.Connection, session: Session) -> None:
     assert_type(queue.enqueue({"invoice": 7}), Created)
     assert_type(queue.enqueue(Order("lamp"), channel="acme", delay=60, max_attempts=3), Created)
+    assert_type(queue.status(queue.enqueue(b"", keep_result=60).id), Status)
+    assert_type(queue.wait(7, timeout=5), Any)
     assert_type(queue.enqueue(b"bytes", run_at=datetime.now(UTC), headers={"trace": 1}), Created)
-    assert_type(queue.enqueue(Payment(euros=1), delay=timedelta(hours=1), dedupe_key="1", conn=conn), Created)
+    assert_type(
+        queue.enqueue(Payment(euros=1), delay=timedelta(hours=1), dedupe_key="1", unique_for=60, conn=conn),
+        Created,
+    )
     assert_type(queue.enqueue(None, priority=1, content_type="application/msgpack", conn=session), Created)
     assert_type(queue.enqueue(None, priority=-100, cost=5, lane="slow", delay=60), Created)
     created = queue.enqueue("a text")
@@ -142,12 +151,12 @@ def administering(queue: Queue, conn: psycopg.Connection) -> None:
     assert_type(queue.lanes(), list[Lane])
     assert_type(queue.stats(), QueueStatistics)
     assert_type(queue.settings(), QueueSettings)
-    assert_type(queue.set(lease=45, history=True, dedupe_keep=timedelta(hours=1)), QueueSettings)
+    assert_type(queue.set(lease=45, history=True, history_keep=timedelta(hours=1)), QueueSettings)
     assert_type(queue.maintain(), int)
     assert_type(queue.channel("acme").name, str)
     assert_type(queue.channel("acme").get(), ChannelPolicy)
     assert_type(
-        queue.channel("acme").set(max_concurrency=2, release_interval=0.5, paused=False), ChannelPolicy
+        queue.channel("acme").set(max_concurrency=2, rate="2/s", burst=5, paused=False), ChannelPolicy
     )
     assert_type(queue.channel("acme").stats(cap=100), ChannelStatistics)
     assert_type(queue.channel("acme").delete(with_messages=True), Deleted)
@@ -211,8 +220,9 @@ def failing(queue: Queue) -> None:
 
 
 def tasks(queue: Queue, conn: psycopg.Connection) -> None:
-    app = App(queue)
-    assert_type(app, App[Created])
+    app = App(queue, include=["shop.tasks"])
+    assert_type(app, App)
+    app.include("shop.reports", "shop.mail.*")
 
     @app.task
     def bare(invoice: int) -> None: ...
@@ -224,26 +234,37 @@ def tasks(queue: Queue, conn: psycopg.Connection) -> None:
         return f"{invoice} {copies}"
 
     @app.task(
-        channel="mail", max_attempts=5, backoff=Backoff(first=2), timeout=timedelta(minutes=1), lease=90
+        channel="mail",
+        max_attempts=5,
+        priority=-7,
+        cost=3,
+        lane="mail",
+        headers={"kind": "mail"},
+        backoff=Backoff(first=2),
+        timeout=timedelta(minutes=1),
+        lease=90,
+        keep_result=timedelta(hours=1),
     )
     async def mail(order: Order, to: str) -> None:
         job = AsyncJob.current()
         await job.save({"page": 1})
-        await job.complete(conn=object())
+        job.progress(0.4, "rendering")
+        await job.complete(conn=object(), result=1, keep_result=60)
         raise Retry("away", after=timedelta(minutes=5), counts=False)
 
     assert_type(send(7, copies=2), str)
-    assert_type(send.enqueue(7, copies=2), Created)
-    assert_type(mail.enqueue(Order("lamp"), to="me"), Created)
+    assert_type(send.enqueue(7, copies=2), Handle)
+    assert_type(send.enqueue(7).wait(timeout=5), Any)
+    assert_type(mail.enqueue(Order("lamp"), to="me"), Handle)
     assert_type(
         send.using(delay=60, priority=None, cost=2, lane="slow", channel="acme", conn=conn).enqueue(7),
-        Created,
+        Handle,
     )
     assert_type(send.message(7), NewMessage)
     assert_type(send.using(dedupe_key="7").message(invoice=7), NewMessage)
     assert_type(queue.enqueue_many(send.message(n) for n in range(10)), Enqueued)
     assert_type(send.name, str)
-    some: Task[..., Any, Created] = send
+    some: Task[..., Any] = send
     some.enqueue(7)
 
     @app.cron("0 7 * * mon", tz="Europe/Berlin", catch_up="all")
@@ -254,7 +275,9 @@ def tasks(queue: Queue, conn: psycopg.Connection) -> None:
         assert_type(job.attempt, int)
         assert_type(job.task, str | None)
         assert_type(job.scheduled_at, int | None)
-        assert_type(job.is_stopped, bool)
+        assert_type(job.should_stop, bool)
+        assert_type(job.stop_reason, StopReason | None)
+        assert_type(job.is_interrupted, bool)
         job.save(job.state)
         job.complete(conn=conn)
         raise Discard("nobody reads it")
@@ -277,7 +300,6 @@ def consuming_with_options(queue: Queue) -> None:
 
 async def async_tasks(queue: AsyncQueue) -> None:
     app = App(queue)
-    assert_type(app, App[Coroutine[Any, Any, Created]])
 
     @app.task()
     async def mail(to: str) -> None: ...
@@ -285,13 +307,15 @@ async def async_tasks(queue: AsyncQueue) -> None:
     @app.task()
     def send(invoice: int) -> None: ...
 
-    assert_type(await mail.enqueue("me"), Created)
-    assert_type(await send.using(delay=5).enqueue(invoice=7), Created)
+    assert_type(await mail.enqueue_async("me"), AsyncHandle)
+    assert_type(await mail.enqueue_async("me").wait(timeout=timedelta(seconds=5)), Any)
+    assert_type(await send.using(delay=5, keep_result=60).enqueue_async(invoice=7), AsyncHandle)
+    assert_type(mail.enqueue("me"), Handle)
     await mail("me")
     assert_type(await queue.enqueue_many(send.message(n) for n in range(10)), Enqueued)
 
 
-def working(app: App[Created], async_app: App[Coroutine[Any, Any, Created]]) -> None:
+def working(app: App, async_app: App) -> None:
     def on_result(message: Delivery, error: BaseException | None) -> None: ...
 
     assert_type(
@@ -300,5 +324,5 @@ def working(app: App[Created], async_app: App[Coroutine[Any, Any, Created]]) -> 
     Worker(async_app, prefetch=timedelta(0), shutdown_timeout=5).stop(force=True)
 
 
-async def serving(app: App[Created]) -> None:
+async def serving(app: App) -> None:
     await Worker(app).serve(until_empty=True)

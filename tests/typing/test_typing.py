@@ -21,6 +21,7 @@ def mypy_errors(program: str, folder: Path) -> dict[int, set[str]]:
             "-m",
             "mypy",
             "--strict",
+            "--enable-error-code=unused-awaitable",  # for enqueue_async, which returns more than a coroutine
             "--no-error-summary",
             "--hide-error-context",
             "program.py",

@@ -33,6 +33,7 @@ def test_the_page_has_all_parts(tmp_path: Path) -> None:
         "| async tasks, one at a time, 1 process | **",
         "| 1,000 per call, one call after another | **",
         "pgqueuer, balanced, tasks/s",
+        "lonnymq, kept results, tasks/s",
         "| a lone task, 2 processes | procrastinate | 1.5 | 2.0 |",
         "x procrastinate, faster in 4 of 4 |",
         "worker CPU µs per task",

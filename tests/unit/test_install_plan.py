@@ -100,7 +100,11 @@ def test_each_function_belongs_to_one_role_except_those_for_everyone() -> None:
         for name in EXECUTES[role]:
             holders.setdefault(name, []).append(role)
     shared = {name: roles for name, roles in holders.items() if len(roles) > 1}
-    assert shared == {"to_epoch": list(ROLES), "queue_get": list(ROLES)}
+    assert shared == {
+        "to_epoch": list(ROLES),
+        "queue_get": list(ROLES),
+        "status_get": ["producer", "observer"],
+    }
 
 
 def test_only_existing_objects_are_granted() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lonnymq import App, Created, Queue
+from lonnymq import App, Queue
 
 
 @pytest.fixture
@@ -15,5 +15,5 @@ def queue(dsn: str) -> Iterator[Queue]:
 
 
 @pytest.fixture
-def app(queue: Queue) -> App[Created]:
+def app(queue: Queue) -> App:
     return App(queue)

@@ -67,7 +67,7 @@ class WorkerProcess:
         return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def wait_until_serving(self) -> Self:
-        until(lambda: "serves schema" in self.log or not self.is_alive, f"{self.name} to serve")
+        until(lambda: " serves " in self.log or not self.is_alive, f"{self.name} to serve")
         assert self.is_alive, self.log
         return self
 

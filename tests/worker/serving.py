@@ -10,7 +10,7 @@ from lonnymq import App, Worker
 TIMEOUT_S = 20
 
 
-def drain(app: App[Any], **options: Any) -> list[BaseException | None]:
+def drain(app: App, **options: Any) -> list[BaseException | None]:
     """Run a worker until nothing is due. Returns what handlers raised, in the order they finished."""
     raised: list[BaseException | None] = []
     worker = Worker(app, **{"on_result": lambda _, error: raised.append(error)} | options)
@@ -24,7 +24,7 @@ def drain(app: App[Any], **options: Any) -> list[BaseException | None]:
 
 
 @asynccontextmanager
-async def serving(app: App[Any], **options: Any) -> AsyncIterator[Worker]:
+async def serving(app: App, **options: Any) -> AsyncIterator[Worker]:
     worker = Worker(app, **options)
     task = asyncio.create_task(worker.serve())
     try:

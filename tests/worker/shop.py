@@ -5,6 +5,7 @@ Some handlers wait until the test opens a gate, either for their worker or for a
 """
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -15,14 +16,14 @@ from typing import Any
 from psycopg_pool import ConnectionPool
 
 from lonnymq import AsyncQueue, Queue
-from lonnymq.worker import session
+from lonnymq.worker import registry, session
 from lonnymq.worker.app import App
-from lonnymq.worker.exceptions import JobStopped
+from lonnymq.worker.exceptions import Discard, Fail, JobStopped
 from lonnymq.worker.job import Job
 from lonnymq.worker.task import Task
 from tests.worker.ledger import Ledger
 
-AnyTask = Task[..., Any, Any]
+AnyTask = Task[..., Any]
 DSN = os.environ.get("SHOP_DSN", "")
 NAME = os.environ.get("SHOP_NAME", "")
 FOLDER = Path(os.environ.get("SHOP_FOLDER", "."))
@@ -34,14 +35,14 @@ if "SHOP_TIMEOUT" in os.environ:
 if "SHOP_KEEPS_READY" in os.environ:
     session.READY_MAX_S = 600  # so that ready messages are not released because they waited
 
+if "SHOP_REPORTS_ONCE" in os.environ:
+    registry.PERIOD_S = 600
+
 pool = ConnectionPool(DSN, kwargs={"prepare_threshold": None}, min_size=1, max_size=5, open=False)
 ledger = Ledger(FOLDER / "ledger")
-if "SHOP_IS_ASYNC" in os.environ:
-    app: App[Any] = App(AsyncQueue(DSN, **OPTIONS))
-else:
-    app = App(Queue(DSN, **OPTIONS))
-older: App[Any] = App(app.queue)
-clock: App[Any] = App(app.queue)
+app = App((AsyncQueue if "SHOP_IS_ASYNC" in os.environ else Queue)(DSN, **OPTIONS))
+older = App(app.queue)
+clock = App(app.queue)
 
 
 @contextmanager
@@ -93,6 +94,29 @@ def pack(order: int, seconds: float = 0) -> None:
 def pay(order: int) -> None:
     with recorded(order):
         pay_in_one_transaction(order)
+
+
+@app.task()
+def pack_or_fail(order: int) -> None:
+    """One in ten dies, and one in ten is discarded."""
+    with recorded(order):
+        if order % 10 == 3:
+            raise Fail("out of stock")
+        if order % 10 == 7:
+            raise Discard("not wanted any more")
+
+
+@app.task()
+def batch_is_over(event: str) -> None:
+    """The callback of a batch: it writes down what it is told, once."""
+    job = Job.current()
+    pool.open()
+    with pool.connection() as conn:
+        conn.execute(
+            "INSERT INTO public.callback VALUES (%s, %s)",
+            (event, json.dumps((job.message.headers or {})["batch"])),
+        )
+        job.complete(conn=conn)
 
 
 @app.task()

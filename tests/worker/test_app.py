@@ -2,16 +2,18 @@
 
 import asyncio
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lonnymq import App, AsyncJob, AsyncQueue, Backoff, Delivery, Discard, Job, Queue, Retry, Worker
+from lonnymq import App, AsyncJob, AsyncQueue, Backoff, Delivery, Discard, Job, Queue, Retry, Worker, payload
 from lonnymq.commands import Result
 from lonnymq.errors import (
     BrokenContent,
@@ -20,7 +22,9 @@ from lonnymq.errors import (
     InvalidField,
     InvalidMaxAttempts,
     InvalidTime,
+    MissingExtra,
     NotEncodable,
+    WrongArguments,
 )
 from lonnymq.worker.backoff import delay_ms
 from lonnymq.worker.inline import NO_TOKEN
@@ -30,7 +34,7 @@ NOWHERE = "host=/nowhere dbname=nothing"
 
 
 @pytest.fixture
-def app() -> App[Any]:
+def app() -> App:
     return App(Queue(NOWHERE))
 
 
@@ -45,7 +49,11 @@ class Order:
     pieces: int = 1
 
 
-def test_a_call_is_a_message(app: App[Any]) -> None:
+class Parcel(pydantic.BaseModel):
+    weight: int
+
+
+def test_a_call_is_a_message(app: App) -> None:
     @app.task(channel="mail", max_attempts=3)
     def send(to: str, subject: str = "hello", **more: int) -> str:
         return f"{to} {subject} {more}"
@@ -61,8 +69,64 @@ def test_a_call_is_a_message(app: App[Any]) -> None:
     assert other.payload == {"to": "zoë", "subject": "bye"}
     assert (other.channel, other.run_at, other.dedupe_key, other.max_attempts) == ("urgent", at, "k", 1)
     assert other.headers == {"trace": "1", "task": "send"}
-    with pytest.raises(TypeError, match="missing a required argument: 'to'"):
-        send.message()  # type: ignore[call-arg]
+
+
+def test_how_long_calls_of_a_task_hold_their_keys(app: App) -> None:
+    @app.task(unique_for=60)
+    def refresh(shop: str) -> None: ...
+
+    keyed = refresh.using(dedupe_key="k").message("acme")
+    assert (keyed.unique_while, keyed.unique_for) == (None, 60)
+    other = refresh.using(dedupe_key="k", unique_while="waiting").message("acme")
+    assert (other.unique_while, other.unique_for) == ("waiting", None), "the call's window, and no other"
+    plain = refresh.message("acme")
+    assert (plain.dedupe_key, plain.unique_while, plain.unique_for) == (None, None, None)
+    app.cron("0 7 * * *")(app.task(name="daily", unique_while="running")(lambda: None))
+    assert app.crons[0].message.options == {"headers": {"content-type": "application/json", "task": "daily"}}
+
+
+@pytest.mark.parametrize(
+    ("window", "says"),
+    [
+        ({"unique_while": "ever"}, "unique_while: 'ever' is not known .give waiting or running"),
+        ({"unique_for": -1}, "-1 is negative"),
+        ({"unique_while": "waiting", "unique_for": 1}, "give one of the two"),
+    ],
+)
+def test_a_window_that_is_not_valid(app: App, window: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidArgument, match=says):
+        app.task(**window)(lambda: None)
+
+
+def test_wrong_arguments_are_refused_where_they_are_enqueued(app: App) -> None:
+    @app.task(name="mail it")
+    def send(to: str, copies: int = 1) -> None: ...
+
+    calls: list[tuple[Callable[..., Any], str]] = [
+        (lambda call: call(), "task 'mail it': missing a required argument: 'to'"),
+        (lambda call: call("zoë", colour=1), "task 'mail it': got an unexpected keyword argument 'colour'"),
+        (lambda call: call("zoë", 1, 2), "task 'mail it': too many positional arguments"),
+        (lambda call: call("zoë", to="zoë"), "task 'mail it': multiple values for argument 'to'"),
+    ]
+    for wrong_call, says in calls:
+        for call in (send.enqueue, send.message, send.using(channel="a").enqueue):
+            with pytest.raises(WrongArguments, match=says) as raised:
+                wrong_call(call)
+            assert isinstance(raised.value, TypeError)
+            assert "it takes (to: str, copies: int = 1)" in str(raised.value.hint)
+
+
+def test_a_task_without_parentheses(app: App) -> None:
+    @app.task
+    def send(to: str) -> str:
+        """Send it."""
+        return to
+
+    assert send("zoë") == "zoë"
+    assert (send.name, send.__doc__, app.tasks["send"]) == ("send", "Send it.", send)
+    with app.inline() as ran:
+        send.enqueue("zoë")
+    assert [message.payload for message in ran] == [{"to": "zoë"}]
 
 
 def test_a_call_into_a_full_channel(dsn: str) -> None:
@@ -86,42 +150,127 @@ def test_a_call_into_a_full_channel(dsn: str) -> None:
             def send(to: str) -> None: ...
 
             with pytest.raises(ChannelFull):
-                await send.enqueue("max")
-            assert (await send.using(on_full="return").enqueue("max")).result is Result.FULL
+                await send.enqueue_async("max")
+            assert (await send.using(on_full="return").enqueue_async("max")).result is Result.FULL
 
     asyncio.run(asynchronously())
 
 
-def test_arguments_come_back_as_the_function_wants_them(app: App[Any]) -> None:
+CALL = b'{"order": {"article": "lamp"}, "at": "2030-01-01T00:00:00Z", "rest": [1], "copies": 2}'
+
+
+def test_a_handler_gets_plain_values(app: App) -> None:
     got: list[Any] = []
 
     @app.task()
-    def send(order: Order, at: datetime, rest: "list[int] | None" = None) -> None:
-        got.extend([order, at, rest])
+    def send(order: Order, at: datetime, rest: "list[Missing]", **more: str) -> None:  # type: ignore[name-defined] # noqa: F821
+        got.extend([order, at, rest, more])
 
-    send.call_for(delivery(b'{"order": {"article": "lamp"}, "at": "2030-01-01T00:00:00Z", "rest": [1]}'))()
-    assert got == [Order("lamp"), datetime(2030, 1, 1, tzinfo=UTC), [1]]
+    send.call_for(delivery(CALL))()
+    assert got == [{"article": "lamp"}, "2030-01-01T00:00:00Z", [1], {"copies": 2}]
+    untyped: Any = send
+    assert untyped.message("lamp", {1}, None).payload == {"order": "lamp", "at": {1}, "rest": None}
+    with pytest.raises(NotEncodable, match="a value of type set is not a JSON value"):
+        untyped.enqueue("lamp", {1}, None)
+
+
+def test_validated_arguments(app: App) -> None:
+    got: list[Any] = []
+
+    @app.task(validate=True)
+    def send(
+        order: Order, at: datetime, rest: "set[int] | None" = None, other: Any = None, **more: int
+    ) -> None:
+        got.extend([order, at, rest, other, more])
+
+    at = datetime(2030, 1, 1, tzinfo=UTC)
+    send.call_for(delivery(CALL))()
+    assert got == [Order("lamp"), at, {1}, None, {"copies": 2}]
+
+    message = send.message(Order("lamp"), at, {1}, other="as it is", copies=2)
+    plain = {"article": "lamp", "pieces": 1}
+    assert message.payload == {
+        "order": plain,
+        "at": "2030-01-01T00:00:00Z",
+        "rest": [1],
+        "other": "as it is",
+        "copies": 2,
+    }
+    untyped: Any = send
+    for arguments, name in (
+        ({"order": "lamp", "at": at}, "order"),
+        ({"order": Order("lamp"), "at": 7}, "at"),
+        ({"order": {"article": 7}, "at": at}, "order"),
+        ({"order": plain, "at": at, "rest": ["a"]}, "rest"),
+        ({"order": plain, "at": at, "copies": "two"}, "copies"),
+    ):
+        with pytest.raises(WrongArguments, match=f"task 'send', argument '{name}': .* is not of type"):
+            untyped.message(**arguments)
+    with pytest.raises(WrongArguments, match="argument 'copies': 'two' is not of type int"):
+        send.call_for(delivery(CALL.replace(b"2}", b'"two"}')))
+    with pytest.raises(NotEncodable, match="cannot encode a object"):
+        send.message(Order("lamp"), at, object())  # type: ignore[arg-type]
+
+
+def test_models_as_arguments(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payload, "msgspec", None)  # pydantic alone converts them
+    got: list[Any] = []
+
+    @app.task(validate=True)
+    def send(parcel: Parcel, note) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
+        got.extend([parcel, note])
+
+    assert send.message(Parcel(weight=7), "fragile").payload == {"parcel": {"weight": 7}, "note": "fragile"}
+    assert send.message({"weight": 7}, None).payload == {"parcel": {"weight": 7}, "note": None}  # type: ignore[arg-type]
+    send.call_for(delivery(b'{"parcel": {"weight": "7"}, "note": "fragile"}'))()
+    assert got == [Parcel(weight=7), "fragile"]
+    with pytest.raises(WrongArguments, match="task 'send', argument 'parcel'"):
+        send.call_for(delivery(b'{"parcel": {}, "note": null}'))
+
+
+def test_what_cannot_be_validated_is_refused_when_it_is_declared(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def custom(app: App) -> None: ...
+    def ambiguous(numbers: list[int] | set[int]) -> None: ...
+    def unreadable(order: "Missing") -> None: ...  # type: ignore[name-defined] # noqa: F821
+    def plain(invoice: int) -> None: ...
+
+    for function, says in (
+        (custom, "task 'custom', argument 'app': msgspec does not support"),
+        (ambiguous, "task 'ambiguous', argument 'numbers': msgspec does not support"),
+        (
+            unreadable,
+            "the annotations of the task 'unreadable' cannot be read: name 'Missing'",
+        ),
+    ):
+        with pytest.raises(InvalidArgument, match=says):
+            app.task(validate=True)(function)
+    monkeypatch.setattr(payload, "msgspec", None)
+    with pytest.raises(MissingExtra, match=r"task 'plain': .* for the argument 'invoice' .*lonnymq\[typed\]"):
+        app.task(validate=True)(plain)
+    assert not app.tasks
+    app.task()(plain)
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"[7]", "not the arguments of a task"),
-        (b"{}", "lacks 'invoice'"),
-        (b'{"invoice": 7, "colour": "red"}', "takes no 'colour'"),
-        (b'{"invoice": "seven"}', "'seven' is not of type int"),
+        (b"[7]", "not the arguments of the task 'send'"),
+        (b"{}", "task 'send': the message has no argument 'invoice'"),
+        (b'{"invoice": 7, "colour": "red"}', "task 'send' takes no argument 'colour'"),
         (b"{", "is not application/json"),
     ],
 )
-def test_a_payload_that_is_not_a_call(app: App[Any], content: bytes, says: str) -> None:
+def test_a_payload_that_is_not_a_call(app: App, content: bytes, says: str) -> None:
     @app.task()
     def send(invoice: int) -> None: ...
 
-    with pytest.raises(BrokenContent, match=says):
+    with pytest.raises((BrokenContent, WrongArguments), match=says):
         send.call_for(delivery(content))
 
 
-def test_functions_that_cannot_be_tasks(app: App[Any]) -> None:
+def test_functions_that_cannot_be_tasks(app: App) -> None:
     def by_position(first: int, /) -> None: ...
     def any_number(*numbers: int) -> None: ...
 
@@ -154,12 +303,39 @@ def test_functions_that_cannot_be_tasks(app: App[Any]) -> None:
         app.cron("0 * * * *", name="send slowly", lane=5)(send)  # type: ignore[arg-type]
     assert [each.name for each in app.crons] == ["send", "send hourly"]
     with pytest.raises(InvalidArgument, match="is not a queue"):
-        App(NOWHERE)  # type: ignore[call-overload]
+        App(NOWHERE)  # type: ignore[arg-type]
+
+
+def test_a_schedule_takes_the_options_of_its_task(app: App) -> None:
+    @app.cron("* * * * *", cost=5)
+    @app.task(priority=-3, cost=2, lane="slow", headers={"kind": "report"}, max_attempts=4)
+    def report() -> None: ...
+
+    [cron] = app.crons
+    assert cron.message.options == {
+        "priority": -3,
+        "cost": 5,
+        "lane": "slow",
+        "max_attempts": 4,
+        "headers": {"kind": "report", "task": "report", "content-type": "application/json"},
+    }
+
+
+def test_the_options_of_a_task_are_defaults(app: App) -> None:
+    @app.task(priority=7, cost=2, lane="slow", headers={"kind": "mail", "a": 1}, max_attempts=4)
+    def send() -> None: ...
+
+    message = send.message()
+    assert (message.priority, message.cost, message.lane, message.max_attempts) == (7, 2, "slow", 4)
+    assert message.headers == {"kind": "mail", "a": 1, "task": "send"}
+    other = send.using(priority=0, lane="default", cost=None, headers={"a": 2}).message()
+    assert (other.priority, other.cost, other.lane, other.max_attempts) == (0, 2, "default", 4)
+    assert other.headers == {"kind": "mail", "a": 2, "task": "send"}
 
 
 def test_an_address_given_as_the_queue_is_not_repeated() -> None:
     with pytest.raises(InvalidArgument) as raised:
-        App("postgresql://me:secret@localhost/shop")  # type: ignore[call-overload]
+        App("postgresql://me:secret@localhost/shop")  # type: ignore[arg-type]
     assert "secret" not in str(raised.value)
 
 
@@ -168,13 +344,20 @@ def test_an_address_given_as_the_queue_is_not_repeated() -> None:
     [
         ({"max_attempts": 0}, InvalidMaxAttempts),
         ({"max_attempts": True}, InvalidMaxAttempts),
+        ({"priority": 101}, InvalidField),
+        ({"priority": -101}, InvalidField),
+        ({"priority": True}, InvalidField),
+        ({"cost": 0}, InvalidField),
+        ({"lane": ""}, InvalidField),
+        ({"lane": "é" * 128}, InvalidField),
+        ({"headers": []}, InvalidField),
         ({"timeout": 0}, InvalidArgument),
         ({"lease": -1}, InvalidArgument),
         ({"lease": timedelta(0)}, InvalidArgument),
         ({"backoff": "long"}, InvalidTime),
     ],
 )
-def test_invalid_options(app: App[Any], options: dict[str, Any], error: type[Exception]) -> None:
+def test_invalid_options(app: App, options: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
         app.task(**options)
 
@@ -182,21 +365,21 @@ def test_invalid_options(app: App[Any], options: dict[str, Any], error: type[Exc
 @pytest.mark.parametrize(
     ("call", "options", "says"),
     [
-        ("enqueue", {"prio": 2}, "'prio'; its options are priority, "),
+        ("enqueue", {"prio": 2}, "'prio'; its options are channel, on_full, conn, priority, "),
         ("set", {"size": 2}, "'size'; its options are .* max_size"),
-        ("using", {"prio": 2}, "'prio'"),
-        ("cron", {"prio": 2}, "'prio'"),
+        ("using", {"chanel": "a"}, "'chanel'; its options are channel, on_full, batch, conn, priority, "),
+        ("task", {"tries": 2}, "'tries'; its options are name, channel, .*validate, .*max_attempts"),
+        ("cron", {"prio": 2}, "'prio'; its options are tz, catch_up, name, "),
         ("cron", {"delay": 2}, "'delay'"),
         ("cron", {"dedupe_key": "a"}, "'dedupe_key'"),
     ],
 )
-def test_options_that_a_call_does_not_have(
-    app: App[Any], call: str, options: dict[str, Any], says: str
-) -> None:
+def test_options_that_a_call_does_not_have(app: App, call: str, options: dict[str, Any], says: str) -> None:
     calls: dict[str, Any] = {
         "enqueue": partial(app.queue.enqueue, 1),
         "set": app.queue.channel("a").set,
         "using": app.task(name="any")(lambda: None).using,
+        "task": app.task,
         "cron": partial(app.cron, "* * * * *"),
     }
     with pytest.raises(TypeError, match=rf"^{call}\(\) got an unexpected keyword argument ({says})"):
@@ -212,7 +395,7 @@ def test_options_that_a_call_does_not_have(
         ({"a": float("nan")}, NotEncodable),
     ],
 )
-def test_headers_of_tasks_and_schedules_are_checked(app: App[Any], headers: Any, error: type) -> None:
+def test_headers_of_tasks_and_schedules_are_checked(app: App, headers: Any, error: type) -> None:
     task = app.task(name="any")(lambda: None)
     with pytest.raises(error):
         task.using(headers=headers).message()
@@ -220,7 +403,7 @@ def test_headers_of_tasks_and_schedules_are_checked(app: App[Any], headers: Any,
         app.cron("* * * * *", headers=headers)(task)
 
 
-def test_messages_find_their_handler(app: App[Any]) -> None:
+def test_messages_find_their_handler(app: App) -> None:
     @app.task()
     def send() -> None: ...
 
@@ -272,10 +455,10 @@ def test_there_is_no_job_outside_a_handler() -> None:
         Job.current()
 
 
-def test_inline(app: App[Any]) -> None:
+def test_inline(app: App) -> None:
     seen: list[Any] = []
 
-    @app.task()
+    @app.task(validate=True)
     def outer(order: Order) -> None:
         job = Job.current()
         seen.append((order, job.attempt, job.task, job.state))
@@ -296,12 +479,12 @@ def test_inline(app: App[Any]) -> None:
         assert outer.using(delay=60).enqueue(Order("lamp", 3)).result is Result.CREATED
     assert seen == [(Order("lamp", 3), 1, "outer", None), 3]
     assert [(message.channel, message.payload) for message in ran] == [
-        ("default", {"order": Order("lamp", 3)}),
+        ("default", {"order": {"article": "lamp", "pieces": 3}}),
         ("other", {"pieces": 3}),
     ]
 
 
-def test_inline_raises_what_the_task_raises(app: App[Any]) -> None:
+def test_inline_raises_what_the_task_raises(app: App) -> None:
     @app.task()
     def fails(why: str) -> None:
         raise Discard(why)
@@ -319,7 +502,7 @@ def test_inline_in_a_loop() -> None:
         await asyncio.sleep(0)
         seen.append(n)
         if n:
-            await plain.enqueue(n - 1)
+            await plain.enqueue_async(n - 1)
 
     @app.task()
     def plain(n: int) -> None:
@@ -328,7 +511,7 @@ def test_inline_in_a_loop() -> None:
 
     async def main() -> None:
         with app.inline():
-            await later.enqueue(1)
+            await later.enqueue_async(1)
 
     asyncio.run(main())
     assert seen == [1, 0]

@@ -121,6 +121,55 @@ def test_three_schedulers_make_one_message_per_time(dsn: str, conn: psycopg.Conn
     check(conn)
 
 
+def test_the_definition_is_stored(dsn: str, conn: psycopg.Connection) -> None:
+    async def brief() -> None:
+        daily = cron("s", "30 7 * * *", every_second().message, tz="Europe/Berlin", catch_up="none")
+        async with schedulers_running(dsn, daily), AsyncQueue(dsn) as queue:
+            await until(lambda: handled_until(conn) > 0, "the schedule to be there")
+            found = await queue.schedule("s")
+            assert found is not None
+            assert (found.expression, found.time_zone, found.catch_up) == (
+                "30 7 * * *",
+                "Europe/Berlin",
+                "none",
+            )
+            created = await queue.run_schedule("s")
+            assert created.result == "created"
+
+    asyncio.run(brief())
+    made = (
+        "SELECT headers - 'scheduled-at', content, max_attempts, priority, cost, lane, channel FROM message"
+    )
+    headers = {"task": "report", "schedule-run": True}
+    assert conn.execute(made).fetchall() == [(headers, b"{}", 3, 7, 2, "slow", "reports")]
+
+
+def test_pause_and_resume(dsn: str, conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times during the pause are skipped, although catch_up is all."""
+    monkeypatch.setattr(scheduler, "PAUSED_S", 0.05)
+
+    async def brief() -> None:
+        async with schedulers_running(dsn, every_second(), times=2), AsyncQueue(dsn) as queue:
+            await until(lambda: len(times_fired(conn)) >= 1, "a first message")
+            await queue.pause_schedule("s")
+            before = times_fired(conn)
+            paused_at = before[-1]
+            row = "SELECT clock_ms() > %s"
+            await until(
+                lambda: conn.execute(row, (paused_at + 3 * SECOND,)).fetchone() == (True,), "missed times"
+            )
+            assert times_fired(conn) == before
+            await queue.resume_schedule("s")
+            resumed_at = handled_until(conn)
+            await until(lambda: len(times_fired(conn)) >= len(before) + 2, "two more")
+            later = times_fired(conn)[len(before) :]
+            assert later[0] > resumed_at - SECOND
+            assert later[0] - paused_at >= 3 * SECOND
+            assert is_without_gaps(later)
+
+    asyncio.run(brief())
+
+
 def test_in_threads(dsn: str, conn: psycopg.Connection) -> None:
     """Each thread has its own event loop."""
     is_over = threading.Event()
@@ -375,6 +424,8 @@ def test_a_full_channel_is_logged_as_an_error(
 
     asyncio.run(one())
     assert not is_without_gaps(times_fired(conn))
+    refused = "SELECT refused >= 1, refused_at BETWEEN opened_at AND clock_ms() FROM schedule_list()"
+    assert conn.execute(refused).fetchone() == (True, True)
 
 
 def test_a_schedule_that_cannot_fire_does_not_delay_others(

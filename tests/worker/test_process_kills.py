@@ -109,7 +109,7 @@ def test_suspended_for_longer_than_its_lease(
     first.open_gate()
     first.send(signal.SIGCONT)
     until(
-        lambda: processes.ledger.runs("end", first.name) or " was stopped on message" in first.log,
+        lambda: processes.ledger.runs("end", first.name) or " lost its lease; " in first.log,
         "the first to notice",
     )
     assert first.stop() == 0, "it has nothing left to finish"

@@ -13,12 +13,12 @@ from lonnymq import Queue
 from lonnymq.embedded import Server, account
 from lonnymq.embedded import data_folder as folders
 from lonnymq.install import install
+from lonnymq.worker import registry
 from tests.database import SETTINGS, create_database
 from tests.faults.clusters import cluster, connect
 from tests.worker import shop
 from tests.worker.processes import Processes, until
 
-MESSAGES = 200_000
 GROWTH_MAX = 3 << 20  # bytes that memory may differ between the halves
 IDLE_SECONDS = 5.0
 IDLE_AFTER = 15.0
@@ -32,29 +32,27 @@ LOG_ALL = SETTINGS | {
 
 
 @pytest.mark.slow
-def test_memory_stays_flat(dsn: str, conn: psycopg.Connection, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [60_000, pytest.param(200_000, marks=pytest.mark.long)])
+def test_memory_stays_flat(dsn: str, conn: psycopg.Connection, tmp_path: Path, count: int) -> None:
     """The peak memory in the second half of many messages is that of the first. A quarter run in threads."""
     with Queue(dsn) as queue, Processes(dsn, tmp_path) as processes:
         queue.enqueue_many(
-            (
-                (shop.do_nothing_in_thread if n % 4 == 0 else shop.do_nothing).message()
-                for n in range(MESSAGES)
-            ),
+            ((shop.do_nothing_in_thread if n % 4 == 0 else shop.do_nothing).message() for n in range(count)),
             commit_each_chunk=True,
         )
         worker = processes.start(concurrency=20).wait_until_serving()
         begun = time.monotonic()
         halves: tuple[list[int], list[int]] = ([], [])
-        left = MESSAGES
+        left = count
         while left:
             time.sleep(0.1)
             [(left,)] = conn.execute("SELECT COUNT(*) FROM message").fetchall()
-            if left < MESSAGES * 0.9:
-                halves[left < MESSAGES / 2].append(worker.resident_bytes)
+            if left < count * 0.9:
+                halves[left < count / 2].append(worker.resident_bytes)
             assert time.monotonic() - begun < 240, f"{left} are left"
         first, second = (max(half) / (1 << 20) for half in halves)
         print(
-            f"{MESSAGES / (time.monotonic() - begun):,.0f} messages per second; "
+            f"{count / (time.monotonic() - begun):,.0f} messages per second; "
             f"{first:.1f} MiB in the first half, {second:.1f} MiB in the second"
         )
         assert min(map(len, halves)) > 5
@@ -113,13 +111,13 @@ class Observer:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("has_worked", [False, True], ids=["from the start", "after some work"])
-def test_an_idle_worker_asks_once_a_second_and_writes_nothing(
+def test_an_idle_worker_asks_once_a_second_and_writes_nothing_but_its_report(
     logging_server: Server, tmp_path: Path, has_worked: bool
 ) -> None:
     dsn = logging_server.dsn("queue")
     with Observer(logging_server) as observer, Processes(dsn, tmp_path) as processes:
         # With a short lease: while leases can still run out, the worker calls more often.
-        worker = processes.start(lease=1).wait_until_serving()
+        worker = processes.start(lease=1, environment={"SHOP_REPORTS_ONCE": "1"}).wait_until_serving()
         if has_worked:
             with Queue(dsn) as queue:
                 queue.enqueue_many(shop.do_nothing.message() for _ in range(100))
@@ -128,3 +126,22 @@ def test_an_idle_worker_asks_once_a_second_and_writes_nothing(
         print(f"{len(asked)} statements in {IDLE_SECONDS:g} s: {set(asked)}")
         assert len(asked) >= IDLE_SECONDS - 2, "it does not even poll"
         assert worker.stop() == 0
+
+
+@pytest.mark.slow
+def test_a_worker_reports_every_few_seconds(logging_server: Server, tmp_path: Path) -> None:
+    with (
+        Observer(logging_server) as observer,
+        Processes(logging_server.dsn("queue"), tmp_path) as processes,
+    ):
+        worker = processes.start().wait_until_serving()
+
+        def reports() -> int:
+            return sum("worker_report" in statement for statement in observer.statements())
+
+        until(lambda: reports() >= 1, "the first report")
+        begun = time.monotonic()
+        until(lambda: reports() >= 4, "three more")
+        assert time.monotonic() - begun > 3 * registry.PERIOD_S * 0.75
+        assert worker.stop() == 0
+        assert any("worker_leave" in statement for statement in observer.statements())

@@ -140,28 +140,6 @@ def test_a_second_signal_stops_it_at_once(
     check(conn)
 
 
-def test_an_unknown_task_waits_for_a_worker_that_has_it(
-    queue: Queue, conn: psycopg.Connection, processes: Processes
-) -> None:
-    queue.enqueue_many([shop.ship.message(7), shop.do_nothing.message()])
-    older = processes.start("older").wait_until_serving()
-    until(lambda: conn.execute("SELECT FROM finished").fetchall(), "the known task to be done")
-    until(lambda: waiting(conn) == [UNTOUCHED], "the other to be released")
-    [(id_, status)] = conn.execute("SELECT id, status FROM messages").fetchall()
-    assert status == "scheduled"
-    assert "released 1 message for the task 'ship' for 60 s: no handler" in older.log
-    assert " ERROR lonnymq.worker: " in older.log
-    assert older.stop() == 0
-
-    processes.start().wait_until_serving()
-    assert conn.execute("SELECT message_reschedule(%s)", (id_,)).fetchone() == ("rescheduled",)
-    until(lambda: not waiting(conn), "the newer worker to handle it")
-    assert processes.ledger.runs("end") == [7]
-    assert conn.execute("SELECT outcome, attempts FROM finished WHERE id = %s", (id_,)).fetchall() == [
-        ("completed", 1)
-    ]
-
-
 def test_the_health_file(queue: Queue, conn: psycopg.Connection, processes: Processes) -> None:
     worker = processes.start().wait_until_serving()
     until(worker.health_file.exists, "the file")

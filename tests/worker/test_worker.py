@@ -1,9 +1,12 @@
 """A worker in the test's process, on a real queue: what happens to messages, depending on their handlers."""
 
 import asyncio
+import json
 import logging
 import threading
 import time
+from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -14,9 +17,9 @@ from lonnymq import (
     AsyncJob,
     AsyncQueue,
     Backoff,
-    Created,
     Delivery,
     Discard,
+    Fail,
     Job,
     JobStopped,
     LeaseLost,
@@ -24,7 +27,7 @@ from lonnymq import (
     Retry,
     Worker,
 )
-from lonnymq.errors import InvalidArgument, InvalidTime
+from lonnymq.errors import BrokenContent, InvalidArgument, InvalidTime, UnknownContentType
 from lonnymq.worker.exceptions import HandlersStuck
 from tests.worker.serving import drain, serving, until
 
@@ -33,7 +36,7 @@ def outcomes(queue: Queue) -> list[tuple[str, str | None]]:
     return [(each.outcome, each.error) for each in queue.history()]
 
 
-def test_both_kinds_of_handler(queue: Queue, app: App[Created]) -> None:
+def test_both_kinds_of_handler(queue: Queue, app: App) -> None:
     seen: list[Any] = []
 
     @app.task(channel="acme")
@@ -68,9 +71,9 @@ def test_tasks_of_an_asynchronous_app(dsn: str) -> None:
             async def count(n: int) -> None:
                 seen.append(n)
                 if n:
-                    await count.enqueue(n - 1)
+                    await count.enqueue_async(n - 1)
 
-            await count.enqueue(3)
+            await count.enqueue_async(3)
             await Worker(app).serve(until_empty=True)
             assert (await queue.stats()).waiting == 0
         return seen
@@ -78,9 +81,7 @@ def test_tasks_of_an_asynchronous_app(dsn: str) -> None:
     assert asyncio.run(main()) == [3, 2, 1, 0]
 
 
-def test_until_empty_waits_for_a_message_that_a_concurrency_limit_holds_back(
-    queue: Queue, app: App[Created]
-) -> None:
+def test_until_empty_waits_for_a_message_that_a_concurrency_limit_holds_back(queue: Queue, app: App) -> None:
     @app.task()
     def send() -> None: ...
 
@@ -95,7 +96,7 @@ def test_until_empty_waits_for_a_message_that_a_concurrency_limit_holds_back(
     assert queue.messages() == []
 
 
-def test_until_empty_leaves_paused_channels_and_scheduled_messages(queue: Queue, app: App[Created]) -> None:
+def test_until_empty_leaves_paused_channels_and_scheduled_messages(queue: Queue, app: App) -> None:
     @app.task()
     def send() -> None: ...
 
@@ -107,7 +108,7 @@ def test_until_empty_leaves_paused_channels_and_scheduled_messages(queue: Queue,
     assert [message.status for message in queue.messages()] == ["scheduled", "due"]
 
 
-def test_enqueue_in_the_callers_transaction(dsn: str, queue: Queue, app: App[Created]) -> None:
+def test_enqueue_in_the_callers_transaction(dsn: str, queue: Queue, app: App) -> None:
     @app.task()
     def send() -> None: ...
 
@@ -117,9 +118,7 @@ def test_enqueue_in_the_callers_transaction(dsn: str, queue: Queue, app: App[Cre
     assert drain(app) == [None]
 
 
-def test_a_failing_message_is_retried_and_then_dead_with_its_traceback(
-    queue: Queue, app: App[Created]
-) -> None:
+def test_a_failing_message_is_retried_and_then_dead_with_its_traceback(queue: Queue, app: App) -> None:
     @app.task(max_attempts=3, backoff=0)
     def fails(n: int) -> None:
         raise ValueError(f"attempt {Job.current().attempt} of {n}\0")
@@ -135,7 +134,7 @@ def test_a_failing_message_is_retried_and_then_dead_with_its_traceback(
     assert "lonnymq/worker/" not in dead.error, "the worker's own frames are left out"
 
 
-def test_a_long_traceback_keeps_its_end(queue: Queue, app: App[Created]) -> None:
+def test_a_long_traceback_keeps_its_end(queue: Queue, app: App) -> None:
     @app.task(max_attempts=1)
     def fails() -> None:
         raise ValueError("x" * 20_000 + " the end")
@@ -148,7 +147,7 @@ def test_a_long_traceback_keeps_its_end(queue: Queue, app: App[Created]) -> None
     assert dead.error.endswith("the end")
 
 
-def test_backoff_delays_the_next_attempt(queue: Queue, app: App[Created]) -> None:
+def test_backoff_delays_the_next_attempt(queue: Queue, app: App) -> None:
     @app.task(backoff=Backoff(first=1000, longest=1000))
     def fails() -> None:
         raise ValueError
@@ -162,7 +161,7 @@ def test_backoff_delays_the_next_attempt(queue: Queue, app: App[Created]) -> Non
     assert 499 <= message.dequeue_at / 1000 - before <= 1030
 
 
-def test_retry(queue: Queue, app: App[Created]) -> None:
+def test_retry(queue: Queue, app: App) -> None:
     @app.task(backoff=1000)
     def asks(counts: bool) -> None:
         if Job.current().message.state is None:
@@ -175,7 +174,94 @@ def test_retry(queue: Queue, app: App[Created]) -> None:
     assert attempts == {first.id: (2, "not ready"), second.id: (1, None)}
 
 
-def test_discard(queue: Queue, app: App[Created], caplog: pytest.LogCaptureFixture) -> None:
+def test_priorities_of_tasks(queue: Queue, app: App) -> None:
+    """Both ways, as a default of the task or for one call; they survive a retry and combine with a delay."""
+    seen: list[tuple[str, int, int]] = []
+
+    def note(name: str) -> None:
+        message = Job.current().message
+        seen.append((name, message.priority, message.attempts))
+        if message.attempts == 1 and name == "urgent":
+            raise Retry("again", after=0)
+
+    @app.task(priority=50, backoff=0)
+    def urgent() -> None:
+        note("urgent")
+
+    @app.task(priority=-50, cost=3, lane="slow")
+    def patient() -> None:
+        note("patient")
+        assert (Job.current().message.cost, Job.current().message.lane) == (3, "slow")
+
+    @app.task
+    def usual() -> None:
+        note("usual")
+
+    patient.enqueue()
+    usual.using(priority=-100).enqueue()
+    usual.enqueue()
+    usual.using(priority=7, delay=0.001).enqueue()
+    usual.using(priority=100, delay=60).enqueue()
+    urgent.enqueue()
+    assert len(drain(app, concurrency=1, prefetch=0, lanes=["default"])) == 5
+    first_attempts = [(name, priority) for name, priority, attempt in seen if attempt == 1]
+    assert first_attempts == [("urgent", 50), ("usual", 7), ("usual", 0), ("usual", -100)]
+    assert ("urgent", 50, 2) in seen
+    seen.clear()
+    assert drain(app) == [None]
+    assert seen == [("patient", -50, 1)]
+
+
+def test_a_handler_that_fails_for_good(queue: Queue, app: App, caplog: pytest.LogCaptureFixture) -> None:
+    @app.task(max_attempts=5, backoff=0)
+    def fails(reason: str) -> None:
+        raise Fail(reason)
+
+    fails.enqueue("no such customer")
+    fails.enqueue("")
+    assert [type(error) for error in drain(app)] == [Fail, Fail]
+    assert [(each.attempts, each.error) for each in queue.dead.list()] == [
+        (1, "no such customer"),
+        (1, "the handler asked for no further attempt"),
+    ]
+    assert "no such customer" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"{}", "task 'send': the message has no argument 'invoice'"),
+        (b'{"invoice": 7, "colour": 1}', "task 'send' takes no argument 'colour'"),
+        (b"{", "is not application/json"),
+    ],
+)
+def test_a_message_that_the_task_cannot_take_is_dead_at_once(
+    queue: Queue, app: App, content: bytes, says: str
+) -> None:
+    @app.task(max_attempts=5, backoff=0)
+    def send(invoice: int) -> None: ...
+
+    queue.enqueue(content, headers={"task": "send", "content-type": "application/json"})
+    assert len(drain(app)) == 1
+    [dead] = queue.dead.list()
+    assert dead.attempts == 1
+    assert dead.error is not None
+    assert says in dead.error
+
+
+def test_an_error_in_the_handler_about_a_payload_is_retried(queue: Queue, app: App) -> None:
+    """Only the handler's own message cannot change."""
+
+    @app.task(max_attempts=2, backoff=0)
+    def send() -> None:
+        raise BrokenContent("another message")
+
+    send.enqueue()
+    assert len(drain(app)) == 2
+    assert [each.attempts for each in queue.dead.list()] == [2]
+
+
+def test_discard(queue: Queue, app: App, caplog: pytest.LogCaptureFixture) -> None:
     @app.task()
     async def drops() -> None:
         raise Discard("no such customer")
@@ -187,7 +273,7 @@ def test_discard(queue: Queue, app: App[Created], caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.parametrize("kind", ["plain", "asynchronous"])
-def test_timeout(queue: Queue, app: App[Created], kind: str) -> None:
+def test_timeout(queue: Queue, app: App, kind: str) -> None:
     ended: list[BaseException] = []
 
     @app.task(timeout=0.2, max_attempts=1)
@@ -215,7 +301,7 @@ def test_timeout(queue: Queue, app: App[Created], kind: str) -> None:
     assert dead.error == f"TimeoutError: {kind} took longer than 0.2 s"
 
 
-def test_a_thread_that_cannot_be_interrupted_is_replaced(queue: Queue, app: App[Created]) -> None:
+def test_a_thread_that_cannot_be_interrupted_is_replaced(queue: Queue, app: App) -> None:
     """It sleeps in C. After the interrupt timeout its message counts as failed, and others are handled."""
     over = threading.Event()
 
@@ -237,7 +323,7 @@ def test_a_thread_that_cannot_be_interrupted_is_replaced(queue: Queue, app: App[
     assert len(queue.dead.list()) == 1
 
 
-def test_a_worker_whose_threads_are_all_stuck_stops(queue: Queue, app: App[Created]) -> None:
+def test_a_worker_whose_threads_are_all_stuck_stops(queue: Queue, app: App) -> None:
     """What it leased could never start. The handlers wait in C, so nothing can interrupt them."""
     over = threading.Event()
 
@@ -256,7 +342,7 @@ def test_a_worker_whose_threads_are_all_stuck_stops(queue: Queue, app: App[Creat
 
 
 @pytest.mark.parametrize("kind", ["plain", "asynchronous"])
-def test_leases_are_extended_while_a_handler_runs(queue: Queue, app: App[Created], kind: str) -> None:
+def test_leases_are_extended_while_a_handler_runs(queue: Queue, app: App, kind: str) -> None:
     @app.task()
     def plain() -> None:
         time.sleep(2)
@@ -280,9 +366,7 @@ def test_leases_are_extended_while_a_handler_runs(queue: Queue, app: App[Created
 
 
 @pytest.mark.parametrize("kind", ["plain", "asynchronous"])
-def test_a_handler_whose_lease_was_lost_is_stopped(
-    dsn: str, queue: Queue, app: App[Created], kind: str
-) -> None:
+def test_a_handler_whose_lease_was_lost_is_stopped(dsn: str, queue: Queue, app: App, kind: str) -> None:
     began, ended = threading.Event(), threading.Event()
 
     @app.task()
@@ -322,7 +406,7 @@ def test_a_handler_whose_lease_was_lost_is_stopped(
     )
 
 
-def test_a_cancelled_message_stops_its_handler(queue: Queue, app: App[Created]) -> None:
+def test_a_cancelled_message_stops_its_handler(queue: Queue, app: App) -> None:
     began, ended = threading.Event(), threading.Event()
 
     @app.task()
@@ -345,9 +429,7 @@ def test_a_cancelled_message_stops_its_handler(queue: Queue, app: App[Created]) 
     assert outcomes(queue) == [("cancelled", None)]
 
 
-def test_a_task_with_a_longer_lease_gets_it_before_it_starts(
-    dsn: str, queue: Queue, app: App[Created]
-) -> None:
+def test_a_task_with_a_longer_lease_gets_it_before_it_starts(dsn: str, queue: Queue, app: App) -> None:
     """So it may block the loop for longer than the shortest lease."""
     left: list[int] = []
 
@@ -366,7 +448,7 @@ def test_a_task_with_a_longer_lease_gets_it_before_it_starts(
     assert 20_000 < left[0] <= 30_000
 
 
-def test_state_outlives_the_worker(queue: Queue, app: App[Created]) -> None:
+def test_state_outlives_the_worker(queue: Queue, app: App) -> None:
     """It is stored when it is saved, not when the handler finishes. Another worker continues from there."""
     pages: list[int] = []
     saved = threading.Event()
@@ -392,7 +474,7 @@ def test_state_outlives_the_worker(queue: Queue, app: App[Created]) -> None:
     assert pages == [0, 1, 2]
 
 
-def test_state_of_a_plain_handler(queue: Queue, app: App[Created]) -> None:
+def test_state_of_a_plain_handler(queue: Queue, app: App) -> None:
     states: list[Any] = []
 
     @app.task(backoff=0)
@@ -407,7 +489,7 @@ def test_state_of_a_plain_handler(queue: Queue, app: App[Created]) -> None:
     assert states == [None, {"page": 3}]
 
 
-def test_complete_in_the_handlers_own_transaction(dsn: str, queue: Queue, app: App[Created]) -> None:
+def test_complete_in_the_handlers_own_transaction(dsn: str, queue: Queue, app: App) -> None:
     with psycopg.connect(dsn) as conn:
         conn.execute("CREATE TABLE paid (n INT)")
 
@@ -434,9 +516,67 @@ def test_complete_in_the_handlers_own_transaction(dsn: str, queue: Queue, app: A
     assert [each.outcome for each in queue.history()] == ["completed"] * 2
 
 
-def test_completing_a_lost_message_rolls_back_the_transaction(
-    dsn: str, queue: Queue, app: App[Created]
+def test_a_message_that_the_handler_completed_is_counted_as_completed(
+    dsn: str, queue: Queue, app: App, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    @app.task()
+    def pays() -> None:
+        with psycopg.connect(dsn) as conn:
+            Job.current().complete(conn=conn)
+
+    @app.task()
+    def does_nothing() -> None: ...
+
+    pays.enqueue()
+    does_nothing.enqueue()
+    health = tmp_path / "health.json"
+    with caplog.at_level(logging.INFO, "lonnymq.worker"):
+        assert drain(app, health_file=health, name="me") == [None, None]
+    assert json.loads(health.read_text())["outcomes"] == {"completed": 2}
+    assert "me stopped: 2 completed" in caplog.text
+    assert "not committed" not in caplog.text
+
+
+def test_a_released_message_is_not_counted_as_retried(queue: Queue, app: App, tmp_path: Path) -> None:
+    @app.task(backoff=3600)
+    def pays(error: str) -> None:
+        raise Retry(after=3600, counts=False) if error == "not ready" else ValueError(error)
+
+    pays.enqueue("not ready")
+    pays.enqueue("no money")
+    health = tmp_path / "health.json"
+    drain(app, health_file=health)
+    assert json.loads(health.read_text())["outcomes"] == {"released": 1, "retried": 1}
+
+
+@pytest.mark.parametrize("end", ["left open", "rolled back"])
+def test_a_handler_that_forgets_to_commit_is_warned(
+    dsn: str, queue: Queue, app: App, tmp_path: Path, caplog: pytest.LogCaptureFixture, end: str
+) -> None:
+    connections: list[psycopg.Connection] = []
+
+    @app.task()
+    def forgets() -> None:
+        conn = psycopg.connect(dsn)
+        connections.append(conn)
+        Job.current().complete(conn=conn)
+        if end == "rolled back":
+            conn.rollback()
+
+    created = forgets.enqueue()
+    health = tmp_path / "health.json"
+    assert drain(app, health_file=health) == [None]
+    [warning] = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert warning.startswith(f"forgets (message {created.id}, ")
+    assert "was completed in a transaction that is not committed" in warning
+    assert "Commit the transaction before the handler returns" in warning
+    assert json.loads(health.read_text())["outcomes"] == {"not committed": 1}
+    for conn in connections:
+        conn.close()
+    assert queue.stats().leased == 1, "until its lease ends"
+
+
+def test_completing_a_lost_message_rolls_back_the_transaction(dsn: str, queue: Queue, app: App) -> None:
     with psycopg.connect(dsn) as conn:
         conn.execute("CREATE TABLE paid (n INT)")
 
@@ -456,27 +596,7 @@ def test_completing_a_lost_message_rolls_back_the_transaction(
     assert queue.stats().leased == 1
 
 
-def test_messages_of_unknown_tasks_are_released_and_logged_as_errors(
-    queue: Queue, app: App[Created], caplog: pytest.LogCaptureFixture
-) -> None:
-    @app.task()
-    def known() -> None: ...
-
-    for _ in range(3):
-        queue.enqueue({}, headers={"task": "newer"})
-    queue.enqueue("raw")
-    known.enqueue()
-    with caplog.at_level(logging.ERROR, "lonnymq.worker"):
-        assert len(drain(app)) == 5
-    assert [(each.status, each.attempts) for each in queue.messages()] == [("scheduled", 0)] * 4
-    logged = [record.getMessage() for record in caplog.records]
-    assert logged == [
-        "released 3 messages for the task 'newer' for 60 s: no handler; tasks: known",
-        "released 1 message without a task for 60 s: no handler; tasks: known",
-    ]
-
-
-def test_a_handler_that_raises_system_exit_only_fails(queue: Queue, app: App[Created]) -> None:
+def test_a_handler_that_raises_system_exit_only_fails(queue: Queue, app: App) -> None:
     @app.task(max_attempts=1)
     def leaves() -> None:
         raise SystemExit(3)
@@ -491,7 +611,7 @@ def test_a_handler_that_raises_system_exit_only_fails(queue: Queue, app: App[Cre
     assert len(queue.dead.list()) == 2
 
 
-def test_ready_messages_are_released_when_handlers_become_slow(queue: Queue, app: App[Created]) -> None:
+def test_ready_messages_are_released_when_handlers_become_slow(queue: Queue, app: App) -> None:
     over = threading.Event()
 
     @app.task()
@@ -517,7 +637,7 @@ def test_ready_messages_are_released_when_handlers_become_slow(queue: Queue, app
 
 
 def test_a_locked_message_does_not_delay_others_of_its_batch(
-    dsn: str, queue: Queue, app: App[Created], monkeypatch: pytest.MonkeyPatch
+    dsn: str, queue: Queue, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lonnymq.worker.batches.BATCH_TIMEOUT_S", 0.3)
     done: list[int] = []
@@ -552,6 +672,63 @@ def test_a_locked_message_does_not_delay_others_of_its_batch(
         ({"shutdown_timeout": -1}, InvalidTime),
     ],
 )
-def test_wrong_options(app: App[Created], options: dict[str, Any], error: type[Exception]) -> None:
+def test_wrong_options(app: App, options: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
         Worker(app, **options)
+
+
+def test_handlers_do_not_see_context_variables_of_each_other(app: App) -> None:
+    tenant: ContextVar[str | None] = ContextVar("tenant", default=None)
+    seen: list[str | None] = []
+
+    @app.task()
+    async def in_the_loop(number: int) -> None:
+        seen.append(tenant.get())
+        tenant.set(f"tenant {number}")
+
+    @app.task()
+    def in_a_thread(number: int) -> None:
+        seen.append(tenant.get())
+        tenant.set(f"tenant {number}")
+
+    for number in range(5):
+        in_the_loop.enqueue(number)
+        in_a_thread.enqueue(number)
+    drain(app, concurrency=1)
+    assert seen == [None] * 10
+
+
+@pytest.mark.parametrize("content_type", [5, ["application/json"], "text/xml"])
+def test_a_content_type_that_cannot_be_decoded_is_no_reason_for_another_attempt(
+    queue: Queue, app: App, content_type: Any
+) -> None:
+    @app.task()
+    def send() -> None: ...
+
+    queue.enqueue(b"{}", headers={"task": "send", "content-type": content_type})
+    [raised] = drain(app)
+    assert isinstance(raised, UnknownContentType)
+    [dead] = queue.dead.list()
+    assert dead.attempts == 1
+    assert repr(content_type) in (dead.error or "")
+
+
+def test_a_worker_can_be_started_again(app: App) -> None:
+    done: list[int] = []
+
+    @app.task()
+    async def count(n: int) -> None:
+        done.append(n)
+
+    worker = Worker(app)
+
+    async def main() -> None:
+        for n in range(3):
+            count.enqueue(n)
+            serving_again = asyncio.create_task(worker.serve())
+            await until(lambda: len(done) == n + 1 or serving_again.done())  # noqa: B023 - awaited here
+            worker.stop()
+            await serving_again
+
+    asyncio.run(main())
+    assert done == [0, 1, 2]

@@ -18,6 +18,7 @@ Result = TypeVar("Result")
 SYNC: tuple[type, ...] = ()
 ASYNC = (asyncpg.Connection, PoolConnectionProxy, Pool)
 POOLS = (Pool,)
+AFTER_FORK = "make the pool and the queue in the child process"
 FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
 
@@ -47,6 +48,10 @@ def _login(connection: asyncpg.Connection[Any]) -> str | None:
 def address(pool: Pool[Any]) -> None:  # noqa: ARG001
     """asyncpg does not expose the address of a pool."""
     return
+
+
+def open_connections(pool: Pool[Any]) -> object | None:
+    return pool if pool.get_size() else None
 
 
 @asynccontextmanager

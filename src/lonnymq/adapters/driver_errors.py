@@ -13,12 +13,12 @@ from types import TracebackType
 from typing import NoReturn, Self, TypeVar
 
 from lonnymq.errors import (
-    IS_IT_UP,
     ConnectionDropped,
     DatabaseUnreachable,
     LonnyMQError,
     NotPermitted,
     from_call,
+    hint_to_connect,
 )
 
 Value = TypeVar("Value")
@@ -98,7 +98,8 @@ class CallerBlock:
             raise error
         ours = translated(error)
         if isinstance(ours, ConnectionDropped) and not self._is_entered:
-            raise DatabaseUnreachable(f"could not connect: {ours.message}", IS_IT_UP) from error
+            hint = hint_to_connect(ours.message)
+            raise DatabaseUnreachable(f"could not connect: {ours.message}", hint) from error
         refuse(error)
 
 

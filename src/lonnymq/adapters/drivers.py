@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from lonnymq.adapters import invalid_values
-from lonnymq.errors import LonnyMQError, UnsuitableConnection
+from lonnymq.errors import LonnyMQError, UnsuitableConnection, UsedAfterFork
 from lonnymq.statement import Command
 
 Result = TypeVar("Result")
@@ -26,7 +26,9 @@ POOLS = "give a DSN, a psycopg or asyncpg pool, or a SQLAlchemy engine"
 def run(target: object, schema: str, command: Command[Result]) -> Result:
     adapter = _adapter_of(target)
     if not isinstance(target, adapter.SYNC):
-        raise UnsuitableConnection(f"{_name(target)} is asynchronous", "use an AsyncQueue with it")
+        raise UnsuitableConnection(
+            f"{_name(target)} is asynchronous", "use an AsyncQueue, or a task's enqueue_async, with it"
+        )
     invalid_values.check(command)
     try:
         result: Result = adapter.run(target, schema, command)
@@ -39,7 +41,9 @@ def run(target: object, schema: str, command: Command[Result]) -> Result:
 async def run_async(target: object, schema: str, command: Command[Result]) -> Result:
     adapter = _adapter_of(target)
     if not isinstance(target, adapter.ASYNC):
-        raise UnsuitableConnection(f"{_name(target)} is not asynchronous", "use a Queue with it")
+        raise UnsuitableConnection(
+            f"{_name(target)} is not asynchronous", "use a Queue, or a task's enqueue, with it"
+        )
     invalid_values.check(command)
     try:
         result: Result = await adapter.run_async(target, schema, command)
@@ -98,6 +102,21 @@ def address(pool: object) -> str | None:
     """The address that the pool or engine connects to, if it exposes that."""
     found: str | None = _adapter_of(pool).address(pool)
     return found
+
+
+def open_connections(pool: object) -> object | None:
+    """The part of the pool or engine that holds open connections, if it has any. It is another object once
+    they have been replaced.
+    """
+    found: object | None = _adapter_of(pool).open_connections(pool)
+    return found
+
+
+def used_after_fork(pool: object) -> UsedAfterFork:
+    return UsedAfterFork(
+        f"{_name(pool)} was opened before this process was forked, so its connections are the parent's",
+        _adapter_of(pool).AFTER_FORK,
+    )
 
 
 def is_pool(target: object) -> bool:

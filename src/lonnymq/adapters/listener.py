@@ -33,6 +33,11 @@ def _check_is_direct(
         raise NoListening
 
 
+def _leave_to_parent(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """In a forked process: keep psycopg from warning that nobody closed the connection."""
+    connection._pool = None  # noqa: SLF001 - psycopg does not warn about connections of a pool
+
+
 class Listener:
     """After its connection has broken, it only sleeps."""
 
@@ -78,8 +83,20 @@ class Listener:
             self.is_broken = True
         return is_notified
 
+    def payloads(self, seconds: float) -> list[str] | None:
+        """Wait for notifications, at most `seconds`. Returns their payloads; None if the connection broke."""
+        try:
+            return [found.payload for found in self._connection.notifies(timeout=seconds, stop_after=1)]
+        except psycopg.Error as error:
+            log.warning(FAILED, error)
+            self.is_broken = True
+            return None
+
     def close(self) -> None:
         self._connection.close()
+
+    def leave_to_parent(self) -> None:
+        _leave_to_parent(self._connection)
 
 
 class AsyncListener:
@@ -127,5 +144,21 @@ class AsyncListener:
             self.is_broken = True
         return is_notified
 
+    async def payloads(self, seconds: float) -> list[str] | None:
+        """Wait for notifications, at most `seconds`. Returns their payloads; None if the connection broke."""
+        try:
+            return [found.payload async for found in self._connection.notifies(timeout=seconds, stop_after=1)]
+        except psycopg.Error as error:
+            log.warning(FAILED, error)
+            self.is_broken = True
+            return None
+
     async def close(self) -> None:
         await self._connection.close()
+
+    def close_now(self) -> None:
+        """Close it without an event loop."""
+        self._connection.pgconn.finish()
+
+    def leave_to_parent(self) -> None:
+        _leave_to_parent(self._connection)

@@ -19,7 +19,7 @@ from lonnymq.adapters.driver_errors import (
     with_translated_errors,
     with_translated_errors_async,
 )
-from lonnymq.errors import IS_IT_UP, DatabaseUnreachable, QueueClosed, ReadOnlyDatabase
+from lonnymq.errors import DatabaseUnreachable, QueueClosed, ReadOnlyDatabase, hint_to_connect
 from lonnymq.statement import Command
 
 Result = TypeVar("Result")
@@ -30,6 +30,7 @@ POOLS = (*SYNC, *ASYNC)
 SESSION_QUERY = (
     "SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('default_transaction_isolation')"
 )
+AFTER_FORK = "make the pool and the queue in the child process, or give the queue a DSN"
 READ_COMMITTED = "read committed"  # a dequeue needs it, whatever the database's default is
 
 
@@ -85,6 +86,10 @@ def address(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> str | None:
     return conninfo(pool.conninfo, **(pool.kwargs or {}))
 
 
+def open_connections(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> object | None:
+    return None if pool.closed else pool
+
+
 def own_pool(dsn: str, max_size: int, timeout: float) -> ConnectionPool[Any]:
     """A pool that is not open yet. Its connections are in autocommit mode."""
     return ConnectionPool(conninfo(dsn), configure=_configure, **_options(max_size, timeout))
@@ -99,17 +104,17 @@ def own_async_pool(
 def open_pool(pool: ConnectionPool[Any]) -> None:
     """Connect once first: a pool would keep retrying without reporting why."""
     with translated_connect_errors():
-        psycopg.connect(_address_with_timeout(pool)).close()
+        psycopg.connect(address_with_timeout(pool)).close()
     pool.open()
 
 
 async def open_async_pool(pool: AsyncConnectionPool[Any]) -> None:
     with translated_connect_errors():
-        await (await AsyncConnection.connect(_address_with_timeout(pool))).close()
+        await (await AsyncConnection.connect(address_with_timeout(pool))).close()
     await pool.open()
 
 
-def _address_with_timeout(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> str:
+def address_with_timeout(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> str:
     """The pool's address, with the pool's timeout as connect_timeout unless it has one."""
     return make_conninfo(**{"connect_timeout": max(1, round(pool.timeout))} | parameters(str(pool.conninfo)))
 
@@ -159,7 +164,8 @@ def translated_connect_errors() -> Iterator[None]:
     try:
         yield
     except psycopg.OperationalError as error:
-        raise DatabaseUnreachable(f"could not connect: {error}", IS_IT_UP) from None
+        hint = hint_to_connect(str(error))
+        raise DatabaseUnreachable(f"could not connect: {error}", hint) from None
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine, TextClause, bindparam, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.pool import NullPool, QueuePool
 from sqlalchemy.types import NullType
 
 from lonnymq.adapters.address import conninfo
@@ -29,6 +30,7 @@ Result = TypeVar("Result")
 SYNC = (Engine, Connection, Session, scoped_session)
 ASYNC = (AsyncEngine, AsyncConnection, AsyncSession, async_scoped_session)
 POOLS = (Engine, AsyncEngine)
+AFTER_FORK = "call engine.dispose(close=False) in the child process before you use the engine there"
 READ_COMMITTED: dict[str, Any] = {"isolation_level": "READ COMMITTED"}  # a dequeue needs it
 
 
@@ -74,6 +76,14 @@ def address(engine: Engine | AsyncEngine) -> str | None:
         return conninfo(engine.url.render_as_string(hide_password=False))
     except InvalidAddress:
         return None  # it has parameters that only its driver knows
+
+
+def open_connections(engine: Engine | AsyncEngine) -> object | None:
+    pool: Any = engine.pool
+    if isinstance(pool, NullPool):
+        return None
+    is_empty = isinstance(pool, QueuePool) and pool.checkedin() + pool.checkedout() == 0
+    return None if is_empty else pool
 
 
 @contextmanager

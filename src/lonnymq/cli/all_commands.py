@@ -8,6 +8,7 @@ import typer
 
 import lonnymq
 from lonnymq.cli import (
+    batch_commands,
     bench_command,
     channel_commands,
     credential_commands,
@@ -26,6 +27,7 @@ from lonnymq.cli import (
     stats_commands,
     top_command,
     worker_command,
+    worker_commands,
 )
 from lonnymq.cli.options import Json, print_json
 
@@ -48,7 +50,9 @@ app.add_typer(queue_commands.app, name="queue")
 app.add_typer(channel_commands.app, name="channels")
 app.add_typer(message_commands.app, name="messages")
 app.add_typer(dead_commands.app, name="dead")
+app.add_typer(batch_commands.app, name="batches")
 app.add_typer(schedule_commands.app, name="schedules")
+app.add_typer(worker_commands.app, name="workers")
 app.add_typer(credential_commands.app, name="credentials")
 app.add_typer(follower_commands.app, name="followers")
 app.add_typer(sql_commands.app, name="sql")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lonnymq.channel_policy import POLICIES, PolicyPart
+from lonnymq.channel_policy import POLICIES
 from lonnymq.cli.completion import channel_names
 from lonnymq.cli.confirm import confirm
-from lonnymq.cli.display import exactly
+from lonnymq.cli.display import exactly, limit_text
 from lonnymq.cli.failure import BadValue, NotThere
 from lonnymq.cli.open_queue import dispatch, opened, server_time
-from lonnymq.cli.option_flags import flag, with_flags
+from lonnymq.cli.option_flags import flag, text_flag, with_flags
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, Schema, Yes, print_json
 from lonnymq.cli.printing import Column, note, print_list, print_page, print_record
 from lonnymq.errors import NotPermitted
@@ -102,14 +102,22 @@ def show(name: Name, *, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_jso
 
 @app.command("set")
 @with_flags(
-    {name: flag(policy.type, policy.help, policy.least, policy.most) for name, policy in POLICIES.items()}
+    {
+        name: flag(float, part.help, part.least, part.most)
+        if part.read is None
+        else text_flag(part.read, part.metavar, part.help)
+        for name, part in POLICIES.items()
+    }
 )
 def set_policy(
     name: Name, *, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_json: Json = False, **options: Any
 ) -> None:
     """Change a channel's limits and its weight. Those that you do not give keep their values.
 
-    Example: lonnymq channels set acme --max-concurrency 2 --release-interval 0.5
+    A limit of 0 means no limit. With inherit, the channel has the limit that `lonnymq queue set` gives all
+    channels, for example with --channel-rate.
+
+    Example: lonnymq channels set acme --max-concurrency 2 --rate 20/s --burst 50
     """
     if all(value is None for value in options.values()):
         flags = [f"--{name.replace('_', '-')}" for name in POLICIES]
@@ -210,7 +218,7 @@ def _note_if_new(queue: Queue, name: str) -> None:
 
 def _is_unknown(found: ChannelStatistics) -> bool:
     has_policy = found.paused or any(
-        getattr(found, policy.field) != policy.usual for policy in POLICIES.values()
+        getattr(found, name) != part.usual and name not in found.inherited for name, part in POLICIES.items()
     )
     return not (has_policy or found.waiting or found.leased or found.dead or found.served)
 
@@ -247,21 +255,20 @@ def _fields(channel: ChannelStatistics, now: int) -> list[tuple[str, str]]:
         ("oldest due", "" if channel.oldest_due_ms is None else duration(channel.oldest_due_ms)),
         ("served", count(channel.served)),
         ("last served", exactly(channel.last_served_at, now)),
-        *((part.title, _shown(part, channel)) for part in POLICIES.values()),
+        *((part.title, _shown(name, channel)) for name, part in POLICIES.items()),
     ]
 
 
-def _shown(part: PolicyPart, record: ChannelPolicy) -> str:
-    value = getattr(record, part.field)
-    if not value:
-        return "no limit"
-    return f"{value:g}" if part.usual == 1 else f"{value:,}{part.unit}"
+def _shown(name: str, policy: ChannelPolicy) -> str:
+    """A part of a policy. The queue's limits for channels are marked."""
+    shown = limit_text(getattr(policy, name))
+    return f"{shown} (inherited)" if name in policy.inherited else shown
 
 
 def _print_policies(policies: Sequence[ChannelPolicy], *, as_json: bool) -> None:
     columns: list[Column[ChannelPolicy]] = [
         Column("channel", lambda policy: policy.channel, gives_way=True),
         Column("paused", lambda policy: "yes" if policy.paused else "no"),
-        *(Column(part.title, partial(_shown, part), is_number=True) for part in POLICIES.values()),
+        *(Column(part.title, partial(_shown, name), is_number=True) for name, part in POLICIES.items()),
     ]
     print_list(policies, columns, otherwise="", as_json=as_json)

@@ -63,7 +63,14 @@ def unbind(role: Role, *, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_j
 
     Example: lonnymq credentials unbind acme_login
     """
+    from lonnymq.cli.failure import NotThere
+
     with opened(dsn, schema) as queue:
+        if role not in {bound.role for bound in queue.credentials()}:
+            raise NotThere(
+                f"{printable(role)} is not bound to channels",
+                "`lonnymq credentials list` lists the logins that are",
+            )
         queue.bind(role, None)
     if as_json:
         print_json({"role": role, "channels": None})

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from lonnymq.cli.failure import BadAddress, NoAddress, Unreachable
-from lonnymq.errors import IS_IT_UP, InvalidAddress
+from lonnymq.errors import InvalidAddress, hint_to_connect
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -22,7 +22,7 @@ def connect(given: str | None, **settings: str | int) -> Connection[Any]:
     try:
         return psycopg.connect(**_parameters(*_address(given)) | settings, autocommit=True)
     except psycopg.OperationalError as error:
-        raise Unreachable(str(error), IS_IT_UP) from None
+        raise Unreachable(str(error), hint_to_connect(str(error))) from None
 
 
 def address(given: str | None) -> str:

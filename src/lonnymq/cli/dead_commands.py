@@ -12,7 +12,7 @@ from lonnymq.cli.failure import FAILURE, BadValue, NotThere
 from lonnymq.cli.message_commands import LAST_ID, Id, fields
 from lonnymq.cli.message_outcomes import print_outcomes
 from lonnymq.cli.open_queue import opened, server_time
-from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, OfChannel, Schema, Yes, print_json
+from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, OfChannel, OfLane, Schema, Yes, print_json
 from lonnymq.cli.printing import Column, print_page, print_record
 from lonnymq.formatting import count, plural
 
@@ -53,6 +53,7 @@ def list_dead(
     *,
     channel: OfChannel = None,
     error: Error = None,
+    lane: OfLane = None,
     after: Annotated[int, typer.Option(min=0, max=LAST_ID, help="Next page: start after this id.")] = 0,
     limit: Limit = 50,
     dsn: Dsn = None,
@@ -64,7 +65,7 @@ def list_dead(
     Example: lonnymq dead list --channel acme --error '%timeout%'
     """
     with opened(dsn, schema) as queue:
-        found = queue.dead.list(channel=channel, error=error, after=after, limit=limit)
+        found = queue.dead.list(channel=channel, error=error, lane=lane, after=after, limit=limit)
         now = server_time(queue)
     print_page(
         found,

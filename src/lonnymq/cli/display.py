@@ -47,6 +47,16 @@ def due(dequeue_at: int, now: int, *, is_exact: bool = False) -> str:
     return (exactly if is_exact else when)(dequeue_at, now)
 
 
+def limit_text(limit: float | str | None) -> str:
+    """
+    >>> limit_text(None), limit_text(1000), limit_text(2.5), limit_text("20/s")
+    ('no limit', '1,000', '2.5', '20/s')
+    """
+    if limit is None or isinstance(limit, str):
+        return limit or "no limit"
+    return f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
+
+
 def size(octets: int) -> str:
     """
     >>> size(7), size(2048), size(3_000_000)

@@ -12,13 +12,14 @@ from lonnymq.cli.confirm import confirm
 from lonnymq.cli.display import attempts_of, due, exactly, gist, size, when
 from lonnymq.cli.failure import NotThere
 from lonnymq.cli.message_outcomes import print_outcomes
+from lonnymq.cli.message_status import finished_fields, finished_json, progress_json, progress_text
 from lonnymq.cli.open_queue import opened, server_time
-from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, OfChannel, Schema, Yes
-from lonnymq.cli.printing import Column, print_page, print_record, shown_payload
-from lonnymq.formatting import count, plural, printable
+from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, OfChannel, OfLane, Schema, Yes, print_json
+from lonnymq.cli.printing import Column, json_fields, print_fields, print_page, shown_payload
+from lonnymq.formatting import count, duration, plural, printable
 
 if TYPE_CHECKING:
-    from lonnymq.commands import ListedMessage, Message
+    from lonnymq.commands import ListedMessage, Message, Status
 
 LAST_ID = 2**63 - 1
 MEANINGS = {
@@ -57,6 +58,7 @@ def list_messages(
             help="`waiting` is both `due` and `scheduled` for later; `leased` messages are being worked on."
         ),
     ] = MessageStatus.WAITING,
+    lane: OfLane = None,
     after: Annotated[
         str | None,
         typer.Option(help="Next page: start after this cursor.", show_default=False),
@@ -71,7 +73,7 @@ def list_messages(
     Example: lonnymq messages list --channel acme --status due
     """
     with opened(dsn, schema) as queue:
-        found = queue.messages(channel=channel, status=status, after=after, limit=limit)
+        found = queue.messages(channel=channel, status=status, lane=lane, after=after, limit=limit)
         now = server_time(queue)
     print_page(
         found,
@@ -85,19 +87,29 @@ def list_messages(
 
 @app.command()
 def show(message_id: Id, *, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_json: Json = False) -> None:
-    """Show everything about a message, with its payload. Works for waiting, leased and dead messages.
+    """Show everything about a message, with its payload, progress and result.
+
+    A message that has finished is shown while its result is kept, or if the queue keeps a history.
 
     Example: lonnymq messages show 7
     """
+    from lonnymq.client.calls import ask
+    from lonnymq.commands import StatusGet
+
     with opened(dsn, schema) as queue:
         found = queue.get(message_id)
+        status = queue.perform(ask(StatusGet(message_id, with_result=True)))
         now = server_time(queue)
-    if found is None:
+    if found is None and not status.is_finished:
         raise NotThere(
             f"no message {message_id}: it has finished, or never existed",
-            "`lonnymq history` lists finished messages, if the queue keeps a history",
+            "finished messages are shown if they were enqueued with --keep-result, or if the queue keeps a"
+            " history: `lonnymq queue set --history`",
         )
-    print_record(found, lambda message: fields(message, now), as_json=as_json)
+    if as_json:
+        print_json(finished_json(status) if found is None else json_fields(found) | progress_json(status))
+    else:
+        print_fields(finished_fields(status, now) if found is None else fields(found, now, status))
 
 
 @app.command()
@@ -144,8 +156,8 @@ def run_now(
     print_outcomes(outcomes, {"rescheduled"}, MEANINGS, as_json=as_json)
 
 
-def fields(message: Message, now: int) -> list[tuple[str, str]]:
-    """The fields to show of a message, waiting, leased or dead."""
+def fields(message: Message, now: int, status: Status | None = None) -> list[tuple[str, str]]:
+    """The fields to show of a message, waiting, leased or dead. Its progress is in its status."""
     headers = json.dumps(message.headers, ensure_ascii=False) if message.headers else ""
     return [
         ("id", str(message.id)),
@@ -159,10 +171,13 @@ def fields(message: Message, now: int) -> list[tuple[str, str]]:
         ("first taken", exactly(message.first_dequeued_at, now)),
         ("last taken", exactly(message.dequeued_at, now)),
         ("lease ends", exactly(message.lease_end_at, now)),
+        ("progress", "" if status is None else progress_text(status, now)),
         ("died", exactly(message.dead_at, now)),
         ("attempts", attempts_of(message.attempts, message.max_attempts)),
         ("consumer", printable(message.consumer or "")),
         ("dedupe key", printable(message.dedupe_key or "")),
+        ("key held", _key_is_held(message)),
+        ("batch", "" if message.batch_id is None else str(message.batch_id)),
         ("headers", printable(headers)),
         ("error", _text(message.error)),
         ("past errors", _past_errors(message, now)),
@@ -170,6 +185,15 @@ def fields(message: Message, now: int) -> list[tuple[str, str]]:
         ("size", size(len(message.content))),
         ("payload", shown_payload(message)),
     ]
+
+
+def _key_is_held(message: Message) -> str:
+    if message.dedupe_key is None:
+        return ""
+    if message.unique_for_ms is None:
+        return "while it waits"
+    after = f"{duration(message.unique_for_ms)} after " if message.unique_for_ms else ""
+    return f"until {after}it has finished"
 
 
 def _text(text: str | None) -> str:
@@ -207,10 +231,11 @@ def _when(message: ListedMessage, now: int) -> str:
 
 
 def _about(message: ListedMessage) -> str:
-    """Its consumer, or else its last error, its task or its dedupe key."""
-    if message.lease_end_at is not None and message.consumer:
-        return f"at {message.consumer}"
+    """Its task and its consumer, or else its last error, its task or its dedupe key."""
     from lonnymq.client.produce import TASK_HEADER
 
     headers = message.headers if isinstance(message.headers, dict) else {}
-    return gist(message.error) or str(headers.get(TASK_HEADER) or "") or message.dedupe_key or ""
+    task = str(headers.get(TASK_HEADER) or "")
+    if message.lease_end_at is not None and message.consumer:
+        return f"{task} at {message.consumer}".lstrip()
+    return gist(message.error) or task or message.dedupe_key or ""

@@ -15,6 +15,18 @@ def flag(kind: Any, text: str, least: float | None = None, most: float | None = 
     return Annotated[kind | None, typer.Option(help=text, show_default=False, **limits)]
 
 
+def text_flag(read: Callable[[str], object], metavar: str, text: str) -> Any:
+    """The annotation of an optional flag whose value `read` makes from text. It raises ValueError."""
+
+    def parsed(given: str) -> object:
+        try:
+            return read(given)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+
+    return Annotated[Any, typer.Option(help=text, show_default=False, parser=parsed, metavar=metavar)]
+
+
 def with_flags(flags: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replace the **options of a command by flags, given by name and annotation."""
 

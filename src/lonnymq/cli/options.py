@@ -27,6 +27,7 @@ OfChannel = Annotated[
     str | None,
     typer.Option(help="Only messages of this channel.", show_default=False, autocompletion=channel_names),
 ]
+OfLane = Annotated[str | None, typer.Option(help="Only messages of this lane.", show_default=False)]
 Limit = Annotated[int, typer.Option(min=1, help="List at most this many.")]
 
 

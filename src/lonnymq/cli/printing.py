@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from uuid import UUID
 
 import typer
 
@@ -53,6 +54,8 @@ def json_fields(record: Any) -> dict[str, object]:
     if "content" in fields:
         fields |= _payload(record)
         del fields["content"]
+    if isinstance(fields.get("id"), UUID):
+        fields["id"] = str(fields["id"])
     if isinstance(fields.get("state"), bytes):
         fields["state_base64"] = base64.b64encode(fields.pop("state")).decode()
     return fields

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lonnymq.cli.display import limit_text
 from lonnymq.cli.failure import BadValue
 from lonnymq.cli.open_queue import opened
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Schema
@@ -64,14 +65,6 @@ def set_settings(
     content_max_bytes: Annotated[
         int | None, typer.Option(min=1, help="Largest allowed payload, in bytes.", show_default=False)
     ] = None,
-    dedupe_keep: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            help="Seconds for which a dedupe key stays taken after its message has finished.",
-            show_default=False,
-        ),
-    ] = None,
     history: Annotated[
         bool | None,
         typer.Option(
@@ -94,11 +87,55 @@ def set_settings(
             show_default=False,
         ),
     ] = None,
+    batch_keep: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Seconds for which to keep finished batches, at least 3600. 0: forever.",
+            show_default=False,
+        ),
+    ] = None,
     notify: Annotated[
         bool | None,
         typer.Option(
             "--notify/--no-notify",
             help="Notify sleeping consumers of new messages. Without it they poll once per second.",
+            show_default=False,
+        ),
+    ] = None,
+    channel_max_concurrency: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Most messages of one channel leased at the same time, for channels that do not set their"
+            " own limit. 0: no limit.",
+            show_default=False,
+        ),
+    ] = None,
+    channel_rate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RATE",
+            help="Most messages of one channel started per time, such as 20/s or 100/min, for channels that"
+            " do not set their own rate. 0: no limit.",
+            show_default=False,
+        ),
+    ] = None,
+    channel_burst: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Most messages that the rate lets start at once after a pause, for channels that do not set"
+            " their own burst.",
+            show_default=False,
+        ),
+    ] = None,
+    channel_max_size: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Most messages that one channel may have, for channels that do not set their own limit."
+            " 0: no limit.",
             show_default=False,
         ),
     ] = None,
@@ -109,9 +146,12 @@ def set_settings(
     """Change the settings that are given. The others stay as they are.
 
     Example: lonnymq queue set --max-concurrency 100 --history --history-keep 604800
+
+    Example: lonnymq queue set --channel-max-concurrency 4 --channel-rate 20/s --channel-burst 50
     """
-    numbers = (max_concurrency, max_attempts, lease, lease_max, content_max_bytes, dedupe_keep, history_keep)
-    if all(given is None for given in (*numbers, paused, history, history_content, notify)):
+    channels = (channel_max_concurrency, channel_rate, channel_burst, channel_max_size)
+    numbers = (max_concurrency, max_attempts, lease, lease_max, content_max_bytes, history_keep, batch_keep)
+    if all(given is None for given in (*numbers, *channels, paused, history, history_content, notify)):
         raise BadValue("no setting given", "`lonnymq queue set --help` lists them")
     with opened(dsn, schema) as queue:
         settings = queue.set(
@@ -121,27 +161,34 @@ def set_settings(
             max_attempts=max_attempts,
             max_concurrency=max_concurrency,
             paused=paused,
-            dedupe_keep=dedupe_keep,
             history=history,
             history_content=history_content,
             history_keep=history_keep,
+            batch_keep=batch_keep,
             notify=notify,
+            channel_max_concurrency=channel_max_concurrency,
+            channel_rate=channel_rate,
+            channel_burst=channel_burst,
+            channel_max_size=channel_max_size,
         )
     print_record(settings, _fields, as_json=as_json)
 
 
 def _fields(settings: QueueSettings) -> list[tuple[str, str]]:
-    limit = settings.max_concurrency
     return [
         ("paused", _yes_or_no(value=settings.paused)),
-        ("max concurrency", "no limit" if limit is None else count(limit)),
+        ("max concurrency", limit_text(settings.max_concurrency)),
         ("max attempts", count(settings.max_attempts)),
         ("lease", _seconds(settings.lease_ms)),
         ("longest lease", _seconds(settings.lease_max_ms)),
         ("largest payload", f"{count(settings.content_max_bytes)} bytes"),
-        ("dedupe keys kept", _seconds(settings.dedupe_keep_ms)),
         ("history", _history(settings)),
+        ("batches kept", _seconds(settings.batch_keep_ms) if settings.batch_keep_ms else "forever"),
         ("notify", _yes_or_no(value=settings.notify)),
+        ("channel max concurrency", limit_text(settings.channel_max_concurrency)),
+        ("channel rate", limit_text(settings.channel_rate)),
+        ("channel burst", limit_text(settings.channel_burst)),
+        ("channel max size", limit_text(settings.channel_max_size)),
     ]
 
 

@@ -10,6 +10,7 @@ from lonnymq.cli.display import exactly, gist, moment, when
 from lonnymq.cli.open_queue import dispatch, opened, server_time
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, OfChannel, Schema
 from lonnymq.cli.printing import Column, note, print_list, print_record
+from lonnymq.cli.worker_commands import task_names
 from lonnymq.formatting import count, duration
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def _fields(found: QueueStatistics, now: int) -> list[tuple[str, str]]:
         ("served", count(found.served)),
         ("last served", exactly(found.last_served_at, now)),
         ("max concurrency", "no limit" if found.max_concurrency is None else _used(found)),
+        ("workers", count(found.workers)),
+        ("unknown tasks", task_names(found.unknown_tasks)),
     ]
 
 

@@ -10,18 +10,18 @@ import sysconfig
 import threading
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lonnymq.cli.failure import FAILURE, BadTarget, BrokenModule, exit_code, sentence
-from lonnymq.errors import LonnyMQError
+from lonnymq.cli.failure import FAILURE, BadTarget, BadValue, BrokenModule, exit_code, sentence
+from lonnymq.errors import InvalidArgument, LonnyMQError
 
 if TYPE_CHECKING:
     from lonnymq.worker.app import App
 
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 THREAD_TIMEOUT_S = 1.0
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -34,6 +34,31 @@ Target = Annotated[
     ),
 ]
 Concurrency = Annotated[int, typer.Option(min=1, help="How many messages to handle at the same time.")]
+Lanes = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES", help="Serve only these lanes, separated by commas. Default: all.", show_default=False
+    ),
+]
+ChannelShare = Annotated[
+    float | None,
+    typer.Option(
+        min=0.001,
+        max=1,
+        help="At most this share of the concurrency for messages of one channel, such as 0.5; at least one"
+        " message. Default: no limit.",
+        show_default=False,
+    ),
+]
+Include = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODULES",
+        help="Also import these modules, separated by commas, which define tasks of the app; shop.tasks.* for"
+        " all modules of a package.",
+        show_default=False,
+    ),
+]
 Lease = Annotated[
     float | None,
     typer.Option(
@@ -64,6 +89,13 @@ HealthFile = Annotated[
         help="Write the state of the worker to this file, as JSON, every two seconds.", show_default=False
     ),
 ]
+UnknownTaskTimeout = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        help="Messages of a task that no worker knows become dead letters after this many seconds.",
+    ),
+]
 UntilEmpty = Annotated[
     bool,
     typer.Option(
@@ -73,7 +105,33 @@ UntilEmpty = Annotated[
         " with a backoff.",
     ),
 ]
-LogLevel = Annotated[str, typer.Option(help=f"Log messages of this level and above: {', '.join(LEVELS)}.")]
+ProcessCount = Annotated[
+    int,
+    typer.Option(
+        "--processes",
+        min=1,
+        help="Start this many processes, each with its own --concurrency. One that ends unexpectedly is"
+        " started again.",
+    ),
+]
+Reload = Annotated[
+    bool,
+    typer.Option("--reload", help="For development: restart when a Python file of the app changes."),
+]
+LogLevel = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Log messages of this level and above: {', '.join(LEVELS)}. Default: info.", show_default=False
+    ),
+]
+LogFormat = Annotated[
+    str | None,
+    typer.Option(
+        help="Log as text, or as JSON: one object per line. Default: text. An app that configures logging"
+        " itself is left alone.",
+        show_default=False,
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -83,14 +141,21 @@ def register(app: typer.Typer) -> None:
 def worker(
     target: Target,
     *,
+    include: Include = None,
     concurrency: Concurrency = 10,
+    lanes: Lanes = None,
+    channel_share: ChannelShare = None,
     lease: Lease = None,
     prefetch: Prefetch = 0.1,
-    shutdown_timeout: ShutdownTimeout = 30,
+    shutdown_timeout: ShutdownTimeout = 25,
     name: Name = None,
     health_file: HealthFile = None,
+    unknown_task_timeout: UnknownTaskTimeout = 86_400,
     until_empty: UntilEmpty = False,
-    log_level: LogLevel = "info",
+    processes: ProcessCount = 1,
+    reload: Reload = False,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
 ) -> None:
     """Run the tasks of an app until SIGTERM or Ctrl-C.
 
@@ -99,25 +164,55 @@ def worker(
 
     The app's queue determines the database and the schema.
 
-    Example: lonnymq worker shop.tasks:app --concurrency 20
+    Example: lonnymq worker shop.tasks:app --concurrency 20 --lanes mail,reports
     """
+    from lonnymq.cli.log_format import FORMATS, configure_logging
+    from lonnymq.worker.processes import child_number
     from lonnymq.worker.worker import Worker
 
-    if log_level.lower() not in LEVELS:
-        raise typer.BadParameter(f"{log_level!r} is not one of {', '.join(LEVELS)}")
-    logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
-    app_worker = Worker(
-        load(target),
-        concurrency=concurrency,
-        lease=lease,
-        prefetch=prefetch,
-        shutdown_timeout=shutdown_timeout,
-        name=name,
-        health_file=health_file,
-    )
+    _check_choice(log_level, LEVELS)
+    _check_choice(log_format, FORMATS)
+    number = child_number()
+    if number is None and (processes > 1 or reload):
+        configure_logging(log_level, log_format)
+        raise typer.Exit(_run_processes(target, processes, reload=reload))
+    if number is not None and processes > 1:
+        name = name and f"{name}-{number}"
+        health_file = health_file and health_file.with_stem(f"{health_file.stem}-{number}")
+    app = load(target, _names("--include", include) or ())
+    configure_logging(log_level, log_format)
+    try:
+        app_worker = Worker(
+            app,
+            concurrency=concurrency,
+            lanes=_names("--lanes", lanes),
+            channel_share=channel_share,
+            lease=lease,
+            prefetch=prefetch,
+            shutdown_timeout=shutdown_timeout,
+            name=name,
+            health_file=health_file,
+            unknown_task_timeout=unknown_task_timeout,
+        )
+    except InvalidArgument as error:
+        raise BadValue(error.message, error.hint) from error
     code = app_worker.run(until_empty=until_empty)
     _exit_if_stuck(code)
     raise typer.Exit(code)
+
+
+def _run_processes(target: str, count: int, *, reload: bool) -> int:
+    from lonnymq.worker.processes import WorkerProcesses, same_command
+    from lonnymq.worker.reload import SourceFiles
+
+    _find_modules_here()
+    files = SourceFiles.of_app(_module_name(target)) if reload else None
+    return WorkerProcesses(same_command(), count, files).run()
+
+
+def _check_choice(given: str | None, choices: tuple[str, ...]) -> None:
+    if given is not None and given.lower() not in choices:
+        raise typer.BadParameter(f"{given!r} is not one of {', '.join(choices)}")
 
 
 def _exit_if_stuck(code: int) -> None:
@@ -137,15 +232,24 @@ def _exit_if_stuck(code: int) -> None:
         os._exit(code)
 
 
-def load(target: str) -> App[Any]:
-    """Import the app. Like `python -m`, this also finds modules in the current directory."""
+def _names(option: str, given: str | None) -> list[str] | None:
+    """The names in an option, which are separated by commas; None if it is not given."""
+    if given is None:
+        return None
+    names = [name.strip() for name in given.split(",")]
+    if "" in names:
+        raise BadValue(f"{option}: {given!r} has an empty name", "separate the names by single commas")
+    return names
+
+
+def load(target: str, include: Sequence[str] = ()) -> App:
+    """Import the app, and the modules that define its tasks. Like `python -m`, this also finds modules in the
+    current directory.
+    """
     from lonnymq.worker.app import App
 
-    module_name, _, attribute = target.partition(":")
-    if "" in module_name.split("."):
-        raise BadTarget(f"{target!r} does not name an app", "write it as shop.tasks:app")
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    module_name, attribute = _module_name(target), target.partition(":")[2]
+    _find_modules_here()
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -170,11 +274,42 @@ def load(target: str) -> App[Any]:
             else f"define one there: {attribute or 'app'} = App(queue)"
         )
         raise BadTarget(f"{module_name}:{attribute or 'app'} is not an App", hint)
+    _load_tasks(found, include)
     return found
 
 
+def _load_tasks(app: App, include: Sequence[str]) -> None:
+    try:
+        app.include(*include)
+        app.load_tasks()
+    except InvalidArgument as error:
+        raise BadTarget(
+            error.message, "name the modules that define the tasks, such as --include shop.tasks"
+        ) from error
+    except Exception as error:
+        if isinstance(error, LonnyMQError) or exit_code(error) != FAILURE:
+            raise
+        raise _broken("a module that the app includes", error) from error
+
+
+def _module_name(target: str) -> str:
+    name = target.partition(":")[0]
+    if "" in name.split("."):
+        raise BadTarget(f"{target!r} does not name an app", "write it as shop.tasks:app")
+    return name
+
+
+def _find_modules_here() -> None:
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+
+
 def _broken(module_name: str, error: Exception) -> BrokenModule:
-    library_paths = ("<", *(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")))
+    library_paths = (
+        "<",
+        str(Path(__file__).parents[1]),  # this package, which may be elsewhere in a checkout
+        *(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")),
+    )
     _, *frames = traceback.extract_tb(error.__traceback__)  # the first frame is the import above
     places = [
         f"line {frame.lineno} of {frame.filename}"

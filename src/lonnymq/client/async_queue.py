@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from asyncio import AbstractEventLoop
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakKeyDictionary
 
 from lonnymq.adapters import drivers
 from lonnymq.client.base import QueueBase
-from lonnymq.client.calls import Answer, AsyncCaller, Pair, Request
+from lonnymq.client.calls import Answer, AsyncCaller, Pair, Request, walk_async
 from lonnymq.client.connection_errors import (
     TRIES,
     check_is_open,
@@ -19,26 +23,29 @@ from lonnymq.client.connection_errors import (
     unanswered,
 )
 from lonnymq.client.consume import DequeueRequest
-from lonnymq.client.interface import ChannelCalls, DeadCalls
+from lonnymq.client.interface import BatchCalls, ChannelCalls, DeadCalls
 from lonnymq.client.interruptible_sleep import InterruptibleSleep, ListenerLost, SleepInterrupted
 from lonnymq.client.produce import (
-    Batch,
+    Chunk,
     Enqueued,
     OnFull,
-    batches,
     check_many,
+    chunks_of,
     raises_when_full,
 )
+from lonnymq.client.results import Listen, Pause, check_id, wait_for_result
+from lonnymq.client.shared_listener import AsyncSharedListener, Waiter
 from lonnymq.client.times import waiting
 from lonnymq.client.wait import Sleep, take_or_wait
 from lonnymq.commands import Created, Delivery
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidArgument
 from lonnymq.install import WAIT_S
-from lonnymq.message_options import DEFAULT_CHANNEL, Duration
+from lonnymq.message_options import DEFAULT_CHANNEL, Duration, NewMessage
 from lonnymq.statement import Command
 
 if TYPE_CHECKING:
     from lonnymq.adapters.listener import AsyncListener
+    from lonnymq.client.queue import Queue
     from lonnymq.install import Installed
 
 
@@ -58,8 +65,20 @@ class AsyncQueue(QueueBase, AsyncCaller):
 
     def _set_up(self) -> None:
         self.dead = AsyncDead(self)
+        self._sync_sibling: Queue | None = None
+        self._forget_connections()
+
+    def _forget_connections(self) -> None:
         self._idle_listeners: list[AsyncListener] = []
+        self._result_listeners: WeakKeyDictionary[AbstractEventLoop, AsyncSharedListener] = (
+            WeakKeyDictionary()
+        )
         self._opening = asyncio.Lock()
+        self._making_sibling = threading.Lock()
+
+    def _listeners(self) -> list[AsyncListener]:
+        shared = [each for one in self._result_listeners.values() for each in one.listeners()]
+        return [*self._idle_listeners, *shared]
 
     async def __aenter__(self) -> Self:
         return self
@@ -72,8 +91,12 @@ class AsyncQueue(QueueBase, AsyncCaller):
     async def close(self) -> None:
         """Close what the queue opened. A pool or engine that you passed stays open."""
         self._is_closed = True
+        if self._sync_sibling is not None:
+            await asyncio.to_thread(self._sync_sibling.close)
         while self._idle_listeners:
             await self._idle_listeners.pop().close()
+        for shared in self._result_listeners.values():
+            shared.close_now()
         if self._own_pool is not None:
             await self._own_pool.close()
 
@@ -81,6 +104,22 @@ class AsyncQueue(QueueBase, AsyncCaller):
     def beside(cls, queue: QueueBase, pool_size: int = 10, timeout: float = 30) -> Self:
         """Another client of the same queue, with its own connections."""
         return cls(**queue.copy_arguments(pool_size, timeout))
+
+    def as_async(self) -> AsyncQueue:
+        """The queue itself."""
+        return self
+
+    def as_sync(self) -> Queue:
+        """A Queue for the same queue, with its own connections. It is made once, and closed with this
+        queue. Its calls block: in an event loop, use this queue.
+        """
+        check_is_open(is_closed=self._is_closed)
+        with self._making_sibling:
+            if self._sync_sibling is None:
+                from lonnymq.client.queue import Queue
+
+                self._sync_sibling = Queue.beside(self)
+        return self._sync_sibling
 
     def channel(self, name: str) -> AsyncChannel:
         """The channel with this name. It need not exist yet."""
@@ -138,6 +177,47 @@ class AsyncQueue(QueueBase, AsyncCaller):
                 break
         return []
 
+    async def wait(self, message_id: int | None, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109
+        """Wait until a message has finished, and return its result: what its task returned, or None.
+
+        The message must have been enqueued with `keep_result`. A notification wakes the waiting; one
+        connection, in addition to the pool's, is shared by all that wait. Without a `timeout`, it waits for
+        as long as it takes.
+
+        Raises NotFinished, which is a TimeoutError, when the time is over; MessageDead or MessageCancelled if
+        that is how it ended; ResultUnknown if the result is not kept.
+
+            created = await queue.enqueue({"invoice": 7}, keep_result=600)
+            total = await queue.wait(created.id, timeout=30)
+        """
+        steps = wait_for_result(check_id(message_id), None if timeout is None else waiting(timeout))
+        shared = self._result_listeners.setdefault(
+            asyncio.get_running_loop(), AsyncSharedListener(self._connect_listener)
+        )
+        waiter: Waiter[asyncio.Event] | None = None
+
+        async def take_step(step: Any) -> Any:
+            nonlocal waiter
+            if isinstance(step, Listen):
+                waiter = await shared.listen(step.channel, step.key)
+                return waiter is not None
+            if isinstance(step, Pause):
+                if waiter is not None and await shared.wait(waiter, step.milliseconds / 1000):
+                    return True
+                if waiter is None:
+                    await asyncio.sleep(step.milliseconds / 1000)
+                else:
+                    shared.forget(waiter)
+                waiter = None
+                return False
+            return await self._run(step)
+
+        try:
+            return await walk_async(steps, take_step)
+        finally:
+            if waiter is not None:
+                shared.forget(waiter)
+
     async def enqueue_many(
         self,
         values: Iterable[Any] | AsyncIterable[Any],
@@ -146,6 +226,7 @@ class AsyncQueue(QueueBase, AsyncCaller):
         commit_each_chunk: bool = False,
         progress: Callable[[Enqueued], object] | None = None,
         on_full: OnFull = "raise",
+        batch_id: int | None = None,
         conn: object | None = None,
     ) -> Enqueued:
         """Enqueue the messages of an iterable or async iterable, with one chunk of them in memory at a time.
@@ -156,7 +237,8 @@ class AsyncQueue(QueueBase, AsyncCaller):
 
         Raises ChannelFull if a message does not fit into its channel, and creates nothing. You must then roll
         back your own transaction, as after other errors of the database. With `on_full="return"` such
-        messages are left out, and counted as `full`.
+        messages are left out, and counted as `full`. With a `batch_id`, the messages belong to that batch,
+        unless they name another one.
 
             await queue.enqueue_many(({"row": n} for n in range(1_000_000)), channel="import")
         """
@@ -164,7 +246,7 @@ class AsyncQueue(QueueBase, AsyncCaller):
             raise InvalidArgument("commit_each_chunk and conn are both given", "leave out one of them")
         if not isinstance(values, AsyncIterable):
             check_many(values, "values")
-        chunks = _batches(values, channel, raise_full=raises_when_full(on_full))
+        chunks = _chunks_of(values, channel, batch_id, raise_full=raises_when_full(on_full))
         if conn is not None or commit_each_chunk:
             return await self._load(chunks, progress, conn, is_in_turn=conn is not None)
         is_loaded = False
@@ -177,6 +259,47 @@ class AsyncQueue(QueueBase, AsyncCaller):
                 raise outcome_unknown("enqueue_many") from error
             raise
         return done
+
+    @asynccontextmanager
+    async def batch(
+        self,
+        name: str,
+        *,
+        on_complete: NewMessage | None = None,
+        on_failure: NewMessage | None = None,
+        conn: object | None = None,
+    ) -> AsyncIterator[AsyncBatch]:
+        """Open a batch, fill it in the block, and close it at the end: all in one transaction, which is
+        rolled back if the block raises.
+
+        Only what is enqueued through the batch belongs to it: `batch.enqueue`, `batch.enqueue_many`, or
+        `task.using(batch=batch)`. When the last of its messages is finished (completed, dead, cancelled or
+        discarded), the `on_complete` message is enqueued in the same transaction. When the first of them
+        dies, `on_failure` is. Each is enqueued once. It finds the batch and its counts in `Job.batch`.
+
+        With `conn`, the batch is part of your own transaction. To fill a batch in several transactions, use
+        `open_batch`.
+
+            async with queue.batch("nightly import", on_complete=report.message()) as batch:
+                await batch.enqueue_many(import_row.message(row) for row in rows)
+        """
+        if conn is not None:
+            batch_id = await self.open_batch(name, on_complete=on_complete, on_failure=on_failure, conn=conn)
+            yield AsyncBatch(self, batch_id, name, conn)
+            await self.close_batch(batch_id, conn=conn)
+            return
+        is_closed = False
+        try:
+            async with drivers.transaction_async(await self._opened()) as own:
+                async with self.batch(
+                    name, on_complete=on_complete, on_failure=on_failure, conn=own
+                ) as batch:
+                    yield batch
+                is_closed = True
+        except ConnectionDropped as error:
+            if is_closed:  # the commit was under way
+                raise outcome_unknown("batch") from error
+            raise
 
     async def _dequeue(
         self, request: DequeueRequest, wait_ms: int | None, stop: asyncio.Event | None
@@ -210,17 +333,7 @@ class AsyncQueue(QueueBase, AsyncCaller):
     async def _walk(
         self, steps: Any, *, conn: object | None = None, sleeping: InterruptibleSleep | None = None
     ) -> Any:
-        """Run the steps, and pass each its answer or its error."""
-        proceed, answer = steps.send, None
-        while True:
-            try:
-                step = proceed(answer)
-            except StopIteration as end:
-                return end.value
-            try:
-                proceed, answer = steps.send, await self._take_step(step, conn, sleeping)
-            except Exception as error:  # noqa: BLE001 - it is raised there, and comes out unless it is caught
-                proceed, answer = steps.throw, error
+        return await walk_async(steps, lambda step: self._take_step(step, conn, sleeping))
 
     async def _take_step(
         self, step: Command[Any] | Pair[Any] | Sleep, conn: object | None, sleeping: InterruptibleSleep | None
@@ -263,7 +376,7 @@ class AsyncQueue(QueueBase, AsyncCaller):
 
     async def _load(
         self,
-        chunks: AsyncIterable[Batch],
+        chunks: AsyncIterable[Chunk],
         progress: Callable[[Enqueued], object] | None,
         conn: object | None,
         *,
@@ -286,11 +399,13 @@ class AsyncQueue(QueueBase, AsyncCaller):
                 so_far = so_far.plus(await answer, progress)
         return so_far
 
-    async def _create(self, batch: Batch, conn: object | None) -> list[Created]:
-        return await self.perform(Request(batch.steps(), conn))
+    async def _create(self, chunk: Chunk, conn: object | None) -> list[Created]:
+        return await self.perform(Request(chunk.steps(), conn))
 
     async def _opened(self) -> object:
         check_is_open(is_closed=self._is_closed)
+        if self._inherited is not None:
+            self._check_not_inherited()
         if not self._is_open:
             from lonnymq.adapters.psycopg_pool import open_async_pool
 
@@ -304,15 +419,21 @@ class AsyncQueue(QueueBase, AsyncCaller):
         """A listener for this call alone; None if the queue cannot listen."""
         if self._listen_to is None:
             return None
-        from lonnymq.adapters.listener import AsyncListener, NoListening
-
         while self._idle_listeners:
             listener = self._idle_listeners.pop()
             if not listener.is_broken:
                 return listener
             await listener.close()
+        return await self._connect_listener((await self.settings()).notify_channel)
+
+    async def _connect_listener(self, channel: str) -> AsyncListener | None:
+        """A new listener; None if the queue cannot listen, or there is no connection at the moment."""
+        if self._listen_to is None:
+            return None
+        from lonnymq.adapters.listener import AsyncListener, NoListening
+
         try:
-            return await AsyncListener.connect(self._listen_to, (await self.settings()).notify_channel)
+            return await AsyncListener.connect(self._listen_to, channel)
         except NoListening:
             self._listen_to = None
             return None
@@ -329,6 +450,34 @@ class AsyncChannel(ChannelCalls, AsyncCaller):
         return await self._queue.perform(request)
 
 
+class AsyncBatch(BatchCalls, AsyncCaller):
+    """A batch that is being filled. Pass its `id` as `batch_id`, and its `conn`, to calls that it does not
+    have.
+    """
+
+    def __init__(self, queue: AsyncQueue, batch_id: int, name: str, conn: object) -> None:
+        self._queue = queue
+        self.id = batch_id
+        self.name = name
+        self.conn = conn
+
+    async def enqueue_many(
+        self,
+        values: Iterable[Any] | AsyncIterable[Any],
+        *,
+        channel: str = DEFAULT_CHANNEL,
+        progress: Callable[[Enqueued], object] | None = None,
+        on_full: OnFull = "raise",
+    ) -> Enqueued:
+        """As AsyncQueue.enqueue_many, in the batch."""
+        return await self._queue.enqueue_many(
+            values, channel=channel, progress=progress, on_full=on_full, batch_id=self.id, conn=self.conn
+        )
+
+    async def perform(self, request: Request[Answer]) -> Answer:
+        return await self._queue.perform(request)
+
+
 class AsyncDead(DeadCalls, AsyncCaller):
     """The dead letters of a queue."""
 
@@ -339,17 +488,17 @@ class AsyncDead(DeadCalls, AsyncCaller):
         return await self._queue.perform(request)
 
 
-async def _batches(
-    values: Iterable[Any] | AsyncIterable[Any], channel: str, *, raise_full: bool
-) -> AsyncIterator[Batch]:
+async def _chunks_of(
+    values: Iterable[Any] | AsyncIterable[Any], channel: str, batch_id: int | None, *, raise_full: bool
+) -> AsyncIterator[Chunk]:
     if not isinstance(values, AsyncIterable):
-        for batch in batches(values, channel, raise_full=raise_full):
-            yield batch
+        for chunk in chunks_of(values, channel, batch_id, raise_full=raise_full):
+            yield chunk
         return
-    batch = Batch(channel, raise_full=raise_full)
+    chunk = Chunk(channel, batch_id, raise_full=raise_full)
     async for value in values:
-        if batch.add(value):
-            yield batch
-            batch = Batch(channel, raise_full=raise_full)
-    if len(batch):
-        yield batch
+        if chunk.add(value):
+            yield chunk
+            chunk = Chunk(channel, batch_id, raise_full=raise_full)
+    if len(chunk):
+        yield chunk

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from lonnymq.adapters import drivers
+from lonnymq.client import after_fork
 from lonnymq.client.consume import QUIET_MS, DequeueRequest, check_limit, lane_names
 from lonnymq.client.interface import QueueCalls
 from lonnymq.errors import InvalidArgument, UnsuitableConnection
 from lonnymq.install.sql_text import check_schema_name
 from lonnymq.message_options import Duration
+
+if TYPE_CHECKING:
+    from lonnymq.adapters.listener import AsyncListener, Listener
 
 
 class QueueBase(QueueCalls):
@@ -54,11 +59,14 @@ class QueueBase(QueueCalls):
         self._async_commit = async_commit
         self._listen = listen
         self._own_pool: Any = None
+        self._new_pool: Callable[[], Any]
+        self._inherited: object | None = None
         if isinstance(source, str):
             from lonnymq.adapters.psycopg_pool import own_async_pool, own_pool
 
-            make = own_async_pool if self._is_async else own_pool
-            source = self._own_pool = make(source, pool_size, timeout)
+            make: Any = own_async_pool if self._is_async else own_pool
+            self._new_pool = partial(make, source, pool_size, timeout)
+            source = self._own_pool = self._new_pool()
         drivers.check_is_pool(source, is_async=self._is_async)
         self._source = source
         self._is_open = self._own_pool is None
@@ -66,16 +74,46 @@ class QueueBase(QueueCalls):
         self._dequeued_at = -math.inf
         self._set_up()
         self._listen_to = listen if isinstance(listen, str) else drivers.address(source) if listen else None
+        after_fork.watch(self)
 
     def _set_up(self) -> None:
         """Create what Queue and AsyncQueue each have in their own way."""
         raise NotImplementedError
 
+    def _forget_connections(self) -> None:
+        """Start without listeners, and with locks that nobody holds."""
+        raise NotImplementedError
+
+    def _listeners(self) -> Sequence[Listener | AsyncListener]:
+        """Its connections for notifications, except those that a call uses now."""
+        raise NotImplementedError
+
+    def after_fork(self) -> None:
+        """Leave the connections to the parent. Called in the child when the process is forked."""
+        listeners = self._listeners()
+        after_fork.keep((self._own_pool, listeners))
+        for listener in listeners:
+            listener.leave_to_parent()
+        if self._own_pool is None:
+            self._inherited = drivers.open_connections(self._source)
+        else:
+            self._source = self._own_pool = self._new_pool()
+            self._is_open = False
+        self._forget_connections()
+
+    def _check_not_inherited(self) -> None:
+        """Raise UsedAfterFork if the pool or engine still has the connections of the parent process."""
+        if self._inherited is not None and drivers.open_connections(self._source) is self._inherited:
+            raise drivers.used_after_fork(self._source)
+        self._inherited = None
+
     def copy_arguments(self, pool_size: int, timeout: float) -> dict[str, Any]:
         """The arguments that make another queue like this one, with its own connections."""
-        if (found := drivers.address(self._source)) is None:
+        found = drivers.address(self._source) or (self._listen if isinstance(self._listen, str) else None)
+        if found is None:
             raise UnsuitableConnection(
-                f"a {type(self._source).__name__} has no address", "make the queue with a DSN"
+                f"a {type(self._source).__name__} has no address",
+                "make the queue with a DSN, or give the address as listen=",
             )
         options = {"async_commit": self._async_commit, "listen": self._listen}
         return {"source": found, "schema": self.schema, "pool_size": pool_size, "timeout": timeout, **options}

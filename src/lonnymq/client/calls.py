@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_type_hints, overload
 
@@ -69,7 +69,7 @@ def shows(options: Any) -> Callable[[Described], Described]:
 
 
 def walk(steps: Generator[Any, Any, Answer], take_step: Callable[[Any], Any]) -> Answer:
-    """Run the steps, and pass each its answer or its error. AsyncQueue does the same with `await`."""
+    """Run the steps, and pass each its answer or its error."""
     proceed: Callable[[Any], Any] = steps.send
     answer: Any = None
     while True:
@@ -79,6 +79,23 @@ def walk(steps: Generator[Any, Any, Answer], take_step: Callable[[Any], Any]) ->
             return end.value  # type: ignore[no-any-return]
         try:
             proceed, answer = steps.send, take_step(step)
+        except Exception as error:  # noqa: BLE001 - raised in the steps, which may catch it
+            proceed, answer = steps.throw, error
+
+
+async def walk_async(
+    steps: Generator[Any, Any, Answer], take_step: Callable[[Any], Awaitable[Any]]
+) -> Answer:
+    """Like walk, for steps whose answers are awaited."""
+    proceed: Callable[[Any], Any] = steps.send
+    answer: Any = None
+    while True:
+        try:
+            step = proceed(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        try:
+            proceed, answer = steps.send, await take_step(step)
         except Exception as error:  # noqa: BLE001 - raised in the steps, which may catch it
             proceed, answer = steps.throw, error
 
@@ -132,3 +149,10 @@ class NamedCall(Call[P, Answer]):
 
     def _describe_for(self, caller: Any) -> Callable[P, Request[Answer]]:
         return functools.partial(self._describe, caller.name)
+
+
+class BatchCall(Call[P, Answer]):
+    """Like Call, for a function that takes a batch_id and a conn: those of the caller, unless given."""
+
+    def _describe_for(self, caller: Any) -> Callable[P, Request[Answer]]:
+        return functools.partial(self._describe, batch_id=caller.id, conn=caller.conn)

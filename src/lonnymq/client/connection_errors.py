@@ -32,7 +32,8 @@ def check_is_open(*, is_closed: bool) -> None:
 def outcome_unknown(call: str) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"the connection broke before {call} was answered; the call may have taken effect",
-        "check before you repeat it; with a dedupe_key, enqueue is repeated for you, safely",
+        "check before you repeat it; an enqueue with a dedupe_key and a unique_for of 5 minutes or more is "
+        "repeated for you, safely",
     )
 
 

@@ -1,4 +1,4 @@
-"""The calls of a consumer: dequeue, complete, retry, discard, extend."""
+"""The calls of a consumer: dequeue, complete, retry, fail, discard, extend."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from lonnymq.client.calls import Pair, Request, Steps, ask
 from lonnymq.client.produce import check_many, check_option
-from lonnymq.client.times import milliseconds, schedule
+from lonnymq.client.times import milliseconds, optional_milliseconds, schedule
 from lonnymq.commands import (
     Delivery,
     Dequeued,
@@ -30,6 +30,7 @@ from lonnymq.commands import (
 )
 from lonnymq.errors import InvalidArgument, InvalidLimit
 from lonnymq.message_options import Duration
+from lonnymq.payload import encode
 
 Value = TypeVar("Value")
 
@@ -112,7 +113,13 @@ def take_new(request: DequeueRequest) -> Steps[Dequeued]:
     return taken
 
 
-def complete(message: Delivery, *, conn: object | None = None) -> Request[Result]:
+def complete(
+    message: Delivery,
+    *,
+    result: Any = None,
+    keep_result: Duration | None = None,
+    conn: object | None = None,
+) -> Request[Result]:
     """The work is done: delete the message.
 
     The result is `completed`, `lost` if the lease has run out and somebody else may have the message, or
@@ -122,8 +129,11 @@ def complete(message: Delivery, *, conn: object | None = None) -> Request[Result
         with psycopg.connect(dsn) as conn:
             conn.execute("UPDATE invoice SET paid = TRUE WHERE id = %s", (message.payload["invoice"],))
             queue.complete(message, conn=conn)
+
+    A `result` is encoded as payloads are, and kept for `keep_result`, or for as long as the message was
+    enqueued with. Others get it with `queue.result(id)` or `queue.wait(id)`.
     """
-    return ask(MessageComplete(*_id_and_token(message)), conn)
+    return ask(completion(message, result, keep_result), conn)
 
 
 def complete_many(messages: Iterable[Delivery], *, conn: object | None = None) -> Request[list[Outcome]]:
@@ -178,6 +188,22 @@ def retry_many(
     )
 
 
+def fail(
+    message: Delivery,
+    error: str | BaseException,
+    *,
+    state: bytes | None = None,
+    conn: object | None = None,
+) -> Request[Result]:
+    """Another attempt would fail too: make the message a dead letter now, whatever attempts are left. The
+    result is `dead`.
+
+        except KeyError as error:
+            queue.fail(message, error)
+    """
+    return ask(MessageRetry(*_id_and_token(message), state=state, error=_text(error), is_final=True), conn)
+
+
 def discard(message: Delivery, reason: str | None = None, *, conn: object | None = None) -> Request[Result]:
     """The work will not be done: delete the message.
 
@@ -200,6 +226,20 @@ def extend_many(
 ) -> Request[list[Extended]]:
     """`extend` for several messages, in one call."""
     return ask(MessageExtendMany(*_ids_and_tokens(messages), milliseconds(lease)), conn)
+
+
+def completion(message: Delivery, result: Any, keep_result: Duration | None) -> MessageComplete:
+    """The command that completes a message with a result, if there is one."""
+    number, token = _id_and_token(message)
+    if result is None and keep_result is None:
+        return MessageComplete(number, token)
+    if keep_result is None and message.keep_result_ms is None:
+        raise InvalidArgument(
+            f"message {number} keeps no result",
+            "give keep_result= to this call, or to the call that enqueues the message",
+        )
+    content, content_type = encode(result)
+    return MessageComplete(number, token, content, content_type, optional_milliseconds(keep_result))
 
 
 def _ids_and_tokens(messages: Iterable[Delivery]) -> tuple[list[int], list[UUID]]:

@@ -1,19 +1,35 @@
-"""The calls of a producer: enqueue, and the batches of enqueue_many."""
+"""The calls of a producer: enqueue, and the chunks of enqueue_many."""
 
 from __future__ import annotations
 
 import json
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, Unpack, get_args
 
 from lonnymq.client.calls import Request, Steps, shows
-from lonnymq.client.times import schedule
+from lonnymq.client.times import optional_milliseconds, schedule, waiting
 from lonnymq.commands import Created, MessageCreate, MessageCreateMany, Result
-from lonnymq.errors import ChannelFull, InvalidArgument, InvalidChannel, InvalidField, NotEncodable
-from lonnymq.message_options import DEFAULT_CHANNEL, OPTIONS, UNCHANGED, Kind, MessageOptions, NewMessage
+from lonnymq.errors import (
+    ChannelFull,
+    InvalidArgument,
+    InvalidChannel,
+    InvalidField,
+    InvalidMaxAttempts,
+    NotEncodable,
+)
+from lonnymq.message_options import (
+    DEFAULT_CHANNEL,
+    OPTIONS,
+    UNCHANGED,
+    Kind,
+    MessageOptions,
+    NewMessage,
+    TaskOptions,
+    WorkOptions,
+)
 from lonnymq.payload import HEADER, encode
 
 TASK_HEADER = "task"
@@ -44,8 +60,15 @@ def enqueue(
     Channels take turns. A message with a `cost` of 5 uses as much of its channel's share as five others. Its
     `lane` is a class of work: consumers may serve some lanes only.
 
-    While a message with the same `dedupe_key` is in the channel, and for some time after, no other is
-    created: the result is then `duplicate`, and the id is that of the first message.
+    While a message holds its `dedupe_key`, no other with the same key is created in its channel: the result
+    is then `duplicate`, and the id is that of the message with the key. It holds the key while it waits:
+    once it has started, the next enqueue creates another message. With `unique_while="running"` it holds
+    the key until it has finished, and with `unique_for` (a timedelta, or seconds) for that long after.
+
+    With `keep_result`, what became of the message is kept for this long after it has finished, together with
+    the result that its consumer gives, if any: see `status`, `result` and `wait`.
+
+    With a `batch_id`, the message belongs to that batch, which must be open: see `batch`.
 
     Raises ChannelFull if the channel already holds its `max_size`. With `on_full="return"` the result is
     `full` instead, and the id None. Either way nothing is created, and your transaction can go on.
@@ -62,20 +85,20 @@ def enqueue(
         raise InvalidArgument(
             "enqueue does not take a NewMessage", "pass its payload and options, or use enqueue_many"
         )
-    check_names("enqueue", options, MessageOptions)
+    check_names("enqueue", options, MessageOptions, "channel", "on_full", "conn")
     message = NewMessage(payload, channel, **options)
     return Request(_create(message, raise_full=raises_when_full(on_full)), conn)
 
 
-def check_names(call: str, options: Mapping[str, Any], allowed: type) -> None:
+def check_names(call: str, options: Mapping[str, Any], allowed: type, *named: str) -> None:
     """Raise TypeError for an option that the call does not have, as Python does for other calls. `allowed` is
-    the TypedDict of its options.
+    the TypedDict of its options; `named` are those that its signature names.
     """
     for name in options:
         if name not in allowed.__annotations__:
             raise TypeError(
                 f"{call}() got an unexpected keyword argument {name!r}; its options are"
-                f" {', '.join(allowed.__annotations__)}"
+                f" {', '.join([*named, *allowed.__annotations__])}"
             )
 
 
@@ -95,7 +118,7 @@ def raises_when_full(on_full: OnFull) -> bool:
 
 
 def _create(message: NewMessage, *, raise_full: bool) -> Steps[Created]:
-    content, headers = _encoded(message)
+    content, headers = encoded(message)
     dequeue_at, delay_ms = schedule(message.run_at, message.delay)
     unchanged: dict[str, Any] = {name: getattr(message, name) for name in UNCHANGED}
     created: Created = yield MessageCreate(
@@ -104,6 +127,8 @@ def _create(message: NewMessage, *, raise_full: bool) -> Steps[Created]:
         dequeue_at=dequeue_at,
         delay_ms=delay_ms,
         headers=headers,
+        unique_for_ms=optional_milliseconds(message.unique_for),
+        keep_result_ms=optional_milliseconds(message.keep_result),
         **unchanged,
     )
     if raise_full and created.result == Result.FULL:
@@ -114,7 +139,7 @@ def _create(message: NewMessage, *, raise_full: bool) -> Steps[Created]:
     return created
 
 
-def _encoded(message: NewMessage) -> tuple[bytes, Mapping[str, Any] | None]:
+def encoded(message: NewMessage) -> tuple[bytes, Mapping[str, Any] | None]:
     """Encode the payload, and add its type to the headers unless they already name one."""
     if not isinstance(message.channel, str):
         raise InvalidChannel(f"channel: {message.channel!r} is not a string", "give the name of a channel")
@@ -135,6 +160,37 @@ def check_option(name: str, value: object) -> None:
         raise InvalidField(f"{name}: {value!r} is not a whole number", "give an int")
     if OPTIONS[name].kind is Kind.TEXT and not isinstance(value, str):
         raise InvalidField(f"{name}: {value!r} is not a string", "give a str")
+
+
+def check_work_options(options: WorkOptions | TaskOptions) -> None:
+    """Raise InvalidField or InvalidMaxAttempts if an option of a task or schedule is not valid. Ranges are
+    checked too: its messages are created later.
+    """
+    if (headers := options.get("headers")) is not None:
+        check_headers(headers)
+    for duration in ("keep_result", "unique_for"):
+        if (given := options.get(duration)) is not None:
+            waiting(given)  # type: ignore[arg-type]
+    if options.get("unique_while") == "waiting" and options.get("unique_for") is not None:
+        raise InvalidField("unique_while is waiting, and unique_for is given", "give one of the two")
+    for name, value in options.items():
+        if name in UNCHANGED and value is not None:
+            if name != "max_attempts":  # it has an error class of its own
+                check_option(name, value)
+            _check_range(name, value)
+
+
+def _check_range(name: str, value: Any) -> None:
+    option = OPTIONS[name]
+    if option.choices and value not in option.choices:
+        raise InvalidField(f"{name}: {value!r} is not known", option.allowed)
+    if option.kind is Kind.NUMBER:
+        size = value if type(value) is int else None
+    else:
+        size = len(value.encode(errors="replace")) if isinstance(value, str) else None
+    if size is None or (option.least or 0) > size or size > (option.most or size):
+        error = InvalidMaxAttempts if name == "max_attempts" else InvalidField
+        raise error(f"{name}: {value!r} is not valid", option.allowed)
 
 
 def check_headers(headers: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -186,15 +242,16 @@ class Enqueued:
         return so_far
 
 
-class Batch:
+class Chunk:
     """Messages for one call of message_create_many, limited by number and by bytes."""
 
     max_messages = 5_000
     max_bytes = 4_000_000
 
-    def __init__(self, channel: str, *, raise_full: bool) -> None:
+    def __init__(self, channel: str, batch_id: int | None, *, raise_full: bool) -> None:
+        check_option("batch_id", batch_id)
         self._raise_full = raise_full
-        self._plain = NewMessage(None, channel)
+        self._plain = NewMessage(None, channel, batch_id=batch_id)
         self._messages: list[NewMessage] = []
         self._contents: list[bytes] = []
         self._headers: list[Mapping[str, Any] | None] = []
@@ -204,9 +261,11 @@ class Batch:
         return len(self._messages)
 
     def add(self, item: Any) -> bool:
-        """Add a message. Returns whether the batch is full now."""
+        """Add a message. Returns whether the chunk is full now."""
         if isinstance(item, NewMessage):
-            message, (content, headers) = item, _encoded(item)
+            is_ready = self._plain.batch_id is None or item.batch_id is not None
+            message = item if is_ready else replace(item, batch_id=self._plain.batch_id)
+            content, headers = encoded(message)
         else:
             message, (content, content_type) = self._plain, encode(item)
             headers = None if content_type is None else _type_header(content_type)
@@ -217,7 +276,7 @@ class Batch:
         return len(self._messages) >= self.max_messages or self._bytes >= self.max_bytes
 
     def steps(self) -> Steps[list[Created]]:
-        """Create the messages of the batch."""
+        """Create the messages of the chunk."""
         try:
             created: list[Created] = yield self._command()
         except ChannelFull as error:
@@ -236,6 +295,7 @@ class Batch:
                 self._contents,
                 headers=_unless_empty(self._headers),
                 raise_full=self._raise_full,
+                batch_ids=_unless_empty([self._plain.batch_id] * len(messages)),
             )
         schedules = [schedule(m.run_at, m.delay) for m in messages]
         unchanged: dict[str, Any] = {
@@ -248,18 +308,22 @@ class Batch:
             headers=_unless_empty(self._headers),
             raise_full=self._raise_full,
             delays_ms=_unless_empty([delay_ms for _, delay_ms in schedules]),
+            unique_fors_ms=_unless_empty([optional_milliseconds(m.unique_for) for m in messages]),
+            keep_results_ms=_unless_empty([optional_milliseconds(m.keep_result) for m in messages]),
             **unchanged,
         )
 
 
-def batches(values: Iterable[Any], channel: str, *, raise_full: bool) -> Iterator[Batch]:
-    batch = Batch(channel, raise_full=raise_full)
+def chunks_of(
+    values: Iterable[Any], channel: str, batch_id: int | None, *, raise_full: bool
+) -> Iterator[Chunk]:
+    chunk = Chunk(channel, batch_id, raise_full=raise_full)
     for value in values:
-        if batch.add(value):
-            yield batch
-            batch = Batch(channel, raise_full=raise_full)
-    if len(batch):
-        yield batch
+        if chunk.add(value):
+            yield chunk
+            chunk = Chunk(channel, batch_id, raise_full=raise_full)
+    if len(chunk):
+        yield chunk
 
 
 def _unless_empty(values: list[Any]) -> list[Any] | None:

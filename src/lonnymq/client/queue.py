@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -20,25 +21,29 @@ from lonnymq.client.connection_errors import (
     refuse_connection,
     unanswered,
 )
-from lonnymq.client.interface import ChannelCalls, DeadCalls
+from lonnymq.client.interface import BatchCalls, ChannelCalls, DeadCalls
 from lonnymq.client.produce import (
-    Batch,
+    Chunk,
     Enqueued,
     OnFull,
-    batches,
     check_many,
+    chunks_of,
     raises_when_full,
 )
+from lonnymq.client.results import Listen, Pause, check_id, wait_for_result
+from lonnymq.client.shared_listener import SharedListener, Waiter
 from lonnymq.client.times import waiting
 from lonnymq.client.wait import Sleep, take_or_wait
 from lonnymq.commands import Created, Delivery
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidArgument
 from lonnymq.install import WAIT_S
-from lonnymq.message_options import DEFAULT_CHANNEL, Duration
+from lonnymq.message_options import DEFAULT_CHANNEL, Duration, NewMessage
 from lonnymq.statement import Command
 
 if TYPE_CHECKING:
     from lonnymq.adapters.listener import Listener
+    from lonnymq.client.async_queue import AsyncQueue
+    from lonnymq.client.loop_safe_queue import LoopSafeQueue
     from lonnymq.install import Installed
 
 
@@ -55,8 +60,16 @@ class Queue(QueueBase, Caller):
 
     def _set_up(self) -> None:
         self.dead = Dead(self)
+        self._async_sibling: LoopSafeQueue | None = None
+        self._forget_connections()
+
+    def _forget_connections(self) -> None:
         self._idle_listeners: list[Listener] = []
+        self._result_listener = SharedListener(self._connect_listener)
         self._opening = threading.Lock()
+
+    def _listeners(self) -> list[Listener]:
+        return [*self._idle_listeners, *self._result_listener.listeners()]
 
     def __enter__(self) -> Self:
         return self
@@ -69,10 +82,34 @@ class Queue(QueueBase, Caller):
     def close(self) -> None:
         """Close what the queue opened. A pool or engine that you passed stays open."""
         self._is_closed = True
+        if self._async_sibling is not None:
+            self._async_sibling.close_now()
         while self._idle_listeners:
             self._idle_listeners.pop().close()
+        self._result_listener.close()
         if self._own_pool is not None:
             self._own_pool.close()
+
+    @classmethod
+    def beside(cls, queue: QueueBase, pool_size: int = 10, timeout: float = 30) -> Self:
+        """Another client of the same queue, with its own connections."""
+        return cls(**queue.copy_arguments(pool_size, timeout))
+
+    def as_sync(self) -> Queue:
+        """The queue itself."""
+        return self
+
+    def as_async(self) -> AsyncQueue:
+        """An AsyncQueue for the same queue, with its own connections. Any event loop may use it. It is made
+        once, and closed with this queue.
+        """
+        check_is_open(is_closed=self._is_closed)
+        with self._opening:
+            if self._async_sibling is None:
+                from lonnymq.client.loop_safe_queue import LoopSafeQueue
+
+                self._async_sibling = LoopSafeQueue.beside(self)
+        return self._async_sibling
 
     def channel(self, name: str) -> Channel:
         """The channel with this name. It need not exist yet."""
@@ -113,6 +150,45 @@ class Queue(QueueBase, Caller):
                 self._idle_listeners.append(listener)
         return taken
 
+    def wait(self, message_id: int | None, timeout: Duration | None = None) -> Any:
+        """Wait until a message has finished, and return its result: what its task returned, or None.
+
+        The message must have been enqueued with `keep_result`. A notification wakes the waiting; one
+        connection, in addition to the pool's, is shared by all threads that wait. Without a `timeout`, it
+        waits for as long as it takes.
+
+        Raises NotFinished, which is a TimeoutError, when the time is over; MessageDead or MessageCancelled if
+        that is how it ended; ResultUnknown if the result is not kept.
+
+            created = queue.enqueue({"invoice": 7}, keep_result=600)
+            total = queue.wait(created.id, timeout=30)
+        """
+        steps = wait_for_result(check_id(message_id), None if timeout is None else waiting(timeout))
+        shared = self._result_listener
+        waiter: Waiter[threading.Event] | None = None
+
+        def take_step(step: Any) -> Any:
+            nonlocal waiter
+            if isinstance(step, Listen):
+                waiter = shared.listen(step.channel, step.key)
+                return waiter is not None
+            if isinstance(step, Pause):
+                if waiter is not None and shared.wait(waiter, step.milliseconds / 1000):
+                    return True
+                if waiter is None:
+                    time.sleep(step.milliseconds / 1000)
+                else:
+                    shared.forget(waiter)
+                waiter = None
+                return False
+            return self._run(step)
+
+        try:
+            return walk(steps, take_step)
+        finally:
+            if waiter is not None:
+                shared.forget(waiter)
+
     def enqueue_many(
         self,
         values: Iterable[Any],
@@ -121,6 +197,7 @@ class Queue(QueueBase, Caller):
         commit_each_chunk: bool = False,
         progress: Callable[[Enqueued], object] | None = None,
         on_full: OnFull = "raise",
+        batch_id: int | None = None,
         conn: object | None = None,
     ) -> Enqueued:
         """Enqueue the messages of an iterable, with one chunk of them in memory at a time.
@@ -131,16 +208,17 @@ class Queue(QueueBase, Caller):
 
         Raises ChannelFull if a message does not fit into its channel, and creates nothing. You must then roll
         back your own transaction, as after other errors of the database. With `on_full="return"` such
-        messages are left out, and counted as `full`.
+        messages are left out, and counted as `full`. With a `batch_id`, the messages belong to that batch,
+        unless they name another one.
 
             queue.enqueue_many(({"row": n} for n in range(1_000_000)), channel="import")
         """
         if conn is not None and commit_each_chunk:
             raise InvalidArgument("commit_each_chunk and conn are both given", "leave out one of them")
         check_many(values, "values")
-        chunks = batches(values, channel, raise_full=raises_when_full(on_full))
+        chunks = chunks_of(values, channel, batch_id, raise_full=raises_when_full(on_full))
         if conn is not None:
-            return self._load(chunks, progress, lambda batch: partial(self._create, batch, conn))
+            return self._load(chunks, progress, lambda chunk: partial(self._create, chunk, conn))
         if commit_each_chunk:
             with ThreadPoolExecutor(1) as sender:
                 return self._load(chunks, progress, self._sent_by(sender))
@@ -154,6 +232,45 @@ class Queue(QueueBase, Caller):
                 raise outcome_unknown("enqueue_many") from error
             raise
         return done
+
+    @contextmanager
+    def batch(
+        self,
+        name: str,
+        *,
+        on_complete: NewMessage | None = None,
+        on_failure: NewMessage | None = None,
+        conn: object | None = None,
+    ) -> Iterator[Batch]:
+        """Open a batch, fill it in the block, and close it at the end: all in one transaction, which is
+        rolled back if the block raises.
+
+        Only what is enqueued through the batch belongs to it: `batch.enqueue`, `batch.enqueue_many`, or
+        `task.using(batch=batch)`. When the last of its messages is finished (completed, dead, cancelled or
+        discarded), the `on_complete` message is enqueued in the same transaction. When the first of them
+        dies, `on_failure` is. Each is enqueued once. It finds the batch and its counts in `Job.batch`.
+
+        With `conn`, the batch is part of your own transaction. To fill a batch in several transactions, use
+        `open_batch`.
+
+            with queue.batch("nightly import", on_complete=report.message()) as batch:
+                batch.enqueue_many(import_row.message(row) for row in rows)
+        """
+        if conn is not None:
+            batch_id = self.open_batch(name, on_complete=on_complete, on_failure=on_failure, conn=conn)
+            yield Batch(self, batch_id, name, conn)
+            self.close_batch(batch_id, conn=conn)
+            return
+        is_closed = False
+        try:
+            with drivers.transaction(self._opened()) as own:
+                with self.batch(name, on_complete=on_complete, on_failure=on_failure, conn=own) as batch:
+                    yield batch
+                is_closed = True
+        except ConnectionDropped as error:
+            if is_closed:  # the commit was under way
+                raise outcome_unknown("batch") from error
+            raise
 
     def install(self, *, roles: bool = False, wait: float = WAIT_S, conn: object | None = None) -> Installed:
         """Install the queue into its schema, or upgrade it: see lonnymq.install."""
@@ -216,9 +333,9 @@ class Queue(QueueBase, Caller):
 
     def _load(
         self,
-        chunks: Iterable[Batch],
+        chunks: Iterable[Chunk],
         progress: Callable[[Enqueued], object] | None,
-        send: Callable[[Batch], Callable[[], list[Created]]],
+        send: Callable[[Chunk], Callable[[], list[Created]]],
     ) -> Enqueued:
         """Prepare each chunk while the one before is sent. Count what was sent, even after an error."""
         so_far = Enqueued()
@@ -234,14 +351,16 @@ class Queue(QueueBase, Caller):
 
     def _sent_by(
         self, sender: Executor, conn: object | None = None
-    ) -> Callable[[Batch], Callable[[], list[Created]]]:
-        return lambda batch: sender.submit(self._create, batch, conn).result
+    ) -> Callable[[Chunk], Callable[[], list[Created]]]:
+        return lambda chunk: sender.submit(self._create, chunk, conn).result
 
-    def _create(self, batch: Batch, conn: object | None) -> list[Created]:
-        return self.perform(Request(batch.steps(), conn))
+    def _create(self, chunk: Chunk, conn: object | None) -> list[Created]:
+        return self.perform(Request(chunk.steps(), conn))
 
     def _opened(self) -> object:
         check_is_open(is_closed=self._is_closed)
+        if self._inherited is not None:
+            self._check_not_inherited()
         if not self._is_open:
             from lonnymq.adapters.psycopg_pool import open_pool
 
@@ -255,15 +374,21 @@ class Queue(QueueBase, Caller):
         """A listener for this call alone; None if the queue cannot listen."""
         if self._listen_to is None:
             return None
-        from lonnymq.adapters.listener import Listener, NoListening
-
         while self._idle_listeners:
             listener = self._idle_listeners.pop()
             if not listener.is_broken:
                 return listener
             listener.close()
+        return self._connect_listener(self.settings().notify_channel)
+
+    def _connect_listener(self, channel: str) -> Listener | None:
+        """A new listener; None if the queue cannot listen, or there is no connection at the moment."""
+        if self._listen_to is None:
+            return None
+        from lonnymq.adapters.listener import Listener, NoListening
+
         try:
-            return Listener.connect(self._listen_to, self.settings().notify_channel)
+            return Listener.connect(self._listen_to, channel)
         except NoListening:
             self._listen_to = None
             return None
@@ -275,6 +400,34 @@ class Channel(ChannelCalls, Caller):
     def __init__(self, queue: Queue, name: str) -> None:
         self._queue = queue
         self.name = name
+
+    def perform(self, request: Request[Answer]) -> Answer:
+        return self._queue.perform(request)
+
+
+class Batch(BatchCalls, Caller):
+    """A batch that is being filled. Pass its `id` as `batch_id`, and its `conn`, to calls that it does not
+    have.
+    """
+
+    def __init__(self, queue: Queue, batch_id: int, name: str, conn: object) -> None:
+        self._queue = queue
+        self.id = batch_id
+        self.name = name
+        self.conn = conn
+
+    def enqueue_many(
+        self,
+        values: Iterable[Any],
+        *,
+        channel: str = DEFAULT_CHANNEL,
+        progress: Callable[[Enqueued], object] | None = None,
+        on_full: OnFull = "raise",
+    ) -> Enqueued:
+        """As Queue.enqueue_many, in the batch."""
+        return self._queue.enqueue_many(
+            values, channel=channel, progress=progress, on_full=on_full, batch_id=self.id, conn=self.conn
+        )
 
     def perform(self, request: Request[Answer]) -> Answer:
         return self._queue.perform(request)

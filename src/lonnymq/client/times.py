@@ -43,6 +43,10 @@ def milliseconds(duration: Duration) -> int:
     return round(duration * 1000)
 
 
+def optional_milliseconds(duration: Duration | None) -> int | None:
+    return None if duration is None else milliseconds(duration)
+
+
 def waiting(duration: Duration) -> int:
     """Like milliseconds, but not negative."""
     if (wait_ms := milliseconds(duration)) < 0:

@@ -41,6 +41,7 @@ class DeadList(ManyRecords[DeadMessage]):
     error: Text | None = None
     after: BigInt = 0
     limit: Int = 100
+    lane: Text | None = None
 
 
 @dataclass(frozen=True)

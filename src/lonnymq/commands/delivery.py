@@ -6,12 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from lonnymq.commands.answers import ManyEndings, ManyRecords, OneEnding, OneRecord, ResultText
+from lonnymq.commands.answers import (
+    ManyEndings,
+    ManyOutcomes,
+    ManyRecords,
+    OneEnding,
+    OneRecord,
+    ResultText,
+)
 from lonnymq.payload import Payloaded
 from lonnymq.statement import (
     BigInt,
     BigInts,
     Boolean,
+    Booleans,
     Bytea,
     Byteas,
     Command,
@@ -29,7 +37,11 @@ from lonnymq.statement import (
 
 @dataclass(frozen=True, slots=True)
 class Delivery(Payloaded):
-    """A message that the caller has leased until `lease_end_at`, under `token`."""
+    """A message that the caller has leased until `lease_end_at`, under `token`.
+
+    `stalled_consumer` is given if the last failed attempt ended because its lease ran out: the name of the
+    consumer that had the message last, or an empty string if it gave none.
+    """
 
     id: int
     channel: str
@@ -40,6 +52,10 @@ class Delivery(Payloaded):
     token: UUID
     lease_end_at: int
     lane: str = "default"
+    priority: int = 0
+    cost: int = 1
+    keep_result_ms: int | None = None
+    stalled_consumer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +91,17 @@ class MessageDequeue(Command[Dequeued]):
 
 @dataclass(frozen=True)
 class MessageComplete(OneEnding):
-    """The work is done: delete the message, if the caller still holds its lease."""
+    """The work is done: delete the message, if the caller still holds its lease. The result is kept for
+    `keep_result_ms`, or for as long as the message says.
+    """
 
     function = "message_complete"
 
     id: BigInt
     token: Uuid
+    result: Bytea | None = None
+    result_type: Text | None = None
+    keep_result_ms: BigInt | None = None
 
 
 @dataclass(frozen=True)
@@ -91,11 +112,16 @@ class MessageCompleteMany(ManyEndings):
 
     ids: BigInts
     tokens: Uuids
+    results: Byteas | None = None
+    result_types: Texts | None = None
+    keep_results_ms: BigInts | None = None
 
 
 @dataclass(frozen=True)
 class MessageRetry(OneEnding):
-    """Give a message back, to be served again. With an `error`, the attempt counts."""
+    """Give a message back, to be served again. With an `error`, the attempt counts. With
+    `is_final` it was the last one: the message is dead.
+    """
 
     function = "message_retry"
 
@@ -105,6 +131,7 @@ class MessageRetry(OneEnding):
     state: Bytea | None = None
     error: Text | None = None
     delay_ms: BigInt | None = None
+    is_final: Boolean = False
 
 
 @dataclass(frozen=True)
@@ -119,6 +146,7 @@ class MessageRetryMany(ManyEndings):
     states: Byteas | None = None
     errors: Texts | None = None
     delays_ms: BigInts | None = None
+    are_final: Booleans | None = None
 
 
 @dataclass(frozen=True)
@@ -141,6 +169,21 @@ class MessageDiscardMany(ManyEndings):
     ids: BigInts
     tokens: Uuids
     reasons: Texts | None = None
+
+
+@dataclass(frozen=True)
+class MessageRejectMany(ManyEndings):
+    """Give back messages that the caller cannot handle, so that another consumer gets them: one token each,
+    or one for all. They wait for a while, which grows, and no attempt is used up. A message that has been
+    rejected for `timeout_ms` becomes a dead letter with its element of `errors`; None: never.
+    """
+
+    function = "message_reject_many"
+
+    ids: BigInts
+    tokens: Uuids
+    errors: Texts
+    timeout_ms: BigInt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,3 +220,16 @@ class MessageExtendMany(ManyRecords[Extended]):
     tokens: Uuids
     lease_ms: BigInt
     states: Byteas | None = None
+
+
+@dataclass(frozen=True)
+class MessageLeasedMany(ManyOutcomes):
+    """Which of the messages the caller still has leased, as far as others have committed: one token each, or
+    one for all.
+    """
+
+    function = "message_leased_many"
+    is_harmless = True
+
+    ids: BigInts
+    tokens: Uuids

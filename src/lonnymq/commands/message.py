@@ -24,6 +24,11 @@ from lonnymq.statement import (
     read,
 )
 
+REPEATABLE_FROM_MS = 300_000
+"""A create may be made again if its answer is lost and its key is kept for this long after the message has
+finished. Repeats come within seconds. A message that holds its key only while it waits or runs may be over by
+then."""
+
 
 @dataclass(frozen=True, slots=True)
 class Created:
@@ -46,7 +51,7 @@ class MessageCreate(CreateParameters, OneRecord[Created]):
     content: Bytea
 
     def may_repeat(self) -> bool:
-        return self.dedupe_key is not None
+        return self.dedupe_key is not None and (self.unique_for_ms or 0) >= REPEATABLE_FROM_MS
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,9 @@ class MessageCreateMany(CreateManyParameters, ManyRecords[Created]):
     raise_full: Boolean = False
 
     def may_repeat(self) -> bool:
-        return self.dedupe_keys is not None and None not in self.dedupe_keys
+        if self.dedupe_keys is None or self.unique_fors_ms is None or None in self.dedupe_keys:
+            return False
+        return all((unique_for or 0) >= REPEATABLE_FROM_MS for unique_for in self.unique_fors_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +90,16 @@ class Message(Payloaded):
     error: str | None
     past_errors: Jsonb
     dedupe_key: str | None
+    unique_for_ms: int | None
     lane: str
     priority: int
     cost: int
+    batch_id: int | None
     is_cancelled: bool
     headers: Jsonb
     state: Bytea | None
     content: Bytea
+    keep_result_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -142,6 +152,7 @@ class MessageList(ManyRecords[ListedMessage]):
     status: Text = "waiting"
     after: Text | None = None
     limit: Int = 100
+    lane: Text | None = None
 
 
 @dataclass(frozen=True)

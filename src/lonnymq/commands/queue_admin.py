@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from lonnymq.commands.answers import Count, ManyRecords, Nothing, OneRecord
-from lonnymq.statement import BigInt, Boolean, Command, Int, Row, Text, Texts
+from lonnymq.rate import rate_text
+from lonnymq.statement import BigInt, Boolean, Command, Int, Row, SqlType, Text, Texts
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """`max_concurrency` limits all channels together; None means no limit. LISTEN to `notify_channel`."""
+    """`max_concurrency` limits all channels together; None means no limit. `channel_max_concurrency`,
+    `channel_rate`, `channel_burst` and `channel_max_size` are the limits of every channel that does not set
+    its own. LISTEN to `notify_channel`.
+    """
 
     content_max_bytes: int
     lease_ms: int
@@ -19,11 +24,17 @@ class QueueSettings:
     max_attempts: int
     max_concurrency: int | None
     paused: bool
-    dedupe_keep_ms: int
     history: bool
     history_content: bool
     history_keep_ms: int
+    batch_keep_ms: int
     notify: bool
+    channel_max_concurrency: int | None
+    channel_rate: Annotated[
+        str | None, SqlType("BIGINT", load=rate_text, column="channel_release_interval_us")
+    ]
+    channel_burst: int
+    channel_max_size: int | None
     notify_channel: str
 
 
@@ -50,16 +61,22 @@ class QueueSet(OneRecord[QueueSettings]):
     lease_ms: BigInt | None = None
     max_concurrency: Int | None = None
     paused: Boolean | None = None
-    dedupe_keep_ms: BigInt | None = None
     history: Boolean | None = None
     history_content: Boolean | None = None
     history_keep_ms: BigInt | None = None
     notify: Boolean | None = None
+    channel_max_concurrency: Int | None = None
+    channel_release_interval_us: BigInt | None = None
+    channel_burst: Int | None = None
+    channel_max_size: Int | None = None
+    batch_keep_ms: BigInt | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class QueueStatistics:
-    """What the queue holds. `served` and `last_served_at` are as of the last dispatch."""
+    """What the queue holds. `served` and `last_served_at` are as of the last dispatch. `workers` is how many
+    workers are alive, and `unknown_tasks` are those that they have met and that none of them knows.
+    """
 
     waiting: int | None
     due: int | None
@@ -73,6 +90,8 @@ class QueueStatistics:
     max_concurrency: int | None
     paused: bool
     blocked_by: str | None
+    workers: int
+    unknown_tasks: list[str]
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,28 @@
-"""Schedules: read their positions, and fire them."""
+"""Schedules: read their positions, fire them, and look after them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lonnymq.commands.answers import ManyRecords, OneRecord, Result, ResultText, YesOrNo
-from lonnymq.statement import BigInt, BigInts, Bytea, Jsonb, Text, Texts
+from lonnymq.commands.answers import ManyRecords, OneRecord, OneResult, Result, ResultText, YesOrNo
+from lonnymq.commands.message import Created
+from lonnymq.payload import Payloaded
+from lonnymq.statement import (
+    BigInt,
+    BigInts,
+    Boolean,
+    Bytea,
+    Byteas,
+    Command,
+    Jsonb,
+    Jsonbs,
+    Row,
+    Text,
+    Texts,
+    columns_of,
+    read,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,23 +32,32 @@ class ScheduleState:
     name: str
     ticked_at: int
     now_at: int
+    is_paused: bool
 
 
 @dataclass(frozen=True)
 class ScheduleOpen(ManyRecords[ScheduleState]):
-    """Read the positions of schedules. New ones start now."""
+    """Read the positions of schedules. New ones start now. Their definitions are stored, if given: lists with
+    one element per name.
+    """
 
     function = "schedule_open"
     is_harmless = True
     record = ScheduleState
 
     names: Texts
+    expressions: Texts | None = None
+    time_zones: Texts | None = None
+    catch_ups: Texts | None = None
+    channels: Texts | None = None
+    contents: Byteas | None = None
+    options: Jsonbs | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """The result is `fired`, `skipped`, `lost`, `early` or `not_found`. The schedule is now decided up to
-    `ticked_at`.
+    """The result is `fired`, `skipped`, `lost`, `early`, `paused` or `not_found`. The schedule is now decided
+    up to `ticked_at`.
     """
 
     result: ResultText
@@ -68,12 +94,27 @@ class ScheduleFire(OneRecord[Fired]):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """All times up to `ticked_at` are decided. `fired_at` is the last one that created a message."""
+    """All times up to `ticked_at` are decided. `fired_at` is the last one that created a message. A full
+    channel has refused `refused` messages, the last one at `refused_at`. `expression`, `time_zone`,
+    `catch_up` and `channel` are what a worker said last; None if no worker did.
+    """
 
     name: str
     ticked_at: int
     fired_at: int | None
     opened_at: int
+    paused_at: int | None
+    refused: int
+    refused_at: int | None
+    expression: str | None
+    time_zone: str | None
+    catch_up: str | None
+    channel: str | None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it is paused."""
+        return self.paused_at is not None
 
 
 @dataclass(frozen=True)
@@ -83,6 +124,76 @@ class ScheduleList(ManyRecords[Schedule]):
     function = "schedule_list"
     is_harmless = True
     record = Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleDetails(Payloaded):
+    """A schedule, with the payload, headers and other options of its messages."""
+
+    name: str
+    ticked_at: int
+    fired_at: int | None
+    opened_at: int
+    paused_at: int | None
+    refused: int
+    refused_at: int | None
+    expression: str | None
+    time_zone: str | None
+    catch_up: str | None
+    channel: str | None
+    content: Bytea | None
+    headers: Jsonb
+    options: Jsonb
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it is paused."""
+        return self.paused_at is not None
+
+
+@dataclass(frozen=True)
+class ScheduleGet(Command[ScheduleDetails | None]):
+    """Read one schedule; None if there is none of this name."""
+
+    function = "schedule_get"
+    is_harmless = True
+    columns = columns_of(ScheduleDetails)
+
+    name: Text
+
+    def decode(self, rows: Sequence[Row]) -> ScheduleDetails | None:
+        return next(iter(read(ScheduleDetails, rows)), None)
+
+
+@dataclass(frozen=True)
+class ScheduleRun(OneRecord[Created]):
+    """Create a schedule's message now."""
+
+    function = "schedule_run"
+    record = Created
+
+    name: Text
+
+
+@dataclass(frozen=True)
+class SchedulePause(OneResult):
+    """Let a schedule fire nothing."""
+
+    function = "schedule_pause"
+    is_repeatable = True
+
+    name: Text
+
+
+@dataclass(frozen=True)
+class ScheduleResume(OneResult):
+    """Let a paused schedule fire again."""
+
+    function = "schedule_resume"
+    is_repeatable = True
+
+    name: Text
+    catch_up: Boolean = False
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ class DemoTenant:
     urgent_rate: float = 0
     failing: int = 0
     max_concurrency: int = 0
-    release_interval: float = 0
+    rate_limit: str = ""
     remark: str = ""
 
 
@@ -28,7 +28,7 @@ OFFICES = ("hotel", "laundry", "library", "museum", "optician", "school", "tailo
 TENANTS = (
     NOISY,
     DemoTenant("corner-shop", backlog=40, rate=2, max_concurrency=1, remark="one at a time"),
-    DemoTenant("newsletter", backlog=30, rate=1, release_interval=0.2, remark="at most five per second"),
+    DemoTenant("newsletter", backlog=30, rate=1, rate_limit="5/s", remark="at most five per second"),
     DemoTenant("pharmacy", backlog=400, rate=5, urgent_rate=4, remark="some messages are urgent"),
     DemoTenant("startup", backlog=40, rate=3, failing=10, remark="some messages fail and are retried"),
     *(DemoTenant(name, backlog=10, rate=4) for name in SHOPS),

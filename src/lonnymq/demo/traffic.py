@@ -19,9 +19,9 @@ URGENT_HEADER = "urgent"
 def enqueue_backlogs(queue: Queue, tenants: Sequence[DemoTenant]) -> None:
     """Set the limits, and enqueue the backlogs one tenant after the other."""
     for tenant in tenants:
-        if tenant.max_concurrency or tenant.release_interval:
+        if tenant.max_concurrency or tenant.rate_limit:
             queue.channel(tenant.channel).set(
-                max_concurrency=tenant.max_concurrency, release_interval=tenant.release_interval
+                max_concurrency=tenant.max_concurrency or None, rate=tenant.rate_limit or None
             )
     queue.enqueue_many(message for tenant in tenants for message in _backlog(tenant))
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 NAMED_MAX = 5
 QUERY_MAX_CHARS = 80
+SIGNALLER = "pg_signal_backend"
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Holder:
     open_s: float | None
     query: str | None
     is_autovacuum: bool
+    ended_by: str | None
+    """The role that may end it, if the current role may not: pg_signal_backend, or a superuser."""
 
     @property
     def is_older_than_lock_timeout(self) -> bool:
@@ -82,7 +85,7 @@ class Holder:
         return f"SELECT pg_terminate_backend({self.pid});"
 
 
-def schema_locked(schema: str, found: Sequence[Holder], tried: str) -> SchemaLocked:
+def schema_locked(schema: str, found: Sequence[Holder], tried: str, role: str) -> SchemaLocked:
     """The error for a call that could not get its locks."""
     message = f"could not lock what is in schema {identifier(schema)} ({tried})"
     if not found:
@@ -92,11 +95,21 @@ def schema_locked(schema: str, found: Sequence[Holder], tried: str) -> SchemaLoc
         )
     named = "; ".join(f"{holder} holds {holder.locked_objects}" for holder in found[:NAMED_MAX])
     more = f"; and {len(found) - NAMED_MAX} more" if len(found) > NAMED_MAX else ""
-    end_them = " ".join(holder.statement_to_end_it for holder in found[:NAMED_MAX])
     return SchemaLocked(
-        f"{message}: {named}{more}",
-        f"nothing was changed: end the transaction and try again, for example with {end_them}",
+        f"{message}: {named}{more}", f"nothing was changed: {_how_to_end(found[:NAMED_MAX], role)}"
     )
+
+
+def _how_to_end(found: Sequence[Holder], role: str) -> str:
+    statements = " ".join(holder.statement_to_end_it for holder in found)
+    needed = {holder.ended_by for holder in found} - {None}
+    if not needed:
+        return f"end the transaction and try again, for example with {statements}"
+    me = identifier(role)
+    who = f"have a superuser run: {statements}"
+    if needed == {SIGNALLER}:
+        who += f" or: GRANT {SIGNALLER} TO {me};"
+    return f"wait until the transaction has ended, and try again. Role {me} may not end it: {who}"
 
 
 def holders(cursor: Cursor[tuple[Any, ...]], schema: str) -> list[Holder]:
@@ -107,7 +120,14 @@ SELECT l.virtualtransaction, l.pid, p.gid,
     COALESCE(a.usename, p.owner), NULLIF(a.application_name, ''),
     CAST(EXTRACT(EPOCH FROM pg_catalog.clock_timestamp() - COALESCE(a.xact_start, p.prepared)) AS FLOAT8),
     CASE WHEN a.xact_start IS NOT NULL THEN a.query END,
-    l.pid IS NOT NULL AND a.usesysid IS NULL -- not a login
+    l.pid IS NOT NULL AND a.usesysid IS NULL, -- not a login
+    CASE
+        WHEN me.rolsuper OR COALESCE(a.usename, p.owner) = current_user THEN NULL
+        WHEN l.pid IS NULL OR u.oid IS NULL OR u.rolsuper THEN 'a superuser'
+        WHEN pg_catalog.pg_has_role(u.oid, 'USAGE') THEN NULL
+        WHEN pg_catalog.pg_has_role('{SIGNALLER}', 'USAGE') THEN NULL
+        ELSE '{SIGNALLER}'
+    END
 FROM pg_catalog.pg_locks l
 LEFT JOIN pg_catalog.pg_class c ON l.locktype = 'relation' AND c.oid = l.relation
 LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
@@ -115,6 +135,8 @@ LEFT JOIN pg_catalog.pg_locks x -- a prepared transaction has no pid, but holds 
   ON l.pid IS NULL AND x.pid IS NULL AND x.locktype = 'transactionid' AND x.granted
  AND x.virtualtransaction = l.virtualtransaction
 LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = x.transactionid
+LEFT JOIN pg_catalog.pg_roles u ON u.oid = a.usesysid
+CROSS JOIN (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = current_user) me
 WHERE l.granted
   AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid()
   AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
@@ -125,7 +147,7 @@ WHERE l.granted
       AND (CAST(l.classid AS BIGINT) << 32) | CAST(l.objid AS BIGINT) = {lock_key(schema)}
   )
 GROUP BY l.virtualtransaction, l.pid, p.gid, a.usename, p.owner, a.application_name, a.xact_start,
-    p.prepared, a.query, a.usesysid
+    p.prepared, a.query, a.usesysid, u.oid, u.rolsuper, me.rolsuper
 ORDER BY COALESCE(a.xact_start, p.prepared), l.pid"""
     rows = cursor.execute(query.encode(cursor.connection.info.encoding), prepare=False).fetchall()
     return [Holder(*row) for row in rows]

@@ -155,7 +155,29 @@ def strange_owners(schema: str) -> str:
     return f"""
         SELECT x.kind, x.object, pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(x.owner)),
             pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(o.owner))
-        FROM (
+        FROM ({_objects(schema)}
+        ) x
+        CROSS JOIN (
+            SELECT c.relowner AS owner FROM pg_catalog.pg_class c
+            WHERE c.relnamespace = {namespace(schema)} AND c.relname = 'installation'
+        ) o
+        WHERE x.owner <> o.owner AND NOT pg_catalog.pg_has_role(x.owner, o.owner, 'USAGE')
+        ORDER BY x.object"""
+
+
+def objects_of_others(schema: str) -> str:
+    """A query for objects that the current role may not change, because they belong to another one."""
+    return f"""
+        SELECT x.kind, x.object, pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(x.owner)),
+            pg_catalog.quote_ident(current_user)
+        FROM ({_objects(schema)}
+        ) x
+        WHERE NOT pg_catalog.pg_has_role(x.owner, 'USAGE')
+        ORDER BY x.object"""
+
+
+def _objects(schema: str) -> str:
+    return f"""
             SELECT CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END AS kind,
                 pg_catalog.format('%I.%I', CAST({literal(schema)} AS TEXT), c.relname) AS object,
                 c.relowner AS owner
@@ -164,14 +186,7 @@ def strange_owners(schema: str) -> str:
             UNION ALL
             SELECT 'ROUTINE', CAST(r.routine AS TEXT), p.proowner
             FROM ({own_routines(schema)}
-            ) r JOIN pg_catalog.pg_proc p ON p.oid = r.routine
-        ) x
-        CROSS JOIN (
-            SELECT c.relowner AS owner FROM pg_catalog.pg_class c
-            WHERE c.relnamespace = {namespace(schema)} AND c.relname = 'installation'
-        ) o
-        WHERE x.owner <> o.owner AND NOT pg_catalog.pg_has_role(x.owner, o.owner, 'USAGE')
-        ORDER BY x.object"""
+            ) r JOIN pg_catalog.pg_proc p ON p.oid = r.routine"""
 
 
 def _public_functions() -> list[str]:

@@ -21,7 +21,17 @@ READS_VIEWS = "observer"
 
 APPENDS_TO_STAGING = "producer"
 STAGING = "staging"
-STAGING_COLUMNS = ("batch", "ord", "channel", "content", "dequeue_at", "headers", *UNCHANGED)
+STAGING_COLUMNS = (
+    "batch",
+    "ord",
+    "channel",
+    "content",
+    "dequeue_at",
+    "headers",
+    "unique_for_ms",
+    "keep_result_ms",
+    *UNCHANGED,
+)
 
 _EVERYONE = ("to_epoch", "queue_get")
 
@@ -36,8 +46,11 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "staging_publish",
         "staging_publish_once",
         "staging_discard",
+        "batch_open",
+        "batch_close",
         "schedule_open",
         "schedule_fire",
+        "status_get",
     ),
     "consumer": (
         *_EVERYONE,
@@ -51,14 +64,19 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "message_retry_many",
         "message_discard",
         "message_discard_many",
+        "message_reject_many",
         "message_extend",
         "message_extend_many",
+        "message_leased_many",
         "claim_open",
         "claim_next",
         "claim_extend",
         "claim_read",
         "claim_complete",
+        "progress_write",
         "maintain",
+        "worker_report",
+        "worker_leave",
     ),
     "observer": (
         *_EVERYONE,
@@ -67,15 +85,21 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "channel_list",
         "lane_list",
         "message_get",
+        "status_get",
         "message_list",
         "dead_list",
         "queue_stats",
+        "batch_get",
+        "batch_list",
         "bound_channels",
         *_VIEWS_CALL,
         "history_bounds",
         "history_mark",
         "history_followers",
         "schedule_list",
+        "schedule_get",
+        "worker_list",
+        "unknown_task_list",
     ),
     "admin": (
         *_EVERYONE,
@@ -89,11 +113,16 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "dead_retry_all",
         "dead_discard",
         "dead_discard_all",
+        "batch_cancel",
         "credential_bind",
         "credential_list",
         "history_follow",
         "history_unfollow",
+        "schedule_run",
+        "schedule_pause",
+        "schedule_resume",
         "schedule_delete",
+        "worker_request",
         "rebuild",
     ),
 }

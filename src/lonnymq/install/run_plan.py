@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lonnymq.errors import Deadlock
 from lonnymq.install.lock_holders import Holder, holders, schema_locked
 from lonnymq.install.plan import LOCK_TIMEOUT_MS
-from lonnymq.install.transaction import execute, joins, transaction
+from lonnymq.install.transaction import execute, joins, one, transaction
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -52,7 +52,7 @@ def run(conn: Connection[Any], schema: str, statements: Sequence[str], wait: flo
                 if isinstance(error, Deadlock):
                     raise
                 tried = f"{attempts} attempt{'s' if attempts > 1 else ''} in {time.monotonic() - began:.0f} s"
-                raise schema_locked(schema, found, tried) from error
+                raise schema_locked(schema, found, tried, attempt.role()) from error
         time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - so that two installers do not collide again
         is_autovacuum = any(holder.is_autovacuum for holder in found)
         timeout_ms = AUTOVACUUM_TIMEOUT_MS if is_autovacuum else LOCK_TIMEOUT_MS
@@ -88,6 +88,10 @@ class _Attempt:
         ]
         narrowed = [holder.narrowed(self._statement) for holder in found]
         return [holder for holder in narrowed if holder is not None] or found
+
+    def role(self) -> str:
+        with transaction(self._conn, self._schema) as cursor:
+            return str((one(cursor, "SELECT current_user") or ("",))[0])
 
     def _all_holders(self) -> list[Holder]:
         with transaction(self._conn, self._schema) as cursor:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from lonnymq.errors import from_sqlstate
+from lonnymq.errors import ConnectionDropped, from_sqlstate
 
 if TYPE_CHECKING:
-    from psycopg import Connection, Cursor
+    from psycopg import Connection, Cursor, Error
 
 _SETTINGS = ("search_path", "check_function_bodies", "lock_timeout")
 _READ_SETTINGS = "SELECT " + ", ".join(f"current_setting('{name}')" for name in _SETTINGS)
@@ -56,6 +56,15 @@ def transaction(conn: Connection[Any], schema: str) -> Iterator[Cursor[tuple[Any
 
             raise not_permitted(conn, schema, message) from error
         ours = from_sqlstate(error.sqlstate, message, error.diag.message_hint)
+        if ours is None and _is_connection_loss(error):
+            ours = ConnectionDropped(message, "check that the database is up, then try again")
         if ours is None:
             raise
         raise ours from error
+
+
+def _is_connection_loss(error: Error) -> bool:
+    from psycopg import OperationalError
+
+    code = error.sqlstate
+    return isinstance(error, OperationalError) and (code is None or code.startswith(("08", "57P")))

@@ -19,7 +19,7 @@ from psycopg.conninfo import make_conninfo
 from lonnymq.adapters.address import parameters
 from lonnymq.adapters.driver_errors import refuse_call
 from lonnymq.adapters.psycopg import login
-from lonnymq.errors import IS_IT_UP, DatabaseUnreachable, InvalidAddress
+from lonnymq.errors import DatabaseUnreachable, InvalidAddress, hint_to_connect
 from lonnymq.install.sql_text import check_schema_name
 from lonnymq.spark.source_options import CONNECTION, SECRETS, WITHOUT_SECRETS, InvalidOption, refuse_secrets
 
@@ -127,4 +127,4 @@ def _address_in(variable: str) -> dict[str, Any]:
 
 
 def _unreachable(message: str) -> DatabaseUnreachable:
-    return DatabaseUnreachable(f"could not connect: {message.strip()}", IS_IT_UP)
+    return DatabaseUnreachable(f"could not connect: {message.strip()}", hint_to_connect(message))

@@ -7,7 +7,8 @@
 
 A write needs the columns `channel` (or the option channel, for all rows) and `content` (binary, a string, or
 a struct, map or array, which becomes JSON). Optional columns are `run_at` (a timestamp) or `dequeue_at` (Unix
-milliseconds), `priority`, `cost`, `lane`, `dedupe_key`, `headers` and `max_attempts`.
+milliseconds), `priority`, `cost`, `lane`, `dedupe_key`, `unique_while`, `unique_for` (seconds), `headers` and
+`max_attempts`.
 
 `read` returns the messages that wait or are leased now, and leaves them there. `readStream` consumes.
 """

@@ -11,9 +11,10 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lonnymq.testing.drain_app import Drained, drain, drain_async
+    from lonnymq.testing.drain_app import Drained, NotDrained, drain, drain_async
+    from lonnymq.testing.fake_job import FakeJob, job
 
-__all__ = ["Drained", "drain", "drain_async"]
+__all__ = ["Drained", "FakeJob", "NotDrained", "drain", "drain_async", "job"]
 
 
 if not TYPE_CHECKING:  # otherwise any name would seem to exist
@@ -21,7 +22,8 @@ if not TYPE_CHECKING:  # otherwise any name would seem to exist
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(importlib.import_module("lonnymq.testing.drain_app"), name)
+        module = "fake_job" if name in {"FakeJob", "job"} else "drain_app"
+        return getattr(importlib.import_module(f"lonnymq.testing.{module}"), name)
 
 
 def __dir__() -> list[str]:

@@ -116,11 +116,11 @@ def lonnymq_async_queue(lonnymq_dsn: str, lonnymq_schema: str) -> Iterator[Async
     """An AsyncQueue in the test's own database. The test may use it in several event loops, one after the
     other, and need not close it.
     """
-    from lonnymq.testing.loop_safe_queue import LoopSafeQueue
+    from lonnymq.client.loop_safe_queue import LoopSafeQueue
 
     queue = LoopSafeQueue(lonnymq_dsn, lonnymq_schema)
     yield queue
-    queue.close_without_loop()
+    queue.close_now()
 
 
 @contextmanager

@@ -8,6 +8,8 @@ What users write:
     app             the tasks and schedules of a program, and the queue that their calls go to
     task            a function whose calls can be enqueued; the handler of messages without a task
     arguments       converts the arguments of a call to the payload of a message, and back
+    task_modules    imports the modules that define an app's tasks
+    handle          what enqueueing returns: the id, and a way to wait for the result
     handler_policy  the options of a handler: channel, attempts, backoff, timeout, lease
     backoff         how long to wait before the next attempt
     job             what a handler can find out about its message, and do with it
@@ -20,18 +22,28 @@ The worker:
     worker_settings  its options, checked
     session          the spine: one run of a worker, from the first lease to the last finish
     intake           decides how many messages to lease, and when
+    run_limits       how many messages of one task or channel may run at the same time
     due_messages     whether due messages are held back by a limit, for a run until the queue is empty
+    drain            stopping: waits for running handlers, and interrupts those that do not finish
+    stop_reason      why a handler should stop
     leased           one leased message: its handler, when its lease ends, whether it must stop
     execute          runs a handler, and turns what it returned or raised into an outcome
     threads          the threads that plain functions run in, and how they are interrupted
     job_context      what a job needs from the worker
-    leases           extends leases while messages are waiting or running here
+    job_log          what is logged about messages: texts, levels, fields
+    leases           extends leases while messages are ready or running here, and stops those that are lost
+    lease_thread     the thread that extends them, even while a handler blocks the event loop
+    loop_watch       logs what blocks the event loop
+    progress         writes the progress that handlers report
     finish           completes, gives back or discards messages, in batches
     batches          collects items into batches, and splits a batch that fails
     unknown_tasks    messages that no handler here is for
+    registry         reports the worker to the database, and is told to pause, resume or drain it
     outages          retries calls while the database is unavailable
     maintenance      the queue's maintenance, about once a minute
     health           the health file
+    processes        several worker processes under one parent
+    reload           whether a file of the app has changed, to restart the worker
 
 Schedules:
 

@@ -10,12 +10,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import tzinfo
+from datetime import UTC, datetime, tzinfo
 from itertools import islice, takewhile
+from zoneinfo import ZoneInfo
 
 from lonnymq.client.times import EPOCH, MILLISECOND
 
 TRIED_IN_ORDER = 3  # how many times to try one after the other before searching by bisection
+
+
+def zone_name(tz: tzinfo) -> str:
+    """The name of a time zone in the database: Europe/Berlin, UTC, or UTC+02:00.
+
+    >>> zone_name(UTC), zone_name(ZoneInfo("Europe/Berlin")), zone_name(timezone(timedelta(hours=2)))
+    ('UTC', 'Europe/Berlin', 'UTC+02:00')
+    """
+    return str(tz)
+
+
+def zone_named(name: str | None) -> tzinfo | None:
+    """The time zone with this name; None if it is not known here.
+
+    >>> str(zone_named("Europe/Berlin")), str(zone_named("UTC-03:30")), zone_named("Mars")
+    ('Europe/Berlin', 'UTC-03:30', None)
+    """
+    if name == "UTC":
+        return UTC
+    try:
+        if name is not None and name.startswith(("UTC+", "UTC-")):
+            return datetime.strptime(name.removeprefix("UTC"), "%z").tzinfo
+        return None if name is None else ZoneInfo(name)
+    except (KeyError, OSError, ValueError):
+        return None
 
 
 @dataclass(frozen=True)

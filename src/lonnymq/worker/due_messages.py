@@ -5,6 +5,7 @@ them.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.errors import ChannelForbidden, NotPermitted
@@ -16,9 +17,11 @@ EXACT_BELOW = 10_000
 """From this number of scheduled messages on, the queue's statistics are estimates."""
 
 
-async def has_due_messages(queue: AsyncQueue) -> bool:
-    """In channels that are not paused."""
+async def has_due_messages(queue: AsyncQueue, lanes: Collection[str] | None) -> bool:
+    """In channels that are not paused, and in these lanes, if they are given."""
     try:
+        if lanes is not None and not await _is_any_lane_due(queue, lanes):
+            return False
         stats = await queue.stats()
         is_exact = stats.scheduled is not None and stats.scheduled < EXACT_BELOW
         if stats.paused or (stats.due == 0 and is_exact):
@@ -30,6 +33,10 @@ async def has_due_messages(queue: AsyncQueue) -> bool:
             " until_empty wait for them"
         )
         return False
+
+
+async def _is_any_lane_due(queue: AsyncQueue, lanes: Collection[str]) -> bool:
+    return any(found.waiting for found in await queue.lanes() if found.lane in lanes)
 
 
 async def _is_any_channel_due(queue: AsyncQueue) -> bool:

@@ -20,6 +20,12 @@ class Retry(Exception):
         self.counts = counts
 
 
+class Fail(Exception):
+    """Raise it if another attempt would fail too: the message becomes a dead letter now, with the reason as
+    its error, whatever attempts are left.
+    """
+
+
 class Discard(Exception):
     """Raise it to have the message removed without another attempt. The history, if one is kept, shows it as
     cancelled, with the reason.
@@ -33,9 +39,12 @@ class LeaseLost(LonnyMQError):
 
 
 class JobStopped(BaseException):
-    """Raised in a handler that runs in a thread and must stop: it exceeded its timeout, its lease was lost,
-    its message was cancelled, or the worker shuts down. An asynchronous handler is cancelled instead, as any
-    asyncio task is.
+    """Raised in a handler that runs in a thread, to interrupt it: it exceeded its timeout, its lease was
+    lost, its message was cancelled, or the worker shuts down. An asynchronous handler is cancelled instead,
+    as any asyncio task is.
+
+    A handler whose `job.should_stop` is true may raise it before that. Its message is released, at its old
+    place in the queue, and no attempt is used up.
 
     It is not an Exception, so that `except Exception` does not keep a handler running.
     """

@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from types import TracebackType
 from typing import Any
 
-from lonnymq.errors import PayloadError
+from lonnymq.errors import BrokenContent, NotEncodable, PayloadError, UnknownContentType, WrongArguments
+from lonnymq.payload import Payload, encode
 from lonnymq.worker.backoff import delay_ms
-from lonnymq.worker.exceptions import Discard, JobStopped, LeaseLost, Retry
+from lonnymq.worker.exceptions import Discard, Fail, JobStopped, LeaseLost, Retry
 from lonnymq.worker.job import AsyncJob, Job, JobContext
-from lonnymq.worker.leased import LeasedMessage, StopReason
+from lonnymq.worker.leased import LeasedMessage
+from lonnymq.worker.stop_reason import StopReason
 from lonnymq.worker.threads import Threads
 
-log = logging.getLogger("lonnymq.worker")
-
 ERROR_MAX_CHARS = 16_000
+UNUSABLE = (BrokenContent, UnknownContentType, WrongArguments)  # another attempt would find the same message
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Complete the message."""
+    """Complete the message, with its result if one is kept."""
+
+    result: Payload | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedByHandler:
+    """The handler completed the message in a transaction of its own, which should be committed by now."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaveAlone:
-    """Do nothing: the lease is lost, or the handler completed the message. It is counted under this name."""
-
-    counted_as: str
+    """Do nothing: the lease is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +51,30 @@ class Discarded:
 class GiveBack:
     """Give the message back, to be served again after a delay, or at its old place if the delay is None.
 
-    With an error it is a retry, which uses up an attempt; without one it is a release, which does not.
+    With an error it is a retry, which uses up an attempt; without one it is a release, which does not. If it
+    is final, the message is dead instead, whatever attempts are left.
     """
 
     delay_ms: int | None = None
     error: str | None = None
+    is_final: bool = False
 
 
-HandlerOutcome = Done | LeaveAlone | Discarded | GiveBack
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Give the message back, because there is no handler for it here. It becomes a dead letter with this
+    error once nobody has handled it for `timeout_ms`; None: never.
+    """
+
+    error: str
+    timeout_ms: int | None
+
+
+HandlerOutcome = Done | CompletedByHandler | LeaveAlone | Discarded | GiveBack | Rejected
 DONE, RELEASE = Done(), GiveBack()
-LOST, COMPLETED_BY_HANDLER = LeaveAlone("lost"), LeaveAlone("completed by the handler")
+LOST, COMPLETED_BY_HANDLER = LeaveAlone(), CompletedByHandler()
 OUTCOME_OF_STOP: dict[StopReason | None, HandlerOutcome] = {
-    StopReason.LOST: LOST,
+    StopReason.LEASE_LOST: LOST,
     StopReason.CANCELLED: DONE,
     StopReason.SHUTDOWN: RELEASE,
 }
@@ -66,43 +84,64 @@ async def run(
     leased: LeasedMessage, context: JobContext, threads: Threads
 ) -> tuple[HandlerOutcome, BaseException | None]:
     """Run the handler. Returns the outcome, whatever the handler does, and what it raised."""
-    if leased.stop_reason is not None:  # it was stopped before there was anything to interrupt
+    if leased.is_interrupted:  # before there was anything to interrupt
         return _outcome_of_error(leased, JobStopped())
     handler = leased.handler
     timer = None
     try:
         call = handler.call_for(leased.message)
+    except UNUSABLE as error:
+        return _failed_for_good(error), error
+    except Exception as error:  # noqa: BLE001 - whatever is wrong, it is one failed attempt
+        return _outcome_of_error(leased, error)
+    try:
         if (timeout := handler.policy.timeout_s) is not None:
-            timer = asyncio.get_running_loop().call_later(timeout, leased.stop, StopReason.TIMEOUT)
+            timer = asyncio.get_running_loop().call_later(timeout, leased.interrupt, StopReason.TIMEOUT)
         if handler.is_async:
-            await _run_in_loop(leased, call, context)
+            value = await _run_in_loop(leased, call, context)
         else:
-            await _run_in_thread(leased, call, context, threads)
+            value = await _run_in_thread(leased, call, context, threads)
     except BaseException as error:  # noqa: BLE001 - a handler's sys.exit() must not stop the worker
         return _outcome_of_error(leased, error)
     finally:
         if timer is not None:
             timer.cancel()
-    return (COMPLETED_BY_HANDLER if leased.is_completed_by_handler else DONE), None
+    return _outcome_of_value(leased, value)
 
 
-async def _run_in_loop(leased: LeasedMessage, call: Callable[[], Any], context: JobContext) -> None:
+def _outcome_of_value(leased: LeasedMessage, value: Any) -> tuple[HandlerOutcome, BaseException | None]:
+    if leased.is_completed_by_handler:
+        return COMPLETED_BY_HANDLER, None
+    if value is None or leased.message.keep_result_ms is None:
+        return DONE, None
+    try:
+        return Done(encode(value)), None
+    except PayloadError as found:  # the work is done: another attempt would do it again, for the same value
+        error = NotEncodable(
+            f"{leased.handler.name} returned a {type(value).__name__}, which cannot be kept as its result:"
+            f" {found.message}",
+            found.hint or "return plain values, or leave out keep_result",
+        )
+        return _failed_for_good(error), error
+
+
+async def _run_in_loop(leased: LeasedMessage, call: Callable[[], Any], context: JobContext) -> Any:
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - each message has its own task
-    leased.interrupt = task.cancel
+    leased.interrupt_handler = task.cancel
     AsyncJob(leased.message, context).make_current()
     try:
-        await call()
+        return await call()
     finally:
-        leased.interrupt = None
+        leased.interrupt_handler = None
 
 
 async def _run_in_thread(
     leased: LeasedMessage, call: Callable[[], Any], context: JobContext, threads: Threads
-) -> None:
+) -> Any:
     Job(leased.message, context).make_current()
     thread_call = threads.start(call)
-    leased.interrupt = partial(threads.interrupt, thread_call)
+    leased.interrupt_handler = partial(threads.interrupt, thread_call)
     try:
         result = await thread_call.answer
     except JobStopped:
@@ -110,34 +149,44 @@ async def _run_in_thread(
             raise Retry("all threads are occupied by stuck handlers", counts=False) from None
         raise
     finally:
-        leased.interrupt = None
+        leased.interrupt_handler = None
     if asyncio.iscoroutine(result):
         result.close()
         raise TypeError(f"{leased.handler.name} returned a coroutine: declare it with async def")
+    return result
 
 
 def _outcome_of_error(leased: LeasedMessage, error: BaseException) -> tuple[HandlerOutcome, BaseException]:
-    message, policy, name = leased.message, leased.handler.policy, leased.handler.name
-    if isinstance(error, asyncio.CancelledError | JobStopped):
-        if leased.stop_reason is not None and leased.stop_reason in OUTCOME_OF_STOP:
-            _log_stopped(leased, leased.stop_reason)
-            return OUTCOME_OF_STOP[leased.stop_reason], error
-        if leased.stop_reason is StopReason.TIMEOUT:
-            error = TimeoutError(f"{name} took longer than {policy.timeout_s:g} s")
-    elif isinstance(error, LeaseLost):
-        _log_stopped(leased, leased.stop_reason or StopReason.LOST)
-        return OUTCOME_OF_STOP.get(leased.stop_reason, LOST), error
-    elif isinstance(error, Discard):
-        return Discarded(storable(str(error))), error
-    elif isinstance(error, Retry) and not error.counts:
+    if (stopped := _outcome_of_stop(leased, error)) is not None:
+        return stopped, error
+    if leased.stop_reason is StopReason.TIMEOUT and isinstance(error, asyncio.CancelledError | JobStopped):
+        error = TimeoutError(f"{leased.handler.name} took longer than {leased.handler.policy.timeout_s:g} s")
+    if isinstance(error, Discard):
+        return Discarded(reason_of(error)), error
+    if isinstance(error, Retry) and not error.counts:
         return GiveBack(_retry_delay_ms(leased, error)), error
-    text = _error_text(error)
-    log.warning("attempt %s of message %s of %s failed: %s", message.attempts, message.id, name, text)
-    return GiveBack(_retry_delay_ms(leased, error), text), error
+    if isinstance(error, Fail):
+        return _failed_for_good(error), error
+    return GiveBack(_retry_delay_ms(leased, error), _error_text(error)), error
 
 
-def _log_stopped(leased: LeasedMessage, reason: StopReason) -> None:
-    log.warning("%s was stopped on message %s: %s", leased.handler.name, leased.message.id, reason.value)
+def _failed_for_good(error: BaseException) -> GiveBack:
+    return GiveBack(None, _error_text(error), is_final=True)
+
+
+def _outcome_of_stop(leased: LeasedMessage, error: BaseException) -> HandlerOutcome | None:
+    """The outcome if the handler ended because it was stopped, or stopped by itself when it was asked to."""
+    if isinstance(error, JobStopped) and leased.stop_reason is StopReason.SHUTDOWN:
+        reason: StopReason | None = StopReason.SHUTDOWN
+    elif isinstance(error, Retry | Fail | Discard):
+        reason = None
+    else:  # whatever an interrupted handler raises, it does so because it was interrupted
+        reason = leased.stop_reason if leased.is_interrupted else None
+    if isinstance(error, LeaseLost) and reason not in OUTCOME_OF_STOP:
+        reason = StopReason.LEASE_LOST
+    if reason is None or reason not in OUTCOME_OF_STOP:
+        return None
+    return OUTCOME_OF_STOP[reason]
 
 
 def _retry_delay_ms(leased: LeasedMessage, error: BaseException) -> int:
@@ -147,15 +196,29 @@ def _retry_delay_ms(leased: LeasedMessage, error: BaseException) -> int:
 
 
 def _error_text(error: BaseException) -> str:
-    """The traceback without the worker's own frames; for a Retry, its reason."""
+    """The traceback without the worker's own frames; for a Retry or a Fail, its reason."""
     if isinstance(error, Retry):
-        return storable(str(error)) or "the handler asked for another attempt"
+        return reason_of(error) or "the handler asked for another attempt"
+    if isinstance(error, Fail):
+        return reason_of(error) or "the handler asked for no further attempt"
+    frames = None if isinstance(error, PayloadError | WrongArguments) else handler_frames(error)
+    return storable("".join(traceback.format_exception(type(error), error, frames)).rstrip())
+
+
+def handler_frames(error: BaseException) -> TracebackType | None:
+    """The traceback without the worker's own frames, which come before those of the handler."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_globals.get("__package__") == __package__:
         frames = frames.tb_next
-    if isinstance(error, PayloadError):
-        frames = None
-    return storable("".join(traceback.format_exception(type(error), error, frames)).rstrip())
+    return frames
+
+
+def reason_of(error: BaseException) -> str:
+    """The text of an exception, whose class may belong to the app."""
+    try:
+        return storable(str(error))
+    except Exception:  # noqa: BLE001 - it must not decide what happens to the message
+        return f"{type(error).__name__}, whose text cannot be read"
 
 
 def storable(text: str) -> str:

@@ -1,108 +1,189 @@
-"""Completes, gives back or discards messages, in batches. They wait here during an outage."""
+"""Completes, gives back, rejects or discards messages, in batches, and checks those that handlers completed.
+They wait here during an outage.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 from uuid import UUID
 
 from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.client.calls import ask
-from lonnymq.commands import MessageCompleteMany, MessageDiscardMany, MessageRetryMany, Outcome, Result
+from lonnymq.commands import (
+    MessageCompleteMany,
+    MessageDiscardMany,
+    MessageLeasedMany,
+    MessageRejectMany,
+    MessageRetryMany,
+    Outcome,
+    Result,
+)
+from lonnymq.errors import InvalidArgument
+from lonnymq.payload import Payload
 from lonnymq.statement import Command
 from lonnymq.worker.batches import Batches, BatchFailed
-from lonnymq.worker.execute import Discarded, Done, GiveBack, HandlerOutcome
+from lonnymq.worker.execute import (
+    CompletedByHandler,
+    Discarded,
+    Done,
+    GiveBack,
+    HandlerOutcome,
+    Rejected,
+)
+from lonnymq.worker.job_log import JobLog
 from lonnymq.worker.leased import LeasedMessage
 from lonnymq.worker.outages import Outages
 
-log = logging.getLogger("lonnymq.worker")
-
+RESULTS_SIZE = 100  # messages per call, because each result can be large
 DELAY_MAX_MS = 2**52  # the longest delay that the queue accepts
 
 
 class Finisher:
-    """`counts` is how many messages had which result. `on_finished` is called for each message when the
+    """`counts` is how many messages had which outcome. `on_finished` is called for each message when the
     database has it, or when nothing more can be done about it.
     """
 
     def __init__(
-        self, queue: AsyncQueue, outages: Outages, on_finished: Callable[[LeasedMessage], None]
+        self,
+        queue: AsyncQueue,
+        outages: Outages,
+        job_log: JobLog,
+        on_finished: Callable[[LeasedMessage], None],
     ) -> None:
         self._queue = queue
+        self._job_log = job_log
         self._outages = outages
         self._on_finished = on_finished
         self._to_complete: Batches[LeasedMessage] = Batches(self._complete)
+        self._to_complete_with_result: Batches[tuple[LeasedMessage, Payload]] = Batches(
+            self._complete_with_result, RESULTS_SIZE
+        )
         self._to_give_back: Batches[tuple[LeasedMessage, GiveBack]] = Batches(self._give_back)
         self._to_discard: Batches[tuple[LeasedMessage, Discarded]] = Batches(self._discard)
+        self._to_verify: Batches[LeasedMessage] = Batches(self._verify)
+        self._to_reject: Batches[tuple[LeasedMessage, Rejected]] = Batches(self._reject)
+        self._batches: tuple[Batches[Any], ...] = (
+            *(self._to_complete, self._to_complete_with_result, self._to_give_back),
+            *(self._to_discard, self._to_verify, self._to_reject),
+        )
         self.counts: Counter[str] = Counter()
 
     def finish(self, leased: LeasedMessage, outcome: HandlerOutcome) -> None:
+        leased.outcome = outcome
         if isinstance(outcome, Done):
-            self._to_complete.add(leased)
+            if outcome.result is None:
+                self._to_complete.add(leased)
+            else:
+                self._to_complete_with_result.add((leased, outcome.result))
         elif isinstance(outcome, GiveBack):
             self._to_give_back.add((leased, outcome))
         elif isinstance(outcome, Discarded):
-            log.warning(
-                "message %s of %s is discarded: %s", leased.message.id, leased.handler.name, outcome.reason
-            )
             self._to_discard.add((leased, outcome))
+        elif isinstance(outcome, CompletedByHandler):
+            self._to_verify.add(leased)
+        elif isinstance(outcome, Rejected):
+            self._to_reject.add((leased, outcome))
         else:
-            self.counts[outcome.counted_as] += 1
+            self._count(leased, Result.LOST)
             self._on_finished(leased)
 
     async def run(self) -> None:
         """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for batches in (self._to_complete, self._to_give_back, self._to_discard):
+            for batches in self._batches:
                 group.create_task(batches.run())
 
     async def wait_until_idle(self) -> None:
-        for batches in (self._to_complete, self._to_give_back, self._to_discard):
+        for batches in self._batches:
             await batches.wait_until_idle()
 
     @property
     def backlog(self) -> int:
-        return len(self._to_complete) + len(self._to_give_back) + len(self._to_discard)
+        return sum(len(batches) for batches in self._batches)
 
     async def _complete(self, batch: list[LeasedMessage]) -> None:
         await self._send(batch, MessageCompleteMany(*_ids_and_tokens(batch)))
+
+    async def _complete_with_result(self, batch: list[tuple[LeasedMessage, Payload]]) -> None:
+        messages = [leased for leased, _ in batch]
+        results = [result.content for _, result in batch]
+        types = [result.content_type for _, result in batch]
+        command = MessageCompleteMany(*_ids_and_tokens(messages), results, types)
+        try:
+            await self._send(messages, command)
+        except InvalidArgument as error:  # the result is too large, as it would be after another attempt
+            [leased] = messages
+            text = f"the result of {leased.handler.name} is refused: {error}"
+            self.finish(leased, GiveBack(None, text, is_final=True))
 
     async def _give_back(self, batch: list[tuple[LeasedMessage, GiveBack]]) -> None:
         messages = [leased for leased, _ in batch]
         delays = [None if back.delay_ms is None else min(back.delay_ms, DELAY_MAX_MS) for _, back in batch]
         errors = [back.error for _, back in batch]
+        are_final = [back.is_final for _, back in batch] if any(back.is_final for _, back in batch) else None
         ids, tokens = _ids_and_tokens(messages)
-        await self._send(messages, MessageRetryMany(ids, tokens, errors=errors, delays_ms=delays))
+        command = MessageRetryMany(ids, tokens, errors=errors, delays_ms=delays, are_final=are_final)
+        await self._send(messages, command)
 
     async def _discard(self, batch: list[tuple[LeasedMessage, Discarded]]) -> None:
         messages = [leased for leased, _ in batch]
         reasons = [discarded.reason for _, discarded in batch]
         await self._send(messages, MessageDiscardMany(*_ids_and_tokens(messages), reasons))
 
-    async def _send(self, batch: list[LeasedMessage], command: Command[list[Outcome]]) -> None:
+    async def _reject(self, batch: list[tuple[LeasedMessage, Rejected]]) -> None:
+        messages = [leased for leased, _ in batch]
+        errors = [rejected.error for _, rejected in batch]
+        timeout_ms = batch[0][1].timeout_ms  # the same for all messages of a worker
+        if timeout_ms is not None:
+            timeout_ms = min(timeout_ms, DELAY_MAX_MS)
+        await self._send(messages, MessageRejectMany(*_ids_and_tokens(messages), errors, timeout_ms))
+
+    async def _verify(self, batch: list[LeasedMessage]) -> None:
+        """Find out whether the transactions in which handlers completed these messages are committed."""
+        await self._send(batch, MessageLeasedMany(*_ids_and_tokens(batch)), self._count_verified)
+
+    async def _send(
+        self,
+        batch: list[LeasedMessage],
+        command: Command[list[Outcome]],
+        count: Callable[[LeasedMessage, Result], None] | None = None,
+    ) -> None:
         try:
             outcomes = await self._outages.retry(lambda: self._queue.perform(ask(command)))
         except Exception as error:
             if len(batch) > 1:
                 raise BatchFailed from error
-            log.exception(
-                "message %s could not be finished, and is served again when its lease ends",
-                batch[0].message.id,
-            )
+            if isinstance(error, InvalidArgument) and getattr(command, "results", None) is not None:
+                raise
+            self._job_log.not_finished(batch[0], error)
             outcomes = []
         for leased, outcome in zip(batch, outcomes, strict=False):
-            self._count(leased, outcome.result)
+            (count or self._count)(leased, outcome.result)
         for leased in batch:
+            leased.error = None  # its traceback refers to the message
             self._on_finished(leased)
 
     def _count(self, leased: LeasedMessage, result: Result) -> None:
-        self.counts[str(result)] += 1
-        if result is Result.DEAD:
-            log.error("message %s of %s is dead", leased.message.id, leased.handler.name)
+        self.counts["released" if _is_released(leased, result) else str(result)] += 1
+        if result is not Result.COMPLETED or self._job_log.is_about_successes:
+            self._job_log.finished(leased, result)
+
+    def _count_verified(self, leased: LeasedMessage, result: Result) -> None:
+        if result is Result.NOT_FOUND:
+            self._count(leased, Result.COMPLETED)
         elif result is Result.LOST:
-            log.warning("the lease of message %s of %s was lost", leased.message.id, leased.handler.name)
+            self._count(leased, result)
+        else:
+            self.counts["not committed"] += 1
+            self._job_log.not_committed(leased)
+
+
+def _is_released(leased: LeasedMessage, result: Result) -> bool:
+    """Whether the message went back without an error: the database's answer is the same as for a retry."""
+    return result is Result.RETRIED and isinstance(leased.outcome, GiveBack) and leased.outcome.error is None
 
 
 def _ids_and_tokens(batch: Sequence[LeasedMessage]) -> tuple[list[int], list[UUID]]:

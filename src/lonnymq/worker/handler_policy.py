@@ -4,29 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from lonnymq.client.produce import check_work_options
 from lonnymq.client.times import milliseconds
-from lonnymq.errors import InvalidArgument, InvalidMaxAttempts
-from lonnymq.message_options import DEFAULT_CHANNEL, Duration
+from lonnymq.errors import InvalidArgument
+from lonnymq.message_options import DEFAULT_CHANNEL, Duration, TaskOptions
 from lonnymq.worker.backoff import Backoff, Delays
 
 
 @dataclass(frozen=True)
 class HandlerPolicy:
-    """`channel` and `max_attempts` are put on new messages, unless the call gives its own."""
+    """`channel` and `options` are put on new messages, unless the call gives its own."""
 
     channel: str = DEFAULT_CHANNEL
-    max_attempts: int | None = None
+    options: TaskOptions = field(default_factory=TaskOptions)
     backoff: Delays = field(default_factory=Backoff)
     timeout: Duration | None = None
     lease: Duration | None = None
+    max_running: int | None = None
 
     def __post_init__(self) -> None:
-        if self.max_attempts is not None and (type(self.max_attempts) is not int or self.max_attempts < 1):
-            raise InvalidMaxAttempts(
-                f"max_attempts: {self.max_attempts!r} is not a whole number of 1 or more", "give 1 or more"
-            )
+        check_work_options(self.options)
         if not callable(self.backoff):
             milliseconds(self.backoff)
+        if self.max_running is not None and (type(self.max_running) is not int or self.max_running < 1):
+            raise InvalidArgument(
+                f"max_running: {self.max_running!r} is not a whole number of 1 or more",
+                "give an int, such as 2",
+            )
         for name in ("timeout", "lease"):
             given: Duration | None = getattr(self, name)
             if given is not None and milliseconds(given) <= 0:

@@ -7,15 +7,16 @@ import contextvars
 import itertools
 from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic
+from typing import Any
 from uuid import UUID
 
-from lonnymq.client.produce import OnFull
-from lonnymq.commands import Created, Delivery, Result
-from lonnymq.message_options import DEFAULT_LANE, NewMessage
-from lonnymq.payload import HEADER, encode
+from lonnymq.commands import Delivery, Result
+from lonnymq.errors import ResultUnknown
+from lonnymq.message_options import DEFAULT_LANE, Duration, NewMessage
+from lonnymq.payload import HEADER, decode, encode
+from lonnymq.worker.handle import AsyncHandle, Handle
 from lonnymq.worker.job import AsyncJob, Job
-from lonnymq.worker.task import C, Task
+from lonnymq.worker.task import Task
 
 NO_TOKEN = UUID(int=0)
 
@@ -24,10 +25,14 @@ class InlineJobContext:
     """Stores nothing: there is no second attempt."""
 
     schema = ""
-    is_stopped = False
+    stop_reason = None
+    is_interrupted = False
 
     def completed_by_handler(self) -> None:
         """There is nothing to complete."""
+
+    def progress(self, fraction: float, note: str | None) -> None:
+        """Nobody looks."""
 
     async def save(self, state: bytes) -> bool:  # noqa: ARG002
         return True
@@ -37,74 +42,74 @@ class InlineJobContext:
 
 
 class InlineJob(Job):
-    def complete(self, *, conn: object) -> None:
+    def complete(self, *, conn: object, result: Any = None, keep_result: Duration | None = None) -> None:
         """There is nothing to complete."""
 
 
 class InlineAsyncJob(AsyncJob):
-    async def complete(self, *, conn: object) -> None:
+    async def complete(
+        self, *, conn: object, result: Any = None, keep_result: Duration | None = None
+    ) -> None:
         """There is nothing to complete."""
 
 
-class Inline(Generic[C]):
+class Inline:
     """Runs each call at once, after converting its arguments to JSON and back. Raises what the task raises.
 
     Delays, times and priorities are ignored, no channel is ever full, and `conn` is not used.
     """
 
-    def __init__(self, *, is_async: bool) -> None:
-        self._is_async = is_async
+    def __init__(self) -> None:
         self._ids = itertools.count(1)
         self.ran: list[NewMessage] = []
 
-    def send(
-        self,
-        task: Task[..., Any, C],
-        message: NewMessage,
-        conn: object | None,  # noqa: ARG002
-        on_full: OnFull,  # noqa: ARG002
-    ) -> C:
-        done: Any = self._run_async(task, message) if self._is_async else self._run(task, message)
-        return done  # type: ignore[no-any-return]
-
-    def _run(self, task: Task[..., Any, Any], message: NewMessage) -> Created:
+    def send(self, task: Task[..., Any], message: NewMessage) -> Handle:
         delivery = self._delivery(message)
         call = task.call_for(delivery)
 
-        def call_in_job() -> None:
+        def call_in_job() -> Any:
             (InlineAsyncJob if task.is_async else InlineJob)(delivery, InlineJobContext()).make_current()
-            if task.is_async:
-                asyncio.run(call())
-            else:
-                call()
+            return asyncio.run(call()) if task.is_async else call()
 
         context = contextvars.copy_context()
         if task.is_async and has_running_loop():
             with ThreadPoolExecutor(1) as other_thread:
-                other_thread.submit(context.run, call_in_job).result()
+                value = other_thread.submit(context.run, call_in_job).result()
         else:
-            context.run(call_in_job)
-        return Created(delivery.id, Result.CREATED)
+            value = context.run(call_in_job)
+        return Handle(delivery.id, Result.CREATED, lambda *_: _kept(message, delivery.id, value))
 
-    async def _run_async(self, task: Task[..., Any, Any], message: NewMessage) -> Created:
+    async def send_async(self, task: Task[..., Any], message: NewMessage) -> AsyncHandle:
         delivery = self._delivery(message)
         call = task.call_for(delivery)
 
-        async def call_in_job() -> None:
+        async def call_in_job() -> Any:
             (InlineAsyncJob if task.is_async else InlineJob)(delivery, InlineJobContext()).make_current()
             result = call()
-            if isinstance(result, Awaitable):
-                await result
+            return await result if isinstance(result, Awaitable) else result
 
-        await asyncio.create_task(call_in_job())
-        return Created(delivery.id, Result.CREATED)
+        value = await asyncio.create_task(call_in_job())
+
+        async def wait(*_: Any) -> Any:
+            return _kept(message, delivery.id, value)
+
+        return AsyncHandle(delivery.id, Result.CREATED, wait)
 
     def _delivery(self, message: NewMessage) -> Delivery:
         self.ran.append(message)
         content, content_type = encode(message.payload)
         headers = {HEADER: content_type, **(message.headers or {})}
-        lane = message.lane or DEFAULT_LANE
-        return Delivery(next(self._ids), message.channel, content, headers, None, 1, NO_TOKEN, 0, lane)
+        return Delivery(
+            *(next(self._ids), message.channel, content, headers, None, 1, NO_TOKEN, 0),
+            *(message.lane or DEFAULT_LANE, message.priority or 0, message.cost or 1),
+        )
+
+
+def _kept(message: NewMessage, message_id: int, value: Any) -> Any:
+    """The value that a call returned, as it is after it was kept."""
+    if not message.keep_result:
+        raise ResultUnknown(f"the result of message {message_id} is not kept", "give the task keep_result=")
+    return decode(*encode(value))
 
 
 def has_running_loop() -> bool:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, ClassVar, Protocol, Self
 
 from lonnymq.adapters import drivers
+from lonnymq.client.consume import completion
 from lonnymq.client.produce import TASK_HEADER
-from lonnymq.commands import Delivery, MessageComplete, Result
-from lonnymq.errors import BrokenContent, LonnyMQError
+from lonnymq.commands import BatchSummary, Delivery, Result
+from lonnymq.errors import BrokenContent, InvalidArgument, LonnyMQError
+from lonnymq.message_options import Duration
 from lonnymq.payload import encode
 from lonnymq.worker.exceptions import LeaseLost
+from lonnymq.worker.stop_reason import StopReason
 from lonnymq.worker.task import SCHEDULED_AT_HEADER
 
 
@@ -25,8 +30,11 @@ class JobContext(Protocol):
     @property
     def schema(self) -> str: ...
     @property
-    def is_stopped(self) -> bool: ...
+    def stop_reason(self) -> StopReason | None: ...
+    @property
+    def is_interrupted(self) -> bool: ...
     def completed_by_handler(self) -> None: ...
+    def progress(self, fraction: float, note: str | None) -> None: ...
     async def save(self, state: bytes) -> bool: ...
     def save_from_thread(self, state: bytes) -> bool: ...
 
@@ -46,7 +54,11 @@ class AnyJob:
         """The job of the handler that calls this. Raises NoJob outside of handlers."""
         job = cls._current.get(None)
         if job is None:
-            raise NoJob("there is no current job", "call this in a handler that a worker runs")
+            raise NoJob(
+                "there is no current job",
+                "call this in a handler that a worker runs, or in a test in `with lonnymq.testing.job():`",
+            )
+        job = job.as_kind(cls)
         if not isinstance(job, cls):
             raise NoJob(
                 f"the handler is {'' if isinstance(job, AsyncJob) else 'not '}asynchronous",
@@ -54,14 +66,32 @@ class AnyJob:
             )
         return job
 
+    def as_kind(self, kind: type[AnyJob]) -> AnyJob:  # noqa: ARG002
+        """The job for a caller that asks for this kind: always itself, except in tests."""
+        return self
+
     def make_current(self) -> None:
         """Make it the current job of this context."""
         self._current.set(self)
+
+    @contextmanager
+    def as_current(self) -> Iterator[None]:
+        """Make it the current job in a block."""
+        token = self._current.set(self)
+        try:
+            yield
+        finally:
+            self._current.reset(token)
 
     @property
     def id(self) -> int:
         """The message's id."""
         return self.message.id
+
+    @property
+    def schema(self) -> str:
+        """The schema of the queue."""
+        return self._context.schema
 
     @property
     def channel(self) -> str:
@@ -84,9 +114,34 @@ class AnyJob:
         return (self.message.headers or {}).get(SCHEDULED_AT_HEADER)
 
     @property
-    def is_stopped(self) -> bool:
-        """Whether the handler must stop. A long computation that cannot be interrupted should check it."""
-        return self._context.is_stopped
+    def batch(self) -> BatchSummary | None:
+        """The batch whose callback this is, with its counts when it was enqueued; None for other messages."""
+        return BatchSummary.of(self.message.headers)
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the handler should stop. True as soon as the worker begins to shut down, while there is
+        still time to finish. A handler that takes long should check it, save its state and raise JobStopped,
+        which releases the message for another worker and uses up no attempt.
+
+        ```python
+        if job.should_stop:
+            raise JobStopped
+        ```
+        """
+        return self._context.stop_reason is not None
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the handler should stop; None while it may go on."""
+        return self._context.stop_reason
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the handler has been interrupted: it was cancelled, or JobStopped was raised in its thread.
+        A computation in C, where nothing can be raised, should check it and return.
+        """
+        return self._context.is_interrupted
 
     @property
     def state(self) -> Any:
@@ -97,6 +152,23 @@ class AnyJob:
             return json.loads(self._state)
         except ValueError as error:
             raise BrokenContent("the state is not JSON", "read message.state, which is bytes") from error
+
+    def progress(self, fraction: float, note: str | None = None) -> None:
+        """Report how far the work is: a number from 0 to 1, and a note for people. Others see it with
+        `queue.status(id)` and `lonnymq messages show`, until this attempt is over.
+
+        It is cheap, and returns at once: the worker writes the last report of each message about once per
+        second. Do not await it.
+
+        ```python
+        job.progress(done / total, "rendering")
+        ```
+        """
+        if type(fraction) not in {int, float} or not 0 <= fraction <= 1:
+            raise InvalidArgument(f"fraction: {fraction!r} is not a number from 0 to 1", "give done / total")
+        if note is not None and not isinstance(note, str):
+            raise InvalidArgument(f"note: {note!r} is not a string", "give a str, or leave it out")
+        self._context.progress(float(fraction), note)
 
     def _note_saved(self, state: bytes, *, is_saved: bool) -> None:
         if not is_saved:
@@ -126,7 +198,7 @@ class Job(AnyJob):
         content = encode(state).content
         self._note_saved(content, is_saved=self._context.save_from_thread(content))
 
-    def complete(self, *, conn: object) -> None:
+    def complete(self, *, conn: object, result: Any = None, keep_result: Duration | None = None) -> None:
         """Complete the message in your own transaction, together with what that writes.
 
             with pool.connection() as conn:
@@ -135,10 +207,13 @@ class Job(AnyJob):
 
         Raises LeaseLost if this worker has lost the lease: let the transaction roll back. Call it last. If
         the transaction does not commit, the message is served again.
+
+        A `result` is kept as a return value is: for as long as the task or the call says, or for
+        `keep_result`.
         """
         drivers.check_has_transaction(conn)
         self._note_completed(
-            drivers.run(conn, self._context.schema, MessageComplete(self.id, self.message.token))
+            drivers.run(conn, self._context.schema, completion(self.message, result, keep_result))
         )
 
 
@@ -150,10 +225,12 @@ class AsyncJob(AnyJob):
         content = encode(state).content
         self._note_saved(content, is_saved=await self._context.save(content))
 
-    async def complete(self, *, conn: object) -> None:
+    async def complete(
+        self, *, conn: object, result: Any = None, keep_result: Duration | None = None
+    ) -> None:
         """As Job.complete."""
         drivers.check_has_transaction(conn)
-        command = MessageComplete(self.id, self.message.token)
+        command = completion(self.message, result, keep_result)
         self._note_completed(await drivers.run_async(conn, self._context.schema, command))
 
 

@@ -6,25 +6,40 @@ import asyncio
 
 from lonnymq.worker.leased import LeasedMessage
 from lonnymq.worker.leases import Leases
+from lonnymq.worker.progress import Progress
+from lonnymq.worker.stop_reason import StopReason
 
 
 class WorkerJobContext:
-    __slots__ = ("_leased", "_leases", "_loop", "schema")
+    __slots__ = ("_leased", "_leases", "_loop", "_progress", "schema")
 
     def __init__(
-        self, leased: LeasedMessage, leases: Leases, loop: asyncio.AbstractEventLoop, schema: str
+        self,
+        leased: LeasedMessage,
+        leases: Leases,
+        progress: Progress,
+        loop: asyncio.AbstractEventLoop,
+        schema: str,
     ) -> None:
         self._leased = leased
         self._leases = leases
+        self._progress = progress
         self._loop = loop
         self.schema = schema
 
     @property
-    def is_stopped(self) -> bool:
-        return self._leased.stop_reason is not None
+    def stop_reason(self) -> StopReason | None:
+        return self._leased.stop_reason
+
+    @property
+    def is_interrupted(self) -> bool:
+        return self._leased.is_interrupted
 
     def completed_by_handler(self) -> None:
         self._leased.is_completed_by_handler = True
+
+    def progress(self, fraction: float, note: str | None) -> None:
+        self._progress.report(self._leased, fraction, note)
 
     async def save(self, state: bytes) -> bool:
         return await self._leases.extend(self._leased, state)

@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-import asyncio
+import threading
 from collections.abc import Callable
-from enum import Enum
+from typing import TYPE_CHECKING
 
 from lonnymq.commands import Delivery
+from lonnymq.worker.stop_reason import StopReason
 from lonnymq.worker.task import Handler
 
+if TYPE_CHECKING:
+    from lonnymq.worker.execute import HandlerOutcome
 
-class StopReason(Enum):
-    """Why a handler must stop."""
-
-    LOST = "its lease was lost"
-    CANCELLED = "its message was cancelled"
-    TIMEOUT = "it exceeded its timeout"
-    SHUTDOWN = "the worker shuts down"
+_extending = threading.Lock()
 
 
 class LeasedMessage:
-    """Times are those of the event loop's clock, in seconds."""
+    """Times are those of time.monotonic(), in seconds.
+
+    Each field is written by one thread: by the worker's event loop, but `is_being_extended` and
+    `is_interrupt_requested` by the lease thread, and `is_completed_by_handler` by the handler's.
+    `lease_ends_at` is written by several, under a lock.
+    """
 
     __slots__ = (
+        "duration_s",
+        "error",
         "handler",
-        "interrupt",
+        "interrupt_handler",
         "is_being_extended",
         "is_completed_by_handler",
+        "is_interrupt_requested",
+        "is_interrupted",
         "lease_ends_at",
         "lease_s",
         "message",
+        "outcome",
+        "progress",
         "received_at",
         "started_at",
         "stop_reason",
@@ -42,27 +50,36 @@ class LeasedMessage:
         self.received_at = received_at
         self.lease_ends_at = received_at + lease_s
         self.started_at: float | None = None
+        self.duration_s: float | None = None  # when the handler has finished
+        self.error: BaseException | None = None  # what it raised
+        self.outcome: HandlerOutcome | None = None
         self.stop_reason: StopReason | None = None
-        self.interrupt: Callable[[], object] | None = None
+        self.is_interrupted = False
+        self.interrupt_handler: Callable[[], object] | None = None
         self.is_being_extended = False
+        self.is_interrupt_requested = False
         self.is_completed_by_handler = False
+        self.progress: tuple[float, str | None] = (0.0, None)
 
-    def stop(self, reason: StopReason) -> None:
-        """Interrupt the handler, unless that was done already."""
+    def ask_to_stop(self, reason: StopReason) -> None:
+        """Let the handler know that it should stop. It still has time to."""
         if self.stop_reason is None:
             self.stop_reason = reason
-            if self.interrupt is not None:
-                self.interrupt()
+
+    def interrupt(self, reason: StopReason) -> None:
+        """Interrupt the handler, unless that was done already."""
+        if not self.is_interrupted:
+            self.is_interrupted = True
+            self.stop_reason = reason
+            if self.interrupt_handler is not None:
+                self.interrupt_handler()
 
     def extended(self, requested_at: float) -> None:
         """Note that the lease was extended. Count from when it was requested: the server counts from later,
-        so the lease lasts at least until then.
+        so the lease lasts at least until then. Any thread may call it.
         """
-        self.lease_ends_at = max(self.lease_ends_at, requested_at + self.lease_s)
+        with _extending:
+            self.lease_ends_at = max(self.lease_ends_at, requested_at + self.lease_s)
 
     def __repr__(self) -> str:
         return f"<message {self.message.id} for {self.handler.name}>"
-
-
-def loop_time() -> float:
-    return asyncio.get_running_loop().time()

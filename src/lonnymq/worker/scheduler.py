@@ -22,12 +22,14 @@ from lonnymq.errors import InvalidArgument, QueueClosed
 from lonnymq.worker.backoff import Backoff
 from lonnymq.worker.catch_up import Firing, next_firing
 from lonnymq.worker.cron import Cron
+from lonnymq.worker.cron_times import zone_name
 from lonnymq.worker.outages import RETRY_DELAYS, TRANSIENT, Outages
 
 log = logging.getLogger("lonnymq.worker")
 
 ERROR_DELAYS = Backoff(first=1, longest=60)  # after errors that are not transient
 REFRESH_S = 60.0  # how often to read the schedules and the clock of the database, at least
+PAUSED_S = 5.0  # how often to look whether a paused schedule that is due has been resumed
 AHEAD_MS = 5_000  # a schedule may be ahead of the clock by this much, after a small correction of the clock
 
 
@@ -127,7 +129,7 @@ class _Scheduler:
                 await self._fire(schedule)
 
     async def _refresh(self) -> None:
-        for found in await self._queue.perform(ask(ScheduleOpen(list(self._schedules)))):
+        for found in await self._queue.perform(ask(_opening([s.cron for s in self._schedules.values()]))):
             self._clock.set(found.now_at)
             schedule = self._schedules[found.name]
             if schedule.handled_until != found.ticked_at:
@@ -160,6 +162,8 @@ class _Scheduler:
             return
         schedule.failures = 0
         self._clock.set(fired.now_at)
+        if fired.result is Result.PAUSED:
+            schedule.retry_at = time.monotonic() + PAUSED_S
         _log_firing(cron, firing, handled_until, fired)
         if fired.ticked_at is None:
             self._refresh_at = 0  # the schedule was deleted
@@ -182,6 +186,19 @@ class _Scheduler:
                 "until then; schedule_delete(%r) makes it start now",
                 *(cron.name, _text(handled_until), cron.name),
             )
+
+
+def _opening(crons: Sequence[Cron]) -> ScheduleOpen:
+    """With the definitions, so that people can see them, and run a schedule by hand."""
+    return ScheduleOpen(
+        [cron.name for cron in crons],
+        [cron.times.expression for cron in crons],
+        [zone_name(cron.times.tz) for cron in crons],
+        [cron.catch_up for cron in crons],
+        [cron.message.channel for cron in crons],
+        [cron.message.content for cron in crons],
+        [dict(cron.message.options) for cron in crons],
+    )
 
 
 def _log_firing(cron: Cron, firing: Firing, handled_until: int, fired: Fired) -> None:

@@ -5,19 +5,21 @@ that does the work. In order:
    `outages` says that the database is unavailable. With `until_empty` it returns when nothing is left, which
    `due_messages` decides.
 2. `_receive` makes a `leased.LeasedMessage` of each message, and puts those that have a handler on the ready
-   list. The others are released (`unknown_tasks`).
-3. `_start_handlers` starts ready messages while fewer than `concurrency` are running. From 2. on, `leases`
-   extends their leases in the background, and stops the handlers of those that are lost or cancelled.
+   list. The others are rejected (`unknown_tasks`).
+3. `_start_handlers` starts ready messages while fewer than `concurrency` are running, and holds those that
+   `run_limits` does not let start. From 2. on, `leases` extends their leases in the background, and stops the
+   handlers of those that are lost or cancelled.
 4. `_handle` runs one message: `execute` calls the handler, in the loop or in one of the `threads`, with a
    `job_context` for its Job, and returns the outcome.
 5. `_finish` passes message and outcome to `finish`, which completes, retries, releases or discards messages
    in `batches`; `_report_result` calls the user's `on_result`.
 6. `_on_finished` is called when the outcome is in the database; `intake` may then ask for more.
 
-Beside this run `maintenance`, the `scheduler` (if the app has schedules) and `health` (if there is a health
-file). `_release_waiting` releases ready messages that were not started soon. At the end, `_drain` releases
-what is ready, waits for what runs, interrupts it when the shutdown timeout is over, and waits until the
-outcomes are in the database.
+Beside this run `progress`, which writes what handlers report, `maintenance`, the `registry`, the `scheduler`
+(if the app has schedules) and `health` (if there is a health file). The registry may pause the worker, resume
+it or have it drain (`_obey`). `_release_waiting` releases messages that were not started soon. At the end,
+`_finish_all` releases what is ready, has `drain` wait for what runs and interrupt it when the shutdown
+timeout is over, and waits until the outcomes are in the database.
 
 Code that should run before each handler belongs in `_handle`, code that should run after each attempt in
 `_report_result`, and code that should run when the worker starts or stops in `serve`.
@@ -26,39 +28,46 @@ Code that should run before each handler belongs in `_handle`, code that should 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.commands import Delivery
 from lonnymq.errors import LonnyMQError
 from lonnymq.worker import health, maintenance
+from lonnymq.worker.drain import Drain
 from lonnymq.worker.due_messages import has_due_messages
 from lonnymq.worker.exceptions import HandlersStuck, JobStopped
 from lonnymq.worker.execute import LOST, OUTCOME_OF_STOP, RELEASE, GiveBack, HandlerOutcome, run, storable
 from lonnymq.worker.finish import Finisher
 from lonnymq.worker.intake import Intake
 from lonnymq.worker.job_context import WorkerJobContext
-from lonnymq.worker.leased import LeasedMessage, StopReason, loop_time
+from lonnymq.worker.job_log import JobLog
+from lonnymq.worker.leased import LeasedMessage
 from lonnymq.worker.leases import Leases
 from lonnymq.worker.outages import RETRY_DELAYS, Outages, is_transient
+from lonnymq.worker.progress import Progress
+from lonnymq.worker.registry import Registry
+from lonnymq.worker.run_limits import RunLimits
 from lonnymq.worker.scheduler import run_schedules
-from lonnymq.worker.threads import INTERRUPT_TIMEOUT_S, Threads
-from lonnymq.worker.unknown_tasks import UNKNOWN_HANDLER, UnknownTask, kind_of
+from lonnymq.worker.threads import Threads
+from lonnymq.worker.unknown_tasks import UnknownTask, UnknownTasks
 from lonnymq.worker.worker_settings import WorkerSettings
 
 log = logging.getLogger("lonnymq.worker")
 
 DEQUEUE_MAX = 10_000
 FINISH_BACKLOG_MAX = 2_000  # lease no more while this many wait to be finished: the database is slow
-UNKNOWN_TASK_DELAY_MS = 60_000
 DEQUEUE_TIMEOUT_S = 2.0  # for a dequeue that is under way when the worker stops
-FINISH_TIMEOUT_S = 5.0  # for the last outcomes when the worker stops; the leases of the others run out
+FINISH_TIMEOUT_S = 2.0  # for the last outcomes when the worker stops; the leases of the others run out
 LIMITED_WAIT_S = 1.0  # how long to wait for messages that a limit holds back, before checking again
 READY_MAX_S = 1.0  # how long a message may be ready before it is released
+HELD_MAX_S = 0.5  # the same for a message that a limit of this worker holds back
 
 
 class WorkerSession:
@@ -68,24 +77,51 @@ class WorkerSession:
         self._queue = queue
         self._lease_s = lease_s
         self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()  # each handler gets a copy, not what another one has set
         self._stopping = asyncio.Event()
-        self._forced = asyncio.Event()
+        self._halted = asyncio.Event()  # lease and start no messages: paused or stopping
         self._ready: deque[LeasedMessage] = deque()
+        self._held: deque[LeasedMessage] = deque()  # may not start, because of a limit of this worker
         self._running: dict[LeasedMessage, asyncio.Task[None]] = {}
-        self._in_progress: set[LeasedMessage] = set()  # ready or running
+        self._in_progress: set[LeasedMessage] = set()  # ready, held or running
+        self._drain = Drain(self._running, settings.shutdown_timeout)
         self._unfinished = 0  # leased, and the database does not have the outcome yet
         self._outages = Outages()
         self._intake = Intake(settings.concurrency, settings.prefetch)
-        self._leases = Leases(queue, self._outages, self._in_progress, lease_s)
-        self._finisher = Finisher(queue, self._outages, self._on_finished)
+        self._limits = RunLimits(settings.channel_slots)
+        self._leases = Leases(queue, self._outages, self._in_progress, self._running, lease_s)
+        self._progress = Progress(queue, self._loop)
+        self._job_log = JobLog(queue.schema)
+        self._finisher = Finisher(queue, self._outages, self._job_log, self._on_finished)
         self._threads = Threads(settings.concurrency, self._threads_exhausted)
+        self._unknown = UnknownTasks(self._app.tasks, settings.unknown_task_timeout)
+        self._registry = Registry(
+            settings, queue, self._unknown, lambda: (self._status, len(self._running)), self._obey
+        )
         self._failure: LonnyMQError | None = None
 
     def stop(self, *, force: bool = False) -> None:
         self._stopping.set()
+        self._halted.set()
         if force:
-            self._forced.set()
+            self._drain.force()
+        self._drain.begin()
         self._intake.wake()
+        self._registry.wake()
+
+    def _obey(self, requested: str) -> None:
+        """Do what an administrator requested: `paused`, `serving` or `draining`."""
+        if self._stopping.is_set() or requested == self._status:
+            return
+        log.info("%s is now %s, as requested", self._settings.name, requested)
+        if requested == "draining":
+            self.stop()
+        elif requested == "paused":
+            self._halted.set()
+        else:
+            self._halted.clear()
+        self._intake.wake()
+        self._registry.wake()
 
     def _threads_exhausted(self) -> None:
         """Stop the worker: no thread is left to run handlers that are not asynchronous."""
@@ -97,14 +133,16 @@ class WorkerSession:
 
     async def serve(self, *, until_empty: bool = False) -> None:
         log.info(
-            "%s serves schema %r with concurrency %d and leases of %g s; tasks: %s",
-            *(self._settings.name, self._queue.schema, self._settings.concurrency, self._lease_s),
-            self._task_names(),
+            "%s serves %s of schema %r with concurrency %d and leases of %g s; tasks: %s",
+            *(self._settings.name, self._settings.lanes_text, self._queue.schema),
+            *(self._settings.concurrency, self._lease_s, self._task_names()),
         )
         background = [
             self._finisher.run(),
             self._leases.run(),
+            self._progress.run(),
             maintenance.maintain(self._queue),
+            self._registry.run(),
             self._release_waiting(),
         ]
         if self._app.crons:
@@ -117,10 +155,11 @@ class WorkerSession:
                 try:
                     await self._lease_messages(until_empty=until_empty)
                 except asyncio.CancelledError:
-                    self._forced.set()
+                    self._drain.force()
                     raise
                 finally:
-                    await self._drain()
+                    await self._finish_all()
+                    await self._registry.leave()
                     for task in started:
                         task.cancel()
         finally:
@@ -133,14 +172,19 @@ class WorkerSession:
 
     def state(self) -> dict[str, Any]:
         """The content of the health file."""
-        status = "draining" if self._stopping.is_set() else "serving"
         return {
-            "status": "database unavailable" if self._outages.is_down else status,
+            "status": "database unavailable" if self._outages.is_down else self._status,
             "name": self._settings.name,
             "running": len(self._running),
-            "ready": len(self._ready),
+            "ready": len(self._ready) + len(self._held),
             "outcomes": dict(self._finisher.counts),
         }
+
+    @property
+    def _status(self) -> str:
+        if self._stopping.is_set():
+            return "draining"
+        return "paused" if self._halted.is_set() else "serving"
 
     def _summary(self) -> str:
         counts = self._finisher.counts.items()
@@ -153,16 +197,21 @@ class WorkerSession:
         failures = 0
         wait_s = 0.0  # with until_empty: how long the next dequeue waits for messages
         while not self._stopping.is_set():
+            if self._halted.is_set():
+                self._release_all_waiting()
+                await self._intake.wait()
+                continue
             wanted = self._intake.wanted(len(self._running), len(self._ready))
             if wanted == 0 or self._finisher.backlog > FINISH_BACKLOG_MAX:
                 await self._intake.wait()
                 continue
             was_idle = not self._in_progress and not self._unfinished
             try:
-                deliveries = await self._dequeue(min(wanted, DEQUEUE_MAX), wait_s if until_empty else None)
+                limit = min(self._limits.batch_size(wanted), DEQUEUE_MAX)
+                deliveries = await self._dequeue(limit, wait_s if until_empty else None)
                 # The worker was idle before the dequeue, so it released or retried nothing during it.
                 found_nothing = until_empty and was_idle and not deliveries
-                if found_nothing and not await has_due_messages(self._queue):
+                if found_nothing and not await self._is_more_due():
                     return
                 wait_s = LIMITED_WAIT_S if found_nothing else 0.0
             except Exception as error:
@@ -174,87 +223,117 @@ class WorkerSession:
                 continue
             failures = 0
             self._outages.end()
+            held_before = len(self._held)
             self._receive(deliveries)
+            await self._limits.note_leased(count=len(deliveries), held=len(self._held) - held_before)
             if until_empty and not deliveries and (self._in_progress or self._unfinished):
                 await self._intake.wait()
+
+    async def _is_more_due(self) -> bool:
+        """With until_empty, when a dequeue found nothing: whether to wait for messages all the same."""
+        return self._limits.is_awaiting_releases or await has_due_messages(self._queue, self._settings.lanes)
 
     async def _dequeue(self, limit: int, wait_s: float | None) -> list[Delivery]:
         """Wait for messages for `wait_s`, or without a limit if it is None.
 
-        A dequeue that is under way when the worker stops or is cancelled is awaited, because its messages are
-        leased. It is awaited for DEQUEUE_TIMEOUT_S at most, because in an outage there is no answer.
+        A dequeue that is under way when the worker pauses, stops or is cancelled is awaited, because its
+        messages are leased. It is awaited for DEQUEUE_TIMEOUT_S at most, because in an outage there is no
+        answer.
         """
-        options: dict[str, Any] = {"lease": self._lease_s, "consumer": self._settings.name}
+        options: dict[str, Any] = {
+            "lease": self._lease_s,
+            "consumer": self._settings.name,
+            "lanes": self._settings.lanes,
+        }
         dequeue = self._loop.create_task(
-            self._queue.dequeue_until(self._stopping, limit, **options)
+            self._queue.dequeue_until(self._halted, limit, **options)
             if wait_s is None
             else self._queue.dequeue(limit, wait=wait_s, **options)
         )
-        stopping = self._loop.create_task(self._stopping.wait())
+        halted = self._loop.create_task(self._halted.wait())
         try:
-            await asyncio.wait({dequeue, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({dequeue, halted}, return_when=asyncio.FIRST_COMPLETED)
             if not dequeue.done():
                 await asyncio.wait({dequeue}, timeout=DEQUEUE_TIMEOUT_S)
         except asyncio.CancelledError:
-            self._stopping.set()
+            self.stop()
             await asyncio.wait({dequeue}, timeout=DEQUEUE_TIMEOUT_S)
             if dequeue.done() and dequeue.exception() is None:
                 self._receive(dequeue.result())
             raise
         finally:
-            stopping.cancel()
+            halted.cancel()
             dequeue.cancel()
         return dequeue.result() if dequeue.done() else []
 
     def _receive(self, deliveries: Iterable[Delivery]) -> None:
-        received_at = loop_time()
-        unknown: Counter[str] = Counter()
+        received_at = monotonic()
         for message in deliveries:
             self._unfinished += 1
             handler = self._app.handler_of(message)
-            leased = LeasedMessage(message, handler or UNKNOWN_HANDLER, self._lease_s, received_at)
             if handler is None:
-                unknown[kind_of(message)] += 1
-                self._finish(leased, GiveBack(UNKNOWN_TASK_DELAY_MS))
-                self._report_result(message, UnknownTask.of(message))
+                unknown, rejected, is_new = self._unknown.meet(message)
+                self._finish(LeasedMessage(message, unknown, self._lease_s, received_at), rejected)
+                if is_new:
+                    self._report_result(message, UnknownTask.of(message))
             else:
+                leased = LeasedMessage(message, handler, self._lease_s, received_at)
                 self._in_progress.add(leased)
                 self._ready.append(leased)
-        for kind, count in unknown.items():
-            log.error(
-                "released %d message%s %s for %d s: no handler; tasks: %s",
-                *(count, "" if count == 1 else "s", kind, UNKNOWN_TASK_DELAY_MS / 1000, self._task_names()),
-            )
+                if message.stalled_consumer is not None:
+                    self._job_log.taken_over(leased)
+        self._unknown.log()
+        self._leases.messages_arrived()
         self._start_handlers()
 
     def _start_handlers(self) -> None:
-        while self._ready and len(self._running) < self._settings.concurrency and not self._stopping.is_set():
-            leased = self._ready.popleft()
-            if leased.stop_reason is None:
-                self._running[leased] = self._loop.create_task(self._handle(leased))
-            else:
+        if self._held:
+            waiting, self._held = self._held, deque()
+            self._start(waiting)
+            self._held += waiting
+        self._start(self._ready)
+
+    def _start(self, waiting: deque[LeasedMessage]) -> None:
+        """Start messages while there are free slots. Hold those that may not start because of a limit."""
+        while waiting and len(self._running) < self._settings.concurrency and not self._halted.is_set():
+            leased = waiting.popleft()
+            if leased.is_interrupted:
                 self._in_progress.discard(leased)
                 self._finish(leased, OUTCOME_OF_STOP.get(leased.stop_reason, LOST))
+            elif self._limits.has_room(leased):
+                self._limits.started(leased)
+                context = self._context.copy()
+                self._running[leased] = self._loop.create_task(self._handle(leased), context=context)
+            else:
+                self._held.append(leased)
 
     async def _handle(self, leased: LeasedMessage) -> None:
-        leased.started_at = loop_time()
+        leased.started_at = monotonic()
+        if self._job_log.is_about_starts:
+            self._job_log.started(leased)
         error: BaseException | None
         try:
             if await self._extend_to_own_lease(leased):
-                context = WorkerJobContext(leased, self._leases, self._loop, self._queue.schema)
+                context = WorkerJobContext(
+                    leased, self._leases, self._progress, self._loop, self._queue.schema
+                )
                 outcome, error = await run(leased, context, self._threads)
             else:
                 outcome, error = OUTCOME_OF_STOP.get(leased.stop_reason, LOST), JobStopped()
-        except Exception as failure:
-            log.exception("could not run %r", leased)
+        except Exception as failure:  # noqa: BLE001 - it is logged when the message is finished
             outcome, error = GiveBack(0, storable(repr(failure))), failure
-        self._intake.handler_finished(loop_time() - leased.started_at)
+        leased.duration_s, leased.error = monotonic() - leased.started_at, error
+        self._intake.handler_finished(leased.duration_s)
+        self._progress.forget(leased)
         del self._running[leased]
-        if leased in self._in_progress:  # else `_drain` has released it
+        self._limits.finished(leased)
+        if leased in self._in_progress:  # else `_finish_all` has released it
             self._in_progress.discard(leased)
             self._finish(leased, outcome)
             self._report_result(leased.message, error)
         self._start_handlers()
+        if not self._held:
+            self._limits.wake()
 
     async def _extend_to_own_lease(self, leased: LeasedMessage) -> bool:
         """Give a message whose task asks for a longer lease that lease before its handler starts. Returns
@@ -289,33 +368,33 @@ class WorkerSession:
 
     async def _release_waiting(self) -> None:
         """Run until cancelled. When handlers become slower, release what is ready, so that other workers can
-        start it.
+        start it. Release what is held because of a limit of this worker.
         """
         while True:
             await asyncio.sleep(READY_MAX_S / 4)
-            if self._ready and (waited := loop_time() - self._ready[0].received_at) > READY_MAX_S:
+            while self._held and monotonic() - self._held[0].received_at > HELD_MAX_S:
+                leased = self._held.popleft()
+                self._release(leased, GiveBack(self._limits.release_delay_ms(leased)))
+            if self._ready and (waited := monotonic() - self._ready[0].received_at) > READY_MAX_S:
                 self._intake.handlers_slowed_down(waited)
                 self._release_ready()
 
     def _release_ready(self) -> None:
         while self._ready:
-            leased = self._ready.popleft()
-            self._in_progress.discard(leased)
-            self._finish(leased, OUTCOME_OF_STOP.get(leased.stop_reason, RELEASE))
+            self._release(self._ready.popleft(), RELEASE)
 
-    async def _drain(self) -> None:
-        """Release what is ready, and give what runs some time to finish before interrupting it."""
+    def _release_all_waiting(self) -> None:
+        self._ready.extendleft(reversed(self._held))
+        self._held.clear()
         self._release_ready()
-        await self._wait_until_none_runs(self._settings.shutdown_timeout, self._forced)
-        if self._running:
-            count = len(self._running)
-            log.warning(
-                "stopping %d handler%s that did not finish in time; the messages are released",
-                *(count, "" if count == 1 else "s"),
-            )
-            for leased in self._running:
-                leased.stop(StopReason.SHUTDOWN)
-            await self._wait_until_none_runs(2 * INTERRUPT_TIMEOUT_S)
+
+    def _release(self, leased: LeasedMessage, outcome: GiveBack) -> None:
+        self._in_progress.discard(leased)
+        self._finish(leased, OUTCOME_OF_STOP.get(leased.stop_reason, outcome))
+
+    async def _finish_all(self) -> None:
+        self._release_all_waiting()
+        await self._drain.wait()
         for leased in self._running:  # asynchronous handlers that ignore being cancelled
             self._in_progress.discard(leased)
             self._finish(leased, RELEASE)
@@ -328,17 +407,6 @@ class WorkerSession:
                 "could not write the outcome of %d message%s: served again when the lease ends",
                 *(self._unfinished, "" if self._unfinished == 1 else "s"),
             )
-
-    async def _wait_until_none_runs(self, seconds: float, forced: asyncio.Event | None = None) -> None:
-        """Wait until no handler runs, the time is over, or `forced` is set."""
-        if not self._running:
-            return
-        waiters: list[asyncio.Task[Any]] = [self._loop.create_task(asyncio.wait(self._running.values()))]
-        if forced is not None:
-            waiters.append(self._loop.create_task(forced.wait()))
-        await asyncio.wait(waiters, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        for waiter in waiters:
-            waiter.cancel()
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

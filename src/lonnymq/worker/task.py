@@ -8,22 +8,25 @@ from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast
 
+from lonnymq.client.async_queue import AsyncBatch
 from lonnymq.client.calls import shows
 from lonnymq.client.produce import TASK_HEADER, OnFull, check_headers, check_names
+from lonnymq.client.queue import Batch
+from lonnymq.client.times import optional_milliseconds
 from lonnymq.commands import Delivery
 from lonnymq.errors import InvalidArgument
 from lonnymq.message_options import MessageOptions, NewMessage, WorkOptions
 from lonnymq.payload import HEADER, encode
 from lonnymq.worker.arguments import Arguments
 from lonnymq.worker.cron import CronMessage
+from lonnymq.worker.handle import AsyncHandle, Enqueuing, Handle
 from lonnymq.worker.handler_policy import HandlerPolicy
 
+UNIQUE = ("unique_while", "unique_for")
 SCHEDULED_AT_HEADER = "scheduled-at"
 
 P = ParamSpec("P")
 R = TypeVar("R")
-C = TypeVar("C")
-"""What enqueue returns: a Created, or an awaitable of one."""
 
 
 class Handler(Protocol):
@@ -38,26 +41,37 @@ class Handler(Protocol):
     def call_for(self, message: Delivery) -> Callable[[], Any]: ...
 
 
-class Sending(Protocol[C]):
+class Sending(Protocol):
     """Sends a task's messages: to the app's queue, or in tests to the task itself."""
 
     def send(
-        self, task: Task[..., Any, C], message: NewMessage, conn: object | None, on_full: OnFull
-    ) -> C: ...
+        self, task: Task[..., Any], message: NewMessage, conn: object | None, on_full: OnFull
+    ) -> Handle: ...
+    async def send_async(
+        self, task: Task[..., Any], message: NewMessage, conn: object | None, on_full: OnFull
+    ) -> AsyncHandle: ...
 
 
-class Task(Generic[P, R, C]):
-    """Calling a task calls its function. `enqueue` takes the same arguments and enqueues the call."""
+class Task(Generic[P, R]):
+    """Calling a task calls its function. `enqueue` takes the same arguments and enqueues the call;
+    `enqueue_async` does so in asynchronous code.
+    """
 
     def __init__(
-        self, function: Callable[P, R], name: str, policy: HandlerPolicy, sending: Sending[C]
+        self,
+        function: Callable[P, R],
+        name: str,
+        policy: HandlerPolicy,
+        sending: Sending,
+        *,
+        validate: bool = False,
     ) -> None:
         self.function = function
         self.name = name
         self.policy = policy
         self.is_async = is_async(function)
         check_runs_when_called(function)
-        self._arguments = Arguments(function)
+        self._arguments = Arguments(function, name, validate=validate)
         self.sending = sending
         update_wrapper(self, function)
 
@@ -67,14 +81,24 @@ class Task(Generic[P, R, C]):
     def __repr__(self) -> str:
         return f"<Task {self.name!r}>"
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> C:
-        """Enqueue a call. Raises ChannelFull if the channel is full.
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle:
+        """Enqueue a call. Raises ChannelFull if the channel is full, and WrongArguments if the function would
+        not accept the arguments. The handle has the message's id, and `wait` for the result.
 
         ```python
         send_invoice.enqueue(7)
         ```
         """
         return self.sending.send(self, self.message(*args, **kwargs), None, "raise")
+
+    def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Enqueuing:
+        """As enqueue, in asynchronous code. Await it.
+
+        ```python
+        await send_invoice.enqueue_async(7)
+        ```
+        """
+        return Enqueuing(self.sending.send_async(self, self.message(*args, **kwargs), None, "raise"))
 
     def message(self, *args: P.args, **kwargs: P.kwargs) -> NewMessage:
         """The message of a call, for enqueue_many.
@@ -91,16 +115,29 @@ class Task(Generic[P, R, C]):
         *,
         channel: str | None = None,
         on_full: OnFull = "raise",
+        batch: Batch | AsyncBatch | None = None,
         conn: object | None = None,
         **options: Unpack[MessageOptions],
-    ) -> Using[P, C]:
-        """The task with other options, which are those of Queue.enqueue.
+    ) -> Using[P]:
+        """The task with other options, which are those of Queue.enqueue. The result has `enqueue`,
+        `enqueue_async` and `message`, as the task does. With `conn`, pass an asynchronous connection for
+        `enqueue_async`, and another one for `enqueue`.
+
+        With a `batch`, from `with queue.batch(...)`, the calls belong to that batch.
 
         ```python
         send_invoice.using(channel="acme", delay=60).enqueue(7)
         ```
         """
-        check_names("using", options, MessageOptions)
+        check_names("using", options, MessageOptions, "channel", "on_full", "batch", "conn")
+        if batch is not None:
+            if not isinstance(batch, Batch | AsyncBatch):
+                raise InvalidArgument(
+                    f"batch: a {type(batch).__name__} is not a batch",
+                    "give what `with queue.batch(...) as batch` names, or batch_id=",
+                )
+            options["batch_id"] = batch.id
+            conn = batch.conn if conn is None else conn
         return Using(self, channel, options, on_full, conn)
 
     def call_for(self, message: Delivery) -> Callable[[], R]:
@@ -115,6 +152,7 @@ class Task(Generic[P, R, C]):
         headers = {HEADER: content_type, **(made.headers or {})}
         given: dict[str, Any] = {name: getattr(made, name) for name in WorkOptions.__annotations__}
         given["headers"] = headers
+        given["keep_result_ms"] = optional_milliseconds(given.pop("keep_result"))
         return CronMessage(
             made.channel, content, {name: value for name, value in given.items() if value is not None}
         )
@@ -123,21 +161,25 @@ class Task(Generic[P, R, C]):
         self, channel: str | None, options: MessageOptions, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> NewMessage:
         """The message of a call. The task's policy decides what the options leave open."""
-        given = options.copy()
-        headers = options.get("headers")
-        given["headers"] = {**({} if headers is None else check_headers(headers)), TASK_HEADER: self.name}
-        if options.get("max_attempts") is None:
-            given["max_attempts"] = self.policy.max_attempts
+        given: dict[str, Any] = dict(self.policy.options)
+        if options.get("dedupe_key") is None or any(options.get(name) is not None for name in UNIQUE):
+            given = {name: value for name, value in given.items() if name not in UNIQUE}
+        given |= {name: value for name, value in options.items() if value is not None}
+        given["headers"] = {
+            **(self.policy.options.get("headers") or {}),
+            **({} if (headers := options.get("headers")) is None else check_headers(headers)),
+            TASK_HEADER: self.name,
+        }
         arguments = self._arguments.of_call(args, kwargs)
         return NewMessage(arguments, self.policy.channel if channel is None else channel, **given)
 
 
-class Using(Generic[P, C]):
+class Using(Generic[P]):
     """A task with other options, for one or more calls."""
 
     def __init__(
         self,
-        task: Task[P, Any, C],
+        task: Task[P, Any],
         channel: str | None,
         options: MessageOptions,
         on_full: OnFull,
@@ -149,9 +191,13 @@ class Using(Generic[P, C]):
         self._on_full: OnFull = on_full
         self._conn = conn
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> C:
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle:
         message = self.message(*args, **kwargs)
         return self._task.sending.send(self._task, message, self._conn, self._on_full)
+
+    def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Enqueuing:
+        message = self.message(*args, **kwargs)
+        return Enqueuing(self._task.sending.send_async(self._task, message, self._conn, self._on_full))
 
     def message(self, *args: P.args, **kwargs: P.kwargs) -> NewMessage:
         return self._task.message_of(self._channel, self._options, args, kwargs)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.client.times import milliseconds, waiting
@@ -15,9 +15,10 @@ from lonnymq.message_options import Duration
 from lonnymq.worker.app import App
 from lonnymq.worker.session import WorkerSession
 from lonnymq.worker.threads import INTERRUPT_TIMEOUT_S
-from lonnymq.worker.worker_settings import OnResult, WorkerSettings, default_name
+from lonnymq.worker.worker_settings import OnResult, WorkerSettings, consumer_name, lanes_to_serve
 
 CONNECT_TIMEOUT_S = 5  # then the worker reports that the database is unavailable
+UNKNOWN_TASK_TIMEOUT_S = 24 * 60 * 60
 EXIT_CODE_FORCED = 130  # of a worker that was stopped at once, by a second signal or by force
 
 
@@ -26,26 +27,34 @@ class Worker:
 
     Each message is under a `lease` (by default the queue's setting), which is extended while its handler
     runs. If this process dies, other workers get the message when the lease ends. `prefetch` says how many
-    seconds' worth of messages may be leased beyond what runs. A worker that is stopped leases no more
-    messages, and gives running handlers `shutdown_timeout` to finish. Those that do not are interrupted, and
-    their messages are released, which uses up no attempt. `name` is shown as the consumer. The
-    `health_file`, if given, is rewritten every two seconds. `on_result` is called after each attempt with the
-    message and the exception that the handler raised, or None.
+    seconds' worth of messages may be leased beyond what runs. It serves all lanes, or only the given
+    `lanes`. With a `channel_share` of 0.5, messages of one channel occupy at most half of the `concurrency`,
+    and at least one. A worker that is stopped leases no more messages, and gives running handlers
+    `shutdown_timeout` to finish; `job.should_stop` tells them. Those that do not are interrupted, and their
+    messages are released, which uses up no attempt. `name` is shown as the consumer. The `health_file`, if
+    given, is rewritten every two seconds. `on_result` is called after each attempt with the message and the
+    exception that the handler raised, or None.
+
+    A message of a task that the app does not have goes back for other workers, again and again. When nobody
+    has handled it for `unknown_task_timeout`, it becomes a dead letter; None: never.
 
         Worker(app, concurrency=20).run()
     """
 
     def __init__(
         self,
-        app: App[Any],
+        app: App,
         *,
         concurrency: int = 10,
+        lanes: Iterable[str] | None = None,
+        channel_share: float | None = None,
         lease: Duration | None = None,
         prefetch: Duration = 0.1,
-        shutdown_timeout: Duration = 30,
+        shutdown_timeout: Duration = 25,
         name: str | None = None,
         health_file: str | os.PathLike[str] | None = None,
         on_result: OnResult | None = None,
+        unknown_task_timeout: Duration | None = UNKNOWN_TASK_TIMEOUT_S,
     ) -> None:
         if not isinstance(app, App):
             raise InvalidArgument(f"a {type(app).__name__} is not an App", "give the App with your tasks")
@@ -55,6 +64,13 @@ class Worker:
             )
         if lease is not None and milliseconds(lease) <= 0:
             raise InvalidArgument(f"lease: {lease!r} is not a positive duration", "give more than 0 seconds")
+        if channel_share is not None and (
+            type(channel_share) not in {int, float} or not 0 < channel_share <= 1
+        ):
+            raise InvalidArgument(
+                f"channel_share: {channel_share!r} is not a share above 0 and up to 1",
+                "give a number, such as 0.5",
+            )
         self._settings = WorkerSettings(
             app,
             concurrency,
@@ -63,7 +79,10 @@ class Worker:
             waiting(shutdown_timeout) / 1000,
             None if health_file is None else Path(health_file),
             on_result,
-            name or default_name(),
+            consumer_name(name),
+            lanes_to_serve(lanes),
+            channel_share,
+            None if unknown_task_timeout is None else waiting(unknown_task_timeout) / 1000,
         )
         self._session: WorkerSession | None = None
         self._stop_requests = 0
@@ -85,6 +104,13 @@ class Worker:
 
     async def serve(self, *, until_empty: bool = False) -> None:
         """Run in your event loop until `stop` is called. Signal handlers are not touched."""
+        try:
+            await self._serve_app(until_empty=until_empty)
+        finally:
+            self._stop_requests = 0  # it can be started again
+
+    async def _serve_app(self, *, until_empty: bool) -> None:
+        self._settings.app.load_tasks()
         queue = self._settings.app.queue
         if isinstance(queue, AsyncQueue):
             await self._serve(queue, until_empty=until_empty)
@@ -107,11 +133,12 @@ class Worker:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.stop)
         try:
-            await self.serve(until_empty=until_empty)
+            await self._serve_app(until_empty=until_empty)
         finally:
+            requests, self._stop_requests = self._stop_requests, 0
             if isinstance(self._settings.app.queue, AsyncQueue):
                 await self._settings.app.queue.close()
-        return EXIT_CODE_FORCED if self._stop_requests > 1 else 0
+        return EXIT_CODE_FORCED if requests > 1 else 0
 
     async def _serve(self, queue: AsyncQueue, *, until_empty: bool) -> None:
         found = await queue.settings()

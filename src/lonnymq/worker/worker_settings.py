@@ -4,27 +4,47 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from lonnymq.client.consume import lane_names
+from lonnymq.client.produce import check_work_options
 from lonnymq.commands import Delivery
-from lonnymq.errors import InvalidLease
+from lonnymq.errors import InvalidArgument, InvalidLease
 from lonnymq.worker.app import App
 
 OnResult = Callable[[Delivery, BaseException | None], object]
 
+NAME_MAX_BYTES = 255
 
-def default_name() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}"
+
+def consumer_name(name: object) -> str:
+    """The name of a worker, checked: each of its dequeues would be refused."""
+    if not name:
+        return f"{socket.gethostname()}:{os.getpid()}"
+    if not isinstance(name, str) or "\0" in name or len(name.encode(errors="replace")) > NAME_MAX_BYTES:
+        raise InvalidArgument(
+            f"name: {name!r:.300} is not a name", f"give a str of at most {NAME_MAX_BYTES} bytes, without NUL"
+        )
+    return name
+
+
+def lanes_to_serve(lanes: Iterable[str] | None) -> Sequence[str] | None:
+    """The names of the lanes, checked; None for all."""
+    names = lane_names(lanes)
+    if names == []:
+        raise InvalidArgument("lanes: the list is empty", "name the lanes to serve, or give None for all")
+    for name in names or ():
+        check_work_options({"lane": name})
+    return names
 
 
 @dataclass(frozen=True)
 class WorkerSettings:
     """Durations are in seconds."""
 
-    app: App[Any]
+    app: App
     concurrency: int
     lease: float | None
     prefetch: float
@@ -32,6 +52,20 @@ class WorkerSettings:
     health_file: Path | None
     on_result: OnResult | None
     name: str
+    lanes: Sequence[str] | None = None
+    channel_share: float | None = None
+    unknown_task_timeout: float | None = None
+
+    @property
+    def lanes_text(self) -> str:
+        if self.lanes is None:
+            return "all lanes"
+        return f"the lane{'' if len(self.lanes) == 1 else 's'} {', '.join(self.lanes)}"
+
+    @property
+    def channel_slots(self) -> int | None:
+        """How many messages of one channel may run at the same time."""
+        return None if self.channel_share is None else max(1, int(self.concurrency * self.channel_share))
 
     def dequeue_lease(self, queue_lease: float, longest: float) -> float:
         """The lease to dequeue with: the shortest of all handlers, because the task of a message is not known

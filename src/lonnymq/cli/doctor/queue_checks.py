@@ -165,6 +165,40 @@ def consuming(db: Database) -> CheckResult:
     return ok(last)
 
 
+def workers(db: Database) -> CheckResult:
+    """Warns if a worker stopped reporting without having been stopped."""
+    found = db.rows(
+        "SELECT name, is_alive, (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint - seen_at"
+        f" FROM {db.name}.worker_list() ORDER BY seen_at"
+    )
+    for name, is_alive, age in found:
+        if not is_alive:
+            return warning(
+                f"worker {name!r} last reported {duration(age)} ago: it died, or cannot reach the database",
+                "start it again unless it was replaced; it is forgotten after an hour",
+            )
+    paused = db.rows(f"SELECT name FROM {db.name}.worker_list() WHERE requested = 'paused'")
+    for (name,) in paused:
+        return warning(f"worker {name!r} is paused", f"`lonnymq workers resume {name}` resumes it")
+    return ok(f"{plural(len(found), 'worker')}" if found else "no worker has reported")
+
+
+def tasks(db: Database) -> CheckResult:
+    """Warns if workers have met messages of a task that none of them knows."""
+    found = db.rows(
+        "SELECT task, messages, (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint - since_at"
+        f" FROM {db.name}.unknown_task_list() WHERE NOT is_known ORDER BY messages DESC"
+    )
+    for task, messages, age in found:
+        return warning(
+            f"no worker has a handler for {f'the task {task!r}' if task else 'messages without a task'}:"
+            f" {plural(messages, 'message')} met in the last {duration(age)}",
+            "deploy a worker that has the task, or cancel the messages; they become dead letters after a day"
+            " (--unknown-task-timeout)",
+        )
+    return ok("every task that workers have met is known")
+
+
 def maintenance(db: Database) -> CheckResult:
     """The queue does not record when maintenance ran, but rows that nobody cleaned up show if it did not."""
     (left,) = db.one(
@@ -222,6 +256,8 @@ QUEUE_CHECKS: dict[str, Check] = {
     "listen": listening,
     "pause": pausing,
     "consumers": consuming,
+    "workers": workers,
+    "tasks": tasks,
     "maintenance": maintenance,
     "history": history_partitions,
     "followers": followers,

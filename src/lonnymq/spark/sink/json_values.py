@@ -1,7 +1,7 @@
 """Nested Arrow columns as JSON texts. It works column by column: row by row takes five times as long.
 
 Times are in UTC, or without a zone where Spark has none. Dates and decimals are texts, bytes are base64, and
-NaN and infinities are null, as in the payloads of the Python client.
+NaN and infinities are null. The Python client refuses them, but one such row must not stop a stream.
 """
 
 from __future__ import annotations

@@ -23,10 +23,12 @@ from lonnymq.spark.sink.json_values import json_texts, obstacle
 from lonnymq.spark.sink.row_batch import Rows, shortened
 
 TIME_MAX = 2**53
+INT_MAX = 2**31 - 1
 NAMES_A_CHANNEL = "name the channel with 1 to 255 bytes of text"
 Kinds = tuple[type[types.DataType], ...]
 NESTED: Kinds = (types.StructType, types.MapType, types.ArrayType)
 WHOLE: Kinds = (types.IntegralType,)
+NUMBER: Kinds = (types.NumericType,)
 TEXT: Kinds = (types.StringType,)
 BY_KIND: Mapping[Kind, tuple[Kinds, str]] = {
     Kind.NUMBER: (WHOLE, "a whole number"),
@@ -38,6 +40,7 @@ COLUMNS: Mapping[str, tuple[Kinds, str]] = {
     "run_at": ((types.TimestampType,), "a timestamp"),
     "dequeue_at": (WHOLE, "a whole number of Unix milliseconds"),
     **{name: BY_KIND[OPTIONS[name].kind] for name in UNCHANGED},
+    "unique_for": (NUMBER, "a number of seconds"),
     "headers": ((*TEXT, types.StructType, types.MapType), "a map, a struct, or a string of JSON"),
     "claim": ((types.StructType,), "the claim of a consuming stream"),
 }
@@ -97,6 +100,7 @@ class Contents:
             "content": _contents(given, content_max_bytes),
             "dequeue_at": _times(given),
             "headers": headers(given, self.content_type),
+            "unique_for_ms": _unique_fors(given),
             **{name: _option(given, name) for name in UNCHANGED},
         }
         return pa.record_batch({name: column for name, column in columns.items() if column is not None})
@@ -179,12 +183,38 @@ def _option(given: Rows, name: str) -> pa.Array | None:
     if values is None:
         return None
     hint = f"{option.allowed}, or null"
+    if option.choices:
+        is_unknown = pc.invert(pc.is_in(values, pa.array([*option.choices, None], values.type)))
+        given.refuse(is_unknown, f"{name} is not known", hint)
+        return values
     if option.kind is Kind.TEXT:
         _check_text(given, values, name.replace("_", " "), hint)
         return values
     outside = _is_outside(values.cast(pa.int64()), option.least or 0, option.most or 0)
     given.refuse(outside, f"{name} is out of range", hint)
-    return values.cast(pa.int32())
+    return values.cast(pa.int64() if (option.most or 0) > INT_MAX else pa.int32())
+
+
+def _unique_fors(given: Rows) -> pa.Array | None:
+    """How long keys are held after their messages have finished, in milliseconds. Windows need keys."""
+    keys, option = given.column("dedupe_key"), OPTIONS["unique_for"]
+    for name in ("unique_while", "unique_for"):
+        values = given.column(name)
+        if values is not None:
+            no_key = pc.is_valid(values) if keys is None else pc.and_(pc.is_valid(values), pc.is_null(keys))
+            given.refuse(no_key, f"{name} is given without a dedupe key", "give a dedupe_key, too")
+    seconds = given.column("unique_for")
+    if seconds is None:
+        return None
+    exact = seconds.cast(pa.float64())
+    is_outside = pc.invert(
+        pc.and_(
+            pc.greater_equal(exact, option.least or 0),
+            pc.less_equal(exact, option.most or 0),  # false for NaN
+        )
+    )
+    given.refuse(is_outside, "unique_for is out of range", f"{option.allowed}, or null")
+    return pc.round(pc.multiply(exact, 1000)).cast(pa.int64())
 
 
 def _check_text(given: Rows, texts: pa.Array, what: str, hint: str) -> None:

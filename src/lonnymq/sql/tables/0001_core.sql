@@ -20,11 +20,17 @@ CREATE TABLE queue (
     max_attempts INT NOT NULL DEFAULT 5,
     max_concurrency INT,                                        -- over all channels; NULL: no limit
     paused BOOLEAN NOT NULL DEFAULT FALSE,
-    dedupe_keep_ms BIGINT NOT NULL DEFAULT 600000,
     history BOOLEAN NOT NULL DEFAULT FALSE,
     history_content BOOLEAN NOT NULL DEFAULT FALSE,
     history_keep_ms BIGINT NOT NULL DEFAULT 2592000000,         -- 0: forever
+    batch_keep_ms BIGINT NOT NULL DEFAULT 604800000,            -- after a batch is finished; 0: forever
     notify BOOLEAN NOT NULL DEFAULT TRUE,
+    -- The limits of every channel that does not set its own; NULL: no limit, and a burst of 1. See channel_limits.
+    channel_max_concurrency INT,
+    channel_release_interval_us BIGINT,
+    channel_burst INT,
+    channel_max_size INT,
+    sizes_turn BIGINT NOT NULL DEFAULT 0,                       -- a new number for each change of channel_max_size
     -- Whether a feature is in use: calls skip what nobody uses.
     has_sizes BOOLEAN NOT NULL DEFAULT FALSE,                   -- some channel has, or had, a max_size
     has_bound BOOLEAN NOT NULL DEFAULT FALSE                    -- some credential is bound to channels
@@ -52,10 +58,13 @@ CREATE TABLE message (
     created_at BIGINT NOT NULL,
     dequeued_at BIGINT,                     -- the last dequeue whose lease has ended; the lease has the running one
     first_dequeued_at BIGINT,               -- the first dequeue, if there were several
+    rejected_at BIGINT,                     -- since when consumers have rejected it; NULL: not since its last attempt
+    batch_id BIGINT,                        -- finishing it is counted there
     generation INT NOT NULL DEFAULT 0,      -- how often it came back
     -- attempts that failed or whose lease ran out. Calls that show a leased message add the running one
     attempts INT NOT NULL DEFAULT 0,
     max_attempts INT,                       -- NULL: the queue's setting
+    keep_result_ms BIGINT,                  -- how long its result is kept after it finished; NULL: it is not kept
     cost INT NOT NULL DEFAULT 1,            -- what it counts against its channel's share
     priority SMALLINT NOT NULL DEFAULT 0,
     is_counted BOOLEAN NOT NULL DEFAULT FALSE,      -- counts towards its channel's max_size
@@ -63,6 +72,7 @@ CREATE TABLE message (
     lane TEXT COLLATE "C" NOT NULL DEFAULT 'default',
     channel TEXT COLLATE "C" NOT NULL,
     dedupe_key TEXT COLLATE "C",
+    unique_for_ms BIGINT,                   -- how long it holds its key: see dedupe
     consumer TEXT,                          -- of the last dequeue whose lease has ended
     error TEXT,
     headers JSONB,
@@ -73,9 +83,12 @@ CREATE TABLE message (
 
 -- A message to create: the parameters of message_create. message_check checks it. Without collations: a field of a row
 -- that has another collation than its expression is not simplified when message_check is planned into a statement.
-CREATE TYPE new_message AS (
+-- It is a table, which stays empty, and not a type, so that staging can inherit from it.
+CREATE TABLE new_message (
     channel TEXT, content BYTEA, dequeue_at BIGINT, headers JSONB, max_attempts INT, dedupe_key TEXT, delay_ms BIGINT,
-    priority INT, cost INT, lane TEXT);
+    priority INT, cost INT, lane TEXT, unique_while TEXT, unique_for_ms BIGINT, keep_result_ms BIGINT,
+    batch_id BIGINT);
+ALTER TABLE new_message REPLICA IDENTITY FULL; -- as for staging
 
 -- How many messages dequeues took from a channel, and when the last one did.
 CREATE TYPE share AS (channel TEXT, n INT, at BIGINT);
@@ -158,7 +171,7 @@ CREATE TABLE backlog (
     ranges line_range[] NOT NULL,           -- in order
     PRIMARY KEY (channel, lane, turn)
 ) WITH (fillfactor = 70);
--- The new state of a line after a refill, and when to look again if a release interval stops it.
+-- The new state of a line after a refill, and when to look again if its channel's rate stops it.
 CREATE TYPE line_state AS (
     tid TID, channel TEXT, tag BIGINT, is_open BOOLEAN, n BIGINT, ranges line_range[], again_at BIGINT);
 CREATE INDEX backlog_tag_ix ON backlog (lane, tag, turn) WHERE is_open;
@@ -214,6 +227,9 @@ CREATE TABLE lease (
 );
 CREATE INDEX lease_end_ix ON lease (end_at);
 
+-- The result that a completing call gives, and how long it is kept (NULL: as long as the message says).
+CREATE TYPE given_result AS (content BYTEA, content_type TEXT, keep_ms BIGINT);
+
 -- How a message ends, or that it comes back: used by the calls that finish or cancel messages, and by leases_sweep.
 CREATE TYPE ending AS (
     ord BIGINT,                             -- its position in the arguments of the call
@@ -222,7 +238,8 @@ CREATE TYPE ending AS (
     dequeued_at BIGINT, consumer TEXT, is_limited BOOLEAN,
     channel TEXT,
     outcome TEXT,                           -- completed, dead, cancelled; NULL: it comes back
-    at BIGINT, state BYTEA, error TEXT);    -- new values; NULL: unchanged. An error uses up an attempt
+    at BIGINT, state BYTEA, error TEXT,     -- new values; NULL: unchanged. An error uses up an attempt
+    result given_result);                   -- of a completed one; NULL: none was given
 
 -- Dead letters: messages whose attempts are used up.
 CREATE TABLE dead (
@@ -232,15 +249,18 @@ CREATE TABLE dead (
     created_at BIGINT NOT NULL,
     dequeued_at BIGINT,
     first_dequeued_at BIGINT,
+    batch_id BIGINT,
     dead_at BIGINT NOT NULL,
     generation INT NOT NULL,                -- a retry continues from here, so that old tokens do not match
     attempts INT NOT NULL,
     max_attempts INT,
+    keep_result_ms BIGINT,
     cost INT NOT NULL,
     priority SMALLINT NOT NULL,
     lane TEXT COLLATE "C" NOT NULL,
     channel TEXT COLLATE "C" NOT NULL,
     dedupe_key TEXT COLLATE "C",
+    unique_for_ms BIGINT,
     consumer TEXT,
     error TEXT,
     headers JSONB,
@@ -363,6 +383,9 @@ CREATE TABLE maintenance (
     dedupe_from BIGINT NOT NULL DEFAULT 0,  -- keys that became free before this are deleted
     dedupe_day BIGINT NOT NULL DEFAULT 0,   -- the day on which all keys were last read
     trimmed_xid XID8 NOT NULL DEFAULT '0',  -- history rows up to this may be gone
-    unmarked_xid XID8 NOT NULL DEFAULT '0'  -- rows of dead_mark up to this may be gone
+    unmarked_xid XID8 NOT NULL DEFAULT '0', -- rows of dead_mark up to this may be gone
+    results_from BIGINT NOT NULL DEFAULT 0, -- results that were kept until before this are deleted
+    progress_id BIGINT NOT NULL DEFAULT 0,  -- rows of progress up to this message were looked at,
+    progress_at BIGINT NOT NULL DEFAULT 0   -- and when the last look at all of them was complete
 );
 INSERT INTO maintenance DEFAULT VALUES;

@@ -26,6 +26,7 @@ CREATE TABLE finished (
 ) PARTITION BY RANGE (finished_at);
 CREATE INDEX finished_xid_ix ON finished (xid);
 CREATE INDEX finished_channel_ix ON finished (channel, finished_at, id);
+CREATE INDEX finished_id_ix ON finished (id); -- for status_get
 CREATE TABLE finished_other PARTITION OF finished DEFAULT;
 -- Without a primary key, a publication FOR ALL TABLES would refuse deletes. FULL needs no index. It adds a deleted
 -- row's content to the WAL if wal_level is logical, and costs nothing otherwise. Each partition needs it too: see

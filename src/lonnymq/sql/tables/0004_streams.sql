@@ -5,10 +5,9 @@
 CREATE TABLE staging (
     batch UUID NOT NULL,
     ord BIGINT NOT NULL,                    -- orders the batch; need not be dense
-    LIKE new_message,                       -- without delay_ms: nobody may write it
     staged_by REGROLE NOT NULL DEFAULT quote_ident(session_user)::REGROLE, -- survives a rename of the login
     staged_at BIGINT NOT NULL DEFAULT EXTRACT(EPOCH FROM now()) * 1000
-);
+) INHERITS (new_message);                   -- without delay_ms: nobody may write it
 CREATE INDEX staging_ix ON staging (staged_by, batch, ord); -- a login reads only its own rows
 CREATE INDEX staging_at_ix ON staging (staged_at);
 -- Producers choose batch and ord, so there is no primary key. Without a replica identity, a publication FOR ALL TABLES

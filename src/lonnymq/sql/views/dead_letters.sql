@@ -4,7 +4,7 @@ SELECT d.id, d.channel, d.dead_at, d.dequeue_at, d.created_at,
     COALESCE(d.first_dequeued_at, d.dequeued_at) AS first_dequeued_at,
     d.dequeued_at, d.attempts, d.max_attempts, d.consumer, d.error, d.past_errors, d.dedupe_key, d.headers,
     d.state, d.content,
-    d.xid, d.lane, d.priority::INT AS priority, d.cost
+    d.xid, d.lane, d.priority::INT AS priority, d.cost, d.batch_id
 FROM (
     SELECT * FROM dead WHERE login_is_free() AND (SELECT bound_channels()) IS NULL
     UNION ALL

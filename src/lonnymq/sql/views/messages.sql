@@ -9,7 +9,7 @@ SELECT m.id, m.channel,
     m.attempts + (l.end_at IS NOT NULL)::INT AS attempts, m.max_attempts,
     CASE WHEN l.end_at IS NOT NULL THEN l.consumer ELSE m.consumer END AS consumer,
     m.error, m.past_errors, m.dedupe_key, m.is_cancelled, m.headers, m.state, m.content,
-    m.lane, m.priority::INT AS priority, m.cost
+    m.lane, m.priority::INT AS priority, m.cost, m.batch_id
 FROM message m
 LEFT JOIN (
     SELECT s.id, s.generation, l.end_at, l.dequeued_at, l.consumer FROM lease l CROSS JOIN LATERAL unnest(l.stubs) s) l

@@ -9,13 +9,13 @@ DECLARE
 BEGIN
     IF v_ids <> '{}' THEN
         v_endings := message_withdraw(v_ids, 'cancelled');
+        PERFORM message_finish(v_endings, clock_ms()); -- all at once, because it locks batches in their order
         v_leased := ARRAY(SELECT e FROM unnest(v_endings) e WHERE e.token IS NOT NULL);
         IF v_leased <> '{}' THEN
-            PERFORM message_finish(v_leased, clock_ms());
             PERFORM lease_close(v_leased);
             PERFORM slots_notify(ARRAY[p_channel]);
         END IF;
-        PERFORM message_cancel_waiting(ARRAY(SELECT e FROM unnest(v_endings) e WHERE e.token IS NULL));
+        PERFORM cancelled_notify(ARRAY(SELECT e FROM unnest(v_endings) e WHERE e.token IS NULL));
     END IF;
     RETURN cardinality(v_ids);
 END $$;

@@ -14,12 +14,9 @@ BEGIN
     WHERE d.channel = p_channel AND NOT EXISTS (SELECT FROM channel x WHERE x.name = p_channel);
     -- A message that was created meanwhile keeps its key. A key that another transaction takes at this moment is
     -- skipped: that transaction may wait for this one.
-    WITH gone AS (
-        DELETE FROM dedupe d WHERE d.ctid = ANY (ARRAY(
-            SELECT x.ctid FROM dedupe x WHERE x.channel = p_channel AND x.until_at IS NOT NULL
-            ORDER BY x.channel, x.key FOR UPDATE SKIP LOCKED))
-        RETURNING d.key, d.turn)
-    DELETE FROM dedupe d USING gone WHERE d.channel = p_channel AND d.key = gone.key AND d.turn = 0 AND gone.turn > 0;
+    PERFORM dedupe_delete(ARRAY(
+        SELECT x.ctid FROM dedupe x WHERE x.channel = p_channel AND x.message_id IS NOT NULL
+        ORDER BY x.channel, x.key FOR UPDATE SKIP LOCKED), NULL);
     -- served_by before tally: the order in which the dispatcher locks them.
     UPDATE served_by b SET shares = ARRAY(SELECT s FROM unnest(b.shares) s WHERE s.channel <> p_channel)
     WHERE EXISTS (SELECT FROM unnest(b.shares) s WHERE s.channel = p_channel);

@@ -1,7 +1,8 @@
 -- Make dead messages live again, due at p_dequeue_at or now: with new attempts and the same id, content and state. The
--- errors they died of are kept (past_errors, the last ten). Locks the dead messages in the order of their ids. Returns
--- one row (id, result) per element, in the order given: 'retried'; 'duplicate' (another message has its dedupe key) or
--- 'full' (its channel is), in which case it stays dead; or 'not_found'.
+-- errors they died of are kept (past_errors, the last ten); a kept result is deleted. They count as unfinished in their
+-- batches again, which do not create their callbacks a second time. Locks the dead messages in the order of their ids.
+-- Returns one row (id, result) per element, in the order given: 'retried'; 'duplicate' (another message has its dedupe
+-- key) or 'full' (its channel is), in which case it stays dead; or 'not_found'.
 CREATE OR REPLACE FUNCTION dead_retry (p_ids BIGINT[], p_dequeue_at BIGINT DEFAULT NULL)
 RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
@@ -10,35 +11,47 @@ DECLARE
     v_ids BIGINT[];
     v_channels TEXT[];
     v_keys TEXT[];
+    v_unique_fors BIGINT[];
     v_results TEXT[];
     v_counted BOOLEAN[];
+    v_batches BIGINT[];                     -- of the retried messages
 BEGIN
     PERFORM unbound_check('dead_retry');
     PERFORM array_lengths_check(cardinality(p_ids), NULL);
     PERFORM time_check(p_dequeue_at);
-    SELECT array_agg(d.id), array_agg(d.channel), array_agg(d.dedupe_key) INTO v_ids, v_channels, v_keys
+    SELECT array_agg(d.id), array_agg(d.channel), array_agg(d.dedupe_key), array_agg(d.unique_for_ms)
+    INTO v_ids, v_channels, v_keys, v_unique_fors
     FROM (SELECT DISTINCT g AS id FROM unnest(p_ids) g ORDER BY 1) u
-    CROSS JOIN LATERAL (SELECT d.id, d.channel, d.dedupe_key FROM dead d WHERE d.id = u.id OFFSET 0 FOR UPDATE) d;
+    CROSS JOIN LATERAL (SELECT * FROM dead d WHERE d.id = u.id OFFSET 0 FOR UPDATE) d;
     IF v_ids IS NOT NULL THEN
-        SELECT a.results, a.are_counted INTO v_results, v_counted FROM message_admit(v_channels, v_keys, v_ids) a;
+        SELECT a.results, a.are_counted INTO v_results, v_counted
+        FROM message_admit(v_channels, v_keys, v_ids, v_unique_fors) a;
         WITH back AS (
             DELETE FROM dead d USING unnest(v_ids, v_results, v_counted) u (id, result, is_counted)
             WHERE d.id = u.id AND u.result = 'created'
             RETURNING d.*, u.is_counted),
         made AS (
             INSERT INTO message (id, dequeue_at, created_at, dequeued_at, first_dequeued_at, generation, max_attempts,
-                cost, priority, is_counted, lane, channel, dedupe_key, consumer, error, headers, past_errors, state,
-                content)
+                keep_result_ms, cost, priority, is_counted, lane, channel, dedupe_key, unique_for_ms, consumer, error,
+                headers, past_errors, state, content, batch_id)
             OVERRIDING SYSTEM VALUE
             SELECT b.id, v_at, b.created_at, b.dequeued_at, b.first_dequeued_at, b.generation + 1, b.max_attempts,
-                b.cost, b.priority, b.is_counted, b.lane, b.channel, b.dedupe_key, b.consumer, b.error, b.headers,
+                b.keep_result_ms, b.cost, b.priority, b.is_counted, b.lane, b.channel, b.dedupe_key, b.unique_for_ms,
+                b.consumer,
+                b.error, b.headers,
                 jsonb_path_query_array(COALESCE(b.past_errors, '[]') || jsonb_build_array(jsonb_build_object(
                     'at', b.dead_at, 'attempts', b.attempts, 'error', b.error)), '$[last - 9 to last]'),
-                b.state, b.content
+                b.state, b.content, b.batch_id
             FROM back b
-            RETURNING id, generation)
-        INSERT INTO notice (n, back)
-        SELECT COUNT(*), array_agg(ROW(m.id, m.generation)::stub) FROM made m HAVING COUNT(*) > 0;
+            RETURNING id, generation),
+        no_result AS (DELETE FROM result r WHERE r.id = ANY (ARRAY(SELECT b.id FROM back b))),
+        told AS (
+            INSERT INTO notice (n, back)
+            SELECT COUNT(*), array_agg(ROW(m.id, m.generation)::stub) FROM made m HAVING COUNT(*) > 0)
+        SELECT array_agg(b.batch_id) FILTER (WHERE b.batch_id IS NOT NULL) INTO v_batches FROM back b;
+        IF v_batches IS NOT NULL THEN
+            PERFORM batch_reopen(v_batches, clock_ms());
+        END IF;
         PERFORM sleep_notify();
     END IF;
     RETURN QUERY

@@ -1,10 +1,9 @@
 -- Waiting messages that are neither in their channel's backlog nor visible in ready: messages whose notice is not
 -- dispatched yet (up to p_limit of all channels); messages that became due since the last dispatch and are still in
 -- scheduled; and entries of ready below the floor, which an open dequeue holds. Of the given channels; NULL: of all.
-CREATE OR REPLACE FUNCTION list_undispatched (p_channels TEXT[], p_limit INT)
+-- p_now: the caller's reading of the clock, so that it lists no message of scheduled twice.
+CREATE OR REPLACE FUNCTION list_undispatched (p_channels TEXT[], p_limit INT, p_now BIGINT)
 RETURNS SETOF entry LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    v_now BIGINT := clock_ms();
 BEGIN
     RETURN QUERY
     SELECT m.id, m.generation, (-m.priority)::SMALLINT, m.dequeue_at, m.cost, m.lane, m.channel
@@ -14,10 +13,10 @@ BEGIN
     FROM unnest(p_channels) c (name)
     CROSS JOIN LATERAL (
         SELECT * FROM scheduled s
-        WHERE (s.channel, s.at) <= (c.name, v_now) AND s.channel >= c.name OFFSET 0) s
+        WHERE (s.channel, s.at) <= (c.name, p_now) AND s.channel >= c.name OFFSET 0) s
     UNION ALL
     SELECT s.id, s.generation, s.rank, s.at, s.cost, s.lane, s.channel
-    FROM scheduled s WHERE p_channels IS NULL AND s.at <= v_now
+    FROM scheduled s WHERE p_channels IS NULL AND s.at <= p_now
     UNION ALL
     SELECT r.id, r.generation, r.rank, r.at, r.cost, r.lane, r.channel
     FROM ready_locked h

@@ -6,6 +6,7 @@ RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql SECURITY DEFINER SET sea
 DECLARE
     v_ids BIGINT[];
     v_endings ending[];
+    v_waiting ending[];
     v_marked BIGINT[];                      -- the leased ones
 BEGIN
     PERFORM isolation_check('message_cancel');
@@ -16,7 +17,11 @@ BEGIN
         v_endings := message_withdraw(v_ids, 'cancelled');
         v_marked := ARRAY(SELECT e.id FROM unnest(v_endings) e WHERE e.token IS NOT NULL);
         UPDATE message m SET is_cancelled = TRUE WHERE m.id = ANY (v_marked) AND NOT m.is_cancelled;
-        PERFORM message_cancel_waiting(ARRAY(SELECT e FROM unnest(v_endings) e WHERE e.token IS NULL));
+        v_waiting := ARRAY(SELECT e FROM unnest(v_endings) e WHERE e.token IS NULL);
+        IF v_waiting <> '{}' THEN
+            PERFORM message_finish(v_waiting, clock_ms());
+            PERFORM cancelled_notify(v_waiting);
+        END IF;
     END IF;
     RETURN QUERY
     SELECT x.id, CASE WHEN x.id = ANY (v_marked) THEN 'marked' WHEN x.id = ANY (v_ids) AND x.nth = 1 THEN 'cancelled'

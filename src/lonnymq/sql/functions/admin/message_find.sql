@@ -27,7 +27,7 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT * FROM scheduled s WHERE (s.channel, s.at) > (c.name, v_now) AND s.channel <= c.name OFFSET 0) s
             UNION ALL
-            SELECT u.id, u.generation FROM list_undispatched(p_channels, NULL) u WHERE p_channels IS NOT NULL
+            SELECT u.id, u.generation FROM list_undispatched(p_channels, NULL, v_now) u WHERE p_channels IS NOT NULL
             UNION ALL
             SELECT a.id, a.generation FROM message a
             WHERE p_channels IS NULL AND a.id NOT IN (SELECT h.id FROM message_leases(NULL) h)) x

@@ -8,7 +8,8 @@ RETURNS TABLE (
     id BIGINT, channel TEXT, status TEXT, dequeue_at BIGINT, created_at BIGINT, first_dequeued_at BIGINT,
     dequeued_at BIGINT, lease_end_at BIGINT, dead_at BIGINT, attempts INT, max_attempts INT, consumer TEXT,
     error TEXT, past_errors JSONB, dedupe_key TEXT, is_cancelled BOOLEAN, headers JSONB, state BYTEA, content BYTEA,
-    lane TEXT, priority INT, cost INT)
+    lane TEXT, priority INT, cost INT, unique_for_ms BIGINT,
+    keep_result_ms BIGINT, batch_id BIGINT)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
@@ -34,12 +35,14 @@ BEGIN
         COALESCE(m.first_dequeued_at, m.dequeued_at, l.dequeued_at), COALESCE(l.dequeued_at, m.dequeued_at),
         l.end_at, NULL::BIGINT, m.attempts + (l.end_at IS NOT NULL)::INT, m.max_attempts,
         CASE WHEN l.end_at IS NULL THEN m.consumer ELSE l.consumer END, m.error, m.past_errors, m.dedupe_key,
-        m.is_cancelled, m.headers, m.state, m.content, m.lane, m.priority::INT, m.cost
+        m.is_cancelled, m.headers, m.state, m.content, m.lane, m.priority::INT, m.cost, m.unique_for_ms,
+        m.keep_result_ms, m.batch_id
     FROM message m WHERE m.id = v_id
     UNION ALL
     SELECT d.id, d.channel, 'dead', d.dequeue_at, d.created_at,
         COALESCE(d.first_dequeued_at, d.dequeued_at), d.dequeued_at, NULL::BIGINT, d.dead_at,
         d.attempts, d.max_attempts, d.consumer, d.error, d.past_errors, d.dedupe_key, FALSE,
-        d.headers, d.state, d.content, d.lane, d.priority::INT, d.cost
+        d.headers, d.state, d.content, d.lane, d.priority::INT, d.cost, d.unique_for_ms,
+        d.keep_result_ms, d.batch_id
     FROM dead d WHERE d.id = v_dead_id;
 END $$;

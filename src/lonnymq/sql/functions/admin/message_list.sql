@@ -1,10 +1,11 @@
--- Messages with a status, of one channel or of all (NULL), page by page; without their content, which message_get
--- shows. attempts includes the running one.
+-- Messages with a status, of one channel and lane or of all (NULL), page by page; without their content, which
+-- message_get shows. attempts includes the running one.
 -- p_status: 'due' and 'scheduled', or 'waiting' for both, channel by channel in the order in which they are served;
 -- 'leased', in the order in which their leases end. Up to 10,000 messages that are not dispatched yet are listed.
 -- p_after: the cursor of the last row of the page before. For dead messages use dead_list.
 CREATE OR REPLACE FUNCTION message_list (
-    p_channel TEXT DEFAULT NULL, p_status TEXT DEFAULT 'waiting', p_after TEXT DEFAULT NULL, p_limit INT DEFAULT 100)
+    p_channel TEXT DEFAULT NULL, p_status TEXT DEFAULT 'waiting', p_after TEXT DEFAULT NULL, p_limit INT DEFAULT 100,
+    p_lane TEXT DEFAULT NULL)
 RETURNS TABLE (
     id BIGINT, channel TEXT, status TEXT, dequeue_at BIGINT, created_at BIGINT, lease_end_at BIGINT, attempts INT,
     max_attempts INT, consumer TEXT, error TEXT, dedupe_key TEXT, is_cancelled BOOLEAN, headers JSONB,
@@ -31,12 +32,13 @@ BEGIN
         m.lane, m.priority::INT, m.cost
     FROM (
         SELECT w.id, w.generation, w.rank, w.at, NULL::BIGINT AS end_at, NULL AS consumer, w.ord
-        FROM list_waiting(p_channel, p_status, c.channel, c.rank, c.at, c.id, p_limit)
+        FROM list_waiting(p_channel, p_status, c.channel, c.rank, c.at, c.id, p_limit, p_lane)
             WITH ORDINALITY w (id, generation, rank, at, cost, lane, channel, ord)
         WHERE p_status <> 'leased'
         UNION ALL
         SELECT l.id, l.generation, 0::SMALLINT, NULL, l.end_at, l.consumer, l.ord
-        FROM list_leased(p_channel, c.at, c.id, p_limit) WITH ORDINALITY l (id, generation, end_at, consumer, ord)
+        FROM list_leased(p_channel, c.at, c.id, p_limit, p_lane)
+            WITH ORDINALITY l (id, generation, end_at, consumer, ord)
         WHERE p_status = 'leased') e
     CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id = e.id AND m.generation = e.generation OFFSET 0) m
     ORDER BY e.ord;

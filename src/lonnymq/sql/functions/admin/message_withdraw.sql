@@ -24,7 +24,7 @@ BEGIN
     IF v_rest <> '{}' THEN
         v_leased := ARRAY(
             SELECT ROW(NULL, h.id, h.generation, h.token, h.last_id, h.dequeued_at, h.consumer, NULL, m.channel,
-                p_outcome, p_at, NULL, NULL)::ending
+                p_outcome, p_at, NULL, NULL, NULL)::ending
             FROM message_leases(v_rest) h
             CROSS JOIN LATERAL (SELECT m.channel FROM message m WHERE m.id = h.id OFFSET 0) m);
         INSERT INTO notice (gone)           -- five per notice: a dispatch reads a bounded number of notices
@@ -37,6 +37,6 @@ BEGIN
     END IF;
     RETURN v_leased || ARRAY(
         SELECT ROW(NULL, e.id, e.generation, NULL, NULL, NULL, NULL, NULL, e.channel, p_outcome, p_at, NULL,
-            NULL)::ending
+            NULL, NULL)::ending
         FROM unnest(v_entries) e WHERE COALESCE(e.id NOT IN (SELECT l.id FROM unnest(v_leased) l), TRUE));
 END $$;

@@ -2,10 +2,11 @@
 -- that holds the key) or 'full'. Adds the admitted messages to the sizes of their channels.
 -- Goes through the channels in the order of their names. For each it first locks the size, if the channel has a
 -- max_size, and then takes the dedupe keys in their order. If two transactions want the same key, the second waits for
--- the first. A key that is already held is only read, so this transaction does not delay whoever finishes the holder.
+-- the first. A key that is already held is read, or locked in a way that delays nobody who finishes the holder (see
+-- dedupe_holds).
 CREATE OR REPLACE FUNCTION message_admit (
-    p_channels TEXT[], p_keys TEXT[], p_ids BIGINT[], OUT results TEXT[], OUT holders BIGINT[],
-        OUT are_counted BOOLEAN[])
+    p_channels TEXT[], p_keys TEXT[], p_ids BIGINT[], p_unique_fors_ms BIGINT[], OUT results TEXT[],
+    OUT holders BIGINT[], OUT are_counted BOOLEAN[])
 LANGUAGE plpgsql AS $$
 DECLARE
     v_count INT := cardinality(p_channels);
@@ -29,7 +30,7 @@ BEGIN
     LOOP
         v_taken := 0;
         -- Read now, not at the start: a limit that was set while this call waited for another channel applies.
-        v_room := CASE WHEN EXISTS (SELECT FROM channel c WHERE c.name = v_channel.name AND c.max_size IS NOT NULL)
+        v_room := CASE WHEN channel_max_size(v_channel.name) IS NOT NULL
             THEN capacity_room(v_channel.name, cardinality(v_channel.ords)) END;
         IF v_room IS NOT NULL THEN
             FOREACH i IN ARRAY v_channel.ords LOOP
@@ -54,7 +55,7 @@ BEGIN
             IF v_first[i] < i AND results[v_first[i]] <> 'full' AND holders[v_first[i]] IS DISTINCT FROM p_ids[i] THEN
                 holders[i] := COALESCE(holders[v_first[i]], p_ids[v_first[i]]);
             ELSIF holders[i] IS NULL THEN
-                holders[i] := dedupe_take(v_channel.name, p_keys[i], p_ids[i]);
+                holders[i] := dedupe_take(v_channel.name, p_keys[i], p_ids[i], p_unique_fors_ms[i]);
             END IF;
             IF holders[i] IS NOT NULL THEN
                 results[i] := 'duplicate';

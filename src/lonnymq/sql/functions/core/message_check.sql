@@ -27,11 +27,16 @@ SELECT CASE
     WHEN NOT name_is_valid(p.dedupe_key)
         THEN refuse('LM010', format('the dedupe key is %s bytes long%s', octet_length(p.dedupe_key), p_place),
             'Give 1 to 255 bytes of text, or NULL for none.') IS NULL
+    WHEN (p.unique_while IS NOT NULL OR p.unique_for_ms IS NOT NULL) AND (p.dedupe_key IS NULL
+        OR p.unique_while NOT IN ('waiting', 'running') OR p.unique_for_ms NOT BETWEEN 0 AND 31536000000
+        OR p.unique_while = 'waiting' AND p.unique_for_ms IS NOT NULL) IS TRUE THEN unique_check(p, p_place) IS NULL
     WHEN p.priority NOT BETWEEN -100 AND 100
         THEN refuse('LM010', format('a priority of %s is out of range%s', p.priority, p_place),
             'Give -100 to 100; a higher priority is served first within its channel.') IS NULL
     WHEN p.cost NOT BETWEEN 1 AND 1000000
         THEN refuse('LM010', format('a cost of %s is out of range%s', p.cost, p_place), 'Give 1 to 1,000,000.') IS NULL
+    WHEN p.keep_result_ms NOT BETWEEN 0 AND 31536000000
+        THEN keep_result_check(p.keep_result_ms, p_place) IS NULL
     ELSE TRUE
 END
 $$;

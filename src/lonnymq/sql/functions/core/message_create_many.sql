@@ -1,7 +1,7 @@
 -- Create messages for any mix of channels. Ids rise in the order given. One invalid element refuses the whole call.
--- Locks nothing, except for dedupe keys and channels with a max_size (see messages_create). One call never deadlocks
--- with another. Returns (id, result) per message, in the order given, as message_create does. With p_raise_full, a full
--- channel is an error (LM017) instead of a result, and nothing is created.
+-- Locks nothing, except for batches, dedupe keys and channels with a max_size (see messages_create). One call never
+-- deadlocks with another. Returns (id, result) per message, in the order given, as message_create does. With
+-- p_raise_full, a full channel is an error (LM017) instead of a result, and nothing is created.
 CREATE OR REPLACE FUNCTION message_create_many (
     p_channels TEXT[],
     p_contents BYTEA[],
@@ -13,7 +13,11 @@ CREATE OR REPLACE FUNCTION message_create_many (
     p_delays_ms BIGINT[] DEFAULT NULL,
     p_priorities INT[] DEFAULT NULL,
     p_costs INT[] DEFAULT NULL,
-    p_lanes TEXT[] DEFAULT NULL
+    p_lanes TEXT[] DEFAULT NULL,
+    p_unique_whiles TEXT[] DEFAULT NULL,
+    p_unique_fors_ms BIGINT[] DEFAULT NULL,
+    p_keep_results_ms BIGINT[] DEFAULT NULL,
+    p_batch_ids BIGINT[] DEFAULT NULL
 ) RETURNS TABLE (id BIGINT, result TEXT)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
@@ -24,7 +28,7 @@ DECLARE
     v_clock BIGINT := CASE WHEN p_delays_ms IS NOT NULL THEN clock_ms() END;
     v_count INT := cardinality(p_channels);
     v_is_plain BOOLEAN := num_nulls(p_dequeue_ats, p_headers, p_max_attempts, p_dedupe_keys, p_delays_ms, p_priorities,
-        p_costs, p_lanes) = 8;
+        p_costs, p_lanes, p_unique_whiles, p_unique_fors_ms, p_keep_results_ms, p_batch_ids) = 12;
     v_max INT;
     v_is_special BOOLEAN;
     v_is_asleep BOOLEAN;
@@ -34,7 +38,8 @@ BEGIN
     IF NOT v_is_plain OR (v_count = cardinality(p_contents)) IS NOT TRUE THEN
         PERFORM array_lengths_check(v_count, cardinality(p_contents), cardinality(p_dequeue_ats),
             cardinality(p_headers), cardinality(p_max_attempts), cardinality(p_dedupe_keys), cardinality(p_delays_ms),
-            cardinality(p_priorities), cardinality(p_costs), cardinality(p_lanes));
+            cardinality(p_priorities), cardinality(p_costs), cardinality(p_lanes), cardinality(p_unique_whiles),
+            cardinality(p_unique_fors_ms), cardinality(p_keep_results_ms), cardinality(p_batch_ids));
     END IF;
     IF v_count = 0 THEN
         RETURN;
@@ -45,15 +50,20 @@ BEGIN
     IF v_is_special AND NOT (SELECT q.has_bound FROM queue q) THEN -- or do only other channels have a max_size?
         v_is_special := EXISTS (
             SELECT FROM (SELECT DISTINCT u.channel FROM unnest(p_channels) u (channel)) u
-            CROSS JOIN LATERAL (SELECT FROM channel c WHERE c.name = u.channel AND c.max_size IS NOT NULL OFFSET 0) c);
+            WHERE channel_max_size(u.channel) IS NOT NULL);
     END IF;
-    IF v_is_special OR array_remove(p_dedupe_keys, NULL) <> '{}' THEN
+    IF v_is_special OR array_remove(p_dedupe_keys, NULL) <> '{}' OR array_remove(p_unique_whiles, NULL) <> '{}'
+        OR array_remove(p_unique_fors_ms, NULL) <> '{}' OR array_remove(p_batch_ids, NULL) <> '{}'
+    THEN
         RETURN QUERY SELECT * FROM messages_create(ARRAY(
-            SELECT ROW(channel, content, at, headers, max_attempts, key, delay_ms, priority, cost, lane)::new_message
+            SELECT ROW(channel, content, at, headers, max_attempts, key, delay_ms, priority, cost, lane, unique_while,
+                unique_for_ms, keep_ms, batch_id)::new_message
             FROM (SELECT unnest(p_channels) AS channel, unnest(p_contents) AS content, unnest(p_dequeue_ats) AS at,
                 unnest(p_headers) AS headers, unnest(p_max_attempts) AS max_attempts, unnest(p_dedupe_keys) AS key,
                 unnest(p_delays_ms) AS delay_ms, unnest(p_priorities) AS priority, unnest(p_costs) AS cost,
-                unnest(p_lanes) AS lane OFFSET 0) u), p_raise_full);
+                unnest(p_lanes) AS lane, unnest(p_unique_whiles) AS unique_while,
+                unnest(p_unique_fors_ms) AS unique_for_ms, unnest(p_keep_results_ms) AS keep_ms,
+                unnest(p_batch_ids) AS batch_id OFFSET 0) u), p_raise_full);
         RETURN;
     END IF;
     -- Elements that are unnested in a SELECT list come in their order, without a copy. The new ids are above the last.
@@ -64,20 +74,21 @@ BEGIN
         SELECT v_xid, v_now, v_now, channel, content
         FROM (SELECT unnest(p_channels) AS channel, unnest(p_contents) AS content,
             generate_series(1, v_count) AS ord) u
-        WHERE message_check(ROW(channel, content, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::new_message, v_max,
-            format(' (message %s of %s)', ord, v_count))
+        WHERE message_check(ROW(channel, content, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+            NULL, NULL, NULL)::new_message, v_max, format(' (message %s of %s)', ord, v_count))
         RETURNING message.id, 'created';
     ELSE
         RETURN QUERY
-        INSERT INTO message (xid, dequeue_at, created_at, max_attempts, cost, priority, lane, channel, headers, content)
-        SELECT v_xid, COALESCE(at, v_clock + delay_ms, v_now), v_now, max_attempts, COALESCE(cost, 1),
-            COALESCE(priority, 0), COALESCE(lane, 'default'), channel, headers, content
+        INSERT INTO message (xid, dequeue_at, created_at, max_attempts, keep_result_ms, cost, priority, lane, channel,
+            headers, content)
+        SELECT v_xid, COALESCE(at, v_clock + delay_ms, v_now), v_now, max_attempts, NULLIF(keep_ms, 0),
+            COALESCE(cost, 1), COALESCE(priority, 0), COALESCE(lane, 'default'), channel, headers, content
         FROM (SELECT unnest(p_channels) AS channel, unnest(p_contents) AS content, unnest(p_dequeue_ats) AS at,
             unnest(p_headers) AS headers, unnest(p_max_attempts) AS max_attempts, unnest(p_delays_ms) AS delay_ms,
             unnest(p_priorities) AS priority, unnest(p_costs) AS cost, unnest(p_lanes) AS lane,
-            generate_series(1, v_count) AS ord) u
+            unnest(p_keep_results_ms) AS keep_ms, generate_series(1, v_count) AS ord) u
         WHERE message_check(ROW(channel, content, at, headers, max_attempts, NULL, delay_ms, priority, cost,
-            lane)::new_message, v_max, format(' (message %s of %s)', ord, v_count))
+            lane, NULL, NULL, keep_ms, NULL)::new_message, v_max, format(' (message %s of %s)', ord, v_count))
         RETURNING message.id, 'created';
     END IF;
     -- By now message is locked, and the snapshot of this statement is younger: see sleep_begin.

@@ -6,12 +6,13 @@
 -- Returns the messages, and a last row with a NULL id if there are fewer than p_limit. If again_at is set, dispatch
 -- before you dequeue again, and not before that time. It is set in the last row when there is nothing more at the
 -- moment, and in every row when nobody has dispatched for a while (20 ms or more; less for larger batches).
+-- stalled_consumer: if the last failed attempt ended because its lease ran out, the consumer that had the message last.
 CREATE OR REPLACE FUNCTION message_dequeue (
     p_limit INT DEFAULT 1, p_lease_ms BIGINT DEFAULT NULL, p_consumer TEXT DEFAULT NULL, p_lanes TEXT[] DEFAULT NULL,
     p_async_commit BOOLEAN DEFAULT FALSE)
 RETURNS TABLE (
     id BIGINT, channel TEXT, content BYTEA, headers JSONB, state BYTEA, attempts INT, token UUID, lease_end_at BIGINT,
-    again_at BIGINT, lane TEXT)
+    again_at BIGINT, lane TEXT, priority INT, cost INT, keep_result_ms BIGINT, stalled_consumer TEXT)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
@@ -19,7 +20,7 @@ DECLARE
     q RECORD;                               -- the queue's settings, and the state after the last dispatch
     v_taken ready[];
     v_got ready[];                          -- the last entries that were taken
-    v_nth INT;
+    v_n INT;                                -- the number of the entry in v_got
     v_is_served BOOLEAN;                    -- FALSE: it is locked; NULL: it was cancelled or rescheduled
     v_skipped ready[];                      -- entries whose messages are not served,
     v_back stub[];                          -- and those of them that come back
@@ -28,10 +29,10 @@ DECLARE
     v_mode TEXT;
 BEGIN
     -- changed: channels whose new policy the dispatcher has not seen yet. Nothing is taken from them.
-    SELECT q.lease_ms, q.lease_max_ms, q.paused, q.history, q.has_bound, t.at, t.lanes, EXISTS (
-        SELECT FROM channel) AS has_policies, ARRAY(
-        SELECT c.channel FROM policy_change c WHERE c.xid >= t.policy_xid) AS changed
-    INTO q FROM queue q
+    SELECT q.lease_ms, q.lease_max_ms, q.paused, q.history, q.has_bound, t.at, t.lanes,
+        COALESCE(q.channel_max_concurrency, q.channel_release_interval_us) IS NOT NULL
+            OR EXISTS (SELECT FROM channel) AS has_policies,
+        ARRAY(SELECT c.channel FROM policy_change c WHERE c.xid >= t.policy_xid) AS changed INTO q FROM queue q
     LEFT JOIN LATERAL (SELECT t.at, t.lanes, t.policy_xid FROM tick t ORDER BY t.id DESC LIMIT 1) t ON TRUE;
     IF (p_limit BETWEEN 1 AND 10000 AND (p_lease_ms IS NULL OR p_lease_ms BETWEEN 1 AND q.lease_max_ms)
         AND (p_consumer IS NULL OR octet_length(p_consumer) <= 255) AND p_lanes IS NULL AND p_async_commit IS NOT NULL
@@ -45,8 +46,7 @@ BEGIN
     IF v_now NOT BETWEEN q.at - 1000 AND q.at + 2000 * (1 + 2 * (random() > 0.1)::INT) / (100 + p_limit) THEN
         again_at := v_now;
     END IF;
-    -- Usually one round; more if some of the taken messages are void or locked. None while the queue is paused, or its
-    -- own settings have changed.
+    -- Usually one round; more if taken messages are void or locked; none while the queue is paused or was changed.
     FOR i IN 1 .. CASE WHEN q.paused OR '' = ANY (q.changed) THEN 0 ELSE 20 END LOOP
         IF p_lanes IS NULL AND cardinality(q.lanes) = 1 THEN
             v_got := ready_take(q.lanes[1], q.changed, p_limit - v_count);
@@ -61,23 +61,26 @@ BEGIN
         v_taken := v_taken || v_got;
         -- A separate statement: its snapshot is younger than the locks on the entries, so it sees every earlier change
         -- of these messages. A message that is locked at this moment, by a call that cancels or reschedules it, has an
-        -- xmax, and comes back in one second.
-        FOR id, channel, content, headers, state, attempts, lane, v_nth, v_is_served IN
-            SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.lane, r.nth,
-                CASE WHEN m.id IS NOT NULL THEN m.is_free OR message_lock_if_free(m.id, r.generation) END
+        -- xmax, and comes back in one second. So does one that an open create counts on (see dedupe_may_start).
+        FOR id, channel, content, headers, state, attempts, lane, priority, cost, keep_result_ms, stalled_consumer, v_n,
+            v_is_served IN
+            SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.lane, m.priority, m.cost,
+                m.keep_result_ms,
+                CASE WHEN m.attempts > 0 AND m.error = 'the lease ran out' THEN COALESCE(m.consumer, '') END, r.nth,
+                CASE WHEN m.id IS NOT NULL THEN (m.is_free OR message_lock_if_free(m.id, r.generation))
+                    AND (m.dedupe_key IS NULL OR m.unique_for_ms IS NOT NULL
+                        OR dedupe_may_start(m.channel, m.dedupe_key, m.id)) END
             FROM unnest(v_got) WITH ORDINALITY r (lane, tag, id, generation, rank, at, cost, is_limited, channel, nth)
-            LEFT JOIN LATERAL (
-                SELECT m.*, m.xmax = '0' AS is_free FROM message m WHERE m.id = r.id
-                    AND m.generation = r.generation OFFSET 0) m
-                ON TRUE
+            LEFT JOIN LATERAL (SELECT m.*, m.xmax = '0' AS is_free FROM message m
+                WHERE m.id = r.id AND m.generation = r.generation OFFSET 0) m ON TRUE
         LOOP
             IF v_is_served THEN
                 RETURN NEXT;
                 v_count := v_count + 1;
             ELSE
-                v_skipped := v_skipped || v_got[v_nth];
+                v_skipped := v_skipped || v_got[v_n];
                 v_back := v_back || CASE WHEN v_is_served IS NOT NULL
-                    THEN ARRAY[ROW((v_got[v_nth]).id, (v_got[v_nth]).generation)::stub] END;
+                    THEN ARRAY[ROW((v_got[v_n]).id, (v_got[v_n]).generation)::stub] END;
             END IF;
         END LOOP;
         EXIT WHEN v_skipped IS NULL OR v_count = p_limit;
@@ -87,9 +90,8 @@ BEGIN
     END IF;
     IF v_count > 0 THEN
         v_is_exact := lease_write(v_taken, message_dequeue.token, message_dequeue.lease_end_at, v_now, p_consumer,
-            p_limit) OR q.history
-            OR q.has_policies AND (p_async_commit OR current_setting('synchronous_commit') = 'off')
-                AND ready_is_limited(v_taken);
+            p_limit) OR q.history OR q.has_policies
+                AND (p_async_commit OR current_setting('synchronous_commit') = 'off') AND ready_is_limited(v_taken);
         IF v_is_exact AND current_setting('synchronous_commit') = 'off' THEN
             v_mode := set_config('synchronous_commit', 'on', TRUE); -- a crash must not undo it
         ELSIF p_async_commit AND NOT v_is_exact THEN
@@ -100,8 +102,8 @@ BEGIN
         PERFORM lanes_announce(q.lanes, p_lanes, v_now);
     END IF;
     IF v_count < p_limit THEN
-        RETURN QUERY
-        SELECT NULL::BIGINT, NULL, NULL::BYTEA, NULL::JSONB, NULL::BYTEA, NULL::INT, NULL::UUID, NULL::BIGINT,
-            CASE WHEN v_count > 0 OR v_skipped IS NOT NULL THEN v_now ELSE dequeue_again_at(v_now) END, NULL;
+        RETURN QUERY SELECT NULL::BIGINT, NULL, NULL::BYTEA, NULL::JSONB, NULL::BYTEA, NULL::INT, NULL::UUID,
+            NULL::BIGINT, CASE WHEN v_count > 0 OR v_skipped IS NOT NULL THEN v_now ELSE dequeue_again_at(v_now) END,
+            NULL, NULL::INT, NULL::INT, NULL::BIGINT, NULL;
     END IF;
 END $$;

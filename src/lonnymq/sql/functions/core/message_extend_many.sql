@@ -34,7 +34,7 @@ BEGIN
             v_again := v_again OR NOT x.is_there;
             v_done := v_done || ARRAY(
                 SELECT ROW(NULL, u, NULL, r.token, NULL, NULL, NULL, NULL, NULL, 'extended', x.end_at, NULL,
-                    NULL)::ending
+                    NULL, NULL)::ending
                 FROM unnest(x.ids) u);
         END LOOP;
         EXIT WHEN NOT v_again;

@@ -2,7 +2,7 @@
 -- in the order of their ids before it changes any. Returns one row (id, result) per element, in the order given.
 CREATE OR REPLACE FUNCTION message_retry_many (
     p_ids BIGINT[], p_tokens UUID[], p_dequeue_ats BIGINT[] DEFAULT NULL, p_states BYTEA[] DEFAULT NULL,
-    p_errors TEXT[] DEFAULT NULL, p_delays_ms BIGINT[] DEFAULT NULL)
+    p_errors TEXT[] DEFAULT NULL, p_delays_ms BIGINT[] DEFAULT NULL, p_are_final BOOLEAN[] DEFAULT NULL)
 RETURNS TABLE (id BIGINT, result TEXT) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 BEGIN
@@ -13,5 +13,5 @@ BEGIN
     IF p_delays_ms IS NOT NULL THEN
         p_dequeue_ats := delays_to_times(p_dequeue_ats, p_delays_ms, clock_ms());
     END IF;
-    RETURN QUERY SELECT * FROM message_settle(p_ids, p_tokens, NULL, p_dequeue_ats, p_states, p_errors);
+    RETURN QUERY SELECT * FROM message_settle(p_ids, p_tokens, NULL, p_dequeue_ats, p_states, p_errors, p_are_final);
 END $$;

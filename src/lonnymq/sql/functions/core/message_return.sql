@@ -16,7 +16,8 @@ BEGIN
             first_dequeued_at = CASE WHEN e.token IS NULL THEN m.first_dequeued_at
                 ELSE COALESCE(m.first_dequeued_at, m.dequeued_at) END,
             dequeued_at = COALESCE(e.dequeued_at, m.dequeued_at),
-            consumer = CASE WHEN e.token IS NULL THEN m.consumer ELSE e.consumer END
+            consumer = CASE WHEN e.token IS NULL THEN m.consumer ELSE e.consumer END,
+            rejected_at = CASE WHEN e.error IS NULL THEN m.rejected_at END
         FROM unnest(p_endings) e
         WHERE m.id = e.id AND e.outcome IS NULL
         RETURNING m.id, m.generation, e.token)

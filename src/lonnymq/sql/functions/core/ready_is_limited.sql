@@ -6,6 +6,6 @@ BEGIN
     RETURN EXISTS (
         SELECT FROM (SELECT DISTINCT r.channel FROM unnest(p_taken) r) r
         CROSS JOIN LATERAL (
-            SELECT FROM channel c
-            WHERE c.name = r.channel AND (c.max_concurrency IS NOT NULL OR c.release_interval_ms > 0) OFFSET 0) c);
+            SELECT FROM channel_limits(r.channel) p
+            WHERE p.max_concurrency IS NOT NULL OR p.interval_us IS NOT NULL OFFSET 0) p);
 END $$;

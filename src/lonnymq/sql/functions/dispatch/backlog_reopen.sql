@@ -9,7 +9,8 @@ BEGIN
         WHERE (NOT x.is_open OR x.tag < l.v) AND x.ranges <> '{}'),
     rooms AS MATERIALIZED (
         SELECT r.* FROM channel_room(ARRAY(SELECT DISTINCT f.name FROM found f WHERE p_has_policies), p_now) r),
-    later AS (INSERT INTO alarm (at, channel) SELECT r.again_at, r.channel FROM rooms r WHERE r.again_at IS NOT NULL)
+    later AS (INSERT INTO alarm (at, channel) SELECT r.again_at, r.channel FROM rooms r
+        WHERE r.room = 0 AND r.again_at IS NOT NULL)
     UPDATE backlog b SET turn = nextval('turn'), is_open = TRUE, tag = GREATEST(b.tag, l.v)
     WHERE b.ctid = ANY (ARRAY(
         SELECT f.tid FROM found f LEFT JOIN rooms r ON r.channel = f.name WHERE COALESCE(r.room > 0, TRUE)));

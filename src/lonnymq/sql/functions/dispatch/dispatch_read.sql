@@ -13,7 +13,7 @@ BEGIN
         (SELECT l.end_at FROM lease l WHERE l.end_at > LEAST(t.swept_at, n.lease_min_at - 1) AND l.end_at <= p_now
             ORDER BY l.end_at LIMIT 1) IS NOT NULL,
         q.max_concurrency,
-        EXISTS (SELECT FROM channel),
+        COALESCE(q.channel_max_concurrency, q.channel_release_interval_us) IS NOT NULL OR EXISTS (SELECT FROM channel),
         EXISTS (SELECT FROM policy_change c WHERE c.xid >= t.policy_xid))::notice_summary AS summary
     INTO x
     FROM queue q

@@ -5,6 +5,7 @@ RETURNS tick LANGUAGE plpgsql AS $$
 DECLARE
     n tick := tick_next(t, r, p_notices, p_now);
     v_changed TEXT[];                       -- channels whose policy has changed
+    v_is_default BOOLEAN;                   -- the limits that channels inherit have changed
     v_entries entry[];                      -- messages to place
     x RECORD;
 BEGIN
@@ -23,7 +24,8 @@ BEGIN
     END IF;
     IF p_now < t.at - 1000 THEN             -- the clock was set back: alarms are now far in the future
         UPDATE alarm SET at = p_now + 1000 WHERE at > p_now + 1000;
-        UPDATE slots SET released_at = p_now WHERE released_at > p_now;
+        UPDATE slots SET full_at_us = full_at_us - 1000 * (released_at - p_now), released_at = p_now
+        WHERE released_at > p_now;
         n.alarm_to := LEAST(n.alarm_to, p_now);
         n.locked_check_at := LEAST(n.locked_check_at, p_now + 1000);
     END IF;
@@ -42,11 +44,16 @@ BEGIN
             DELETE FROM policy_change c WHERE c.ctid = ANY (ARRAY(
                 SELECT c.ctid FROM policy_change c WHERE c.xid >= t.policy_xid
                 ORDER BY c.xid, c.id LIMIT p_limit FOR UPDATE SKIP LOCKED))
-            RETURNING c.channel)
-        SELECT array_agg(DISTINCT g.channel) INTO v_changed FROM gone g;
+            RETURNING c.channel, c.is_default)
+        SELECT array_agg(DISTINCT g.channel), BOOL_OR(g.is_default) INTO v_changed, v_is_default FROM gone g;
+        IF v_is_default THEN                -- every channel that has or may need slots
+            v_changed := v_changed || slots_channels();
+        END IF;
         r.hinted := r.hinted || v_changed;
-        r.max := (SELECT q.max_concurrency FROM queue q); -- again: the change may be newer
-        r.has_policies := EXISTS (SELECT FROM channel);
+        SELECT q.max_concurrency, -- again: the change may be newer
+            COALESCE(q.channel_max_concurrency, q.channel_release_interval_us) IS NOT NULL
+                OR EXISTS (SELECT FROM channel)
+        INTO r.max, r.has_policies FROM queue q;
     ELSE
         n.policy_xid := GREATEST(t.policy_xid, pg_snapshot_xmin(r.snapshot)); -- open transactions may still change one
     END IF;

@@ -1,8 +1,8 @@
 -- Take back the messages of leases that ran out: this uses up an attempt, and the message comes back or becomes a dead
--- letter; a cancelled one ends. Reads leases that end after p_from, bounded by messages and by bytes. It locks leases
--- and messages with SKIP LOCKED; what somebody else has locked is looked at again a second later. Returns the messages
--- that came back, the channels that may have free slots, up to which end leases are swept, and the latest end of those
--- kept.
+-- letter; a cancelled one ends. Reads leases that end after p_from, bounded by messages and by bytes. It locks leases,
+-- messages and the counts of batches with SKIP LOCKED; what somebody else has locked is looked at again a second later.
+-- Returns the messages that came back, the channels that may have free slots, up to which end leases are swept, and the
+-- latest end of those kept.
 CREATE OR REPLACE FUNCTION leases_sweep (
     p_from BIGINT, p_now BIGINT, p_limit INT,
     OUT entries entry[], OUT freed TEXT[], OUT swept_at BIGINT, OUT kept_to BIGINT)
@@ -31,7 +31,7 @@ BEGIN
     END IF;
     SELECT array_agg(ROW(x.ord, x.id, x.generation, x.token, x.last_id, x.dequeued_at, x.consumer, x.is_limited,
         x.channel,
-            x.outcome, NULL, NULL, 'the lease ran out')::ending) FILTER (WHERE x.before < c_bytes),
+            x.outcome, NULL, NULL, 'the lease ran out', NULL)::ending) FILTER (WHERE x.before < c_bytes),
         array_agg(x.id) FILTER (WHERE x.before >= c_bytes),
         array_agg(DISTINCT x.channel) FILTER (WHERE x.is_limited)
     INTO v_endings, v_left, freed
@@ -40,15 +40,16 @@ BEGIN
             ELSE 0 END) OVER (ORDER BY y.id) - y.bytes AS before
         FROM (
             SELECT l.ord, s.id, s.generation, l.token, l.last_id, l.dequeued_at, l.consumer, l.is_limited, m.channel,
-                m.bytes,
+                m.batch_id, m.bytes,
                 CASE WHEN m.is_cancelled THEN 'cancelled' WHEN m.attempts + 1 >= m.max THEN 'dead' END AS outcome
             FROM unnest(v_mine) WITH ORDINALITY l (token, last_id, end_at, dequeued_at, is_limited, consumer, stubs,
                 ord)
             CROSS JOIN unnest(l.stubs) s
             CROSS JOIN LATERAL (
-                SELECT m.channel, m.is_cancelled, m.attempts, pg_column_size(m.content) AS bytes,
+                SELECT m.channel, m.batch_id, m.is_cancelled, m.attempts, pg_column_size(m.content) AS bytes,
                     COALESCE(m.max_attempts, (SELECT q.max_attempts FROM queue q)) AS max
-                FROM message m WHERE m.id = s.id AND m.generation = s.generation FOR UPDATE OF m SKIP LOCKED) m) y) x;
+                FROM message m WHERE m.id = s.id AND m.generation = s.generation FOR UPDATE OF m SKIP LOCKED) m) y
+        WHERE y.outcome IS NULL OR y.batch_id IS NULL OR batch_lock_if_free(y.batch_id)) x;
     IF EXISTS (SELECT FROM unnest(v_endings) e WHERE e.outcome IS NOT NULL) THEN
         PERFORM message_finish(v_endings, p_now);
         -- A follower may read the history or the dead letters, and a crash must not undo what it has read.

@@ -7,8 +7,9 @@ BEGIN
     SET turn = nextval('turn'), busy = ARRAY(
             SELECT b FROM unnest(s.busy) b
             WHERE COALESCE((b.id, b.generation) NOT IN (SELECT e.id, e.generation FROM unnest(p_back) e), TRUE)),
-        out = CASE WHEN ((s.out).id, (s.out).generation) IN (SELECT e.id, e.generation FROM unnest(p_back) e) THEN NULL
-            ELSE s.out END
+        out = CASE WHEN s.out = '{}' THEN s.out ELSE ARRAY(
+            SELECT o FROM unnest(s.out) o
+            WHERE COALESCE((o.id, o.generation) NOT IN (SELECT e.id, e.generation FROM unnest(p_back) e), TRUE)) END
     FROM old
     CROSS JOIN LATERAL slots_live(old.name) last
     WHERE s.ctid = last.tid;

@@ -5,11 +5,8 @@ RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
     v_limited TEXT[] := ARRAY(
         SELECT u.name FROM unnest(p_channels) u (name)
-        CROSS JOIN LATERAL (
-            SELECT FROM channel c
-            WHERE c.name = u.name AND (c.max_concurrency IS NOT NULL OR c.release_interval_ms > 0) OFFSET 0) c
-        UNION
-        SELECT '' FROM queue q WHERE q.max_concurrency IS NOT NULL AND '' = ANY (p_channels));
+        CROSS JOIN LATERAL channel_limits(u.name) p
+        WHERE COALESCE(p.max_concurrency, p.interval_us) IS NOT NULL);
 BEGIN
     IF v_limited <> '{}' THEN
         PERFORM slots_create(v_limited, p_now);

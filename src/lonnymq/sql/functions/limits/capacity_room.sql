@@ -10,17 +10,25 @@ DECLARE
     v_read capacity;
     v_is_changed BOOLEAN := FALSE;
     v_max INT;
+    v_sizes_turn BIGINT;
     v_now BIGINT := clock_ms();
     v_snapshot PG_SNAPSHOT;
 BEGIN
     SELECT * INTO c FROM capacity x WHERE x.channel = p_channel ORDER BY x.turn DESC LIMIT 1 FOR UPDATE;
     -- Read after the wait for the lock: a change that was committed meanwhile applies.
-    SELECT x.max_size INTO v_max FROM channel x WHERE x.name = p_channel;
+    SELECT p.max_size, q.sizes_turn INTO v_max, v_sizes_turn FROM queue q CROSS JOIN channel_limits(p_channel) p;
     IF v_max IS NOT NULL AND c.channel IS NULL THEN
-        -- The channel was deleted and limited again during the wait, or its size is missing. The policy is updated, not
-        -- only locked, so that two producers cannot both create a size: the second one waits, and above READ COMMITTED
-        -- it fails with 40001.
-        UPDATE channel x SET max_size = x.max_size WHERE x.name = p_channel RETURNING x.max_size INTO v_max;
+        -- The channel inherits its limit and is new, it was deleted and limited again during the wait, or its size is
+        -- missing. The policy is updated, not only locked, so that two producers cannot both create a size: the second
+        -- one waits, and above READ COMMITTED it fails with 40001. A channel without a policy gets one that inherits.
+        -- A policy that was deleted after the snapshot fails with 40001, too: it would be visible beside the new one.
+        PERFORM FROM channel x WHERE x.name = p_channel FOR NO KEY UPDATE;
+        INSERT INTO channel AS x (name) SELECT p_channel FROM queue q WHERE q.channel_max_size IS NOT NULL
+        ON CONFLICT (name) DO UPDATE SET max_size = x.max_size;
+        IF NOT FOUND THEN
+            UPDATE channel x SET max_size = x.max_size WHERE x.name = p_channel;
+        END IF;
+        v_max := channel_max_size(p_channel);
         IF v_max IS NOT NULL THEN
             IF NOT EXISTS (SELECT FROM capacity x WHERE x.channel = p_channel) THEN
                 PERFORM capacity_open(p_channel, v_max);
@@ -32,12 +40,16 @@ BEGIN
         RETURN NULL;
     END IF;
     v_snapshot := pg_current_snapshot();
+    IF c.sizes_turn <> v_sizes_turn THEN    -- the limit that channels inherit has changed
+        c.open_xids := NULL;
+    END IF;
     IF c.open_xids IS NULL OR EXISTS (SELECT FROM unnest(c.open_xids) x WHERE pg_visible_in_snapshot(x, v_snapshot))
     THEN
         c.open_xids := ARRAY(
             SELECT x FROM pg_snapshot_xip(v_snapshot) x
             WHERE x <> pg_current_xact_id() AND (c.open_xids IS NULL OR x = ANY (c.open_xids)));
         c.uncounted := capacity_count_uncounted(p_channel, v_max);
+        c.sizes_turn := v_sizes_turn;
         v_is_changed := TRUE;
     END IF;
     IF c.size + c.uncounted + p_wanted > v_max THEN
@@ -55,7 +67,7 @@ BEGIN
     IF v_is_changed THEN
         UPDATE capacity x
         SET turn = nextval('turn'), size = c.size, uncounted = c.uncounted, recounted_at = c.recounted_at,
-            open_xids = c.open_xids, read_to = c.read_to, started_at = c.started_at
+            sizes_turn = c.sizes_turn, open_xids = c.open_xids, read_to = c.read_to, started_at = c.started_at
         WHERE x.channel = p_channel AND x.turn = c.turn;
     END IF;
     RETURN GREATEST(0, v_max - c.size - c.uncounted);

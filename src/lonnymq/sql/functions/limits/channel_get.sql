@@ -1,4 +1,4 @@
--- The policy of a channel. NULL, or an interval of 0, means no limit.
+-- The policy that applies to a channel: see channel_policy.
 CREATE OR REPLACE FUNCTION channel_get (p_channel TEXT)
 RETURNS SETOF channel_policy LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN

@@ -38,7 +38,8 @@ BEGIN
     DELETE FROM ready_locked;
     DELETE FROM recent_tag;
     DELETE FROM policy_change;
-    DELETE FROM slots s WHERE s.channel <> '' AND NOT EXISTS (SELECT FROM channel c WHERE c.name = s.channel);
-    PERFORM slots_reset(ARRAY(SELECT c.name FROM channel c UNION ALL SELECT ''), v_now);
+    UPDATE slots SET out = '{}';
+    PERFORM slots_reset(ARRAY(
+        SELECT c.name FROM channel c UNION SELECT unnest(slots_channels()) UNION SELECT ''), v_now);
     PERFORM tick_write(tick_rescan(t, v_now));
 END $$;

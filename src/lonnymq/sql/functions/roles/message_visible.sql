@@ -7,7 +7,7 @@ RETURNS TABLE (
     id BIGINT, channel TEXT, status TEXT, dequeue_at BIGINT, created_at BIGINT, first_dequeued_at BIGINT,
     dequeued_at BIGINT, lease_end_at BIGINT, attempts INT, max_attempts INT, consumer TEXT, error TEXT,
     past_errors JSONB, dedupe_key TEXT, is_cancelled BOOLEAN, headers JSONB, state BYTEA, content BYTEA,
-    lane TEXT, priority INT, cost INT)
+    lane TEXT, priority INT, cost INT, batch_id BIGINT)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 BEGIN
@@ -17,7 +17,7 @@ BEGIN
         m.attempts + (p.end_at IS NOT NULL)::INT, m.max_attempts,
         CASE WHEN p.end_at IS NULL THEN m.consumer ELSE p.consumer END,
         m.error, m.past_errors, m.dedupe_key, m.is_cancelled, m.headers, m.state, m.content,
-        m.lane, m.priority::INT, m.cost
+        m.lane, m.priority::INT, m.cost, m.batch_id
     FROM message_find(bound_channels(), p_leased) p
     CROSS JOIN LATERAL (SELECT * FROM message m WHERE m.id = p.id AND m.generation = p.generation OFFSET 0) m;
 END $$;

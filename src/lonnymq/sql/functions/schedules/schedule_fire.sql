@@ -3,8 +3,9 @@
 -- any number of callers one succeeds. The messages and the new position are committed together. Works at every
 -- isolation level. Locks the schedule before anything else: callers that fire the same one wait. Writes nothing unless
 -- it fires. Returns 'fired', or 'skipped' if p_ticks is empty; 'lost' if the schedule is decided up to another time;
--- 'early' if p_upto is after the server's clock; or 'not_found'. Also returns up to which time the schedule is decided
--- now, how many messages were created, how many a full channel refused, and the server's clock.
+-- 'early' if p_upto is after the server's clock; 'paused', which decides nothing; or 'not_found'. Also returns up to
+-- which time the schedule is decided now, how many messages were created, how many a full channel refused (the
+-- schedule counts them, too), and the server's clock.
 CREATE OR REPLACE FUNCTION schedule_fire (
     p_name TEXT,
     p_after BIGINT,
@@ -19,6 +20,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_count INT := cardinality(p_ticks);
     v_message new_message;
+    v_fired_at BIGINT := (SELECT s.fired_at FROM schedule s WHERE s.name = p_name);
 BEGIN
     PERFORM unbound_check('schedule_fire');
     PERFORM schedule_check(p_name);
@@ -35,13 +37,14 @@ BEGIN
             'Give ticks that ascend from above p_after to p_upto at most, in Unix milliseconds.');
     END IF;
     v_message := schedule_message(p_channel, p_content, p_options);
+    PERFORM lane_check(v_message.lane);
     created := 0;
     refused := 0;
     IF p_upto > clock_ms() THEN
         result := 'early';
     ELSE
         UPDATE schedule s SET ticked_at = p_upto, fired_at = COALESCE(p_ticks[v_count], s.fired_at)
-        WHERE s.name = p_name AND s.ticked_at = p_after;
+        WHERE s.name = p_name AND s.ticked_at = p_after AND s.paused_at IS NULL;
         IF FOUND AND v_count > 0 THEN
             result := 'fired';
             SELECT COUNT(*) FILTER (WHERE m.result = 'created'), COUNT(*) FILTER (WHERE m.result <> 'created')
@@ -50,12 +53,18 @@ BEGIN
                 SELECT jsonb_populate_record(v_message, jsonb_build_object('headers',
                     COALESCE(v_message.headers, '{}') || jsonb_build_object('scheduled-at', tick)))
                 FROM unnest(p_ticks) tick), FALSE) m;
+            IF refused > 0 THEN
+                UPDATE schedule s SET refused = s.refused + schedule_fire.refused, refused_at = clock_ms(),
+                    fired_at = CASE WHEN schedule_fire.created > 0 THEN s.fired_at ELSE v_fired_at END
+                WHERE s.name = p_name;
+            END IF;
         ELSIF FOUND THEN
             result := 'skipped';
         END IF;
     END IF;
-    SELECT s.ticked_at INTO ticked_at FROM schedule s WHERE s.name = p_name;
-    result := COALESCE(schedule_fire.result, CASE WHEN FOUND THEN 'lost' ELSE 'not_found' END);
+    SELECT s.ticked_at, COALESCE(schedule_fire.result, CASE WHEN s.paused_at IS NULL THEN 'lost' ELSE 'paused' END)
+    INTO ticked_at, result FROM schedule s WHERE s.name = p_name;
+    result := COALESCE(schedule_fire.result, 'not_found');
     now_at := clock_ms();
     RETURN NEXT;
 END $$;

@@ -36,16 +36,15 @@ BEGIN
         CASE WHEN x.due + x.scheduled = 0 THEN 'empty' WHEN x.due = 0 THEN 'scheduled'
              WHEN (x.policy).paused OR q.paused THEN 'paused'
              WHEN x.leased >= (x.policy).max_concurrency THEN 'concurrency'
-             WHEN (x.policy).release_interval_ms > 0
-                 AND x.released_at + (x.policy).release_interval_ms > v_now THEN 'rate'
+             WHEN x.full_at_us - ((x.policy).burst - 1) * (x.policy).release_interval_us > 1000 * v_now THEN 'rate'
              WHEN f.is_full THEN 'queue limit' END,
-        (x.policy).max_concurrency, (x.policy).release_interval_ms, (x.policy).paused, (x.policy).max_size,
-        (x.policy).weight
+        (x.policy).max_concurrency, (x.policy).release_interval_us, (x.policy).burst, (x.policy).paused,
+        (x.policy).max_size, (x.policy).weight, (x.policy).inherited
     FROM (
         SELECT u.channel, u.ord, p AS policy,
             d.n + COALESCE((SELECT h.n FROM below h WHERE h.channel = u.channel), 0) + COALESCE(n.due, 0)
                 - COALESCE((SELECT v.n FROM void v WHERE v.channel = u.channel), 0)::BIGINT AS due,
-            LEAST(p_cap, f.n + COALESCE(n.scheduled, 0)) AS scheduled, k.n AS dead, d.oldest_at, s.released_at,
+            LEAST(p_cap, f.n + COALESCE(n.scheduled, 0)) AS scheduled, k.n AS dead, d.oldest_at, s.full_at_us,
             CASE WHEN p.max_concurrency IS NOT NULL AND s.busy IS NOT NULL THEN slots_leased(u.channel, s.busy)
                  ELSE COALESCE((SELECT l.n FROM running l WHERE l.channel = u.channel), 0) END AS leased,
             COALESCE(y.served, 0) + COALESCE(w.n, 0)::BIGINT AS served, GREATEST(w.at, y.served_at) AS served_at

@@ -1,12 +1,13 @@
 -- The numbers of the queue. waiting is exact, unless nobody has dispatched for 10,000 calls or more; served is exact as
 -- of the last dispatch. scheduled is exact up to 10,000 and estimated from a sample above; due is waiting less
 -- scheduled. oldest_due_ms: see oldest_due_at. leased and dead are counted up to 10,000. running: how much of the
--- queue's limit is in use. The cost does not depend on how many messages wait.
+-- queue's limit is in use. workers: how many workers are alive. unknown_tasks: the tasks that these have met recently
+-- and that none of them knows. The cost does not depend on how many messages wait.
 CREATE OR REPLACE FUNCTION queue_stats ()
 RETURNS TABLE (
     waiting BIGINT, due BIGINT, scheduled BIGINT, leased BIGINT, dead BIGINT,
     oldest_due_ms BIGINT, served BIGINT, last_served_at BIGINT,
-    running INT, max_concurrency INT, paused BOOLEAN, blocked_by TEXT)
+    running INT, max_concurrency INT, paused BOOLEAN, blocked_by TEXT, workers BIGINT, unknown_tasks TEXT[])
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
@@ -33,5 +34,7 @@ BEGIN
     paused := q.paused;
     blocked_by := CASE WHEN waiting = 0 THEN 'empty' WHEN due = 0 THEN 'scheduled' WHEN q.paused THEN 'paused'
         WHEN running >= q.max_concurrency THEN 'queue limit' END;
+    workers := (SELECT COUNT(*) FROM workers_live(v_now));
+    unknown_tasks := ARRAY(SELECT u.task FROM unknown_task_list() u WHERE NOT u.is_known);
     RETURN NEXT;
 END $$;

@@ -1,6 +1,6 @@
 """Enqueues many messages from a generator and shows the progress: in one transaction, or one per chunk.
 
-python examples/batch_load.py postgresql://...
+python examples/bulk_load.py postgresql://...
 """
 
 import os

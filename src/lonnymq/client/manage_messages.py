@@ -1,0 +1,106 @@
+"""The calls that look at messages and change them: list, show, cancel, reschedule, history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from lonnymq.client.calls import Request, Steps, ask
+from lonnymq.client.produce import check_many
+from lonnymq.client.times import FIRST, ServerClock, moment, schedule
+from lonnymq.commands import (
+    FinishedMessage,
+    HistoryList,
+    ListedMessage,
+    Message,
+    MessageCancel,
+    MessageCancelMany,
+    MessageGet,
+    MessageList,
+    MessageReschedule,
+    Outcome,
+    Result,
+)
+from lonnymq.errors import InvalidLimit, InvalidTime
+from lonnymq.message_options import Duration
+
+
+def get(message_id: int, *, conn: object | None = None) -> Request[Message | None]:
+    """A message that waits, is leased or is dead, with its content; None if there is none with this id."""
+    return ask(MessageGet(message_id), conn)
+
+
+def messages(
+    *,
+    channel: str | None = None,
+    status: str = "waiting",
+    lane: str | None = None,
+    after: str | None = None,
+    limit: int = 100,
+    conn: object | None = None,
+) -> Request[list[ListedMessage]]:
+    """A page of messages, without their content: `waiting`, `due`, `scheduled` or `leased`.
+
+    The next page starts `after` the `cursor` of the last message.
+    """
+    return ask(MessageList(channel, status, after, limit, lane), conn)
+
+
+def cancel(message_id: int, *, conn: object | None = None) -> Request[Result]:
+    """Delete a message that waits (`cancelled`), or mark one that is leased (`marked`): its worker learns of
+    it when it next extends or completes the message.
+    """
+    return ask(MessageCancel(message_id), conn)
+
+
+def cancel_many(message_ids: Iterable[int], *, conn: object | None = None) -> Request[list[Outcome]]:
+    """`cancel` for many, in one call."""
+    check_many(message_ids, "ids")
+    return ask(MessageCancelMany(list(message_ids)), conn)
+
+
+def reschedule(
+    message_id: int,
+    *,
+    run_at: datetime | None = None,
+    delay: Duration | None = None,
+    first: bool = False,
+    conn: object | None = None,
+) -> Request[Result]:
+    """Change when a waiting message is due; without a time, it is due now. With `first`, it is due now and
+    served before the others of its channel and priority.
+    """
+    if first and (run_at is not None or delay is not None):
+        raise InvalidTime("first and a time are both given", "leave out run_at and delay, or first")
+
+    def steps() -> Steps[Result]:
+        at = FIRST if first else (yield from due_at(run_at, delay))
+        result: Result = yield MessageReschedule(message_id, at)
+        return result
+
+    return Request(steps(), conn)
+
+
+def history(
+    *,
+    channel: str | None = None,
+    since: datetime | None = None,
+    limit: int = 100,
+    conn: object | None = None,
+) -> Request[list[FinishedMessage]]:
+    """The messages that finished last, of one channel or of all, if the queue keeps a history.
+
+    To follow it without missing any, read the view `history` by snapshot: see the SQL contract.
+    """
+    if type(limit) is not int or limit < 1:
+        raise InvalidLimit(f"limit: {limit!r} is not a whole number of 1 or more", "give an int")
+    return ask(HistoryList(channel, None if since is None else moment(since), limit), conn)
+
+
+def due_at(run_at: datetime | None, delay: Duration | None) -> Steps[int | None]:
+    """The due time, for SQL functions that take a time but no delay."""
+    dequeue_at, delay_ms = schedule(run_at, delay)
+    if delay_ms is None:
+        return dequeue_at
+    now: int = yield ServerClock()
+    return now + delay_ms
