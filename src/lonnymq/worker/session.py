@@ -11,8 +11,8 @@ that does the work. In order:
    handlers of those that are lost or cancelled.
 4. `_handle` runs one message: `execute` calls the handler, in the loop or in one of the `threads`, with a
    `job_context` for its Job, and returns the outcome.
-5. `_finish` passes message and outcome to `finish`, which completes, retries, releases or discards messages
-   in `batches`; `_report_result` calls the user's `on_result`.
+5. `_finish` passes message and outcome to `finish`, which completes, retries, releases or discards many
+   messages with one call (`collector`); `_report_result` calls the user's `on_result`.
 6. `_on_finished` is called when the outcome is in the database; `intake` may then ask for more.
 
 Beside this run `progress`, which writes what handlers report, `maintenance`, the `registry`, the `scheduler`
