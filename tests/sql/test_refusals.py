@@ -220,6 +220,12 @@ REFUSED = {
         "LM010",
         "-100 to 100",
     ),
+    "a batch whose on_failure belongs to a batch": (
+        """batch_open('b', p_failure_channel => 'a', p_failure_content => 'x',
+            p_failure_options => '{"batch_id": 1}')""",
+        "LM010",
+        "that batch would never finish",
+    ),
     "a batch whose callback belongs to no batch": (
         """batch_open('b', 'a', 'x', '{"batch_id": 1.5}')""",
         "LM010",
