@@ -11,7 +11,7 @@ import pytest
 
 from lonnymq import App, AsyncQueue, ListedWorker, Queue, Worker
 from lonnymq.version import __version__
-from lonnymq.worker import registry, session
+from lonnymq.worker import in_progress, registry
 from lonnymq.worker.registry import Registry
 from lonnymq.worker.unknown_tasks import UnknownTasks
 from lonnymq.worker.worker_settings import WorkerSettings
@@ -129,7 +129,7 @@ def test_a_paused_worker_finishes_what_runs_and_leases_no_more(
 def test_a_paused_worker_releases_what_it_has_not_started(
     queue: Queue, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "READY_MAX_S", 600)
+    monkeypatch.setattr(in_progress, "READY_MAX_S", 600)
 
     async def main() -> None:
         gate = Gate(app)

@@ -316,12 +316,12 @@ def test_a_pause_ends_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> Non
     async def main() -> None:
         limits = RunLimits(1)
         limits.wake()  # without a pause
-        pause = asyncio.create_task(limits.note_leased(count=2, held=2))
+        pause = asyncio.create_task(limits.note_leased(count=2, limited=2))
         await asyncio.sleep(0)
         assert limits.batch_size(1) == run_limits.SEARCH_BATCH
         limits.wake()
         await asyncio.wait_for(pause, TIMEOUT_S)
-        await limits.note_leased(count=2, held=1)
+        await limits.note_leased(count=2, limited=1)
         assert limits.batch_size(1) == 1
 
     asyncio.run(main())

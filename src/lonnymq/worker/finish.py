@@ -50,7 +50,7 @@ class Finisher:
         queue: AsyncQueue,
         outages: Outages,
         job_log: JobLog,
-        on_finished: Callable[[LeasedMessage], None],
+        on_finished: Callable[[], None],
     ) -> None:
         self._queue = queue
         self._job_log = job_log
@@ -87,7 +87,7 @@ class Finisher:
             self._to_reject.add((leased, outcome))
         else:
             self._count(leased, Result.LOST)
-            self._on_finished(leased)
+            self._on_finished()
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -163,7 +163,7 @@ class Finisher:
             (count or self._count)(leased, outcome.result)
         for leased in messages:
             leased.error = None  # its traceback refers to the message
-            self._on_finished(leased)
+            self._on_finished()
 
     def _count(self, leased: LeasedMessage, result: Result) -> None:
         self.counts["released" if _is_released(leased, result) else str(result)] += 1
