@@ -7,6 +7,7 @@ from uuid import UUID
 import psycopg
 import pytest
 from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
 
 from tests.clock import FakeClock
 from tests.database import Connect
@@ -441,11 +442,17 @@ def test_callbacks_are_created_however_many_lanes_there_are(conn: psycopg.Connec
     add(conn, opened_id, 2, max_attempts=1)
     close(conn, opened_id)
     first, _ = take(conn, lease_ms=1_000)
+    conn.execute(
+        "SELECT schedule_open('{s}', '{* * * * *}', '{UTC}', '{one}', '{s}', '{s}', %s)",
+        ([Jsonb({"lane": "new"})],),
+    )
     lanes = [f"lane {n}" for n in range(499)]
     conn.execute("SELECT message_create_many(%s, %s, p_lanes => %s)", (["b"] * 499, [b"work"] * 499, lanes))
     dispatch(conn)
     with pytest.raises(psycopg.Error, match="500 lanes"):
         opened(conn, lane="new")
+    with pytest.raises(psycopg.Error, match="500 lanes"):
+        conn.execute("SELECT schedule_run('s')")
     complete(conn, first)
     clock.advance(2_000)
     dispatch(conn)
@@ -483,11 +490,12 @@ def test_a_list_of_batches(conn: psycopg.Connection) -> None:
 
 def test_maintenance_removes_finished_batches(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
-    kept, finished, removed = opened(conn), batch(conn, 2), batch(conn, 2)
-    add(conn, kept, 1)
-    deliveries = take(conn, 5)
-    dead = next(delivery for delivery in deliveries if delivery.id == deliveries[-1].id)
-    for delivery in deliveries[:-1]:
+    kept, finished, removed = opened(conn), batch(conn, 2), opened(conn)
+    for batch_id in (kept, removed, removed, removed):  # more calls than one call of maintain deletes rows
+        add(conn, batch_id, 1)
+    close(conn, removed)
+    *done, dead = take(conn, 6)
+    for delivery in done:
         complete(conn, delivery)
     fail(conn, dead)
     close(conn, kept)
@@ -497,8 +505,9 @@ def test_maintenance_removes_finished_batches(conn: psycopg.Connection) -> None:
     conn.execute("SELECT dead_retry(%s)", ([dead.id],))
     reopened = value(conn, "SELECT batch_id FROM message WHERE id = %s", dead.id)
     clock.advance(1)
-    for _ in range(3):
+    for _ in range(6):
         conn.execute("SELECT maintain(2)")
+        check(conn)
     assert conn.execute("SELECT id FROM batch").fetchall() == [(reopened,)]
     assert {row[0] for row in conn.execute("SELECT batch_id FROM batch_part")} == {reopened}
     assert {reopened} < {kept, finished, removed}

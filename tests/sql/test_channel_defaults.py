@@ -200,6 +200,11 @@ def test_a_size_that_is_raised_removed_and_set_again(conn: psycopg.Connection, c
     assert fill(conn, a=2) == ["created", "full"]
     conn.execute("SELECT channel_set('a', p_inherit => '{max_size}')")
     assert fill(conn, a=1) == ["full"]
+    assert fill(conn, b=1) == ["created"]
+    conn.execute("SELECT channel_set('b', p_max_size => 0)")
+    assert fill(conn, b=8) == ["created"] * 8
+    conn.execute("SELECT channel_set('b', p_inherit => '{max_size}')")
+    assert fill(conn, b=1) == ["full"]
     check(conn)
 
 

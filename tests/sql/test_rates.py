@@ -78,6 +78,29 @@ def test_what_is_ready_has_its_token_already(limited: psycopg.Connection, clock:
     check(limited)
 
 
+def test_dequeues_between_two_dispatches_take_a_token_for_each_message(
+    limited: psycopg.Connection, clock: FakeClock
+) -> None:
+    dispatch(limited)
+    assert [len(dequeue(limited, 2, 3_600_000)[0]) for _ in range(2)] == [2, 2]
+    assert len(serve(limited)) == BURST - 4
+    clock.advance(INTERVAL_MS - 1)
+    assert serve(limited) == []
+    check(limited)
+
+
+def test_dequeues_whose_notices_are_not_read_yet_keep_their_tokens(
+    limited: psycopg.Connection, clock: FakeClock
+) -> None:
+    """A dispatch that is behind writes new slots before it knows who took what."""
+    dispatch(limited)
+    assert [len(dequeue(limited, 1, 3_600_000)[0]) for _ in range(BURST)] == [1] * BURST
+    limited.execute("SELECT channel_set('a', p_weight => 2)")
+    while limited.execute("SELECT dispatch(1)").fetchone() == (True,):
+        assert dequeue(limited, 100)[0] == []
+    check(limited)
+
+
 def test_an_interval_of_microseconds(conn: psycopg.Connection, clock: FakeClock) -> None:
     """30 per second: 33.334 ms each."""
     set_rate(conn, 33.334, burst=2)
@@ -149,7 +172,10 @@ def test_an_open_dequeue_keeps_its_tokens(
     assert len(dequeue(other, 3, 3_600_000)[0]) == 3
     clock.advance(10 * INTERVAL_MS)
     assert len(serve(limited)) == BURST - 3, "the bucket is full, and three tokens belong to the open dequeue"
-    dispatch(limited)
+    for _ in range(25):  # also when the floor has moved above them
+        clock.advance(INTERVAL_MS)
+        assert len(serve(limited)) == 1
+    assert limited.execute("SELECT COUNT(*) FROM ready_locked").fetchone() == (3,)
     clock.advance(1000)
     getattr(other, end)()
     assert len(serve(limited)) == BURST, "the bucket was full again when it ended"
@@ -248,12 +274,23 @@ def test_a_large_burst_comes_in_parts(conn: psycopg.Connection, clock: FakeClock
     check(conn)
 
 
-def test_a_clock_that_is_set_back(limited: psycopg.Connection, clock: FakeClock) -> None:
+@pytest.mark.parametrize("is_dispatched", [False, True])
+@pytest.mark.parametrize("change", [None, "p_weight => 2", "p_release_interval_us => 200000"])
+def test_a_clock_that_is_set_back(
+    limited: psycopg.Connection, clock: FakeClock, change: str | None, *, is_dispatched: bool
+) -> None:
     """What was missing is still missing, counted from the new time."""
     assert len(serve(limited)) == BURST
+    if is_dispatched:
+        dispatch(limited)
     clock.set(clock.at - 3_600_000)
+    if change is not None:
+        limited.execute(f"SELECT channel_set('a', {change})")
     assert serve(limited) == []
-    clock.advance(INTERVAL_MS)
+    interval_ms = 200 if change == "p_release_interval_us => 200000" else INTERVAL_MS
+    clock.advance(1000)  # alarms from before
+    assert len(serve(limited)) == min(BURST, 1000 // interval_ms)
+    clock.advance(interval_ms)
     assert len(serve(limited)) == 1
     check(limited)
 

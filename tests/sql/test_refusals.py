@@ -94,6 +94,16 @@ REFUSED = {
     "concurrency too high": ("channel_set('a', 10001)", "LM007", "or 0 for no limit"),
     "a negative interval": ("channel_set('a', NULL, -1)", "LM007", "or 0 for no limit"),
     "an interval above a day": ("channel_set('a', NULL, 86400000001)", "LM007", "or 0 for no limit"),
+    "a limit that is given and inherited": (
+        "channel_set('a', p_burst => 2, p_inherit => '{max_size, burst}')",
+        "LM007",
+        "Give p_burst, or name it in p_inherit",
+    ),
+    "a part that cannot be inherited": (
+        "channel_set('a', p_inherit => '{weight}')",
+        "LM007",
+        "max_concurrency, release_interval_us, burst, max_size",
+    ),
     "a policy for no channel": ("channel_set('', 1)", "LM001", NAME),
     "the policy of no channel": ("channel_get(NULL)", "LM001", NAME),
     "no attempts": ("message_create('a', '', NULL, NULL, 0)", "LM008", "1 to 1,000,000"),
@@ -209,6 +219,12 @@ REFUSED = {
             p_failure_options => '{"priority": 101}')""",
         "LM010",
         "-100 to 100",
+    ),
+    "a batch whose on_failure belongs to a batch": (
+        """batch_open('b', p_failure_channel => 'a', p_failure_content => 'x',
+            p_failure_options => '{"batch_id": 1}')""",
+        "LM010",
+        "that batch would never finish",
     ),
     "a batch whose callback belongs to no batch": (
         """batch_open('b', 'a', 'x', '{"batch_id": 1.5}')""",

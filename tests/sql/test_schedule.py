@@ -31,10 +31,12 @@ def opened(conn: psycopg.Connection, *names: str) -> list[tuple[Any, ...]]:
     return conn.execute(query, (list(names),)).fetchall()
 
 
-def define(conn: psycopg.Connection, expression: str = "0 7 * * *", **options: Any) -> None:
+def define(
+    conn: psycopg.Connection, expression: str = "0 7 * * *", catch_up: str = "one", **options: Any
+) -> None:
     conn.execute(
-        "SELECT schedule_open('{s}', ARRAY[%s], '{Europe/Berlin}', '{one}', '{reports}', '{report}', %s)",
-        (expression, [Jsonb(options)]),
+        "SELECT schedule_open('{s}', ARRAY[%s], '{Europe/Berlin}', ARRAY[%s], '{reports}', '{report}', %s)",
+        (expression, catch_up, [Jsonb(options)]),
     )
 
 
@@ -301,6 +303,8 @@ def test_a_definition_is_stored_and_changed(conn: psycopg.Connection) -> None:
     assert listed(conn, *columns) == (None,) * 4
     define(conn, headers={"task": "report"}, priority=3)
     assert listed(conn, *columns) == ("0 7 * * *", "Europe/Berlin", "one", "reports")
+    define(conn, catch_up="all", headers={"task": "report"}, priority=3)
+    assert listed(conn, *columns) == ("0 7 * * *", "Europe/Berlin", "all", "reports")
     define(conn, "0 8 * * *", headers={"task": "report"}, lane="slow")
     row = conn.execute("SELECT expression, content, headers, options FROM schedule_get('s')").fetchone()
     assert row == ("0 8 * * *", b"report", {"task": "report"}, {"lane": "slow"})
@@ -375,6 +379,7 @@ def test_a_paused_schedule_fires_nothing_and_skips(conn: psycopg.Connection, clo
     assert fire(conn, at, at + MINUTE) == Fired("lost", clock.at), "what it missed is skipped"
     tick = clock.advance(MINUTE)
     assert fire(conn, tick - MINUTE, tick) == Fired("fired", tick, 1)
+    clock.advance(MINUTE)
     assert conn.execute(resume).fetchone() == ("resumed",)
     assert position(conn) == (tick, tick), "resuming one that is not paused changes nothing"
     for call in ("pause", "resume"):

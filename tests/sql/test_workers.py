@@ -165,6 +165,8 @@ def test_a_paused_worker_that_was_forgotten_stays_paused(conn: psycopg.Connectio
     request(conn, "w", "paused")
     conn.execute("DELETE FROM worker")
     assert report(conn, worker, state="paused") == ("paused", [])
+    conn.execute("DELETE FROM worker")
+    assert report(conn, worker, state="draining") == ("serving", []), "nobody has requested that"
 
 
 def test_a_report_does_not_wait_for_a_request(conn: psycopg.Connection, connect: Connect) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lonnymq.errors import BY_SQLSTATE, LonnyMQError, RetryTransaction, from_sqlstate
+from lonnymq.errors import LonnyMQError, RetryTransaction
+from lonnymq.server_errors import BY_SQLSTATE, from_sqlstate, in_python
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,6 +33,25 @@ def test_a_serialization_failure_says_to_run_the_transaction_again(state: str) -
 def test_other_sqlstates_have_no_class() -> None:
     assert from_sqlstate("23505", "duplicate key") is None
     assert from_sqlstate(None, "") is None
+
+
+@pytest.mark.parametrize(
+    ("sql", "python"),
+    [
+        ("p_paused => TRUE stops a channel.", "paused=True stops a channel."),
+        (
+            "Give p_unique_while => 'running' or p_unique_for_ms.",
+            "Give unique_while='running' or unique_for.",
+        ),
+        ("Give p_burst, or name it in p_inherit.", "Give burst, or name it in inherit."),
+        ("Give 1 to 5 ms (lease_max_ms).", "Give 1 to 5 ms (lease_max_ms)."),
+    ],
+)
+def test_hints_use_the_names_of_python(sql: str, python: str) -> None:
+    assert in_python(sql) == python
+    error = from_sqlstate("LM007", "channel 'p_acme' is full", sql)
+    assert error is not None
+    assert (error.message, error.hint) == ("channel 'p_acme' is full", python)
 
 
 @pytest.mark.parametrize("state", BY_SQLSTATE)

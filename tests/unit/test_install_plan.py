@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 import lonnymq
-from lonnymq.errors import BY_SQLSTATE, InvalidChannel, InvalidSchemaName, from_sqlstate
+from lonnymq.errors import InvalidChannel, InvalidSchemaName
 from lonnymq.install import SqlFiles, plan, read, script, uninstall_plan
 from lonnymq.install.files import Function, Step, View
 from lonnymq.install.roles import EXECUTES, ROLES, STAGING_COLUMNS
 from lonnymq.install.sql_text import dollar_quoted, literal
+from lonnymq.server_errors import BY_SQLSTATE, from_sqlstate
 from lonnymq.statement import identifier
 
 FILES = SqlFiles(

@@ -16,7 +16,7 @@ from typing import Any
 from psycopg_pool import ConnectionPool
 
 from lonnymq import AsyncQueue, Queue
-from lonnymq.worker import registry, session
+from lonnymq.worker import in_progress, registry
 from lonnymq.worker.app import App
 from lonnymq.worker.exceptions import Discard, Fail, JobStopped
 from lonnymq.worker.job import Job
@@ -33,7 +33,7 @@ if "SHOP_LISTEN" in os.environ:
 if "SHOP_TIMEOUT" in os.environ:
     OPTIONS["timeout"] = float(os.environ["SHOP_TIMEOUT"])
 if "SHOP_KEEPS_READY" in os.environ:
-    session.READY_MAX_S = 600  # so that ready messages are not released because they waited
+    in_progress.READY_MAX_S = 600  # so that ready messages are not released because they waited
 
 if "SHOP_REPORTS_ONCE" in os.environ:
     registry.PERIOD_S = 600

@@ -223,7 +223,9 @@ def test_the_thread_ends_with_the_worker_and_sleeps_while_that_is_idle(
             await until(lambda: worker._session is not None and lease_threads())
             count.enqueue()
             await until(queue.history)
-            await until(lambda: worker._session is not None and worker._session._leases._thread._is_asleep)
+            await until(
+                lambda: worker._session is not None and worker._session._messages._leases._thread._is_asleep
+            )
             before = len(checks)
             await asyncio.sleep(0.3)
             assert len(checks) == before, "it is awake though there are no messages"

@@ -9,9 +9,12 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from lonnymq import App, ListedWorker, Queue, Worker
+from lonnymq import App, AsyncQueue, ListedWorker, Queue, Worker
 from lonnymq.version import __version__
-from lonnymq.worker import registry, session
+from lonnymq.worker import in_progress, registry
+from lonnymq.worker.registry import Registry
+from lonnymq.worker.unknown_tasks import UnknownTasks
+from lonnymq.worker.worker_settings import WorkerSettings
 from tests.worker.serving import TIMEOUT_S, serving, until
 
 
@@ -73,7 +76,11 @@ def test_a_worker_is_listed_until_it_stops(queue: Queue, app: App) -> None:
     asyncio.run(main())
 
 
-def test_a_worker_that_drains_is_listed_until_it_has_finished(queue: Queue, app: App) -> None:
+def test_a_worker_that_drains_is_listed_until_it_has_finished(
+    queue: Queue, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "PERIOD_S", 600)  # it reports at once that it drains
+
     async def main() -> None:
         gate = Gate(app)
         gate.task.enqueue(1)
@@ -122,7 +129,7 @@ def test_a_paused_worker_finishes_what_runs_and_leases_no_more(
 def test_a_paused_worker_releases_what_it_has_not_started(
     queue: Queue, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "READY_MAX_S", 600)
+    monkeypatch.setattr(in_progress, "READY_MAX_S", 600)
 
     async def main() -> None:
         gate = Gate(app)
@@ -180,6 +187,20 @@ def test_a_worker_can_be_drained_from_elsewhere(queue: Queue, app: App) -> None:
         gate.opened.set()
         await asyncio.wait_for(worker, TIMEOUT_S)
         assert (gate.running, queue.workers()) == ([1], [])
+
+    asyncio.run(main())
+
+
+def test_no_report_follows_when_a_worker_has_left(dsn: str, queue: Queue, app: App) -> None:
+    async def main() -> None:
+        settings = WorkerSettings(app, 1, None, 0, 0, None, None, "w")
+        async with AsyncQueue(dsn) as own:
+            listed = Registry(settings, own, UnknownTasks([], None), lambda: ("serving", 0), lambda _: None)
+            await listed._report()
+            assert only(queue).name == "w"
+            await listed.leave()
+            await listed._report()  # it waited for its turn meanwhile
+        assert queue.workers() == []
 
     asyncio.run(main())
 

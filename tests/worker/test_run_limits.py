@@ -287,3 +287,41 @@ def test_a_message_is_released_for_longer_each_time(queue: Queue, app: App) -> N
         assert limits.is_awaiting_releases
 
     asyncio.run(main())
+
+
+def test_what_is_remembered_is_bounded(queue: Queue, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_limits, "REMEMBERED", 2)
+
+    @app.task()
+    def send() -> None: ...
+
+    async def main() -> None:
+        limits = RunLimits(1)
+        for n in range(3):
+            send.using(channel=f"channel {n}").enqueue()
+        messages = [LeasedMessage(each, send, 30, 0) for each in queue.dequeue(3)]
+        for leased in messages:
+            limits.started(leased)
+            limits.finished(leased)
+        assert not vars(limits)["_running_channels"]
+        assert [limits.release_delay_ms(leased) for leased in messages] == [100] * 3
+        assert [limits.release_delay_ms(leased) for leased in messages[::-1]] == [200, 200, 100]
+
+    asyncio.run(main())
+
+
+def test_a_pause_ends_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_limits, "PAUSES", Backoff(first=60, longest=60))
+
+    async def main() -> None:
+        limits = RunLimits(1)
+        limits.wake()  # without a pause
+        pause = asyncio.create_task(limits.note_leased(count=2, limited=2))
+        await asyncio.sleep(0)
+        assert limits.batch_size(1) == run_limits.SEARCH_BATCH
+        limits.wake()
+        await asyncio.wait_for(pause, TIMEOUT_S)
+        await limits.note_leased(count=2, limited=1)
+        assert limits.batch_size(1) == 1
+
+    asyncio.run(main())

@@ -636,10 +636,10 @@ def test_ready_messages_are_released_when_handlers_become_slow(queue: Queue, app
     assert {(each.outcome, each.attempts) for each in queue.history(limit=1000)} == {("completed", 1)}
 
 
-def test_a_locked_message_does_not_delay_others_of_its_batch(
+def test_a_locked_message_does_not_delay_others_of_its_call(
     dsn: str, queue: Queue, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lonnymq.worker.batches.BATCH_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("lonnymq.worker.collector.CALL_TIMEOUT_S", 0.3)
     done: list[int] = []
 
     @app.task()

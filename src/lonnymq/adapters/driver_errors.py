@@ -17,9 +17,8 @@ from lonnymq.errors import (
     DatabaseUnreachable,
     LonnyMQError,
     NotPermitted,
-    from_call,
-    hint_to_connect,
 )
+from lonnymq.server_errors import from_call, hint_to_connect
 
 Value = TypeVar("Value")
 

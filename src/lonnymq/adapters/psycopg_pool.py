@@ -19,7 +19,8 @@ from lonnymq.adapters.driver_errors import (
     with_translated_errors,
     with_translated_errors_async,
 )
-from lonnymq.errors import DatabaseUnreachable, QueueClosed, ReadOnlyDatabase, hint_to_connect
+from lonnymq.errors import DatabaseUnreachable, QueueClosed, ReadOnlyDatabase
+from lonnymq.server_errors import hint_to_connect
 from lonnymq.statement import Command
 
 Result = TypeVar("Result")

@@ -6,7 +6,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from lonnymq.cli.failure import BadAddress, NoAddress, Unreachable
-from lonnymq.errors import InvalidAddress, hint_to_connect
+from lonnymq.errors import InvalidAddress
+from lonnymq.server_errors import hint_to_connect
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -167,13 +167,13 @@ def _catch_up(schedule: ScheduleDetails) -> str:
     return texts.get(schedule.catch_up or "", printable(schedule.catch_up or ""))
 
 
-def _refused(schedule: Schedule | ScheduleDetails, now: int) -> str:
+def _refused(schedule: Schedule, now: int) -> str:
     if not schedule.refused:
         return ""
     return f"{count(schedule.refused)}, last {when(schedule.refused_at, now)}: the channel was full"
 
 
-def _next_run(schedule: Schedule | ScheduleDetails, now: int) -> str:
+def _next_run(schedule: Schedule, now: int) -> str:
     """In the schedule's time zone: 2026-11-18 07:00 Europe/Berlin."""
     if schedule.is_paused:
         return "paused"
@@ -187,7 +187,7 @@ def _next_run(schedule: Schedule | ScheduleDetails, now: int) -> str:
     return f"{local:%Y-%m-%d %H:%M{':%S' if local.second else ''}} {schedule.time_zone}{late}"
 
 
-def _next_at(schedule: Schedule | ScheduleDetails) -> int | None:
+def _next_at(schedule: Schedule) -> int | None:
     """The next time that is not decided yet, which is past if no worker runs. None if the schedule is paused,
     or its times are not known here.
     """

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from lonnymq.statement import Command, Row, SqlType, columns_of, read
 
 Record = TypeVar("Record")
+Answer_co = TypeVar("Answer_co", covariant=True)
 
 
 class Result(StrEnum):
@@ -94,22 +95,8 @@ class OneEnding(OneResult):
         return result not in NOTHING_DONE
 
 
-class OneRecord(Command[Record]):
-    """The function returns one row."""
-
-    record: ClassVar[type[Any]]
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls.columns = columns_of(cls.record)
-
-    def decode(self, rows: Sequence[Row]) -> Record:
-        (found,) = read(self.record, rows)
-        return found  # type: ignore[no-any-return]
-
-
-class ManyRecords(Command[list[Record]]):
-    """The function returns any number of rows. A call for several messages answers in the order given."""
+class Records(Command[Answer_co]):
+    """The function returns rows, and each becomes a `record`."""
 
     record: ClassVar[type[Any]]
 
@@ -117,6 +104,25 @@ class ManyRecords(Command[list[Record]]):
         super().__init_subclass__()
         if hasattr(cls, "record"):
             cls.columns = columns_of(cls.record)
+
+
+class OneRecord(Records[Record]):
+    """The function returns one row."""
+
+    def decode(self, rows: Sequence[Row]) -> Record:
+        (found,) = read(self.record, rows)
+        return found  # type: ignore[no-any-return]
+
+
+class OneOrNone(Records[Record | None]):
+    """The function returns one row, or none if it does not find what was asked for."""
+
+    def decode(self, rows: Sequence[Row]) -> Record | None:
+        return next(iter(read(self.record, rows)), None)
+
+
+class ManyRecords(Records[list[Record]]):
+    """The function returns any number of rows. A call for several messages answers in the order given."""
 
     def decode(self, rows: Sequence[Row]) -> list[Record]:
         return read(self.record, rows)

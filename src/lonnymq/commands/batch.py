@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lonnymq.commands.answers import Count, ManyRecords, OneRecord, OneResult, ResultText
-from lonnymq.statement import BigInt, Bytea, Command, Int, Jsonb, Row, Text, columns_of, read
+from lonnymq.commands.answers import Count, ManyRecords, OneOrNone, OneRecord, OneResult, ResultText
+from lonnymq.statement import BigInt, Bytea, Int, Jsonb, Text
 
 BATCH_HEADER = "batch"
 """The header of a callback with the batch and its counts."""
@@ -86,17 +86,14 @@ class BatchStatus:
 
 
 @dataclass(frozen=True)
-class BatchGet(Command[BatchStatus | None]):
+class BatchGet(OneOrNone[BatchStatus]):
     """Read one batch; None if there is none with this id."""
 
     function = "batch_get"
     is_harmless = True
-    columns = columns_of(BatchStatus)
+    record = BatchStatus
 
     id: BigInt
-
-    def decode(self, rows: Sequence[Row]) -> BatchStatus | None:
-        return next(iter(read(BatchStatus, rows)), None)
 
 
 @dataclass(frozen=True)

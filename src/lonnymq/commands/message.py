@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lonnymq.commands.answers import ManyEndings, ManyRecords, OneEnding, OneRecord, OneResult, ResultText
+from lonnymq.commands.answers import (
+    ManyEndings,
+    ManyRecords,
+    OneEnding,
+    OneOrNone,
+    OneRecord,
+    OneResult,
+    ResultText,
+)
 from lonnymq.message_options import CreateManyParameters, CreateParameters
 from lonnymq.payload import Payloaded
 from lonnymq.statement import (
@@ -14,14 +21,10 @@ from lonnymq.statement import (
     Boolean,
     Bytea,
     Byteas,
-    Command,
     Int,
     Jsonb,
-    Row,
     Text,
     Texts,
-    columns_of,
-    read,
 )
 
 REPEATABLE_FROM_MS = 300_000
@@ -103,17 +106,14 @@ class Message(Payloaded):
 
 
 @dataclass(frozen=True)
-class MessageGet(Command[Message | None]):
+class MessageGet(OneOrNone[Message]):
     """Read one message; None if there is none with this id."""
 
     function = "message_get"
     is_harmless = True
-    columns = columns_of(Message)
+    record = Message
 
     id: BigInt
-
-    def decode(self, rows: Sequence[Row]) -> Message | None:
-        return next(iter(read(Message, rows)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lonnymq.commands.answers import ManyRecords, OneRecord, OneResult, Result, ResultText, YesOrNo
+from lonnymq.commands.answers import ManyRecords, OneOrNone, OneRecord, OneResult, Result, ResultText, YesOrNo
 from lonnymq.commands.message import Created
 from lonnymq.payload import Payloaded
 from lonnymq.statement import (
@@ -14,14 +13,10 @@ from lonnymq.statement import (
     Boolean,
     Bytea,
     Byteas,
-    Command,
     Jsonb,
     Jsonbs,
-    Row,
     Text,
     Texts,
-    columns_of,
-    read,
 )
 
 
@@ -127,42 +122,23 @@ class ScheduleList(ManyRecords[Schedule]):
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleDetails(Payloaded):
+class ScheduleDetails(Payloaded, Schedule):
     """A schedule, with the payload, headers and other options of its messages."""
 
-    name: str
-    ticked_at: int
-    fired_at: int | None
-    opened_at: int
-    paused_at: int | None
-    refused: int
-    refused_at: int | None
-    expression: str | None
-    time_zone: str | None
-    catch_up: str | None
-    channel: str | None
     content: Bytea | None
     headers: Jsonb
     options: Jsonb
 
-    @property
-    def is_paused(self) -> bool:
-        """Whether it is paused."""
-        return self.paused_at is not None
-
 
 @dataclass(frozen=True)
-class ScheduleGet(Command[ScheduleDetails | None]):
+class ScheduleGet(OneOrNone[ScheduleDetails]):
     """Read one schedule; None if there is none of this name."""
 
     function = "schedule_get"
     is_harmless = True
-    columns = columns_of(ScheduleDetails)
+    record = ScheduleDetails
 
     name: Text
-
-    def decode(self, rows: Sequence[Row]) -> ScheduleDetails | None:
-        return next(iter(read(ScheduleDetails, rows)), None)
 
 
 @dataclass(frozen=True)

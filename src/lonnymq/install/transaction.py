@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from lonnymq.errors import ConnectionDropped, from_sqlstate
+from lonnymq.errors import ConnectionDropped
+from lonnymq.server_errors import from_sqlstate
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor, Error

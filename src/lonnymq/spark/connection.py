@@ -19,8 +19,9 @@ from psycopg.conninfo import make_conninfo
 from lonnymq.adapters.address import parameters
 from lonnymq.adapters.driver_errors import refuse_call
 from lonnymq.adapters.psycopg import login
-from lonnymq.errors import DatabaseUnreachable, InvalidAddress, hint_to_connect
+from lonnymq.errors import DatabaseUnreachable, InvalidAddress
 from lonnymq.install.sql_text import check_schema_name
+from lonnymq.server_errors import hint_to_connect
 from lonnymq.spark.source_options import CONNECTION, SECRETS, WITHOUT_SECRETS, InvalidOption, refuse_secrets
 
 if TYPE_CHECKING:

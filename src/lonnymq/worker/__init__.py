@@ -21,6 +21,7 @@ The worker:
     worker           its public class: options, signals, exit code
     worker_settings  its options, checked
     session          the spine: one run of a worker, from the first lease to the last finish
+    in_progress      the messages that the worker has leased, until the database has their outcomes
     intake           decides how many messages to lease, and when
     run_limits       how many messages of one task or channel may run at the same time
     due_messages     whether due messages are held back by a limit, for a run until the queue is empty
@@ -35,8 +36,8 @@ The worker:
     lease_thread     the thread that extends them, even while a handler blocks the event loop
     loop_watch       logs what blocks the event loop
     progress         writes the progress that handlers report
-    finish           completes, gives back or discards messages, in batches
-    batches          collects items into batches, and splits a batch that fails
+    finish           completes, gives back, rejects or discards messages
+    collector        collects items, so that one call processes many, and splits a call that fails
     unknown_tasks    messages that no handler here is for
     registry         reports the worker to the database, and is told to pause, resume or drain it
     outages          retries calls while the database is unavailable

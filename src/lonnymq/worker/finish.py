@@ -1,14 +1,13 @@
-"""Completes, gives back, rejects or discards messages, in batches, and checks those that handlers completed.
-They wait here during an outage.
+"""Completes, gives back, rejects or discards messages, many with one call, and checks those that handlers
+completed. They wait here during an outage.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
-from uuid import UUID
 
 from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.client.calls import ask
@@ -24,7 +23,7 @@ from lonnymq.commands import (
 from lonnymq.errors import InvalidArgument
 from lonnymq.payload import Payload
 from lonnymq.statement import Command
-from lonnymq.worker.batches import Batches, BatchFailed
+from lonnymq.worker.collector import CallFailed, Collector
 from lonnymq.worker.execute import (
     CompletedByHandler,
     Discarded,
@@ -34,7 +33,7 @@ from lonnymq.worker.execute import (
     Rejected,
 )
 from lonnymq.worker.job_log import JobLog
-from lonnymq.worker.leased import LeasedMessage
+from lonnymq.worker.leased import LeasedMessage, ids_and_tokens
 from lonnymq.worker.outages import Outages
 
 RESULTS_SIZE = 100  # messages per call, because each result can be large
@@ -51,21 +50,21 @@ class Finisher:
         queue: AsyncQueue,
         outages: Outages,
         job_log: JobLog,
-        on_finished: Callable[[LeasedMessage], None],
+        on_finished: Callable[[], None],
     ) -> None:
         self._queue = queue
         self._job_log = job_log
         self._outages = outages
         self._on_finished = on_finished
-        self._to_complete: Batches[LeasedMessage] = Batches(self._complete)
-        self._to_complete_with_result: Batches[tuple[LeasedMessage, Payload]] = Batches(
+        self._to_complete: Collector[LeasedMessage] = Collector(self._complete)
+        self._to_complete_with_result: Collector[tuple[LeasedMessage, Payload]] = Collector(
             self._complete_with_result, RESULTS_SIZE
         )
-        self._to_give_back: Batches[tuple[LeasedMessage, GiveBack]] = Batches(self._give_back)
-        self._to_discard: Batches[tuple[LeasedMessage, Discarded]] = Batches(self._discard)
-        self._to_verify: Batches[LeasedMessage] = Batches(self._verify)
-        self._to_reject: Batches[tuple[LeasedMessage, Rejected]] = Batches(self._reject)
-        self._batches: tuple[Batches[Any], ...] = (
+        self._to_give_back: Collector[tuple[LeasedMessage, GiveBack]] = Collector(self._give_back)
+        self._to_discard: Collector[tuple[LeasedMessage, Discarded]] = Collector(self._discard)
+        self._to_verify: Collector[LeasedMessage] = Collector(self._verify)
+        self._to_reject: Collector[tuple[LeasedMessage, Rejected]] = Collector(self._reject)
+        self._collectors: tuple[Collector[Any], ...] = (
             *(self._to_complete, self._to_complete_with_result, self._to_give_back),
             *(self._to_discard, self._to_verify, self._to_reject),
         )
@@ -88,30 +87,30 @@ class Finisher:
             self._to_reject.add((leased, outcome))
         else:
             self._count(leased, Result.LOST)
-            self._on_finished(leased)
+            self._on_finished()
 
     async def run(self) -> None:
         """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for batches in self._batches:
-                group.create_task(batches.run())
+            for collector in self._collectors:
+                group.create_task(collector.run())
 
     async def wait_until_idle(self) -> None:
-        for batches in self._batches:
-            await batches.wait_until_idle()
+        for collector in self._collectors:
+            await collector.wait_until_idle()
 
     @property
     def backlog(self) -> int:
-        return sum(len(batches) for batches in self._batches)
+        return sum(len(collector) for collector in self._collectors)
 
-    async def _complete(self, batch: list[LeasedMessage]) -> None:
-        await self._send(batch, MessageCompleteMany(*_ids_and_tokens(batch)))
+    async def _complete(self, messages: list[LeasedMessage]) -> None:
+        await self._send(messages, MessageCompleteMany(*ids_and_tokens(messages)))
 
-    async def _complete_with_result(self, batch: list[tuple[LeasedMessage, Payload]]) -> None:
-        messages = [leased for leased, _ in batch]
-        results = [result.content for _, result in batch]
-        types = [result.content_type for _, result in batch]
-        command = MessageCompleteMany(*_ids_and_tokens(messages), results, types)
+    async def _complete_with_result(self, items: list[tuple[LeasedMessage, Payload]]) -> None:
+        messages = [leased for leased, _ in items]
+        results = [result.content for _, result in items]
+        types = [result.content_type for _, result in items]
+        command = MessageCompleteMany(*ids_and_tokens(messages), results, types)
         try:
             await self._send(messages, command)
         except InvalidArgument as error:  # the result is too large, as it would be after another attempt
@@ -119,52 +118,52 @@ class Finisher:
             text = f"the result of {leased.handler.name} is refused: {error}"
             self.finish(leased, GiveBack(None, text, is_final=True))
 
-    async def _give_back(self, batch: list[tuple[LeasedMessage, GiveBack]]) -> None:
-        messages = [leased for leased, _ in batch]
-        delays = [None if back.delay_ms is None else min(back.delay_ms, DELAY_MAX_MS) for _, back in batch]
-        errors = [back.error for _, back in batch]
-        are_final = [back.is_final for _, back in batch] if any(back.is_final for _, back in batch) else None
-        ids, tokens = _ids_and_tokens(messages)
+    async def _give_back(self, items: list[tuple[LeasedMessage, GiveBack]]) -> None:
+        messages = [leased for leased, _ in items]
+        delays = [None if back.delay_ms is None else min(back.delay_ms, DELAY_MAX_MS) for _, back in items]
+        errors = [back.error for _, back in items]
+        are_final = [back.is_final for _, back in items] if any(back.is_final for _, back in items) else None
+        ids, tokens = ids_and_tokens(messages)
         command = MessageRetryMany(ids, tokens, errors=errors, delays_ms=delays, are_final=are_final)
         await self._send(messages, command)
 
-    async def _discard(self, batch: list[tuple[LeasedMessage, Discarded]]) -> None:
-        messages = [leased for leased, _ in batch]
-        reasons = [discarded.reason for _, discarded in batch]
-        await self._send(messages, MessageDiscardMany(*_ids_and_tokens(messages), reasons))
+    async def _discard(self, items: list[tuple[LeasedMessage, Discarded]]) -> None:
+        messages = [leased for leased, _ in items]
+        reasons = [discarded.reason for _, discarded in items]
+        await self._send(messages, MessageDiscardMany(*ids_and_tokens(messages), reasons))
 
-    async def _reject(self, batch: list[tuple[LeasedMessage, Rejected]]) -> None:
-        messages = [leased for leased, _ in batch]
-        errors = [rejected.error for _, rejected in batch]
-        timeout_ms = batch[0][1].timeout_ms  # the same for all messages of a worker
+    async def _reject(self, items: list[tuple[LeasedMessage, Rejected]]) -> None:
+        messages = [leased for leased, _ in items]
+        errors = [rejected.error for _, rejected in items]
+        timeout_ms = items[0][1].timeout_ms  # the same for all messages of a worker
         if timeout_ms is not None:
             timeout_ms = min(timeout_ms, DELAY_MAX_MS)
-        await self._send(messages, MessageRejectMany(*_ids_and_tokens(messages), errors, timeout_ms))
+        await self._send(messages, MessageRejectMany(*ids_and_tokens(messages), errors, timeout_ms))
 
-    async def _verify(self, batch: list[LeasedMessage]) -> None:
+    async def _verify(self, messages: list[LeasedMessage]) -> None:
         """Find out whether the transactions in which handlers completed these messages are committed."""
-        await self._send(batch, MessageLeasedMany(*_ids_and_tokens(batch)), self._count_verified)
+        await self._send(messages, MessageLeasedMany(*ids_and_tokens(messages)), self._count_verified)
 
     async def _send(
         self,
-        batch: list[LeasedMessage],
+        messages: list[LeasedMessage],
         command: Command[list[Outcome]],
         count: Callable[[LeasedMessage, Result], None] | None = None,
     ) -> None:
         try:
             outcomes = await self._outages.retry(lambda: self._queue.perform(ask(command)))
         except Exception as error:
-            if len(batch) > 1:
-                raise BatchFailed from error
+            if len(messages) > 1:
+                raise CallFailed from error
             if isinstance(error, InvalidArgument) and getattr(command, "results", None) is not None:
                 raise
-            self._job_log.not_finished(batch[0], error)
+            self._job_log.not_finished(messages[0], error)
             outcomes = []
-        for leased, outcome in zip(batch, outcomes, strict=False):
+        for leased, outcome in zip(messages, outcomes, strict=False):
             (count or self._count)(leased, outcome.result)
-        for leased in batch:
+        for leased in messages:
             leased.error = None  # its traceback refers to the message
-            self._on_finished(leased)
+            self._on_finished()
 
     def _count(self, leased: LeasedMessage, result: Result) -> None:
         self.counts["released" if _is_released(leased, result) else str(result)] += 1
@@ -184,7 +183,3 @@ class Finisher:
 def _is_released(leased: LeasedMessage, result: Result) -> bool:
     """Whether the message went back without an error: the database's answer is the same as for a retry."""
     return result is Result.RETRIED and isinstance(leased.outcome, GiveBack) and leased.outcome.error is None
-
-
-def _ids_and_tokens(batch: Sequence[LeasedMessage]) -> tuple[list[int], list[UUID]]:
-    return [leased.message.id for leased in batch], [leased.message.token for leased in batch]

@@ -22,8 +22,9 @@ from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.client.calls import ask
 from lonnymq.commands import MessageExtendMany, Result
 from lonnymq.errors import UnsuitableConnection
-from lonnymq.worker.batches import process_in_parts
-from lonnymq.worker.leased import LeasedMessage
+from lonnymq.formatting import plural
+from lonnymq.worker.collector import process_in_parts
+from lonnymq.worker.leased import LeasedMessage, ids_and_tokens
 from lonnymq.worker.loop_watch import LoopWatch
 from lonnymq.worker.outages import is_transient
 from lonnymq.worker.stop_reason import StopReason
@@ -142,10 +143,10 @@ class LeaseThread:
                 due[leased.lease_s].append(leased)
             elif self._connecting is None and now - leased.received_at > self._period_s:
                 self._connecting = self._spawn(self._connect())
-        for lease_s, batch in due.items():
-            for leased in batch:
+        for lease_s, together in due.items():
+            for leased in together:
                 leased.is_being_extended = True
-            self._spawn(self._extend_batch(batch, lease_s))
+            self._spawn(self._extend_together(together, lease_s))
 
     def _spawn(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = self._loop.create_task(work)
@@ -159,35 +160,33 @@ class LeaseThread:
             with suppress(Exception):  # the call that extends reports it
                 await self._queue.settings()
 
-    async def _extend_batch(self, batch: list[LeasedMessage], lease_s: float) -> None:
+    async def _extend_together(self, messages: list[LeasedMessage], lease_s: float) -> None:
         try:
-            await process_in_parts(self._extend_many, batch, lease_s / 6)
+            await process_in_parts(self._extend_many, messages, lease_s / 6)
         except Exception as error:
             if is_transient(error):
                 self._is_unavailable = True
                 _call(self._worker_loop, self._in_loop.call_failed, error)
             else:
-                log.exception("could not extend %d leases", len(batch))
+                log.exception("could not extend %s", plural(len(messages), "lease"))
         finally:
-            for leased in batch:
+            for leased in messages:
                 leased.is_being_extended = False
 
-    async def _extend_many(self, batch: list[LeasedMessage]) -> None:
+    async def _extend_many(self, messages: list[LeasedMessage]) -> None:
         requested_at = monotonic()
-        ids = [leased.message.id for leased in batch]
-        tokens = [leased.message.token for leased in batch]
-        command = MessageExtendMany(ids, tokens, round(batch[0].lease_s * 1000))
+        command = MessageExtendMany(*ids_and_tokens(messages), round(messages[0].lease_s * 1000))
         try:
-            async with asyncio.timeout(batch[0].lease_s / 2):
+            async with asyncio.timeout(messages[0].lease_s / 2):
                 answers = await self._perform(command)
         except TimeoutError:
-            if len(batch) > 1:
+            if len(messages) > 1:
                 raise
             return  # another transaction has locked it, or the database is slow: try again in a moment
         if self._is_unavailable:
             self._is_unavailable = False
             _call(self._worker_loop, self._in_loop.call_answered)
-        for leased, answer in zip(batch, answers, strict=True):
+        for leased, answer in zip(messages, answers, strict=True):
             if answer.result is Result.EXTENDED:
                 leased.extended(requested_at)
             elif answer.result in INTERRUPTING:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from lonnymq.commands import Delivery
 from lonnymq.worker.stop_reason import StopReason
@@ -83,3 +84,9 @@ class LeasedMessage:
 
     def __repr__(self) -> str:
         return f"<message {self.message.id} for {self.handler.name}>"
+
+
+def ids_and_tokens(messages: Iterable[LeasedMessage]) -> tuple[list[int], list[UUID]]:
+    """The first two arguments of every call for several leased messages."""
+    deliveries = [leased.message for leased in messages]
+    return [message.id for message in deliveries], [message.token for message in deliveries]

@@ -13,8 +13,9 @@ from contextlib import suppress
 from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.client.calls import ask
 from lonnymq.commands import ProgressWrite
+from lonnymq.formatting import plural
 from lonnymq.worker.execute import storable
-from lonnymq.worker.leased import LeasedMessage
+from lonnymq.worker.leased import LeasedMessage, ids_and_tokens
 from lonnymq.worker.outages import is_transient
 
 log = logging.getLogger("lonnymq.worker")
@@ -58,15 +59,15 @@ class Progress:
             await asyncio.sleep(PERIOD_S)
 
     async def _write(self, reported: list[LeasedMessage]) -> None:
-        ids = [leased.message.id for leased in reported]
-        tokens = [leased.message.token for leased in reported]
         reports = [leased.progress for leased in reported]
         fractions = [fraction for fraction, _ in reports]
         notes = [None if note is None else storable(note) for _, note in reports]
+        command = ProgressWrite(*ids_and_tokens(reported), fractions, notes, async_commit=True)
         try:
-            await self._queue.perform(ask(ProgressWrite(ids, tokens, fractions, notes, async_commit=True)))
+            await self._queue.perform(ask(command))
         except Exception as error:
+            what = plural(len(reported), "message")
             if is_transient(error):
-                log.info("could not write the progress of %d messages: %s", len(reported), error)
+                log.info("could not write the progress of %s: %s", what, error)
             else:
-                log.exception("could not write the progress of %d messages", len(reported))
+                log.exception("could not write the progress of %s", what)

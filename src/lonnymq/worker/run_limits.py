@@ -1,6 +1,6 @@
 """Limits how many messages of one task, or of one channel, run at the same time in this worker.
 
-A message that may not start is held here for a moment, in case a handler of its task or channel finishes
+A message that may not start waits here for a moment, in case a handler of its task or channel finishes
 soon, and is then released for other workers: for a short time at first, and for twice as long each time that
 it comes back. A worker that leases nothing but such messages leases less often, so that it does not take and
 release the same messages over and over.
@@ -60,7 +60,7 @@ class RunLimits:
                 del self._running_channels[leased.message.channel]
 
     def wake(self) -> None:
-        """End the pause of `note_leased`: there is room, and nothing is held that could use it."""
+        """End the pause of `note_leased`: there is room, and no message here could use it."""
         if self._fruitless:
             self._is_freed.set()
 
@@ -83,11 +83,11 @@ class RunLimits:
         """How many messages to lease."""
         return max(wanted, SEARCH_BATCH) if self._fruitless else wanted
 
-    async def note_leased(self, *, count: int, held: int) -> None:
+    async def note_leased(self, *, count: int, limited: int) -> None:
         """Note how many messages a dequeue returned, and how many of them may not start. If that is all of
         them, pause.
         """
-        if held < count or count == 0:
+        if limited < count or count == 0:
             self._fruitless = 0
             return
         self._fruitless += 1

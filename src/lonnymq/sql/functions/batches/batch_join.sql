@@ -6,7 +6,7 @@ DECLARE
     v_id BIGINT;
     b batch;
 BEGIN
-    PERFORM unbound_check('a create with p_batch_id');
+    PERFORM unbound_check('message_create with a batch');
     FOR v_id IN SELECT DISTINCT u FROM unnest(p_ids) u WHERE u IS NOT NULL ORDER BY u DESC LOOP
         SELECT * INTO b FROM batch x WHERE x.id = v_id FOR KEY SHARE;
         IF b.id IS NULL THEN

@@ -20,10 +20,7 @@ BEGIN
     LEFT JOIN LATERAL slots_live(u.name) s ON TRUE
     CROSS JOIN LATERAL (
         SELECT COALESCE(cardinality(s.out), 0) AS out, LEAST(p.burst, 1000) AS most,
-            -- A release in the future is from before the clock was set back, and counts as one now.
-            GREATEST(p_now * 1000,
-                s.full_at_us - CASE WHEN s.released_at > p_now + 1000 THEN 1000 * (s.released_at - p_now) ELSE 0 END)
-                AS full_at_us) x
+            GREATEST(p_now * 1000, s.full_at_us) AS full_at_us) x
     CROSS JOIN LATERAL (
         SELECT CASE WHEN p.max_concurrency IS NOT NULL
             THEN GREATEST(0, p.max_concurrency - COALESCE(cardinality(s.busy), 0)) END AS room) m

@@ -39,7 +39,9 @@ BEGIN
                 ELSE '{}' END
         FROM old o LEFT JOIN busy b ON b.name = o.name LEFT JOIN lately w ON w.channel = o.name
         CROSS JOIN LATERAL channel_limits(o.name) p
-        CROSS JOIN LATERAL (SELECT GREATEST(o.at, w.at, b.at) AS released_at) x
+        CROSS JOIN LATERAL (SELECT GREATEST(o.at, w.at, b.at) AS at) r
+        CROSS JOIN LATERAL (                -- a time in the future is from before the clock was set back
+            SELECT CASE WHEN r.at > p_now + 1000 THEN p_now ELSE r.at END AS released_at) x
         RETURNING channel, alarm_at)
     INSERT INTO alarm (at, channel) SELECT m.alarm_at, m.channel FROM made m WHERE m.alarm_at IS NOT NULL;
 END $$;

@@ -1,8 +1,8 @@
-"""Collects items into batches.
+"""Collects items, so that one call can process many of them.
 
-No item waits for a batch to fill. An item that arrives while no batch is being processed is processed at
-once; those that arrive meanwhile form the next batch. So a single message is not delayed, and batches grow
-with the load.
+No item waits for others. An item that arrives while no call is under way is processed at once; those that
+arrive meanwhile are processed together by the next call. So a single message is not delayed, and calls become
+larger with the load.
 """
 
 from __future__ import annotations
@@ -13,22 +13,24 @@ from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
 
-BATCH_TIMEOUT_S = 2.0  # then another transaction has probably locked one of the batch
+CALL_TIMEOUT_S = 2.0  # then another transaction has probably locked one of the items
 PARTS = 10
 SIZE = 1000
 
 
-class BatchFailed(Exception):
-    """The batch failed, perhaps because of one item: smaller parts may succeed."""
+class CallFailed(Exception):
+    """A call for several items failed, perhaps because of one of them: calls for fewer may succeed."""
 
 
-class Batches(Generic[Item]):
+class Collector(Generic[Item]):
+    """`process` is called with up to `size` items."""
+
     def __init__(self, process: Callable[[list[Item]], Awaitable[None]], size: int = SIZE) -> None:
         self._process = process
         self._size = size
         self._waiting: list[Item] = []
         self._has_items = asyncio.Event()
-        self._running: set[asyncio.Task[None]] = set()
+        self._calls: set[asyncio.Task[None]] = set()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
@@ -42,26 +44,26 @@ class Batches(Generic[Item]):
         self._is_idle.clear()
 
     async def run(self) -> None:
-        """Process batches until cancelled. The next batch does not wait for one that is slow."""
+        """Process items until cancelled. The next call does not wait for one that is slow."""
         while True:
             await self._has_items.wait()
-            batch, self._waiting = self._waiting[: self._size], self._waiting[self._size :]
+            items, self._waiting = self._waiting[: self._size], self._waiting[self._size :]
             if not self._waiting:
                 self._has_items.clear()
-            task = asyncio.create_task(process_in_parts(self._process, batch))
-            self._running.add(task)
-            task.add_done_callback(self._batch_done)
-            await asyncio.wait({task}, timeout=BATCH_TIMEOUT_S)
+            call = asyncio.create_task(process_in_parts(self._process, items))
+            self._calls.add(call)
+            call.add_done_callback(self._call_done)
+            await asyncio.wait({call}, timeout=CALL_TIMEOUT_S)
 
     async def wait_until_idle(self) -> None:
         """Wait until every item that was added has been processed."""
         await self._is_idle.wait()
 
-    def _batch_done(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        if not self._running and not self._waiting:
+    def _call_done(self, call: asyncio.Task[None]) -> None:
+        self._calls.discard(call)
+        if not self._calls and not self._waiting:
             self._is_idle.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if not call.cancelled() and (error := call.exception()) is not None:
             raise error
 
 
@@ -75,9 +77,9 @@ async def process_in_parts(
         await process(items)
         return
     try:
-        async with asyncio.timeout(BATCH_TIMEOUT_S if timeout_s is None else timeout_s):
+        async with asyncio.timeout(CALL_TIMEOUT_S if timeout_s is None else timeout_s):
             await process(items)
-    except (TimeoutError, BatchFailed):
+    except (TimeoutError, CallFailed):
         size = -(-len(items) // PARTS)
         parts = [items[start : start + size] for start in range(0, len(items), size)]
         await asyncio.gather(*(process_in_parts(process, part, timeout_s) for part in parts))
