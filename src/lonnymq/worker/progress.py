@@ -21,6 +21,7 @@ log = logging.getLogger("lonnymq.worker")
 
 PERIOD_S = 1.0
 BATCH_SIZE = 1000
+DIGITS = 6  # the database refuses a fraction that is too small for its 32 bits, and with it all of its batch
 
 
 class Progress:
@@ -61,7 +62,7 @@ class Progress:
         ids = [leased.message.id for leased in reported]
         tokens = [leased.message.token for leased in reported]
         reports = [leased.progress for leased in reported]
-        fractions = [fraction for fraction, _ in reports]
+        fractions = [round(fraction, DIGITS) for fraction, _ in reports]
         notes = [None if note is None else storable(note) for _, note in reports]
         try:
             await self._queue.perform(ask(ProgressWrite(ids, tokens, fractions, notes, async_commit=True)))
