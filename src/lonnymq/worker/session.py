@@ -362,8 +362,9 @@ class WorkerSession:
             except Exception:
                 log.exception("on_result failed for message %s", message.id)
 
-    def _on_finished(self, leased: LeasedMessage) -> None:  # noqa: ARG002
+    def _on_finished(self, leased: LeasedMessage) -> None:
         self._unfinished -= 1
+        self._limits.note_finished(leased)
         self._intake.wake()
 
     async def _release_waiting(self) -> None:
