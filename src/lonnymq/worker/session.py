@@ -19,7 +19,7 @@ Beside this run `progress`, which writes what handlers report, `maintenance`, th
 (if the app has schedules) and `health` (if there is a health file). The registry may pause the worker, resume
 it or have it drain (`_obey`). `_release_waiting` releases messages that were not started soon. At the end,
 `_finish_all` releases what is ready, has `drain` wait for what runs and interrupt it when the shutdown
-timeout is over, and waits until the outcomes are in the database.
+timeout is over, waits until the outcomes are in the database, and leaves the registry.
 
 Code that should run before each handler belongs in `_handle`, code that should run after each attempt in
 `_report_result`, and code that should run when the worker starts or stops in `serve`.
@@ -31,7 +31,7 @@ import asyncio
 import contextvars
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -158,10 +158,11 @@ class WorkerSession:
                     self._drain.force()
                     raise
                 finally:
-                    await self._finish_all()
-                    await self._registry.leave()
-                    for task in started:
-                        task.cancel()
+                    try:
+                        await self._to_the_end(self._finish_all())
+                    finally:
+                        for task in started:
+                            task.cancel()
         finally:
             self._threads.close()
             log.info("%s stopped: %s", self._settings.name, self._summary())
@@ -257,7 +258,8 @@ class WorkerSession:
                 await asyncio.wait({dequeue}, timeout=DEQUEUE_TIMEOUT_S)
         except asyncio.CancelledError:
             self.stop()
-            await asyncio.wait({dequeue}, timeout=DEQUEUE_TIMEOUT_S)
+            with suppress(asyncio.CancelledError):
+                await self._to_the_end(asyncio.wait({dequeue}, timeout=DEQUEUE_TIMEOUT_S))
             if dequeue.done() and dequeue.exception() is None:
                 self._receive(dequeue.result())
             raise
@@ -393,6 +395,22 @@ class WorkerSession:
         self._in_progress.discard(leased)
         self._finish(leased, OUTCOME_OF_STOP.get(leased.stop_reason, outcome))
 
+    async def _to_the_end(self, work: Coroutine[Any, Any, object]) -> None:
+        """Await a part of stopping. If this is cancelled meanwhile, handlers are stopped now, but the work is
+        done all the same: otherwise messages would stay leased.
+        """
+        task = self._loop.create_task(work)
+        cancelled: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as error:
+                cancelled = error
+                self._drain.force()
+        task.result()
+        if cancelled is not None:
+            raise cancelled
+
     async def _finish_all(self) -> None:
         self._release_all_waiting()
         await self._drain.wait()
@@ -408,6 +426,7 @@ class WorkerSession:
                 "could not write the outcome of %d message%s: served again when the lease ends",
                 *(self._unfinished, "" if self._unfinished == 1 else "s"),
             )
+        await self._registry.leave()
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
