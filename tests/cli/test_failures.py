@@ -312,3 +312,5 @@ def test_a_worker_without_an_app() -> None:
     done = run("worker", "no_such_shop")
     assert_one_sentence(["worker"], done, 2, "no module named 'no_such_shop'", "such as shop.tasks:app")
     assert_debug_shows_where(["worker", "no_such_shop"], None)
+    done = run("worker", "no_such_shop", "--health-file", "/")
+    assert (done.code, "Invalid value for '--health-file'" in done.stderr) == (2, True)

@@ -89,8 +89,8 @@ class Bucket:
 def changed_bucket(
     old: Bucket | None, interval_us: int | None, burst: int, last_at: int | None, now: int, *, is_own: bool
 ) -> Bucket | None:
-    """The bucket after the policy has changed. As many tokens are missing as before; if the channel sets its
-    limits itself, at least one since its last release.
+    """The bucket after the policy has changed. As many tokens are missing now as before, at most the burst;
+    if the channel sets its limits itself, at least one since its last release.
     """
     known = [old.released_at if old else None, last_at]
     released_at = max((at for at in known if at is not None), default=None)
@@ -98,8 +98,10 @@ def changed_bucket(
         return None
     if old is not None and old.interval_us == interval_us:
         return Bucket(interval_us, min(old.full_at_us, 1000 * released_at + burst * interval_us), released_at)
-    missing = -(-(old.full_at_us - 1000 * now) // old.interval_us) if old else 0
-    full_at_us = 1000 * released_at + min(burst, max(is_own, missing)) * interval_us
+    full_at_us = 1000 * released_at + is_own * interval_us
+    if old is not None:
+        missing_us = -(-(old.full_at_us - 1000 * now) * interval_us // old.interval_us)
+        full_at_us = max(full_at_us, 1000 * now + min(burst * interval_us, missing_us))
     return Bucket(interval_us, full_at_us, released_at)
 
 

@@ -213,6 +213,34 @@ def test_another_rate_keeps_what_is_missing(limited: psycopg.Connection, clock: 
     check(limited)
 
 
+def test_another_rate_does_not_count_the_same_time_twice(
+    limited: psycopg.Connection, clock: FakeClock
+) -> None:
+    """Two and a half tokens came back before the change, so as many are missing after it."""
+    assert len(serve(limited)) == BURST
+    limited.execute("SELECT channel_set('a', p_paused => TRUE)")
+    clock.advance(5 * INTERVAL_MS // 2)
+    limited.execute("SELECT channel_set('a', p_paused => FALSE)")
+    set_rate(limited, 10 * INTERVAL_MS)
+    assert len(serve(limited)) == 2
+    clock.advance(5 * INTERVAL_MS - 1)
+    assert serve(limited) == []
+    clock.advance(1)
+    assert len(serve(limited)) == 1, "the half of a token is kept"
+    check(limited)
+
+
+def test_another_rate_after_the_clock_was_set_back(limited: psycopg.Connection, clock: FakeClock) -> None:
+    assert len(serve(limited)) == BURST
+    dispatch(limited)
+    clock.set(clock.at - 3_600_000)
+    set_rate(limited, 10 * INTERVAL_MS)
+    assert serve(limited) == []
+    clock.advance(10 * INTERVAL_MS)
+    assert len(serve(limited)) == 1
+    check(limited)
+
+
 def test_the_first_rate_starts_with_a_burst(conn: psycopg.Connection, clock: FakeClock) -> None:
     fill(conn, 100)
     assert len(serve(conn, 20)) == 20

@@ -361,6 +361,29 @@ def test_values_at_the_bounds_are_accepted(conn: psycopg.Connection) -> None:
         conn.execute("SELECT * FROM " + call.replace("2^53::BIGINT", "9007199254740992"))
 
 
+def test_arrays_may_have_any_shape(conn: psycopg.Connection) -> None:
+    """Their elements count, in order, whatever the dimensions and the lower bound."""
+    conn.execute(
+        """
+        SELECT message_create_many('{{a, b}}', '{{x, y}}', p_dedupe_keys => '{{k, k}}', p_lanes => '{{l, m}}',
+            p_unique_whiles => '{{running, NULL}}', p_unique_fors_ms => '{{NULL, 7}}',
+            p_batch_ids => '{{NULL, NULL}}')"""
+    )
+    conn.execute("SELECT dispatch()")
+    rows = conn.execute(
+        "SELECT id, token FROM message_dequeue(2, p_lanes => '{{l, m}}') ORDER BY id"
+    ).fetchall()
+    (first, token), (second, _) = rows
+    given = {"ids": [[first, second]], "token": [token]}
+    conn.execute("SELECT progress_write(%(ids)s, %(token)s, '[0:1]={0.25, 0.5}', '{{one, two}}')", given)
+    noted = conn.execute("SELECT fraction, note FROM progress ORDER BY id").fetchall()
+    assert noted == [(0.25, "one"), (0.5, "two")]
+    extended = "SELECT result FROM message_extend_many(%(ids)s, %(token)s, 9000, '{{one, NULL}}')"
+    assert conn.execute(extended, given).fetchall() == [("extended",)] * 2
+    retried = "SELECT result FROM message_retry_many(%(ids)s, %(token)s, p_are_final => '[0:1]={t, f}')"
+    assert conn.execute(retried, given).fetchall() == [("dead",), ("retried",)]
+
+
 def test_a_batch_says_which_element_was_wrong(conn: psycopg.Connection) -> None:
     wrong = r"the time 9007199254740993 is out of range \(message 2 of 3\)"
     with pytest.raises(psycopg.Error, match=wrong):

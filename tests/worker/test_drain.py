@@ -5,11 +5,14 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import psycopg
 import pytest
 
 from lonnymq import App, AsyncJob, Discard, Job, JobStopped, Queue, Retry, StopReason, Worker
+from lonnymq.client.async_queue import AsyncQueue
+from lonnymq.commands import Delivery
 from lonnymq.worker import drain as worker_drain
 from tests.worker.serving import TIMEOUT_S, drain, serving, until
 
@@ -237,3 +240,60 @@ def test_why_a_handler_is_interrupted(
 
     asyncio.run(main())
     assert seen == [(True, reason, True)]
+
+
+def test_a_worker_that_is_cancelled_twice_during_a_dequeue_releases_what_that_returns(
+    queue: Queue, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = asyncio.Event()
+    dequeue_until = AsyncQueue.dequeue_until
+
+    async def answers_late(*args: Any, **options: Any) -> list[Delivery]:
+        deliveries = await dequeue_until(*args, **options)
+        answered.set()
+        await asyncio.sleep(0.1)
+        return deliveries
+
+    monkeypatch.setattr(AsyncQueue, "dequeue_until", answers_late)
+    queue.enqueue("work")
+    app.consume(print)
+
+    async def main() -> None:
+        task = asyncio.create_task(Worker(app).serve())
+        await answered.wait()
+        while not task.done():
+            task.cancel()
+            await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert [(message.status, message.attempts) for message in queue.messages()] == [("due", 0)]
+
+
+@pytest.mark.parametrize("is_stopped_first", [False, True])
+def test_a_worker_that_is_cancelled_repeatedly_releases_what_it_has(
+    queue: Queue, app: App, is_stopped_first: bool
+) -> None:
+    @app.task()
+    async def goes_on_for_a_moment() -> None:
+        try:
+            await asyncio.sleep(TIMEOUT_S)
+        finally:
+            await asyncio.sleep(0.1)
+
+    goes_on_for_a_moment.enqueue()
+
+    async def main() -> None:
+        worker = Worker(app)
+        task = asyncio.create_task(worker.serve())
+        await until(lambda: running(worker) == 1)
+        if is_stopped_first:
+            worker.stop()
+            await asyncio.sleep(0)
+        while not task.done():
+            task.cancel()
+            await asyncio.sleep(0.01)
+        assert task.cancelled()
+
+    asyncio.run(main())
+    assert [(message.status, message.attempts) for message in queue.messages()] == [("due", 0)]
+    assert queue.workers() == []

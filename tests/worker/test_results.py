@@ -223,7 +223,7 @@ def test_progress_is_seen_while_the_task_runs(queue: Queue, app: App, connect: C
             n += 1
             job.progress(1 / n, f"page {n}")
         assert n > 1000
-        job.progress(0, "saving \0 \ud800")
+        job.progress(1e-50, "saving \0 \ud800")
         assert may_end.wait(TIMEOUT_S)
         return "done"
 

@@ -4,13 +4,15 @@ import asyncio
 import threading
 import time
 from collections import Counter
+from typing import Any
 
 import psycopg
 import pytest
 
 from lonnymq import App, AsyncJob, Backoff, Job, Queue, Worker
 from lonnymq.errors import InvalidArgument, InvalidField
-from lonnymq.worker import run_limits
+from lonnymq.worker import run_limits, session
+from lonnymq.worker.finish import Finisher
 from lonnymq.worker.leased import LeasedMessage
 from lonnymq.worker.run_limits import RunLimits
 from lonnymq.worker.worker_settings import WorkerSettings
@@ -238,10 +240,33 @@ def test_lanes(queue: Queue, app: App) -> None:
     assert seen == ["mail"]
     queue.channel("default").set(paused=True)
     send.enqueue()
-    assert drain(app, lanes=["mail"]) == [], "it does not wait for a paused channel"
+    send.using(channel="acme", lane="reports").enqueue()
+    assert drain(app, lanes=["mail"]) == [], "it does not wait for a paused channel, nor for another lane"
     queue.channel("default").set(paused=False)
-    assert drain(app) == [None] * 3
-    assert sorted(seen) == ["default", "mail", "mail", "reports"]
+    assert drain(app) == [None] * 4
+    assert sorted(seen) == ["default", "mail", "mail", "reports", "reports"]
+
+
+def test_until_empty_waits_for_what_is_released_late(
+    queue: Queue, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The delay counts from when the database has the release, however long that takes."""
+    monkeypatch.setattr(session, "HELD_MAX_S", 0.0)
+    give_back = Finisher._give_back
+
+    async def late(self: Finisher, batch: list[Any]) -> None:
+        await asyncio.sleep(2 * run_limits.RELEASE_DELAYS.without_jitter(1))
+        await give_back(self, batch)
+
+    monkeypatch.setattr(Finisher, "_give_back", late)
+
+    @app.task(max_running=1)
+    async def slow() -> None:
+        await until(lambda: queue.stats().leased == 1)
+
+    slow.enqueue()
+    slow.enqueue()
+    assert drain(app) == [None] * 2
 
 
 def test_until_empty_waits_for_a_message_of_its_lane_that_a_limit_holds_back(queue: Queue, app: App) -> None:
@@ -284,6 +309,8 @@ def test_a_message_is_released_for_longer_each_time(queue: Queue, app: App) -> N
         limits.finished(leased)
         assert limits.has_room(leased)
         assert limits.release_delay_ms(leased) == 100, "it was started meanwhile"
+        assert not limits.is_awaiting_releases
+        limits.note_finished(leased)
         assert limits.is_awaiting_releases
 
     asyncio.run(main())

@@ -668,6 +668,7 @@ def test_a_locked_message_does_not_delay_others_of_its_call(
         ({"concurrency": 0}, InvalidArgument),
         ({"concurrency": 1.5}, InvalidArgument),
         ({"lease": 0}, InvalidArgument),
+        ({"health_file": "/"}, InvalidArgument),
         ({"prefetch": -1}, InvalidTime),
         ({"shutdown_timeout": -1}, InvalidTime),
     ],

@@ -86,7 +86,9 @@ Name = Annotated[
 HealthFile = Annotated[
     Path | None,
     typer.Option(
-        help="Write the state of the worker to this file, as JSON, every two seconds.", show_default=False
+        help="Write the state of the worker to this file, as JSON, every two seconds.",
+        dir_okay=False,
+        show_default=False,
     ),
 ]
 UnknownTaskTimeout = Annotated[

@@ -26,7 +26,7 @@ async def has_due_messages(queue: AsyncQueue, lanes: Collection[str] | None) -> 
         is_exact = stats.scheduled is not None and stats.scheduled < EXACT_BELOW
         if stats.paused or (stats.due == 0 and is_exact):
             return False
-        return await _is_any_channel_due(queue)
+        return await _is_any_channel_due(queue, lanes)
     except (ChannelForbidden, NotPermitted):
         log.warning(
             "this login may not see whether limits hold back messages: grant it the observer role to have"
@@ -39,12 +39,23 @@ async def _is_any_lane_due(queue: AsyncQueue, lanes: Collection[str]) -> bool:
     return any(found.waiting for found in await queue.lanes() if found.lane in lanes)
 
 
-async def _is_any_channel_due(queue: AsyncQueue) -> bool:
+async def _is_any_channel_due(queue: AsyncQueue, lanes: Collection[str] | None) -> bool:
     after = None
     while True:
         page = await queue.channels(after=after, limit=PAGE)
-        if any(channel.due and not channel.paused for channel in page):
-            return True
+        for channel in page:
+            if channel.due and not channel.paused and await _is_channel_due(queue, channel.channel, lanes):
+                return True
         if len(page) < PAGE:
             return False
         after = page[-1].channel
+
+
+async def _is_channel_due(queue: AsyncQueue, channel: str, lanes: Collection[str] | None) -> bool:
+    """Whether a channel that has due messages has some in these lanes."""
+    if lanes is None:
+        return True
+    for lane in lanes:
+        if await queue.messages(channel=channel, status="due", lane=lane, limit=1):
+            return True
+    return False

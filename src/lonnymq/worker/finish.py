@@ -50,7 +50,7 @@ class Finisher:
         queue: AsyncQueue,
         outages: Outages,
         job_log: JobLog,
-        on_finished: Callable[[], None],
+        on_finished: Callable[[LeasedMessage], None],
     ) -> None:
         self._queue = queue
         self._job_log = job_log
@@ -87,7 +87,7 @@ class Finisher:
             self._to_reject.add((leased, outcome))
         else:
             self._count(leased, Result.LOST)
-            self._on_finished()
+            self._on_finished(leased)
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -163,10 +163,11 @@ class Finisher:
             (count or self._count)(leased, outcome.result)
         for leased in messages:
             leased.error = None  # its traceback refers to the message
-            self._on_finished()
+            self._on_finished(leased)
 
     def _count(self, leased: LeasedMessage, result: Result) -> None:
-        self.counts["released" if _is_released(leased, result) else str(result)] += 1
+        is_released = result is Result.RETRIED and _has_no_error(leased)
+        self.counts["released" if is_released else str(result)] += 1
         if result is not Result.COMPLETED or self._job_log.is_about_successes:
             self._job_log.finished(leased, result)
 
@@ -180,6 +181,6 @@ class Finisher:
             self._job_log.not_committed(leased)
 
 
-def _is_released(leased: LeasedMessage, result: Result) -> bool:
-    """Whether the message went back without an error: the database's answer is the same as for a retry."""
-    return result is Result.RETRIED and isinstance(leased.outcome, GiveBack) and leased.outcome.error is None
+def _has_no_error(leased: LeasedMessage) -> bool:
+    """Whether a message went back unharmed: the database's answer is the same as for a retry."""
+    return isinstance(leased.outcome, GiveBack) and leased.outcome.error is None

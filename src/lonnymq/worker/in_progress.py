@@ -210,8 +210,9 @@ class MessagesInProgress:
             except Exception:
                 log.exception("on_result failed for message %s", message.id)
 
-    def _on_finished(self) -> None:
+    def _on_finished(self, leased: LeasedMessage) -> None:
         self._unfinished -= 1
+        self.limits.note_finished(leased)
         self._intake.wake()
 
     async def _release_late(self) -> None:

@@ -22,6 +22,7 @@ log = logging.getLogger("lonnymq.worker")
 
 PERIOD_S = 1.0
 BATCH_SIZE = 1000
+DIGITS = 6  # the database refuses a fraction that is too small for its 32 bits, and with it all of its batch
 
 
 class Progress:
@@ -60,7 +61,7 @@ class Progress:
 
     async def _write(self, reported: list[LeasedMessage]) -> None:
         reports = [leased.progress for leased in reported]
-        fractions = [fraction for fraction, _ in reports]
+        fractions = [round(fraction, DIGITS) for fraction, _ in reports]
         notes = [None if note is None else storable(note) for _, note in reports]
         command = ProgressWrite(*ids_and_tokens(reported), fractions, notes, async_commit=True)
         try:

@@ -70,9 +70,12 @@ class RunLimits:
         self._releases[leased.message.id] = times
         if len(self._releases) > REMEMBERED:
             self._releases.popitem(last=False)
-        delay = RELEASE_DELAYS.without_jitter(times)  # messages that are released together stay in order
-        self._all_back_at = max(self._all_back_at, monotonic() + delay)
-        return round(delay * 1000)
+        return round(_release_delay(times) * 1000)
+
+    def note_finished(self, leased: LeasedMessage) -> None:
+        """The database has the outcome of a message: its release, if it could not start."""
+        if (times := self._releases.get(leased.message.id)) is not None:
+            self._all_back_at = max(self._all_back_at, monotonic() + _release_delay(times))
 
     @property
     def is_awaiting_releases(self) -> bool:
@@ -95,3 +98,7 @@ class RunLimits:
         with suppress(TimeoutError):
             async with asyncio.timeout(PAUSES(self._fruitless)):
                 await self._is_freed.wait()
+
+
+def _release_delay(times: int) -> float:
+    return RELEASE_DELAYS.without_jitter(times)  # messages that are released together stay in order

@@ -22,7 +22,7 @@ Beside this run `progress`, which writes what handlers report, `maintenance`, th
 (if the app has schedules) and `health` (if there is a health file). The registry may pause the worker, resume
 it or have it drain (`_obey`). `_release_late` releases messages that were not started soon. At the end,
 `finish_all` releases what is ready, has `drain` wait for what runs and interrupt it when the shutdown timeout
-is over, and waits until the outcomes are in the database.
+is over, and waits until the outcomes are in the database; then the worker leaves the registry.
 
 Code that should run before each handler belongs in `_handle`, code that should run after each attempt in
 `_report_result`, and code that should run when the worker starts or stops in `serve`.
@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -134,10 +135,11 @@ class WorkerSession:
                     self._messages.drain.force()
                     raise
                 finally:
-                    await self._messages.finish_all()
-                    await self._registry.leave()
-                    for task in started:
-                        task.cancel()
+                    try:
+                        await self._to_the_end(self._finish_all())
+                    finally:
+                        for task in started:
+                            task.cancel()
         finally:
             self._messages.close()
             log.info("%s stopped: %s", self._settings.name, self._summary())
@@ -236,7 +238,8 @@ class WorkerSession:
                 await asyncio.wait({dequeue}, timeout=DEQUEUE_TIMEOUT_S)
         except asyncio.CancelledError:
             self.stop()
-            await asyncio.wait({dequeue}, timeout=DEQUEUE_TIMEOUT_S)
+            with suppress(asyncio.CancelledError):
+                await self._to_the_end(asyncio.wait({dequeue}, timeout=DEQUEUE_TIMEOUT_S))
             if dequeue.done() and dequeue.exception() is None:
                 self._messages.receive(dequeue.result())
             raise
@@ -244,6 +247,26 @@ class WorkerSession:
             halted.cancel()
             dequeue.cancel()
         return dequeue.result() if dequeue.done() else []
+
+    async def _finish_all(self) -> None:
+        await self._messages.finish_all()
+        await self._registry.leave()
+
+    async def _to_the_end(self, work: Coroutine[Any, Any, object]) -> None:
+        """Await a part of stopping. If this is cancelled meanwhile, handlers are stopped now, but the work is
+        done all the same: otherwise messages would stay leased.
+        """
+        task = self._loop.create_task(work)
+        cancelled: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as error:
+                cancelled = error
+                self._messages.drain.force()
+        task.result()
+        if cancelled is not None:
+            raise cancelled
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

@@ -71,6 +71,8 @@ class Worker:
                 f"channel_share: {channel_share!r} is not a share above 0 and up to 1",
                 "give a number, such as 0.5",
             )
+        if health_file is not None and Path(health_file).is_dir():
+            raise InvalidArgument(f"health_file: {str(health_file)!r} is a folder", "name a file in it")
         self._settings = WorkerSettings(
             app,
             concurrency,

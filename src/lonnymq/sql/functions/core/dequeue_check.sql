@@ -10,7 +10,7 @@ BEGIN
     ELSIF octet_length(p_consumer) > 255 THEN
         PERFORM refuse('LM010', format('the consumer name is %s bytes long', octet_length(p_consumer)),
             'Give a name of at most 255 bytes.');
-    ELSIF p_lanes = '{}' OR '' = ANY (p_lanes) OR array_position(p_lanes, NULL) IS NOT NULL THEN
+    ELSIF p_lanes = '{}' OR '' = ANY (p_lanes) OR num_nulls(VARIADIC p_lanes) > 0 THEN
         PERFORM refuse('LM010', 'p_lanes is empty, or has an element that is NULL or empty',
             'Name the lanes to dequeue from, or give NULL for all lanes.');
     END IF;

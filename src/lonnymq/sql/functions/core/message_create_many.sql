@@ -52,8 +52,8 @@ BEGIN
             SELECT FROM (SELECT DISTINCT u.channel FROM unnest(p_channels) u (channel)) u
             WHERE channel_max_size(u.channel) IS NOT NULL);
     END IF;
-    IF v_is_special OR array_remove(p_dedupe_keys, NULL) <> '{}' OR array_remove(p_unique_whiles, NULL) <> '{}'
-        OR array_remove(p_unique_fors_ms, NULL) <> '{}' OR array_remove(p_batch_ids, NULL) <> '{}'
+    IF v_is_special OR num_nonnulls(VARIADIC p_dedupe_keys) > 0 OR num_nonnulls(VARIADIC p_unique_whiles) > 0
+        OR num_nonnulls(VARIADIC p_unique_fors_ms) > 0 OR num_nonnulls(VARIADIC p_batch_ids) > 0
     THEN
         RETURN QUERY SELECT * FROM messages_create(ARRAY(
             SELECT ROW(channel, content, at, headers, max_attempts, key, delay_ms, priority, cost, lane, unique_while,

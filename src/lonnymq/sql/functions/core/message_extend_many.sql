@@ -18,7 +18,7 @@ BEGIN
     p_tokens := tokens_fill(p_tokens, cardinality(p_ids));
     PERFORM array_lengths_check(cardinality(p_ids), COALESCE(cardinality(p_tokens), 0), cardinality(p_states));
     PERFORM lease_check(p_lease_ms);
-    IF array_remove(p_states, NULL) <> '{}' THEN
+    IF num_nonnulls(VARIADIC p_states) > 0 THEN
         PERFORM state_check(state) FROM unnest(p_states) u (state) WHERE state IS NOT NULL;
         PERFORM message_write_states(p_ids, p_tokens, p_states);
     END IF;

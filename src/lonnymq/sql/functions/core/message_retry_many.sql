@@ -13,5 +13,8 @@ BEGIN
     IF p_delays_ms IS NOT NULL THEN
         p_dequeue_ats := delays_to_times(p_dequeue_ats, p_delays_ms, clock_ms());
     END IF;
+    IF p_are_final IS NOT NULL THEN         -- whatever its dimensions and its lower bound
+        p_are_final := ARRAY(SELECT unnest(p_are_final));
+    END IF;
     RETURN QUERY SELECT * FROM message_settle(p_ids, p_tokens, NULL, p_dequeue_ats, p_states, p_errors, p_are_final);
 END $$;

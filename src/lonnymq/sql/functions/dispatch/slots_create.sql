@@ -1,8 +1,8 @@
 -- Write new lists of slots for channels that have a limit ('': the queue): everything that is in ready or leased, in
 -- one snapshot. If a channel has a rate, an entry that is still in ready is taken by an open dequeue, and counts as
 -- out; so does one that was out and whose notice is not read yet. With the same interval as before, the bucket stays as
--- it is. Otherwise as many tokens are missing as before, at most the burst. If the channel sets the rate itself, at
--- least one is missing since the last release that is known.
+-- it is. Otherwise as many tokens are missing now as before, parts of a token included, at most the burst. If the
+-- channel sets the rate itself, at least one is missing since the last release that is known.
 CREATE OR REPLACE FUNCTION slots_create (p_channels TEXT[], p_now BIGINT)
 RETURNS VOID LANGUAGE plpgsql SET enable_hashjoin TO on AS $$ -- for arrays and CTEs
 BEGIN
@@ -33,14 +33,16 @@ BEGIN
             CASE WHEN o.interval_us = p.interval_us
                 THEN CASE WHEN o.full_at_us IS NOT NULL
                     THEN LEAST(o.full_at_us, 1000 * x.released_at + p.burst * p.interval_us) END
-                ELSE 1000 * x.released_at + LEAST(p.burst, GREATEST(p.is_own::INT,
-                    (o.full_at_us - 1000 * p_now + o.interval_us - 1) / o.interval_us)) * p.interval_us END,
+                ELSE GREATEST(1000 * x.released_at + p.is_own::INT * p.interval_us, 1000 * p_now + LEAST(
+                    p.burst * p.interval_us,
+                    COALESCE(CEIL((o.full_at_us - 1000 * p_now)::NUMERIC * p.interval_us / o.interval_us), 0)::BIGINT))
+                END,
             CASE WHEN p.interval_us IS NOT NULL THEN COALESCE(b.out, '{}') || slots_out_unread(o.out, b.out)
                 ELSE '{}' END
         FROM old o LEFT JOIN busy b ON b.name = o.name LEFT JOIN lately w ON w.channel = o.name
         CROSS JOIN LATERAL channel_limits(o.name) p
         CROSS JOIN LATERAL (SELECT GREATEST(o.at, w.at, b.at) AS at) r
-        CROSS JOIN LATERAL (                -- a time in the future is from before the clock was set back
+        CROSS JOIN LATERAL (                -- a release in the future is from before the clock was set back
             SELECT CASE WHEN r.at > p_now + 1000 THEN p_now ELSE r.at END AS released_at) x
         RETURNING channel, alarm_at)
     INSERT INTO alarm (at, channel) SELECT m.alarm_at, m.channel FROM made m WHERE m.alarm_at IS NOT NULL;

@@ -20,6 +20,8 @@ BEGIN
         PERFORM refuse('LM010', format('a progress of %s is out of range', COALESCE(v_wrong::TEXT, 'NULL')),
             'Give a number from 0 to 1.');
     END IF;
+    p_fractions := ARRAY(SELECT unnest(p_fractions)); -- whatever its dimensions and its lower bound
+    p_notes := ARRAY(SELECT unnest(p_notes));
     WITH held AS MATERIALIZED (
         SELECT f.id, f.generation, f.ord FROM lease_find(p_ids, p_tokens) f
         CROSS JOIN LATERAL (SELECT FROM message m WHERE m.id = f.id AND m.generation = f.generation OFFSET 0) m),
