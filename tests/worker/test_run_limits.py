@@ -11,7 +11,7 @@ import pytest
 
 from lonnymq import App, AsyncJob, Backoff, Job, Queue, Worker
 from lonnymq.errors import InvalidArgument, InvalidField
-from lonnymq.worker import run_limits, session
+from lonnymq.worker import in_progress, run_limits
 from lonnymq.worker.finish import Finisher
 from lonnymq.worker.leased import LeasedMessage
 from lonnymq.worker.run_limits import RunLimits
@@ -251,7 +251,7 @@ def test_until_empty_waits_for_what_is_released_late(
     queue: Queue, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The delay counts from when the database has the release, however long that takes."""
-    monkeypatch.setattr(session, "HELD_MAX_S", 0.0)
+    monkeypatch.setattr(in_progress, "LIMITED_MAX_S", 0.0)
     give_back = Finisher._give_back
 
     async def late(self: Finisher, batch: list[Any]) -> None:
@@ -304,10 +304,10 @@ def test_a_message_is_released_for_longer_each_time(queue: Queue, app: App) -> N
         [delivery] = queue.dequeue()
         leased = LeasedMessage(delivery, send, 30, 0)
         assert [limits.release_delay_ms(leased) for _ in range(6)] == [100, 200, 400, 800, 1000, 1000]
-        limits.started(leased)
-        assert not limits.has_room(leased)
+        assert limits.start(leased)
+        assert not limits.start(leased)
         limits.finished(leased)
-        assert limits.has_room(leased)
+        assert limits.start(leased)
         assert limits.release_delay_ms(leased) == 100, "it was started meanwhile"
         assert not limits.is_awaiting_releases
         limits.note_finished(leased)
@@ -328,7 +328,7 @@ def test_what_is_remembered_is_bounded(queue: Queue, app: App, monkeypatch: pyte
             send.using(channel=f"channel {n}").enqueue()
         messages = [LeasedMessage(each, send, 30, 0) for each in queue.dequeue(3)]
         for leased in messages:
-            limits.started(leased)
+            assert limits.start(leased)
             limits.finished(leased)
         assert not vars(limits)["_running_channels"]
         assert [limits.release_delay_ms(leased) for leased in messages] == [100] * 3

@@ -116,6 +116,7 @@ class MessagesInProgress:
     def receive(self, deliveries: Iterable[Delivery]) -> None:
         """Start these messages, or let them wait for a free slot."""
         received_at = monotonic()
+        self._job_log.read_levels()
         for message in deliveries:
             self._unfinished += 1
             handler = self._app.handler_of(message)
@@ -148,8 +149,7 @@ class MessagesInProgress:
             if leased.is_interrupted:
                 self._in_progress.discard(leased)
                 self._finish(leased, OUTCOME_OF_STOP.get(leased.stop_reason, LOST))
-            elif self.limits.has_room(leased):
-                self.limits.started(leased)
+            elif self.limits.start(leased):
                 context = self._context.copy()
                 self._running[leased] = self._loop.create_task(self._handle(leased), context=context)
             else:

@@ -34,18 +34,18 @@ ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
 class JobLog:
-    """`queue` is the schema, which the records carry."""
+    """`queue` is the schema, which the records carry. The worker logs starts and successes only if somebody
+    wants them: there is one of each per message.
+    """
 
     def __init__(self, queue: str) -> None:
         self._queue = queue
+        self.read_levels()
 
-    @property
-    def is_about_starts(self) -> bool:
-        return log.isEnabledFor(logging.DEBUG)
-
-    @property
-    def is_about_successes(self) -> bool:
-        return log.isEnabledFor(logging.INFO)
+    def read_levels(self) -> None:
+        """Called before messages start: asking for each of them would take longer than the rest."""
+        self.is_about_starts = log.isEnabledFor(logging.DEBUG)
+        self.is_about_successes = log.isEnabledFor(logging.INFO)
 
     def taken_over(self, leased: LeasedMessage) -> None:
         """The lease of the attempt before this one ran out: its worker was killed, stuck or cut off."""

@@ -36,20 +36,20 @@ class RunLimits:
         self._is_freed = asyncio.Event()
         self._all_back_at = 0.0
 
-    def has_room(self, leased: LeasedMessage) -> bool:
-        task_limit = leased.handler.policy.max_running
+    def start(self, leased: LeasedMessage) -> bool:
+        """Count a message as running, if it may start. Returns whether it may."""
+        task_limit, slots = leased.handler.policy.max_running, self._channel_slots
         if task_limit is not None and self._running_tasks[leased.handler.name] >= task_limit:
             return False
-        slots = self._channel_slots
-        return slots is None or self._running_channels[leased.message.channel] < slots
-
-    def started(self, leased: LeasedMessage) -> None:
-        if leased.handler.policy.max_running is not None:
+        if slots is not None and self._running_channels[leased.message.channel] >= slots:
+            return False
+        if task_limit is not None:
             self._running_tasks[leased.handler.name] += 1
-        if self._channel_slots is not None:
+        if slots is not None:
             self._running_channels[leased.message.channel] += 1
         if self._releases:
             self._releases.pop(leased.message.id, None)
+        return True
 
     def finished(self, leased: LeasedMessage) -> None:
         if leased.handler.policy.max_running is not None:
