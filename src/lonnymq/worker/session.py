@@ -54,7 +54,7 @@ from lonnymq.worker.outages import RETRY_DELAYS, Outages, is_transient
 from lonnymq.worker.progress import Progress
 from lonnymq.worker.registry import Registry
 from lonnymq.worker.run_limits import RunLimits
-from lonnymq.worker.scheduler import run_schedules
+from lonnymq.worker.scheduler import Scheduler
 from lonnymq.worker.threads import Threads
 from lonnymq.worker.unknown_tasks import UnknownTask, UnknownTasks
 from lonnymq.worker.worker_settings import WorkerSettings
@@ -132,6 +132,10 @@ class WorkerSession:
         self.stop(force=True)
 
     async def serve(self, *, until_empty: bool = False) -> None:
+        scheduler = None
+        if self._app.crons:
+            scheduler = Scheduler(self._queue, self._app.crons, self._stopping, self._outages)
+            await scheduler.open()  # if it may not, stop before any message is leased
         log.info(
             "%s serves %s of schema %r with concurrency %d and leases of %g s; tasks: %s",
             *(self._settings.name, self._settings.lanes_text, self._queue.schema),
@@ -145,8 +149,8 @@ class WorkerSession:
             self._registry.run(),
             self._release_waiting(),
         ]
-        if self._app.crons:
-            background.append(run_schedules(self._queue, self._app.crons, self._stopping, self._outages))
+        if scheduler is not None:
+            background.append(scheduler.run())
         if self._settings.health_file is not None:
             background.append(health.report(self._settings.health_file, self.state))
         try:
