@@ -84,7 +84,7 @@ class WorkerSession:
         self._held: deque[LeasedMessage] = deque()  # may not start, because of a limit of this worker
         self._running: dict[LeasedMessage, asyncio.Task[None]] = {}
         self._in_progress: set[LeasedMessage] = set()  # ready, held or running
-        self._drain = Drain(self._running, settings.shutdown_timeout)
+        self._drain = Drain(settings.name, self._running, settings.shutdown_timeout)
         self._unfinished = 0  # leased, and the database does not have the outcome yet
         self._outages = Outages()
         self._intake = Intake(settings.concurrency, settings.prefetch)
