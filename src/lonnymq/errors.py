@@ -20,6 +20,8 @@ class LonnyMQError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
+        if self.hint and self.hint.endswith("."):  # hints of the database are sentences
+            return f"{self.message}. {self.hint}"
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
     def __reduce__(self) -> tuple[type[LonnyMQError], tuple[Any, ...]]:

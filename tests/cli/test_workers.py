@@ -25,7 +25,7 @@ def report(queue: Queue, name: str, tasks: list[str], unknown: str | None = None
 
 
 def test_list(queue: Queue, conn: psycopg.Connection, lonnymq: Run) -> None:
-    assert lonnymq("workers", "list").stderr.startswith("No worker has reported.")
+    assert lonnymq("workers", "list").stderr.startswith("No worker is running.")
     report(queue, "mail-1", ["send", ""])
     report(queue, "mail-2", ["send"], unknown="new")
     conn.execute("UPDATE worker SET seen_at = seen_at - 180000 WHERE name = 'mail-2'")
@@ -92,12 +92,12 @@ def test_doctor(queue: Queue, conn: psycopg.Connection, lonnymq: Run) -> None:
         found = lonnymq("doctor", "--json").records
         return {each["check"]: (each["status"], each["message"]) for each in found}
 
-    assert findings()["workers"] == ("ok", "no worker has reported")
+    assert findings()["workers"] == ("ok", "no worker is running")
     report(queue, "old", ["send"], unknown="new")
     assert findings()["workers"] == ("ok", "1 worker")
     assert findings()["tasks"] == (
         "warning",
-        "no worker has a handler for the task 'new': 4 messages met in the last 2 min",
+        "no worker has a handler for the task 'new': 1 worker rejected 4 messages in the last 2 min",
     )
     report(queue, "newer", ["new"])
     assert findings()["tasks"] == ("ok", "every task that workers have met is known")

@@ -25,16 +25,17 @@ def complete_all(queue: Any) -> list[Any]:
 def test_a_block_is_a_batch(queue: Any, conn: psycopg.Connection) -> None:
     with queue.batch("import", on_complete=DONE) as batch:
         assert batch.enqueue({"row": 1}, channel="acme").result is Result.CREATED
-        made = batch.enqueue_many([{"row": 2}, NewMessage({"row": 3}, "bee", dedupe_key="k")], channel="acme")
-        assert made.created == 2
+        named, unnamed = NewMessage({"row": 3}, "bee", dedupe_key="k"), NewMessage({"row": 4})
+        assert batch.enqueue_many([{"row": 2}, named, unnamed], channel="acme").created == 3
         queue_sees = conn.execute("SELECT COUNT(*) FROM batch").fetchone()
         assert queue_sees == (0,), "nothing is committed before the end of the block"
     found = queue.batch_status(batch.id)
-    assert (found.name, found.status, found.total, found.waiting) == ("import", "closed", 3, 3)
+    assert (found.name, found.status, found.total, found.waiting) == ("import", "closed", 4, 4)
+    assert sorted(message.channel for message in queue.messages()) == ["acme", "acme", "acme", "bee"]
     [callback] = complete_all(queue)
     assert callback.payload == {"done": True}
     assert callback.headers["trace"] == "7"
-    assert BatchSummary.of(callback.headers) == BatchSummary(batch.id, "import", 3, 3, 0, 0, None)
+    assert BatchSummary.of(callback.headers) == BatchSummary(batch.id, "import", 4, 4, 0, 0, None)
     assert queue.batch_status(batch.id).status == "finished"
     check(conn)
 

@@ -15,6 +15,7 @@ from lonnymq import App, AsyncQueue, Delivery, Discard, Job, Queue, Retry
 from lonnymq.client.loop_safe_queue import LoopSafeQueue
 from lonnymq.errors import InvalidArgument, MessageDead
 from lonnymq.testing import Drained, NotDrained, drain, drain_async
+from lonnymq.testing.timeline import Timeline
 from lonnymq.worker.unknown_tasks import UnknownTask
 
 
@@ -156,6 +157,29 @@ def test_dead_letters_unknown_tasks_and_pauses_end_it(app: App, queue: Queue) ->
     assert [dead.attempts for dead in queue.dead.list()] == [3]
     left = {(message.channel, message.id) for message in queue.messages()}
     assert left == {("default", 2), ("paused", 3)}
+
+
+def test_a_retry_that_becomes_due_by_itself_is_run(
+    app: App, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its backoff is over before it could be made due."""
+    begin = Timeline.begin
+
+    async def begin_late(found: AsyncQueue, within_ms: int | None) -> Timeline:
+        while not await found.messages(status="due"):  # noqa: ASYNC110 - its time has to come
+            await asyncio.sleep(0.01)
+        return await begin(found, within_ms)
+
+    monkeypatch.setattr(Timeline, "begin", begin_late)
+
+    @app.task(backoff=0.3)
+    def divide(by: int) -> None:
+        if Job.current().attempt == 1:
+            raise ZeroDivisionError(by)
+
+    divide.enqueue(1)
+    drained = drain(app, with_scheduled=True, raise_errors=False)
+    assert (drained.completed, len(drained.errors), queue.messages()) == (1, 1, [])
 
 
 def test_results_can_be_read_after_it(app: App, queue: Queue) -> None:

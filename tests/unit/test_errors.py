@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lonnymq.errors import LonnyMQError, RetryTransaction
+from lonnymq.cli.failure import sentence
+from lonnymq.errors import DatabaseUnreachable, LonnyMQError, RetryTransaction
 from lonnymq.server_errors import BY_SQLSTATE, from_sqlstate, in_python
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +29,17 @@ def test_a_serialization_failure_says_to_run_the_transaction_again(state: str) -
     error = from_sqlstate(state, "deadlock detected", "See server log for query details.")
     assert isinstance(error, RetryTransaction)
     assert str(error) == "deadlock detected (run the transaction again)"
+
+
+def test_the_text_has_the_hint() -> None:
+    assert str(LonnyMQError("batch 1 is closed")) == "batch 1 is closed"
+    assert str(LonnyMQError("batch 1 is closed", "open another")) == "batch 1 is closed (open another)"
+    assert str(LonnyMQError("batch 1 is closed", "Open another.")) == "batch 1 is closed. Open another."
+
+
+def test_on_the_command_line_it_is_one_line() -> None:
+    error = DatabaseUnreachable("Connection refused\n\tIs the server running?", "check the address")
+    assert sentence(error) == "Connection refused. Is the server running? (check the address)"
 
 
 def test_other_sqlstates_have_no_class() -> None:

@@ -173,8 +173,8 @@ def test_until_empty_waits_for_messages_that_a_rate_limit_holds_back(folder: Pat
         (["shop.tasks", "--lease", "inf"], 2, "inf is not a duration"),
         (["shop.tasks", "--lanes", "x" * 300], 2, "lane: 'xxx"),
         (["shop.tasks", "--name", "x" * 300], 2, "is not a name (give a str of at most 255 bytes"),
-        (["shop.tasks", "--log-level", "loud"], 2, "'loud' is not one of debug, info"),
-        (["shop.tasks", "--log-format", "xml"], 2, "'xml' is not one of text, json"),
+        (["shop.tasks", "--log-level", "loud"], 2, "'--log-level': 'loud' is not one of debug, info"),
+        (["shop.tasks", "--log-format", "xml"], 2, "'--log-format': 'xml' is not one of text, json"),
     ],
 )
 def test_wrong_use(folder: Path, dsn: str, arguments: list[str], code: int, says: str) -> None:

@@ -18,7 +18,9 @@ from tests.worker.serving import TIMEOUT_S, drain, serving, until
 
 
 def drain_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [text for text in caplog.messages if text.startswith(("draining", "stopping"))]
+    """Without the worker's name."""
+    lines = [text.partition(" is ") for text in caplog.messages]
+    return [what for _, _, what in lines if what.startswith(("draining: ", "stopping"))]
 
 
 def running(worker: Worker) -> int:
@@ -167,7 +169,10 @@ def test_a_second_stop_releases_what_runs(
             worker.stop()
 
     asyncio.run(main())
-    assert drain_lines(caplog) == ["draining: 3 running, waiting up to 200 s", "stopping now: releasing 3"]
+    assert drain_lines(caplog) == [
+        "draining: 3 running, waiting up to 200 s",
+        "stopping now, and releases 3 messages",
+    ]
     assert [(each.status, each.attempts, each.error) for each in queue.messages()] == [("due", 0, None)] * 3
 
 

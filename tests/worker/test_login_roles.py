@@ -60,5 +60,11 @@ def test_the_hints_lead_to_a_worker_that_runs(
             granted.add(role)
         assert granted == {"consumer", "producer"}
         yearly.enqueue()
+        conn.execute(f"REVOKE {schema}_producer FROM {login}".encode())
+        with pytest.raises(NotPermitted, match="schedule_open"):
+            asyncio.run(serve())
+        [message] = queue.messages()
+        assert (message.status, message.attempts) == ("due", 0), "it stops before it leases messages"
+        conn.execute(f"GRANT {schema}_producer TO {login}".encode())
         asyncio.run(serve())
     assert ran == ["yearly"]

@@ -45,9 +45,9 @@ def test_they_are_released_at_no_cost_and_logged(
     assert raised.count(None) == 1
     assert [each.attempts for each in queue.messages()] == [0] * 4
     with_task, without = logged(caplog, logging.WARNING)
-    assert with_task.startswith("released ")
-    assert with_task.endswith(" for the task 'newer', which this worker has no handler for; tasks: known")
-    assert without == "released 1 message without a task, which this worker has no handler for; tasks: known"
+    assert with_task.startswith("rejected ")
+    assert with_task.endswith(" of the task 'newer': this worker has no handler for it; its tasks: known")
+    assert without == "rejected 1 message without a task: this worker has no handler for it; its tasks: known"
 
 
 def test_a_pile_of_unknown_messages_does_not_keep_known_ones_waiting(queue: Queue, app: App) -> None:
@@ -139,7 +139,7 @@ def test_a_task_that_no_worker_knows_is_an_error_in_the_log_and_in_the_statistic
     asyncio.run(main())
     [alarm] = logged(caplog, logging.ERROR)
     assert alarm == (
-        "no live worker has a handler for the messages for the task 'newer';"
+        "no running worker has a handler for messages of the task 'newer':"
         " they become dead letters if that lasts for 24 h"
     )
 

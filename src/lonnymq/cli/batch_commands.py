@@ -158,7 +158,7 @@ def _fields(batch: BatchStatus, now: int) -> list[tuple[str, str]]:
         ("opened", exactly(batch.created_at, now)),
         ("closed", exactly(batch.closed_at, now)),
         ("first dead message", "" if batch.failed_id is None else str(batch.failed_id)),
-        ("it died", exactly(batch.failed_at, now)),
+        ("first death", exactly(batch.failed_at, now)),
         ("cancelled at", exactly(batch.cancelled_at, now)),
         ("finished", exactly(batch.finished_at, now)),
     ]

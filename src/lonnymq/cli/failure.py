@@ -6,6 +6,8 @@ this package does not work with it.
 
 from __future__ import annotations
 
+import re
+
 from lonnymq import errors
 
 
@@ -87,4 +89,9 @@ def sentence(error: Exception) -> str:
     diag = getattr(error, "diag", None)
     parts = [getattr(diag, f"message_{part}", None) for part in ("primary", "detail", "hint")]
     text = ". ".join(part for part in parts if part) or str(error)
-    return " ".join(text.split()) or type(error).__name__
+    return _in_one_line(text) or type(error).__name__
+
+
+def _in_one_line(text: str) -> str:
+    """libpq begins a line for its question whether the server is running, without a full stop before it."""
+    return " ".join(re.sub(r"(\w)\s*\n\s*(?=[A-Z])", r"\1. ", text).split())

@@ -152,7 +152,7 @@ def _fields(schedule: ScheduleDetails, now: int) -> list[tuple[str, str]]:
         ("next run", _next_run(schedule, now)),
         ("paused", exactly(schedule.paused_at, now)),
         ("last message", exactly(schedule.fired_at, now)),
-        ("decided up to", exactly(schedule.ticked_at, now)),
+        ("handled up to", exactly(schedule.ticked_at, now)),
         ("first seen", exactly(schedule.opened_at, now)),
         ("refused", _refused(schedule, now)),
         ("channel", printable(schedule.channel or "")),

@@ -172,8 +172,8 @@ def worker(
     from lonnymq.worker.processes import child_number
     from lonnymq.worker.worker import Worker
 
-    _check_choice(log_level, LEVELS)
-    _check_choice(log_format, FORMATS)
+    _check_choice("--log-level", log_level, LEVELS)
+    _check_choice("--log-format", log_format, FORMATS)
     number = child_number()
     if number is None and (processes > 1 or reload):
         configure_logging(log_level, log_format)
@@ -212,9 +212,9 @@ def _run_processes(target: str, count: int, *, reload: bool) -> int:
     return WorkerProcesses(same_command(), count, files).run()
 
 
-def _check_choice(given: str | None, choices: tuple[str, ...]) -> None:
+def _check_choice(option: str, given: str | None, choices: tuple[str, ...]) -> None:
     if given is not None and given.lower() not in choices:
-        raise typer.BadParameter(f"{given!r} is not one of {', '.join(choices)}")
+        raise typer.BadParameter(f"{given!r} is not one of {', '.join(choices)}", param_hint=f"'{option}'")
 
 
 def _exit_if_stuck(code: int) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Worker processes: list, pause, resume, drain.", invoke_without_command=True)
 
 NO_TASK = "(without a task)"
-NONE = "No worker has reported. Workers report when they start, and every few seconds."
+NONE = "No worker is running. A worker is listed from its start until it stops."
 
 Name = Annotated[
     str,

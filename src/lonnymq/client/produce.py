@@ -263,8 +263,7 @@ class Chunk:
     def add(self, item: Any) -> bool:
         """Add a message. Returns whether the chunk is full now."""
         if isinstance(item, NewMessage):
-            is_ready = self._plain.batch_id is None or item.batch_id is not None
-            message = item if is_ready else replace(item, batch_id=self._plain.batch_id)
+            message = self._completed(item)
             content, headers = encoded(message)
         else:
             message, (content, content_type) = self._plain, encode(item)
@@ -274,6 +273,15 @@ class Chunk:
         self._headers.append(headers)
         self._bytes += len(content)
         return len(self._messages) >= self.max_messages or self._bytes >= self.max_bytes
+
+    def _completed(self, message: NewMessage) -> NewMessage:
+        """With the channel and the batch of the call, unless the message names its own."""
+        plain = self._plain
+        channel = plain.channel if message.channel == DEFAULT_CHANNEL else message.channel
+        batch_id = plain.batch_id if message.batch_id is None else message.batch_id
+        if channel == message.channel and batch_id == message.batch_id:
+            return message
+        return replace(message, channel=channel, batch_id=batch_id)
 
     def steps(self) -> Steps[list[Created]]:
         """Create the messages of the chunk."""

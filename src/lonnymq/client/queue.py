@@ -202,9 +202,10 @@ class Queue(QueueBase, Caller):
     ) -> Enqueued:
         """Enqueue the messages of an iterable, with one chunk of them in memory at a time.
 
-        Each is a payload for `channel`, as in enqueue, or a NewMessage with options. All are created in one
-        transaction. With `commit_each_chunk`, each chunk is committed, so that earlier chunks stay after an
-        error. `progress` is called after each chunk with what was enqueued so far.
+        Each is a payload for `channel`, as in enqueue, or a NewMessage with options, which goes to `channel`
+        unless it names another one. All are created in one transaction. With `commit_each_chunk`, each chunk
+        is committed, so that earlier chunks stay after an error. `progress` is called after each chunk with
+        what was enqueued so far.
 
         Raises ChannelFull if a message does not fit into its channel, and creates nothing. You must then roll
         back your own transaction, as after other errors of the database. With `on_full="return"` such

@@ -110,7 +110,9 @@ def value_of(found: Status, waited_s: float | None = None) -> Any:
             "enqueue the message with keep_result=, for long enough",
         )
     within = "" if waited_s is None else f" within {waited_s:g} s"
-    raise NotFinished(f"message {found.id} is {found.status}, and did not finish{within}", "ask again later")
+    raise NotFinished(
+        f"message {found.id} is {found.status}, and did not finish{within}", "call it again later"
+    )
 
 
 def check_id(message_id: int | None) -> int:

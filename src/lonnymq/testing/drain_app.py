@@ -37,6 +37,10 @@ class Drained:
     unknown: set[int] = field(default_factory=set, repr=False, compare=False)
     """The ids of messages that no task of the app is for."""
 
+    @property
+    def attempts(self) -> int:
+        return self.completed + self.retried + self.discarded + len(self.errors)
+
     def note(self, message: Delivery, error: BaseException | None) -> None:
         if isinstance(error, UnknownTask):
             self.unknown.add(message.id)
@@ -87,9 +91,13 @@ async def drain_async(
         within_ms = None if with_scheduled is True else milliseconds(with_scheduled)
         timeline = await Timeline.begin(app.queue.as_async(), within_ms)
         for _ in range(limit):
-            if not await timeline.advance(drained.unknown):
+            is_more_scheduled = await timeline.advance(drained.unknown)
+            if not is_more_scheduled and not await timeline.has_become_due(drained.unknown):
                 break
+            attempts = drained.attempts
             await _run_due(without_schedules, drained)
+            if not is_more_scheduled and drained.attempts == attempts:
+                break  # what is due is in a paused channel
         else:
             if (left := await timeline.count(drained.unknown)) > 0:
                 raise NotDrained(

@@ -45,6 +45,11 @@ class Timeline:
                 return True
         return False
 
+    async def has_become_due(self, skipped: Collection[int]) -> bool:
+        """Whether a message became due by itself since the last run, such as a retry with a short backoff."""
+        due = await self._queue.messages(status="due", limit=min(len(skipped) + 1, PAGE))
+        return any(message.id not in skipped for message in due)
+
     async def count(self, skipped: Collection[int]) -> int:
         """How many messages are left."""
         times = (await self._scheduled(skipped)).values()

@@ -22,7 +22,10 @@ NAMED_MAX = 10
 class Drain:
     """`running` has the asyncio task of each handler. No handler is started once the drain has begun."""
 
-    def __init__(self, running: Mapping[LeasedMessage, asyncio.Task[None]], timeout_s: float) -> None:
+    def __init__(
+        self, name: str, running: Mapping[LeasedMessage, asyncio.Task[None]], timeout_s: float
+    ) -> None:
+        self._name = name  # several worker processes may log into one file
         self._running = running
         self._timeout_s = timeout_s
         self._began_at: float | None = None
@@ -35,7 +38,10 @@ class Drain:
             for leased in self._running:
                 leased.ask_to_stop(StopReason.SHUTDOWN)
             if self._running and not self._forced.is_set():
-                log.info("draining: %d running, waiting up to %g s", len(self._running), self._timeout_s)
+                log.info(
+                    "%s is draining: %d running, waiting up to %g s",
+                    *(self._name, len(self._running), self._timeout_s),
+                )
         return self._began_at
 
     def force(self) -> None:
@@ -43,7 +49,9 @@ class Drain:
         if not self._forced.is_set():
             self._forced.set()
             if self._running:
-                log.warning("stopping now: releasing %d", len(self._running))
+                log.warning(
+                    "%s is stopping now, and releases %s", self._name, plural(len(self._running), "message")
+                )
 
     async def wait(self) -> None:
         """Wait for running handlers. Interrupt those that do not finish in time, or at once if forced."""
@@ -55,8 +63,8 @@ class Drain:
         if self._running:
             if not self._forced.is_set():
                 log.warning(
-                    "stopping: %s did not finish in %g s; releasing the messages",
-                    *(plural(len(self._running), "handler"), self._timeout_s),
+                    "%s is stopping: %s did not finish in %g s; releasing the messages",
+                    *(self._name, plural(len(self._running), "handler"), self._timeout_s),
                 )
             for leased in self._running:
                 leased.interrupt(StopReason.SHUTDOWN)
@@ -68,8 +76,8 @@ class Drain:
         if len(named) > NAMED_MAX:
             named[NAMED_MAX:] = [f"and {len(named) - NAMED_MAX} more"]
         log.info(
-            "draining: %d still running after %.0f s: %s",
-            *(len(self._running), now - self.begin(), ", ".join(named)),
+            "%s is draining: %d still running after %.0f s: %s",
+            *(self._name, len(self._running), now - self.begin(), ", ".join(named)),
         )
 
     async def _wait_until_none_runs(self, seconds: float, forced: asyncio.Event | None = None) -> None:

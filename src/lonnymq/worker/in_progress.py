@@ -70,7 +70,7 @@ class MessagesInProgress:
         self._running: dict[LeasedMessage, asyncio.Task[None]] = {}
         self._in_progress: set[LeasedMessage] = set()  # ready, limited or running
         self._unfinished = 0  # leased, and the database does not have the outcome yet
-        self.drain = Drain(self._running, settings.shutdown_timeout)
+        self.drain = Drain(settings.name, self._running, settings.shutdown_timeout)
         self.limits = RunLimits(settings.channel_slots)
         self.unknown = UnknownTasks(self._app.tasks, settings.unknown_task_timeout)
         self._leases = Leases(queue, outages, self._in_progress, self._running, lease_s)

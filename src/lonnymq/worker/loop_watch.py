@@ -76,7 +76,9 @@ class LoopWatch:
         """Called in the loop."""
         if self._is_reported and self._asked_at is not None:
             self._is_reported = False
-            log.warning("the event loop runs again: it was blocked for %.1f s", monotonic() - self._asked_at)
+            log.warning(
+                "the event loop runs again: it was blocked for at least %.1f s", monotonic() - self._asked_at
+            )
         self._asked_at = None
 
     def _report(self, blocked_s: float) -> None:
@@ -90,7 +92,8 @@ class LoopWatch:
         else:
             blocker = "a callback" if task is None else f"the asyncio task {task.get_name()!r}"
         log.warning(
-            "the event loop has been blocked for %.1f s by %s; asynchronous handlers wait%s. It is here:\n%s",
+            "the event loop has been blocked for at least %.1f s by %s; asynchronous handlers wait%s. It is "
+            "here:\n%s",
             *(blocked_s, blocker, NOT_EXTENDED if self.is_needed_for_leases else "", _stack(frame)),
             extra=None if leased is None else fields_of(leased, self._queue, "blocking"),
         )

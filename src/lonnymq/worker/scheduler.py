@@ -36,19 +36,11 @@ AHEAD_MS = 5_000  # a schedule may be ahead of the clock by this much, after a s
 async def run_schedules(
     queue: AsyncQueue, crons: Sequence[Cron], stop: asyncio.Event, outages: Outages | None = None
 ) -> None:
-    """Create the messages of the schedules when they are due, until `stop` is set.
-
-    Errors of the first read are raised: a missing or outdated schema, or missing privileges. Later errors are
-    logged and retried.
-    """
-    names = [cron.name for cron in crons]
-    if duplicates := sorted({name for name in names if names.count(name) > 1}):
-        raise InvalidArgument(
-            f"two schedules have the name {duplicates[0]!r}",
-            "give them different names: schedules with the same name share their times",
-        )
+    """Create the messages of the schedules when they are due, until `stop` is set."""
     if crons:
-        await _Scheduler(queue, crons, stop, outages or Outages()).run()
+        scheduler = Scheduler(queue, crons, stop, outages or Outages())
+        await scheduler.open()
+        await scheduler.run()
 
 
 class _ServerClock:
@@ -87,10 +79,18 @@ class _ScheduleState:
         return max((self.due_at - now) / 1000, self.retry_at - time.monotonic())
 
 
-class _Scheduler:
+class Scheduler:
+    """Call `open` first, and then `run`."""
+
     def __init__(
         self, queue: AsyncQueue, crons: Sequence[Cron], stop: asyncio.Event, outages: Outages
     ) -> None:
+        names = [cron.name for cron in crons]
+        if duplicates := sorted({name for name in names if names.count(name) > 1}):
+            raise InvalidArgument(
+                f"two schedules have the name {duplicates[0]!r}",
+                "give them different names: schedules with the same name share their times",
+            )
         self._queue = queue
         # In random order: workers that fire many schedules at the same time seldom wait for each other.
         self._schedules = {cron.name: _ScheduleState(cron) for cron in random.sample(crons, len(crons))}
@@ -99,25 +99,36 @@ class _Scheduler:
         self._clock = _ServerClock()
         self._refresh_at = 0.0  # by this machine's clock: the database's may be set back
         self._has_refreshed = False
+        self._failures = 0
+
+    async def open(self) -> None:
+        """Read the schedules. Raises what is wrong with the schema or the privileges; a database that is
+        unavailable is left to `run`.
+        """
+        try:
+            await self._refresh()
+        except TRANSIENT as error:
+            self._outages.begin(error)
+            self._failures = 1
 
     async def run(self) -> None:
-        failures = 0
+        """Create messages until `stop` is set. Errors are logged and retried."""
         while not self._stop.is_set():
             pause = None
             try:
                 await self._fire_due()
             except TRANSIENT as error:
                 self._outages.begin(error)
-                pause = RETRY_DELAYS(failures + 1)
+                pause = RETRY_DELAYS(self._failures + 1)
             except Exception as error:
                 if isinstance(error, QueueClosed) or not self._has_refreshed:
                     raise
                 log.exception("could not read the schedules, trying again")
-                pause = ERROR_DELAYS(failures + 1)
+                pause = ERROR_DELAYS(self._failures + 1)
             if pause is not None:
-                failures += 1
-            elif failures:
-                failures = 0
+                self._failures += 1
+            elif self._failures:
+                self._failures = 0
                 self._outages.end()
             await self._sleep(self._seconds_left() if pause is None else pause)
 

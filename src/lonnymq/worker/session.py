@@ -46,7 +46,7 @@ from lonnymq.worker.in_progress import MessagesInProgress
 from lonnymq.worker.intake import Intake
 from lonnymq.worker.outages import RETRY_DELAYS, Outages, is_transient
 from lonnymq.worker.registry import Registry
-from lonnymq.worker.scheduler import run_schedules
+from lonnymq.worker.scheduler import Scheduler
 from lonnymq.worker.worker_settings import WorkerSettings
 
 log = logging.getLogger("lonnymq.worker")
@@ -112,6 +112,10 @@ class WorkerSession:
         self.stop(force=True)
 
     async def serve(self, *, until_empty: bool = False) -> None:
+        scheduler = None
+        if self._app.crons:
+            scheduler = Scheduler(self._queue, self._app.crons, self._stopping, self._outages)
+            await scheduler.open()  # if it may not, stop before any message is leased
         log.info(
             "%s serves %s of schema %r with concurrency %d and leases of %g s; tasks: %s",
             *(self._settings.name, self._settings.lanes_text, self._queue.schema),
@@ -122,8 +126,8 @@ class WorkerSession:
             maintenance.maintain(self._queue),
             self._registry.run(),
         ]
-        if self._app.crons:
-            background.append(run_schedules(self._queue, self._app.crons, self._stopping, self._outages))
+        if scheduler is not None:
+            background.append(scheduler.run())
         if self._settings.health_file is not None:
             background.append(health.report(self._settings.health_file, self.state))
         try:

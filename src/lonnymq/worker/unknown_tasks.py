@@ -38,7 +38,7 @@ class UnknownTask(LonnyMQError):
     @classmethod
     def of(cls, message: Delivery) -> UnknownTask:
         return cls(
-            f"message {message.id} has no handler here: it is {kind_of(task_of(message))}",
+            f"message {message.id} {kind_of(task_of(message))} has no handler here",
             "add the task to the app, or an @app.consume handler for messages without a task",
         )
 
@@ -53,7 +53,7 @@ def task_of(message: Delivery) -> str:
 
 
 def kind_of(task: str) -> str:
-    return "without a task" if task == NO_TASK else f"for the task {task!r}"
+    return "without a task" if task == NO_TASK else f"of the task {task!r}"
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class UnknownTasks:
         for task, met in self._met.items():
             if met.released and met.log_at <= now:
                 log.warning(
-                    "released %d message%s %s, which this worker has no handler for; tasks: %s",
+                    "rejected %d message%s %s: this worker has no handler for it; its tasks: %s",
                     *(met.released, "" if met.released == 1 else "s", kind_of(task)),
                     ", ".join(sorted(self._known)) or "none",
                 )
@@ -135,11 +135,11 @@ class UnknownTasks:
             met = self._met.get(task)
             if met is not None and met.alarm_at <= now:
                 log.error(
-                    "no live worker has a handler for the messages %s; %s",
+                    "no running worker has a handler for messages %s: they %s",
                     kind_of(task),
-                    "they wait until one has"
+                    "wait until one has"
                     if self._timeout_s is None
-                    else f"they become dead letters if that lasts for {self._timeout}",
+                    else f"become dead letters if that lasts for {self._timeout}",
                 )
                 met.alarm_at = now + ALARM_PERIOD_S
 

@@ -180,19 +180,20 @@ def workers(db: Database) -> CheckResult:
     paused = db.rows(f"SELECT name FROM {db.name}.worker_list() WHERE requested = 'paused'")
     for (name,) in paused:
         return warning(f"worker {name!r} is paused", f"`lonnymq workers resume {name}` resumes it")
-    return ok(f"{plural(len(found), 'worker')}" if found else "no worker has reported")
+    return ok(f"{plural(len(found), 'worker')}" if found else "no worker is running")
 
 
 def tasks(db: Database) -> CheckResult:
     """Warns if workers have met messages of a task that none of them knows."""
     found = db.rows(
-        "SELECT task, messages, (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint - since_at"
+        "SELECT task, messages, workers, (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint - since_at"
         f" FROM {db.name}.unknown_task_list() WHERE NOT is_known ORDER BY messages DESC"
     )
-    for task, messages, age in found:
+    for task, messages, workers, age in found:
         return warning(
             f"no worker has a handler for {f'the task {task!r}' if task else 'messages without a task'}:"
-            f" {plural(messages, 'message')} met in the last {duration(age)}",
+            f" {plural(workers, 'worker')} rejected {plural(messages, 'message')}"
+            f" in the last {duration(age)}",
             "deploy a worker that has the task, or cancel the messages; they become dead letters after a day"
             " (--unknown-task-timeout)",
         )
