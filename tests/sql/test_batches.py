@@ -396,6 +396,17 @@ def test_cancel_drops_the_callbacks_and_cancels_the_messages(conn: psycopg.Conne
     check(conn)
 
 
+def test_a_message_that_dies_while_its_batch_is_being_cancelled(conn: psycopg.Connection) -> None:
+    batch_id = batch(conn, 2)
+    [delivery] = take(conn, 1)
+    assert conn.execute("SELECT * FROM batch_cancel(%s)", (batch_id,)).fetchall() == [("more", 0)]
+    fail(conn, delivery)
+    assert conn.execute("SELECT * FROM batch_cancel(%s)", (batch_id,)).fetchall() == [("cancelled", 1)]
+    assert counts(conn, batch_id) == {"dead": 1, "cancelled": 1}
+    assert callbacks(conn) == []
+    check(conn)
+
+
 def test_a_finished_batch_cannot_be_cancelled(conn: psycopg.Connection) -> None:
     batch_id = batch(conn, 0)
     assert conn.execute("SELECT * FROM batch_cancel(%s)", (batch_id,)).fetchall() == [("finished", 0)]
