@@ -61,7 +61,14 @@ def test_run_pause_and_resume(conn: psycopg.Connection, queue: Queue, lonnymq: R
     assert lonnymq("schedules", "run", "nightly", "--json").record["result"] == "created"
     resumed = lonnymq("schedules", "resume", "nightly", "--catch-up", "--json").record
     assert resumed == {"name": "nightly", "result": "resumed"}
-    assert not queue.schedules()[0].is_paused
+    [running] = queue.schedules()
+    assert (running.is_paused, running.ticked_at) == (False, paused["ticked_at"])
+    queue.pause_schedule("nightly")
+    assert lonnymq("schedules", "resume", "nightly").stdout == "resumed: nightly\n"
+    assert queue.schedules()[0].ticked_at > running.ticked_at
+    assert "no worker runs it" not in lonnymq("schedules", "list").stdout
+    conn.execute("UPDATE schedule SET ticked_at = ticked_at - 86400000")
+    assert "no worker runs it" in lonnymq("schedules", "list").stdout
     for call in ("run", "pause", "resume"):
         missing = lonnymq("schedules", call, "daily")
         assert (missing.code, "there is no schedule 'daily'" in missing.stderr) == (1, True)

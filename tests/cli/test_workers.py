@@ -59,6 +59,8 @@ def test_pause_resume_and_drain(queue: Queue, conn: psycopg.Connection, lonnymq:
     [record] = lonnymq("workers", "resume", "host-of-mail-1", "--json").records
     assert record == {"id": str(one.id), "name": "mail-1", "is_alive": True}
     assert queue.perform(ask(one)).requested == "serving"
+    conn.execute("UPDATE worker SET state = 'draining' WHERE name = 'mail-1'")  # by a signal
+    assert lonnymq("workers").stdout.splitlines()[1].split()[:3] == ["mail-1", "draining", "3/10"]
 
 
 def test_no_worker_of_that_name(lonnymq: Run) -> None:

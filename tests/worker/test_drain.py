@@ -14,6 +14,8 @@ from lonnymq import App, AsyncJob, Discard, Job, JobStopped, Queue, Retry, StopR
 from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.commands import Delivery
 from lonnymq.worker import drain as worker_drain
+from lonnymq.worker.drain import Drain
+from lonnymq.worker.leased import LeasedMessage
 from tests.worker.serving import TIMEOUT_S, drain, serving, until
 
 
@@ -174,6 +176,64 @@ def test_a_second_stop_releases_what_runs(
         "stopping now, and releases 3 messages",
     ]
     assert [(each.status, each.attempts, each.error) for each in queue.messages()] == [("due", 0, None)] * 3
+
+
+def waited_for(queue: Queue, task: Any, count: int) -> dict[LeasedMessage, asyncio.Task[None]]:
+    """Leased messages with handlers that run until they are interrupted."""
+    queue.enqueue_many(task.message() for _ in range(count))
+    found = {
+        LeasedMessage(each, task, 30, 0): asyncio.create_task(goes_on()) for each in queue.dequeue(count)
+    }
+    for leased, handler in found.items():
+        leased.interrupt_handler = handler.cancel
+    return found
+
+
+def test_a_second_stop_ends_the_waiting(queue: Queue, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_drain, "PROGRESS_S", 10 * TIMEOUT_S)
+
+    async def main() -> None:
+        handlers = waited_for(queue, app.task()(goes_on), 1)
+        ending = Drain(handlers, 10 * TIMEOUT_S)
+        waiting = asyncio.create_task(ending.wait())
+        await asyncio.sleep(0)
+        assert [(each.stop_reason, each.is_interrupted) for each in handlers] == [
+            (StopReason.SHUTDOWN, False)
+        ]
+        ending.force()
+        await asyncio.wait_for(waiting, TIMEOUT_S)
+        assert all(handler.cancelled() for handler in handlers.values())
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("count", "more"), [(worker_drain.NAMED_MAX, None), (13, "and 3 more")])
+def test_the_time_counts_from_the_first_stop(
+    queue: Queue,
+    app: App,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+    more: str | None,
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(worker_drain, "monotonic", lambda: now[0])
+    monkeypatch.setattr(worker_drain, "PROGRESS_S", 0.01)
+
+    async def main() -> None:
+        ending = Drain(waited_for(queue, app.task()(goes_on), count), TIMEOUT_S)
+        ending.begin()
+        now[0] += TIMEOUT_S - 1  # a dequeue was under way meanwhile
+        waiting = asyncio.create_task(ending.wait())
+        await until(lambda: "still running" in caplog.text)
+        now[0] += 1
+        await asyncio.wait_for(waiting, TIMEOUT_S)
+
+    asyncio.run(main())
+    line = next(line for line in drain_lines(caplog) if "still running" in line)
+    assert line.startswith(f"draining: {count} still running after 19 s: goes_on (message ")
+    assert line.count("goes_on") == worker_drain.NAMED_MAX
+    assert (line.rpartition(", ")[2] if "more" in line else None) == more
 
 
 def test_an_interrupted_handler_may_still_discard_its_message(queue: Queue, app: App) -> None:

@@ -258,6 +258,38 @@ def test_a_cancelled_worker_releases_the_messages_of_its_running_dequeue(
     assert [each.attempts for each in queue.messages()] == [0, 0]
 
 
+def test_a_paused_worker_releases_the_messages_of_its_running_dequeue(
+    dsn: str, conn: psycopg.Connection, queue: Queue, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lonnymq.client.consume.QUIET_MS", 60_000)
+    monkeypatch.setattr("lonnymq.worker.session.DEQUEUE_TIMEOUT_S", TIMEOUT_S)
+    monkeypatch.setattr("lonnymq.worker.registry.PERIOD_S", 0.05)
+    started: list[int] = []
+
+    @app.task()
+    async def note() -> None:
+        started.append(1)
+
+    note.enqueue()
+    conn.execute("SELECT dispatch()")
+    note.enqueue()
+
+    async def main() -> None:
+        async with await psycopg.AsyncConnection.connect(dsn) as gate:
+            await gate.execute("LOCK TABLE lonnymq.dispatch_lock IN ACCESS EXCLUSIVE MODE")
+            async with serving(app, name="w"):
+                await until(lambda: is_waiting(conn) and queue.pause_worker("w"))
+                await until(lambda: [each.state for each in queue.workers()] == ["paused"])
+                assert queue.stats().leased
+                await gate.rollback()
+                await until(lambda: queue.stats().leased == 0)
+                assert started == []
+                queue.resume_worker("w")
+                await until(lambda: len(started) == 2)
+
+    asyncio.run(main())
+
+
 def is_waiting(conn: psycopg.Connection) -> bool:
     return bool(
         conn.execute(

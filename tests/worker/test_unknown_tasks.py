@@ -85,11 +85,15 @@ def test_they_die_after_the_timeout(queue: Queue, app: App, caplog: pytest.LogCa
 
     queue.enqueue({}, headers={"task": "newer"})
 
+    reported: list[BaseException | None] = []
+
     async def main() -> None:
-        async with serving(app, unknown_task_timeout=1):
+        options = {"unknown_task_timeout": 1, "on_result": lambda _, error: reported.append(error)}
+        async with serving(app, **options):
             await until_async(queue.dead.list)
 
     asyncio.run(main())
+    assert [type(error) for error in reported] == [UnknownTask], "once, however often it was released"
     [dead] = queue.dead.list()
     assert (dead.attempts, dead.error) == (1, "no worker knew the task 'newer' for 1 s")
     [finished] = queue.history()
