@@ -197,8 +197,8 @@ class QueueClosed(LonnyMQError):
 
 
 class UsedAfterFork(LonnyMQError):
-    """The process was forked, and the pool or engine of the queue still has the connections of the parent.
-    Nothing was done.
+    """The process was forked, and the pool or engine of the queue still has the connections of the parent, or
+    a batch belongs to its transaction. Nothing was done.
     """
 
 

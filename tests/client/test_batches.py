@@ -29,6 +29,8 @@ def test_a_block_is_a_batch(queue: Any, conn: psycopg.Connection) -> None:
         assert batch.enqueue_many([{"row": 2}, named, unnamed], channel="acme").created == 3
         queue_sees = conn.execute("SELECT COUNT(*) FROM batch").fetchone()
         assert queue_sees == (0,), "nothing is committed before the end of the block"
+    with pytest.raises(errors.BatchNotOpen, match="the block of the batch 'import' has ended"):
+        batch.enqueue("too late")
     found = queue.batch_status(batch.id)
     assert (found.name, found.status, found.total, found.waiting) == ("import", "closed", 4, 4)
     assert sorted(message.channel for message in queue.messages()) == ["acme", "acme", "acme", "bee"]

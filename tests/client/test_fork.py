@@ -116,6 +116,19 @@ def test_a_queue_with_its_own_pool(dsn: str) -> None:
         assert count(queue) == (CHILDREN + 3) * ROUNDS
 
 
+def test_a_batch_that_the_parent_fills(dsn: str) -> None:
+    """Its connection is the parent's. Another batch can be filled by all of them."""
+    with Queue(dsn) as queue:
+        batch_id = queue.open_batch("shared")
+        with queue.batch("import") as batch:
+            batch.enqueue("by the parent")
+            with pytest.raises(UsedAfterFork, match="is filled in a transaction of the parent"):
+                Child(lambda: batch.enqueue("by the child")).result()
+            Child(lambda: queue.enqueue("by the child", batch_id=batch_id)).result()
+            batch.enqueue("by the parent")
+        assert [found.total for found in queue.batches()] == [2, 1]
+
+
 def test_a_grandchild_and_a_queue_that_was_never_used_before(dsn: str) -> None:
     with Queue(dsn) as unused:
 

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from lonnymq.adapters import drivers
 from lonnymq.client.base import QueueBase
+from lonnymq.client.batch_block import BatchBlock
 from lonnymq.client.calls import Answer, AsyncCaller, Pair, Request, walk_async
 from lonnymq.client.connection_errors import (
     TRIES,
@@ -286,7 +287,11 @@ class AsyncQueue(QueueBase, AsyncCaller):
         """
         if conn is not None:
             batch_id = await self.open_batch(name, on_complete=on_complete, on_failure=on_failure, conn=conn)
-            yield AsyncBatch(self, batch_id, name, conn)
+            block = BatchBlock(name, conn)
+            try:
+                yield AsyncBatch(self, batch_id, name, block)
+            finally:
+                block.end()
             await self.close_batch(batch_id, conn=conn)
             return
         is_closed = False
@@ -456,11 +461,18 @@ class AsyncBatch(BatchCalls, AsyncCaller):
     have.
     """
 
-    def __init__(self, queue: AsyncQueue, batch_id: int, name: str, conn: object) -> None:
+    def __init__(self, queue: AsyncQueue, batch_id: int, name: str, block: BatchBlock) -> None:
         self._queue = queue
         self.id = batch_id
         self.name = name
-        self.conn = conn
+        self._block = block
+
+    @property
+    def conn(self) -> object:
+        """The connection of the block's transaction. Raises BatchNotOpen after the block, and UsedAfterFork
+        in a child process.
+        """
+        return self._block.conn
 
     async def enqueue_many(
         self,

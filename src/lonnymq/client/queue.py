@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from lonnymq.adapters import drivers
 from lonnymq.client.base import QueueBase
+from lonnymq.client.batch_block import BatchBlock
 from lonnymq.client.calls import Answer, Caller, Pair, Request, walk
 from lonnymq.client.connection_errors import (
     TRIES,
@@ -259,7 +260,11 @@ class Queue(QueueBase, Caller):
         """
         if conn is not None:
             batch_id = self.open_batch(name, on_complete=on_complete, on_failure=on_failure, conn=conn)
-            yield Batch(self, batch_id, name, conn)
+            block = BatchBlock(name, conn)
+            try:
+                yield Batch(self, batch_id, name, block)
+            finally:
+                block.end()
             self.close_batch(batch_id, conn=conn)
             return
         is_closed = False
@@ -411,11 +416,18 @@ class Batch(BatchCalls, Caller):
     have.
     """
 
-    def __init__(self, queue: Queue, batch_id: int, name: str, conn: object) -> None:
+    def __init__(self, queue: Queue, batch_id: int, name: str, block: BatchBlock) -> None:
         self._queue = queue
         self.id = batch_id
         self.name = name
-        self.conn = conn
+        self._block = block
+
+    @property
+    def conn(self) -> object:
+        """The connection of the block's transaction. Raises BatchNotOpen after the block, and UsedAfterFork
+        in a child process.
+        """
+        return self._block.conn
 
     def enqueue_many(
         self,
