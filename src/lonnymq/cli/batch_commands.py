@@ -11,14 +11,12 @@ from lonnymq.cli.confirm import confirm
 from lonnymq.cli.display import exactly, when
 from lonnymq.cli.failure import NotThere
 from lonnymq.cli.open_queue import opened, server_time
-from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, Schema, Yes, print_json
+from lonnymq.cli.options import DEFAULT_SCHEMA, LAST_ID, Dsn, Json, Limit, Schema, Yes, print_json
 from lonnymq.cli.printing import Column, print_page, print_record
 from lonnymq.formatting import count, plural, printable
 
 if TYPE_CHECKING:
     from lonnymq.commands import BatchStatus
-
-LAST_ID = 2**63 - 1
 
 app = typer.Typer(help="List, show, close and cancel batches of messages.", no_args_is_help=True)
 

@@ -11,6 +11,7 @@ import typer
 from lonnymq.cli.completion import channel_names
 
 DEFAULT_SCHEMA = "lonnymq"
+LAST_ID = 2**63 - 1
 
 Dsn = Annotated[
     str | None,

@@ -56,7 +56,9 @@ class DeadRetry(ManyEndings):
 
 @dataclass(frozen=True, slots=True)
 class RetriedAll:
-    """`refused` counts those that a full channel refused. After the last page, `next_after` is None."""
+    """`refused` counts those whose channel is full or whose dedupe key is taken. After the last page,
+    `next_after` is None.
+    """
 
     retried: int
     refused: int

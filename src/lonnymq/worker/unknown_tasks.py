@@ -17,7 +17,7 @@ from typing import Any
 from lonnymq.client.produce import TASK_HEADER
 from lonnymq.commands import Delivery
 from lonnymq.errors import LonnyMQError
-from lonnymq.formatting import duration
+from lonnymq.formatting import duration, plural
 from lonnymq.worker.execute import Rejected, storable
 from lonnymq.worker.handler_policy import HandlerPolicy
 
@@ -122,8 +122,8 @@ class UnknownTasks:
         for task, met in self._met.items():
             if met.released and met.log_at <= now:
                 log.warning(
-                    "rejected %d message%s %s: this worker has no handler for it; its tasks: %s",
-                    *(met.released, "" if met.released == 1 else "s", kind_of(task)),
+                    "rejected %s %s: this worker has no handler for it; its tasks: %s",
+                    *(plural(met.released, "message"), kind_of(task)),
                     ", ".join(sorted(self._known)) or "none",
                 )
                 met.released, met.log_at = 0, now + LOG_PERIOD_S
