@@ -189,8 +189,15 @@ def test_partitions_are_the_same_for_the_same_positions(stream: OpenStream, conn
     for one in range(1, 60):
         finish(conn, one)
     reader = stream(minPartitions="4")
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    start = end = reader.initialOffset()
+
+    def has_read_all() -> bool:
+        """Rows behind an open transaction are read later, and autovacuum opens some."""
+        nonlocal end
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        return len(rows_of(reader, reader.partitions(start, end))) == 59
+
+    until(has_read_all, "all rows")
     first = reader.partitions(start, end)
     for one in range(60, 90):
         finish(conn, one)
@@ -198,7 +205,6 @@ def test_partitions_are_the_same_for_the_same_positions(stream: OpenStream, conn
     assert again == first
     assert pickle.loads(pickle.dumps(first)) == first  # noqa: S301 # Spark does
     sizes = [len(rows_of(reader, [part])) for part in first]
-    assert sum(sizes) == 59
     assert len(sizes) >= 4
     assert max(sizes) <= 15
 

@@ -194,7 +194,7 @@ def test_a_second_stop_ends_the_waiting(queue: Queue, app: App, monkeypatch: pyt
 
     async def main() -> None:
         handlers = waited_for(queue, app.task()(goes_on), 1)
-        ending = Drain(handlers, 10 * TIMEOUT_S)
+        ending = Drain("the worker", handlers, 10 * TIMEOUT_S)
         waiting = asyncio.create_task(ending.wait())
         await asyncio.sleep(0)
         assert [(each.stop_reason, each.is_interrupted) for each in handlers] == [
@@ -221,7 +221,7 @@ def test_the_time_counts_from_the_first_stop(
     monkeypatch.setattr(worker_drain, "PROGRESS_S", 0.01)
 
     async def main() -> None:
-        ending = Drain(waited_for(queue, app.task()(goes_on), count), TIMEOUT_S)
+        ending = Drain("the worker", waited_for(queue, app.task()(goes_on), count), TIMEOUT_S)
         ending.begin()
         now[0] += TIMEOUT_S - 1  # a dequeue was under way meanwhile
         waiting = asyncio.create_task(ending.wait())
