@@ -128,7 +128,7 @@ def test_leases_that_ended_a_moment_ago(connect: Connect) -> None:
     loader = comparison.loader
     meter = Meter(connect())
     hold_a_snapshot(connect())
-    for _ in range(40):
+    for _ in range(15):
         serve(loader, 1_000, 10, None, lease_ms=300)
         create(loader, 10, 10, "c")
         meter.count("dispatch", "dispatch()")
@@ -210,7 +210,7 @@ def test_a_channel_that_all_left_at_once(connect: Connect) -> None:
     """A create subtracts some of the departures, not all."""
     comparison = Comparison(connect, Statistics.STALE)
     loader = comparison.loader
-    size = 20_000
+    size = 5_000
     loader.execute("SELECT channel_set('a1', p_max_size => %s)", (size,))
     meter = Meter(connect())
     for _ in range(2):
@@ -229,5 +229,5 @@ def test_a_channel_that_all_left_at_once(connect: Connect) -> None:
     assert loader.execute("SELECT COUNT(*) FROM departure").fetchone() == (size - 1_001,)
     assert loader.execute(
         "SELECT COUNT(*) FILTER (WHERE result = 'created'), COUNT(*) FILTER (WHERE result = 'full') FROM"
-        " message_create_many(array_fill('a1'::TEXT, ARRAY[30000]), array_fill('x'::BYTEA, ARRAY[30000]))"
-    ).fetchone() == (size - 1, 30_001 - size)
+        " message_create_many(array_fill('a1'::TEXT, ARRAY[8000]), array_fill('x'::BYTEA, ARRAY[8000]))"
+    ).fetchone() == (size - 1, 8_001 - size)
