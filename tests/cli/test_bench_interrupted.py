@@ -63,6 +63,11 @@ def until_at_rates(conn: psycopg.Connection) -> None:
     until(lambda: waiting(conn) > AT_RATES)
 
 
+def until_begun(conn: psycopg.Connection) -> None:
+    """Its schema is there, and its clients run."""
+    until(lambda: waiting(conn) > 0)
+
+
 def until_nobody_is_there(conn: psycopg.Connection) -> None:
     """The clients have exited, too."""
     until(
@@ -81,7 +86,10 @@ def until_nobody_is_there(conn: psycopg.Connection) -> None:
 )
 def test_a_signal_leaves_nothing(dsn: str, conn: psycopg.Connection, number: str, code: int) -> None:
     with begun(dsn) as bench:
-        until_at_rates(conn)
+        if number == "SIGINT":
+            until_at_rates(conn)
+        else:
+            until_begun(conn)
         bench.send_signal(signal.Signals[number])
         out, err = bench.communicate(timeout=TIMEOUT_S)
     assert (bench.returncode, out) == (code, "")
@@ -106,7 +114,7 @@ def test_the_next_benchmark_reports_the_schema_of_a_killed_one(
     dsn: str, conn: psycopg.Connection, lonnymq: Run
 ) -> None:
     with begun(dsn) as bench:
-        until_at_rates(conn)
+        until_begun(conn)
         [schema] = left(conn)
         bench.kill()
     conn.execute(
@@ -124,7 +132,7 @@ def test_the_next_benchmark_reports_the_schema_of_a_killed_one(
 
 def test_the_clients_of_a_killed_benchmark_exit(dsn: str, conn: psycopg.Connection) -> None:
     with begun(dsn) as bench:
-        until(lambda: waiting(conn) > 0)
+        until_begun(conn)
         clients = children(bench.pid)
         assert len(clients) == 2
         bench.kill()
@@ -155,7 +163,7 @@ def is_alive(pid: int) -> bool:
 
 def test_a_client_that_is_killed(dsn: str, conn: psycopg.Connection) -> None:
     with begun(dsn) as bench:
-        until(lambda: waiting(conn) > 0)
+        until_begun(conn)
         os.kill(children(bench.pid)[0], signal.SIGKILL)
         out, err = bench.communicate(timeout=TIMEOUT_S)
     assert (bench.returncode, out) == (1, "")
@@ -187,7 +195,7 @@ def test_a_database_that_stays_unreachable(dsn: str, conn: psycopg.Connection, l
     allow = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
     database = sql.Identifier(conn.info.dbname)
     with admin, begun(dsn) as bench:
-        until_at_rates(conn)
+        until_begun(conn)
         [schema] = left(conn)
         admin.execute(allow.format(database, sql.SQL("FALSE")))
         try:
@@ -205,7 +213,7 @@ def test_a_database_that_stays_unreachable(dsn: str, conn: psycopg.Connection, l
 @pytest.mark.slow
 def test_a_second_ctrl_c_does_not_wait_for_the_removal(dsn: str, conn: psycopg.Connection) -> None:
     with begun(dsn) as bench, psycopg.connect(dsn) as reader:
-        until_at_rates(conn)
+        until_begun(conn)
         [schema] = left(conn)
         reader.execute(sql.SQL("SELECT FROM {} LIMIT 1").format(sql.Identifier(schema, "message")))
         bench.send_signal(signal.SIGINT)
@@ -224,7 +232,7 @@ def test_a_removal_that_deadlocks_is_tried_again(dsn: str, conn: psycopg.Connect
         sql.SQL("ALTER DATABASE {} SET deadlock_timeout TO '3s'").format(sql.Identifier(conn.info.dbname))
     )
     with begun(dsn) as bench, psycopg.connect(dsn, options="-c deadlock_timeout=60s") as reader:
-        until_at_rates(conn)
+        until_begun(conn)
         [schema] = left(conn)
         reader.execute(sql.SQL("SELECT FROM {} LIMIT 1").format(sql.Identifier(schema, "message")))
         bench.send_signal(signal.SIGINT)

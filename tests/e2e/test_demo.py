@@ -176,7 +176,7 @@ def test_keep_keeps_it_running_and_a_pipe_gets_plain_text(own_tmp: dict[str, str
     """The addresses that it prints work; without a terminal it uses no colours and redraws nothing."""
     env = {name: value for name, value in own_tmp.items() if name != "NO_COLOR"}
     env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env["PATH"]])
-    command = [*COMMAND, "--no-spark", "--keep"]
+    command = [sys.executable, "-m", "tests.e2e.small_demo", "demo", "--no-spark", "--keep"]
     with subprocess.Popen(
         command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as demo:
