@@ -1,4 +1,4 @@
-"""Runs `lonnymq` with a demo whose noisy tenant sends fewer messages: python -m tests.e2e.small_demo demo ..."""
+"""Runs `lonnymq` with a smaller demo, whose noisy tenant sends fewer messages."""
 
 import dataclasses
 import functools

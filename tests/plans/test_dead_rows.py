@@ -157,7 +157,7 @@ def test_a_key_that_was_used_often(connect: Connect, level: str, unique_while: s
     call = f"message_create('a', 'x', p_dedupe_key => 'k', p_unique_while => '{unique_while}')"
     hold_a_snapshot(connect())
     costs = []
-    # The first calls of a session read the catalogue. After 400 messages, the indexes have their second level.
+    # The first calls of a session read the catalogue. After 400, the indexes have their second level.
     for used in (10, 400, 600):
         for _ in range(used):
             loader.execute(f"SELECT {call}")
