@@ -23,9 +23,9 @@ CHECKS = {
 SLOW_CHECK = "types", "mypy"
 SELECTIONS = {"--quick": "not slow and not long", "--long": ""}
 DEFAULT_SELECTION = "not long"
-# Three processes keep two cores busy, because tests often wait: for a lease, a timeout or a program. With
+# Four processes keep two cores busy, because tests often wait: for a lease, a timeout or a program. With
 # worksteal, a process that has finished takes tests of another: a few are much longer than the rest.
-PROCESSES = ["-n", "3", "--dist", "worksteal"]
+PROCESSES = ["-n", "4", "--dist", "worksteal"]
 # --quick leaves out folders whose tests start servers and programs, or try many interleavings.
 QUICK = ("tests/unit", "tests/sql", "tests/conformance", "tests/client", "tests/worker", "tests/cli")
 SPARK = "tests/spark"

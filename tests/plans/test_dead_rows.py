@@ -8,7 +8,7 @@ from tests.invariants import Delivery, dequeue, dispatch
 from tests.plans.buffers import Meter
 from tests.plans.rounds import HOUR, Workload
 from tests.plans.sessions import SLACK, Comparison, Statistics, no_growth
-from tests.plans.states import FAR, create, limit_channels, loaded, make_indexes_tall
+from tests.plans.states import FAR, create, limit_channels, loaded_more, make_indexes_tall
 
 MESSAGES = 100_000
 KINDS = {
@@ -48,7 +48,7 @@ def hold_a_snapshot(conn: psycopg.Connection) -> None:
     conn.execute("SELECT COUNT(*) FROM tick")
 
 
-@loaded
+@loaded_more
 @pytest.mark.slow
 @pytest.mark.parametrize("statistics", Statistics)
 @pytest.mark.parametrize("kind", KINDS)
