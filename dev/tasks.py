@@ -26,8 +26,18 @@ DEFAULT_SELECTION = "not long"
 # Four processes keep two cores busy, because tests often wait: for a lease, a timeout or a program. With
 # worksteal, a process that has finished takes tests of another: a few are much longer than the rest.
 PROCESSES = ["-n", "4", "--dist", "worksteal"]
-# --quick leaves out folders whose tests start servers and programs, or try many interleavings.
-QUICK = ("tests/unit", "tests/sql", "tests/conformance", "tests/client", "tests/worker", "tests/cli")
+# --quick leaves out folders whose tests start servers and programs, or try many interleavings, and takes few
+# cases of each test.
+QUICK = (
+    "--cases",
+    "6",
+    "tests/unit",
+    "tests/sql",
+    "tests/conformance",
+    "tests/client",
+    "tests/worker",
+    "tests/cli",
+)
 SPARK = "tests/spark"
 # Each process has its own Spark session, and its own server: readers of the history wait for all transactions
 # that are open on their server.

@@ -20,6 +20,8 @@ from tests.cli.running import environment
 from tests.cli.terminal import Terminal
 from tests.cli.test_bench import QUICK, left
 
+pytestmark = pytest.mark.slow
+
 LONG = ("bench", "--seconds", "2", "--channels", "4")
 TIMEOUT_S = 60.0
 AT_RATES = 1_500
@@ -82,7 +84,7 @@ def until_nobody_is_there(conn: psycopg.Connection) -> None:
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [("SIGINT", 130), ("SIGTERM", 143), pytest.param("SIGHUP", 129, marks=pytest.mark.slow)],
+    [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)],
 )
 def test_a_signal_leaves_nothing(dsn: str, conn: psycopg.Connection, number: str, code: int) -> None:
     with begun(dsn) as bench:
@@ -109,7 +111,6 @@ def test_ctrl_c_on_a_terminal(dsn: str, conn: psycopg.Connection) -> None:
     until_nobody_is_there(conn)
 
 
-@pytest.mark.slow
 def test_the_next_benchmark_reports_the_schema_of_a_killed_one(
     dsn: str, conn: psycopg.Connection, lonnymq: Run
 ) -> None:
@@ -189,7 +190,6 @@ def test_connections_that_break(dsn: str, conn: psycopg.Connection) -> None:
     assert left(conn) == []
 
 
-@pytest.mark.slow
 def test_a_database_that_stays_unreachable(dsn: str, conn: psycopg.Connection, lonnymq: Run) -> None:
     admin = psycopg.connect(make_conninfo(dsn, dbname="postgres"), autocommit=True)
     allow = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
@@ -210,7 +210,6 @@ def test_a_database_that_stays_unreachable(dsn: str, conn: psycopg.Connection, l
     assert left(conn) == []
 
 
-@pytest.mark.slow
 def test_a_second_ctrl_c_does_not_wait_for_the_removal(dsn: str, conn: psycopg.Connection) -> None:
     with begun(dsn) as bench, psycopg.connect(dsn) as reader:
         until_begun(conn)
@@ -225,7 +224,6 @@ def test_a_second_ctrl_c_does_not_wait_for_the_removal(dsn: str, conn: psycopg.C
     assert left(conn) == [schema]
 
 
-@pytest.mark.slow
 def test_a_removal_that_deadlocks_is_tried_again(dsn: str, conn: psycopg.Connection) -> None:
     """PostgreSQL cancels the removal, as its deadlock_timeout is the shorter one."""
     conn.execute(

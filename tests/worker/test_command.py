@@ -114,7 +114,6 @@ def run(folder: Path, dsn: str, *arguments: str, timeout: float = 60) -> subproc
     ("target", "sent"),
     [
         ("shop.tasks", ["sent 2"]),
-        ("shop.tasks:app", ["sent 2"]),
         ("shop.tasks:other", ["sent later 2", "sent later 1", "sent later 0"]),
     ],
 )
@@ -137,6 +136,7 @@ def test_until_empty_runs_an_app_until_nothing_is_due(
     assert sorted(folder.glob("*health*")) == [health], "no other file is left"
 
 
+@pytest.mark.slow
 def test_until_empty_waits_for_messages_that_a_rate_limit_holds_back(folder: Path, dsn: str) -> None:
     with Queue(dsn) as queue:
         queue.channel("acme").set(rate="5/s")
@@ -196,12 +196,14 @@ def test_wrong_use(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "code"), [("shop.missing:app", 2), ("shop.unset", 1)])
 def test_wrong_use_of_a_process(folder: Path, target: str, code: int) -> None:
     done = run(folder, NOWHERE, target)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["shop.tasks:app", "shop.tasks:other"])
 def test_no_database(folder: Path, target: str) -> None:
     done = run(folder, NOWHERE, target)
@@ -210,6 +212,7 @@ def test_no_database(folder: Path, target: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["shop.tasks:app", "shop.tasks:other"])
 def test_no_schema(folder: Path, conn: psycopg.Connection, dsn: str, target: str) -> None:
     uninstall(conn, "lonnymq")
@@ -218,6 +221,7 @@ def test_no_schema(folder: Path, conn: psycopg.Connection, dsn: str, target: str
     assert "lonnymq install" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_stuck_thread_does_not_keep_the_process_alive(folder: Path, dsn: str) -> None:
     with Queue(dsn) as queue:
         queue.enqueue({}, headers={"task": "hang"})
@@ -227,6 +231,7 @@ def test_a_stuck_thread_does_not_keep_the_process_alive(folder: Path, dsn: str) 
         assert queue.stats().leased == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "variables"),
     [(["--include", "shop.nothing,shop.mails"], {}), ([], {"SHOP_INCLUDE": "shop.mails"})],
@@ -242,6 +247,7 @@ def test_modules_with_tasks_that_import_the_app(
     assert (done.returncode, done.stdout) == (0, "mailed 2\n"), done.stderr
 
 
+@pytest.mark.slow
 def test_lanes_and_a_share_of_the_slots(folder: Path, dsn: str) -> None:
     with Queue(dsn) as queue:
         for invoice, lane in enumerate(["default", "mail", "reports"]):
@@ -296,6 +302,7 @@ def test_the_log_as_json(folder: Path, dsn: str) -> None:
     assert "no such invoice" not in dead["message"]
 
 
+@pytest.mark.slow
 def test_the_log_as_text(folder: Path, dsn: str) -> None:
     first, second = enqueue_for_the_log(dsn)
     done = run(folder, dsn, "shop.logs", "--until-empty")
@@ -308,6 +315,7 @@ def test_the_log_as_text(folder: Path, dsn: str) -> None:
     assert "started" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [[], ["--log-format", "json", "--log-level", "debug"]])
 def test_an_app_that_configures_logging_is_left_alone(folder: Path, dsn: str, arguments: list[str]) -> None:
     """Each record is written once, as the app wants it."""
