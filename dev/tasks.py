@@ -5,6 +5,8 @@ import subprocess
 import sys
 import tempfile
 import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,21 +17,34 @@ from dev.report import Report, closing_line, failures
 CHECKS = {
     "lint": ["ruff", "check"],
     "format": ["ruff", "format", "--check"],
-    "types": ["mypy"],
     "layers": ["lint-imports", "--no-logo"],
 }
+# It takes one core most of a minute, so it runs beside the tests.
+SLOW_CHECK = "types", "mypy"
 SELECTIONS = {"--quick": "not slow and not long", "--long": ""}
 DEFAULT_SELECTION = "not long"
-# Three processes keep two cores busy, because tests often wait: for a lease, a timeout or a program. With
+# Four processes keep two cores busy, because tests often wait: for a lease, a timeout or a program. With
 # worksteal, a process that has finished takes tests of another: a few are much longer than the rest.
-PROCESSES = ["-n", "3", "--dist", "worksteal"]
-# --quick leaves out folders whose tests start servers and programs, or try many interleavings.
-QUICK = ("tests/unit", "tests/sql", "tests/conformance", "tests/client", "tests/worker", "tests/cli")
+PROCESSES = ["-n", "4", "--dist", "worksteal"]
+# --quick leaves out folders whose tests start servers and programs, or try many interleavings, and takes few
+# cases of each test.
+QUICK = (
+    "--cases",
+    "6",
+    "tests/unit",
+    "tests/sql",
+    "tests/conformance",
+    "tests/client",
+    "tests/worker",
+    "tests/cli",
+)
 SPARK = "tests/spark"
 # Each process has its own Spark session, and its own server: readers of the history wait for all transactions
 # that are open on their server.
 SPARK_PROCESSES = ["-n", "2", "--dist", "loadfile", "--own-servers"]
 ON_OLDEST = ("tests/sql", "tests/plans", "tests/isolation")
+# Every test runs on the oldest version too, but few cases of each: all of them run on 18.
+FEW_ON_OLDEST = ["-m", DEFAULT_SELECTION, "--cases", "3"]
 RERUN_MAX = 5
 LAST_FAILED = ["--last-failed", "--last-failed-no-failures=none"]
 LOCKED = ("runtime", "dev")
@@ -47,19 +62,21 @@ def test(arguments: list[str]) -> int:
     if chosen:
         _tests("tests", [*selected, *chosen], report)
         return report.finish()
-    _checks(report)
     if "--quick" in arguments:
-        _tests("PostgreSQL 18", [*selected, *QUICK], report)
+        with _checks(report):
+            _tests("PostgreSQL 18", [*selected, *QUICK], report)
         return report.finish()
-    _tests("PostgreSQL 18", [*selected, f"--ignore={SPARK}"], report)
+    with _checks(report):
+        _tests("PostgreSQL 18", [*selected, f"--ignore={SPARK}"], report)
     _tests("Spark", [*selected, *SPARK_PROCESSES, SPARK], report)
-    _tests_on_oldest(selected, report)
+    _tests_on_oldest(selected if "--long" in arguments else FEW_ON_OLDEST, report)
     return report.finish()
 
 
 def check(_arguments: list[str]) -> int:
     report = Report()
-    _checks(report)
+    with _checks(report):
+        pass
     return report.finish()
 
 
@@ -101,10 +118,22 @@ def lock(arguments: list[str]) -> int:
     return 0
 
 
-def _checks(report: Report) -> None:
-    for name, (program, *arguments) in CHECKS.items():
+@contextmanager
+def _checks(report: Report) -> Iterator[None]:
+    """Run the checks. The slow one goes on while the block runs, and is reported after it."""
+    name, program = SLOW_CHECK
+    with (
+        tempfile.TemporaryFile("w+") as output,
+        subprocess.Popen([BIN / program], cwd=CHECKOUT, stdout=output, stderr=output) as slow,
+    ):
+        for quick_name, (quick_program, *arguments) in CHECKS.items():
+            with report.step(quick_name) as step:
+                step.set_outcome(_call(BIN / quick_program, arguments))
+        yield
         with report.step(name) as step:
-            step.set_outcome(_call(BIN / program, arguments))
+            step.set_outcome(slow.wait(), "beside the others")
+            output.seek(0)
+            print(output.read(), end="")
 
 
 def _tests_on_oldest(selected: list[str], report: Report) -> None:

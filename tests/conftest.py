@@ -7,6 +7,7 @@ each test gets a copy of it. LONNYMQ_TEST_DSN names another server to use.
 
 import importlib.util
 import os
+import random
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,6 +54,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="give each process its own server, for tests that open transactions of others would delay",
     )
+    parser.addoption(
+        "--cases", type=int, help="run at most this many cases of each test, the same ones each time"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -80,6 +84,24 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if data_dir is not None and is_own:
         Server(data_dir).erase()
         shutil.rmtree(data_dir, ignore_errors=True)
+
+
+@pytest.hookimpl(trylast=True)  # after -m and -k
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --cases, leave out cases; the same ones every time, in all processes of a run."""
+    most = config.getoption("--cases")
+    if most is None:
+        return
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {
+        item
+        for test, cases in tests.items()
+        for item in random.Random(test).sample(cases, min(most, len(cases)))
+    }
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

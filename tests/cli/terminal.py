@@ -26,7 +26,7 @@ START = """
 import fcntl, runpy, signal, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes background programs ignore it
-runpy.run_module("lonnymq", run_name="__main__", alter_sys=True)
+runpy.run_module("{module}", run_name="__main__", alter_sys=True)
 """
 
 
@@ -41,6 +41,7 @@ class Terminal:
         lines: int = 24,
         env: Mapping[str, str] | None = None,
         timeout: float = TIMEOUT_S,
+        module: str = "lonnymq",
     ) -> None:
         self._timeout = timeout
         self._ours, theirs = pty.openpty()
@@ -49,7 +50,7 @@ class Terminal:
         self.before = self.modes()
         self.raw = ""
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", START, *arguments],
+            [sys.executable, "-W", "error", "-c", START.format(module=module), *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

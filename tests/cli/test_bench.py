@@ -15,6 +15,8 @@ from tests.cli.running import NOWHERE, Done, on_terminal, run, start
 from tests.cli.terminal import CONTROL
 from tests.faults.pgbouncer import pgbouncer
 
+pytestmark = pytest.mark.slow
+
 QUICK = ("bench", "--seconds", "0.05", "--channels", "4")
 KINDS = [(what, batch) for what in ("enqueue", "consume") for batch in (1, 50, 500)]
 
@@ -200,7 +202,6 @@ def test_help() -> None:
         assert text_part in text
 
 
-@pytest.mark.slow
 @pytest.mark.debian("pgbouncer")
 def test_through_a_pooler(dsn: str, conn: psycopg.Connection) -> None:
     with pgbouncer(dsn) as pooler:

@@ -20,6 +20,8 @@ from tests.cli.running import environment
 from tests.cli.terminal import Terminal
 from tests.cli.test_bench import QUICK, left
 
+pytestmark = pytest.mark.slow
+
 LONG = ("bench", "--seconds", "2", "--channels", "4")
 TIMEOUT_S = 60.0
 AT_RATES = 1_500
@@ -63,6 +65,11 @@ def until_at_rates(conn: psycopg.Connection) -> None:
     until(lambda: waiting(conn) > AT_RATES)
 
 
+def until_begun(conn: psycopg.Connection) -> None:
+    """Its schema is there, and its clients run."""
+    until(lambda: waiting(conn) > 0)
+
+
 def until_nobody_is_there(conn: psycopg.Connection) -> None:
     """The clients have exited, too."""
     until(
@@ -77,11 +84,14 @@ def until_nobody_is_there(conn: psycopg.Connection) -> None:
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [("SIGINT", 130), ("SIGTERM", 143), pytest.param("SIGHUP", 129, marks=pytest.mark.slow)],
+    [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)],
 )
 def test_a_signal_leaves_nothing(dsn: str, conn: psycopg.Connection, number: str, code: int) -> None:
     with begun(dsn) as bench:
-        until_at_rates(conn)
+        if number == "SIGINT":
+            until_at_rates(conn)
+        else:
+            until_begun(conn)
         bench.send_signal(signal.Signals[number])
         out, err = bench.communicate(timeout=TIMEOUT_S)
     assert (bench.returncode, out) == (code, "")
@@ -101,12 +111,11 @@ def test_ctrl_c_on_a_terminal(dsn: str, conn: psycopg.Connection) -> None:
     until_nobody_is_there(conn)
 
 
-@pytest.mark.slow
 def test_the_next_benchmark_reports_the_schema_of_a_killed_one(
     dsn: str, conn: psycopg.Connection, lonnymq: Run
 ) -> None:
     with begun(dsn) as bench:
-        until_at_rates(conn)
+        until_begun(conn)
         [schema] = left(conn)
         bench.kill()
     conn.execute(
@@ -124,7 +133,7 @@ def test_the_next_benchmark_reports_the_schema_of_a_killed_one(
 
 def test_the_clients_of_a_killed_benchmark_exit(dsn: str, conn: psycopg.Connection) -> None:
     with begun(dsn) as bench:
-        until(lambda: waiting(conn) > 0)
+        until_begun(conn)
         clients = children(bench.pid)
         assert len(clients) == 2
         bench.kill()
@@ -155,7 +164,7 @@ def is_alive(pid: int) -> bool:
 
 def test_a_client_that_is_killed(dsn: str, conn: psycopg.Connection) -> None:
     with begun(dsn) as bench:
-        until(lambda: waiting(conn) > 0)
+        until_begun(conn)
         os.kill(children(bench.pid)[0], signal.SIGKILL)
         out, err = bench.communicate(timeout=TIMEOUT_S)
     assert (bench.returncode, out) == (1, "")
@@ -181,13 +190,12 @@ def test_connections_that_break(dsn: str, conn: psycopg.Connection) -> None:
     assert left(conn) == []
 
 
-@pytest.mark.slow
 def test_a_database_that_stays_unreachable(dsn: str, conn: psycopg.Connection, lonnymq: Run) -> None:
     admin = psycopg.connect(make_conninfo(dsn, dbname="postgres"), autocommit=True)
     allow = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
     database = sql.Identifier(conn.info.dbname)
     with admin, begun(dsn) as bench:
-        until_at_rates(conn)
+        until_begun(conn)
         [schema] = left(conn)
         admin.execute(allow.format(database, sql.SQL("FALSE")))
         try:
@@ -202,10 +210,9 @@ def test_a_database_that_stays_unreachable(dsn: str, conn: psycopg.Connection, l
     assert left(conn) == []
 
 
-@pytest.mark.slow
 def test_a_second_ctrl_c_does_not_wait_for_the_removal(dsn: str, conn: psycopg.Connection) -> None:
     with begun(dsn) as bench, psycopg.connect(dsn) as reader:
-        until_at_rates(conn)
+        until_begun(conn)
         [schema] = left(conn)
         reader.execute(sql.SQL("SELECT FROM {} LIMIT 1").format(sql.Identifier(schema, "message")))
         bench.send_signal(signal.SIGINT)
@@ -217,14 +224,13 @@ def test_a_second_ctrl_c_does_not_wait_for_the_removal(dsn: str, conn: psycopg.C
     assert left(conn) == [schema]
 
 
-@pytest.mark.slow
 def test_a_removal_that_deadlocks_is_tried_again(dsn: str, conn: psycopg.Connection) -> None:
     """PostgreSQL cancels the removal, as its deadlock_timeout is the shorter one."""
     conn.execute(
         sql.SQL("ALTER DATABASE {} SET deadlock_timeout TO '3s'").format(sql.Identifier(conn.info.dbname))
     )
     with begun(dsn) as bench, psycopg.connect(dsn, options="-c deadlock_timeout=60s") as reader:
-        until_at_rates(conn)
+        until_begun(conn)
         [schema] = left(conn)
         reader.execute(sql.SQL("SELECT FROM {} LIMIT 1").format(sql.Identifier(schema, "message")))
         bench.send_signal(signal.SIGINT)

@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from benchmarks.__main__ import main
 from dev.environment import CHECKOUT
 
 
@@ -17,6 +19,25 @@ def long(*values: object) -> Any:
 def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "benchmarks", *arguments]
     return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=200)
+
+
+Bench = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def bench_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bench:
+    """In this process, for what starts no server. Returns the exit code and the output."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["bench", *arguments])
+        monkeypatch.chdir(CHECKOUT)
+        try:
+            code = main()
+        except SystemExit as end:
+            code = int(str(end.code))
+        return (code, *capsys.readouterr())
+
+    return call
 
 
 @pytest.mark.slow
@@ -67,7 +88,7 @@ def test_workers(only: str) -> None:
         assert sample["wal_bytes"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_lone_tasks() -> None:
     done = bench("worker", "--only", "latency, a lone task, 2", "--lone", "5", "--rounds", "1", "--json")
     assert done.returncode == 0, done.stderr
@@ -79,16 +100,23 @@ def test_lone_tasks() -> None:
 
 
 @pytest.mark.slow
-def test_a_quick_run_of_the_worker() -> None:
-    only = "drain, async tasks, many at a time, 1 process"
-    done = bench("worker", "--only", only, "--queues", "lonnymq", "--tasks", "50", "--rounds", "1")
+@pytest.mark.parametrize(
+    ("only", "says"),
+    [
+        ("latency, a lone task, 2", "lonnymq"),
+        long("drain, async tasks, many at a time, 1 process", "lonnymq, durable dequeue"),
+    ],
+)
+def test_a_quick_run_of_the_worker(only: str, says: str) -> None:
+    queues = ("--queues", "lonnymq", "--tasks", "50", "--lone", "2", "--rounds", "1")
+    done = bench("worker", "--only", only, *queues)
     assert done.returncode == 0, done.stderr
-    assert "lonnymq, durable dequeue" in done.stderr
+    assert says in done.stderr
+    assert "lonnymq" in done.stdout
 
 
-def test_list_names_the_scenarios() -> None:
-    done = bench("engine", "--list", "--only", "drain, 10 channels")
-    assert done.stdout.splitlines() == [
+def test_list_names_the_scenarios(bench_here: Bench) -> None:
+    assert bench_here("engine", "--list", "--only", "drain, 10 channels")[1].splitlines() == [
         "drain, 10 channels, 50 per dequeue, durable dequeue",
         "drain, 10 channels, 1000 per dequeue, durable dequeue",
         "drain, 10 channels, 50 per dequeue, async dequeue",
@@ -108,10 +136,12 @@ def test_list_names_the_scenarios() -> None:
         (["--before", "tests"], "tests is not a checkout of LonnyMQ"),
     ],
 )
-def test_invalid_arguments_of_the_engine_benchmark(arguments: list[str], message: str) -> None:
-    done = bench("engine", *arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
+def test_invalid_arguments_of_the_engine_benchmark(
+    bench_here: Bench, arguments: list[str], message: str
+) -> None:
+    code, _, stderr = bench_here("engine", *arguments)
+    assert code == 2
+    assert message in stderr
 
 
 @pytest.mark.parametrize(
@@ -124,7 +154,9 @@ def test_invalid_arguments_of_the_engine_benchmark(arguments: list[str], message
         (["--write", "--queues", "lonnymq"], "--write needs all results"),
     ],
 )
-def test_invalid_arguments_of_the_worker_benchmark(arguments: list[str], message: str) -> None:
-    done = bench("worker", *arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
+def test_invalid_arguments_of_the_worker_benchmark(
+    bench_here: Bench, arguments: list[str], message: str
+) -> None:
+    code, _, stderr = bench_here("worker", *arguments)
+    assert code == 2
+    assert message in stderr

@@ -28,7 +28,15 @@ def folder() -> Iterator[Path]:
 
 def demo(folder: Path, columns: int, lines: int) -> Terminal:
     env = {"TMPDIR": str(folder), "LINES": str(lines)}
-    return Terminal("demo", "--no-spark", dsn=None, columns=columns, lines=lines, env=env, timeout=TIMEOUT_S)
+    return Terminal(
+        *("demo", "--no-spark"),
+        dsn=None,
+        columns=columns,
+        lines=lines,
+        env=env,
+        timeout=TIMEOUT_S,
+        module="tests.e2e.small_demo",
+    )
 
 
 def processes_of(folder: Path) -> list[int]:

@@ -13,7 +13,7 @@ from tests.seeded_bugs import BUGS
 def run(server: AnyServer, bug: str, tests: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"LONNYMQ_SEEDED_BUG": bug, "LONNYMQ_TEST_DSN": server.dsn("postgres")}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests],
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *tests],
         env=environment,
         capture_output=True,
         text=True,

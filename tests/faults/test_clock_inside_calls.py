@@ -18,7 +18,10 @@ from tests.database import Connect
 from tests.invariants import Delivery, check, dequeue, dispatch, drain
 from tests.sql.test_dequeue import fill
 
-STEPS = (-1, -2, -50, -499, -999, 999, -3_600_000, 3_600_000)
+STEPS = (
+    *(-1, -499, 999, -3_600_000, 3_600_000),
+    *(pytest.param(step, marks=pytest.mark.long) for step in (-2, -50, -999)),
+)
 
 
 @pytest.fixture
@@ -81,7 +84,9 @@ def test_a_step_inside_a_dequeue_that_empties_its_channels(
     assert len(drain(conn)) == 4 - limit
 
 
-@pytest.mark.parametrize("step", [-1, -50, -499, -999])
+@pytest.mark.parametrize(
+    "step", [-1, -499, *(pytest.param(step, marks=pytest.mark.long) for step in (-50, -999))]
+)
 @pytest.mark.parametrize("reading", [1, 2, 3, 4])
 @pytest.mark.parametrize("limit", [1, 2])
 def test_release_times_keep_the_interval(
@@ -174,12 +179,19 @@ class Consumer:
         return 1 if row == ("completed",) else 0
 
 
-@pytest.mark.parametrize("swing", [5, 450, 3_000], ids=lambda ms: f"{ms}ms")
-@pytest.mark.parametrize("before", [100, 3_000], ids=["most-arrive-later", "all-wait"])
+@pytest.mark.parametrize(
+    ("swing", "before"),
+    [
+        *((5, 2_000), (450, 100), (3_000, 100)),
+        *(pytest.param(*given, marks=pytest.mark.long) for given in ((5, 100), (450, 2_000), (3_000, 2_000))),
+    ],
+)
 def test_nothing_is_stranded_by_a_clock_that_jitters(
     conn: psycopg.Connection, connect: Connect, clock: RestlessClock, before: int, swing: int
 ) -> None:
-    """Several consumers, channels with limits and intervals, released messages and leases that run out."""
+    """Several consumers, channels with limits and intervals, released messages and leases that run out.
+    `before` of the messages wait when they start.
+    """
     rng = random.Random(swing)
     conn.execute("SELECT queue_set(p_max_attempts => 1000)")
     names = [f"channel {number}" for number in range(150)]
@@ -189,7 +201,7 @@ def test_nothing_is_stranded_by_a_clock_that_jitters(
         else:
             conn.execute("SELECT channel_set(%s, p_release_interval_us => 20000)", (name,))
     clock.jitter([rng.randint(-swing, swing) for _ in range(997)], pace_ms=2)
-    made = 3_000
+    made = 2_000
     deadline = time.monotonic() + 30
     consumers = [Consumer(connect(), random.Random(seed), deadline) for seed in range(3)]
     with ThreadPoolExecutor(len(consumers)) as threads:

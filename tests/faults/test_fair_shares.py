@@ -348,9 +348,7 @@ def serve(connect: Connect) -> Callable[[list[Step]], list[Taken]]:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    "examples", [15, pytest.param(60, marks=pytest.mark.slow), pytest.param(600, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("examples", [40, pytest.param(600, marks=pytest.mark.long)])
 def test_no_channel_gets_ahead_of_a_backlog(
     serve: Callable[[list[Step]], list[Taken]], examples: int
 ) -> None:
@@ -465,7 +463,7 @@ def test_weights_are_kept(conn: psycopg.Connection, first: str, second: str) -> 
     "backlog",
     [
         8_000,
-        pytest.param(80_000, marks=pytest.mark.slow),
+        pytest.param(80_000, marks=pytest.mark.long),
         pytest.param(1_000_000, marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
     ],
 )

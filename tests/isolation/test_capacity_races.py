@@ -644,7 +644,7 @@ class Load:
 def test_nothing_drifts_under_load(database: SharedDatabase) -> None:
     """A watcher counts all the time, each time in one snapshot."""
     observer, watcher = database.session("observer"), database.session("watcher")
-    load = Load(database, highest=8, seconds=3)
+    load = Load(database, highest=8, seconds=1.5)
     limit(observer, load.highest)
     works = [load.produce, load.produce, load.produce, load.consume, load.consume, load.change]
     running = [load.start(work, seed) for seed, work in enumerate(works)]

@@ -163,10 +163,10 @@ def test_single_calls_never_deadlock(database: SharedDatabase, max_size: int, ca
     observer = database.session("observer")
     observer.execute("SELECT queue_set(p_max_attempts => 1)")
     limit_sizes(observer, max_size)
-    crowd = Crowd(database, seconds=1.5)
+    crowd = Crowd(database, seconds=0.7)
     running = [crowd.start(name, seed) for seed, name in enumerate(calls)]
     rounds = [future.result(timeout=20) for future in running]
-    assert min(rounds) > 5, f"no crowd: {rounds}"
+    assert min(rounds) > 2, f"no crowd: {rounds}"
     check(observer)
 
 

@@ -381,7 +381,7 @@ def test_the_limit_holds_under_load(database: SharedDatabase, moves: bool) -> No
     highest, chance = 4, random.Random(1)
     limit(observer, highest)
     fill(observer, 600)
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 1.5
     sessions = [database.session(f"load {seed}") for seed in range(5)]
     running = [database.start(partial(consume, conn, seed, deadline)) for seed, conn in enumerate(sessions)]
     while time.monotonic() < deadline:
@@ -389,7 +389,7 @@ def test_the_limit_holds_under_load(database: SharedDatabase, moves: bool) -> No
         if moves and chance.random() < 0.2:
             limit(mover, chance.randint(1, highest))
         time.sleep(0.002)
-    assert sum(future.result(timeout=20) for future in running) > 50
+    assert sum(future.result(timeout=20) for future in running) > 10
     complete_all(observer)
     limit(observer, 3)
     take_all(observer, 3)

@@ -210,7 +210,10 @@ DEQUEUE_STOPS = [
     reschedule_unread,
     maintain,
 )
-@pytest.mark.parametrize("stop", DEQUEUE_STOPS)
+@pytest.mark.parametrize(
+    "stop",
+    [stop if stop.limit > 1 else pytest.param(stop, marks=pytest.mark.long) for stop in DEQUEUE_STOPS],
+)
 def test_dequeue_stopped(database: SharedDatabase, stop: Stop, meanwhile: Meanwhile) -> None:
     observer = database.session("observer")
     busy = build(observer, expired=meanwhile is sweep)

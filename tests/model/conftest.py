@@ -9,7 +9,7 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("model")
-    group.addoption("--model-examples", type=int, default=200, help="how many lives of a queue to try")
+    group.addoption("--model-examples", type=int, default=100, help="how many lives of a queue to try")
     group.addoption("--model-seed", type=int, default=None, help="the seed that a failed run has named")
 
 
@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def model_examples(pytestconfig: pytest.Config) -> int:
-    chosen: int = pytestconfig.getoption("--model-examples", 200)
+    chosen: int = pytestconfig.getoption("--model-examples", 100)
     return chosen
 
 

@@ -15,7 +15,8 @@ from tests.database import Connect
 from tests.invariants import Delivery, audit, check, dequeue, dispatch, drain
 from tests.model.machine import SKIP_IDS, SharedDatabase
 
-EXAMPLES = 100
+EXAMPLES = 60
+LONG_EXAMPLES = 200
 MANY = 150  # more than fits into ready at once
 STEPS = 40
 # Relative to the clock, and absolute.
@@ -154,7 +155,8 @@ class OpenMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(600)
-def test_nothing_is_lost_behind_open_transactions(connect: Connect, model_seed: int) -> None:
+@pytest.mark.parametrize("examples", [EXAMPLES, pytest.param(LONG_EXAMPLES, marks=pytest.mark.long)])
+def test_nothing_is_lost_behind_open_transactions(connect: Connect, model_seed: int, examples: int) -> None:
     database, others, seen = SharedDatabase(connect), [connect() for _ in range(3)], Seen()
 
     @seed(model_seed)
@@ -162,7 +164,7 @@ def test_nothing_is_lost_behind_open_transactions(connect: Connect, model_seed: 
         return OpenMachine(database, others, seen)
 
     chosen = settings(
-        max_examples=EXAMPLES,
+        max_examples=examples,
         stateful_step_count=STEPS,
         deadline=None,
         print_blob=True,
@@ -175,5 +177,5 @@ def test_nothing_is_lost_behind_open_transactions(connect: Connect, model_seed: 
     except BaseException as error:
         error.add_note(f"to repeat it: --model-seed {model_seed}")
         raise
-    assert seen.lines > EXAMPLES
+    assert seen.lines > examples
     assert seen.held > 0

@@ -44,7 +44,7 @@ def test_claims_beside_much_that_is_dead(connect: Connect, statistics: Statistic
         dispatch(loader)
     before = veteran.costs()
     hold_a_snapshot(connect())
-    create(loader, 100_000, 20, "c")
+    create(loader, 50_000, 20, "c")
     dispatch_in_bulk(loader)
     loader.execute("SELECT claim_next('other', 1, 0, 20000, %s)", (HOUR,))
     dispatch(loader)

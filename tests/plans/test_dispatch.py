@@ -11,7 +11,7 @@ from tests.plans.sessions import SLACK, Comparison, Statistics
 from tests.plans.states import create, dispatch_in_bulk, make_indexes_tall
 
 PIECE = 100
-FLOOD = 20_000
+FLOOD = 8_000
 
 
 def cost(meter: Meter, limit: int) -> int:
@@ -94,7 +94,7 @@ def test_a_sweep_is_bounded(connect: Connect, statistics: Statistics) -> None:
     for size in (PIECE, FLOOD):
         messages: list[Delivery] = []
         while len(messages) < size:
-            messages += dequeue(comparison.loader, min(size, 10_000), HOUR)[0]
+            messages += dequeue(comparison.loader, size, HOUR)[0]
             dispatch_in_bulk(comparison.loader)
         ((end_at,),) = comparison.loader.execute(
             "UPDATE lease SET end_at = clock_ms() + 500 RETURNING end_at"
@@ -109,7 +109,7 @@ def test_a_dispatch_with_many_channels_due(connect: Connect) -> None:
     """There are no dequeues, so nothing moves."""
     comparison = Comparison(connect, Statistics.EMPTY)
     costs = []
-    for channels in (2_000, 50_000):  # ready has as many entries as a dispatch reads
+    for channels in (2_000, 20_000):  # ready has as many entries as a dispatch reads
         create(comparison.loader, channels, channels, "due ")
         dispatch_in_bulk(comparison.loader)
         comparison.veteran.forget()

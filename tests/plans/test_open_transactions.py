@@ -35,8 +35,10 @@ def test_a_producer_left_open(connect: Connect, statistics: Statistics, messages
     assert comparison.veteran.answers == answers
 
 
-@pytest.mark.parametrize("limit", [1, 10])
-@pytest.mark.parametrize("backlog", [10, 30])
+@pytest.mark.parametrize(
+    ("limit", "backlog"),
+    [(1, 30), (10, 10), *(pytest.param(*few, marks=pytest.mark.long) for few in ((1, 10), (10, 30)))],
+)
 @pytest.mark.parametrize("is_dispatched", [False, True], ids=["new", "in its place"])
 def test_a_line_with_messages_of_an_open_transaction(
     connect: Connect, limit: int, backlog: int, *, is_dispatched: bool

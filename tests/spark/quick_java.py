@@ -4,6 +4,7 @@ They turn off the second compiler, and load Spark's classes from an archive (CDS
 little of everything, writes that archive. A Java of another version ignores the archive.
 """
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -42,8 +43,10 @@ def environment(cache: Path | None, scratch: Path) -> dict[str, str]:
     options = LIGHT
     if cache is not None:
         archive = cache / f"spark-{pyspark.__version__}-{find_java().stat().st_mtime_ns}.jsa"
-        if archive.exists() or _make(archive, scratch):
-            options = f"{LIGHT} -XX:SharedArchiveFile={archive} -Xlog:cds*=off"
+        with archive.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # one process makes it, and the others wait for it
+            if archive.exists() or _make(archive, scratch):
+                options = f"{LIGHT} -XX:SharedArchiveFile={archive} -Xlog:cds*=off"
     return {"SPARK_SUBMIT_OPTS": options, "SPARK_DAEMON_JAVA_OPTS": options}
 
 

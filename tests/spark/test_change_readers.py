@@ -104,7 +104,9 @@ class Writers:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 4))])
-@pytest.mark.parametrize("limit", [None, "1", "4", "25"])
+@pytest.mark.parametrize(
+    "limit", [None, "4", *(pytest.param(limit, marks=pytest.mark.long) for limit in ("1", "25"))]
+)
 def test_every_row_once_and_no_transaction_split(
     stream: OpenStream, connect: Connect, seed: int, limit: str | None
 ) -> None:

@@ -4,43 +4,91 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from tests.cli.running import run as run_here
 from tests.spark.traffic import complete, finish, kill
 
 Done = subprocess.CompletedProcess[str]
 NOWHERE = "postgresql://someone:s3cret@127.0.0.1:1/db"
+# Runs several commands in one process, with one Spark session: each line on stdin has the arguments of one.
+SEVERAL = """
+import contextlib, io, json, sys
+from unittest import mock
+from pyspark.sql import SparkSession
+from lonnymq.cli import main
+mock.patch.object(SparkSession, "stop").start()
+for line in sys.stdin:
+    sys.argv[1:] = ["spark", *json.loads(line)]
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
+"""
+Run = Callable[..., Done]
 
 
-def run(*arguments: str, dsn: str | None = None, cwd: Path | None = None) -> Done:
+def environment(dsn: str | None) -> dict[str, str]:
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PG", "LONNYMQ_", "DATABASE_URL"))}
+    return clean | {"NO_COLOR": "1"} | ({} if dsn is None else {"LONNYMQ_DSN": dsn})
+
+
+def run(*arguments: str, dsn: str | None = None) -> Done:
     return subprocess.run(
         [sys.executable, "-m", "lonnymq", "spark", *arguments],
         capture_output=True,
         text=True,
         check=False,
-        cwd=cwd,
-        env=clean | {"NO_COLOR": "1"} | ({} if dsn is None else {"LONNYMQ_DSN": dsn}),
+        env=environment(dsn),
     )
+
+
+@pytest.fixture
+def run_several(dsn: str, tmp_path: Path) -> Iterator[Run]:
+    """Like run(), but all commands share a process and a Spark session."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SEVERAL],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=environment(dsn),
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        stdin, stdout = process.stdin, process.stdout
+
+        def call(*arguments: str) -> Done:
+            stdin.write(json.dumps(arguments) + "\n")
+            stdin.flush()
+            code, out, err = json.loads(stdout.readline())
+            return Done(list(arguments), code or 0, out, err)
+
+        yield call
+        stdin.close()
 
 
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_from_a_file_through_the_queue_into_the_lake_and_back(
-    conn: psycopg.Connection, dsn: str, tmp_path: Path
+    conn: psycopg.Connection, run_several: Run, tmp_path: Path
 ) -> None:
     conn.execute("SELECT queue_set(p_history => TRUE, p_history_content => TRUE)")
     orders = tmp_path / "orders.jsonl"
     orders.write_text('{"tenant": "acme", "n": 1}\n{"tenant": "zoë", "n": 2}\n', encoding="utf-8")
-    loaded = run("load", str(orders), "--channel-column", "tenant", "--json", dsn=dsn)
+    loaded = run_several("load", str(orders), "--channel-column", "tenant", "--json")
     assert (loaded.returncode, loaded.stdout) == (0, '{"rows": 2}\n'), loaded.stderr
     complete(conn)
     kill(conn, "doomed", [b"x"])
-    archived = run("archive", "lake", "--json", dsn=dsn, cwd=tmp_path)
+    archived = run_several("archive", "lake", "--json")
     assert archived.returncode == 0, archived.stderr
     lake = str(tmp_path / "lake")
     found = json.loads(archived.stdout)
@@ -48,13 +96,18 @@ def test_from_a_file_through_the_queue_into_the_lake_and_back(
     assert {table["table"]: table["rows"] for table in found["tables"]} == {"history": 3, "dead": 1}
     assert [table["begins_at"] for table in found["tables"]] == [None, None]
     page = tmp_path / "report.html"
-    reported = run("report", "--lake", "lake", "--html", str(page), cwd=tmp_path)
+    reported = run_several("report", "--lake", "lake", "--html", str(page))
     assert reported.returncode == 0, reported.stderr
     assert "zoë" in reported.stdout
     assert "zoë" in page.read_text(encoding="utf-8")
-    replayed = run("replay", "--lake", lake, "--dead", "--into", "again", dsn=dsn)
+    replayed = run_several("replay", "--lake", lake, "--dead", "--into", "again")
     assert replayed.returncode == 0, replayed.stderr
     assert conn.execute("SELECT channel, content FROM message").fetchall() == [("again", b"x")]
+    orders.write_text('{"channel": null, "content": "x"}\n', encoding="utf-8")
+    refused = run_several("load", str(orders))
+    assert refused.returncode == 1
+    assert "channel" in refused.stderr
+    assert "Traceback" not in refused.stderr
 
 
 @pytest.mark.slow
@@ -77,14 +130,7 @@ def test_an_archive_of_a_trimmed_history_says_when_it_begins(
 
 @pytest.mark.slow
 @pytest.mark.cluster
-def test_errors_are_one_sentence(conn: psycopg.Connection, dsn: str, tmp_path: Path) -> None:
-    orders = tmp_path / "orders.jsonl"
-    orders.write_text('{"channel": null, "content": "x"}\n', encoding="utf-8")
-    refused = run("load", str(orders), dsn=dsn)
-    assert refused.returncode == 1
-    assert "channel" in refused.stderr
-    assert "Traceback" not in refused.stderr
-    assert "s3cret" not in refused.stderr
+def test_an_error_is_one_sentence(tmp_path: Path) -> None:
     unreachable = run("archive", str(tmp_path / "lake"), dsn=NOWHERE)
     assert unreachable.returncode == 3, unreachable.stderr
     assert "s3cret" not in unreachable.stdout + unreachable.stderr
@@ -101,11 +147,13 @@ def test_errors_are_one_sentence(conn: psycopg.Connection, dsn: str, tmp_path: P
     ],
 )
 def test_bad_input_is_refused_before_spark_starts(arguments: list[str], code: int, expected: str) -> None:
-    done = run(*arguments)
-    assert done.returncode == code
+    done = run_here("spark", *arguments)
+    assert done.code == code
     assert expected in done.stderr
 
 
 def test_every_command_has_an_example() -> None:
     for command in ("load", "archive", "report", "replay"):
-        assert f"Example: lonnymq spark {command}" in " ".join(run(command, "--help").stdout.split())
+        assert f"Example: lonnymq spark {command}" in " ".join(
+            run_here("spark", command, "--help").stdout.split()
+        )

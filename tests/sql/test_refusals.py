@@ -1,10 +1,14 @@
 """Bad input is refused with a LonnyMQ SQLSTATE and a hint that says what is allowed, and changes nothing."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg.rows import dict_row
+
+from tests.conftest import SCHEMA
+from tests.database import AnyServer, create_database, drop_database, unique_name
 
 NAME = "1 to 255 bytes"
 TIME = "between -2^53 and 2^53"
@@ -334,10 +338,21 @@ def contents(conn: psycopg.Connection) -> list[Any]:
     return [conn.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in tables]
 
 
+@pytest.fixture(scope="module")
+def shared(server: AnyServer, template: str) -> Iterator[psycopg.Connection]:
+    """One database for all refused calls, since none of them changes it."""
+    name = unique_name("lonnymq_refusals")
+    create_database(server, name, template)
+    with psycopg.connect(server.dsn(name), autocommit=True, options=f"-c search_path={SCHEMA}") as conn:
+        conn.execute("SELECT message_create('a', 'as it was')")
+        conn.execute("SELECT dispatch()")
+        yield conn
+    drop_database(server, name)
+
+
 @pytest.mark.parametrize(("call", "sqlstate", "hint"), REFUSED.values(), ids=REFUSED.keys())
-def test_bad_input_is_refused(conn: psycopg.Connection, call: str, sqlstate: str, hint: str) -> None:
-    conn.execute("SELECT message_create('a', 'as it was')")
-    conn.execute("SELECT dispatch()")
+def test_bad_input_is_refused(shared: psycopg.Connection, call: str, sqlstate: str, hint: str) -> None:
+    conn = shared
     before = contents(conn)
     with pytest.raises(psycopg.Error) as error:
         conn.execute("SELECT * FROM " + call)

@@ -51,7 +51,9 @@ def outcome(folder: Path, tests: str, ci: str, *arguments: str) -> tuple[int, st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [[], ["-n", "2"]], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "arguments", [[], pytest.param(["-n", "2"], marks=pytest.mark.long)], ids=["alone", "xdist"]
+)
 def test_skips_are_counted_with_what_to_install(tmp_path: Path, arguments: list[str]) -> None:
     code, output = outcome(tmp_path, TESTS, "false", *arguments)
     assert code == 0
@@ -61,7 +63,9 @@ def test_skips_are_counted_with_what_to_install(tmp_path: Path, arguments: list[
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [[], ["-n", "2"]], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "arguments", [["-n", "2"], pytest.param([], marks=pytest.mark.long)], ids=["xdist", "alone"]
+)
 def test_with_ci_a_skip_is_a_failure(tmp_path: Path, arguments: list[str]) -> None:
     code, output = outcome(tmp_path, TESTS, "true", *arguments)
     assert code == 1

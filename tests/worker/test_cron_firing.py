@@ -30,6 +30,8 @@ from tests.clock import FakeClock
 from tests.database import AnyServer, unique_name
 from tests.invariants import check, drain
 
+pytestmark = pytest.mark.slow
+
 TIMEOUT_S = 20.0
 PASSWORD = "no secret"  # noqa: S105 - of a role that lives for one test
 SECOND, MINUTE = 1000, 60_000
@@ -224,7 +226,6 @@ def processes(dsn: str, count: int) -> Iterator[Callable[[], None]]:
             process.join()
 
 
-@pytest.mark.slow
 def test_processes_that_are_killed(dsn: str, conn: psycopg.Connection) -> None:
     """Some are killed just when they fire: nothing is fired twice, and nothing is lost."""
     with processes(dsn, 3) as replace:
@@ -463,7 +464,6 @@ def test_connections_that_break(dsn: str, conn: psycopg.Connection) -> None:
     assert is_without_gaps(times_fired(conn))
 
 
-@pytest.mark.slow
 def test_a_database_that_is_down_for_a_while(
     dsn: str, server: AnyServer, conn: psycopg.Connection, logged: Callable[[], list[str]]
 ) -> None:

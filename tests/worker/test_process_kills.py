@@ -17,7 +17,6 @@ from tests.invariants import check
 from tests.worker import shop
 from tests.worker.processes import Processes, until
 
-ORDERS = 10_000
 KILLS = 6
 
 
@@ -49,40 +48,42 @@ def completed(conn: psycopg.Connection) -> int:
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_of_ten_thousand(
-    queue: Queue, conn: psycopg.Connection, processes: Processes
+@pytest.mark.parametrize("count", [3_000, pytest.param(10_000, marks=pytest.mark.long)])
+def test_killed_in_the_middle_of_thousands(
+    queue: Queue, conn: psycopg.Connection, processes: Processes, count: int
 ) -> None:
     """A third of the tasks pay in the transaction that completes them, a third run in the loop, a third in
     threads.
     """
+    kills = KILLS if count >= 10_000 else KILLS // 2
     seed = random.randrange(10**9)
     chance = random.Random(seed)
     print(f"seed {seed}")
     kinds: tuple[shop.AnyTask, ...] = (shop.pay, shop.ship, shop.pack)
     made = queue.enqueue_many(
-        kinds[order % 3].using(channel=f"tenant {order % 7}").message(order) for order in range(ORDERS)
+        kinds[order % 3].using(channel=f"tenant {order % 7}").message(order) for order in range(count)
     )
-    assert made.created == ORDERS
-    running = processes.start_many(4, lease=1)
-    for moment in sorted(chance.sample(range(200, ORDERS * 9 // 10), KILLS)):
+    assert made.created == count
+    running = processes.start_many(3, lease=1)
+    for moment in sorted(chance.sample(range(200, count * 2 // 3), kills)):
         until(partial(has_completed, conn, moment), f"{moment} to be completed", 60)
         victim = running.pop(chance.randrange(len(running)))
         victim.kill()
         running.append(processes.start(lease=1))
-    assert completed(conn) < ORDERS, "all was done before the last worker was killed"
+    assert completed(conn) < count, "all was done before the last worker was killed"
     until(lambda: value(conn, "SELECT COUNT(*) FROM message") == 0, "the rest", 60)
     for worker in running:
         assert worker.wait_until_serving().stop() == 0
 
     outcomes = conn.execute("SELECT outcome, COUNT(*), COUNT(DISTINCT id) FROM finished GROUP BY outcome")
-    assert outcomes.fetchall() == [("completed", ORDERS, ORDERS)]
+    assert outcomes.fetchall() == [("completed", count, count)]
     assert value(conn, "SELECT COUNT(*) FROM dead") == 0
-    assert set(processes.ledger.runs()) == set(range(ORDERS)), "each ran"
+    assert set(processes.ledger.runs()) == set(range(count)), "each ran"
     paid = Counter(number for (number,) in conn.execute("SELECT number FROM public.payment"))
-    assert paid == Counter(range(0, ORDERS, 3)), "each was paid once"
+    assert paid == Counter(range(0, count, 3)), "each was paid once"
     taken_over = value(conn, "SELECT COUNT(*) FROM finished WHERE attempts > 1")
-    ran_again = len(processes.ledger.runs()) - ORDERS
-    print(f"{KILLS} killed: {taken_over} taken over, {ran_again} ran again")
+    ran_again = len(processes.ledger.runs()) - count
+    print(f"{kills} killed: {taken_over} taken over, {ran_again} ran again")
     assert taken_over > 0, "no worker had a message when it was killed"
     check(conn)
 

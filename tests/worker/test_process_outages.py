@@ -27,7 +27,7 @@ from tests.worker import shop
 from tests.worker.ledger import now
 from tests.worker.processes import Processes, until
 
-ORDERS = 4000
+ORDERS = 1500
 WORK: tuple[shop.AnyTask, ...] = (shop.ship, shop.pack)
 SHORT_TIMEOUT = {"SHOP_IS_ASYNC": "1", "SHOP_TIMEOUT": "0.3"}  # its calls fail, while the other worker's wait
 PLENTY = 100
@@ -93,7 +93,7 @@ def test_the_database_is_down(
     ):
         queue.set(history=True)
         queue.enqueue_many(
-            WORK[order % 2].using(channel=f"tenant {order % 7}").message(order, 0.01)
+            WORK[order % 2].using(channel=f"tenant {order % 7}").message(order, 0.03)
             for order in range(ORDERS)
         )
         lease = OUTAGES[kind].lease

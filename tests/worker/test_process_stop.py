@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -36,6 +37,10 @@ def processes(dsn: str, tmp_path: Path) -> Iterator[Processes]:
         yield made
 
 
+def long(*values: object) -> Any:
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
 def leased(conn: psycopg.Connection) -> int:
     return len(conn.execute("SELECT FROM leases").fetchall())
 
@@ -53,9 +58,9 @@ UNTOUCHED = (False, 0, None)
     ("kind", "number", "environment"),
     [
         ("in a thread", signal.SIGTERM, {}),
-        ("in a thread", signal.SIGINT, {"SHOP_IS_ASYNC": "1"}),
-        ("in the loop", signal.SIGTERM, {"SHOP_IS_ASYNC": "1"}),
-        ("in the loop", signal.SIGINT, {}),
+        long("in a thread", signal.SIGINT, {"SHOP_IS_ASYNC": "1"}),
+        ("in the loop", signal.SIGINT, {"SHOP_IS_ASYNC": "1"}),
+        long("in the loop", signal.SIGTERM, {}),
     ],
 )
 def test_running_handlers_finish_and_ready_messages_are_released(
@@ -119,7 +124,15 @@ def test_handlers_that_do_not_finish_are_interrupted_and_their_messages_released
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "number"), [*((kind, signal.SIGTERM) for kind in KINDS), ("waits in a thread", signal.SIGINT)]
+    ("kind", "number"),
+    [
+        ("waits in the loop", signal.SIGTERM),
+        ("waits in a thread", signal.SIGINT),
+        ("unstoppable in a thread", signal.SIGTERM),
+        long("waits in a thread", signal.SIGTERM),
+        long("unstoppable in the loop", signal.SIGTERM),
+        long("unstoppable elsewhere", signal.SIGTERM),
+    ],
 )
 def test_a_second_signal_stops_it_at_once(
     queue: Queue, conn: psycopg.Connection, processes: Processes, kind: str, number: signal.Signals
