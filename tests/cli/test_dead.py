@@ -101,6 +101,39 @@ def test_retry_of_what_is_refused(queue: Queue, lonnymq: Run) -> None:
     assert (done.code, done.stdout.startswith("0 retried, 1 refused: ")) == (1, True)
 
 
+def test_groups(dead: list[int], lonnymq: Run) -> None:
+    head, first, second = (line.split() for line in lonnymq("dead", "groups").stdout.splitlines())
+    assert head == ["group", "messages", "channels", "first", "last", "example", "task", "error"]
+    assert [first[1], first[2], first[-1]] == ["2", "2", "timeout"]
+    assert [second[1], second[2], second[-1]] == ["1", "1", "no"]
+    by_channel = lonnymq("dead", "groups", "--by-channel", "--channel", "bee", "--json").record
+    assert (by_channel["channel"], by_channel["pattern"], by_channel["example_id"]) == ("bee", "timeout", 3)
+    assert by_channel["fingerprint"] == first[0]
+    cut = lonnymq("dead", "groups", "--scan", "2", "--limit", "1")
+    assert "only the newest 2 were read. To read more: --scan 20" in cut.stderr
+    assert "--limit 10" in cut.stderr
+    none = lonnymq("dead", "groups", "--channel", "nobody")
+    assert (none.code, none.stdout, none.stderr) == (0, "", "There are no dead messages.\n")
+
+
+def test_a_group_is_retried_over_a_time(queue: Queue, dead: list[int], lonnymq: Run) -> None:
+    timeout, other = (group["fingerprint"] for group in lonnymq("dead", "groups", "--json").records)
+    retry = ["dead", "retry", "--all", "--group", timeout]
+    assert [found["id"] for found in lonnymq("dead", "list", "--group", timeout, "--json").records] == [1, 3]
+    assert lonnymq(*retry, "--spread", "10m", "--dry-run").stdout == "2 would be retried\n"
+    assert lonnymq(*retry, "--dry-run", "--json").record == {"would_retry": 2}
+    assert len(queue.dead.list()) == 3
+    assert lonnymq(*retry, "--spread", "10m").stdout == "2 retried\n"
+    first, last = (
+        found.dequeue_at for status in ("due", "scheduled") for found in queue.messages(status=status)
+    )
+    assert last - first == 300_000
+    again = lonnymq(*retry)
+    assert (again.code, "`lonnymq dead groups` lists" in again.said) == (1, True)
+    assert lonnymq("dead", "discard", "--all", "--group", timeout, "--yes").code == 1
+    assert lonnymq("dead", "discard", "--all", "--group", other, "--yes").stdout == "1 discarded\n"
+
+
 def test_discard(queue: Queue, dead: list[int], lonnymq: Run) -> None:
     assert lonnymq("dead", "discard", "1").code == 2
     assert lonnymq("dead", "discard", "--all").code == 2
@@ -126,6 +159,7 @@ WRONG = [
     (["--channel", "acme"], "no messages given"),
     (["1", "--all"], "ids cannot be combined with"),
     (["1", "--channel", "acme"], "ids cannot be combined with"),
+    (["1", "--group", "0123456789ab"], "ids cannot be combined with"),
     (["one"], "integer"),
 ]
 
@@ -142,3 +176,15 @@ def test_wrong_use(queue: Queue, dead: list[int], lonnymq: Run, command: list[st
 
 def test_a_delay_is_not_for_all(lonnymq: Run) -> None:
     assert lonnymq("dead", "retry", "--all", "--delay", "1").code == 2
+
+
+def test_wrong_use_of_retry(queue: Queue, lonnymq: Run) -> None:
+    for arguments, says in [
+        (["1", "--dry-run"], "--dry-run is for --all"),
+        (["--all", "--spread", "soon"], "'soon' is not a duration (write 90s, 10m"),
+        (["--all", "--spread", "31d"], "a spread of 2678400000 ms is out of range. Give 0 to 30 days."),
+        (["--all", "--group", "timeout"], "'timeout' is not a fingerprint. List the groups"),
+    ]:
+        done = lonnymq("dead", "retry", *arguments)
+        assert (done.code, done.stdout) == (2, ""), done.stderr
+        assert says in done.said

@@ -92,6 +92,33 @@ def test_all_dead_letters_are_retried_or_discarded_at_once(queue: Any) -> None:
     assert queue.dead.list() == []
 
 
+def test_a_group_of_dead_letters_is_retried_over_a_time(queue: Any) -> None:
+    queue.enqueue_many(range(5), channel="acme")
+    for number, message in enumerate(queue.dequeue(5)):
+        queue.fail(message, f"no route to host {number}" if number else "broken")
+    group, other = queue.dead.groups()
+    assert (group.pattern, group.messages, group.channels, group.has_more) == (
+        "no route to host #",
+        4,
+        1,
+        False,
+    )
+    assert [found.messages for found in queue.dead.groups(channel="acme", by_channel=True, limit=1)] == [4]
+    chosen = {"fingerprint": group.fingerprint, "spread": timedelta(minutes=4)}
+    assert queue.dead.retry_all(**chosen, dry_run=True).retried == 4
+    assert len(queue.dead.list(fingerprint=group.fingerprint)) == 4
+    assert queue.dead.retry_all(**chosen).retried == 4
+    assert queue.dead.retry_all(**chosen).retried == 0
+    (first,) = queue.dequeue(5)
+    waiting = [found.dequeue_at - queue.get(first.id).dequeue_at for found in queue.messages()]
+    assert waiting == [60_000, 120_000, 180_000]
+    assert queue.dead.discard_all(fingerprint=other.fingerprint).discarded == 1
+    with pytest.raises(errors.InvalidTime, match="a spread of -1000 ms is out of range"):
+        queue.dead.retry_all(spread=-1)
+    with pytest.raises(errors.InvalidQuery, match="List the groups of dead letters"):
+        queue.dead.retry_all(fingerprint="broken")
+
+
 def test_cancel_and_reschedule(queue: Any) -> None:
     later = queue.enqueue("later", run_at=datetime.now(UTC) + timedelta(days=1))
     assert queue.dequeue() == []

@@ -455,6 +455,16 @@ def dead_list(run: Run) -> None:
     assert run(c.DeadList(after=dead_id)) == []
 
 
+def dead_groups(run: Run) -> None:
+    dead_id = dead(run)
+    [found] = run(c.DeadGroups("a", by_channel=True))
+    assert (found.pattern, found.channel, found.messages, found.example_id, found.has_more) == (
+        *("no route", "a", 1, dead_id),
+        False,
+    )
+    assert [each.id for each in run(c.DeadList(fingerprint=found.fingerprint))] == [dead_id]
+
+
 def dead_retry(run: Run) -> None:
     dead_id = dead(run)
     assert run(c.DeadRetry([dead_id, 0])) == [
@@ -468,7 +478,9 @@ def dead_retry(run: Run) -> None:
 
 def dead_retry_all(run: Run) -> None:
     dead(run)
-    assert run(c.DeadRetryAll("a")) == c.RetriedAll(1, 0, None)
+    assert run(c.DeadRetryAll("a", dry_run=True)) == c.RetriedAll(1, 0, None)
+    assert run(c.DeadRetryAll("a", spread_ms=1000)) == c.RetriedAll(1, 0, None)
+    assert run(c.DeadRetryAll("a")) == c.RetriedAll(0, 0, None)
 
 
 def dead_discard(run: Run) -> None:

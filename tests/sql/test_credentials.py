@@ -81,10 +81,12 @@ OBSERVES = (
     "message_list({channel})",
     "message_list({channel}, 'leased')",
     "dead_list({channel})",
+    "dead_groups({channel})",
 )
 NEITHER = (
     "message_list()",
     "dead_list()",
+    "dead_groups()",
     "queue_stats()",
     "lane_list()",
     "message_dequeue()",

@@ -69,6 +69,7 @@ lane_list               .         .         x         x
 message_get             .         .         x         x
 message_list            .         .         x         x
 dead_list               .         .         x         x
+dead_groups             .         .         x         x
 queue_stats             .         .         x         x
 bound_channels          .         .         x         x
 login_is_free           .         .         x         x

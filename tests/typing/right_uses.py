@@ -24,6 +24,7 @@ from lonnymq import (
     ChannelPolicy,
     ChannelStatistics,
     Created,
+    DeadGroup,
     DeadMessage,
     Delivery,
     Discard,
@@ -162,7 +163,9 @@ def administering(queue: Queue, conn: psycopg.Connection) -> None:
     assert_type(queue.channel("acme").delete(with_messages=True), Deleted)
     assert_type(queue.dead.list(channel="acme", error="no such%"), list[DeadMessage])
     assert_type(queue.dead.retry([7], delay=60), list[Outcome])
+    assert_type(queue.dead.groups(by_channel=True), list[DeadGroup])
     assert_type(queue.dead.retry_all(channel="acme"), RetriedAll)
+    assert_type(queue.dead.retry_all(fingerprint="0123456789ab", spread=600, dry_run=True), RetriedAll)
     assert_type(queue.dead.discard([7]), list[Outcome])
     assert_type(queue.dead.discard_all(), DiscardedAll)
     finished = queue.history(channel="acme", since=datetime.now(UTC), limit=10)
@@ -206,6 +209,7 @@ async def using_an_async_queue(
     assert_type(await queue.channel("acme").set(max_size=100, weight=0.5), ChannelPolicy)
     assert_type(await queue.channel("acme").stats(), ChannelStatistics)
     assert_type(await queue.dead.list(), list[DeadMessage])
+    assert_type(await queue.dead.groups(), list[DeadGroup])
     assert_type(await queue.dead.retry_all(), RetriedAll)
     await queue.close()
 

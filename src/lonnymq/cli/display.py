@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 from lonnymq.cli.failure import BadValue
-from lonnymq.formatting import SECOND, duration
+from lonnymq.formatting import DAY, HOUR, MINUTE, SECOND, duration
 
 _KIB = 1024
+_UNITS = {"s": SECOND, "m": MINUTE, "min": MINUTE, "h": HOUR, "d": DAY}
 
 
 def when(at: int | None, now: int) -> str:
@@ -82,6 +84,18 @@ def gist(error: str | None) -> str:
     """
     text = (error or "").strip()
     return text.rpartition("\n")[2] if text.startswith("Traceback ") else text
+
+
+def seconds(text: str) -> float:
+    """Parse a duration that somebody typed.
+
+    >>> seconds("90"), seconds("1.5 s"), seconds("10m"), seconds("2h")
+    (90.0, 1.5, 600.0, 7200.0)
+    """
+    found = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([a-z]*)\s*", text, re.ASCII)
+    if found is None or (found[2] or "s") not in _UNITS:
+        raise BadValue(f"{text!r} is not a duration", "write 90s, 10m, 2h or 1d, or a number of seconds")
+    return float(found[1]) * _UNITS[found[2] or "s"] / SECOND
 
 
 def moment(text: str) -> datetime:

@@ -79,6 +79,7 @@ class ChannelCalls:
 
 class DeadCalls:
     list = Call(manage_dead_letters.list_dead)
+    groups = Call(manage_dead_letters.group_dead)
     retry = Call(manage_dead_letters.retry_dead)
     retry_all = Call(manage_dead_letters.retry_all_dead)
     discard = Call(manage_dead_letters.discard_dead)

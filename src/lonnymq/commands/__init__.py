@@ -25,6 +25,8 @@ from lonnymq.commands.channel import (
 from lonnymq.commands.dead_letter import (
     DeadDiscard,
     DeadDiscardAll,
+    DeadGroup,
+    DeadGroups,
     DeadList,
     DeadMessage,
     DeadRetry,
@@ -167,6 +169,8 @@ __all__ = [
     "CredentialList",
     "DeadDiscard",
     "DeadDiscardAll",
+    "DeadGroup",
+    "DeadGroups",
     "DeadList",
     "DeadMessage",
     "DeadRetry",

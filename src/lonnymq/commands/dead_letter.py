@@ -1,11 +1,11 @@
-"""List dead letters, retry them, discard them."""
+"""List dead letters, group them, retry them, discard them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from lonnymq.commands.answers import ManyEndings, ManyRecords, OneRecord
-from lonnymq.statement import BigInt, BigInts, Int, Jsonb, Text
+from lonnymq.statement import BigInt, BigInts, Boolean, Int, Jsonb, Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,41 @@ class DeadList(ManyRecords[DeadMessage]):
     after: BigInt = 0
     limit: Int = 100
     lane: Text | None = None
+    fingerprint: Text | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadGroup:
+    """Dead letters of one task whose errors have the same pattern.
+
+    In `pattern`, `#` stands for numbers and ids, and `'...'` for what was quoted. `channel` is None unless
+    the groups are by channel. With `has_more`, there are older dead letters, which are not counted.
+    """
+
+    fingerprint: str
+    pattern: str | None
+    task: str | None
+    channel: str | None
+    messages: int
+    channels: int
+    first_dead_at: int
+    last_dead_at: int
+    example_id: int
+    has_more: bool
+
+
+@dataclass(frozen=True)
+class DeadGroups(ManyRecords[DeadGroup]):
+    """Group dead letters by what went wrong, the largest group first. Reads the newest `scan` of them."""
+
+    function = "dead_groups"
+    is_harmless = True
+    record = DeadGroup
+
+    channel: Text | None = None
+    by_channel: Boolean = False
+    limit: Int = 100
+    scan: Int = 10_000
 
 
 @dataclass(frozen=True)
@@ -52,12 +87,13 @@ class DeadRetry(ManyEndings):
 
     ids: BigInts
     dequeue_at: BigInt | None = None
+    spread_ms: BigInt = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RetriedAll:
     """`refused` counts those whose channel is full or whose dedupe key is taken. After the last page,
-    `next_after` is None.
+    `next_after` is None. Of a dry run, `retried` counts those that would be tried.
     """
 
     retried: int
@@ -67,7 +103,7 @@ class RetriedAll:
 
 @dataclass(frozen=True)
 class DeadRetryAll(OneRecord[RetriedAll]):
-    """Retry the dead letters of a channel or with an error, up to `limit` per call."""
+    """Retry the dead letters of a channel, with an error or of a group, up to `limit` per call."""
 
     function = "dead_retry_all"
     record = RetriedAll
@@ -77,6 +113,9 @@ class DeadRetryAll(OneRecord[RetriedAll]):
     dequeue_at: BigInt | None = None
     after: BigInt = 0
     limit: Int = 1000
+    fingerprint: Text | None = None
+    spread_ms: BigInt = 0
+    dry_run: Boolean = False
 
 
 @dataclass(frozen=True)
@@ -98,7 +137,7 @@ class DiscardedAll:
 
 @dataclass(frozen=True)
 class DeadDiscardAll(OneRecord[DiscardedAll]):
-    """Delete the dead letters of a channel or with an error, up to `limit` per call."""
+    """Delete the dead letters of a channel, with an error or of a group, up to `limit` per call."""
 
     function = "dead_discard_all"
     record = DiscardedAll
@@ -107,3 +146,4 @@ class DeadDiscardAll(OneRecord[DiscardedAll]):
     error: Text | None = None
     after: BigInt = 0
     limit: Int = 1000
+    fingerprint: Text | None = None

@@ -88,6 +88,7 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "status_get",
         "message_list",
         "dead_list",
+        "dead_groups",
         "queue_stats",
         "batch_get",
         "batch_list",
