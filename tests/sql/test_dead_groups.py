@@ -112,7 +112,8 @@ def bury(conn: psycopg.Connection, *rows: tuple[str, str | None, str | None]) ->
     for message_id, (channel, task, error) in zip(ids, rows, strict=True):
         conn.execute(
             "INSERT INTO dead (id, dequeue_at, created_at, dead_at, generation, attempts, cost, priority,"
-            " lane, channel, error, headers, content) VALUES (%s, 0, 0, %s, 1, 1, 1, 0, 'default', %s, %s, %s, '')",
+            " lane, channel, error, headers, content)"
+            " VALUES (%s, 0, 0, %s, 1, 1, 1, 0, 'default', %s, %s, %s, '')",
             (message_id, message_id * SECOND, channel, error, json.dumps({"task": task}) if task else None),
         )
     return list(ids)
