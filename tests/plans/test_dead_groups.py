@@ -20,7 +20,8 @@ def bury(conn: psycopg.Connection, first: int, last: int) -> None:
         "INSERT INTO dead (id, dequeue_at, created_at, dead_at, generation, attempts, cost, priority, lane,"
         " channel, error, headers, content)"
         " SELECT g, 0, 0, g, 1, 1, 1, 0, 'default', 'c ' || g % 10, 'no route to ' || g,"
-        " '{\"task\": \"mail\"}', convert_to(repeat('x', 600), 'UTF8') FROM generate_series($1::BIGINT, $2) g",
+        " '{\"task\": \"mail\"}', convert_to(repeat('x', 600), 'UTF8')"
+        " FROM generate_series($1::BIGINT, $2) g",
         (first, last),
     )
 

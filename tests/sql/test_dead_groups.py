@@ -55,7 +55,7 @@ TEXTS: dict[str | None, str | None] = {
     "the lease ran out": "the lease ran out",
     "\n  no route to 10.0.0.7:5432\nretried 5 times": "no route to #",
     f"no customer {uuid4()} in 0x7F3a of 5f3c9a1e77b0": "no customer # in # of #",
-    "a decade of facade": "a decade of facade",
+    "a decade of facade in abcdef12xyz": "a decade of facade in abcdef#xyz",
     "it took 5.3 s, not -2,000 ms at 12:30:01": "it took # s, not -# ms at #",
     "can't open 'a \\' b', don't know b'x' or \"it's\"": "can't open '...', don't know b'...' or \"...\"",
     "wrong: '" + "x" * 5000: "wrong: '...'",

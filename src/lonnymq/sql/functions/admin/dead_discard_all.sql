@@ -1,6 +1,6 @@
--- dead_discard for all dead messages, of a channel, with an error LIKE p_error or of a group of dead_groups if given: up
--- to p_limit per call, with ids above p_after. Returns how many were deleted, and p_after for the next call; NULL: there
--- are no more.
+-- dead_discard for all dead messages, of a channel, with an error LIKE p_error or of a group of dead_groups if given:
+-- up to p_limit per call, with ids above p_after. Returns how many were deleted, and p_after for the next call; NULL:
+-- there are no more.
 CREATE OR REPLACE FUNCTION dead_discard_all (
     p_channel TEXT DEFAULT NULL, p_error TEXT DEFAULT NULL, p_after BIGINT DEFAULT 0, p_limit INT DEFAULT 1000,
     p_fingerprint TEXT DEFAULT NULL)

@@ -1,7 +1,7 @@
 -- Dead letters, of a channel if given, grouped by what went wrong: by task and pattern of the error, and with
--- p_by_channel also by channel. The largest groups come first, up to p_limit. Reads at most the p_scan dead letters with
--- the highest ids; has_more is TRUE in every row if there are others, which are not counted. example_id is the highest
--- id of the group. Locks nothing.
+-- p_by_channel also by channel. The largest groups come first, up to p_limit. Reads at most the p_scan dead letters
+-- with the highest ids; has_more is TRUE in every row if there are others, which are not counted. example_id is the
+-- highest id of the group. Locks nothing.
 CREATE OR REPLACE FUNCTION dead_groups (
     p_channel TEXT DEFAULT NULL, p_by_channel BOOLEAN DEFAULT FALSE, p_limit INT DEFAULT 100, p_scan INT DEFAULT 10000)
 RETURNS TABLE (
