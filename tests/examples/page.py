@@ -53,8 +53,8 @@ NOT_RUN = {
         "lonnymq install --roles": "roles belong to the whole server: test_deployment_guide.py makes its own"
     },
     "operations.md": {
-        "lonnymq dead retry --all --group": "that group is only an example: tests/cli/test_dead.py retries one",
-        "CREATE ROLE": "roles belong to the whole server: test_operations_guide.py makes its own"
+        "lonnymq dead retry --all --group": "only an example of a group: tests/cli/test_dead.py retries one",
+        "CREATE ROLE": "roles belong to the whole server: test_operations_guide.py makes its own",
     },
     "worker.md": {
         "lonnymq worker shop.tasks:app": "does not stop by itself: quickstart.md runs a worker",

@@ -25,16 +25,21 @@ def raised(action: Callable[[], object]) -> str:
     raise AssertionError("it raised nothing")
 
 
+NOBODY: dict[str, int] = {}
+
+
 def chained(*, is_traced: bool) -> str:
-    """An exception with a cause; one that was never raised has no traceback."""
+    """An exception with a cause. One that was never raised has no traceback of its own."""
     error = ValueError("order 7 is broken\nand has a second line")
-    try:
+
+    def fail() -> None:
         try:
-            {}["customer 7"]
+            NOBODY["customer 7"]
         except KeyError as cause:
             raise error from cause
-    except ValueError:
-        return "".join(traceback.format_exception(error if is_traced else error.with_traceback(None)))
+
+    text = raised(fail)
+    return text if is_traced else "".join(traceback.format_exception(error.with_traceback(None)))
 
 
 async def fail_together() -> None:
@@ -73,7 +78,7 @@ def test_the_pattern_of_a_traceback_is_that_of_its_exception(conn: psycopg.Conne
     conn.execute("CREATE TABLE public.one (id INT PRIMARY KEY)")
     twice = "INSERT INTO public.one VALUES (7), (7)"
     texts = {
-        raised(lambda: {}["customer 7"]): "KeyError: '...'",
+        raised(lambda: NOBODY["customer 7"]): "KeyError: '...'",
         raised(lambda: json.loads('{"a" 1}')): (
             "json.decoder.JSONDecodeError: Expecting '...' delimiter: line # column # (char #)"
         ),

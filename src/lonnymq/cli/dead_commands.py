@@ -30,6 +30,7 @@ from lonnymq.formatting import count, plural
 if TYPE_CHECKING:
     from lonnymq.commands import DeadGroup, DeadMessage
 
+SCAN_MAX = 100_000
 MEANINGS = {
     "retried": "it waits again, with all its attempts",
     "duplicate": "another message has its dedupe key",
@@ -101,7 +102,9 @@ def groups(
     channel: OfChannel = None,
     by_channel: Annotated[bool, typer.Option("--by-channel", help="One group per channel.")] = False,
     limit: Limit = 50,
-    scan: Annotated[int, typer.Option(min=1, help="Read at most this many, the newest.")] = 10_000,
+    scan: Annotated[
+        int, typer.Option(min=1, max=SCAN_MAX, help="Read the newest, up to this many.")
+    ] = 10_000,
     dsn: Dsn = None,
     schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
@@ -122,9 +125,10 @@ def groups(
         as_json=as_json,
     )
     if found and found[0].has_more and not as_json:
-        note(f"There are more: only the newest {count(scan)} were read. To read more: --scan {scan * 10}")
+        to_read_more = f" To read more: --scan {min(scan * 10, SCAN_MAX)}" if scan < SCAN_MAX else ""
+        note(f"There are more dead messages: the newest {count(scan)} were read.{to_read_more}")
     if len(found) == limit and not as_json:
-        note(f"There may be more groups: --limit {limit * 10}")
+        note("For more groups: a higher --limit")
 
 
 @app.command()
