@@ -11,10 +11,11 @@ from lonnymq.cli.display import attempts_of, gist, size, when
 from lonnymq.cli.failure import FAILURE, BadValue, NotThere
 from lonnymq.cli.message_commands import LAST_ID, Id, fields
 from lonnymq.cli.message_outcomes import print_outcomes
-from lonnymq.cli.open_queue import opened, server_time
+from lonnymq.cli.open_queue import opened
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, OfChannel, OfLane, Schema, Yes, print_json
 from lonnymq.cli.printing import Column, print_page, print_record
 from lonnymq.formatting import count, plural
+from lonnymq.monitor.server import server_time
 
 if TYPE_CHECKING:
     from lonnymq.commands import DeadMessage
