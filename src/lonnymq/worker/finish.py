@@ -151,8 +151,9 @@ class Finisher:
         command: Command[list[Outcome]],
         count: Callable[[LeasedMessage, Result], None] | None = None,
     ) -> None:
+        messages = [leased.message for leased in batch] if self._queue.observers else ()
         try:
-            outcomes = await self._outages.retry(lambda: self._queue.perform(ask(command)))
+            outcomes = await self._outages.retry(lambda: self._queue.perform(ask(command, None, messages)))
         except Exception as error:
             if len(batch) > 1:
                 raise BatchFailed from error

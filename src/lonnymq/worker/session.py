@@ -37,6 +37,7 @@ from time import monotonic
 from typing import Any
 
 from lonnymq.client.async_queue import AsyncQueue
+from lonnymq.client.observers import is_prefetching
 from lonnymq.commands import Delivery
 from lonnymq.errors import LonnyMQError
 from lonnymq.worker import health, maintenance
@@ -78,6 +79,8 @@ class WorkerSession:
         self._lease_s = lease_s
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()  # each handler gets a copy, not what another one has set
+        self._prefetch_context = self._context.copy()
+        self._prefetch_context.run(is_prefetching.set, True)  # noqa: FBT003 - a value
         self._stopping = asyncio.Event()
         self._halted = asyncio.Event()  # lease and start no messages: paused or stopping
         self._ready: deque[LeasedMessage] = deque()
@@ -248,7 +251,8 @@ class WorkerSession:
         dequeue = self._loop.create_task(
             self._queue.dequeue_until(self._halted, limit, **options)
             if wait_s is None
-            else self._queue.dequeue(limit, wait=wait_s, **options)
+            else self._queue.dequeue(limit, wait=wait_s, **options),
+            context=self._prefetch_context,
         )
         halted = self._loop.create_task(self._halted.wait())
         try:
@@ -315,7 +319,8 @@ class WorkerSession:
         try:
             if await self._extend_to_own_lease(leased):
                 context = WorkerJobContext(
-                    leased, self._leases, self._progress, self._loop, self._queue.schema
+                    *(leased, self._leases, self._progress, self._loop),
+                    *(self._queue.schema, self._queue.observers),
                 )
                 outcome, error = await run(leased, context, self._threads)
             else:
