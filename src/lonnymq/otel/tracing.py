@@ -296,7 +296,9 @@ def _of_delivery(message: Delivery) -> dict[str, Any]:
     }
 
 
-def _of_content(channel: str, content: bytes, headers: Mapping[str, Any] | None) -> dict[str, Any]:
+def _of_content(
+    channel: str | None, content: bytes | None, headers: Mapping[str, Any] | None
+) -> dict[str, Any]:
     task = (headers or {}).get(TASK_HEADER)
-    found = {names.CHANNEL: channel, names.BODY_SIZE: len(content)}
+    found: dict[str, Any] = {names.CHANNEL: channel or "", names.BODY_SIZE: len(content or b"")}
     return found | ({names.TASK: task} if isinstance(task, str) else {})

@@ -89,6 +89,7 @@ async def run(
         return _outcome_of_error(leased, JobStopped())
     handler = leased.handler
     timer = None
+    ended: tuple[HandlerOutcome, BaseException | None]
     try:
         call = handler.call_for(leased.message)
     except UNUSABLE as error:

@@ -21,6 +21,8 @@ it or have it drain (`_obey`). `_release_waiting` releases messages that were no
 `_finish_all` releases what is ready, has `drain` wait for what runs and interrupt it when the shutdown
 timeout is over, and waits until the outcomes are in the database.
 
+With a metrics port, `lonnymq.prometheus` counts what starts here and what `finish` finishes.
+
 Code that should run before each handler belongs in `_handle`, code that should run after each attempt in
 `_report_result`, and code that should run when the worker starts or stops in `serve`.
 """
@@ -34,7 +36,7 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.client.observers import is_prefetching
@@ -60,6 +62,9 @@ from lonnymq.worker.threads import Threads
 from lonnymq.worker.unknown_tasks import UnknownTask, UnknownTasks
 from lonnymq.worker.worker_settings import WorkerSettings
 
+if TYPE_CHECKING:
+    from lonnymq.prometheus.worker_metrics import WorkerMetrics
+
 log = logging.getLogger("lonnymq.worker")
 
 DEQUEUE_MAX = 10_000
@@ -72,7 +77,13 @@ HELD_MAX_S = 0.5  # the same for a message that a limit of this worker holds bac
 
 
 class WorkerSession:
-    def __init__(self, settings: WorkerSettings, queue: AsyncQueue, lease_s: float) -> None:
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        queue: AsyncQueue,
+        lease_s: float,
+        metrics: WorkerMetrics | None = None,
+    ) -> None:
         self._settings = settings
         self._app = settings.app
         self._queue = queue
@@ -95,13 +106,16 @@ class WorkerSession:
         self._leases = Leases(queue, self._outages, self._in_progress, self._running, lease_s)
         self._progress = Progress(queue, self._loop)
         self._job_log = JobLog(queue.schema)
-        self._finisher = Finisher(queue, self._outages, self._job_log, self._on_finished)
+        self._metrics = metrics
+        self._finisher = Finisher(queue, self._outages, self._job_log, self._on_finished, metrics)
         self._threads = Threads(settings.concurrency, self._threads_exhausted)
         self._unknown = UnknownTasks(self._app.tasks, settings.unknown_task_timeout)
         self._registry = Registry(
             settings, queue, self._unknown, lambda: (self._status, len(self._running)), self._obey
         )
         self._failure: LonnyMQError | None = None
+        if metrics is not None:
+            metrics.watch(lambda: len(self._running), lambda: self._is_up, capacity=settings.concurrency)
 
     def stop(self, *, force: bool = False) -> None:
         self._stopping.set()
@@ -188,6 +202,10 @@ class WorkerSession:
         if self._stopping.is_set():
             return "draining"
         return "paused" if self._halted.is_set() else "serving"
+
+    @property
+    def _is_up(self) -> bool:
+        return self._status == "serving" and not self._outages.is_down
 
     def _summary(self) -> str:
         counts = self._finisher.counts.items()
@@ -313,6 +331,8 @@ class WorkerSession:
 
     async def _handle(self, leased: LeasedMessage) -> None:
         leased.started_at = monotonic()
+        if self._metrics is not None:
+            self._metrics.started(leased.message, leased.started_at - leased.received_at)
         if self._job_log.is_about_starts:
             self._job_log.started(leased)
         error: BaseException | None
