@@ -85,21 +85,9 @@ def test_what_became_of_messages(dsn: str) -> None:
     def total(name: str, task: str, lane: str = "default") -> float | None:
         return value(found, f"lonnymq_{name}_total", task=task, lane=lane)
 
-    assert [
-        total("completed", "good", "mail"),
-        total("completed", "more"),
-        total("completed", "", "raw"),
-    ] == [
-        1,
-        1,
-        3,
-    ]
+    for name in ("created", "completed"):
+        assert [total(name, "good", "mail"), total(name, "more"), total(name, "", "raw")] == [1, 1, 3]
     assert [total("retried", "bad"), total("dead", "bad"), total("completed", "bad")] == [1, 1, None]
-    assert [total("created", "good", "mail"), total("created", "more"), total("created", "", "raw")] == [
-        1,
-        1,
-        3,
-    ]
     process = "lonnymq_process_seconds_count"
     assert value(found, process, task="good", outcome="completed") == 1
     assert value(found, process, task="bad", outcome="dead") == 1
@@ -184,9 +172,7 @@ def test_what_cannot_be_exported(dsn: str) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(
-            MetricsPortUnavailable, match=f"could not open port {port} on 127.0.0.1"
-        ) as raised:
+        with pytest.raises(MetricsPortUnavailable, match=f"could not open port {port} on ") as raised:
             asyncio.run(Worker(app, metrics_port=port).serve(until_empty=True))
         assert raised.value.hint == "choose another port, or stop the program that uses it"
         for wrong in ({"metrics_port": 70_000}, {"metrics_port": 1, "metrics_channels": 0}):
