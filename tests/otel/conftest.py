@@ -41,7 +41,7 @@ class Telemetry:
 
 @pytest.fixture
 def telemetry() -> Iterator[Telemetry]:
-    tracers, exporter = TestBase.create_tracer_provider()
+    tracers, exporter = TestBase.create_tracer_provider()  # type: ignore[no-untyped-call]
     meters, reader = TestBase.create_meter_provider()
     yield Telemetry(tracers, exporter, meters, reader)
     tracers.shutdown()

@@ -203,14 +203,15 @@ def test_it_is_off_unless_turned_on(queue: Queue, telemetry: Telemetry) -> None:
     sibling = queue.as_async()
     instrument(queue, **telemetry.providers)
     instrument(queue, **telemetry.providers)  # replaces the first
-    assert len(queue.observers) == len(sibling.observers) == 1
+    assert [len(each.observers) for each in (queue, sibling)] == [1, 1]
     queue.enqueue(1)
     assert len(telemetry.spans()) == 1
     uninstrument(queue)
     queue.enqueue(2)
     assert len(telemetry.spans()) == 1
     assert "traceparent" not in queue.dequeue(2)[1].headers
-    assert queue.observers == sibling.observers == ()
+    assert not queue.observers
+    assert not sibling.observers
 
 
 def test_without_an_sdk_nothing_is_added(queue: Queue) -> None:
