@@ -16,10 +16,9 @@ from prometheus_client import CollectorRegistry
 from psycopg.conninfo import make_conninfo
 
 from lonnymq import App, AsyncQueue, NewMessage, Queue, Worker
-from lonnymq.errors import InvalidArgument
+from lonnymq.errors import InvalidArgument, MetricsPortUnavailable
 from lonnymq.install import install, uninstall
 from lonnymq.prometheus import instrument
-from lonnymq.prometheus.server import MetricsPortUnavailable
 from tests.database import unique_name
 from tests.prometheus.scrape import Samples, collected, names, scrape, value
 from tests.worker.processes import TIMEOUT_S

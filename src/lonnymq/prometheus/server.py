@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from lonnymq.client.base import QueueBase
 from lonnymq.client.queue import Queue
-from lonnymq.errors import LonnyMQError
+from lonnymq.errors import LonnyMQError, MetricsPortUnavailable
 from lonnymq.prometheus.call_metrics import CallMetrics
 from lonnymq.prometheus.queue_metrics import Channels, QueueMetrics
 from lonnymq.prometheus.worker_metrics import WorkerMetrics
@@ -21,10 +21,6 @@ log = logging.getLogger("lonnymq.metrics")
 
 POOL_SIZE = 1
 CONNECT_TIMEOUT_S = 2
-
-
-class MetricsPortUnavailable(LonnyMQError, OSError):
-    """The port of the metrics cannot be opened."""
 
 
 @dataclass(frozen=True)
