@@ -309,6 +309,7 @@ def test_json(queue: Queue, lonnymq: Run) -> None:
     assert 0 < acme["share"] <= 1
     assert record["fair_rate"] > 0
     assert record["queue"]["waiting"] > 0
+    assert (record["jain"], record["noisy"], acme["is_noisy"]) == (1, [], False)  # nobody else waits any more
 
 
 @contextmanager
