@@ -113,7 +113,7 @@ def test_slots_and_waits(dsn: str) -> None:
             await wait.enqueue_async()
             await asyncio.sleep(0.06)  # it waits for a worker
             async with serving(app, metrics_port=0, concurrency=2) as worker:
-                await until(lambda: worker._session and worker._session._running)
+                await until(lambda: worker._session and worker._session._messages._running)
                 found = await scraped(worker)
                 assert value(found, "lonnymq_worker_running") == 1
                 assert (value(found, "lonnymq_wait_seconds_sum", lane="default") or 0) >= 0.06
