@@ -145,8 +145,13 @@ def test_no_span_before_the_handler_starts(dsn: str, telemetry: Telemetry) -> No
     assert all(end <= start for end, start in zip(ends, starts[1:], strict=False))
 
 
+@pytest.mark.parametrize("broken", ["Tracing.start_span", "Followed._end", "Receive.succeed", "failed"])
 def test_a_broken_exporter_does_not_stop_the_queue(
-    queue: Queue, telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    queue: Queue,
+    telemetry: Telemetry,
+    broken: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     instrument(queue, **telemetry.providers)
     app = App(queue)
@@ -157,7 +162,7 @@ def test_a_broken_exporter_does_not_stop_the_queue(
     def fail(*_: Any, **__: Any) -> None:
         raise OSError("no")
 
-    monkeypatch.setattr("lonnymq.otel.tracing.Tracing.start_span", fail)
+    monkeypatch.setattr(f"lonnymq.otel.tracing.{broken}", fail)
     work.enqueue()
     assert drain(app) == [None]
     assert "an observer failed" in caplog.text
