@@ -30,7 +30,7 @@ PROCESSES = ["-n", "4", "--dist", "worksteal"]
 # cases of each test.
 QUICK = (
     "--cases",
-    "6",
+    "4",
     "tests/unit",
     "tests/sql",
     "tests/conformance",

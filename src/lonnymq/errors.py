@@ -202,6 +202,10 @@ class UsedAfterFork(LonnyMQError):
     """
 
 
+class MetricsPortUnavailable(LonnyMQError, OSError):
+    """The port of a worker's metrics cannot be opened. The worker was not started."""
+
+
 class PayloadError(LonnyMQError, ValueError):
     """A payload cannot be encoded, or content cannot be decoded. The message is unchanged."""
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from lonnymq.cli.top.state import ChannelTable, QueueSnapshot
 from lonnymq.commands import ChannelStatistics, QueueStatistics
+from lonnymq.monitor.state import ChannelTable, QueueSnapshot
 
 AT = 1_893_456_000_000
 

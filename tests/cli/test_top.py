@@ -17,8 +17,8 @@ import pytest
 from psycopg import sql
 
 from lonnymq import NewMessage, Queue
-from lonnymq.cli.top.poll import PAGE, Focus, Poller
 from lonnymq.cli.top.screen import PollThread
+from lonnymq.monitor.poll import PAGE, Focus, Poller
 from tests.cli.conftest import Login, Run
 from tests.cli.running import NOWHERE, environment
 from tests.cli.terminal import TIMEOUT_S, Terminal
@@ -83,7 +83,8 @@ def test_a_noisy_tenant_gets_its_share_and_no_more(queue: Queue, dsn: str) -> No
     with consuming(queue), Terminal("top", *OFTEN, dsn=dsn, columns=120) as terminal:
         terminal.until_shown("4 always have messages due", "noisy", "1.0x")
         terminal.until(lambda: "25.0%" in terminal.shown[2])
-        assert row(terminal, "noisy")[-1] == "ready"
+        assert row(terminal, "noisy")[-1] == "noisy"
+        assert row(terminal, "quiet-0")[-1] == "ready"
         assert row(terminal, "paused")[-1] == "paused"
         assert terminal.shown[4].startswith("noisy")
         terminal.press("q")
@@ -308,6 +309,7 @@ def test_json(queue: Queue, lonnymq: Run) -> None:
     assert 0 < acme["share"] <= 1
     assert record["fair_rate"] > 0
     assert record["queue"]["waiting"] > 0
+    assert (record["jain"], record["noisy"], acme["is_noisy"]) == (1, [], False)  # nobody else waits any more
 
 
 @contextmanager

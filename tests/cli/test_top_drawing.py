@@ -9,8 +9,8 @@ from rich.screen import Screen
 
 from lonnymq.cli.top.draw import PLAIN, UNICODE, Glyphs, draw, rows_that_fit
 from lonnymq.cli.top.sort import Sort
-from lonnymq.cli.top.state import QueueSnapshot
 from lonnymq.cli.top.view import ViewState, sorted_channels
+from lonnymq.monitor.state import QueueSnapshot
 from tests.cli.snapshots import channel, snapshot
 
 CONTROL_CHARACTERS = "bad\x1b[2J\nname"
@@ -73,7 +73,7 @@ def test_80_columns() -> None:
         "3",
         "90",
         "s",
-        "ready",
+        "noisy",
     ]
     assert lines[6].split() == ["starved", "20.0", "█" * 8, "0.1x▼", "12", "12", "0", "5", "s", "ready"]
     assert lines[7:23] == [""] * 16
@@ -162,7 +162,7 @@ def test_problems_are_shown() -> None:
 def test_the_first_poll_has_no_rates() -> None:
     lines = screen(three(1))
     assert lines[2] == "3 channels"
-    assert lines[5].split() == ["greedy", "1,000", "1,000", "3", "90", "s", "ready"]
+    assert lines[5].split() == ["greedy", "1,000", "1,000", "3", "90", "s", "noisy"]
     assert "served/s" not in lines[1]
 
 

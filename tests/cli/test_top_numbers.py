@@ -7,13 +7,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lonnymq.cli.name_prefix import cursor_before
-from lonnymq.cli.top.fairness import Standing, fair_rate, standing
-from lonnymq.cli.top.rates import POLLS_COMPARED, POLLS_KEPT, Sample, ServedHistory
 from lonnymq.cli.top.sort import Sort
 from lonnymq.cli.top.sparkline import BLOCKS, sparkline
-from lonnymq.cli.top.state import ChannelTable
 from lonnymq.cli.top.view import SORT_KEYS, ViewState, sorted_channels
+from lonnymq.commands import ChannelStatistics
+from lonnymq.monitor.fairness import Standing, fair_rate, standing
+from lonnymq.monitor.name_prefix import cursor_before
+from lonnymq.monitor.rates import POLLS_COMPARED, POLLS_KEPT, Sample, ServedHistory
+from lonnymq.monitor.state import ChannelTable
 from tests.cli.snapshots import AT, channel, queue, snapshot
 
 rates = st.floats(0, 1e6)
@@ -21,9 +22,12 @@ weights = st.floats(0.001, 1000)
 names = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), min_size=1, max_size=3)
 
 
-@pytest.mark.parametrize("module", ["rates", "fairness", "poll", "sparkline"])
+@pytest.mark.parametrize(
+    "module",
+    ["monitor.rates", "monitor.fairness", "monitor.noise", "monitor.name_prefix", "cli.top.sparkline"],
+)
 def test_the_examples_in_the_code(module: str) -> None:
-    assert doctest.testmod(importlib.import_module(f"lonnymq.cli.top.{module}")).failed == 0
+    assert doctest.testmod(importlib.import_module(f"lonnymq.{module}")).failed == 0
 
 
 def test_one_sample_gives_no_rate() -> None:
@@ -292,3 +296,50 @@ def test_no_keys_scroll_past_the_rows(keys: list[str], rows: int, rows_that_fit:
     for key in keys:
         view = view.press(key, rows, rows_that_fit)
         assert 0 <= view.first <= max(0, rows - rows_that_fit)
+
+
+def test_jains_index_is_that_of_the_channels_that_compete() -> None:
+    before = [channel("a", due=9), channel("b", due=9, weight=3.0), channel("c", due=9, paused=True)]
+    after = [
+        channel("a", due=9, served=10),
+        channel("b", due=9, served=30, weight=3.0),
+        channel("c", due=9, paused=True),
+        channel("d", served=500),
+    ]
+    assert snapshot(before, after).jain == 1.0
+    unfair = [channel("a", due=9, served=30), channel("b", due=9, served=0), channel("c", served=5)]
+    assert snapshot([channel("a", due=9), channel("b", due=9), channel("c")], unfair).jain == 0.5
+
+
+@pytest.mark.parametrize(
+    ("channels", "expected"),
+    [
+        ([channel("loud", due=900), channel("a", due=3), channel("b", leased=2)], {"loud"}),
+        ([channel("loud", leased=90), channel("a", due=3)], {"loud"}),  # it occupies the consumers
+        ([channel("alone", due=900), channel("a", leased=3)], set()),  # nobody else waits
+        ([channel("a", due=300), channel("b", due=310), channel("c", due=290)], set()),  # none stands out
+        ([channel("a", due=12), channel("b", due=1)], set()),  # the queue is nearly empty
+        ([channel("a", due=45), channel("b", due=45), channel("c", due=1)], set()),
+        ([channel("a", due=450), channel("b", due=450), channel("c", due=1)], {"a", "b"}),
+        ([channel("a", due=900, paused=True), channel("b", due=1)], set()),  # it is held back
+        ([channel("a", due=900, blocked_by="rate"), channel("b", due=1)], set()),
+        ([channel("a", due=900, blocked_by="queue limit"), channel("b", due=1)], {"a"}),
+        ([channel("a", due=900, weight=50.0), channel("b", due=50)], set()),  # its part is larger
+        ([channel("a", due=900), channel("b", due=9, paused=True)], set()),  # the other does not wait for it
+        ([channel("a", due=99), *(channel(f"t{n}", due=90) for n in range(12))], set()),  # below a tenth
+    ],
+)
+def test_which_channels_are_noisy(channels: list[ChannelStatistics], expected: set[str]) -> None:
+    assert snapshot(channels).noisy == expected
+
+
+def test_how_long_quiet_channels_wait() -> None:
+    channels = [
+        channel("loud", due=900, oldest_due_ms=60_000),
+        channel("a", due=3, oldest_due_ms=700),
+        channel("b", due=3, oldest_due_ms=900),
+        channel("c", due=3, oldest_due_ms=90_000, blocked_by="rate"),
+    ]
+    assert snapshot(channels).oldest_quiet_ms == 900
+    assert snapshot([channel("loud", due=900, oldest_due_ms=5)]).oldest_quiet_ms == 5
+    assert snapshot([channel("a")]).oldest_quiet_ms is None

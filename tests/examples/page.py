@@ -52,6 +52,9 @@ NOT_RUN = {
     "deployment.md": {
         "lonnymq install --roles": "roles belong to the whole server: test_deployment_guide.py makes its own"
     },
+    "monitoring.md": {
+        "pip install": "does not stop by itself: tests/prometheus/test_worker.py starts such workers"
+    },
     "operations.md": {
         "lonnymq dead retry --all --group": "only an example of a group: tests/cli/test_dead.py retries one",
         "CREATE ROLE": "roles belong to the whole server: test_operations_guide.py makes its own",

@@ -16,7 +16,7 @@ from tests.examples import wheelhouse
 from tests.examples.page import CHECKOUT, NOT_RUN, RUNNERS, blocks, check, runnable, why_not_run
 
 PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md"))]
-ON_A_QUEUE = ("outgrowing.md", "python.md", "transactions.md", "worker.md")
+ON_A_QUEUE = ("monitoring.md", "outgrowing.md", "python.md", "transactions.md", "worker.md")
 ON_A_SERVER = ("cli.md",)
 ON_NOTHING = ("README.md",)
 ON_A_FRESH_MACHINE = ("quickstart.md",)
@@ -28,7 +28,8 @@ ELSEWHERE = {
     "testing.md": "tests/testing/test_guide.py",
 }
 SILENT_ON_STDERR = ("outgrowing.md", "python.md", "transactions.md")
-CHECKED_ELSEWHERE = {"deployment.md": ("ini", "yaml")}  # languages that are parsed, not run
+# Languages that are parsed, not run.
+CHECKED_ELSEWHERE = {"deployment.md": ("ini", "yaml"), "monitoring.md": ("yaml",)}
 
 
 @pytest.fixture

@@ -65,6 +65,7 @@ def _make(archive: Path, scratch: Path) -> bool:
     while _is_running(warm_up):  # Java writes the archive when it exits, after Python
         if time.monotonic() > end:
             os.killpg(warm_up.pid, signal.SIGKILL)
+            warm_up.wait()
             return False
         time.sleep(0.1)
     if warm_up.returncode != 0 or not unfinished.exists():

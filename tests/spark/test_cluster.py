@@ -17,6 +17,7 @@ from tests.spark.traffic import finish
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
+@pytest.mark.long  # the next test does the same with code that is sent
 def test_source_and_sink_run_on_two_workers(
     cluster: Cluster, conn: psycopg.Connection, options: dict[str, str]
 ) -> None:
@@ -43,6 +44,7 @@ def test_our_code_is_sent_to_executors_that_do_not_have_it(
     seen = drive(arguments, options, {"PYSPARK_PYTHON": str(python)})
     assert seen["waiting"] == list(range(40))
     assert seen["finished"] == ["x"]
+    assert seen["hosts"] == list(HOSTS)
 
 
 def test_an_archive_in_a_folder_by_a_relative_path(

@@ -195,6 +195,10 @@ def test_a_consumer_name_may_be_any_text(streams: Streams, conn: psycopg.Connect
     assert completed(conn) == 3
 
 
+def long(*values: object) -> Any:
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
 @contextmanager
 def refused(match: str) -> Iterator[None]:
     with pytest.raises(PySparkException, match=match):
@@ -206,9 +210,9 @@ def refused(match: str) -> Iterator[None]:
     [
         ({"consumer": ""}, "the option consumer is missing"),
         ({"maxMessagesPerTrigger": "0"}, "maxMessagesPerTrigger is 0"),
-        ({"maxMessagesPerTrigger": "100001"}, "maxMessagesPerTrigger is 100001"),
-        ({"leaseSeconds": "soon"}, "not a whole number"),
-        ({"numPartitions": "0"}, "numPartitions is 0"),
+        long({"maxMessagesPerTrigger": "100001"}, "maxMessagesPerTrigger is 100001"),
+        long({"leaseSeconds": "soon"}, "not a whole number"),
+        long({"numPartitions": "0"}, "numPartitions is 0"),
         ({"lanes": "slow,,fast"}, "separate names by commas"),
         ({"startingOffsets": "latest"}, "there is no option startingoffsets"),
     ],

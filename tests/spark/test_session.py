@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -150,6 +151,23 @@ def test_connect_without_its_packages_says_what_to_install(monkeypatch: pytest.M
 
 @pytest.mark.cluster
 @pytest.mark.slow
+def test_a_session_runs_on_the_java_of_the_wheel(tmp_path: Path) -> None:
+    program = (
+        "from lonnymq.spark.sessions.spark_session import session; spark = session('local[1]');"
+        "print(spark._jvm.System.getProperty('java.home')); spark.stop()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PATH": str(path_without_java(tmp_path)), "JAVA_HOME": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (Path(done.stdout.strip()), done.stderr) == (JAVA_HOME, "")
+
+
+@pytest.mark.cluster
+@pytest.mark.long
 def test_reads_and_writes_run_on_the_java_of_the_wheel(
     conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
 ) -> None:

@@ -144,6 +144,26 @@ def test_a_message_dies_when_its_attempts_are_used_up(conn: psycopg.Connection) 
     )
 
 
+def test_how_long_a_message_was_due(conn: psycopg.Connection) -> None:
+    clock = FakeClock(conn)
+
+    def waited() -> int | None:
+        dispatch(conn)
+        query = "SELECT waited_ms, id, token FROM message_dequeue(1, 1000) WHERE id IS NOT NULL"
+        [(found, *taken[:])] = conn.execute(query).fetchall()
+        return None if found is None else int(found)
+
+    taken: list[object] = []
+    conn.execute("SELECT message_create('a', '', p_dequeue_at => 5)")
+    clock.advance(70)
+    assert waited() == 70, "since it was created"
+    conn.execute("SELECT message_retry(%s, %s, p_delay_ms => 500)", taken)
+    clock.advance(530)
+    assert waited() == 30, "since the time that the retry asked for"
+    clock.advance(1200)
+    assert waited() == 1200, "since its last dequeue"
+
+
 def test_a_message_whose_lease_ran_out_names_the_consumer_that_had_it(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     fill(conn, a=1)

@@ -10,10 +10,11 @@ import typer
 from lonnymq.cli.confirm import confirm
 from lonnymq.cli.display import exactly, when
 from lonnymq.cli.failure import NotThere
-from lonnymq.cli.open_queue import opened, server_time
+from lonnymq.cli.open_queue import opened
 from lonnymq.cli.options import DEFAULT_SCHEMA, LAST_ID, Dsn, Json, Limit, Schema, Yes, print_json
 from lonnymq.cli.printing import Column, print_page, print_record
 from lonnymq.formatting import count, plural, printable
+from lonnymq.monitor.server import server_time
 
 if TYPE_CHECKING:
     from lonnymq.commands import BatchStatus

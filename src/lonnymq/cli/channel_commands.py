@@ -15,12 +15,13 @@ from lonnymq.cli.completion import channel_names
 from lonnymq.cli.confirm import confirm
 from lonnymq.cli.display import exactly, limit_text
 from lonnymq.cli.failure import BadValue, NotThere
-from lonnymq.cli.open_queue import dispatch, opened, server_time
+from lonnymq.cli.open_queue import opened
 from lonnymq.cli.option_flags import flag, text_flag, with_flags
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, Schema, Yes, print_json
 from lonnymq.cli.printing import Column, note, print_list, print_page, print_record
 from lonnymq.errors import NotPermitted
 from lonnymq.formatting import count, duration, printable
+from lonnymq.monitor.server import dispatch, server_time
 
 if TYPE_CHECKING:
     from lonnymq.client.queue import Queue

@@ -24,8 +24,8 @@ def channel_names(ctx: typer.Context, incomplete: str) -> list[str]:
 def _starting_with(prefix: str, ctx: typer.Context) -> list[str]:
     from lonnymq.adapters.psycopg import run
     from lonnymq.cli.database import connect
-    from lonnymq.cli.name_prefix import cursor_before, having_prefix
     from lonnymq.commands import ChannelList
+    from lonnymq.monitor.name_prefix import cursor_before, having_prefix
 
     timeout = f"-c statement_timeout={TIMEOUT_S}s"
     with connect(ctx.params.get("dsn"), connect_timeout=TIMEOUT_S, options=timeout) as conn:

@@ -11,7 +11,7 @@ from lonnymq.cli.display import attempts_of, gist, seconds, size, when
 from lonnymq.cli.failure import FAILURE, BadValue, NotThere
 from lonnymq.cli.message_commands import Id, fields
 from lonnymq.cli.message_outcomes import print_outcomes
-from lonnymq.cli.open_queue import opened, server_time
+from lonnymq.cli.open_queue import opened
 from lonnymq.cli.options import (
     DEFAULT_SCHEMA,
     LAST_ID,
@@ -26,6 +26,7 @@ from lonnymq.cli.options import (
 )
 from lonnymq.cli.printing import Column, note, print_list, print_page, print_record
 from lonnymq.formatting import count, plural
+from lonnymq.monitor.server import server_time
 
 if TYPE_CHECKING:
     from lonnymq.commands import DeadGroup, DeadMessage

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from lonnymq.cli.open_queue import dispatch, opened
+from lonnymq.cli.open_queue import opened
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Schema
 from lonnymq.cli.printing import Column, print_list
 from lonnymq.formatting import count
+from lonnymq.monitor.server import dispatch
 
 if TYPE_CHECKING:
     from lonnymq.commands import Lane

@@ -13,7 +13,7 @@ from lonnymq.cli.display import attempts_of, due, exactly, gist, size, when
 from lonnymq.cli.failure import NotThere
 from lonnymq.cli.message_outcomes import print_outcomes
 from lonnymq.cli.message_status import finished_fields, finished_json, progress_json, progress_text
-from lonnymq.cli.open_queue import opened, server_time
+from lonnymq.cli.open_queue import opened
 from lonnymq.cli.options import (
     DEFAULT_SCHEMA,
     LAST_ID,
@@ -28,6 +28,7 @@ from lonnymq.cli.options import (
 )
 from lonnymq.cli.printing import Column, json_fields, print_fields, print_page, shown_payload
 from lonnymq.formatting import count, duration, plural, printable
+from lonnymq.monitor.server import server_time
 
 if TYPE_CHECKING:
     from lonnymq.commands import ListedMessage, Message, Status

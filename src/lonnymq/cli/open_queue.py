@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lonnymq.cli.failure import BadValue
-from lonnymq.errors import ChannelForbidden, InvalidArgument, NotPermitted, ReadOnlyDatabase
+from lonnymq.errors import InvalidArgument, NotPermitted
 from lonnymq.statement import identifier
 
 if TYPE_CHECKING:
@@ -58,23 +58,3 @@ def is_closed(conn: Connection[Any], schema: str) -> bool:
     query = "SELECT NOT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s"
     found = conn.execute(query, [schema]).fetchone()
     return found is not None and bool(found[0])
-
-
-def dispatch(queue: Queue) -> bool:
-    """Dispatch new messages, so that they are counted. Running consumers do this all the time.
-
-    Returns whether this login may dispatch.
-    """
-    try:
-        queue.dispatch()
-    except (ChannelForbidden, NotPermitted, ReadOnlyDatabase):
-        return False
-    return True
-
-
-def server_time(queue: Queue) -> int:
-    """The server's clock, which all times of the queue refer to."""
-    from lonnymq.client.calls import ask
-    from lonnymq.client.times import ServerClock
-
-    return queue.perform(ask(ServerClock()))

@@ -10,10 +10,11 @@ import typer
 
 from lonnymq.cli.display import exactly, when
 from lonnymq.cli.failure import NotThere
-from lonnymq.cli.open_queue import opened, server_time
+from lonnymq.cli.open_queue import opened
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Schema, print_json
 from lonnymq.cli.printing import Column, json_fields, print_fields, print_table, shown_payload
 from lonnymq.formatting import SECOND, count, printable
+from lonnymq.monitor.server import server_time
 
 if TYPE_CHECKING:
     from lonnymq.commands import Schedule, ScheduleDetails

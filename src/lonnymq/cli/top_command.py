@@ -19,8 +19,8 @@ from lonnymq.cli.printing import json_fields, note, print_table
 from lonnymq.cli.top.sort import Sort
 
 if TYPE_CHECKING:
-    from lonnymq.cli.top.poll import Poller
-    from lonnymq.cli.top.state import QueueSnapshot
+    from lonnymq.monitor.poll import Poller
+    from lonnymq.monitor.state import QueueSnapshot
 
 Interval = Annotated[float, typer.Option(min=0.1, help="Seconds between two polls of the database.")]
 SortBy = Annotated[
@@ -72,7 +72,7 @@ def top(
     Example: lonnymq top --sort fair --channel acme
     """
     with opened(dsn, schema) as queue:
-        from lonnymq.cli.top.poll import Poller
+        from lonnymq.monitor.poll import Poller
 
         poller = Poller(queue, interval)
         if as_json:
@@ -148,6 +148,8 @@ def _as_json(snapshot: QueueSnapshot, sort: Sort, prefix: str, limit: int) -> di
         "rate": snapshot.history.rate,
         "fair_rate": snapshot.fair,
         "backlogged": snapshot.backlogged,
+        "jain": snapshot.jain,
+        "noisy": sorted(snapshot.noisy),
         "channels_known": len(snapshot.channels),
         "channels_matching": len(rows),
         "is_complete": snapshot.is_complete,
@@ -158,6 +160,7 @@ def _as_json(snapshot: QueueSnapshot, sort: Sort, prefix: str, limit: int) -> di
                 "share": snapshot.share(channel),
                 "of_fair": snapshot.of_fair(channel),
                 "standing": str(snapshot.standing(channel)),
+                "is_noisy": channel.name in snapshot.noisy,
             }
             for channel in rows[:limit]
         ],

@@ -107,6 +107,32 @@ UntilEmpty = Annotated[
         " with a backoff.",
     ),
 ]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65_535,
+        help="Serve metrics for Prometheus at this port. With --processes, each process has its own: this"
+        " one, the next one, and so on. 0: a free one, which the log names. Default: no metrics.",
+        show_default=False,
+    ),
+]
+MetricsHost = Annotated[str, typer.Option(help="Serve metrics at this address; 0.0.0.0: at every address.")]
+MetricsChannels = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES|N",
+        help="Metrics of their own for these channels, separated by commas, or for the N loudest ones."
+        " Default: none.",
+        show_default=False,
+    ),
+]
+QueueMetrics = Annotated[
+    bool,
+    typer.Option(
+        help="Export the numbers of the whole queue, too. With --processes, only the first process does."
+    ),
+]
 ProcessCount = Annotated[
     int,
     typer.Option(
@@ -153,6 +179,10 @@ def worker(
     name: Name = None,
     health_file: HealthFile = None,
     unknown_task_timeout: UnknownTaskTimeout = 86_400,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = "127.0.0.1",
+    metrics_channels: MetricsChannels = None,
+    queue_metrics: QueueMetrics = True,
     until_empty: UntilEmpty = False,
     processes: ProcessCount = 1,
     reload: Reload = False,
@@ -181,6 +211,8 @@ def worker(
     if number is not None and processes > 1:
         name = name and f"{name}-{number}"
         health_file = health_file and health_file.with_stem(f"{health_file.stem}-{number}")
+        metrics_port = metrics_port and metrics_port + number - 1
+        queue_metrics = queue_metrics and number == 1
     app = load(target, _names("--include", include) or ())
     configure_logging(log_level, log_format)
     try:
@@ -195,6 +227,10 @@ def worker(
             name=name,
             health_file=health_file,
             unknown_task_timeout=unknown_task_timeout,
+            metrics_port=metrics_port,
+            metrics_host=metrics_host,
+            metrics_channels=_channels(metrics_channels),
+            queue_metrics=queue_metrics,
         )
     except InvalidArgument as error:
         raise BadValue(error.message, error.hint) from error
@@ -242,6 +278,11 @@ def _names(option: str, given: str | None) -> list[str] | None:
     if "" in names:
         raise BadValue(f"{option}: {given!r} has an empty name", "separate the names by single commas")
     return names
+
+
+def _channels(given: str | None) -> int | list[str] | None:
+    """What --metrics-channels says: how many channels, or which."""
+    return int(given) if given is not None and given.isdecimal() else _names("--metrics-channels", given)
 
 
 def load(target: str, include: Sequence[str] = ()) -> App:

@@ -8,10 +8,11 @@ import typer
 
 from lonnymq.cli.display import when
 from lonnymq.cli.failure import BadValue, NotThere
-from lonnymq.cli.open_queue import opened, server_time
+from lonnymq.cli.open_queue import opened
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Schema
 from lonnymq.cli.printing import Column, note, print_list, print_records
 from lonnymq.formatting import printable
+from lonnymq.monitor.server import server_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable

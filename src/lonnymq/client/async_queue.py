@@ -26,6 +26,7 @@ from lonnymq.client.connection_errors import (
 from lonnymq.client.consume import DequeueRequest
 from lonnymq.client.interface import BatchCalls, ChannelCalls, DeadCalls
 from lonnymq.client.interruptible_sleep import InterruptibleSleep, ListenerLost, SleepInterrupted
+from lonnymq.client.observers import observed
 from lonnymq.client.produce import (
     Chunk,
     Enqueued,
@@ -69,6 +70,9 @@ class AsyncQueue(QueueBase, AsyncCaller):
         self._sync_sibling: Queue | None = None
         self._forget_connections()
 
+    def _sibling(self) -> Queue | None:
+        return self._sync_sibling
+
     def _forget_connections(self) -> None:
         self._idle_listeners: list[AsyncListener] = []
         self._result_listeners: WeakKeyDictionary[AbstractEventLoop, AsyncSharedListener] = (
@@ -104,7 +108,9 @@ class AsyncQueue(QueueBase, AsyncCaller):
     @classmethod
     def beside(cls, queue: QueueBase, pool_size: int = 10, timeout: float = 30) -> Self:
         """Another client of the same queue, with its own connections."""
-        return cls(**queue.copy_arguments(pool_size, timeout))
+        made = cls(**queue.copy_arguments(pool_size, timeout))
+        made.observers = queue.observers
+        return made
 
     def as_async(self) -> AsyncQueue:
         """The queue itself."""
@@ -313,7 +319,9 @@ class AsyncQueue(QueueBase, AsyncCaller):
         listener = await self._listener() if wait_ms != 0 else None
         if wait_ms is None and listener is None and self._listen_to is not None:
             wait_ms = LISTEN_AGAIN_MS
-        steps = take_or_wait(request, wait_ms, is_listening=listener is not None)
+        steps: Any = take_or_wait(request, wait_ms, is_listening=listener is not None)
+        if self.observers:
+            steps = observed(self.observers, self.schema, steps, ())
         try:
             taken: list[Delivery] = await self._walk(steps, sleeping=InterruptibleSleep(listener, stop))
         finally:
@@ -333,7 +341,10 @@ class AsyncQueue(QueueBase, AsyncCaller):
         )
 
     async def perform(self, request: Request[Answer]) -> Answer:
-        answer: Answer = await self._walk(request.steps, conn=request.conn)
+        steps: Any = request.steps
+        if self.observers:
+            steps = observed(self.observers, self.schema, steps, request.messages)
+        answer: Answer = await self._walk(steps, conn=request.conn)
         return answer
 
     async def _walk(

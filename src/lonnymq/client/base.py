@@ -12,6 +12,7 @@ from lonnymq.adapters import drivers
 from lonnymq.client import after_fork
 from lonnymq.client.consume import QUIET_MS, DequeueRequest, check_limit, lane_names
 from lonnymq.client.interface import QueueCalls
+from lonnymq.client.observers import Observer
 from lonnymq.errors import InvalidArgument, UnsuitableConnection
 from lonnymq.install.sql_text import check_schema_name
 from lonnymq.message_options import Duration
@@ -24,6 +25,8 @@ class QueueBase(QueueCalls):
     """A queue, except for input and output."""
 
     _is_async: ClassVar[bool]
+    observers: tuple[Observer, ...] = ()
+    """What follows its calls: see `observe`."""
 
     def __init__(
         self,
@@ -76,6 +79,18 @@ class QueueBase(QueueCalls):
         self._listen_to = listen if isinstance(listen, str) else drivers.address(source) if listen else None
         after_fork.watch(self)
 
+    def observe(self, *observers: Observer) -> None:
+        """Let these follow the calls of this queue, and the workers that are started on it from now on; none
+        ends it. `lonnymq.otel` and `lonnymq.prometheus` use it.
+        """
+        self.observers = observers
+        if (sibling := self._sibling()) is not None:
+            sibling.observers = observers
+
+    def _sibling(self) -> QueueBase | None:
+        """The queue of the other kind that goes with this one, if it was made."""
+        raise NotImplementedError
+
     def _set_up(self) -> None:
         """Create what Queue and AsyncQueue each have in their own way."""
         raise NotImplementedError
@@ -107,9 +122,13 @@ class QueueBase(QueueCalls):
             raise drivers.used_after_fork(self._source)
         self._inherited = None
 
+    def address(self) -> str | None:
+        """The address of the database, as far as the source knows it. It may contain a password."""
+        return drivers.address(self._source)
+
     def copy_arguments(self, pool_size: int, timeout: float) -> dict[str, Any]:
         """The arguments that make another queue like this one, with its own connections."""
-        found = drivers.address(self._source) or (self._listen if isinstance(self._listen, str) else None)
+        found = self.address() or (self._listen if isinstance(self._listen, str) else None)
         if found is None:
             raise UnsuitableConnection(
                 f"a {type(self._source).__name__} has no address",

@@ -10,10 +10,11 @@ from __future__ import annotations
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_type_hints, overload
 
+from lonnymq.commands import Delivery
 from lonnymq.statement import Command
 
 P = ParamSpec("P")
@@ -36,18 +37,23 @@ Steps = Generator[Command[Any] | Pair[Any], Any, Answer]
 
 @dataclass(frozen=True)
 class Request(Generic[Answer]):
+    """`messages` are those that the call finishes, for observers."""
+
     steps: Steps[Answer]
     conn: object | None = None
+    messages: Sequence[Delivery] = ()
 
 
-def ask(command: Command[Answer], conn: object | None = None) -> Request[Answer]:
+def ask(
+    command: Command[Answer], conn: object | None = None, messages: Sequence[Delivery] = ()
+) -> Request[Answer]:
     """A request with one command."""
 
     def steps() -> Steps[Answer]:
         answer: Answer = yield command
         return answer
 
-    return Request(steps(), conn)
+    return Request(steps(), conn, messages)
 
 
 def shows(options: Any) -> Callable[[Described], Described]:

@@ -133,12 +133,13 @@ def complete(
     A `result` is encoded as payloads are, and kept for `keep_result`, or for as long as the message was
     enqueued with. Others get it with `queue.result(id)` or `queue.wait(id)`.
     """
-    return ask(completion(message, result, keep_result), conn)
+    return ask(completion(message, result, keep_result), conn, [message])
 
 
 def complete_many(messages: Iterable[Delivery], *, conn: object | None = None) -> Request[list[Outcome]]:
     """`complete` for several messages, in one call."""
-    return ask(MessageCompleteMany(*_ids_and_tokens(messages)), conn)
+    finished = _checked(messages)
+    return ask(MessageCompleteMany(*_ids_and_tokens(finished)), conn, finished)
 
 
 def retry(
@@ -161,7 +162,8 @@ def retry(
             queue.retry(message, delay=30, error=error)
     """
     dequeue_at, delay_ms = schedule(run_at, delay)
-    return ask(MessageRetry(*_id_and_token(message), dequeue_at, state, _text(error), delay_ms), conn)
+    command = MessageRetry(*_id_and_token(message), dequeue_at, state, _text(error), delay_ms)
+    return ask(command, conn, [message])
 
 
 def retry_many(
@@ -173,7 +175,8 @@ def retry_many(
     conn: object | None = None,
 ) -> Request[list[Outcome]]:
     """`retry` for several messages, in one call."""
-    ids, tokens = _ids_and_tokens(messages)
+    finished = _checked(messages)
+    ids, tokens = _ids_and_tokens(finished)
     dequeue_at, delay_ms = schedule(run_at, delay)
     count = len(ids)
     return ask(
@@ -185,6 +188,7 @@ def retry_many(
             delays_ms=_repeated(delay_ms, count),
         ),
         conn,
+        finished,
     )
 
 
@@ -201,7 +205,8 @@ def fail(
         except KeyError as error:
             queue.fail(message, error)
     """
-    return ask(MessageRetry(*_id_and_token(message), state=state, error=_text(error), is_final=True), conn)
+    command = MessageRetry(*_id_and_token(message), state=state, error=_text(error), is_final=True)
+    return ask(command, conn, [message])
 
 
 def discard(message: Delivery, reason: str | None = None, *, conn: object | None = None) -> Request[Result]:
@@ -211,7 +216,7 @@ def discard(message: Delivery, reason: str | None = None, *, conn: object | None
 
         queue.discard(message, "no such customer")
     """
-    return ask(MessageDiscard(*_id_and_token(message), reason), conn)
+    return ask(MessageDiscard(*_id_and_token(message), reason), conn, [message])
 
 
 def extend(
@@ -225,7 +230,7 @@ def extend_many(
     messages: Iterable[Delivery], lease: Duration, *, conn: object | None = None
 ) -> Request[list[Extended]]:
     """`extend` for several messages, in one call."""
-    return ask(MessageExtendMany(*_ids_and_tokens(messages), milliseconds(lease)), conn)
+    return ask(MessageExtendMany(*_ids_and_tokens(_checked(messages)), milliseconds(lease)), conn)
 
 
 def completion(message: Delivery, result: Any, keep_result: Duration | None) -> MessageComplete:
@@ -242,8 +247,12 @@ def completion(message: Delivery, result: Any, keep_result: Duration | None) -> 
     return MessageComplete(number, token, content, content_type, optional_milliseconds(keep_result))
 
 
-def _ids_and_tokens(messages: Iterable[Delivery]) -> tuple[list[int], list[UUID]]:
+def _checked(messages: Iterable[Delivery]) -> list[Delivery]:
     check_many(messages, "messages")
+    return list(messages)
+
+
+def _ids_and_tokens(messages: Iterable[Delivery]) -> tuple[list[int], list[UUID]]:
     pairs = [_id_and_token(message) for message in messages]
     return [number for number, _ in pairs], [token for _, token in pairs]
 

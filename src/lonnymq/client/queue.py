@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -23,6 +24,7 @@ from lonnymq.client.connection_errors import (
     unanswered,
 )
 from lonnymq.client.interface import BatchCalls, ChannelCalls, DeadCalls
+from lonnymq.client.observers import observed
 from lonnymq.client.produce import (
     Chunk,
     Enqueued,
@@ -64,6 +66,9 @@ class Queue(QueueBase, Caller):
         self._async_sibling: LoopSafeQueue | None = None
         self._forget_connections()
 
+    def _sibling(self) -> LoopSafeQueue | None:
+        return self._async_sibling
+
     def _forget_connections(self) -> None:
         self._idle_listeners: list[Listener] = []
         self._result_listener = SharedListener(self._connect_listener)
@@ -94,7 +99,9 @@ class Queue(QueueBase, Caller):
     @classmethod
     def beside(cls, queue: QueueBase, pool_size: int = 10, timeout: float = 30) -> Self:
         """Another client of the same queue, with its own connections."""
-        return cls(**queue.copy_arguments(pool_size, timeout))
+        made = cls(**queue.copy_arguments(pool_size, timeout))
+        made.observers = queue.observers
+        return made
 
     def as_sync(self) -> Queue:
         """The queue itself."""
@@ -142,7 +149,9 @@ class Queue(QueueBase, Caller):
         wait_ms = waiting(wait)
         listener = self._listener() if wait_ms > 0 else None
         request = self._request(limit, lease, consumer, lanes)
-        steps = take_or_wait(request, wait_ms, is_listening=listener is not None)
+        steps: Any = take_or_wait(request, wait_ms, is_listening=listener is not None)
+        if self.observers:
+            steps = observed(self.observers, self.schema, steps, ())
         try:
             taken: list[Delivery] = self._walk(steps, listener=listener)
         finally:
@@ -286,7 +295,10 @@ class Queue(QueueBase, Caller):
         return install_on(source, self.schema, roles=roles, wait=wait)
 
     def perform(self, request: Request[Answer]) -> Answer:
-        answer: Answer = self._walk(request.steps, conn=request.conn)
+        steps: Any = request.steps
+        if self.observers:
+            steps = observed(self.observers, self.schema, steps, request.messages)
+        answer: Answer = self._walk(steps, conn=request.conn)
         return answer
 
     def _walk(self, steps: Any, *, conn: object | None = None, listener: Listener | None = None) -> Any:
@@ -358,7 +370,8 @@ class Queue(QueueBase, Caller):
     def _sent_by(
         self, sender: Executor, conn: object | None = None
     ) -> Callable[[Chunk], Callable[[], list[Created]]]:
-        return lambda chunk: sender.submit(self._create, chunk, conn).result
+        context = copy_context()  # the thread, too, sees what the caller has set, such as a span
+        return lambda chunk: sender.submit(context.run, self._create, chunk, conn).result
 
     def _create(self, chunk: Chunk, conn: object | None) -> list[Created]:
         return self.perform(Request(chunk.steps(), conn))

@@ -40,7 +40,8 @@ class Delivery(Payloaded):
     """A message that the caller has leased until `lease_end_at`, under `token`.
 
     `stalled_consumer` is given if the last failed attempt ended because its lease ran out: the name of the
-    consumer that had the message last, or an empty string if it gave none.
+    consumer that had the message last, or an empty string if it gave none. `waited_ms` is how long the
+    message was due before this dequeue.
     """
 
     id: int
@@ -56,6 +57,7 @@ class Delivery(Payloaded):
     cost: int = 1
     keep_result_ms: int | None = None
     stalled_consumer: str | None = None
+    waited_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

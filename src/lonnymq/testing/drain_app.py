@@ -39,6 +39,7 @@ class Drained:
 
     @property
     def attempts(self) -> int:
+        """All of them."""
         return self.completed + self.retried + self.discarded + len(self.errors)
 
     def note(self, message: Delivery, error: BaseException | None) -> None:

@@ -39,6 +39,7 @@ class FakeJob:
 
 class _Context:
     schema = ""
+    observers = ()
 
     def __init__(self, fake: FakeJob) -> None:
         self.fake = fake

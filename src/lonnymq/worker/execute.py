@@ -10,6 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
+from lonnymq.client.observers import handler_starts, safely
 from lonnymq.errors import BrokenContent, NotEncodable, PayloadError, UnknownContentType, WrongArguments
 from lonnymq.payload import Payload, encode
 from lonnymq.worker.backoff import delay_ms
@@ -88,12 +89,14 @@ async def run(
         return _outcome_of_error(leased, JobStopped())
     handler = leased.handler
     timer = None
+    ended: tuple[HandlerOutcome, BaseException | None]
     try:
         call = handler.call_for(leased.message)
     except UNUSABLE as error:
         return _failed_for_good(error), error
     except Exception as error:  # noqa: BLE001 - whatever is wrong, it is one failed attempt
         return _outcome_of_error(leased, error)
+    ends = handler_starts(context.observers, context.schema, leased.message, handler.name)
     try:
         if (timeout := handler.policy.timeout_s) is not None:
             timer = asyncio.get_running_loop().call_later(timeout, leased.interrupt, StopReason.TIMEOUT)
@@ -102,11 +105,20 @@ async def run(
         else:
             value = await _run_in_thread(leased, call, context, threads)
     except BaseException as error:  # noqa: BLE001 - a handler's sys.exit() must not stop the worker
-        return _outcome_of_error(leased, error)
+        ended = _outcome_of_error(leased, error)
+    else:
+        ended = _outcome_of_value(leased, value)
     finally:
         if timer is not None:
             timer.cancel()
-    return _outcome_of_value(leased, value)
+    for end in ends:
+        safely(end, ended[1] if _has_failed(ended[0]) else None)
+    return ended
+
+
+def _has_failed(outcome: HandlerOutcome) -> bool:
+    """Whether the attempt counts as failed, or is lost."""
+    return isinstance(outcome, LeaveAlone) or (isinstance(outcome, GiveBack) and outcome.error is not None)
 
 
 def _outcome_of_value(leased: LeasedMessage, value: Any) -> tuple[HandlerOutcome, BaseException | None]:

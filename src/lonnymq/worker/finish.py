@@ -7,10 +7,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.client.calls import ask
+from lonnymq.client.produce import TASK_HEADER
 from lonnymq.commands import (
     MessageCompleteMany,
     MessageDiscardMany,
@@ -36,6 +37,9 @@ from lonnymq.worker.job_log import JobLog
 from lonnymq.worker.leased import LeasedMessage, ids_and_tokens
 from lonnymq.worker.outages import Outages
 
+if TYPE_CHECKING:
+    from lonnymq.prometheus.worker_metrics import WorkerMetrics
+
 RESULTS_SIZE = 100  # messages per call, because each result can be large
 DELAY_MAX_MS = 2**52  # the longest delay that the queue accepts
 
@@ -51,11 +55,13 @@ class Finisher:
         outages: Outages,
         job_log: JobLog,
         on_finished: Callable[[LeasedMessage], None],
+        metrics: WorkerMetrics | None = None,
     ) -> None:
         self._queue = queue
         self._job_log = job_log
         self._outages = outages
         self._on_finished = on_finished
+        self._metrics = metrics
         self._to_complete: Collector[LeasedMessage] = Collector(self._complete)
         self._to_complete_with_result: Collector[tuple[LeasedMessage, Payload]] = Collector(
             self._complete_with_result, RESULTS_SIZE
@@ -150,8 +156,9 @@ class Finisher:
         command: Command[list[Outcome]],
         count: Callable[[LeasedMessage, Result], None] | None = None,
     ) -> None:
+        observed = [leased.message for leased in messages] if self._queue.observers else ()
         try:
-            outcomes = await self._outages.retry(lambda: self._queue.perform(ask(command)))
+            outcomes = await self._outages.retry(lambda: self._queue.perform(ask(command, None, observed)))
         except Exception as error:
             if len(messages) > 1:
                 raise CallFailed from error
@@ -167,9 +174,14 @@ class Finisher:
 
     def _count(self, leased: LeasedMessage, result: Result) -> None:
         is_released = result is Result.RETRIED and _has_no_error(leased)
-        self.counts["released" if is_released else str(result)] += 1
+        self._add("released" if is_released else str(result), leased)
         if result is not Result.COMPLETED or self._job_log.is_about_successes:
             self._job_log.finished(leased, result)
+
+    def _add(self, outcome: str, leased: LeasedMessage) -> None:
+        self.counts[outcome] += 1
+        if self._metrics is not None:
+            self._metrics.finished(_task(leased), leased.message.lane, outcome, leased.duration_s)
 
     def _count_verified(self, leased: LeasedMessage, result: Result) -> None:
         if result is Result.NOT_FOUND:
@@ -177,8 +189,17 @@ class Finisher:
         elif result is Result.LOST:
             self._count(leased, result)
         else:
-            self.counts["not committed"] += 1
+            self._add("not committed", leased)
             self._job_log.not_committed(leased)
+
+
+def _task(leased: LeasedMessage) -> str:
+    """The label of its metrics: the task; empty without one. Unknown tasks share a label, because there
+    may be any number of them.
+    """
+    if isinstance(leased.outcome, Rejected):
+        return "unknown"
+    return str((leased.message.headers or {}).get(TASK_HEADER, ""))
 
 
 def _has_no_error(leased: LeasedMessage) -> bool:

@@ -13,7 +13,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.commands import Delivery
@@ -33,6 +33,9 @@ from lonnymq.worker.run_limits import RunLimits
 from lonnymq.worker.threads import Threads
 from lonnymq.worker.unknown_tasks import UnknownTask, UnknownTasks
 from lonnymq.worker.worker_settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from lonnymq.prometheus.worker_metrics import WorkerMetrics
 
 log = logging.getLogger("lonnymq.worker")
 
@@ -55,6 +58,7 @@ class MessagesInProgress:
         intake: Intake,
         outages: Outages,
         threads_exhausted: Callable[[], None],
+        metrics: WorkerMetrics | None = None,
     ) -> None:
         self._settings = settings
         self._app = settings.app
@@ -76,7 +80,8 @@ class MessagesInProgress:
         self._leases = Leases(queue, outages, self._in_progress, self._running, lease_s)
         self._progress = Progress(queue, self._loop)
         self._job_log = JobLog(queue.schema)
-        self._finisher = Finisher(queue, outages, self._job_log, self._on_finished)
+        self._metrics = metrics
+        self._finisher = Finisher(queue, outages, self._job_log, self._on_finished, metrics)
         self._threads = Threads(settings.concurrency, threads_exhausted)
 
     @property
@@ -157,13 +162,16 @@ class MessagesInProgress:
 
     async def _handle(self, leased: LeasedMessage) -> None:
         leased.started_at = monotonic()
+        if self._metrics is not None:
+            self._metrics.started(leased.message, leased.started_at - leased.received_at)
         if self._job_log.is_about_starts:
             self._job_log.started(leased)
         error: BaseException | None
         try:
             if await self._extend_to_own_lease(leased):
                 context = WorkerJobContext(
-                    leased, self._leases, self._progress, self._loop, self._queue.schema
+                    *(leased, self._leases, self._progress, self._loop),
+                    *(self._queue.schema, self._queue.observers),
                 )
                 outcome, error = await run(leased, context, self._threads)
             else:

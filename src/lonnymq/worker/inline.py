@@ -25,6 +25,7 @@ class InlineJobContext:
     """Stores nothing: there is no second attempt."""
 
     schema = ""
+    observers = ()
     stop_reason = None
     is_interrupted = False
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, ClassVar, Protocol, Self
 
 from lonnymq.adapters import drivers
+from lonnymq.client.calls import ask, walk, walk_async
 from lonnymq.client.consume import completion
+from lonnymq.client.observers import Observer, observed
 from lonnymq.client.produce import TASK_HEADER
 from lonnymq.commands import BatchSummary, Delivery, Result
 from lonnymq.errors import BrokenContent, InvalidArgument, LonnyMQError
@@ -29,6 +31,8 @@ class JobContext(Protocol):
 
     @property
     def schema(self) -> str: ...
+    @property
+    def observers(self) -> Sequence[Observer]: ...
     @property
     def stop_reason(self) -> StopReason | None: ...
     @property
@@ -175,6 +179,11 @@ class AnyJob:
             raise _lease_lost(self.message)
         self._state = state
 
+    def _completion(self, result: Any, keep_result: Duration | None) -> Generator[Any, Any, Result]:
+        command = completion(self.message, result, keep_result)
+        context = self._context
+        return observed(context.observers, context.schema, ask(command).steps, [self.message])
+
     def _note_completed(self, result: Result) -> None:
         if result is not Result.COMPLETED:
             raise _lease_lost(self.message)
@@ -212,9 +221,8 @@ class Job(AnyJob):
         `keep_result`.
         """
         drivers.check_has_transaction(conn)
-        self._note_completed(
-            drivers.run(conn, self._context.schema, completion(self.message, result, keep_result))
-        )
+        steps = self._completion(result, keep_result)
+        self._note_completed(walk(steps, lambda command: drivers.run(conn, self._context.schema, command)))
 
 
 class AsyncJob(AnyJob):
@@ -230,8 +238,10 @@ class AsyncJob(AnyJob):
     ) -> None:
         """As Job.complete."""
         drivers.check_has_transaction(conn)
-        command = completion(self.message, result, keep_result)
-        self._note_completed(await drivers.run_async(conn, self._context.schema, command))
+        steps = self._completion(result, keep_result)
+        self._note_completed(
+            await walk_async(steps, lambda command: drivers.run_async(conn, self._context.schema, command))
+        )
 
 
 def _lease_lost(message: Delivery) -> LeaseLost:

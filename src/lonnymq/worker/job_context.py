@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
+from lonnymq.client.observers import Observer
 from lonnymq.worker.leased import LeasedMessage
 from lonnymq.worker.leases import Leases
 from lonnymq.worker.progress import Progress
@@ -11,7 +13,7 @@ from lonnymq.worker.stop_reason import StopReason
 
 
 class WorkerJobContext:
-    __slots__ = ("_leased", "_leases", "_loop", "_progress", "schema")
+    __slots__ = ("_leased", "_leases", "_loop", "_progress", "observers", "schema")
 
     def __init__(
         self,
@@ -20,12 +22,14 @@ class WorkerJobContext:
         progress: Progress,
         loop: asyncio.AbstractEventLoop,
         schema: str,
+        observers: Sequence[Observer],
     ) -> None:
         self._leased = leased
         self._leases = leases
         self._progress = progress
         self._loop = loop
         self.schema = schema
+        self.observers = observers
 
     @property
     def stop_reason(self) -> StopReason | None:

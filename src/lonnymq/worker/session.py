@@ -24,6 +24,8 @@ it or have it drain (`_obey`). `_release_late` releases messages that were not s
 `finish_all` releases what is ready, has `drain` wait for what runs and interrupt it when the shutdown timeout
 is over, and waits until the outcomes are in the database; then the worker leaves the registry.
 
+With a metrics port, `lonnymq.prometheus` counts what `in_progress` starts and what `finish` finishes.
+
 Code that should run before each handler belongs in `_handle`, code that should run after each attempt in
 `_report_result`, and code that should run when the worker starts or stops in `serve`.
 """
@@ -31,12 +33,14 @@ Code that should run before each handler belongs in `_handle`, code that should 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lonnymq.client.async_queue import AsyncQueue
+from lonnymq.client.observers import is_prefetching
 from lonnymq.commands import Delivery
 from lonnymq.errors import LonnyMQError
 from lonnymq.worker import health, maintenance
@@ -49,6 +53,9 @@ from lonnymq.worker.registry import Registry
 from lonnymq.worker.scheduler import Scheduler
 from lonnymq.worker.worker_settings import WorkerSettings
 
+if TYPE_CHECKING:
+    from lonnymq.prometheus.worker_metrics import WorkerMetrics
+
 log = logging.getLogger("lonnymq.worker")
 
 DEQUEUE_MAX = 10_000
@@ -58,18 +65,27 @@ LIMITED_WAIT_S = 1.0  # how long to wait for messages that a limit holds back, b
 
 
 class WorkerSession:
-    def __init__(self, settings: WorkerSettings, queue: AsyncQueue, lease_s: float) -> None:
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        queue: AsyncQueue,
+        lease_s: float,
+        metrics: WorkerMetrics | None = None,
+    ) -> None:
         self._settings = settings
         self._app = settings.app
         self._queue = queue
         self._lease_s = lease_s
         self._loop = asyncio.get_running_loop()
+        self._prefetch_context = contextvars.copy_context()
+        self._prefetch_context.run(is_prefetching.set, True)  # noqa: FBT003 - a value
         self._stopping = asyncio.Event()
         self._halted = asyncio.Event()  # lease and start no messages: paused or stopping
         self._outages = Outages()
         self._intake = Intake(settings.concurrency, settings.prefetch)
         self._messages = MessagesInProgress(
-            *(settings, queue, lease_s, self._halted, self._intake, self._outages, self._threads_exhausted)
+            *(settings, queue, lease_s, self._halted, self._intake, self._outages, self._threads_exhausted),
+            metrics,
         )
         self._registry = Registry(
             settings,
@@ -79,6 +95,8 @@ class WorkerSession:
             self._obey,
         )
         self._failure: LonnyMQError | None = None
+        if metrics is not None:
+            metrics.watch(lambda: self._messages.running, lambda: self._is_up, capacity=settings.concurrency)
 
     def stop(self, *, force: bool = False) -> None:
         self._stopping.set()
@@ -168,6 +186,10 @@ class WorkerSession:
             return "draining"
         return "paused" if self._halted.is_set() else "serving"
 
+    @property
+    def _is_up(self) -> bool:
+        return self._status == "serving" and not self._outages.is_down
+
     def _summary(self) -> str:
         counts = self._messages.outcomes.items()
         return ", ".join(f"{count} {result}" for result, count in counts) or "no messages"
@@ -233,7 +255,8 @@ class WorkerSession:
         dequeue = self._loop.create_task(
             self._queue.dequeue_until(self._halted, limit, **options)
             if wait_s is None
-            else self._queue.dequeue(limit, wait=wait_s, **options)
+            else self._queue.dequeue(limit, wait=wait_s, **options),
+            context=self._prefetch_context,
         )
         halted = self._loop.create_task(self._halted.wait())
         try:

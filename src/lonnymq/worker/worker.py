@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lonnymq.client.async_queue import AsyncQueue
 from lonnymq.client.times import milliseconds, waiting
@@ -15,7 +17,16 @@ from lonnymq.message_options import Duration
 from lonnymq.worker.app import App
 from lonnymq.worker.session import WorkerSession
 from lonnymq.worker.threads import INTERRUPT_TIMEOUT_S
-from lonnymq.worker.worker_settings import OnResult, WorkerSettings, consumer_name, lanes_to_serve
+from lonnymq.worker.worker_settings import (
+    OnResult,
+    WorkerSettings,
+    consumer_name,
+    lanes_to_serve,
+    metrics_settings,
+)
+
+if TYPE_CHECKING:
+    from lonnymq.prometheus.server import MetricsServer
 
 CONNECT_TIMEOUT_S = 5  # then the worker reports that the database is unavailable
 UNKNOWN_TASK_TIMEOUT_S = 24 * 60 * 60
@@ -38,6 +49,11 @@ class Worker:
     A message of a task that the app does not have goes back for other workers, again and again. When nobody
     has handled it for `unknown_task_timeout`, it becomes a dead letter; None: never.
 
+    With a `metrics_port`, it serves metrics for Prometheus at that port of `metrics_host`; 0 chooses a free
+    port, which the log names. With `metrics_channels`, the channels of these names have metrics of their own,
+    or this many of the loudest ones. Without `queue_metrics`, the numbers of the whole queue are left out:
+    one worker that exports them is enough.
+
         Worker(app, concurrency=20).run()
     """
 
@@ -55,6 +71,10 @@ class Worker:
         health_file: str | os.PathLike[str] | None = None,
         on_result: OnResult | None = None,
         unknown_task_timeout: Duration | None = UNKNOWN_TASK_TIMEOUT_S,
+        metrics_port: int | None = None,
+        metrics_host: str = "127.0.0.1",
+        metrics_channels: int | Iterable[str] | None = None,
+        queue_metrics: bool = True,
     ) -> None:
         if not isinstance(app, App):
             raise InvalidArgument(f"a {type(app).__name__} is not an App", "give the App with your tasks")
@@ -85,7 +105,9 @@ class Worker:
             lanes_to_serve(lanes),
             channel_share,
             None if unknown_task_timeout is None else waiting(unknown_task_timeout) / 1000,
+            metrics_settings(metrics_port, metrics_host, metrics_channels, is_about_queue=queue_metrics),
         )
+        self._metrics: MetricsServer | None = None
         self._session: WorkerSession | None = None
         self._stop_requests = 0
 
@@ -113,6 +135,22 @@ class Worker:
 
     async def _serve_app(self, *, until_empty: bool) -> None:
         self._settings.app.load_tasks()
+        with self._exporting():
+            await self._serve_queue(until_empty=until_empty)
+
+    @contextmanager
+    def _exporting(self) -> Iterator[None]:
+        """Serve the metrics, if the worker has a port for them."""
+        if self._settings.metrics is None:
+            yield
+            return
+        from lonnymq.prometheus.server import MetricsServer
+
+        with closing(MetricsServer(self._settings.metrics, self._settings.app.queue)) as self._metrics:
+            yield
+        self._metrics = None
+
+    async def _serve_queue(self, *, until_empty: bool) -> None:
         queue = self._settings.app.queue
         if isinstance(queue, AsyncQueue):
             await self._serve(queue, until_empty=until_empty)
@@ -145,7 +183,9 @@ class Worker:
     async def _serve(self, queue: AsyncQueue, *, until_empty: bool) -> None:
         found = await queue.settings()
         lease = self._settings.dequeue_lease(found.lease_ms / 1000, found.lease_max_ms / 1000)
-        session = WorkerSession(self._settings, queue, lease)
+        session = WorkerSession(
+            self._settings, queue, lease, None if self._metrics is None else self._metrics.worker
+        )
         self._session = session
         if self._stop_requests:
             session.stop(force=self._stop_requests > 1)

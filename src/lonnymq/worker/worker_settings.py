@@ -7,16 +7,21 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lonnymq.client.consume import lane_names
-from lonnymq.client.produce import check_work_options
+from lonnymq.client.produce import check_many, check_work_options
 from lonnymq.commands import Delivery
 from lonnymq.errors import InvalidArgument, InvalidLease
 from lonnymq.worker.app import App
 
+if TYPE_CHECKING:
+    from lonnymq.prometheus.server import MetricsSettings
+
 OnResult = Callable[[Delivery, BaseException | None], object]
 
 NAME_MAX_BYTES = 255
+PORT_MAX = 65_535
 
 
 def consumer_name(name: object) -> str:
@@ -40,6 +45,29 @@ def lanes_to_serve(lanes: Iterable[str] | None) -> Sequence[str] | None:
     return names
 
 
+def metrics_settings(
+    port: int | None, host: str, channels: int | Iterable[str] | None, *, is_about_queue: bool
+) -> MetricsSettings | None:
+    """Where the metrics are exported; None: nowhere. Raises MissingExtra without the library."""
+    if port is None:
+        return None
+    if type(port) is not int or not 0 <= port <= PORT_MAX:
+        raise InvalidArgument(
+            f"metrics_port: {port!r} is not a port", f"give an int up to {PORT_MAX:,}; 0: one that is free"
+        )
+    if not isinstance(channels, int | None):
+        check_many(channels, "channels")
+        channels = list(channels)
+    elif isinstance(channels, int) and (type(channels) is not int or channels < 1):
+        raise InvalidArgument(
+            f"metrics_channels: {channels!r} is not a whole number of 1 or more",
+            "give how many of the loudest channels to export, or their names",
+        )
+    from lonnymq.prometheus.server import MetricsSettings
+
+    return MetricsSettings(port, host, channels, is_about_queue)
+
+
 @dataclass(frozen=True)
 class WorkerSettings:
     """Durations are in seconds."""
@@ -55,6 +83,7 @@ class WorkerSettings:
     lanes: Sequence[str] | None = None
     channel_share: float | None = None
     unknown_task_timeout: float | None = None
+    metrics: MetricsSettings | None = None
 
     @property
     def lanes_text(self) -> str:

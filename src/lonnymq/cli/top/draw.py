@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lonnymq.cli.printing import Column
-from lonnymq.cli.top.fairness import Standing
 from lonnymq.cli.top.sort import Sort
 from lonnymq.cli.top.sparkline import ASCII, BLOCKS, sparkline
-from lonnymq.cli.top.state import ChannelState, QueueSnapshot
 from lonnymq.cli.top.view import ViewState
 from lonnymq.formatting import count, duration, printable
+from lonnymq.monitor.fairness import Standing
+from lonnymq.monitor.state import ChannelState, QueueSnapshot
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -167,8 +167,13 @@ def _columns(snapshot: QueueSnapshot, trend: int, glyphs: Glyphs) -> list[LiveCo
         LiveColumn("leased", 6, lambda channel: count(channel.stats.leased)),
         LiveColumn("dead", 6, lambda channel: count(channel.stats.dead, CAP), from_width=110),
         LiveColumn("oldest", 7, _oldest, from_width=50),
-        LiveColumn("state", 11, lambda channel: channel.state, from_width=65, is_number=False),
+        LiveColumn("state", 11, lambda channel: _state(snapshot, channel), from_width=65, is_number=False),
     ]
+
+
+def _state(snapshot: QueueSnapshot, channel: ChannelState) -> str:
+    """Its state; `noisy` if it is ready and noisy."""
+    return "noisy" if channel.state == "ready" and channel.name in snapshot.noisy else channel.state
 
 
 def _table(

@@ -15,9 +15,9 @@ from lonnymq.cli.exit_on_signal import exit_on_signal
 from lonnymq.cli.failure import UNREACHABLE, exit_code, sentence
 from lonnymq.cli.top.draw import PLAIN, UNICODE, draw, rows_that_fit
 from lonnymq.cli.top.keyboard import Keyboard
-from lonnymq.cli.top.poll import Focus, Poller
-from lonnymq.cli.top.state import ChannelState, QueueSnapshot
 from lonnymq.cli.top.view import ViewState, sorted_channels
+from lonnymq.monitor.poll import Focus, Poller
+from lonnymq.monitor.state import ChannelState, QueueSnapshot
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleDimensions

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lonnymq.cli.top.sort import Sort
-from lonnymq.cli.top.state import ChannelState, QueueSnapshot
+from lonnymq.monitor.state import ChannelState, QueueSnapshot
 
 SORT_KEYS = {
     "w": Sort.WAITING,

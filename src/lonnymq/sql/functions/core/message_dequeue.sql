@@ -7,12 +7,14 @@
 -- before you dequeue again, and not before that time. It is set in the last row when there is nothing more at the
 -- moment, and in every row when nobody has dispatched for a while (20 ms or more; less for larger batches).
 -- stalled_consumer: if the last failed attempt ended because its lease ran out, the consumer that had the message last.
+-- waited_ms: how long it has been due, since it was created and since the last dequeue of it.
 CREATE OR REPLACE FUNCTION message_dequeue (
     p_limit INT DEFAULT 1, p_lease_ms BIGINT DEFAULT NULL, p_consumer TEXT DEFAULT NULL, p_lanes TEXT[] DEFAULT NULL,
     p_async_commit BOOLEAN DEFAULT FALSE)
 RETURNS TABLE (
     id BIGINT, channel TEXT, content BYTEA, headers JSONB, state BYTEA, attempts INT, token UUID, lease_end_at BIGINT,
-    again_at BIGINT, lane TEXT, priority INT, cost INT, keep_result_ms BIGINT, stalled_consumer TEXT)
+    again_at BIGINT, lane TEXT, priority INT, cost INT, keep_result_ms BIGINT, stalled_consumer TEXT,
+    waited_ms BIGINT)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
@@ -62,11 +64,12 @@ BEGIN
         -- A separate statement: its snapshot is younger than the locks on the entries, so it sees every earlier change
         -- of these messages. A message that is locked at this moment, by a call that cancels or reschedules it, has an
         -- xmax, and comes back in one second. So does one that an open create counts on (see dedupe_may_start).
-        FOR id, channel, content, headers, state, attempts, lane, priority, cost, keep_result_ms, stalled_consumer, v_n,
-            v_is_served IN
+        FOR id, channel, content, headers, state, attempts, lane, priority, cost, keep_result_ms, stalled_consumer,
+            waited_ms, v_n, v_is_served IN
             SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.lane, m.priority, m.cost,
                 m.keep_result_ms,
-                CASE WHEN m.attempts > 0 AND m.error = 'the lease ran out' THEN COALESCE(m.consumer, '') END, r.nth,
+                CASE WHEN m.attempts > 0 AND m.error = 'the lease ran out' THEN COALESCE(m.consumer, '') END,
+                GREATEST(0, v_now - GREATEST(m.dequeue_at, m.created_at, m.dequeued_at)), r.nth,
                 CASE WHEN m.id IS NOT NULL THEN (m.is_free OR message_lock_if_free(m.id, r.generation))
                     AND (m.dedupe_key IS NULL OR m.unique_for_ms IS NOT NULL
                         OR dedupe_may_start(m.channel, m.dedupe_key, m.id)) END
@@ -104,6 +107,6 @@ BEGIN
     IF v_count < p_limit THEN
         RETURN QUERY SELECT NULL::BIGINT, NULL, NULL::BYTEA, NULL::JSONB, NULL::BYTEA, NULL::INT, NULL::UUID,
             NULL::BIGINT, CASE WHEN v_count > 0 OR v_skipped IS NOT NULL THEN v_now ELSE dequeue_again_at(v_now) END,
-            NULL, NULL::INT, NULL::INT, NULL::BIGINT, NULL;
+            NULL, NULL::INT, NULL::INT, NULL::BIGINT, NULL, NULL::BIGINT;
     END IF;
 END $$;

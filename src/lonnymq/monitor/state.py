@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from lonnymq.cli.top.fairness import Standing, fair_rate, standing
-from lonnymq.cli.top.rates import Sample, ServedHistory
 from lonnymq.commands import ChannelStatistics, QueueStatistics
+from lonnymq.monitor.fairness import Standing, fair_rate, jain, standing
+from lonnymq.monitor.noise import Load, noisy_channels
+from lonnymq.monitor.rates import Sample, ServedHistory
 
 COMPETING = (None, "queue limit")
 """A channel in one of these states competes with the others: no limit of its own holds it back."""
@@ -31,6 +32,24 @@ class ChannelState:
     def state(self) -> str:
         """`ready`, or why none of its messages is served. `paused` goes before any other reason."""
         return "paused" if self.stats.paused else self.stats.blocked_by or "ready"
+
+    @property
+    def is_waiting(self) -> bool:
+        """Messages are due, and no pause or limit of its own holds them back."""
+        return competes(self.stats)
+
+    @property
+    def load(self) -> Load:
+        stats = self.stats
+        messages = stats.leased + (stats.due if self.is_waiting else 0)
+        return Load(stats.channel, messages, stats.weight, self.is_waiting)
+
+
+def competes(stats: ChannelStatistics) -> bool:
+    """Whether the channel could be served now, but for the others. One that competes at every poll is
+    backlogged.
+    """
+    return stats.due > 0 and not stats.paused and stats.blocked_by in COMPETING
 
 
 @dataclass(frozen=True)
@@ -75,6 +94,36 @@ class QueueSnapshot:
             if channel.rate is not None and not channel.is_backlogged
         )
         return fair_rate(self.total, backlogged, others)
+
+    @cached_property
+    def jain(self) -> float:
+        """How equally the backlogged channels are served, by weight: see `fairness.jain`."""
+        return jain(
+            channel.rate / channel.stats.weight
+            for channel in self.channels.values()
+            if channel.is_backlogged and channel.rate is not None
+        )
+
+    @cached_property
+    def noisy(self) -> frozenset[str]:
+        """The names of the noisy channels: see `noise`."""
+        return noisy_channels(channel.load for channel in self.channels.values())
+
+    @cached_property
+    def oldest_quiet_ms(self) -> int | None:
+        """How long the oldest due message of all other channels has waited. Those that a pause or a limit of
+        their own holds back do not count.
+        """
+        return max(
+            (
+                channel.stats.oldest_due_ms
+                for channel in self.channels.values()
+                if channel.stats.oldest_due_ms is not None
+                and channel.is_waiting
+                and channel.name not in self.noisy
+            ),
+            default=None,
+        )
 
     def owed(self, channel: ChannelState) -> float | None:
         """Its fair share in messages per second, by its weight."""
@@ -125,8 +174,7 @@ class ChannelTable:
     def read(self, channels: Iterable[ChannelStatistics], at: float) -> None:
         for stats in channels:
             known = self._channels.get(stats.channel)
-            is_backlogged = stats.due > 0 and not stats.paused and stats.blocked_by in COMPETING
-            sample = Sample(self.poll, at, stats.served, is_backlogged)
+            sample = Sample(self.poll, at, stats.served, competes(stats))
             history = (known.history if known else ServedHistory()).plus(sample)
             self._channels[stats.channel] = ChannelState(stats, history, history.rate, history.is_backlogged)
 

@@ -44,6 +44,18 @@ def fair_rate(total: float, backlogged: float, others: Iterable[tuple[float, flo
     return left / sharing
 
 
+def jain(rates: Iterable[float]) -> float:
+    """Jain's index of the rates per weight of the channels that compete: 1 if all are equal, 1/n if one of n
+    gets everything. It is 1 if fewer than two compete, or if nothing is served.
+
+    >>> jain([5, 5, 5]), jain([6, 0]), jain([7])
+    (1.0, 0.5, 1.0)
+    """
+    given = list(rates)
+    squares = sum(rate * rate for rate in given)
+    return sum(given) ** 2 / (len(given) * squares) if squares else 1.0
+
+
 def standing(served: int, seconds: float, fair: float | None, *, is_backlogged: bool) -> Standing:
     """Only a backlogged channel can be below its fair share.
 

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lonnymq.cli.name_prefix import cursor_before, having_prefix
-from lonnymq.cli.open_queue import dispatch, server_time
-from lonnymq.cli.top.state import ChannelTable, QueueSnapshot
 from lonnymq.client.queue import Queue
 from lonnymq.commands import QueueStatistics
 from lonnymq.errors import ChannelForbidden
+from lonnymq.monitor.name_prefix import cursor_before, having_prefix
+from lonnymq.monitor.server import dispatch, server_time
+from lonnymq.monitor.state import ChannelTable, QueueSnapshot
 
 PAGE = 250
 LARGEST = 100
@@ -36,13 +36,22 @@ class Focus:
 
 
 class Poller:
-    def __init__(self, queue: Queue, interval: float, clock: Callable[[], float] = time.monotonic) -> None:
+    """Without `dispatches` it only reads, and the numbers are as of the last dispatch of a consumer."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        interval: float,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        dispatches: bool = True,
+    ) -> None:
         self._queue = queue
         self._clock = clock
         self._seconds = min(MAX_SECONDS, interval * MAX_SHARE)
         self._table = ChannelTable()
         self._is_bound = False
-        self._may_dispatch = True
+        self._may_dispatch = dispatches
 
     def poll(self, focus: Focus | None = None) -> QueueSnapshot:
         begin = self._clock()
