@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lonnymq.commands import (
         BatchStatus,
         BatchSummary,
+        ChannelExplanation,
         ChannelPolicy,
         ChannelStatistics,
         Created,
@@ -57,6 +58,7 @@ __all__ = [
     "Batch",
     "BatchStatus",
     "BatchSummary",
+    "ChannelExplanation",
     "ChannelPolicy",
     "ChannelStatistics",
     "Created",
@@ -105,6 +107,7 @@ _HOMES = {
     "Batch": "lonnymq.client.queue",
     "BatchStatus": "lonnymq.commands",
     "BatchSummary": "lonnymq.commands",
+    "ChannelExplanation": "lonnymq.commands",
     "ChannelPolicy": "lonnymq.commands",
     "ChannelStatistics": "lonnymq.commands",
     "Created": "lonnymq.commands",
