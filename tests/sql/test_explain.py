@@ -10,6 +10,7 @@ from tests.invariants import dequeue, dispatch
 from tests.sql.test_channel import finish
 from tests.sql.test_dequeue import fill
 from tests.sql.test_stats import shown
+from tests.sql.test_tenants import PASSWORD, drop_login, make_login
 
 
 def explain(conn: psycopg.Connection, channel: str = "a") -> dict[str, Any]:
@@ -93,6 +94,11 @@ def test_a_rate(conn: psycopg.Connection) -> None:
     assert explain(conn)["reason"] == "next"
     in_lane(conn, "slow", "a")
     assert shown(conn, "channel_explain('a')")[1]["reason"] == "rate", "the other lane has the token"
+    conn.execute("SELECT channel_set('unused', p_release_interval_us => 1000000)")
+    fill(conn, unused=1)
+    in_lane(conn, "slow", "unused")
+    slow = shown(conn, "channel_explain('unused')")[1]
+    assert (slow["reason"], slow["until_at"]) == ("rate", clock.at + 1000), "if that were taken now"
 
 
 def test_the_limit_of_the_queue(conn: psycopg.Connection) -> None:
@@ -150,7 +156,7 @@ def test_how_much_is_ahead(conn: psycopg.Connection) -> None:
     conn.execute("SELECT channel_set('heavy', p_weight => 4)")
     fill(conn, b=300, c=300, heavy=300)
     ahead = {name: explain(conn, name)["ahead"] for name in ("b", "c", "heavy")}
-    assert sorted(ahead.values())[0] == 0
+    assert min(ahead.values()) == 0
     assert max(ahead.values()) <= 6, "at the front: up to one of the others, and four of the heavy one"
     for cost in (100, 1):
         conn.execute("SELECT message_create('a', '', p_cost => %s)", (cost,))
@@ -174,7 +180,43 @@ def test_how_much_is_ahead(conn: psycopg.Connection) -> None:
 
 def test_a_message_that_an_open_dequeue_has_taken(connect: Connect) -> None:
     conn, other = connect(), connect()
+    clock = FakeClock(conn)
     fill(conn, a=1)
     with other.transaction(force_rollback=True):
         dequeue(other, 1)
+        clock.advance(5000)
+        assert explain(conn).items() >= {"due": 1, "reason": "next"}.items(), "it has a consumer"
+        fill(conn, b=1)
+        clock.advance(1001)
+        dispatch(conn)
+        assert conn.execute("SELECT COUNT(*) FROM ready_locked").fetchone() == (1,)
         assert explain(conn).items() >= {"due": 1, "reason": "next"}.items()
+
+
+def test_a_cancelled_message_is_not_due(conn: psycopg.Connection) -> None:
+    FakeClock(conn)
+    fill(conn, b=300, a=300)
+    for (last,) in conn.execute("SELECT MAX(id) FROM line GROUP BY channel").fetchall():
+        assert conn.execute("SELECT message_cancel(%s)", (last,)).fetchone() == ("cancelled",)
+    assert (explain(conn)["due"], explain(conn, "b")["due"]) == (299, 299)
+
+
+def test_a_tenant_learns_nothing_about_others(conn: psycopg.Connection, connect: Connect) -> None:
+    """Whether others have messages, run or are served; whether there are consumers."""
+    clock = FakeClock(conn)
+    login = make_login(conn)
+    conn.execute("SELECT credential_bind(%s, '{a}')", (login,))
+    tenant = connect(user=login, password=PASSWORD)
+    fill(conn, a=2)
+    turn = {"lane": "default", "due": 2, "leased": 0, "reason": "turn", "since_at": clock.at}
+    assert (explain(conn)["reason"], explain(tenant)) == ("next", turn)
+    clock.advance(5000)
+    assert (explain(conn)["reason"], explain(tenant)) == ("no consumer", turn)
+    conn.execute("SELECT message_create('b', '')")
+    clock.advance(1)
+    assert (explain(conn)["reason"], explain(tenant)) == ("not dispatched", turn)
+    conn.execute("SELECT queue_set(p_max_concurrency => 1)")
+    dispatch(conn)
+    dequeue(conn, 1)
+    assert (explain(conn)["reason"], explain(tenant)["reason"]) == ("queue limit", "turn")
+    drop_login(conn, login)

@@ -47,7 +47,7 @@ def _concurrency(name: str, found: ChannelExplanation, _now: int) -> str:
     used, allowed = found.used or 0, found.allowed or 0
     what = "running" if found.leased >= allowed else "running, or next in another lane"
     return (
-        f"It has {count(used)} of {plural(allowed, 'message')} {what}: raise its limit with"
+        f"It has {count(used)} of {count(allowed)} messages {what}: raise its limit with"
         f" `lonnymq channels set {name} --max-concurrency {2 * allowed}`, or wait for one to finish."
     )
 
@@ -63,13 +63,13 @@ def _rate(name: str, found: ChannelExplanation, now: int) -> str:
 def _queue_limit(_name: str, found: ChannelExplanation, _now: int) -> str:
     used, allowed = found.used or 0, found.allowed or 0
     return (
-        f"The whole queue has {count(used)} of {plural(allowed, 'message')} running: raise its limit with"
+        f"The whole queue has {count(used)} of {count(allowed)} messages running: raise its limit with"
         f" `lonnymq queue set --max-concurrency {2 * allowed}`, or wait for one to finish."
     )
 
 
 def _not_dispatched(_name: str, _found: ChannelExplanation, _now: int) -> str:
-    return f"No consumer has dispatched them yet: start a worker, if this does not change; {WORKERS}."
+    return f"It waits for a consumer to dispatch: start a worker, if this does not change; {WORKERS}."
 
 
 def _no_consumer(_name: str, found: ChannelExplanation, _now: int) -> str:

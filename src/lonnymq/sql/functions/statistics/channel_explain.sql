@@ -60,7 +60,7 @@ BEGIN
             WHEN q.paused THEN 'queue paused'
             WHEN x.entry_id IS NULL AND v_slots >= p.max_concurrency THEN 'concurrency'
             WHEN x.entry_id IS NULL AND v_token_at > v_now THEN 'rate'
-            WHEN x.entry_id IS NULL AND NOT v_is_bound AND v_running >= q.max_concurrency THEN 'queue limit'
+            WHEN NOT v_is_bound AND v_running >= q.max_concurrency THEN 'queue limit'
             WHEN x.is_unread OR v_is_changed OR v_is_late THEN 'not dispatched'
             WHEN v_is_bound THEN 'turn'
             WHEN lane_is_idle(x.state, v_now) AND since_at <= v_now - c_patience_ms THEN 'no consumer' END;
