@@ -97,6 +97,7 @@ def test_a_rate(conn: psycopg.Connection) -> None:
     conn.execute("SELECT channel_set('unused', p_release_interval_us => 1000000)")
     fill(conn, unused=1)
     in_lane(conn, "slow", "unused")
+    clock.advance(3000)
     slow = shown(conn, "channel_explain('unused')")[1]
     assert (slow["reason"], slow["until_at"]) == ("rate", clock.at + 1000), "if that were taken now"
 
@@ -119,7 +120,11 @@ def test_the_limit_of_the_queue(conn: psycopg.Connection) -> None:
 def test_nobody_dispatches(conn: psycopg.Connection) -> None:
     """Messages in lines wait for a dispatch, too. Of too many undispatched messages, some are not read."""
     clock = FakeClock(conn)
+    conn.execute("SELECT message_create('later', '', %s)", (clock.at + 100,))
     fill(conn, a=2)
+    clock.advance(5001)
+    assert explain(conn)["reason"] == "not dispatched", "another channel's message is overdue"
+    dispatch(conn)
     conn.execute("SELECT message_create('b', '', p_lane => 'new')")
     new = {"lane": "new", "due": 1, "leased": 0, "reason": "not dispatched", "since_at": clock.at}
     assert explain(conn, "b") == new

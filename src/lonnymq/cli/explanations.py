@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lonnymq.cli.display import exactly
-from lonnymq.formatting import SECOND, count, duration, plural, printable
+from lonnymq.formatting import count, duration, plural, printable
 
 if TYPE_CHECKING:
     from lonnymq.commands import ChannelExplanation
@@ -19,8 +19,7 @@ def explanation(channel: str, found: ChannelExplanation, now: int) -> str:
     if found.lane is None:
         return _nothing_due(printable(channel), found, now)
     due = f"{printable(channel)} has {plural(found.due, 'due message')} in lane {printable(found.lane)}"
-    age = 0 if found.since_at is None else now - found.since_at
-    since = f", the next one for {duration(age)}" if age >= SECOND else ""
+    since = "" if found.since_at is None else f", the next one for {duration(max(0, now - found.since_at))}"
     return f"{due}{since}. {_REASONS[found.reason](printable(shlex.quote(channel)), found, now)}"
 
 
