@@ -25,7 +25,8 @@ def test_why_a_channel_waits(queue: Queue, lonnymq: Run) -> None:
     default, mail = lonnymq("channels", "explain", "acme & co").stdout.splitlines()
     assert re.sub("for .*?[.]", "for <age>.", default, count=1) == (
         "acme & co has 2 due messages in lane default, the next one for <age>. It has 1 of 1"
-        " messages running: raise its limit with `lonnymq channels set 'acme & co' --max-concurrency 2`, or wait for one to finish."
+        " messages running: raise its limit with `lonnymq channels set 'acme & co' --max-concurrency 2`,"
+        " or wait for one to finish."
     )
     assert mail.startswith("acme & co has 1 due message in lane mail, the next one for ")
     assert "It has 1 of 1 messages running" in mail

@@ -67,7 +67,7 @@ BEGIN
         until_at := CASE WHEN reason = 'rate' THEN v_token_at END;
         used := CASE reason WHEN 'concurrency' THEN v_slots WHEN 'queue limit' THEN v_running END;
         allowed := CASE reason WHEN 'concurrency' THEN p.max_concurrency WHEN 'queue limit' THEN q.max_concurrency END;
-        ahead := CASE WHEN reason IS NULL THEN lane_ahead(x.state, p_channel, x.tag, x.entry_id) END;
+        ahead := CASE WHEN reason IS NULL THEN lane_ahead(x.state, x.tag, x.entry_id) END;
         reason := COALESCE(reason, CASE WHEN ahead = 0 THEN 'next' ELSE 'turn' END);
         RETURN NEXT;
     END LOOP;
@@ -75,7 +75,7 @@ BEGIN
         due := 0;
         until_at := channel_scheduled_at(p_channel, t);
         reason := CASE                      -- of very many messages that are not dispatched, not all are read
-            WHEN v_is_late AND (SELECT COUNT(*) FROM message_undispatched(10000)) = 10000 THEN 'not dispatched'
+            WHEN NOT v_is_bound AND (SELECT COUNT(*) FROM message_undispatched(10000)) = 10000 THEN 'not dispatched'
             WHEN until_at IS NOT NULL THEN 'scheduled' ELSE 'empty' END;
         RETURN NEXT;
     END IF;

@@ -30,7 +30,8 @@ BEGIN
         SELECT n.name, l AS state, COALESCE(u.n, 0) + COALESCE(b.n, 0) + c.n
                 + COALESCE((SELECT h.n FROM below h WHERE h.lane = n.name), 0)
                 - COALESCE((SELECT v.n FROM void v WHERE v.lane = n.name), 0) AS due,
-            COALESCE(r.tag, CASE WHEN b.n > 0 THEN GREATEST(b.tag, l.v) END) AS tag, r.id AS entry_id, b.ranges, u.since_at
+            COALESCE(r.tag, CASE WHEN b.n > 0 THEN GREATEST(b.tag, l.v) END) AS tag, r.id AS entry_id, b.ranges,
+            u.since_at
         FROM (SELECT l.name FROM unnest(p_tick.lanes) l UNION SELECT u.lane FROM unread u) n
         LEFT JOIN unnest(p_tick.lanes) l ON l.name = n.name
         LEFT JOIN unread u ON u.lane = n.name

@@ -1,8 +1,7 @@
--- About how many messages of all channels a lane serves before a message of p_channel with this tag; p_id: its id if it
--- is in ready, or NULL if it is the next of its line. Counts up to 10,000 entries of ready, and estimates how many
--- messages the 1,000 lines with the lowest tags have before that tag, as if each message had a cost of 1. The result is
--- 0 only if the message is next.
-CREATE OR REPLACE FUNCTION lane_ahead (l lane_state, p_channel TEXT, p_tag BIGINT, p_id BIGINT)
+-- About how many messages of all channels a lane serves before the one with this tag. p_id: its id if it is in ready;
+-- NULL: it is the next of its line. Counts up to 10,000 entries of ready, and estimates how many messages the 1,000
+-- lines with the lowest tags have before that tag, as if each message had a cost of 1. 0: the message is next.
+CREATE OR REPLACE FUNCTION lane_ahead (l lane_state, p_tag BIGINT, p_id BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN (
@@ -17,6 +16,5 @@ BEGIN
                 SELECT b.channel, b.tag, b.n FROM backlog b
                 WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v AND b.tag < p_tag
                 ORDER BY b.lane, b.tag, b.turn LIMIT 1000) b
-            LEFT JOIN LATERAL (SELECT c.weight FROM channel c WHERE c.name = b.channel OFFSET 0) c ON TRUE
-            WHERE b.channel <> p_channel), 0);
+            LEFT JOIN LATERAL (SELECT c.weight FROM channel c WHERE c.name = b.channel OFFSET 0) c ON TRUE), 0);
 END $$;
