@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lonnymq.commands import (
         BatchStatus,
         BatchSummary,
+        ChannelExplanation,
         ChannelPolicy,
         ChannelStatistics,
         Created,
@@ -58,6 +59,7 @@ __all__ = [
     "Batch",
     "BatchStatus",
     "BatchSummary",
+    "ChannelExplanation",
     "ChannelPolicy",
     "ChannelStatistics",
     "Created",
@@ -107,6 +109,7 @@ _HOMES = {
     "Batch": "lonnymq.client.queue",
     "BatchStatus": "lonnymq.commands",
     "BatchSummary": "lonnymq.commands",
+    "ChannelExplanation": "lonnymq.commands",
     "ChannelPolicy": "lonnymq.commands",
     "ChannelStatistics": "lonnymq.commands",
     "Created": "lonnymq.commands",

@@ -19,6 +19,7 @@ from tests.cli.running import NOWHERE, Done, run, start
 READING = [
     ["channels", "list"],
     ["channels", "show", "acme"],
+    ["channels", "explain", "acme"],
     ["messages", "list"],
     ["messages", "show", "1"],
     ["dead", "list"],

@@ -140,6 +140,7 @@ def test_channels(queue: Any) -> None:
     assert queue.enqueue(2, channel="acme", on_full="return") == Created(None, Result.FULL)
     assert len(queue.dequeue(10)) == 1
     assert acme.stats().blocked_by == "concurrency"
+    assert [(one.lane, one.due, one.reason) for one in acme.explain()] == [("default", 1, "concurrency")]
     assert [(one.channel, one.leased) for one in queue.channels()] == [("acme", 1)]
     assert acme.delete().result is Result.NOT_EMPTY
     assert acme.delete(with_messages=True).result is Result.DELETED

@@ -522,6 +522,20 @@ def channel_stats(run: Run) -> None:
     assert (found.waiting, found.leased, found.served, found.blocked_by) == (0, 2, 2, "empty")
 
 
+def channel_explain(run: Run) -> None:
+    assert run(c.ChannelExplain("a")) == [
+        c.ChannelExplanation(None, 0, 0, "empty", None, None, None, None, None)
+    ]
+    run(c.ChannelSet("a", max_concurrency=1))
+    leased(run, 1)
+    run(c.MessageCreate("a", b""))
+    run(c.Dispatch())
+    [found] = run(c.ChannelExplain("a"))
+    assert (found.lane, found.due, found.leased, found.reason) == ("default", 1, 1, "concurrency")
+    assert (found.used, found.allowed, found.until_at, found.ahead) == (1, 1, None, None)
+    assert found.since_at is not None
+
+
 def channel_list(run: Run) -> None:
     run(c.MessageCreateMany(["a", "b"], [b"", b""]))
     run(c.Dispatch())

@@ -78,6 +78,7 @@ PRODUCES = (
 OBSERVES = (
     "channel_get({channel})",
     "channel_stats({channel})",
+    "channel_explain({channel})",
     "message_list({channel})",
     "message_list({channel}, 'leased')",
     "dead_list({channel})",

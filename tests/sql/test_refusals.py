@@ -197,6 +197,7 @@ REFUSED = {
     "an unknown order": ("channel_list('size')", "LM013", "name, next or waiting"),
     "a second page of one": ("channel_list('next', 'a')", "LM013", "order by name"),
     "a list of no channels": ("channel_list(p_limit => 0)", "LM005", "Ask for 1 to 1000"),
+    "an explanation of no channel": ("channel_explain(NULL)", "LM001", NAME),
     "the state of no channel": ("channel_stats(NULL)", "LM001", NAME),
     "a count up to nothing": ("channel_stats('a', 0)", "LM005", "Ask for 1 to 1000000"),
     "a deletion of no channel": ("channel_delete('')", "LM001", NAME),

@@ -64,6 +64,7 @@ worker_leave            .         x         .         x
 
 channel_get             .         .         x         x
 channel_stats           .         .         x         x
+channel_explain         .         .         x         x
 channel_list            .         .         x         x
 lane_list               .         .         x         x
 message_get             .         .         x         x

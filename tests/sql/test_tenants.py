@@ -144,6 +144,7 @@ QUERIES = [
     "SELECT * FROM channels",
     "SELECT * FROM channel_list()",
     "SELECT * FROM channel_stats('mine')",
+    "SELECT * FROM channel_explain('mine')",
     "SELECT * FROM channel_get('mine')",
     "SELECT * FROM queue_get()",
     "SELECT * FROM history_bounds()",

@@ -21,6 +21,7 @@ from lonnymq import (
     AsyncJob,
     AsyncQueue,
     Backoff,
+    ChannelExplanation,
     ChannelPolicy,
     ChannelStatistics,
     Created,
@@ -160,6 +161,7 @@ def administering(queue: Queue, conn: psycopg.Connection) -> None:
         queue.channel("acme").set(max_concurrency=2, rate="2/s", burst=5, paused=False), ChannelPolicy
     )
     assert_type(queue.channel("acme").stats(cap=100), ChannelStatistics)
+    assert_type(queue.channel("acme").explain(), list[ChannelExplanation])
     assert_type(queue.channel("acme").delete(with_messages=True), Deleted)
     assert_type(queue.dead.list(channel="acme", error="no such%"), list[DeadMessage])
     assert_type(queue.dead.retry([7], delay=60), list[Outcome])
@@ -208,6 +210,7 @@ async def using_an_async_queue(
     assert_type(await queue.maintain(), int)
     assert_type(await queue.channel("acme").set(max_size=100, weight=0.5), ChannelPolicy)
     assert_type(await queue.channel("acme").stats(), ChannelStatistics)
+    assert_type(await queue.channel("acme").explain(), list[ChannelExplanation])
     assert_type(await queue.dead.list(), list[DeadMessage])
     assert_type(await queue.dead.groups(), list[DeadGroup])
     assert_type(await queue.dead.retry_all(), RetriedAll)

@@ -1,4 +1,4 @@
-"""channels: list them, show one, set its policy, pause and resume it, delete it."""
+"""channels: list them, show one, explain why it waits, set its policy, pause and resume it, delete it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from lonnymq.channel_policy import POLICIES
 from lonnymq.cli.completion import channel_names
 from lonnymq.cli.confirm import confirm
 from lonnymq.cli.display import exactly, limit_text
+from lonnymq.cli.explanations import explanation
 from lonnymq.cli.failure import BadValue, NotThere
 from lonnymq.cli.open_queue import opened
 from lonnymq.cli.option_flags import flag, text_flag, with_flags
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, Schema, Yes, print_json
-from lonnymq.cli.printing import Column, note, print_list, print_page, print_record
+from lonnymq.cli.printing import Column, note, print_list, print_page, print_record, print_records
 from lonnymq.errors import NotPermitted
 from lonnymq.formatting import count, duration, printable
 from lonnymq.monitor.server import dispatch, server_time
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 LISTED_CAP, SHOWN_CAP = 1_000, 10_000
 WITH_MESSAGES = "add --with-messages to delete them too"
 
-app = typer.Typer(help="Channels: list, show, set limits, pause, delete.", no_args_is_help=True)
+app = typer.Typer(help="Channels: list, show, explain, set limits, pause, delete.", no_args_is_help=True)
 
 Name = Annotated[
     str, typer.Argument(help="The channel's name.", show_default=False, autocompletion=channel_names)
@@ -99,6 +100,22 @@ def show(name: Name, *, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_jso
             "`lonnymq channels list` lists the channels",
         )
     print_record(found, partial(_fields, now=now), as_json=as_json)
+
+
+@app.command()
+def explain(name: Name, *, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_json: Json = False) -> None:
+    """Say why a channel is not served now, and what to do about it: one line per lane.
+
+    Example: lonnymq channels explain acme
+    """
+    with opened(dsn, schema) as queue:  # without a dispatch, which would hide that nobody else dispatches
+        found = queue.channel(name).explain()
+        now = server_time(queue)
+    if as_json:
+        print_records(found)
+        return
+    for each in found:
+        typer.echo(explanation(name, each, now))
 
 
 @app.command("set")

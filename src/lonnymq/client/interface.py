@@ -74,6 +74,7 @@ class ChannelCalls:
     get = NamedCall(manage_channels.get_channel)
     set = NamedCall(manage_channels.set_channel)
     stats = NamedCall(manage_channels.channel_stats)
+    explain = NamedCall(manage_channels.explain_channel)
     delete = NamedCall(manage_channels.delete_channel)
 
 

@@ -1,4 +1,4 @@
-"""The calls for channels and lanes: policy, statistics, delete."""
+"""The calls for channels and lanes: policy, statistics, why one is not served, delete."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from lonnymq.client.calls import Request, ask, shows
 from lonnymq.client.produce import check_names
 from lonnymq.commands import (
     ChannelDelete,
+    ChannelExplain,
+    ChannelExplanation,
     ChannelGet,
     ChannelList,
     ChannelPolicy,
@@ -65,6 +67,16 @@ def set_channel(
 def channel_stats(name: str, *, cap: int = 10_000, conn: object | None = None) -> Request[ChannelStatistics]:
     """What the channel holds, and why it is not served now. Counts scheduled and dead ones up to `cap`."""
     return ask(ChannelStats(name, cap), conn)
+
+
+def explain_channel(name: str, *, conn: object | None = None) -> Request[list[ChannelExplanation]]:
+    """Why the channel is not served now: one explanation per lane in which it has due messages, or one
+    whose lane is None if it has none.
+
+        for found in queue.channel("acme").explain():
+            print(found.lane, found.due, found.reason)
+    """
+    return ask(ChannelExplain(name), conn)
 
 
 def delete_channel(

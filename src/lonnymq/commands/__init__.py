@@ -15,6 +15,8 @@ from lonnymq.commands.batch import (
 )
 from lonnymq.commands.channel import (
     ChannelDelete,
+    ChannelExplain,
+    ChannelExplanation,
     ChannelGet,
     ChannelList,
     ChannelSet,
@@ -147,6 +149,8 @@ __all__ = [
     "Bounds",
     "CancelledBatch",
     "ChannelDelete",
+    "ChannelExplain",
+    "ChannelExplanation",
     "ChannelGet",
     "ChannelList",
     "ChannelPolicy",

@@ -1,4 +1,4 @@
-"""The policy of a channel, its statistics, and deleting it."""
+"""The policy of a channel, its statistics, why it is not served, and deleting it."""
 
 from __future__ import annotations
 
@@ -59,6 +59,41 @@ class ChannelStats(OneRecord[ChannelStatistics]):
 
     channel: Text
     cap: Int = 10000
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelExplanation:
+    """Why a channel's next message in a lane is not served now. `lane` is None if nothing is due.
+
+    `reason` is `empty`, `scheduled`, `paused`, `queue paused`, `concurrency`, `rate`, `queue limit`,
+    `not dispatched`, `no consumer`, `turn` or `next`. `leased` counts all lanes of the channel.
+    """
+
+    lane: str | None
+    due: int
+    leased: int
+    reason: str
+    since_at: int | None
+    """Since when its next message is due, in Unix milliseconds."""
+    until_at: int | None
+    """When its rate allows the next message, or when the next scheduled one is due."""
+    used: int | None
+    """How much of a concurrency limit is in use."""
+    allowed: int | None
+    """That limit."""
+    ahead: int | None
+    """With `turn` and `next`: about how many messages of all channels are served before."""
+
+
+@dataclass(frozen=True)
+class ChannelExplain(ManyRecords[ChannelExplanation]):
+    """Say why a channel is not served now, lane by lane."""
+
+    function = "channel_explain"
+    is_harmless = True
+    record = ChannelExplanation
+
+    channel: Text
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         *_EVERYONE,
         "channel_get",
         "channel_stats",
+        "channel_explain",
         "channel_list",
         "lane_list",
         "message_get",

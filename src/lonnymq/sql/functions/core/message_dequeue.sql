@@ -10,12 +10,11 @@
 -- waited_ms: how long it has been due, since it was created and since the last dequeue of it.
 CREATE OR REPLACE FUNCTION message_dequeue (
     p_limit INT DEFAULT 1, p_lease_ms BIGINT DEFAULT NULL, p_consumer TEXT DEFAULT NULL, p_lanes TEXT[] DEFAULT NULL,
-    p_async_commit BOOLEAN DEFAULT FALSE)
-RETURNS TABLE (
+    p_async_commit BOOLEAN DEFAULT FALSE
+) RETURNS TABLE (
     id BIGINT, channel TEXT, content BYTEA, headers JSONB, state BYTEA, attempts INT, token UUID, lease_end_at BIGINT,
-    again_at BIGINT, lane TEXT, priority INT, cost INT, keep_result_ms BIGINT, stalled_consumer TEXT,
-    waited_ms BIGINT)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    again_at BIGINT, lane TEXT, priority INT, cost INT, keep_result_ms BIGINT, stalled_consumer TEXT, waited_ms BIGINT
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
     v_now BIGINT := clock_ms();
@@ -67,8 +66,8 @@ BEGIN
         FOR id, channel, content, headers, state, attempts, lane, priority, cost, keep_result_ms, stalled_consumer,
             waited_ms, v_n, v_is_served IN
             SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.lane, m.priority, m.cost,
-                m.keep_result_ms,
-                CASE WHEN m.attempts > 0 AND m.error = 'the lease ran out' THEN COALESCE(m.consumer, '') END,
+                m.keep_result_ms, CASE WHEN m.attempts > 0 AND m.error = 'the lease ran out'
+                    THEN COALESCE(m.consumer, '') END,
                 GREATEST(0, v_now - GREATEST(m.dequeue_at, m.created_at, m.dequeued_at)), r.nth,
                 CASE WHEN m.id IS NOT NULL THEN (m.is_free OR message_lock_if_free(m.id, r.generation))
                     AND (m.dedupe_key IS NULL OR m.unique_for_ms IS NOT NULL

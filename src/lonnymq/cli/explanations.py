@@ -1,0 +1,105 @@
+"""Why a channel is not served, as a sentence for people, and what to do about it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from lonnymq.cli.display import exactly
+from lonnymq.formatting import count, duration, plural, printable
+
+if TYPE_CHECKING:
+    from lonnymq.commands import ChannelExplanation
+
+WORKERS = "`lonnymq workers list` shows which workers run"
+
+
+def explanation(channel: str, found: ChannelExplanation, now: int) -> str:
+    if found.lane is None:
+        return _nothing_due(printable(channel), found, now)
+    due = f"{printable(channel)} has {plural(found.due, 'due message')} in lane {printable(found.lane)}"
+    since = "" if found.since_at is None else f", the next one for {duration(max(0, now - found.since_at))}"
+    return f"{due}{since}. {_REASONS[found.reason](printable(shlex.quote(channel)), found, now)}"
+
+
+def _nothing_due(channel: str, found: ChannelExplanation, now: int) -> str:
+    if found.reason == "not dispatched":
+        return f"{channel} may have due messages, but no consumer dispatches them: start a worker; {WORKERS}."
+    running = f" {plural(found.leased, 'message')} of it {'is' if found.leased == 1 else 'are'} running."
+    if found.reason == "scheduled":
+        text = f"{channel} has no due messages. The next one is scheduled: {exactly(found.until_at, now)}."
+    else:
+        text = f"{channel} has no waiting messages."
+    return text + (running if found.leased else "")
+
+
+def _paused(name: str, _found: ChannelExplanation, _now: int) -> str:
+    return f"The channel is paused: serve it again with `lonnymq channels resume {name}`."
+
+
+def _queue_paused(_name: str, _found: ChannelExplanation, _now: int) -> str:
+    return "The whole queue is paused: serve it again with `lonnymq queue set --not-paused`."
+
+
+def _concurrency(name: str, found: ChannelExplanation, _now: int) -> str:
+    used, allowed = found.used or 0, found.allowed or 0
+    what = "running" if found.leased >= allowed else "running, or next in another lane"
+    return (
+        f"It has {count(used)} of {count(allowed)} messages {what}: raise its limit with"
+        f" `lonnymq channels set {name} --max-concurrency {2 * allowed}`, or wait for one to finish."
+    )
+
+
+def _rate(name: str, found: ChannelExplanation, now: int) -> str:
+    wait = max(0, (found.until_at or now) - now)
+    return (
+        f"Its rate allows the next one in {duration(wait)}: raise the rate with"
+        f" `lonnymq channels set {name} --rate RATE`, or wait."
+    )
+
+
+def _queue_limit(_name: str, found: ChannelExplanation, _now: int) -> str:
+    used, allowed = found.used or 0, found.allowed or 0
+    return (
+        f"The whole queue has {count(used)} of {count(allowed)} messages running: raise its limit with"
+        f" `lonnymq queue set --max-concurrency {2 * allowed}`, or wait for one to finish."
+    )
+
+
+def _not_dispatched(_name: str, _found: ChannelExplanation, _now: int) -> str:
+    return f"It waits for a consumer to dispatch: start a worker, if this does not change; {WORKERS}."
+
+
+def _no_consumer(_name: str, found: ChannelExplanation, _now: int) -> str:
+    lane = printable(shlex.quote(found.lane or ""))
+    return (
+        "No consumer has asked for this lane for five seconds or more: start a worker that serves it"
+        f" (`lonnymq worker APP --lanes {lane}`); {WORKERS}, and whether they are busy or paused."
+    )
+
+
+def _turn(name: str, found: ChannelExplanation, _now: int) -> str:
+    if found.ahead is None:
+        return "It waits for its turn."
+    return (
+        f"It waits for its turn, behind about {plural(found.ahead, 'message')} of all channels: start more"
+        f" workers, or raise its share with `lonnymq channels set {name} --weight WEIGHT`."
+    )
+
+
+def _next(_name: str, _found: ChannelExplanation, _now: int) -> str:
+    return "It is next: the next consumer that asks for this lane gets it."
+
+
+_REASONS: dict[str, Callable[[str, ChannelExplanation, int], str]] = {
+    "paused": _paused,
+    "queue paused": _queue_paused,
+    "concurrency": _concurrency,
+    "rate": _rate,
+    "queue limit": _queue_limit,
+    "not dispatched": _not_dispatched,
+    "no consumer": _no_consumer,
+    "turn": _turn,
+    "next": _next,
+}
