@@ -60,9 +60,8 @@ BEGIN
             lease_end_at := v_now + COALESCE(p_lease_ms, q.lease_ms);
         END IF;
         v_taken := v_taken || v_got;
-        -- A separate statement: its snapshot is younger than the locks on the entries, so it sees every earlier change
-        -- of these messages. A message that is locked at this moment, by a call that cancels or reschedules it, has an
-        -- xmax, and comes back in one second. So does one that an open create counts on (see dedupe_may_start).
+        -- A separate statement: its snapshot is younger than the locks, so it sees all earlier changes. A message that
+        -- is being cancelled or rescheduled (xmax), or that an open create counts on, comes back in one second.
         FOR id, channel, content, headers, state, attempts, lane, priority, cost, keep_result_ms, stalled_consumer,
             waited_ms, v_n, v_is_served IN
             SELECT m.id, m.channel, m.content, m.headers, m.state, m.attempts + 1, m.lane, m.priority, m.cost,
