@@ -20,6 +20,7 @@ from lonnymq import AsyncQueue, Queue
 from lonnymq.client.loop_safe_queue import LoopSafeQueue
 from lonnymq.errors import LonnyMQError, NotFinished, UsedAfterFork
 from tests.conformance.drivers import url
+from tests.isolation.shared_database import until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
@@ -352,7 +353,7 @@ def test_a_server_that_forks_its_workers(dsn: str, conn: psycopg.Connection) -> 
     )
     assert (program.stdout, program.stderr) == ("82\n", "")
     left = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'lonnymq%'"
-    assert conn.execute(left).fetchone() == (0,)
+    until(lambda: conn.execute(left).fetchone() == (0,), "the sessions to end")
 
 
 def test_a_program_that_does_not_close_its_queue_prints_nothing_at_its_end(dsn: str) -> None:

@@ -15,13 +15,17 @@ TIMEOUT_S = 30.0
 FAST = {"fsync": "off"}
 
 PRELUDE = f"""
-import os, signal, sys, threading, time
+import os, select, signal, sys, threading, time
 from pathlib import Path
 import psycopg
 from lonnymq.embedded import Server
 server = Server(Path(sys.argv[1]), settings={FAST!r})
 def say(*words): print(*words, flush=True)
-def wait(): sys.stdin.readline()
+def wait():
+    # A signal that comes just before a read begins is handled only after the read.
+    while not select.select([sys.stdin], [], [], 0.1)[0]:
+        pass
+    sys.stdin.readline()
 def query(text):
     with psycopg.connect(server.dsn(), autocommit=True) as conn:
         return conn.execute(text)

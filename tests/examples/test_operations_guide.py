@@ -13,6 +13,7 @@ from tests.examples.page import CHECKOUT, blocks, check, runnable
 from tests.invariants import dequeue, dispatch
 
 PAGE = CHECKOUT / "docs" / "operations.md"
+ERROR = 'Traceback (most recent call last):\n  File "shop.py", line 7, in send\nOSError: no route'
 
 
 def statements() -> list[str]:
@@ -28,9 +29,7 @@ def test_the_queries_find_what_is_in_the_queue(conn: psycopg.Connection) -> None
     done, dead, *_ = dequeue(conn, 4)[0]
     conn.execute("SELECT message_complete(%s, %s)", (done.id, done.token))
     for _ in range(5):
-        conn.execute(
-            "SELECT message_retry(%s, %s, p_error => E'Traceback\\nno route')", (dead.id, dead.token)
-        )
+        conn.execute("SELECT message_retry(%s, %s, p_error => %s)", (dead.id, dead.token, ERROR))
         dispatch(conn)
         if again := [each for each in dequeue(conn, 8)[0] if each.id == dead.id]:
             [dead] = again
@@ -43,7 +42,7 @@ def test_the_queries_find_what_is_in_the_queue(conn: psycopg.Connection) -> None
     assert stats[0][0:5] == (2, 2, 0, 6, 1)
     assert {row[0] for row in channels} == {"megacorp", "acme"}
     assert len(leases) == 6
-    assert [(row[1], row[2]) for row in deaths] == [("no route", 1)]
+    assert [(row[5], row[1]) for row in deaths] == [("OSError: no route", 1)]
     assert [row[1] for row in waits] == [1]
 
 
@@ -82,6 +81,6 @@ def test_restored_messages_are_served(dsn: str, tmp_path: Path) -> None:
         queue.enqueue_many(range(5), channel="acme")
         [leased] = queue.dequeue()
         queue.enqueue_many(range(5), channel="bluebird")  # after the last dispatch
-        assert check(PAGE, tmp_path, dsn) == ""
+        assert check(PAGE, tmp_path, dsn) == "There are no dead messages.\n"
         assert len(queue.dequeue(20)) == 9
         assert queue.complete(leased) == "completed"

@@ -9,7 +9,7 @@ from lonnymq.client.queue import Channel, Dead
 from tests.examples.page import CHECKOUT
 
 PAGE = CHECKOUT / "docs" / "python.md"
-INTERNAL = {"after_fork", "beside", "copy_arguments", "perform"}
+INTERNAL = {"address", "after_fork", "beside", "copy_arguments", "observe", "observers", "perform"}
 
 
 def test_it_mentions_every_call() -> None:

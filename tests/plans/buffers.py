@@ -69,5 +69,7 @@ def without_varying_columns(row: Any) -> Any:
     if not isinstance(row, dict):
         return row
     return {
-        key: value for key, value in row.items() if key not in {"id", "token"} and not key.endswith("_at")
+        key: value
+        for key, value in row.items()
+        if key not in {"id", "token", "waited_ms"} and not key.endswith("_at")
     }
