@@ -163,10 +163,10 @@ def installed_template(server: AnyServer) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def to_drop(admin: psycopg.Connection) -> Iterator[DatabasesToDrop]:
-    databases = DatabasesToDrop(admin)
+def to_drop(server: AnyServer) -> Iterator[DatabasesToDrop]:
+    databases = DatabasesToDrop(server)
     yield databases
-    databases.drop_all()
+    databases.close()
 
 
 @pytest.fixture

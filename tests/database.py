@@ -4,10 +4,12 @@ import os
 import secrets
 import shutil
 import tempfile
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Queue
 from typing import Any, Protocol
 
 import psycopg
@@ -112,19 +114,34 @@ def delete_database(admin: psycopg.Connection, name: str) -> None:
 
 
 class DatabasesToDrop:
-    """Drops each database one test late: PostgreSQL waits if a session has only just ended."""
+    """Drops databases in a thread: PostgreSQL waits until every session of the server has noticed, which can
+    take seconds while one is busy. A test waits only if very many are left to drop.
+    """
 
-    def __init__(self, admin: psycopg.Connection) -> None:
-        self._admin = admin
-        self._names: list[str] = []
+    def __init__(self, server: AnyServer) -> None:
+        self._server = server
+        self._names: Queue[str | None] = Queue(maxsize=100)
+        self._error: psycopg.Error | None = None
+        self._thread = threading.Thread(target=self._drop_until_closed)
+        self._thread.start()
 
     def add(self, name: str) -> None:
-        self.drop_all()
-        self._names.append(name)
+        self._names.put(name)
 
-    def drop_all(self) -> None:
-        while self._names:
-            delete_database(self._admin, self._names.pop())
+    def close(self) -> None:
+        """Return when all are dropped. Raises what went wrong."""
+        self._names.put(None)
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _drop_until_closed(self) -> None:
+        with psycopg.connect(self._server.dsn("postgres"), autocommit=True) as admin:
+            while (name := self._names.get()) is not None:
+                try:
+                    delete_database(admin, name)
+                except psycopg.Error as error:
+                    self._error = error
 
 
 def until_waiting(watcher: psycopg.Connection, waiter: psycopg.Connection, seconds: float = 10) -> None:
