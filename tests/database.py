@@ -23,6 +23,7 @@ SETTINGS = {
     "autovacuum": "on",
     "fsync": "off",
     "full_page_writes": "off",
+    "jit": "off",  # it takes half a second for the query of tests/invariants.py; our functions turn it off
     "max_connections": "200",
     "max_prepared_transactions": "10",
 }
