@@ -171,12 +171,18 @@ def to_drop(server: AnyServer) -> Iterator[DatabasesToDrop]:
 
 @pytest.fixture
 def dsn(
-    server: AnyServer, admin: psycopg.Connection, template: str, to_drop: DatabasesToDrop
+    pytestconfig: pytest.Config,
+    server: AnyServer,
+    admin: psycopg.Connection,
+    template: str,
+    to_drop: DatabasesToDrop,
 ) -> Iterator[str]:
     name = unique_name("lonnymq_test")
     copy_database(admin, name, template)
     yield server.dsn(name)
     to_drop.add(name)
+    if pytestconfig.getoption("--own-servers"):
+        to_drop.wait()  # a drop is a transaction that is open for a while
 
 
 @pytest.fixture

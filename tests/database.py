@@ -129,6 +129,10 @@ class DatabasesToDrop:
     def add(self, name: str) -> None:
         self._names.put(name)
 
+    def wait(self) -> None:
+        """Return when all are dropped."""
+        self._names.join()
+
     def close(self) -> None:
         """Return when all are dropped. Raises what went wrong."""
         self._names.put(None)
@@ -143,6 +147,8 @@ class DatabasesToDrop:
                     delete_database(admin, name)
                 except psycopg.Error as error:
                     self._error = error
+                finally:
+                    self._names.task_done()
 
 
 def until_waiting(watcher: psycopg.Connection, waiter: psycopg.Connection, seconds: float = 10) -> None:
