@@ -9,7 +9,7 @@ import importlib.util
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -86,22 +86,54 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(data_dir, ignore_errors=True)
 
 
-@pytest.hookimpl(trylast=True)  # after -m and -k
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --cases, leave out cases; the same ones every time, in all processes of a run."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Before -m and -k, mark cases as long where a test has a marker `cases`. With --cases, leave out cases."""
+    for item in left_out(items, _most_by_default):
+        item.add_marker(pytest.mark.long)
+    yield
     most = config.getoption("--cases")
-    if most is None:
-        return
+    if most is not None:
+        dropped = left_out(items, lambda _: most)
+        config.hook.pytest_deselected(items=[item for item in items if item in dropped])
+        items[:] = [item for item in items if item not in dropped]
+
+
+def left_out(items: list[pytest.Item], most: Callable[[pytest.Item], int | None]) -> set[pytest.Item]:
+    """The cases beyond the most that a test may have: the same ones every time, in all processes of a run."""
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
-        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    kept = {
+        if most(item) is not None:
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return {
         item
         for test, cases in tests.items()
-        for item in random.Random(test).sample(cases, min(most, len(cases)))
+        for item in _least_new(random.Random(test).sample(cases, len(cases)), most(cases[0]) or 0)
     }
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = [item for item in items if item in kept]
+
+
+def _least_new(cases: list[pytest.Item], most: int) -> list[pytest.Item]:
+    """What is left when the cases are taken first whose parameters have values that no other had yet."""
+    seen: set[tuple[str, int]] = set()
+    for _ in range(min(most, len(cases))):
+        if all(_values(case) <= seen for case in cases):
+            seen.clear()
+        taken = max(cases, key=lambda case: len(_values(case) - seen))
+        seen |= _values(taken)
+        cases.remove(taken)
+    return cases
+
+
+def _values(case: pytest.Item) -> set[tuple[str, int]]:
+    """The values of its parameters, by their identity: some cannot be compared."""
+    parameters = case.callspec.params if hasattr(case, "callspec") else {}
+    return {(name, id(value)) for name, value in parameters.items()}
+
+
+def _most_by_default(item: pytest.Item) -> int | None:
+    marker = item.get_closest_marker("cases")
+    is_long = item.get_closest_marker("long") is not None
+    return None if marker is None or is_long else int(marker.args[0])
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

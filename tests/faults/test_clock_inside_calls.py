@@ -42,6 +42,7 @@ def complete(conn: psycopg.Connection, deliveries: list[Delivery]) -> None:
         assert conn.execute("SELECT message_complete(%s, %s)", (d.id, d.token)).fetchone() == ("completed",)
 
 
+@pytest.mark.cases(24)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("reading", [1, 2, 3, 4])
 @pytest.mark.parametrize("limit", [1, 2])
@@ -84,6 +85,7 @@ def test_a_step_inside_a_dequeue_that_empties_its_channels(
     assert len(drain(conn)) == 4 - limit
 
 
+@pytest.mark.cases(8)
 @pytest.mark.parametrize(
     "step", [-1, -499, *(pytest.param(step, marks=pytest.mark.long) for step in (-50, -999))]
 )

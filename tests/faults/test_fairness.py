@@ -36,6 +36,7 @@ def serve(conn: psycopg.Connection, limit: int = 1) -> list[str]:
     return [m.channel for m in messages]
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("limit", [1, 3, 8, 20])
 @pytest.mark.parametrize("per_turn", [1, 5])
 def test_constant_urgent_arrivals(conn: psycopg.Connection, limit: int, per_turn: int) -> None:
@@ -67,8 +68,10 @@ def test_urgent_messages_go_ahead_within_their_channel(conn: psycopg.Connection)
     assert messages[0].channel == "a", "its turn did not come sooner"
 
 
-@pytest.mark.parametrize("limit", [1, 7])
-@pytest.mark.parametrize("at", [None, -1], ids=["plain", "urgent"])
+@pytest.mark.parametrize(
+    ("limit", "at"),
+    [(1, None), (7, -1), *(pytest.param(*given, marks=pytest.mark.long) for given in ((7, None), (1, -1)))],
+)
 def test_one_tenant_floods(conn: psycopg.Connection, limit: int, at: int | None) -> None:
     """5,000 messages wait in one channel. One in a quiet channel waits at most two rounds of all channels."""
     rng = random.Random(f"{limit}/{at}")

@@ -169,6 +169,7 @@ def test_messages_that_move_in_their_table(database: SharedDatabase, rewrite: st
     assert sorted(drain(observer, 150) + done) == made
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("call", ["extend", "complete", "retry"])
 @pytest.mark.parametrize("part", [0, 1, 2])
 def test_a_part_of_a_lease_that_is_locked_when_it_runs_out(
@@ -607,6 +608,7 @@ LOCKS = {
 }
 
 
+@pytest.mark.cases(10)
 @ENDINGS
 @pytest.mark.parametrize("hold", LOCKS)
 def test_the_dispatcher_never_waits(database: SharedDatabase, hold: str, ending: str) -> None:
@@ -689,6 +691,7 @@ POLICIES = {
 }
 
 
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("is_dispatched", [False, True], ids=["at once", "after a dispatch"])
 @pytest.mark.parametrize("seconds", [0, 1.2], ids=["short", "long"])
 @pytest.mark.parametrize("policy", POLICIES)

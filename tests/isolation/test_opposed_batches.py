@@ -145,6 +145,7 @@ class Crowd:
         return self.database.start(run)
 
 
+@pytest.mark.cases(6)
 @pytest.mark.parametrize(
     "calls",
     [

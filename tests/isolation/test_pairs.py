@@ -175,13 +175,19 @@ PAIRS: dict[tuple[str, str], dict[str, Experience]] = {
     ("snapshot", "snapshot"): {"same channel": AT_ONCE},
 }
 
+# Every pair runs by default, in turn with the one and the other ending.
 CASES = [
     pytest.param(
-        *pair, place, ending, id=f"{pair[1]}-while-{pair[0]}-open-{place.replace(' ', '-')}-{ending}"
+        *(*pair, place, ending),
+        id=f"{pair[1]}-while-{pair[0]}-open-{place.replace(' ', '-')}-{ending}",
+        marks=[pytest.mark.long] if number % 4 in {1, 2} else [],
     )
-    for pair, places in PAIRS.items()
-    for place in places
-    for ending in ("commit", "rollback")
+    for number, (pair, place, ending) in enumerate(
+        (pair, place, ending)
+        for pair, places in PAIRS.items()
+        for place in places
+        for ending in ("commit", "rollback")
+    )
 ]
 ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
 HOLDERS = {"complete": "completed", "extend": "extended", "retry": "retried"}
@@ -345,6 +351,7 @@ FREED = {
 }
 
 
+@pytest.mark.cases(10)
 @ENDINGS
 @pytest.mark.parametrize("first", FREED)
 def test_a_full_channel_gives_no_more_until_a_slot_is_free_for_good(

@@ -196,6 +196,7 @@ def sleeper(database: SharedDatabase, name: str = "consumer") -> Sleeper:
 # The writer is stopped inside its call.
 
 
+@pytest.mark.cases(40)
 @pytest.mark.parametrize("is_listed", [False, True], ids=["nobody sleeps yet", "another one sleeps"])
 @pytest.mark.parametrize(
     "stop", ["first write", "before insert notice", "after insert notice", "writer has appended"]
@@ -218,6 +219,7 @@ def test_a_consumer_falls_asleep_while_the_writer_is_stopped(
     assert len(consumer.pick_up(is_asleep=is_asleep)) == 1
 
 
+@pytest.mark.cases(20)
 @pytest.mark.parametrize(
     "stop", ["first write", "before insert notice", "after insert notice", "writer has appended"]
 )

@@ -48,6 +48,7 @@ def hold_a_snapshot(conn: psycopg.Connection) -> None:
     conn.execute("SELECT COUNT(*) FROM tick")
 
 
+@pytest.mark.cases(2)
 @loaded
 @pytest.mark.slow
 @pytest.mark.parametrize("statistics", Statistics)
@@ -145,6 +146,7 @@ def complete_next(conn: psycopg.Connection) -> None:
     complete(conn, dequeue(conn, 1, HOUR)[0])
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("level", "unique_while"), [*((level, "running") for level in LEVELS), ("READ COMMITTED", "waiting")]
 )
@@ -210,7 +212,7 @@ def test_a_channel_that_all_left_at_once(connect: Connect) -> None:
     """A create subtracts some of the departures, not all."""
     comparison = Comparison(connect, Statistics.STALE)
     loader = comparison.loader
-    size = 20_000
+    size = 5_000
     loader.execute("SELECT channel_set('a1', p_max_size => %s)", (size,))
     meter = Meter(connect())
     for _ in range(2):

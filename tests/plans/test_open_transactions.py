@@ -13,6 +13,7 @@ from tests.plans.sessions import REPLANNED, Comparison, Statistics, no_growth
 from tests.plans.states import FAR, create, dispatch_in_bulk, make_indexes_tall
 
 
+@pytest.mark.cases(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("statistics", Statistics)
 @pytest.mark.parametrize("messages", [1, 20_000, pytest.param(200_000, marks=pytest.mark.long)])
@@ -35,6 +36,7 @@ def test_a_producer_left_open(connect: Connect, statistics: Statistics, messages
     assert comparison.veteran.answers == answers
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("limit", "backlog"),
     [(1, 30), (10, 10), *(pytest.param(*few, marks=pytest.mark.long) for few in ((1, 10), (10, 30)))],
@@ -59,6 +61,7 @@ def test_a_line_with_messages_of_an_open_transaction(
     assert costs[1] <= 1.2 * costs[0] + REPLANNED, costs
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("is_dispatched", [False, True], ids=["new", "in its place"])
 @pytest.mark.parametrize("taken", [0, 20, 40], ids=["none taken", "half taken", "all taken"])
 def test_what_was_open_comes_in_its_place(connect: Connect, taken: int, *, is_dispatched: bool) -> None:

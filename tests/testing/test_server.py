@@ -79,7 +79,9 @@ def test_the_command_line_overrides_the_environment_which_overrides_the_configur
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], pytest.param(["-n", "2"], marks=pytest.mark.slow)], ids=["alone", "xdist"]
+    "arguments",
+    [pytest.param([], marks=pytest.mark.long), pytest.param(["-n", "2"], marks=pytest.mark.slow)],
+    ids=["alone", "xdist"],
 )
 def test_all_processes_of_a_run_share_one_server_which_is_stopped_afterwards(
     project: Project, arguments: list[str]
@@ -134,7 +136,7 @@ def test_a_role_that_may_not_create_databases_is_an_error(project: Project, serv
         assert role.databases() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_a_run_that_a_signal_ends_leaves_no_database(
     project: Project, role: Role, number: signal.Signals
 ) -> None:
@@ -170,7 +172,7 @@ def test_ctrl_c_stops_all_processes_and_the_server(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], pytest.param(["-n", "1"], marks=pytest.mark.slow)], ids=["alone", "xdist"]
+    "arguments", [[], pytest.param(["-n", "1"], marks=pytest.mark.long)], ids=["alone", "xdist"]
 )
 def test_without_its_fixtures_the_plugin_loads_nothing(project: Project, arguments: list[str]) -> None:
     project.runs_on(NOWHERE)

@@ -81,7 +81,9 @@ def installed(server: Server, name: str) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", OUTAGES)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.long) if kind == "restart" else kind for kind in OUTAGES]
+)
 def test_the_database_is_down(
     durable: Server, kind: str, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
