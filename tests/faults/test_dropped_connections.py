@@ -469,6 +469,7 @@ def test_enqueue_with_a_key_was_done_but_not_answered(
         assert conn.execute("SELECT id FROM message").fetchall() == [(created.id,)]
 
 
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("window", WINDOWS_THAT_MAY_BE_OVER)
 @EVERY_KIND
 def test_enqueue_with_a_key_that_may_be_free_again_has_an_unknown_outcome(

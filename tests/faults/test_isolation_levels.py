@@ -104,6 +104,7 @@ def test_creates_work(conn: psycopg.Connection, connect: Connect, level: Isolati
     assert sorted(d.content for d in drain(conn)) == [b"1", b"2", b"3", b"4"]
 
 
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("level", ALL, ids=level_name)
 @pytest.mark.parametrize("kind", FINISHERS)
 def test_finishers_work(conn: psycopg.Connection, connect: Connect, level: IsolationLevel, kind: str) -> None:
@@ -116,6 +117,7 @@ def test_finishers_work(conn: psycopg.Connection, connect: Connect, level: Isola
     check(conn)
 
 
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("level", ALL, ids=level_name)
 @pytest.mark.parametrize("kind", FINISHERS)
 def test_finishers_report_a_lost_lease_or_a_missing_message(

@@ -586,6 +586,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.cases(6)
 @pytest.mark.parametrize(("name", "value"), [*SETTINGS, ("standard_conforming_strings", "off")])
 def test_settings_of_a_session_change_no_result(queue: Queue, name: str, value: str) -> None:
     sessions = sessions_of(queue)
