@@ -30,7 +30,7 @@ PROCESSES = ["-n", "4", "--dist", "worksteal"]
 # cases of each test.
 QUICK = (
     "--cases",
-    "4",
+    "2",
     "tests/unit",
     "tests/sql",
     "tests/conformance",
@@ -44,7 +44,7 @@ SPARK = "tests/spark"
 SPARK_PROCESSES = ["-n", "2", "--dist", "loadfile", "--own-servers"]
 ON_OLDEST = ("tests/sql", "tests/plans", "tests/isolation")
 # Every test runs on the oldest version too, but few cases of each: all of them run on 18.
-FEW_ON_OLDEST = ["-m", DEFAULT_SELECTION, "--cases", "3"]
+FEW_ON_OLDEST = ["-m", DEFAULT_SELECTION, "--cases", "2"]
 RERUN_MAX = 5
 LAST_FAILED = ["--last-failed", "--last-failed-no-failures=none"]
 LOCKED = ("runtime", "dev")

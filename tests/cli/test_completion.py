@@ -119,6 +119,7 @@ def offered(*words: str, dsn: str | None, **env: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.slow
 def test_names_of_channels(queue: Queue, dsn: str) -> None:
     for name in ("acme", "acme-eu", "bluebird", "needs quotes", "needs'quotes", "needs-none"):
         queue.enqueue(1, channel=name)
@@ -133,6 +134,7 @@ def test_names_of_channels(queue: Queue, dsn: str) -> None:
     assert offered("channels", "show", "--dsn", dsn, "b", dsn=None) == ["bluebird"]
 
 
+@pytest.mark.slow
 def test_without_a_database_nothing_is_offered(queue: Queue, dsn: str) -> None:
     queue.enqueue(1, channel="acme")
     for address, env in (

@@ -276,6 +276,7 @@ def test_a_login_that_is_bound_to_channels(
     assert [channel["channel"] for channel in found] == ["mine"]
 
 
+@pytest.mark.slow
 def test_as_processes(queue: Queue, dsn: str) -> None:
     created = start("enqueue", '{"invoice": 7}', "--json", dsn=dsn)
     assert (created.returncode, created.stderr) == (0, b"")
@@ -287,6 +288,7 @@ def test_as_processes(queue: Queue, dsn: str) -> None:
     assert b"Traceback" in debugged.stderr
 
 
+@pytest.mark.slow
 def test_a_worker(login: Login, schema: str, dsn: str, conn: psycopg.Connection, tmp_path: Path) -> None:
     """In processes, because a worker sets up logging and signals."""
     (tmp_path / "shop.py").write_text(

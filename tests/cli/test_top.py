@@ -198,6 +198,7 @@ def unreachable(dsn: str, server: AnyServer) -> Iterator[None]:
             admin.execute(allow.format(sql.Identifier(name), sql.Literal("true")))
 
 
+@pytest.mark.slow
 def test_an_outage_of_the_database(queue: Queue, dsn: str, server: AnyServer) -> None:
     queue.enqueue("first", channel="acme")
     with (

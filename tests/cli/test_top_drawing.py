@@ -115,6 +115,7 @@ def crowd() -> QueueSnapshot:
     )
 
 
+@pytest.mark.slow
 def test_ten_thousand_channels(crowd: QueueSnapshot) -> None:
     lines = screen(crowd, ViewState(Sort.NAME))
     assert lines[2].startswith("10,000 channels, ")

@@ -161,6 +161,7 @@ def idle_server() -> Iterator[tuple[str, psycopg.Connection]]:
         yield server.dsn(), conn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OWN_POOL)
 def test_which_calls_flush_the_wal(idle_server: tuple[str, psycopg.Connection], kind: str) -> None:
     """The WAL writer is stopped and dispatches are blocked, so that only the calls flush WAL."""

@@ -25,6 +25,8 @@ from tests.conformance.drivers import url
 from tests.database import Connect
 from tests.queues import KINDS, OWN_POOL, Blocking, Run, loop, opened_queue
 
+pytestmark = pytest.mark.cases(4)
+
 TIMEOUT_S = 10.0
 GATE = 815
 HOST = "127.0.0.1"

@@ -121,6 +121,7 @@ def create_and_serve(conn: psycopg.Connection, expected: dict[bytes, int]) -> No
     serve_all(conn, serve_later | {b"still later slow": 1})
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("xids", ["lower", "higher", "lower-and-passed"])
 def test_a_dump_restored_into_another_cluster(source: Server, version: int, xids: str) -> None:
     with cluster(version) as target, connect(source, "queue") as conn:
@@ -140,6 +141,7 @@ def test_a_dump_restored_into_another_cluster(source: Server, version: int, xids
             create_and_serve(restored, expected)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("xids", ["lower", "higher"])
 def test_maintenance_works_in_another_cluster(source: Server, version: int, xids: str) -> None:
     with cluster(version) as target, connect(source, "queue") as conn:

@@ -26,6 +26,7 @@ def run_claim(meter: Meter, seq: int) -> int:
     return seq + 1
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("statistics", Statistics)
 def test_claims_beside_much_that_is_dead(connect: Connect, statistics: Statistics) -> None:
     comparison = Comparison(connect, statistics)

@@ -40,6 +40,7 @@ def cost_of(comparison: Comparison, messages: int, of: str) -> int:
     return counted
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("statistics", Statistics)
 def test_a_dispatch_is_linear_in_what_is_new(connect: Connect, statistics: Statistics) -> None:
     comparison = Comparison(connect, statistics)
@@ -54,6 +55,7 @@ PIECE_GROWTH = 11 * PIECE + SLACK
 SWEPT_GROWTH = 15 * PIECE + SLACK  # an expired lease is looked up, and its message returned and placed
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("statistics", Statistics)
 def test_a_dispatch_of_a_flood_is_bounded(connect: Connect, statistics: Statistics) -> None:
     """A part of a large load costs as much as a load of only that size."""
@@ -67,6 +69,7 @@ def test_a_dispatch_of_a_flood_is_bounded(connect: Connect, statistics: Statisti
     assert costs[1] <= costs[0] + PIECE_GROWTH, costs
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("statistics", Statistics)
 def test_a_dispatch_of_a_late_commit_is_bounded(connect: Connect, statistics: Statistics) -> None:
     comparison = Comparison(connect, statistics)
@@ -84,6 +87,7 @@ def test_a_dispatch_of_a_late_commit_is_bounded(connect: Connect, statistics: St
     assert costs[1] <= costs[0] + PIECE_GROWTH, costs
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("statistics", Statistics)
 def test_a_sweep_is_bounded(connect: Connect, statistics: Statistics) -> None:
     comparison = Comparison(connect, statistics)

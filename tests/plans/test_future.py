@@ -8,6 +8,7 @@ from tests.plans.sessions import Comparison, Statistics, no_growth
 from tests.plans.states import FAR, create, dispatch_in_bulk, loaded, make_indexes_tall
 
 
+@pytest.mark.cases(1)
 @loaded
 @pytest.mark.slow
 @pytest.mark.parametrize("statistics", Statistics)

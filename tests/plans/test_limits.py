@@ -20,6 +20,7 @@ def an_hour_passes(conn: psycopg.Connection) -> None:
     conn.execute("VACUUM alarm, served_by")
 
 
+@pytest.mark.cases(1)
 @loaded
 @pytest.mark.slow
 @pytest.mark.parametrize("statistics", Statistics)

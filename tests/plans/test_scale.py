@@ -16,6 +16,7 @@ def twice_and_the_ready_list(call: str, before: int) -> int:
     return twice(call, before) + (READY if call.startswith(("dispatch", "look")) else 0)
 
 
+@pytest.mark.cases(1)
 @loaded
 @pytest.mark.slow
 @pytest.mark.parametrize("statistics", Statistics)

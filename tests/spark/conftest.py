@@ -20,7 +20,11 @@ from tests.spark.outside_faults import Gate
 HERE = Path(__file__).parent
 SCHEMA = "lonnymq"
 OWN_SPARK_TIMEOUT_S = 600  # starting another Spark takes a minute on a busy machine
-SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+SETTINGS = {
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    **quick_java.INTERPRETED,
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

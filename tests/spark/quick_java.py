@@ -17,6 +17,10 @@ import pyspark
 from lonnymq.spark.sessions.java import find_java
 
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Settings for sessions that run many small queries: compiling a query takes Spark longer than running it.
+The commands, the guide and the tests on a cluster run with Spark's own settings.
+"""
 MAKE_TIMEOUT_S = 120
 WARM_UP = """
 import sys

@@ -20,10 +20,9 @@ from lonnymq.spark.consume.claim_reader import ClaimReader
 from lonnymq.spark.queue_source import QueueSource
 from lonnymq.spark.sessions.spark_session import session
 from lonnymq.spark.sink.writer import StreamWriter
+from tests.spark import quick_java
 
-CONF: dict[str, Any] = {
-    "spark.driver.memory": "512m",
-}
+CONF: dict[str, Any] = {"spark.driver.memory": "512m", **quick_java.INTERPRETED}
 
 
 def stop_here(at: str) -> None:

@@ -17,6 +17,7 @@ from lonnymq.spark.lake.archive import archive
 from lonnymq.spark.unwrap_errors import unwrap_spark_errors
 from tests.database import create_database
 from tests.faults.clusters import cluster, connect
+from tests.spark import quick_java
 from tests.spark.conftest import SCHEMA, Services
 from tests.spark.driver_process import Driver, stream, write
 from tests.spark.outside_faults import (
@@ -36,10 +37,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROWS = 100
 EVERY_NUMBER = sorted(map(str, range(ROWS)))
-LOCAL = {
-    "master": "local[2]",
-    "spark.driver.memory": "512m",
-}
+LOCAL = {"master": "local[2]", "spark.driver.memory": "512m", **quick_java.INTERPRETED}
 ONCE = {"txnAppId": "numbers", "txnVersion": "1"}
 
 
@@ -58,7 +56,8 @@ def logged(checkpoint: Path, log: str) -> list[str]:
     return sorted(file.name for file in (checkpoint / log).glob("[0-9]*"))
 
 
-def test_a_stream_whose_driver_is_killed_twice(
+@pytest.mark.parametrize("is_killed_before", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_stream_whose_driver_is_killed(
     spark: SparkSession,
     conn: psycopg.Connection,
     gate: Gate,
@@ -66,16 +65,20 @@ def test_a_stream_whose_driver_is_killed_twice(
     options: dict[str, str],
     tmp_path: Path,
     lines: list[str],
+    is_killed_before: bool,
 ) -> None:
-    """First between PostgreSQL's commit and Spark's, then after Spark's, when the next batch is staged."""
+    """After Spark's commit, when the next batch is staged. Before that, maybe, another one between PostgreSQL's
+    commit and Spark's; the next test kills only the commit there.
+    """
     checkpoint = tmp_path / "checkpoint"
     folders = {"folder": str(tmp_path / "lines"), "checkpoint": str(checkpoint)}
-    with Driver(**LOCAL) as driver:
-        gate.hold(COMMITTED)
-        gate.held(driver.call("stream", options=gate_options, **folders))
-        assert (len(enqueued(conn)), staged(conn)) == (2, [])
-        assert (logged(checkpoint, "offsets"), logged(checkpoint, "commits")) == (["0"], [])
-        driver.kill()
+    if is_killed_before:
+        with Driver(**LOCAL) as driver:
+            gate.hold(COMMITTED)
+            gate.held(driver.call("stream", options=gate_options, **folders))
+            assert (len(enqueued(conn)), staged(conn)) == (2, [])
+            assert (logged(checkpoint, "offsets"), logged(checkpoint, "commits")) == (["0"], [])
+            driver.kill()
     with Driver(**LOCAL) as driver:
         gate.hold(COPIED, after=1)
         gate.held(driver.call("stream", options=gate_options, **folders))
@@ -121,21 +124,22 @@ def test_the_commit_of_a_write_dies_after_it_committed(
     assert (enqueued(conn), staged(conn)) == (EVERY_NUMBER, [])
 
 
-def test_an_archive_whose_driver_is_killed_twice(
-    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
+@pytest.mark.parametrize("stops", [["after"], pytest.param(["before", "after"], marks=pytest.mark.long)])
+def test_an_archive_whose_driver_is_killed(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path, stops: list[str]
 ) -> None:
-    """First when the files are written but not committed, then right after the commit."""
+    """Maybe when the files are written but not committed, and in any case right after the commit."""
     conn.execute("SELECT queue_set(p_history => TRUE)")
     ids = finish(conn, "acme", [b"x"] * ROWS)
     lake = str(tmp_path / "lake")
-    for when, expected in (("before", []), ("after", ids)):
+    for when in stops:
         with Driver(**LOCAL) as driver:
             stopped = tmp_path / when
             driver.call("archive_and_stop", options=options, lake=lake, stop=f"{when} {stopped}")
             until(stopped.exists, f"the archive to stop {when} its commit")
             driver.kill()
         assert list(Path(lake, "history").glob("day=*/*.parquet"))
-        assert in_the_lake(lake) == expected
+        assert in_the_lake(lake) == (ids if when == "after" else [])
     more = finish(conn, "acme", [b"y"])
     archive(spark, lake, options, tables=["history"])
     assert in_the_lake(lake) == ids + more

@@ -89,6 +89,7 @@ def test_nobody_waits_behind_an_upgrade_that_waits(
     assert "extra" in columns(watcher)
 
 
+@pytest.mark.slow
 def test_an_upgrade_gives_up_and_names_who_is_in_the_way(holder: Conn, connect: Connect) -> None:
     conn = connect()
     began = time.monotonic()

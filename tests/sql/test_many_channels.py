@@ -1,6 +1,7 @@
 """Many channels at once: each call does a bounded amount of work, and no channel waits for all others."""
 
 import psycopg
+import pytest
 
 from tests.clock import FakeClock
 from tests.invariants import check, dequeue, dispatch
@@ -55,6 +56,7 @@ def test_policies_of_many_channels_change_at_once(conn: psycopg.Connection) -> N
     check(conn)
 
 
+@pytest.mark.slow
 def test_a_channel_that_stays_full_is_checked_less_and_less_often(conn: psycopg.Connection) -> None:
     clock = FakeClock(conn)
     conn.execute("SELECT channel_set('full', 1)")

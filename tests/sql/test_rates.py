@@ -101,6 +101,7 @@ def test_dequeues_whose_notices_are_not_read_yet_keep_their_tokens(
     check(limited)
 
 
+@pytest.mark.slow
 def test_an_interval_of_microseconds(conn: psycopg.Connection, clock: FakeClock) -> None:
     """30 per second: 33.334 ms each."""
     set_rate(conn, 33.334, burst=2)

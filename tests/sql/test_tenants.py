@@ -184,6 +184,7 @@ def read_by(plan: str) -> set[str]:
     return set(re.findall(r"(\w+(?: Only| Heap)?) Scan", plan)) - {"Subquery", "Values", "CTE"}
 
 
+@pytest.mark.slow
 def test_explain_tells_the_same_whatever_others_have(
     conn: psycopg.Connection, tenant: psycopg.Connection
 ) -> None:
@@ -196,6 +197,7 @@ def test_explain_tells_the_same_whatever_others_have(
         assert read_by(plan) <= {"Function"}, (asked, plan)
 
 
+@pytest.mark.slow
 def test_leases_of_others_are_read_but_not_shown(
     conn: psycopg.Connection, tenant: psycopg.Connection
 ) -> None:

@@ -72,11 +72,13 @@ def test_with_ci_a_skip_is_a_failure(tmp_path: Path, arguments: list[str]) -> No
     assert "2 skipped: with CI=true each is a failure" in output
 
 
+@pytest.mark.slow
 def test_with_ci_a_skipped_module_is_a_failure(tmp_path: Path) -> None:
     code, _ = outcome(tmp_path, "import pytest\npytest.importorskip('no_such_module')", "true")
     assert code != 0
 
 
+@pytest.mark.slow
 def test_with_ci_an_expected_failure_is_not_a_failure(tmp_path: Path) -> None:
     code, _ = outcome(tmp_path, TESTS, "true", "-k", "passes or expected")
     assert code == 0

@@ -171,6 +171,7 @@ def test_a_process_that_stood_still_is_not_a_blocked_loop(caplog: pytest.LogCapt
     assert text.startswith("this process stood still for 1.1 s")
 
 
+@pytest.mark.slow
 def test_leases_are_extended_after_an_outage(
     server: AnyServer, dsn: str, conn: psycopg.Connection, queue: Queue, app: App
 ) -> None:

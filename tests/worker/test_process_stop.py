@@ -153,6 +153,7 @@ def test_a_second_signal_stops_it_at_once(
     check(conn)
 
 
+@pytest.mark.slow
 def test_the_health_file(queue: Queue, conn: psycopg.Connection, processes: Processes) -> None:
     worker = processes.start().wait_until_serving()
     until(worker.health_file.exists, "the file")

@@ -298,6 +298,7 @@ def is_waiting(conn: psycopg.Connection) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_a_worker_stops_soon_in_an_outage(server: AnyServer, dsn: str, queue: Queue, app: App) -> None:
     @app.task()
     async def count() -> None: ...
@@ -378,6 +379,7 @@ def test_a_connection_to_a_read_only_database_is_closed(server: AnyServer, dsn: 
     assert queue.enqueue({"n": 3}).result == "created"
 
 
+@pytest.mark.slow
 def test_released_messages_are_not_leased_again_while_handlers_are_busy(queue: Queue, app: App) -> None:
     over = threading.Event()
 
@@ -546,6 +548,7 @@ def test_a_call_that_the_server_cancels_is_repeated(dsn: str, conn: psycopg.Conn
     assert [(each.outcome, each.attempts) for each in queue.history()] == [("completed", 1)]
 
 
+@pytest.mark.slow
 def test_whenever_it_stops_nothing_stays_leased_and_nothing_is_lost(queue: Queue, app: App) -> None:
     """Stopped before it has connected, in a dequeue, in handlers, twice, by force, and by cancelling."""
     chance = random.Random(11)

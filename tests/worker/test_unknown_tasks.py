@@ -50,6 +50,7 @@ def test_they_are_released_at_no_cost_and_logged(
     assert without == "rejected 1 message without a task: this worker has no handler for it; its tasks: known"
 
 
+@pytest.mark.slow
 def test_a_pile_of_unknown_messages_does_not_keep_known_ones_waiting(queue: Queue, app: App) -> None:
     done: list[int] = []
 
