@@ -7,9 +7,8 @@ each test gets a copy of it. LONNYMQ_TEST_DSN names another server to use.
 
 import importlib.util
 import os
-import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import pytest
 
 from lonnymq.embedded import Server, binaries
 from lonnymq.install import install
+from tests.cases import left_out, most_by_default
 from tests.conformance.matrix import Matrix
 from tests.database import (
     EMBEDDED_VERSION,
@@ -88,8 +88,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Before -m and -k, mark cases as long where a test has a marker `cases`. With --cases, leave out cases."""
-    for item in left_out(items, _most_by_default):
+    """Before -m and -k, mark some cases of tests that have the marker `cases` as long. With --cases, leave
+    out cases.
+    """
+    for item in left_out(items, most_by_default):
         item.add_marker(pytest.mark.long)
     yield
     most = config.getoption("--cases")
@@ -97,43 +99,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         dropped = left_out(items, lambda _: most)
         config.hook.pytest_deselected(items=[item for item in items if item in dropped])
         items[:] = [item for item in items if item not in dropped]
-
-
-def left_out(items: list[pytest.Item], most: Callable[[pytest.Item], int | None]) -> set[pytest.Item]:
-    """The cases beyond the most that a test may have: the same ones every time, in all processes of a run."""
-    tests: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        if most(item) is not None:
-            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    return {
-        item
-        for test, cases in tests.items()
-        for item in _least_new(random.Random(test).sample(cases, len(cases)), most(cases[0]) or 0)
-    }
-
-
-def _least_new(cases: list[pytest.Item], most: int) -> list[pytest.Item]:
-    """What is left when the cases are taken first whose parameters have values that no other had yet."""
-    seen: set[tuple[str, int]] = set()
-    for _ in range(min(most, len(cases))):
-        if all(_values(case) <= seen for case in cases):
-            seen.clear()
-        taken = max(cases, key=lambda case: len(_values(case) - seen))
-        seen |= _values(taken)
-        cases.remove(taken)
-    return cases
-
-
-def _values(case: pytest.Item) -> set[tuple[str, int]]:
-    """The values of its parameters, by their identity: some cannot be compared."""
-    parameters = case.callspec.params if hasattr(case, "callspec") else {}
-    return {(name, id(value)) for name, value in parameters.items()}
-
-
-def _most_by_default(item: pytest.Item) -> int | None:
-    marker = item.get_closest_marker("cases")
-    is_long = item.get_closest_marker("long") is not None
-    return None if marker is None or is_long else int(marker.args[0])
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -67,8 +67,8 @@ def test_a_stream_whose_driver_is_killed(
     lines: list[str],
     is_killed_before: bool,
 ) -> None:
-    """After Spark's commit, when the next batch is staged. Before that, maybe, another one between PostgreSQL's
-    commit and Spark's; the next test kills only the commit there.
+    """After Spark's commit, when the next batch is staged. Before that, maybe, another driver between
+    PostgreSQL's commit and Spark's; the next test kills only the commit there.
     """
     checkpoint = tmp_path / "checkpoint"
     folders = {"folder": str(tmp_path / "lines"), "checkpoint": str(checkpoint)}
