@@ -15,7 +15,7 @@ from tests.database import Connect
 from tests.invariants import Delivery, audit, check, dequeue, dispatch, drain
 from tests.model.machine import SKIP_IDS, SharedDatabase
 
-EXAMPLES = 30
+EXAMPLES = 60
 LONG_EXAMPLES = 200
 MANY = 150  # more than fits into ready at once
 STEPS = 40
