@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lonnymq.client.produce import Enqueued
     from lonnymq.client.queue import Batch, Queue
     from lonnymq.commands import (
+        AuditEntry,
         BatchStatus,
         BatchSummary,
         ChannelExplanation,
@@ -55,6 +56,7 @@ __all__ = [
     "AsyncHandle",
     "AsyncJob",
     "AsyncQueue",
+    "AuditEntry",
     "Backoff",
     "Batch",
     "BatchStatus",
@@ -105,6 +107,7 @@ _HOMES = {
     "AsyncHandle": "lonnymq.worker.handle",
     "AsyncJob": "lonnymq.worker.job",
     "AsyncQueue": "lonnymq.client.async_queue",
+    "AuditEntry": "lonnymq.commands",
     "Backoff": "lonnymq.worker.backoff",
     "Batch": "lonnymq.client.queue",
     "BatchStatus": "lonnymq.commands",

@@ -455,6 +455,26 @@ def dead_list(run: Run) -> None:
     assert run(c.DeadList(after=dead_id)) == []
 
 
+def audit_begin(run: Run) -> None:
+    first = run(c.AuditBegin("zoë", "pause", "a", "7", HEADERS))
+    assert run(c.AuditBegin("zoë", "pause")) > first
+
+
+def audit_end(run: Run) -> None:
+    entry = run(c.AuditBegin("zoë", "pause"))
+    assert run(c.AuditEnd(entry, "done")) is True
+    assert run(c.AuditEnd(entry, "failed")) is False
+
+
+def audit_list(run: Run) -> None:
+    first = run(c.AuditBegin("zoë", "pause", "a", "7", HEADERS))
+    second = run(c.AuditBegin("zoë", "drain", target="w*"))
+    newest, oldest = run(c.AuditList())
+    assert (newest.id, newest.details, newest.outcome) == (second, {}, None)
+    assert (oldest.who, oldest.channel, oldest.target, oldest.details) == ("zoë", "a", "7", HEADERS)
+    assert [found.id for found in run(c.AuditList("a", second, 1))] == [first]
+
+
 def dead_groups(run: Run) -> None:
     dead_id = dead(run)
     [found] = run(c.DeadGroups("a", by_channel=True))

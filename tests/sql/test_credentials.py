@@ -83,11 +83,16 @@ OBSERVES = (
     "message_list({channel}, 'leased')",
     "dead_list({channel})",
     "dead_groups({channel})",
+    "audit_list({channel})",
 )
 NEITHER = (
     "message_list()",
     "dead_list()",
     "dead_groups()",
+    "audit_list()",
+    "audit_begin('me', 'pause', 'theirs')",
+    "audit_begin('me', 'pause', 'mine')",
+    "audit_end(1, 'done')",
     "queue_stats()",
     "lane_list()",
     "message_dequeue()",

@@ -71,6 +71,7 @@ message_get             .         .         x         x
 message_list            .         .         x         x
 dead_list               .         .         x         x
 dead_groups             .         .         x         x
+audit_list              .         .         x         x
 queue_stats             .         .         x         x
 bound_channels          .         .         x         x
 login_is_free           .         .         x         x
@@ -108,6 +109,8 @@ schedule_pause          .         .         .         x
 schedule_resume         .         .         .         x
 schedule_delete         .         .         .         x
 worker_request          .         .         .         x
+audit_begin             .         .         .         x
+audit_end               .         .         .         x
 rebuild                 .         .         .         x
 """
 

@@ -20,6 +20,7 @@ from lonnymq import (
     AsyncHandle,
     AsyncJob,
     AsyncQueue,
+    AuditEntry,
     Backoff,
     ChannelExplanation,
     ChannelPolicy,
@@ -170,6 +171,9 @@ def administering(queue: Queue, conn: psycopg.Connection) -> None:
     assert_type(queue.dead.retry_all(fingerprint="0123456789ab", spread=600, dry_run=True), RetriedAll)
     assert_type(queue.dead.discard([7]), list[Outcome])
     assert_type(queue.dead.discard_all(), DiscardedAll)
+    assert_type(queue.audit_begin("zoe", "pause", channel="acme", details={"for": 60}), int)
+    assert_type(queue.audit_end(7, "done"), bool)
+    assert_type(queue.audit(channel="acme"), list[AuditEntry])
     finished = queue.history(channel="acme", since=datetime.now(UTC), limit=10)
     assert_type(finished, list[FinishedMessage])
     assert_type(finished[0].outcome, str)

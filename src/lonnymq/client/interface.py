@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lonnymq.client import (
     consume,
+    manage_audit,
     manage_batches,
     manage_channels,
     manage_dead_letters,
@@ -64,6 +65,9 @@ class QueueCalls:
     credentials = Call(manage_queue.credentials)
     bind = Call(manage_queue.bind)
     bound_channels = Call(manage_queue.bound_channels)
+    audit = Call(manage_audit.audit)
+    audit_begin = Call(manage_audit.audit_begin)
+    audit_end = Call(manage_audit.audit_end)
 
 
 class BatchCalls:

@@ -2,6 +2,7 @@
 
 from lonnymq.channel_policy import ChannelPolicy
 from lonnymq.commands.answers import Outcome, Result
+from lonnymq.commands.audit import AuditBegin, AuditEnd, AuditEntry, AuditList
 from lonnymq.commands.batch import (
     BATCH_HEADER,
     BatchCancel,
@@ -137,6 +138,10 @@ from lonnymq.commands.worker import (
 
 __all__ = [
     "BATCH_HEADER",
+    "AuditBegin",
+    "AuditEnd",
+    "AuditEntry",
+    "AuditList",
     "Awaited",
     "BatchCancel",
     "BatchClose",

@@ -90,6 +90,7 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "message_list",
         "dead_list",
         "dead_groups",
+        "audit_list",
         "queue_stats",
         "batch_get",
         "batch_list",
@@ -125,6 +126,8 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "schedule_resume",
         "schedule_delete",
         "worker_request",
+        "audit_begin",
+        "audit_end",
         "rebuild",
     ),
 }
