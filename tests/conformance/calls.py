@@ -455,6 +455,17 @@ def dead_list(run: Run) -> None:
     assert run(c.DeadList(after=dead_id)) == []
 
 
+def message_place(run: Run) -> None:
+    run(c.MessageCreateMany(["a"] * 2, [CONTENT] * 2))
+    last = run(c.MessageCreate("a", CONTENT)).id or 0
+    run(c.Dispatch())
+    assert run(c.MessagePlace(last)) == dataclasses.replace(
+        c.Place(last, "a", "default", "due", 0, 2, is_capped=False, reason="next", ahead=0),
+        dequeue_at=run(c.StatusGet(last)).dequeue_at or 0,
+    )
+    assert run(c.MessagePlace(0)) is None
+
+
 def audit_begin(run: Run) -> None:
     first = run(c.AuditBegin("zoë", "pause", "a", "7", HEADERS))
     assert run(c.AuditBegin("zoë", "pause")) > first

@@ -174,6 +174,7 @@ def test_every_call_was_tried(conn: psycopg.Connection) -> None:
     } | {"message_reject_many", "message_leased_many", "progress_write"}
     elsewhere = {
         "message_get",
+        "message_place",
         "status_get",
         "channel_list",
         "staging_publish",
@@ -189,6 +190,7 @@ def test_every_call_was_tried(conn: psycopg.Connection) -> None:
 def test_ids_of_others_look_like_unknown_ids(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:
     for message_id in (*ids_of(conn, "theirs"), 10**9):
         assert tenant.execute("SELECT * FROM message_get(%s)", (message_id,)).fetchall() == []
+        assert tenant.execute("SELECT * FROM message_place(%s)", (message_id,)).fetchall() == []
         for call in (
             "message_complete(%s, gen_random_uuid())",
             "message_retry(%s, gen_random_uuid())",

@@ -69,6 +69,7 @@ channel_list            .         .         x         x
 lane_list               .         .         x         x
 message_get             .         .         x         x
 message_list            .         .         x         x
+message_place           .         .         x         x
 dead_list               .         .         x         x
 dead_groups             .         .         x         x
 audit_list              .         .         x         x

@@ -41,6 +41,7 @@ from lonnymq import (
     Message,
     NewMessage,
     Outcome,
+    Place,
     Queue,
     QueueSettings,
     QueueStatistics,
@@ -150,6 +151,7 @@ def administering(queue: Queue, conn: psycopg.Connection) -> None:
     assert_type(queue.cancel(7, conn=conn), Result)
     assert_type(queue.cancel_many({7, 8}), list[Outcome])
     assert_type(queue.reschedule(7, first=True), Result)
+    assert_type(queue.place(7), Place | None)
     assert_type(queue.channels(order="waiting"), list[ChannelStatistics])
     assert_type(queue.lanes(), list[Lane])
     assert_type(queue.stats(), QueueStatistics)

@@ -33,6 +33,7 @@ class QueueCalls:
     result = Call(results.result)
     get = Call(manage_messages.get)
     messages = Call(manage_messages.messages)
+    place = Call(manage_messages.place)
     cancel = Call(manage_messages.cancel)
     cancel_many = Call(manage_messages.cancel_many)
     reschedule = Call(manage_messages.reschedule)

@@ -17,8 +17,10 @@ from lonnymq.commands import (
     MessageCancelMany,
     MessageGet,
     MessageList,
+    MessagePlace,
     MessageReschedule,
     Outcome,
+    Place,
     Result,
 )
 from lonnymq.errors import InvalidLimit, InvalidTime
@@ -44,6 +46,13 @@ def messages(
     The next page starts `after` the `cursor` of the last message.
     """
     return ask(MessageList(channel, status, after, limit, lane), conn)
+
+
+def place(message_id: int, *, conn: object | None = None) -> Request[Place | None]:
+    """How far a waiting message is from being served: how many messages of its channel and lane are before
+    it, and about how many of all channels are before the next one of these. None if it does not wait.
+    """
+    return ask(MessagePlace(message_id), conn)
 
 
 def cancel(message_id: int, *, conn: object | None = None) -> Request[Result]:

@@ -75,7 +75,9 @@ from lonnymq.commands.message import (
     MessageCreateMany,
     MessageGet,
     MessageList,
+    MessagePlace,
     MessageReschedule,
+    Place,
 )
 from lonnymq.commands.queue_admin import (
     BoundChannels,
@@ -220,11 +222,13 @@ __all__ = [
     "MessageGet",
     "MessageLeasedMany",
     "MessageList",
+    "MessagePlace",
     "MessageRejectMany",
     "MessageReschedule",
     "MessageRetry",
     "MessageRetryMany",
     "Outcome",
+    "Place",
     "ProgressWrite",
     "Published",
     "PublishedOnce",

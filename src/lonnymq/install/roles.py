@@ -88,6 +88,7 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "message_get",
         "status_get",
         "message_list",
+        "message_place",
         "dead_list",
         "dead_groups",
         "audit_list",
