@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Schedule,
         ScheduleDetails,
         Status,
+        TaskSummary,
     )
     from lonnymq.errors import LonnyMQError
     from lonnymq.message_options import MessageOptions, NewMessage, TaskOptions, WorkOptions
@@ -98,6 +99,7 @@ __all__ = [
     "StopReason",
     "Task",
     "TaskOptions",
+    "TaskSummary",
     "WorkOptions",
     "Worker",
     "__version__",
@@ -150,6 +152,7 @@ _HOMES = {
     "StopReason": "lonnymq.worker.stop_reason",
     "Task": "lonnymq.worker.task",
     "TaskOptions": "lonnymq.message_options",
+    "TaskSummary": "lonnymq.commands",
     "WorkOptions": "lonnymq.message_options",
     "Worker": "lonnymq.worker.worker",
 }

@@ -155,6 +155,18 @@ def history_mark(run: Run) -> None:
     assert run(c.HistoryMark("3:3:", dead=True)) == 0
 
 
+def history_summary(run: Run) -> None:
+    assert run(c.HistorySummary()) == []
+    run(c.QueueSet(history=True))
+    run(c.MessageCreate("a", CONTENT, headers={"task": "mail"}))
+    run(c.Dispatch())
+    [delivery] = run(c.MessageDequeue()).deliveries
+    run(c.MessageComplete(delivery.id, delivery.token))
+    [found] = run(c.HistorySummary("a", 0, 10))
+    assert (found.task, found.messages, found.completed, found.attempts_mean) == ("mail", 1, 1, 1.0)
+    assert (found.has_more, found.from_at, type(found.waited_p99_ms)) == (False, 0, float)
+
+
 def history_unfollow(run: Run) -> None:
     assert run(c.HistoryUnfollow("lake")) is False
     run(c.HistoryFollow("lake", "10:10:"))

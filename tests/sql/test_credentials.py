@@ -84,12 +84,14 @@ OBSERVES = (
     "dead_list({channel})",
     "dead_groups({channel})",
     "audit_list({channel})",
+    "history_summary({channel})",
 )
 NEITHER = (
     "message_list()",
     "dead_list()",
     "dead_groups()",
     "audit_list()",
+    "history_summary()",
     "audit_begin('me', 'pause', 'theirs')",
     "audit_begin('me', 'pause', 'mine')",
     "audit_end(1, 'done')",

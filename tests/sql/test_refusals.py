@@ -287,6 +287,9 @@ REFUSED = {
         "at most 8,192 bytes",
     ),
     "an action without an outcome": ("audit_end(1, NULL)", "LM010", "Give 1 to 1000 characters"),
+    "a summary of nothing": ("history_summary(p_rows => 0)", "LM005", "Ask for 1 to 100000"),
+    "a summary of too much": ("history_summary(p_rows => 100001)", "LM005", "Ask for 1 to 100000"),
+    "a summary since never": ("history_summary(p_since => 9007199254740993)", "LM003", "2^53"),
     "a list of no actions": ("audit_list(p_limit => 0)", "LM005", "Ask for 1 to 10000"),
     "actions kept for a second": ("queue_set(p_audit_keep_ms => 1000)", "LM011", "Keep them for 3,600,000"),
     "batches kept for a second": (

@@ -82,6 +82,7 @@ dead_visible            .         .         x         x
 finished_visible        .         .         x         x
 history_bounds          .         .         x         x
 history_mark            .         .         x         x
+history_summary         .         .         x         x
 history_followers       .         .         x         x
 schedule_list           .         .         x         x
 schedule_get            .         .         x         x

@@ -50,6 +50,7 @@ from lonnymq import (
     Status,
     StopReason,
     Task,
+    TaskSummary,
     Worker,
 )
 from lonnymq.commands import Deleted, DiscardedAll, RetriedAll
@@ -178,6 +179,7 @@ def administering(queue: Queue, conn: psycopg.Connection) -> None:
     assert_type(queue.audit(channel="acme"), list[AuditEntry])
     finished = queue.history(channel="acme", since=datetime.now(UTC), limit=10)
     assert_type(finished, list[FinishedMessage])
+    assert_type(queue.history_summary(channel="acme", rows=100), list[TaskSummary])
     assert_type(finished[0].outcome, str)
     assert_type(finished[0].decode(Order), Order)
 

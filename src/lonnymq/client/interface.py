@@ -41,6 +41,7 @@ class QueueCalls:
     lanes = Call(manage_channels.lanes)
     stats = Call(manage_queue.stats)
     history = Call(manage_messages.history)
+    history_summary = Call(manage_messages.history_summary)
     settings = Call(manage_queue.settings)
     set = Call(manage_queue.set_queue)
     maintain = Call(manage_queue.maintain)

@@ -11,6 +11,7 @@ from lonnymq.client.times import FIRST, ServerClock, moment, schedule
 from lonnymq.commands import (
     FinishedMessage,
     HistoryList,
+    HistorySummary,
     ListedMessage,
     Message,
     MessageCancel,
@@ -22,6 +23,7 @@ from lonnymq.commands import (
     Outcome,
     Place,
     Result,
+    TaskSummary,
 )
 from lonnymq.errors import InvalidLimit, InvalidTime
 from lonnymq.message_options import Duration
@@ -104,6 +106,22 @@ def history(
     if type(limit) is not int or limit < 1:
         raise InvalidLimit(f"limit: {limit!r} is not a whole number of 1 or more", "give an int")
     return ask(HistoryList(channel, None if since is None else moment(since), limit), conn)
+
+
+def history_summary(
+    *,
+    channel: str | None = None,
+    since: datetime | None = None,
+    rows: int = 10_000,
+    conn: object | None = None,
+) -> Request[list[TaskSummary]]:
+    """The history by task, the largest first: how many messages finished and how, how long they waited and
+    how long they took. Reads at most the newest `rows`, of one channel or of all.
+
+        for task in queue.history_summary(channel="acme", since=datetime.now(UTC) - timedelta(hours=1)):
+            print(task.task, task.messages, task.waited_p95_ms)
+    """
+    return ask(HistorySummary(channel, None if since is None else moment(since), rows), conn)
 
 
 def due_at(run_at: datetime | None, delay: Duration | None) -> Steps[int | None]:

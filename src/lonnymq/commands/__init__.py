@@ -63,7 +63,9 @@ from lonnymq.commands.history import (
     HistoryFollowers,
     HistoryList,
     HistoryMark,
+    HistorySummary,
     HistoryUnfollow,
+    TaskSummary,
 )
 from lonnymq.commands.message import (
     Created,
@@ -200,6 +202,7 @@ __all__ = [
     "HistoryFollowers",
     "HistoryList",
     "HistoryMark",
+    "HistorySummary",
     "HistoryUnfollow",
     "Lane",
     "LaneList",
@@ -259,6 +262,7 @@ __all__ = [
     "StagingPublishOnce",
     "Status",
     "StatusGet",
+    "TaskSummary",
     "UnknownTaskList",
     "UnknownTaskSummary",
     "WorkerLeave",

@@ -99,6 +99,7 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         *_VIEWS_CALL,
         "history_bounds",
         "history_mark",
+        "history_summary",
         "history_followers",
         "schedule_list",
         "schedule_get",
