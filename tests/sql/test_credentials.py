@@ -245,6 +245,11 @@ def test_its_channels_are_listed_whether_or_not_anything_is_in_them(
 ) -> None:
     rows = tenant.execute("SELECT channel, waiting FROM channel_list(%s)", (order,)).fetchall()
     assert rows == [("also mine", 0), ("mine", 1)]
+    prefixes = (
+        "SELECT p, array_agg(c.channel) FROM unnest('{m,th}'::TEXT[]) p"
+        " CROSS JOIN channel_list(p_prefix => p) c GROUP BY p"
+    )
+    assert tenant.execute(prefixes).fetchall() == [("m", ["mine"])]
 
 
 def test_what_it_stages_is_its_own_and_goes_to_its_own_channels(

@@ -194,6 +194,8 @@ REFUSED = {
     ),
     "a cursor of other shape": ("message_list(p_after => '{}')", "LM013", "the last row of the page before"),
     "a list too long": ("message_list(p_limit => 10001)", "LM005", "Ask for 1 to 10000"),
+    "waiting messages of a consumer": ("message_list(p_consumer => 'c')", "LM013", "leased messages"),
+    "the next channels with a prefix": ("channel_list('next', p_prefix => 'a')", "LM013", "Order by name"),
     "an unknown order": ("channel_list('size')", "LM013", "name, next or waiting"),
     "a second page of one": ("channel_list('next', 'a')", "LM013", "order by name"),
     "a list of no channels": ("channel_list(p_limit => 0)", "LM005", "Ask for 1 to 1000"),

@@ -39,15 +39,17 @@ def messages(
     channel: str | None = None,
     status: str = "waiting",
     lane: str | None = None,
+    consumer: str | None = None,
     after: str | None = None,
     limit: int = 100,
     conn: object | None = None,
 ) -> Request[list[ListedMessage]]:
-    """A page of messages, without their content: `waiting`, `due`, `scheduled` or `leased`.
+    """A page of messages, without their content: `waiting`, `due`, `scheduled` or `leased`. With `consumer`,
+    those that it has leased; a worker's consumer is its name.
 
     The next page starts `after` the `cursor` of the last message.
     """
-    return ask(MessageList(channel, status, after, limit, lane), conn)
+    return ask(MessageList(channel, status, after, limit, lane, consumer), conn)
 
 
 def place(message_id: int, *, conn: object | None = None) -> Request[Place | None]:

@@ -153,6 +153,7 @@ class MessageList(ManyRecords[ListedMessage]):
     after: Text | None = None
     limit: Int = 100
     lane: Text | None = None
+    consumer: Text | None = None
 
 
 @dataclass(frozen=True, slots=True)
