@@ -55,6 +55,7 @@ def test_pages_are_by_id_the_newest_first(conn: psycopg.Connection) -> None:
     assert listed(conn, "a") == [entries[4], entries[3], entries[0]]
     assert listed(conn, "a", entries[4], 1) == [entries[3]]
     assert listed(conn, "a", entries[0]) == []
+    assert listed(conn, "b") == [entries[2]]
 
 
 def test_old_rows_are_removed_a_few_at_a_time(conn: psycopg.Connection, connect: Connect) -> None:
