@@ -1,5 +1,5 @@
--- The first p_limit leased messages from a position on, of one channel, lane and consumer or of all (NULL), in the order
--- in which their leases end. Messages are looked up only for the leases of that consumer.
+-- The first p_limit leased messages from a position on, of one channel, lane and consumer or of all (NULL), in the
+-- order in which their leases end. Messages are looked up only for the leases of that consumer.
 CREATE OR REPLACE FUNCTION list_leased (
     p_channel TEXT, p_at BIGINT, p_id BIGINT, p_limit INT, p_lane TEXT, p_consumer TEXT)
 RETURNS TABLE (id BIGINT, generation INT, end_at BIGINT, consumer TEXT) LANGUAGE plpgsql STABLE AS $$

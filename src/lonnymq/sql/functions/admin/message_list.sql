@@ -1,8 +1,9 @@
 -- Messages with a status, of one channel and lane or of all (NULL), page by page; without their content, which
 -- message_get shows. attempts includes the running one.
 -- p_status: 'due' and 'scheduled', or 'waiting' for both, channel by channel in the order in which they are served;
--- 'leased', in the order in which their leases end; p_consumer: only those that this consumer has leased. Up to 10,000 messages that are not dispatched yet are listed.
--- p_after: the cursor of the last row of the page before. For dead messages use dead_list.
+-- 'leased', in the order in which their leases end; p_consumer: only those that this consumer has leased. Up to 10,000
+-- messages that are not dispatched yet are listed. p_after: the cursor of the last row of the page before. For dead
+-- messages use dead_list.
 CREATE OR REPLACE FUNCTION message_list (
     p_channel TEXT DEFAULT NULL, p_status TEXT DEFAULT 'waiting', p_after TEXT DEFAULT NULL, p_limit INT DEFAULT 100,
     p_lane TEXT DEFAULT NULL, p_consumer TEXT DEFAULT NULL)

@@ -1,5 +1,5 @@
--- Write how an action ended: once, and never changed later. Returns whether the row has this outcome now: FALSE if there
--- is no such row, or if it has another outcome. Locks the row.
+-- Write how an action ended: once, and never changed later. Returns whether the row has this outcome now: FALSE if
+-- there is no such row, or if it has another outcome. Locks the row.
 CREATE OR REPLACE FUNCTION audit_end (p_id BIGINT, p_outcome TEXT)
 RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN

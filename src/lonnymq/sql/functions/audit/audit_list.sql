@@ -1,9 +1,10 @@
--- What people did, the newest first: to a channel, if given. p_after: the id of the last row of the page before. A login
--- that is bound to channels must name one of them.
+-- What people did, the newest first: to a channel, if given. p_after: the id of the last row of the page before. A
+-- login that is bound to channels must name one of them.
 CREATE OR REPLACE FUNCTION audit_list (
     p_channel TEXT DEFAULT NULL, p_after BIGINT DEFAULT NULL, p_limit INT DEFAULT 100)
 RETURNS TABLE (
-    id BIGINT, at BIGINT, who TEXT, action TEXT, channel TEXT, target TEXT, details JSONB, outcome TEXT, ended_at BIGINT)
+    id BIGINT, at BIGINT, who TEXT, action TEXT, channel TEXT, target TEXT, details JSONB, outcome TEXT,
+    ended_at BIGINT)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE

@@ -1,7 +1,8 @@
 -- Part of history_summary: the p_limit newest rows of the history, the newest first: of a channel that finished since
 -- p_since, by time; or of all channels, by transaction, because there is no index of all by time. waited_ms: from when
 -- the message was due until it was first dequeued; NULL if it never was, or if a retry has changed when it is due.
--- worked_ms: the duration of the last attempt; NULL if it was cancelled. The client's FinishedMessage has the same rules.
+-- worked_ms: the duration of the last attempt; NULL if it was cancelled. The client's FinishedMessage has the same
+-- rules.
 CREATE OR REPLACE FUNCTION history_newest (p_channel TEXT, p_since BIGINT, p_limit INT)
 RETURNS TABLE (
     finished_at BIGINT, task TEXT, outcome TEXT, attempts INT, waited_ms BIGINT, worked_ms BIGINT)
