@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lonnymq.client.produce import Enqueued
     from lonnymq.client.queue import Batch, Queue
     from lonnymq.commands import (
+        AuditEntry,
         BatchStatus,
         BatchSummary,
         ChannelExplanation,
@@ -31,12 +32,14 @@ if TYPE_CHECKING:
         ListedWorker,
         Message,
         Outcome,
+        Place,
         QueueSettings,
         QueueStatistics,
         Result,
         Schedule,
         ScheduleDetails,
         Status,
+        TaskSummary,
     )
     from lonnymq.errors import LonnyMQError
     from lonnymq.message_options import MessageOptions, NewMessage, TaskOptions, WorkOptions
@@ -55,6 +58,7 @@ __all__ = [
     "AsyncHandle",
     "AsyncJob",
     "AsyncQueue",
+    "AuditEntry",
     "Backoff",
     "Batch",
     "BatchStatus",
@@ -83,6 +87,7 @@ __all__ = [
     "MessageOptions",
     "NewMessage",
     "Outcome",
+    "Place",
     "Queue",
     "QueueSettings",
     "QueueStatistics",
@@ -94,6 +99,7 @@ __all__ = [
     "StopReason",
     "Task",
     "TaskOptions",
+    "TaskSummary",
     "WorkOptions",
     "Worker",
     "__version__",
@@ -105,6 +111,7 @@ _HOMES = {
     "AsyncHandle": "lonnymq.worker.handle",
     "AsyncJob": "lonnymq.worker.job",
     "AsyncQueue": "lonnymq.client.async_queue",
+    "AuditEntry": "lonnymq.commands",
     "Backoff": "lonnymq.worker.backoff",
     "Batch": "lonnymq.client.queue",
     "BatchStatus": "lonnymq.commands",
@@ -133,6 +140,7 @@ _HOMES = {
     "MessageOptions": "lonnymq.message_options",
     "NewMessage": "lonnymq.message_options",
     "Outcome": "lonnymq.commands",
+    "Place": "lonnymq.commands",
     "Queue": "lonnymq.client.queue",
     "QueueSettings": "lonnymq.commands",
     "QueueStatistics": "lonnymq.commands",
@@ -144,6 +152,7 @@ _HOMES = {
     "StopReason": "lonnymq.worker.stop_reason",
     "Task": "lonnymq.worker.task",
     "TaskOptions": "lonnymq.message_options",
+    "TaskSummary": "lonnymq.commands",
     "WorkOptions": "lonnymq.message_options",
     "Worker": "lonnymq.worker.worker",
 }

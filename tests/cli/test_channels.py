@@ -45,6 +45,10 @@ def test_a_list_has_pages(queue: Queue, lonnymq: Run) -> None:
     assert [channel["channel"] for channel in second.records] == ["c"]
     assert "--after" not in lonnymq("channels", "list", "--limit", "2", "--after", "b b").stderr
     assert lonnymq("channels", "list", "--after", "c").stderr == "There are no more channels.\n"
+    [with_prefix] = lonnymq("channels", "list", "--prefix", "b", "--json").records
+    assert with_prefix["channel"] == "b b"
+    none = lonnymq("channels", "list", "--prefix", "d")
+    assert none.stderr == "There are no channels whose names begin with it.\n"
 
 
 def test_a_list_is_ordered_by_what_waits(queue: Queue, lonnymq: Run) -> None:

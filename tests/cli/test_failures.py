@@ -28,6 +28,7 @@ READING = [
     ["queue", "show"],
     ["stats"],
     ["lanes"],
+    ["audit"],
     ["history"],
     ["schedules", "list"],
     ["schedules", "show", "nightly"],

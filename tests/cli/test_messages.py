@@ -49,6 +49,8 @@ def test_a_list_by_channel_and_status(queue: Queue, lonnymq: Run) -> None:
     assert ids("--status", "due") == [2]
     assert ids("--status", "scheduled") == [3]
     assert ids("--status", "leased") == [1]
+    assert ids("--status", "leased", "--consumer", "mailer 1") == [1]
+    assert ids("--status", "leased", "--consumer", "mailer 2") == []
     assert ids("--channel", "a") == []
     shown = lonnymq("messages", "list", "--status", "leased").stdout
     assert "ends in 8" in shown or "ends in 90 s" in shown

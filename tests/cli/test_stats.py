@@ -48,6 +48,21 @@ def test_history(queue: Queue, lonnymq: Run) -> None:
     assert [message["id"] for message in lonnymq("history", "--limit", "2", "--json").records] == [3, 2]
 
 
+def test_a_summary(queue: Queue, lonnymq: Run) -> None:
+    queue.set(history=True)
+    for task in ("mail", "mail", None):
+        queue.enqueue(1, headers=None if task is None else {"task": task})
+    for message in queue.dequeue(3):
+        queue.complete(message)
+    head, *rows = (line.split() for line in lonnymq("history", "--summary").stdout.splitlines())
+    assert head[:6] == ["task", "finished", "dead", "cancelled", "attempts", "waited"]
+    assert rows[0][:5] == ["mail", "2", "0", "0", "1.00"]
+    assert rows[1][:4] == ["1", "0", "0", "1.00"]
+    records = lonnymq("history", "--summary", "--json").records
+    assert [(record["task"], record["messages"]) for record in records] == [("mail", 2), (None, 1)]
+    assert lonnymq("history", "--summary", "--channel", "none").stderr == "No message has finished.\n"
+
+
 def test_history_fits_80_columns(queue: Queue, dsn: str) -> None:
     queue.set(history=True)
     queue.enqueue("gone", channel="c" * 100)

@@ -4,7 +4,7 @@ import doctest
 import importlib
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lonnymq.cli.top.sort import Sort
@@ -12,7 +12,6 @@ from lonnymq.cli.top.sparkline import BLOCKS, sparkline
 from lonnymq.cli.top.view import SORT_KEYS, ViewState, sorted_channels
 from lonnymq.commands import ChannelStatistics
 from lonnymq.monitor.fairness import Standing, fair_rate, standing
-from lonnymq.monitor.name_prefix import cursor_before
 from lonnymq.monitor.rates import POLLS_COMPARED, POLLS_KEPT, Sample, ServedHistory
 from lonnymq.monitor.state import ChannelTable
 from tests.cli.snapshots import AT, channel, queue, snapshot
@@ -24,7 +23,7 @@ names = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters=
 
 @pytest.mark.parametrize(
     "module",
-    ["monitor.rates", "monitor.fairness", "monitor.noise", "monitor.name_prefix", "cli.top.sparkline"],
+    ["monitor.rates", "monitor.fairness", "monitor.noise", "cli.top.sparkline"],
 )
 def test_the_examples_in_the_code(module: str) -> None:
     assert doctest.testmod(importlib.import_module(f"lonnymq.{module}")).failed == 0
@@ -211,16 +210,6 @@ def test_the_stalest_of_those_shown() -> None:
         table.read([channel(name)], float(table.poll))
     assert table.stalest(["d", "c", "b", "x"], 5) == ["b", "c"]
     assert table.stalest(["d", "c", "b", "a"], 2) == ["a", "b"]
-
-
-@given(names, names)
-@example("\ue000", "x")
-@example("\x01", "x")
-def test_names_with_a_prefix_come_after_its_cursor(prefix: str, rest: str) -> None:
-    before = cursor_before(prefix)
-    before.encode()
-    assert before < prefix
-    assert before < prefix + rest
 
 
 @given(st.lists(st.none() | rates, max_size=40))

@@ -155,6 +155,18 @@ def history_mark(run: Run) -> None:
     assert run(c.HistoryMark("3:3:", dead=True)) == 0
 
 
+def history_summary(run: Run) -> None:
+    assert run(c.HistorySummary()) == []
+    run(c.QueueSet(history=True))
+    run(c.MessageCreate("a", CONTENT, headers={"task": "mail"}))
+    run(c.Dispatch())
+    [delivery] = run(c.MessageDequeue()).deliveries
+    run(c.MessageComplete(delivery.id, delivery.token))
+    [found] = run(c.HistorySummary("a", 0, 10))
+    assert (found.task, found.messages, found.completed, found.attempts_mean) == ("mail", 1, 1, 1.0)
+    assert (found.has_more, found.from_at, type(found.waited_p99_ms)) == (False, 0, float)
+
+
 def history_unfollow(run: Run) -> None:
     assert run(c.HistoryUnfollow("lake")) is False
     run(c.HistoryFollow("lake", "10:10:"))
@@ -453,6 +465,37 @@ def dead_list(run: Run) -> None:
     [found] = run(c.DeadList("a", "no%"))
     assert (found.id, found.error, found.content_bytes) == (dead_id, "no route", len(CONTENT))
     assert run(c.DeadList(after=dead_id)) == []
+
+
+def message_place(run: Run) -> None:
+    run(c.MessageCreateMany(["a"] * 2, [CONTENT] * 2))
+    last = run(c.MessageCreate("a", CONTENT)).id or 0
+    run(c.Dispatch())
+    assert run(c.MessagePlace(last)) == dataclasses.replace(
+        c.Place(last, "a", "default", "due", 0, 2, is_capped=False, reason="next", ahead=0),
+        dequeue_at=run(c.StatusGet(last)).dequeue_at or 0,
+    )
+    assert run(c.MessagePlace(0)) is None
+
+
+def audit_begin(run: Run) -> None:
+    first = run(c.AuditBegin("zoë", "pause", "a", "7", HEADERS))
+    assert run(c.AuditBegin("zoë", "pause")) > first
+
+
+def audit_end(run: Run) -> None:
+    entry = run(c.AuditBegin("zoë", "pause"))
+    assert run(c.AuditEnd(entry, "done")) is True
+    assert run(c.AuditEnd(entry, "failed")) is False
+
+
+def audit_list(run: Run) -> None:
+    first = run(c.AuditBegin("zoë", "pause", "a", "7", HEADERS))
+    second = run(c.AuditBegin("zoë", "drain", target="w*"))
+    newest, oldest = run(c.AuditList())
+    assert (newest.id, newest.details, newest.outcome) == (second, {}, None)
+    assert (oldest.who, oldest.channel, oldest.target, oldest.details) == ("zoë", "a", "7", HEADERS)
+    assert [found.id for found in run(c.AuditList("a", second, 1))] == [first]
 
 
 def dead_groups(run: Run) -> None:

@@ -3,7 +3,9 @@
 import psycopg
 from psycopg import sql
 
-TABLES = "SELECT relname FROM pg_class WHERE relnamespace = 'lonnymq'::REGNAMESPACE AND relkind = 'r'"
+# With the partitioned one, so that partitions that a test adds are emptied, too.
+TABLES = """
+    SELECT relname FROM pg_class WHERE relnamespace = 'lonnymq'::REGNAMESPACE AND relkind IN ('r', 'p')"""
 
 
 class SavedQueue:

@@ -78,4 +78,5 @@ def test_columns_match_the_function(conn: psycopg.Connection, function: str) -> 
         assert set(columns.split(", ")) <= attributes(conn, result.removeprefix("SETOF "))
         return
     table = result.removeprefix("TABLE(") if result != "record" else arguments.replace("OUT ", "")
-    assert set(columns.split(", ")) <= set(re.findall(r"(\w+) [\w\[\]]+(?:,|\)|$)", table))
+    found = re.findall(r"(\w+) (?:double )?[\w\[\]]+(?:,|\)|$)", table)
+    assert set(columns.split(", ")) <= set(found)

@@ -34,6 +34,7 @@ class Settings:
     history_content: bool = False
     history_keep_ms: int = 2_592_000_000
     batch_keep_ms: int = 604_800_000
+    audit_keep_ms: int = 7_776_000_000
     notify: bool = True
     channel_max_concurrency: int | None = None
     channel_release_interval_us: int | None = None

@@ -137,6 +137,27 @@ def test_lists_of_one_lane(conn: psycopg.Connection) -> None:
     assert listed("leased", "default", "a") == [3]
 
 
+def test_what_a_consumer_has_leased(conn: psycopg.Connection) -> None:
+    conn.execute("SELECT message_create(c, '') FROM unnest('{a,b,a,b,a}'::TEXT[]) c")
+    dispatch(conn)
+    mine = {message.id for message in dequeue(conn, 2, 1000, "me")[0]}
+    mine |= {message.id for message in dequeue(conn, 1, 2000, "me")[0]}
+    dequeue(conn, 1, 1500, "other")
+    dequeue(conn, 1, 1000)
+
+    def listed(*arguments: object) -> list[tuple[int, str, str]]:
+        query = "SELECT id, consumer, cursor FROM message_list(%s, 'leased', %s, %s, p_consumer => %s)"
+        return conn.execute(query, arguments).fetchall()
+
+    everything = listed(None, None, 100, "me")
+    assert {id_ for id_, _, _ in everything} == mine
+    assert {consumer for _, consumer, _ in everything} == {"me"}
+    assert listed(None, everything[0][2], 1, "me") == everything[1:2]
+    of_a = [row[0] for row in conn.execute("SELECT id FROM message WHERE channel = 'a'")]
+    assert {id_ for id_, _, _ in listed("a", None, 100, "me")} == mine & set(of_a)
+    assert listed(None, None, 100, "nobody") == []
+
+
 def test_a_list_is_the_same_wherever_its_messages_wait(conn: psycopg.Connection) -> None:
     """Not dispatched yet, in the backlog or in ready, in any lane: each message once, high priority first."""
     clock = FakeClock(conn)

@@ -83,11 +83,18 @@ OBSERVES = (
     "message_list({channel}, 'leased')",
     "dead_list({channel})",
     "dead_groups({channel})",
+    "audit_list({channel})",
+    "history_summary({channel})",
 )
 NEITHER = (
     "message_list()",
     "dead_list()",
     "dead_groups()",
+    "audit_list()",
+    "history_summary()",
+    "audit_begin('me', 'pause', 'theirs')",
+    "audit_begin('me', 'pause', 'mine')",
+    "audit_end(1, 'done')",
     "queue_stats()",
     "lane_list()",
     "message_dequeue()",
@@ -169,6 +176,7 @@ def test_every_call_was_tried(conn: psycopg.Connection) -> None:
     } | {"message_reject_many", "message_leased_many", "progress_write"}
     elsewhere = {
         "message_get",
+        "message_place",
         "status_get",
         "channel_list",
         "staging_publish",
@@ -184,6 +192,7 @@ def test_every_call_was_tried(conn: psycopg.Connection) -> None:
 def test_ids_of_others_look_like_unknown_ids(conn: psycopg.Connection, tenant: psycopg.Connection) -> None:
     for message_id in (*ids_of(conn, "theirs"), 10**9):
         assert tenant.execute("SELECT * FROM message_get(%s)", (message_id,)).fetchall() == []
+        assert tenant.execute("SELECT * FROM message_place(%s)", (message_id,)).fetchall() == []
         for call in (
             "message_complete(%s, gen_random_uuid())",
             "message_retry(%s, gen_random_uuid())",
@@ -235,6 +244,11 @@ def test_its_channels_are_listed_whether_or_not_anything_is_in_them(
 ) -> None:
     rows = tenant.execute("SELECT channel, waiting FROM channel_list(%s)", (order,)).fetchall()
     assert rows == [("also mine", 0), ("mine", 1)]
+    prefixes = (
+        "SELECT p, array_agg(c.channel) FROM unnest('{m,th}'::TEXT[]) p"
+        " CROSS JOIN channel_list(p_prefix => p) c GROUP BY p"
+    )
+    assert tenant.execute(prefixes).fetchall() == [("m", ["mine"])]
 
 
 def test_what_it_stages_is_its_own_and_goes_to_its_own_channels(

@@ -69,8 +69,10 @@ channel_list            .         .         x         x
 lane_list               .         .         x         x
 message_get             .         .         x         x
 message_list            .         .         x         x
+message_place           .         .         x         x
 dead_list               .         .         x         x
 dead_groups             .         .         x         x
+audit_list              .         .         x         x
 queue_stats             .         .         x         x
 bound_channels          .         .         x         x
 login_is_free           .         .         x         x
@@ -80,6 +82,7 @@ dead_visible            .         .         x         x
 finished_visible        .         .         x         x
 history_bounds          .         .         x         x
 history_mark            .         .         x         x
+history_summary         .         .         x         x
 history_followers       .         .         x         x
 schedule_list           .         .         x         x
 schedule_get            .         .         x         x
@@ -108,6 +111,8 @@ schedule_pause          .         .         .         x
 schedule_resume         .         .         .         x
 schedule_delete         .         .         .         x
 worker_request          .         .         .         x
+audit_begin             .         .         .         x
+audit_end               .         .         .         x
 rebuild                 .         .         .         x
 """
 

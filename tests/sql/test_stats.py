@@ -223,7 +223,17 @@ def test_channels_are_listed_by_name_page_by_page(conn: psycopg.Connection) -> N
     assert names(conn, "channel_list(p_limit => 2)") == everything[:2]
     assert names(conn, "channel_list('name', 'b dead', 2)") == everything[2:4]
     assert names(conn, "channel_list('name', 'z')") == []
-    assert sorted(names(conn, "channels")) == sorted(set(everything) - {"not folded"})
+    fill(conn, **{"z\ue000": 1, "z\x01": 1, "y": 1, "zz": 1})
+    conn.execute("SELECT message_create('z not folded', '')")
+    with_z = ["z", "z\x01", "z not folded", "zz", "z\ue000"]
+    assert names(conn, "channel_list(p_prefix => 'z')") == with_z
+    assert names(conn, "channel_list(p_prefix => 'z', p_limit => 2)") == with_z[:2]
+    assert names(conn, "channel_list('name', 'z not folded', 1, 'z')") == with_z[3:4]
+    assert names(conn, "channel_list('name', 'a', 1, 'z')") == ["z"]
+    assert names(conn, "channel_list(p_prefix => 'zzz')") == []
+    everything[-1:] = ["y", *with_z]
+    assert names(conn, "channel_list(p_prefix => '')") == everything
+    assert sorted(names(conn, "channels")) == sorted(set(everything) - {"z not folded"})
 
 
 def test_channels_are_listed_by_their_turn_and_by_what_waits(conn: psycopg.Connection) -> None:

@@ -20,6 +20,7 @@ from lonnymq import (
     AsyncHandle,
     AsyncJob,
     AsyncQueue,
+    AuditEntry,
     Backoff,
     ChannelExplanation,
     ChannelPolicy,
@@ -40,6 +41,7 @@ from lonnymq import (
     Message,
     NewMessage,
     Outcome,
+    Place,
     Queue,
     QueueSettings,
     QueueStatistics,
@@ -48,6 +50,7 @@ from lonnymq import (
     Status,
     StopReason,
     Task,
+    TaskSummary,
     Worker,
 )
 from lonnymq.commands import Deleted, DiscardedAll, RetriedAll
@@ -149,6 +152,7 @@ def administering(queue: Queue, conn: psycopg.Connection) -> None:
     assert_type(queue.cancel(7, conn=conn), Result)
     assert_type(queue.cancel_many({7, 8}), list[Outcome])
     assert_type(queue.reschedule(7, first=True), Result)
+    assert_type(queue.place(7), Place | None)
     assert_type(queue.channels(order="waiting"), list[ChannelStatistics])
     assert_type(queue.lanes(), list[Lane])
     assert_type(queue.stats(), QueueStatistics)
@@ -170,8 +174,12 @@ def administering(queue: Queue, conn: psycopg.Connection) -> None:
     assert_type(queue.dead.retry_all(fingerprint="0123456789ab", spread=600, dry_run=True), RetriedAll)
     assert_type(queue.dead.discard([7]), list[Outcome])
     assert_type(queue.dead.discard_all(), DiscardedAll)
+    assert_type(queue.audit_begin("zoe", "pause", channel="acme", details={"for": 60}), int)
+    assert_type(queue.audit_end(7, "done"), bool)
+    assert_type(queue.audit(channel="acme"), list[AuditEntry])
     finished = queue.history(channel="acme", since=datetime.now(UTC), limit=10)
     assert_type(finished, list[FinishedMessage])
+    assert_type(queue.history_summary(channel="acme", rows=100), list[TaskSummary])
     assert_type(finished[0].outcome, str)
     assert_type(finished[0].decode(Order), Order)
 

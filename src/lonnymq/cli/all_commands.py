@@ -8,6 +8,7 @@ import typer
 
 import lonnymq
 from lonnymq.cli import (
+    audit_command,
     batch_commands,
     bench_command,
     channel_commands,
@@ -43,6 +44,7 @@ enqueue_command.register(app)
 worker_command.register(app)
 stats_commands.register(app)
 lane_commands.register(app)
+audit_command.register(app)
 top_command.register(app)
 bench_command.register(app)
 demo_command.register(app)

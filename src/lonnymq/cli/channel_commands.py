@@ -55,6 +55,10 @@ def list_channels(
     order: Annotated[
         ChannelOrder, typer.Option(help="By name, by who is served next, or by how much waits.")
     ] = ChannelOrder.NAME,
+    prefix: Annotated[
+        str | None,
+        typer.Option(help="Only channels whose names begin with this, by name.", show_default=False),
+    ] = None,
     after: Annotated[
         str | None,
         typer.Option(help="Start after this channel, to see the next page by name.", show_default=False),
@@ -72,16 +76,22 @@ def list_channels(
     """
     with opened(dsn, schema) as queue:
         dispatch(queue)
-        found = queue.channels(order=order, after=after, limit=limit)
+        found = queue.channels(order=order, prefix=prefix, after=after, limit=limit)
     has_pages = order == ChannelOrder.NAME
     print_page(
         found,
         _columns(),
         limit=limit if has_pages else limit + 1,
         cursor=lambda channel: channel.channel,
-        otherwise="There are no channels." if after is None else "There are no more channels.",
+        otherwise=_none_listed(prefix, after),
         as_json=as_json,
     )
+
+
+def _none_listed(prefix: str | None, after: str | None) -> str:
+    if after is not None:
+        return "There are no more channels."
+    return "There are no channels whose names begin with it." if prefix else "There are no channels."
 
 
 @app.command()

@@ -25,10 +25,8 @@ def _starting_with(prefix: str, ctx: typer.Context) -> list[str]:
     from lonnymq.adapters.psycopg import run
     from lonnymq.cli.database import connect
     from lonnymq.commands import ChannelList
-    from lonnymq.monitor.name_prefix import cursor_before, having_prefix
 
     timeout = f"-c statement_timeout={TIMEOUT_S}s"
     with connect(ctx.params.get("dsn"), connect_timeout=TIMEOUT_S, options=timeout) as conn:
-        after = cursor_before(prefix) if prefix else None
-        page = run(conn, ctx.params["schema"], ChannelList("name", after, MAX_NAMES))
-    return [channel.channel for channel in having_prefix(page, prefix)]
+        page = run(conn, ctx.params["schema"], ChannelList(limit=MAX_NAMES, prefix=prefix))
+    return [channel.channel for channel in page]

@@ -70,6 +70,12 @@ def list_messages(
         ),
     ] = MessageStatus.WAITING,
     lane: OfLane = None,
+    consumer: Annotated[
+        str | None,
+        typer.Option(
+            help="Only leased messages that this consumer has: the name of a worker.", show_default=False
+        ),
+    ] = None,
     after: Annotated[
         str | None,
         typer.Option(help="Next page: start after this cursor.", show_default=False),
@@ -82,9 +88,13 @@ def list_messages(
     """List messages without their payloads, in the order in which each channel is served.
 
     Example: lonnymq messages list --channel acme --status due
+
+    Example: lonnymq messages list --status leased --consumer mail-1
     """
     with opened(dsn, schema) as queue:
-        found = queue.messages(channel=channel, status=status, lane=lane, after=after, limit=limit)
+        found = queue.messages(
+            channel=channel, status=status, lane=lane, consumer=consumer, after=after, limit=limit
+        )
         now = server_time(queue)
     print_page(
         found,

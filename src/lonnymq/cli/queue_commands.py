@@ -95,6 +95,14 @@ def set_settings(
             show_default=False,
         ),
     ] = None,
+    audit_keep: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Seconds for which to keep what people did, at least 3600. 0: forever.",
+            show_default=False,
+        ),
+    ] = None,
     notify: Annotated[
         bool | None,
         typer.Option(
@@ -150,8 +158,9 @@ def set_settings(
     Example: lonnymq queue set --channel-max-concurrency 4 --channel-rate 20/s --channel-burst 50
     """
     channels = (channel_max_concurrency, channel_rate, channel_burst, channel_max_size)
-    numbers = (max_concurrency, max_attempts, lease, lease_max, content_max_bytes, history_keep, batch_keep)
-    if all(given is None for given in (*numbers, *channels, paused, history, history_content, notify)):
+    numbers = (max_concurrency, max_attempts, lease, lease_max, content_max_bytes)
+    kept = (history_keep, batch_keep, audit_keep)
+    if all(given is None for given in (*numbers, *kept, *channels, paused, history, history_content, notify)):
         raise BadValue("no setting given", "`lonnymq queue set --help` lists them")
     with opened(dsn, schema) as queue:
         settings = queue.set(
@@ -165,6 +174,7 @@ def set_settings(
             history_content=history_content,
             history_keep=history_keep,
             batch_keep=batch_keep,
+            audit_keep=audit_keep,
             notify=notify,
             channel_max_concurrency=channel_max_concurrency,
             channel_rate=channel_rate,
@@ -184,6 +194,7 @@ def _fields(settings: QueueSettings) -> list[tuple[str, str]]:
         ("largest payload", f"{count(settings.content_max_bytes)} bytes"),
         ("history", _history(settings)),
         ("batches kept", _seconds(settings.batch_keep_ms) if settings.batch_keep_ms else "forever"),
+        ("audit kept", _seconds(settings.audit_keep_ms) if settings.audit_keep_ms else "forever"),
         ("notify", _yes_or_no(value=settings.notify)),
         ("channel max concurrency", limit_text(settings.channel_max_concurrency)),
         ("channel rate", limit_text(settings.channel_rate)),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -15,7 +16,12 @@ from lonnymq.formatting import count, duration
 from lonnymq.monitor.server import dispatch, server_time
 
 if TYPE_CHECKING:
-    from lonnymq.commands import FinishedMessage, QueueStatistics
+    from datetime import datetime
+
+    from lonnymq.client.queue import Queue
+    from lonnymq.commands import FinishedMessage, QueueStatistics, TaskSummary
+
+Record = TypeVar("Record")
 
 CAP = 10_000
 NO_HISTORY = "This queue does not keep a history. Start one with `lonnymq queue set --history`."
@@ -48,6 +54,10 @@ def history(
         ),
     ] = None,
     limit: Limit = 50,
+    summary: Annotated[
+        bool,
+        typer.Option("--summary", help="Summarize by task instead, from the newest 10,000 messages at most."),
+    ] = False,
     dsn: Dsn = None,
     schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
@@ -55,14 +65,34 @@ def history(
     """List finished messages, latest first. Needs a queue that keeps a history.
 
     Example: lonnymq history --channel acme --since 2030-12-31T09:00
+
+    Example: lonnymq history --summary
     """
     begin = None if since is None else moment(since)
     with opened(dsn, schema) as queue:
+        if summary:
+            _summarize(queue, channel, begin, as_json=as_json)
+            return
         found = queue.history(channel=channel, since=begin, limit=limit)
         is_kept = bool(found) or queue.settings().history
         now = server_time(queue)
+    _print(found, _columns(now), is_kept=is_kept, as_json=as_json)
+
+
+def _summarize(queue: Queue, channel: str | None, since: datetime | None, *, as_json: bool) -> None:
+    found = queue.history_summary(channel=channel, since=since)
+    is_kept = bool(found) or queue.settings().history
+    _print(found, _summary_columns(), is_kept=is_kept, as_json=as_json)
+    if found and found[0].has_more and not as_json:
+        read = sum(task.messages for task in found)
+        note(f"These are the newest {count(read)}, from {exactly(found[0].from_at, server_time(queue))} on.")
+
+
+def _print(
+    found: Sequence[Record], columns: Sequence[Column[Record]], *, is_kept: bool, as_json: bool
+) -> None:
     otherwise = "No message has finished." if is_kept else NO_HISTORY
-    print_list(found, _columns(now), otherwise=otherwise, as_json=as_json)
+    print_list(found, columns, otherwise=otherwise, as_json=as_json)
     if as_json and not is_kept:
         note(NO_HISTORY)
 
@@ -99,22 +129,28 @@ def _columns(now: int) -> list[Column[FinishedMessage]]:
         Column("lane", lambda message: message.lane, gives_way=True),
         Column("outcome", lambda message: message.outcome),
         Column("finished", lambda message: when(message.finished_at, now)),
-        Column("waited", _waited, is_number=True),
-        Column("worked", _worked, is_number=True),
+        Column("waited", lambda message: _duration(message.waited_ms), is_number=True),
+        Column("worked", lambda message: _duration(message.worked_ms), is_number=True),
         Column("attempts", lambda message: str(message.attempts), is_number=True),
         Column("error", lambda message: gist(message.error), gives_way=True),
     ]
 
 
-def _waited(message: FinishedMessage) -> str:
-    """From when it was first due until it was first dequeued."""
-    if message.first_dequeued_at is None:
-        return ""
-    return duration(max(0, message.first_dequeued_at - max(message.created_at, message.dequeue_at)))
+def _summary_columns() -> list[Column[TaskSummary]]:
+    return [
+        Column("task", lambda task: task.task or "", gives_way=True),
+        Column("finished", lambda task: count(task.messages), is_number=True),
+        Column("dead", lambda task: count(task.dead), is_number=True),
+        Column("cancelled", lambda task: count(task.cancelled), is_number=True),
+        Column("attempts", lambda task: f"{task.attempts_mean:.2f}", is_number=True),
+        Column("waited p50", lambda task: _duration(task.waited_p50_ms), is_number=True),
+        Column("p95", lambda task: _duration(task.waited_p95_ms), is_number=True),
+        Column("p99", lambda task: _duration(task.waited_p99_ms), is_number=True),
+        Column("worked p50", lambda task: _duration(task.worked_p50_ms), is_number=True),
+        Column("p95", lambda task: _duration(task.worked_p95_ms), is_number=True),
+        Column("p99", lambda task: _duration(task.worked_p99_ms), is_number=True),
+    ]
 
 
-def _worked(message: FinishedMessage) -> str:
-    """Duration of the last attempt. A cancelled message may never have been worked on."""
-    if message.dequeued_at is None or message.outcome == "cancelled":
-        return ""
-    return duration(max(0, message.finished_at - message.dequeued_at))
+def _duration(milliseconds: float | None) -> str:
+    return "" if milliseconds is None else duration(round(milliseconds))

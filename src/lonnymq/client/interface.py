@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lonnymq.client import (
     consume,
+    manage_audit,
     manage_batches,
     manage_channels,
     manage_dead_letters,
@@ -32,6 +33,7 @@ class QueueCalls:
     result = Call(results.result)
     get = Call(manage_messages.get)
     messages = Call(manage_messages.messages)
+    place = Call(manage_messages.place)
     cancel = Call(manage_messages.cancel)
     cancel_many = Call(manage_messages.cancel_many)
     reschedule = Call(manage_messages.reschedule)
@@ -39,6 +41,7 @@ class QueueCalls:
     lanes = Call(manage_channels.lanes)
     stats = Call(manage_queue.stats)
     history = Call(manage_messages.history)
+    history_summary = Call(manage_messages.history_summary)
     settings = Call(manage_queue.settings)
     set = Call(manage_queue.set_queue)
     maintain = Call(manage_queue.maintain)
@@ -64,6 +67,9 @@ class QueueCalls:
     credentials = Call(manage_queue.credentials)
     bind = Call(manage_queue.bind)
     bound_channels = Call(manage_queue.bound_channels)
+    audit = Call(manage_audit.audit)
+    audit_begin = Call(manage_audit.audit_begin)
+    audit_end = Call(manage_audit.audit_end)
 
 
 class BatchCalls:

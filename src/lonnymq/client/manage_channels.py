@@ -25,12 +25,18 @@ from lonnymq.errors import InvalidChannelPolicy
 
 
 def channels(
-    *, order: str = "name", after: str | None = None, limit: int = 50, conn: object | None = None
+    *,
+    order: str = "name",
+    prefix: str | None = None,
+    after: str | None = None,
+    limit: int = 50,
+    conn: object | None = None,
 ) -> Request[list[ChannelStatistics]]:
     """A page of channels with their statistics, ordered by `name`, by who is served `next`, or by how much
-    is `waiting`. By name, the next page starts `after` the last channel.
+    is `waiting`. By name, the next page starts `after` the last channel, and with `prefix` only channels
+    whose names begin with it are listed.
     """
-    return ask(ChannelList(order, after, limit), conn)
+    return ask(ChannelList(order, after, limit, prefix), conn)
 
 
 def lanes(*, conn: object | None = None) -> Request[list[Lane]]:

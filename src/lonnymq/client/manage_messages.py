@@ -11,15 +11,19 @@ from lonnymq.client.times import FIRST, ServerClock, moment, schedule
 from lonnymq.commands import (
     FinishedMessage,
     HistoryList,
+    HistorySummary,
     ListedMessage,
     Message,
     MessageCancel,
     MessageCancelMany,
     MessageGet,
     MessageList,
+    MessagePlace,
     MessageReschedule,
     Outcome,
+    Place,
     Result,
+    TaskSummary,
 )
 from lonnymq.errors import InvalidLimit, InvalidTime
 from lonnymq.message_options import Duration
@@ -35,15 +39,24 @@ def messages(
     channel: str | None = None,
     status: str = "waiting",
     lane: str | None = None,
+    consumer: str | None = None,
     after: str | None = None,
     limit: int = 100,
     conn: object | None = None,
 ) -> Request[list[ListedMessage]]:
-    """A page of messages, without their content: `waiting`, `due`, `scheduled` or `leased`.
+    """A page of messages, without their content: `waiting`, `due`, `scheduled` or `leased`. With `consumer`,
+    those that it has leased; a worker's consumer is its name.
 
     The next page starts `after` the `cursor` of the last message.
     """
-    return ask(MessageList(channel, status, after, limit, lane), conn)
+    return ask(MessageList(channel, status, after, limit, lane, consumer), conn)
+
+
+def place(message_id: int, *, conn: object | None = None) -> Request[Place | None]:
+    """How far a waiting message is from being served: how many messages of its channel and lane are before
+    it, and about how many of all channels are before the next one of these. None if it does not wait.
+    """
+    return ask(MessagePlace(message_id), conn)
 
 
 def cancel(message_id: int, *, conn: object | None = None) -> Request[Result]:
@@ -95,6 +108,22 @@ def history(
     if type(limit) is not int or limit < 1:
         raise InvalidLimit(f"limit: {limit!r} is not a whole number of 1 or more", "give an int")
     return ask(HistoryList(channel, None if since is None else moment(since), limit), conn)
+
+
+def history_summary(
+    *,
+    channel: str | None = None,
+    since: datetime | None = None,
+    rows: int = 10_000,
+    conn: object | None = None,
+) -> Request[list[TaskSummary]]:
+    """The history by task, the largest first: how many messages finished and how, how long they waited and
+    how long they took. Reads at most the newest `rows`, of one channel or of all.
+
+        for task in queue.history_summary(channel="acme", since=datetime.now(UTC) - timedelta(hours=1)):
+            print(task.task, task.messages, task.waited_p95_ms)
+    """
+    return ask(HistorySummary(channel, None if since is None else moment(since), rows), conn)
 
 
 def due_at(run_at: datetime | None, delay: Duration | None) -> Steps[int | None]:

@@ -49,6 +49,7 @@ def set_queue(
     history_content: bool | None = None,
     history_keep: Duration | None = None,
     batch_keep: Duration | None = None,
+    audit_keep: Duration | None = None,
     notify: bool | None = None,
     channel_max_concurrency: int | None = None,
     channel_rate: Rate | None = None,
@@ -63,8 +64,8 @@ def set_queue(
     leased at once, over all channels; 0 removes that limit. While `paused`, nothing is served.
 
     With `history`, a row per finished message is kept for `history_keep` (0: for ever), and its content with
-    `history_content`. A batch is kept for `batch_keep` after it is finished (0: for ever). Without `notify`,
-    new messages do not wake waiting consumers; these poll instead.
+    `history_content`. A batch is kept for `batch_keep` after it is finished (0: for ever), and the audit
+    for `audit_keep`. Without `notify`, new messages do not wake waiting consumers; these poll instead.
 
     `channel_max_concurrency`, `channel_rate`, `channel_burst` and `channel_max_size` are the limits of every
     channel that does not set its own (see Channel.set); 0 removes one.
@@ -89,6 +90,7 @@ def set_queue(
             channel_burst,
             channel_max_size,
             optional_milliseconds(batch_keep),
+            optional_milliseconds(audit_keep),
         ),
         conn,
     )

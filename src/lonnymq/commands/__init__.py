@@ -2,6 +2,7 @@
 
 from lonnymq.channel_policy import ChannelPolicy
 from lonnymq.commands.answers import Outcome, Result
+from lonnymq.commands.audit import AuditBegin, AuditEnd, AuditEntry, AuditList
 from lonnymq.commands.batch import (
     BATCH_HEADER,
     BatchCancel,
@@ -62,7 +63,9 @@ from lonnymq.commands.history import (
     HistoryFollowers,
     HistoryList,
     HistoryMark,
+    HistorySummary,
     HistoryUnfollow,
+    TaskSummary,
 )
 from lonnymq.commands.message import (
     Created,
@@ -74,7 +77,9 @@ from lonnymq.commands.message import (
     MessageCreateMany,
     MessageGet,
     MessageList,
+    MessagePlace,
     MessageReschedule,
+    Place,
 )
 from lonnymq.commands.queue_admin import (
     BoundChannels,
@@ -137,6 +142,10 @@ from lonnymq.commands.worker import (
 
 __all__ = [
     "BATCH_HEADER",
+    "AuditBegin",
+    "AuditEnd",
+    "AuditEntry",
+    "AuditList",
     "Awaited",
     "BatchCancel",
     "BatchClose",
@@ -193,6 +202,7 @@ __all__ = [
     "HistoryFollowers",
     "HistoryList",
     "HistoryMark",
+    "HistorySummary",
     "HistoryUnfollow",
     "Lane",
     "LaneList",
@@ -215,11 +225,13 @@ __all__ = [
     "MessageGet",
     "MessageLeasedMany",
     "MessageList",
+    "MessagePlace",
     "MessageRejectMany",
     "MessageReschedule",
     "MessageRetry",
     "MessageRetryMany",
     "Outcome",
+    "Place",
     "ProgressWrite",
     "Published",
     "PublishedOnce",
@@ -250,6 +262,7 @@ __all__ = [
     "StagingPublishOnce",
     "Status",
     "StatusGet",
+    "TaskSummary",
     "UnknownTaskList",
     "UnknownTaskSummary",
     "WorkerLeave",

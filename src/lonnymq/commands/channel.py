@@ -107,6 +107,7 @@ class ChannelList(ManyRecords[ChannelStatistics]):
     order: Text = "name"
     after: Text | None = None
     limit: Int = 50
+    prefix: Text | None = None
 
 
 @dataclass(frozen=True, slots=True)

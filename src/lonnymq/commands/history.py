@@ -48,6 +48,25 @@ class FinishedMessage(Payloaded):
     content_bytes: int
     content: Bytea | None
 
+    @property
+    def waited_ms(self) -> int | None:
+        """From when it was due until it was first dequeued. None if it never was, or if a retry has changed
+        when it is due. history_newest.sql has the same rule.
+        """
+        due_at = max(self.created_at, self.dequeue_at)
+        if self.first_dequeued_at is None or self.first_dequeued_at < due_at:
+            return None
+        return self.first_dequeued_at - due_at
+
+    @property
+    def worked_ms(self) -> int | None:
+        """Duration of the last attempt. None if the message was cancelled: it may never have been worked
+        on.
+        """
+        if self.dequeued_at is None or self.outcome == "cancelled":
+            return None
+        return max(0, self.finished_at - self.dequeued_at)
+
 
 @dataclass(frozen=True)
 class HistoryList(Command[list[FinishedMessage]]):
@@ -76,6 +95,44 @@ class HistoryList(Command[list[FinishedMessage]]):
 
     def decode(self, rows: Sequence[Row]) -> list[FinishedMessage]:
         return read(FinishedMessage, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSummary:
+    """The finished messages of one task; `task` is None for messages without a task.
+
+    `waited_...` and `worked_...` are percentiles of FinishedMessage.waited_ms and worked_ms; None if there
+    are no such times. `has_more`: there are older messages, which were not read. `from_at`: the messages that
+    finished from this time on were read.
+    """
+
+    task: str | None
+    messages: int
+    completed: int
+    dead: int
+    cancelled: int
+    attempts_mean: float
+    waited_p50_ms: float | None
+    waited_p95_ms: float | None
+    waited_p99_ms: float | None
+    worked_p50_ms: float | None
+    worked_p95_ms: float | None
+    worked_p99_ms: float | None
+    has_more: bool
+    from_at: int
+
+
+@dataclass(frozen=True)
+class HistorySummary(ManyRecords[TaskSummary]):
+    """Summarize the newest `rows` of the history by task."""
+
+    function = "history_summary"
+    is_harmless = True
+    record = TaskSummary
+
+    channel: Text | None = None
+    since: BigInt | None = None
+    rows: Int = 10_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,6 +153,39 @@ class MessageList(ManyRecords[ListedMessage]):
     after: Text | None = None
     limit: Int = 100
     lane: Text | None = None
+    consumer: Text | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a waiting message is from being served. `reason` and `ahead` are about the next message of its
+    channel and lane: see ChannelExplanation.
+    """
+
+    id: int
+    channel: str
+    lane: str
+    status: str
+    dequeue_at: int
+    place: int | None
+    """How many messages of its channel and lane are served before it, counted up to 1,000. None if it is not
+    due yet.
+    """
+    is_capped: bool
+    """There are more than were counted."""
+    reason: str | None
+    ahead: int | None
+
+
+@dataclass(frozen=True)
+class MessagePlace(OneOrNone[Place]):
+    """Read how far a waiting message is from being served; None if no message waits under this id."""
+
+    function = "message_place"
+    is_harmless = True
+    record = Place
+
+    id: BigInt
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ class QueueSettings:
     history_content: bool
     history_keep_ms: int
     batch_keep_ms: int
+    audit_keep_ms: int
     notify: bool
     channel_max_concurrency: int | None
     channel_rate: Annotated[
@@ -70,6 +71,7 @@ class QueueSet(OneRecord[QueueSettings]):
     channel_burst: Int | None = None
     channel_max_size: Int | None = None
     batch_keep_ms: BigInt | None = None
+    audit_keep_ms: BigInt | None = None
 
 
 @dataclass(frozen=True, slots=True)

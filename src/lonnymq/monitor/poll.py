@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from lonnymq.client.queue import Queue
 from lonnymq.commands import QueueStatistics
 from lonnymq.errors import ChannelForbidden
-from lonnymq.monitor.name_prefix import cursor_before, having_prefix
 from lonnymq.monitor.server import dispatch, server_time
 from lonnymq.monitor.state import ChannelTable, QueueSnapshot
 
@@ -87,7 +86,6 @@ class Poller:
         for order in ("waiting", "next"):
             self._table.read(self._queue.channels(order=order, limit=LARGEST), self._clock())
         if focus.prefix:
-            found = self._queue.channels(after=cursor_before(focus.prefix), limit=LARGEST)
-            self._table.read(having_prefix(found, focus.prefix), self._clock())
+            self._table.read(self._queue.channels(prefix=focus.prefix, limit=LARGEST), self._clock())
         for name in self._table.stalest(focus.shown, SHOWN_PER_POLL):
             self._table.read([self._queue.channel(name).stats(cap=CAP)], self._clock())

@@ -24,6 +24,7 @@ CREATE TABLE queue (
     history_content BOOLEAN NOT NULL DEFAULT FALSE,
     history_keep_ms BIGINT NOT NULL DEFAULT 2592000000,         -- 0: forever
     batch_keep_ms BIGINT NOT NULL DEFAULT 604800000,            -- after a batch is finished; 0: forever
+    audit_keep_ms BIGINT NOT NULL DEFAULT 7776000000,           -- 0: forever
     notify BOOLEAN NOT NULL DEFAULT TRUE,
     -- The limits of every channel that does not set its own; NULL: no limit, and a burst of 1. See channel_limits.
     channel_max_concurrency INT,

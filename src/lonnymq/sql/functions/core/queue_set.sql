@@ -16,12 +16,13 @@ CREATE OR REPLACE FUNCTION queue_set (
     p_channel_release_interval_us BIGINT DEFAULT NULL,
     p_channel_burst INT DEFAULT NULL,
     p_channel_max_size INT DEFAULT NULL,
-    p_batch_keep_ms BIGINT DEFAULT NULL         -- after a batch is finished; 0: for ever
+    p_batch_keep_ms BIGINT DEFAULT NULL,        -- after a batch is finished; 0: for ever
+    p_audit_keep_ms BIGINT DEFAULT NULL         -- 0: for ever
 ) RETURNS TABLE (
     content_max_bytes INT, lease_ms BIGINT, lease_max_ms BIGINT, max_attempts INT, max_concurrency INT,
     paused BOOLEAN,
     history BOOLEAN, history_content BOOLEAN, history_keep_ms BIGINT, batch_keep_ms BIGINT,
-    notify BOOLEAN,
+    audit_keep_ms BIGINT, notify BOOLEAN,
     channel_max_concurrency INT, channel_release_interval_us BIGINT, channel_burst INT, channel_max_size INT,
     notify_channel TEXT)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -52,6 +53,9 @@ BEGIN
     ELSIF p_batch_keep_ms NOT BETWEEN 0 AND 3153600000000 OR p_batch_keep_ms BETWEEN 1 AND 3599999 THEN
         PERFORM refuse('LM011', format('keeping finished batches for %s ms is not possible', p_batch_keep_ms),
             'Keep them for 3,600,000 (an hour) to 3,153,600,000,000 ms (a hundred years), or 0 for ever.');
+    ELSIF p_audit_keep_ms NOT BETWEEN 0 AND 3153600000000 OR p_audit_keep_ms BETWEEN 1 AND 3599999 THEN
+        PERFORM refuse('LM011', format('keeping audit rows for %s ms is not possible', p_audit_keep_ms),
+            'Keep them for 3,600,000 (an hour) to 3,153,600,000,000 ms (a hundred years), or 0 for ever.');
     ELSIF COALESCE(p_lease_ms, q.lease_ms) NOT BETWEEN 1 AND COALESCE(p_lease_max_ms, q.lease_max_ms) THEN
         PERFORM refuse('LM011', format('a default lease of %s ms is not possible', COALESCE(p_lease_ms, q.lease_ms)),
             format('Give 1 to %s ms (lease_max_ms).', COALESCE(p_lease_max_ms, q.lease_max_ms)));
@@ -68,6 +72,7 @@ BEGIN
         history_content = COALESCE(p_history_content, q.history_content),
         history_keep_ms = COALESCE(p_history_keep_ms, q.history_keep_ms),
         batch_keep_ms = COALESCE(p_batch_keep_ms, q.batch_keep_ms),
+        audit_keep_ms = COALESCE(p_audit_keep_ms, q.audit_keep_ms),
         notify = COALESCE(p_notify, q.notify),
         channel_max_concurrency = NULLIF(COALESCE(p_channel_max_concurrency, q.channel_max_concurrency), 0),
         channel_release_interval_us = NULLIF(COALESCE(p_channel_release_interval_us, q.channel_release_interval_us), 0),
