@@ -114,9 +114,9 @@ def estimate(history: Iterable[FinishedMessage], actual: Limits, proposed: Limit
     if off > MOST_OFF_MS and off > MOST_OFF * recorded.p95_ms:
         return NoEstimate(
             Refusal.NOT_REPRODUCED,
-            f"By its policy alone, 95 % of the messages would have waited {duration(simulated.p95_ms)} or less,"
-            f" but they waited up to {duration(recorded.p95_ms)}. Something else decides how long they wait:"
-            " other tenants, the number of consumers, a pause, or a policy that has changed since.",
+            f"By its policy alone, 95 % of the messages would have waited {duration(simulated.p95_ms)} or"
+            f" less, but they waited up to {duration(recorded.p95_ms)}. Something else decides how long they"
+            " wait: other tenants, the number of consumers, a pause, or a policy that has changed since.",
         )
     after = waits(simulate(runs, proposed, consumers))
     return Estimate(len(runs), recorded, simulated, after, _limits_text(consumers))
