@@ -116,7 +116,7 @@ class Poller:
     def _read_in_turn(self, focus: Focus) -> None:
         budget = self._budget
         budget.begin(self._seconds)
-        if self._table.poll >= self._next_statistics and budget.left > 0:
+        if self._table.poll >= self._next_statistics:  # even if a page took too long: they have their part
             cost = self._timed("statistics", self._read_statistics)
             polls = math.ceil(cost / (QUEUE_PART * self._seconds))
             self._next_statistics = self._table.poll + max(1, polls)
