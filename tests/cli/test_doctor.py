@@ -12,8 +12,8 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from lonnymq import Queue
-from lonnymq.cli.doctor import queue_checks, server_checks
-from lonnymq.cli.doctor.run_checks import SCHEMA_CHECK
+from lonnymq.doctor import queue_checks, server_checks
+from lonnymq.doctor.run_checks import SCHEMA_CHECK
 from lonnymq.formatting import HOUR
 from lonnymq.install import install
 from tests.cli.conftest import Login, Run

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from lonnymq import ChannelExplanation, Queue
-from lonnymq.cli.explanations import explanation
+from lonnymq.monitor.explanations import explanation
 from tests.cli.conftest import Run
 
 NOW = 1_893_456_000_000
@@ -61,7 +61,7 @@ SENTENCES = {
 def test_what_to_do(reason: str) -> None:
     found = ChannelExplanation("mail", 120, 3, reason, NOW - 180_000, NOW + 3_500, 4, 4, 1_200)
     due = "acme has 120 due messages in lane mail, the next one for 3 min. "
-    assert explanation("acme", found, NOW) == due + SENTENCES[reason]
+    assert explanation("acme", found, NOW).text == due + SENTENCES[reason]
 
 
 NOTHING_DUE = {
@@ -76,9 +76,20 @@ NOTHING_DUE = {
 @pytest.mark.parametrize("reason", NOTHING_DUE)
 def test_nothing_is_due(reason: str) -> None:
     found = ChannelExplanation(None, 0, 2, reason, None, NOW + 90_000, None, None, None)
-    assert explanation("acme", found, NOW) == NOTHING_DUE[reason]
+    assert explanation("acme", found, NOW).text == NOTHING_DUE[reason]
 
 
 def test_a_tenant_is_not_told_what_is_ahead() -> None:
     found = ChannelExplanation("mail", 1, 0, "turn", None, None, None, None, None)
-    assert explanation("acme", found, NOW) == "acme has 1 due message in lane mail. It waits for its turn."
+    assert (
+        explanation("acme", found, NOW).text == "acme has 1 due message in lane mail. It waits for its turn."
+    )
+
+
+def test_the_reason_and_the_advice_are_sentences_of_their_own() -> None:
+    found = explanation("acme", ChannelExplanation("mail", 1, 4, "concurrency", None, None, 4, 4, None), NOW)
+    assert found.due == "acme has 1 due message in lane mail."
+    assert found.reason == "It has 4 of 4 messages running."
+    assert found.advice == (
+        "Raise its limit with `lonnymq channels set acme --max-concurrency 8`, or wait for one to finish."
+    )

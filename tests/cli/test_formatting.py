@@ -10,9 +10,9 @@ import pytest
 
 from lonnymq import formatting, quantile
 from lonnymq.cli import display
-from lonnymq.cli.display import due, exactly, moment, size
+from lonnymq.cli.display import due, moment
 from lonnymq.cli.failure import BadValue
-from lonnymq.formatting import DAY, HOUR, MINUTE, SECOND, YEAR, duration, printable
+from lonnymq.formatting import DAY, HOUR, MINUTE, SECOND, YEAR, duration, exactly, printable, size
 
 
 @pytest.mark.parametrize("module", [formatting, display, quantile])

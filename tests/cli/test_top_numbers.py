@@ -23,7 +23,14 @@ names = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters=
 
 @pytest.mark.parametrize(
     "module",
-    ["monitor.rates", "monitor.fairness", "monitor.noise", "cli.top.sparkline"],
+    [
+        "monitor.budget",
+        "monitor.explanations",
+        "monitor.fairness",
+        "monitor.noise",
+        "monitor.rates",
+        "cli.top.sparkline",
+    ],
 )
 def test_the_examples_in_the_code(module: str) -> None:
     assert doctest.testmod(importlib.import_module(f"lonnymq.{module}")).failed == 0

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lonnymq.cli.confirm import confirm
-from lonnymq.cli.display import exactly, when
 from lonnymq.cli.failure import NotThere
 from lonnymq.cli.open_queue import opened
 from lonnymq.cli.options import DEFAULT_SCHEMA, LAST_ID, Dsn, Json, Limit, Schema, Yes, print_json
 from lonnymq.cli.printing import Column, print_page, print_record
-from lonnymq.formatting import count, plural, printable
+from lonnymq.formatting import count, exactly, plural, printable, when
 from lonnymq.monitor.server import server_time
 
 if TYPE_CHECKING:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lonnymq.cli.bench.parameters import MAX_BYTES, Parameters
-from lonnymq.cli.display import size
 from lonnymq.cli.failure import BadValue
 from lonnymq.cli.options import Dsn, Json, print_json
 from lonnymq.cli.printing import note, show
-from lonnymq.formatting import count
+from lonnymq.formatting import count, size
 
 if TYPE_CHECKING:
     from lonnymq.cli.bench.results import Results, ServerInfo

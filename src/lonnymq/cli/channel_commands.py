@@ -13,15 +13,15 @@ import typer
 from lonnymq.channel_policy import POLICIES
 from lonnymq.cli.completion import channel_names
 from lonnymq.cli.confirm import confirm
-from lonnymq.cli.display import exactly, limit_text
-from lonnymq.cli.explanations import explanation
+from lonnymq.cli.display import limit_text
 from lonnymq.cli.failure import BadValue, NotThere
 from lonnymq.cli.open_queue import opened
 from lonnymq.cli.option_flags import flag, text_flag, with_flags
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, Schema, Yes, print_json
 from lonnymq.cli.printing import Column, note, print_list, print_page, print_record, print_records
 from lonnymq.errors import NotPermitted
-from lonnymq.formatting import count, duration, printable
+from lonnymq.formatting import count, duration, exactly, printable
+from lonnymq.monitor.explanations import explanation
 from lonnymq.monitor.server import dispatch, server_time
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def explain(name: Name, *, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_
         print_records(found)
         return
     for each in found:
-        typer.echo(explanation(name, each, now))
+        typer.echo(explanation(name, each, now).text)
 
 
 @app.command("set")

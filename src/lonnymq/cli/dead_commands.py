@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lonnymq.cli.confirm import confirm
-from lonnymq.cli.display import attempts_of, gist, seconds, size, when
+from lonnymq.cli.display import attempts_of, gist, seconds
 from lonnymq.cli.failure import FAILURE, BadValue, NotThere
 from lonnymq.cli.message_commands import Id, fields
 from lonnymq.cli.message_outcomes import print_outcomes
@@ -25,7 +25,7 @@ from lonnymq.cli.options import (
     print_json,
 )
 from lonnymq.cli.printing import Column, note, print_list, print_page, print_record
-from lonnymq.formatting import count, plural
+from lonnymq.formatting import count, plural, size, when
 from lonnymq.monitor.server import server_time
 
 if TYPE_CHECKING:

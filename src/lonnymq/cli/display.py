@@ -1,41 +1,16 @@
-"""Times, sizes and errors formatted for people. With --json, programs get the plain values."""
+"""Limits, attempts and errors formatted for people, and what people type. With --json, programs get the plain
+values.
+"""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 
 from lonnymq.cli.failure import BadValue
-from lonnymq.formatting import DAY, HOUR, MINUTE, SECOND, duration
+from lonnymq.formatting import DAY, HOUR, MINUTE, SECOND, exactly, when
 
-_KIB = 1024
 _UNITS = {"s": SECOND, "m": MINUTE, "min": MINUTE, "h": HOUR, "d": DAY}
-
-
-def when(at: int | None, now: int) -> str:
-    """
-    >>> when(0, 180_000), when(90_000, 0), when(0, 10), when(None, 0)
-    ('3 min ago', 'in 90 s', 'now', '')
-    """
-    if at is None:
-        return ""
-    if abs(at - now) < SECOND:
-        return "now"
-    return f"{duration(now - at)} ago" if at < now else f"in {duration(at - now)}"
-
-
-def exactly(at: int | None, now: int) -> str:
-    """
-    >>> exactly(1_893_456_000_000, 1_893_456_180_000)
-    '3 min ago (2030-01-01T00:00:00.000Z)'
-    """
-    if at is None:
-        return ""
-    try:
-        moment = datetime.fromtimestamp(at // 1000, UTC).replace(microsecond=at % 1000 * 1000)
-    except (OverflowError, OSError, ValueError):  # too far away for datetime
-        return f"{when(at, now)} ({at})"
-    return f"{when(at, now)} ({moment.isoformat(timespec='milliseconds').replace('+00:00', 'Z')})"
 
 
 def due(dequeue_at: int, now: int, *, is_exact: bool = False) -> str:
@@ -57,19 +32,6 @@ def limit_text(limit: float | str | None) -> str:
     if limit is None or isinstance(limit, str):
         return limit or "no limit"
     return f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
-
-
-def size(octets: int) -> str:
-    """
-    >>> size(7), size(2048), size(3_000_000)
-    ('7 B', '2 KiB', '3 MiB')
-    """
-    amount = float(octets)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < _KIB:
-            return f"{amount:.0f} {unit}"
-        amount /= _KIB
-    return f"{amount:,.0f} TiB"
 
 
 def attempts_of(attempts: int, max_attempts: int | None) -> str:

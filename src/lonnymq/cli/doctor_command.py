@@ -14,7 +14,7 @@ from lonnymq.cli.printing import note, print_records, show
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lonnymq.cli.doctor.checks import Finding
+    from lonnymq.doctor.checks import Finding
 
 STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
@@ -32,8 +32,8 @@ def doctor(*, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_json: Json = 
     Example: lonnymq doctor
     """
     from lonnymq.cli.database import connect
-    from lonnymq.cli.doctor.checks import CheckStatus, Database
-    from lonnymq.cli.doctor.run_checks import SCHEMA_CHECK, run_checks
+    from lonnymq.doctor.checks import CheckStatus, Database
+    from lonnymq.doctor.run_checks import SCHEMA_CHECK, run_checks
     from lonnymq.install.sql_text import check_schema_name
 
     check_schema_name(schema)

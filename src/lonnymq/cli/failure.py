@@ -6,9 +6,8 @@ this package does not work with it.
 
 from __future__ import annotations
 
-import re
-
 from lonnymq import errors
+from lonnymq.formatting import error_text
 
 
 class NoAddress(errors.LonnyMQError):
@@ -86,12 +85,4 @@ def sentence(error: Exception) -> str:
     """The error as one line."""
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
         return f"this needs {error.name} (pip install 'lonnymq[{_EXTRAS[error.name]}]')"
-    diag = getattr(error, "diag", None)
-    parts = [getattr(diag, f"message_{part}", None) for part in ("primary", "detail", "hint")]
-    text = ". ".join(part for part in parts if part) or str(error)
-    return _in_one_line(text) or type(error).__name__
-
-
-def _in_one_line(text: str) -> str:
-    """libpq begins a line for its question whether the server is running, without a full stop before it."""
-    return " ".join(re.sub(r"(\w)\s*\n\s*(?=[A-Z])", r"\1. ", text).split())
+    return error_text(error)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lonnymq.cli.confirm import confirm
-from lonnymq.cli.display import attempts_of, due, exactly, gist, size, when
+from lonnymq.cli.display import attempts_of, due, gist
 from lonnymq.cli.failure import NotThere
 from lonnymq.cli.message_outcomes import print_outcomes
 from lonnymq.cli.message_status import finished_fields, finished_json, progress_json, progress_text
@@ -27,7 +27,7 @@ from lonnymq.cli.options import (
     print_json,
 )
 from lonnymq.cli.printing import Column, json_fields, print_fields, print_page, shown_payload
-from lonnymq.formatting import count, duration, plural, printable
+from lonnymq.formatting import count, duration, exactly, plural, printable, size, when
 from lonnymq.monitor.server import server_time
 
 if TYPE_CHECKING:

@@ -6,10 +6,9 @@ import base64
 import json
 from typing import TYPE_CHECKING
 
-from lonnymq.cli.display import exactly, when
 from lonnymq.cli.printing import SHOWN_CHARACTERS
 from lonnymq.errors import PayloadError
-from lonnymq.formatting import printable
+from lonnymq.formatting import exactly, printable, when
 from lonnymq.payload import decode
 
 if TYPE_CHECKING:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lonnymq.cli.display import exactly, when
 from lonnymq.cli.failure import NotThere
 from lonnymq.cli.open_queue import opened
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Schema, print_json
 from lonnymq.cli.printing import Column, json_fields, print_fields, print_table, shown_payload
-from lonnymq.formatting import SECOND, count, printable
+from lonnymq.formatting import SECOND, count, exactly, printable, when
 from lonnymq.monitor.server import server_time
 
 if TYPE_CHECKING:

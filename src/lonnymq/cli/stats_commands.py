@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from lonnymq.cli.display import exactly, gist, moment, when
+from lonnymq.cli.display import gist, moment
 from lonnymq.cli.open_queue import opened
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Limit, OfChannel, Schema
 from lonnymq.cli.printing import Column, note, print_list, print_record
 from lonnymq.cli.worker_commands import task_names
-from lonnymq.formatting import count, duration
+from lonnymq.formatting import count, duration, exactly, when
 from lonnymq.monitor.server import dispatch, server_time
 
 if TYPE_CHECKING:

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lonnymq.cli.display import when
 from lonnymq.cli.failure import BadValue, NotThere
 from lonnymq.cli.open_queue import opened
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Schema
 from lonnymq.cli.printing import Column, note, print_list, print_records
-from lonnymq.formatting import printable
+from lonnymq.formatting import printable, when
 from lonnymq.monitor.server import server_time
 
 if TYPE_CHECKING:

@@ -15,15 +15,14 @@ a tenth, and none of them is noisy. The ten messages are for a queue that is nea
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 NOISY_SHARE = 0.1
 NOISY_EXCESS = 1.25
 NOISY_MESSAGES = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(NamedTuple):
     """`is_waiting`: something is due that no limit of its own holds back."""
 
     channel: str

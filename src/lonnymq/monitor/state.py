@@ -41,8 +41,9 @@ class ChannelState:
     @property
     def load(self) -> Load:
         stats = self.stats
-        messages = stats.leased + (stats.due if self.is_waiting else 0)
-        return Load(stats.channel, messages, stats.weight, self.is_waiting)
+        is_waiting = competes(stats)
+        messages = stats.leased + stats.due if is_waiting else stats.leased
+        return Load(stats.channel, messages, stats.weight, is_waiting)
 
 
 def competes(stats: ChannelStatistics) -> bool:
@@ -206,7 +207,9 @@ class ChannelTable:
         return [name for _, name in sorted(ages)[:limit]]
 
     def snapshot(self, queue: QueueStatistics | None, at: float, server_time: int) -> QueueSnapshot:
-        if queue is not None:
+        """`queue` may be of an earlier poll, with the time of then."""
+        is_new = not self._queue.samples or at > self._queue.samples[-1].at
+        if queue is not None and is_new:
             self._queue = self._queue.plus(Sample(self.poll, at, queue.served))
         return QueueSnapshot(
             self.poll,

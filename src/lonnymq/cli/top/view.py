@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from lonnymq.cli.top.sort import Sort
+from lonnymq.monitor.order import Order, in_order
 from lonnymq.monitor.state import ChannelState, QueueSnapshot
 
 SORT_KEYS = {
@@ -20,32 +20,20 @@ SORT_KEYS = {
 }
 
 
-def _shortfall(channel: ChannelState) -> tuple[bool, float]:
-    """Sorts the backlogged channels with the lowest rate per weight first: an equal rate per weight
-    is fair.
-    """
-    rate = (channel.rate or 0.0) / channel.stats.weight
-    return channel.is_backlogged, -rate if channel.is_backlogged else rate
-
-
-_MOST: dict[Sort, Callable[[ChannelState], Any]] = {
-    Sort.WAITING: lambda channel: channel.stats.waiting,
-    Sort.DUE: lambda channel: channel.stats.due,
-    Sort.LEASED: lambda channel: channel.stats.leased,
-    Sort.OLDEST: lambda channel: -1 if channel.stats.oldest_due_ms is None else channel.stats.oldest_due_ms,
-    Sort.RATE: lambda channel: channel.rate or 0.0,
-    Sort.FAIR: _shortfall,
+_ORDERS = {
+    Sort.WAITING: Order.BACKLOG,
+    Sort.DUE: Order.DUE,
+    Sort.LEASED: Order.LEASED,
+    Sort.OLDEST: Order.OLDEST,
+    Sort.RATE: Order.RATE,
+    Sort.FAIR: Order.STARVED,
+    Sort.NAME: Order.NAME,
 }
 
 
 def sorted_channels(snapshot: QueueSnapshot, sort: Sort, prefix: str = "") -> list[ChannelState]:
     """The channels in display order; equal ones by rate, then by name."""
-    found = [channel for channel in snapshot.channels.values() if channel.name.startswith(prefix)]
-    found.sort(key=lambda channel: channel.name)
-    most = _MOST.get(sort)
-    if most is not None:
-        found.sort(key=lambda channel: (most(channel), channel.rate or 0.0), reverse=True)
-    return found
+    return in_order(snapshot, _ORDERS[sort], prefix)
 
 
 @dataclass(frozen=True)

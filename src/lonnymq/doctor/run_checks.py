@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lonnymq.cli.doctor.checks import Check, CheckStatus, Database, Finding, warning
-from lonnymq.cli.doctor.queue_checks import QUEUE_CHECKS, schema_version
-from lonnymq.cli.doctor.server_checks import SERVER_CHECKS
-from lonnymq.cli.failure import sentence
+from lonnymq.doctor.checks import Check, CheckStatus, Database, Finding, warning
+from lonnymq.doctor.queue_checks import QUEUE_CHECKS, schema_version
+from lonnymq.doctor.server_checks import SERVER_CHECKS
 from lonnymq.errors import LonnyMQError
+from lonnymq.formatting import error_text
 
 SCHEMA_CHECK = "schema"
 
@@ -30,5 +30,5 @@ def _run(name: str, check: Check, db: Database) -> Finding:
     except OperationalError:
         raise
     except (DatabaseError, LonnyMQError) as error:
-        result = warning(f"not checked: {sentence(error)}", "run doctor as the owner of the schema")
+        result = warning(f"not checked: {error_text(error)}", "run doctor as the owner of the schema")
     return Finding(name, result.status, result.message, result.advice)

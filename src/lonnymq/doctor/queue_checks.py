@@ -7,11 +7,10 @@ Reads catalogs and a few rows of the queue's own tables.
 
 from __future__ import annotations
 
-from lonnymq.cli.display import size
-from lonnymq.cli.doctor.access_checks import credentials, rights, roles
-from lonnymq.cli.doctor.checks import Check, CheckResult, Database, ok, problem, warning
+from lonnymq.doctor.access_checks import credentials, rights, roles
+from lonnymq.doctor.checks import Check, CheckResult, Database, ok, problem, warning
 from lonnymq.errors import SchemaError
-from lonnymq.formatting import DAY, MINUTE, count, duration, plural
+from lonnymq.formatting import DAY, MINUTE, count, duration, plural, size
 from lonnymq.statement import identifier
 from lonnymq.version import __version__
 

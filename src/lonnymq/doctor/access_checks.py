@@ -7,7 +7,7 @@ Reads catalogs and a few rows of the queue's own tables.
 
 from __future__ import annotations
 
-from lonnymq.cli.doctor.checks import CheckResult, Database, ok, problem, warning
+from lonnymq.doctor.checks import CheckResult, Database, ok, problem, warning
 from lonnymq.formatting import plural
 
 

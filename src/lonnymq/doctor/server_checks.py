@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from lonnymq.cli.doctor.checks import Check, CheckResult, Database, ok, problem, warning
+from lonnymq.doctor.checks import Check, CheckResult, Database, ok, problem, warning
 from lonnymq.formatting import HOUR, MINUTE, SECOND, count, duration
 
 OLDEST_VERSION = 15
