@@ -58,6 +58,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--cases", type=int, help="run at most this many cases of each test, the same ones each time"
     )
 
+    parser.addoption(
+        "--pictures", action="store_true", help="write the pictures of the dashboard in docs/assets"
+    )
+
 
 def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("lonnymq", derandomize=not config.getoption("--random"))

@@ -206,6 +206,14 @@ class MetricsPortUnavailable(LonnyMQError, OSError):
     """The port of a worker's metrics cannot be opened. The worker was not started."""
 
 
+class DashboardPortUnavailable(LonnyMQError, OSError):
+    """The port of the dashboard cannot be opened."""
+
+
+class PasswordMissing(InvalidArgument):
+    """Other machines could open the dashboard, and it has no password."""
+
+
 class PayloadError(LonnyMQError, ValueError):
     """A payload cannot be encoded, or content cannot be decoded. The message is unchanged."""
 

@@ -71,10 +71,11 @@ SPARK = [
     ["spark", "replay"],
     ["spark", "report"],
 ]
+SERVING = [["web", "--port", "0"]]
 SCHEMA = [["install"], ["upgrade"], ["verify"], ["uninstall", "--yes"]]
 MEASURING = [["bench", "--seconds", "0.05"]]
 CHECKING = [["doctor"]]
-WITH_QUEUE = [*READING, *WRITING, *PRODUCING, *SPARK]
+WITH_QUEUE = [*READING, *WRITING, *PRODUCING, *SPARK, *SERVING]
 """Commands that need an installed queue."""
 WITH_DSN = [*WITH_QUEUE, *SCHEMA, *MEASURING, *CHECKING]
 """Commands that take the address of a database from --dsn or the environment."""
@@ -127,7 +128,7 @@ def test_help_has_an_example(name: tuple[str, ...]) -> None:
     text = " ".join(done.stdout.replace("│", " ").split())
     assert done.code == 0
     assert f"Example: lonnymq {' '.join(name)}" in text
-    if name[0] not in {"worker", "sql"}:
+    if name[0] not in {"worker", "sql", "web"}:
         assert "one object per line" in text
 
 

@@ -16,7 +16,7 @@ COMMANDS = {
     if isinstance(found, type)
     and issubclass(found, Command)
     and hasattr(found, "function")
-    and found is not commands.HistoryList  # reads a view
+    and found not in {commands.HistoryList, commands.HistoryUnread}  # they read a view
 }
 WITHOUT_A_COMMAND = {"to_epoch", "login_is_free"} | {  # for use in SQL, and for the views
     f"{what}_visible" for what in ("channel", "message", "dead", "finished")

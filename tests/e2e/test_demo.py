@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 from deltalake import DeltaTable
@@ -209,6 +210,41 @@ def test_keep_keeps_it_running_and_a_pipe_gets_plain_text(own_tmp: dict[str, str
     assert "\x1b" not in shown + printed + more
     assert all(tenant.channel in shown and tenant.channel in done.stdout for tenant in TENANTS)
     assert "startup" in done.stdout.partition("error")[2], "a dead letter of this tenant is listed"
+    assert list(Path(own_tmp["TMPDIR"]).iterdir()) == []
+
+
+def test_the_dashboard_is_live_until_ctrl_c(own_tmp: dict[str, str]) -> None:
+    """A tenant is noisy, others are served, some messages fail; and nothing is left."""
+    command = [*COMMAND, "--web", "--port", "0", "--json"]
+    with subprocess.Popen(
+        command, env=own_tmp, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as demo:
+        assert demo.stdout is not None
+        with httpx.Client(base_url=json.loads(demo.stdout.readline())["url"], timeout=30) as client:
+
+            def numbers() -> dict[str, float]:
+                lines = client.get("metrics").text.splitlines()
+                return {line.split(" ")[0]: float(line.split(" ")[1]) for line in lines if line[0] != "#"}
+
+            assert eventually(lambda: numbers()['lonnymq_noisy_channels{queue="lonnymq"}'] == 1)
+            assert eventually(lambda: numbers()['lonnymq_messages{lane="",queue="lonnymq",state="dead"}'] > 0)
+            before = numbers()['lonnymq_served_total{queue="lonnymq"}']
+            assert eventually(lambda: numbers()['lonnymq_served_total{queue="lonnymq"}'] > before)
+            assert NOISY.channel in client.get("").text
+            assert [worker["name"] for worker in client.get("api/v1/workers").json()] == [
+                "worker-1",
+                "worker-2",
+            ]
+            assert [one["name"] for one in client.get("api/v1/schedules").json()] == ["order_flour"]
+            with client.stream("GET", "live") as live:
+                lines = live.iter_lines()
+                assert next(lines) == "event: tick"
+                demo.send_signal(signal.SIGINT)
+                for _ in lines:
+                    pass  # it ends
+        _, said = demo.communicate(timeout=60)
+    assert (demo.returncode, said.splitlines()[-1]) == (0, "Stopped the server and removed its folder.")
+    assert "Traceback" not in said
     assert list(Path(own_tmp["TMPDIR"]).iterdir()) == []
 
 

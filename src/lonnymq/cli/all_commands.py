@@ -27,6 +27,7 @@ from lonnymq.cli import (
     sql_commands,
     stats_commands,
     top_command,
+    web_command,
     worker_command,
     worker_commands,
 )
@@ -46,6 +47,7 @@ stats_commands.register(app)
 lane_commands.register(app)
 audit_command.register(app)
 top_command.register(app)
+web_command.register(app)
 bench_command.register(app)
 demo_command.register(app)
 app.add_typer(queue_commands.app, name="queue")

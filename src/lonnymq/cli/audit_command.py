@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lonnymq.cli.completion import channel_names
-from lonnymq.cli.display import when
 from lonnymq.cli.open_queue import opened
 from lonnymq.cli.options import DEFAULT_SCHEMA, LAST_ID, Dsn, Json, Limit, Schema
 from lonnymq.cli.printing import Column, print_page
+from lonnymq.formatting import when
 from lonnymq.monitor.server import server_time
 
 if TYPE_CHECKING:

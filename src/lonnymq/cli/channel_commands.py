@@ -22,6 +22,7 @@ from lonnymq.cli.printing import Column, note, print_list, print_page, print_rec
 from lonnymq.errors import NotPermitted
 from lonnymq.formatting import count, duration, exactly, printable
 from lonnymq.monitor.explanations import explanation
+from lonnymq.monitor.known import is_known
 from lonnymq.monitor.server import dispatch, server_time
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def show(name: Name, *, dsn: Dsn = None, schema: Schema = DEFAULT_SCHEMA, as_jso
         dispatch(queue)
         found = queue.channel(name).stats(cap=SHOWN_CAP)
         now = server_time(queue)
-    if _is_unknown(found):
+    if not is_known(found):
         raise NotThere(
             f"channel {name!r} has no messages and no policy, and nothing of it was ever served",
             "`lonnymq channels list` lists the channels",
@@ -240,15 +241,8 @@ def _note_if_new(queue: Queue, name: str) -> None:
     if not dispatch(queue):
         return
     with suppress(NotPermitted):  # if this login may not change a policy, that call says which role it needs
-        if _is_unknown(queue.channel(name).stats(cap=1)):
+        if not is_known(queue.channel(name).stats(cap=1)):
             note(f"Channel {name!r} is new: nothing was ever enqueued there.")
-
-
-def _is_unknown(found: ChannelStatistics) -> bool:
-    has_policy = found.paused or any(
-        getattr(found, name) != part.usual and name not in found.inherited for name, part in POLICIES.items()
-    )
-    return not (has_policy or found.waiting or found.leased or found.dead or found.served)
 
 
 def _columns() -> list[Column[ChannelStatistics]]:

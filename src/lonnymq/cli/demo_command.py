@@ -39,6 +39,14 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the server running afterwards, until Ctrl-C.")
     ] = False,
+    web: Annotated[
+        bool,
+        typer.Option("--web", help="Let the tenants go on, and show them in the dashboard, until Ctrl-C."),
+    ] = False,
+    port: Annotated[
+        int,
+        typer.Option(min=0, max=65_535, help="With --web: the port of the dashboard; 0: one that is free."),
+    ] = 8080,
     as_json: Json = False,
 ) -> None:
     """Watch how a queue serves twenty tenants fairly, one of them noisy.
@@ -46,8 +54,11 @@ def demo(
     Starts a temporary PostgreSQL server and two workers, and removes them afterwards. Needs no database of
     yours.
 
-    Example: lonnymq demo --no-spark
+    Example: lonnymq demo --web
     """
+    if web:
+        _serve_dashboard(port, as_json=as_json)
+        return
     from rich.console import Console
 
     from lonnymq.cli import demo_view as view
@@ -69,6 +80,25 @@ def demo(
             _wait_for_ctrl_c(server.dsn(), screen)
     if not as_json:
         typer.echo("Stopped the server and removed its folder.")
+
+
+def _serve_dashboard(port: int, *, as_json: bool) -> None:
+    from lonnymq.cli.web_command import DEFAULT_HOST
+    from lonnymq.demo import live, temporary_server
+    from lonnymq.web import create_app
+    from lonnymq.web.serve import listen, rule_for, serve, url_of
+
+    rule = rule_for(DEFAULT_HOST, os.environ)
+    with listen(DEFAULT_HOST, port) as listening:
+        note("Starting a temporary PostgreSQL server and two workers ...")
+        with temporary_server() as server, live(server.dsn()) as queue:
+            app = create_app(queue, rule)
+            url = url_of(DEFAULT_HOST, listening)
+            note(f"The dashboard is at {url} until Ctrl-C.")
+            if as_json:
+                print_json({"url": url})
+            serve(app, listening)
+    note("Stopped the server and removed its folder.")
 
 
 @contextmanager

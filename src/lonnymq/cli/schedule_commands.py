@@ -188,19 +188,9 @@ def _next_run(schedule: Schedule, now: int) -> str:
 
 
 def _next_at(schedule: Schedule) -> int | None:
-    """The next time that is not decided yet, which is past if no worker runs. None if the schedule is paused,
-    or its times are not known here.
+    """The next time that is not decided yet. None if the schedule is paused, or its times are not known
+    here.
     """
-    from lonnymq.worker.cron_times import CronTimes, zone_named
+    from lonnymq.worker.next_times import next_times
 
-    zone = zone_named(schedule.time_zone)
-    if schedule.is_paused or schedule.expression is None or zone is None:
-        return None
-    try:
-        from cronsim import CronSimError
-    except ImportError:
-        return None
-    try:
-        return CronTimes(schedule.expression, zone).after(schedule.ticked_at)
-    except CronSimError:
-        return None
+    return next(iter(next_times(schedule)), None)

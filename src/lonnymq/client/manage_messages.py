@@ -99,15 +99,19 @@ def history(
     channel: str | None = None,
     since: datetime | None = None,
     limit: int = 100,
+    message_id: int | None = None,
+    with_content: bool = True,
     conn: object | None = None,
 ) -> Request[list[FinishedMessage]]:
-    """The messages that finished last, of one channel or of all, if the queue keeps a history.
+    """The messages that finished last, of one channel or of all, if the queue keeps a history. With a
+    `message_id`, what it has about that message. Content may be large: leave it out if you do not need it.
 
     To follow it without missing any, read the view `history` by snapshot: see the SQL contract.
     """
     if type(limit) is not int or limit < 1:
         raise InvalidLimit(f"limit: {limit!r} is not a whole number of 1 or more", "give an int")
-    return ask(HistoryList(channel, None if since is None else moment(since), limit), conn)
+    since_at = None if since is None else moment(since)
+    return ask(HistoryList(channel, since_at, limit, message_id, with_content), conn)
 
 
 def history_summary(

@@ -65,6 +65,7 @@ from lonnymq.commands.history import (
     HistoryMark,
     HistorySummary,
     HistoryUnfollow,
+    HistoryUnread,
     TaskSummary,
 )
 from lonnymq.commands.message import (
@@ -204,6 +205,7 @@ __all__ = [
     "HistoryMark",
     "HistorySummary",
     "HistoryUnfollow",
+    "HistoryUnread",
     "Lane",
     "LaneList",
     "ListedMessage",

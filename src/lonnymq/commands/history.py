@@ -70,8 +70,8 @@ class FinishedMessage(Payloaded):
 
 @dataclass(frozen=True)
 class HistoryList(Command[list[FinishedMessage]]):
-    """Read the history, newest first, from its view. With a channel, it uses the index on the channel's
-    times; without one, the index on transactions.
+    """Read the history, newest first, from its view. With an id or a channel, it uses the index on these;
+    without one, the index on transactions. A message that died and was retried is in it twice.
     """
 
     function = "history"
@@ -80,18 +80,23 @@ class HistoryList(Command[list[FinishedMessage]]):
     channel: Text | None
     since: BigInt | None
     limit: Int
+    message_id: BigInt | None = None
+    with_content: Boolean = True
 
     def statement(self, schema: str) -> Statement:
-        one_channel = "TRUE" if self.channel is None else "channel = CAST($1 AS TEXT)"
-        order = "xid DESC, id DESC" if self.channel is None else "finished_at DESC, id DESC"
+        given = {"id = CAST({} AS BIGINT)": self.message_id, "channel = CAST({} AS TEXT)": self.channel}
+        tests = {test: value for test, value in given.items() if value is not None}
+        tests["finished_at >= CAST({} AS BIGINT)"] = self.since or 0
+        where = " AND ".join(test.format(f"${number}") for number, test in enumerate(tests, start=1))
+        order = "xid DESC, id DESC" if len(tests) == 1 else "finished_at DESC, id DESC"
+        columns = columns_of(FinishedMessage)
+        if not self.with_content:
+            columns = columns.removesuffix("content") + "NULL"
         text = (
-            f"SELECT {columns_of(FinishedMessage)} FROM {identifier(schema)}.history WHERE {one_channel}"
-            f" AND finished_at >= CAST($2 AS BIGINT) ORDER BY {order} LIMIT CAST($3 AS INT)"
+            f"SELECT {columns} FROM {identifier(schema)}.history WHERE {where}"
+            f" ORDER BY {order} LIMIT CAST(${len(tests) + 1} AS INT)"
         )
-        parameters = (self.channel, self.since or 0, self.limit)
-        if self.channel is None:  # drivers require that every parameter is used
-            return Statement(text.replace("$2", "$1").replace("$3", "$2"), parameters[1:])
-        return Statement(text, parameters)
+        return Statement(text, (*tests.values(), self.limit))
 
     def decode(self, rows: Sequence[Row]) -> list[FinishedMessage]:
         return read(FinishedMessage, rows)
@@ -181,6 +186,29 @@ class HistoryFollowers(ManyRecords[Follower]):
     function = "history_followers"
     is_harmless = True
     record = Follower
+
+
+@dataclass(frozen=True)
+class HistoryUnread(Command[int]):
+    """Count the rows of the history that are newer than a follower's snapshot, up to `limit`. It uses the
+    index on transactions.
+    """
+
+    function = "history_unread"
+    is_harmless = True
+
+    snapshot: Text
+    limit: Int
+
+    def statement(self, schema: str) -> Statement:
+        text = (
+            f"SELECT COUNT(*) AS history_unread FROM (SELECT FROM {identifier(schema)}.history"
+            " WHERE xid >= pg_snapshot_xmax(CAST($1 AS PG_SNAPSHOT)) LIMIT CAST($2 AS INT)) x"
+        )
+        return Statement(text, (self.snapshot, self.limit))
+
+    def decode(self, rows: Sequence[Row]) -> int:
+        return int(rows[0][0])
 
 
 @dataclass(frozen=True)

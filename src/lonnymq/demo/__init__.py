@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import signal
 import sys
@@ -11,20 +12,24 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from lonnymq.client.queue import Queue
 from lonnymq.commands import ChannelStatistics
 from lonnymq.demo.result import DemoResult, TenantResult, read_history, summarize
 from lonnymq.demo.tenants import NOISY, TENANTS, DemoTenant
-from lonnymq.demo.traffic import enqueue_backlogs, keep_enqueueing
+from lonnymq.demo.traffic import enqueue_backlogs, keep_enqueueing, keep_noisy
 from lonnymq.demo.workers import Processes, check_workers, start_workers
 from lonnymq.embedded import Server
 
-__all__ = ["NOISY", "TENANTS", "DemoResult", "DemoTenant", "TenantResult", "run", "temporary_server"]
+__all__ = ["NOISY", "TENANTS", "DemoResult", "DemoTenant", "TenantResult", "live", "run", "temporary_server"]
 
 WORKERS = 2
 UPDATE_INTERVAL_S = 0.25
+LIVE_HISTORY_S = 3600
+LIVE_FAILING_RATE = 0.3
 
+Traffic = TypeVar("Traffic")
 OnProgress = Callable[[list[ChannelStatistics]], object]
 
 
@@ -38,10 +43,32 @@ def run(dsn: str, tenants: Sequence[DemoTenant] = TENANTS, on_progress: OnProgre
         queue.set(history=True)
         with start_workers(dsn, WORKERS) as workers:
             enqueue_backlogs(queue, tenants)
-            with _enqueueing(queue, tenants):
+            with _in_thread(keep_enqueueing, queue, tenants):
                 _wait_until(lambda: not _has_largest_backlog(queue, tenants), queue, on_progress, workers)
             _wait_until(lambda: not _is_busy(queue), queue, on_progress, workers)
     return summarize(tenants, read_history(dsn))
+
+
+@contextmanager
+def live(dsn: str, tenants: Sequence[DemoTenant] = TENANTS) -> Iterator[Queue]:
+    """While the block runs, the tenants go on enqueueing, one of them far too much, and workers serve
+    them.
+    """
+    failing = [
+        dataclasses.replace(tenant, failing_rate=LIVE_FAILING_RATE) if tenant.failing else tenant
+        for tenant in tenants
+    ]
+    noisy = max(tenants, key=lambda tenant: tenant.backlog)
+    with Queue(dsn) as queue:
+        queue.install()
+        queue.set(history=True, history_content=True, history_keep=LIVE_HISTORY_S)
+        enqueue_backlogs(queue, tenants)
+        with (
+            start_workers(dsn, WORKERS, is_live=True),
+            _in_thread(keep_enqueueing, queue, failing),
+            _in_thread(keep_noisy, queue, noisy),
+        ):
+            yield queue
 
 
 def _has_largest_backlog(queue: Queue, tenants: Sequence[DemoTenant]) -> bool:
@@ -59,10 +86,12 @@ def _is_busy(queue: Queue) -> bool:
 
 
 @contextmanager
-def _enqueueing(queue: Queue, tenants: Sequence[DemoTenant]) -> Iterator[None]:
+def _in_thread(
+    work: Callable[[Queue, Traffic, threading.Event], None], queue: Queue, traffic: Traffic
+) -> Iterator[None]:
     """While the block runs, a thread enqueues more messages of the tenants."""
     stop = threading.Event()
-    producer = threading.Thread(target=keep_enqueueing, args=(queue, tenants, stop))
+    producer = threading.Thread(target=work, args=(queue, traffic, stop))
     producer.start()
     try:
         yield

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DemoTenant:
-    """A channel: its backlog at the start, how many messages per second follow, how many fail, and its
-    limits.
+    """A channel: its backlog at the start, how many messages per second follow, how many of both fail, and
+    its limits.
     """
 
     channel: str
@@ -16,6 +16,7 @@ class DemoTenant:
     rate: float = 0
     urgent_rate: float = 0
     failing: int = 0
+    failing_rate: float = 0
     max_concurrency: int = 0
     rate_limit: str = ""
     remark: str = ""

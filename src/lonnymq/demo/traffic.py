@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from threading import Event
 
@@ -14,6 +15,8 @@ from lonnymq.message_options import NewMessage
 URGENT_PRIORITY = 9
 INTERVAL_S = 0.05
 URGENT_HEADER = "urgent"
+NOISY_INTERVAL_S = 1.0
+REFILL_BELOW = 0.25
 
 
 def enqueue_backlogs(queue: Queue, tenants: Sequence[DemoTenant]) -> None:
@@ -33,25 +36,39 @@ def _backlog(tenant: DemoTenant) -> Iterator[NewMessage]:
 
 
 def keep_enqueueing(queue: Queue, tenants: Sequence[DemoTenant], stop: Event) -> None:
-    """Enqueue messages of each tenant at its rate, until `stop` is set."""
+    """Enqueue messages of each tenant at its rates, until `stop` is set."""
     began = time.monotonic()
-    sent = {(tenant.channel, is_urgent): 0 for tenant in tenants for is_urgent in (False, True)}
+    sent: Counter[tuple[str, str]] = Counter()
     while not stop.wait(INTERVAL_S):
         passed = time.monotonic() - began
         batch: list[NewMessage] = []
         for tenant in tenants:
-            for is_urgent, rate in ((False, tenant.rate), (True, tenant.urgent_rate)):
-                wanted = int(passed * rate) - sent[tenant.channel, is_urgent]
-                batch += [_message(tenant, is_urgent=is_urgent) for _ in range(wanted)]
-                sent[tenant.channel, is_urgent] += wanted
+            for kind, rate in (
+                ("plain", tenant.rate),
+                ("urgent", tenant.urgent_rate),
+                ("failing", tenant.failing_rate),
+            ):
+                before, wanted = sent[tenant.channel, kind], int(passed * rate)
+                batch += [
+                    _message(tenant, order, is_urgent=kind == "urgent", fails=kind == "failing")
+                    for order in range(before, wanted)
+                ]
+                sent[tenant.channel, kind] = wanted
         if batch:
             queue.enqueue_many(batch)
 
 
-def _message(tenant: DemoTenant, *, is_urgent: bool) -> NewMessage:
+def keep_noisy(queue: Queue, tenant: DemoTenant, stop: Event) -> None:
+    """Whenever the tenant has worked off most of its backlog, enqueue as many messages again."""
+    while not stop.wait(NOISY_INTERVAL_S):
+        if queue.channel(tenant.channel).stats().waiting < tenant.backlog * REFILL_BELOW:
+            queue.enqueue_many(_backlog(tenant))
+
+
+def _message(tenant: DemoTenant, order: int, *, is_urgent: bool, fails: bool) -> NewMessage:
     using = serve_customer.using(
         channel=tenant.channel,
         priority=URGENT_PRIORITY if is_urgent else None,
         headers={URGENT_HEADER: True} if is_urgent else None,
     )
-    return using.message(0)
+    return using.message(order, fails=True) if fails else using.message(order)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from lonnymq.demo.tasks import DSN_VARIABLE, EXIT_WITH_STDIN_VARIABLE
+from lonnymq.demo.tasks import DSN_VARIABLE, EXIT_WITH_STDIN_VARIABLE, LIVE_VARIABLE
 from lonnymq.errors import LonnyMQError
 
 TARGET = "lonnymq.demo.tasks:app"
@@ -27,11 +27,13 @@ class WorkersFailed(LonnyMQError):
 
 
 @contextmanager
-def start_workers(dsn: str, count: int) -> Iterator[Processes]:
-    """The workers are ready when the block begins, and stopped after it. Their logs are discarded."""
+def start_workers(dsn: str, count: int, *, is_live: bool = False) -> Iterator[Processes]:
+    """The workers are ready when the block begins, and stopped after it. Their logs are discarded. With
+    `is_live`, they are slower.
+    """
     with tempfile.TemporaryDirectory(prefix="lonnymq-demo-health-") as folder:
         files = [Path(folder) / f"worker-{number + 1}" for number in range(count)]
-        with _started(dsn, files) as workers:
+        with _started(dsn, files, is_live=is_live) as workers:
             _wait_until_ready(files, workers)
             yield workers
 
@@ -55,12 +57,13 @@ def _wait_until_ready(files: Sequence[Path], workers: Processes) -> None:
 
 
 @contextmanager
-def _started(dsn: str, files: Sequence[Path]) -> Iterator[Processes]:
+def _started(dsn: str, files: Sequence[Path], *, is_live: bool) -> Iterator[Processes]:
     command = [sys.executable, "-m", "lonnymq", "worker", TARGET, "--concurrency", str(CONCURRENCY)]
+    variables = {DSN_VARIABLE: dsn, EXIT_WITH_STDIN_VARIABLE: "1"} | ({LIVE_VARIABLE: "1"} if is_live else {})
     workers = [
         subprocess.Popen(
             [*command, "--name", file.name, "--health-file", str(file)],
-            env=os.environ | {DSN_VARIABLE: dsn, EXIT_WITH_STDIN_VARIABLE: "1"},
+            env=os.environ | variables,
             stdin=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,

@@ -66,13 +66,7 @@ class QueueMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         self._refresh()
         schema, reading = self._queue.schema, self._reading
-        readable = GaugeMetricFamily(
-            "lonnymq_queue_readable",
-            "1 if the numbers of the queue could be read.",
-            labels=["queue"],
-        )
-        readable.add_metric([schema], float(self._is_readable))
-        yield readable
+        yield readable_family(schema, is_readable=self._is_readable)
         if reading is not None and self._is_readable:
             yield from queue_families(schema, reading.snapshot, reading.lanes)
             if self._channels is not None:
@@ -108,6 +102,11 @@ class QueueMetrics(Collector):
         if not self._has_warned:
             self._has_warned = True
             log.warning("the metrics of the whole queue cannot be read, and are not exported: %s", error)
+
+
+def readable_family(schema: str, *, is_readable: bool) -> Metric:
+    text = "1 if the numbers of the queue could be read."
+    return _gauge("lonnymq_queue_readable", text, ["queue"], {(schema,): float(is_readable)})
 
 
 def queue_families(schema: str, snapshot: QueueSnapshot, lanes: Sequence[Lane]) -> Iterator[Metric]:

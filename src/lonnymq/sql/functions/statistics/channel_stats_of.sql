@@ -17,10 +17,13 @@ BEGIN
     SELECT * INTO t FROM tick ORDER BY tick.id DESC LIMIT 1;
     RETURN QUERY
     WITH running AS MATERIALIZED (SELECT l.channel, l.n FROM leased_by_channel(GREATEST(p_cap, 10000)) l),
+    -- IS TRUE makes the plan look each row up in a hash table: there may be 10,000 of them.
+    busy AS MATERIALIZED (
+        SELECT l.channel, l.n FROM running l WHERE (l.channel IN (SELECT unnest(p_channels))) IS TRUE),
     full_queue AS MATERIALIZED (SELECT v_bound IS NULL AND SUM(l.n) >= q.max_concurrency AS is_full FROM running l),
     lately AS MATERIALIZED (
         SELECT s.channel, SUM(s.n) AS n, MAX(s.at) AS at FROM served_by b CROSS JOIN LATERAL unnest(b.shares) s
-        WHERE b.id > t.tallied_id AND s.channel = ANY (p_channels) GROUP BY s.channel),
+        WHERE b.id > t.tallied_id AND (s.channel IN (SELECT unnest(p_channels))) IS TRUE GROUP BY s.channel),
     unread AS MATERIALIZED (            -- not dispatched yet
         SELECT m.channel, COUNT(*) FILTER (WHERE m.dequeue_at <= v_now) AS due,
             COUNT(*) FILTER (WHERE m.dequeue_at > v_now) AS scheduled
@@ -46,7 +49,7 @@ BEGIN
                 - COALESCE((SELECT v.n FROM void v WHERE v.channel = u.channel), 0)::BIGINT AS due,
             LEAST(p_cap, f.n + COALESCE(n.scheduled, 0)) AS scheduled, k.n AS dead, d.oldest_at, s.full_at_us,
             CASE WHEN p.max_concurrency IS NOT NULL AND s.busy IS NOT NULL THEN slots_leased(u.channel, s.busy)
-                 ELSE COALESCE((SELECT l.n FROM running l WHERE l.channel = u.channel), 0) END AS leased,
+                 ELSE COALESCE(l.n, 0) END AS leased,
             COALESCE(y.served, 0) + COALESCE(w.n, 0)::BIGINT AS served, GREATEST(w.at, y.served_at) AS served_at
         FROM unnest(p_channels) WITH ORDINALITY u (channel, ord)
         CROSS JOIN LATERAL channel_policy_of(u.channel) p
@@ -54,7 +57,8 @@ BEGIN
             SELECT * FROM slots s WHERE s.channel = u.channel
             ORDER BY s.turn DESC LIMIT 1) s ON TRUE
         LEFT JOIN LATERAL (SELECT * FROM tally y WHERE y.channel = u.channel OFFSET 0) y ON TRUE
-        LEFT JOIN lately w ON w.channel = u.channel LEFT JOIN unread n ON n.channel = u.channel
+        LEFT JOIN busy l ON l.channel = u.channel LEFT JOIN lately w ON w.channel = u.channel
+        LEFT JOIN unread n ON n.channel = u.channel
         CROSS JOIN LATERAL channel_due(u.channel, t.lanes) d
         CROSS JOIN LATERAL (
             SELECT COUNT(*) AS n FROM (
