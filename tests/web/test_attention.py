@@ -108,5 +108,9 @@ def test_a_channel_that_was_noisy_lately() -> None:
     calm = snapshot([channel("loud", due=900, oldest_due_ms=5), channel("quiet")])
     assert summarise(calm).noisy == frozenset()
     summary = summarise(calm, frozenset({"loud", "gone"}))
-    assert (summary.noisy, summary.quiet_waiting_count, summary.oldest_quiet_ms) == ({"loud"}, 0, None)
+    assert (summary.noisy, summary.quiet_waiting_count, summary.oldest_quiet_ms) == (
+        frozenset({"loud"}),
+        0,
+        None,
+    )
     assert summary.loudest[0].channel == "loud"
