@@ -35,6 +35,8 @@ def test_shares_of_each_poll() -> None:
     assert second.shares == [("acme", 0.6), ("bolt", 0.3)]
     assert second.others == pytest.approx(0.1)
     assert (third.served, third.shares, third.others) == (100, [("acme", 0), ("bolt", 0)], 1)
+    ribbon.add(polls.poll(total=300))  # who got these hundred is not known yet
+    assert ribbon.columns()[-1].poll == third.poll
 
 
 def test_a_channel_that_is_read_rarely_was_served_evenly() -> None:

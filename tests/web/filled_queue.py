@@ -15,7 +15,7 @@ QUIET = ("corner-shop", "globex", "initech", "umbrella", "wayne")
 SLOW = "slow-partner"
 """Held back by its own limit, and with enough history for an estimate."""
 WORKER = "mail-1:4711"
-LANES = ("mail", "slow")
+WORKER_ID = uuid.uuid4()
 TASKS = ("invoice", "mail", "report")
 RETRIED_ID_ERROR = "TimeoutError: bank did not answer within 5 s"
 
@@ -40,9 +40,7 @@ def fill(queue: Queue) -> None:
         for number in range(5):
             batch.enqueue({"row": number}, channel="wayne", delay=3600)
     _schedules(queue)
-    queue.perform(
-        ask(WorkerReport(uuid.uuid4(), WORKER, "web-1", 4711, "0.1.0", 90_000, list(TASKS), 8, 6, "serving"))
-    )
+    report_worker(queue)
     bounds = queue.perform(ask(HistoryBounds()))
     queue.perform(ask(HistoryFollow("lake", bounds.snapshot)))
     queue.audit_end(queue.audit_begin("bob", "channel.set", channel="globex", details={"weight": 2}), "done")
@@ -53,6 +51,11 @@ def message(number: int, lane: str = "mail") -> NewMessage:
     headers = {"task": TASKS[number % len(TASKS)], "traceparent": TRACE}
     payload = {"customer": number, "total": "19.90", "api_token": "hunter2", "lines": [{"article": "lamp"}]}
     return NewMessage(payload, lane=lane, headers=headers)
+
+
+def report_worker(queue: Queue) -> None:
+    report = WorkerReport(WORKER_ID, WORKER, "web-1", 4711, "0.1.0", 90_000, list(TASKS), 8, 6, "serving")
+    queue.perform(ask(report))
 
 
 def _finish_some(queue: Queue) -> None:
@@ -91,6 +94,12 @@ def _schedules(queue: Queue) -> None:
     )
 
 
+def flood(queue: Queue) -> None:
+    """A noisy tenant, and two more with a backlog: they compete for more than a minute."""
+    for name, messages in (("acme", 30_000), ("globex", 9_000), ("wayne", 5_000)):
+        queue.enqueue_many((message(number) for number in range(messages)), channel=name)
+
+
 @contextmanager
 def served_all_the_time(queue: Queue) -> Iterator[None]:
     """Quiet tenants enqueue now and then, and a consumer serves all, until the block ends."""
@@ -103,6 +112,7 @@ def served_all_the_time(queue: Queue) -> Iterator[None]:
                 if chance.random() < 0.5:
                     queue.enqueue_many([message(chance.randrange(100))], channel=name)
             queue.complete_many(queue.dequeue(12, consumer=WORKER, lanes=["mail"]))
+            report_worker(queue)
 
     thread = threading.Thread(target=run)
     thread.start()

@@ -13,7 +13,7 @@ from lonnymq.web import create_app
 from lonnymq.web.pages.render import MENU
 from tests.web.browser import PICTURES, opened_tab, served, started_browser
 from tests.web.conftest import access_by_header
-from tests.web.filled_queue import RETRIED_ID_ERROR, SLOW, WORKER, fill, served_all_the_time
+from tests.web.filled_queue import RETRIED_ID_ERROR, SLOW, WORKER, fill, flood, served_all_the_time
 
 pytestmark = [pytest.mark.debian("chromium"), pytest.mark.slow]
 
@@ -79,6 +79,8 @@ def test_pictures(browser: Browser, address: str, queue: Queue, pytestconfig: py
         before = tab.page.locator("#live").inner_text()
         tab.page.wait_for_function("text => document.getElementById('live').innerText !== text", arg=before)
         if pytestconfig.getoption("--pictures"):
+            flood(queue)
+            tab.page.set_viewport_size({"width": 1280, "height": 1_000})
             tab.page.wait_for_timeout(60_000)  # so that charts have something to show
             PICTURES.mkdir(exist_ok=True)
             for name, path in PICTURED.items():

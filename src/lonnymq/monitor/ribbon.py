@@ -32,13 +32,14 @@ class _Poll:
     number: int
     at: int
     served: float = 0.0
+    has_channels: bool = False
     channels: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def column(self, top: Sequence[str]) -> RibbonColumn:
         """What the channels were served can be known later than what the queue was, or earlier."""
         served = max(self.served, sum(self.channels.values()))
         shares = [(name, self.channels.get(name, 0.0) / served if served else 0.0) for name in top]
-        others = 1.0 - sum(share for _, share in shares) if served else 0.0
+        others = round(1.0 - sum(share for _, share in shares), 9) if served else 0.0
         return RibbonColumn(self.number, self.at, served, shares, max(0.0, others))
 
 
@@ -60,6 +61,7 @@ class Ribbon:
             poll.served += served
         for name, channel in snapshot.channels.items():
             if channel.history.samples[-1].poll == snapshot.poll:
+                self._polls[-1].has_channels = True
                 for poll, served in self._served_since(channel.history):
                     poll.channels[name] += served
         self._choose()
@@ -70,8 +72,11 @@ class Ribbon:
         return list(self._shown)
 
     def columns(self) -> list[RibbonColumn]:
-        """Oldest first."""
-        return [poll.column(self._shown) for poll in self._polls]
+        """Oldest first, up to the last poll that has read any channel."""
+        known = list(self._polls)
+        while known and not known[-1].has_channels:
+            known.pop()
+        return [poll.column(self._shown) for poll in known]
 
     def _served_since(self, history: ServedHistory) -> list[tuple[_Poll, float]]:
         """How many messages were served at each poll since the sample before, if the last poll has a new
