@@ -55,7 +55,7 @@ class Live:
         self._queue = queue
         self.interval = interval
         """Seconds between polls."""
-        self._poller = Poller(queue, interval, max_share=WATCHING_SHARE)
+        self._poller = Poller(queue, interval, dispatches=False, max_share=WATCHING_SHARE)
         self._points: deque[Point] = deque(maxlen=POINTS_KEPT)
         self._changed = threading.Condition()
         self._ribbon = Ribbon()
