@@ -52,13 +52,13 @@ class Filled:
         ]
 
 
-def fill(queue: Queue, tenant: str, mark: str, secret: Any = "s3cret") -> Filled:
+def fill(queue: Queue, tenant: str, mark: str, hidden: str = "-") -> Filled:
     """No other message may be due in the lanes of the mark."""
     lane = f"{mark}-lane"
     worker = f"{mark}-worker"
-    headers = {"task": f"{mark}-task", "x-note": f"{mark}-header", "x-token": secret}
-    payload = {"note": f"{mark}-payload", "nested": [{"password": secret}]}
-    state = json.dumps({"note": f"{mark}-state", "token": secret}).encode()
+    headers = {"task": f"{mark}-task", "x-note": f"{mark}-header", "x-token": hidden}
+    payload = {"note": f"{mark}-payload", "nested": [{"password": hidden}]}
+    state = json.dumps({"note": f"{mark}-state", "token": hidden}).encode()
 
     def enqueue(which: str, **options: Any) -> int:
         of_message = {"headers": headers, "lane": lane, "dedupe_key": f"{mark}-key-{which}"} | options
@@ -137,9 +137,7 @@ def fill(queue: Queue, tenant: str, mark: str, secret: Any = "s3cret") -> Filled
 def contents(dsn: str) -> dict[str, str]:
     """A digest of each table of the queue."""
     with psycopg.connect(dsn, autocommit=True) as conn:
-        tables = conn.execute(
-            "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = 'lonnymq'::regnamespace"
-        ).fetchall()
+        tables = conn.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'lonnymq'").fetchall()
         return {name: _digest(conn, name) for (name,) in tables}
 
 

@@ -1,4 +1,4 @@
-"""The routes of the dashboard, from the application itself: tests over all of them cannot forget a new one."""
+"""The routes of the dashboard, from the application itself: tests over all of them forget none."""
 
 from collections.abc import Iterator
 

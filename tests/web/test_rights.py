@@ -55,9 +55,7 @@ def changes(of: Filled) -> list[Change]:
 
     def schedule(wanted: str, outcome: str) -> Change:
         body = {"name": of.schedule, "wanted": wanted}
-        return Change(
-            "post /schedules", Right.SCHEDULES, f"schedule.{wanted}", body=body, outcome=outcome
-        )
+        return Change("post /schedules", Right.SCHEDULES, f"schedule.{wanted}", body=body, outcome=outcome)
 
     def worker(wanted: str) -> Change:
         body = {"worker": of.worker, "wanted": wanted}
