@@ -1,0 +1,107 @@
+"""Names, errors and payloads that try to become markup, scripts or headers."""
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from fastapi import FastAPI
+from playwright.sync_api import expect
+
+from lonnymq import Queue
+from lonnymq.formatting import printable
+from lonnymq.web import create_app
+from tests.web.browser import opened_tab, served, started_browser
+from tests.web.conftest import As, access_by_header
+from tests.web.filled import Filled, fill
+from tests.web.routes import readable_paths
+
+OWNED = "window.owned=1;document.title='owned'"
+MARKS = (
+    f"<script>{OWNED}</script><img src=x onerror=\"{OWNED}\">\"onload=\"{OWNED}\" '{{{{7*7}}}}{{%raise%}}\r\nX: 1",
+    f"javascript:{OWNED}//../?a=1&b#c%00%2f\\u202e\u202e\u2066\u200b😀]]>--><!--",
+)
+NO_PAGES = {"/live", "/healthz", "/metrics"}
+
+
+@pytest.fixture(scope="module")
+def hostile(queue: Queue) -> list[Filled]:
+    found = []
+    for mark in MARKS:
+        tenant = mark + "é" * ((255 - len(mark.encode())) // 2)
+        of = fill(queue, tenant, mark)
+        entry = queue.audit_begin(mark, mark, channel=tenant, target=mark, details={mark: mark})
+        queue.audit_end(entry, mark)
+        found.append(of)
+    return found
+
+
+@pytest.fixture(scope="module")
+def app(queue: Queue) -> Iterator[FastAPI]:
+    app = create_app(queue, access=access_by_header, trace_url="https://traces.example/{trace_id}")
+    yield app
+    app.close()
+
+
+def pages(app: FastAPI, of: Filled) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each page, with the names and ids of a tenant where it takes some."""
+    known = {
+        "/tenant": {"name": of.tenant, "rate": of.mark[:40]},
+        "/message": {"id": of.retried},
+        "/messages": {"channel": of.tenant, "lane": of.lane},
+        "/dead": {"channel": of.tenant, "by": "tenant"},
+        "/dead/group": {"fingerprint": of.fingerprint, "channel": of.tenant},
+        "/history": {"channel": of.tenant},
+        "/worker": {"name": of.worker},
+        "/batches": {"name": f"{of.mark}-batch"},
+        "/batch": {"id": of.batch},
+        "/audit": {"channel": of.tenant},
+        "/tenants": {"prefix": of.tenant[:5]},
+    }
+    for path in sorted(readable_paths(app) - NO_PAGES):
+        if not path.startswith("/api/"):
+            yield path, known.pop(path, {})
+    assert not known
+
+
+@pytest.mark.debian("chromium")
+@pytest.mark.slow
+def test_nothing_runs_in_a_browser(app: FastAPI, hostile: list[Filled]) -> None:
+    with served(app) as address, started_browser() as browser, opened_tab(browser, address) as tab:
+        page = tab.page
+        for of in hostile:
+            for path, query in pages(app, of):
+                url = f"{address}{path}?{urlencode(query)}"
+                answer = page.goto(url)
+                assert answer is not None
+                assert answer.status == 200, (url, answer.text()[:500])
+                assert "x-1" not in answer.headers
+                assert page.title().endswith("LonnyMQ"), url
+                assert page.evaluate("typeof window.owned") == "undefined", url
+                links = page.locator("a").evaluate_all("all => all.map(one => one.protocol)")
+                assert set(links) <= {"http:", "https:"}
+                expect(page.locator("footer")).to_be_visible()
+            tab.open("/messages")
+            page.locator("a.tenant", has_text=printable(of.tenant)).first.click()
+            expect(page.locator("h1")).to_contain_text(printable(of.tenant))
+            page.get_by_role("link", name="Its dead letters").click()
+            expect(page.locator("h1")).to_contain_text(printable(of.tenant))
+            page.get_by_role("link", name=str(of.dead), exact=True).first.click()
+            expect(page.locator("h1")).to_contain_text(f"Message {of.dead}")
+            page.get_by_role("button", name="Retry", exact=True).click()
+            page.locator("#toast", has_text="It is due again.").wait_for()
+            assert page.evaluate("typeof window.owned") == "undefined"
+        assert not tab.faults
+
+
+def test_names_do_not_become_headers(client_as: As, hostile: list[Filled]) -> None:
+    for of in hostile:
+        for name in (of.tenant, "a\r\nX-Owned: 1", "\u2028X-Owned: 1", "é" * 127):
+            for path in ("/tenant", "/api/v1/channel"):
+                answer = client_as("ann").get(path, params={"name": name})
+                assert answer.status_code == 200
+                assert "x-owned" not in answer.headers
+            for path in ("/messages", "/dead", "/history", "/audit"):
+                answer = client_as("ann").get(path, params={"channel": name})
+                assert answer.status_code == 200
+                assert "x-owned" not in answer.headers
