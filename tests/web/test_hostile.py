@@ -1,5 +1,6 @@
 """Names, errors and payloads that try to become markup, scripts or headers."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
@@ -14,14 +15,18 @@ from lonnymq.web import create_app
 from tests.web.browser import opened_tab, served, started_browser
 from tests.web.conftest import As, access_by_header
 from tests.web.filled import Filled, fill
-from tests.web.routes import readable_paths
+from tests.web.routes import readable_paths, routes_of
 
 OWNED = "window.owned=1;document.title='owned'"
 MARKS = (
-    f"<script>{OWNED}</script><img src=x onerror=\"{OWNED}\">\"onload=\"{OWNED}\" '{{{{7*7}}}}{{%raise%}}\r\nX: 1",
+    (
+        f'<script>{OWNED}</script><img src=x onerror="{OWNED}">"onload="{OWNED}" \''
+        "{{7*7}}{%raise%}\r\nX: 1"
+    ),
     f"javascript:{OWNED}//../?a=1&b#c%00%2f\\u202e\u202e\u2066\u200b😀]]>--><!--",
 )
-NO_PAGES = {"/live", "/healthz", "/metrics"}
+OPEN = "/healthz"
+NO_PAGES = {"/live", "/metrics", OPEN}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +50,7 @@ def app(queue: Queue) -> Iterator[FastAPI]:
 
 def pages(app: FastAPI, of: Filled) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each page, with the names and ids of a tenant where it takes some."""
-    known = {
+    known: dict[str, dict[str, Any]] = {
         "/tenant": {"name": of.tenant, "rate": of.mark[:40]},
         "/message": {"id": of.retried},
         "/messages": {"channel": of.tenant, "lane": of.lane},
@@ -105,3 +110,72 @@ def test_names_do_not_become_headers(client_as: As, hostile: list[Filled]) -> No
                 answer = client_as("ann").get(path, params={"channel": name})
                 assert answer.status_code == 200
                 assert "x-owned" not in answer.headers
+
+
+async def asked(app: FastAPI, method: str, path: str, raw_path: str, root_path: str = "") -> int:
+    """The status for a person without access, from the application itself: clients tidy up paths."""
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"{}", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": raw_path.encode(),
+        "root_path": root_path,
+        "query_string": b"name=acme&id=1&fingerprint=000000000000",
+        "headers": [(b"host", b"localhost")],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+    }
+    await app(scope, receive, send)
+    return int(sent[0]["status"])
+
+
+async def tried(app: FastAPI) -> set[tuple[str, tuple[str, str, str], int]]:
+    """The method, the path and the status of what was answered."""
+    found = set()
+    for route, methods in routes_of(app):
+        path = route.format(message_id=1, batch_id=1) + ("" if methods else "/icon.svg")
+        if path == OPEN:
+            continue
+        tricks = [
+            (path, path, ""),
+            (f"/{path}", f"/{path}", ""),
+            (f"{OPEN}/..{path}", f"{OPEN}/%2e%2e{path}", ""),
+            (f"{OPEN}{path}", f"{OPEN}{path}", ""),
+            (f"{OPEN}{path}", f"{OPEN}{path}", OPEN),
+            (path, f"{OPEN}{path}", ""),
+            (path, OPEN, ""),
+            (path, f"{path}{OPEN}", ""),
+            (f"{path};{OPEN}", f"{path};{OPEN}", ""),
+            (f"{path}?{OPEN}", f"{path}%3f{OPEN}", ""),
+            (f"{path}\0{OPEN}", f"{path}%00{OPEN}", ""),
+            (path, path, OPEN),
+            (path, path, "/"),
+            (f"/q{path}", f"/q{path}", "/q"),
+        ]
+        for method in sorted(methods | {"GET", "HEAD", "OPTIONS", "TRACE", "POST"}):
+            found |= {
+                (method, trick, status)
+                for trick in tricks
+                if (status := await asked(app, method, *trick)) not in {401, 403}
+            }
+    return found
+
+
+def test_no_way_around_the_gate(app: FastAPI, client_as: As) -> None:
+    """Whatever the path is made to look like, only the open one is answered."""
+    assert not asyncio.run(tried(app))
+    for method, status in (("GET", 200), ("HEAD", 200), ("POST", 405), ("TRACE", 405), ("OPTIONS", 405)):
+        assert asyncio.run(asked(app, method, OPEN, OPEN)) == status
+    refused = client_as("ann").post("/tenants", headers={"origin": "http://localhost"})
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET")

@@ -88,5 +88,13 @@
     });
   }
 
+  // The browser, or the extension of htmx, connects again by itself.
+  function lost(isLost) {
+    const trouble = document.getElementById("trouble");
+    if (trouble) trouble.textContent = isLost ? "The dashboard does not answer. This page goes on by itself when it does." : "";
+  }
+
+  document.addEventListener("htmx:sseError", () => lost(true));
+  document.addEventListener("htmx:sseOpen", () => lost(false));
   document.addEventListener("htmx:sendError", () => tell("The dashboard does not answer.", true));
 })();
