@@ -38,6 +38,8 @@ class Filled:
     worker: str
     follower: str
     lane: str
+    cursor: str
+    """Of a list of its messages."""
 
     def ids(self) -> list[int]:
         return [
@@ -131,6 +133,7 @@ def fill(queue: Queue, tenant: str, mark: str, hidden: str = "-") -> Filled:
         worker,
         follower,
         lane,
+        queue.messages(channel=tenant, status="scheduled", limit=1)[0].cursor,
     )
 
 

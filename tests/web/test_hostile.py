@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
 from fastapi import FastAPI
+from fastapi.routing import APIRoute, iter_route_contexts
 from playwright.sync_api import expect
 
 from lonnymq import Queue
@@ -15,7 +16,7 @@ from lonnymq.web import create_app
 from tests.web.browser import opened_tab, served, started_browser
 from tests.web.conftest import As, access_by_header
 from tests.web.filled import Filled, fill
-from tests.web.routes import readable_paths, routes_of
+from tests.web.routes import CHANGING, readable_paths, routes_of
 
 OWNED = "window.owned=1;document.title='owned'"
 MARKS = (
@@ -110,6 +111,92 @@ def test_names_do_not_become_headers(client_as: As, hostile: list[Filled]) -> No
                 answer = client_as("ann").get(path, params={"channel": name})
                 assert answer.status_code == 200
                 assert "x-owned" not in answer.headers
+
+
+HUGE = "9" * 5_000
+TEXTS = (
+    *(
+        "",
+        " ",
+        "\0",
+        "a\0b",
+        "\ufffe",
+        "\U0010ffff",
+        "é" * 128,
+        "x" * 256,
+        "x" * 10_000,
+        "'; DROP TABLE x --",
+    ),
+    *(
+        "0",
+        "-1",
+        "1.0",
+        "1e3",
+        "inf",
+        "nan",
+        "\uff11",
+        "1_0",
+        "0x1",
+        str(9 * 10**18),
+        str(2**63),
+        str(2**64),
+        HUGE,
+    ),
+    *(
+        "null",
+        "true",
+        "[]",
+        "{}",
+        '["", 0, 0, 1]',
+        '["a", -32768, -9, 1]',
+        "0" * 12,
+        "inherit",
+        "0/0s",
+        "1/0s",
+    ),
+)
+VALID = {"name": "x", "id": "1", "fingerprint": "0" * 12}
+"""Of parameters that some routes need."""
+SERVER_ERROR = 500
+BODIES = (
+    *(b"", b"null", b"[]", b"1", b'"x"', b"{", b"\xff", b"NaN", b"[" * 100_000, b'{"a":' * 50_000),
+    b'{"name":"\\ud800","worker":"\\ud800","wanted":"pause","channel":"\\ud800","paused":true}',
+    b'{"name":"a\\u0000b","worker":"a\\u0000b","wanted":"pause","channel":"a\\u0000b","weight":1}',
+    b'{"name":"x","name":"y","weight":1e400,"ids":[9223372036854775808],"everything":true}',
+    b'{"name":"x","weight":NaN,"max_concurrency":1e3,"rate":-1,"ids":[1.5]}',
+    b'{"name":"x","rate":Infinity,"burst":2147483648,"ids":[-1],"channel":"x"}',
+    b'{"ids":[' + HUGE.encode() + b'],"name":"x","max_size":' + HUGE.encode() + b"}",
+    b'{"name":["x"],"worker":{},"wanted":[],"paused":"yes","everything":1,"fingerprint":"0"}',
+)
+
+
+def test_odd_values(app: FastAPI, client_as: As) -> None:
+    """Whatever is sent is answered or refused, and never fails."""
+    wrong = set()
+    for person in ("ann", "acme"):
+        client = client_as(person)
+        for context in iter_route_contexts(app.routes):
+            route = context.original_route
+            path, methods = str(context.path), context.methods or set()
+            if not isinstance(route, APIRoute) or path in NO_PAGES:
+                continue
+            inside = [one.alias for one in route.dependant.path_params]
+            # Those of the interface are tried by tests/web/test_schemathesis.py, too.
+            for text in () if path.startswith("/api/") or person == "acme" else TEXTS:
+                filled = path.format(**dict.fromkeys(inside, quote(text, safe="") or "%20"))
+                for name in [one.alias for one in route.dependant.query_params] or inside[:1]:
+                    answer = client.request(min(methods), filled, params=VALID | {name: text})
+                    if answer.status_code >= SERVER_ERROR:
+                        wrong.add((filled[:50], name, text[:50]))
+            for body in BODIES:
+                for method in methods & CHANGING:
+                    filled = path.format(**dict.fromkeys(inside, 1))
+                    answer = client.request(
+                        method, filled, content=body, headers={"content-type": "application/json"}
+                    )
+                    if answer.status_code >= SERVER_ERROR:
+                        wrong.add((filled, method, str(body[:50])))
+    assert not wrong
 
 
 async def asked(app: FastAPI, method: str, path: str, raw_path: str, root_path: str = "") -> int:

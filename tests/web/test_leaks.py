@@ -56,7 +56,7 @@ def values(of: Filled) -> dict[str, Sequence[Any]]:
         "message_id": ids,
         "batch_id": [of.batch],
         "fingerprint": [of.fingerprint],
-        "after": [1],
+        "after": [1, of.cursor],
         "limit": [1],
         "offset": [1],
         "lane": [of.lane],

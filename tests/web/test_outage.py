@@ -113,10 +113,17 @@ def test_a_database_that_goes_away(app: FastAPI, admin: psycopg.Connection, web_
         allow(admin, web_dsn, connections=False)
         try:
             expect(page.locator("#trouble")).to_contain_text("the queue cannot be read")
-            for path in (*PAGES, "/health", "/metrics"):
-                answer = httpx.get(f"{address}{path}", headers=ANN, timeout=20)
+            with ThreadPoolExecutor() as threads:
+                paths = (*PAGES, "/health", "/metrics")
+                answers = threads.map(
+                    lambda path: httpx.get(f"{address}{path}", headers=ANN, timeout=20), paths
+                )
+            for path, answer in zip(paths, answers, strict=True):
                 assert answer.status_code == (200 if path == "/metrics" else 503), path
                 assert "Traceback" not in answer.text
+            theirs = httpx.get(f"{address}/messages", headers={PERSON: "acme"}, timeout=20)
+            assert (theirs.status_code, "the queue cannot be read now" in theirs.text) == (503, True)
+            assert "connect" not in theirs.text.partition("This did not work")[2]
             health = httpx.get(f"{address}/healthz", timeout=20)
             assert (health.status_code, health.json()["status"]) == (503, "the database does not answer")
             answer = httpx.patch(f"{address}/api/v1/queue", json={"paused": True}, headers=ANN, timeout=20)

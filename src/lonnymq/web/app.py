@@ -41,6 +41,8 @@ CONNECT_TIMEOUT_S = 5
 SLOW_TICK = 5
 """Every fifth poll is also a `slow` one, for pages that cost more."""
 
+UNREADABLE = "the queue cannot be read now"
+"""For people who see only some channels. Where the database is, and who logs in, is not for them."""
 STALE = "These numbers are old: the queue cannot be read. This page goes on by itself when it can."
 NOTHING = "<!-- -->"
 """Browsers do not tell of an event without data."""
@@ -110,7 +112,8 @@ async def _live(view: CurrentView) -> AsyncIterator[ServerSentEvent]:
     had_fault = False
     async for poll in view.live.polls():
         if poll.fault is not None:
-            yield ServerSentEvent(event="trouble", raw_data=escape(f"{STALE} {printable(poll.fault)}"))
+            reason = poll.fault if view.access.channels is None else ""
+            yield ServerSentEvent(event="trouble", raw_data=escape(f"{STALE} {printable(reason)}"))
         elif had_fault:
             yield ServerSentEvent(event="trouble", raw_data=NOTHING)
         had_fault = poll.fault is not None
@@ -144,6 +147,9 @@ def _healthz(request: Request) -> Response:
 async def _failed(request: Request, error: Exception) -> Response:
     problem = problem_of(error) if isinstance(error, LonnyMQError) else Problem("Error", str(error), None)
     status = status_of(error) if isinstance(error, LonnyMQError) else 500
+    access = getattr(request.state, "access", None)
+    if status == HTTPStatus.SERVICE_UNAVAILABLE and access is not None and access.channels is not None:
+        problem = Problem(problem.error, UNREADABLE, "try again in a while")
     return _tell(request, status, problem)
 
 
