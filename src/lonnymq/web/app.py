@@ -112,8 +112,8 @@ async def _live(view: CurrentView) -> AsyncIterator[ServerSentEvent]:
     had_fault = False
     async for poll in view.live.polls():
         if poll.fault is not None:
-            reason = poll.fault if view.access.channels is None else ""
-            yield ServerSentEvent(event="trouble", raw_data=escape(f"{STALE} {printable(reason)}"))
+            reason = "" if view.access.channels is not None else f" The last error: {printable(poll.fault)}."
+            yield ServerSentEvent(event="trouble", raw_data=escape(STALE + reason))
         elif had_fault:
             yield ServerSentEvent(event="trouble", raw_data=NOTHING)
         had_fault = poll.fault is not None
