@@ -163,7 +163,7 @@ def test_dead_letters(browser: Browser, address: str, queue: Queue) -> None:
     with opened_tab(browser, address) as tab:
         tab.open("/dead")
         tab.page.get_by_role("link", name=RETRIED_ID_ERROR.replace("5", "#")).first.click()
-        tab.page.get_by_role("heading", level=1).wait_for()
+        tab.page.wait_for_url("**/dead/group?*")
         before = len(queue.dead.list())
         tab.do("How many?", says="would be retried")
         assert len(queue.dead.list()) == before

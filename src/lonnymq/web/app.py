@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from html import escape
 from http import HTTPStatus
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from starlette.staticfiles import StaticFiles
 from lonnymq.client.base import QueueBase
 from lonnymq.client.queue import Queue
 from lonnymq.errors import LonnyMQError
+from lonnymq.formatting import printable
 from lonnymq.prometheus.queue_text import queue_text
 from lonnymq.version import __version__
 from lonnymq.web import api, pages
@@ -38,6 +40,12 @@ POOL_SIZE = 4
 CONNECT_TIMEOUT_S = 5
 SLOW_TICK = 5
 """Every fifth poll is also a `slow` one, for pages that cost more."""
+
+UNREADABLE = "the queue cannot be read now"
+"""For people who see only some channels. Where the database is, and who logs in, is not for them."""
+STALE = "These numbers are old: the queue cannot be read. This page goes on by itself when it can."
+NOTHING = "<!-- -->"
+"""Browsers do not tell of an event without data."""
 
 
 class Dashboard(FastAPI):
@@ -100,11 +108,19 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _live(view: CurrentView) -> AsyncIterator[ServerSentEvent]:
-    """Tells open pages when there are new numbers."""
+    """Tells open pages when there are new numbers, and why there are none."""
+    had_fault = False
     async for poll in view.live.polls():
-        yield ServerSentEvent(event="tick", data=poll)
-        if poll % SLOW_TICK == 0:
-            yield ServerSentEvent(event="slow", data=poll)
+        if poll.fault is not None:
+            reason = "" if view.access.channels is not None else f" The last error: {printable(poll.fault)}."
+            yield ServerSentEvent(event="trouble", raw_data=escape(STALE + reason))
+        elif had_fault:
+            yield ServerSentEvent(event="trouble", raw_data=NOTHING)
+        had_fault = poll.fault is not None
+        if not had_fault:
+            yield ServerSentEvent(event="tick", data=poll.number)
+            if poll.number % SLOW_TICK == 0:
+                yield ServerSentEvent(event="slow", data=poll.number)
 
 
 def _metrics(request: Request, view: CurrentView) -> Response:
@@ -131,6 +147,9 @@ def _healthz(request: Request) -> Response:
 async def _failed(request: Request, error: Exception) -> Response:
     problem = problem_of(error) if isinstance(error, LonnyMQError) else Problem("Error", str(error), None)
     status = status_of(error) if isinstance(error, LonnyMQError) else 500
+    access = getattr(request.state, "access", None)
+    if status == HTTPStatus.SERVICE_UNAVAILABLE and access is not None and access.channels is not None:
+        problem = Problem(problem.error, UNREADABLE, "try again in a while")
     return _tell(request, status, problem)
 
 
@@ -183,4 +202,6 @@ def _tell(
     if route_path(request.scope).startswith("/api/"):
         body = {"error": problem.error, "message": problem.message, "hint": problem.hint}
         return JSONResponse(body, status, headers)
-    return pages.problem_page(request, status, problem)
+    page = pages.problem_page(request, status, problem)
+    page.headers.update(headers or {})
+    return page

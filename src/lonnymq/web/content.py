@@ -20,6 +20,7 @@ LINE_BREAKS = "\n\r\t"
 Form = Literal["json", "text", "binary", "hidden"]
 TOO_LARGE = "it is too large"
 TOO_DEEP = "it is too deeply nested"
+MAY_HAVE_SECRETS = "it cannot be decoded, and may have secrets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,11 @@ def _plain(content: bytes, redaction: Redaction) -> tuple[Form, str]:
         text = content.decode()
     except UnicodeDecodeError:
         text = "\0"
+    text = text.removeprefix("\ufeff")
     if all(character.isprintable() or character in LINE_BREAKS for character in text):
         return "text", redaction.hide_text(text)
+    if redaction.has_word(content.replace(b"\0", b"").decode("latin-1")):  # UTF-16 has zeros between letters
+        return "hidden", MAY_HAVE_SECRETS
     return "binary", _hexadecimal(content[:BINARY_MAX])
 
 

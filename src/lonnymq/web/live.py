@@ -48,6 +48,14 @@ class Point:
     jain: float
 
 
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """The number of the last poll that worked, and why the one after it failed, if it did."""
+
+    number: int
+    fault: str | None = None
+
+
 class Live:
     """Threads may share it. The poller has its own connection."""
 
@@ -108,14 +116,17 @@ class Live:
         with self._changed:
             return self._ribbon.columns()
 
-    async def polls(self) -> AsyncIterator[int]:
-        """The number of each poll, as they are made, until the dashboard is closed or the server stops."""
-        seen = 0
+    async def polls(self) -> AsyncIterator[Poll]:
+        """Each poll, as they are made, and each change of what is wrong, until the dashboard is closed or the
+        server stops.
+        """
+        seen: object = None
         while not self._is_closed and not _server_is_stopping():
             with self._changed:
                 self._keep_polling()
-                poll = self._summary.snapshot.poll if self._summary is not None else 0
-            if poll != seen:
+                number = self._summary.snapshot.poll if self._summary is not None else 0
+                poll = Poll(number, None if self._error is None else self._error.message)
+            if poll != seen and poll != Poll(0):
                 seen = poll
                 yield poll
             await asyncio.sleep(self.interval / 8)

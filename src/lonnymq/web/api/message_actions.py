@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal, NoReturn
 
 from fastapi import APIRouter, Body
+from pydantic import Field
 
 from lonnymq.commands import FinishedMessage, Message, Result, Status
 from lonnymq.web.access import Right
@@ -23,7 +24,7 @@ MS_PER_S = 1000
 class RunNow:
     """With `first`, it is served before the other messages of its channel and priority."""
 
-    first: bool = False
+    first: Annotated[bool, Field(strict=True)] = False
 
 
 @dataclass(frozen=True, slots=True)

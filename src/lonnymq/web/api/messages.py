@@ -11,6 +11,7 @@ from lonnymq.client.produce import TASK_HEADER
 from lonnymq.commands import FinishedMessage, ListedMessage, Message, Status
 from lonnymq.monitor.server import server_time
 from lonnymq.web.access import Right
+from lonnymq.web.api.channel import ABOUT_OTHERS
 from lonnymq.web.api.parameters import LIMIT_MAX, PAGE_SIZE, Cursor, Limit, Name, PathId
 from lonnymq.web.content import Shown, shown, shown_json
 from lonnymq.web.errors import NotFound
@@ -195,7 +196,8 @@ def _of_message(view: View, message: Message, now: int) -> MessageDetails:
     status = view.queue.status(message.id) if message.status == "leased" else None
     place = view.queue.place(message.id) if message.status == "due" else None
     if place is not None and view.access.channels is not None:
-        place = replace(place, ahead=None)  # it counts messages of other tenants
+        # What is ahead counts messages of other tenants.
+        place = replace(place, ahead=None, reason="turn" if place.reason in ABOUT_OTHERS else place.reason)
     trace_id, trace_url = _trace(view, message.headers)
     payload, headers = _content(view, message)
     can_see = view.access.may(Right.PAYLOADS, message.channel)

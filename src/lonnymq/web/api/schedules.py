@@ -51,7 +51,7 @@ class ScheduleChange:
 
     name: Annotated[str, Field(min_length=1, max_length=1000)]
     wanted: Literal["run", "pause", "resume", "delete"]
-    catch_up: bool = False
+    catch_up: Annotated[bool, Field(strict=True)] = False
 
 
 @dataclass(frozen=True, slots=True)

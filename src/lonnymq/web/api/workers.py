@@ -11,6 +11,7 @@ from pydantic import Field
 from lonnymq.client.produce import TASK_HEADER
 from lonnymq.commands import ListedMessage, ListedWorker, RequestedWorker, UnknownTaskSummary
 from lonnymq.web.access import Right
+from lonnymq.web.api.parameters import Cursor
 from lonnymq.web.errors import NotFound
 from lonnymq.web.view import CurrentView
 
@@ -55,7 +56,7 @@ def list_workers(view: CurrentView) -> list[ListedWorker]:
 def list_leases(
     view: CurrentView,
     name: Annotated[str, Query(min_length=1, max_length=1000)],
-    after: Annotated[str | None, Query(max_length=2000)] = None,
+    after: Cursor | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = LEASES,
 ) -> list[Lease]:
     """What the worker with this name has leased, in the order in which the leases end. The next page is

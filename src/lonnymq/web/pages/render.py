@@ -61,7 +61,7 @@ def page(request: Request, view: View, template: str, /, **values: Any) -> Respo
 
 def problem_page(request: Request, status: int, problem: Problem) -> Response:
     access = getattr(request.state, "access", None)
-    return _render(request, "problem.html", access, status, problem=problem)
+    return _render(request, "problem.html", access, status, problem=problem, status=status)
 
 
 def _render(

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from lonnymq.web.api.parameters import Cursor
 from lonnymq.web.api.workers import LEASES, list_leases, list_unknown_tasks, list_workers
 from lonnymq.web.pages.render import page
 from lonnymq.web.view import CurrentView
@@ -25,7 +26,7 @@ def worker_page(
     request: Request,
     view: CurrentView,
     name: Annotated[str, Query(min_length=1, max_length=1000)],
-    after: Annotated[str | None, Query(max_length=2000)] = None,
+    after: Cursor | None = None,
 ) -> Response:
     found = [worker for worker in list_workers(view) if worker.name == name]
     leases = list_leases(view, name, after)

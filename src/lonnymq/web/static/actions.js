@@ -61,10 +61,15 @@
         tell(answer ? [answer.message, answer.hint].filter(Boolean).join(". ") : `It failed (${response.status}).`, true);
         return;
       }
-      tell(sentence((submitter && submitter.dataset.done) || form.dataset.done || "Done.", answer), false);
-      if (submitter && submitter.dataset.stay !== undefined) return;
-      if (form.dataset.then) { location.assign(form.dataset.then); return; }
-      htmx.ajax("GET", location.pathname + location.search, { target: "#main", select: "#main", swap: "outerHTML" });
+      const said = sentence((submitter && submitter.dataset.done) || form.dataset.done || "Done.", answer);
+      const stays = submitter && submitter.dataset.stay !== undefined;
+      // First the page, then the message: whoever reads it and types meanwhile would lose what they typed.
+      if (!stays && !form.dataset.then) {
+        const again = { target: "#main", select: "#main", swap: "outerHTML" };
+        await htmx.ajax("GET", location.pathname + location.search, again).catch(() => null);
+      }
+      tell(said, false);
+      if (!stays && form.dataset.then) location.assign(form.dataset.then);
     } catch (error) {
       tell(`The dashboard does not answer: ${error.message}`, true);
     } finally {
@@ -88,5 +93,13 @@
     });
   }
 
+  // The browser, or the extension of htmx, connects again by itself.
+  function lost(isLost) {
+    const trouble = document.getElementById("trouble");
+    if (trouble) trouble.textContent = isLost ? "The dashboard does not answer. This page goes on by itself when it does." : "";
+  }
+
+  document.addEventListener("htmx:sseError", () => lost(true));
+  document.addEventListener("htmx:sseOpen", () => lost(false));
   document.addEventListener("htmx:sendError", () => tell("The dashboard does not answer.", true));
 })();
