@@ -67,15 +67,15 @@ def fill(queue: Queue, tenant: str, mark: str, hidden: str = "-") -> Filled:
         return queue.enqueue(payload, channel=tenant, **of_message).id or 0
 
     def take() -> Delivery:
-        (message,) = queue.dequeue(consumer=worker, lanes=[lane])
+        (message,) = queue.dequeue(consumer=worker, lanes=[lane], wait=10)
         return message
 
     queue.channel(tenant).set(max_size=10_000)
     dead, other_dead = enqueue("dead"), enqueue("other")
-    queue.fail(take(), error=f"ValueError: {mark}-error")
+    queue.fail(take(), error=f"ValueError: {mark}-error password={hidden}")
     queue.fail(take(), error=f"KeyError: {mark}-error")
     retried = enqueue("retried")
-    queue.retry(take(), delay=FAR, error=f"OSError: {mark}-error", state=state)
+    queue.retry(take(), delay=FAR, error=f"OSError: {mark}-error token={hidden}", state=state)
     queue.set(history=False)
     result = enqueue("result", keep_result=FAR)
     queue.complete(take(), result={"note": f"{mark}-result"})

@@ -3,6 +3,7 @@
 `pytest tests/web/test_browser.py --pictures` writes the pictures of docs/assets/dashboard anew.
 """
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -127,7 +128,8 @@ def test_tenant_actions(browser: Browser, address: str, queue: Queue) -> None:
         tab.open(f"/tenant?name={SLOW}")
         tab.page.locator("form", has_text="Estimate").get_by_label("Max concurrency").fill("4")
         tab.page.get_by_role("button", name="Estimate").click()
-        expect(tab.page.locator("main")).to_contain_text("recorded", ignore_case=True)
+        # Whether there is an estimate depends on how long the messages of `fill` waited.
+        expect(tab.page.locator("main")).to_contain_text(re.compile("No estimate of waits|recorded", re.I))
         tab.open("/")
         tab.do("Pause the queue", sure=True, says="The queue is paused.")
         assert queue.settings().paused

@@ -56,6 +56,10 @@ class View:
         self.check(Right.READ, channel)
         return channel
 
+    def without_secrets(self, text: str | None) -> str | None:
+        """An error, which may quote a secret."""
+        return None if text is None else self.options.redaction.hide_text(text)
+
     @contextmanager
     def action(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Query
@@ -205,7 +205,7 @@ def list_dead(
     channel = view.scope(channel)
     found = view.queue.dead.list(channel=channel, fingerprint=fingerprint, after=after, limit=limit)
     following = found[-1].id if len(found) == limit else None
-    return DeadPage(channel, [_row(one) for one in found], following)
+    return DeadPage(channel, [_row(view, one) for one in found], following)
 
 
 @router.get("/groups")
@@ -218,7 +218,8 @@ def group_dead(
     """Dead letters grouped by task and by what went wrong, and by channel if asked for."""
     channel = view.scope(channel)
     groups = view.queue.dead.groups(channel=channel, by_channel=by_channel, limit=limit, scan=SCANNED)
-    return DeadGroupList(channel, groups, SCANNED, has_more=any(group.has_more for group in groups))
+    shown = [replace(group, pattern=view.without_secrets(group.pattern)) for group in groups]
+    return DeadGroupList(channel, shown, SCANNED, has_more=any(group.has_more for group in groups))
 
 
 @router.post("/retry")
@@ -350,7 +351,7 @@ def _told(done: Done, singular: str, several: str) -> DeadChange:
     return DeadChange(changed, refused, following, text)
 
 
-def _row(one: DeadMessage) -> DeadRow:
+def _row(view: View, one: DeadMessage) -> DeadRow:
     return DeadRow(
         one.id,
         one.channel,
@@ -360,6 +361,6 @@ def _row(one: DeadMessage) -> DeadRow:
         one.created_at,
         one.attempts,
         one.consumer,
-        one.error,
+        view.without_secrets(one.error),
         one.content_bytes,
     )

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query
 from lonnymq.commands import FinishedMessage, TaskSummary
 from lonnymq.web.api.messages import task_of
 from lonnymq.web.api.parameters import PAGE_SIZE, Limit, Name
-from lonnymq.web.view import CurrentView
+from lonnymq.web.view import CurrentView, View
 
 router = APIRouter(prefix="/history", tags=["history"])
 
@@ -53,7 +53,7 @@ def list_history(view: CurrentView, channel: Name | None = None, limit: Limit = 
     """The messages that finished last, without their content."""
     channel = view.scope(channel)
     found = view.queue.history(channel=channel, limit=limit, with_content=False)
-    return HistoryPage(channel, view.queue.settings().history, [_row(one) for one in found])
+    return HistoryPage(channel, view.queue.settings().history, [_row(view, one) for one in found])
 
 
 @router.get("/summary")
@@ -68,7 +68,7 @@ def summarize_history(
     return view.queue.history_summary(channel=channel, since=since, rows=SUMMARIZED)
 
 
-def _row(one: FinishedMessage) -> FinishedRow:
+def _row(view: View, one: FinishedMessage) -> FinishedRow:
     return FinishedRow(
         one.id,
         one.channel,
@@ -80,5 +80,5 @@ def _row(one: FinishedMessage) -> FinishedRow:
         one.worked_ms,
         one.attempts,
         one.consumer,
-        one.error,
+        view.without_secrets(one.error),
     )

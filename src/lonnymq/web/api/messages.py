@@ -130,7 +130,7 @@ def list_messages(
         if len(places) > limit:
             has_more = True
             found = found[: places[limit]]
-    rows = [_row(one) for one in found if lane is None or one.lane == lane]
+    rows = [_row(view, one) for one in found if lane is None or one.lane == lane]
     return MessagePage(channel, rows, len(found), found[-1].cursor if has_more else None)
 
 
@@ -142,7 +142,7 @@ def get_message(view: CurrentView, message_id: PathId) -> MessageDetails:
     if isinstance(found, Message):
         return _of_message(view, found, now)
     if isinstance(found, Status):
-        return _of_status(found, now)
+        return _of_status(view, found, now)
     return _of_finished(view, found, now)
 
 
@@ -172,7 +172,7 @@ def task_of(headers: Any) -> str | None:
     return task if isinstance(task, str) else None
 
 
-def _row(one: ListedMessage) -> MessageRow:
+def _row(view: View, one: ListedMessage) -> MessageRow:
     return MessageRow(
         one.id,
         one.channel,
@@ -186,7 +186,7 @@ def _row(one: ListedMessage) -> MessageRow:
         one.attempts,
         one.max_attempts,
         one.consumer,
-        one.error,
+        view.without_secrets(one.error),
         one.is_cancelled,
         one.content_bytes,
     )
@@ -218,7 +218,7 @@ def _of_message(view: View, message: Message, now: int) -> MessageDetails:
         attempts=message.attempts,
         max_attempts=message.max_attempts,
         consumer=message.consumer,
-        error=message.error,
+        error=view.without_secrets(message.error),
         dedupe_key=message.dedupe_key,
         batch_id=message.batch_id if view.access.channels is None else None,
         content_bytes=len(message.content),
@@ -226,7 +226,7 @@ def _of_message(view: View, message: Message, now: int) -> MessageDetails:
         progress_note=None if status is None else status.progress_note,
         trace_id=trace_id,
         trace_url=trace_url,
-        events=story_of(message),
+        events=_without_secrets(view, story_of(message)),
         can=_possible(message),
         payload=payload,
         headers=headers,
@@ -255,7 +255,7 @@ def _of_finished(view: View, found: list[FinishedMessage], now: int) -> MessageD
         attempts=last.attempts,
         max_attempts=None,
         consumer=last.consumer,
-        error=last.error,
+        error=view.without_secrets(last.error),
         dedupe_key=last.dedupe_key,
         batch_id=None,
         content_bytes=last.content_bytes,
@@ -263,7 +263,7 @@ def _of_finished(view: View, found: list[FinishedMessage], now: int) -> MessageD
         progress_note=None,
         trace_id=trace_id,
         trace_url=trace_url,
-        events=finished_story(found),
+        events=_without_secrets(view, finished_story(found)),
         can=[] if last.content is None else ["copy"],
         payload=payload,
         headers=headers,
@@ -271,7 +271,7 @@ def _of_finished(view: View, found: list[FinishedMessage], now: int) -> MessageD
     )
 
 
-def _of_status(status: Status, now: int) -> MessageDetails:
+def _of_status(view: View, status: Status, now: int) -> MessageDetails:
     return MessageDetails(
         id=status.id,
         channel=status.channel or "",
@@ -289,7 +289,7 @@ def _of_status(status: Status, now: int) -> MessageDetails:
         attempts=status.attempts,
         max_attempts=None,
         consumer=status.consumer,
-        error=status.error,
+        error=view.without_secrets(status.error),
         dedupe_key=None,
         batch_id=None,
         content_bytes=None,
@@ -297,12 +297,16 @@ def _of_status(status: Status, now: int) -> MessageDetails:
         progress_note=None,
         trace_id=None,
         trace_url=None,
-        events=known_story(status),
+        events=_without_secrets(view, known_story(status)),
         can=[],
         payload=None,
         headers=None,
         state=None,
     )
+
+
+def _without_secrets(view: View, events: list[Event]) -> list[Event]:
+    return [replace(event, error=view.without_secrets(event.error)) for event in events]
 
 
 def _possible(message: Message) -> list[str]:

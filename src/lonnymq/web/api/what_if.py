@@ -65,7 +65,9 @@ def get_what_if(
     proposed = _with(today, settings, max_concurrency, rate, burst)
     found: Estimate | NoEstimate
     if settings.history:
-        found = estimate(view.queue.history(channel=name, limit=MESSAGES_READ), today, proposed)
+        found = estimate(
+            view.queue.history(channel=name, limit=MESSAGES_READ, with_content=False), today, proposed
+        )
     else:
         found = NoEstimate(
             Refusal.TOO_FEW,
