@@ -66,7 +66,8 @@
       // First the page, then the message: whoever reads it and types meanwhile would lose what they typed.
       if (!stays && !form.dataset.then) {
         const again = { target: "#main", select: "#main", swap: "outerHTML" };
-        await htmx.ajax("GET", location.pathname + location.search, again).catch(() => null);
+        const read = htmx.ajax("GET", location.pathname + location.search, again).catch(() => null);
+        await Promise.race([read, new Promise((resolve) => { setTimeout(resolve, 3000); })]);
       }
       tell(said, false);
       if (!stays && form.dataset.then) location.assign(form.dataset.then);
