@@ -174,13 +174,14 @@ def _methods(request: Request) -> list[str]:
 
 
 def _place(location: Iterable[object]) -> str:
-    """Without the names of validators, which pydantic adds for a value of several types.
+    """Without "body" or "query", and without the names of validators, which pydantic adds for a value of
+    several types.
 
     >>> _place(("body", "burst", "function-before[_number(), constrained-int]"))
-    'body.burst'
+    'burst'
     """
     parts = [str(part) for part in location if not VALIDATOR.search(str(part))]
-    return ".".join(parts[1:] or parts)  # without "body" or "query"
+    return ".".join(parts[1:] or parts)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

@@ -87,16 +87,9 @@ class Gate:
     def _unknown(self) -> Response:
         challenge = getattr(self._rule, "challenge", None)
         if challenge is None:
-            return _refused(
-                403, "AccessDenied", "you have no access to this dashboard", "see docs/dashboard.md"
-            )
-        return _refused(
-            401,
-            "AccessDenied",
-            "give a user and a password",
-            "see docs/dashboard.md",
-            {"WWW-Authenticate": challenge},
-        )
+            return _refused(403, "AccessDenied", "you have no access to this dashboard", WHAT_TO_DO)
+        headers = {"WWW-Authenticate": challenge}
+        return _refused(401, "AccessDenied", "a user and a password are needed", WHAT_TO_DO, headers)
 
 
 def with_root(scope: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
