@@ -69,7 +69,7 @@ def test_everything_about_a_message(queue: Queue, client_as: As) -> None:
     found = client_as("reader").get(f"/api/v1/messages/{message_id}").json()
     assert (found["status"], found["place"], found["task"]) == ("due", 1, "bill")
     assert (found["dedupe_key"], found["batch_id"]) == ("k", batch.id)
-    assert "Before it, 1 message of its tenant and lane." in found["place_text"]
+    assert "1 message of its tenant and lane is ahead of it." in found["place_text"]
     assert '"token": "[hidden]"' in found["payload"]["text"]
     assert '"X-Api-Key": "[hidden]"' in found["headers"]
     assert found["trace_url"] == f"https://traces.example/trace/{TRACE}"

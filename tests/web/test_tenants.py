@@ -233,9 +233,12 @@ def test_change_a_tenant(ann: TestClient, client_as: As, queue: Queue) -> None:
         ({"weight": 0}, 422),
         ({"weight": "2"}, 422),
         ({"paused": "yes"}, 422),
+        ({"max_concurency": 3}, 422),
     ):
         answer = ann.patch("/api/v1/channel", json={"name": "mine", **wrong})
         assert answer.status_code == status, (wrong, answer.text)
+    text = ann.patch("/api/v1/channel", content='{"name": "mine"}', headers={"content-type": "text/plain"})
+    assert text.json()["hint"] == "send JSON, with the header Content-Type: application/json"
     assert ann.delete("/api/v1/channel").headers["allow"] == "GET, PATCH"
     for broken in ('{"name": "mine", "weight": NaN}', '{"name": "\\ud800", "paused": true}', "{"):
         answer = ann.patch("/api/v1/channel", content=broken, headers={"content-type": "application/json"})
