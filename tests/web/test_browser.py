@@ -129,7 +129,9 @@ def test_tenant_actions(browser: Browser, address: str, queue: Queue) -> None:
         tab.page.locator("form", has_text="Estimate").get_by_label("Max concurrency").fill("4")
         tab.page.get_by_role("button", name="Estimate").click()
         # Whether there is an estimate depends on how long the messages of `fill` waited.
-        expect(tab.page.locator("main")).to_contain_text(re.compile("No estimate of waits|recorded", re.I))
+        expect(tab.page.locator("main")).to_contain_text(
+            re.compile("No estimate of waits|recorded", re.IGNORECASE)
+        )
         tab.open("/")
         tab.do("Pause the queue", sure=True, says="The queue is paused.")
         assert queue.settings().paused

@@ -18,8 +18,8 @@ DEFAULT_HOST = "127.0.0.1"
 Host = Annotated[
     str,
     typer.Option(
-        help="Listen on this address; 0.0.0.0: on all of this machine. Any but 127.0.0.1 and ::1 needs a user and a"
-        " password."
+        help="Listen on this address; 0.0.0.0: on all of this machine. Any but 127.0.0.1 and ::1 needs a user"
+        " and a password."
     ),
 ]
 Port = Annotated[
