@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -129,7 +130,7 @@ def test_shares() -> None:
         [channel("greedy", due=9), channel("starved", due=9), channel("modest"), channel("limited", due=5)],
         [
             channel("greedy", due=9, served=700),
-            channel("starved", due=9, served=200),
+            channel("starved", due=9, served=200, oldest_due_ms=2_000),
             channel("modest", served=100),
             channel("limited", due=5, blocked_by="rate"),
         ],
@@ -142,6 +143,8 @@ def test_shares() -> None:
     assert current.of_fair(greedy) == pytest.approx(700 / 450)
     shown = [current.standing(one) for one in (greedy, starved, modest, limited)]
     assert shown == [Standing.ABOVE, Standing.BELOW, Standing.FAIR, Standing.FAIR]
+    waited_shortly = replace(starved, stats=replace(starved.stats, oldest_due_ms=1_999))
+    assert current.standing(waited_shortly) is Standing.FAIR
 
 
 def test_a_share_goes_by_weight() -> None:

@@ -49,6 +49,12 @@ NOT_RUN = {
         "lonnymq top": "a live screen that does not stop by itself: tests/cli/test_top_drawing.py draws it",
         "PostgreSQL 18": "measurements of one machine: tests/cli/test_bench.py checks their form",
     },
+    "dashboard.md": {
+        "pip install": "does not stop by itself: tests/cli/test_web.py starts the dashboard",
+        "export LONNYMQ_WEB_USER": "does not stop by itself: tests/cli/test_web.py starts it with a password",
+        "from django": "needs a Django site: tests/web/django_site.py is one",
+        "curl": "needs a dashboard that runs: tests/web/test_tenants.py sends such requests",
+    },
     "deployment.md": {
         "lonnymq install --roles": "roles belong to the whole server: test_deployment_guide.py makes its own"
     },

@@ -16,7 +16,7 @@ from tests.examples import wheelhouse
 from tests.examples.page import CHECKOUT, NOT_RUN, RUNNERS, blocks, check, runnable, why_not_run
 
 PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md"))]
-ON_A_QUEUE = ("monitoring.md", "outgrowing.md", "python.md", "transactions.md", "worker.md")
+ON_A_QUEUE = ("dashboard.md", "monitoring.md", "outgrowing.md", "python.md", "transactions.md", "worker.md")
 ON_A_SERVER = ("cli.md",)
 ON_NOTHING = ("README.md",)
 ON_A_FRESH_MACHINE = ("quickstart.md",)
@@ -29,7 +29,7 @@ ELSEWHERE = {
 }
 SILENT_ON_STDERR = ("outgrowing.md", "python.md", "transactions.md")
 # Languages that are parsed, not run.
-CHECKED_ELSEWHERE = {"deployment.md": ("ini", "yaml"), "monitoring.md": ("yaml",)}
+CHECKED_ELSEWHERE = {"dashboard.md": ("nginx",), "deployment.md": ("ini", "yaml"), "monitoring.md": ("yaml",)}
 
 
 @pytest.fixture

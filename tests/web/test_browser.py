@@ -129,7 +129,9 @@ def test_tenant_actions(browser: Browser, address: str, queue: Queue) -> None:
         tab.page.locator("form", has_text="Estimate").get_by_label("Max concurrency").fill("4")
         tab.page.get_by_role("button", name="Estimate").click()
         # Whether there is an estimate depends on how long the messages of `fill` waited.
-        expect(tab.page.locator("main")).to_contain_text(re.compile("No estimate of waits|recorded", re.IGNORECASE))
+        expect(tab.page.locator("main")).to_contain_text(
+            re.compile("No estimate of waits|recorded", re.IGNORECASE)
+        )
         tab.open("/")
         tab.do("Pause the queue", sure=True, says="The queue is paused.")
         assert queue.settings().paused
@@ -167,9 +169,9 @@ def test_dead_letters(browser: Browser, address: str, queue: Queue) -> None:
         tab.page.get_by_role("link", name=RETRIED_ID_ERROR.replace("5", "#")).first.click()
         tab.page.wait_for_url("**/dead/group?*")
         before = len(queue.dead.list())
-        tab.do("How many?", says="would be retried")
+        tab.do("Dry run: how many?", says="would be retried")
         assert len(queue.dead.list()) == before
-        tab.page.locator("form", has_text="How many?").get_by_role("button", name="Retry", exact=True).click()
+        tab.page.locator("form", has_text="how many?").get_by_role("button", name="Retry", exact=True).click()
         tab.page.get_by_role("button", name="Do it").click()
         tab.says("were retried")
         assert len(queue.dead.list()) < before
@@ -188,7 +190,7 @@ def test_other_actions(browser: Browser, address: str, queue: Queue) -> None:
         tab.open("/schedules")
         tab.do("Run now", sure=True, says="Created message")
         tab.do("Pause", says="Paused.")
-        tab.do("Resume", says="It goes on.")
+        tab.do("Resume", says="Resumed.")
         tab.do("Delete", sure=True, says="Deleted.")
         assert len(queue.schedules()) == 1
         tab.open("/batch?id=1")

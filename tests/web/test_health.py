@@ -60,10 +60,10 @@ def test_the_audit(ann: TestClient, queue: Queue, client_as: As) -> None:
     rest = ann.get("/api/v1/audit", params={"limit": 1, "after": newest["id"]}).json()
     assert rest == ann.get("/api/v1/audit", params={"channel": "shop/1"}).json() == [before]
     page = ann.get("/audit").text
-    assert all(text in page for text in ("zoë", "&lt;7&gt;", "failed: no", "not known", "5/s"))
+    assert all(text in page for text in ("zoë", "&lt;7&gt;", "failed: no", "unknown", "5/s"))
     assert "x7y" not in page
     assert "&lt;7&gt;" not in ann.get("/audit", params={"channel": "shop/1"}).text
-    assert "Nobody has done anything to this tenant" in ann.get("/audit", params={"channel": "none"}).text
+    assert "No changes are recorded for this tenant" in ann.get("/audit", params={"channel": "none"}).text
 
 
 def test_without_rights(client_as: As) -> None:

@@ -59,7 +59,7 @@ def changes(of: Filled) -> list[Change]:
 
     def worker(wanted: str) -> Change:
         body = {"worker": of.worker, "wanted": wanted}
-        return Change("post /workers", Right.WORKERS, f"worker.{wanted}", body=body, outcome="asked 1")
+        return Change("post /workers", Right.WORKERS, f"worker.{wanted}", body=body, outcome="1 worker asked")
 
     def policy(action: str, **body: Any) -> Change:
         return Change("patch /channel", Right.CHANNELS, action, body={"name": of.tenant, **body})

@@ -53,7 +53,7 @@ def test_when_they_run(ann: TestClient) -> None:
     assert "nightly &lt;1&gt;" in page
     assert "02:30" in page
     assert "Europe/Berlin" in page
-    assert "not known here" in page
+    assert "unknown" in page
 
 
 def test_what_can_be_done(ann: TestClient, queue: Queue) -> None:

@@ -136,12 +136,12 @@ def test_fairness(ann: TestClient, queue: Queue, wait_for: Any) -> None:
         thread.join()
     rows = {row["channel"]: row for row in served["channels"]}
     assert rows["fast"]["rate"] > 0
-    assert rows["fast"]["standing"] == "fair"
+    assert rows["fast"]["standing"] in {"fair", "above"}  # others compete, in a lane that nobody serves
     assert "paused" not in rows
     column = served["ribbon"][-1]
     assert sum(share for _, share in column["shares"]) + column["others"] == pytest.approx(1)
     assert "Tenants that compete" in text_of(page)
-    assert [row["rate"] is None for row in channel_points(ann, "fast")][-1] is False
+    assert any(row["rate"] is not None for row in channel_points(ann, "fast"))
     assert ann.get("/api/v1/fairness?sort=none").status_code == 422
 
 
@@ -234,9 +234,12 @@ def test_change_a_tenant(ann: TestClient, client_as: As, queue: Queue) -> None:
         ({"weight": 0}, 422),
         ({"weight": "2"}, 422),
         ({"paused": "yes"}, 422),
+        ({"max_concurency": 3}, 422),
     ):
         answer = ann.patch("/api/v1/channel", json={"name": "mine", **wrong})
         assert answer.status_code == status, (wrong, answer.text)
+    text = ann.patch("/api/v1/channel", content='{"name": "mine"}', headers={"content-type": "text/plain"})
+    assert text.json()["hint"] == "send JSON, with the header Content-Type: application/json"
     assert ann.delete("/api/v1/channel").headers["allow"] == "GET, PATCH"
     for broken in ('{"name": "mine", "weight": NaN}', '{"name": "\\ud800", "paused": true}', "{"):
         answer = ann.patch("/api/v1/channel", content=broken, headers={"content-type": "application/json"})

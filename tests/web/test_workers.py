@@ -82,7 +82,7 @@ def test_pause_resume_and_drain(ann: TestClient, queue: Queue, client_as: As) ->
         assert (state == "serving") is ("asked to be" not in page)
         newest = queue.audit(limit=1)[0]
         assert (newest.who, newest.action, newest.target) == ("ann", f"worker.{wanted}", NAME)
-        assert newest.outcome == "asked 1"
+        assert newest.outcome == "1 worker asked"
     unknown = ann.post("/api/v1/workers", json={"worker": "x", "wanted": "drain"})
     assert (unknown.status_code, unknown.json()["error"]) == (404, "NotFound")
     assert (

@@ -18,13 +18,13 @@ DEFAULT_HOST = "127.0.0.1"
 Host = Annotated[
     str,
     typer.Option(
-        help="Listen on this address; 0.0.0.0: on every one. Unless it is of this machine alone, a user and a"
-        " password are needed."
+        help="Listen on this address; 0.0.0.0: on all of this machine. Any but 127.0.0.1 and ::1 needs a user"
+        " and a password."
     ),
 ]
 Port = Annotated[
     int,
-    typer.Option(min=0, max=65_535, help="Listen on this port; 0: on one that is free, which is printed."),
+    typer.Option(min=0, max=65_535, help="Listen on this port; 0: on a free one, which is printed."),
 ]
 TraceUrl = Annotated[
     str | None,
@@ -60,7 +60,7 @@ def web(
     """Serve the dashboard until Ctrl-C: tenants, fairness, messages, dead letters, workers and more.
 
     LONNYMQ_WEB_USER and LONNYMQ_WEB_PASSWORD in the environment are the user and the password that the
-    browser asks for. Without them, it is open to everyone on this machine, and to nobody else.
+    browser asks for. Without them, everyone on this machine may use it, and nobody else can connect.
 
     Example: lonnymq web --port 8081
     """

@@ -9,10 +9,14 @@ from functools import cached_property
 from lonnymq.commands import ChannelStatistics, QueueStatistics
 from lonnymq.monitor.fairness import Standing, fair_rate, jain, standing
 from lonnymq.monitor.noise import Load, noisy_channels
-from lonnymq.monitor.rates import Sample, ServedHistory
+from lonnymq.monitor.rates import POLLS_COMPARED, Sample, ServedHistory
 
 COMPETING = (None, "queue limit")
 """A channel in one of these states competes with the others: no limit of its own holds it back."""
+SHORT_WAIT_MS = 2_000
+"""A channel whose oldest due message has waited for less is not below its fair share: it may have had nothing
+due between two polls.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,11 @@ class QueueSnapshot:
         """
         rates = sum(channel.rate for channel in self.channels.values() if channel.rate is not None)
         return max(rates, self.history.rate or 0.0)
+
+    @property
+    def is_settled(self) -> bool:
+        """There were enough polls to tell a channel that always waits from one that happened to wait."""
+        return self.poll >= POLLS_COMPARED
 
     @cached_property
     def backlogged(self) -> int:
@@ -144,7 +153,7 @@ class QueueSnapshot:
             channel.history.served,
             channel.history.seconds,
             self.owed(channel),
-            is_backlogged=channel.is_backlogged,
+            is_backlogged=channel.is_backlogged and (channel.stats.oldest_due_ms or 0) >= SHORT_WAIT_MS,
         )
 
 

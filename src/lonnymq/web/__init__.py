@@ -12,6 +12,14 @@ A map of the modules:
 - `templates/`, `static/`: HTML, CSS and scripts. Nothing is loaded from elsewhere.
 """
 
+from lonnymq.errors import MissingExtra
+
+try:
+    import fastapi  # noqa: F401
+    import jinja2  # noqa: F401
+except ImportError as error:
+    raise MissingExtra(f"the dashboard needs {error.name}", "pip install 'lonnymq[web]'") from None
+
 from lonnymq.web.access import Access, Password, Right
 from lonnymq.web.app import create_app
 

@@ -159,7 +159,9 @@ async def _refused(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(_methods(request)) or headers.get("Allow", "GET")
-    return _tell(request, error.status_code, Problem("HTTPError", str(error.detail), None), headers)
+    is_missing = error.status_code == HTTPStatus.NOT_FOUND
+    message = "there is nothing at this address" if is_missing else str(error.detail)
+    return _tell(request, error.status_code, Problem("HTTPError", message, None), headers)
 
 
 def _methods(request: Request) -> list[str]:
@@ -193,7 +195,9 @@ async def _invalid(request: Request, error: Exception) -> Response:
             f"{_place(one['loc'])}: {one['msg'].removeprefix('Value error, ')}" for one in error.errors()
         )
     )
-    return _tell(request, 422, Problem("InvalidRequest", faults, "correct what is named"))
+    is_json = request.headers.get("content-type", "").partition(";")[0] in {"", "application/json"}
+    hint = "correct what is named" if is_json else "send JSON, with the header Content-Type: application/json"
+    return _tell(request, 422, Problem("InvalidRequest", faults, hint))
 
 
 def _tell(

@@ -22,8 +22,8 @@ log = logging.getLogger("lonnymq.web")
 
 INTERVAL_S = 2.0
 BUSY_SHARE = 0.05
-"""Polling takes at most this share of a core of the dashboard. With 100,000 channels, one poll takes about a
-third of a second, so there are fewer.
+"""Once all channels have been read, polling takes at most this share of a core of the dashboard. With 100,000
+channels, one poll takes about a third of a second, so there are fewer.
 """
 IDLE_S = 30.0
 """Polling ends when nobody has looked for this long."""
@@ -67,14 +67,9 @@ class Live:
         self._queue = queue
         self.interval = interval
         """Seconds between polls."""
-        self._poller = Poller(queue, interval, dispatches=False, max_share=WATCHING_SHARE)
-        self._points: deque[Point] = deque(maxlen=POINTS_KEPT)
         self._changed = threading.Condition()
-        self._ribbon = Ribbon()
-        self._noisy: deque[frozenset[str]] = deque(maxlen=NOISY_POLLS)
-        self._summary: Summary | None = None
+        self._start_over()
         self._looked_at: dict[str, float] = {}
-        self._error: LonnyMQError | None = None
         self._used_at = 0.0
         self._thread: threading.Thread | None = None
         self._is_closed = False
@@ -146,19 +141,28 @@ class Live:
     def _keep_polling(self) -> None:
         self._used_at = time.monotonic()
         if self._thread is None and not self._is_closed:
-            self._summary = None  # it is old by now
-            self._error = None
+            self._start_over()
             self._thread = threading.Thread(target=self._run, name="lonnymq-web-live", daemon=True)
             self._thread.start()
+
+    def _start_over(self) -> None:
+        """Numbers from before a pause are old, and rates since then would be averages of the pause."""
+        self._poller = Poller(self._queue, self.interval, dispatches=False, max_share=WATCHING_SHARE)
+        self._points: deque[Point] = deque(maxlen=POINTS_KEPT)
+        self._ribbon = Ribbon()
+        self._noisy: deque[frozenset[str]] = deque(maxlen=NOISY_POLLS)
+        self._summary: Summary | None = None
+        self._error: LonnyMQError | None = None
 
     def _run(self) -> None:
         while True:
             begin, began_work = time.monotonic(), time.thread_time()
             self._poll()
-            rest = (time.thread_time() - began_work) / BUSY_SHARE
+            work = time.thread_time() - began_work
             with self._changed:
                 self._changed.notify_all()
-                end = begin + max(self.interval, rest)
+                is_first_pass = self._summary is None or not self._summary.snapshot.is_complete
+                end = begin + (self.interval if is_first_pass else max(self.interval, work / BUSY_SHARE))
                 self._changed.wait_for(lambda: self._is_closed, max(0.0, end - time.monotonic()))
                 if self._is_closed or time.monotonic() - self._used_at > IDLE_S:
                     self._thread = None

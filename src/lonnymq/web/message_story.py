@@ -62,8 +62,11 @@ def place_text(place: Place) -> str | None:
         return None
     before = count(place.place) + (" or more" if place.is_capped else "")
     noun = "message" if place.place == 1 and not place.is_capped else "messages"
+    verb = "is" if noun == "message" else "are"
     line = (
-        f"Before it, {before} {noun} of its tenant and lane." if place.place else "It is the first in line."
+        f"{before} {noun} of its tenant and lane {verb} ahead of it."
+        if place.place
+        else "It is the first in line."
     )
     if place.ahead:
         return f"{line} The tenant waits for its turn, behind about {plural(place.ahead, 'message')} of all."
@@ -81,7 +84,7 @@ def story_of(message: Message) -> list[Event]:
     is_over = message.status in {"leased", "dead"}
     events = [Event(message.created_at, "It was created."), *_past_deaths(message.past_errors)]
     if message.dequeue_at > message.created_at:
-        events.append(Event(message.dequeue_at, "It was due." if is_over else "It is due."))
+        events.append(Event(message.dequeue_at, f"It {'was' if is_over else 'is'} due{_again(message)}."))
     failed = message.error if message.attempts and message.status != "leased" else None
     if message.status == "dead":
         failed = None  # it is told below
@@ -100,7 +103,7 @@ def finished_story(found: Sequence[FinishedMessage]) -> list[Event]:
     taken = {one.dequeued_at for one in found}
     for one in found:
         if one.dequeue_at > one.created_at:
-            events.append(Event(one.dequeue_at, "It was due."))
+            events.append(Event(one.dequeue_at, f"It was due{_again(one)}."))
         events += [event for event in _attempts(one) if event.text != FIRST_TIME or event.at not in taken]
         events.append(_ending(one))
     return _in_order(dict.fromkeys(events))
@@ -121,6 +124,11 @@ def known_story(status: Status) -> list[Event]:
     if status.finished_at is None:
         return []
     return [Event(status.finished_at, f"{ENDINGS.get(status.status, status.status)}.", status.error)]
+
+
+def _again(message: Message | FinishedMessage) -> str:
+    first = message.first_dequeued_at
+    return " again" if first is not None and message.dequeue_at > first else ""
 
 
 def _past_deaths(past_errors: Any) -> list[Event]:

@@ -65,7 +65,7 @@ def get_batch(view: CurrentView, batch_id: PathId) -> BatchStatus:
     found = view.queue.batch_status(batch_id)
     if found is None:
         raise NotFound(
-            f"there is no batch {batch_id}", "look at its number; finished batches are kept for a time only"
+            f"there is no batch {batch_id}", "check the id; finished batches are kept for a time only"
         )
     return found
 

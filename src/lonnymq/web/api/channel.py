@@ -15,7 +15,7 @@ from lonnymq.monitor.known import is_known
 from lonnymq.monitor.rates import POLLS_KEPT
 from lonnymq.monitor.server import server_time
 from lonnymq.web.access import Right
-from lonnymq.web.api.parameters import NUMBER, GivenName, Name, RateText
+from lonnymq.web.api.parameters import NUMBER, GivenName, Name, RateText, exact
 from lonnymq.web.channel_row import ChannelRow, own_row_of, read_channel, row_of
 from lonnymq.web.live import Point
 from lonnymq.web.view import CurrentView, View
@@ -61,6 +61,7 @@ class ChannelPoint:
     fair_rate: float | None
 
 
+@exact
 @dataclass(frozen=True, slots=True)
 class ChannelChange:
     """What is not given, or null, keeps its value. A limit of 0 means no limit, and "inherit" the limit that

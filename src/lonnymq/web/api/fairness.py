@@ -27,6 +27,8 @@ class Fairness:
     at: int
     read: int
     is_complete: bool
+    is_settled: bool
+    """False during the first ten polls: until then, too many channels may count as competing."""
     rate: float
     fair_rate: float | None
     competing: int
@@ -58,6 +60,7 @@ def get_fairness(
         at=snapshot.at,
         read=len(snapshot.channels),
         is_complete=snapshot.is_complete,
+        is_settled=snapshot.is_settled,
         rate=snapshot.total,
         fair_rate=snapshot.fair,
         competing=snapshot.backlogged,

@@ -11,7 +11,7 @@ from pydantic import Field
 from lonnymq.commands import FinishedMessage, Message, Result, Status
 from lonnymq.web.access import Right
 from lonnymq.web.api.messages import find_message
-from lonnymq.web.api.parameters import PathId
+from lonnymq.web.api.parameters import PathId, exact
 from lonnymq.web.errors import Conflict, NotFound
 from lonnymq.web.view import CurrentView, View
 
@@ -20,6 +20,7 @@ router = APIRouter(prefix="/messages/{message_id}", tags=["messages"])
 MS_PER_S = 1000
 
 
+@exact
 @dataclass(frozen=True, slots=True)
 class RunNow:
     """With `first`, it is served before the other messages of its channel and priority."""

@@ -163,7 +163,7 @@ def find_message(view: View, message_id: int) -> Message | list[FinishedMessage]
             return status
     raise NotFound(
         f"there is no message {message_id}: it never existed, or it finished and is not in the history",
-        "look at its number; queue.set(history=True) keeps a history of finished messages from now on",
+        "check the id; queue.set(history=True) keeps a history of finished messages from now on",
     )
 
 

@@ -34,6 +34,8 @@ class Overview:
     at: int
     read: int
     is_complete: bool
+    is_settled: bool
+    """False during the first ten polls: until then, too many channels may count as competing."""
     rate: float
     competing: int
     """How many channels always have something due, and are not held back by a limit of their own."""
@@ -60,6 +62,7 @@ def get_overview(view: CurrentView) -> Overview:
         at=snapshot.at,
         read=len(snapshot.channels),
         is_complete=snapshot.is_complete,
+        is_settled=snapshot.is_settled,
         rate=snapshot.total,
         competing=snapshot.backlogged,
         jain=snapshot.jain,

@@ -6,7 +6,7 @@ import re
 from typing import Annotated
 
 from fastapi import Path, Query
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, with_config
 
 from lonnymq.message_options import TEXT_MAX_BYTES
 
@@ -43,6 +43,8 @@ def _rate(text: str) -> str:
     return text
 
 
+exact = with_config(ConfigDict(extra="forbid"))
+"""For a body with optional fields: refuse one that does not exist. A misspelt one would change nothing."""
 RateText = Annotated[str, Field(max_length=50, json_schema_extra=RATE), AfterValidator(_rate)]
 NUMBER = BeforeValidator(_number)
 """For whole numbers in a body. Put it last."""

@@ -12,6 +12,7 @@ from lonnymq.commands import Schedule
 from lonnymq.formatting import SECOND
 from lonnymq.monitor.server import server_time
 from lonnymq.web.access import Right
+from lonnymq.web.api.parameters import exact
 from lonnymq.web.cron_words import in_words
 from lonnymq.web.errors import NotFound
 from lonnymq.web.view import CurrentView
@@ -45,6 +46,7 @@ class ListedSchedule:
     refused_at: int | None
 
 
+@exact
 @dataclass(frozen=True, slots=True)
 class ScheduleChange:
     """`catch_up` is for `resume`: make up for the times that were missed, as the schedule says."""

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from lonnymq.client.produce import TASK_HEADER
 from lonnymq.commands import ListedMessage, ListedWorker, RequestedWorker, UnknownTaskSummary
+from lonnymq.formatting import plural
 from lonnymq.web.access import Right
 from lonnymq.web.api.parameters import Cursor
 from lonnymq.web.errors import NotFound
@@ -86,7 +87,7 @@ def change_worker(view: CurrentView, change: Annotated[WorkerChange, Body()]) ->
         asked = calls[change.wanted](change.worker)
         if not asked:
             raise NotFound(f"there is no worker {change.worker!r}", "reload the page")
-        action.outcome = f"asked {len(asked)}"
+        action.outcome = f"{plural(len(asked), 'worker')} asked"
     return asked
 
 

@@ -58,7 +58,7 @@
       });
       const answer = await response.json().catch(() => null);
       if (!response.ok) {
-        tell(answer ? [answer.message, answer.hint].filter(Boolean).join(". ") : `It failed (${response.status}).`, true);
+        tell(answer ? answer.message + (answer.hint ? ` (${answer.hint})` : "") : `It failed (${response.status}).`, true);
         return;
       }
       const said = sentence((submitter && submitter.dataset.done) || form.dataset.done || "Done.", answer);
