@@ -398,8 +398,10 @@ class HistoryChecker:
             if id_ in self._rescheduled and times != [None]:
                 times += self._rescheduled[id_]
             for delivery in deliveries:
+                # None: it may be released at any time. So it may if a retry with a delay has perhaps not
+                # happened, and its lease has ended.
                 wanted = [at for at in times if at is not None]
-                if wanted and delivery.released_at < min(wanted):
+                if len(wanted) == len(times) and delivery.released_at < min(wanted):
                     yield f"9: message {id_} was released at {delivery.released_at}, not before {min(wanted)}"
                 ended = self._ended(delivery)
                 if ended is not None and ended.dequeue_at is not None:
