@@ -73,7 +73,7 @@ def test_loads_through_the_client() -> None:
 @pytest.mark.parametrize(
     "only",
     [
-        "drain, async tasks, many at a time, 2 processes",
+        long("drain, async tasks, many at a time, 2 processes"),
         long("drain, sync tasks, one at a time, 1 process"),
         long("enqueue, 1,000 per call"),
     ],

@@ -9,7 +9,6 @@ from tests.model.machine import SharedDatabase
 from tests.model.operators import OperatorQueueMachine
 
 PARTS = 4  # so that several processes share the work
-DEFAULT_PARTS = 2
 LONG_PARTS = 12
 STEPS = 30
 
@@ -24,8 +23,7 @@ def database(connect: Connect) -> SharedDatabase:
     "part",
     [
         0,
-        *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, DEFAULT_PARTS)),
-        *(pytest.param(part, marks=pytest.mark.long) for part in range(DEFAULT_PARTS, LONG_PARTS)),
+        *(pytest.param(part, marks=pytest.mark.long) for part in range(1, LONG_PARTS)),
     ],
 )
 def test_random_calls_do_what_the_model_says(

@@ -47,6 +47,7 @@ def test_our_code_is_sent_to_executors_that_do_not_have_it(
     assert seen["hosts"] == list(HOSTS)
 
 
+@pytest.mark.long  # tests/spark/test_cluster_faults.py archives on a cluster
 def test_an_archive_in_a_folder_by_a_relative_path(
     cluster: Cluster, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
 ) -> None:

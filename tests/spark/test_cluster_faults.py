@@ -66,6 +66,7 @@ def driver(drivers: Driver) -> Driver:
     return drivers
 
 
+@pytest.mark.long  # as after its task ended, a moment before
 def test_an_executor_is_killed_after_staging(
     driver: Driver, gate: Gate, conn: psycopg.Connection, gate_options: dict[str, str]
 ) -> None:

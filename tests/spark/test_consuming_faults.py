@@ -242,6 +242,7 @@ class TestDriverKilled:
         assert done_by(conn) == {"etl": ROWS + 1}
         check(conn)
 
+    @pytest.mark.long  # the test before kills the driver between two commits
     def test_after_the_commit_of_another_sink(self, streams: Streams, conn: psycopg.Connection) -> None:
         """At least once: the same messages come again, with the same ids, and none is lost."""
         create(conn, ROWS)

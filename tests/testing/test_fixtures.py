@@ -183,6 +183,7 @@ def test_the_template_is_prepared_once_and_copied(project: Project, role: Role) 
     assert role.databases() == []
 
 
+@pytest.mark.long  # the test before prepares one that works
 def test_a_template_that_could_not_be_prepared_is_dropped_and_the_error_shown(
     project: Project, role: Role
 ) -> None:
@@ -196,6 +197,7 @@ def test_a_template_that_could_not_be_prepared_is_dropped_and_the_error_shown(
     assert role.databases() == []
 
 
+@pytest.mark.long  # tests/testing/test_draining.py uses one in a loop
 def test_an_async_queue_in_all_kinds_of_event_loops(project: Project, role: Role) -> None:
     project.runs_on(role.dsn)
     project.write(test_async=ASYNC)
@@ -203,6 +205,7 @@ def test_an_async_queue_in_all_kinds_of_event_loops(project: Project, role: Role
     assert role.databases() == []
 
 
+@pytest.mark.long  # a fixture of pytest, overridden
 def test_a_module_can_use_another_schema(project: Project, role: Role) -> None:
     project.runs_on(role.dsn)
     project.write(
@@ -214,6 +217,7 @@ def test_a_module_can_use_another_schema(project: Project, role: Role) -> None:
     assert role.databases() == []
 
 
+@pytest.mark.long  # a fixture of pytest, overridden
 def test_a_server_that_the_project_starts_itself(project: Project, role: Role) -> None:
     project.runs_on("postgresql://127.0.0.1:1/nowhere")
     project.write(conftest=OWN_SERVER.format(dsn=role.keywords), test_two=TWO_TESTS)

@@ -66,7 +66,7 @@ def is_refused(dsn: str) -> bool:
     return False
 
 
-@pytest.mark.slow
+@pytest.mark.long  # the other tests name the server in the environment
 def test_the_command_line_overrides_the_environment_which_overrides_the_configuration(
     project: Project, role: Role
 ) -> None:
@@ -120,6 +120,7 @@ def test_an_address_that_cannot_be_used_is_an_error(project: Project, address: s
     assert "secret" not in text
 
 
+@pytest.mark.long  # other errors of the address are tried by default
 def test_an_invalid_schema_name_is_an_error(project: Project, role: Role) -> None:
     project.runs_on(role.dsn)
     project.write(test_two=TWO_TESTS, conftest=OTHER_SCHEMA.format(schema="pg_billing"))

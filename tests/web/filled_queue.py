@@ -24,7 +24,7 @@ def fill(queue: Queue) -> None:
     queue.set(history=True, history_content=True)
     queue.channel("globex").set(weight=2)
     queue.channel(SLOW).set(max_concurrency=1)
-    queue.channel("umbrella").set(rate="5/s", burst=2)
+    queue.channel("umbrella").set(rate="50/s", burst=10)
     _finish_some(queue)
     _fail_some(queue)
     queue.enqueue_many((message(number) for number in range(2_000)), channel="acme")
@@ -94,10 +94,8 @@ def _schedules(queue: Queue) -> None:
     )
 
 
-def flood(queue: Queue) -> None:
-    """A noisy tenant, and two more with a backlog: they compete for more than a minute."""
-    for name, messages in (("acme", 30_000), ("globex", 9_000), ("wayne", 5_000)):
-        queue.enqueue_many((message(number) for number in range(messages)), channel=name)
+def flood(queue: Queue, channel: str, messages: int) -> None:
+    queue.enqueue_many((message(number) for number in range(messages)), channel=channel)
 
 
 @contextmanager

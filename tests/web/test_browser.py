@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect
 from lonnymq import Queue
 from lonnymq.web import create_app
 from lonnymq.web.pages.render import MENU
-from tests.web.browser import PICTURES, opened_tab, served, started_browser
+from tests.web.browser import PICTURES, Tab, opened_tab, served, started_browser
 from tests.web.conftest import access_by_header
 from tests.web.filled_queue import RETRIED_ID_ERROR, SLOW, WORKER, fill, flood, served_all_the_time
 
@@ -80,15 +80,22 @@ def test_pictures(browser: Browser, address: str, queue: Queue, pytestconfig: py
         before = tab.page.locator("#live").inner_text()
         tab.page.wait_for_function("text => document.getElementById('live').innerText !== text", arg=before)
         if pytestconfig.getoption("--pictures"):
-            flood(queue)
             tab.page.set_viewport_size({"width": 1280, "height": 1_000})
-            tab.page.wait_for_timeout(60_000)  # so that charts have something to show
-            PICTURES.mkdir(exist_ok=True)
-            for name, path in PICTURED.items():
-                tab.open(path)
-                tab.page.wait_for_timeout(1_000)
-                tab.page.screenshot(path=PICTURES / f"{name}.png")
+            flood(queue, "acme", 30_000)
+            picture(tab, "overview", "tenants")
+            flood(queue, "globex", 9_000)
+            flood(queue, "wayne", 5_000)
+            picture(tab, "fairness", "tenant", "dead")
         assert not tab.faults
+
+
+def picture(tab: Tab, *names: str) -> None:
+    tab.page.wait_for_timeout(50_000)  # so that charts have something to show
+    PICTURES.mkdir(exist_ok=True)
+    for name in names:
+        tab.open(PICTURED[name])
+        tab.page.wait_for_timeout(1_000)
+        tab.page.screenshot(path=PICTURES / f"{name}.png")
 
 
 def test_by_keyboard(browser: Browser, address: str) -> None:
