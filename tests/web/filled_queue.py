@@ -24,8 +24,8 @@ def fill(queue: Queue) -> None:
     queue.set(history=True, history_content=True)
     queue.channel("globex").set(weight=2)
     queue.channel(SLOW).set(max_concurrency=1)
-    queue.channel("umbrella").set(rate="50/s", burst=10)
     _finish_some(queue)
+    queue.channel("umbrella").set(rate="50/s", burst=10)
     _fail_some(queue)
     queue.enqueue_many((message(number) for number in range(2_000)), channel="acme")
     for name in QUIET:

@@ -28,7 +28,7 @@ ALLOWED = {
     "/message?id={due}": 15_000,
     "/message?id={dead}": 40,
     "/dead": 300,
-    "/dead/group?fingerprint={group}": 500,
+    "/dead/group?fingerprint={group}": 3_000,
     "/workers": 10,
     "/schedules": 10,
     "/batches": 10,
