@@ -81,11 +81,9 @@ def test_pictures(browser: Browser, address: str, queue: Queue, pytestconfig: py
         tab.page.wait_for_function("text => document.getElementById('live').innerText !== text", arg=before)
         if pytestconfig.getoption("--pictures"):
             tab.page.set_viewport_size({"width": 1280, "height": 1_000})
-            flood(queue, "acme", 30_000)
-            picture(tab, "overview", "tenants")
-            flood(queue, "globex", 9_000)
-            flood(queue, "wayne", 5_000)
-            picture(tab, "fairness", "tenant", "dead")
+            for channel, messages in (("acme", 30_000), ("globex", 3_000), ("wayne", 1_500)):
+                flood(queue, channel, messages)
+            picture(tab, *PICTURED)
         assert not tab.faults
 
 
