@@ -107,8 +107,8 @@ class TaskSummary:
     """The finished messages of one task; `task` is None for messages without a task.
 
     `waited_...` and `worked_...` are percentiles of FinishedMessage.waited_ms and worked_ms; None if there
-    are no such times. `has_more`: there are older messages, which were not read. `from_at`: the messages that
-    finished from this time on were read.
+    are no such times. With `has_more`, there are older messages, which were not read. `from_at` is the time
+    since which messages were read.
     """
 
     task: str | None

@@ -34,7 +34,7 @@ HEADERS = {
 NO_STORE = "no-store"
 WHAT_TO_DO = "whoever runs it decides by `access`, or by LONNYMQ_WEB_USER and LONNYMQ_WEB_PASSWORD"
 BODY_MAX = 1_000_000
-"""Bytes. A message is larger at most when it is copied, which needs no body."""
+"""Bytes. No request of the dashboard needs more: a message is copied by its id."""
 POLICY_VIOLATION = 1008
 
 

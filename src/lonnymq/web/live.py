@@ -29,7 +29,7 @@ IDLE_S = 30.0
 """Polling ends when nobody has looked for this long."""
 POINTS_KEPT = 300
 NOISY_POLLS = 5
-"""A channel counts as noisy for so many polls."""
+"""For how many polls a channel that was noisy still counts as noisy; otherwise pages would flicker."""
 FIRST_POLL_S = 10.0
 LOOKED_AT_S = 10.0
 LOOKED_AT_MAX = 100

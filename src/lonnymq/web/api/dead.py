@@ -31,7 +31,7 @@ router = APIRouter(prefix="/dead", tags=["dead letters"])
 
 FINGERPRINT = "^[0-9a-f]{12}$"
 SCANNED = 2_000
-"""Groups are made from so many of the newest dead letters."""
+"""How many of the newest dead letters are grouped."""
 GROUPS_MAX = 500
 IDS_MAX = 500
 PART = 1_000

@@ -16,7 +16,7 @@ from lonnymq.web.view import CurrentView, View
 router = APIRouter(prefix="/history", tags=["history"])
 
 SUMMARIZED = 5_000
-"""Percentiles are made from so many of the newest rows."""
+"""How many of the newest rows the percentiles are computed from."""
 MINUTES_MAX = 100_000
 
 

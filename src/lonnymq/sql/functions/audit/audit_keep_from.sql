@@ -1,4 +1,4 @@
--- Rows of audit from up to this time are no longer kept; NULL: all are kept.
+-- The time up to which rows of audit may be deleted. NULL: all rows are kept.
 CREATE OR REPLACE FUNCTION audit_keep_from (p_now BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql STABLE AS $$
 BEGIN
