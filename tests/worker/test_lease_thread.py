@@ -235,7 +235,7 @@ def test_the_thread_ends_with_the_worker_and_sleeps_while_that_is_idle(
             await until(lambda: len(checks) > before)
 
     asyncio.run(main())
-    assert lease_threads() == []
+    block_until(lambda: lease_threads() == [])
 
 
 def test_a_message_that_is_finished_is_not_interrupted(dsn: str) -> None:

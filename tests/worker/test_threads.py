@@ -144,3 +144,22 @@ def test_an_interrupt_never_hits_another_call() -> None:
 
     asyncio.run(main())
     assert set(hits) == {JobStopped, type(None)}
+
+
+def test_an_interrupt_never_hits_a_thread_that_the_handler_starts() -> None:
+    def starts_threads() -> None:
+        while True:
+            threading.Thread(target=int).start()
+            time.sleep(0.0005)
+
+    async def main() -> None:
+        threads = Threads(1, list)
+        for _ in range(100):
+            call = threads.start(starts_threads)
+            await until(lambda: call.is_started)
+            threads.interrupt(call)
+            assert isinstance(await error_of(call), JobStopped)
+            assert not threads._stuck, "something else was interrupted"
+        threads.close()
+
+    asyncio.run(main())

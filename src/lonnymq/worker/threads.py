@@ -11,6 +11,7 @@ import asyncio
 import contextvars
 import ctypes
 import logging
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from lonnymq.worker.exceptions import JobStopped
 
 log = logging.getLogger("lonnymq.worker")
 
+THREAD_START_S = 0.001  # how long a handler usually takes to start a thread,
+THREAD_START_CHECKS = 100  # and how often to look whether it has
 INTERRUPT_TIMEOUT_S = 1.0  # how long an interrupted handler may take to return before it counts as stuck
 
 
@@ -66,6 +69,16 @@ class ThreadCall:
             if self._is_interrupted:
                 _raise_in(threading.get_ident(), None)
 
+    def is_starting_thread(self) -> bool:
+        """While a thread is started, CPython has it under its creator's number too, and would raise the
+        exception in the new thread.
+        """
+        thread = self._thread
+        frame = None if thread is None else sys._current_frames().get(thread)  # noqa: SLF001
+        while frame is not None and frame.f_code is not threading.Thread.start.__code__:
+            frame = frame.f_back
+        return frame is not None
+
     def interrupt(self) -> bool:
         """Returns whether the call has started, so that the loop must wait for it."""
         with self._lock:
@@ -105,8 +118,10 @@ class Threads:
         self._stuck: set[ThreadCall] = set()
         self._replaced: set[ThreadCall] = set()
 
-    def interrupt(self, call: ThreadCall) -> None:
-        if call.interrupt():
+    def interrupt(self, call: ThreadCall, checks: int = THREAD_START_CHECKS) -> None:
+        if checks and call.is_starting_thread():
+            self._loop.call_later(THREAD_START_S, self.interrupt, call, checks - 1)
+        elif call.interrupt():
             self._loop.call_later(INTERRUPT_TIMEOUT_S, self._abandon_if_stuck, call)
         elif not call.answer.done():
             call.answer.set_exception(JobStopped())
