@@ -29,12 +29,14 @@ from pyspark.sql.datasource import (
 )
 
 from lonnymq.errors import DatabaseUnreachable, PositionUnknown, SchemaError
-from lonnymq.spark.changes.change_source import BatchReader, DriverConnection, StreamReader
+from lonnymq.spark.changes.change_source import BatchReader, StreamReader
+from lonnymq.spark.changes.change_view import PLANNER_SETTINGS
 from lonnymq.spark.changes.filters import PushedFilters
 from lonnymq.spark.changes.history_source import HistorySource
 from lonnymq.spark.changes.offsets import Offset
 from lonnymq.spark.changes.range_reader import BATCH_BYTES, RowsLost
 from lonnymq.spark.changes.snapshots import EARLIEST, Snapshot
+from lonnymq.spark.connection import QueueConnection
 from lonnymq.spark.source_options import InvalidOption
 from tests.database import AnyServer, Connect
 from tests.isolation.shared_database import until
@@ -216,9 +218,9 @@ def test_a_dense_part_of_a_wide_range_is_split(options: dict[str, str], conn: ps
     insert_old(conn, 400, 400)
     reader = batch_reader(options, minPartitions="8")
     ranges, wide = reader.options.range_reader(reader.view), Offset(Snapshot.of(2**40), 1)
-    with closing(DriverConnection(reader.options.address)) as driver:
-        state = driver.run(reader.view.state)
-        parts = driver.run(lambda cursor: ranges.partitions(cursor, Offset(EARLIEST, 1), wide, state))
+    with closing(QueueConnection(reader.options.address, PLANNER_SETTINGS)) as driver:
+        state = driver.read(reader.view.state)
+        parts = driver.read(lambda cursor: ranges.partitions(cursor, Offset(EARLIEST, 1), wide, state))
     assert 8 <= len(parts) <= 9
 
 
@@ -284,8 +286,8 @@ def cost(options: dict[str, str], start: dict[str, Any]) -> Explained:
     """The cost of a limited trigger with transactions that were open before."""
     reader = stream_reader(options)
     begin = Offset.of(start)
-    with closing(DriverConnection(reader.options.address)) as driver:
-        state = driver.run(reader.view.state)
+    with closing(QueueConnection(reader.options.address, PLANNER_SETTINGS)) as driver:
+        state = driver.read(reader.view.state)
 
         def trigger(cursor: Any) -> Explained:
             explained = Explained(cursor)
@@ -297,8 +299,8 @@ def cost(options: dict[str, str], start: dict[str, Any]) -> Explained:
                 explained.execute(reader.view.query(part.where))
             return explained
 
-        driver.run(trigger)  # the first run costs more
-        return driver.run(trigger)
+        driver.read(trigger)  # the first run costs more
+        return driver.read(trigger)
 
 
 def test_old_history_costs_nothing(

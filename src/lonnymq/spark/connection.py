@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 
 from lonnymq.adapters.address import parameters
 from lonnymq.adapters.driver_errors import refuse_call
-from lonnymq.adapters.psycopg import login
-from lonnymq.errors import DatabaseUnreachable, InvalidAddress
+from lonnymq.adapters.psycopg import login, run
+from lonnymq.errors import ConnectionDropped, DatabaseUnreachable, InvalidAddress
 from lonnymq.install.sql_text import check_schema_name
 from lonnymq.server_errors import hint_to_connect
 from lonnymq.spark.source_options import CONNECTION, SECRETS, WITHOUT_SECRETS, InvalidOption, refuse_secrets
+from lonnymq.statement import Command
 
 if TYPE_CHECKING:
     from adbc_driver_postgresql.dbapi import Connection
+
+Answer = TypeVar("Answer")
 
 DEFAULT_SCHEMA = "lonnymq"
 CONNECT_TIMEOUT_S = 10
@@ -95,6 +98,59 @@ class QueueAddress:
             defaults["connect_timeout"] = CONNECT_TIMEOUT_S
         merged: dict[str, Any] = defaults | from_variable | dict(self.given)
         return make_conninfo(**merged)
+
+
+class QueueConnection:
+    """A connection that is opened when it is needed, and opened again after it broke."""
+
+    def __init__(self, address: QueueAddress, settings: str | None = None) -> None:
+        """`settings` is a statement that runs on every new connection."""
+        self.address = address
+        self.settings = settings
+        self.connection: psycopg.Connection[Any] | None = None
+        self.opened = 0
+        """How often it was opened."""
+
+    def run(self, command: Command[Answer]) -> Answer:
+        """Run a command once. The caller decides whether to repeat one that may have been carried out."""
+        try:
+            return run(self.connection or self._open(), self.address.schema, command)
+        except ConnectionDropped:
+            self.close()
+            raise
+
+    def read(self, queries: Callable[[psycopg.Cursor[Any]], Answer]) -> Answer:
+        """Run queries that only read. They are repeated on a new connection if this one turns out broken."""
+        try:
+            if self.connection is not None:
+                try:
+                    return self._read(self.connection, queries)
+                except psycopg.OperationalError:
+                    if not self.connection.closed:
+                        raise
+            return self._read(self._open(), queries)
+        except psycopg.Error as error:
+            self.address.refuse(error, "the queue's views")
+
+    def close(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+    def _open(self) -> psycopg.Connection[Any]:
+        self.close()
+        self.connection = self.address.connect()
+        self.opened += 1
+        if self.settings is not None:
+            self.connection.execute(self.settings)
+        return self.connection
+
+    @staticmethod
+    def _read(
+        connection: psycopg.Connection[Any], queries: Callable[[psycopg.Cursor[Any]], Answer]
+    ) -> Answer:
+        with connection.cursor() as cursor:
+            return queries(cursor)
 
 
 def _refuse_addresses(chosen: Mapping[str, str]) -> None:

@@ -6,11 +6,10 @@ transaction are in one batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-import psycopg
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -22,12 +21,12 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from lonnymq.errors import InvalidArgument
-from lonnymq.spark.changes.change_view import ChangeView, Cursor, DatabaseState
+from lonnymq.spark.changes.change_view import PLANNER_SETTINGS, ChangeView, Cursor, DatabaseState
 from lonnymq.spark.changes.filters import PushedFilters
 from lonnymq.spark.changes.offsets import Offset
 from lonnymq.spark.changes.range_reader import ChangePartition, RangeReader
 from lonnymq.spark.changes.snapshots import EARLIEST, Snapshot
-from lonnymq.spark.connection import QueueAddress
+from lonnymq.spark.connection import QueueAddress, QueueConnection
 from lonnymq.spark.source_options import InvalidOption, SourceOptions
 
 KNOWN = (
@@ -38,7 +37,6 @@ KNOWN = (
     "includeContent",
     "failOnDataLoss",
 )
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -118,9 +116,9 @@ class BatchReader(DataSourceReader):
         return self.pushed
 
     def partitions(self) -> list[ChangePartition]:
-        driver = DriverConnection(self.options.address)
+        driver = QueueConnection(self.options.address, PLANNER_SETTINGS)
         try:
-            return driver.run(self._partitions)
+            return driver.read(self._partitions)
         finally:
             driver.close()
 
@@ -148,17 +146,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.view = view
         self.options = options
         self.reader = options.range_reader(view)
-        self.driver = DriverConnection(options.address)
+        self.driver = QueueConnection(options.address, PLANNER_SETTINGS)
+        self.checked: tuple[int, Offset] | None = None
+        """The connection, by its number, and the last position that passed `check` on it."""
         self.target: Snapshot | None = None
         self.latest: Offset | None = None
         self.searched: tuple[Snapshot, Snapshot] | None = None
         """There are no rows between these two, so an idle stream does not search there again."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return self.driver.run(self._initial).as_json()
+        return self.driver.read(self._initial).as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self.target = self.driver.run(self._state).snapshot
+        self.target = self.driver.read(self._state).snapshot
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable() if self.options.limit is None else ReadMaxRows(self.options.limit)
@@ -166,7 +166,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Returns the start if there is no new row, so that other transactions do not cause empty batches."""
         begin = Offset.of(start)
-        end = self.driver.run(lambda cursor: self._end(cursor, begin, limit))
+        end = self.driver.read(lambda cursor: self._end(cursor, begin, limit))
         return start if end is None else end.as_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
@@ -174,7 +174,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[ChangePartition]:
         first, last = Offset.of(start), Offset.of(end)
-        return self.driver.run(lambda cursor: self._partitions(cursor, first, last))
+        return self.driver.read(lambda cursor: self._partitions(cursor, first, last))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self.reader.rows(partition)
@@ -222,45 +222,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _check_start(self, cursor: Cursor, start: Offset, state: DatabaseState) -> None:
         """Compare the mark once per connection: an idle stream comes here a hundred times per second."""
-        if self.driver.checked != start:
+        if self.checked != (self.driver.opened, start):
             self.reader.check(cursor, start, state)
-            self.driver.checked = start
+            self.checked = (self.driver.opened, start)
         self.reader.check_state(start, state)
-
-
-class DriverConnection:
-    """The driver's connection. It only reads, so it is opened again, and the call repeated, when it broke."""
-
-    def __init__(self, address: QueueAddress) -> None:
-        self.address = address
-        self.connection: psycopg.Connection[Any] | None = None
-        self.checked: Offset | None = None
-        """The last position that passed `check` on this connection."""
-
-    def run(self, queries: Callable[[Cursor], Answer]) -> Answer:
-        try:
-            if self.connection is not None:
-                try:
-                    return self._run(self.connection, queries)
-                except psycopg.OperationalError:
-                    if not self.connection.closed:
-                        raise
-            return self._run(self._open(), queries)
-        except psycopg.Error as error:
-            self.address.refuse(error, "the queue's views")
-
-    def close(self) -> None:
-        if self.connection is not None:
-            self.connection.close()
-            self.connection = None
-
-    def _open(self) -> psycopg.Connection[Any]:
-        self.connection, self.checked = self.address.connect(), None
-        with self.connection.cursor() as cursor:
-            ChangeView.prepare(cursor)
-        return self.connection
-
-    @staticmethod
-    def _run(connection: psycopg.Connection[Any], queries: Callable[[Cursor], Answer]) -> Answer:
-        with connection.cursor() as cursor:
-            return queries(cursor)

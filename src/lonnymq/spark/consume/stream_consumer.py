@@ -5,11 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import psycopg
-
-from lonnymq.adapters.psycopg import run
 from lonnymq.client.calls import walk
 from lonnymq.client.consume import dispatch_all
 from lonnymq.client.times import ServerClock
@@ -25,11 +22,10 @@ from lonnymq.commands import (
 )
 from lonnymq.errors import (
     ClaimantTaken,
-    ConnectionDropped,
     LonnyMQError,
     PositionUnknown,
 )
-from lonnymq.spark.connection import QueueAddress
+from lonnymq.spark.connection import QueueAddress, QueueConnection
 from lonnymq.spark.transient_errors import TRANSIENT_ERRORS, retry_transient
 from lonnymq.statement import Command
 
@@ -54,29 +50,6 @@ Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 
 
-class CommandConnection:
-    """A connection that is opened when it is needed, and opened again after it broke."""
-
-    def __init__(self, address: QueueAddress) -> None:
-        self._address = address
-        self._connection: psycopg.Connection[Any] | None = None
-
-    def run(self, command: Command[Answer]) -> Answer:
-        """Run it once. The caller decides whether a call that may have been carried out is repeated."""
-        if self._connection is None:
-            self._connection = self._address.connect()
-        try:
-            return run(self._connection, self._address.schema, command)
-        except ConnectionDropped:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-
 class StreamConsumer:
     """Claims messages under a name. Every call is safe to repeat, and is repeated if its answer got lost."""
 
@@ -90,7 +63,7 @@ class StreamConsumer:
         self.generation = 0
         self._last = 0
         self._completed = 0
-        self._connection = CommandConnection(address)
+        self._connection = QueueConnection(address)
 
     def open(self) -> None:
         """Take over the name: from now on, other streams under it are refused."""
@@ -174,7 +147,7 @@ class Heartbeat(threading.Thread):
     def __init__(self, consumer: StreamConsumer) -> None:
         super().__init__(name=f"lonnymq heartbeat of {consumer.name}", daemon=True)
         self._consumer = consumer
-        self._connection = CommandConnection(consumer.address)
+        self._connection = QueueConnection(consumer.address)
         self._error: LonnyMQError | None = None
         self._stopped = threading.Event()
 
