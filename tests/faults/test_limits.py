@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import psycopg
 import pytest
 
+from lonnymq.rules.token_bucket import TokenBucket, changed_bucket
 from tests.clock import FakeClock
 from tests.database import Connect
 from tests.invariants import Delivery, check, dequeue, dispatch
-from tests.model.queue_model import Bucket, changed_bucket
 
 LONG = 3_600_000
 
@@ -259,27 +259,34 @@ class ChannelModel:
     burst: int = 1
     paused: bool = False
     released_at: int | None = None
-    bucket: Bucket | None = None
+    bucket: TokenBucket | None = None
     deliveries: list[Delivery] = field(default_factory=list)
 
     def dispatch(self, now: int) -> None:
         """The policy may have changed. If it has not, this changes nothing."""
+        last_us = None if self.released_at is None else 1000 * self.released_at
         self.bucket = changed_bucket(
-            self.bucket, 1000 * self.interval or None, self.burst, self.released_at, now, is_own=True
+            self.bucket, 1000 * self.interval or None, self.burst, last_us, 1000 * now, is_own=True
         )
 
     def release(self, count: int, now: int) -> None:
         for _ in range(count):
             self.released_at = now
             if self.interval:
-                self.bucket = self.bucket or Bucket(1000 * self.interval, 0)
-                self.bucket.take(now)
+                self.bucket = self.bucket or TokenBucket(1000 * self.interval)
+                self.bucket.take(1000 * now)
 
     def expected(self, due: int, leased: int, now: int) -> int:
         if self.paused:
             return 0
         room = max(0, self.limit - leased) if self.limit else due
-        rate = self.bucket.tokens(self.burst, now) if self.bucket else self.burst if self.interval else due
+        rate = (
+            self.bucket.tokens(self.burst, 1000 * now)
+            if self.bucket
+            else self.burst
+            if self.interval
+            else due
+        )
         return min(due, room, rate)
 
 

@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import NamedTuple
 from uuid import UUID
 
+from lonnymq.rules.turns import tag_step
 from tests.invariants import Delivery
 from tests.model.queue_model import QueueModel
 
@@ -88,7 +89,7 @@ class Deliveries:
 
 def costs(model: QueueModel, line: Line, ids: list[int]) -> dict[int, Fraction]:
     weight = Fraction(model.policy(line.channel).weight)
-    return {i: model.messages[i].cost / weight for i in ids}
+    return {i: tag_step(model.messages[i].cost, weight) for i in ids}
 
 
 def shares(model: QueueModel, took: list[int], before: dict[Line, list[int]]) -> dict[Line, Fraction]:

@@ -13,6 +13,9 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from lonnymq.rules.room import channel_room, queue_room
+from lonnymq.rules.token_bucket import TokenBucket, changed_bucket
+from lonnymq.rules.turns import place
 from tests.model.admission import Admission
 
 RAN_OUT = "the lease ran out"
@@ -70,42 +73,6 @@ class OwnPolicy:
 LIMITS = ("max_concurrency", "release_interval_us", "burst", "max_size")
 
 
-@dataclass
-class Bucket:
-    """The tokens of a channel with a rate: each release takes one, and one comes back per interval."""
-
-    interval_us: int
-    full_at_us: int  # when the bucket is full again
-    released_at: int | None = None
-
-    def tokens(self, burst: int, at: int) -> int:
-        missing_us = max(0, self.full_at_us - 1000 * at)
-        return burst - -(-missing_us // self.interval_us)
-
-    def take(self, at: int) -> None:
-        self.full_at_us = max(self.full_at_us, 1000 * at) + self.interval_us
-        self.released_at = at
-
-
-def changed_bucket(
-    old: Bucket | None, interval_us: int | None, burst: int, last_at: int | None, now: int, *, is_own: bool
-) -> Bucket | None:
-    """The bucket after the policy has changed. As many tokens are missing now as before, at most the burst;
-    if the channel sets its limits itself, at least one since its last release.
-    """
-    known = [old.released_at if old else None, last_at]
-    released_at = max((at for at in known if at is not None), default=None)
-    if interval_us is None or released_at is None:
-        return None
-    if old is not None and old.interval_us == interval_us:
-        return Bucket(interval_us, min(old.full_at_us, 1000 * released_at + burst * interval_us), released_at)
-    full_at_us = 1000 * released_at + is_own * interval_us
-    if old is not None:
-        missing_us = -(-(old.full_at_us - 1000 * now) * interval_us // old.interval_us)
-        full_at_us = max(full_at_us, 1000 * now + min(burst * interval_us, missing_us))
-    return Bucket(interval_us, full_at_us, released_at)
-
-
 @dataclass(frozen=True)
 class Draft:
     """What a producer gives."""
@@ -153,7 +120,7 @@ class Message:
 
     @property
     def place(self) -> tuple[int, int, int]:
-        return -self.priority, self.dequeue_at, self.id
+        return place(self.priority, self.dequeue_at, self.id)
 
     @property
     def stored(self) -> tuple[Any, ...]:
@@ -186,7 +153,7 @@ class QueueModel:
     now: int
     settings: Settings = field(default_factory=Settings)
     policies: dict[str, OwnPolicy] = field(default_factory=dict)
-    buckets: dict[str, Bucket] = field(default_factory=dict)
+    buckets: dict[str, TokenBucket] = field(default_factory=dict)
     # Channels whose policy changed since the last dispatch; "": the limits of all channels.
     changed: set[str] = field(default_factory=set)
     messages: dict[int, Message] = field(default_factory=dict)
@@ -281,26 +248,28 @@ class QueueModel:
     def available(self, channel: str, lanes: list[str] | None = None) -> int:
         """How many messages the channel may release now. Leases count until they end, however late."""
         policy = self.policy(channel)
-        if policy.paused:
-            return 0
+        room = channel_room(
+            is_paused=policy.paused,
+            max_concurrency=policy.max_concurrency,
+            leased=len(self.leases(channel)),
+            tokens=self.tokens(channel, self.now),
+        )
         available = len(self.next(channel, lanes))
-        if policy.max_concurrency is not None:
-            available = min(available, max(0, policy.max_concurrency - len(self.leases(channel))))
-        return min(available, self.tokens(channel, self.now))
+        return available if room is None else min(available, room)
 
     def tokens(self, channel: str, at: int) -> int:
         """How many messages the rate lets the channel release at this time."""
         policy, bucket = self.policy(channel), self.buckets.get(channel)
         if policy.release_interval_us is None:
             return sys.maxsize
-        return policy.burst if bucket is None else bucket.tokens(policy.burst, at)
+        return policy.burst if bucket is None else bucket.tokens(policy.burst, 1000 * at)
 
     def room(self, limit: int) -> int:
         """How many of `limit` messages the queue may release now, over all channels."""
         if self.settings.paused:
             return 0
-        most = self.settings.max_concurrency
-        return limit if most is None else min(limit, max(0, most - len(self.leases())))
+        room = queue_room(self.settings.max_concurrency, len(self.leases()))
+        return limit if room is None else min(limit, room)
 
     def lease(self, message_id: int, token: UUID, lease_ms: int, consumer: str | None) -> Message:
         message = self.messages[message_id]
@@ -315,7 +284,7 @@ class QueueModel:
         self.released_at[message.channel] = self.now
         interval_us = self.policy(message.channel).release_interval_us
         if interval_us is not None:
-            self.buckets.setdefault(message.channel, Bucket(interval_us, 0)).take(self.now)
+            self.buckets.setdefault(message.channel, TokenBucket(interval_us)).take(1000 * self.now)
         self.served[message.channel] = self.served.get(message.channel, 0) + 1
         self.served_total += 1
         self.uncounted[message.channel] += 1
@@ -547,18 +516,19 @@ class QueueModel:
         bucket, policy = self.buckets.get(channel), self.policy(channel)
         if bucket is None or self.tokens(channel, self.now) > 0:
             return self.now
-        return -(-(bucket.full_at_us - (policy.burst - 1) * bucket.interval_us) // 1000)
+        return -(-bucket.token_at_us(policy.burst) // 1000)
 
     def _apply_rates(self) -> None:
         """A dispatch applies changed policies."""
         for channel in self.changed | (self.buckets.keys() if "" in self.changed else set()):
             policy, own = self.policy(channel), self.policies.get(channel, OwnPolicy())
+            released_at = self.released_at.get(channel)
             bucket = changed_bucket(
                 self.buckets.pop(channel, None),
                 policy.release_interval_us,
                 policy.burst,
-                self.released_at.get(channel),
-                self.now,
+                None if released_at is None else 1000 * released_at,
+                1000 * self.now,
                 is_own=bool(own.max_concurrency or own.release_interval_us),
             )
             if bucket is not None:

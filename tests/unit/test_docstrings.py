@@ -10,6 +10,9 @@ MODULES = [
     "lonnymq.client.times",
     "lonnymq.adapters.array_text",
     "lonnymq.install.missing_roles",
+    "lonnymq.rules.room",
+    "lonnymq.rules.token_bucket",
+    "lonnymq.rules.turns",
     "lonnymq.worker.backoff",
 ]
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from lonnymq.formatting import duration, plural
 from lonnymq.quantile import quantile
 from lonnymq.rate import interval_us
+from lonnymq.rules.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
     from lonnymq.channel_policy import ChannelPolicy
@@ -145,15 +146,15 @@ def simulate(runs: Sequence[Run], limits: Limits, consumers: int | None = None) 
     interval = interval_us(limits.rate) if limits.rate else 0
     begin = min(run.began_at for run in runs)
     ends: list[int] = []
-    full_at_us = 0  # when the token bucket of the rate is full again
+    bucket = TokenBucket(interval)
     simulated = []
     for run in runs:
         at = max(run.due_at, begin)
         if slots is not None and len(ends) == slots:
             at = max(at, heapq.heappop(ends))
         if interval:
-            at = max(at, -(-(full_at_us - (limits.burst - 1) * interval) // 1000))
-            full_at_us = max(full_at_us, 1000 * at) + interval
+            at = max(at, -(-bucket.token_at_us(limits.burst) // 1000))
+            bucket.take(1000 * at)
         if slots is not None:
             heapq.heappush(ends, at + run.took_ms)
         simulated.append(Run(run.due_at, at, run.took_ms))
