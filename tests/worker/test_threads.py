@@ -5,6 +5,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -156,7 +157,7 @@ def test_an_interrupt_never_hits_a_thread_that_the_handler_starts() -> None:
         threads = Threads(1, list)
         for _ in range(100):
             call = threads.start(starts_threads)
-            await until(lambda: call.is_started)
+            await until(partial(getattr, call, "is_started"))
             threads.interrupt(call)
             assert isinstance(await error_of(call), JobStopped)
             assert not threads._stuck, "something else was interrupted"
