@@ -3,6 +3,7 @@ long.
 """
 
 import random
+import threading
 import time
 from functools import partial
 
@@ -25,6 +26,7 @@ from tests.isolation.shared_database import (
     wait_until_expired,
 )
 
+LOAD, LOAD_S, TIMEOUT_S = 11, 1.5, 20
 ENDINGS = pytest.mark.parametrize("ending", ["commit", "rollback"])
 STOPS = pytest.mark.parametrize(
     "stop",
@@ -381,31 +383,37 @@ def test_the_limit_holds_under_load(database: SharedDatabase, moves: bool) -> No
     highest, chance = 4, random.Random(1)
     limit(observer, highest)
     fill(observer, 600)
-    deadline = time.monotonic() + 1.5
+    taken: list[int] = []
+    is_over = threading.Event()
     sessions = [database.session(f"load {seed}") for seed in range(5)]
-    running = [database.start(partial(consume, conn, seed, deadline)) for seed, conn in enumerate(sessions)]
-    while time.monotonic() < deadline:
+    running = [
+        database.start(partial(consume, conn, seed, taken, is_over)) for seed, conn in enumerate(sessions)
+    ]
+    begin = time.monotonic()
+    while time.monotonic() < begin + LOAD_S or (len(taken) < LOAD and time.monotonic() < begin + TIMEOUT_S):
         assert leased(watcher) <= highest
         if moves and chance.random() < 0.2:
             limit(mover, chance.randint(1, highest))
         time.sleep(0.002)
-    assert sum(future.result(timeout=20) for future in running) > 10
+    is_over.set()
+    for future in running:
+        future.result(timeout=TIMEOUT_S)
+    assert len(taken) >= LOAD
     complete_all(observer)
     limit(observer, 3)
     take_all(observer, 3)
     check_limit(observer, 3)
 
 
-def consume(conn: psycopg.Connection, seed: int, deadline: float) -> int:
-    """Returns how many messages it leased."""
-    chance, count = random.Random(seed), 0
-    while time.monotonic() < deadline:
+def consume(conn: psycopg.Connection, seed: int, taken: list[int], is_over: threading.Event) -> None:
+    """Add the ids of the messages that it leased to `taken`."""
+    chance = random.Random(seed)
+    while not is_over.is_set():
         conn.execute("SELECT dispatch()")
         conn.execute("BEGIN")
         deliveries = take(conn, chance.randint(1, 3), lease_ms=chance.choice([1, 60_000]))
         end(conn, chance.choice(["commit", "commit", "rollback"]))
-        count += len(deliveries)
+        taken += [delivery.id for delivery in deliveries]
         for delivery in deliveries:
             call = chance.choice(["message_complete(%s, %s)", "message_retry(%s, %s)"])
             conn.execute(f"SELECT {call}", (delivery.id, delivery.token))
-    return count
