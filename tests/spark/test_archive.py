@@ -3,7 +3,7 @@
 import shutil
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,15 @@ from pyspark.sql import SparkSession
 from lonnymq.errors import InvalidArgument, NotPermitted, PositionUnknown
 from lonnymq.spark.changes.range_reader import RowsLost
 from lonnymq.spark.columns import HISTORY
-from lonnymq.spark.lake import delta_table
+from lonnymq.spark.lake import delta_table, lake_table
 from lonnymq.spark.lake.archive import ArchiveProgress, HistoryNotKept, archive
-from lonnymq.spark.lake.delta_table import LakeConflict, LakeTable, LakeUnsuitable
+from lonnymq.spark.lake.delta_table import DeltaLakeTable
+from lonnymq.spark.lake.lake_table import LakeConflict, LakeUnsuitable, TableOptions
+from lonnymq.spark.lake.read_lake import read
 from tests.database import Connect
 from tests.spark.traffic import complete, finish, kill, settle
 
-OPENED = LakeTable.open
+OPENED = DeltaLakeTable.open
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +68,7 @@ def test_a_table_of_an_older_version_gets_the_columns_it_lacks(
     [(system,)] = conn.execute("SELECT system_id FROM history_bounds()").fetchall()
     older = HISTORY.without(["lane", "priority", "cost"]).schema()
     uri = f"{folder}/history"
-    LakeTable(uri, f"cluster {system}, schema lonnymq, history").open(older)
+    DeltaLakeTable.open(TableOptions(uri, f"cluster {system}, schema lonnymq, history", older, "finished_at"))
     conn.execute("SELECT message_create('acme', 'x', p_lane => 'slow', p_priority => 7, p_cost => 3)")
     complete(conn)
     for rows in (1, 0):
@@ -117,13 +119,13 @@ def test_two_archives_at_once_write_nothing_twice(
     archive(spark, folder, options, tables=["history"])
     finish(conn, "acme", [b"y"] * 3)
 
-    def overtaken(table: LakeTable, *arguments: Any) -> DeltaTable:
-        found = OPENED(table, *arguments)
+    def overtaken(table: TableOptions) -> DeltaLakeTable:
+        found = OPENED(table)
         monkeypatch.undo()
         archive(spark, folder, options, tables=["history"])
         return found
 
-    monkeypatch.setattr(LakeTable, "open", overtaken)
+    monkeypatch.setattr(DeltaLakeTable, "open", overtaken)
     with pytest.raises(LakeConflict, match="another archive has committed"):
         archive(spark, folder, options, tables=["history"])
     assert ids(folder) == in_postgresql(conn)
@@ -171,6 +173,30 @@ def test_polars_and_duckdb_read_the_same_rows(
     assert comparable(with_duckdb) == comparable(expected)
     [day] = {row["finished_at"].date() for row in with_polars}
     assert pl.read_delta(uri)["day"].to_list() == [day] * 3
+
+
+def test_reading_some_days_reads_their_files_only(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
+) -> None:
+    kept = finish(conn, "acme", [b"x"] * 3)
+    for back, id_ in zip((2, 1), kept, strict=False):
+        conn.execute(
+            "UPDATE finished SET finished_at = finished_at - %s * 86400000::BIGINT WHERE id = %s", (back, id_)
+        )
+    [(last,)] = conn.execute("SELECT MAX(finished_at) FROM history").fetchall()
+    archive(spark, folder, options, tables=["history"])
+    today = datetime.fromtimestamp(last / 1000, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    yesterday = today - timedelta(days=1)
+    for since, until, expected in [
+        (None, None, kept),
+        (yesterday, None, kept[1:]),
+        (today - timedelta(microseconds=1), today, kept[1:2]),
+        (None, yesterday, kept[:1]),
+        (today + timedelta(days=1), None, []),
+    ]:
+        rows = read(spark, folder, "history", since=since, until=until)
+        assert sorted(row.id for row in rows.collect()) == expected
+        assert len(rows.inputFiles()) == len(expected)
 
 
 def comparable(rows: list[dict[str, Any]]) -> list[list[tuple[str, Any]]]:
@@ -243,7 +269,7 @@ def test_the_lake_of_another_queue_is_refused(
     archive(spark, folder, options, tables=["history"])
     table = DeltaTable(f"{folder}/history")
     table.alter.set_table_properties(
-        {delta_table.SOURCE: "cluster 1, schema lonnymq, history"}, raise_if_not_exists=False
+        {lake_table.SOURCE: "cluster 1, schema lonnymq, history"}, raise_if_not_exists=False
     )
     with pytest.raises(LakeUnsuitable, match="cluster 1") as refused:
         archive(spark, folder, options, tables=["history"])
@@ -258,7 +284,7 @@ def test_a_database_restored_to_an_earlier_time_is_refused(
     table = DeltaTable(f"{folder}/history")
     later = CommitProperties(app_transactions=[Transaction(delta_table.POSITION, 10**12)])
     table.create_write_transaction(
-        [], mode="append", schema=table.schema(), partition_by=[delta_table.DAY], commit_properties=later
+        [], mode="append", schema=table.schema(), partition_by=[lake_table.DAY], commit_properties=later
     )
     with pytest.raises(PositionUnknown, match="goes up to transaction 1000000000000"):
         archive(spark, folder, options, tables=["history"])

@@ -28,11 +28,11 @@ from lonnymq.spark.changes.offsets import Offset
 from lonnymq.spark.changes.range_reader import RangeReader
 from lonnymq.spark.changes.snapshots import EARLIEST, Snapshot
 from lonnymq.spark.connection import QueueAddress
-from lonnymq.spark.lake.delta_table import LakeTable, Position, absolute_path
+from lonnymq.spark.lake.delta_table import DeltaLakeTable
+from lonnymq.spark.lake.lake_table import LakeTable, Position, TableOptions, absolute_path
 from lonnymq.spark.unwrap_errors import unwrap_spark_errors
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
 ROWS_PER_COMMIT = 1_000_000
@@ -123,8 +123,7 @@ def archive(
 class _NextCommit:
     """The transactions that the next commit adds."""
 
-    lake: LakeTable
-    table: DeltaTable
+    table: LakeTable
     start: Offset
     end: Offset
 
@@ -165,7 +164,7 @@ class _TableArchiver:
         )
         upto = Position(commit.end.snapshot.xmax, commit.end.mark)
         with unwrap_spark_errors():
-            self.archived.rows += commit.lake.append(commit.table, rows, self.source.day_of, upto)
+            self.archived.rows += commit.table.append(rows, upto)
         self.archived.commits += 1
         self.archived.upto_xid = upto.xid
         return True
@@ -178,9 +177,8 @@ class _TableArchiver:
             raise HistoryNotKept(
                 "the queue does not keep a history", "run `lonnymq queue set --history` first"
             )
-        lake = LakeTable(self.uri, f"cluster {state.system}, schema {self.address.schema}, {self.view.name}")
-        table = lake.open(self.view.columns.schema())
-        position = lake.position(table)
+        table = self._open(state)
+        position = table.position()
         start = Offset(EARLIEST, state.system)
         if position is not None:
             start = Offset(Snapshot.of(position.xid), state.system, position.mark)
@@ -194,7 +192,13 @@ class _TableArchiver:
             return None
         if position is None and state.trimmed and self.view.is_trimmed:
             self.archived.begins_at = _iso(self.view.oldest_at(cursor))
-        return _NextCommit(lake, table, start, end)
+        return _NextCommit(table, start, end)
+
+    def _open(self, state: DatabaseState) -> LakeTable:
+        source = f"cluster {state.system}, schema {self.address.schema}, {self.view.name}"
+        return DeltaLakeTable.open(
+            TableOptions(self.uri, source, self.view.columns.schema(), self.source.day_of)
+        )
 
     def _check(self, cursor: Cursor, start: Offset, state: DatabaseState) -> None:
         try:
