@@ -105,17 +105,18 @@ STORED = """
     SELECT m.id, channel, content, headers, max_attempts, dedupe_key, created_at, dequeue_at, attempts, state,
         error, CASE WHEN l.token IS NULL THEN m.consumer ELSE l.consumer END, l.token, l.end_at, NULL,
         COALESCE(first_dequeued_at, m.dequeued_at, l.dequeued_at), COALESCE(l.dequeued_at, m.dequeued_at),
-        is_cancelled, past_errors, priority, cost, lane, unique_for_ms
+        is_cancelled, past_errors, priority, cost, lane, unique_for_ms, past_runs
     FROM message m
     LEFT JOIN (SELECT l.*, s.id, s.generation FROM lease l CROSS JOIN unnest(l.stubs) s) l
         ON l.id = m.id AND l.generation = m.generation
     UNION ALL
     SELECT id, channel, content, headers, max_attempts, dedupe_key, created_at, dequeue_at, attempts, state,
         error, consumer, NULL, NULL, dead_at, COALESCE(first_dequeued_at, dequeued_at), dequeued_at,
-        FALSE, past_errors, priority, cost, lane, unique_for_ms FROM dead"""
+        FALSE, past_errors, priority, cost, lane, unique_for_ms, NULL FROM dead"""
 HISTORY = """
     SELECT id, finished_at, outcome, attempts, channel, created_at, dequeue_at, first_dequeued_at,
-        dequeued_at, error, consumer, dedupe_key, headers, content_bytes, content FROM history"""
+        dequeued_at, error, consumer, dedupe_key, headers, content_bytes, content,
+        past_runs FROM history"""
 # Truncating is slow, so only tables that grow with every call are truncated, which removes their dead rows.
 RESET = """
     TRUNCATE message, notice, tick, ready, lease, line, backlog, slots RESTART IDENTITY;

@@ -115,6 +115,7 @@ class Message:
     cost: int = 1
     lane: str = "default"
     unique_for_ms: int | None = None
+    past_runs: list[int] | None = None
     is_announced: bool = False  # leased under a concurrency limit: its end appends a notice
     is_counted: bool = False  # created while its channel had a max_size
 
@@ -124,8 +125,8 @@ class Message:
 
     @property
     def stored(self) -> tuple[Any, ...]:
-        """Everything of it that a caller can see, up to how long it holds its key."""
-        return tuple(vars(self).values())[:23]
+        """Everything of it that a caller can see, up to its past runs."""
+        return tuple(vars(self).values())[:24]
 
 
 class Finished(NamedTuple):
@@ -146,6 +147,7 @@ class Finished(NamedTuple):
     headers: dict[str, Any] | None
     content_bytes: int
     content: bytes | None
+    past_runs: list[int] | None
 
 
 @dataclass
@@ -321,6 +323,7 @@ class QueueModel:
         if error is not None:
             self._fail(message, error, is_final=is_final)
         else:
+            self._end_run(message)
             self._end_lease(message)
         if message.dead_at is not None:
             return "dead"
@@ -599,12 +602,25 @@ class QueueModel:
         if self.settings.max_concurrency is not None:
             self.slot_found_at[""] = self.now + NOTICE_MS
 
+    def _end_run(self, message: Message) -> None:
+        if self.settings.history:
+            assert message.dequeued_at is not None
+            message.past_runs = [
+                *(message.past_runs or []),
+                message.dequeue_at,
+                message.dequeued_at,
+                self.now,
+            ]
+
     def _fail(self, message: Message, error: str, *, is_final: bool = False) -> None:
         """The attempt is used up; after the last or a final one the message is a dead letter."""
         if is_final or message.attempts + 1 >= (message.max_attempts or self.settings.max_attempts):
             self._leave(message, "dead", error)
             message.dead_at = self.now
+            message.past_runs = None
             self.dead[message.id] = self.messages.pop(message.id)
+        else:
+            self._end_run(message)
         self._end_lease(message)
         message.attempts += 1
         message.error = error
@@ -636,6 +652,7 @@ class QueueModel:
             message.headers,
             len(message.content),
             message.content if self.settings.history_content else None,
+            message.past_runs,
         )
 
     def _forget(self, channel: str) -> None:

@@ -37,7 +37,8 @@ def finish(conn: psycopg.Connection, first: int, last: int | None = None) -> lis
 def shown(conn: psycopg.Connection, view: str, columns: list[str]) -> set[Row]:
     """The rows of a view, in types that can be compared with Spark's rows."""
     selected = ", ".join({"xid": "xid::TEXT::BIGINT"}.get(name, _selected(name)) for name in columns)
-    return set(conn.execute(f"SELECT {selected} FROM {view}".encode()).fetchall())
+    rows = conn.execute(f"SELECT {selected} FROM {view}".encode()).fetchall()
+    return {tuple(tuple(value) if isinstance(value, list) else value for value in row) for row in rows}
 
 
 def _selected(name: str) -> str:
@@ -51,8 +52,7 @@ def read(df: DataFrame) -> list[Row]:
 
 def as_rows(table: pa.Table) -> list[Row]:
     columns = [
-        _milliseconds(table.column(name)) if name in TIMES else table.column(name).to_pylist()
-        for name in table.column_names
+        READ_AS.get(name, pa.ChunkedArray.to_pylist)(table.column(name)) for name in table.column_names
     ]
     return list(zip(*columns, strict=True))
 
@@ -61,6 +61,17 @@ def _milliseconds(column: pa.ChunkedArray) -> list[int | None]:
     microseconds = column.cast(pa.int64()).to_pylist()
     assert all(value is None or value % 1000 == 0 for value in microseconds)
     return [None if value is None else value // 1000 for value in microseconds]
+
+
+def _flat(column: pa.ChunkedArray) -> list[tuple[int, ...] | None]:
+    """Past runs as PostgreSQL has them: the numbers of all runs, one after the other."""
+    return [
+        None if runs is None else tuple(number for run in runs for number in run.values())
+        for runs in column.to_pylist()
+    ]
+
+
+READ_AS = {**dict.fromkeys(TIMES, _milliseconds), "past_runs": _flat}
 
 
 def stream_reader(options: dict[str, str], view: str = "history", **more: str) -> StreamReader:

@@ -8,10 +8,12 @@ import psycopg
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     IntegerType,
     LongType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
 )
@@ -25,6 +27,7 @@ from tests.invariants import dequeue, dispatch
 from tests.spark.change_rows import PUSHDOWN, Row, finish, position, read, run, setting, shown
 
 ZONE = "spark.sql.session.timeZone"
+RUN = StructType([StructField(name, LongType()) for name in ("due_at", "dequeued_at", "ended_at")])
 LARGE = bytes(range(256)) * 4096
 MESSAGES: list[tuple[str, bytes, dict[str, Any]]] = [
     ("plain", b"content", {}),
@@ -63,6 +66,10 @@ def finish_all_kinds(conn: psycopg.Connection) -> None:
     [doomed] = dequeue(conn, 1, 60_000)[0]
     conn.execute("SELECT message_retry(%s, %s, p_error => 'no ''such'' thing')", (doomed.id, doomed.token))
     [(waiting,)] = conn.execute("SELECT id FROM message_create('cancelled', 'x')").fetchall()
+    for _ in range(2):
+        dispatch(conn)
+        [tried] = dequeue(conn, 1, 60_000)[0]
+        conn.execute("SELECT message_retry(%s, %s)", (tried.id, tried.token))
     conn.execute("SELECT message_cancel(%s)", (waiting,))
 
 
@@ -92,6 +99,8 @@ def test_spark_and_postgresql_have_the_same_rows(
     assert by_channel["plain"]["headers"] is None
     assert {row["outcome"] for row in by_channel.values()} == {"completed", "dead", "cancelled"}
     assert by_channel["urgent"]["dequeue_at"] == -5
+    assert len(by_channel["cancelled"]["past_runs"]) == 2
+    assert by_channel["plain"]["past_runs"] is None
     assert df.rdd.getNumPartitions() >= 3
 
 
@@ -104,6 +113,7 @@ def test_the_schema_is_exact(spark: SparkSession, options: dict[str, str], conn:
         **dict.fromkeys(("attempts", "content_bytes", "priority", "cost"), IntegerType()),
         **dict.fromkeys(times, TimestampType()),
         **dict.fromkeys(texts, StringType()),
+        "past_runs": ArrayType(RUN),
         "content": BinaryType(),
     }
     finish_all_kinds(conn)

@@ -293,6 +293,82 @@ def test_the_columns_of_a_row(conn: psycopg.Connection, clock: FakeClock) -> Non
     )
 
 
+def runs(conn: psycopg.Connection) -> list[Any]:
+    return conn.execute("SELECT outcome, past_runs FROM history ORDER BY xid").fetchall()
+
+
+def test_runs_before_the_last_are_kept(conn: psycopg.Connection, clock: FakeClock) -> None:
+    """Whatever ends a run: an error, a release, or a lease that ran out. A message that is rescheduled while
+    it waits has no run, and one that was dead begins again.
+    """
+    switch_on(conn)
+    began = clock.at
+    first = lease(conn, dequeue_at=began - 5, max_attempts=3)
+    clock.advance(10)
+    conn.execute("SELECT message_retry(%s, %s, %s)", (first.id, first.token, began + 100))
+    conn.execute("SELECT message_reschedule(%s, %s)", (first.id, began + 50))
+    clock.advance(50)
+    dispatch(conn)
+    [second], _ = dequeue(conn, 1, 1000)
+    clock.advance(10)
+    fail(conn, second)
+    dispatch(conn)
+    assert len(dequeue(conn, 1, 1000)[0]) == 1
+    clock.advance(1001)
+    dispatch(conn)
+    past = [
+        began - 5,
+        began,
+        began + 10,
+        began + 50,
+        began + 60,
+        began + 70,
+        began + 50,
+        began + 70,
+        clock.at,
+    ]
+    [last], _ = dequeue(conn, 1, 1000)
+    fail(conn, last)
+    assert runs(conn) == [("dead", past)]
+    conn.execute("SELECT * FROM dead_retry(%s)", ([first.id],))
+    dispatch(conn)
+    [again], _ = dequeue(conn, 1, 1000)
+    complete(conn, again)
+    assert runs(conn) == [("dead", past), ("completed", None)]
+    check(conn)
+
+
+def test_the_first_run_and_the_newest_99_are_kept(conn: psycopg.Connection, clock: FakeClock) -> None:
+    switch_on(conn)
+    id_ = create(conn)
+    for _ in range(103):
+        dispatch(conn)
+        [message], _ = dequeue(conn)
+        clock.advance(1)
+        conn.execute("SELECT message_retry(%s, %s)", (message.id, message.token))
+    cancel(conn, id_)
+    [(_, past)] = runs(conn)
+    began = clock.at - 103
+    assert past[1::3] == [began, *range(began + 4, clock.at)]
+    assert past[2::3] == [began + 1, *range(began + 5, clock.at + 1)]
+
+
+def test_without_a_history_no_runs_are_kept(conn: psycopg.Connection, clock: FakeClock) -> None:
+    fail(conn, lease(conn))
+    assert conn.execute("SELECT past_runs FROM message").fetchall() == [(None,)]
+    switch_on(conn)
+    dispatch(conn)
+    [message], _ = dequeue(conn)
+    clock.advance(5)
+    fail(conn, message)
+    conn.execute("SELECT * FROM queue_set(p_history => FALSE)")
+    dispatch(conn)
+    [message], _ = dequeue(conn)
+    fail(conn, message)
+    past = [clock.at - 5] * 2 + [clock.at]
+    assert conn.execute("SELECT past_runs FROM message").fetchall() == [(past,)]
+
+
 def test_the_columns_after_one_delivery_and_without_any(conn: psycopg.Connection, clock: FakeClock) -> None:
     switch_on(conn)
     cancel_waiting(conn, clock)

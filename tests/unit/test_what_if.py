@@ -40,6 +40,7 @@ def finished(
         "priority": 0,
         "cost": 1,
         "headers": {},
+        "past_runs": (),
         "content_bytes": 0,
         "content": None,
     }

@@ -66,6 +66,7 @@ from lonnymq.commands.history import (
     HistorySummary,
     HistoryUnfollow,
     HistoryUnread,
+    PastRun,
     TaskSummary,
 )
 from lonnymq.commands.message import (
@@ -233,6 +234,7 @@ __all__ = [
     "MessageRetry",
     "MessageRetryMany",
     "Outcome",
+    "PastRun",
     "Place",
     "ProgressWrite",
     "Published",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from lonnymq.commands.answers import ManyRecords, Nothing, OneRecord, YesOrNo
 from lonnymq.payload import Payloaded
@@ -15,6 +16,7 @@ from lonnymq.statement import (
     Int,
     Jsonb,
     Row,
+    SqlType,
     Statement,
     Text,
     columns_of,
@@ -24,9 +26,31 @@ from lonnymq.statement import (
 
 
 @dataclass(frozen=True, slots=True)
+class PastRun:
+    """A run before the last one: when the message was due, when it was dequeued, and when it came back."""
+
+    due_at: int
+    dequeued_at: int
+    ended_at: int
+
+
+def _past_runs(numbers: Sequence[int] | None) -> tuple[PastRun, ...]:
+    """
+    >>> _past_runs([1, 2, 3, 4, 5, 6])
+    (PastRun(due_at=1, dequeued_at=2, ended_at=3), PastRun(due_at=4, dequeued_at=5, ended_at=6))
+    """
+    each = iter(numbers or ())
+    return tuple(map(PastRun, each, each, each))
+
+
+PastRuns = Annotated[tuple[PastRun, ...], SqlType("BIGINT[]", load=_past_runs)]
+
+
+@dataclass(frozen=True, slots=True)
 class FinishedMessage(Payloaded):
     """A message of the history. `outcome` is completed, dead or cancelled. Its content is there if it was
-    kept.
+    kept. A run is the time from a dequeue until the lease ends, also if it does not count as an attempt. At
+    most 100 past runs are kept: the first one and the newest.
     """
 
     id: int
@@ -45,15 +69,16 @@ class FinishedMessage(Payloaded):
     priority: int
     cost: int
     headers: Jsonb
+    past_runs: PastRuns
     content_bytes: int
     content: Bytea | None
 
     @property
     def waited_ms(self) -> int | None:
-        """From when it was due until it was first dequeued. None if it never was, or if a retry has changed
-        when it is due. history_newest.sql has the same rule.
+        """From when it was first due until it was first dequeued. None if it never was, or if it was retried
+        after it had died. history_newest.sql has the same rule.
         """
-        due_at = max(self.created_at, self.dequeue_at)
+        due_at = max(self.created_at, self.past_runs[0].due_at if self.past_runs else self.dequeue_at)
         if self.first_dequeued_at is None or self.first_dequeued_at < due_at:
             return None
         return self.first_dequeued_at - due_at

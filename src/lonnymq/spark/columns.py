@@ -6,11 +6,12 @@ timestamp. `xid`, the transaction that wrote the row, is a number too. JSON is t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     DataType,
@@ -40,6 +41,11 @@ TEXT = ColumnType(StringType(), pa.string())
 JSON = ColumnType(StringType(), pa.string(), "CAST({} AS TEXT)")
 BYTES = ColumnType(BinaryType(), pa.binary())
 TIME = ColumnType(TimestampType(), MICROSECONDS)
+RUN_FIELDS = ("due_at", "dequeued_at", "ended_at")
+RUNS = ColumnType(
+    ArrayType(StructType([StructField(name, LongType()) for name in RUN_FIELDS])),
+    pa.list_(pa.struct([(name, pa.int64()) for name in RUN_FIELDS])),
+)
 XID = ColumnType(LongType(), pa.int64(), "CAST(CAST({} AS TEXT) AS BIGINT)")
 
 TYPES = {
@@ -61,6 +67,7 @@ TYPES = {
     "consumer": TEXT,
     "error": TEXT,
     "past_errors": JSON,
+    "past_runs": RUNS,
     "dedupe_key": TEXT,
     "lane": TEXT,
     "priority": INT,
@@ -98,19 +105,38 @@ class Columns:
         """Convert a batch that the database returned for `select_list` into the types that Spark expects."""
         types = [TYPES[name].arrow for name in self.names]
         arrays = [
-            _timestamps(array) if kind == MICROSECONDS else array.cast(kind)
+            CONVERSIONS.get(kind, pa.Array.cast)(array, kind)
             for array, kind in zip(selected.columns, types, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(zip(self.names, types, strict=True))))
 
 
-def _timestamps(milliseconds: pa.Array) -> pa.Array:
+def _timestamps(milliseconds: pa.Array, _kind: pa.DataType) -> pa.Array:
     return milliseconds.cast(pa.int64()).cast(MILLISECONDS).cast(MICROSECONDS)
+
+
+def _runs(numbers: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Lists of structs, from lists in which the fields of each struct follow each other."""
+    if numbers.null_count == len(numbers):  # as is usual, and much faster
+        return pa.nulls(len(numbers), kind)
+    flat = numbers.cast(pa.list_(pa.int64()))
+    each = flat.flatten().to_numpy(zero_copy_only=False)
+    fields = [pa.array(each[n :: len(RUN_FIELDS)], pa.int64()) for n in range(len(RUN_FIELDS))]
+    lengths = flat.value_lengths().fill_null(0).to_numpy() // len(RUN_FIELDS)
+    offsets = pa.array([0, *lengths.cumsum()], pa.int32())
+    structs = pa.StructArray.from_arrays(fields, fields=list(kind.value_type))
+    return pa.ListArray.from_arrays(offsets, structs, type=kind, mask=flat.is_null())
+
+
+CONVERSIONS: dict[pa.DataType, Callable[[pa.Array, pa.DataType], pa.Array]] = {
+    MICROSECONDS: _timestamps,
+    RUNS.arrow: _runs,
+}
 
 
 HISTORY = Columns.of(
     "xid id channel outcome created_at dequeue_at first_dequeued_at dequeued_at finished_at attempts consumer"
-    " error dedupe_key lane priority cost headers content_bytes content"
+    " error dedupe_key lane priority cost headers past_runs content_bytes content"
 )
 DEAD = Columns.of(
     "xid id channel created_at dequeue_at first_dequeued_at dequeued_at dead_at attempts max_attempts"

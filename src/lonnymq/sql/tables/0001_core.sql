@@ -78,6 +78,7 @@ CREATE TABLE message (
     error TEXT,
     headers JSONB,
     past_errors JSONB,                      -- errors from before dead_retry: [{"at", "attempts", "error"}]
+    past_runs BIGINT[],                     -- see finished.past_runs; written only while the queue keeps a history
     state BYTEA,
     content BYTEA NOT NULL
 );

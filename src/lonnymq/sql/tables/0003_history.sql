@@ -22,6 +22,10 @@ CREATE TABLE finished (
     error TEXT,
     dedupe_key TEXT COLLATE "C",
     headers JSONB,
+    -- The runs before the last one, the oldest first: for each, when it was due, when it was dequeued and when it came
+    -- back. A run is one lease, whether it counts as an attempt or not. Of more than 100 runs, the first one and the
+    -- newest are kept. NULL: there were none since the message was created, or since dead_retry.
+    past_runs BIGINT[],
     content BYTEA                           -- with history_content; otherwise NULL
 ) PARTITION BY RANGE (finished_at);
 CREATE INDEX finished_xid_ix ON finished (xid);

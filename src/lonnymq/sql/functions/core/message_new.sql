@@ -9,5 +9,5 @@ SELECT p_id AS id, p_xid AS xid, COALESCE(p.dequeue_at, p_clock + p.delay_ms, p_
     COALESCE(p.cost, 1) AS cost, COALESCE(p.priority, 0)::SMALLINT AS priority, p_is_counted AS is_counted,
     FALSE AS is_cancelled, COALESCE(p.lane, 'default') AS lane, p.channel, p.dedupe_key,
     COALESCE(p.unique_for_ms, CASE p.unique_while WHEN 'running' THEN 0 END) AS unique_for_ms, NULL AS consumer,
-    NULL AS error, p.headers, NULL::JSONB AS past_errors, NULL::BYTEA AS state, p.content
+    NULL AS error, p.headers, NULL::JSONB AS past_errors, NULL::BIGINT[] AS past_runs, NULL::BYTEA AS state, p.content
 $$;

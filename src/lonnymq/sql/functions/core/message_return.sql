@@ -1,9 +1,12 @@
 -- Return the messages without an outcome to the dispatcher. A higher generation makes their lease void, and a notice
--- has them placed again. Without p_tell there is no notice: the dispatcher itself places them. The caller has locked
--- the messages. Returns their new stubs.
+-- has them placed again. Without p_tell there is no notice: the dispatcher itself places them. While the queue keeps a
+-- history, the run that has ended is added to past_runs, of which the first one and the newest 99 are kept. The caller
+-- has locked the messages. Returns their new stubs.
 CREATE OR REPLACE FUNCTION message_return (p_endings ending[], p_tell BOOLEAN DEFAULT TRUE)
 RETURNS stub[] LANGUAGE plpgsql AS $$
 DECLARE
+    v_has_history BOOLEAN := (SELECT q.history FROM queue q);
+    v_now BIGINT := clock_ms();
     v_back stub[];
     v_n INT;                                -- how many were leased, and wait now
 BEGIN
@@ -17,7 +20,10 @@ BEGIN
                 ELSE COALESCE(m.first_dequeued_at, m.dequeued_at) END,
             dequeued_at = COALESCE(e.dequeued_at, m.dequeued_at),
             consumer = CASE WHEN e.token IS NULL THEN m.consumer ELSE e.consumer END,
-            rejected_at = CASE WHEN e.error IS NULL THEN m.rejected_at END
+            rejected_at = CASE WHEN e.error IS NULL THEN m.rejected_at END,
+            past_runs = CASE WHEN e.token IS NULL OR NOT v_has_history THEN m.past_runs
+                ELSE CASE WHEN cardinality(m.past_runs) >= 300 THEN m.past_runs[:3] || m.past_runs[7:]
+                    ELSE m.past_runs END || ARRAY[m.dequeue_at, e.dequeued_at, v_now] END
         FROM unnest(p_endings) e
         WHERE m.id = e.id AND e.outcome IS NULL
         RETURNING m.id, m.generation, e.token)
