@@ -268,6 +268,15 @@ def dispatch(run: Run) -> None:
     assert run(c.Dispatch(10, 0)) is False
 
 
+def channels_dispatch(run: Run) -> None:
+    run(c.MessageCreate("a", b""))
+    run(c.MessageCreate("b", b""))
+    run(c.Dispatch())
+    assert run(c.ChannelsDispatch(["b"], None, ["default"], 10)) is False
+    [delivery] = run(c.MessageDequeue(2, channels=["b"])).deliveries
+    assert delivery.channel == "b"
+
+
 def message_dequeue(run: Run) -> None:
     made = run(c.MessageCreate("a", CONTENT, headers=HEADERS))
     run(c.Dispatch())

@@ -62,3 +62,30 @@ def test_claims_beside_much_that_is_dead(connect: Connect, statistics: Statistic
         after = meter.costs()
         grown = {call: (before[call], after[call]) for call in before if after[call] > 2 * before[call]}
         assert not grown, f"buffers before and after: {grown}"
+
+
+@pytest.mark.parametrize("take", ["p_channels => '{far1}'", "p_pattern => 'far.'"])
+def test_a_claim_from_one_channel_costs_the_same_among_many(connect: Connect, take: str) -> None:
+    """By name; by a pattern it also reads the open backlogs."""
+    loader, meter = connect(), Meter(connect())
+    loader.execute("SELECT claim_open('me')")
+    seq = 0
+    costs = []
+    for channels in (20, 3_000):
+        create(loader, 3 * channels, channels, "c")
+        create(loader, 1_000, 1, "far")
+        dispatch_in_bulk(loader)
+        meter.forget()
+        for _ in range(8):
+            channels_or_pattern = take if "pattern" not in take else f"NULL, {take}"
+            meter.count("dispatch", f"channels_dispatch({channels_or_pattern}, p_limit => 50)")
+            [claim] = meter.count("next", f"claim_next('me', 1, {seq}, 50, {HOUR}, {take})")
+            assert claim["messages"] == 50
+            seq = claim["seq"]
+            loader.execute("SELECT claim_complete('me', 1, %s)", (seq,))
+            dispatch(loader)
+        costs.append(meter.costs())
+    print(costs)
+    few, many = costs
+    backlogs = 3_000 if "pattern" in take else 0
+    assert all(many[call] <= 1.5 * few[call] + backlogs for call in few), costs

@@ -39,6 +39,7 @@ schedule_fire           x         .         .         x
 status_get              x         .         x         x
 
 dispatch               .         x         .         x
+channels_dispatch       .         x         .         x
 sleep_begin              .         x         .         x
 sleep_look               .         x         .         x
 message_dequeue         .         x         .         x

@@ -53,7 +53,7 @@ from lonnymq.commands.delivery import (
     MessageRetry,
     MessageRetryMany,
 )
-from lonnymq.commands.dispatch import Awaited, Dispatch, Look, SleepBegin, SleepLook
+from lonnymq.commands.dispatch import Awaited, ChannelsDispatch, Dispatch, Look, SleepBegin, SleepLook
 from lonnymq.commands.history import (
     Bounds,
     FinishedMessage,
@@ -168,6 +168,7 @@ __all__ = [
     "ChannelSet",
     "ChannelStatistics",
     "ChannelStats",
+    "ChannelsDispatch",
     "Claim",
     "ClaimComplete",
     "ClaimCompleted",

@@ -74,6 +74,8 @@ class MessageDequeue(Command[Dequeued]):
 
     With `async_commit` the commit does not wait for the disk. A crash can then undo it; the messages are
     served again, as after any crash.
+
+    With `channels`, only these are served: call ChannelsDispatch first.
     """
 
     function = "message_dequeue"
@@ -85,6 +87,7 @@ class MessageDequeue(Command[Dequeued]):
     consumer: Text | None = None
     lanes: Texts | None = None
     async_commit: Boolean = False
+    channels: Texts | None = None
 
     def decode(self, rows: Sequence[Row]) -> Dequeued:
         deliveries = read(Delivery, (row[:-1] for row in rows if row[0] is not None))

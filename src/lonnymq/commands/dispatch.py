@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lonnymq.commands.answers import OneRecord, YesOrNo
-from lonnymq.statement import BigInt, Int, Texts
+from lonnymq.statement import BigInt, Int, Text, Texts
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,21 @@ class Dispatch(YesOrNo):
 
     limit: Int = 1000
     quiet_ms: Int = 0
+
+
+@dataclass(frozen=True)
+class ChannelsDispatch(YesOrNo):
+    """Make ready the next messages of certain channels, for a consumer of these channels only. Their names, or
+    a regular expression for whole names. True means that there is more to do.
+    """
+
+    function = "channels_dispatch"
+    is_harmless = True
+
+    channels: Texts | None
+    pattern: Text | None = None
+    lanes: Texts | None = None
+    limit: Int = 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,9 @@ class Claim:
 
 @dataclass(frozen=True)
 class ClaimNext(OneRecord[Claim]):
-    """Get the claim after number `seq`: one that is still leased, or a new one."""
+    """Get the claim after number `seq`: one that is still leased, or a new one. With `channels` or `pattern`,
+    it takes from these channels only: call ChannelsDispatch first.
+    """
 
     function = "claim_next"
     record = Claim
@@ -52,6 +54,8 @@ class ClaimNext(OneRecord[Claim]):
     lease_ms: BigInt | None = None
     before: BigInt | None = None
     lanes: Texts | None = None
+    channels: Texts | None = None
+    pattern: Text | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
     "consumer": (
         *_EVERYONE,
         "dispatch",
+        "channels_dispatch",
         "sleep_begin",
         "sleep_look",
         "message_dequeue",

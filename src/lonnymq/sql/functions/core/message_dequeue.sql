@@ -1,6 +1,7 @@
 -- Lease up to p_limit messages that are ready, in fair order: lowest tag first. READ COMMITTED only.
 -- Locks the entries that it takes until the transaction ends, and skips entries that others hold: a transaction left
 -- open holds its own messages and nothing else. With p_lanes, it takes from these lanes only, in equal parts. With
+-- p_channels, it takes from these channels only, and finds what channels_dispatch has made ready. With
 -- p_async_commit, a crash may undo the dequeue, and the messages are then due again; where a limit or the history
 -- depends on it, it commits durably.
 -- Returns the messages, and a last row with a NULL id if there are fewer than p_limit. If again_at is set, dispatch
@@ -10,7 +11,7 @@
 -- waited_ms: how long it has been due, since it was created and since the last dequeue of it.
 CREATE OR REPLACE FUNCTION message_dequeue (
     p_limit INT DEFAULT 1, p_lease_ms BIGINT DEFAULT NULL, p_consumer TEXT DEFAULT NULL, p_lanes TEXT[] DEFAULT NULL,
-    p_async_commit BOOLEAN DEFAULT FALSE
+    p_async_commit BOOLEAN DEFAULT FALSE, p_channels TEXT[] DEFAULT NULL
 ) RETURNS TABLE (
     id BIGINT, channel TEXT, content BYTEA, headers JSONB, state BYTEA, attempts INT, token UUID, lease_end_at BIGINT,
     again_at BIGINT, lane TEXT, priority INT, cost INT, keep_result_ms BIGINT, stalled_consumer TEXT, waited_ms BIGINT
@@ -36,10 +37,11 @@ BEGIN
         ARRAY(SELECT c.channel FROM policy_change c WHERE c.xid >= t.policy_xid) AS changed INTO q FROM queue q
     LEFT JOIN LATERAL (SELECT t.at, t.lanes, t.policy_xid FROM tick t ORDER BY t.id DESC LIMIT 1) t ON TRUE;
     IF (p_limit BETWEEN 1 AND 10000 AND (p_lease_ms IS NULL OR p_lease_ms BETWEEN 1 AND q.lease_max_ms)
-        AND (p_consumer IS NULL OR octet_length(p_consumer) <= 255) AND p_lanes IS NULL AND p_async_commit IS NOT NULL
+        AND (p_consumer IS NULL OR octet_length(p_consumer) <= 255) AND p_lanes IS NULL AND p_async_commit IS NOT NULL AND p_channels IS NULL
         AND NOT q.has_bound AND current_setting('transaction_isolation') = 'read committed') IS NOT TRUE
     THEN
         PERFORM dequeue_check(p_limit, COALESCE(p_lease_ms, q.lease_ms), p_consumer, p_lanes);
+        p_channels := claim_channels(p_channels, NULL, NULL);
     END IF;
     token := gen_random_uuid();
     -- After 20 ms without a dispatch one call in ten is asked to dispatch, after 60 ms every call: only one dispatch
@@ -49,10 +51,10 @@ BEGIN
     END IF;
     -- Usually one round; more if taken messages are void or locked; none while the queue is paused or was changed.
     FOR i IN 1 .. CASE WHEN q.paused OR '' = ANY (q.changed) THEN 0 ELSE 20 END LOOP
-        IF p_lanes IS NULL AND cardinality(q.lanes) = 1 THEN
+        IF p_lanes IS NULL AND p_channels IS NULL AND cardinality(q.lanes) = 1 THEN
             v_got := ready_take(q.lanes[1], q.changed, p_limit - v_count);
         ELSE
-            v_got := ready_take_lanes(q.lanes, p_lanes, q.changed, p_limit - v_count);
+            v_got := ready_take_lanes(q.lanes, p_lanes, q.changed, p_limit - v_count, p_channels);
         END IF;
         EXIT WHEN v_got IS NULL;
         IF v_taken IS NULL THEN             -- the entry may be younger than the clock's first reading
@@ -99,7 +101,7 @@ BEGIN
             v_mode := set_config('synchronous_commit', 'off', TRUE);
         END IF;
     END IF;
-    IF v_count = 0 AND cardinality(q.lanes) > 1 THEN
+    IF v_count = 0 AND cardinality(q.lanes) > 1 AND p_channels IS NULL THEN
         PERFORM lanes_announce(q.lanes, p_lanes, v_now);
     END IF;
     IF v_count < p_limit THEN

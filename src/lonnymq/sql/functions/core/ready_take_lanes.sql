@@ -1,6 +1,7 @@
 -- Part of a dequeue from several lanes: take an equal part from each, in random order; if one lane has less than its
--- part, the others fill up. p_names: which lanes; NULL: all.
-CREATE OR REPLACE FUNCTION ready_take_lanes (p_lanes lane_state[], p_names TEXT[], p_changed TEXT[], p_limit INT)
+-- part, the others fill up. p_names, p_channels: which lanes and channels; NULL: all.
+CREATE OR REPLACE FUNCTION ready_take_lanes (p_lanes lane_state[], p_names TEXT[], p_changed TEXT[], p_limit INT,
+    p_channels TEXT[])
 RETURNS ready[] LANGUAGE plpgsql AS $$
 DECLARE
     v_lanes lane_state[] := ARRAY(
@@ -16,7 +17,11 @@ BEGIN
         v_more := '{}';
         FOREACH l IN ARRAY v_lanes LOOP
             EXIT WHEN cardinality(v_taken) >= p_limit;
-            v_got := ready_take(l, p_changed, LEAST(v_share, p_limit - cardinality(v_taken)));
+            IF p_channels IS NULL THEN
+                v_got := ready_take(l, p_changed, LEAST(v_share, p_limit - cardinality(v_taken)));
+            ELSE
+                v_got := ready_take_channels(l, p_channels, p_changed, LEAST(v_share, p_limit - cardinality(v_taken)));
+            END IF;
             v_taken := v_taken || v_got;
             IF cardinality(v_got) = v_share THEN
                 v_more := v_more || l;

@@ -1,10 +1,10 @@
 -- Move up to p_room messages of a lane from the lines to ready, lowest tag first. No message is moved if its tag is
 -- higher than the lowest tag that stays in an open line. If a channel may not release, its line is closed until a
--- notice or an alarm reopens it.
+-- notice or an alarm reopens it. p_channels: only the lines of these channels count, as if there were no others.
 -- Returns how many messages were moved, and their highest tag.
 CREATE OR REPLACE FUNCTION lane_refill (
-    l lane_state, p_room INT, p_has_policies BOOLEAN, p_is_limited BOOLEAN, p_now BIGINT, OUT put INT,
-        OUT issued BIGINT)
+    l lane_state, p_room INT, p_has_policies BOOLEAN, p_is_limited BOOLEAN, p_now BIGINT,
+    p_channels TEXT[] DEFAULT NULL, OUT put INT, OUT issued BIGINT)
 LANGUAGE plpgsql SET enable_hashjoin TO on AS $$ -- for arrays; tables are read by LATERAL
 DECLARE
     v_lines line_state[];                   -- the new state of lines that changed
@@ -13,8 +13,13 @@ BEGIN
     WITH front AS MATERIALIZED (            -- the open lines with the lowest tags
         SELECT b.*, ROW_NUMBER() OVER (ORDER BY b.tag, b.turn) AS ord
         FROM (
-            SELECT b.ctid AS tid, b.* FROM backlog b WHERE b.is_open AND b.lane = l.name AND b.tag >= l.v
-            ORDER BY b.lane, b.tag, b.turn LIMIT p_room + 1) b),
+            (SELECT b.channel, b.ctid AS tid, b.turn, b.tag, b.n, b.ranges FROM backlog b
+            WHERE p_channels IS NULL AND b.is_open AND b.lane = l.name AND b.tag >= l.v
+            ORDER BY b.lane, b.tag, b.turn LIMIT p_room + 1)
+            UNION ALL
+            (SELECT u.name, b.tid, b.turn, b.tag, b.n, b.ranges FROM unnest(p_channels) u (name)
+            CROSS JOIN LATERAL backlog_live(u.name, l.name) b WHERE b.is_open AND b.ranges <> '{}'
+            ORDER BY b.tag, b.turn LIMIT p_room + 1)) b),
     size AS MATERIALIZED (                  -- how many lines are read; next: the lowest tag of the others
         SELECT LEAST(p_room, COUNT(*)) AS n, MIN(f.tag) FILTER (WHERE f.ord > p_room) AS next
         FROM front f HAVING COUNT(*) > 0),

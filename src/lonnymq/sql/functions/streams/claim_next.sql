@@ -1,13 +1,15 @@
 -- The claim after p_seq: one that was made before and is still held, with extended leases, or a new one of up to
 -- p_limit messages, dequeued like any others. Messages that were lost meanwhile are no longer part of it. Call dispatch
--- first, in its own transaction. READ COMMITTED only.
+-- first, in its own transaction; with p_channels or p_pattern, then channels_dispatch. READ COMMITTED only.
 -- With p_before a claim is made only while some channel may release a message that was due at that time, so that a
--- reader of the present messages finishes although others keep producing. With p_lanes, it takes from these lanes only.
+-- reader of the present messages finishes although others keep producing. With p_lanes, it takes from these lanes only;
+-- with p_channels or p_pattern, from these channels only: see claim_channels.
 -- Returns the number and size of the claim; or p_seq and 0 if there is nothing to claim, with the time to ask again
 -- (with p_before: NULL if no such message is left). Writes nothing if nothing is due and no claim is open.
 CREATE OR REPLACE FUNCTION claim_next (
     p_claimant TEXT, p_generation BIGINT, p_seq BIGINT, p_limit INT, p_lease_ms BIGINT DEFAULT NULL,
-    p_before BIGINT DEFAULT NULL, p_lanes TEXT[] DEFAULT NULL)
+    p_before BIGINT DEFAULT NULL, p_lanes TEXT[] DEFAULT NULL, p_channels TEXT[] DEFAULT NULL,
+    p_pattern TEXT DEFAULT NULL)
 RETURNS TABLE (seq BIGINT, messages BIGINT, again_at BIGINT)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
@@ -22,7 +24,8 @@ BEGIN
         PERFORM refuse('LM005', format('p_limit is %s, which is out of range', COALESCE(p_limit::TEXT, 'NULL')),
             'Claim 1 to 100,000 messages at a time.');
     END IF;
-    v_is_due := claim_is_due(p_before, p_lanes);
+    p_channels := claim_channels(p_channels, p_pattern, p_lanes);
+    v_is_due := claim_is_due(p_before, p_lanes, p_channels);
     c := claim_check(p_claimant, p_generation, FALSE);
     v_is_open := EXISTS (SELECT FROM claim x WHERE x.claimant = p_claimant AND x.seq > c.done_seq);
     IF v_is_due OR v_is_open THEN
@@ -49,7 +52,8 @@ BEGIN
     WHILE v_is_due LOOP
         WITH taken AS MATERIALIZED (
             SELECT d.id, d.token, d.again_at, ROW_NUMBER() OVER () AS n
-            FROM message_dequeue(LEAST(10000, p_limit - messages)::INT, p_lease_ms, p_claimant, p_lanes) d),
+            FROM message_dequeue(LEAST(10000, p_limit - messages)::INT, p_lease_ms, p_claimant, p_lanes,
+                p_channels => p_channels) d),
         claimed AS (
             INSERT INTO claim (claimant, seq, ord, id, token)
             SELECT p_claimant, claim_next.seq, messages + t.n, t.id, t.token FROM taken t WHERE t.id IS NOT NULL
