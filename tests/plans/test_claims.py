@@ -85,7 +85,6 @@ def test_a_claim_from_one_channel_costs_the_same_among_many(connect: Connect, ta
             loader.execute("SELECT claim_complete('me', 1, %s)", (seq,))
             dispatch(loader)
         costs.append(meter.costs())
-    print(costs)
     few, many = costs
     backlogs = 3_000 if "pattern" in take else 0
     assert all(many[call] <= 1.5 * few[call] + backlogs for call in few), costs

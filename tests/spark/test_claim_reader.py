@@ -9,8 +9,9 @@ import psycopg
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from lonnymq.errors import ClaimantTaken, LeasesLost, PositionUnknown
+from lonnymq.errors import ClaimantTaken, InvalidField, LeasesLost, PositionUnknown
 from lonnymq.spark.consume.claim_reader import ClaimPartition, ClaimReader, claimed_schema
+from lonnymq.spark.source_options import InvalidOption
 from tests.database import Connect
 from tests.invariants import check, dequeue, dispatch
 from tests.spark.consuming import Options, completed, create, one, until
@@ -155,6 +156,36 @@ def test_lanes(conn: psycopg.Connection, opened: Open) -> None:
     [row] = read(everything, everything.partitions(START, everything.latestOffset(START, TEN)))
     assert (row["content"], row["lane"], row["priority"], row["cost"]) == (b"plain", "default", 0, 1)
     check(conn)
+
+
+def test_channels(conn: psycopg.Connection, opened: Open) -> None:
+    """A stream consumes only the channels that it names, or that match its pattern, also far behind."""
+    create(conn, 1000, 10, "other")
+    create(conn, 200, 2, "far")
+    named = opened(channels="far0, none", consumer="named")
+    named.prepareForTriggerAvailableNow()
+    end = named.latestOffset(START, ReadAllAvailable())
+    rows = read(named, named.partitions(START, end))
+    assert {row["channel"] for row in rows} == {"far0"}
+    assert len(rows) == 100
+    assert named.latestOffset(end, TEN) == end
+    matching = opened(channelPattern="f.*|other3", consumer="matching")
+    end = matching.latestOffset(START, ReadMaxRows(150))
+    rows = read(matching, matching.partitions(START, end))
+    found = [row["channel"] for row in rows]
+    assert len(rows) == 150
+    assert abs(found.count("far1") - found.count("other3")) <= 1
+    check(conn)
+
+
+def test_a_pattern_that_is_not_valid(opened: Open) -> None:
+    with pytest.raises(InvalidField, match=r"invalid regular expression") as refused:
+        opened(channelPattern="(a").latestOffset(START, TEN)
+    assert "regular expression of PostgreSQL" in str(refused.value)
+    with pytest.raises(InvalidOption, match="channels and channelPattern exclude each other"):
+        opened(channelPattern="a", channels="b")
+    with pytest.raises(InvalidOption, match="channels is 'a,', with an empty name"):
+        opened(channels="a,")
 
 
 def test_weights_and_costs(conn: psycopg.Connection, opened: Open) -> None:

@@ -25,8 +25,8 @@ class Dispatch(YesOrNo):
 
 @dataclass(frozen=True)
 class ChannelsDispatch(YesOrNo):
-    """Make ready the next messages of certain channels, for a consumer of these channels only. Their names, or
-    a regular expression for whole names. True means that there is more to do.
+    """Make ready the next messages of certain channels, for a consumer of these channels only. Give their
+    names, or a regular expression for whole names. True means that there is more to do.
     """
 
     function = "channels_dispatch"

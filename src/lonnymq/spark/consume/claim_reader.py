@@ -26,10 +26,18 @@ from lonnymq.adapters.driver_errors import refuse
 from lonnymq.errors import PositionUnknown
 from lonnymq.spark.columns import CLAIMED
 from lonnymq.spark.connection import QueueAddress
-from lonnymq.spark.consume.stream_consumer import WRONG_CHECKPOINT, Heartbeat, StreamConsumer
+from lonnymq.spark.consume.stream_consumer import WRONG_CHECKPOINT, Heartbeat, Selection, StreamConsumer
 from lonnymq.spark.source_options import InvalidOption, SourceOptions
 
-OPTIONS = ("consumer", "lanes", "leaseSeconds", "maxMessagesPerTrigger", "numPartitions")
+OPTIONS = (
+    "consumer",
+    "lanes",
+    "channels",
+    "channelPattern",
+    "leaseSeconds",
+    "maxMessagesPerTrigger",
+    "numPartitions",
+)
 DEFAULT_MESSAGES = 10_000
 MAX_MESSAGES = 100_000
 MAX_PARTITIONS = 1_000
@@ -69,14 +77,19 @@ def claimed_schema() -> StructType:
     return StructType([*CLAIMED.without(["seq"]).schema().fields, StructField("claim", CLAIM)])
 
 
-def _lanes(options: SourceOptions) -> list[str] | None:
-    """The names of the option `lanes`; None: all lanes."""
-    given = options.text("lanes")
+def _selection(options: SourceOptions) -> Selection:
+    if "channels" in options and "channelPattern" in options:
+        raise InvalidOption("channels and channelPattern exclude each other", "give one of them")
+    return Selection(_names(options, "lanes"), _names(options, "channels"), options.text("channelPattern"))
+
+
+def _names(options: SourceOptions, option: str) -> list[str] | None:
+    given = options.text(option)
     if given is None:
         return None
     names = [name.strip() for name in given.split(",")]
     if not all(names):
-        raise InvalidOption(f"lanes is {given!r}, with an empty name", "separate names by commas")
+        raise InvalidOption(f"{option} is {given!r}, with an empty name", "separate names by commas")
     return names
 
 
@@ -102,7 +115,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._address,
             options.required("consumer"),
             None if lease_s is None else lease_s * 1000,
-            _lanes(options),
+            _selection(options),
         )
         self._heartbeat: Heartbeat | None = None
         self._before: int | None = None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from dataclasses import dataclass
 from typing import TypeVar
 
-from lonnymq.client.calls import walk
-from lonnymq.client.consume import dispatch_all
+from lonnymq.client.calls import Steps, walk
+from lonnymq.client.consume import MAX_DISPATCHES, dispatch_all
 from lonnymq.client.times import ServerClock
 from lonnymq.commands import (
+    ChannelsDispatch,
     Claim,
     ClaimComplete,
     ClaimExtend,
@@ -50,16 +52,38 @@ Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Selection:
+    """Which messages a stream consumes; None means all lanes, or all channels."""
+
+    lanes: list[str] | None = None
+    channels: list[str] | None = None
+    pattern: str | None = None
+
+    def dispatch(self, wanted: int) -> Steps[None]:
+        """Place new messages, and make ready those that the stream wants."""
+        yield from dispatch_all()
+        if self.channels is None and self.pattern is None:
+            return
+        for _ in range(MAX_DISPATCHES):
+            if not (yield ChannelsDispatch(self.channels, self.pattern, self.lanes, wanted)):
+                return
+
+
 class StreamConsumer:
     """Claims messages under a name. Every call is safe to repeat, and is repeated if its answer got lost."""
 
     def __init__(
-        self, address: QueueAddress, name: str, lease_ms: int | None, lanes: list[str] | None = None
+        self,
+        address: QueueAddress,
+        name: str,
+        lease_ms: int | None,
+        selection: Selection = Selection(),  # noqa: B008 - it is immutable
     ) -> None:
         self.address = address
         self.name = name
         self.lease_ms = lease_ms
-        self.lanes = lanes
+        self.selection = selection
         self.generation = 0
         self._last = 0
         self._completed = 0
@@ -107,8 +131,21 @@ class StreamConsumer:
         return claim.seq
 
     def _claim(self, seq: int, limit: int, before: int | None) -> Claim:
-        walk(dispatch_all(), self._run)
-        return self._run(ClaimNext(self.name, self.generation, seq, limit, self.lease_ms, before, self.lanes))
+        chosen = self.selection
+        walk(chosen.dispatch(limit), self._run)
+        return self._run(
+            ClaimNext(
+                self.name,
+                self.generation,
+                seq,
+                limit,
+                self.lease_ms,
+                before,
+                chosen.lanes,
+                chosen.channels,
+                chosen.pattern,
+            )
+        )
 
     def forget_lost(self, upto: int) -> None:
         """Remove messages whose leases ran out from the claims, and extend the leases of the others."""
