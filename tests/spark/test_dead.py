@@ -56,7 +56,7 @@ def test_spark_and_postgresql_have_the_same_rows(
     conn.execute("SELECT dead_retry(ARRAY[%s]::BIGINT[])", (again,))
     dispatch(conn)
     kill(conn, "once more")
-    df = dead(spark, options, minPartitions=2)
+    df = dead(spark, options, minPartitions=2, headersFormat="json")
     rows = read(df)
     assert set(rows) == shown(conn, "dead_letters", df.columns)
     assert len(rows) == 4
@@ -71,7 +71,7 @@ def test_spark_and_postgresql_have_the_same_rows(
         ),
         **dict.fromkeys(("state", "content"), BinaryType()),
     }
-    without = dead(spark, options, includeContent="false")
+    without = dead(spark, options, includeContent="false", headersFormat="json")
     assert set(without.columns) == types.keys() - {"content"}
     assert set(read(without)) == shown(conn, "dead_letters", without.columns)
 

@@ -12,6 +12,7 @@ from pyspark.sql.types import (
     BinaryType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -89,7 +90,7 @@ def test_spark_and_postgresql_have_the_same_rows(
     spark: SparkSession, options: dict[str, str], conn: psycopg.Connection
 ) -> None:
     finish_all_kinds(conn)
-    df = history(spark, options, minPartitions=3)
+    df = history(spark, options, minPartitions=3, headersFormat="json")
     rows = read(df)
     assert set(rows) == shown(conn, "history", df.columns)
     assert len(rows) == len(MESSAGES) + 2
@@ -102,22 +103,26 @@ def test_spark_and_postgresql_have_the_same_rows(
     assert len(by_channel["cancelled"]["past_runs"]) == 2
     assert by_channel["plain"]["past_runs"] is None
     assert df.rdd.getNumPartitions() >= 3
+    by_name = {row["channel"]: row["headers"] for row in history(spark, options).collect()}
+    assert by_name["grüße, 世界 🐘 'quoted' \\ %"] == {"naïve": "🐘", "n": "1.50", "deep": "[{}, null]"}
+    assert (by_name["headers"], by_name["plain"]) == ({}, None)
 
 
 def test_the_schema_is_exact(spark: SparkSession, options: dict[str, str], conn: psycopg.Connection) -> None:
     types = {field.name: field.dataType for field in history(spark, options).schema}
     times = ("created_at", "first_dequeued_at", "dequeued_at", "finished_at")
-    texts = ("channel", "outcome", "consumer", "error", "dedupe_key", "lane", "headers")
+    texts = ("channel", "outcome", "consumer", "error", "dedupe_key", "lane")
     assert types == {
         **dict.fromkeys(("xid", "id", "dequeue_at"), LongType()),
         **dict.fromkeys(("attempts", "content_bytes", "priority", "cost"), IntegerType()),
         **dict.fromkeys(times, TimestampType()),
         **dict.fromkeys(texts, StringType()),
         "past_runs": ArrayType(RUN),
+        "headers": MapType(StringType(), StringType()),
         "content": BinaryType(),
     }
     finish_all_kinds(conn)
-    without = history(spark, options, includeContent="false")
+    without = history(spark, options, includeContent="false", headersFormat="json")
     assert set(without.columns) == types.keys() - {"content"}
     assert set(read(without)) == shown(conn, "history", without.columns)
 

@@ -21,7 +21,7 @@ def history(conn: psycopg.Connection) -> None:
 
 
 def past(spark: SparkSession, options: dict[str, str], kind: str) -> DataFrame:
-    return spark.read.format(f"lonnymq_{kind}").options(**options).load()
+    return spark.read.format(f"lonnymq_{kind}").options(**options, headersFormat="json").load()
 
 
 def waiting(conn: psycopg.Connection) -> list[tuple[str, bytes]]:
@@ -59,6 +59,9 @@ def test_replayed_messages_keep_their_settings(
     sources += [delta_table.read(spark, f"{tmp_path}/{table}") for table in ("history", "dead")]
     for rows in sources:
         assert replay(rows, options) == 1
+    as_map = spark.read.format("lonnymq_dead").options(**options).load()
+    with pytest.raises(InvalidArgument, match="headersFormat=json"):
+        replay(as_map, options)
     found = conn.execute("SELECT headers, lane, priority, cost FROM message").fetchall()
     assert found == [({"k": 1}, "slow", -3, 9)] * 4
 

@@ -42,7 +42,7 @@ def test_every_status_and_nothing_is_changed(
     assert read(
         rows, "channel", "status", "content", "headers", "dedupe_key", "consumer", "max_attempts"
     ) == [
-        ("東京", "leased", b"one", '{"k": 1}', "key", "me", None),
+        ("東京", "leased", b"one", {"k": "1"}, "key", "me", None),
         ("a", "due", b"", None, None, None, 3),
         ("a", "scheduled", b"\0\xff", None, None, None, None),
     ]
@@ -78,14 +78,14 @@ def test_partitions_are_ranges_of_ids(
 ) -> None:
     conn.execute("SELECT message_create('a', int4send(n)) FROM generate_series(1, 20) n")
     conn.execute("DELETE FROM message WHERE id IN (3, 4, 5)")
-    rows = waiting(spark, options, numPartitions=str(parts))
+    rows = waiting(spark, options, minPartitions=str(parts))
     assert 1 < rows.rdd.getNumPartitions() <= parts
     assert read(rows, "id") == [(number,) for number in (1, 2, *range(6, 21))]
 
 
 @pytest.mark.parametrize("parts", ["1", "4"])
 def test_an_empty_queue(spark: SparkSession, options: Options, parts: str) -> None:
-    assert waiting(spark, options, numPartitions=parts).collect() == []
+    assert waiting(spark, options, minPartitions=parts).collect() == []
 
 
 def test_without_the_content(spark: SparkSession, options: Options, three: None) -> None:
@@ -100,7 +100,7 @@ def test_rows_can_be_read_and_written_again(spark: SparkSession, options: Option
     )
     write(made, options)
     write(waiting(spark, options).select("channel", "content"), options)
-    found = waiting(spark, options, numPartitions="3").selectExpr("CAST(content AS STRING)")
+    found = waiting(spark, options, minPartitions="3").selectExpr("CAST(content AS STRING)")
     assert sorted(found.collect()) == sorted([*made.select("content").collect()] * 2)
 
 
@@ -115,10 +115,10 @@ def test_large_contents(spark: SparkSession, options: Options, conn: psycopg.Con
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"numPartitions": "0"}, "numPartitions is 0"),
+        ({"minPartitions": "0"}, "minPartitions is 0"),
         ({"channel": "a"}, "there is no option channel"),
         ({"schema": "elsewhere"}, "SchemaMissing"),
-        ({"schema": "elsewhere", "numPartitions": "2"}, "SchemaMissing"),
+        ({"schema": "elsewhere", "minPartitions": "2"}, "SchemaMissing"),
     ],
 )
 def test_refusals(spark: SparkSession, options: Options, more: dict[str, str], said: str) -> None:

@@ -283,7 +283,8 @@ class _Job:
 
     def finished(self, lake: str | None, table: str) -> DataFrame:
         if lake is None:
-            return self.spark.read.format(f"lonnymq_{table}").options(**self.options).load()
+            source = self.spark.read.format(f"lonnymq_{table}").options(**self.options)
+            return source.option("headersFormat", "json").load()  # so that a replay loses nothing
         from lonnymq.spark.lake.delta_table import read
 
         return read(self.spark, f"{lake.rstrip('/')}/{table}")

@@ -60,12 +60,18 @@ def narrowed(
     until: datetime | None,
 ) -> DataFrame:
     from pyspark.sql.functions import col, lit
+    from pyspark.sql.types import MapType
 
     finished_at = "finished_at" if "finished_at" in rows.columns else "dead_at"
     if finished_at not in rows.columns or "content" not in rows.columns:
         raise InvalidArgument(
             "these rows are not of history or of dead letters, or were read without their content",
             'read format("lonnymq_history") or format("lonnymq_dead"), or the tables of the archive',
+        )
+    if "headers" in rows.columns and isinstance(rows.schema["headers"].dataType, MapType):
+        raise InvalidArgument(
+            "the headers are a map, in which every value is a text",
+            "read the rows with headersFormat=json, so that a replay changes nothing",
         )
     if channels is not None:
         rows = rows.where(col("channel").isin(channels))

@@ -5,6 +5,7 @@ Spark passes names in lower case and values as text, and shows both in plans and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from lonnymq.errors import InvalidArgument
@@ -28,6 +29,8 @@ OF_SPARK = ("checkpointLocation", "queryName")
 SECRETS = {"password", "sslpassword", "oauth_client_secret", "pgpassword"}
 WITHOUT_SECRETS = "name a libpq service, a passfile, or with dsnEnv a variable that holds the address"
 BOOLEANS = {"true": True, "false": False}
+DELAY = re.compile(r"([0-9]{1,12}) ?(ms|s|m|min|h|d)")
+UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class InvalidOption(InvalidArgument):
@@ -84,6 +87,43 @@ class SourceOptions:
             raise InvalidOption(f"{name} is {value!r}, which is not a boolean", "give true or false")
         return BOOLEANS[value.lower()]
 
+    def names(self, name: str) -> tuple[str, ...] | None:
+        """Names that are separated by commas; None if the option is not given."""
+        given = self.text(name)
+        if given is None:
+            return None
+        names = tuple(one.strip() for one in given.split(","))
+        if not all(names):
+            raise InvalidOption(f"{name} is {given!r}, with an empty name", "separate names by commas")
+        _refuse_nul(name, given)
+        return names
+
+    def pattern(self, name: str) -> str | None:
+        """A regular expression, which only the server can check."""
+        given = self.text(name)
+        if given is None:
+            return None
+        if not given:
+            raise InvalidOption(f"{name} is empty", "leave it out to read all channels")
+        _refuse_nul(name, given)
+        return given
+
+    def delay_ms(self, name: str) -> int | None:
+        """A duration such as 10s or 15m, in milliseconds."""
+        given = self.text(name)
+        if given is None:
+            return None
+        found = DELAY.fullmatch(given.strip().lower())
+        if found is None:
+            raise InvalidOption(
+                f"{name} is {given!r}, which is not a duration", "give one such as 500ms, 10s, 15m or 2h"
+            )
+        return int(found[1]) * UNITS_MS[found[2]]
+
+    def not_both(self, one: str, other: str) -> None:
+        if one in self and other in self:
+            raise InvalidOption(f"{one} and {other} exclude each other", "give one of them")
+
     def choice(self, name: str, choices: Iterable[str], default: str) -> str:
         """One of the choices, in the spelling that `choices` has."""
         spelled = {choice.lower(): choice for choice in choices}
@@ -101,3 +141,8 @@ def refuse_secrets(names: Iterable[str]) -> None:
             raise InvalidOption(
                 f"{name} must not be an option: Spark shows options in plans and logs", WITHOUT_SECRETS
             )
+
+
+def _refuse_nul(name: str, value: str) -> None:
+    if "\0" in value:
+        raise InvalidOption(f"{name} contains a NUL character, which no name in PostgreSQL has")

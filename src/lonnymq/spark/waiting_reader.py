@@ -1,6 +1,6 @@
 """The messages that wait or are leased now, as a table. Reading does not dequeue them.
 
-By default there is one partition, so one statement reads all rows at one moment. With `numPartitions`, ranges
+By default there is one partition, so one statement reads all rows at one moment. With `minPartitions`, ranges
 of ids are read in parallel, and each range at a slightly different moment.
 """
 
@@ -16,11 +16,12 @@ from psycopg import sql
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from lonnymq.spark.columns import WAITING, Columns
+from lonnymq.spark.columns import COLUMN_OPTIONS, WAITING, Columns
 from lonnymq.spark.connection import QueueAddress
+from lonnymq.spark.message_filter import FILTER_OPTIONS, MessageFilter
 from lonnymq.spark.source_options import InvalidOption, SourceOptions
 
-OPTIONS = ("includeContent", "numPartitions")
+OPTIONS = ("minPartitions", *COLUMN_OPTIONS, *FILTER_OPTIONS)
 MOST_PARTITIONS = 10_000
 VIEW = "messages"
 
@@ -34,18 +35,15 @@ class IdRange(InputPartition):
 
 
 def waiting_columns(given: Mapping[str, str]) -> Columns:
-    return (
-        WAITING
-        if SourceOptions(given, OPTIONS).boolean("includeContent", default=True)
-        else WAITING.without(["content"])
-    )
+    return WAITING.chosen(SourceOptions(given, OPTIONS))
 
 
 class WaitingReader(DataSourceReader):
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         options = SourceOptions(given, OPTIONS)
         self._columns = waiting_columns(given)
-        self._partitions = options.integer("numPartitions", 1, at_most=MOST_PARTITIONS) or 1
+        self._filter = MessageFilter.of(options)
+        self._partitions = options.integer("minPartitions", 1, at_most=MOST_PARTITIONS) or 1
         self._address = QueueAddress.of(given)
         if schema != self._columns.schema():
             raise InvalidOption(
@@ -53,10 +51,13 @@ class WaitingReader(DataSourceReader):
             )
 
     def partitions(self) -> list[InputPartition]:
-        if self._partitions == 1:
+        if self._partitions == 1 and self._filter.pattern is None:
             return [IdRange()]
         query = sql.SQL("SELECT MIN(id), MAX(id) FROM {}").format(self._view())
         with self._address.connect() as connection:
+            self._filter.check(connection)
+            if self._partitions == 1:
+                return [IdRange()]
             try:
                 first, last = connection.execute(query).fetchall()[0]
             except psycopg.Error as error:
@@ -80,7 +81,8 @@ class WaitingReader(DataSourceReader):
             for operator, bound in ((">=", ids.begin), ("<", ids.end))
             if bound is not None
         ]
-        where = sql.SQL(" AND ").join([sql.SQL("TRUE"), *bounds])
+        chosen = map(sql.SQL, self._filter.conditions())
+        where = sql.SQL(" AND ").join([sql.SQL("TRUE"), *bounds, *chosen])
         columns = sql.SQL(self._columns.select_list())
         return sql.SQL("SELECT {} FROM {} WHERE {}").format(columns, self._view(), where).as_string()
 

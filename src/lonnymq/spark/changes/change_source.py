@@ -26,6 +26,7 @@ from lonnymq.spark.changes.filters import PushedFilters
 from lonnymq.spark.changes.offsets import Offset
 from lonnymq.spark.changes.range_reader import ChangePartition, RangeReader
 from lonnymq.spark.changes.snapshots import EARLIEST, Snapshot
+from lonnymq.spark.columns import COLUMN_OPTIONS
 from lonnymq.spark.connection import QueueAddress, QueueConnection
 from lonnymq.spark.source_options import InvalidOption, SourceOptions
 
@@ -34,8 +35,8 @@ KNOWN = (
     "endingOffsets",
     "maxOffsetsPerTrigger",
     "minPartitions",
-    "includeContent",
     "failOnDataLoss",
+    *COLUMN_OPTIONS,
 )
 
 
@@ -48,7 +49,6 @@ class ReadOptions:
     ending: str | Offset
     limit: int | None
     min_partitions: int
-    with_content: bool
     fails_on_data_loss: bool
 
     @classmethod
@@ -60,7 +60,6 @@ class ReadOptions:
             _offset(options, "endingOffsets", "latest"),
             options.integer("maxOffsetsPerTrigger"),
             options.integer("minPartitions", at_most=10_000) or 1,
-            options.boolean("includeContent", default=True),
             options.boolean("failOnDataLoss", default=True),
         )
 
@@ -74,7 +73,7 @@ def _offset(options: SourceOptions, name: str, default: str) -> str | Offset:
 
 
 class ChangeSource(DataSource):
-    def change_view(self, schema: str, *, with_content: bool) -> ChangeView:
+    def change_view(self, schema: str) -> ChangeView:
         raise NotImplementedError
 
     def schema(self) -> StructType:
@@ -88,9 +87,13 @@ class ChangeSource(DataSource):
         self._check(schema)
         return StreamReader(*self._view_and_options())
 
+    def view(self) -> ChangeView:
+        """With the columns that the options choose."""
+        view = self.change_view(QueueAddress.of(self.options).schema)
+        return replace(view, columns=view.columns.chosen(SourceOptions(self.options, KNOWN)))
+
     def _view_and_options(self) -> tuple[ChangeView, ReadOptions]:
-        options = ReadOptions.of(self.options)
-        return self.change_view(options.address.schema, with_content=options.with_content), options
+        return self.view(), ReadOptions.of(self.options)
 
     def _check(self, schema: StructType) -> None:
         if schema.simpleString() != self.schema().simpleString():

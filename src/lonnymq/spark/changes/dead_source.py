@@ -16,12 +16,12 @@ class DeadSource(ChangeSource):
     def name(cls) -> str:
         return "lonnymq_dead"
 
-    def change_view(self, schema: str, *, with_content: bool) -> ChangeView:
+    def change_view(self, schema: str) -> ChangeView:
         return ChangeView(
             schema,
             name="dead_letters",
             table="dead",
-            columns=columns.DEAD if with_content else columns.DEAD.without(["content"]),
+            columns=columns.DEAD,
             texts=("channel",),
             times=("dead_at",),
             is_trimmed=False,

@@ -22,12 +22,12 @@ class HistorySource(ChangeSource):
     def name(cls) -> str:
         return "lonnymq_history"
 
-    def change_view(self, schema: str, *, with_content: bool) -> ChangeView:
+    def change_view(self, schema: str) -> ChangeView:
         return ChangeView(
             schema,
             name="history",
             table="finished",
-            columns=columns.HISTORY if with_content else columns.HISTORY.without(["content"]),
+            columns=columns.HISTORY,
             texts=("channel", "outcome"),
             times=("finished_at",),
             is_trimmed=True,

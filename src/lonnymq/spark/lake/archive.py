@@ -139,9 +139,9 @@ class _TableArchiver:
         follow: bool,  # noqa: FBT001
     ) -> None:
         self.spark, self.source, self.archived, self.follow = spark, source, archived, follow
-        self.options = dict(options)
+        self.options = {**options, "headersFormat": "json"}
         self.address = QueueAddress.of(self.options)
-        self.view = source.format(self.options).change_view(self.address.schema, with_content=True)
+        self.view = source.format(self.options).view()
         self.reader = RangeReader(self.view, self.address, min_partitions=1, fails_on_data_loss=True)
         self.uri = f"{lake}/{source.name}"
 
