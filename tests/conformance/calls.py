@@ -155,6 +155,16 @@ def history_mark(run: Run) -> None:
     assert run(c.HistoryMark("3:3:", dead=True)) == 0
 
 
+def policy_mark(run: Run) -> None:
+    assert run(c.PolicyMark("1:1:")) == 0
+    run(c.ChannelSet("a", max_concurrency=3, weight=2.5))
+    assert (run(c.PolicyMark(run(c.HistoryBounds()).snapshot)) or 0) > 0
+    [newest, *_] = run(c.PolicyList(None, 10))
+    assert (newest.channel, newest.max_concurrency, newest.weight, newest.paused) == ("a", 3, 2.5, False)
+    assert run(c.PolicyList("a", 10)) == [newest]
+    assert {row.weight for row in run(c.PolicyList(None, 10)) if row.scope != "channel"} == {None}
+
+
 def history_summary(run: Run) -> None:
     assert run(c.HistorySummary()) == []
     run(c.QueueSet(history=True))

@@ -16,10 +16,10 @@ COMMANDS = {
     if isinstance(found, type)
     and issubclass(found, Command)
     and hasattr(found, "function")
-    and found not in {commands.HistoryList, commands.HistoryUnread}  # they read a view
+    and found not in {commands.HistoryList, commands.HistoryUnread, commands.PolicyList}  # they read a view
 }
 WITHOUT_A_COMMAND = {"to_epoch", "login_is_free"} | {  # for use in SQL, and for the views
-    f"{what}_visible" for what in ("channel", "message", "dead", "finished")
+    f"{what}_visible" for what in ("channel", "message", "dead", "finished", "policy")
 }
 ALIASES = {"integer": "INT", "integer[]": "INT[]"}
 

@@ -93,7 +93,7 @@ def test_it_contains_the_package_and_nothing_else(wheel: Path) -> None:
         path for path in PACKAGE.parent.glob("*lonnymq*/**/*") if path.is_file() and path.suffix != ".pyc"
     ]
     assert packed == {str(path.relative_to(PACKAGE.parent)) for path in files}
-    assert {"pyspark_lonnymq", "pyspark_lonnymq_dead", "pyspark_lonnymq_history"} <= {
+    assert {f"pyspark_lonnymq{kind}" for kind in ("", "_dead", "_history", "_policies")} <= {
         name.partition("/")[0] for name in packed
     }
     assert "lonnymq/py.typed" in packed

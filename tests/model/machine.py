@@ -139,6 +139,7 @@ SMALL_TABLES = [
     "finished",
     "ready_locked",
     "policy_change",
+    "policy_log",
     "queue",
     "recent_tag",
     "scheduled",

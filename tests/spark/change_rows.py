@@ -14,11 +14,16 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from lonnymq.spark.changes.change_source import ChangeSource, StreamReader
 from lonnymq.spark.changes.dead_source import DeadSource
 from lonnymq.spark.changes.history_source import HistorySource
+from lonnymq.spark.changes.policy_source import PolicySource
 
 Row = tuple[Any, ...]
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-SOURCES: dict[str, Callable[[Any], ChangeSource]] = {"history": HistorySource, "dead_letters": DeadSource}
-TIMES = {"created_at", "first_dequeued_at", "dequeued_at", "finished_at", "dead_at"}
+SOURCES: dict[str, Callable[[Any], ChangeSource]] = {
+    "history": HistorySource,
+    "dead_letters": DeadSource,
+    "policies": PolicySource,
+}
+TIMES = {"created_at", "first_dequeued_at", "dequeued_at", "finished_at", "dead_at", "at"}
 ANY_ROW = """
     INSERT INTO finished
         (id, created_at, dequeue_at, finished_at, attempts, content_bytes, outcome, channel, lane, priority,

@@ -24,7 +24,7 @@ def login(conn: psycopg.Connection) -> Iterator[str]:
     for grant in (
         "USAGE ON SCHEMA lonnymq",
         "EXECUTE ON ALL FUNCTIONS IN SCHEMA lonnymq",
-        "SELECT ON channels, messages, leases, dead_letters, history",
+        "SELECT ON channels, messages, leases, dead_letters, history, policies",
         "INSERT (batch, ord, channel, content) ON staging",
     ):
         conn.execute(sql.SQL("GRANT {} TO {}").format(sql.SQL(grant), role))
@@ -149,6 +149,7 @@ HARMLESS = (
     "login_is_free()",
     "history_bounds()",
     "history_mark('1:1:')",
+    "policy_mark('1:1:')",
 )
 
 
@@ -183,7 +184,7 @@ def test_every_call_was_tried(conn: psycopg.Connection) -> None:
         "staging_publish_once",
         "staging_discard",
     }
-    of_views = {"channel_visible", "message_visible", "dead_visible", "finished_visible"}
+    of_views = {"channel_visible", "message_visible", "dead_visible", "finished_visible", "policy_visible"}
     assert {row[0] for row in conn.execute(public)} == (
         tried - {"to_epoch"}
     ) | by_token | elsewhere | of_views
@@ -204,10 +205,15 @@ def test_ids_of_others_look_like_unknown_ids(conn: psycopg.Connection, tenant: p
         assert len(tenant.execute("SELECT * FROM message_get(%s)", (message_id,)).fetchall()) == 1
 
 
-def test_views_show_its_own_and_no_count_of_others(tenant: psycopg.Connection) -> None:
+def test_views_show_its_own_and_no_count_of_others(
+    conn: psycopg.Connection, tenant: psycopg.Connection
+) -> None:
+    for channel in ("mine", "theirs"):
+        conn.execute("SELECT channel_set(%s, p_weight => 2)", (channel,))
     for view in (
-        *("messages", "leases", "dead_letters", "history"),
+        *("messages", "leases", "dead_letters", "history", "policies"),
         *("message_visible()", "message_visible(TRUE)", "dead_visible()", "finished_visible()"),
+        "policy_visible()",
     ):
         shown = tenant.execute(f"SELECT DISTINCT channel FROM {view}".encode()).fetchall()
         assert shown == [("mine",)], view
@@ -225,12 +231,15 @@ def test_the_view_of_channels_has_its_own_whether_or_not_anything_is_in_them(
 def test_a_login_that_is_not_bound_sees_everything(
     conn: psycopg.Connection, tenant: psycopg.Connection
 ) -> None:
+    for channel in ("mine", "theirs"):
+        conn.execute("SELECT channel_set(%s, p_weight => 2)", (channel,))
     for view, visible in (
         ("messages", "message_visible()"),
         ("leases", "message_visible(TRUE)"),
         ("dead_letters", "dead_visible()"),
         ("history", "finished_visible()"),
         ("channels", "channel_visible()"),
+        ("policies", "policy_visible()"),
     ):
         shown = conn.execute(f"SELECT COUNT(*), COUNT(DISTINCT channel) FROM {view}").fetchone()
         assert shown is not None

@@ -28,7 +28,7 @@ def clock(conn: psycopg.Connection) -> FakeClock:
 
 
 def bounds(conn: psycopg.Connection) -> tuple[str, int, int, bool]:
-    row = conn.execute("SELECT * FROM history_bounds()").fetchone()
+    row = conn.execute("SELECT snapshot, system_id, trimmed_xid, is_kept FROM history_bounds()").fetchone()
     assert row is not None
     return row
 

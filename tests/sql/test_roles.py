@@ -81,8 +81,10 @@ channel_visible         .         .         x         x
 message_visible         .         .         x         x
 dead_visible            .         .         x         x
 finished_visible        .         .         x         x
+policy_visible          .         .         x         x
 history_bounds          .         .         x         x
 history_mark            .         .         x         x
+policy_mark             .         .         x         x
 history_summary         .         .         x         x
 history_followers       .         .         x         x
 schedule_list           .         .         x         x
@@ -748,7 +750,7 @@ def test_casts_of_a_caller_run_as_the_caller(queue: Queue) -> None:
 
 
 def populate(queue: Queue, channels: Sequence[str]) -> None:
-    """A dead, a finished, a leased and a waiting message per channel."""
+    """A dead, a finished, a leased and a waiting message per channel, and a policy."""
     conn, schema = queue.conn, ident(queue.schema)
     conn.execute(sql.SQL("SELECT * FROM {}.queue_set(p_history => TRUE)").format(schema))
     for channel in channels:
@@ -765,6 +767,7 @@ def populate(queue: Queue, channels: Sequence[str]) -> None:
     _dequeue(queue, conn, len(channels))
     for channel in channels:
         queue.call(conn, "message_create", channel, b"x", -1)
+        queue.call(conn, "channel_set", channel)
 
 
 def test_a_bound_reader_cannot_look_behind_a_view(queue: Queue) -> None:

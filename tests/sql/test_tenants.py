@@ -43,7 +43,7 @@ def make_login(conn: psycopg.Connection) -> str:
     conn.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(role, sql.Literal(PASSWORD)))
     conn.execute(sql.SQL("GRANT USAGE ON SCHEMA lonnymq TO {}").format(role))
     conn.execute(sql.SQL("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lonnymq TO {}").format(role))
-    views = sql.SQL("GRANT SELECT ON channels, messages, leases, dead_letters, history TO {}")
+    views = sql.SQL("GRANT SELECT ON channels, messages, leases, dead_letters, history, policies TO {}")
     conn.execute(views.format(role))
     return name
 

@@ -41,6 +41,7 @@ from lonnymq import (
     Message,
     NewMessage,
     Outcome,
+    PastPolicy,
     Place,
     Queue,
     QueueSettings,
@@ -179,6 +180,8 @@ def administering(queue: Queue, conn: psycopg.Connection) -> None:
     assert_type(queue.audit(channel="acme"), list[AuditEntry])
     finished = queue.history(channel="acme", since=datetime.now(UTC), limit=10)
     assert_type(finished, list[FinishedMessage])
+    assert_type(finished[0].past_runs[0].due_at, int)
+    assert_type(queue.policies(channel="acme"), list[PastPolicy])
     assert_type(queue.history_summary(channel="acme", rows=100), list[TaskSummary])
     assert_type(finished[0].outcome, str)
     assert_type(finished[0].decode(Order), Order)

@@ -39,6 +39,7 @@ class QueueCalls:
     reschedule = Call(manage_messages.reschedule)
     channels = Call(manage_channels.channels)
     lanes = Call(manage_channels.lanes)
+    policies = Call(manage_channels.policies)
     stats = Call(manage_queue.stats)
     history = Call(manage_messages.history)
     history_summary = Call(manage_messages.history_summary)

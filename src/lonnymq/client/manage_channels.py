@@ -20,8 +20,10 @@ from lonnymq.commands import (
     Deleted,
     Lane,
     LaneList,
+    PastPolicy,
+    PolicyList,
 )
-from lonnymq.errors import InvalidChannelPolicy
+from lonnymq.errors import InvalidChannelPolicy, InvalidLimit
 
 
 def channels(
@@ -42,6 +44,17 @@ def channels(
 def lanes(*, conn: object | None = None) -> Request[list[Lane]]:
     """The lanes, with how many due messages wait in each."""
     return ask(LaneList(), conn)
+
+
+def policies(
+    *, channel: str | None = None, limit: int = 100, conn: object | None = None
+) -> Request[list[PastPolicy]]:
+    """How the policies of one channel changed, or of all channels and of the queue: one element per change,
+    the newest first. Changes are kept as long as the history of the time before them (see Queue.set).
+    """
+    if type(limit) is not int or limit < 1:
+        raise InvalidLimit(f"limit: {limit!r} is not a whole number of 1 or more", "give an int")
+    return ask(PolicyList(channel, limit), conn)
 
 
 def get_channel(name: str, *, conn: object | None = None) -> Request[ChannelPolicy]:

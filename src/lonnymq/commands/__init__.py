@@ -66,7 +66,10 @@ from lonnymq.commands.history import (
     HistorySummary,
     HistoryUnfollow,
     HistoryUnread,
+    PastPolicy,
     PastRun,
+    PolicyList,
+    PolicyMark,
     TaskSummary,
 )
 from lonnymq.commands.message import (
@@ -235,8 +238,11 @@ __all__ = [
     "MessageRetry",
     "MessageRetryMany",
     "Outcome",
+    "PastPolicy",
     "PastRun",
     "Place",
+    "PolicyList",
+    "PolicyMark",
     "ProgressWrite",
     "Published",
     "PublishedOnce",

@@ -43,6 +43,12 @@ def _past_runs(numbers: Sequence[int] | None) -> tuple[PastRun, ...]:
     return tuple(map(PastRun, each, each, each))
 
 
+def _optional_float(number: float | None) -> float | None:
+    """Drivers return a Decimal."""
+    return None if number is None else float(number)
+
+
+OptionalNumeric = Annotated[float | None, SqlType("NUMERIC", load=_optional_float)]
 PastRuns = Annotated[tuple[PastRun, ...], SqlType("BIGINT[]", load=_past_runs)]
 
 
@@ -167,12 +173,15 @@ class HistorySummary(ManyRecords[TaskSummary]):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """`system_id` identifies the cluster. Rows of transactions up to `trimmed_xid` may have been dropped."""
+    """`system_id` identifies the cluster. Rows of transactions up to `trimmed_xid` may have been dropped from
+    the history, and rows up to `policies_trimmed_xid` from the policies.
+    """
 
     snapshot: str
     system_id: int
     trimmed_xid: int
     is_kept: bool
+    policies_trimmed_xid: int
 
 
 @dataclass(frozen=True)
@@ -260,3 +269,59 @@ class HistoryMark(Command[int | None]):
 
     def decode(self, rows: Sequence[Row]) -> int | None:
         return None if rows[0][0] is None else int(rows[0][0])
+
+
+@dataclass(frozen=True)
+class PolicyMark(Command[int | None]):
+    """As HistoryMark, for the policies."""
+
+    function = "policy_mark"
+    is_harmless = True
+
+    snapshot: Text
+
+    def decode(self, rows: Sequence[Row]) -> int | None:
+        return None if rows[0][0] is None else int(rows[0][0])
+
+
+@dataclass(frozen=True, slots=True)
+class PastPolicy:
+    """A policy, and since when it applied. `scope` is queue (its max_concurrency, and whether it is paused),
+    default (the limits that channels inherit) or channel. A limit of None is inherited if the scope is
+    channel, where 0 means no limit; otherwise None means no limit. With `is_deleted`, the channel has no
+    policy of its own any more.
+    """
+
+    at: int
+    scope: str
+    channel: str | None
+    max_concurrency: int | None
+    release_interval_us: int | None
+    burst: int | None
+    paused: bool | None
+    max_size: int | None
+    weight: OptionalNumeric
+    is_deleted: bool
+
+
+@dataclass(frozen=True)
+class PolicyList(Command[list[PastPolicy]]):
+    """Read the policies, newest first, from their view."""
+
+    function = "policies"
+    is_harmless = True
+
+    channel: Text | None
+    limit: Int
+
+    def statement(self, schema: str) -> Statement:
+        given = () if self.channel is None else (self.channel,)
+        where = "WHERE channel = CAST($1 AS TEXT) " if given else ""
+        text = (
+            f"SELECT {columns_of(PastPolicy)} FROM {identifier(schema)}.policies {where}"
+            f"ORDER BY id DESC LIMIT CAST(${len(given) + 1} AS INT)"
+        )
+        return Statement(text, (*given, self.limit))
+
+    def decode(self, rows: Sequence[Row]) -> list[PastPolicy]:
+        return read(PastPolicy, rows)

@@ -36,7 +36,14 @@ STAGING_COLUMNS = (
 _EVERYONE = ("to_epoch", "queue_get")
 
 # The reader of a view calls its functions, so it needs EXECUTE on them.
-_VIEWS_CALL = ("login_is_free", "channel_visible", "message_visible", "dead_visible", "finished_visible")
+_VIEWS_CALL = (
+    "login_is_free",
+    "channel_visible",
+    "message_visible",
+    "dead_visible",
+    "finished_visible",
+    "policy_visible",
+)
 
 EXECUTES: Mapping[str, tuple[str, ...]] = {
     "producer": (
@@ -100,6 +107,7 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         *_VIEWS_CALL,
         "history_bounds",
         "history_mark",
+        "policy_mark",
         "history_summary",
         "history_followers",
         "schedule_list",

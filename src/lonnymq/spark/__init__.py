@@ -5,7 +5,8 @@ The public functions are `session`, `load`, `archive`, `report` and `replay`.
 - `sessions/` starts Spark: the session, its Java, and this package on executors
 - `queue_source` is `format("lonnymq")`; it leads to `sink/` (writing), `consume/` (a stream that consumes)
   and `waiting_reader` (the waiting and leased messages as a table)
-- `changes/` is `format("lonnymq_history")` and `format("lonnymq_dead")`, as tables and as streams
+- `changes/` is `format("lonnymq_history")`, `format("lonnymq_dead")` and `format("lonnymq_policies")`, as
+  tables and as streams
 - `lake/` archives history and dead letters into Delta tables
 - `reports/` computes how each tenant was served, and shows it
 - `load_files` enqueues the rows of files, `replay_messages` those of history or dead letters

@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     DataType,
+    DoubleType,
     IntegerType,
     LongType,
     MapType,
@@ -82,6 +83,7 @@ PAIRS = """CASE WHEN jsonb_typeof({0}) = 'object'
 LONG = ColumnType(LongType(), pa.int64())
 INT = ColumnType(IntegerType(), pa.int32())
 BOOLEAN = ColumnType(BooleanType(), pa.bool_())
+DOUBLE = ColumnType(DoubleType(), pa.float64(), "CAST({} AS DOUBLE PRECISION)")
 TEXT = ColumnType(StringType(), pa.string())
 JSON = ColumnType(StringType(), pa.string(), "CAST({} AS TEXT)")
 BYTES = ColumnType(BinaryType(), pa.binary())
@@ -121,6 +123,15 @@ TYPES = {
     "state": BYTES,
     "content_bytes": INT,
     "content": BYTES,
+    "at": TIME,
+    "scope": TEXT,
+    "max_concurrency": INT,
+    "release_interval_us": LONG,
+    "burst": INT,
+    "paused": BOOLEAN,
+    "max_size": INT,
+    "weight": DOUBLE,
+    "is_deleted": BOOLEAN,
 }
 """A column has the same type in every table."""
 
@@ -193,6 +204,9 @@ HISTORY = Columns.of(
 DEAD = Columns.of(
     "xid id channel created_at dequeue_at first_dequeued_at dequeued_at dead_at attempts max_attempts"
     " consumer error past_errors dedupe_key lane priority cost headers state content"
+)
+POLICIES = Columns.of(
+    "xid id at scope channel max_concurrency release_interval_us burst paused max_size weight is_deleted"
 )
 WAITING = Columns.of(
     "id channel status created_at dequeue_at first_dequeued_at dequeued_at lease_end_at attempts max_attempts"

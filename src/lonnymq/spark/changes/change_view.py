@@ -54,15 +54,23 @@ class ChangeView:
     columns: Columns
     texts: tuple[str, ...]
     times: tuple[str, ...]
-    is_trimmed: bool
-    """Whether old rows are dropped by age. Dead letters leave only when they are retried or discarded."""
+    trimmed: str | None = "trimmed_xid"
+    """The column of history_bounds() that says up to which transaction rows were dropped by age. None: they
+    are not. Dead letters leave only when they are retried or discarded.
+    """
+    marked_by: str = "history_mark('{}')"
+    """The call that returns the mark of a snapshot."""
     conditions: tuple[str, ...] = field(default=())
+
+    @property
+    def is_trimmed(self) -> bool:
+        return self.trimmed is not None
 
     def state(self, cursor: Cursor) -> DatabaseState:
         """In one statement: a commit meanwhile must not look like a transaction of another cluster."""
         [(snapshot, system, trimmed, keeps_history, is_foreign)] = _rows(
             cursor,
-            f"""SELECT b.snapshot, b.system_id, b.trimmed_xid, b.is_kept, EXISTS (
+            f"""SELECT b.snapshot, b.system_id, {self.trimmed or 0}, b.is_kept, EXISTS (
                 SELECT FROM {self._relation()} WHERE xid >= pg_snapshot_xmax(pg_current_snapshot()))
             FROM {identifier(self.schema)}.history_bounds() b""",  # noqa: S608 # the name is quoted
         )
@@ -77,9 +85,7 @@ class ChangeView:
 
     def mark(self, cursor: Cursor, snapshot: Snapshot) -> int | None:
         """A fingerprint of the rows that the snapshot sees; None: they are no longer kept."""
-        is_dead = self.table == "dead"
-        query = f"SELECT {identifier(self.schema)}.history_mark('{snapshot}', {is_dead})"
-        [(mark,)] = _rows(cursor, query)
+        [(mark,)] = _rows(cursor, f"SELECT {identifier(self.schema)}.{self.marked_by.format(snapshot)}")
         return None if mark is None else int(mark)
 
     def last(self, cursor: Cursor, start: Snapshot, end: Snapshot) -> int | None:

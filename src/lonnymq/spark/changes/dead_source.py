@@ -24,5 +24,6 @@ class DeadSource(ChangeSource):
             columns=columns.DEAD,
             texts=("channel",),
             times=("dead_at",),
-            is_trimmed=False,
+            trimmed=None,
+            marked_by="history_mark('{}', TRUE)",
         )

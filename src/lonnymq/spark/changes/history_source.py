@@ -30,5 +30,4 @@ class HistorySource(ChangeSource):
             columns=columns.HISTORY,
             texts=("channel", "outcome"),
             times=("finished_at",),
-            is_trimmed=True,
         )

@@ -18,20 +18,27 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PACKAGES = ("lonnymq", "pyspark_lonnymq", "pyspark_lonnymq_history", "pyspark_lonnymq_dead")
+PACKAGES = (
+    "lonnymq",
+    "pyspark_lonnymq",
+    "pyspark_lonnymq_history",
+    "pyspark_lonnymq_dead",
+    "pyspark_lonnymq_policies",
+)
 
 
 def ship(spark: SparkSession) -> None:
     """Send the code and register the formats: Spark does not find formats by name in code that was sent."""
     from lonnymq.spark.changes.dead_source import DeadSource
     from lonnymq.spark.changes.history_source import HistorySource
+    from lonnymq.spark.changes.policy_source import PolicySource
     from lonnymq.spark.queue_source import QueueSource
 
     if is_connect(spark):
         spark.addArtifacts(str(zipped_code()), pyfile=True)
     else:
         spark.sparkContext.addPyFile(str(zipped_code()))
-    for source in (QueueSource, HistorySource, DeadSource):
+    for source in (QueueSource, HistorySource, DeadSource, PolicySource):
         spark.dataSource.register(source)
 
 

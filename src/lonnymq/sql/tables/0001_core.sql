@@ -386,6 +386,7 @@ CREATE TABLE maintenance (
     dedupe_day BIGINT NOT NULL DEFAULT 0,   -- the day on which all keys were last read
     trimmed_xid XID8 NOT NULL DEFAULT '0',  -- history rows up to this may be gone
     unmarked_xid XID8 NOT NULL DEFAULT '0', -- rows of dead_mark up to this may be gone
+    policies_xid XID8 NOT NULL DEFAULT '0', -- superseded rows of policy_log up to this may be gone
     results_from BIGINT NOT NULL DEFAULT 0, -- results that were kept until before this are deleted
     progress_id BIGINT NOT NULL DEFAULT 0,  -- rows of progress up to this message were looked at,
     progress_at BIGINT NOT NULL DEFAULT 0   -- and when the last look at all of them was complete

@@ -1,4 +1,4 @@
--- The history of finished messages, and its followers.
+-- The history of finished messages and of policies, and its followers.
 
 -- One row per finished message, if the queue keeps a history; rows are appended and never changed. There is one
 -- partition per day (UTC), created ahead of time; finished_other takes rows without one. The writer's xid8 lets a
@@ -56,3 +56,34 @@ CREATE TABLE dead_mark (
     PRIMARY KEY (xid, channel)
 );
 CREATE INDEX dead_mark_channel_ix ON dead_mark (channel, xid); -- for a login that is bound to channels
+
+-- What the policies were, and since when: one row per change, with the whole policy after it. It is written whether or
+-- not the queue keeps a history. A row is needed for as long as the history of the time in which it applied: see
+-- policy_trim. The newest row of each scope and channel stays.
+CREATE TABLE policy_log (
+    id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
+    at BIGINT NOT NULL,
+    superseded_at BIGINT,                   -- when the next row was written; NULL: it is the newest
+    scope TEXT NOT NULL,                    -- queue; default: what channels inherit; channel
+    channel TEXT COLLATE "C" NOT NULL DEFAULT '', -- '' unless scope is channel
+    -- As in the tables channel and queue: a limit of NULL is inherited if scope is channel, otherwise it means none.
+    max_concurrency INT,
+    release_interval_us BIGINT,
+    burst INT,
+    paused BOOLEAN,
+    max_size INT,
+    weight NUMERIC,
+    is_deleted BOOLEAN NOT NULL DEFAULT FALSE -- the channel has no policy of its own any more
+);
+CREATE UNIQUE INDEX policy_log_newest_ix ON policy_log (scope, channel) WHERE superseded_at IS NULL;
+CREATE INDEX policy_log_xid_ix ON policy_log (xid);
+CREATE INDEX policy_log_channel_ix ON policy_log (channel, xid); -- for a login that is bound to channels
+CREATE INDEX policy_log_superseded_ix ON policy_log (superseded_at) WHERE superseded_at IS NOT NULL;
+INSERT INTO policy_log (at, scope, max_concurrency, release_interval_us, burst, paused, max_size)
+SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT), s.scope, s.max_concurrency, s.interval_us,
+    s.burst, s.paused, s.max_size
+FROM queue q CROSS JOIN LATERAL (
+    VALUES ('queue', q.max_concurrency, NULL::BIGINT, NULL::INT, q.paused, NULL::INT),
+        ('default', q.channel_max_concurrency, q.channel_release_interval_us, q.channel_burst, NULL,
+            q.channel_max_size)) s (scope, max_concurrency, interval_us, burst, paused, max_size);

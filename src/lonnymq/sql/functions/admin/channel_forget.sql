@@ -6,7 +6,10 @@ BEGIN
     -- A policy that is created at this moment, and could not be locked before, stays: it is newer than this call. So do
     -- its size and its departures: one statement deletes both, by one snapshot.
     DELETE FROM channel c WHERE p_has_policy AND c.name = p_channel;
-    INSERT INTO policy_change (channel) SELECT p_channel WHERE p_has_policy;
+    IF p_has_policy THEN
+        PERFORM policy_log_write(p_channel);
+        INSERT INTO policy_change (channel) VALUES (p_channel);
+    END IF;
     WITH no_size AS (
         DELETE FROM capacity c
         WHERE c.channel = p_channel AND NOT EXISTS (SELECT FROM channel x WHERE x.name = p_channel))

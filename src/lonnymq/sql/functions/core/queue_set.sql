@@ -86,6 +86,7 @@ BEGIN
     IF p_history AND history_prepare(clock_ms()) > 0 THEN
         PERFORM lock_guard();               -- who reads the history waits for this
     END IF;
+    PERFORM policy_log_write('');
     v_is_default := num_nonnulls(p_channel_max_concurrency, p_channel_release_interval_us, p_channel_burst) > 0;
     IF v_is_default OR p_max_concurrency IS NOT NULL OR p_paused IS NOT NULL THEN
         INSERT INTO policy_change (channel, is_default) VALUES ('', v_is_default);

@@ -46,6 +46,7 @@ BEGIN
     IF v_max_size IS NOT NULL THEN
         PERFORM capacity_open(p_channel, v_max_size);
     END IF;
+    PERFORM policy_log_write(p_channel);
     INSERT INTO policy_change (channel) VALUES (p_channel);
     INSERT INTO notice (channel) VALUES (p_channel);
     PERFORM sleep_notify();

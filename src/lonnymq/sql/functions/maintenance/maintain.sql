@@ -1,8 +1,8 @@
 -- Delete what the engine no longer needs: notices that were read, dedupe keys that are free again, results whose time
--- is over, rows that were staged a day ago and not published, batches that finished long ago, old rows of audit, old
--- partitions of the history; and create new partitions. Consumers may call it at any time and often: it waits for no
--- one, deletes at most p_limit notices per call, and writes nothing if there is nothing to do. Its transaction must end
--- within a few seconds (lock_guard). Returns how many rows were deleted.
+-- is over, rows that were staged a day ago and not published, batches that finished long ago, old rows of audit and of
+-- policies, old partitions of the history; and create new partitions. Consumers may call it at any time and often: it
+-- waits for no one, deletes at most p_limit notices per call, and writes nothing if there is nothing to do. Its
+-- transaction must end within a few seconds (lock_guard). Returns how many rows were deleted.
 CREATE OR REPLACE FUNCTION maintain (p_limit INT DEFAULT 10000)
 RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

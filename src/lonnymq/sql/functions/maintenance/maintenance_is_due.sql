@@ -26,6 +26,7 @@ BEGIN
         OR EXISTS (SELECT FROM ledger l WHERE NOT l.is_lasting AND l.published_at < p_now - 86400000)
         OR EXISTS (SELECT FROM worker w WHERE w.seen_at < p_now - 3600000)
         OR EXISTS (SELECT FROM batch_count c WHERE c.finished_at <= batch_keep_from(p_now))
+        OR EXISTS (SELECT FROM policy_old(history_keep_from(p_now), 1))
         OR EXISTS (SELECT FROM audit a WHERE a.at <= audit_keep_from(p_now))
         OR EXISTS (SELECT FROM credential_stale());
 END $$;

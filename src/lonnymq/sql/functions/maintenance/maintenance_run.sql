@@ -1,8 +1,8 @@
 -- Part of maintain, which has locked maintenance: delete dedupe keys that are free again, staged rows that were not
 -- published for a day, jobs of the day before, workers that have not reported for an hour, results whose time is over,
--- progress of attempts that are over, finished batches, old rows of audit, and old partitions of the history; create
--- new partitions; and update the names of bound roles. Skips rows that are locked. Returns how many rows and partitions
--- were removed.
+-- progress of attempts that are over, finished batches, old rows of audit and of policies, and old partitions of the
+-- history; create new partitions; and update the names of bound roles. Skips rows that are locked. Returns how many
+-- rows and partitions were removed.
 CREATE OR REPLACE FUNCTION maintenance_run (p_maintenance maintenance, p_now BIGINT, p_limit INT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
@@ -43,7 +43,8 @@ BEGIN
     GET DIAGNOSTICS v_workers = ROW_COUNT;
     v_gone := v_gone + v_count + v_jobs + v_workers + dead_unmark(p_now, p_limit) + history_trim(p_now, p_limit)
         + results_delete(p_maintenance, p_now, p_limit) + batch_trim(p_now, p_limit)
-        + progress_delete(p_maintenance, p_now, p_limit) + audit_trim(p_now, p_limit);
+        + progress_delete(p_maintenance, p_now, p_limit) + audit_trim(p_now, p_limit)
+        + policy_trim(p_now, p_limit);
     IF EXISTS (SELECT FROM credential_stale()) THEN
         PERFORM FROM queue FOR UPDATE SKIP LOCKED;
         IF FOUND THEN
