@@ -25,7 +25,7 @@ def run(server: AnyServer, bug: str, tests: tuple[str, ...]) -> subprocess.Compl
 LONG = {"unsorted keys", "unsorted locks"}
 
 
-@pytest.mark.cases(5)
+@pytest.mark.cases(3)
 @pytest.mark.parametrize(
     "bug", [pytest.param(bug, marks=pytest.mark.long) if bug in LONG else bug for bug in BUGS]
 )

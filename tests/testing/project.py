@@ -23,6 +23,9 @@ from lonnymq.testing.url import url
 from tests.database import AnyServer
 
 DATABASES = "SELECT datname FROM pg_database WHERE pg_get_userbyid(datdba) = %s"
+# Plugins that these runs do not use take longer to import than the runs.
+NOT_USED = ("cacheprovider", "anyio", "faker", "hypothesispytest", "schemathesis")
+OPTIONS = (*(word for name in NOT_USED for word in ("-p", f"no:{name}")), "-W", "error")
 TIMEOUT_S = 30.0
 
 
@@ -88,7 +91,7 @@ class Project:
         self.pytester.makepyfile(**modules)
 
     def run(self, *arguments: str) -> pytest.RunResult:
-        return self.pytester.runpytest_subprocess("-p", "no:cacheprovider", "-W", "error", *arguments)
+        return self.pytester.runpytest_subprocess(*OPTIONS, *arguments)
 
     def lines_of(self, name: str) -> list[str]:
         return (self.folder / name).read_text(encoding="utf-8").splitlines()
@@ -99,7 +102,7 @@ class Project:
     @contextmanager
     def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         """Start a run, and wait until a test of it has written the file `begun`."""
-        command = [*self.pytester._getpytestargs(), "-p", "no:cacheprovider", "-W", "error", *arguments]
+        command = [*self.pytester._getpytestargs(), *OPTIONS, *arguments]
         with subprocess.Popen(
             command,
             cwd=self.folder,
