@@ -120,7 +120,7 @@ def test_headers_count_towards_the_size_of_a_part(conn: psycopg.Connection) -> N
             "INSERT INTO staging (batch, ord, channel, content, headers) VALUES (%s, %s, 'a', '', %s)",
             (batch, ord_, headers),
         )
-    taken = conn.execute("SELECT ord FROM staging_take(ARRAY[%s], 0, 100, 100000)", (batch,)).fetchall()
+    taken = conn.execute("SELECT ord FROM staging_take(ARRAY[%s], 100, 100000)", (batch,)).fetchall()
     assert taken == [(0,), (1,)]
 
 

@@ -1,8 +1,8 @@
--- Delete rows that the caller's login role has staged under some batches, from p_from on, and return their messages in
--- the order of the batches and their rows: at most p_limit rows, and p_max_bytes of content and headers, but at least
+-- Delete rows that the caller's login role has staged under some batches, and return their messages in the
+-- order of the batches and their rows: at most p_limit rows, and p_max_bytes of content and headers, but at least
 -- one.
 -- A row that is staged while this runs is taken with the others, or stays: only rows that were read are deleted.
-CREATE OR REPLACE FUNCTION staging_take (p_batches UUID[], p_from BIGINT, p_limit INT, p_max_bytes INT)
+CREATE OR REPLACE FUNCTION staging_take (p_batches UUID[], p_limit INT, p_max_bytes INT)
 RETURNS TABLE (ord BIGINT, message new_message) LANGUAGE sql AS $$
 WITH gone AS (
     DELETE FROM staging g WHERE g.ctid = ANY (ARRAY(
@@ -14,7 +14,7 @@ WITH gone AS (
                 SELECT y.ctid AS tid, y.ord,
                     COALESCE(octet_length(y.content), 0) + COALESCE(pg_column_size(y.headers), 0) AS bytes
                 FROM staging y
-                WHERE y.batch = b.batch AND y.ord >= p_from AND y.staged_by = quote_ident(session_user)::REGROLE
+                WHERE y.batch = b.batch AND y.staged_by = quote_ident(session_user)::REGROLE
                 ORDER BY y.batch, y.ord LIMIT p_limit) x
             WHERE b.n = array_position(p_batches, b.batch)) z
         WHERE z.before <= p_max_bytes

@@ -1,0 +1,60 @@
+-- Create messages from the rows that the caller's login role has staged under a batch, in their order, and delete the
+-- rows. For rows without dedupe keys and channels without a max_size: nothing is locked but the first row of the batch,
+-- so that of two calls that publish or discard the same rows, one waits for the other. Announces nothing: staging_create
+-- does. Returns how many messages there are, the span of their ids, when the first of them is due, and their batches.
+CREATE OR REPLACE FUNCTION staging_copy (p_batch UUID, p_xid XID8, OUT n BIGINT, OUT lo_id BIGINT, OUT hi_id BIGINT,
+    OUT first_at BIGINT, OUT batch_ids BIGINT[])
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_now BIGINT := transaction_ms();
+    v_max INT := (SELECT q.content_max_bytes FROM queue q);
+    v_login REGROLE := quote_ident(session_user)::REGROLE;
+    v_is_bound BOOLEAN := bound_channels() IS NOT NULL;
+    s RECORD;
+BEGIN
+    PERFORM FROM staging x WHERE x.batch = p_batch AND x.staged_by = v_login ORDER BY x.ord LIMIT 1 FOR UPDATE;
+    -- One statement, so that it deletes the rows that it reads and no others. It reads columns: a row as a value, as
+    -- message_new takes it, would be built and taken apart again for every message.
+    WITH made AS (
+        INSERT INTO message (xid, dequeue_at, created_at, batch_id, max_attempts, keep_result_ms, cost, priority, lane,
+            channel, dedupe_key, headers, content)
+        SELECT p_xid, COALESCE(x.dequeue_at, v_now + x.delay_ms, v_now), v_now, x.batch_id, x.max_attempts,
+            NULLIF(x.keep_result_ms, 0), COALESCE(x.cost, 1), COALESCE(x.priority, 0), COALESCE(x.lane, 'default'),
+            x.channel, x.dedupe_key, x.headers, x.content
+        FROM staging x
+        WHERE x.batch = p_batch AND x.staged_by = v_login
+            AND message_check(ROW(x.channel, x.content, x.dequeue_at, x.headers, x.max_attempts, x.dedupe_key,
+                x.delay_ms, x.priority, x.cost, x.lane, x.unique_while, x.unique_for_ms, x.keep_result_ms,
+                x.batch_id)::new_message, v_max, format(' (the row with ord %s)', x.ord))
+        ORDER BY x.ord
+        RETURNING message.id, message.dequeue_at, message.lane, message.batch_id, message.dedupe_key,
+            CASE WHEN v_is_bound THEN message.channel END AS channel),
+    gone AS (DELETE FROM staging x WHERE x.batch = p_batch AND x.staged_by = v_login RETURNING 1),
+    grouped AS MATERIALIZED (
+        SELECT m.lane, m.batch_id, m.channel, COUNT(*) AS n, COUNT(m.dedupe_key) AS keys, MIN(m.id) AS lo_id,
+            MAX(m.id) AS hi_id, MIN(m.dequeue_at) AS first_at
+        FROM made m GROUP BY m.lane, m.batch_id, m.channel),
+    joined AS (
+        INSERT INTO batch_part (batch_id, n, lo_id, hi_id)
+        SELECT g.batch_id, SUM(g.n), MIN(g.lo_id), MAX(g.hi_id) FROM grouped g WHERE g.batch_id IS NOT NULL
+        GROUP BY g.batch_id)
+    SELECT COALESCE(SUM(g.n), 0) AS n, COALESCE(SUM(g.keys), 0) AS keys, (SELECT COUNT(*) FROM gone) AS deleted,
+        MIN(g.lo_id) AS lo_id, MAX(g.hi_id) AS hi_id, MIN(g.first_at) AS first_at, array_agg(g.channel) AS channels,
+        array_agg(DISTINCT g.lane) AS lanes,
+        array_agg(DISTINCT g.batch_id) FILTER (WHERE g.batch_id IS NOT NULL) AS batch_ids
+    INTO s FROM grouped g;
+    IF s.keys > 0 OR s.deleted <> s.n THEN
+        PERFORM refuse('40001', 'rows of the batch were staged, published or discarded while it was published',
+            'Run the transaction again.');
+    END IF;
+    PERFORM lanes_check(s.lanes);
+    IF v_is_bound THEN
+        PERFORM produce_check(s.channels);
+    END IF;
+    n := s.n;
+    lo_id := s.lo_id;
+    hi_id := s.hi_id;
+    first_at := s.first_at;
+    batch_ids := s.batch_ids;
+END $$;
