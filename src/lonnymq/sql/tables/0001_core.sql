@@ -90,7 +90,8 @@ CREATE TABLE new_message (
     channel TEXT, content BYTEA, dequeue_at BIGINT, headers JSONB, max_attempts INT, dedupe_key TEXT, delay_ms BIGINT,
     priority INT, cost INT, lane TEXT, unique_while TEXT, unique_for_ms BIGINT, keep_result_ms BIGINT,
     batch_id BIGINT);
-ALTER TABLE new_message REPLICA IDENTITY FULL; -- as for staging
+-- It has no key. Without a replica identity, a publication FOR ALL TABLES would refuse deletes.
+ALTER TABLE new_message REPLICA IDENTITY FULL;
 
 -- How many messages dequeues took from a channel, and when the last one did.
 CREATE TYPE share AS (channel TEXT, n INT, at BIGINT);

@@ -1,18 +1,17 @@
 -- For writers and readers that work in batches and continue where they stopped, such as Spark jobs.
 
 -- Rows of bulk loads, inserted by COPY and by many sessions at once, until staging_publish creates messages from a
--- batch. Producers may only insert here, and cannot set staged_by.
-CREATE TABLE staging (
+-- batch. Producers may only insert here, and cannot set staged_by. Unlogged, because a row is written twice, here and to
+-- message, and WAL is half of its cost. After a crash or a failover it is empty: whoever has staged rows compares the
+-- number that a publication returns with the number of rows, and stages them again if some are missing.
+CREATE UNLOGGED TABLE staging (
     batch UUID NOT NULL,
     ord BIGINT NOT NULL,                    -- orders the batch; need not be dense
     staged_by REGROLE NOT NULL DEFAULT quote_ident(session_user)::REGROLE, -- survives a rename of the login
-    staged_at BIGINT NOT NULL DEFAULT EXTRACT(EPOCH FROM now()) * 1000
+    staged_at BIGINT NOT NULL DEFAULT date_part('epoch', now()) * 1000 -- a double: EXTRACT is three times as slow
 ) INHERITS (new_message);                   -- without delay_ms: nobody may write it
 CREATE INDEX staging_ix ON staging (staged_by, batch, ord); -- a login reads only its own rows
 CREATE INDEX staging_at_ix ON staging (staged_at);
--- Producers choose batch and ord, so there is no primary key. Without a replica identity, a publication FOR ALL TABLES
--- would refuse deletes; FULL needs no index, and costs WAL only if wal_level is logical.
-ALTER TABLE staging REPLICA IDENTITY FULL;
 
 -- The last batch that each app (a job or stream) has published, so that a repeated batch publishes nothing.
 CREATE TABLE ledger (
