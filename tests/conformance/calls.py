@@ -86,8 +86,11 @@ def staging_publish(run: Run) -> None:
 
 
 def staging_publish_once(run: Run) -> None:
-    assert run(c.StagingPublishOnce("load", 7, [uuid4()])) == c.PublishedOnce(0, 0, 0, is_repeat=False)
-    assert run(c.StagingPublishOnce("load", 7, [uuid4(), uuid4()])).is_repeat
+    job = uuid4()
+    once = c.StagingPublishOnce("load", 7, [uuid4()], job=job)
+    assert run(once) == c.PublishedOnce(0, 0, 0, is_repeat=False, job=job)
+    again = c.StagingPublishOnce("load", 7, [uuid4(), uuid4()])
+    assert run(again) == c.PublishedOnce(0, 0, 0, is_repeat=True, job=job)
     assert not run(c.StagingPublishOnce("job", None, [])).is_repeat
 
 

@@ -85,7 +85,8 @@ def test_from_a_file_through_the_queue_into_the_lake_and_back(
     orders = tmp_path / "orders.jsonl"
     orders.write_text('{"tenant": "acme", "n": 1}\n{"tenant": "zoë", "n": 2}\n', encoding="utf-8")
     loaded = run_several("load", str(orders), "--channel-column", "tenant", "--json")
-    assert (loaded.returncode, loaded.stdout) == (0, '{"rows": 2}\n'), loaded.stderr
+    assert loaded.returncode == 0, loaded.stderr
+    assert json.loads(loaded.stdout) == {"created": 2, "duplicates": 0, "refused": 0, "is_repeat": False}
     complete(conn)
     kill(conn, "doomed", [b"x"])
     archived = run_several("archive", "lake", "--json")
@@ -100,8 +101,11 @@ def test_from_a_file_through_the_queue_into_the_lake_and_back(
     assert reported.returncode == 0, reported.stderr
     assert "zoë" in reported.stdout
     assert "zoë" in page.read_text(encoding="utf-8")
-    replayed = run_several("replay", "--lake", lake, "--dead", "--into", "again")
-    assert replayed.returncode == 0, replayed.stderr
+    replayed, again = (
+        run_several("replay", "--lake", lake, "--dead", "--into", "again", "--once", "now") for _ in range(2)
+    )
+    assert (replayed.returncode, replayed.stdout) == (0, "Enqueued 1 messages again\n"), replayed.stderr
+    assert again.stdout.startswith("Enqueued nothing now: 'now' was done before. Its first run:\n")
     assert conn.execute("SELECT channel, content FROM message").fetchall() == [("again", b"x")]
     orders.write_text('{"channel": null, "content": "x"}\n', encoding="utf-8")
     refused = run_several("load", str(orders))

@@ -11,9 +11,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lonnymq.embedded import Server
+from lonnymq.embedded.server import StopMode
 from lonnymq.errors import ConnectionDropped, DatabaseUnreachable
 from lonnymq.install import install
 from lonnymq.spark.lake.archive import archive
+from lonnymq.spark.sink.publish import StagingLost
 from lonnymq.spark.unwrap_errors import unwrap_spark_errors
 from tests.database import create_database
 from tests.faults.clusters import cluster, connect
@@ -177,8 +179,8 @@ class RestartableDatabase:
     def connect(self) -> psycopg.Connection:
         return connect(self.server, self.name)
 
-    def stop(self) -> None:
-        self.server.stop("immediate")
+    def stop(self, mode: StopMode = "immediate") -> None:
+        self.server.stop(mode)
 
     def start(self) -> None:
         self.server.start()
@@ -219,17 +221,25 @@ def test_the_database_restarts_while_rows_are_staged(
         assert enqueued(conn) == EVERY_NUMBER
 
 
+@pytest.mark.parametrize("is_crash", [False, True], ids=["restart", "crash"])
 def test_the_database_restarts_while_rows_are_published(
-    spark: SparkSession, database: RestartableDatabase
+    spark: SparkSession, database: RestartableDatabase, *, is_crash: bool
 ) -> None:
-    """The driver waits for the database, and then publishes."""
-    with database.gate.running(write, spark, database.options, ROWS, 2) as writing:
+    """The driver waits for the database, and then publishes. A crash empties `staging`."""
+    with database.gate.running(write, spark, database.options | ONCE, ROWS, 2) as writing:
         with database.locked("message") as conn:
             until(lambda: writing.done() or waiting_sessions(conn, "staging_publish_once"), "publishing")
-            database.stop()
+            database.stop("immediate" if is_crash else "fast")
         database.start()
-        writing.result()
+        if is_crash:
+            with pytest.raises(StagingLost, match="run it again"), unwrap_spark_errors():
+                writing.result()
+        else:
+            writing.result()
     with closing(database.connect()) as conn:
+        if is_crash:
+            assert (enqueued(conn), staged(conn)) == ([], [])
+            write(spark, database.options | ONCE, ROWS, 2)
         assert (enqueued(conn), staged(conn)) == (EVERY_NUMBER, [])
 
 

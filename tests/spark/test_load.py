@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from lonnymq.errors import ChannelFull, InvalidArgument
 from lonnymq.spark.load_files import load
+from lonnymq.spark.sink.publication import Publication
 from lonnymq.spark.sink.row_batch import RowRefused
 from lonnymq.spark.unwrap_errors import unwrap_spark_errors
 
@@ -56,7 +57,7 @@ def test_without_a_content_column_all_columns_are_the_content(
 ) -> None:
     path = write(spark, tmp_path / name, kind)
     given = kind if kind == "delta" else None
-    assert load(spark, path, options, file_format=given, channel_column="tenant") == 2
+    assert load(spark, path, options, file_format=given, channel_column="tenant").created == 2
     found = waiting(conn)
     assert found.keys() == {"acme", "zoë"}
     expected = {"order": "1", "total": "2.5"} if kind == "csv" else {"order": 1, "total": 2.5}
@@ -68,11 +69,14 @@ def test_a_named_load_is_done_once(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], tmp_path: Path
 ) -> None:
     path = write(spark, tmp_path / "orders.jsonl", "json")
-    for _ in range(2):
-        load(spark, path, options, channel="all", once="orders of today")
+    first, again = (load(spark, path, options, channel="all", once="orders of today") for _ in range(2))
+    assert first == Publication(created=2, duplicates=0, refused=0, is_repeat=False)
+    assert again == Publication(created=2, duplicates=0, refused=0, is_repeat=True)
     assert conn.execute("SELECT COUNT(*) FROM message WHERE channel = 'all'").fetchone() == (2,)
-    load(spark, path, options, channel="all")
+    assert load(spark, path, options, channel="all") == first
     assert conn.execute("SELECT COUNT(*) FROM message").fetchone() == (4,)
+    jobs = conn.execute("SELECT COUNT(*), COUNT(*) FILTER (WHERE is_lasting) FROM ledger").fetchone()
+    assert jobs == (2, 1), "a job without a name is forgotten after a day"
 
 
 def test_columns_of_messages_are_not_content(
@@ -83,11 +87,12 @@ def test_columns_of_messages_are_not_content(
         '{"channel": "a", "content": "hello", "dedupe_key": "k", "dequeue_at": -5,'
         ' "lane": "slow", "priority": 7, "cost": 3}\n'
     )
-    assert load(spark, str(path), options) == 1
+    assert load(spark, str(path), options).created == 1
     row = conn.execute(
         "SELECT channel, content, dedupe_key, dequeue_at, lane, priority, cost FROM message"
     ).fetchone()
     assert row == ("a", b"hello", "k", -5, "slow", 7, 3)
+    assert load(spark, str(path), options) == Publication(created=0, duplicates=1, refused=0, is_repeat=False)
 
 
 @pytest.mark.parametrize(
@@ -124,5 +129,7 @@ def test_a_full_channel_stops_the_load(
     with pytest.raises(ChannelFull, match=r"channel 'all' is full.*--drop-full"), unwrap_spark_errors():
         load(spark, path, options, channel="all")
     assert waiting(conn) == {}
-    assert load(spark, path, options, channel="all", drop_full=True) == 2
+    assert load(spark, path, options, channel="all", drop_full=True) == Publication(
+        created=1, duplicates=0, refused=1, is_repeat=False
+    )
     assert len(waiting(conn)) == 1

@@ -11,6 +11,7 @@ from lonnymq.errors import InvalidArgument
 from lonnymq.spark.lake import delta_table
 from lonnymq.spark.lake.archive import archive
 from lonnymq.spark.replay_messages import NothingToReplay, replay
+from lonnymq.spark.sink.publication import Publication
 from tests.invariants import dequeue, dispatch
 from tests.spark.traffic import finish, kill, settle
 
@@ -34,12 +35,16 @@ def test_from_the_lake_and_straight(
     finish(conn, "acme", [b"one"])
     kill(conn, "doomed", [b"two"])
     archive(spark, str(tmp_path), options)
-    assert replay(past(spark, options, "dead"), options) == 1
+    assert replay(past(spark, options, "dead"), options).created == 1
     assert (
-        replay(delta_table.read(spark, f"{tmp_path}/history"), options, channels=["acme"], into="again") == 1
+        replay(
+            delta_table.read(spark, f"{tmp_path}/history"), options, channels=["acme"], into="again"
+        ).created
+        == 1
     )
-    assert replay(past(spark, options, "history"), options, outcomes=["dead"], once="x") == 1
-    assert replay(past(spark, options, "history"), options, outcomes=["dead"], once="x") == 1
+    for is_repeat in (False, True):
+        done = replay(past(spark, options, "history"), options, outcomes=["dead"], once="x")
+        assert done == Publication(created=1, duplicates=0, refused=0, is_repeat=is_repeat)
     assert waiting(conn) == [("again", b"one"), ("doomed", b"two"), ("doomed", b"two")]
 
 
@@ -48,7 +53,7 @@ def test_replayed_messages_keep_their_settings(
 ) -> None:
     conn.execute(
         "SELECT message_create('acme', 'one', p_headers => '{\"k\": 1}', p_priority => -3, p_cost => 9,"
-        " p_lane => 'slow', p_max_attempts => 1)"
+        " p_lane => 'slow', p_max_attempts => 1, p_dedupe_key => 'k')"
     )
     dispatch(conn)
     [message] = dequeue(conn, 1, 60_000)[0]
@@ -57,13 +62,18 @@ def test_replayed_messages_keep_their_settings(
     archive(spark, str(tmp_path), options)
     sources = [past(spark, options, kind) for kind in ("history", "dead")]
     sources += [delta_table.read(spark, f"{tmp_path}/{table}") for table in ("history", "dead")]
-    for rows in sources:
-        assert replay(rows, options) == 1
+    for n, rows in enumerate(sources):
+        assert replay(rows, options, into=f"again {n}").created == 1
+    found = conn.execute(
+        "SELECT headers, lane, priority, cost, dedupe_key, attempts, max_attempts FROM message"
+        " ORDER BY channel"
+    ).fetchall()
+    kept = ({"k": 1}, "slow", -3, 9, "k", 0)
+    assert found == [(*kept, None), (*kept, 1)] * 2, "the history does not have max_attempts"
+    assert replay(sources[0], options, into="again 0").duplicates == 1, "a message with this key waits"
     as_map = spark.read.format("lonnymq_dead").options(**options).load()
     with pytest.raises(InvalidArgument, match="headersFormat=json"):
         replay(as_map, options)
-    found = conn.execute("SELECT headers, lane, priority, cost FROM message").fetchall()
-    assert found == [({"k": 1}, "slow", -3, 9)] * 4
 
 
 def test_by_time(spark: SparkSession, conn: psycopg.Connection, options: dict[str, str]) -> None:
@@ -71,8 +81,8 @@ def test_by_time(spark: SparkSession, conn: psycopg.Connection, options: dict[st
     now = datetime.now(UTC)
     hour = timedelta(hours=1)
     rows = past(spark, options, "history")
-    assert replay(rows, options, until=now - hour) == 0
-    assert replay(rows, options, since=now - hour, until=now + hour) == 1
+    assert replay(rows, options, until=now - hour).created == 0
+    assert replay(rows, options, since=now - hour, until=now + hour).created == 1
 
 
 def test_content_that_was_not_kept(

@@ -15,13 +15,14 @@ from tests.sql.test_staging import stage
 
 DAY = 86_400_000
 Answer = tuple[int, int, int, bool]
+ANSWER = "created, duplicates, refused, is_repeat"
 
 
 def publish(
     conn: psycopg.Connection, batches: list[UUID], version: int | None = 0, app: str = "app"
 ) -> Answer:
     row = conn.execute(
-        "SELECT * FROM staging_publish_once(%s, %s, %s::UUID[])", (app, version, batches)
+        f"SELECT {ANSWER} FROM staging_publish_once(%s, %s, %s::UUID[])", (app, version, batches)
     ).fetchone()
     assert row is not None
     return row
@@ -83,7 +84,7 @@ def test_a_version_that_a_full_channel_refused_is_published_later(conn: psycopg.
 
 def test_rows_are_left_out_when_that_is_asked_for(conn: psycopg.Connection) -> None:
     conn.execute("SELECT channel_set('a', p_max_size => 2)")
-    call = "SELECT * FROM staging_publish_once('app', 0, %s, p_drop_full => TRUE)"
+    call = f"SELECT {ANSWER} FROM staging_publish_once('app', 0, %s, p_drop_full => TRUE)"
     assert conn.execute(call, ([staged(conn)],)).fetchone() == (2, 0, 1, False)
     assert conn.execute(call, ([staged(conn)],)).fetchone() == (2, 0, 1, True)
     assert (count(conn), count(conn, "staging")) == (2, 0)
@@ -201,14 +202,38 @@ def other_login(conn: psycopg.Connection) -> Iterator[str]:
     conn.execute(f"DROP ROLE {name}".encode())
 
 
-def test_apps_and_rows_of_another_login_are_its_own(
+def test_apps_belong_to_the_queue_and_rows_to_their_login(
     connect: Connect, conn: psycopg.Connection, other_login: str
 ) -> None:
+    """A deployment with another login does not publish twice. Nobody publishes the rows of others."""
     mine = staged(conn)
     with connect(user=other_login, password=other_login) as other:
         assert publish(other, [mine]) == (0, 0, 0, False)
         assert discard(other, [mine]) == 0
-    assert publish(conn, [mine]) == (3, 0, 0, False), "app names of different logins do not clash"
+        assert publish(conn, [mine], version=1) == (3, 0, 0, False)
+        theirs = staged(other, 2)
+        assert publish(other, [theirs], version=1) == (3, 0, 0, True)
+    assert (count(conn), count(conn, "staging")) == (3, 0)
+
+
+def test_a_bound_login_has_apps_of_its_own(
+    connect: Connect, conn: psycopg.Connection, other_login: str
+) -> None:
+    """A tenant cannot use up the versions of others."""
+    conn.execute("SELECT credential_bind(%s, '{a}')", (other_login,))
+    with connect(user=other_login, password=other_login) as bound:
+        assert publish(bound, [staged(bound)], version=2**62) == (3, 0, 0, False)
+        assert publish(bound, [staged(bound)], version=5) == (3, 0, 0, True)
+    assert publish(conn, [staged(conn)], version=5) == (3, 0, 0, False)
+    conn.execute("SELECT credential_bind(%s, NULL)", (other_login,))
+
+
+def test_the_job_that_published(conn: psycopg.Connection) -> None:
+    first, second = uuid4(), uuid4()
+    call = "SELECT created, is_repeat, job FROM staging_publish_once('app', 0, %s, p_job => %s)"
+    assert conn.execute(call, ([staged(conn)], first)).fetchone() == (3, False, first)
+    for job in (first, second):
+        assert conn.execute(call, ([], job)).fetchone() == (3, True, first)
 
 
 @pytest.mark.parametrize(

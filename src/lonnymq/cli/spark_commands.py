@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lonnymq.spark.lake.archive import ArchiveProgress
+    from lonnymq.spark.sink.publication import Publication
 
 DSN_VARIABLE = "LONNYMQ_SPARK_DSN"
-EXCEPT_FULL = ", except rows of full channels"
 
 app = typer.Typer(
     help="Load files, archive the history, report on it and replay it, with Spark.", no_args_is_help=True
@@ -96,7 +96,7 @@ def load(
     from lonnymq.spark.load_files import load as run
 
     with _spark(dsn, schema, master, conf, f"loading {path}") as job:
-        rows = run(
+        done = run(
             job.spark,
             path,
             job.options,
@@ -107,10 +107,7 @@ def load(
             once=once,
             drop_full=drop_full,
         )
-    if as_json:
-        print_json({"rows": rows})
-    else:
-        typer.echo(f"Enqueued {rows:,} rows of {path}{EXCEPT_FULL if drop_full else ''}")
+    _print_publication(done, f"rows of {path}", once, as_json=as_json)
 
 
 @app.command()
@@ -210,7 +207,7 @@ def replay(
     from lonnymq.spark.replay_messages import replay as run
 
     with _spark(dsn, schema, master, conf, "replaying") as job:
-        rows = run(
+        done = run(
             job.finished(lake, "dead" if dead else "history"),
             job.options,
             channels=channel,
@@ -221,10 +218,7 @@ def replay(
             once=once,
             drop_full=drop_full,
         )
-    if as_json:
-        print_json({"rows": rows})
-    else:
-        typer.echo(f"Enqueued {rows:,} messages again{EXCEPT_FULL if drop_full else ''}")
+    _print_publication(done, "messages again", once, as_json=as_json)
 
 
 @app.command()
@@ -275,6 +269,21 @@ def report(
     found.print()
     for path in filter(None, (html, parquet)):
         typer.echo(f"wrote {path}")
+
+
+def _print_publication(done: Publication, what: str, once: str | None, *, as_json: bool) -> None:
+    if as_json:
+        print_json(asdict(done))
+        return
+    if done.is_repeat:
+        typer.echo(f"Enqueued nothing now: {once!r} was done before. Its first run:")
+    typer.echo(f"Enqueued {done.created:,} {what}")
+    if done.duplicates:
+        typer.echo(
+            f"  {done.duplicates:,} more were duplicates: a message with the same dedupe key was waiting"
+        )
+    if done.refused:
+        typer.echo(f"  {done.refused:,} more were left out because their channels were full")
 
 
 class _Job:

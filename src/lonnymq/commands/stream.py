@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from uuid import UUID
 
 from lonnymq.commands.answers import Count, ManyRecords, OneRecord
 from lonnymq.statement import BigInt, Boolean, Bytea, Int, Jsonb, Text, Texts, Uuid, Uuids
@@ -160,12 +161,13 @@ class StagingPublish(OneRecord[Published]):
 
 @dataclass(frozen=True, slots=True)
 class PublishedOnce:
-    """Like Published. If `is_repeat`, the batches were published before, with these numbers."""
+    """Like Published. If `is_repeat`, the batches were published before, with these numbers, by `job`."""
 
     created: int
     duplicates: int
     refused: int
     is_repeat: bool
+    job: UUID | None
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,7 @@ class StagingPublishOnce(OneRecord[PublishedOnce]):
     version: BigInt | None
     batches: Uuids
     drop_full: Boolean = False
+    job: Uuid | None = None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from lonnymq.errors import InvalidArgument
 from lonnymq.message_options import UNCHANGED
@@ -11,6 +12,8 @@ from lonnymq.spark.lake import delta_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from lonnymq.spark.sink.publication import Publication
 
 FORMATS = ("parquet", "csv", "json", "delta")
 MESSAGE_COLUMNS = ("run_at", "dequeue_at", "headers", *UNCHANGED)
@@ -27,15 +30,15 @@ def load(
     content_column: str | None = None,
     once: str | None = None,
     drop_full: bool = False,
-) -> int:
-    """Enqueue one message per row, all or none. Returns the number of rows.
+) -> Publication:
+    """Enqueue one message per row, all or none. Returns how many were created.
 
     The content is `content_column`, or the column "content", or else a JSON object of all columns that are
     not the channel or a setting of the message (`priority`, `lane`, ...). With `once`, a load of that name is
-    done only once, however often it is started.
+    done only once, however often it is started; started again, it returns the numbers of the first time.
 
     Raises ChannelFull when a row does not fit into its channel. With `drop_full` such rows are left out, and
-    a warning in Spark's log says how many.
+    counted as refused.
     """
     rows = shaped(
         read(spark, path, file_format or format_of(path)),
@@ -48,21 +51,20 @@ def load(
 
 def write(
     rows: DataFrame, options: Mapping[str, str], once: str | None = None, *, drop_full: bool = False
-) -> int:
-    from pyspark.sql import Observation
-    from pyspark.sql.functions import count, lit
+) -> Publication:
+    from lonnymq.spark.sink.publication import publication
 
     # Spark looks for the format in the active session of this thread; this call makes the session active.
     rows.sparkSession.createDataFrame([], "nothing int")
-    counted = Observation()
-    writer = rows.observe(counted, count(lit(1)).alias("rows")).write.format("lonnymq").mode("append")
-    writer = writer.options(**options)
+    job = uuid4()
+    writer = rows.write.format("lonnymq").mode("append").options(**options).option("jobId", str(job))
     if once is not None:
         writer = writer.options(txnAppId=once, txnVersion="0")
     if drop_full:
         writer = writer.options(onFull="drop")
     writer.save()
-    return int(counted.get["rows"])
+    app, version = (str(job), None) if once is None else (once, 0)
+    return publication(rows.sparkSession, options, app, version, job)
 
 
 def format_of(path: str) -> str:

@@ -12,8 +12,10 @@ from lonnymq.spark.load_files import write
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from lonnymq.spark.sink.publication import Publication
 
-KEPT = ("headers", "lane", "priority", "cost")
+
+KEPT = ("headers", "lane", "priority", "cost", "dedupe_key", "max_attempts")
 
 
 class NothingToReplay(LonnyMQError):
@@ -31,12 +33,14 @@ def replay(
     into: str | None = None,
     once: str | None = None,
     drop_full: bool = False,
-) -> int:
+) -> Publication:
     """Enqueue a new message for each of these rows of history or dead letters. Returns how many.
 
     `into` is one channel for all of them; without it, each goes to its own channel again. They keep their
-    headers, lane, priority and cost. With `once`, a replay of that name is done only once, however often it
-    is started. `load` says what happens with full channels.
+    headers, lane, priority, cost and dedupe key, so a message whose key is held by one that waits is a
+    duplicate. A dead letter keeps its max_attempts; the history has none, and the queue's applies. Attempts
+    are counted from the beginning. With `once`, a replay of that name is done only once. `load` says what
+    happens then, and with full channels.
     """
     from pyspark.sql.functions import col, lit
 

@@ -3,6 +3,7 @@
 - `writer` is what Spark calls, on the driver and on executors
 - `staging` is the executors' side: it copies rows into the table `staging`
 - `publish` is the driver's side: it turns all staged rows into messages, in one transaction
+- `publication` tells the caller what was published
 - `message_columns` checks columns and rows, and converts them to the columns of `staging`
 - `headers` and `json_values` convert values to JSON; `row_batch` names the row in an error
 """

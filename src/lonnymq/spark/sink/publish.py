@@ -37,13 +37,15 @@ class Publisher:
     drop_full: bool = False
     """Leave out rows whose channel is full, instead of publishing nothing."""
 
-    def publish(self, app: str, version: int | None, results: TaskResults) -> PublishedOnce:
+    def publish(
+        self, app: str, version: int | None, results: TaskResults, job: UUID | None = None
+    ) -> PublishedOnce:
         staged = _successful(results)
         for one in staged:
             if one.refusal is not None:
                 raise one.refusal
         try:
-            published = retry_transient(lambda: self._publish(app, version, staged))
+            published = retry_transient(lambda: self._publish(app, version, staged, job))
         except TRANSIENT_ERRORS:
             # The rows may be published already, or the call may still run: keep what is staged.
             raise
@@ -59,11 +61,13 @@ class Publisher:
         if len(staged) < len(results) or any(one.refusal is not None for one in staged):
             self._discard(staged)
 
-    def _publish(self, app: str, version: int | None, staged: Sequence[Staged]) -> PublishedOnce:
+    def _publish(
+        self, app: str, version: int | None, staged: Sequence[Staged], job: UUID | None
+    ) -> PublishedOnce:
         schema = self.address.schema
         try:
             with self.address.connect() as connection, connection.transaction():
-                once = StagingPublishOnce(app, version, _batches(staged), self.drop_full)
+                once = StagingPublishOnce(app, version, _batches(staged), self.drop_full, job)
                 published = run(connection, schema, once)
                 if not published.is_repeat:
                     _check_complete(published, staged)
@@ -114,7 +118,8 @@ def _check_complete(published: PublishedOnce, staged: Sequence[Staged]) -> None:
     if found != expected:
         raise StagingLost(
             f"executors staged {expected} rows, but the driver found {found}",
-            "driver and executors must log in as the same role, and publish within a day",
+            "run it again if the database crashed or failed over in the meantime, which empties staging;"
+            " driver and executors must log in as the same role, and publish within a day",
         )
 
 

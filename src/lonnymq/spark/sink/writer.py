@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import cast
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -16,7 +16,7 @@ from lonnymq.spark.sink.publish import Publisher, StagingLost, TaskResults
 from lonnymq.spark.sink.staging import Staged, Stager
 from lonnymq.spark.source_options import InvalidOption, SourceOptions
 
-OPTIONS = ("channel", "complete", "contentType", "onFull", "txnAppId", "txnVersion")
+OPTIONS = ("channel", "complete", "contentType", "jobId", "onFull", "txnAppId", "txnVersion")
 FAIL, DROP = "fail", "drop"
 APP_MAX_BYTES = 200
 """The database allows 255 bytes, and for a stream the id of the query is appended."""
@@ -25,7 +25,10 @@ Messages = list[WriterCommitMessage | None]
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Publishes once per txnAppId and txnVersion. Without them, each job gets a new random id."""
+    """Publishes once per txnAppId and txnVersion. Without them, the job is an app with one version.
+
+    `jobId` is a UUID for this job, by which `publication` finds out what it did. The default is random.
+    """
 
     def __init__(self, given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
@@ -34,7 +37,8 @@ class BatchWriter(DataSourceArrowWriter):
         app, version = _app(options), options.integer("txnVersion", at_least=0)
         if (app is None) is not (version is None):
             raise InvalidOption("only one of txnAppId and txnVersion is given", "give both, or neither")
-        self._app, self._version = app or str(uuid4()), version
+        self._job = _job(options)
+        self._app, self._version = app or str(self._job), version
         self._stager = _stager(options, schema)
         self._publisher = Publisher(self._stager.address, _drops_full(options))
 
@@ -42,7 +46,7 @@ class BatchWriter(DataSourceArrowWriter):
         return self._stager.stage(iterator)
 
     def commit(self, messages: Messages) -> None:
-        self._publisher.publish(self._app, self._version, cast("TaskResults", messages))
+        self._publisher.publish(self._app, self._version, cast("TaskResults", messages), self._job)
 
     def abort(self, messages: Messages) -> None:
         self._publisher.abandon(cast("TaskResults", messages))
@@ -57,8 +61,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 "a queue cannot be overwritten", 'use outputMode("append") or outputMode("update")'
             )
         options = SourceOptions(given, OPTIONS)
-        if "txnVersion" in options:
-            raise InvalidOption("a stream takes no txnVersion", "leave it out: its batches have numbers")
+        for name in ("txnVersion", "jobId"):
+            if name in options:
+                raise InvalidOption(f"a stream takes no {name}", "leave it out: its batches have numbers")
         self._app = _app(options)
         self._stager = _stager(options, schema)
         self._publisher = Publisher(self._stager.address, _drops_full(options))
@@ -86,6 +91,16 @@ def _app(options: SourceOptions) -> str | None:
     if app is not None and not 1 <= len(app.encode()) <= APP_MAX_BYTES:
         raise InvalidOption(f"txnAppId is {len(app.encode())} bytes long", f"use 1 to {APP_MAX_BYTES} bytes")
     return app
+
+
+def _job(options: SourceOptions) -> UUID:
+    given = options.text("jobId")
+    if given is None:
+        return uuid4()
+    try:
+        return UUID(given)
+    except ValueError as error:
+        raise InvalidOption(f"jobId {given!r} is not a UUID", "leave it out: it is random then") from error
 
 
 def _drops_full(options: SourceOptions) -> bool:

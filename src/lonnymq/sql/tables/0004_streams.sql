@@ -13,9 +13,11 @@ CREATE UNLOGGED TABLE staging (
 CREATE INDEX staging_ix ON staging (staged_by, batch, ord); -- a login reads only its own rows
 CREATE INDEX staging_at_ix ON staging (staged_at);
 
--- The last batch that each app (a job or stream) has published, so that a repeated batch publishes nothing.
+-- The last batch that each app (a job or stream) has published, so that a repeated batch publishes nothing. Apps belong
+-- to the queue, so that a deployment with another login does not publish twice. A login that is bound to channels has
+-- apps of its own: it could otherwise use up the versions of another tenant.
 CREATE TABLE ledger (
-    published_by REGROLE NOT NULL DEFAULT quote_ident(session_user)::REGROLE, -- survives a rename of the login
+    bound_login REGROLE NOT NULL,           -- survives a rename of the login; 0: all logins that are not bound
     app TEXT COLLATE "C" NOT NULL,
     version BIGINT NOT NULL,                -- the last one; the versions of an app only grow
     is_lasting BOOLEAN NOT NULL,            -- FALSE: a job that publishes once; kept for a day
@@ -23,7 +25,8 @@ CREATE TABLE ledger (
     created BIGINT NOT NULL,
     duplicates BIGINT NOT NULL,
     refused BIGINT NOT NULL,
-    PRIMARY KEY (published_by, app)
+    job UUID,                               -- chosen by whoever published it, to tell whether it was another job
+    PRIMARY KEY (bound_login, app)
 );
 CREATE INDEX ledger_at_ix ON ledger (published_at) WHERE NOT is_lasting;
 
