@@ -80,6 +80,8 @@ WITH_QUEUE = [*READING, *WRITING, *PRODUCING, *SPARK, *SERVING]
 WITH_DSN = [*WITH_QUEUE, *SCHEMA, *MEASURING, *CHECKING]
 """Commands that take the address of a database from --dsn or the environment."""
 WITHOUT_DSN = [
+    ["spark", "optimize", "lake"],
+    ["spark", "expire", "lake", "--keep", "90d", "--yes"],
     ["worker", "no_such_shop"],
     ["demo"],
     ["version"],

@@ -157,7 +157,7 @@ def test_bad_input_is_refused_before_spark_starts(arguments: list[str], code: in
 
 
 def test_every_command_has_an_example() -> None:
-    for command in ("load", "archive", "report", "replay"):
+    for command in ("load", "archive", "optimize", "expire", "report", "replay"):
         assert f"Example: lonnymq spark {command}" in " ".join(
             run_here("spark", command, "--help").stdout.split()
         )

@@ -26,6 +26,12 @@ FAULTS = [
     "database goes back to an earlier time, by a standby that lagged, a backup or a copy",
     "failover that lost nothing, or a restart",
     "folder that driver and executors do not share",
+    "disk full",
+    "folder that is read-only",
+    "table restored to an older version (Delta) or rolled back (Iceberg), before and after `optimize`",
+    "lake moved",
+    "lake copied",
+    "columns added by a newer version",
 ]
 NAMED = re.compile(r"`(test_\w+\.py)::([\w:]+)`")
 

@@ -69,6 +69,7 @@ _EXTRAS = {
     **dict.fromkeys(
         ("adbc_driver_postgresql", "deltalake", "matplotlib", "pgpq", "pyarrow", "pyspark"), "spark"
     ),
+    "pyiceberg": "iceberg",
     **dict.fromkeys(("cron_descriptor", "fastapi", "jinja2", "starlette", "uvicorn"), "web"),
 }
 _CONNECTION_LOST = ("08", "57P")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lonnymq.cli import lake_commands
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Schema, print_json
 
 if TYPE_CHECKING:
@@ -62,6 +63,11 @@ class FileFormat(StrEnum):
     CSV = "csv"
     JSON = "json"
     DELTA = "delta"
+
+
+class TableFormat(StrEnum):
+    DELTA = "delta"
+    ICEBERG = "iceberg"
 
 
 @app.command()
@@ -112,8 +118,17 @@ def load(
 
 @app.command()
 def archive(
-    lake: Annotated[str, typer.Argument(help="Folder or object store URL for the Delta tables.")],
+    lake: Annotated[str, typer.Argument(help="Folder or object store URL for the tables.")],
     *,
+    table_format: Annotated[
+        TableFormat | None,
+        typer.Option(
+            "--format",
+            help="Format of a new lake; the default is delta. Later runs find it.",
+            show_default=False,
+        ),
+    ] = None,
+    catalog: lake_commands.Catalog = None,
     every: Annotated[
         float | None,
         typer.Option(
@@ -132,7 +147,7 @@ def archive(
     schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """Archive the history and the dead letters in Delta tables, each row once.
+    """Archive the history and the dead letters in Delta or Iceberg tables, each row once.
 
     Example: lonnymq spark archive /srv/lake --every 60
     """
@@ -150,6 +165,8 @@ def archive(
             lake,
             job.options,
             rows_per_commit=rows_per_commit,
+            table_format=None if table_format is None else str(table_format),
+            catalog=catalog,
             follow=follow,
             every=every,
             stop=stop,
@@ -208,7 +225,7 @@ def replay(
 
     with _spark(dsn, schema, master, conf, "replaying") as job:
         done = run(
-            job.finished(lake, "dead" if dead else "history"),
+            job.finished(lake, "dead" if dead else "history", since, until),
             job.options,
             channels=channel,
             outcomes=outcome,
@@ -258,7 +275,13 @@ def report(
     from lonnymq.spark.reports.build import report as run
 
     with _spark(dsn, schema, master, conf, "reporting", lake=lake) as job:
-        found = run(job.spark, job.finished(lake, "history"), _local(since), _local(until), bucket=bucket)
+        found = run(
+            job.spark,
+            job.finished(lake, "history", since, until),
+            _local(since),
+            _local(until),
+            bucket=bucket,
+        )
     if html is not None:
         found.write_html(html)
     if parquet is not None:
@@ -286,17 +309,23 @@ def _print_publication(done: Publication, what: str, once: str | None, *, as_jso
         typer.echo(f"  {done.refused:,} more were left out because their channels were full")
 
 
+lake_commands.register(app)
+
+
 class _Job:
     def __init__(self, spark: SparkSession, options: dict[str, str], describe: Callable[[str], None]) -> None:
         self.spark, self.options, self.describe = spark, options, describe
 
-    def finished(self, lake: str | None, table: str) -> DataFrame:
+    def finished(
+        self, lake: str | None, table: str, since: datetime | None = None, until: datetime | None = None
+    ) -> DataFrame:
+        """Rows of the lake are limited to the days from `since` to `until`."""
         if lake is None:
             source = self.spark.read.format(f"lonnymq_{table}").options(**self.options)
             return source.option("headersFormat", "json").load()  # so that a replay loses nothing
-        from lonnymq.spark.lake.delta_table import read
+        from lonnymq.spark.lake.read_lake import read
 
-        return read(self.spark, f"{lake.rstrip('/')}/{table}")
+        return read(self.spark, lake, table, since=_local(since), until=_local(until))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ The public functions are `session`, `load`, `archive`, `report` and `replay`.
   and `waiting_reader` (the waiting and leased messages as a table)
 - `changes/` is `format("lonnymq_history")`, `format("lonnymq_dead")` and `format("lonnymq_policies")`, as
   tables and as streams
-- `lake/` archives history and dead letters into Delta tables
+- `lake/` archives history and dead letters into Delta or Iceberg tables, and looks after their files
 - `reports/` computes how each tenant was served, and shows it
 - `load_files` enqueues the rows of files, `replay_messages` those of history or dead letters
 

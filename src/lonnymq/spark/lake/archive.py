@@ -6,7 +6,6 @@ stopped at any point continues from there. Files that were written but not commi
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -28,8 +27,9 @@ from lonnymq.spark.changes.offsets import Offset
 from lonnymq.spark.changes.range_reader import RangeReader
 from lonnymq.spark.changes.snapshots import EARLIEST, Snapshot
 from lonnymq.spark.connection import QueueAddress
-from lonnymq.spark.lake.delta_table import DeltaLakeTable
-from lonnymq.spark.lake.lake_table import LakeTable, Position, TableOptions, absolute_path
+from lonnymq.spark.lake.find_lake import CatalogOption, open_lake
+from lonnymq.spark.lake.identity import follower, former_follower, settle_identity
+from lonnymq.spark.lake.lake_table import Lake, LakeTable, Position, TableOptions
 from lonnymq.spark.unwrap_errors import unwrap_spark_errors
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 ROWS_PER_COMMIT = 1_000_000
 COUNTED_AT_MOST = 100_000
-NAME_MAX_BYTES = 255
 
 
 @dataclass(frozen=True)
@@ -68,6 +67,8 @@ class ArchivedTable:
     upto_xid: int = 0
     behind: int = 0
     """Rows that cannot be archived yet, because a transaction older than theirs is still open."""
+    follower: str = ""
+    """The name under which PostgreSQL keeps rows for this table."""
     begins_at: str | None = None
     """When the first row finished, if the table is new and older rows were no longer kept."""
 
@@ -93,6 +94,8 @@ def archive(
     *,
     tables: Sequence[str] = tuple(TABLES),
     rows_per_commit: int = ROWS_PER_COMMIT,
+    table_format: str | None = None,
+    catalog: CatalogOption = None,
     follow: bool = True,
     every: float | None = None,
     stop: threading.Event | None = None,
@@ -102,12 +105,27 @@ def archive(
 
     With `every`, look for new rows again after that many seconds, until `stop` is set. With `follow`,
     PostgreSQL keeps rows that are not in the lake yet, however old they are; that needs the admin role.
+
+    A new lake gets the `table_format`: "delta", the default, or "iceberg". Later runs find it. `catalog` is
+    for Iceberg: its name in pyiceberg's configuration, or its properties; by default it is in the lake.
     """
-    stop, lake = stop or threading.Event(), absolute_path(lake)
-    progress = ArchiveProgress(lake, {name: ArchivedTable(name) for name in tables})
-    archivers = [
-        _TableArchiver(spark, lake, options, TABLES[name], progress.tables[name], follow) for name in tables
-    ]
+    with open_lake(lake, table_format, catalog, must_exist=False) as found:
+        progress = ArchiveProgress(found.path, {name: ArchivedTable(name) for name in tables})
+        archivers = [
+            _TableArchiver(spark, found, options, TABLES[name], progress.tables[name], follow)
+            for name in tables
+        ]
+        return _run(archivers, progress, rows_per_commit, every, stop or threading.Event(), on_progress)
+
+
+def _run(
+    archivers: Sequence[_TableArchiver],
+    progress: ArchiveProgress,
+    rows_per_commit: int,
+    every: float | None,
+    stop: threading.Event,
+    on_progress: Callable[[ArchiveProgress], None],
+) -> ArchiveProgress:
     while True:
         progress.is_caught_up = False
         for archiver in archivers:
@@ -132,7 +150,7 @@ class _TableArchiver:
     def __init__(
         self,
         spark: SparkSession,
-        lake: str,
+        lake: Lake,
         options: Mapping[str, str],
         source: ArchiveSource,
         archived: ArchivedTable,
@@ -143,7 +161,7 @@ class _TableArchiver:
         self.address = QueueAddress.of(self.options)
         self.view = source.format(self.options).view()
         self.reader = RangeReader(self.view, self.address, min_partitions=1, fails_on_data_loss=True)
-        self.uri = f"{lake}/{source.name}"
+        self.lake, self.uri = lake, f"{lake.path}/{source.name}"
 
     def step(self, rows_per_commit: int) -> bool:
         """Commit once, if there is anything to commit. Returns whether there was."""
@@ -164,7 +182,9 @@ class _TableArchiver:
         )
         upto = Position(commit.end.snapshot.xmax, commit.end.mark)
         with unwrap_spark_errors():
-            self.archived.rows += commit.table.append(rows, upto)
+            written = commit.table.write(rows)
+        commit.table.commit(written, upto)
+        self.archived.rows += sum(file.rows for file in written)
         self.archived.commits += 1
         self.archived.upto_xid = upto.xid
         return True
@@ -196,9 +216,10 @@ class _TableArchiver:
 
     def _open(self, state: DatabaseState) -> LakeTable:
         source = f"cluster {state.system}, schema {self.address.schema}, {self.view.name}"
-        return DeltaLakeTable.open(
-            TableOptions(self.uri, source, self.view.columns.schema(), self.source.day_of)
-        )
+        options = TableOptions(self.uri, source, self.view.columns.schema(), self.source.day_of)
+        table = self.lake.open(options)
+        self.archived.follower = follower(self.source.name, settle_identity(table))
+        return table
 
     def _check(self, cursor: Cursor, start: Offset, state: DatabaseState) -> None:
         try:
@@ -209,7 +230,7 @@ class _TableArchiver:
                 " (docs/operations.md)"
             )
             if self.source is HISTORY:
-                hint += f"; if you abandon this folder, call history_unfollow({self._follower()!r})"
+                hint += f"; if you abandon this folder, call history_unfollow({self.archived.follower!r})"
             raise PositionUnknown(
                 f"{self.uri} goes up to transaction {start.snapshot.xmax}: {error.message}", hint
             ) from error
@@ -230,26 +251,14 @@ class _TableArchiver:
     def _follow(self, conn: psycopg.Connection[Any], archived: Snapshot) -> None:
         if not self.follow or self.source is not HISTORY:
             return
-        name = self._follower()
         try:
-            if archived == EARLIEST:  # a new table; it may replace a deleted one that had more rows
-                run(conn, self.address.schema, HistoryUnfollow(name))
-            run(conn, self.address.schema, HistoryFollow(name, str(archived)))
+            run(conn, self.address.schema, HistoryFollow(self.archived.follower, str(archived)))
+            run(conn, self.address.schema, HistoryUnfollow(former_follower(self.uri)))
         except NotPermitted as error:
             raise NotPermitted(
                 "this login may not register a follower, which keeps rows until they are in the lake",
                 "log in as an admin of the queue, or archive with follow=False (--no-follow)",
             ) from error
-
-    def _follower(self) -> str:
-        """The name of the follower: the full path of the table. A long path is shortened to its hash and its
-        end.
-        """
-        name = f"archive {self.uri}".encode()
-        if len(name) > NAME_MAX_BYTES:
-            digest = hashlib.blake2b(name, digest_size=8).hexdigest()
-            name = f"archive {digest} ...".encode() + name[-200:]
-        return name.decode(errors="ignore")
 
 
 def _iso(at: int | None) -> str | None:

@@ -7,8 +7,11 @@ folder that it does not share with the driver.
 from __future__ import annotations
 
 import json
+import os
+import re
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +21,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 from pyspark.sql.types import StructType
 
-from lonnymq.spark.lake.lake_table import DAY, LakeNotShared
+from lonnymq.spark.lake.lake_table import DAY, LakeNotShared, LakeNotWritable, WrittenFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,28 +30,56 @@ WRITTEN_COLUMNS = "path string, day string, bytes long, rows long, stats string"
 ROWS_PER_GROUP = 100_000
 
 
-@dataclass(frozen=True)
-class WrittenFile:
-    path: str
-    day: str
-    bytes: int
-    rows: int
-    stats: str
-
-
-def written_files(rows: DataFrame, uri: str, day_of: str) -> list[WrittenFile]:
+def written_by_executors(rows: DataFrame, uri: str, day_of: str, schema: pa.Schema) -> list[WrittenFile]:
     """Let executors write the rows. Files of failed attempts are not in the result, so nobody reads them."""
-    schema = arrow_schema(rows.schema)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Spark passes times in the session's time zone; days are in UTC.
-        yield from _write((batch.cast(schema) for batch in batches), uri, day_of)
+        yield from write_by_day((batch.cast(schema) for batch in batches), uri, day_of)
 
     return [WrittenFile(*row) for row in rows.mapInArrow(write, WRITTEN_COLUMNS).collect()]
 
 
+def write_by_day(batches: Iterable[pa.RecordBatch], uri: str, day_of: str) -> Iterator[pa.RecordBatch]:
+    """Write one file per day that occurs. Yields a row about each, as in WRITTEN_COLUMNS."""
+    with writing(uri):
+        yield from _write(batches, uri, day_of)
+
+
+@contextmanager
+def writing(uri: str) -> Iterator[None]:
+    """Say in one sentence why a file could not be written."""
+    try:
+        yield
+    except OSError as error:
+        raise not_writable(uri, error) from error
+
+
+def not_writable(uri: str, error: Exception) -> LakeNotWritable:
+    """
+    >>> not_writable("/srv/lake", OSError(28, "Error. Detail: [errno 28] No space left on device"))
+    LakeNotWritable('could not write into /srv/lake: No space left on device; nothing was committed')
+    """
+    reason = os.strerror(number) if (number := os_error(error)) else str(error).splitlines()[0]
+    return LakeNotWritable(
+        f"could not write into {uri}: {reason}; nothing was committed",
+        "make room, or let the driver and the executors write there, and run it again",
+    )
+
+
+def os_error(error: Exception) -> int | None:
+    """The number of the operating system's error. Some libraries have it only in the message.
+
+    >>> os_error(Exception("No space left on device (os error 28)")), os_error(Exception("no"))
+    (28, None)
+    """
+    if isinstance(error, OSError) and error.errno:
+        return error.errno
+    found = re.search(r"\(os error (\d+)\)|Os \{ code: (\d+)", str(error))
+    return found and int(found[1] or found[2])
+
+
 def _write(batches: Iterable[pa.RecordBatch], uri: str, day_of: str) -> Iterator[pa.RecordBatch]:
-    """Write one file per day that occurs."""
     target, folder = filesystem(uri)
     files: dict[str, _OpenFile] = {}
     for batch in batches:

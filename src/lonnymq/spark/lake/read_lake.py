@@ -5,10 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from deltalake import DeltaTable
-
-from lonnymq.spark.lake.delta_table import DeltaLakeTable
-from lonnymq.spark.lake.lake_table import LakeTable, LakeUnsuitable, absolute_path
+from lonnymq.spark.lake.find_lake import CatalogOption, open_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,20 +18,15 @@ def read(
     *,
     since: datetime | None = None,
     until: datetime | None = None,
+    catalog: CatalogOption = None,
 ) -> DataFrame:
     """The rows of a table of the lake, such as `history`.
 
     With `since` and `until`, Spark reads only the files of the days (UTC) from one to the other. The rows of
     these days are all there, so filter them by their times too.
     """
-    return open_table(f"{absolute_path(lake)}/{table}").read(spark, *days(since, until))
-
-
-def open_table(uri: str) -> LakeTable:
-    """Open an existing table."""
-    if not DeltaTable.is_deltatable(uri):
-        raise LakeUnsuitable(f"there is no archived table at {uri}", "give the folder of an archive")
-    return DeltaLakeTable(uri, DeltaTable(uri), "")
+    with open_lake(lake, catalog=catalog) as found:
+        return found.table(table).read(spark, *days(since, until))
 
 
 def days(since: datetime | None, until: datetime | None) -> tuple[date | None, date | None]:
