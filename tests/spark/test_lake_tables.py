@@ -266,6 +266,8 @@ def test_the_commands(lake: WrittenLake) -> None:
     [table] = json.loads(run(*wanted, "--yes", "--json").stdout)["tables"]
     assert table == {"table": "history", "rows": 1, "days": 1, "files": 1, "deleted_files": 0}
     assert (lake.ids(), lake.position()) == ([0, 1], 3)
+    refused = run("spark", "expire", str(lake.path), "--yes")
+    assert (refused.code, "give --keep" in refused.stderr) == (2, True)
     refused = run("spark", "expire", str(lake.path), "--keep", "1h", "--yes")
     assert (refused.code, refused.stderr.count("\n")) == (1, 1)
     assert "at least a day" in refused.stderr

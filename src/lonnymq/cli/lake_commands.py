@@ -12,6 +12,7 @@ import typer
 
 from lonnymq.cli.confirm import confirm
 from lonnymq.cli.display import seconds
+from lonnymq.cli.failure import BadValue
 from lonnymq.cli.options import Json, Yes, print_json
 from lonnymq.formatting import plural
 
@@ -58,8 +59,9 @@ def expire(
     lake: Lake,
     *,
     keep: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long rows are kept, at least a day. Example: 90d")
-    ],
+        str | None,
+        typer.Option(metavar="DURATION", help="How long rows are kept, such as 90d.", show_default=False),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count. Nothing changes.")] = False,
     catalog: Catalog = None,
     yes: Yes = False,
@@ -71,6 +73,8 @@ def expire(
     """
     from lonnymq.spark.lake.maintain_lake import expire as run
 
+    if keep is None:
+        raise BadValue("how long should rows be kept?", "give --keep, such as --keep 90d")
     kept = timedelta(seconds=seconds(keep))
     if not dry_run:
         confirm(f"Remove all rows older than {keep} from {lake}?", yes=yes)
