@@ -23,6 +23,7 @@ from lonnymq.spark.lake.delta_table import DeltaLakeTable
 from lonnymq.spark.lake.lake_table import LakeConflict, LakeUnsuitable, TableOptions
 from lonnymq.spark.lake.read_lake import read
 from tests.database import Connect
+from tests.invariants import dequeue, dispatch
 from tests.spark.traffic import complete, finish, kill, settle
 
 OPENED = DeltaLakeTable.open
@@ -52,10 +53,12 @@ def test_everything_is_in_the_lake_once(
     finish(conn, "acme", [b"x"] * 30)
     dead = kill(conn, "zoë", [b"", bytes(2**20)])
     first = archive(spark, folder, options)
-    assert {name: table.rows for name, table in first.tables.items()} == {"history": 32, "dead": 2}
+    added = {name: table.rows for name, table in first.tables.items()}
+    assert added == {"history": 32, "dead": 2, "policies": 2, "waiting": 0}
     assert (ids(folder), ids(folder, "dead")) == (in_postgresql(conn), dead)
     again = archive(spark, folder, options)
-    assert {name: table.rows for name, table in again.tables.items()} == {"history": 0, "dead": 0}
+    assert {table.rows for table in again.tables.values()} == {0}
+    assert {table.commits for name, table in again.tables.items() if name != "waiting"} == {0}
     assert DeltaTable(f"{folder}/history").version() == 1  # created, and one commit
     finish(conn, "acme", [b"y"])
     archive(spark, folder, options)
@@ -76,6 +79,50 @@ def test_a_table_of_an_older_version_gets_the_columns_it_lacks(
         found = delta_table.read(spark, uri).select("channel", "lane", "priority", "cost").collect()
         assert [tuple(row) for row in found] == [("acme", "slow", 7, 3)]
     assert DeltaTable(uri).version() == 2  # created, columns added, and one commit
+
+
+def test_policies_and_what_waits_are_archived(
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
+) -> None:
+    """A policy is a row for ever. What waits is replaced, and empty when nothing waits."""
+    conn.execute("SELECT channel_set('acme', 3, p_weight => 2.5)")
+    conn.execute("SELECT message_create('acme', 'x', p_lane => 'slow', p_priority => 7, p_cost => 3)")
+    conn.execute("SELECT message_create('later', 'x', p_delay_ms => 3600000)")
+    dispatch(conn)
+    [leased] = dequeue(conn, 1, 60_000)[0]
+    tables = ["policies", "waiting"]
+    assert {
+        name: table.rows for name, table in archive(spark, folder, options, tables=tables).tables.items()
+    } == {
+        "policies": 3,
+        "waiting": 2,
+    }
+    waiting = read(spark, folder, "waiting").orderBy("id").collect()
+    assert [
+        (row.channel, row.lane, row.priority, row.cost, row.attempts, row.dequeued_at is None)
+        for row in waiting
+    ] == [("acme", "slow", 7, 3, 1, False), ("later", "default", 0, 1, 0, True)]
+    [taken_at] = {row.taken_at for row in waiting}
+    assert abs(datetime.now() - taken_at) < timedelta(minutes=10)  # noqa: DTZ005 # as Spark returns them
+    assert waiting[0].first_dequeued_at == waiting[0].dequeued_at
+    assert [name for name, _ in followers(conn)] == [f"archive {folder}/policies"]
+
+    conn.execute("SELECT channel_delete('acme', TRUE)")
+    assert conn.execute("SELECT message_complete(%s, %s)", (leased.id, leased.token)).fetchone() == (
+        "not_found",
+    )
+    conn.execute("SELECT message_cancel(id) FROM messages")
+    settle(conn)
+    done = archive(spark, folder, options, tables=tables).tables
+    assert (done["policies"].rows, done["waiting"].rows, done["waiting"].commits) == (1, 0, 1)
+    assert read(spark, folder, "waiting").count() == 0
+    policies = read(spark, folder, "policies").orderBy("id").where("channel = 'acme'").collect()
+    assert [(row.max_concurrency, row.weight, row.is_deleted) for row in policies] == [
+        (3, 2.5, False),
+        (None, 1.0, True),
+    ]
+    with pytest.raises(InvalidArgument, match="the lake has no table messages"):
+        archive(spark, folder, options, tables=["messages"])
 
 
 def test_many_commits_split_no_transaction(

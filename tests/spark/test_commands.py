@@ -94,8 +94,13 @@ def test_from_a_file_through_the_queue_into_the_lake_and_back(
     lake = str(tmp_path / "lake")
     found = json.loads(archived.stdout)
     assert found["lake"] == lake
-    assert {table["table"]: table["rows"] for table in found["tables"]} == {"history": 3, "dead": 1}
-    assert [table["begins_at"] for table in found["tables"]] == [None, None]
+    assert {table["table"]: table["rows"] for table in found["tables"]} == {
+        "history": 3,
+        "dead": 1,
+        "policies": 2,
+        "waiting": 0,
+    }
+    assert {table["begins_at"] for table in found["tables"]} == {None}
     page = tmp_path / "report.html"
     reported = run_several("report", "--lake", "lake", "--html", str(page))
     assert reported.returncode == 0, reported.stderr

@@ -147,11 +147,14 @@ def archive(
     schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """Archive the history and the dead letters in Delta or Iceberg tables, each row once.
+    """Archive the history, the dead letters and the policies, each row once, and a snapshot of what waits.
+
+    The tables are Delta or Iceberg tables.
 
     Example: lonnymq spark archive /srv/lake --every 60
     """
     from lonnymq.spark.lake.archive import archive as run
+    from lonnymq.spark.lake.waiting_snapshot import WAITING
 
     stop = threading.Event()
     with _spark(dsn, schema, master, conf, f"archiving into {lake}") as job, _until_interrupted(stop):
@@ -176,6 +179,9 @@ def archive(
         print_json({"lake": done.lake, "tables": [asdict(table) for table in done.tables.values()]})
         return
     for name, table in done.tables.items():
+        if name == WAITING:
+            typer.echo(f"{name}: {table.rows:,} messages in the last snapshot")
+            continue
         typer.echo(
             f"{name}: {table.rows:,} rows in {table.commits:,} commits, up to transaction {table.upto_xid}"
         )

@@ -1,4 +1,4 @@
-"""`archive`: copy history and dead letters into the lake, each row once.
+"""`archive`: copy history, dead letters and policies into the lake, each row once, and what waits now.
 
 The lake is its own checkpoint: a commit has rows and the transaction that they go up to. A run that was
 stopped at any point continues from there. Files that were written but not committed are not in the table.
@@ -18,18 +18,20 @@ import psycopg
 from lonnymq.adapters.driver_errors import refuse
 from lonnymq.adapters.psycopg import run
 from lonnymq.commands import HistoryFollow, HistoryUnfollow
-from lonnymq.errors import LonnyMQError, NotPermitted, PositionUnknown
+from lonnymq.errors import InvalidArgument, LonnyMQError, NotPermitted, PositionUnknown
 from lonnymq.spark.changes.change_source import ChangeSource
 from lonnymq.spark.changes.change_view import ChangeView, Cursor, DatabaseState
 from lonnymq.spark.changes.dead_source import DeadSource
 from lonnymq.spark.changes.history_source import HistorySource
 from lonnymq.spark.changes.offsets import Offset
+from lonnymq.spark.changes.policy_source import PolicySource
 from lonnymq.spark.changes.range_reader import RangeReader
 from lonnymq.spark.changes.snapshots import EARLIEST, Snapshot
 from lonnymq.spark.connection import QueueAddress
 from lonnymq.spark.lake.find_lake import CatalogOption, open_lake
 from lonnymq.spark.lake.identity import follower, former_follower, settle_identity
 from lonnymq.spark.lake.lake_table import Lake, LakeTable, Position, TableOptions
+from lonnymq.spark.lake.waiting_snapshot import WAITING, WaitingSnapshots
 from lonnymq.spark.unwrap_errors import unwrap_spark_errors
 
 if TYPE_CHECKING:
@@ -46,11 +48,15 @@ class ArchiveSource:
     name: str
     format: type[ChangeSource]
     day_of: str
+    follows: bool = True
+    """Whether PostgreSQL keeps its rows until they are in the lake."""
 
 
 HISTORY = ArchiveSource("history", HistorySource, "finished_at")
-DEAD = ArchiveSource("dead", DeadSource, "dead_at")
-TABLES = {table.name: table for table in (HISTORY, DEAD)}
+DEAD = ArchiveSource("dead", DeadSource, "dead_at", follows=False)
+POLICIES = ArchiveSource("policies", PolicySource, "at")
+SOURCES = {table.name: table for table in (HISTORY, DEAD, POLICIES)}
+TABLES = (*SOURCES, WAITING)
 
 
 class HistoryNotKept(LonnyMQError):
@@ -59,7 +65,7 @@ class HistoryNotKept(LonnyMQError):
 
 @dataclass
 class ArchivedTable:
-    """What a run has added to one table of the lake."""
+    """What a run has added to one table of the lake. Of `waiting`, `rows` is how many messages wait now."""
 
     table: str
     rows: int = 0
@@ -92,7 +98,7 @@ def archive(
     lake: str,
     options: Mapping[str, str],
     *,
-    tables: Sequence[str] = tuple(TABLES),
+    tables: Sequence[str] = TABLES,
     rows_per_commit: int = ROWS_PER_COMMIT,
     table_format: str | None = None,
     catalog: CatalogOption = None,
@@ -101,7 +107,8 @@ def archive(
     stop: threading.Event | None = None,
     on_progress: Callable[[ArchiveProgress], None] = _ignore,
 ) -> ArchiveProgress:
-    """Copy all rows that are there now into the lake.
+    """Copy all rows that are there now into the lake: history, dead letters and policies, and at the end a
+    snapshot of what waits.
 
     With `every`, look for new rows again after that many seconds, until `stop` is set. With `follow`,
     PostgreSQL keeps rows that are not in the lake yet, however old they are; that needs the admin role.
@@ -109,17 +116,25 @@ def archive(
     A new lake gets the `table_format`: "delta", the default, or "iceberg". Later runs find it. `catalog` is
     for Iceberg: its name in pyiceberg's configuration, or its properties; by default it is in the lake.
     """
+    if unknown := set(tables) - set(TABLES):
+        raise InvalidArgument(
+            f"the lake has no table {' or '.join(sorted(unknown))}", f"the tables are {', '.join(TABLES)}"
+        )
     with open_lake(lake, table_format, catalog, must_exist=False) as found:
         progress = ArchiveProgress(found.path, {name: ArchivedTable(name) for name in tables})
         archivers = [
-            _TableArchiver(spark, found, options, TABLES[name], progress.tables[name], follow)
+            _TableArchiver(spark, found, options, SOURCES[name], progress.tables[name], follow)
             for name in tables
+            if name in SOURCES
         ]
-        return _run(archivers, progress, rows_per_commit, every, stop or threading.Event(), on_progress)
+        waiting = WaitingSnapshots(spark, found, options) if WAITING in tables else None
+        stop = stop or threading.Event()
+        return _run(archivers, waiting, progress, rows_per_commit, every, stop, on_progress)
 
 
 def _run(
     archivers: Sequence[_TableArchiver],
+    waiting: WaitingSnapshots | None,
     progress: ArchiveProgress,
     rows_per_commit: int,
     every: float | None,
@@ -131,6 +146,9 @@ def _run(
         for archiver in archivers:
             while not stop.is_set() and archiver.step(rows_per_commit):
                 on_progress(progress)
+        if waiting is not None and not stop.is_set() and (rows := waiting.take()) is not None:
+            progress.tables[WAITING].rows = rows
+            progress.tables[WAITING].commits += 1
         progress.is_caught_up = not stop.is_set()
         on_progress(progress)
         if every is None or stop.wait(every):
@@ -229,7 +247,7 @@ class _TableArchiver:
                 "archive into another folder, or restore the table to a version from before that time"
                 " (docs/operations.md)"
             )
-            if self.source is HISTORY:
+            if self.source.follows:
                 hint += f"; if you abandon this folder, call history_unfollow({self.archived.follower!r})"
             raise PositionUnknown(
                 f"{self.uri} goes up to transaction {start.snapshot.xmax}: {error.message}", hint
@@ -249,7 +267,7 @@ class _TableArchiver:
         return self.view.count(cursor, where, COUNTED_AT_MOST)
 
     def _follow(self, conn: psycopg.Connection[Any], archived: Snapshot) -> None:
-        if not self.follow or self.source is not HISTORY:
+        if not self.follow or not self.source.follows:
             return
         try:
             run(conn, self.address.schema, HistoryFollow(self.archived.follower, str(archived)))

@@ -146,17 +146,7 @@ class DeltaLakeTable:
 
     def commit(self, written: list[WrittenFile], upto: Position) -> None:
         check_shared(self.uri, written)
-        adds: list[AddAction | RemoveAction] = [
-            AddAction(
-                path=file.path,
-                size=file.bytes,
-                partition_values={DAY: file.day},
-                modification_time=int(time.time() * 1000),
-                data_change=True,
-                stats=file.stats,
-            )
-            for file in written
-        ]
+        adds = _add_actions(written)
         properties = CommitProperties(
             custom_metadata={UPTO_XID: str(upto.xid)},
             app_transactions=[Transaction(POSITION, upto.xid), Transaction(MARK, upto.mark or 0)],
@@ -170,6 +160,13 @@ class DeltaLakeTable:
         before = self.position()
         # Again only if it was `optimize` or `expire`, which leave the position.
         self._repeat(add, lambda: self.position() == before)
+
+    def replace(self, written: list[WrittenFile]) -> None:
+        check_shared(self.uri, written)
+        adds = _add_actions(written)
+        self._repeat(
+            lambda: self.table.create_write_transaction(adds, "overwrite", self.table.schema(), [DAY])
+        )
 
     def optimize(self, file_bytes: int) -> OptimizedTable:
         before = len(self.table.file_uris())
@@ -226,6 +223,20 @@ def _committing(uri: str) -> Iterator[None]:
 
 def _name(uri: str) -> str:
     return uri.rpartition("/")[2]
+
+
+def _add_actions(written: list[WrittenFile]) -> list[AddAction | RemoveAction]:
+    return [
+        AddAction(
+            path=file.path,
+            size=file.bytes,
+            partition_values={DAY: file.day},
+            modification_time=int(time.time() * 1000),
+            data_change=True,
+            stats=file.stats,
+        )
+        for file in written
+    ]
 
 
 def _restored_to(table: DeltaTable) -> int:

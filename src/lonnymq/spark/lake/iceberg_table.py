@@ -224,6 +224,13 @@ class IcebergLakeTable:
                 else:
                     return
 
+    def replace(self, written: list[WrittenFile]) -> None:
+        check_shared(self.uri, written)
+        old, new = self._tasks(), [f"{self.uri}/{file.path}" for file in written]
+        if old or new:
+            with _committing(self.uri):
+                self._replace(old, new)
+
     def optimize(self, file_bytes: int) -> OptimizedTable:
         before = len(self._tasks())
         old: list[DataFile] = []

@@ -131,6 +131,9 @@ class LakeTable(Protocol):
     def commit(self, written: list[WrittenFile], upto: Position) -> None:
         """Add the files and move the position, in one commit."""
 
+    def replace(self, written: list[WrittenFile]) -> None:
+        """Make these files the whole table, in one commit."""
+
     def optimize(self, file_bytes: int) -> OptimizedTable:
         """Replace small files by large ones of the same day. The rows and the position stay."""
 
