@@ -10,23 +10,32 @@ from typing import Any
 import duckdb
 import polars as pl
 import psycopg
+import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_deltalake
+from deltalake.schema import PrimitiveType
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from lonnymq.errors import InvalidArgument, NotPermitted, PositionUnknown
 from lonnymq.spark.changes.range_reader import RowsLost
-from lonnymq.spark.columns import HISTORY
 from lonnymq.spark.lake import delta_table, lake_table
 from lonnymq.spark.lake.archive import ArchiveProgress, HistoryNotKept, archive
 from lonnymq.spark.lake.delta_table import DeltaLakeTable
 from lonnymq.spark.lake.lake_table import LakeConflict, LakeUnsuitable, TableOptions
+from lonnymq.spark.lake.parquet_files import arrow_schema
 from lonnymq.spark.lake.read_lake import read
 from tests.database import Connect
 from tests.invariants import dequeue, dispatch
 from tests.spark.traffic import complete, finish, kill, settle
 
 OPENED = DeltaLakeTable.open
+HISTORY_BEFORE_PAST_RUNS = (
+    "xid BIGINT, id BIGINT, channel STRING, outcome STRING, created_at TIMESTAMP, dequeue_at BIGINT,"
+    " first_dequeued_at TIMESTAMP, dequeued_at TIMESTAMP, finished_at TIMESTAMP, attempts INT,"
+    " consumer STRING, error STRING, dedupe_key STRING, lane STRING, priority INT, cost INT, headers STRING,"
+    " content_bytes INT, content BINARY"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -65,24 +74,59 @@ def test_everything_is_in_the_lake_once(
     assert ids(folder) == in_postgresql(conn)
 
 
-def test_a_table_of_an_older_version_gets_the_columns_it_lacks(
+def written_by_an_older_version(conn: psycopg.Connection, uri: str) -> None:
+    """A table with one row, as the release before past_runs wrote it."""
+    [(system, xid)] = conn.execute(
+        "SELECT system_id, pg_snapshot_xmin(pg_current_snapshot())::TEXT::BIGINT FROM history_bounds()"
+    ).fetchall()
+    older = StructType.fromDDL(HISTORY_BEFORE_PAST_RUNS)
+    assert isinstance(older, StructType)
+    schema = arrow_schema(older).append(pa.field("day", pa.date32()))
+    row = dict.fromkeys(schema.names) | {"id": -1, "channel": "old", "day": datetime.now(UTC).date()}
+    DeltaTable.create(
+        uri,
+        schema,
+        partition_by=["day"],
+        configuration={"lonnymq.source": f"cluster {system}, schema lonnymq, history"},
+        raise_if_key_not_exists=False,
+    )
+    write_deltalake(
+        uri,
+        pa.Table.from_pylist([row], schema),
+        mode="append",
+        commit_properties=CommitProperties(
+            custom_metadata={"lonnymq.upto_xid": str(xid)},
+            app_transactions=[Transaction("lonnymq", xid), Transaction("lonnymq.mark", 0)],
+        ),
+    )
+
+
+def test_a_table_of_another_version_goes_on(
     spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
 ) -> None:
-    [(system,)] = conn.execute("SELECT system_id FROM history_bounds()").fetchall()
-    older = HISTORY.without(["lane", "priority", "cost"]).schema()
+    """A table of an older version gets the columns that it lacks. One of a newer version has columns that
+    this version does not know, and does not fill.
+    """
     uri = f"{folder}/history"
-    DeltaLakeTable.open(TableOptions(uri, f"cluster {system}, schema lonnymq, history", older, "finished_at"))
-    conn.execute("SELECT message_create('acme', 'x', p_lane => 'slow', p_priority => 7, p_cost => 3)")
+    finish(conn, "before", [b"x"])
+    written_by_an_older_version(conn, uri)
+    conn.execute("SELECT message_create('acme', 'x', p_lane => 'slow')")
+    dispatch(conn)
+    [tried] = dequeue(conn, 1, 60_000)[0]
+    conn.execute("SELECT message_retry(%s, %s)", (tried.id, tried.token))
     complete(conn)
+    DeltaTable(uri).alter.add_columns([Field("from_the_future", PrimitiveType("string"))])
     for rows in (1, 0):
         assert archive(spark, folder, options, tables=["history"]).tables["history"].rows == rows
-        found = delta_table.read(spark, uri).select("channel", "lane", "priority", "cost").collect()
-        assert [tuple(row) for row in found] == [("acme", "slow", 7, 3)]
-    assert DeltaTable(uri).version() == 2  # created, columns added, and one commit
+        found = read(spark, folder, "history").selectExpr("channel", "size(past_runs)", "from_the_future")
+        assert sorted(map(tuple, found.collect())) == [("acme", 1, None), ("old", None, None)]
+        assert len(pl.read_delta(uri)) == 2
+    assert DeltaTable(uri).version() == 5  # created, a commit, two times columns, its identity, a commit
 
 
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
 def test_policies_and_what_waits_are_archived(
-    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str
+    spark: SparkSession, conn: psycopg.Connection, options: dict[str, str], folder: str, table_format: str
 ) -> None:
     """A policy is a row for ever. What waits is replaced, and empty when nothing waits."""
     conn.execute("SELECT channel_set('acme', 3, p_weight => 2.5)")
@@ -91,12 +135,8 @@ def test_policies_and_what_waits_are_archived(
     dispatch(conn)
     [leased] = dequeue(conn, 1, 60_000)[0]
     tables = ["policies", "waiting"]
-    assert {
-        name: table.rows for name, table in archive(spark, folder, options, tables=tables).tables.items()
-    } == {
-        "policies": 3,
-        "waiting": 2,
-    }
+    done = archive(spark, folder, options, tables=tables, table_format=table_format).tables
+    assert (done["policies"].rows, done["waiting"].rows) == (3, 2)
     waiting = read(spark, folder, "waiting").orderBy("id").collect()
     assert [
         (row.channel, row.lane, row.priority, row.cost, row.attempts, row.dequeued_at is None)
@@ -105,7 +145,8 @@ def test_policies_and_what_waits_are_archived(
     [taken_at] = {row.taken_at for row in waiting}
     assert abs(datetime.now() - taken_at) < timedelta(minutes=10)  # noqa: DTZ005 # as Spark returns them
     assert waiting[0].first_dequeued_at == waiting[0].dequeued_at
-    assert [name for name, _ in followers(conn)] == [f"archive {folder}/policies"]
+    [(follower, _)] = followers(conn)
+    assert follower.startswith("archive policies ")
 
     conn.execute("SELECT channel_delete('acme', TRUE)")
     assert conn.execute("SELECT message_complete(%s, %s)", (leased.id, leased.token)).fetchone() == (
