@@ -1,14 +1,17 @@
 """Find out from a history how many consumers there were, and how quickly they served.
 
 The number of consumers is the most attempts that ever ran at once, per group of lanes that have consumers in
-common. The times are those with which the simulation of the actual settings comes closest to the recorded waits:
-one of them is changed at a time, for as long as that helps.
+common. The times are those with which the simulation of the actual settings comes closest to the recorded waits.
+All pairs of turnaround and dispatch times are tried, because each can make up for some of the other; then the time
+to pick up a message and the number of consumers, and then finer turnaround times.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 from lonnymq.simulation.consumers import Consumers, Pool, lane_groups
 from lonnymq.simulation.errors import distance
@@ -16,21 +19,19 @@ from lonnymq.simulation.events import Policies, simulate
 from lonnymq.simulation.runs import Run, most_at_once
 from lonnymq.simulation.waits import Histogram
 
-CANDIDATES: dict[str, tuple[float, ...]] = {
-    "pickup_ms": (0, 1, 2, 5, 10, 20, 50),
-    "turnaround_ms": (0, 1, 2, 4, 7, 10, 20, 50),
-    "dispatch_ms": (10, 20, 40, 60),
-}
-SHARES = (1.0, 0.95, 0.9, 0.8)
+TURNAROUNDS_MS = (0.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+DISPATCHES_MS = (0.0, 20.0, 40.0, 60.0, 80.0, 100.0, 150.0)
+PICKUPS_MS = (0.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+FINER = (0.6, 0.8, 1.25, 1.5)
+SHARES = (0.95, 0.9, 0.8)
 """Leases overlap where a consumer dequeues before it has finished, so there may be fewer than it seems."""
-ROUNDS = 2
 
 
 def consumers_of(runs: Sequence[Run]) -> Consumers:
     """As many consumers as ever worked at once."""
     groups = lane_groups(dict.fromkeys((run.lane, run.consumer) for run in runs))
     pools = [Pool(max(1, most_at_once(run for run in runs if run.lane in lanes)), lanes) for lanes in groups]
-    return Consumers(tuple(pools))
+    return Consumers(tuple(pools), pickup_ms=PICKUPS_MS[2])
 
 
 def calibrate(runs: Sequence[Run], policies: Policies, used: Sequence[bool], start: Consumers) -> Consumers:
@@ -42,21 +43,18 @@ def calibrate(runs: Sequence[Run], policies: Policies, used: Sequence[bool], sta
         if consumers not in known:
             simulated = _waits(runs, used, simulate(runs, policies, consumers))
             known[consumers] = sum(
-                recorded[channel].total() * distance(simulated[channel], recorded[channel])
+                math.sqrt(recorded[channel].total()) * distance(simulated[channel], recorded[channel])
                 for channel in recorded
             )
         return known[consumers]
 
-    best = start
-    for _ in range(ROUNDS):
-        before = best
-        for name, values in CANDIDATES.items():
-            best = min((best, *(replace(best, **{name: value}) for value in values)), key=off)
-        fewer = (start.with_count(max(len(start.pools), round(share * start.count))) for share in SHARES)
-        best = min((best, *(replace(best, pools=one.pools) for one in fewer)), key=off)
-        if best == before:
-            break
-    return best
+    pairs = product(TURNAROUNDS_MS, DISPATCHES_MS)
+    tried = [replace(start, turnaround_ms=turnaround, dispatch_ms=dispatch) for turnaround, dispatch in pairs]
+    best = min(tried, key=off)
+    best = min((best, *(replace(best, pickup_ms=pickup) for pickup in PICKUPS_MS)), key=off)
+    counts = {max(len(start.pools), round(share * start.count)) for share in SHARES}
+    best = min((best, *(best.with_count(count) for count in sorted(counts))), key=off)
+    return min((best, *(replace(best, turnaround_ms=part * best.turnaround_ms) for part in FINER)), key=off)
 
 
 def _waits(runs: Sequence[Run], used: Sequence[bool], began: Sequence[int | None]) -> dict[str, Histogram]:

@@ -3,8 +3,8 @@
 It follows the engine in what decides when a message is served:
 
 - A message that becomes due, a slot that becomes free and a token that comes back take effect at the next
-  dispatch. While consumers are idle, that is `pickup_ms` later. While all are busy, a dispatch comes
-  `dispatch_ms` after the last one, or as soon as a consumer finds nothing.
+  dispatch. While consumers are idle, that is `pickup_ms` later. While all are busy, it is when one of them asks
+  for its next message: if the last dispatch was `dispatch_ms` ago or more, or if it finds nothing.
 - A dispatch tells each channel with a limit how many messages it may release until the next one (its `room`).
 - Consumers take the message with the lowest tag of a lane; those of several lanes take from each in turn.
 - A retry becomes due after the end of the attempt before, with the delay that was recorded. Every attempt takes
@@ -126,7 +126,7 @@ class _Line:
     def __init__(self, channel: _Channel, lane: _Lane) -> None:
         self.channel, self.lane = channel, lane
         self.waiting: list[tuple[tuple[int, int, int], int]] = []
-        self.next_tag = 0.0
+        self.next_tag = -1.0  # it was never served, so it joins after virtual time
         self.turn = 0
         self.was_empty = True
 
@@ -277,9 +277,13 @@ class _Queue:
 
     def _free(self, now: int, pool: int) -> None:
         self.idle[pool] += 1
+        is_needed = self.arrived or self.touched or self.is_queue_touched
+        if is_needed and now >= self.dispatched_at + self.dispatch_every:
+            self.dispatch_at = now
+            return
         self._serve(now, pool)
-        if self.idle[pool] > 0 and (self.arrived or self.touched or self.is_queue_touched):
-            self.dispatch_at = min(self.dispatch_at, now)  # it found nothing, so it dispatches
+        if is_needed and self.idle[pool] > 0:
+            self.dispatch_at = now  # it found nothing
 
     def _token(self, now: int, which: int) -> None:
         self._touch(self.timers[which], now)
@@ -301,10 +305,9 @@ class _Queue:
         self._request(now, None)
 
     def _request(self, now: int, pool: int | None) -> None:
-        """A dispatch is needed, and a consumer that is idle will do it soon."""
-        is_idle = self.idle[pool] > 0 if pool is not None else max(self.idle) > 0
-        at = now + self.pickup if is_idle else max(now, self.dispatched_at + self.dispatch_every)
-        self.dispatch_at = min(self.dispatch_at, at)
+        """A dispatch is needed. If no consumer is idle, the next one that asks for a message does it."""
+        if self.idle[pool] > 0 if pool is not None else max(self.idle) > 0:
+            self.dispatch_at = min(self.dispatch_at, now + self.pickup)
 
     # Dispatch and dequeue
 
