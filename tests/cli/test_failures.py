@@ -70,6 +70,7 @@ SPARK = [
     ["spark", "archive", "lake"],
     ["spark", "replay"],
     ["spark", "report"],
+    ["spark", "simulate"],
 ]
 SERVING = [["web", "--port", "0"]]
 SCHEMA = [["install"], ["upgrade"], ["verify"], ["uninstall", "--yes"]]

@@ -13,13 +13,15 @@ from lonnymq.commands import FinishedMessage
 from lonnymq.simulation.runs import Run, message_runs
 
 CONSUMERS = 5
+FLAKY = {"trickle"}
+"""Whose first attempts fail, and are retried 300 ms later."""
 
 
 class Tenant(NamedTuple):
-    """Sends `count` messages at once, or one every `every_ms`; each takes `took_ms`."""
+    """Sends its `messages` at once, or one every `every_ms`; each takes `took_ms`."""
 
     channel: str
-    count: int
+    messages: int
     took_ms: int
     every_ms: int = 0
 
@@ -27,21 +29,25 @@ class Tenant(NamedTuple):
 TENANTS = (
     Tenant("bulk", 100, 60),
     Tenant("limited", 30, 120),
-    Tenant("rated", 40, 40),
+    Tenant("rated", 24, 40),
     Tenant("steady", 60, 80, every_ms=60),
-    Tenant("trickle", 30, 40, every_ms=120),
+    Tenant("trickle", 30, 30, every_ms=120),
 )
 POLICIES: Mapping[str, Mapping[str, Any]] = {
     "limited": {"max_concurrency": 1},
-    "rated": {"rate": "10/s"},
+    "rated": {"rate": "4/s"},
     "trickle": {"weight": 2.0},
+}
+OTHER_POLICIES: Mapping[str, Mapping[str, Any]] = {
+    "limited": {"max_concurrency": 3},
+    "rated": {"rate": "10/s"},
 }
 
 
 def serve_all(queue: Queue, tenants: Iterable[Tenant] = TENANTS) -> list[FinishedMessage]:
     """Send everything, and serve until all of it is done."""
     tenants = tuple(tenants)
-    total = sum(tenant.count for tenant in tenants)
+    total = sum(tenant.messages for tenant in tenants)
     done = threading.Semaphore(0)
     stop = threading.Event()
 
@@ -49,8 +55,11 @@ def serve_all(queue: Queue, tenants: Iterable[Tenant] = TENANTS) -> list[Finishe
         while not stop.is_set():
             for message in queue.dequeue(consumer=f"consumer {number}", wait=0.2):
                 time.sleep(message.payload / 1000)
-                queue.complete(message)
-                done.release()
+                if message.attempts == 1 and message.channel in FLAKY:
+                    queue.retry(message, delay=0.3, error="once")
+                else:
+                    queue.complete(message)
+                    done.release()
 
     with ThreadPoolExecutor(CONSUMERS + 1) as threads:
         served = [threads.submit(consume, number) for number in range(CONSUMERS)]
@@ -70,7 +79,7 @@ def serve_all(queue: Queue, tenants: Iterable[Tenant] = TENANTS) -> list[Finishe
 def _send(queue: Queue, tenants: Iterable[Tenant]) -> None:
     began = time.monotonic()
     planned = sorted(
-        (number * tenant.every_ms / 1000, tenant) for tenant in tenants for number in range(tenant.count)
+        (number * tenant.every_ms / 1000, tenant) for tenant in tenants for number in range(tenant.messages)
     )
     while planned:
         now = time.monotonic() - began
@@ -83,14 +92,14 @@ def _send(queue: Queue, tenants: Iterable[Tenant]) -> None:
 
 
 def runs_of(history: Iterable[FinishedMessage]) -> list[Run]:
-    found = []
+    found: list[Run] = []
     for one in history:
         assert one.dequeued_at is not None
         found += message_runs(
             one.id,
             one.channel,
             created_at=one.created_at,
-            past_runs=[],
+            past_runs=[(past.due_at, past.dequeued_at, past.ended_at) for past in one.past_runs],
             last_run=(one.dequeue_at, one.dequeued_at, one.finished_at),
             attempts=one.attempts,
             lane=one.lane,

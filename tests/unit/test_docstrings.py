@@ -13,6 +13,11 @@ MODULES = [
     "lonnymq.rules.room",
     "lonnymq.rules.token_bucket",
     "lonnymq.rules.turns",
+    "lonnymq.simulation.consumers",
+    "lonnymq.simulation.errors",
+    "lonnymq.simulation.scenario",
+    "lonnymq.simulation.waits",
+    "lonnymq.spark.simulation.windows",
     "lonnymq.worker.backoff",
 ]
 

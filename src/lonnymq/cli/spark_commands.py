@@ -1,4 +1,4 @@
-"""spark: load files, archive the history, report on it, and replay it."""
+"""spark: load files, archive the history, report on it, simulate other settings, and replay it."""
 
 from __future__ import annotations
 
@@ -300,6 +300,80 @@ def report(
         typer.echo(f"wrote {path}")
 
 
+@app.command("simulate")
+def simulate_settings(
+    *,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="CHANNEL.SETTING=VALUE",
+            help="Another max_concurrency, rate, burst, weight or paused of a channel. Can be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    consumers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Messages that are worked on at once. Default: as many as ever were.",
+            show_default=False,
+        ),
+    ] = None,
+    max_concurrency: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Another limit of the whole queue. 0: no limit. Default: as it was.",
+            show_default=False,
+        ),
+    ] = None,
+    lake: Annotated[
+        str | None,
+        typer.Option(help="Simulate this archive. Default: the history in PostgreSQL.", show_default=False),
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write an HTML page with plots to this file.", show_default=False)
+    ] = None,
+    master: Master = "local[*]",
+    conf: Conf = None,
+    dsn: Dsn = None,
+    schema: Schema = DEFAULT_SCHEMA,
+    as_json: Json = False,
+) -> None:
+    """Simulate how long messages would have waited with other settings.
+
+    Example: lonnymq spark simulate --lake /srv/lake --set acme.max_concurrency=4 --consumers 16
+    """
+    from lonnymq.simulation.scenario import Scenario, parse_settings
+    from lonnymq.spark.simulation.run import simulate as run
+
+    channels = parse_settings(changes or [])
+    is_changed = channels or consumers is not None or max_concurrency is not None
+    scenarios = [Scenario("proposed", channels, consumers, max_concurrency)] if is_changed else []
+    with _spark(dsn, schema, master, conf, "simulating", lake=lake) as job:
+        found = run(
+            job.spark,
+            job.finished(lake, "history", since, until),
+            job.policies(lake),
+            scenarios,
+            waiting=job.waiting(lake),
+            since=_local(since),
+            until=_local(until),
+            progress=job.describe,
+        )
+    if html is not None:
+        found.write_html(html)
+    if as_json:
+        typer.echo(found.to_json())
+        return
+    found.print()
+    if html is not None:
+        typer.echo(f"wrote {html}")
+
+
 def _print_publication(done: Publication, what: str, once: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json(asdict(done))
@@ -332,6 +406,29 @@ class _Job:
         from lonnymq.spark.lake.read_lake import read
 
         return read(self.spark, lake, table, since=_local(since), until=_local(until))
+
+    def policies(self, lake: str | None) -> DataFrame:
+        from lonnymq.errors import InvalidArgument
+        from lonnymq.spark.lake.lake_table import LakeUnsuitable
+
+        try:
+            return self.finished(lake, "policies")
+        except LakeUnsuitable as error:
+            raise InvalidArgument(
+                f"{lake} has no table policies, which has the limits that channels had",
+                "archive again with this version, and wait until there is history from after that",
+            ) from error
+
+    def waiting(self, lake: str | None) -> DataFrame | None:
+        """What waits at the end of an archive, if it has that."""
+        from lonnymq.spark.lake.lake_table import LakeUnsuitable
+
+        if lake is None:
+            return None
+        try:
+            return self.finished(lake, "waiting")
+        except LakeUnsuitable:
+            return None
 
 
 @contextmanager

@@ -6,6 +6,6 @@
 - `waits`: how long messages waited, as histograms that can be added up
 - `calibrate`: finds the consumers from a history; `errors`: how far a simulation is from what was recorded
 
-It is plain Python, and uses the rules of `lonnymq.rules`. `lonnymq.spark.simulation` runs it on a history of any
-size.
+It is plain Python, and uses the rules of `lonnymq.rules`. `lonnymq.spark.simulation` runs it on a history of
+any size.
 """

@@ -1,9 +1,9 @@
 """Find out from a history how many consumers there were, and how quickly they served.
 
 The number of consumers is the most attempts that ever ran at once, per group of lanes that have consumers in
-common. The times are those with which the simulation of the actual settings comes closest to the recorded waits.
-All pairs of turnaround and dispatch times are tried, because each can make up for some of the other; then the time
-to pick up a message and the number of consumers, and then finer turnaround times.
+common. The times are those with which the simulation of the actual settings comes closest to the recorded
+waits. All pairs of turnaround and dispatch times are tried, because each can make up for some of the other;
+then the time to pick up a message and the number of consumers, and then finer turnaround times.
 """
 
 from __future__ import annotations

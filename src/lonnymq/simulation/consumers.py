@@ -42,7 +42,9 @@ class Consumers:
         counts = [max(1, count * pool.count // self.count) for pool in self.pools]
         while (missing := count - sum(counts)) != 0:
             # The pool that is furthest from its proportion.
-            gaps = [count * pool.count / self.count - had for pool, had in zip(self.pools, counts, strict=True)]
+            gaps = [
+                count * pool.count / self.count - had for pool, had in zip(self.pools, counts, strict=True)
+            ]
             one = 1 if missing > 0 else -1
             able = [place for place, had in enumerate(counts) if had + one >= 1]
             counts[max(able, key=lambda place: one * gaps[place])] += one
@@ -51,8 +53,8 @@ class Consumers:
 
 
 def lane_groups(served: Iterable[tuple[str, str | None]]) -> list[frozenset[str]]:
-    """The lanes that have consumers in common, from pairs of a lane and a consumer's name. Consumers without a
-    name may be the same one.
+    """The lanes that have consumers in common, from pairs of a lane and a consumer's name. Consumers without
+    a name may be the same one.
 
     >>> [sorted(group) for group in lane_groups([("a", "x"), ("b", "x"), ("c", "y")])]
     [['a', 'b'], ['c']]

@@ -7,7 +7,9 @@ import math
 from lonnymq.simulation.waits import Histogram
 
 NEGLIGIBLE_MS = 10.0
-"""A difference of this many milliseconds or less is no error: clocks, wake-ups and the network differ by more."""
+"""A difference of this many milliseconds or less is no error: clocks, wake-ups and the network differ by
+more.
+"""
 MOST_ERROR = 0.25
 LEAST_MESSAGES = 20
 
@@ -26,6 +28,9 @@ def relative_error(simulated_ms: float, recorded_ms: float) -> float:
 def distance(simulated: Histogram, recorded: Histogram) -> float:
     """One number for p50 and p95, to compare calibrations: 0 if both are the same."""
     return sum(
-        min(3.0, abs(math.log((simulated.quantile(q) + NEGLIGIBLE_MS) / (recorded.quantile(q) + NEGLIGIBLE_MS))))
+        min(
+            3.0,
+            abs(math.log((simulated.quantile(q) + NEGLIGIBLE_MS) / (recorded.quantile(q) + NEGLIGIBLE_MS))),
+        )
         for q in (0.5, 0.95)
     )

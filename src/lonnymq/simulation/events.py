@@ -3,11 +3,12 @@
 It follows the engine in what decides when a message is served:
 
 - A message that becomes due, a slot that becomes free and a token that comes back take effect at the next
-  dispatch. While consumers are idle, that is `pickup_ms` later. While all are busy, it is when one of them asks
-  for its next message: if the last dispatch was `dispatch_ms` ago or more, or if it finds nothing.
+  dispatch. While consumers are idle, that is `pickup_ms` later. While all are busy, it is when one of them
+  asks for its next message: if the last dispatch was `dispatch_ms` ago or more, or if it finds nothing.
 - A dispatch tells each channel with a limit how many messages it may release until the next one (its `room`).
 - Consumers take the message with the lowest tag of a lane; those of several lanes take from each in turn.
-- A retry becomes due after the end of the attempt before, with the delay that was recorded. Every attempt takes
+- A retry becomes due after the end of the attempt before, with the delay that was recorded. Every attempt
+  takes
   as long as it took.
 
 Times are whole microseconds.

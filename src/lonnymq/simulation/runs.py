@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 
 class Run(NamedTuple):
     """One attempt. Times are in Unix milliseconds.
 
-    `number` counts the attempts of a message from 0. `due_at` is when the attempt could begin: when its message
-    was due and created, and the attempt before had ended. `dequeue_at` is the message's own time, which orders
-    a channel and may be negative. Only counted attempts enter the waits: the first of a message, if its due
-    time is known. An attempt that was running when the simulation begins is not decided by it.
+    `number` counts the attempts of a message from 0. `due_at` is when the attempt could begin: when its
+    message was due and created, and the attempt before had ended. `dequeue_at` is the message's own time,
+    which orders a channel and may be negative. Only counted attempts enter the waits: the first of a message,
+    if its due time is known. An attempt that was running when the simulation begins is not decided by it.
     """
 
     message: int
@@ -79,11 +80,14 @@ def message_runs(
 
 
 def followers(runs: Sequence[Run]) -> list[int | None]:
-    """For each run, the place in the list of the next attempt of the same message."""
-    order = sorted(range(len(runs)), key=lambda place: (runs[place].message, runs[place].number))
+    """For each run, the place in the list of the next attempt of the same message. A dead letter that was
+    retried has the same message and begins again with number 0.
+    """
+    order = sorted(range(len(runs)), key=lambda place: (runs[place].message, runs[place].began_at))
     found: list[int | None] = [None] * len(runs)
-    for place, following in zip(order, order[1:], strict=False):
-        if runs[place].message == runs[following].message:
+    for place, following in pairwise(order):
+        one, two = runs[place], runs[following]
+        if one.message == two.message and one.number + 1 == two.number:
             found[place] = following
     return found
 

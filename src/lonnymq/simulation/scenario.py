@@ -26,8 +26,8 @@ class Scenario:
 
     `channels` has the changed settings of each channel: `max_concurrency`, `rate` (such as "20/s"), `burst`,
     `weight` and `paused`; 0 means no limit. `consumers` is how many messages are worked on at once, and
-    `max_concurrency` the limit of the whole queue. They hold all the time; what is not given stays as it was at
-    each time.
+    `max_concurrency` the limit of the whole queue. They hold all the time; what is not given stays as it was
+    at each time.
     """
 
     name: str
@@ -182,7 +182,8 @@ def _setting(channel: str, setting: str) -> _Setting:
         )
     if setting not in _SETTINGS:
         raise InvalidArgument(
-            f"{setting!r} of the channel {channel!r} is not a setting", f"change one of {', '.join(_SETTINGS)}"
+            f"{setting!r} of the channel {channel!r} is not a setting",
+            f"change one of {', '.join(_SETTINGS)}",
         )
     return _SETTINGS[setting]
 

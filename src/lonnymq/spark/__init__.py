@@ -1,6 +1,6 @@
 """Spark: the queue, its history and its dead letters as data sources, and what is built on them.
 
-The public functions are `session`, `load`, `archive`, `report` and `replay`.
+The public functions are `session`, `load`, `archive`, `report`, `simulate` and `replay`.
 
 - `sessions/` starts Spark: the session, its Java, and this package on executors
 - `queue_source` is `format("lonnymq")`; it leads to `sink/` (writing), `consume/` (a stream that consumes)
@@ -9,6 +9,7 @@ The public functions are `session`, `load`, `archive`, `report` and `replay`.
   tables and as streams
 - `lake/` archives history and dead letters into Delta or Iceberg tables, and looks after their files
 - `reports/` computes how each tenant was served, and shows it
+- `simulation/` tells what other limits would have done
 - `load_files` enqueues the rows of files, `replay_messages` those of history or dead letters
 
 All of them share `connection` (how a Spark process connects to the database), `source_options` (the checked
@@ -22,13 +23,15 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lonnymq.simulation.scenario import Scenario
     from lonnymq.spark.lake.archive import archive
     from lonnymq.spark.load_files import load
     from lonnymq.spark.replay_messages import replay
     from lonnymq.spark.reports.build import report
     from lonnymq.spark.sessions.spark_session import session
+    from lonnymq.spark.simulation.run import simulate
 
-__all__ = ["archive", "load", "replay", "report", "session"]
+__all__ = ["Scenario", "archive", "load", "replay", "report", "session", "simulate"]
 
 _MODULES = {
     "archive": "lake.archive",
@@ -36,6 +39,8 @@ _MODULES = {
     "replay": "replay_messages",
     "report": "reports.build",
     "session": "sessions.spark_session",
+    "Scenario": "simulation.run",
+    "simulate": "simulation.run",
 }
 
 
