@@ -19,7 +19,9 @@ from lonnymq.spark.columns import HISTORY, TYPES
 from lonnymq.spark.lake.find_lake import open_lake
 from lonnymq.spark.lake.identity import settle_identity
 from lonnymq.spark.lake.lake_table import (
+    DAY,
     FILE_BYTES,
+    SOURCE,
     LakeConflict,
     LakeNotWritable,
     LakeTable,
@@ -30,6 +32,7 @@ from lonnymq.spark.lake.lake_table import (
 )
 from lonnymq.spark.lake.maintain_lake import expire, optimize
 from lonnymq.spark.lake.parquet_files import write_by_day
+from lonnymq.spark.lake.read_lake import has_table
 from tests.cli.running import run
 
 FORMATS = ["delta", "iceberg"]
@@ -170,7 +173,7 @@ def test_what_expires_is_gone_and_the_position_stays(lake: WrittenLake) -> None:
     assert (lake.ids(), lake.position()) == ([3, 4, 5, 6], 7)
 
 
-@pytest.mark.parametrize("to", ["version", "time"])
+@pytest.mark.parametrize("to", ["version", "time", "time, by Spark"])
 def test_a_table_that_went_back_to_an_older_version(lake: WrittenLake, to: str) -> None:
     """It has the position of that version, also after maintenance."""
     for number in range(4):
@@ -193,6 +196,12 @@ def go_back(lake: WrittenLake, commits: int, to: str) -> None:
         else:
             log = lake.path / "history" / "_delta_log" / f"{commits:020}.json"
             table.restore(datetime.fromtimestamp(log.stat().st_mtime, UTC) + timedelta(milliseconds=1))
+        if to == "time, by Spark":  # which writes the time in another way
+            log = max(log.parent.glob("*.json"))
+            changes = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+            [info] = [change["commitInfo"] for change in changes if "commitInfo" in change]
+            info["operationParameters"] = {"version": None, "timestamp": "2030-01-01 00:00:00.0"}
+            log.write_text("\n".join(map(json.dumps, changes)), encoding="utf-8")
         return
     table = lake.table()
     snapshot = sorted(table.snapshots(), key=lambda one: one.sequence_number)[commits - 1]
@@ -244,6 +253,8 @@ def test_a_lake_has_one_format(lake: WrittenLake) -> None:
         pass
     with open_lake(str(lake.path)) as found:
         assert (found.format, found.names()) == (lake.format, ["history"])
+        assert has_table(str(lake.path), "history")
+        assert not has_table(str(lake.path), "policies")
         with pytest.raises(LakeUnsuitable, match="no archived table"):
             found.table("elsewhere")
     with pytest.raises(LakeUnsuitable, match="there is no archive in"):
@@ -293,6 +304,21 @@ def test_a_lake_that_is_moved_or_copied(tmp_path: Path) -> None:
     DeltaTable(copied.path / "history").restore(1)
     assert settle_identity(copied.open()) == own
     assert settle_identity(lake.open()) == identity
+
+
+def test_a_table_of_an_older_version_gets_an_identity(tmp_path: Path) -> None:
+    lake = WrittenLake(tmp_path, "delta")
+    older = SCHEMA.append(pa.field(DAY, pa.date32()))
+    DeltaTable.create(
+        str(tmp_path / "history"),
+        older,
+        partition_by=[DAY],
+        configuration={SOURCE: "here"},
+        raise_if_key_not_exists=False,
+    )
+    first = settle_identity(lake.open())
+    assert (settle_identity(lake.open()), lake.open().folder) == (first, f"{tmp_path}/history")
+    assert DeltaTable(tmp_path / "history").version() == 1
 
 
 def test_an_iceberg_lake_cannot_be_moved(tmp_path: Path) -> None:

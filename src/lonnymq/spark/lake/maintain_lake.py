@@ -12,6 +12,8 @@ from lonnymq.errors import InvalidArgument
 from lonnymq.spark.lake.find_lake import CatalogOption, open_lake
 from lonnymq.spark.lake.lake_table import FILE_BYTES, ExpiredTable, OptimizedTable
 
+EXPIRING = ("history", "dead")
+"""Rows of other tables do not expire: a policy may be in force that was set long ago."""
 UNUSED_FOR = timedelta(days=7)
 """So long files are kept that the table does not need: for queries that still read them, for going back to
 an older version, and for archives that have written files and not committed them yet."""
@@ -52,7 +54,8 @@ def expire(
     with open_lake(lake, catalog=catalog) as found:
         for name in found.names():
             on_table(name)
-            done.append(found.table(name).expire(before, unused_for, is_dry_run=is_dry_run))
+            first = before if name in EXPIRING else date.min
+            done.append(found.table(name).expire(first, unused_for, is_dry_run=is_dry_run))
     return done
 
 
