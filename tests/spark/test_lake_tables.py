@@ -225,22 +225,24 @@ def test_snapshots_that_another_program_expired(tmp_path: Path) -> None:
 
 
 def test_a_table_of_an_older_version_gets_the_columns_it_lacks(lake: WrittenLake) -> None:
-    older = TableOptions(
-        f"{lake.path}/history", "here", HISTORY.without(["lane", "headers"]).schema(), "finished_at"
-    )
-    with open_lake(str(lake.path), lake.format, must_exist=False) as found:
-        table = found.open(older)
-        batch = pa.RecordBatch.from_pylist([{"id": 1, "finished_at": NOW}], SCHEMA).drop_columns(
-            ["lane", "headers"]
-        )
-        written = write_by_day([batch], older.uri, "finished_at")
+    """And the older version goes on, and leaves them null."""
+    left_out = ["lane", "headers"]
+    older = TableOptions(f"{lake.path}/history", "here", HISTORY.without(left_out).schema(), "finished_at")
+
+    def add(id_: int) -> None:
+        batch = pa.RecordBatch.from_pylist([{"id": id_, "finished_at": NOW}], SCHEMA)
+        written = write_by_day([batch.drop_columns(left_out)], older.uri, "finished_at")
         files = [WrittenFile(**row) for one in written for row in one.to_pylist()]
-        table.commit(files, Position(1, 1001))
+        with open_lake(str(lake.path), lake.format, must_exist=False) as found:
+            found.open(older).commit(files, Position(id_, id_ + 1000))
+
+    add(1)
     lake.add([2], 2)
+    add(3)
     for _ in range(2):
-        assert lake.rows()["lane"].to_pylist() == [None, None]
+        assert lake.rows()["lane"].to_pylist() == [None, None, None]
         optimize(str(lake.path))
-    assert (lake.files(), lake.ids(), lake.position()) == (1, [1, 2], 2)
+    assert (lake.files(), lake.ids(), lake.position()) == (1, [1, 2, 3], 3)
 
 
 def test_a_lake_has_one_format(lake: WrittenLake) -> None:
