@@ -39,10 +39,12 @@ from lonnymq.spark.changes.snapshots import EARLIEST, Snapshot
 from lonnymq.spark.connection import QueueConnection
 from lonnymq.spark.source_options import InvalidOption
 from tests.database import AnyServer, Connect
+from tests.invariants import dequeue, dispatch
 from tests.isolation.shared_database import until
-from tests.spark.change_rows import Row, batches_of, finish, position, rows_of, stream_reader
+from tests.spark.change_rows import ANY_ROW, Row, batches_of, finish, position, rows_of, stream_reader
 
 XID, ID = 0, 1
+TODAY = ANY_ROW.replace("0, 1700000000000 + n, 1,", "0, {}, 1,")
 no_deadline = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -463,6 +465,51 @@ def test_rows_that_were_dropped_before_they_were_read(
     assert [ids(rows) for rows, _ in batches_of(stream(failOnDataLoss=fails), end)] == [[6]]
     [(rows, _)] = batches_of(stream(failOnDataLoss=fails), stream().initialOffset())
     assert ids(rows) == [6]
+
+
+def test_rows_that_were_removed_by_hand_after_the_read_was_planned(
+    options: dict[str, str], stream: OpenStream, conn: psycopg.Connection
+) -> None:
+    """A partition of the history was dropped, and superseded policies were deleted. A dead letter may go."""
+    conn.execute("SELECT queue_set(p_history => TRUE)")
+    start = position(conn)
+    for first, last, day in ((1, 100, "(SELECT clock_ms())"), (101, 105, "n")):
+        conn.execute(TODAY.format(day).encode(), (first, last))
+    reader, pushing = stream(), batch_reader(options)
+    list(pushing.pushFilters([EqualTo(("channel",), "channel 3")]))
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    parts, filtered = reader.partitions(start, end), pushing.partitions()
+    for _ in range(2):  # a task that is repeated
+        assert len(rows_of(reader, parts)) == 105
+        assert len(rows_of(pushing, filtered)) == 15
+    [(day,)] = conn.execute("SELECT DISTINCT tableoid::REGCLASS::TEXT FROM finished WHERE id = 1").fetchall()
+    conn.execute(f"DROP TABLE {day}".encode())
+    for broken, planned in ((reader, parts), (pushing, filtered)):
+        with pytest.raises(
+            RowsLost, match=r"history had \d+ rows when the read was planned, and \d+ of them"
+        ):
+            rows_of(broken, planned)
+    assert len(rows_of(stream(failOnDataLoss="false"), parts)) == 5
+    assert len(rows_of(reader, reader.partitions(start, end))) == 5
+
+    for limit in (1, 2, 3):
+        conn.execute("SELECT channel_set('a', %s)", (limit,))
+    policies = stream(view="policies")
+    end = policies.latestOffset(start, policies.getDefaultReadLimit())
+    parts = policies.partitions(start, end)
+    conn.execute("DELETE FROM policy_log WHERE max_concurrency = 1")
+    with pytest.raises(RowsLost, match="policies had 3 rows when the read was planned, and 1 of them"):
+        rows_of(policies, parts)
+
+    conn.execute("SELECT message_create('a', 'x', p_max_attempts => 1)")
+    dispatch(conn)
+    [message] = dequeue(conn, 1, 60_000)[0]
+    conn.execute("SELECT message_retry(%s, %s, p_error => 'broken')", (message.id, message.token))
+    dead = stream(view="dead_letters")
+    parts = dead.partitions(start, dead.latestOffset(start, dead.getDefaultReadLimit()))
+    assert len(rows_of(dead, parts)) == 1
+    conn.execute("SELECT dead_discard(%s)", ([message.id],))
+    assert rows_of(dead, parts) == []
 
 
 def test_a_transaction_that_was_open_when_others_were_dropped_is_not_lost(

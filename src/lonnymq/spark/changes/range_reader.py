@@ -36,6 +36,8 @@ class ChangePartition(InputPartition):
     oldest: int
     end: Offset
     trimmed: int
+    rows: int
+    """How many there were when the driver counted them."""
 
 
 @dataclass(frozen=True)
@@ -141,15 +143,15 @@ class RangeReader:
         rows = sum(one.rows for one in [*late, *ranges])
         most = max(1, min(ROWS_PER_PARTITION, rows // self.min_partitions))
         ranges = self.view.split(cursor, ranges, new, most)
-        chosen = [
-            (some[0].first, self.view.among([one.first for one in some], new))
-            for some in _grouped(late, most)
-        ]
+        chosen = [(some, self.view.among([one.first for one in some], new)) for some in _grouped(late, most)]
         chosen += [
-            (some[0].first, self.view.from_to(some[0].first, some[-1].last + 1, new))
+            (some, self.view.from_to(some[0].first, some[-1].last + 1, new))
             for some in _grouped(ranges, most)
         ]
-        return [ChangePartition(where, oldest, end, state.trimmed) for oldest, where in chosen]
+        return [
+            ChangePartition(where, some[0].first, end, state.trimmed, sum(one.rows for one in some))
+            for some, where in chosen
+        ]
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition. Runs on an executor. If there are no partitions, Spark passes its own."""
@@ -170,14 +172,22 @@ class RangeReader:
             self.view.prepare(cursor)
             self.check(cursor, partition.end, self.view.state(cursor))
             cursor.execute(self.view.query(partition.where))
+            rows = 0
             with cursor.fetch_record_batch() as batches:
                 for batch in batches:
+                    rows += batch.num_rows
                     if batch.num_rows:
                         yield self.view.columns.batch(batch)
             trimmed = self.view.state(cursor).trimmed
             if self.fails_on_loss() and partition.trimmed < trimmed >= partition.oldest:
                 raise _lost(
                     f"transaction {partition.oldest}, and rows up to {trimmed} were dropped meanwhile"
+                )
+            if self.fails_on_loss() and rows < partition.rows:
+                raise _lost(
+                    f"transaction {partition.oldest}, where {self.view.name} had {partition.rows:,} rows when"
+                    f" the read was planned, and {partition.rows - rows:,} of them were removed meanwhile,"
+                    " perhaps because a partition was dropped by hand"
                 )
 
     def _newly_committed(self, cursor: Cursor, start: Snapshot, end: Snapshot) -> list[XidRange]:
