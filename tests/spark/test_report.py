@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,18 @@ from psycopg.rows import dict_row
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from rich.console import Console
 
 from lonnymq.errors import InvalidArgument, InvalidTime
-from lonnymq.spark.reports.build import TYPES, Report, report
+from lonnymq.spark.reports.build import PAST_RUNS, TYPES, Report, report
+from lonnymq.spark.reports.entitled import POLICY_COLUMNS
 from tests.clock import FakeClock
 from tests.invariants import dequeue, dispatch
 
 CHANNELS = ("acme", "bluebird", "zoë 🦜 株式会社", "<script>alert(1)</script>", "'; DROP TABLE message; --")
 ZONES = ("Pacific/Kiritimati", "America/St_Johns")
 BEGAN = datetime(2030, 1, 1, tzinfo=UTC)
+RUNS = f"past_runs {PAST_RUNS['past_runs']}"
 MOMENTS = """
     WITH chosen AS (
         SELECT * FROM history
@@ -50,28 +54,6 @@ COUNTS = """
         / NULLIF((SELECT ended - began FROM span)::FLOAT8 / 1000, 0) AS throughput,
     COALESCE(SUM(finished_at - dequeued_at) FILTER (WHERE outcome IN ('completed', 'dead')), 0)::FLOAT8 / 1000
         AS work_s"""
-# For every bucket and channel: how many messages were served in it, and how many waited at its start and end.
-BACKLOGGED = """,
-    bucket AS (
-        SELECT b, began + b * %(bucket)s::BIGINT AS starts, began + (b + 1) * %(bucket)s::BIGINT AS ends
-        FROM span, generate_series(0, (ended - began) / %(bucket)s::BIGINT) b),
-    state AS (
-        SELECT channel, b,
-            COUNT(*) FILTER (WHERE first_dequeued_at >= starts AND first_dequeued_at < ends) AS served,
-            COUNT(*) FILTER (WHERE due < starts AND "left" >= starts) AS at_start,
-            COUNT(*) FILTER (WHERE due < ends AND "left" >= ends) AS at_end
-        FROM moment CROSS JOIN bucket GROUP BY channel, b),
-    backlogged AS (SELECT * FROM state WHERE at_start > 0 AND at_end > 0),
-    sums AS (
-        SELECT b, COUNT(*) AS n, SUM(served)::FLOAT8 AS total, SUM(served * served)::FLOAT8 AS squares
-        FROM backlogged GROUP BY b HAVING COUNT(*) > 1 AND SUM(served) > 0)"""
-SHARES = """
-    SELECT channel, SUM(served) / SUM(total) AS share, SUM(total / n) / SUM(total) AS fair_share
-    FROM backlogged JOIN sums USING (b) GROUP BY channel"""
-JAIN = """
-    SELECT SUM(total * total * total / (n * squares)) / SUM(total) AS jain,
-        COALESCE(SUM(total), 0)::BIGINT AS contended
-    FROM sums"""
 
 
 @pytest.fixture
@@ -138,40 +120,28 @@ def _end(conn: psycopg.Connection, clock: FakeClock, chance: random.Random, held
 
 
 def computed_by_postgresql(
-    conn: psycopg.Connection, bucket_ms: int, since: int | None = None, until: int | None = None
+    conn: psycopg.Connection, since: int | None = None, until: int | None = None
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    given = {"bucket": bucket_ms, "since": since, "until": until}
+    given = {"since": since, "until": until}
     with conn.cursor(row_factory=dict_row) as cursor:
 
         def ask(query: str) -> list[dict[str, Any]]:
             return cursor.execute(query.encode(), given).fetchall()
 
-        of_all = ask(f"{MOMENTS} SELECT {COUNTS} FROM moment")[0] | ask(f"{MOMENTS}{BACKLOGGED} {JAIN}")[0]
-        each = {
-            row["channel"]: row for row in ask(f"{MOMENTS} SELECT channel, {COUNTS} FROM moment GROUP BY 1")
-        }
-        for row in ask(f"{MOMENTS}{BACKLOGGED} {SHARES}"):
-            each[row["channel"]] |= row
-        return each, of_all
+        of_all = ask(f"{MOMENTS} SELECT {COUNTS} FROM moment")[0]
+        each = ask(f"{MOMENTS} SELECT channel, {COUNTS} FROM moment GROUP BY 1")
+        return {row["channel"]: row for row in each}, of_all
 
 
 def check(found: Report, expected: tuple[dict[str, dict[str, Any]], dict[str, Any]]) -> None:
+    """All numbers that do not depend on buckets."""
     each, of_all = expected
     assert {tenant.channel for tenant in found.tenants} == set(each)
     for tenant in found.tenants:
-        wanted = {"share": None, "fair_share": None} | each[tenant.channel]
-        got = asdict(tenant)
-        for name in ("share", "fair_share"):
-            assert got.pop(name) == near(wanted.pop(name)), (tenant.channel, name)
-        assert got == wanted
-    totals = asdict(found.totals)
-    assert totals.pop("jain") == near(of_all.pop("jain"))
-    assert of_all.items() <= totals.items()
-
-
-def near(value: float | None) -> Any:
-    """The last digit of a sum of fractions depends on their order."""
-    return None if value is None else pytest.approx(value, rel=1e-12)
+        assert each[tenant.channel].items() <= asdict(tenant).items()
+    assert of_all.items() <= asdict(found.totals).items()
+    assert sum(tenant.share or 0 for tenant in found.tenants) == pytest.approx(1)
+    assert sum(tenant.entitlement or 0 for tenant in found.tenants) == pytest.approx(1)
 
 
 def test_all_numbers_are_those_of_postgresql(
@@ -182,13 +152,11 @@ def test_all_numbers_are_those_of_postgresql(
     later = conn.execute("SELECT COUNT(*) FROM history WHERE dequeue_at > first_dequeued_at").fetchone()
     assert later is not None
     assert later[0] > 10, "too few messages were retried with a delay"
-    for bucket in (0.5, 7.3, 600):
-        found = report(spark, history, bucket=bucket)
-        check(found, computed_by_postgresql(conn, found.bucket_ms))
-        totals = found.totals
-        assert all([totals.completed, totals.dead, totals.cancelled, totals.retries]), "an outcome is missing"
-        assert (totals.jain is None) == (bucket > 60)
-        assert sum(sum(flow.completed) for flow in found.flows) == totals.completed
+    found = report(spark, history, bucket=7.3)
+    check(found, computed_by_postgresql(conn))
+    totals = found.totals
+    assert all([totals.completed, totals.dead, totals.cancelled, totals.retries]), "an outcome is missing"
+    assert sum(sum(flow.completed) for flow in found.flows) == totals.completed
     check_part_of_the_time(spark, conn, history)
     check_time_zones_and_files(spark, conn, clock, history, tmp_path)
 
@@ -198,11 +166,9 @@ def check_part_of_the_time(spark: SparkSession, conn: psycopg.Connection, histor
     since, until = times[len(times) // 4], times[len(times) * 3 // 4]
     found = report(spark, history, _time(since), _time(until))
     assert 0 < found.totals.messages < len(times)
-    check(found, computed_by_postgresql(conn, found.bucket_ms, since, until))
+    check(found, computed_by_postgresql(conn, since, until))
     assert (found.began_at, found.bucket_ms) == (_time(since), 1_000)
     assert report(spark, history, until=_time(times[0])).tenants == ()
-    first = report(spark, history, _time(times[0]), _time(times[0] + 1)).totals.messages
-    assert first == times.count(times[0])
 
 
 def check_time_zones_and_files(
@@ -221,15 +187,18 @@ def check_time_zones_and_files(
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(before))
     assert len({rounded(one).to_json() for one in found}) == 1
-    check(found[0], computed_by_postgresql(conn, found[0].bucket_ms, since))
+    check(found[0], computed_by_postgresql(conn, since))
 
 
 def rounded(found: Report) -> Report:
     def cut(value: float | None) -> float | None:
         return None if value is None else round(value, 12)
 
-    tenants = (replace(t, share=cut(t.share), fair_share=cut(t.fair_share)) for t in found.tenants)
-    return replace(found, tenants=tuple(tenants))
+    tenants = tuple(
+        replace(one, share=cut(one.share), entitlement=cut(one.entitlement)) for one in found.tenants
+    )
+    totals = replace(found.totals, jain=cut(found.totals.jain), misallocated=cut(found.totals.misallocated))
+    return replace(found, tenants=tenants, totals=totals, series=())
 
 
 def test_an_empty_history(spark: SparkSession, conn: psycopg.Connection, history: DataFrame) -> None:
@@ -237,7 +206,7 @@ def test_an_empty_history(spark: SparkSession, conn: psycopg.Connection, history
     assert (found.tenants, found.flows, found.began_at, found.ended_at) == ((), (), None, None)
     totals = asdict(found.totals)
     assert {name for name, value in totals.items() if value is None} == {
-        "wait_p50_ms", "wait_p95_ms", "wait_p99_ms", "throughput", "jain", "jain_best",
+        "wait_p50_ms", "wait_p95_ms", "wait_p99_ms", "throughput", "jain", "misallocated",
     }  # fmt: skip
     assert not any(totals.values())
 
@@ -251,14 +220,10 @@ def test_one_message(
     held = dequeue(conn, 1, 60_000)[0][0]
     conn.execute("SELECT message_complete(%s, %s)", (held.id, held.token))
     found = report(spark, history)
-    check(found, computed_by_postgresql(conn, found.bucket_ms))
+    check(found, computed_by_postgresql(conn))
     tenant = found.tenants[0]
-    assert (tenant.wait_p50_ms, tenant.wait_p99_ms, tenant.throughput, tenant.share) == (
-        1500,
-        1500,
-        None,
-        None,
-    )
+    assert (tenant.wait_p50_ms, tenant.wait_p99_ms, tenant.throughput) == (1500, 1500, None)
+    assert (tenant.share, tenant.entitlement, found.totals.misallocated) == (1, 1, 0)
     assert found.began_at == found.ended_at == BEGAN + timedelta(milliseconds=1_500)
 
 
@@ -269,62 +234,138 @@ def test_messages_that_were_never_dequeued(
     clock.advance(5_000)
     conn.execute("SELECT message_cancel_many(ARRAY(SELECT id FROM message))")
     found = report(spark, history)
-    check(found, computed_by_postgresql(conn, found.bucket_ms))
     tenant = found.tenants[0]
+    assert (tenant.share, found.totals.misallocated) == (None, None)
     assert (tenant.cancelled, tenant.waits, tenant.wait_p50_ms, tenant.work_s) == (2, 0, None, 0)
 
 
-Waited = tuple[str, float, float]
+Waited = tuple[str, float, float | None]
+ALWAYS = -1.0
+FAIRNESS_S = 10
 
 
-def waited(spark: SparkSession, rows: Sequence[Waited]) -> DataFrame:
+def waited(spark: SparkSession, rows: Sequence[Waited], cost: int = 1) -> DataFrame:
     """A history of messages, given as channel, due time and first dequeue, in seconds."""
     made = spark.createDataFrame(
-        [(channel, int(due * 1000), int(first * 1000)) for channel, due, first in rows],
+        [(channel, round(due * 1000), round((first or 0) * 1000)) for channel, due, first in rows],
         "channel string, due long, first long",
     )
     first = f.timestamp_millis("first")
     times = dict.fromkeys(("first_dequeued_at", "dequeued_at", "finished_at"), first)
     others = {"outcome": f.lit("completed"), "attempts": f.lit(1), "created_at": f.timestamp_millis("due")}
-    return made.withColumns(times | others | {"dequeue_at": f.col("due")})
+    message = {"lane": f.lit("default"), "cost": f.lit(cost), "id": f.monotonically_increasing_id()}
+    return made.withColumns(times | others | message | {"dequeue_at": f.col("due")}).drop("due", "first")
 
 
-def served(channel: str, seconds: Sequence[int], each: int) -> Iterator[Waited]:
+def still_waiting(spark: SparkSession, channels: dict[str, int]) -> DataFrame:
+    """Rows of the table `waiting` of a lake."""
+    rows = [(channel, ALWAYS, None) for channel, number in channels.items() for _ in range(number)]
+    made = waited(spark, rows).drop("finished_at", "outcome", "attempts")
+    return made.withColumns({"dequeued_at": f.lit(None).cast("timestamp"), "id": f.col("id") + 10**9})
+
+
+def served(channel: str, each: int, seconds: int = FAIRNESS_S) -> Iterator[Waited]:
     """Messages that wait from the start; `each` of them are served in each of these seconds."""
-    for second in seconds:
-        for number in range(each):
-            yield channel, -1, second + number / each
+    for number in range(seconds * each):
+        yield channel, ALWAYS, (number + 0.5) / each
 
 
-def test_a_starved_channel(spark: SparkSession) -> None:
-    """One channel gets everything, the other nothing for 11 seconds."""
-    rows = [*served("loud", range(12), 6), ("starved", -1, 11), ("alone", 0.1, 0.2)]
-    found = report(spark, waited(spark, rows), bucket=1)
-    loud, *_ = found.tenants
-    starved = next(tenant for tenant in found.tenants if tenant.channel == "starved")
-    alone = next(tenant for tenant in found.tenants if tenant.channel == "alone")
-    assert (loud.share, loud.fair_share) == pytest.approx((1, 0.5))
-    assert (starved.share, starved.fair_share) == pytest.approx((0, 0.5))
-    assert (alone.share, alone.fair_share) == (None, None)
-    assert (found.totals.jain, found.totals.jain_best) == pytest.approx((0.5, 1))
-    assert found.totals.contended == 11 * 6
+def policies(spark: SparkSession, **of_channels: dict[str, Any]) -> DataFrame:
+    kinds = ", ".join(f"{name} {kind}" for name, kind in POLICY_COLUMNS.items())
+    rows = [
+        {"id": 1, "at": BEGAN - timedelta(days=365 * 90), "scope": "channel", "channel": name, **values}
+        for name, values in of_channels.items()
+    ]
+    return spark.createDataFrame([tuple(row.get(name) for name in POLICY_COLUMNS) for row in rows], kinds)
 
 
-def test_equal_service_is_fair(spark: SparkSession) -> None:
-    """Three channels are served equally. With two messages for four channels per bucket, 1 is impossible."""
-    alike = [*served("a", range(9), 4), *served("b", range(9), 4), *served("c", range(5), 4)]
-    found = report(spark, waited(spark, alike), bucket=1)
-    assert found.totals.jain == found.totals.jain_best == pytest.approx(1)
-    for tenant in found.tenants:
-        assert tenant.share == pytest.approx(tenant.fair_share)
-    one_each = [(f"c{turn % 4}", -1.0, turn / 2) for turn in range(40)]
-    found = report(spark, waited(spark, one_each), bucket=1)
-    assert found.totals.jain == found.totals.jain_best == pytest.approx(0.5)
+def test_entitlements_computed_by_hand(spark: SparkSession) -> None:
+    """Of two tenants that compete, one gets three times as much. A third is held back by its rate, a fourth
+    is paused, and a fifth gets all it asks for, at the start and at the end.
+    """
+    history = waited(
+        spark,
+        [
+            *served("big", 6),
+            *served("starved", 2),
+            *served("slow", 1),
+            ("small", 0, 0),
+            ("small", FAIRNESS_S - 0.001, FAIRNESS_S - 0.001),
+        ],
+    ).persist()
+    waiting = still_waiting(spark, {"big": 90, "starved": 90, "slow": 20, "paused": 5}).persist()
+    limits = {"slow": {"release_interval_us": 1_000_000}, "paused": {"paused": True}}
+    found = report(spark, history, policies=policies(spark, **limits), waiting=waiting, bucket=1)
+    of = {tenant.channel: tenant for tenant in found.tenants}
+    expected = {"big": (60, 40), "starved": (20, 40), "slow": (10, 10), "small": (2, 2), "paused": (0, 0)}
+    for channel, (got, entitled) in expected.items():
+        assert of[channel].share == pytest.approx(got / 92), channel
+        assert of[channel].entitlement == pytest.approx(entitled / 92, rel=1e-3), channel
+    assert {name: tenant.held_s for name, tenant in of.items() if tenant.held_s} == {"slow": 10, "paused": 10}
+    totals = found.totals
+    assert (totals.competed, totals.messages) == (2, 92)
+    assert totals.jain == pytest.approx(0.8, rel=1e-3)  # of 60 / 40 and 20 / 40
+    assert totals.misallocated == pytest.approx((20 - 1) / 92, rel=1e-3)
+    series = {one.channel: one for one in found.series}
+    assert series["big"].share[1:9] == pytest.approx([6 / 9] * 8)
+    assert series["starved"].entitlement[1:9] == pytest.approx([4 / 9] * 8, rel=1e-3)
+    assert found.knows_limits
+    check_without_limits(spark, history, waiting)
+    check_weights_costs_and_lanes(spark, history, waiting, limits)
 
 
-def test_one_channel_does_not_compete(spark: SparkSession) -> None:
-    found = report(spark, waited(spark, list(served("a", range(9), 4))), bucket=1)
-    assert (found.tenants[0].share, found.totals.jain, found.totals.contended) == (None, None, 0)
+def check_without_limits(spark: SparkSession, history: DataFrame, waiting: DataFrame) -> None:
+    """All that wait compete, and the report says so."""
+    found = report(spark, history, waiting=waiting, bucket=1)
+    of = {tenant.channel: tenant for tenant in found.tenants}
+    assert {tenant.held_s for tenant in found.tenants} == {0}
+    assert of["slow"].entitlement == of["starved"].entitlement
+    assert (found.knows_limits, found.totals.competed) == (False, 4)
+    out = StringIO()
+    found.print(Console(file=out, width=400))
+    assert "The limits of the tenants are not known" in out.getvalue()
+    assert "The limits of the tenants are not known" in found.to_html()
+
+
+def check_weights_costs_and_lanes(
+    spark: SparkSession, history: DataFrame, waiting: DataFrame, limits: dict[str, dict[str, Any]]
+) -> None:
+    """The same service is fair if the one has three times the weight; or if the messages of the other cost
+    three times as much, whatever happens in another lane, and whatever has finished meanwhile.
+    """
+    heavier = policies(spark, **limits, big={"weight": 3.0})
+    costs = f.when(f.col("channel") == "starved", 3).otherwise(1)
+    mail = waited(spark, list(served("big", 3))).withColumn("lane", f.lit("mail"))
+    finished = waited(spark, [("paused", FAIRNESS_S, FAIRNESS_S + 5)]).withColumn("id", f.lit(5).cast("long"))
+    dearer = history.withColumn("cost", costs)
+    for rows, by in (
+        (history, heavier),
+        (dearer.unionByName(mail).unionByName(finished), policies(spark, **limits)),
+    ):
+        unfinished = waiting.withColumn("cost", costs) if rows is not history else waiting
+        found = report(spark, rows, until=_time(10_000), policies=by, waiting=unfinished, bucket=1)
+        assert found.totals.jain == pytest.approx(1, rel=1e-3)
+        assert found.totals.misallocated == pytest.approx(0, abs=1e-3)
+
+
+def test_every_attempt_counts(spark: SparkSession) -> None:
+    """A message is retried after a second, and takes half a second each time."""
+    columns = f"id long, channel string, lane string, cost int, outcome string, attempts int, {RUNS}"
+    runs = [{"due_at": 0, "dequeued_at": 2_000, "ended_at": 2_500}]
+    made = spark.createDataFrame(
+        [
+            (1, "acme", "default", 2, "completed", 2, runs, 0, 3_500, 2_000, 4_000, 4_500),
+            (2, "other", "default", 1, "completed", 1, None, 0, 0, 0, 0, 5_000),
+        ],
+        f"{columns}, created long, dequeue_at long, first long, last long, finished long",
+    )
+    times = {"created_at": "created", "first_dequeued_at": "first", "dequeued_at": "last"}
+    times |= {"finished_at": "finished"}
+    history = made.withColumns({name: f.timestamp_millis(column) for name, column in times.items()})
+    acme = report(spark, history).tenants[0]
+    assert (acme.channel, acme.wait_p50_ms, acme.work_s, acme.share) == ("acme", 2_000, 1.0, 4 / 5)
+    older = report(spark, history.drop("past_runs")).tenants[0]
+    assert (older.wait_p50_ms, older.work_s, older.share) == (None, 0.5, 4 / 5)
 
 
 def test_the_default_makes_200_buckets_of_at_least_a_second(spark: SparkSession) -> None:
@@ -341,6 +382,11 @@ def test_invalid_arguments_of_a_report(spark: SparkSession) -> None:
             report(spark, rows.drop(name))
     with pytest.raises(InvalidArgument, match="created_at is timestamp_ntz, not timestamp"):
         report(spark, rows.withColumn("created_at", f.col("created_at").cast("timestamp_ntz")))
+    with pytest.raises(InvalidArgument, match="past_runs is string, not array"):
+        report(spark, rows.withColumn("past_runs", f.lit("")))
+    for given in ({"policies": rows}, {"waiting": rows.drop("id")}):
+        with pytest.raises(InvalidArgument, match="these rows are not of"):
+            report(spark, rows, **given)
     with pytest.raises(InvalidTime, match="no time zone"):
         report(spark, rows, datetime(2030, 1, 1))  # noqa: DTZ001
     with pytest.raises(InvalidArgument, match="too short"):
@@ -352,7 +398,7 @@ def test_invalid_arguments_of_a_report(spark: SparkSession) -> None:
 
 
 def test_json_and_parquet_have_all_numbers(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [*served("loud", range(4), 3), ('<script> \\ " 🦜 \x01', -1, 3)]
+    rows: list[Waited] = [*served("loud", 3, 4), ('<script> \\ " 🦜 \x01', -1, 3)]
     found = report(spark, waited(spark, rows), bucket=1)
     read = json.loads(found.to_json())
     assert read["tenants"] == [asdict(tenant) for tenant in found.tenants]

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from lonnymq.spark.reports import formats
 from lonnymq.spark.reports.build import Report
-from lonnymq.spark.reports.model import Flow, TenantNumbers, Totals
+from lonnymq.spark.reports.model import Flow, ShareSeries, TenantNumbers, Totals
 from lonnymq.spark.reports.page import LISTED, listed
 from lonnymq.spark.reports.style import SCRIPT
 
@@ -50,8 +50,8 @@ NOTHING = Totals(
     throughput=None,
     work_s=0.0,
     jain=None,
-    jain_best=None,
-    contended=0,
+    competed=0,
+    misallocated=None,
 )
 
 
@@ -69,7 +69,8 @@ def tenant(channel: str, messages: int = 10, wait_ms: float | None = 12.5) -> Te
         wait_p99_ms=wait_ms and wait_ms * 3,
         throughput=0.5,
         share=0.25,
-        fair_share=0.125,
+        entitlement=0.125,
+        held_s=1.5,
         work_s=3.5,
     )
 
@@ -77,9 +78,18 @@ def tenant(channel: str, messages: int = 10, wait_ms: float | None = 12.5) -> Te
 def report_of(*tenants: TenantNumbers, flows: tuple[Flow, ...] = ()) -> Report:
     messages = sum(one.messages for one in tenants)
     totals = replace(
-        NOTHING, channels=len(tenants), messages=messages, completed=messages, jain=0.9, jain_best=1.0
+        NOTHING,
+        channels=len(tenants),
+        messages=messages,
+        completed=messages,
+        jain=0.9,
+        competed=2,
+        misallocated=0.004,
     )
-    return Report(tenants, totals, flows, BEGAN, BEGAN + timedelta(seconds=90), 30_000)
+    series = tuple(
+        ShareSeries(flow.channel, (0.5, None, 0.25), (0.25, None, 0.25)) for flow in flows if flow.channel
+    )
+    return Report(tenants, totals, flows, BEGAN, BEGAN + timedelta(seconds=90), 30_000, series)
 
 
 class ParsedPage(HTMLParser):
@@ -126,8 +136,9 @@ def test_names_are_escaped() -> None:
         assert formats.name(name) in cells
     for name in HOSTILE[:7]:
         assert formats.name(name) in legend
-    for name in HOSTILE[:12]:
-        assert [text.strip() for text in written].count(formats.name(name, 18).strip()) == 2  # waits, shares
+    for place, name in enumerate(HOSTILE[:12]):
+        times = 4 if place < 7 else 2  # waits and shares; and shares over time, wide and narrow
+        assert [text.strip() for text in written].count(formats.name(name, 18).strip()) == times
     allowed = {
         "html",
         "head",
@@ -186,7 +197,7 @@ def test_the_page_loads_nothing() -> None:
 def test_pictures_take_the_colour_of_the_page() -> None:
     text = report_of(tenant("acme"), flows=(Flow("acme", (1, 2, 3)),)).to_html()
     pictures = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
-    assert len(pictures) == 4
+    assert len(pictures) == 6
     for picture in pictures:
         assert "currentColor" in picture
         assert not set(re.findall(r"#(?:000000|ffffff)\b", picture))
@@ -198,12 +209,12 @@ def test_pictures_take_the_colour_of_the_page() -> None:
 def test_the_page_has_the_numbers() -> None:
     page = ParsedPage(report_of(tenant("acme", 1_234_567), tenant("b", 3, None)).to_html())
     rows = page.inside("td")
-    numbers = "1,234,567|1,234,567|0|0|1|12.5 ms|25 ms|37.5 ms|0.5|25 %|12.5 %|3.5 s"
-    assert rows[:13] == ["acme", *numbers.split("|")]
-    assert rows[13:22] == ["b", "3", "3", "0", "0", "1", "-", "-", "-"]
+    numbers = "1,234,567|1,234,567|0|0|1|12.5 ms|25 ms|37.5 ms|0.5|25 %|12.5 %|1.5 s|3.5 s"
+    assert rows[:14] == ["acme", *numbers.split("|")]
+    assert rows[14:23] == ["b", "3", "3", "0", "0", "1", "-", "-", "-"]
     values = [attributes.get("data-v") for tag, attributes in page.tags if tag == "td"]
     assert values[6:9] == ["12.5", "25.0", "37.5"]
-    assert values[19:22] == ["", "", ""]
+    assert values[20:23] == ["", "", ""]
 
 
 def test_an_empty_page() -> None:
@@ -213,7 +224,7 @@ def test_an_empty_page() -> None:
 
 
 def test_tenants_that_never_waited_or_competed() -> None:
-    alone = replace(tenant("acme", wait_ms=None), waits=0, share=None, fair_share=None)
+    alone = replace(tenant("acme", wait_ms=None), waits=0, share=None, entitlement=None)
     assert "svg" not in {tag for tag, _ in ParsedPage(report_of(alone).to_html()).tags}
     at_once = ParsedPage(report_of(tenant("acme", wait_ms=0)).to_html())
     assert "svg" in {tag for tag, _ in at_once.tags}
@@ -222,16 +233,18 @@ def test_tenants_that_never_waited_or_competed() -> None:
 
 def test_a_hundred_thousand_tenants_make_a_small_page() -> None:
     many = [tenant(f"tenant {n}", 100_000 - n, wait_ms=float(n)) for n in range(100_000)]
+    many[500] = replace(many[500], share=0.0, entitlement=0.5)
     shown, others = listed(many)
     assert [one.channel for one in shown] == [
         *(f"tenant {n}" for n in range(LISTED)),
+        "tenant 500",
         *(f"tenant {n}" for n in range(100_000 - LISTED, 100_000)),
     ]
     assert len(shown) + len(others) == 100_000
     text = report_of(*many).to_html()
     assert len(text) < 500_000
     cells = ParsedPage(text).inside("td")
-    at = cells.index("99,900 others")
+    at = cells.index("99,899 others")
     assert cells[at + 1] == f"{sum(one.messages for one in others):,}"
     assert cells[cells.index("all") + 1] == f"{sum(one.messages for one in many):,}"
 
@@ -251,7 +264,8 @@ def test_the_terminal(width: int) -> None:
     assert re.search(r"acme +1,234 ", text)
     assert re.search(r"11 others +22 ", text)
     assert re.search(r"all +1,294 ", text)
-    assert "Jain's index of fairness: 0.900, where 1 is fair and 1.000 the best possible" in text
+    flat = " ".join(text.split())
+    assert "Jain's index of fairness: 0.900, where 1 is fair, over 2 tenants that competed. 0.4 % of" in flat
     assert "2030-01-01 00:00:00 UTC to 2030-01-01 00:01:30 UTC." in text
     assert ("cancelled" in text) == (width == 160)
 
@@ -266,7 +280,7 @@ def test_names_send_no_control_codes_to_the_terminal() -> None:
 def test_an_empty_report_in_the_terminal() -> None:
     assert printed(Report((), NOTHING, (), None, None, 1_000)) == "No messages finished in this time.\n"
     alone = replace(report_of(tenant("acme")), totals=replace(NOTHING, channels=1, messages=1))
-    assert "No two tenants had a backlog at the same time" in printed(alone)
+    assert "No two tenants competed" in printed(alone)
 
 
 def test_numbers_that_no_tenant_has_are_not_summed() -> None:

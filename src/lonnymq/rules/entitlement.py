@@ -21,7 +21,7 @@ What is served is counted in costs in the report, which knows them; `lonnymq top
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -33,6 +33,11 @@ ENOUGH_MESSAGES = 10
 """Jain's index leaves out channels that are entitled to less: one message more or less would make them look
 unfairly served.
 """
+MAX_TURNAROUND_S = 0.1
+"""The dispatcher reads what is due, and fills a place that has become free, 20 to 60 ms later. A channel that
+waits for longer does not wait for the dispatcher.
+"""
+PRECISION_S = 1e-4
 ROUNDING = 1 + 1e-9
 """Sums of fractions differ in their last digits: a channel that got all it asked for does not compete."""
 
@@ -136,9 +141,10 @@ def own_limit(
 ) -> float:
     """How many messages the limits of a channel let it start during these seconds.
 
-    A rate allows one per interval. A concurrency limit allows as many as its slots can work through: each
-    message takes a slot for `work_s`, and `turnaround_s` passes until the next one has it. A channel that had
-    nothing waiting before (`is_idle`) has its slots free and its burst saved up. A pause allows nothing.
+    A concurrency limit allows as many as its slots can work through: each message takes a slot for `work_s`,
+    and `turnaround_s` passes until the next one has it. A rate allows one per interval; with a burst of 1,
+    the next interval begins only when the message before was started, `turnaround_s` late. A channel that
+    had nothing waiting before (`is_idle`) has its slots free and its burst saved up. A pause allows nothing.
 
     >>> from lonnymq.rules.policy_log import EffectivePolicy
     >>> own_limit(EffectivePolicy(release_interval_us=200_000), 10, is_idle=False)
@@ -150,13 +156,38 @@ def own_limit(
         return 0.0
     allowed = math.inf
     if policy.release_interval_us:
-        at_once = policy.burst if is_idle else 0
-        allowed = seconds * 1_000_000 / policy.release_interval_us + at_once
-    each = work_s + turnaround_s
-    if policy.max_concurrency and each > 0:
+        interval_s = policy.release_interval_us / 1_000_000
+        each_s = interval_s + turnaround_s if policy.burst == 1 else interval_s
+        allowed = seconds / each_s + (policy.burst if is_idle else 0)
+    each_s = work_s + turnaround_s
+    if policy.max_concurrency and each_s > 0:
         at_once = policy.max_concurrency if is_idle else 0
-        allowed = min(allowed, policy.max_concurrency * seconds / each + at_once)
+        allowed = min(allowed, policy.max_concurrency * seconds / each_s + at_once)
     return allowed
+
+
+def turnaround(policies: Mapping[EffectivePolicy, float], started: float, work_s: float) -> float:
+    """The turnaround in seconds with which the limits allow as many messages as were started, at most
+    MAX_TURNAROUND_S. `policies` has the seconds for which each held while something always waited.
+
+    >>> from lonnymq.rules.policy_log import EffectivePolicy
+    >>> round(turnaround({EffectivePolicy(max_concurrency=1): 10.0}, started=200, work_s=0.02), 3)
+    0.03
+    """
+
+    def allowed(turnaround_s: float) -> float:
+        return sum(
+            own_limit(policy, seconds, work_s=work_s, turnaround_s=turnaround_s, is_idle=False)
+            for policy, seconds in policies.items()
+        )
+
+    low, high = 0.0, MAX_TURNAROUND_S
+    if allowed(high) >= started:
+        return high
+    while high - low > PRECISION_S:
+        middle = (low + high) / 2
+        low, high = (middle, high) if allowed(middle) > started else (low, middle)
+    return low
 
 
 def lacking(entitled: Iterable[float], served: Iterable[float], message: float) -> list[float]:

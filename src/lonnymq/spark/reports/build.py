@@ -1,17 +1,18 @@
 """`report`: how each tenant was served, with outcomes, waits, throughput and fairness.
 
-A message waits from the time it was due, or was created if that is later, to its first dequeue. If its due
-time was changed after the first dequeue (by a retry with a delay, or by retrying a dead letter), the original
-due time is unknown, and the wait is not counted. Throughput is completed messages per second, from the first
-dequeue to the last finish. Retries are the attempts after the first. Work is the time from the last dequeue
-to the finish, of messages that were not cancelled. lonnymq.spark.reports.fair_share defines fairness.
+A message waits from the time it was due, or was created if that is later, to its first dequeue. If its first
+due time is not known (of a dead letter that was retried, or of any message that was retried with a delay, in
+an archive of an older version), the wait is not counted. Throughput is completed messages per second, from
+the first dequeue to the last finish. Retries are the attempts after the first. Work is the time from each
+dequeue to the end of that attempt, of messages that were not cancelled. lonnymq.rules.entitlement defines
+fairness.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,9 +24,10 @@ from pyspark.sql import functions as f
 from lonnymq.client.times import EPOCH, milliseconds, moment
 from lonnymq.errors import InvalidArgument
 from lonnymq.message_options import Duration
-from lonnymq.spark.reports.fair_share import FairShares, bucket_of, fair_shares
+from lonnymq.spark.reports.entitled import POLICY_COLUMNS, Shares, TenantShare, bucket_of, shares
 from lonnymq.spark.reports.model import Flow, ReportData, TenantNumbers, Totals
 from lonnymq.spark.reports.percentiles import percentiles
+from lonnymq.spark.reports.span import Span
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +36,9 @@ DEFAULT_BUCKETS = 200
 MAX_BUCKETS = 10_000
 MIN_BUCKET_MS = 1_000
 MAX_FLOWS = 7
+NOTHING = dict.fromkeys(("messages", "completed", "dead", "cancelled", "retries", "waits", "work"), 0)
+NEVER_MS = 2**53
+"""The time when a message that still waits will be dequeued: after any report."""
 TYPES = {
     "channel": "string",
     "outcome": "string",
@@ -43,6 +48,19 @@ TYPES = {
     "first_dequeued_at": "timestamp",
     "dequeued_at": "timestamp",
     "finished_at": "timestamp",
+    "lane": "string",
+    "cost": "int",
+}
+PAST_RUNS = {"past_runs": "array<struct<due_at:bigint,dequeued_at:bigint,ended_at:bigint>>"}
+"""An archive of an older version does not have it."""
+WAITING = {
+    "id": "bigint",
+    "channel": "string",
+    "lane": "string",
+    "cost": "int",
+    "created_at": "timestamp",
+    "dequeue_at": "bigint",
+    "dequeued_at": "timestamp",
 }
 
 
@@ -80,102 +98,145 @@ class Report(ReportData):
         parquet.write_table(pa.table(columns, schema=schema), str(path))
 
 
-@dataclass(frozen=True)
-class Span:
-    """The time that a report covers, in milliseconds, and the length of its buckets."""
-
-    began_ms: int
-    ended_ms: int
-    bucket_ms: int
-
-    @property
-    def seconds(self) -> float:
-        return (self.ended_ms - self.began_ms) / 1000
-
-    @property
-    def buckets(self) -> int:
-        return (self.ended_ms - self.began_ms) // self.bucket_ms + 1
-
-    def bucket_of(self, at: str) -> Column:
-        return bucket_of(f.col(at), self.began_ms, self.bucket_ms)
-
-
 def report(
-    spark: SparkSession,
+    spark: SparkSession,  # noqa: ARG001 - as all functions of this package take it
     history: DataFrame,
     since: datetime | None = None,
     until: datetime | None = None,
     *,
+    policies: DataFrame | None = None,
+    waiting: DataFrame | None = None,
     bucket: Duration | None = None,
 ) -> Report:
     """Report on rows of the history, from `lonnymq_history` or from an archive of it.
 
-    `since` and `until` select rows by `finished_at`; `since` is included. `bucket` is the length of the time
-    buckets for fairness and for the plot of throughput. The default makes 200 buckets of at least one second.
+    `policies` are the rows of `lonnymq_policies` or of an archive of them. Without them, the limits and the
+    weights of the tenants are not known. `waiting` are messages that still wait, from the table `waiting` of
+    an archive; without them, a tenant that got nothing is not seen to wait.
+
+    `since` and `until` select messages by `finished_at`; `since` is included. The entitlements also take
+    account of rows that finished later: they waited before. `bucket` is the length of the time buckets for
+    fairness and for the plots. The default makes 200 buckets of at least one second.
 
         report(spark, spark.read.format("lonnymq_history").load()).print()
     """
-    _check_columns(history)
+    _check_columns(history, TYPES, "the history", "lonnymq_history")
+    if policies is not None:
+        _check_columns(policies, POLICY_COLUMNS, "the log of policies", "lonnymq_policies")
+    if waiting is not None:
+        _check_columns(waiting, WAITING, "the waiting messages", None)
     if bucket is not None and milliseconds(bucket) < 1:
         raise InvalidArgument(f"a bucket of {bucket!r} is too short", "give one millisecond or more")
-    moments = _moments(_chosen(history, since, until)).persist(StorageLevel.DISK_ONLY)
+    since_ms, until_ms = (None if at is None else moment(at) for at in (since, until))
+    every = _moments(history, since_ms, until_ms).persist(StorageLevel.DISK_ONLY)
     try:
+        moments = every.where("is_counted")
         counts = _counts(moments).collect()
         if not counts:
             return _empty()
-        span = _span(counts, None if since is None else moment(since), bucket)
-        largest = _by_size(counts)[:MAX_FLOWS]
+        span = _span(counts, since_ms, bucket)
+        largest = [row.channel for row in _by_size(counts)[:MAX_FLOWS]]
         return _assemble(
             counts,
             {row.channel: row for row in percentiles(moments.select("channel", "wait"), "channel").collect()},
             percentiles(moments.select(f.lit("all").alias("all"), "wait"), "all").collect(),
-            fair_shares(spark, moments, span.began_ms, span.bucket_ms, span.buckets),
-            _flows(moments, span, [row.channel for row in largest]),
+            shares(_attempts(every, history, waiting), policies, span, largest),
+            _flows(moments, span, largest),
             span,
+            knows_limits=policies is not None,
         )
     finally:
-        moments.unpersist()
+        every.unpersist()
 
 
-def _check_columns(history: DataFrame) -> None:
-    found = dict(history.dtypes)
+def _check_columns(rows: DataFrame, types: Mapping[str, str], what: str, source: str | None) -> None:
+    found = dict(rows.dtypes)
     wrong = [
         f"{name} is {found[name]}, not {kind}" if name in found else f"{name} is missing"
-        for name, kind in TYPES.items()
+        for name, kind in types.items()
         if found.get(name) != kind
     ]
+    if "past_runs" in found and types is TYPES and found["past_runs"] != PAST_RUNS["past_runs"]:
+        wrong.append(f"past_runs is {found['past_runs']}, not {PAST_RUNS['past_runs']}")
     if wrong:
+        with_format = f"with the format {source}, or " if source else ""
         raise InvalidArgument(
-            f"these rows are not of the history: {', '.join(wrong)}",
-            "read them with the format lonnymq_history, or from an archive of it",
+            f"these rows are not of {what}: {', '.join(wrong)}",
+            f"read them {with_format}from an archive of it",
         )
 
 
-def _chosen(history: DataFrame, since: datetime | None, until: datetime | None) -> DataFrame:
-    chosen = history.select(*TYPES)
-    if since is not None:
-        chosen = chosen.where(f.col("finished_at") >= f.timestamp_millis(f.lit(moment(since))))
-    if until is not None:
-        chosen = chosen.where(f.col("finished_at") < f.timestamp_millis(f.lit(moment(until))))
-    return chosen
-
-
-def _moments(history: DataFrame) -> DataFrame:
-    """The times as Unix milliseconds, which do not depend on a time zone."""
-    first, finished = f.unix_millis("first_dequeued_at"), f.unix_millis("finished_at")
-    due = f.greatest(f.unix_millis("created_at"), f.col("dequeue_at"))
-    left = f.coalesce(first, finished)
-    worked = f.greatest(finished - f.unix_millis("dequeued_at"), f.lit(0))
-    return history.select(
+def _moments(history: DataFrame, since_ms: int | None, until_ms: int | None) -> DataFrame:
+    """The times as Unix milliseconds, which do not depend on a time zone. `is_counted` is false for rows that
+    finished after the time of the report.
+    """
+    finished, created = f.unix_millis("finished_at"), f.unix_millis("created_at")
+    dequeued = f.unix_millis("dequeued_at")
+    kind = PAST_RUNS["past_runs"]
+    past = (f.col("past_runs") if "past_runs" in history.columns else f.lit(None)).cast(kind)
+    earlier = f.unix_millis("first_dequeued_at")
+    # Of a message that was retried, an older version has only the first dequeue.
+    unknown = f.array(f.struct(earlier, earlier, f.lit(None).cast("long"))).cast(kind)
+    none = f.array().cast(kind)
+    runs = f.coalesce(past, f.when(earlier < dequeued, unknown), none)
+    last = f.struct(f.col("dequeue_at"), dequeued, finished)
+    first = f.coalesce(f.get(past, f.lit(0))["dequeued_at"], earlier)
+    due = f.greatest(created, f.coalesce(f.get(past, f.lit(0))["due_at"], f.col("dequeue_at")))
+    worked = f.aggregate(
+        f.concat(runs, f.array(last).cast(kind)),
+        f.lit(0).cast("long"),
+        lambda sum_ms, run: (
+            sum_ms + f.greatest(f.coalesce(run.ended_at - run.dequeued_at, f.lit(0)), f.lit(0))
+        ),
+    )
+    is_counted = f.lit(True) if until_ms is None else finished < until_ms  # noqa: FBT003
+    rows = history if since_ms is None else history.where(f.col("finished_at") >= _timestamp(since_ms))
+    if until_ms is not None:
+        rows = rows.where(f.col("created_at") < _timestamp(until_ms))
+    return rows.select(
         "channel",
+        "lane",
+        "cost",
         "outcome",
         f.greatest(f.col("attempts") - 1, f.lit(0)).alias("retries"),
         f.when(first >= due, first - due).alias("wait"),
         f.when(f.col("outcome") != "cancelled", worked).alias("work"),
-        f.least(due, left).alias("arrived"),
-        left.alias("left"),
-        first.isNotNull().alias("was_served"),
+        f.coalesce(first, finished).alias("left"),
+        created.alias("created"),
         finished.alias("finished"),
+        f.concat(runs, f.array(last).cast(kind)).alias("runs"),
+        is_counted.alias("is_counted"),
+    )
+
+
+def _timestamp(at_ms: int) -> Column:
+    return f.timestamp_millis(f.lit(at_ms))
+
+
+def _attempts(moments: DataFrame, history: DataFrame, waiting: DataFrame | None) -> DataFrame:
+    """Rows (channel, lane, cost, due, began, left, work), one per attempt: see `entitled.shares`."""
+    every = moments.select("channel", "lane", "cost", "created", f.explode("runs").alias("run"))
+    if waiting is not None:
+        run = f.struct(
+            f.col("dequeue_at").alias("due_at"),
+            f.unix_millis("dequeued_at").alias("dequeued_at"),
+            f.lit(None).cast("long").alias("ended_at"),
+        )
+        unfinished = waiting.join(history.select("id"), "id", "left_anti")  # it may have finished meanwhile
+        every = every.unionByName(
+            unfinished.select(
+                "channel", "lane", "cost", f.unix_millis("created_at").alias("created"), run.alias("run")
+            )
+        )
+    began, ended = f.col("run.dequeued_at"), f.col("run.ended_at")
+    return every.select(
+        "channel",
+        "lane",
+        "cost",
+        f.greatest("created", "run.due_at").alias("due"),
+        began.alias("began"),
+        f.coalesce(began, ended, f.lit(NEVER_MS)).alias("left"),
+        f.when(began.isNotNull(), f.greatest(ended - began, f.lit(0))).alias("work"),
     )
 
 
@@ -217,7 +278,9 @@ def _span(counts: Iterable[Row], since_ms: int | None, bucket: Duration | None) 
 def _flows(moments: DataFrame, span: Span, largest: list[str]) -> tuple[Flow, ...]:
     shown = f.when(f.col("channel").isin(largest), f.col("channel"))
     completed = moments.where(f.col("outcome") == "completed")
-    counted = completed.groupBy(shown.alias("channel"), span.bucket_of("finished").alias("bucket")).count()
+    counted = completed.groupBy(
+        shown.alias("channel"), bucket_of(f.col("finished"), span).alias("bucket")
+    ).count()
     series: dict[str | None, list[int]] = {name: [0] * span.buckets for name in (*largest, None)}
     for row in counted.collect():
         series[row["channel"]][row["bucket"]] = row["count"]
@@ -232,12 +295,16 @@ def _assemble(
     counts: list[Row],
     waits: dict[str, Row],
     all_waits: list[Row],
-    fair: FairShares,
+    found: Shares,
     flows: tuple[Flow, ...],
     span: Span,
+    *,
+    knows_limits: bool,
 ) -> Report:
+    of_nothing = TenantShare(0.0, 0.0, 0) if found.tenants else None
+
     def tenant(row: Row) -> TenantNumbers:
-        share, fair_share = fair.shares.get(row.channel, (None, None))
+        own = found.tenants.get(row.channel, of_nothing)
         return TenantNumbers(
             channel=row.channel,
             messages=row.messages,
@@ -248,12 +315,16 @@ def _assemble(
             waits=row.waits,
             **_waits(waits.get(row.channel)),
             throughput=_rate(row.completed, span),
-            share=share,
-            fair_share=fair_share,
+            share=None if own is None else own.share,
+            entitlement=None if own is None else own.entitlement,
+            held_s=0.0 if own is None else own.held_ms / 1000,
             work_s=row.work / 1000,
         )
 
-    tenants = tuple(map(tenant, _by_size(counts)))
+    finished = {row.channel for row in counts}
+    # Of these channels something waited, and nothing finished.
+    others = [Row(channel=name, **NOTHING) for name in sorted(found.tenants) if name not in finished]
+    tenants = tuple(map(tenant, [*_by_size(counts), *others]))
     completed = sum(tenant.completed for tenant in tenants)
     totals = Totals(
         channels=len(tenants),
@@ -266,11 +337,20 @@ def _assemble(
         **_waits(all_waits[0] if all_waits else None),
         throughput=_rate(completed, span),
         work_s=sum(row.work for row in counts) / 1000,
-        jain=fair.jain,
-        jain_best=fair.jain_best,
-        contended=fair.contended,
+        jain=found.jain,
+        competed=found.competed,
+        misallocated=found.misallocated,
     )
-    return Report(tenants, totals, flows, _time(span.began_ms), _time(span.ended_ms), span.bucket_ms)
+    return Report(
+        tenants,
+        totals,
+        flows,
+        _time(span.began_ms),
+        _time(span.ended_ms),
+        span.bucket_ms,
+        found.series,
+        knows_limits,
+    )
 
 
 def _empty() -> Report:
@@ -286,8 +366,8 @@ def _empty() -> Report:
         throughput=None,
         work_s=0.0,
         jain=None,
-        jain_best=None,
-        contended=0,
+        competed=0,
+        misallocated=None,
     )
     return Report((), totals, (), None, None, MIN_BUCKET_MS)
 

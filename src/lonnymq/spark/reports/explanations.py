@@ -5,33 +5,47 @@ from __future__ import annotations
 MEANINGS = {
     "Wait": """
 The time from when a message was due, or was created if that is later, to its first dequeue. "p95 is 4 s"
-means that 95 of 100 messages waited 4 s or less. Two kinds of messages are not counted: those whose due time
-was changed after their first dequeue (by a retry with a delay, or by retrying a dead letter), because their
-original due time is unknown, and those that were cancelled before their first dequeue.
+means that 95 of 100 messages waited 4 s or less. Two kinds of messages are not counted: those whose first due
+time is unknown (dead letters that were retried, and messages that were retried with a delay, in an archive of
+an older version), and those that were cancelled before their first dequeue.
 """,
-    "Share and fair share": """
-Time is divided into buckets. A tenant is backlogged in a bucket if it had messages waiting at the start and
-at the end of the bucket. Where two or more tenants are backlogged, they compete. A tenant's share is the
-number of its messages that were served (first dequeues), divided by that number for all competing tenants.
-Its fair share is 1 divided by the number of competing tenants. Both are averaged over the buckets in which
-it competed, weighted by the messages served. A tenant that never competed has neither. Every message counts
-as 1, whatever its cost and its tenant's weight: a tenant with a higher weight rightly gets more than its fair
-share. A tenant rightly gets less if its messages cost more, if it is paused, or if its own policy limits it.
+    "Share and entitlement": """
+A tenant's share is its part of all that was served, by the costs of the messages; every attempt counts. Its
+entitlement is the part that it should have had. For that, time is divided into buckets. In each bucket, and
+in each lane, what was served is distributed by weight among the tenants, but none is given more than it asked
+for (what it was served, and what still waits at the end) or than its own limits allow. A message counts as
+waiting from 100 ms after it is due on, because it takes up to 60 ms until the dispatcher has read it.
+""",
+    "Held back": """
+How long a tenant had messages waiting that its own policy held back: a pause, a rate, or a concurrency limit.
+The capacity that it did not use went to others, as it should.
 """,
     "Jain's index": """
-How evenly the competing tenants of a bucket were served: 1 when all got the same, 1/n when one of n got
-everything. It is averaged in the same way. A bucket with fewer served messages than tenants cannot reach 1;
-"at best" is the index that an even distribution would have had.
+How equally the tenants were served that competed, which means that they could have had more but for the
+others: of each of them, what it was served is divided by what it was entitled to while it competed. The index
+is 1 if these numbers are equal, and 1/n if one of n tenants got everything. Tenants that were entitled to
+fewer than ten messages while they competed do not count.
+""",
+    "Misallocated": """
+The part of all that was served that should have gone to other tenants: what tenants got less than they were
+entitled to. What a tenant is behind is carried over from one bucket to the next, and one message does not
+count, because a message cannot be divided.
 """,
     "Per second": """
 Completed messages, divided by the time of the report: from the first dequeue to the last finish.
 """,
     "Retries": "Attempts after the first.",
     "Work": """
-The time from the last dequeue to the finish, of messages that were completed or used up their attempts.
-Earlier attempts are not included.
+The time from each dequeue to the end of that attempt, of messages that were completed or used up their
+attempts. An archive of an older version has only the last attempt.
 """,
     "Not included": """
-Messages that still wait or are being processed: the history has only finished messages.
+The numbers of messages are of finished ones. Messages that still wait or are being processed count only for
+the entitlement, and only if the report was given them.
 """,
 }
+
+LIMITS_UNKNOWN = (
+    "The limits of the tenants are not known: the report was made without the log of policies. So nobody"
+    " counts as held back by a limit of its own, and every weight counts as 1."
+)

@@ -36,9 +36,16 @@ def _share(of: TenantNumbers | Totals) -> float | None:
     return of.share if isinstance(of, TenantNumbers) else None
 
 
-def _fair_share(of: TenantNumbers | Totals) -> float | None:
-    return of.fair_share if isinstance(of, TenantNumbers) else None
+def _entitlement(of: TenantNumbers | Totals) -> float | None:
+    return of.entitlement if isinstance(of, TenantNumbers) else None
 
+
+def _held_ms(of: TenantNumbers | Totals) -> float | None:
+    return of.held_s * 1000 if isinstance(of, TenantNumbers) else None
+
+
+OF_TENANTS = {"share", "entitlement", "held back"}
+"""Fields that the totals do not have."""
 
 FIELDS = (
     Field("messages", lambda of: of.messages, _count, is_sum=True),
@@ -50,7 +57,8 @@ FIELDS = (
     Field("p95", lambda of: of.wait_p95_ms, formats.duration),
     Field("p99", lambda of: of.wait_p99_ms, formats.duration),
     Field("per second", lambda of: of.throughput, formats.rate, is_sum=True),
-    Field("share", _share, formats.percent),
-    Field("fair share", _fair_share, formats.percent),
+    Field("share", _share, formats.percent, is_sum=True),
+    Field("entitlement", _entitlement, formats.percent, is_sum=True),
+    Field("held back", _held_ms, formats.duration),
     Field("work", lambda of: of.work_s * 1000, formats.duration, is_sum=True),
 )

@@ -9,13 +9,14 @@ from hashlib import sha256
 from html import escape
 
 from lonnymq.spark.reports import formats, plots
-from lonnymq.spark.reports.explanations import MEANINGS
-from lonnymq.spark.reports.fields import FIELDS
+from lonnymq.spark.reports.explanations import LIMITS_UNKNOWN, MEANINGS
+from lonnymq.spark.reports.fields import FIELDS, OF_TENANTS
 from lonnymq.spark.reports.model import ReportData, TenantNumbers, Totals
 from lonnymq.spark.reports.style import CSS, SCRIPT
 from lonnymq.version import __version__
 
 LISTED = 50
+LACKING = 10
 PLOTTED = 12
 MAX_NAME = 1_000
 TITLE = "How each tenant was served"
@@ -58,6 +59,8 @@ def _body(report: ReportData) -> Iterator[str]:
         f'<p class="soft">{formats.time(report.began_at)} to {formats.time(report.ended_at)}: {lasted}, '
         f"in buckets of {formats.duration(report.bucket_ms)}</p>"
     )
+    if not report.knows_limits:
+        yield f'<p class="soft warning">{escape(LIMITS_UNKNOWN)}</p>'
     yield from _cards(report.totals)
     yield '<div class="pair">'
     yield from _plots(report, report.began_at)
@@ -72,23 +75,31 @@ def _body(report: ReportData) -> Iterator[str]:
 
 def _cards(totals: Totals) -> Iterator[str]:
     waits = f"p50 {formats.duration(totals.wait_p50_ms)}, p99 {formats.duration(totals.wait_p99_ms)}"
-    best = "no tenants competed" if totals.jain is None else f"at best {formats.index(totals.jain_best)}"
+    competed = f"{formats.count(totals.competed)} tenants competed"
     yield '<div class="cards">'
     for title, value, note in (
         ("Tenants", formats.count(totals.channels), "had messages"),
         ("Messages", formats.count(totals.messages), f"{formats.count(totals.completed)} completed"),
-        ("Dead letters", formats.count(totals.dead), f"{formats.count(totals.retries)} retries"),
-        ("Cancelled", formats.count(totals.cancelled), "messages"),
+        ("Dead letters", formats.count(totals.dead), _not_completed(totals)),
         ("Wait, p95", formats.duration(totals.wait_p95_ms), waits),
         ("Throughput", formats.rate(totals.throughput), "completed per second"),
         ("Work", formats.duration(totals.work_s * 1000), "of all tenants"),
-        ("Jain's index", formats.index(totals.jain), best),
+        (
+            "Jain's index",
+            formats.index(totals.jain),
+            "no tenants competed" if totals.jain is None else competed,
+        ),
+        ("Misallocated", formats.percent(totals.misallocated), "of what was served"),
     ):
         yield (
             f'<div class="card"><span class="soft">{escape(title)}</span><b>{escape(value)}</b>'
             f'<span class="soft">{escape(note)}</span></div>'
         )
     yield "</div>"
+
+
+def _not_completed(totals: Totals) -> str:
+    return f"{formats.count(totals.retries)} retries, {formats.count(totals.cancelled)} cancelled"
 
 
 def _plots(report: ReportData, began_at: datetime) -> Iterator[str]:
@@ -102,17 +113,25 @@ def _plots(report: ReportData, began_at: datetime) -> Iterator[str]:
             for size in plots.SIZES
         )
         yield _plot("Throughput", "Completed per second, stacked by tenant", legend, picture, is_wide=True)
+    shown = [series for series in report.series if any(series.share) or any(series.entitlement)]
+    if shown:
+        legend = [(plots.SHARE, "share of what was served"), (plots.FAIR, "entitlement")]
+        picture = "".join(
+            f'<div class="{size}">{plots.shares_over_time(shown, began_at, report.bucket_ms, size)}</div>'
+            for size in plots.SIZES
+        )
+        note = f"{'The' if len(shown) == 1 else f'The {len(shown)}'} largest tenants, over time"
+        yield _plot("Share and entitlement over time", note, legend, picture, is_wide=True)
     waited = [tenant for tenant in report.tenants if tenant.waits][:PLOTTED]
     if waited:
         legend = list(
             zip((plots.PALETTE[0], plots.PALETTE[1], plots.PALETTE[7]), ("p50", "p95", "p99"), strict=True)
         )
         yield _plot("Waits", _largest(waited, report), legend, plots.waits(waited))
-    competed = [tenant for tenant in report.tenants if tenant.share is not None][:PLOTTED]
-    if competed:
-        legend = [(plots.SHARE, "share of the messages served"), (plots.FAIR, "fair share")]
-        note = _largest(competed, report) + ", while others had a backlog too"
-        yield _plot("Share and fair share", note, legend, plots.shares(competed))
+    served = [tenant for tenant in report.tenants if tenant.share is not None][:PLOTTED]
+    if served:
+        legend = [(plots.SHARE, "share of what was served"), (plots.FAIR, "entitlement")]
+        yield _plot("Share and entitlement", _largest(served, report), legend, plots.shares(served))
 
 
 def _largest(shown: Sequence[TenantNumbers], report: ReportData) -> str:
@@ -130,9 +149,12 @@ def _plot(
 
 
 def listed(tenants: Sequence[TenantNumbers]) -> tuple[list[TenantNumbers], list[TenantNumbers]]:
-    """The tenants that get their own row (the largest, and those with the longest waits), and the others."""
+    """The tenants that get their own row, and the others. The former are the largest, those with the longest
+    waits, and those that lack most of their entitlement.
+    """
     by_wait = sorted(tenants, key=lambda tenant: tenant.wait_p95_ms or -1, reverse=True)
-    chosen = {tenant.channel for tenant in (*tenants[:LISTED], *by_wait[:LISTED])}
+    by_lack = sorted(tenants, key=lambda tenant: (tenant.share or 0) - (tenant.entitlement or 0))
+    chosen = {tenant.channel for tenant in (*tenants[:LISTED], *by_wait[:LISTED], *by_lack[:LACKING])}
     return (
         [tenant for tenant in tenants if tenant.channel in chosen],
         [tenant for tenant in tenants if tenant.channel not in chosen],
@@ -142,7 +164,8 @@ def listed(tenants: Sequence[TenantNumbers]) -> tuple[list[TenantNumbers], list[
 def _table(report: ReportData) -> Iterator[str]:
     shown, others = listed(report.tenants)
     note = (
-        f"The {LISTED} largest tenants and the {LISTED} with the longest waits"
+        f"The {LISTED} largest tenants, the {LISTED} with the longest waits, and the {LACKING} that lack most"
+        " of their entitlement"
         if others
         else "Click a heading to sort"
     )
@@ -157,7 +180,7 @@ def _table(report: ReportData) -> Iterator[str]:
     yield "</tbody><tfoot>"
     if others:
         yield _foot(f"{len(others):,} others", (field.of_all(others) for field in FIELDS))
-    yield _foot("all", ("" if "share" in field.head else field.of(report.totals) for field in FIELDS))
+    yield _foot("all", ("" if field.head in OF_TENANTS else field.of(report.totals) for field in FIELDS))
     yield "</tfoot></table></div></section>"
 
 

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from lonnymq.spark.reports import formats
-from lonnymq.spark.reports.model import Flow, TenantNumbers
+from lonnymq.spark.reports.model import Flow, ShareSeries, TenantNumbers
 
 INK = "#404142"  # replaced by the page's own text colour
 PALETTE = ("#2a6f97", "#e07a5f", "#81b29a", "#e9b44c", "#7a5c9e", "#4fa3c7", "#b5656b", "#8d99ae")
@@ -25,6 +25,7 @@ SHARE, FAIR = PALETTE[0], PALETTE[1]
 WIDTH_IN = 5.0
 SIZES = {"wide": (2.9, 11.6), "narrow": (3.2, WIDTH_IN)}
 BAR_IN = 0.27
+PANEL_IN = 0.85
 TICKS_S = (0.001, 0.01, 0.1, 1, 10, 60, 600, 3_600, 6 * 3_600, 86_400, 7 * 86_400, 30 * 86_400, 365 * 86_400)
 NAME = 18
 STYLE: Any = {
@@ -74,12 +75,12 @@ def waits(tenants: Sequence[TenantNumbers]) -> str:
 
 
 def shares(tenants: Sequence[TenantNumbers]) -> str:
-    """The share of each tenant as a bar, and its fair share as a line across the bar."""
+    """The share of each tenant as a bar, and its entitlement as a line across the bar."""
     with _figure("shares", _height(tenants)) as (figure, axes):
         places = range(len(tenants))
         axes.barh(places, [tenant.share or 0 for tenant in tenants], color=SHARE, height=0.55)
         axes.plot(
-            [tenant.fair_share or 0 for tenant in tenants],
+            [tenant.entitlement or 0 for tenant in tenants],
             places,
             "|",
             color=FAIR,
@@ -98,8 +99,7 @@ def flows(series: Sequence[Flow], began_at: datetime, bucket_ms: int, size: str)
     """Completed messages per second over time, stacked by tenant."""
     with _figure(f"flows {size}", *SIZES[size]) as (figure, axes):
         buckets = len(series[0].completed)
-        edges = [began_at + timedelta(milliseconds=bucket_ms * number) for number in range(buckets + 1)]
-        times = date2num(edges)  # type: ignore[no-untyped-call]
+        times = _edges(began_at, bucket_ms, buckets)
         below = [0.0] * buckets
         for place, flow in enumerate(series):
             above = [low + 1000 * n / bucket_ms for low, n in zip(below, flow.completed, strict=True)]
@@ -114,13 +114,34 @@ def flows(series: Sequence[Flow], began_at: datetime, bucket_ms: int, size: str)
             below = above
         axes.set_xlim(times[0], times[-1])
         axes.set_ylim(bottom=0)
-        locator = AutoDateLocator(minticks=3, maxticks=6)  # type: ignore[no-untyped-call]
-        axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(DateFormatter(_clock(edges[-1] - edges[0])))  # type: ignore[no-untyped-call]
+        _clock_axis(axes, bucket_ms * buckets)
         axes.yaxis.set_major_locator(MaxNLocator(5))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: formats.rate(y)))
         axes.set_ylabel("completed per second")
         axes.grid(axis="y")
+        return _svg(figure)
+
+
+def shares_over_time(series: Sequence[ShareSeries], began_at: datetime, bucket_ms: int, size: str) -> str:
+    """One panel per tenant: its share as an area, its entitlement as a line."""
+    width = SIZES[size][1]
+    height = PANEL_IN * len(series) + 0.5
+    with _figures(f"shares over time {size}", height, width, len(series)) as (figure, panels):
+        times = _edges(began_at, bucket_ms, len(series[0].share))
+        for axes, one in zip(panels, series, strict=True):
+            share = [part or 0 for part in one.share]
+            axes.stairs(share, times, fill=True, color=SHARE, linewidth=0, alpha=0.75)
+            axes.stairs(
+                [part or 0 for part in one.entitlement], times, color=FAIR, linewidth=1.3, baseline=None
+            )
+            axes.set_xlim(times[0], times[-1])
+            axes.set_ylim(0, 1.05 * max(0.001, *share, *(part or 0 for part in one.entitlement)))
+            axes.yaxis.set_major_locator(MaxNLocator(2))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: formats.percent(round(y, 9))))
+            axes.set_title(formats.name(one.channel, NAME), loc="left", fontsize=9.5, pad=2)
+            axes.grid(axis="y")
+            _clock_axis(axes, bucket_ms * len(one.share))
+            axes.tick_params(axis="x", labelbottom=axes is panels[-1])
         return _svg(figure)
 
 
@@ -129,12 +150,31 @@ def colour(place: int, flow: Flow) -> str:
 
 
 @contextmanager
-def _figure(salt: str, height: float, width: float = WIDTH_IN) -> Iterator[tuple[Figure, Axes]]:
+def _figures(salt: str, height: float, width: float, panels: int) -> Iterator[tuple[Figure, list[Axes]]]:
     with mpl.rc_context({**STYLE, "svg.hashsalt": salt}), warnings.catch_warnings():
         # The font that measures the text here lacks some letters; the browser has them.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
         figure = Figure(figsize=(width, height), layout="constrained")
-        yield figure, figure.subplots()
+        yield figure, list(figure.subplots(panels, squeeze=False)[:, 0])
+
+
+@contextmanager
+def _figure(salt: str, height: float, width: float = WIDTH_IN) -> Iterator[tuple[Figure, Axes]]:
+    with _figures(salt, height, width, 1) as (figure, [axes]):
+        yield figure, axes
+
+
+def _edges(began_at: datetime, bucket_ms: int, buckets: int) -> Any:  # noqa: ANN401 - an array of numpy
+    """Where the buckets begin, and where the last one ends."""
+    edges = [began_at + timedelta(milliseconds=bucket_ms * number) for number in range(buckets + 1)]
+    return date2num(edges)  # type: ignore[no-untyped-call]
+
+
+def _clock_axis(axes: Axes, lasts_ms: int) -> None:
+    locator = AutoDateLocator(minticks=3, maxticks=6)  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_locator(locator)
+    clock = _clock(timedelta(milliseconds=lasts_ms))
+    axes.xaxis.set_major_formatter(DateFormatter(clock))  # type: ignore[no-untyped-call]
 
 
 def _svg(figure: Figure) -> str:

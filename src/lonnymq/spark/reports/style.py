@@ -24,6 +24,7 @@ h1 { font-size: 1.6rem; line-height: 1.2; margin: 0; }
 h2 { font-size: 1.05rem; margin: 0 0 2px; }
 p { margin: 0; }
 .soft { color: var(--soft); font-size: .87rem; }
+.warning { color: var(--warn); margin-top: 8px; max-width: 78ch; }
 .cards {
   display: grid; grid-template-columns: repeat(4, 1fr); gap: 12px; margin: 22px 0 12px;
 }

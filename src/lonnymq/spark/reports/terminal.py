@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lonnymq.spark.reports import formats
-from lonnymq.spark.reports.fields import FIELDS
+from lonnymq.spark.reports.explanations import LIMITS_UNKNOWN
+from lonnymq.spark.reports.fields import FIELDS, OF_TENANTS
 from lonnymq.spark.reports.model import ReportData, Totals
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 SHOWN = 20
 NAME_WIDTH = 24
 WIDE = 132
-IN_NARROW_TERMINALS = {"messages", "dead", "wait p50", "p95", "share", "fair share"}
+IN_NARROW_TERMINALS = {"messages", "dead", "p95", "share", "entitlement", "held back"}
 
 
 def show(report: ReportData, console: Console | None) -> None:
@@ -38,18 +39,21 @@ def show(report: ReportData, console: Console | None) -> None:
     if others:
         table.add_row(f"{len(others):,} others", *(field.of_all(others) for field in fields), style="dim")
     table.add_section()
-    totals = ("" if "share" in field.head else field.of(report.totals) for field in fields)
+    totals = ("" if field.head in OF_TENANTS else field.of(report.totals) for field in fields)
     table.add_row("all", *totals, style="bold")
     screen.print(table)
     screen.print(_summary(report.totals), highlight=False)
+    if not report.knows_limits:
+        screen.print(LIMITS_UNKNOWN, highlight=False)
     screen.print(f"{formats.time(report.began_at)} to {formats.time(report.ended_at)}.", highlight=False)
 
 
 def _summary(totals: Totals) -> str:
+    wrong = formats.percent(totals.misallocated)
+    misallocated = f"{wrong} of what was served should have gone to other tenants."
     if totals.jain is None:
-        return "No two tenants had a backlog at the same time, so there is no fairness to report."
-    jain, best = formats.index(totals.jain), formats.index(totals.jain_best)
+        return f"No two tenants competed, so there is no index of fairness. {misallocated}"
     return (
-        f"Jain's index of fairness: {jain}, where 1 is fair and {best} the best possible here,"
-        f" over {totals.contended:,} messages that were served while tenants competed."
+        f"Jain's index of fairness: {formats.index(totals.jain)}, where 1 is fair, over {totals.competed:,}"
+        f" tenants that competed. {misallocated}"
     )
