@@ -81,7 +81,7 @@ def test_a_noisy_tenant_gets_its_share_and_no_more(queue: Queue, dsn: str) -> No
     queue.enqueue("paused", channel="paused")
     queue.channel("paused").set(paused=True)
     with consuming(queue), Terminal("top", *OFTEN, dsn=dsn, columns=120) as terminal:
-        terminal.until_shown("4 always have messages due", "noisy", "1.0x")
+        terminal.until_shown("4 compete", "noisy", "1.0x")
         terminal.until(lambda: "25.0%" in terminal.shown[2])
         assert row(terminal, "noisy")[-1] == "noisy"
         assert row(terminal, "quiet-0")[-1] == "ready"

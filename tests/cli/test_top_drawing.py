@@ -44,8 +44,8 @@ def three(polls: int = 12) -> QueueSnapshot:
     return snapshot(
         *(
             [
-                channel("greedy", due=1000, oldest_due_ms=90_000, leased=3, served=poll * 300),
-                channel("starved", due=12, oldest_due_ms=5000, served=poll * 20),
+                channel("greedy", due=1000, oldest_due_ms=90_000, leased=3, served=poll * 70),
+                channel("starved", due=300, oldest_due_ms=5000, served=poll * 12),
                 channel("paused", due=5, scheduled=1000, paused=True, blocked_by="paused", dead=1000),
             ]
             for poll in range(polls)
@@ -57,17 +57,17 @@ def test_80_columns() -> None:
     lines = screen(three())
     assert len(lines) == 24
     assert lines[0] == "lonnymq top  sorted by waiting"
-    assert lines[1] == "waiting 2,017  due 2,017  leased 0  dead 0  served/s 320 " + "█" * 11
-    assert lines[2] == "3 channels, 2 always have messages due: a fair share is 160/s (50.0%) each"
+    assert lines[1] == "waiting 2,305  due 2,305  leased 0  dead 0  served/s 82.0 " + "█" * 11
+    assert lines[2] == "3 channels, 2 compete: a fair share is 41.0/s (50.0%) each"
     assert lines[3].split() == [
         "channel", "served/s", "trend", "fair", "waiting", "due", "leased", "oldest", "state",
     ]  # fmt: skip
     assert lines[4].split() == ["paused", "0", "▁" * 8, "1,005+", "5", "0", "paused"]
     assert lines[5].split() == [
         "greedy",
-        "300",
+        "70.0",
         "█" * 8,
-        "1.9x▲",
+        "1.7x▲",
         "1,000",
         "1,000",
         "3",
@@ -75,7 +75,7 @@ def test_80_columns() -> None:
         "s",
         "noisy",
     ]
-    assert lines[6].split() == ["starved", "20.0", "█" * 8, "0.1x▼", "12", "12", "0", "5", "s", "ready"]
+    assert lines[6].split() == ["starved", "12.0", "█" * 8, "0.3x▼", "300", "300", "0", "5", "s", "ready"]
     assert lines[7:23] == [""] * 16
     assert lines[23].startswith("1-3 of 3   ? help")
 
@@ -85,10 +85,10 @@ def test_200_columns() -> None:
     assert "share" in lines[3]
     assert "dead" in lines[3]
     greedy, starved = lines[5], lines[6]
-    assert "93.8%" in greedy
+    assert "85.4%" in greedy
     assert "█" * 30 in greedy
-    assert "1.9x▲ █████████  " in greedy
-    assert "0.1x▼ █    │  " in starved
+    assert "1.7x▲ █████████  " in greedy
+    assert "0.3x▼ █    │  " in starved
 
 
 @pytest.mark.parametrize("height", [1, 5, 6, 24])
@@ -148,7 +148,7 @@ def test_names_are_cut_and_cannot_speak_to_the_terminal() -> None:
 
 def test_nothing_but_ascii_where_there_is_no_more() -> None:
     lines = screen(three(), glyphs=PLAIN, encoding="ascii")
-    assert "1.9x+" in lines[5]
+    assert "1.7x+" in lines[5]
     assert "########" in lines[5]
 
 

@@ -12,13 +12,12 @@ from lonnymq.cli.top.sort import Sort
 from lonnymq.cli.top.sparkline import BLOCKS, sparkline
 from lonnymq.cli.top.view import SORT_KEYS, ViewState, sorted_channels
 from lonnymq.commands import ChannelStatistics
-from lonnymq.monitor.fairness import Standing, fair_rate, standing
+from lonnymq.monitor.fairness import Standing, standing
 from lonnymq.monitor.rates import POLLS_COMPARED, POLLS_KEPT, Sample, ServedHistory
 from lonnymq.monitor.state import ChannelTable
 from tests.cli.snapshots import AT, channel, queue, snapshot
 
 rates = st.floats(0, 1e6)
-weights = st.floats(0.001, 1000)
 names = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), min_size=1, max_size=3)
 
 
@@ -95,62 +94,66 @@ def test_only_samples_of_the_last_polls_are_kept(steps: list[tuple[int, int]]) -
     assert trend == [None] * (POLLS_KEPT - len(known)) + known
 
 
-@given(weights, st.lists(st.tuples(rates, weights), max_size=50), rates)
-def test_fair_shares_add_up_to_what_was_served(
-    backlogged: float, others: list[tuple[float, float]], more: float
-) -> None:
-    total = sum(demand for demand, _ in others) + more
-    fair = fair_rate(total, backlogged, others)
-    if not total:
-        assert fair is None
-        return
-    assert fair is not None
-    assert 0 <= fair * backlogged <= total * (1 + 1e-6)
-    shared = backlogged * fair + sum(min(demand, fair * weight) for demand, weight in others)
-    assert shared == pytest.approx(total, rel=1e-6)
-
-
-def test_without_backlogged_channels_everything_is_fair() -> None:
-    assert fair_rate(100, 0, [(60, 1), (40, 1)]) is None
-    assert standing(1000, 1, None, is_backlogged=True) is Standing.FAIR
+def test_without_competing_channels_everything_is_fair() -> None:
+    assert standing(1000, 1, None, can_lack=True) is Standing.FAIR
+    current = snapshot([channel("a"), channel("b")], [channel("a", served=60), channel("b", served=40)])
+    assert (current.fair, current.competing, current.jain, current.misallocated) == (None, 0, 1, 0)
 
 
 def test_a_difference_of_a_few_messages_is_ignored() -> None:
-    assert standing(2, 10, 0.05, is_backlogged=False) is Standing.FAIR
-    assert standing(3, 10, 0.05, is_backlogged=False) is Standing.ABOVE
-    assert standing(0, 10, 0.2, is_backlogged=True) is Standing.FAIR
-    assert standing(124, 10, 10, is_backlogged=True) is Standing.FAIR
-    assert standing(126, 10, 10, is_backlogged=True) is Standing.ABOVE
-    assert standing(74, 10, 10, is_backlogged=True) is Standing.BELOW
-    assert standing(74, 10, 10, is_backlogged=False) is Standing.FAIR
+    assert standing(2, 10, 0.05, can_lack=False) is Standing.FAIR
+    assert standing(3, 10, 0.05, can_lack=False) is Standing.ABOVE
+    assert standing(0, 10, 0.2, can_lack=True) is Standing.FAIR
+    assert standing(124, 10, 10, can_lack=True) is Standing.FAIR
+    assert standing(126, 10, 10, can_lack=True) is Standing.ABOVE
+    assert standing(74, 10, 10, can_lack=True) is Standing.BELOW
+    assert standing(74, 10, 10, can_lack=False) is Standing.FAIR
 
 
 def test_shares() -> None:
+    """A channel that is served at its rate is not held back at some polls, and still does not compete. Nor
+    does one whose backlog is small.
+    """
+    limits = {"due": 5_000, "rate": "50/s"}
     current = snapshot(
-        [channel("greedy", due=9), channel("starved", due=9), channel("modest"), channel("limited", due=5)],
         [
-            channel("greedy", due=9, served=700),
-            channel("starved", due=9, served=200, oldest_due_ms=2_000),
-            channel("modest", served=100),
-            channel("limited", due=5, blocked_by="rate"),
+            channel("greedy", due=9_000),
+            channel("starved", due=9_000),
+            channel("modest"),
+            channel("limited", **limits),
+            channel("paused", due=5, paused=True),
+            channel("busy", due=3),
+        ],
+        [
+            channel("greedy", due=9_000, served=700),
+            channel("starved", due=9_000, served=150, oldest_due_ms=2_000),
+            channel("modest", served=60),
+            channel("limited", **limits, served=50),
+            channel("paused", due=5, paused=True),
+            channel("busy", due=3, served=40),
         ],
     )
-    greedy, starved, modest, limited = (
-        current.channels[name] for name in ("greedy", "starved", "modest", "limited")
-    )
-    assert (current.total, current.backlogged, current.fair) == (1000, 2, 450)
-    assert (current.share(greedy), current.share(starved), current.share(modest)) == (0.7, 0.2, 0.1)
-    assert current.of_fair(greedy) == pytest.approx(700 / 450)
-    shown = [current.standing(one) for one in (greedy, starved, modest, limited)]
-    assert shown == [Standing.ABOVE, Standing.BELOW, Standing.FAIR, Standing.FAIR]
-    waited_shortly = replace(starved, stats=replace(starved.stats, oldest_due_ms=1_999))
+    of = current.channels
+    assert (current.total, current.competing) == (1000, 2)
+    assert current.fair == pytest.approx((1000 - 60 - 50 - 43) / 2)
+    expected = {"greedy": "share", "starved": "share", "modest": "demand", "limited": "limit"}
+    expected |= {"paused": "demand", "busy": "demand"}
+    bounds = {name: current.entitlement(one) for name, one in of.items()}
+    assert {name: str(found.bound_by) for name, found in bounds.items() if found} == expected
+    assert [current.share(of[name]) for name in ("greedy", "starved", "modest")] == [0.7, 0.15, 0.06]
+    assert [current.entitled_share(of[name]) for name in ("limited", "modest")] == [0.05, 0.06]
+    assert current.of_fair(of["greedy"]) == pytest.approx(700 / 423.5)
+    shown = [current.standing(of[name]) for name in ("greedy", "starved", "modest", "limited", "busy")]
+    assert shown == [Standing.ABOVE, Standing.BELOW, Standing.FAIR, Standing.FAIR, Standing.FAIR]
+    assert current.misallocated == pytest.approx((423.5 - 150 - 1) / 1000)
+    waited_shortly = replace(of["starved"], stats=replace(of["starved"].stats, oldest_due_ms=1_999))
     assert current.standing(waited_shortly) is Standing.FAIR
 
 
 def test_a_share_goes_by_weight() -> None:
     current = snapshot(
-        [channel("heavy", due=9, weight=3.0), channel("light", due=9)],
-        [channel("heavy", due=9, weight=3.0, served=300), channel("light", due=9, served=100)],
+        [channel("heavy", due=900, weight=3.0), channel("light", due=900)],
+        [channel("heavy", due=900, weight=3.0, served=300), channel("light", due=900, served=100)],
     )
     assert current.fair == 100
     assert [current.of_fair(one) for one in current.channels.values()] == [1.0, 1.0]
@@ -298,16 +301,18 @@ def test_no_keys_scroll_past_the_rows(keys: list[str], rows: int, rows_that_fit:
 
 
 def test_jains_index_is_that_of_the_channels_that_compete() -> None:
-    before = [channel("a", due=9), channel("b", due=9, weight=3.0), channel("c", due=9, paused=True)]
+    before = [channel("a", due=99), channel("b", due=99, weight=3.0), channel("c", due=9, paused=True)]
     after = [
-        channel("a", due=9, served=10),
-        channel("b", due=9, served=30, weight=3.0),
+        channel("a", due=99, served=10),
+        channel("b", due=99, served=30, weight=3.0),
         channel("c", due=9, paused=True),
-        channel("d", served=500),
+        channel("d", served=5),
     ]
-    assert snapshot(before, after).jain == 1.0
-    unfair = [channel("a", due=9, served=30), channel("b", due=9, served=0), channel("c", served=5)]
-    assert snapshot([channel("a", due=9), channel("b", due=9), channel("c")], unfair).jain == 0.5
+    assert snapshot(before, after).jain == pytest.approx(1)
+    unfair = [channel("a", due=99, served=30), channel("b", due=99, served=0), channel("c", served=5)]
+    assert snapshot([channel("a", due=99), channel("b", due=99), channel("c")], unfair).jain == 0.5
+    few = [channel("a", due=99, served=1), channel("b", due=99, served=0)]
+    assert snapshot([channel("a", due=99), channel("b", due=99)], few).jain == 1, "one message says nothing"
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,14 @@ MOMENTS = """
         WHERE (finished_at >= %(since)s::BIGINT) IS NOT FALSE
             AND (finished_at < %(until)s::BIGINT) IS NOT FALSE),
     moment AS (
-        SELECT *, COALESCE(first_dequeued_at, finished_at) AS "left",
-            CASE WHEN due <= first_dequeued_at THEN first_dequeued_at - due END AS wait
-        FROM (SELECT *, GREATEST(created_at, dequeue_at) AS due FROM chosen) c),
+        SELECT *, CASE WHEN due <= first THEN first - due END AS wait,
+            finished_at - dequeued_at + COALESCE(
+                (SELECT SUM(past_runs[n] - past_runs[n - 1])
+                 FROM generate_series(3, cardinality(past_runs), 3) n), 0) AS work
+        FROM (
+            SELECT *, GREATEST(created_at, COALESCE(past_runs[1], dequeue_at)) AS due,
+                COALESCE(past_runs[2], first_dequeued_at) AS first
+            FROM chosen) c),
     span AS (
         SELECT GREATEST(%(since)s::BIGINT, MIN(LEAST(first_dequeued_at, finished_at))) AS began,
             MAX(finished_at) AS ended
@@ -52,7 +57,7 @@ COUNTS = """
     percentile_cont(0.99) WITHIN GROUP (ORDER BY wait) AS wait_p99_ms,
     (COUNT(*) FILTER (WHERE outcome = 'completed'))::FLOAT8
         / NULLIF((SELECT ended - began FROM span)::FLOAT8 / 1000, 0) AS throughput,
-    COALESCE(SUM(finished_at - dequeued_at) FILTER (WHERE outcome IN ('completed', 'dead')), 0)::FLOAT8 / 1000
+    COALESCE(SUM(work) FILTER (WHERE outcome IN ('completed', 'dead')), 0)::FLOAT8 / 1000
         AS work_s"""
 
 

@@ -282,7 +282,7 @@ def test_a_tenant_sees_its_own_channels_only(client_as: As, ann: TestClient) -> 
     assert acme.get("/api/v1/channels?prefix=l").json()["channels"] == []
     own = channel(acme, "acme")
     assert own["due"] == channel(ann, "acme")["due"]
-    assert own["share"] is own["fair_share"] is own["of_fair"] is own["standing"] is None
+    assert own["share"] is own["entitlement"] is own["of_fair"] is own["standing"] is None
     assert (own["reasons"][0]["reason"], own["reasons"][0]["ahead"]) == ("turn", None)
     assert {point["fair_rate"] for point in channel_points(acme, "acme")} <= {None}
     proposed = acme.get("/api/v1/channel/what-if?name=acme&weight=2").json()

@@ -151,7 +151,7 @@ def _report(dsn: str, screen: Console, *, is_shown: bool) -> _SparkReport | None
 def _archive_and_report(show_status: Callable[[str], None]) -> _SparkReport:
     from lonnymq.demo.tasks import DSN_VARIABLE
     from lonnymq.spark import archive, report, session
-    from lonnymq.spark.lake.read_lake import read
+    from lonnymq.spark.reports.sources import rows_of_lake
 
     spark = session(**FAST_START)
     folder = Path(tempfile.mkdtemp(prefix="lonnymq-report-"))
@@ -160,7 +160,8 @@ def _archive_and_report(show_status: Callable[[str], None]) -> _SparkReport:
         show_status("Archiving the history ...")
         archive(spark, str(lake), {"dsnEnv": DSN_VARIABLE})
         show_status("Writing the report ...")
-        found = report(spark, read(spark, str(lake), "history"), bucket=BUCKET_S)
+        rows = rows_of_lake(spark, str(lake))
+        found = report(spark, rows.history, policies=rows.policies, waiting=rows.waiting, bucket=BUCKET_S)
     finally:
         spark.stop()
     found.write_html(page)

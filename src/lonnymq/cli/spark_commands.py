@@ -274,18 +274,27 @@ def report(
     schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """Report how each tenant was served: waiting times, throughput, shares, retries, failures.
+    """Report how each tenant was served: waits, throughput, shares and entitlements, retries, failures.
 
     Example: lonnymq spark report --lake /srv/lake --since 2030-01-01 --html report.html
     """
     from lonnymq.spark.reports.build import report as run
+    from lonnymq.spark.reports.sources import rows_of_lake, rows_of_queue
 
+    begin, end = _local(since), _local(until)
     with _spark(dsn, schema, master, conf, "reporting", lake=lake) as job:
+        rows = (
+            rows_of_queue(job.spark, job.options)
+            if lake is None
+            else rows_of_lake(job.spark, lake, begin, end)
+        )
         found = run(
             job.spark,
-            job.finished(lake, "history", since, until),
-            _local(since),
-            _local(until),
+            rows.history,
+            begin,
+            end,
+            policies=rows.policies,
+            waiting=rows.waiting,
             bucket=bucket,
         )
     if html is not None:

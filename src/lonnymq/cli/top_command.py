@@ -27,7 +27,7 @@ SortBy = Annotated[
     Sort,
     typer.Option(
         help="Sort by this, largest first. `rate`: messages served per second; `fair`: channels that get the"
-        " smallest part of their fair share first; `name`: in alphabetical order."
+        " smallest part of their entitlement first; `name`: in alphabetical order."
     ),
 ]
 Prefix = Annotated[
@@ -62,10 +62,11 @@ def top(
     schema: Schema = DEFAULT_SCHEMA,
     as_json: Json = False,
 ) -> None:
-    """Watch the channels live: backlog, messages served per second, and fair share.
+    """Watch the channels live: backlog, messages served per second, and what each is entitled to.
 
-    Channels that always have messages due share equally, by weight, what the other channels leave over: that
-    is the fair share. Press ? for the keys and q to quit.
+    A channel is entitled to all that it asks for, or that its own limits allow, up to a fair share: channels
+    that ask for more get equal shares, by weight, of what the others leave over. Press ? for the keys and q
+    to quit.
 
     A poll takes about a tenth of a second, however many channels there are.
 
@@ -147,8 +148,9 @@ def _as_json(snapshot: QueueSnapshot, sort: Sort, prefix: str, limit: int) -> di
         "queue": None if snapshot.queue is None else json_fields(snapshot.queue),
         "rate": snapshot.history.rate,
         "fair_rate": snapshot.fair,
-        "backlogged": snapshot.backlogged,
+        "competing": snapshot.competing,
         "jain": snapshot.jain,
+        "misallocated": snapshot.misallocated,
         "noisy": sorted(snapshot.noisy),
         "channels_known": len(snapshot.channels),
         "channels_matching": len(rows),
@@ -158,6 +160,7 @@ def _as_json(snapshot: QueueSnapshot, sort: Sort, prefix: str, limit: int) -> di
             | {
                 "rate": channel.rate,
                 "share": snapshot.share(channel),
+                "entitlement": snapshot.entitled_share(channel),
                 "of_fair": snapshot.of_fair(channel),
                 "standing": str(snapshot.standing(channel)),
                 "is_noisy": channel.name in snapshot.noisy,

@@ -16,7 +16,7 @@ FEW = 0.1
 class Order(StrEnum):
     """Largest first, except by name.
 
-    STARVED: channels that compete and get the smallest part of what they are owed. BLOCKED: by what blocks
+    STARVED: channels that always have something waiting and get least by weight. BLOCKED: by what blocks
     them, then by backlog. NOISY: noisy channels, then the others, by load.
     """
 
@@ -35,22 +35,12 @@ _BLOCKED = ("paused", "concurrency", "rate", "queue limit", "ready", "scheduled"
 _BLOCKED_RANK = {state: rank for rank, state in enumerate(_BLOCKED)}
 
 
-def _starved(channel: ChannelState) -> tuple[int, float]:
-    """An equal rate per weight is fair. A channel whose rate is not known yet comes after those that are
-    known to get little.
-    """
-    if not channel.is_backlogged:
-        return 2, -(channel.rate or 0.0) / channel.stats.weight
-    return (1, 0.0) if channel.rate is None else (0, channel.rate / channel.stats.weight)
-
-
 def _oldest(channel: ChannelState) -> int:
     oldest = channel.stats.oldest_due_ms
     return 1 if oldest is None else -oldest
 
 
 _KEYS: dict[Order, Callable[[ChannelState], Any]] = {
-    Order.STARVED: _starved,
     Order.OLDEST: _oldest,
     Order.BACKLOG: lambda channel: -channel.stats.waiting,
     Order.BLOCKED: lambda channel: (_BLOCKED_RANK[channel.state], -channel.stats.waiting),
@@ -90,5 +80,12 @@ def _key(snapshot: QueueSnapshot, order: Order) -> Callable[[ChannelState], Any]
     def noisy_first(channel: ChannelState) -> tuple[bool, int]:
         return channel.stats.channel not in noisy, -channel.load.messages
 
-    first = _KEYS.get(order, noisy_first)
+    def starved_first(channel: ChannelState) -> tuple[int, float]:
+        """A channel whose rate is not known yet comes after those that are known to get little."""
+        rate = (channel.rate or 0.0) / channel.stats.weight
+        if not channel.is_backlogged or snapshot.is_limited(channel):
+            return 2, -rate
+        return (1, 0.0) if channel.rate is None else (0, rate)
+
+    first = starved_first if order == Order.STARVED else _KEYS.get(order, noisy_first)
     return lambda channel: (first(channel), -(channel.rate or 0.0), channel.stats.channel)

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from lonnymq.commands import ChannelStatistics, QueueStatistics
-from lonnymq.monitor.fairness import Standing, fair_rate, jain, standing
+from lonnymq.monitor.fairness import Standing, standing
 from lonnymq.monitor.noise import Load, noisy_channels
 from lonnymq.monitor.rates import POLLS_COMPARED, Sample, ServedHistory
+from lonnymq.rate import SECOND, interval_us
+from lonnymq.rules.entitlement import (
+    ENOUGH_MESSAGES,
+    BoundBy,
+    Claim,
+    Entitlement,
+    Level,
+    jain,
+    water_level,
+)
 
 COMPETING = (None, "queue limit")
-"""A channel in one of these states competes with the others: no limit of its own holds it back."""
+"""A channel in one of these states can compete with the others: no limit of its own holds it back now."""
 SHORT_WAIT_MS = 2_000
-"""A channel whose oldest due message has waited for less is not below its fair share: it may have had nothing
-due between two polls.
+"""A channel whose oldest due message has waited for less is not below its entitlement: it may have had
+nothing due between two polls.
 """
 
 
@@ -41,6 +52,21 @@ class ChannelState:
     def is_waiting(self) -> bool:
         """Messages are due, and no pause or limit of its own holds them back."""
         return competes(self.stats)
+
+    @property
+    def claim(self) -> Claim:
+        """What it asks for, in messages per second over the last polls.
+
+        A channel that was not backlogged at each poll got all that it asked for, or all that its limits
+        allowed. Between two messages that its rate allows, a channel can look as if nothing held it back.
+        """
+        rate = self.rate or 0.0
+        if not self.is_backlogged:
+            return Claim(rate, rate, weight=self.stats.weight)
+        seconds = self.history.seconds
+        waiting = self.stats.due / seconds if seconds else math.inf
+        limit = SECOND / interval_us(self.stats.rate) if self.stats.rate else math.inf
+        return Claim(rate, rate + waiting, limit, self.stats.weight)
 
     @property
     def load(self) -> Load:
@@ -87,32 +113,60 @@ class QueueSnapshot:
         return self.poll >= POLLS_COMPARED
 
     @cached_property
-    def backlogged(self) -> int:
-        return sum(channel.is_backlogged for channel in self.channels.values())
+    def level(self) -> Level | None:
+        """What a channel of weight 1 that competes is entitled to, in messages per second; None until all
+        channels have been read, or if nothing is served.
+        """
+        if not self.is_complete or self.total <= 0:
+            return None
+        claims = (
+            channel.claim for channel in self.channels.values() if channel.rate or channel.is_backlogged
+        )
+        bounds = [(min(claim.demand, claim.limit), claim.weight) for claim in claims]
+        return Level(water_level(self.total, bounds))
+
+    @property
+    def fair(self) -> float | None:
+        """The level; None if no channel competes."""
+        return None if self.level is None or math.isinf(self.level.height) else self.level.height
 
     @cached_property
-    def fair(self) -> float | None:
-        """Messages per second for a backlogged channel of weight 1; None until all channels have been
-        read.
-        """
-        if not self.is_complete:
-            return None
-        backlogged = sum(channel.stats.weight for channel in self.channels.values() if channel.is_backlogged)
-        others = (
-            (channel.rate, channel.stats.weight)
-            for channel in self.channels.values()
-            if channel.rate is not None and not channel.is_backlogged
-        )
-        return fair_rate(self.total, backlogged, others)
+    def competing(self) -> int:
+        """How many channels compete: they could be served more, but for the others."""
+        return sum(1 for _ in self._competing())
 
     @cached_property
     def jain(self) -> float:
-        """How equally the backlogged channels are served, by weight: see `fairness.jain`."""
+        """How equally the channels are served that compete: Jain's index of what each gets, divided by what
+        it is entitled to. Those that are entitled to few messages during the last polls do not count.
+        """
         return jain(
-            channel.rate / channel.stats.weight
-            for channel in self.channels.values()
-            if channel.is_backlogged and channel.rate is not None
+            (channel.rate or 0.0) / owed
+            for channel, owed in self._competing()
+            if owed > 0 and owed * channel.history.seconds >= ENOUGH_MESSAGES
         )
+
+    @cached_property
+    def misallocated(self) -> float:
+        """The part of what is served, 0 to 1, that other channels should have got. A channel that lacks no
+        more than one message lacks nothing.
+        """
+        lacking = sum(
+            max(0.0, owed - (channel.rate or 0.0) - 1 / channel.history.seconds)
+            for channel, owed in self._competing()
+            if channel.history.seconds
+        )
+        return lacking / self.total if self.total else 0.0
+
+    def _competing(self) -> Iterator[tuple[ChannelState, float]]:
+        """Each channel that competes, and what it is entitled to."""
+        if self.level is None:
+            return
+        for channel in self.channels.values():
+            if channel.is_backlogged:
+                amount, bound_by = self.level.entitlement(channel.claim)
+                if bound_by is BoundBy.SHARE:
+                    yield channel, amount
 
     @cached_property
     def noisy(self) -> frozenset[str]:
@@ -135,25 +189,37 @@ class QueueSnapshot:
             default=None,
         )
 
-    def owed(self, channel: ChannelState) -> float | None:
-        """Its fair share in messages per second, by its weight."""
-        return None if self.fair is None else self.fair * channel.stats.weight
+    def entitlement(self, channel: ChannelState) -> Entitlement | None:
+        """What it is entitled to, in messages per second, and what bounds that."""
+        return None if self.level is None else self.level.entitlement(channel.claim)
+
+    def is_limited(self, channel: ChannelState) -> bool:
+        """Its own limit bounds its entitlement."""
+        found = self.entitlement(channel)
+        return found is not None and found.bound_by is BoundBy.LIMIT
 
     def share(self, channel: ChannelState) -> float | None:
         """Its part of all messages that are served, 0 to 1."""
         return None if channel.rate is None or not self.total else channel.rate / self.total
 
+    def entitled_share(self, channel: ChannelState) -> float | None:
+        """The part that it is entitled to, 0 to 1."""
+        found = self.entitlement(channel)
+        return None if found is None else min(1.0, found.amount / self.total)
+
     def of_fair(self, channel: ChannelState) -> float | None:
-        """Its rate divided by its fair share: 1.0 is exactly fair."""
-        owed = self.owed(channel)
-        return None if channel.rate is None or not owed else channel.rate / owed
+        """Its rate divided by its entitlement: 1.0 is exactly fair."""
+        found = self.entitlement(channel)
+        return None if channel.rate is None or not found or not found.amount else channel.rate / found.amount
 
     def standing(self, channel: ChannelState) -> Standing:
+        """A channel that its own limit holds back is neither above nor below its entitlement."""
+        found = self.entitlement(channel)
         return standing(
             channel.history.served,
             channel.history.seconds,
-            self.owed(channel),
-            is_backlogged=channel.is_backlogged and (channel.stats.oldest_due_ms or 0) >= SHORT_WAIT_MS,
+            None if found is None or found.bound_by is BoundBy.LIMIT else found.amount,
+            can_lack=channel.is_backlogged and (channel.stats.oldest_due_ms or 0) >= SHORT_WAIT_MS,
         )
 
 

@@ -138,7 +138,16 @@ def queue_families(schema: str, snapshot: QueueSnapshot, lanes: Sequence[Lane]) 
     for name, text, value in (
         ("lonnymq_noisy_channels", "Channels that are noisy.", len(snapshot.noisy)),
         ("lonnymq_fairness_jain", "Jain's index of the channels that compete.", snapshot.jain),
-        ("lonnymq_competing_channels", "Channels that always have messages due.", snapshot.backlogged),
+        (
+            "lonnymq_misallocated_ratio",
+            "Part of what is served that others should get.",
+            snapshot.misallocated,
+        ),
+        (
+            "lonnymq_competing_channels",
+            "Channels that could be served more, but for others.",
+            snapshot.competing,
+        ),
         ("lonnymq_workers", "Worker processes that are alive.", stats.workers),
         ("lonnymq_unknown_tasks", "Tasks that workers have met and none knows.", len(stats.unknown_tasks)),
     ):

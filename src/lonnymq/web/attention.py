@@ -117,12 +117,12 @@ def _channels(summary: Summary) -> Iterator[Attention]:
 def _starved(summary: Summary) -> Iterator[Attention]:
     for channel in summary.starved[:SHOWN]:
         part = significant(100 * (summary.snapshot.of_fair(channel) or 0), 2)
-        text = f"{printable(channel.name)} gets {part} % of its fair share."
+        text = f"{printable(channel.name)} gets {part} % of its entitlement."
         yield Attention(Urgency.NOW, text, _tenant(channel.name))
     if summary.starved_count > SHOWN:
         more = plural(summary.starved_count - SHOWN, "more tenant")
         verb = "gets" if summary.starved_count - SHOWN == 1 else "get"
-        text = f"{more} {verb} less than a fair share."
+        text = f"{more} {verb} less than their entitlement."
         yield Attention(Urgency.NOW, text, "/tenants?sort=starved")
 
 

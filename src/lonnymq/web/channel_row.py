@@ -9,6 +9,7 @@ from lonnymq.commands import ChannelStatistics
 from lonnymq.monitor.fairness import Standing
 from lonnymq.monitor.rates import ServedHistory
 from lonnymq.monitor.state import ChannelState, QueueSnapshot
+from lonnymq.rules.entitlement import BoundBy
 from lonnymq.web.summary import Summary
 from lonnymq.web.view import View
 
@@ -22,9 +23,10 @@ class ChannelRow:
     `scheduled` or `empty`; `words` says it in a few words. `scheduled` and `dead` are counted up to 1,000.
 
     Rates are in messages per second, and None while they are not known. `share` is its part of all that is
-    served, 0 to 1. `fair_share` is the part that it is owed, if it is backlogged; else it gets all that it
-    asks for, and `fair_share` and `of_fair` are None. A person who sees only some channels does not get
-    these, nor `standing` and `is_noisy`: they depend on others.
+    served, 0 to 1. `entitlement` is the part that it is entitled to. `bound_by` says what bounds that:
+    `demand` if it gets all that it asks for, `limit` if its own limit holds it back, and `share` if it
+    competes. A person who sees only some channels does not get these, nor `standing` and `is_noisy`: they
+    depend on others.
     """
 
     channel: str
@@ -39,26 +41,24 @@ class ChannelRow:
     weight: float
     rate: float | None
     share: float | None
-    fair_share: float | None
+    entitlement: float | None
     of_fair: float | None
-    """Its rate divided by what it is owed: 1.0 is exactly fair."""
+    """Its rate divided by its entitlement: 1.0 is exactly fair."""
+    bound_by: BoundBy | None
     standing: Standing | None
-    is_backlogged: bool
-    """It has had something due all the time, and no limit of its own held that back."""
     is_noisy: bool
 
 
 def row_of(summary: Summary, channel: ChannelState) -> ChannelRow:
-    """For a person who sees the whole queue. Only a channel that competes is owed its fair share: the others
-    get all that they ask for.
-    """
+    """For a person who sees the whole queue."""
     snapshot = summary.snapshot
-    owed = snapshot.owed(channel) if channel.is_backlogged else None
+    entitlement = snapshot.entitlement(channel)
     return replace(
         own_row_of(channel),
         share=snapshot.share(channel),
-        fair_share=None if owed is None or not snapshot.total else min(1.0, owed / snapshot.total),
-        of_fair=snapshot.of_fair(channel) if channel.is_backlogged else None,
+        entitlement=snapshot.entitled_share(channel),
+        of_fair=snapshot.of_fair(channel),
+        bound_by=None if entitlement is None else entitlement.bound_by,
         standing=snapshot.standing(channel),
         is_noisy=channel.name in summary.noisy,
     )
@@ -80,10 +80,10 @@ def own_row_of(channel: ChannelState) -> ChannelRow:
         weight=stats.weight,
         rate=channel.rate,
         share=None,
-        fair_share=None,
+        entitlement=None,
         of_fair=None,
+        bound_by=None,
         standing=None,
-        is_backlogged=channel.is_backlogged,
         is_noisy=False,
     )
 

@@ -112,7 +112,7 @@ def summary(snapshot: QueueSnapshot, glyphs: Glyphs = UNICODE, *, is_live: bool 
 
 
 def fairness(snapshot: QueueSnapshot) -> str:
-    """How many channels compete, and the fair share of each."""
+    """How many channels compete, and what each of them is entitled to."""
     number = len(snapshot.channels)
     known = "1 channel" if number == 1 else f"{count(number)} channels"
     if not snapshot.is_complete:
@@ -122,7 +122,7 @@ def fairness(snapshot: QueueSnapshot) -> str:
         return f"{known}{every}"
     is_weighted = any(channel.stats.weight != 1 for channel in snapshot.channels.values())
     return (
-        f"{known}{every}, {count(snapshot.backlogged)} always have messages due: "
+        f"{known}{every}, {count(snapshot.competing)} compete: "
         f"a fair share is {_rate(snapshot.fair)}/s ({snapshot.fair / snapshot.total:.1%})"
         f" {'for a weight of 1' if is_weighted else 'each'}"
     )
@@ -145,6 +145,9 @@ def _columns(snapshot: QueueSnapshot, trend: int, glyphs: Glyphs) -> list[LiveCo
         """None for a channel that had nothing due and got nothing."""
         return snapshot.of_fair(channel) if channel.rate or channel.is_backlogged else None
 
+    def entitled(channel: ChannelState) -> float | None:
+        return snapshot.entitled_share(channel) if channel.rate or channel.is_backlogged else None
+
     def of_fair(channel: ChannelState) -> str:
         ratio = ratio_of(channel)
         signs = {Standing.ABOVE: glyphs.above, Standing.BELOW: glyphs.below, Standing.FAIR: " "}
@@ -160,6 +163,7 @@ def _columns(snapshot: QueueSnapshot, trend: int, glyphs: Glyphs) -> list[LiveCo
             is_number=False,
         ),
         LiveColumn("share", 6, lambda channel: _percent(snapshot.share(channel)), from_width=100),
+        LiveColumn("entitled", 8, lambda channel: _percent(entitled(channel)), from_width=130),
         LiveColumn("fair", 7, of_fair),
         LiveColumn("", BAR, lambda channel: _bar(ratio_of(channel), glyphs), from_width=120, is_number=False),
         LiveColumn("waiting", 7, _waiting, from_width=60),

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 class Sort(StrEnum):
     """Largest first, except by name. RATE: messages served per second; FAIR: smallest part of its
-    fair share.
+    entitlement.
     """
 
     WAITING = "waiting"

@@ -98,7 +98,7 @@ def get_channel(view: CurrentView, name: Name) -> ChannelDetail:
 
 @router.get("/series")
 def list_channel_points(view: CurrentView, name: Name) -> list[ChannelPoint]:
-    """The rate of a channel against what it is owed, one point per poll of the last minute."""
+    """The rate of a channel against what it is entitled to, one point per poll of the last minute."""
     view.check(Right.READ, name)
     snapshot = view.live.snapshot()
     channel = snapshot.channels.get(name)

@@ -1,4 +1,4 @@
-"""Fairness: who is served, against what each is owed."""
+"""Fairness: who is served, against what each is entitled to."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ FairnessSort = Literal["served", "starved"]
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """As of the last poll. `competing` channels always have something due that no limit of their own holds
-    back; of `rate` messages per second, one of weight 1 is owed `fair_rate`. `jain` is 1 if all of them
-    get the same by weight. `fair_rate` is None if none competes, or until all channels have been read.
+    """As of the last poll. `competing` channels could be served more, but for the others; of `rate` messages
+    per second, one of them of weight 1 is entitled to `fair_rate`. `jain` is 1 if all of them get the same
+    part of their entitlement, and `misallocated` is the part of `rate` that should have gone to others, 0 to
+    1. `fair_rate` is None if none competes, or until all channels have been read.
     """
 
     at: int
@@ -33,6 +34,7 @@ class Fairness:
     fair_rate: float | None
     competing: int
     jain: float
+    misallocated: float
     starved_count: int
     channels: list[ChannelRow]
     ribbon: list[RibbonColumn]
@@ -45,7 +47,7 @@ def get_fairness(
     sort: FairnessSort = "served",
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> Fairness:
-    """The share of channels against what they are owed: those that are served most, or least."""
+    """The share of channels against what they are entitled to: those that are served most, or least."""
     view.check()
     summary = view.live.summary()
     snapshot = summary.snapshot
@@ -63,8 +65,9 @@ def get_fairness(
         is_settled=snapshot.is_settled,
         rate=snapshot.total,
         fair_rate=snapshot.fair,
-        competing=snapshot.backlogged,
+        competing=snapshot.competing,
         jain=snapshot.jain,
+        misallocated=snapshot.misallocated,
         starved_count=summary.starved_count,
         channels=[row_of(summary, channel) for channel in found],
         ribbon=view.live.ribbon(),

@@ -64,7 +64,7 @@ def get_overview(view: CurrentView) -> Overview:
         is_complete=snapshot.is_complete,
         is_settled=snapshot.is_settled,
         rate=snapshot.total,
-        competing=snapshot.backlogged,
+        competing=snapshot.competing,
         jain=snapshot.jain,
         loudest=_loudest(summary),
         noisy_count=len(summary.noisy),

@@ -55,7 +55,7 @@ class Ribbon:
 @router.get("/fairness")
 def fairness_page(request: Request, view: CurrentView, sort: FairnessSort = "served") -> Response:
     fairness = get_fairness(view, sort)
-    shares = [max(row.share or 0, row.fair_share or 0) for row in fairness.channels]
+    shares = [max(row.share or 0, row.entitlement or 0) for row in fairness.channels]
     return page(
         request,
         view,
