@@ -276,7 +276,8 @@ def test_once(queue: Queue, lonnymq: Run) -> None:
     assert whole.startswith("waiting ")
     assert fair.startswith("2 channels")
     assert head.split() == [
-        "channel", "served/s", "share", "fair", "waiting", "due", "leased", "dead", "oldest", "state",
+        "channel", "served/s", "share", "entitled", "fair", "waiting", "due", "leased", "dead", "oldest",
+        "state",
     ]  # fmt: skip
     assert [line.split()[0] for line in rows] == ["acme", "bluebird"]
     without_terminal = lonnymq("top", *OFTEN, "--sort", "name", "--limit", "1", "--channel", "b")

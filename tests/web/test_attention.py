@@ -67,7 +67,7 @@ def test_everything_at_once() -> None:
         ("now", "No worker has a handler for the task c.", "/workers"),
         ("now", "No worker has a handler for 1 more task.", "/workers"),
         ("now", "2 workers stopped reporting: dead, or cut off from the database.", "/workers"),
-        ("now", "starved gets 4.4 % of its fair share.", "/tenant?name=starved"),
+        ("now", "starved gets 5.7 % of its entitlement.", "/tenant?name=starved"),
         ("now", "full is full: it may hold 4 messages, and more are refused.", "/tenant?name=full"),
         (
             "now",

@@ -58,4 +58,3 @@ def rows_of_queue(spark: SparkSession, options: Mapping[str, str]) -> ReportRows
         load("lonnymq_policies"),
         load("lonnymq", includeContent="false").withColumn("dequeued_at", running),
     )
-
