@@ -126,7 +126,7 @@ def test_limits_that_are_estimated_too_low() -> None:
         (EffectivePolicy(release_interval_us=100_000, burst=5), True, 25),
         (EffectivePolicy(max_concurrency=3), False, 12),
         (EffectivePolicy(max_concurrency=3), True, 15),
-        (EffectivePolicy(max_concurrency=3, release_interval_us=1_000_000), False, 2),
+        (EffectivePolicy(max_concurrency=3, release_interval_us=900_000), False, 2),
     ],
 )
 def test_what_limits_allow(policy: EffectivePolicy, is_idle: bool, allowed: float) -> None:
