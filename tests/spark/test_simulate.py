@@ -1,5 +1,6 @@
 """Other settings, simulated on Spark: compared with the simulation of the whole time in one piece."""
 
+import doctest
 import json
 import random
 from collections.abc import Sequence
@@ -228,5 +229,6 @@ def test_rows_that_are_not_of_the_history(
 ) -> None:
     with pytest.raises(InvalidArgument, match="past_runs is missing"):
         simulate(spark, history.drop("past_runs"), policies)
+    assert not doctest.testmod(windows).failed
     with pytest.raises(InvalidArgument, match="the name is taken"):
         simulate(spark, history, policies, [Scenario("actual")])

@@ -17,7 +17,6 @@ MODULES = [
     "lonnymq.simulation.errors",
     "lonnymq.simulation.scenario",
     "lonnymq.simulation.waits",
-    "lonnymq.spark.simulation.windows",
     "lonnymq.worker.backoff",
 ]
 

@@ -36,7 +36,7 @@ from lonnymq.spark.simulation.windows import Windows, buckets, cut, in_windows, 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
 
-SAMPLE = 10_000
+SAMPLE = 5_000
 SAMPLE_PARTS = 5
 
 

@@ -58,8 +58,8 @@ def buckets(runs: DataFrame) -> list[Bucket]:
 
 def cut(found: Sequence[Bucket], most: int = MAX_WINDOWS) -> Windows:
     """
-    >>> cut([Bucket(0, 2000, 50), Bucket(100, 2000, 150), Bucket(200, 2000, 450), Bucket(300, 2000,
-    460)]).starts (0, 100, 200)
+    >>> cut([Bucket(0, 2000, 50), Bucket(100, 2000, 250), Bucket(200, 2000, 260)]).starts
+    (0, 100)
     """
     total = sum(bucket.runs for bucket in found)
     least = max(LEAST_RUNS, total // most)
