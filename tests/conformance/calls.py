@@ -121,6 +121,13 @@ def claim_next(run: Run) -> None:
     assert nothing.again_at is not None
 
 
+def claim_begin(run: Run) -> None:
+    generation = claimed(run)
+    assert run(c.ClaimBegin("me", generation, 1, 60_000)) == c.ClaimBegun(2, 0, 0)
+    again = run(c.ClaimOpen("me")).generation
+    assert run(c.ClaimBegin("me", again, 1)) == c.ClaimBegun(1, 0, 0)
+
+
 def claim_extend(run: Run) -> None:
     assert run(c.ClaimExtend("me", claimed(run), 60_000, forget=True)) == c.ClaimExtended(2, 0)
 

@@ -183,6 +183,28 @@ def test_a_failed_stream_keeps_no_leases(streams: Streams, conn: psycopg.Connect
     assert completed(conn) == 10
 
 
+def test_a_message_that_always_fails_dies_alone(streams: Streams, conn: psycopg.Connection) -> None:
+    """Its batch comes again in smaller batches, until it is alone; then each failure uses up an attempt."""
+    conn.execute("SELECT * FROM queue_set(p_max_attempts => 2)")
+    create(conn, 30, 3)
+
+    def fail(rows: list[Any]) -> None:
+        if any(row.content == b"17" for row in rows):
+            raise ZeroDivisionError
+
+    for _ in range(7):
+        try:
+            streams.run(during=fail)
+        except PySparkException as error:
+            assert "ZeroDivisionError" in str(error)  # noqa: PT017 - it fails some times
+    assert len(set(streams.ids())) == len(streams.ids()) == completed(conn) == 29
+    query = "SELECT attempts, consumer, error, convert_from(content, 'UTF8') FROM dead"
+    error = "etl failed, or was stopped, while it processed this message alone"
+    assert conn.execute(query).fetchall() == [(2, "etl", error, "17")]
+    assert one(conn, "SELECT MAX(attempts) FROM history WHERE outcome = 'completed'") == 1
+    check(conn)
+
+
 def _leases_are_gone(conn: psycopg.Connection) -> bool:
     dispatch(conn)
     return bool(one(conn, "SELECT COUNT(*) FROM leases") == 0)

@@ -55,6 +55,7 @@ message_extend_many     .         x         .         x
 message_leased_many     .         x         .         x
 claim_open              .         x         .         x
 claim_next              .         x         .         x
+claim_begin             .         x         .         x
 claim_extend            .         x         .         x
 claim_read              .         x         .         x
 claim_complete          .         x         .         x

@@ -119,6 +119,8 @@ from lonnymq.commands.status import ProgressWrite, Status, StatusGet
 from lonnymq.commands.stream import (
     Claim,
     Claimant,
+    ClaimBegin,
+    ClaimBegun,
     ClaimComplete,
     ClaimCompleted,
     ClaimedMessage,
@@ -173,6 +175,8 @@ __all__ = [
     "ChannelStats",
     "ChannelsDispatch",
     "Claim",
+    "ClaimBegin",
+    "ClaimBegun",
     "ClaimComplete",
     "ClaimCompleted",
     "ClaimExtend",

@@ -96,6 +96,31 @@ class ClaimRead(ManyRecords[ClaimedMessage]):
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimBegun:
+    """How many messages the claims have now. The `lost` ones are leased by others, finished or cancelled."""
+
+    messages: int
+    lost: int
+    dead: int
+
+
+@dataclass(frozen=True)
+class ClaimBegin(OneRecord[ClaimBegun]):
+    """The reader begins to process the claims up to a number. If an earlier reader did not complete them,
+    they are split, and a message that was alone in its claim is charged an attempt.
+    """
+
+    function = "claim_begin"
+    record = ClaimBegun
+    is_repeatable = True
+
+    claimant: Text
+    generation: BigInt
+    upto: BigInt
+    lease_ms: BigInt | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimExtended:
     """How many leases were extended. The `lost` ones are leased by others, finished or cancelled."""
 

@@ -78,6 +78,7 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "message_leased_many",
         "claim_open",
         "claim_next",
+        "claim_begin",
         "claim_extend",
         "claim_read",
         "claim_complete",

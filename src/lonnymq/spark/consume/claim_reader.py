@@ -153,7 +153,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if upto > self._planned:
             # Messages whose leases ran out are left out of a batch only when it is planned for the first
             # time. Later they may have been read already, and then the commit of the batch must fail.
-            self._consumer.forget_lost(upto)
+            self._consumer.begin(upto)
             self._planned = upto
         return [
             ClaimPartition(self._consumer.generation, after, upto, part, self._parts)

@@ -14,6 +14,7 @@ from lonnymq.client.times import ServerClock
 from lonnymq.commands import (
     ChannelsDispatch,
     Claim,
+    ClaimBegin,
     ClaimComplete,
     ClaimExtend,
     ClaimExtended,
@@ -147,19 +148,25 @@ class StreamConsumer:
             )
         )
 
-    def forget_lost(self, upto: int) -> None:
-        """Remove messages whose leases ran out from the claims, and extend the leases of the others."""
+    def begin(self, upto: int) -> None:
+        """The batch up to this claim begins: remove messages whose leases ran out, and extend the leases of the
+        others. If a batch was not completed, it comes again in smaller claims.
+        """
         if upto > self._last:
             raise PositionUnknown(
                 f"consumer {self.name!r} has made {self._last} claims, but the stream reads claim {upto}",
                 WRONG_CHECKPOINT,
             )
-        lost = self._run(self.extension(forget=True)).lost
-        if lost:
-            logger.warning("leases ran out: %s messages of consumer %s are left out", lost, self.name)
+        begun = self._run(ClaimBegin(self.name, self.generation, upto, self.lease_ms))
+        if begun.lost:
+            logger.warning("leases ran out: %s messages of consumer %s are left out", begun.lost, self.name)
+        if begun.dead:
+            logger.warning(
+                "a message with which consumer %s failed too often is a dead letter now", self.name
+            )
 
-    def extension(self, *, forget: bool = False) -> Command[ClaimExtended]:
-        return ClaimExtend(self.name, self.generation, self.lease_ms, forget=forget)
+    def extension(self) -> Command[ClaimExtended]:
+        return ClaimExtend(self.name, self.generation, self.lease_ms)
 
     def check(self, generation: int) -> None:
         """Raise ClaimantTaken if another stream has opened the name since."""

@@ -37,7 +37,14 @@ CREATE TABLE claimant (
     generation BIGINT NOT NULL,
     done_seq BIGINT NOT NULL DEFAULT 0,     -- the last claim that is complete
     last_seq BIGINT NOT NULL DEFAULT 0,     -- the last claim that was made
-    opened_at BIGINT NOT NULL
+    opened_at BIGINT NOT NULL,
+    -- The last batch that a reader began with, in which generation, and how many messages it had: see claim_begin.
+    begun_generation BIGINT NOT NULL DEFAULT 0,
+    begun_seq BIGINT NOT NULL DEFAULT 0,
+    begun_n BIGINT NOT NULL DEFAULT 0,
+    -- After a batch was not completed: how many messages a claim may have, and for how many messages that holds. Then
+    -- it is ten times as many. NULL: no limit.
+    most INT, most_for BIGINT
 );
 -- The messages of a claim, with the tokens of their leases.
 CREATE TABLE claim (

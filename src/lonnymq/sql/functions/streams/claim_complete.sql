@@ -36,7 +36,10 @@ BEGIN
             'The leases ran out. Roll back and read the claim again: it then leaves these out. Use longer leases.');
     END IF;
     IF p_seq > c.done_seq THEN
-        UPDATE claimant SET done_seq = p_seq WHERE name = p_claimant;
+        UPDATE claimant
+        SET done_seq = p_seq, most = CASE WHEN most_for > completed THEN most WHEN most <= 1000 THEN 10 * most END,
+            most_for = CASE WHEN most_for > completed THEN most_for - completed WHEN most <= 1000 THEN 100 * most END
+        WHERE name = p_claimant;
     END IF;
     RETURN NEXT;
 END $$;

@@ -1,5 +1,5 @@
 -- The claim after p_seq: one that was made before and is still held, with extended leases, or a new one of up to
--- p_limit messages, dequeued like any others. Messages that were lost meanwhile are no longer part of it. Call dispatch
+-- p_limit messages, dequeued like any others; fewer after a batch was not completed (claim_begin). Messages that were lost meanwhile are no longer part of it. Call dispatch
 -- first, in its own transaction; with p_channels or p_pattern, then channels_dispatch. READ COMMITTED only.
 -- With p_before a claim is made only while some channel may release a message that was due at that time, so that a
 -- reader of the present messages finishes although others keep producing. With p_lanes, it takes from these lanes only;
@@ -17,6 +17,7 @@ DECLARE
     c claimant;
     v_is_due BOOLEAN;                       -- some channel may release a message
     v_is_open BOOLEAN;                      -- a claim is not complete
+    v_limit INT;
     v_got BIGINT;
 BEGIN
     PERFORM isolation_check('claim_next');
@@ -49,10 +50,11 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
+    v_limit := LEAST(p_limit, c.most);
     WHILE v_is_due LOOP
         WITH taken AS MATERIALIZED (
             SELECT d.id, d.token, d.again_at, ROW_NUMBER() OVER () AS n
-            FROM message_dequeue(LEAST(10000, p_limit - messages)::INT, p_lease_ms, p_claimant, p_lanes,
+            FROM message_dequeue(LEAST(10000, v_limit - messages)::INT, p_lease_ms, p_claimant, p_lanes,
                 p_channels => p_channels) d),
         claimed AS (
             INSERT INTO claim (claimant, seq, ord, id, token)
@@ -61,7 +63,7 @@ BEGIN
         SELECT (SELECT COUNT(*) FROM claimed), MAX(t.again_at) FILTER (WHERE t.id IS NULL) INTO v_got, again_at
         FROM taken t;
         messages := messages + v_got;
-        EXIT WHEN messages = p_limit OR claim_next.again_at IS NOT NULL OR v_got = 0;
+        EXIT WHEN messages = v_limit OR claim_next.again_at IS NOT NULL OR v_got = 0;
     END LOOP;
     IF messages > 0 THEN
         UPDATE claimant SET last_seq = GREATEST(c.last_seq, claim_next.seq) WHERE name = p_claimant;

@@ -1,0 +1,140 @@
+"""A message that makes its reader fail uses up its attempts and dies; the others are done, once."""
+
+from collections import Counter
+
+import psycopg
+import pytest
+
+from tests.clock import FakeClock
+from tests.invariants import check, dispatch
+from tests.sql.test_claims import LEASE, Reader
+
+POISON = b"poison"
+
+
+class Failed(Exception):
+    pass
+
+
+class Stream:
+    """A stream as Spark runs it: the range of a batch is logged before the batch runs, and runs again after a
+    restart."""
+
+    def __init__(self, conn: psycopg.Connection, limit: int) -> None:
+        self.conn = conn
+        self.limit = limit
+        self.logged = self.committed = 0
+        self.done: list[int] = []
+        self.sizes: list[int] = []
+
+    def run(self, most: int = 1_000_000) -> None:
+        """Consume until nothing is left, or a batch fails. At most so many batches."""
+        reader = Reader(self.conn)
+        for _ in range(most):
+            if self.logged == self.committed:
+                reader.complete(self.committed)
+                dispatch(self.conn)
+                self.logged = reader.next(self.committed, self.limit).seq
+                if self.logged == self.committed:
+                    return
+            self.process(reader)
+            self.committed = self.logged
+
+    def process(self, reader: Reader) -> None:
+        reader.ask("claim_begin(%s, %s, %s, %s)", "me", reader.generation, self.logged, LEASE)
+        rows = reader.read(self.committed, self.logged)
+        self.sizes.append(len(rows))
+        if any(row[3] == POISON for row in rows):
+            raise Failed
+        self.done += [row[1] for row in rows]
+
+
+@pytest.fixture
+def clock(conn: psycopg.Connection) -> FakeClock:
+    conn.execute("SELECT * FROM queue_set(p_history => TRUE)")
+    return FakeClock(conn)
+
+
+def create(conn: psycopg.Connection, count: int, poison: int) -> None:
+    conn.execute(
+        "SELECT message_create_many(array_agg('c' || n %% 7),"
+        " array_agg(CASE WHEN n = %s THEN %s::BYTEA ELSE '' END)) FROM generate_series(1, %s) n",
+        (poison, POISON, count),
+    )
+
+
+@pytest.mark.parametrize("poison", [1, 501, 1000])
+def test_one_poison_message_in_a_thousand(conn: psycopg.Connection, clock: FakeClock, poison: int) -> None:
+    create(conn, 1000, poison)
+    stream = Stream(conn, 1000)
+    restarts = 0
+    while len(stream.done) < 999 or conn.execute("SELECT FROM dead").fetchone() is None:
+        restarts += 1
+        assert restarts <= 10
+        try:
+            stream.run()
+        except Failed:
+            clock.advance(1)
+    assert len(set(stream.done)) == len(stream.done) == 999
+    [(attempts, error, content)] = conn.execute("SELECT attempts, error, content FROM dead").fetchall()
+    assert (attempts, content) == (5, POISON)
+    assert error == "me failed, or was stopped, while it processed this message alone"
+    rows = conn.execute("SELECT outcome, attempts, COUNT(*) FROM history GROUP BY 1, 2 ORDER BY 1").fetchall()
+    assert rows == [("completed", 1, 999), ("dead", 5, 1)]
+    create(conn, 1000, 0)
+    stream.run()
+    assert len(stream.done) == 1999
+    assert max(stream.sizes[-3:]) >= 100, "claims grow again"
+    check(conn)
+
+
+def test_leases_that_run_out_before_each_restart(conn: psycopg.Connection, clock: FakeClock) -> None:
+    """Every lost lease counts as an attempt, as always. Batches get smaller before that kills others."""
+    create(conn, 1000, 1)
+    stream = Stream(conn, 1000)
+    for _ in range(12):
+        try:
+            stream.run()
+        except Failed:
+            clock.advance(LEASE + 1)
+            dispatch(conn)
+    assert len(set(stream.done)) == len(stream.done) == 999
+    assert conn.execute("SELECT content FROM dead").fetchall() == [(POISON,)]
+    assert conn.execute("SELECT MAX(attempts) FROM history WHERE outcome = 'completed'").fetchone() <= (4,)
+    check(conn)
+
+
+def test_clean_restarts_use_up_no_attempts(conn: psycopg.Connection, clock: FakeClock) -> None:
+    """Between batches, or in the middle of a batch of several messages."""
+    create(conn, 40, 0)
+    stream = Stream(conn, 20)
+    for _ in range(10):
+        stream.run(1)
+    assert (len(stream.done), stream.sizes) == (40, [20, 20])
+    create(conn, 40, 0)
+    for _ in range(3):
+        reader = Reader(conn)
+        stream.logged = reader.next(stream.committed, 20).seq
+        reader.ask("claim_begin('me', %s, %s, %s)", reader.generation, stream.logged, LEASE)
+    stream.run()
+    assert len(set(stream.done)) == 80
+    counted: Counter[int] = Counter(
+        dict(conn.execute("SELECT attempts, COUNT(*) FROM history GROUP BY 1").fetchall())
+    )
+    assert counted == {1: 80}
+    check(conn)
+
+
+def test_the_first_message_of_a_claim_that_was_cancelled(conn: psycopg.Connection, clock: FakeClock) -> None:
+    """It is not dead, and nothing is left of the claim."""
+    conn.execute("SELECT message_create('a', 'x', p_max_attempts => 1)")
+    dispatch(conn)
+    first = Reader(conn)
+    first.next(0)
+    first.ask("claim_begin('me', 1, 1)")
+    conn.execute("SELECT message_cancel(id) FROM message")
+    assert Reader(conn).ask("claim_begin('me', 2, 1)") == (0, 1, 0)
+    assert conn.execute("SELECT outcome FROM history").fetchall() == [("cancelled",)]
+    with pytest.raises(psycopg.Error, match="claim 2 of 'me' was never made"):
+        conn.execute("SELECT claim_begin('me', 2, 2)")
+    check(conn)
