@@ -115,7 +115,7 @@ class Streams:
         """Start a stream that moves what is there into the channel `out`, and completes it in the same
         transactions.
         """
-        rows = self.read(**({"numPartitions": "1", "leaseSeconds": "600"} | more))
+        rows = self.read(**({"minPartitions": "1", "leaseSeconds": "600"} | more))
         if stop is not None:
             rows = stop.stopping(rows)
         moved = rows.selectExpr("'out' AS channel", "content", "claim")

@@ -62,7 +62,7 @@ def main() -> None:
     task = json.loads(sys.argv[1])
     spark = session("local[2]", **CONF)
     spark.dataSource.register(StoppingSource)
-    lasting = {"consumer": "etl", "leaseSeconds": "600", "numPartitions": "1"}
+    lasting = {"consumer": "etl", "leaseSeconds": "600", "minPartitions": "1"}
     rows = spark.readStream.format("stopping").options(**task["options"], **lasting).load()
 
     def write(batch: DataFrame, _: int) -> None:

@@ -35,8 +35,8 @@ def opened(options: Options) -> Iterator[Open]:
     readers: list[ClaimReader] = []
 
     def opening(**more: str) -> ClaimReader:
-        given = options | {"consumer": "etl"} | more
-        reader = ClaimReader({name.lower(): value for name, value in given.items()}, claimed_schema())
+        given = {name.lower(): value for name, value in (options | {"consumer": "etl"} | more).items()}
+        reader = ClaimReader(given, claimed_schema(given))
         readers.append(reader)
         return reader
 
@@ -75,7 +75,7 @@ def complete_whole(conn: psycopg.Connection, reader: ClaimReader, seq: int) -> N
 
 def test_claims_in_parts(conn: psycopg.Connection, opened: Open) -> None:
     create(conn, 25, 3)
-    reader, executor = opened(numPartitions="3"), opened()
+    reader, executor = opened(minPartitions="3"), opened()
     end = reader.latestOffset(START, ReadMaxRows(20))
     parts = reader.partitions(START, end)
     assert parts == reader.partitions(START, end), "the same whenever Spark asks"
@@ -93,7 +93,7 @@ def test_claims_in_parts(conn: psycopg.Connection, opened: Open) -> None:
 
 def test_all_that_is_there_at_once(conn: psycopg.Connection, opened: Open) -> None:
     create(conn, 50)
-    reader = opened(maxMessagesPerTrigger="7")
+    reader = opened(maxOffsetsPerTrigger="7")
     assert reader.getDefaultReadLimit() == ReadMaxRows(7)
     end = reader.latestOffset(START, ReadAllAvailable())
     assert len(read(reader, reader.partitions(START, end))) == 50
@@ -133,7 +133,7 @@ def test_claims_that_spark_has_not_logged(conn: psycopg.Connection, opened: Open
 )
 def test_how_many_parts(conn: psycopg.Connection, opened: Open, limit: str, parts: int) -> None:
     create(conn, 1)
-    reader = opened(maxMessagesPerTrigger=limit)
+    reader = opened(maxOffsetsPerTrigger=limit)
     assert len(reader.partitions(START, reader.latestOffset(START, TEN))) == parts
 
 

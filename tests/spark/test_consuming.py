@@ -30,7 +30,7 @@ def streams(spark: SparkSession, options: Options, tmp_path: Path) -> Iterator[S
 
 def test_everything_once_and_completed(streams: Streams, conn: psycopg.Connection) -> None:
     create(conn, 1000, 7)
-    streams.run(maxMessagesPerTrigger="300", numPartitions="2")
+    streams.run(maxOffsetsPerTrigger="300", minPartitions="2")
     assert sorted(streams.ids()) == sorted(set(streams.ids()))
     assert len(streams.ids()) == 1000
     assert [len(rows) for _, rows in streams.batches] == [300, 300, 300, 100]
@@ -115,7 +115,7 @@ def test_limits_hold(streams: Streams, conn: psycopg.Connection, connect: Connec
 def test_a_batch_is_fair(streams: Streams, conn: psycopg.Connection) -> None:
     create(conn, 30, name="crowd")
     create(conn, 18, 9, name="c")
-    streams.run(maxMessagesPerTrigger="20")
+    streams.run(maxOffsetsPerTrigger="20")
     first = [row.channel for row in streams.batches[0][1]]
     assert {channel: first.count(channel) for channel in first} == {
         "crowd0": 2,
@@ -136,7 +136,7 @@ def test_available_now_stops_while_others_produce(
     producing = threading.Thread(target=produce)
     producing.start()
     try:
-        streams.run(maxMessagesPerTrigger="40")
+        streams.run(maxOffsetsPerTrigger="40")
     finally:
         stopped.set()
         producing.join()
@@ -199,8 +199,8 @@ def test_a_message_that_always_fails_dies_alone(streams: Streams, conn: psycopg.
             assert "ZeroDivisionError" in str(error)  # noqa: PT017 - it fails some times
     assert len(set(streams.ids())) == len(streams.ids()) == completed(conn) == 29
     query = "SELECT attempts, consumer, error, convert_from(content, 'UTF8') FROM dead"
-    error = "etl failed, or was stopped, while it processed this message alone"
-    assert conn.execute(query).fetchall() == [(2, "etl", error, "17")]
+    reason = "etl failed, or was stopped, while it processed this message alone"
+    assert conn.execute(query).fetchall() == [(2, "etl", reason, "17")]
     assert one(conn, "SELECT MAX(attempts) FROM history WHERE outcome = 'completed'") == 1
     check(conn)
 
@@ -231,10 +231,10 @@ def refused(match: str) -> Iterator[None]:
     ("more", "match"),
     [
         ({"consumer": ""}, "the option consumer is missing"),
-        ({"maxMessagesPerTrigger": "0"}, "maxMessagesPerTrigger is 0"),
-        long({"maxMessagesPerTrigger": "100001"}, "maxMessagesPerTrigger is 100001"),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is 0"),
+        long({"maxOffsetsPerTrigger": "100001"}, "maxOffsetsPerTrigger is 100001"),
         long({"leaseSeconds": "soon"}, "not a whole number"),
-        long({"numPartitions": "0"}, "numPartitions is 0"),
+        long({"minPartitions": "0"}, "minPartitions is 0"),
         ({"lanes": "slow,,fast"}, "separate names by commas"),
         ({"startingOffsets": "latest"}, "there is no option startingoffsets"),
     ],
@@ -245,7 +245,7 @@ def test_refused_options(streams: Streams, more: Options, match: str) -> None:
 
 
 def test_without_a_consumer(streams: Streams) -> None:
-    options = streams.options | {"maxMessagesPerTrigger": "10"}
+    options = streams.options | {"maxOffsetsPerTrigger": "10"}
     for given in (options, streams.options):
         with refused("the option consumer is missing"):
             streams.spark.readStream.format("lonnymq").options(**given).load().writeStream.format(

@@ -72,7 +72,7 @@ def done_by(conn: psycopg.Connection) -> dict[str, int]:
 
 def test_moved_within_a_transaction(streams: Streams, conn: psycopg.Connection) -> None:
     create(conn, ROWS)
-    await_end(streams.move(maxMessagesPerTrigger="4"))
+    await_end(streams.move(maxOffsetsPerTrigger="4"))
     assert moved(conn) == EVERY_NUMBER
     assert done_by(conn) == {"etl": ROWS}
     assert one(conn, "SELECT COUNT(DISTINCT xid) FROM history") == 3
@@ -138,7 +138,7 @@ def test_leases_end_while_the_driver_is_down(streams: Streams, conn: psycopg.Con
 def test_the_checkpoint_is_deleted(streams: Streams, conn: psycopg.Connection, stop: Stop) -> None:
     """A new stream under the old name continues with what the old one had claimed."""
     create(conn, ROWS)
-    await_end(streams.move(maxMessagesPerTrigger="5"))
+    await_end(streams.move(maxOffsetsPerTrigger="5"))
     create(conn, ROWS, name="more")
     query = streams.move(stop)
     stop.until_reached()
@@ -157,7 +157,7 @@ def test_a_checkpoint_of_another_queue(
 ) -> None:
     """The checkpoint is ahead of the queue, as after a restore."""
     create(conn, ROWS)
-    await_end(streams.move(maxMessagesPerTrigger="5"))
+    await_end(streams.move(maxOffsetsPerTrigger="5"))
     conn.execute("TRUNCATE claimant, claim")
     create(conn, ROWS)
     with pytest.raises(StreamingQueryException, match="was never made"):

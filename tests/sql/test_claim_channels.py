@@ -153,7 +153,12 @@ def test_a_claim_that_is_rolled_back(connect: Connect, conn: psycopg.Connection)
 
 @pytest.mark.parametrize(
     ("pattern", "found"),
-    [("tenant-.*", {"tenant-1", "tenant-2"}), ("tenant", set()), ("a|b", {"a", "b"}), (".*1", {"tenant-1"})],
+    [
+        ("tenant-.*", {"tenant-1", "tenant-2"}),
+        ("tenant", set()),
+        ("(?i)A|b", {"a", "b"}),
+        (".*1", {"tenant-1"}),
+    ],
 )
 def test_a_pattern_matches_whole_names(conn: psycopg.Connection, pattern: str, found: set[str]) -> None:
     fill(conn, **{"tenant-1": 3, "tenant-2": 3, "a": 3, "b": 3, "ab": 300})

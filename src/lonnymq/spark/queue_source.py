@@ -36,7 +36,7 @@ class QueueSource(DataSource):
 
     def schema(self) -> StructType:
         if is_consuming(self.options):
-            return claimed_schema()
+            return claimed_schema(self.options)
         return waiting_columns(self.options).schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -24,19 +24,19 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from lonnymq.adapters.driver_errors import refuse
 from lonnymq.errors import PositionUnknown
-from lonnymq.spark.columns import CLAIMED
+from lonnymq.spark.columns import CLAIMED, COLUMN_OPTIONS, Columns
 from lonnymq.spark.connection import QueueAddress
-from lonnymq.spark.consume.stream_consumer import WRONG_CHECKPOINT, Heartbeat, Selection, StreamConsumer
+from lonnymq.spark.consume.stream_consumer import WRONG_CHECKPOINT, Heartbeat, StreamConsumer
+from lonnymq.spark.message_filter import FILTER_OPTIONS, MessageFilter
 from lonnymq.spark.source_options import InvalidOption, SourceOptions
 
 OPTIONS = (
     "consumer",
-    "lanes",
-    "channels",
-    "channelPattern",
     "leaseSeconds",
-    "maxMessagesPerTrigger",
-    "numPartitions",
+    "maxOffsetsPerTrigger",
+    "minPartitions",
+    *(name for name in COLUMN_OPTIONS if name != "includeContent"),
+    *FILTER_OPTIONS,
 )
 DEFAULT_MESSAGES = 10_000
 MAX_MESSAGES = 100_000
@@ -70,27 +70,16 @@ class ClaimPartition(InputPartition):
 
 def is_consuming(given: Mapping[str, str]) -> bool:
     """Whether the options are those of a stream: Spark asks for the columns before it says what it reads."""
-    return not given.keys().isdisjoint({"consumer", "lanes", "leaseseconds", "maxmessagespertrigger"})
+    return not given.keys().isdisjoint({"consumer", "leaseseconds", "maxoffsetspertrigger"})
 
 
-def claimed_schema() -> StructType:
-    return StructType([*CLAIMED.without(["seq"]).schema().fields, StructField("claim", CLAIM)])
+def claimed_columns(options: SourceOptions) -> Columns:
+    return CLAIMED.chosen(options)
 
 
-def _selection(options: SourceOptions) -> Selection:
-    if "channels" in options and "channelPattern" in options:
-        raise InvalidOption("channels and channelPattern exclude each other", "give one of them")
-    return Selection(_names(options, "lanes"), _names(options, "channels"), options.text("channelPattern"))
-
-
-def _names(options: SourceOptions, option: str) -> list[str] | None:
-    given = options.text(option)
-    if given is None:
-        return None
-    names = [name.strip() for name in given.split(",")]
-    if not all(names):
-        raise InvalidOption(f"{option} is {given!r}, with an empty name", "separate names by commas")
-    return names
+def claimed_schema(given: Mapping[str, str]) -> StructType:
+    columns = claimed_columns(SourceOptions(given, OPTIONS))
+    return StructType([*columns.without(["seq"]).schema().fields, StructField("claim", CLAIM)])
 
 
 class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -101,21 +90,22 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "the option consumer is missing",
                 "give the stream a name: with it, it finds the messages it had claimed when it starts again",
             )
-        if schema != claimed_schema():
+        if schema != claimed_schema(given):
             raise InvalidOption(
                 "the columns of messages are fixed", "leave out .schema(...), and select columns"
             )
-        self._limit = options.integer("maxMessagesPerTrigger", at_most=MAX_MESSAGES) or DEFAULT_MESSAGES
+        self._limit = options.integer("maxOffsetsPerTrigger", at_most=MAX_MESSAGES) or DEFAULT_MESSAGES
         lease_s = options.integer("leaseSeconds", at_most=86_400)
-        self._parts = options.integer("numPartitions", at_most=MAX_PARTITIONS) or min(
+        self._parts = options.integer("minPartitions", at_most=MAX_PARTITIONS) or min(
             DEFAULT_PARTITIONS, -(-self._limit // MESSAGES_PER_PARTITION)
         )
+        self._columns = claimed_columns(options)
         self._address = QueueAddress.of(given)
         self._consumer = StreamConsumer(
             self._address,
             options.required("consumer"),
             None if lease_s is None else lease_s * 1000,
-            _selection(options),
+            MessageFilter.of(options),
         )
         self._heartbeat: Heartbeat | None = None
         self._before: int | None = None
@@ -196,14 +186,14 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             with cursor.fetch_record_batch() as batches:
                 for batch in batches:
                     if batch.num_rows:
-                        yield self._with_claim(CLAIMED.batch(batch), part)
+                        yield self._with_claim(self._columns.batch(batch), part)
 
     def _query(self, part: ClaimPartition) -> str:
         arguments = (self._consumer.name, part.generation, part.after, part.upto, part.part, part.parts)
         return (
             sql.SQL("SELECT {} FROM {}({})")
             .format(
-                sql.SQL(CLAIMED.select_list()),
+                sql.SQL(self._columns.select_list()),
                 sql.Identifier(self._address.schema, "claim_read"),
                 sql.SQL(", ").join(map(sql.Literal, arguments)),
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
 from typing import TypeVar
 
 from lonnymq.client.calls import Steps, walk
@@ -29,6 +28,7 @@ from lonnymq.errors import (
     PositionUnknown,
 )
 from lonnymq.spark.connection import QueueAddress, QueueConnection
+from lonnymq.spark.message_filter import MessageFilter
 from lonnymq.spark.transient_errors import TRANSIENT_ERRORS, retry_transient
 from lonnymq.statement import Command
 
@@ -53,22 +53,14 @@ Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Selection:
-    """Which messages a stream consumes; None means all lanes, or all channels."""
-
-    lanes: list[str] | None = None
-    channels: list[str] | None = None
-    pattern: str | None = None
-
-    def dispatch(self, wanted: int) -> Steps[None]:
-        """Place new messages, and make ready those that the stream wants."""
-        yield from dispatch_all()
-        if self.channels is None and self.pattern is None:
+def dispatch_wanted(chosen: MessageFilter, wanted: int) -> Steps[None]:
+    """Place new messages, and make ready those that a stream wants."""
+    yield from dispatch_all()
+    if chosen.channels is None and chosen.pattern is None:
+        return
+    for _ in range(MAX_DISPATCHES):
+        if not (yield ChannelsDispatch(chosen.channels, chosen.pattern, chosen.lanes, wanted)):
             return
-        for _ in range(MAX_DISPATCHES):
-            if not (yield ChannelsDispatch(self.channels, self.pattern, self.lanes, wanted)):
-                return
 
 
 class StreamConsumer:
@@ -79,12 +71,12 @@ class StreamConsumer:
         address: QueueAddress,
         name: str,
         lease_ms: int | None,
-        selection: Selection = Selection(),  # noqa: B008 - it is immutable
+        chosen: MessageFilter = MessageFilter(),  # noqa: B008 - it is immutable
     ) -> None:
         self.address = address
         self.name = name
         self.lease_ms = lease_ms
-        self.selection = selection
+        self.chosen = chosen
         self.generation = 0
         self._last = 0
         self._completed = 0
@@ -132,8 +124,8 @@ class StreamConsumer:
         return claim.seq
 
     def _claim(self, seq: int, limit: int, before: int | None) -> Claim:
-        chosen = self.selection
-        walk(chosen.dispatch(limit), self._run)
+        chosen = self.chosen
+        walk(dispatch_wanted(chosen, limit), self._run)
         return self._run(
             ClaimNext(
                 self.name,
@@ -149,8 +141,8 @@ class StreamConsumer:
         )
 
     def begin(self, upto: int) -> None:
-        """The batch up to this claim begins: remove messages whose leases ran out, and extend the leases of the
-        others. If a batch was not completed, it comes again in smaller claims.
+        """The batch up to this claim begins: remove messages whose leases ran out, and extend the leases of
+        the others. If a batch was not completed, it comes again in smaller claims.
         """
         if upto > self._last:
             raise PositionUnknown(

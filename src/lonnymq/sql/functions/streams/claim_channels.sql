@@ -6,6 +6,7 @@ RETURNS TEXT[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
     c_most CONSTANT INT := 1000;
     v_lanes lane_state[];
+    v_whole TEXT;
 BEGIN
     IF p_channels IS NOT NULL THEN
         IF p_pattern IS NOT NULL THEN
@@ -20,7 +21,7 @@ BEGIN
     ELSIF p_pattern IS NULL THEN
         RETURN NULL;
     END IF;
-    PERFORM pattern_check(p_pattern);
+    v_whole := pattern_whole(p_pattern);
     v_lanes := ARRAY(
         SELECT l FROM unnest((SELECT t.lanes FROM tick t ORDER BY t.id DESC LIMIT 1)) l
         WHERE p_lanes IS NULL OR l.name = ANY (p_lanes));
@@ -30,13 +31,13 @@ BEGIN
             SELECT b.channel, b.tag FROM unnest(v_lanes) n
             CROSS JOIN LATERAL (
                 SELECT b.channel, b.tag - n.v AS tag FROM backlog b
-                WHERE b.is_open AND b.lane = n.name AND b.tag >= n.v AND b.channel ~ ('^(?:' || p_pattern || ')$')
+                WHERE b.is_open AND b.lane = n.name AND b.tag >= n.v AND b.channel ~ v_whole
                 ORDER BY b.lane, b.tag, b.turn LIMIT c_most) b
             UNION ALL
             SELECT r.channel, r.tag FROM unnest(v_lanes) n
             CROSS JOIN LATERAL (
                 SELECT r.channel, MIN(r.tag) - n.v AS tag FROM ready r
-                WHERE r.lane = n.name AND r.tag >= n.floor AND r.channel ~ ('^(?:' || p_pattern || ')$')
+                WHERE r.lane = n.name AND r.tag >= n.floor AND r.channel ~ v_whole
                 GROUP BY r.channel) r) x
         GROUP BY x.channel ORDER BY MIN(x.tag) LIMIT c_most);
 END $$;
