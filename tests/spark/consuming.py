@@ -105,7 +105,7 @@ class Streams:
             during(taken)
             self.batches.append((number, taken))
 
-        return self._started(self.read(**more).writeStream.foreachBatch(batch), checkpoint, trigger)
+        return self.started(self.read(**more).writeStream.foreachBatch(batch), checkpoint, trigger)
 
     def run(self, **more: Any) -> None:
         """Consume everything that is there now."""
@@ -120,7 +120,7 @@ class Streams:
             rows = stop.stopping(rows)
         moved = rows.selectExpr("'out' AS channel", "content", "claim")
         writing = moved.writeStream.format("lonnymq").options(**self.options, complete="true")
-        return self._started(writing, checkpoint, NOW)
+        return self.started(writing, checkpoint, NOW)
 
     def rows(self) -> list[Any]:
         return [row for _, rows in self.batches for row in rows]
@@ -132,7 +132,7 @@ class Streams:
         for query in self.queries:
             query.stop()
 
-    def _started(self, writing: Any, checkpoint: str, trigger: dict[str, Any]) -> StreamingQuery:
+    def started(self, writing: Any, checkpoint: str, trigger: dict[str, Any]) -> StreamingQuery:
         folder = str(self.folder / checkpoint)
         query: StreamingQuery = writing.option("checkpointLocation", folder).trigger(**trigger).start()
         self.queries.append(query)

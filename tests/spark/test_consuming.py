@@ -74,7 +74,7 @@ def test_the_columns_of_a_row(streams: Streams, conn: psycopg.Connection) -> Non
     )
     assert (row.state, row.attempts, row.dedupe_key, row.dequeue_at) == (b"page 7", 1, "key", -5)
     assert (plain.content, plain.headers, plain.dedupe_key) == (b"", None, None)
-    assert row.claim.asDict() == {"consumer": "etl", "seq": 1, "generation": 1}
+    assert row.claim.asDict() == {"consumer": "etl", "seq": 1, "generation": 1, "id": first.id}
     assert conn.execute(query, (first.id,)).fetchall() == []
     query = "SELECT created_at, dequeued_at FROM history WHERE id = %s"
     [(created_at, dequeued_at)] = conn.execute(query, (first.id,)).fetchall()

@@ -23,7 +23,7 @@ from tests.database import Connect, create_database
 from tests.faults import clusters
 from tests.invariants import check, dequeue, dispatch
 from tests.spark.conftest import SCHEMA, Services
-from tests.spark.consuming import Options, Stop, Streams, await_end, completed, create, moved, one, until
+from tests.spark.consuming import NOW, Options, Stop, Streams, await_end, completed, create, moved, one, until
 from tests.spark.outside_faults import kill_tree
 
 ROWS = 10
@@ -76,6 +76,26 @@ def test_moved_within_a_transaction(streams: Streams, conn: psycopg.Connection) 
     assert moved(conn) == EVERY_NUMBER
     assert done_by(conn) == {"etl": ROWS}
     assert one(conn, "SELECT COUNT(DISTINCT xid) FROM history") == 3
+    check(conn)
+
+
+def test_rows_with_an_error_fail_their_messages(streams: Streams, conn: psycopg.Connection) -> None:
+    """They are not enqueued, and need no content. The others are, in the same transaction."""
+    conn.execute("SELECT * FROM queue_set(p_max_attempts => 1)")
+    create(conn, ROWS, 2)
+    even = "CAST(CAST(content AS STRING) AS INT) % 2 = 0"
+    checked = streams.read(minPartitions="2").selectExpr(
+        "'out' AS channel",
+        f"CASE WHEN NOT {even} THEN content END AS content",
+        f"CASE WHEN {even} THEN 'even: ' || CAST(content AS STRING) END AS error",
+        "claim",
+    )
+    writing = checked.writeStream.format("lonnymq").options(**streams.options, complete="true")
+    await_end(streams.started(writing, "errors", NOW))
+    assert moved(conn) == [number for number in EVERY_NUMBER if number % 2]
+    errors = conn.execute("SELECT error FROM dead ORDER BY 1").fetchall()
+    assert errors == [(f"even: {number}",) for number in EVERY_NUMBER if not number % 2]
+    assert one(conn, "SELECT COUNT(DISTINCT xid) FROM history") == 1
     check(conn)
 
 

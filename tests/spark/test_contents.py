@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("spark")  # Spark parses the DDL
 BATCH = UUID("12345678-1234-5678-1234-567812345678")
 LIMIT = 1000
 INSTANTS = pa.timestamp("us", "Europe/Berlin")
-CLAIM = "claim struct<consumer string, seq bigint, generation bigint>"
+CLAIM = "claim struct<consumer string, seq bigint, generation bigint>"  # without the id of the message
 CLAIMS = pa.struct([("consumer", pa.string()), ("seq", pa.int64()), ("generation", pa.int64())])
 MOMENT = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -75,6 +75,8 @@ PLAIN = "channel string, content binary"
         ("channel string, content array<struct<a: int, a: int>>", {}, r"content\[\] has two fields"),
         ("channel string, content struct<a: interval day>", {}, "content.a is interval day"),
         (f"{PLAIN}, {CLAIM}", {}, "use the option complete=true"),
+        (f"{PLAIN}, error string", {}, "there is a column 'error'"),
+        (f"{PLAIN}, error string, {CLAIM}", {"completes": True}, "keep all fields of claim"),
         (PLAIN, {"completes": True}, "needs the column 'claim'"),
         (f"{PLAIN}, claim struct<seq: bigint>", {"completes": True}, "'claim' is struct<seq:bigint>"),
         (f"{PLAIN}, claim bigint", {"completes": True}, "'claim' is bigint"),

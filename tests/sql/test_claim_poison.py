@@ -139,3 +139,36 @@ def test_the_first_message_of_a_claim_that_was_cancelled(conn: psycopg.Connectio
     with pytest.raises(psycopg.Error, match="claim 2 of 'me' was never made"):
         conn.execute("SELECT claim_begin('me', 2, 2)")
     check(conn)
+
+
+def test_single_messages_fail(conn: psycopg.Connection, clock: FakeClock) -> None:
+    """The others are completed in the same call; these come back later, and die after the last attempt."""
+    conn.execute("SELECT * FROM queue_set(p_max_attempts => 2)")
+    create(conn, 10, 0)
+    dispatch(conn)
+    reader = Reader(conn)
+    complete = "claim_complete('me', 1, %s, TRUE, %s, %s)"
+    reader.next(0)
+    first, second, third, *_ = reader.ids(0, 1)
+    conn.execute("SELECT message_cancel(%s)", (third,))
+    failed = [first, second, third, second]
+    assert reader.ask(complete, 1, failed, ["x", "y", "z", "y"]) == (7, 1, 0, 2)
+    dispatch(conn)
+    assert reader.next(1).messages == 0, "not at once"
+    clock.advance(1001)
+    dispatch(conn)
+    assert reader.next(1).messages == 2
+    assert reader.ask(complete, 2, [first], ["again"]) == (1, 0, 0, 1)
+    assert conn.execute("SELECT id, attempts, error FROM dead").fetchall() == [(first, 2, "again")]
+    create(conn, 2, 0)
+    dispatch(conn)
+    reader.next(2)
+    one, _ = reader.ids(2, 3)
+    clock.advance(LEASE + 1)
+    dispatch(conn)
+    with pytest.raises(psycopg.Error, match="2 messages of claim 3 are no longer held"):
+        reader.ask(complete, 3, [one], ["x"])
+    with pytest.raises(psycopg.Error) as refused:
+        reader.ask(complete, 3, [one], [])
+    assert refused.value.sqlstate == "LM006"
+    check(conn)

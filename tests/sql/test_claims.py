@@ -53,7 +53,7 @@ class Reader:
         return [row[1] for row in self.read(after, upto, part, parts)]
 
     def complete(self, seq: int, *, whole: bool = False) -> tuple[Any, ...]:
-        return self.ask("claim_complete(%s, %s, %s, %s)", self.name, self.generation, seq, whole)
+        return self.ask("claim_complete(%s, %s, %s, %s)", self.name, self.generation, seq, whole)[:3]
 
     def opened(self) -> tuple[Any, ...]:
         """The position that a reader gets that opens the claimant now. This reader is refused from then

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from lonnymq.commands.answers import Count, ManyRecords, OneRecord
-from lonnymq.statement import BigInt, Boolean, Bytea, Int, Jsonb, Text, Texts, Uuid, Uuids
+from lonnymq.statement import BigInt, BigInts, Boolean, Bytea, Int, Jsonb, Text, Texts, Uuid, Uuids
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +149,12 @@ class ClaimCompleted:
     completed: int
     cancelled: int
     lost: int
+    failed: int = 0
 
 
 @dataclass(frozen=True)
 class ClaimComplete(OneRecord[ClaimCompleted]):
-    """Complete all messages of the claims up to a number."""
+    """Complete all messages of the claims up to a number, except for those that failed, with these errors."""
 
     function = "claim_complete"
     record = ClaimCompleted
@@ -162,6 +163,8 @@ class ClaimComplete(OneRecord[ClaimCompleted]):
     generation: BigInt
     seq: BigInt
     whole: Boolean = False
+    failed_ids: BigInts | None = None
+    errors: Texts | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ CLAIM = StructType(
         StructField("consumer", StringType()),
         StructField("seq", LongType()),
         StructField("generation", LongType()),
+        StructField("id", LongType()),
     ]
 )
 Offset = dict[str, int]
@@ -206,6 +207,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 pa.repeat(self._consumer.name, rows.num_rows),
                 rows.column("seq"),
                 pa.repeat(pa.scalar(part.generation, pa.int64()), rows.num_rows),
+                rows.column("id"),
             ],
             names=CLAIM.names,
         )

@@ -59,7 +59,9 @@ def dispatch_wanted(chosen: MessageFilter, wanted: int) -> Steps[None]:
     if chosen.channels is None and chosen.pattern is None:
         return
     for _ in range(MAX_DISPATCHES):
-        if not (yield ChannelsDispatch(chosen.channels, chosen.pattern, chosen.lanes, wanted)):
+        if not (
+            yield ChannelsDispatch(_names(chosen.channels), chosen.pattern, _names(chosen.lanes), wanted)
+        ):
             return
 
 
@@ -134,8 +136,8 @@ class StreamConsumer:
                 limit,
                 self.lease_ms,
                 before,
-                chosen.lanes,
-                chosen.channels,
+                _names(chosen.lanes),
+                _names(chosen.channels),
                 chosen.pattern,
             )
         )
@@ -215,6 +217,10 @@ class Heartbeat(threading.Thread):
     def stop(self) -> None:
         self._stopped.set()
         self.join()
+
+
+def _names(names: tuple[str, ...] | None) -> list[str] | None:
+    return None if names is None else list(names)
 
 
 def _name_taken(name: str) -> ClaimantTaken:

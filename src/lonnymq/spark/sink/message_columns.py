@@ -43,8 +43,9 @@ COLUMNS: Mapping[str, tuple[Kinds, str]] = {
     "unique_for": (NUMBER, "a number of seconds"),
     "headers": ((*TEXT, types.StructType, types.MapType), "a map, a struct, or a string of JSON"),
     "claim": ((types.StructType,), "the claim of a consuming stream"),
+    "error": (TEXT, "a string"),
 }
-CLAIM = {"consumer": TEXT, "seq": WHOLE, "generation": WHOLE}
+CLAIM = {"consumer": TEXT, "seq": WHOLE, "generation": WHOLE, "id": WHOLE}
 
 
 class InvalidColumns(InvalidArgument):
@@ -57,6 +58,15 @@ class ConsumerClaim(NamedTuple):
     consumer: str
     generation: int
     seq: int
+
+
+class FailedMessage(NamedTuple):
+    """A message of a claim that the stream could not process."""
+
+    consumer: str
+    generation: int
+    id: int
+    error: str
 
 
 @dataclass(frozen=True)
@@ -117,6 +127,20 @@ class Contents:
         last = pa.table(fields).group_by(["consumer", "generation"]).aggregate([("seq", "max")]).to_pylist()
         return {ConsumerClaim(row["consumer"], row["generation"], row["seq_max"]) for row in last}
 
+    def failures(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[FailedMessage]]:
+        """The rows without an error, and the messages of the others."""
+        place = self.places.get("error")
+        if place is None or rows.column(place).null_count == len(rows):
+            return rows, []
+        errors = rows.column(place)
+        failed = rows.filter(errors.is_valid())
+        claims = failed.column(self.places["claim"]).to_pylist()
+        texts = failed.column(place).to_pylist()
+        return rows.filter(errors.is_null()), [
+            FailedMessage(claim["consumer"], claim["generation"], claim["id"], text.replace("\0", ""))
+            for claim, text in zip(claims, texts, strict=True)
+        ]
+
 
 def _places(schema: types.StructType) -> dict[str, int]:
     """The position of each column. Spark's names are not case-sensitive."""
@@ -145,6 +169,14 @@ def _check_which(names: Mapping[str, Any], channel: str | None, *, completes: bo
             "there is a column 'claim'",
             "use the option complete=true to finish the claimed messages, or drop the column",
         )
+    if "error" in names and not completes:
+        raise InvalidColumns(
+            "there is a column 'error'", "it is for consuming streams that are written with complete=true"
+        )
+    if "error" in names and "id" not in getattr(names.get("claim"), "names", ["id"]):
+        raise InvalidColumns(
+            "the column 'error' needs the ids of messages, and 'claim' has none", "keep all fields of claim"
+        )
     if completes and "claim" not in names:
         raise InvalidColumns(
             "complete=true needs the column 'claim' of the consuming stream", "select it too"
@@ -155,7 +187,8 @@ def _check_type(name: str, kind: types.DataType) -> None:
     kinds, wanted = COLUMNS[name]
     is_right = isinstance(kind, kinds)
     if name == "claim" and isinstance(kind, types.StructType):
-        is_right = {field.name for field in kind.fields} == CLAIM.keys() and all(
+        names = {field.name for field in kind.fields}
+        is_right = names | {"id"} == CLAIM.keys() and all(
             isinstance(field.dataType, CLAIM[field.name]) for field in kind.fields
         )
     if not is_right:

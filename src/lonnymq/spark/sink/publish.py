@@ -71,8 +71,8 @@ class Publisher:
                 published = run(connection, schema, once)
                 if not published.is_repeat:
                     _check_complete(published, staged)
-                    for claim in last_claims(claim for one in staged for claim in one.claims):
-                        run(connection, schema, ClaimComplete(*claim, whole=True))
+                    for command in completions(staged):
+                        run(connection, schema, command)
         except InvalidLimit as error:
             raise InvalidLimit(
                 error.message,
@@ -102,6 +102,24 @@ def last_claims(claims: Iterable[ConsumerClaim]) -> list[ConsumerClaim]:
     [ConsumerClaim(consumer='a', generation=1, seq=5), ConsumerClaim(consumer='b', generation=1, seq=2)]
     """
     return list({(claim.consumer, claim.generation): claim for claim in sorted(claims)}.values())
+
+
+def completions(staged: Sequence[Staged]) -> list[ClaimComplete]:
+    """Complete what the tasks have processed, except for the messages whose rows have an error."""
+    failed = [message for one in staged for message in one.failed]
+    found = []
+    for claim in last_claims(claim for one in staged for claim in one.claims):
+        errors = {
+            message.id: message.error
+            for message in failed
+            if (message.consumer, message.generation) == (claim.consumer, claim.generation)
+        }
+        found.append(
+            ClaimComplete(*claim, whole=True, failed_ids=list(errors), errors=list(errors.values()))
+            if errors
+            else ClaimComplete(*claim, whole=True)
+        )
+    return found
 
 
 def _successful(results: TaskResults) -> list[Staged]:

@@ -22,7 +22,7 @@ from lonnymq.commands import QueueGet
 from lonnymq.errors import LonnyMQError
 from lonnymq.install.roles import STAGING
 from lonnymq.spark.connection import QueueAddress
-from lonnymq.spark.sink.message_columns import ConsumerClaim, Contents
+from lonnymq.spark.sink.message_columns import ConsumerClaim, Contents, FailedMessage
 from lonnymq.spark.sink.row_batch import RowRefused
 from lonnymq.spark.transient_errors import TRANSIENT_ERRORS
 
@@ -37,6 +37,7 @@ class Staged(WriterCommitMessage):
     batch: UUID | None = None
     rows: int = 0
     claims: frozenset[ConsumerClaim] = frozenset()
+    failed: tuple[FailedMessage, ...] = ()
     refusal: LonnyMQError | None = None
     """Sent, not raised: Spark would retry a failed task, and this error would come again."""
 
@@ -65,7 +66,8 @@ class Stager:
         batch = uuid4()
         with self.address.connect() as connection:
             limit = run(connection, self.address.schema, QueueGet()).content_max_bytes
-            staged = self.contents.staged(first, batch, 0, limit)
+            kept, failed = self.contents.failures(first)
+            staged = self.contents.staged(kept, batch, 0, limit)
             encoder = ArrowToPostgresBinaryEncoder(staged.schema)
             try:
                 with (
@@ -75,17 +77,19 @@ class Stager:
                     copy.write(encoder.write_header())
                     copy.write(encoder.write_batch(staged))
                     claims = self.contents.claims(first, 0)
-                    number = len(first)
+                    number = len(kept)
                     for rows in others:
-                        copy.write(encoder.write_batch(self.contents.staged(rows, batch, number, limit)))
                         claims |= self.contents.claims(rows, number)
-                        number += len(rows)
+                        kept, more = self.contents.failures(rows)
+                        failed += more
+                        copy.write(encoder.write_batch(self.contents.staged(kept, batch, number, limit)))
+                        number += len(kept)
                     copy.write(encoder.finish())
             except psycopg.DataError as error:
                 raise RowRefused(error.diag.message_primary or "PostgreSQL refused a row") from error
             except psycopg.Error as error:
                 self.address.refuse(error, STAGING)
-        return Staged(query, batch, number, frozenset(claims))
+        return Staged(query, batch, number, frozenset(claims), tuple(failed))
 
     def _copy_statement(self, columns: Sequence[str]) -> sql.Composed:
         return sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
