@@ -94,6 +94,15 @@ def test_a_stream_continues(streams: Streams, conn: psycopg.Connection) -> None:
     assert len(streams.ids()) == len(set(streams.ids())) == 30
 
 
+def test_completed_before_the_next_trigger(streams: Streams, conn: psycopg.Connection) -> None:
+    """The next trigger is an hour later."""
+    create(conn, 10)
+    streams.start(trigger={"processingTime": "1 hour"}, checkpointLocation=str(streams.folder / "checkpoint"))
+    until(lambda: completed(conn) == 10, "the batch to be completed")
+    assert len(streams.ids()) == 10
+    check(conn)
+
+
 def test_limits_hold(streams: Streams, conn: psycopg.Connection, connect: Connect) -> None:
     """A channel with a concurrency of one never has two leased messages, so each batch has one of them."""
     watcher = connect()

@@ -2,8 +2,9 @@
 
 A claim is a set of messages that were dequeued for this consumer. A batch of the stream is one claim or
 several, and their leases are extended while the batch runs. The number of the last claim is the stream's
-offset. When Spark asks for the next offset, everything up to the current one is done, and is completed then.
-After a crash of the driver, the next driver continues with the same claims.
+offset. When Spark asks for the next offset, everything up to the current one is done, and is completed then;
+with the option checkpointLocation, already when Spark has committed the batch. After a crash of the driver,
+the next driver continues with the same claims.
 
 Each driver that starts under a consumer's name gets a higher generation, and calls of earlier generations are
 refused. So only one driver at a time reads, extends and completes. Nothing happens before Spark asks for an
@@ -26,6 +27,7 @@ from lonnymq.adapters.driver_errors import refuse
 from lonnymq.errors import PositionUnknown
 from lonnymq.spark.columns import CLAIMED, COLUMN_OPTIONS, Columns
 from lonnymq.spark.connection import QueueAddress
+from lonnymq.spark.consume.commit_log import CommitLog
 from lonnymq.spark.consume.stream_consumer import WRONG_CHECKPOINT, Heartbeat, StreamConsumer
 from lonnymq.spark.message_filter import FILTER_OPTIONS, MessageFilter
 from lonnymq.spark.source_options import InvalidOption, SourceOptions
@@ -108,6 +110,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             None if lease_s is None else lease_s * 1000,
             MessageFilter.of(options),
         )
+        self._checkpoint = options.text("checkpointLocation")
         self._heartbeat: Heartbeat | None = None
         self._before: int | None = None
         self._is_idle = False
@@ -174,7 +177,8 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _begin(self) -> None:
         if self._heartbeat is None:
             self._consumer.open()
-            self._heartbeat = Heartbeat(self._consumer)
+            commits = None if self._checkpoint is None else CommitLog(self._checkpoint)
+            self._heartbeat = Heartbeat(self._consumer, commits)
             self._heartbeat.start()
         self._heartbeat.check()
 

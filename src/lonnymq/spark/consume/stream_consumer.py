@@ -15,6 +15,7 @@ from lonnymq.commands import (
     Claim,
     ClaimBegin,
     ClaimComplete,
+    ClaimCompleted,
     ClaimExtend,
     ClaimExtended,
     ClaimNext,
@@ -28,12 +29,14 @@ from lonnymq.errors import (
     PositionUnknown,
 )
 from lonnymq.spark.connection import QueueAddress, QueueConnection
+from lonnymq.spark.consume.commit_log import CommitLog
 from lonnymq.spark.message_filter import MessageFilter
 from lonnymq.spark.transient_errors import TRANSIENT_ERRORS, retry_transient
 from lonnymq.statement import Command
 
 HEARTBEATS_PER_LEASE = 3
-HEARTBEAT_RETRY_S = 1.0
+LOOK_S = 0.5
+"""How often the heartbeat looks whether a batch is committed, or repeats a call that failed."""
 """A dispatch places a thousand new messages. If producers create more than that meanwhile, there is enough to
 claim.
 """
@@ -80,6 +83,8 @@ class StreamConsumer:
         self.lease_ms = lease_ms
         self.chosen = chosen
         self.generation = 0
+        self.begun = 0
+        """The last claim of the batch that runs, or ran last."""
         self._last = 0
         self._completed = 0
         self._connection = QueueConnection(address)
@@ -102,7 +107,7 @@ class StreamConsumer:
         although more wait; then this makes several claims, and all of them are one batch of the stream.
         """
         if seq != self._completed:
-            done = self._run(ClaimComplete(self.name, self.generation, seq))
+            done = self._run(self.completion(seq))
             self._completed = seq
             if done.lost:
                 logger.warning(
@@ -142,6 +147,9 @@ class StreamConsumer:
             )
         )
 
+    def completion(self, seq: int) -> Command[ClaimCompleted]:
+        return ClaimComplete(self.name, self.generation, seq)
+
     def begin(self, upto: int) -> None:
         """The batch up to this claim begins: remove messages whose leases ran out, and extend the leases of
         the others. If a batch was not completed, it comes again in smaller claims.
@@ -151,6 +159,7 @@ class StreamConsumer:
                 f"consumer {self.name!r} has made {self._last} claims, but the stream reads claim {upto}",
                 WRONG_CHECKPOINT,
             )
+        self.begun = upto
         begun = self._run(ClaimBegin(self.name, self.generation, upto, self.lease_ms))
         if begun.lost:
             logger.warning("leases ran out: %s messages of consumer %s are left out", begun.lost, self.name)
@@ -180,11 +189,16 @@ class StreamConsumer:
 
 
 class Heartbeat(threading.Thread):
-    """Extends the leases while batches run. When the driver's process dies, the leases run out."""
+    """Extends the leases while batches run. When the driver's process dies, the leases run out.
 
-    def __init__(self, consumer: StreamConsumer) -> None:
+    With a commit log, it also completes a batch soon after Spark has committed it.
+    """
+
+    def __init__(self, consumer: StreamConsumer, commits: CommitLog | None = None) -> None:
         super().__init__(name=f"lonnymq heartbeat of {consumer.name}", daemon=True)
         self._consumer = consumer
+        self._commits = commits
+        self._completed = 0
         self._connection = QueueConnection(consumer.address)
         self._error: LonnyMQError | None = None
         self._stopped = threading.Event()
@@ -200,14 +214,29 @@ class Heartbeat(threading.Thread):
             self._connection.close()
 
     def _extend_until_stopped(self) -> None:
-        interval = pause = (self._consumer.lease_ms or 0) / 1000 / HEARTBEATS_PER_LEASE
-        while not self._stopped.wait(pause):
-            pause = interval
+        interval = (self._consumer.lease_ms or 0) / 1000 / HEARTBEATS_PER_LEASE
+        extend_at = time.monotonic() + interval
+        while not self._stopped.wait(min(interval, LOOK_S)):
             try:
-                self._connection.run(self._consumer.extension())
+                self._complete_committed()
+                if time.monotonic() >= extend_at:
+                    self._connection.run(self._consumer.extension())
+                    extend_at = time.monotonic() + interval
             except TRANSIENT_ERRORS as error:
                 logger.warning("could not extend the leases of consumer %s: %s", self._consumer.name, error)
-                pause = min(HEARTBEAT_RETRY_S, interval)
+
+    def _complete_committed(self) -> None:
+        begun = self._consumer.begun
+        if self._commits is None or begun == self._completed:
+            return
+        try:
+            is_done = self._commits.last_seq() == begun
+        except OSError as error:
+            logger.warning("could not read the checkpoint of consumer %s: %s", self._consumer.name, error)
+            return
+        if is_done:
+            self._connection.run(self._consumer.completion(begun))
+            self._completed = begun
 
     def check(self) -> None:
         """Raise the error that stopped the heartbeat, if there was one."""
