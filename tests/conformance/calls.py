@@ -128,6 +128,17 @@ def claim_begin(run: Run) -> None:
     assert run(c.ClaimBegin("me", again, 1)) == c.ClaimBegun(1, 0, 0)
 
 
+def claim_waiting(run: Run) -> None:
+    assert run(c.ClaimWaiting()) == 0
+    run(c.MessageCreate("a", b""))
+    run(c.MessageCreate("b", b""))
+    run(c.Dispatch())
+    assert run(c.ClaimWaiting()) == 2
+    assert run(c.ClaimWaiting(["default"], ["a", "a", "x"])) == 1
+    assert run(c.ClaimWaiting(["other"], None, "a|b")) == 0
+    assert run(c.ClaimWaiting(None, None, "a|b")) == 2
+
+
 def claim_extend(run: Run) -> None:
     assert run(c.ClaimExtend("me", claimed(run), 60_000, forget=True)) == c.ClaimExtended(2, 0)
 

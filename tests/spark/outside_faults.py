@@ -275,6 +275,20 @@ def kill_tree(process: int) -> None:
     kill(process, *(other for other in processes() if process in ancestors(other)))
 
 
+@contextlib.contextmanager
+def stopped_tree(process: int) -> Iterator[None]:
+    """Stop a process and all its descendants (SIGSTOP), and continue them afterwards."""
+    stopped = [process, *(other for other in processes() if process in ancestors(other))]
+    for one in stopped:
+        os.kill(one, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for one in stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, signal.SIGCONT)
+
+
 def staged(conn: psycopg.Connection) -> list[int]:
     """The number of unpublished rows of each attempt."""
     return [number for (number,) in conn.execute(COUNT_STAGED)]

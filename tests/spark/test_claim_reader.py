@@ -197,6 +197,23 @@ def test_a_pattern_that_is_not_valid(opened: Open) -> None:
         opened(channels="a,")
 
 
+def test_a_batch_waits_for_enough_messages(conn: psycopg.Connection, opened: Open) -> None:
+    """Or for its time. Spark's progress shows how many wait."""
+    create(conn, 8, 2)
+    reader = opened(minOffsetsPerTrigger="5", channels="c0")
+    assert reader.reportLatestOffset() is None, "nothing happens before the first call"
+    assert reader.latestOffset(START, TEN) == START
+    assert reader.reportLatestOffset() == {"seq": 0, "waiting": 4}
+    create(conn, 1)
+    assert reader.latestOffset(START, TEN) == {"seq": 1}
+    again = opened(minOffsetsPerTrigger="10")
+    assert again.latestOffset(START, TEN) == {"seq": 1}, "an earlier claim does not wait"
+    late = opened(minOffsetsPerTrigger="10", maxTriggerDelay="1ms", consumer="late")
+    until(lambda: late.latestOffset(START, TEN) == {"seq": 1}, "the delay to pass")
+    with pytest.raises(InvalidOption, match="minOffsetsPerTrigger is 11, more than maxOffsetsPerTrigger, 10"):
+        opened(minOffsetsPerTrigger="11", maxOffsetsPerTrigger="10")
+
+
 def test_weights_and_costs(conn: psycopg.Connection, opened: Open) -> None:
     """A channel of weight 3 gets three times as much; one whose messages cost 2 gets half as many."""
     conn.execute("SELECT channel_set('heavy0', p_weight => 3)")

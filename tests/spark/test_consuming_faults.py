@@ -24,7 +24,7 @@ from tests.faults import clusters
 from tests.invariants import check, dequeue, dispatch
 from tests.spark.conftest import SCHEMA, Services
 from tests.spark.consuming import NOW, Options, Stop, Streams, await_end, completed, create, moved, one, until
-from tests.spark.outside_faults import kill_tree
+from tests.spark.outside_faults import kill_tree, stopped_tree
 
 ROWS = 10
 EVERY_NUMBER = list(range(ROWS))
@@ -130,13 +130,8 @@ def test_a_message_is_cancelled_in_mid_batch(streams: Streams, conn: psycopg.Con
     assert rows == [("cancelled", 1), ("completed", ROWS - 1)]
 
 
-def test_leases_end_while_the_driver_is_down(streams: Streams, conn: psycopg.Connection, stop: Stop) -> None:
-    """It comes back with a batch of which others have done some, and claims the rest again."""
-    create(conn, ROWS)
-    query = streams.move(stop, leaseSeconds="1")
-    stop.until_reached()
-    query.stop()
-    stop.resume()
+def do_some_as_another(conn: psycopg.Connection) -> set[int]:
+    """When all leases have run out, complete four messages as another consumer. Returns their numbers."""
 
     def leases_are_gone() -> bool:
         dispatch(conn)
@@ -147,9 +142,39 @@ def test_leases_end_while_the_driver_is_down(streams: Streams, conn: psycopg.Con
     conn.execute(
         "SELECT message_complete_many(%s, %s)", ([message.id for message in taken], [taken[0].token])
     )
+    return {int(message.content) for message in taken}
+
+
+def test_leases_end_while_the_driver_is_down(streams: Streams, conn: psycopg.Connection, stop: Stop) -> None:
+    """It comes back with a batch of which others have done some, and claims the rest again."""
+    create(conn, ROWS)
+    query = streams.move(stop, leaseSeconds="1")
+    stop.until_reached()
+    query.stop()
+    stop.resume()
+    others = do_some_as_another(conn)
     assert moved(conn) == []
     await_end(streams.move())
-    others = {int(message.content) for message in taken}
+    assert moved(conn) == [number for number in EVERY_NUMBER if number not in others]
+    assert done_by(conn) == {"thief": 4, "etl": ROWS - 4}
+    check(conn)
+
+
+def test_driver_and_workers_are_stopped_longer_than_their_leases(
+    spark: SparkSession, streams: Streams, conn: psycopg.Connection, stop: Stop
+) -> None:
+    """As by a machine that sleeps. Others do some of the messages meanwhile. When the stream continues, its
+    batch is rolled back; started again, it does the rest."""
+    create(conn, ROWS)
+    query = streams.move(stop, leaseSeconds="1")
+    stop.until_reached()
+    with stopped_tree(spark.sparkContext._gateway.proc.pid):  # type: ignore[union-attr]
+        others = do_some_as_another(conn)
+    stop.resume()
+    with pytest.raises(StreamingQueryException, match="of claim 1 are no longer held by 'etl'"):
+        await_end(query)
+    assert moved(conn) == []
+    await_end(streams.move())
     assert moved(conn) == [number for number in EVERY_NUMBER if number not in others]
     assert done_by(conn) == {"thief": 4, "etl": ROWS - 4}
     check(conn)

@@ -56,6 +56,7 @@ message_leased_many     .         x         .         x
 claim_open              .         x         .         x
 claim_next              .         x         .         x
 claim_begin             .         x         .         x
+claim_waiting           .         x         .         x
 claim_extend            .         x         .         x
 claim_read              .         x         .         x
 claim_complete          .         x         .         x

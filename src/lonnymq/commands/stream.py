@@ -95,6 +95,18 @@ class ClaimRead(ManyRecords[ClaimedMessage]):
     parts: Int = 1
 
 
+@dataclass(frozen=True)
+class ClaimWaiting(Count):
+    """How many messages are due for claims from these lanes and channels, also if limits hold them back."""
+
+    function = "claim_waiting"
+    is_harmless = True
+
+    lanes: Texts | None = None
+    channels: Texts | None = None
+    pattern: Text | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimBegun:
     """How many messages the claims have now. The `lost` ones are leased by others, finished or cancelled."""

@@ -79,6 +79,7 @@ EXECUTES: Mapping[str, tuple[str, ...]] = {
         "claim_open",
         "claim_next",
         "claim_begin",
+        "claim_waiting",
         "claim_extend",
         "claim_read",
         "claim_complete",

@@ -36,6 +36,8 @@ OPTIONS = (
     "consumer",
     "leaseSeconds",
     "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
     "minPartitions",
     *(name for name in COLUMN_OPTIONS if name != "includeContent"),
     *FILTER_OPTIONS,
@@ -45,6 +47,9 @@ MAX_MESSAGES = 100_000
 MAX_PARTITIONS = 1_000
 MESSAGES_PER_PARTITION = 2_500
 DEFAULT_PARTITIONS = 8
+DEFAULT_DELAY_S = 15 * 60
+REPORT_S = 1.0
+"""How often the messages that wait are counted."""
 IDLE_PAUSE_S = 0.1
 """Without a pause, Spark asks an idle stream a hundred times per second."""
 BATCH_BYTES = 4 * 1024 * 1024
@@ -113,6 +118,17 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._checkpoint = options.text("checkpointLocation")
         self._heartbeat: Heartbeat | None = None
         self._before: int | None = None
+        self._least = options.integer("minOffsetsPerTrigger", 1, at_most=MAX_MESSAGES) or 1
+        if self._least > self._limit:
+            raise InvalidOption(
+                f"minOffsetsPerTrigger is {self._least}, more than maxOffsetsPerTrigger, {self._limit}"
+            )
+        delay_ms = options.delay_ms("maxTriggerDelay")
+        self._delay_s = DEFAULT_DELAY_S if delay_ms is None else delay_ms / 1000
+        self._last_batch = time.monotonic()
+        self._seq = 0
+        self._reported: dict[str, int] | None = None
+        self._reported_at = 0.0
         self._is_idle = False
         self._planned = 0
 
@@ -129,6 +145,10 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._begin()
         if self._is_idle and self._before is None:
             time.sleep(IDLE_PAUSE_S)
+        if self._is_too_early(start["seq"]):
+            self._consumer.complete(start["seq"])
+            self._is_idle = True
+            return start
         most = min(limit.max_rows, MAX_MESSAGES) if isinstance(limit, ReadMaxRows) else MAX_MESSAGES
         seq = self._consumer.next(start["seq"], most, self._before)
         if seq < start["seq"]:
@@ -137,7 +157,27 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 WRONG_CHECKPOINT,
             )
         self._is_idle = seq == start["seq"]
+        self._seq = seq
+        if not self._is_idle:
+            self._last_batch = time.monotonic()
         return {"seq": seq}
+
+    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
+        """For StreamingQueryProgress: the last claim, and how many messages wait for another one."""
+        if self._heartbeat is not None and time.monotonic() - self._reported_at > REPORT_S:
+            self._reported = {"seq": self._seq, "waiting": self._consumer.waiting()}
+            self._reported_at = time.monotonic()
+        return self._reported
+
+    def _is_too_early(self, seq: int) -> bool:
+        """Whether to wait for more messages before the next batch."""
+        return (
+            self._least > 1
+            and self._before is None
+            and not self._consumer.has_claimed(seq)
+            and time.monotonic() - self._last_batch < self._delay_s
+            and self._consumer.waiting() < self._least
+        )
 
     def partitions(self, start: Offset, end: Offset) -> list[ClaimPartition]:
         after, upto = start["seq"], end["seq"]

@@ -21,6 +21,7 @@ from lonnymq.commands import (
     ClaimNext,
     ClaimOpen,
     ClaimRead,
+    ClaimWaiting,
     QueueGet,
 )
 from lonnymq.errors import (
@@ -106,15 +107,7 @@ class StreamConsumer:
         It returns the same number if there is nothing to claim. A claim may get fewer messages than the limit
         although more wait; then this makes several claims, and all of them are one batch of the stream.
         """
-        if seq != self._completed:
-            done = self._run(self.completion(seq))
-            self._completed = seq
-            if done.lost:
-                logger.warning(
-                    "leases ran out: %s messages that consumer %s has read will be delivered again",
-                    done.lost,
-                    self.name,
-                )
+        self.complete(seq)
         claim = self._claim(seq, limit, before)
         if before is not None:
             deadline = time.monotonic() + EMPTY_CLAIM_TIMEOUT_S
@@ -146,6 +139,29 @@ class StreamConsumer:
                 chosen.pattern,
             )
         )
+
+    def complete(self, seq: int) -> None:
+        """Everything up to this claim is done."""
+        if seq == self._completed:
+            return
+        done = self._run(self.completion(seq))
+        self._completed = seq
+        if done.lost:
+            logger.warning(
+                "leases ran out: %s messages that consumer %s has read will be delivered again",
+                done.lost,
+                self.name,
+            )
+
+    def has_claimed(self, seq: int) -> bool:
+        """Whether there is a claim after this one: an earlier driver has made it."""
+        return self._last > seq
+
+    def waiting(self) -> int:
+        """How many messages wait for this stream."""
+        walk(dispatch_all(), self._run)
+        chosen = self.chosen
+        return self._run(ClaimWaiting(_names(chosen.lanes), _names(chosen.channels), chosen.pattern))
 
     def completion(self, seq: int) -> Command[ClaimCompleted]:
         return ClaimComplete(self.name, self.generation, seq)
