@@ -20,6 +20,8 @@ FAULTS = [
     "`commit()` fails after it committed",
     "lease stolen in mid-batch",
     "leases run out while the driver is down",
+    "driver and workers stopped longer than their leases, and continued",
+    "a message that makes its batch fail",
     "two drivers",
     "checkpoint deleted",
     "database restarted",
