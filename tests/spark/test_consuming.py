@@ -253,6 +253,13 @@ def test_refused_options(streams: Streams, more: Options, match: str) -> None:
         streams.run(**more)
 
 
+@pytest.mark.parametrize("trigger", [{"continuous": "1 second"}, {"realTime": "5 minutes"}])
+def test_triggers_that_spark_does_not_support_here(streams: Streams, trigger: dict[str, str]) -> None:
+    writing = streams.read().writeStream.format("noop").outputMode("update")
+    with refused("(?i)continuous|real.?time"):
+        streams.started(writing, "none", trigger).awaitTermination(TIMEOUT_S)
+
+
 def test_without_a_consumer(streams: Streams) -> None:
     options = streams.options | {"maxOffsetsPerTrigger": "10"}
     for given in (options, streams.options):
