@@ -34,6 +34,9 @@ HISTORY = """id bigint, channel string, outcome string, created_at timestamp, de
     dequeued_at timestamp, finished_at timestamp, attempts int, consumer string, lane string,
     priority int, cost int,
     past_runs array<struct<due_at: bigint, dequeued_at: bigint, ended_at: bigint>>"""
+WAITING = """id bigint, channel string, lane string, priority int, cost int, attempts int,
+    created_at timestamp,
+    dequeue_at bigint, dequeued_at timestamp, taken_at timestamp"""
 POLICIES = """id bigint, at timestamp, scope string, channel string, max_concurrency int,
     release_interval_us bigint, burst int, paused boolean, weight double, is_deleted boolean"""
 
@@ -153,7 +156,12 @@ def test_scenarios(spark: SparkSession, recorded: list[Run], history: DataFrame,
     slower = Scenario("slower", {"eu.west": {"max_concurrency": 1}, "bulk": {"rate": "13/s"}})
     faster = Scenario("faster", {"rated": {"rate": 0}, "eu.west": {"max_concurrency": 4}}, consumers=8)
     stopped = Scenario("stopped", {"rated": {"paused": True}})
-    found = simulate(spark, history, policies, [slower, faster, stopped])
+    ended = moment(max(run.ended_at for run in recorded))
+    late = [
+        (n, "bulk", "default", 0, 1, 0, ended, run_ms(ended), None, ended) for n in range(10**6, 10**6 + 3)
+    ]
+    waiting = spark.createDataFrame(late, WAITING)  # work that does not count
+    found = simulate(spark, history, policies, [slower, faster, stopped], waiting=waiting)
     assert found.refusal is None
     assert found.windows > 1
     assert found.consumers.count == 6
