@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -333,17 +334,25 @@ def test_an_iceberg_lake_cannot_be_moved(tmp_path: Path) -> None:
 
 
 def test_a_catalog_that_does_not_know_the_table(tmp_path: Path) -> None:
-    lake, catalog = tmp_path / "lake", {"type": "sql", "uri": f"sqlite:///{tmp_path}/all.db"}
-    options = TableOptions(f"{lake}/history", "here", HISTORY.schema(), "finished_at")
-    with open_lake(str(lake), "iceberg", catalog, must_exist=False) as found:
-        found.open(options)
-    with open_lake(str(lake), catalog=catalog) as found:
-        assert found.names() == ["history"]
+    lake = WrittenLake(tmp_path / "lake", "iceberg")
+    lake.open()
+    (lake.path / "catalog.db").unlink()  # as if it had been killed before it was in the catalog
+    lake.add([1], 1)
+    assert lake.ids() == [1]
+    lake.table().transaction().set_properties({"commit.retry.num-retries": "4"}).commit_transaction()
+    assert lake.table().properties["commit.retry.num-retries"] == "0"
+    other = {"type": "sql", "uri": f"sqlite:///{tmp_path}/other.db"}
+    options = TableOptions(f"{lake.path}/history", "here", HISTORY.schema(), "finished_at")
     with (
         pytest.raises(LakeUnsuitable, match="the catalog does not know"),
-        open_lake(str(lake)) as found,
+        open_lake(str(lake.path), catalog=other) as found,
     ):
         found.open(options)
+    elsewhere = replace(options, uri=f"{tmp_path}/elsewhere/history")
+    with open_lake(str(tmp_path / "elsewhere"), "iceberg", other, must_exist=False) as found:
+        found.open(elsewhere)
+    with open_lake(str(tmp_path / "elsewhere"), catalog=other) as found:
+        assert found.names() == ["history"]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pyarrow import fs
 
 from lonnymq.errors import InvalidArgument
-from lonnymq.spark.lake.lake_table import Lake, LakeUnsuitable, absolute_path
+from lonnymq.spark.lake.lake_table import CATALOG_FILE, Lake, LakeUnsuitable, absolute_path
 from lonnymq.spark.lake.parquet_files import filesystem
 
 MARKERS = {"_delta_log": "delta", "metadata": "iceberg"}
@@ -59,4 +59,4 @@ def _format_of(path: str) -> str | None:
         found = target.get_file_info([f"{one}/{marker}" for one in folders]) if folders else []
         if any(info.type == fs.FileType.Directory for info in found):
             return table_format
-    return None
+    return "iceberg" if any(one.base_name == CATALOG_FILE for one in tables) else None

@@ -7,6 +7,7 @@ the newest snapshot, and a rollback also goes back to the older position.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.io.pyarrow import parquet_file_to_data_file, schema_to_pyarrow
 from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform
@@ -29,6 +30,7 @@ from sqlalchemy.exc import OperationalError
 from lonnymq.errors import InvalidArgument
 from lonnymq.spark.lake.lake_table import (
     ATTEMPTS,
+    CATALOG_FILE,
     DAY,
     FOLDER,
     IDENTITY,
@@ -56,13 +58,14 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyspark.sql import DataFrame, SparkSession
 
-CATALOG_FILE = "catalog.db"
 NAMESPACE = "lonnymq"
 UPTO_XID = "lonnymq.upto_xid"
 MARK = "lonnymq.mark"
 POSITION = "lonnymq.position"
 """A property of the table: the position, and the snapshot's sequence number. It is used if other programs
 have committed since, and expired the snapshot."""
+RETRIES = "commit.retry.num-retries"
+"""Always 0: an append that pyiceberg repeats on top of another archive's would write rows twice."""
 EPOCH = date(1970, 1, 1)
 
 
@@ -86,6 +89,9 @@ class IcebergLake:
             if missing:
                 with found.table.update_schema() as update:
                     update.union_by_name(pa.schema(missing))
+            if found.table.properties.get(RETRIES) != "0":
+                with found.table.transaction() as change:
+                    change.set_properties({RETRIES: "0"})
         return found
 
     def table(self, name: str) -> IcebergLakeTable:
@@ -112,8 +118,7 @@ class IcebergLake:
         return self.namespace, name
 
     def _create(self, options: TableOptions, schema: pa.Schema) -> None:
-        target, folder = filesystem(options.uri)
-        if target.get_file_info(f"{folder}/metadata").type == fs.FileType.Directory:
+        if _has_snapshots(options.uri):
             raise LakeUnsuitable(
                 f"{options.uri} has an Iceberg table that the catalog does not know",
                 "give the catalog with which it was made, or archive into another folder",
@@ -123,16 +128,23 @@ class IcebergLake:
             SOURCE: options.source,
             FOLDER: options.uri,
             "write.data.path": options.uri,
-            # An append that pyiceberg repeats on top of another archive's would write rows twice.
-            "commit.retry.num-retries": "0",
+            RETRIES: "0",
         }
         with (
+            contextlib.suppress(TableAlreadyExistsError),  # another archive was quicker
             self.catalog.create_table_transaction(
                 self._identifier(options.name), schema, location=options.uri, properties=properties
             ) as create,
             create.update_spec() as spec,
         ):
             spec.add_field(options.day_of, DayTransform(), DAY)
+
+
+def _has_snapshots(uri: str) -> bool:
+    """Whether somebody has committed to a table there. A run that was killed when it created one has not."""
+    target, folder = filesystem(uri)
+    found = target.get_file_info(fs.FileSelector(f"{folder}/metadata", allow_not_found=True))
+    return any(file.base_name.startswith("snap-") for file in found)
 
 
 def _catalog(path: str, given: str | Mapping[str, str] | None) -> tuple[Catalog, str]:

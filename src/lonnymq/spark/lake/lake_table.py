@@ -23,6 +23,8 @@ IDENTITY = "lonnymq.identity"
 """A property of a table that does not use the id that its format gives it, because it is a copy."""
 FOLDER = "lonnymq.folder"
 """A property of a table: the folder in which it was last archived."""
+CATALOG_FILE = "catalog.db"
+"""The file of an Iceberg lake's own catalog."""
 FILE_BYTES = 256 * 1024 * 1024
 """The size that `optimize` aims at."""
 ATTEMPTS = 10
