@@ -33,7 +33,6 @@ from lonnymq.spark.lake.lake_table import (
 )
 from lonnymq.spark.lake.maintain_lake import expire, optimize
 from lonnymq.spark.lake.parquet_files import write_by_day
-from lonnymq.spark.lake.read_lake import has_table
 from tests.cli.running import run
 
 FORMATS = ["delta", "iceberg"]
@@ -256,8 +255,6 @@ def test_a_lake_has_one_format(lake: WrittenLake) -> None:
         pass
     with open_lake(str(lake.path)) as found:
         assert (found.format, found.names()) == (lake.format, ["history"])
-        assert has_table(str(lake.path), "history")
-        assert not has_table(str(lake.path), "policies")
         with pytest.raises(LakeUnsuitable, match="no archived table"):
             found.table("elsewhere")
     with pytest.raises(LakeUnsuitable, match="there is no archive in"):

@@ -29,12 +29,6 @@ def read(
         return found.table(table).read(spark, *days(since, until))
 
 
-def has_table(lake: str, table: str, catalog: CatalogOption = None) -> bool:
-    """Whether the lake has this table. An archive of an older version has fewer."""
-    with open_lake(lake, catalog=catalog) as found:
-        return table in found.names()
-
-
 def days(since: datetime | None, until: datetime | None) -> tuple[date | None, date | None]:
     """The first and the last day (UTC) with rows from `since` on and before `until`.
 
