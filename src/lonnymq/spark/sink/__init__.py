@@ -5,5 +5,6 @@
 - `publish` is the driver's side: it turns all staged rows into messages, in one transaction
 - `publication` tells the caller what was published
 - `message_columns` checks columns and rows, and converts them to the columns of `staging`
-- `headers` and `json_values` convert values to JSON; `row_batch` names the row in an error
+- `headers` and `json_values` convert values to JSON; `text_check` finds texts that are not UTF-8
+- `row_batch` names the row in an error
 """

@@ -21,6 +21,7 @@ from lonnymq.payload import JSON
 from lonnymq.spark.sink.headers import headers
 from lonnymq.spark.sink.json_values import json_texts, obstacle
 from lonnymq.spark.sink.row_batch import Rows, shortened
+from lonnymq.spark.sink.text_check import check_texts
 
 TIME_MAX = 2**53
 INT_MAX = 2**31 - 1
@@ -103,6 +104,8 @@ class Contents:
         COPY's binary format has no types, so a uuid is its 16 bytes, and a jsonb a version and its text.
         """
         given = Rows(rows, self.places, first)
+        for name in self.places:
+            check_texts(given, name)
         columns = {
             "batch": pa.repeat(pa.scalar(batch.bytes, pa.binary()), len(rows)),
             "ord": pa.arange(first, first + len(rows)),
@@ -255,19 +258,6 @@ def _check_text(given: Rows, texts: pa.Array, what: str, hint: str) -> None:
     is_outside = pc.or_(pc.less(lengths, 1), pc.greater(lengths, TEXT_MAX_BYTES))
     given.refuse(is_outside, lambda at: f"the {what} is {lengths[at]} bytes long", hint)
     given.refuse(pc.match_substring(texts, "\0"), f"the {what} contains a NUL, which PostgreSQL cannot store")
-    try:
-        texts.validate(full=True)
-    except pa.ArrowInvalid:
-        _refuse_broken(given, texts, what)
-
-
-def _refuse_broken(given: Rows, texts: pa.Array, what: str) -> None:
-    """Name the row whose text is not UTF-8. Spark's strings may contain any bytes."""
-    for at, octets in enumerate(texts.cast(pa.large_binary()).to_pylist()):
-        try:
-            octets is None or octets.decode()
-        except UnicodeDecodeError as error:
-            given.refuse_row(at, f"the {what} is not UTF-8: {error.reason}")
 
 
 def _contents(given: Rows, max_bytes: int) -> pa.Array:

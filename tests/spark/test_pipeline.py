@@ -1,0 +1,81 @@
+"""The example of a declarative pipeline, run by spark-pipelines."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pyarrow.dataset as ds
+import pytest
+
+from lonnymq.spark.sessions.launch import java_environment
+from lonnymq.spark.sessions.spark_session import NEEDED_BY_CONNECT, is_installed
+from tests.examples.page import CHECKOUT
+from tests.spark.traffic import finish, kill
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not all(is_installed(module) for module in (*NEEDED_BY_CONNECT, "yaml")),
+        reason="needs the packages of spark-pipelines: pip install 'pyspark[pipelines]'",
+    ),
+]
+STORAGE = "file:///tmp/lonnymq-orders"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    copy = shutil.copytree(CHECKOUT / "examples/pipeline", tmp_path / "project")
+    spec = copy / "spark-pipeline.yml"
+    text = spec.read_text(encoding="utf-8")
+    assert STORAGE in text
+    spec.write_text(text.replace(STORAGE, f"file://{tmp_path}/storage"), encoding="utf-8")
+    return copy
+
+
+def run(project: Path, dsn: str) -> None:
+    with java_environment("local[2]"):
+        python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        done = subprocess.run(
+            [Path(sys.executable).with_name("spark-pipelines"), "run"],
+            cwd=project,
+            env={**os.environ, **python, "LONNYMQ_DSN": dsn},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Run is COMPLETED" in done.stdout
+
+
+def told(conn: psycopg.Connection) -> list[tuple[str, str]]:
+    """The channels and errors of the dead letters that support was told of."""
+    rows = conn.execute("SELECT content FROM message WHERE channel = 'support' ORDER BY id").fetchall()
+    return [
+        (failure["channel"], failure["error"]) for failure in (json.loads(content) for (content,) in rows)
+    ]
+
+
+def in_table(project: Path) -> list[str]:
+    table = ds.dataset(project / "spark-warehouse/finished", format="parquet", exclude_invalid_files=True)
+    return sorted(table.to_table(columns=["channel"])["channel"].to_pylist())
+
+
+@pytest.mark.parametrize("is_run_again", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_the_example(conn: psycopg.Connection, dsn: str, project: Path, *, is_run_again: bool) -> None:
+    conn.execute("SELECT queue_set(p_history => TRUE)")
+    finish(conn, "acme", [b"one", b"two"])
+    kill(conn, "doomed", [b"three"])
+    run(project, dsn)
+    [first] = told(conn)
+    assert first[0] == "doomed"
+    assert in_table(project) == ["acme", "acme", "doomed"]
+    if is_run_again:
+        kill(conn, "also doomed", [b"four"])
+        run(project, dsn)
+        assert [channel for channel, _ in told(conn)] == ["doomed", "also doomed"], "each of them once"
+        assert in_table(project) == ["acme", "acme", "also doomed", "doomed"]
