@@ -15,7 +15,7 @@
 #
 # This notebook reads an archive of the history (`lonnymq spark archive lake`) and answers three questions:
 # what did each tenant get, compared with what it was entitled to? How long did its messages wait? And what
-# would another limit have changed? To try it without a queue of your own, run `lonnymq demo` for a few minutes.
+# would another limit have changed? To try it without a queue of your own, run `lonnymq demo` first.
 
 # %%
 import os
