@@ -21,6 +21,7 @@
 import os
 
 import matplotlib.pyplot as plt
+from pyspark.sql.functions import collect_list
 
 import lonnymq.spark as lonnymq_spark
 from lonnymq.spark.lake.read_lake import read
@@ -67,14 +68,14 @@ plt.show()
 # %%
 first_due = "coalesce(past_runs[0].due_at, dequeue_at)"
 first_taken = "coalesce(past_runs[0].dequeued_at, unix_millis(dequeued_at))"
-waits = (
-    history.where("dequeued_at IS NOT NULL")
-    .selectExpr("channel", f"({first_taken} - {first_due}) / 1000 AS wait_s")
-    .toPandas()
+rows = history.where("dequeued_at IS NOT NULL").selectExpr(
+    "channel", f"({first_taken} - {first_due}) / 1000 AS wait_s"
 )
+found = rows.groupBy("channel").agg(collect_list("wait_s").alias("waits")).collect()
+waits = {row.channel: sorted(row.waits) for row in found}
 figure, axes = plt.subplots(figsize=(8, 4))
 for name in names:
-    mine = waits.loc[waits["channel"] == name, "wait_s"].sort_values()
+    mine = waits.get(name, [])
     axes.plot(mine, [100 * (place + 1) / len(mine) for place in range(len(mine))], label=name)
 axes.set_xlabel("wait in seconds")
 axes.set_ylabel("% of messages that waited no longer")
@@ -90,8 +91,8 @@ plt.show()
 # %%
 largest = names[0]
 scenario = lonnymq_spark.Scenario(f"{largest}: two at a time", {largest: {"max_concurrency": 2}})
-found = lonnymq_spark.simulate(spark, history, policies, [scenario], waiting=waiting)
-found.print()
+simulation = lonnymq_spark.simulate(spark, history, policies, [scenario], waiting=waiting)
+simulation.print()
 
 # %%
 spark.stop()

@@ -3,7 +3,7 @@
 from collections import deque
 from pathlib import Path
 
-import jupytext
+import jupytext  # type: ignore[import-untyped]
 import psycopg
 import pytest
 from nbclient import NotebookClient
@@ -60,7 +60,8 @@ def test_fairness(lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
     ).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    shown = "".join(output.get("text", "") for output in outputs)
+    # rich prints into a notebook as HTML with a text beside it
+    shown = "".join(output.get("text", "") or output["data"].get("text/plain", "") for output in outputs)
     assert "noisy" in shown
     assert "two at a time" in shown
     plots = [output for output in outputs if "image/png" in output.get("data", {})]
