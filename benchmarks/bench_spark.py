@@ -165,9 +165,10 @@ def fill_history(conn: psycopg.Connection, rows: int) -> None:
         conn.execute(
             """
             INSERT INTO lonnymq.finished (id, created_at, dequeue_at, first_dequeued_at, dequeued_at,
-                finished_at, attempts, content_bytes, outcome, channel)
+                finished_at, attempts, content_bytes, cost, priority, lane, outcome, channel)
             SELECT n, at, at, at + n % 977, at + n % 977, at + n % 977 + n % 53, 1 + (n % 50 = 0)::INT, 100,
-                CASE WHEN n % 500 = 0 THEN 'dead' ELSE 'completed' END, 'c' || n % %(channels)s
+                1, 0, 'default', CASE WHEN n % 500 = 0 THEN 'dead' ELSE 'completed' END,
+                'c' || n % %(channels)s
             FROM generate_series(%(first)s::BIGINT, %(last)s::BIGINT) n
             CROSS JOIN LATERAL (SELECT 1700000000000 + n * 86400000 / %(rows)s AS at) t""".replace(
                 "n % ", "n %% "

@@ -11,10 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from lonnymq.spark.changes.change_source import ChangeSource, StreamReader
+from lonnymq.spark.changes.change_source import ChangeSource
 from lonnymq.spark.changes.dead_source import DeadSource
 from lonnymq.spark.changes.history_source import HistorySource
 from lonnymq.spark.changes.policy_source import PolicySource
+from lonnymq.spark.changes.stream_reader import StreamReader
 
 Row = tuple[Any, ...]
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"

@@ -29,13 +29,14 @@ from pyspark.sql.datasource import (
 )
 
 from lonnymq.errors import DatabaseUnreachable, PositionUnknown, SchemaError
-from lonnymq.spark.changes.change_source import BatchReader, StreamReader
+from lonnymq.spark.changes.batch_reader import BatchReader
 from lonnymq.spark.changes.change_view import PLANNER_SETTINGS
 from lonnymq.spark.changes.filters import PushedFilters
 from lonnymq.spark.changes.history_source import HistorySource
 from lonnymq.spark.changes.offsets import Offset
 from lonnymq.spark.changes.range_reader import BATCH_BYTES, RowsLost
 from lonnymq.spark.changes.snapshots import EARLIEST, Snapshot
+from lonnymq.spark.changes.stream_reader import StreamReader
 from lonnymq.spark.connection import QueueConnection
 from lonnymq.spark.source_options import InvalidOption
 from tests.database import AnyServer, Connect

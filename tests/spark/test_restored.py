@@ -11,7 +11,7 @@ import pytest
 from lonnymq.embedded import Server
 from lonnymq.errors import PositionUnknown
 from lonnymq.install import install
-from lonnymq.spark.changes.change_source import StreamReader
+from lonnymq.spark.changes.stream_reader import StreamReader
 from tests.database import EMBEDDED_VERSION, create_database
 from tests.faults.clusters import (
     SET_BACK,

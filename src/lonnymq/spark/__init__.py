@@ -13,8 +13,9 @@ The public functions are `session`, `load`, `archive`, `report`, `simulate` and 
 - `load_files` enqueues the rows of files, `replay_messages` those of history or dead letters
 
 All of them share `connection` (how a Spark process connects to the database), `source_options` (the checked
-options of a data source), `columns` (what is read, with its types), `transient_errors` (what is retried) and
-`unwrap_errors` (our errors, taken out of Spark's).
+options of a data source), `message_filter` (the lanes and channels that are read), `columns` (what is read,
+with its types), `content/` (contents as structs), `transient_errors` (what is retried) and `unwrap_errors`
+(our errors, taken out of Spark's).
 """
 
 from __future__ import annotations

@@ -120,7 +120,9 @@ class QueueConnection:
             raise
 
     def read(self, queries: Callable[[psycopg.Cursor[Any]], Answer]) -> Answer:
-        """Run queries that only read. They are repeated on a new connection if this one turns out broken."""
+        """Run queries that only read, in one transaction. They are repeated on a new connection if this one
+        turns out broken.
+        """
         try:
             if self.connection is not None:
                 try:
@@ -149,7 +151,7 @@ class QueueConnection:
     def _read(
         connection: psycopg.Connection[Any], queries: Callable[[psycopg.Cursor[Any]], Answer]
     ) -> Answer:
-        with connection.cursor() as cursor:
+        with connection.transaction(), connection.cursor() as cursor:
             return queries(cursor)
 
 

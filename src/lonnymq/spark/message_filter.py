@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 import psycopg
 from psycopg.sql import Literal
 
 from lonnymq.spark.source_options import InvalidOption, SourceOptions
 
+if TYPE_CHECKING:
+    from lonnymq.spark.changes.change_view import Cursor
+
 CHANNEL_OPTIONS = ("channels", "channelPattern")
 FILTER_OPTIONS = ("lanes", *CHANNEL_OPTIONS)
-ANY_CASE = "(?i)"
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,10 @@ class MessageFilter:
         return tuple(found)
 
     def whole_pattern(self) -> str:
-        """The pattern, changed so that it matches whole names only."""
-        given = self.pattern or ""
-        flag = ANY_CASE if given.startswith(ANY_CASE) else ""
-        return f"{flag}^(?:{given.removeprefix(ANY_CASE)})$"
+        """The pattern, so that it matches whole names only."""
+        return f"^(?:{self.pattern})$"
 
-    def check(self, connection: psycopg.Connection[Any]) -> None:
+    def check(self, cursor: Cursor) -> None:
         """Raise InvalidOption if the pattern is not a regular expression. Nothing is asked without one.
 
         The pattern is checked as it was given too: `a)|(b` is valid only after we put it into parentheses.
@@ -55,7 +55,9 @@ class MessageFilter:
         if self.pattern is None:
             return
         try:
-            connection.execute("SELECT '' ~ %s, '' ~ %s", (self.pattern, self.whole_pattern()))
+            cursor.execute(
+                f"SELECT '' ~ {_literals([self.pattern])}, '' ~ {_literals([self.whole_pattern()])}"
+            )
         except psycopg.errors.InvalidRegularExpression as error:
             raise InvalidOption(
                 f"channelPattern is {self.pattern!r}: {error.diag.message_primary}",

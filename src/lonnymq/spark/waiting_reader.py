@@ -55,7 +55,7 @@ class WaitingReader(DataSourceReader):
             return [IdRange()]
         query = sql.SQL("SELECT MIN(id), MAX(id) FROM {}").format(self._view())
         with self._address.connect() as connection:
-            self._filter.check(connection)
+            self._filter.check(connection.cursor())
             if self._partitions == 1:
                 return [IdRange()]
             try:

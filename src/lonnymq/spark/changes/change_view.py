@@ -6,8 +6,10 @@ Every query uses the index on transactions, starting at the position: rows that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
+
+from psycopg.sql import Literal
 
 from lonnymq.errors import PositionUnknown
 from lonnymq.spark.changes.snapshots import Snapshot
@@ -17,6 +19,8 @@ from lonnymq.statement import identifier
 # With old statistics the planner might scan the whole history. These queries are too short for the JIT.
 PLANNER_SETTINGS = "SELECT set_config('enable_seqscan', 'off', FALSE), set_config('jit', 'off', FALSE)"
 MAX_RANGES = 1024
+INCARNATION = """concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()),
+    (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()), CAST(to_regclass({}) AS OID))"""
 
 
 class Cursor(Protocol):
@@ -35,6 +39,8 @@ class DatabaseState:
     trimmed: int
     """Rows of this transaction and of earlier ones may have been dropped."""
     keeps_history: bool
+    incarnation: str
+    """The running server, database and view. While it is the same, the database has not gone back in time."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,16 @@ class XidRange:
     first: int
     last: int
     rows: int
+
+
+@dataclass(frozen=True)
+class Amount:
+    rows: int = 0
+    size: int = 0
+    """In bytes of content."""
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.rows + other.rows, self.size + other.size)
 
 
 @dataclass(frozen=True)
@@ -60,18 +76,33 @@ class ChangeView:
     """
     marked_by: str = "history_mark('{}')"
     """The call that returns the mark of a snapshot."""
+    size: str | None = None
+    """The number of bytes of a row's content. None: rows have no content."""
     conditions: tuple[str, ...] = field(default=())
 
     @property
     def is_trimmed(self) -> bool:
         return self.trimmed is not None
 
+    def where(self, conditions: Iterable[str]) -> ChangeView:
+        return replace(self, conditions=(*self.conditions, *conditions))
+
+    def between_times(self, since: int | None, until: int | None) -> ChangeView:
+        """Only the rows from `since` to before `until`."""
+        at = self.times[0]
+        found = [f"{at} >= {since}"] if since is not None else []
+        return self.where([*found, f"{at} < {until}"] if until is not None else found)
+
+    def unfiltered(self) -> ChangeView:
+        return replace(self, conditions=())
+
     def state(self, cursor: Cursor) -> DatabaseState:
         """In one statement: a commit meanwhile must not look like a transaction of another cluster."""
-        [(snapshot, system, trimmed, keeps_history, is_foreign)] = _rows(
+        [(snapshot, system, trimmed, keeps_history, is_foreign, incarnation)] = _rows(
             cursor,
             f"""SELECT b.snapshot, b.system_id, {self.trimmed or 0}, b.is_kept, EXISTS (
-                SELECT FROM {self._relation()} WHERE xid >= pg_snapshot_xmax(pg_current_snapshot()))
+                SELECT FROM {self._relation()} WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())),
+                {INCARNATION.format(Literal(self._relation()).as_string())}
             FROM {identifier(self.schema)}.history_bounds() b""",  # noqa: S608 # the name is quoted
         )
         if is_foreign:
@@ -81,19 +112,24 @@ class ChangeView:
                 f"give them a new transaction id: UPDATE {self._table()} SET xid = DEFAULT"  # noqa: S608
                 " WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())",
             )
-        return DatabaseState(Snapshot.parse(snapshot), system, trimmed, keeps_history)
+        return DatabaseState(Snapshot.parse(snapshot), system, trimmed, keeps_history, incarnation)
 
     def mark(self, cursor: Cursor, snapshot: Snapshot) -> int | None:
         """A fingerprint of the rows that the snapshot sees; None: they are no longer kept."""
         [(mark,)] = _rows(cursor, f"SELECT {identifier(self.schema)}.{self.marked_by.format(snapshot)}")
         return None if mark is None else int(mark)
 
+    def first(self, cursor: Cursor, start: Snapshot, end: Snapshot) -> int | None:
+        """The lowest transaction among the rows that `end` sees and `start` did not."""
+        return min(self._outermost(cursor, start, end, "ASC"), default=None)
+
     def last(self, cursor: Cursor, start: Snapshot, end: Snapshot) -> int | None:
         """The highest transaction among the rows that `end` sees and `start` did not."""
-        found = [
-            self._first(cursor, "CAST(xid AS TEXT)", where, "DESC") for where in self.between(start, end)
-        ]
-        return max((int(xid) for xid in found if xid is not None), default=None)
+        return max(self._outermost(cursor, start, end, "DESC"), default=None)
+
+    def _outermost(self, cursor: Cursor, start: Snapshot, end: Snapshot, order: str) -> list[int]:
+        found = [self._first(cursor, "CAST(xid AS TEXT)", where, order) for where in self.between(start, end)]
+        return [int(xid) for xid in found if xid is not None]
 
     def oldest_at(self, cursor: Cursor) -> int | None:
         """The time of the oldest row, in Unix milliseconds."""
@@ -117,10 +153,16 @@ class ChangeView:
         return [*found, self.from_to(start.xmax, end.xmax, end)] if start.xmax < end.xmax else found
 
     def among(self, xids: Iterable[int], end: Snapshot) -> str:
-        return self._where(f"xid = ANY (CAST('{_array(xids)}' AS XID8[]))", end)
+        return " AND ".join(
+            [f"xid = ANY (CAST('{_array(xids)}' AS XID8[]))", _is_visible(end), *self.conditions]
+        )
 
     def from_to(self, first: int, behind: int, end: Snapshot) -> str:
-        return self._where(f"xid >= CAST('{first}' AS XID8) AND xid < CAST('{behind}' AS XID8)", end)
+        """The rows that `end` sees. If it sees all these transactions, their rows need not be tested."""
+        sees_all = behind <= end.xmax and not any(first <= xid < behind for xid in end.open)
+        visible = [] if sees_all else [_is_visible(end)]
+        bounds = f"xid >= CAST('{first}' AS XID8) AND xid < CAST('{behind}' AS XID8)"
+        return " AND ".join([bounds, *visible, *self.conditions])
 
     def count(self, cursor: Cursor, where: str, at_most: int) -> int:
         [(rows,)] = _rows(
@@ -128,6 +170,24 @@ class ChangeView:
             f"SELECT COUNT(*) FROM (SELECT FROM {self._relation()} WHERE {where} LIMIT {at_most}) x",  # noqa: S608
         )
         return int(rows)
+
+    def count_between(self, cursor: Cursor, start: Snapshot, end: Snapshot, at_most: int) -> int:
+        """How many rows `end` sees and `start` did not; `at_most` if there are more."""
+        rows = 0
+        for where in self.between(start, end):
+            if rows < at_most:
+                rows += self.count(cursor, where, at_most - rows)
+        return rows
+
+    def amount(self, cursor: Cursor, where: str, at_most: int | None) -> Amount:
+        """Rows and bytes, of no more than `at_most` rows."""
+        where = where if at_most is None else f"{where} LIMIT {at_most}"
+        [(rows, size)] = _rows(
+            cursor,
+            f"""SELECT COUNT(*), COALESCE(SUM(size), 0) FROM (
+                SELECT {self.size or 0} AS size FROM {self._relation()} WHERE {where}) x""",  # noqa: S608
+        )
+        return Amount(int(rows), int(size))
 
     def counts(self, cursor: Cursor, where: str, grouped_by: str = "xid") -> list[XidRange]:
         """How many rows there are, per transaction or per group of neighbouring transactions."""
@@ -166,14 +226,15 @@ class ChangeView:
         )
         return found[0][0] if found else None
 
-    def _where(self, xids: str, end: Snapshot) -> str:
-        return " AND ".join([xids, f"pg_visible_in_snapshot(xid, '{end}')", *self.conditions])
-
     def _table(self) -> str:
         return f"{identifier(self.schema)}.{self.table}"
 
     def _relation(self) -> str:
         return f"{identifier(self.schema)}.{self.name}"
+
+
+def _is_visible(end: Snapshot) -> str:
+    return f"pg_visible_in_snapshot(xid, '{end}')"
 
 
 def _array(xids: Iterable[int]) -> str:

@@ -22,8 +22,9 @@ class DeadSource(ChangeSource):
             name="dead_letters",
             table="dead",
             columns=columns.DEAD,
-            texts=("channel",),
+            texts=("channel", "lane"),
             times=("dead_at",),
+            size="octet_length(content)",
             trimmed=None,
             marked_by="history_mark('{}', TRUE)",
         )

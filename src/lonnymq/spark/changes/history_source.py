@@ -1,9 +1,11 @@
 """`format("lonnymq_history")`, with `read` or `readStream`: the finished messages, each row once.
 
 The options, besides those of the connection, are `startingOffsets` (earliest, which is the default, latest,
-or a position), `endingOffsets` of a batch (latest, or a position), `maxOffsetsPerTrigger` of a stream (in
-rows; a transaction is never split), `minPartitions`, `includeContent` (false leaves out the column `content`)
-and `failOnDataLoss`.
+or a position) or `startingTimestamp` (Unix milliseconds); for a batch `endingOffsets` (latest, or a position)
+or `endingTimestamp`; for a stream `maxOffsetsPerTrigger` (in rows; a transaction is never split),
+`maxBytesPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay`; `channels`, `channelPattern` and `lanes`;
+`minPartitions` and `failOnDataLoss`; and those of the columns: `includeContent`, `contentFormat`,
+`contentSchema`, `contentMode` and `headersFormat`.
 
 A position is JSON, `{"snapshot": "731:735:731,733", "system": 7461018473529023142}`, with the values of
 `history_bounds()`. A read returns the rows that `endingOffsets` sees and `startingOffsets` does not. The
@@ -28,6 +30,7 @@ class HistorySource(ChangeSource):
             name="history",
             table="finished",
             columns=columns.HISTORY,
-            texts=("channel", "outcome"),
+            texts=("channel", "lane", "outcome"),
             times=("finished_at",),
+            size="content_bytes",
         )

@@ -5,7 +5,8 @@ A position is JSON: `{"snapshot": "731:735:731,733", "system": 74610184735290231
 `pg_current_snapshot()` writes it; `"x:x:"` sees every transaction below x. `system` is the cluster's
 `system_identifier`: transaction ids of another cluster mean something else. `history_bounds()` returns both.
 `mark` comes from `history_mark(snapshot)` and may be left out; it detects a database that was restored to an
-earlier time.
+earlier time. With `since`, in Unix milliseconds, a stream that began at `startingTimestamp` goes on to leave
+older rows out.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from lonnymq.errors import InvalidArgument, PositionUnknown
 from lonnymq.spark.changes.snapshots import Snapshot
 from lonnymq.spark.source_options import InvalidOption
 
+ROWS_BEHIND = "rows_behind"
+"""In the latest offset that a stream reports: how many rows it has not read. Ignored in a position."""
+NUMBERS = {"mark", "since", ROWS_BEHIND}
 EXAMPLE = 'a position looks like {"snapshot": "731:735:731,733", "system": 7461018473529023142}'
 
 
@@ -27,15 +31,17 @@ class Offset:
     system: int
     mark: int | None = None
     """A fingerprint of the rows that the snapshot sees. None: it is not compared."""
+    since: int | None = None
+    """Rows from before this time are not read."""
 
     @classmethod
     def of(cls, kept: object) -> Self:
         """From the JSON value in a checkpoint."""
         match kept:
-            case {"snapshot": str(text), "system": int(system), "mark": int(mark), **more} if not more:
-                return cls(Snapshot.parse(text), system, mark)
-            case {"snapshot": str(text), "system": int(system), **more} if not more:
-                return cls(Snapshot.parse(text), system)
+            case {"snapshot": str(text), "system": int(system), **more} if more.keys() <= NUMBERS:
+                numbers = {name: value for name, value in more.items() if isinstance(value, int)}
+                if numbers == more:
+                    return cls(Snapshot.parse(text), system, numbers.get("mark"), numbers.get("since"))
         raise PositionUnknown(f"{str(kept)[:200]!r} is not a position of this source", EXAMPLE)
 
     @classmethod
@@ -48,5 +54,6 @@ class Offset:
 
     def as_json(self) -> dict[str, Any]:
         """The value that `of` reads."""
-        value = {"snapshot": str(self.snapshot), "system": self.system}
-        return value if self.mark is None else value | {"mark": self.mark}
+        value: dict[str, Any] = {"snapshot": str(self.snapshot), "system": self.system}
+        more = {"mark": self.mark, "since": self.since}
+        return value | {name: number for name, number in more.items() if number is not None}
