@@ -50,10 +50,12 @@ class ArchiveSource:
     day_of: str
     follows: bool = True
     """Whether PostgreSQL keeps its rows until they are in the lake."""
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
-HISTORY = ArchiveSource("history", HistorySource, "finished_at")
-DEAD = ArchiveSource("dead", DeadSource, "dead_at", follows=False)
+EXACT_HEADERS = {"headersFormat": "json"}
+HISTORY = ArchiveSource("history", HistorySource, "finished_at", options=EXACT_HEADERS)
+DEAD = ArchiveSource("dead", DeadSource, "dead_at", follows=False, options=EXACT_HEADERS)
 POLICIES = ArchiveSource("policies", PolicySource, "at")
 SOURCES = {table.name: table for table in (HISTORY, DEAD, POLICIES)}
 TABLES = (*SOURCES, WAITING)
@@ -175,7 +177,7 @@ class _TableArchiver:
         follow: bool,  # noqa: FBT001
     ) -> None:
         self.spark, self.source, self.archived, self.follow = spark, source, archived, follow
-        self.options = {**options, "headersFormat": "json"}
+        self.options = {**options, **source.options}
         self.address = QueueAddress.of(self.options)
         self.view = source.format(self.options).view()
         self.reader = RangeReader(self.view, self.address, min_partitions=1, fails_on_data_loss=True)
