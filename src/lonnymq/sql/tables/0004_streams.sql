@@ -1,9 +1,9 @@
 -- For writers and readers that work in batches and continue where they stopped, such as Spark jobs.
 
 -- Rows of bulk loads, inserted by COPY and by many sessions at once, until staging_publish creates messages from a
--- batch. Producers may only insert here, and cannot set staged_by. Unlogged, because a row is written twice, here and to
--- message, and WAL is half of its cost. After a crash or a failover it is empty: whoever has staged rows compares the
--- number that a publication returns with the number of rows, and stages them again if some are missing.
+-- batch. Producers may only insert here, and cannot set staged_by. Unlogged, because a row is written twice, here and
+-- to message, and WAL is half of its cost. After a crash or a failover it is empty: whoever has staged rows compares
+-- the number that a publication returns with the number of rows, and stages them again if some are missing.
 CREATE UNLOGGED TABLE staging (
     batch UUID NOT NULL,
     ord BIGINT NOT NULL,                    -- orders the batch; need not be dense

@@ -37,8 +37,9 @@ BEGIN
         ARRAY(SELECT c.channel FROM policy_change c WHERE c.xid >= t.policy_xid) AS changed INTO q FROM queue q
     LEFT JOIN LATERAL (SELECT t.at, t.lanes, t.policy_xid FROM tick t ORDER BY t.id DESC LIMIT 1) t ON TRUE;
     IF (p_limit BETWEEN 1 AND 10000 AND (p_lease_ms IS NULL OR p_lease_ms BETWEEN 1 AND q.lease_max_ms)
-        AND (p_consumer IS NULL OR octet_length(p_consumer) <= 255) AND p_lanes IS NULL AND p_async_commit IS NOT NULL AND p_channels IS NULL
-        AND NOT q.has_bound AND current_setting('transaction_isolation') = 'read committed') IS NOT TRUE
+        AND (p_consumer IS NULL OR octet_length(p_consumer) <= 255) AND p_lanes IS NULL AND p_channels IS NULL
+        AND p_async_commit IS NOT NULL AND NOT q.has_bound
+        AND current_setting('transaction_isolation') = 'read committed') IS NOT TRUE
     THEN
         PERFORM dequeue_check(p_limit, COALESCE(p_lease_ms, q.lease_ms), p_consumer, p_lanes);
         p_channels := claim_channels(p_channels, NULL, NULL);

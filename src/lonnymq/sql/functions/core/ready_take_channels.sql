@@ -1,5 +1,5 @@
--- Part of a dequeue from certain channels: take up to p_limit of their entries, lowest tag first, also above the horizon
--- of the lane, but not above the first tag in the lines of these channels. Skips what ready_take skips.
+-- Part of a dequeue from certain channels: take up to p_limit of their entries, lowest tag first, also above the
+-- horizon of the lane, but not above the first tag in the lines of these channels. Skips what ready_take skips.
 CREATE OR REPLACE FUNCTION ready_take_channels (l lane_state, p_channels TEXT[], p_changed TEXT[], p_limit INT)
 RETURNS ready[] LANGUAGE plpgsql AS $$
 DECLARE

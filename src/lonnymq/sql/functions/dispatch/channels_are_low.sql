@@ -1,6 +1,6 @@
--- Part of channels_dispatch: whether ready has fewer than p_limit messages of these channels that can be taken, although
--- a line of them may release; or has entries that a rolled-back dequeue has touched. Locks nothing. Reads, for each
--- channel, its backlog and what it has in ready.
+-- Part of channels_dispatch: whether ready has fewer than p_limit messages of these channels that can be taken,
+-- although a line of them may release; or has entries that a rolled-back dequeue has touched. Locks nothing. Reads, for
+-- each channel, its backlog and what it has in ready.
 CREATE OR REPLACE FUNCTION channels_are_low (
     l lane_state, p_channels TEXT[], p_limit INT, p_max INT, p_now BIGINT)
 RETURNS BOOLEAN LANGUAGE plpgsql STABLE AS $$

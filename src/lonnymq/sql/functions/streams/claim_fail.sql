@@ -1,5 +1,5 @@
--- Part of claim_complete: of the messages p_ids, with the tokens of their leases, those in p_failed_ids have failed with
--- p_errors. Locks all of p_ids first, in their order, so that the caller can complete the others.
+-- Part of claim_complete: of the messages p_ids, with the tokens of their leases, those in p_failed_ids have failed
+-- with p_errors. Locks all of p_ids first, in their order, so that the caller can complete the others.
 -- Returns the others, and how many failed, had been cancelled, or are lost.
 CREATE OR REPLACE FUNCTION claim_fail (
     p_ids BIGINT[], p_tokens UUID[], p_failed_ids BIGINT[], p_errors TEXT[], OUT ids BIGINT[], OUT tokens UUID[],
@@ -16,7 +16,8 @@ BEGIN
     WITH split AS MATERIALIZED (
         SELECT u.id, u.token, f.error FROM unnest(p_ids, p_tokens) u (id, token)
         LEFT JOIN (
-            SELECT x.id, MIN(left(COALESCE(x.error, ''), 10000)) AS error FROM unnest(p_failed_ids, p_errors) x (id, error)
+            SELECT x.id, MIN(left(COALESCE(x.error, ''), 10000)) AS error
+            FROM unnest(p_failed_ids, p_errors) x (id, error)
             GROUP BY x.id) f ON f.id = u.id)
     SELECT array_agg(s.id) FILTER (WHERE s.error IS NULL), array_agg(s.token) FILTER (WHERE s.error IS NULL),
         array_agg(s.id) FILTER (WHERE s.error IS NOT NULL), array_agg(s.token) FILTER (WHERE s.error IS NOT NULL),

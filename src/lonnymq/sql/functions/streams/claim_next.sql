@@ -1,6 +1,7 @@
 -- The claim after p_seq: one that was made before and is still held, with extended leases, or a new one of up to
--- p_limit messages, dequeued like any others; fewer after a batch was not completed (claim_begin). Messages that were lost meanwhile are no longer part of it. Call dispatch
--- first, in its own transaction; with p_channels or p_pattern, then channels_dispatch. READ COMMITTED only.
+-- p_limit messages, dequeued like any others; fewer after a batch was not completed (claim_begin). Messages that were
+-- lost meanwhile are no longer part of it. Call dispatch first, in its own transaction; with p_channels or p_pattern,
+-- then channels_dispatch. READ COMMITTED only.
 -- With p_before a claim is made only while some channel may release a message that was due at that time, so that a
 -- reader of the present messages finishes although others keep producing. With p_lanes, it takes from these lanes only;
 -- with p_channels or p_pattern, from these channels only: see claim_channels.

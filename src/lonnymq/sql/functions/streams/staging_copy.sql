@@ -1,7 +1,8 @@
 -- Create messages from the rows that the caller's login role has staged under a batch, in their order, and delete the
 -- rows. For rows without dedupe keys and channels without a max_size: nothing is locked but the first row of the batch,
--- so that of two calls that publish or discard the same rows, one waits for the other. Announces nothing: staging_create
--- does. Returns how many messages there are, the span of their ids, when the first of them is due, and their batches.
+-- so that of two calls that publish or discard the same rows, one waits for the other. Announces nothing, which
+-- staging_create does. Returns how many messages there are, the span of their ids, when the first of them is due,
+-- and their batches.
 CREATE OR REPLACE FUNCTION staging_copy (p_batch UUID, p_xid XID8, OUT n BIGINT, OUT lo_id BIGINT, OUT hi_id BIGINT,
     OUT first_at BIGINT, OUT batch_ids BIGINT[])
 LANGUAGE plpgsql AS $$
