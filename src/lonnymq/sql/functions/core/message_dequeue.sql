@@ -38,9 +38,8 @@ BEGIN
     LEFT JOIN LATERAL (SELECT t.at, t.lanes, t.policy_xid FROM tick t ORDER BY t.id DESC LIMIT 1) t ON TRUE;
     IF (p_limit BETWEEN 1 AND 10000 AND (p_lease_ms IS NULL OR p_lease_ms BETWEEN 1 AND q.lease_max_ms)
         AND (p_consumer IS NULL OR octet_length(p_consumer) <= 255) AND p_lanes IS NULL AND p_channels IS NULL
-        AND p_async_commit IS NOT NULL AND NOT q.has_bound
-        AND current_setting('transaction_isolation') = 'read committed') IS NOT TRUE
-    THEN
+        AND p_async_commit IS NOT NULL AND current_setting('transaction_isolation') = 'read committed'
+        AND NOT q.has_bound) IS NOT TRUE THEN
         PERFORM dequeue_check(p_limit, COALESCE(p_lease_ms, q.lease_ms), p_consumer, p_lanes);
         p_channels := claim_channels(p_channels, NULL, NULL);
     END IF;
@@ -89,9 +88,7 @@ BEGIN
         END LOOP;
         EXIT WHEN v_skipped IS NULL OR v_count = p_limit;
     END LOOP;
-    IF v_skipped IS NOT NULL THEN
-        v_taken := ready_skip(v_taken, v_skipped, v_back, v_now);
-    END IF;
+    v_taken := CASE WHEN v_skipped IS NULL THEN v_taken ELSE ready_skip(v_taken, v_skipped, v_back, v_now) END;
     IF v_count > 0 THEN
         v_is_exact := lease_write(v_taken, message_dequeue.token, message_dequeue.lease_end_at, v_now, p_consumer,
             p_limit) OR q.history OR q.has_policies
