@@ -155,3 +155,20 @@ def test_a_bad_snapshot_is_refused(conn: psycopg.Connection, snapshot: str | Non
     with pytest.raises(psycopg.Error, match="the snapshot is not valid") as error:
         mark(conn, snapshot)  # type: ignore[arg-type]
     assert error.value.sqlstate == "LM010"
+
+
+def test_large_transactions_do_not_make_it_slow(conn: psycopg.Connection) -> None:
+    """It is made of whole transactions with 10,000 rows together, beginning with the last one."""
+    insert = """
+        INSERT INTO finished (id, created_at, dequeue_at, finished_at, attempts, content_bytes, outcome,
+            channel, lane, priority, cost)
+        SELECT n, 0, 0, 1, 1, 0, 'completed', 'a', 'default', 0, 1
+        FROM generate_series(%s::INT, %s::INT) n"""
+    for first, last in [(1, 1), (2, 9_998), (9_999, 9_999), (10_000, 10_001)]:
+        conn.execute(insert, (first, last))
+    at = present(conn)
+    before = mark(conn, at)
+    conn.execute("UPDATE finished SET finished_at = 2 WHERE id = 1")
+    assert mark(conn, at) == before, "without the last row, there are 10,000"
+    conn.execute("UPDATE finished SET finished_at = 2 WHERE id = 2")
+    assert mark(conn, at) != before

@@ -3,9 +3,10 @@
 -- this database, because a standby that lagged behind was promoted, or the database was replaced by a copy or a backup;
 -- transaction ids are then used a second time. A restart, or a failover that lost nothing, does not change it.
 -- Transactions do not commit in the order of their ids. So the mark of the history is made of the rows of the last
--- 1,000 transaction ids, as far as they belong to one day and are therefore dropped together. 0: the snapshot sees no
--- row. NULL: the rows that are needed are no longer kept. With p_dead, the mark is about the dead letters. A login that
--- is bound to channels gets the mark of the rows that it may see; no row of other channels is read.
+-- 1,000 transaction ids, as far as they belong to one day and are therefore dropped together; or of the last ones that
+-- have 10,000 rows, so that large transactions do not make it slow. 0: the snapshot sees no row. NULL: the rows that are
+-- needed are no longer kept. With p_dead, the mark is about the dead letters. A login that is bound to channels gets the
+-- mark of the rows that it may see; no row of other channels is read.
 CREATE OR REPLACE FUNCTION history_mark (p_snapshot TEXT, p_dead BOOLEAN DEFAULT FALSE)
 RETURNS BIGINT LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off
@@ -16,6 +17,8 @@ DECLARE
     v_bound TEXT[] := bound_channels();
     v_end XID8;
     v_last XID8;
+    v_first XID8;
+    v_large XID8;                           -- the transaction of the 10,000th row, counted from the last one
     v_day BIGINT;
     v_mark BIGINT;
 BEGIN
@@ -50,10 +53,14 @@ BEGIN
     SELECT f.xid INTO v_last FROM history f WHERE f.xid < v_end
         AND pg_visible_in_snapshot(f.xid, v_snapshot) ORDER BY f.xid DESC LIMIT 1;
     SELECT MAX(f.finished_at) / 86400000 INTO v_day FROM history f WHERE f.xid = v_last;
+    v_first := (GREATEST(v_last::TEXT::NUMERIC - 1000, 0) + 1)::TEXT::XID8;
+    SELECT f.xid INTO v_large FROM history f
+    WHERE f.xid >= v_first AND f.xid <= v_last AND pg_visible_in_snapshot(f.xid, v_snapshot)
+        AND f.finished_at >= v_day * 86400000 AND f.finished_at < (v_day + 1) * 86400000
+    ORDER BY f.xid DESC OFFSET 9999 LIMIT 1;
     SELECT BIT_XOR(hashtextextended(concat_ws(' ', f.xid, f.id, f.finished_at), 0)) & 9223372036854775807 INTO v_mark
     FROM history f
-    WHERE f.xid > GREATEST(v_last::TEXT::NUMERIC - 1000, 0)::TEXT::XID8 AND f.xid <= v_last
-        AND pg_visible_in_snapshot(f.xid, v_snapshot)
+    WHERE f.xid >= COALESCE(v_large, v_first) AND f.xid <= v_last AND pg_visible_in_snapshot(f.xid, v_snapshot)
         AND f.finished_at >= v_day * 86400000 AND f.finished_at < (v_day + 1) * 86400000;
     RETURN COALESCE(v_mark, 0);
 END $$;
