@@ -167,7 +167,7 @@ def test_avro() -> None:
         ({"contentSchema": "a INT"}, "contentSchema needs contentFormat"),
         ({"contentMode": "failfast"}, "contentMode needs contentFormat"),
         ({"contentFormat": "xml"}, "give json or avro"),
-        ({"contentFormat": "json"}, "contentSchema is missing"),
+        ({"contentFormat": "json"}, r"contentSchema is missing \(give one such as: id BIGINT, "),
         (
             {"contentFormat": "json", "contentSchema": "a INT", "contentMode": "loose"},
             "permissive or failfast",

@@ -17,6 +17,7 @@ import typer
 
 from lonnymq.cli import lake_commands
 from lonnymq.cli.options import DEFAULT_SCHEMA, Dsn, Json, Schema, print_json
+from lonnymq.formatting import plural
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -180,15 +181,18 @@ def archive(
         return
     for name, table in done.tables.items():
         if name == WAITING:
-            typer.echo(f"{name}: {table.rows:,} messages in the last snapshot")
+            typer.echo(f"{name}: {plural(table.rows, 'message')} in the last snapshot")
             continue
         typer.echo(
-            f"{name}: {table.rows:,} rows in {table.commits:,} commits, up to transaction {table.upto_xid}"
+            f"{name}: {plural(table.rows, 'row')} in {plural(table.commits, 'commit')}, "
+            f"up to transaction {table.upto_xid}"
         )
         if table.begins_at:
             typer.echo(f"  it begins at {table.begins_at}: older history had already been dropped")
         if table.behind:
-            typer.echo(f"  {table.behind:,} more rows wait until an older transaction has finished")
+            typer.echo(
+                f"  not yet archived: {plural(table.behind, 'row')}, until an older transaction has finished"
+            )
 
 
 @app.command()

@@ -6,7 +6,8 @@ Spark passes names in lower case and values as text, and shows both in plans and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 
 from lonnymq.errors import InvalidArgument
 
@@ -29,6 +30,7 @@ OF_SPARK = ("checkpointLocation", "queryName")
 SECRETS = {"password", "sslpassword", "oauth_client_secret", "pgpassword"}
 WITHOUT_SECRETS = "name a libpq service, a passfile, or with dsnEnv a variable that holds the address"
 BOOLEANS = {"true": True, "false": False}
+MAX_INTEGER = 2**63 - 1
 DELAY = re.compile(r"([0-9]{1,12}) ?(ms|s|m|min|h|d)")
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -47,9 +49,7 @@ class SourceOptions:
         refuse_secrets(self.given)
         unknown = sorted(set(self.given) - {name.lower() for name in (*ours, *OF_SPARK)})
         if unknown:
-            raise InvalidOption(
-                f"there is no option {' or '.join(unknown)}", f"the options are {', '.join(ours)}"
-            )
+            raise InvalidOption(f"there is no option {' or '.join(unknown)}", _meant(unknown, ours))
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self.given
@@ -57,26 +57,34 @@ class SourceOptions:
     def text(self, name: str, default: str | None = None) -> str | None:
         return self.given.get(name.lower(), default)
 
-    def required(self, name: str) -> str:
+    def required(self, name: str, hint: str) -> str:
         value = self.text(name)
         if not value:
-            raise InvalidOption(f"the option {name} is missing")
+            raise InvalidOption(f"the option {name} is missing", hint)
         return value
 
     def integer(
-        self, name: str, default: int | None = None, *, at_least: int = 1, at_most: int = 2**63 - 1
+        self,
+        name: str,
+        default: int | None = None,
+        *,
+        at_least: int = 1,
+        at_most: int = MAX_INTEGER,
+        hint: str | None = None,
     ) -> int | None:
+        """`hint`: what to give instead of a value that is not a number."""
         value = self.text(name)
         if value is None:
             return default
         try:
             number = int(value)
         except ValueError:
-            raise InvalidOption(f"{name} is {value!r}, which is not a whole number") from None
+            raise InvalidOption(f"{name} is {value!r}, which is not a whole number", hint) from None
         if not at_least <= number <= at_most:
-            raise InvalidOption(
-                f"{name} is {number}, which is out of range", f"give a number from {at_least} to {at_most}"
+            up_to = (
+                f"a number from {at_least} to {at_most}" if at_most < MAX_INTEGER else f"at least {at_least}"
             )
+            raise InvalidOption(f"{name} is {number}, which is out of range", f"give {up_to}")
         return number
 
     def boolean(self, name: str, *, default: bool) -> bool:
@@ -133,6 +141,14 @@ class SourceOptions:
                 f"{name} is {value!r}, which is not a choice", f"give {' or '.join(spelled.values())}"
             )
         return spelled[value.lower()]
+
+
+def _meant(unknown: Iterable[str], known: Sequence[str]) -> str:
+    """The options with the most similar names first: the list of all is long."""
+    spelled = {name.lower(): name for name in known}
+    near = [spelled[found] for name in unknown for found in get_close_matches(name, spelled, n=1)]
+    question = f"did you mean {' and '.join(near)}? The" if near else "the"
+    return f"{question} options are {', '.join(known)}"
 
 
 def refuse_secrets(names: Iterable[str]) -> None:

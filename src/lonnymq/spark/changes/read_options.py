@@ -17,6 +17,7 @@ from lonnymq.spark.source_options import InvalidOption, SourceOptions
 RANGE = ("startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp")
 TRIGGER = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 OTHERS = ("minPartitions", "failOnDataLoss")
+UNIX_MS = "give Unix milliseconds, such as 1893456000000 for 2030-01-01 00:00 UTC"
 DEFAULT_DELAY_MS = 15 * 60_000
 """As in Spark's source for Kafka."""
 
@@ -89,8 +90,8 @@ class ReadOptions:
             QueueAddress.of(given),
             _offset(options, "startingOffsets", "earliest"),
             _offset(options, "endingOffsets", "latest"),
-            options.integer("startingTimestamp", at_least=0),
-            options.integer("endingTimestamp", at_least=0),
+            options.integer("startingTimestamp", at_least=0, hint=UNIX_MS),
+            options.integer("endingTimestamp", at_least=0, hint=UNIX_MS),
             MessageFilter.of(options),
             TriggerLimits.of(options),
             options.integer("minPartitions", at_most=10_000),

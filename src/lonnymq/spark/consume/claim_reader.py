@@ -111,7 +111,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._address = QueueAddress.of(given)
         self._consumer = StreamConsumer(
             self._address,
-            options.required("consumer"),
+            options.required("consumer", "give the stream a name of its own, such as consumer=invoices"),
             None if lease_s is None else lease_s * 1000,
             MessageFilter.of(options),
         )

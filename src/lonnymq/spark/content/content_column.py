@@ -33,6 +33,10 @@ from lonnymq.spark.source_options import InvalidOption, SourceOptions
 CONTENT_OPTIONS = ("contentFormat", "contentSchema", "contentMode")
 FORMATS = ("json", "avro")
 MODES = ("permissive", "failfast")
+SCHEMAS = {
+    "json": "give one such as: id BIGINT, total DECIMAL(10,2), tags ARRAY<STRING>",
+    "avro": "give the JSON text of an Avro schema",
+}
 ERROR = "content_error"
 CORRUPT = "corrupt_content"
 ADDED = (ERROR, CORRUPT)
@@ -57,7 +61,7 @@ class ContentColumn:
                     raise InvalidOption(f"{name} needs contentFormat", "give contentFormat=json or avro")
             return None
         chosen = options.choice("contentFormat", FORMATS, "json")
-        text = options.required("contentSchema")
+        text = options.required("contentSchema", SCHEMAS[chosen])
         mode = options.choice("contentMode", MODES, "permissive")
         column = cls(chosen, text, mode == "permissive")
         try:
