@@ -163,12 +163,34 @@ def test_single_messages_fail(conn: psycopg.Connection, clock: FakeClock) -> Non
     create(conn, 2, 0)
     dispatch(conn)
     reader.next(2)
-    one, _ = reader.ids(2, 3)
+    one, other = reader.ids(2, 3)
     clock.advance(LEASE + 1)
     dispatch(conn)
     with pytest.raises(psycopg.Error, match="2 messages of claim 3 are no longer held"):
         reader.ask(complete, 3, [one], ["x"])
+    with pytest.raises(psycopg.Error, match="2 messages of claim 3 are no longer held"):
+        reader.ask(complete, 3, [one, other], ["x", "y"])
     with pytest.raises(psycopg.Error) as refused:
         reader.ask(complete, 3, [one], [])
     assert refused.value.sqlstate == "LM006"
+    reader.next(2)
+    assert reader.ask(complete, 3, reader.ids(2, 3), ["x", "y"]) == (0, 0, 0, 2), "all of them"
+    check(conn)
+
+
+def test_claims_after_one_that_lost_all_its_messages(conn: psycopg.Connection, clock: FakeClock) -> None:
+    """They are read, although nothing else is due."""
+    create(conn, 10, 99)
+    dispatch(conn)
+    first = Reader(conn)
+    first.next(0)
+    first.ask("claim_begin('me', 1, 1)")
+    second = Reader(conn)
+    assert second.ask("claim_begin('me', 2, 1)") == (1, 0, 0), "one claim for each message"
+    conn.execute("SELECT message_cancel(id) FROM claim WHERE seq IN (2, 3)")
+    second.complete(1)
+    dispatch(conn)
+    assert second.next(1) == (4, 1)
+    assert len(second.ids(1, 4)) == 1
+    assert second.complete(10) == (7, 0, 0)
     check(conn)

@@ -32,18 +32,17 @@ BEGIN
     failed := 0;
     IF p_failed_ids IS NOT NULL AND v_ids IS NOT NULL THEN
         f := claim_fail(v_ids, v_tokens, p_failed_ids, p_errors);
-        v_ids := f.ids;
+        v_ids := f.ids;                     -- NULL if all have failed
         v_tokens := f.tokens;
+        failed := f.failed;
+        cancelled := f.cancelled;
+        lost := f.lost;
     END IF;
     IF v_ids IS NOT NULL THEN
-        SELECT COUNT(*) FILTER (WHERE m.result = 'completed'), COUNT(*) FILTER (WHERE m.result = 'cancelled'),
-            COUNT(*) FILTER (WHERE m.result NOT IN ('completed', 'cancelled'))
+        SELECT COUNT(*) FILTER (WHERE m.result = 'completed'),
+            cancelled + COUNT(*) FILTER (WHERE m.result = 'cancelled'),
+            lost + COUNT(*) FILTER (WHERE m.result NOT IN ('completed', 'cancelled'))
         INTO completed, cancelled, lost FROM message_complete_many(v_ids, v_tokens) m;
-    END IF;
-    IF f IS NOT NULL THEN
-        failed := f.failed;
-        cancelled := cancelled + f.cancelled;
-        lost := lost + f.lost;
     END IF;
     IF p_whole AND lost > 0 THEN
         PERFORM refuse('LM016',

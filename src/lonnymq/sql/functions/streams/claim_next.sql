@@ -1,7 +1,7 @@
 -- The claim after p_seq: one that was made before and is still held, with extended leases, or a new one of up to
 -- p_limit messages, dequeued like any others; fewer after a batch was not completed (claim_begin). Messages that were
--- lost meanwhile are no longer part of it. Call dispatch first, in its own transaction; with p_channels or p_pattern,
--- then channels_dispatch. READ COMMITTED only.
+-- lost meanwhile are no longer part of it, and a claim that lost all of them is left out. Call dispatch first, in its
+-- own transaction; with p_channels or p_pattern, then channels_dispatch. READ COMMITTED only.
 -- With p_before a claim is made only while some channel may release a message that was due at that time, so that a
 -- reader of the present messages finishes although others keep producing. With p_lanes, it takes from these lanes only;
 -- with p_channels or p_pattern, from these channels only: see claim_channels.
@@ -45,6 +45,9 @@ BEGIN
     messages := 0;
     IF v_is_open THEN
         PERFORM claim_extend(p_claimant, p_generation, p_lease_ms, TRUE);
+        -- Claims in between have lost all their messages: their numbers are left out, so that the later ones are read.
+        SELECT COALESCE(MIN(x.seq), claim_next.seq) INTO seq FROM claim x
+        WHERE x.claimant = p_claimant AND x.seq >= claim_next.seq;
         SELECT COUNT(*) INTO messages FROM claim x WHERE x.claimant = p_claimant AND x.seq = claim_next.seq;
     END IF;
     IF messages > 0 THEN
