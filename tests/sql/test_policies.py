@@ -163,6 +163,30 @@ def test_a_policy_is_kept_as_long_as_the_history_of_its_time(
     assert conn.execute(mark, (before,)).fetchall() == [(None,)], "its row is gone"
 
 
+def test_channels_that_come_and_go_leave_nothing(conn: psycopg.Connection, clock: FakeClock) -> None:
+    """The row that says that a policy was deleted goes when nobody needs it, and never before the policy."""
+    conn.execute("SELECT queue_set(p_history_keep_ms => %s)", (2 * DAY,))
+    first = "SELECT channel, MIN(is_deleted::INT) FROM policies WHERE scope = 'channel' GROUP BY 1 ORDER BY 1"
+    for name in "abc":
+        conn.execute("SELECT channel_set(%s, 1)", (name,))
+    conn.execute("SELECT channel_delete(name) FROM channel WHERE name <> 'c'")
+    conn.execute("SELECT channel_set('b', 2)")
+    follow(conn, snapshot="1:1:")
+    clock.advance(5 * DAY)
+    maintain(conn)
+    assert conn.execute(first).fetchall() == [("a", 0), ("b", 0), ("c", 0)], "a follower has not read them"
+    follow(conn)
+    conn.execute("SELECT policy_trim(%s, 1)", (clock.at,))
+    assert conn.execute(first).fetchall() == [("a", 1), ("b", 0), ("c", 0)]
+    maintain(conn)
+    assert conn.execute(first).fetchall() == [("b", 0), ("c", 0)]
+    assert limits(conn) == [2, 1]
+    for _ in range(2):
+        conn.execute("SELECT channel_delete('a')")
+    conn.execute("SELECT channel_set('a', 3)")
+    assert limits(conn) == [3, 2, 1]
+
+
 def test_the_mark_is_of_the_past_that_a_snapshot_sees(connect: Connect, conn: psycopg.Connection) -> None:
     mark = "SELECT policy_mark(%s)"
     assert conn.execute(mark, ("1:1:",)).fetchall() == [(0,)]

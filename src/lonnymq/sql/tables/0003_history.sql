@@ -59,12 +59,12 @@ CREATE INDEX dead_mark_channel_ix ON dead_mark (channel, xid); -- for a login th
 
 -- What the policies were, and since when: one row per change, with the whole policy after it. It is written whether or
 -- not the queue keeps a history. A row is needed for as long as the history of the time in which it applied: see
--- policy_trim. The newest row of each scope and channel stays.
+-- policy_trim. The newest row of each scope and channel stays, unless the channel's policy was deleted.
 CREATE TABLE policy_log (
     id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     xid XID8 NOT NULL DEFAULT pg_current_xact_id(),
     at BIGINT NOT NULL,
-    superseded_at BIGINT,                   -- when the next row was written; NULL: it is the newest
+    superseded_at BIGINT,                   -- when the next row was written, or it was deleted; NULL: it applies
     scope TEXT NOT NULL,                    -- queue; default: what channels inherit; channel
     channel TEXT COLLATE "C" NOT NULL DEFAULT '', -- '' unless scope is channel
     -- As in the tables channel and queue: a limit of NULL is inherited if scope is channel, otherwise it means none.

@@ -1,6 +1,7 @@
 -- Record the policy of a channel, or that it has none any more; '' records the queue's own and what channels inherit.
--- Writes nothing if the policy is the one that was recorded last. The caller has locked the policy, so the rows of a
--- channel are written one after the other.
+-- Writes nothing if the policy is the one that was recorded last. A channel without rows has no policy of its own, so
+-- the row of a deletion counts as superseded at once, and is trimmed together with the row before it. The caller has
+-- locked the policy, so the rows of a channel are written one after the other.
 CREATE OR REPLACE FUNCTION policy_log_write (p_channel TEXT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
@@ -30,9 +31,9 @@ BEGIN
         p.at := o.at;
         CONTINUE WHEN p IS NOT DISTINCT FROM o OR p.is_deleted AND o.id IS NULL;
         UPDATE policy_log l SET superseded_at = v_now WHERE l.id = o.id;
-        INSERT INTO policy_log (at, scope, channel, max_concurrency, release_interval_us, burst, paused, max_size,
-            weight, is_deleted)
-        VALUES (v_now, p.scope, p.channel, p.max_concurrency, p.release_interval_us, p.burst, p.paused, p.max_size,
-            p.weight, p.is_deleted);
+        INSERT INTO policy_log (at, superseded_at, scope, channel, max_concurrency, release_interval_us, burst, paused,
+            max_size, weight, is_deleted)
+        VALUES (v_now, CASE WHEN p.is_deleted THEN v_now END, p.scope, p.channel, p.max_concurrency,
+            p.release_interval_us, p.burst, p.paused, p.max_size, p.weight, p.is_deleted);
     END LOOP;
 END $$;

@@ -9,5 +9,5 @@ BEGIN
         SELECT FROM follower f
         WHERE NOT pg_visible_in_snapshot(p.xid, f.snapshot) OR f.system_id <> (SELECT system_identifier
             FROM pg_control_system()))
-    ORDER BY p.superseded_at LIMIT p_limit;
+    ORDER BY p.superseded_at, p.id LIMIT p_limit; -- a deletion after the policy that it ended
 END $$;
