@@ -175,8 +175,8 @@ def consumers_text(consumers: Consumers) -> str:
 
 def errors_text() -> str:
     return (
-        "The error compares the simulation of the actual settings with the recorded waits, in every second"
-        " tenth of the messages, which the calibration does not see. A difference of"
-        f" {NEGLIGIBLE_MS:.0f} ms or less is no error. A tenant with an error above {MOST_ERROR:.0%}, of p50"
-        f" or of p95, or with fewer than {LEAST_MESSAGES} messages to judge by, gets no answer."
+        "The error compares the simulation of the actual settings with the recorded waits, of the half of the"
+        f" messages that the calibration does not use. A difference of {NEGLIGIBLE_MS:.0f} ms or less is not"
+        f" an error. A tenant with an error above {MOST_ERROR:.0%}, of p50 or of p95, or with fewer than"
+        f" {LEAST_MESSAGES} messages to judge by, gets no answer."
     )
