@@ -4,9 +4,9 @@
 -- transaction ids are then used a second time. A restart, or a failover that lost nothing, does not change it.
 -- Transactions do not commit in the order of their ids. So the mark of the history is made of the rows of the last
 -- 1,000 transaction ids, as far as they belong to one day and are therefore dropped together; or of the last ones that
--- have 10,000 rows, so that large transactions do not make it slow. 0: the snapshot sees no row. NULL: the rows that are
--- needed are no longer kept. With p_dead, the mark is about the dead letters. A login that is bound to channels gets the
--- mark of the rows that it may see; no row of other channels is read.
+-- have 10,000 rows, so that large transactions do not make it slow. 0: the snapshot sees no row. NULL: the rows that
+-- are needed are no longer kept. With p_dead, the mark is about the dead letters. A login that is bound to channels
+-- gets the mark of the rows that it may see; no row of other channels is read.
 CREATE OR REPLACE FUNCTION history_mark (p_snapshot TEXT, p_dead BOOLEAN DEFAULT FALSE)
 RETURNS BIGINT LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path FROM CURRENT SET plan_cache_mode TO force_generic_plan SET enable_seqscan TO off
